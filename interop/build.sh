@@ -1,0 +1,41 @@
+#!/bin/sh
+# Builds the Java side of the interop tests: one program, against two Redissons.
+#
+# Safe to run again: it installs what is missing and builds only what changed.
+set -eu
+cd "$(dirname "$0")/java"
+
+install() {
+    echo "interop: installing $*"
+    if [ "$(id -u)" -eq 0 ]; then sudo=; else sudo=sudo; fi
+    export DEBIAN_FRONTEND=noninteractive
+    $sudo apt-get update -qq
+    $sudo apt-get install -y -qq --no-install-recommends "$@"
+}
+
+# `javac -version` prints `javac 17.0.15`.
+jdk() { javac -version 2>&1 | sed -n 's/^javac \([0-9]*\).*/\1/p'; }
+
+[ "$(jdk || true)" -ge 17 ] 2>/dev/null || install openjdk-17-jdk-headless
+command -v mvn >/dev/null || install maven
+
+checksum=$(find pom.xml src ../build.sh -type f | LC_ALL=C sort | xargs sha256sum | sha256sum | cut -d ' ' -f 1)
+
+build() {
+    peer=$1
+    shift
+    stamp=target/$peer/stamp
+    if [ "$(cat "$stamp" 2>/dev/null || true)" = "$checksum" ]; then
+        echo "interop: $peer is up to date"
+    else
+        echo "interop: building $peer"
+        # Jars of another version must not stay on the class path.
+        rm -rf "target/$peer"
+        mvn --quiet --batch-mode --no-transfer-progress "$@" package
+        echo "$checksum" >"$stamp"
+    fi
+    echo "interop: java -cp '$PWD/target/$peer/run/*' leasehold.interop.Main"
+}
+
+build redisson-4
+build redisson-3 -Predisson-3

@@ -1,0 +1,79 @@
+package leasehold.interop;
+
+import com.fasterxml.jackson.core.JsonProcessingException;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import java.io.PrintStream;
+import java.time.Instant;
+import java.time.temporal.ChronoUnit;
+import java.util.LinkedHashMap;
+import java.util.Map;
+import java.util.concurrent.Callable;
+
+/**
+ * The lines of stdout: one per command, whichever thread ran it.
+ *
+ * <p>Times are microseconds of the wall clock, so that another process on this
+ * host can compare them with its own.
+ */
+final class Answers {
+    private static final ObjectMapper JSON = new ObjectMapper();
+
+    private final PrintStream out;
+
+    Answers(PrintStream out) {
+        this.out = out;
+    }
+
+    void ready(String id, String version) {
+        Map<String, Object> line = new LinkedHashMap<>();
+        line.put("ready", true);
+        line.put("id", id);
+        line.put("version", version);
+        line.put("pid", ProcessHandle.current().pid());
+        send(line);
+    }
+
+    void notReady(Throwable e) {
+        Map<String, Object> line = new LinkedHashMap<>();
+        line.put("ready", false);
+        line.put("error", e.getClass().getName());
+        line.put("message", String.valueOf(e.getMessage()));
+        send(line);
+    }
+
+    /** Runs {@code work} here and now and sends what came of it. */
+    void answer(Command command, Callable<Object> work) {
+        Map<String, Object> line = new LinkedHashMap<>();
+        line.put("id", command.id());
+        long beganAt = now();
+        try {
+            Object value = work.call();
+            long at = now();
+            line.put("ok", true);
+            line.put("value", value);
+            line.put("began_at", beganAt);
+            line.put("at", at);
+        } catch (Throwable e) {
+            long at = now();
+            line.put("ok", false);
+            line.put("error", e.getClass().getName());
+            line.put("message", String.valueOf(e.getMessage()));
+            line.put("began_at", beganAt);
+            line.put("at", at);
+        }
+        send(line);
+    }
+
+    static long now() {
+        return ChronoUnit.MICROS.between(Instant.EPOCH, Instant.now());
+    }
+
+    private synchronized void send(Map<String, Object> line) {
+        try {
+            out.println(JSON.writeValueAsString(line));
+            out.flush();
+        } catch (JsonProcessingException e) {
+            throw new IllegalStateException(e);
+        }
+    }
+}

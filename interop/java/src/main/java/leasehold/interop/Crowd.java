@@ -1,0 +1,118 @@
+package leasehold.interop;
+
+import java.util.ArrayList;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicReference;
+import java.util.concurrent.locks.LockSupport;
+import org.redisson.api.RBucket;
+import org.redisson.api.RLock;
+import org.redisson.api.RedissonClient;
+import org.redisson.client.codec.StringCodec;
+
+/**
+ * Many threads that add to one counter under one lock.
+ *
+ * <p>The counter is read and written by a plain GET and a plain SET. Whenever
+ * two holders overlap, whatever process they are in, an addition can be lost.
+ */
+final class Crowd {
+    private final RedissonClient redisson;
+    private final String kind;
+    private final String name;
+    private final RBucket<String> counter;
+    private final int threads;
+    private final long rounds;
+    private final long limitNanos;
+    private final long holdNanos;
+    private final CountDownLatch start = new CountDownLatch(1);
+    private final AtomicReference<Throwable> failure = new AtomicReference<>();
+
+    Crowd(RedissonClient redisson, Command command) {
+        this.redisson = redisson;
+        kind = command.text("kind", "lock");
+        name = command.text("name");
+        counter = redisson.getBucket(command.text("counter"), StringCodec.INSTANCE);
+        threads = Math.toIntExact(command.number("threads"));
+        rounds = command.number("rounds", Long.MAX_VALUE);
+        limitNanos = command.has("seconds") ? TimeUnit.SECONDS.toNanos(command.number("seconds")) : Long.MAX_VALUE;
+        holdNanos = TimeUnit.MICROSECONDS.toNanos(command.number("hold_us", 0));
+        if (!command.has("rounds") && !command.has("seconds")) {
+            throw new IllegalArgumentException("a crowd needs `rounds` or `seconds`");
+        }
+    }
+
+    Map<String, Object> run() throws Exception {
+        List<Member> members = new ArrayList<>();
+        for (int i = 0; i < threads; i++) {
+            members.add(new Member());
+        }
+        members.forEach(Thread::start);
+        long began = System.nanoTime();
+        start.countDown();
+        for (Member member : members) {
+            member.join();
+        }
+        if (failure.get() != null) {
+            throw new IllegalStateException("a member of the crowd failed: " + failure.get(), failure.get());
+        }
+
+        Map<String, Object> report = new LinkedHashMap<>();
+        report.put("done", members.stream().map(m -> m.done).toList());
+        report.put("total", members.stream().mapToLong(m -> m.done).sum());
+        report.put("max_wait_ms", millis(members.stream().mapToLong(m -> m.maxWait).max().orElse(0)));
+        report.put("total_wait_ms", millis(members.stream().mapToLong(m -> m.totalWait).sum()));
+        report.put("elapsed_ms", millis(System.nanoTime() - began));
+        return report;
+    }
+
+    private static long millis(long nanos) {
+        return TimeUnit.NANOSECONDS.toMillis(nanos);
+    }
+
+    private final class Member extends Thread {
+        private long done;
+        private long maxWait;
+        private long totalWait;
+
+        Member() {
+            setDaemon(true);
+        }
+
+        @Override
+        public void run() {
+            try {
+                start.await();
+                RLock lock = Performer.lock(redisson, kind, name);
+                long began = System.nanoTime();
+                while (done < rounds && System.nanoTime() - began < limitNanos && failure.get() == null) {
+                    round(lock);
+                }
+            } catch (Throwable e) {
+                failure.compareAndSet(null, e);
+            }
+        }
+
+        private void round(RLock lock) {
+            long asked = System.nanoTime();
+            lock.lock();
+            long waited = System.nanoTime() - asked;
+            try {
+                String seen = counter.get();
+                long next = seen == null ? 1 : Long.parseLong(seen) + 1;
+                if (holdNanos > 0) {
+                    LockSupport.parkNanos(holdNanos);
+                }
+                counter.set(Long.toString(next));
+            } finally {
+                lock.unlock();
+            }
+            done++;
+            maxWait = Math.max(maxWait, waited);
+            totalWait += waited;
+        }
+    }
+}

@@ -1,0 +1,33 @@
+package leasehold.interop;
+
+import java.util.HashMap;
+import java.util.Map;
+import java.util.function.Consumer;
+
+/** The {@code --name value} pairs of the command line. What is not given keeps Redisson's default. */
+final class Flags {
+    private final Map<String, String> unread = new HashMap<>();
+
+    Flags(String[] args) {
+        for (int i = 0; i < args.length; i += 2) {
+            if (!args[i].startsWith("--") || i + 1 == args.length) {
+                throw new IllegalArgumentException("expected `--name value`, found `" + args[i] + "`");
+            }
+            unread.put(args[i].substring(2), args[i + 1]);
+        }
+    }
+
+    void ifGiven(String name, Consumer<String> use) {
+        String value = unread.remove(name);
+        if (value != null) {
+            use.accept(value);
+        }
+    }
+
+    /** Fails if a flag was given that nobody asked for: a test must not believe in a setting we ignored. */
+    void end() {
+        if (!unread.isEmpty()) {
+            throw new IllegalArgumentException("unknown flags " + unread.keySet());
+        }
+    }
+}

@@ -1,0 +1,46 @@
+package leasehold.interop;
+
+import java.io.IOException;
+import java.io.InputStream;
+import java.util.Properties;
+import org.redisson.Redisson;
+import org.redisson.api.RedissonClient;
+import org.redisson.config.Config;
+import org.redisson.config.Protocol;
+import org.redisson.config.SingleServerConfig;
+
+/** Sets up the Redisson that is under observation. */
+final class Peer {
+    private Peer() {}
+
+    static RedissonClient connect(Flags flags) {
+        Config config = new Config();
+        SingleServerConfig server = config.useSingleServer();
+        // Each connection kept in reserve costs start-up time; the pool still grows to its default size.
+        server.setConnectionMinimumIdleSize(2);
+
+        flags.ifGiven("url", server::setAddress);
+        flags.ifGiven("database", n -> server.setDatabase(Integer.parseInt(n)));
+        flags.ifGiven("user", server::setUsername);
+        flags.ifGiven("password", server::setPassword);
+        flags.ifGiven("timeout-ms", ms -> server.setTimeout(Integer.parseInt(ms)));
+        flags.ifGiven("retry-attempts", n -> server.setRetryAttempts(Integer.parseInt(n)));
+        flags.ifGiven("name-prefix", prefix -> PrefixMapper.install(server, prefix));
+        flags.ifGiven("watchdog-ms", ms -> config.setLockWatchdogTimeout(Long.parseLong(ms)));
+        flags.ifGiven("protocol", name -> config.setProtocol(Protocol.valueOf(name)));
+        flags.ifGiven("script-cache", on -> config.setUseScriptCache(Boolean.parseBoolean(on)));
+        flags.end();
+
+        return Redisson.create(config);
+    }
+
+    /** The version of Redisson on the class path. */
+    static String version() throws IOException {
+        String place = "/META-INF/maven/org.redisson/redisson/pom.properties";
+        try (InputStream in = Redisson.class.getResourceAsStream(place)) {
+            Properties about = new Properties();
+            about.load(in);
+            return about.getProperty("version");
+        }
+    }
+}

@@ -1,0 +1,105 @@
+package leasehold.interop;
+
+import static java.util.concurrent.TimeUnit.MILLISECONDS;
+
+import java.util.HashMap;
+import java.util.LinkedHashMap;
+import java.util.Map;
+import java.util.concurrent.TimeUnit;
+import org.redisson.api.RLock;
+import org.redisson.api.RedissonClient;
+
+/** What each command means in Redisson's API. */
+final class Performer {
+    private final RedissonClient redisson;
+    // An RLock remembers the lease it last asked for. One object per thread and
+    // name, as in ordinary code, keeps that memory from leaking between threads.
+    private final ThreadLocal<Map<String, RLock>> locks = ThreadLocal.withInitial(HashMap::new);
+
+    Performer(RedissonClient redisson) {
+        this.redisson = redisson;
+    }
+
+    Object perform(Command command) throws Exception {
+        return switch (command.op()) {
+            case "threadId" -> Thread.currentThread().getId();
+            case "crowd" -> new Crowd(redisson, command).run();
+            default -> performOnLock(command, lock(command));
+        };
+    }
+
+    private static Object performOnLock(Command command, RLock lock) throws Exception {
+        return switch (command.op()) {
+            case "lock" -> timed(() -> {
+                if (command.has("lease_ms")) {
+                    lock.lock(command.number("lease_ms"), MILLISECONDS);
+                } else {
+                    lock.lock();
+                }
+                return true;
+            });
+            case "lockInterruptibly" -> timed(() -> {
+                if (command.has("lease_ms")) {
+                    lock.lockInterruptibly(command.number("lease_ms"), MILLISECONDS);
+                } else {
+                    lock.lockInterruptibly();
+                }
+                return true;
+            });
+            case "tryLock" -> timed(() -> {
+                if (command.has("lease_ms")) {
+                    return lock.tryLock(command.number("wait_ms", 0), command.number("lease_ms"), MILLISECONDS);
+                }
+                if (command.has("wait_ms")) {
+                    return lock.tryLock(command.number("wait_ms"), MILLISECONDS);
+                }
+                return lock.tryLock();
+            });
+            case "unlock" -> {
+                lock.unlock();
+                yield true;
+            }
+            case "forceUnlock" -> lock.forceUnlock();
+            case "isLocked" -> lock.isLocked();
+            case "isHeldByThread" -> lock.isHeldByThread(
+                    command.number("thread_id", Thread.currentThread().getId()));
+            case "isHeldByCurrentThread" -> lock.isHeldByCurrentThread();
+            case "getHoldCount" -> lock.getHoldCount();
+            case "remainTimeToLive" -> lock.remainTimeToLive();
+            default -> throw new IllegalArgumentException("unknown op `" + command.op() + "`");
+        };
+    }
+
+    private RLock lock(Command command) {
+        String kind = command.text("kind", "lock");
+        String name = command.text("name");
+        return locks.get().computeIfAbsent(kind + " " + name, k -> lock(redisson, kind, name));
+    }
+
+    static RLock lock(RedissonClient redisson, String kind, String name) {
+        return switch (kind) {
+            case "lock" -> redisson.getLock(name);
+            case "spin" -> redisson.getSpinLock(name);
+            default -> throw new IllegalArgumentException("unknown kind `" + kind + "`");
+        };
+    }
+
+    private static Map<String, Object> timed(Attempt attempt) throws InterruptedException {
+        long asked = System.nanoTime();
+        boolean acquired = attempt.run();
+        long acquiredAt = Answers.now();
+        long waited = System.nanoTime() - asked;
+
+        Map<String, Object> value = new LinkedHashMap<>();
+        value.put("acquired", acquired);
+        value.put("waited_ms", TimeUnit.NANOSECONDS.toMillis(waited));
+        if (acquired) {
+            value.put("acquired_at", acquiredAt);
+        }
+        return value;
+    }
+
+    private interface Attempt {
+        boolean run() throws InterruptedException;
+    }
+}

@@ -1,0 +1,167 @@
+//! What Java answered.
+
+use std::time::{Duration, SystemTime};
+
+use serde_json::Value;
+
+/// What came of one call in Java: a value or an exception, and when.
+///
+/// The methods that read a value panic if there was an exception instead, and
+/// say which.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    outcome: Result<Value, Failure>,
+    began_at: SystemTime,
+    at: SystemTime,
+}
+
+/// An exception that came out of a call.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Failure {
+    /// The full name of its class.
+    pub class: String,
+    /// Its message, or `null`.
+    pub message: String,
+}
+
+impl Answer {
+    pub(crate) fn read(line: &Value) -> Self {
+        let outcome = if line["ok"] == true {
+            Ok(line["value"].clone())
+        } else {
+            Err(Failure { class: text(&line["error"]), message: text(&line["message"]) })
+        };
+        Self { outcome, began_at: instant(&line["began_at"]), at: instant(&line["at"]) }
+    }
+
+    /// Whether `lock` or `tryLock` got the lock.
+    #[must_use]
+    #[track_caller]
+    pub fn acquired(&self) -> bool {
+        flag(&self.value()["acquired"])
+    }
+
+    /// How long `lock` or `tryLock` took, rounded down to a millisecond.
+    #[must_use]
+    #[track_caller]
+    pub fn waited(&self) -> Duration {
+        Duration::from_millis(whole(&self.value()["waited_ms"]).unsigned_abs())
+    }
+
+    /// When `lock` or `tryLock` came back with the lock.
+    #[must_use]
+    #[track_caller]
+    pub fn acquired_at(&self) -> SystemTime {
+        instant(&self.value()["acquired_at"])
+    }
+
+    /// The truth value that a call returned.
+    #[must_use]
+    #[track_caller]
+    pub fn is_true(&self) -> bool {
+        flag(self.value())
+    }
+
+    /// The number that a call returned.
+    #[must_use]
+    #[track_caller]
+    pub fn number(&self) -> i64 {
+        whole(self.value())
+    }
+
+    /// The exception, if there was one.
+    #[must_use]
+    pub fn failure(&self) -> Option<&Failure> {
+        self.outcome.as_ref().err()
+    }
+
+    /// Whether an exception of this simple name came out, such as `InterruptedException`.
+    #[must_use]
+    pub fn failed_with(&self, class: &str) -> bool {
+        self.failure().is_some_and(|failure| failure.class.rsplit('.').next() == Some(class))
+    }
+
+    /// When the call began on its thread.
+    #[must_use]
+    pub fn began_at(&self) -> SystemTime {
+        self.began_at
+    }
+
+    /// When the call was over.
+    #[must_use]
+    pub fn at(&self) -> SystemTime {
+        self.at
+    }
+
+    /// The value as it came.
+    #[must_use]
+    #[track_caller]
+    pub fn value(&self) -> &Value {
+        match &self.outcome {
+            Ok(value) => value,
+            Err(failure) => panic!("Java threw {}: {}", failure.class, failure.message),
+        }
+    }
+}
+
+#[track_caller]
+fn flag(value: &Value) -> bool {
+    value.as_bool().unwrap_or_else(|| panic!("Java answered {value}, not true or false"))
+}
+
+#[track_caller]
+pub(crate) fn whole(value: &Value) -> i64 {
+    value.as_i64().unwrap_or_else(|| panic!("Java answered {value}, not a whole number"))
+}
+
+#[track_caller]
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_else(|| panic!("Java answered {value}, not a text")).to_owned()
+}
+
+/// Java sends microseconds of the wall clock.
+#[track_caller]
+fn instant(value: &Value) -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_micros(whole(value).unsigned_abs())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_grant_says_when_it_came_and_how_long_it_took() {
+        let answer = Answer::read(&json!({
+            "id": 1, "ok": true, "began_at": 1_000_000, "at": 1_031_007,
+            "value": {"acquired": true, "waited_ms": 31, "acquired_at": 1_031_000},
+        }));
+
+        assert!(answer.acquired());
+        assert_eq!(answer.waited(), Duration::from_millis(31));
+        assert!(answer.began_at() < answer.acquired_at());
+        assert!(answer.acquired_at() < answer.at());
+    }
+
+    #[test]
+    fn an_exception_is_known_by_its_simple_name() {
+        let answer = thrown();
+
+        assert!(answer.failed_with("IllegalMonitorStateException"));
+        assert!(!answer.failed_with("MonitorStateException"));
+    }
+
+    #[test]
+    #[should_panic(expected = "Java threw java.lang.IllegalMonitorStateException: not yours")]
+    fn an_exception_is_not_read_as_a_value() {
+        _ = thrown().is_true();
+    }
+
+    fn thrown() -> Answer {
+        Answer::read(&json!({
+            "id": 1, "ok": false, "began_at": 1, "at": 2,
+            "error": "java.lang.IllegalMonitorStateException", "message": "not yours",
+        }))
+    }
+}

@@ -1,0 +1,112 @@
+//! Many threads that add to one counter under one lock.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::answer::{Answer, whole};
+
+/// Many Java threads that add to one counter under one lock.
+///
+/// The counter is a plain number in Redis, read by GET and written by SET.
+/// Whenever two holders overlap, in whatever processes, an addition can be
+/// lost, and the counter ends below the sum of all [`Report::total`]s.
+///
+/// It goes on for ever unless [`rounds`](Self::rounds) or
+/// [`at_most`](Self::at_most) bounds it, so Java insists on one of them.
+#[derive(Clone, Debug)]
+pub struct Crowd {
+    pub(crate) lock: String,
+    counter: String,
+    threads: u32,
+    rounds: Option<u64>,
+    seconds: Option<u64>,
+    hold: Duration,
+}
+
+/// What a [`Crowd`] did.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Report {
+    /// The additions of each thread.
+    pub done: Vec<u64>,
+    /// The additions of all threads.
+    pub total: u64,
+    /// The longest wait for the lock.
+    pub max_wait: Duration,
+    /// All waits for the lock together.
+    pub total_wait: Duration,
+    /// From the start of the first thread to the end of the last.
+    pub elapsed: Duration,
+}
+
+impl Crowd {
+    /// A crowd of `threads` that adds to `counter` under `lock`.
+    #[must_use]
+    pub fn new(lock: &str, counter: &str, threads: u32) -> Self {
+        Self {
+            lock: lock.to_owned(),
+            counter: counter.to_owned(),
+            threads,
+            rounds: None,
+            seconds: None,
+            hold: Duration::ZERO,
+        }
+    }
+
+    /// Sets how often each thread adds. Default: no end.
+    #[must_use]
+    pub fn rounds(mut self, rounds: u64) -> Self {
+        self.rounds = Some(rounds);
+        self
+    }
+
+    /// Sets the number of seconds after which no thread begins another round. Default: no end.
+    #[must_use]
+    pub fn at_most(mut self, seconds: u64) -> Self {
+        self.seconds = Some(seconds);
+        self
+    }
+
+    /// Sets how long each holder rests between GET and SET. Default: not at all.
+    #[must_use]
+    pub fn hold(mut self, hold: Duration) -> Self {
+        self.hold = hold;
+        self
+    }
+
+    pub(crate) fn arguments(&self) -> Value {
+        json!({
+            "counter": self.counter,
+            "threads": self.threads,
+            "rounds": self.rounds,
+            "seconds": self.seconds,
+            "hold_us": u64::try_from(self.hold.as_micros()).unwrap_or(u64::MAX),
+        })
+    }
+}
+
+impl Report {
+    /// Reads the answer to a crowd.
+    ///
+    /// # Panics
+    ///
+    /// If it is not one, or a thread of the crowd saw an exception.
+    #[must_use]
+    #[track_caller]
+    pub fn read(answer: &Answer) -> Self {
+        let value = answer.value();
+        let number = |field: &str| whole(&value[field]).unsigned_abs();
+        Self {
+            done: value["done"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .map(|n| whole(n).unsigned_abs())
+                .collect(),
+            total: number("total"),
+            max_wait: Duration::from_millis(number("max_wait_ms")),
+            total_wait: Duration::from_millis(number("total_wait_ms")),
+            elapsed: Duration::from_millis(number("elapsed_ms")),
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! A call that was started and is answered later.
+
+use std::cell::OnceCell;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
+use std::time::Duration;
+
+use crate::answer::Answer;
+
+/// A call that Java is busy with.
+///
+/// Dropping it forgets the answer; the call itself goes on in Java.
+#[derive(Debug)]
+#[must_use = "the answer may be an exception"]
+pub struct Pending {
+    what: String,
+    receiver: Receiver<Answer>,
+    arrived: OnceCell<Answer>,
+}
+
+impl Pending {
+    pub(crate) fn new(what: String, receiver: Receiver<Answer>) -> Self {
+        Self { what, receiver, arrived: OnceCell::new() }
+    }
+
+    /// Whether the answer is there.
+    ///
+    /// # Panics
+    ///
+    /// If Java ended without answering.
+    #[must_use]
+    #[track_caller]
+    pub fn is_done(&self) -> bool {
+        if self.arrived.get().is_some() {
+            return true;
+        }
+        match self.receiver.try_recv() {
+            Ok(answer) => self.arrived.set(answer).is_ok(),
+            Err(TryRecvError::Empty) => false,
+            Err(TryRecvError::Disconnected) => panic!("Java ended during {}", self.what),
+        }
+    }
+
+    /// Waits for the answer.
+    ///
+    /// # Panics
+    ///
+    /// If there is none after `limit`, or Java ended without answering.
+    #[track_caller]
+    pub fn wait(self, limit: Duration) -> Answer {
+        if let Some(answer) = self.arrived.into_inner() {
+            return answer;
+        }
+        match self.receiver.recv_timeout(limit) {
+            Ok(answer) => answer,
+            Err(RecvTimeoutError::Timeout) => panic!("{} is not over after {limit:?}", self.what),
+            Err(RecvTimeoutError::Disconnected) => panic!("Java ended during {}", self.what),
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! How a Java process is set up: the flags of `leasehold.interop.Main`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// How to start a [`Java`](crate::Java).
+///
+/// What is not set keeps Redisson's own default.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    redisson: Redisson,
+    flags: Vec<(&'static str, String)>,
+}
+
+/// Which Redisson to talk to.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Redisson {
+    /// The last one before renewals were sent in batches: 3.29.
+    V3,
+    /// The one Leasehold is written against: 4.7.
+    V4,
+}
+
+/// The protocol between Redisson and Redis.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Protocol {
+    /// What Redisson speaks by default.
+    Resp2,
+    /// Where messages and answers share a connection.
+    Resp3,
+}
+
+impl Setup {
+    /// A Redisson 4 on the one server at `url`, such as `redis://127.0.0.1:6379`.
+    #[must_use]
+    pub fn new(url: impl Into<String>) -> Self {
+        Self { redisson: Redisson::V4, flags: vec![("url", url.into())] }
+    }
+
+    /// Sets which Redisson to start. Default: [`Redisson::V4`].
+    #[must_use]
+    pub fn redisson(mut self, redisson: Redisson) -> Self {
+        self.redisson = redisson;
+        self
+    }
+
+    /// Sets `lockWatchdogTimeout`: the lease of a lock taken without one. Default: 30 s.
+    ///
+    /// Redisson renews after a third of it.
+    #[must_use]
+    pub fn watchdog(self, lease: Duration) -> Self {
+        self.flag("watchdog-ms", lease.as_millis())
+    }
+
+    /// Sets the database by number. Default: 0.
+    #[must_use]
+    pub fn database(self, number: u32) -> Self {
+        self.flag("database", number)
+    }
+
+    /// Sets who we are to Redis. Default: nobody in particular.
+    #[must_use]
+    pub fn credentials(self, user: &str, password: &str) -> Self {
+        self.flag("user", user).flag("password", password)
+    }
+
+    /// Sets the protocol. Default: [`Protocol::Resp2`].
+    #[must_use]
+    pub fn protocol(self, protocol: Protocol) -> Self {
+        let name = match protocol {
+            Protocol::Resp2 => "RESP2",
+            Protocol::Resp3 => "RESP3",
+        };
+        self.flag("protocol", name)
+    }
+
+    /// Sets whether scripts are called by hash (`useScriptCache`). Default: yes in
+    /// Redisson 4, no in Redisson 3.
+    #[must_use]
+    pub fn script_cache(self, on: bool) -> Self {
+        self.flag("script-cache", on)
+    }
+
+    /// Installs a `NameMapper` that puts `prefix` in front of every name.
+    ///
+    /// That is **also** done to the counter of a [`Crowd`](crate::Crowd).
+    #[must_use]
+    pub fn name_prefix(self, prefix: &str) -> Self {
+        self.flag("name-prefix", prefix)
+    }
+
+    /// Sets how long Redisson waits for an answer of Redis. Default: 3 s.
+    #[must_use]
+    pub fn timeout(self, timeout: Duration) -> Self {
+        self.flag("timeout-ms", timeout.as_millis())
+    }
+
+    /// Sets how often Redisson sends a command again. Default: 4 in Redisson 4, 3 in Redisson 3.
+    #[must_use]
+    pub fn retry_attempts(self, attempts: u32) -> Self {
+        self.flag("retry-attempts", attempts)
+    }
+
+    pub(crate) fn arguments(&self) -> Vec<String> {
+        self.flags.iter().flat_map(|(name, value)| [format!("--{name}"), value.clone()]).collect()
+    }
+
+    /// The directory of all jars of one Redisson, as `build.sh` leaves it.
+    pub(crate) fn jars(&self) -> PathBuf {
+        let peer = match self.redisson {
+            Redisson::V3 => "redisson-3",
+            Redisson::V4 => "redisson-4",
+        };
+        [env!("CARGO_MANIFEST_DIR"), "java", "target", peer, "run"].iter().collect()
+    }
+
+    fn flag(mut self, name: &'static str, value: impl ToString) -> Self {
+        self.flags.push((name, value.to_string()));
+        self
+    }
+}

@@ -1,0 +1,237 @@
+//! A thread of the Java process, which does one thing after the other.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+
+use crate::answer::Answer;
+use crate::crowd::{Crowd, Report};
+use crate::lines::Lines;
+use crate::pending::Pending;
+
+/// A named thread in Java: to Redisson, a holder of its own.
+///
+/// Handles of one name are the same thread. It does one call after the other,
+/// so a call on a thread that waits for a lock is **not even begun** before
+/// that wait is over.
+///
+/// Each call comes in two forms: `lock` blocks until the answer, `start_lock`
+/// gives a [`Pending`]. The blocking form panics after a minute without one.
+#[derive(Clone, Debug)]
+pub struct Thread {
+    lines: Arc<Lines>,
+    name: String,
+    kind: &'static str,
+}
+
+impl Thread {
+    pub(crate) fn new(lines: Arc<Lines>, name: &str) -> Self {
+        Self { lines, name: name.to_owned(), kind: "lock" }
+    }
+
+    /// The same thread, whose locks are made by `getSpinLock` instead of `getLock`.
+    #[must_use]
+    pub fn spin(&self) -> Self {
+        Self { kind: "spin", ..self.clone() }
+    }
+
+    /// `lock()`: waits for the lock, which is then renewed until it is given back.
+    #[track_caller]
+    pub fn lock(&self, name: &str) -> Answer {
+        self.start_lock(name).wait(PATIENCE)
+    }
+
+    /// Starts [`lock`](Self::lock).
+    pub fn start_lock(&self, name: &str) -> Pending {
+        self.on_lock("lock", name, json!({}))
+    }
+
+    /// `lock(lease, unit)`: waits for the lock, which then ends by itself.
+    #[track_caller]
+    pub fn lock_for(&self, name: &str, lease: Duration) -> Answer {
+        self.start_lock_for(name, lease).wait(PATIENCE)
+    }
+
+    /// Starts [`lock_for`](Self::lock_for).
+    pub fn start_lock_for(&self, name: &str, lease: Duration) -> Pending {
+        self.on_lock("lock", name, json!({ "lease_ms": millis(lease) }))
+    }
+
+    /// `lockInterruptibly()`: as [`lock`](Self::lock), until [`interrupt`](Self::interrupt).
+    #[track_caller]
+    pub fn lock_interruptibly(&self, name: &str) -> Answer {
+        self.start_lock_interruptibly(name).wait(PATIENCE)
+    }
+
+    /// Starts [`lock_interruptibly`](Self::lock_interruptibly).
+    pub fn start_lock_interruptibly(&self, name: &str) -> Pending {
+        self.on_lock("lockInterruptibly", name, json!({}))
+    }
+
+    /// `tryLock()`: takes the lock if it is free, and renews it.
+    #[track_caller]
+    pub fn try_lock(&self, name: &str) -> Answer {
+        self.start_try_lock(name).wait(PATIENCE)
+    }
+
+    /// Starts [`try_lock`](Self::try_lock).
+    pub fn start_try_lock(&self, name: &str) -> Pending {
+        self.on_lock("tryLock", name, json!({}))
+    }
+
+    /// `tryLock(wait, unit)`: waits for at most `wait`, and renews the lock.
+    #[track_caller]
+    pub fn try_lock_within(&self, name: &str, wait: Duration) -> Answer {
+        self.start_try_lock_within(name, wait).wait(PATIENCE)
+    }
+
+    /// Starts [`try_lock_within`](Self::try_lock_within).
+    pub fn start_try_lock_within(&self, name: &str, wait: Duration) -> Pending {
+        self.on_lock("tryLock", name, json!({ "wait_ms": millis(wait) }))
+    }
+
+    /// `tryLock(wait, lease, unit)`: waits for at most `wait`; the lock ends by itself.
+    #[track_caller]
+    pub fn try_lock_within_for(&self, name: &str, wait: Duration, lease: Duration) -> Answer {
+        self.start_try_lock_within_for(name, wait, lease).wait(PATIENCE)
+    }
+
+    /// Starts [`try_lock_within_for`](Self::try_lock_within_for).
+    pub fn start_try_lock_within_for(
+        &self,
+        name: &str,
+        wait: Duration,
+        lease: Duration,
+    ) -> Pending {
+        self.on_lock("tryLock", name, json!({ "wait_ms": millis(wait), "lease_ms": millis(lease) }))
+    }
+
+    /// `unlock()`: gives one hold back.
+    #[track_caller]
+    pub fn unlock(&self, name: &str) -> Answer {
+        self.start_unlock(name).wait(PATIENCE)
+    }
+
+    /// Starts [`unlock`](Self::unlock).
+    pub fn start_unlock(&self, name: &str) -> Pending {
+        self.on_lock("unlock", name, json!({}))
+    }
+
+    /// `forceUnlock()`: takes the lock from whoever has it.
+    #[track_caller]
+    pub fn force_unlock(&self, name: &str) -> Answer {
+        self.start_force_unlock(name).wait(PATIENCE)
+    }
+
+    /// Starts [`force_unlock`](Self::force_unlock).
+    pub fn start_force_unlock(&self, name: &str) -> Pending {
+        self.on_lock("forceUnlock", name, json!({}))
+    }
+
+    /// `isLocked()`: whether anybody has the lock.
+    #[track_caller]
+    pub fn is_locked(&self, name: &str) -> Answer {
+        self.start_is_locked(name).wait(PATIENCE)
+    }
+
+    /// Starts [`is_locked`](Self::is_locked).
+    pub fn start_is_locked(&self, name: &str) -> Pending {
+        self.on_lock("isLocked", name, json!({}))
+    }
+
+    /// `isHeldByThread(id)`: whether that thread of this process has the lock.
+    #[track_caller]
+    pub fn is_held_by_thread(&self, name: &str, id: i64) -> Answer {
+        self.start_is_held_by_thread(name, id).wait(PATIENCE)
+    }
+
+    /// Starts [`is_held_by_thread`](Self::is_held_by_thread).
+    pub fn start_is_held_by_thread(&self, name: &str, id: i64) -> Pending {
+        self.on_lock("isHeldByThread", name, json!({ "thread_id": id }))
+    }
+
+    /// `isHeldByCurrentThread()`: whether this thread has the lock.
+    #[track_caller]
+    pub fn is_held(&self, name: &str) -> Answer {
+        self.start_is_held(name).wait(PATIENCE)
+    }
+
+    /// Starts [`is_held`](Self::is_held).
+    pub fn start_is_held(&self, name: &str) -> Pending {
+        self.on_lock("isHeldByCurrentThread", name, json!({}))
+    }
+
+    /// `getHoldCount()`: how often this thread has the lock.
+    #[track_caller]
+    pub fn hold_count(&self, name: &str) -> Answer {
+        self.start_hold_count(name).wait(PATIENCE)
+    }
+
+    /// Starts [`hold_count`](Self::hold_count).
+    pub fn start_hold_count(&self, name: &str) -> Pending {
+        self.on_lock("getHoldCount", name, json!({}))
+    }
+
+    /// `remainTimeToLive()`: milliseconds, or −2 for a lock that is free.
+    #[track_caller]
+    pub fn remain_time_to_live(&self, name: &str) -> Answer {
+        self.start_remain_time_to_live(name).wait(PATIENCE)
+    }
+
+    /// Starts [`remain_time_to_live`](Self::remain_time_to_live).
+    pub fn start_remain_time_to_live(&self, name: &str) -> Pending {
+        self.on_lock("remainTimeToLive", name, json!({}))
+    }
+
+    /// `Thread.getId()`: the number after the colon in the owner that Redis sees.
+    #[track_caller]
+    pub fn id(&self) -> i64 {
+        self.send("threadId", json!({})).wait(PATIENCE).number()
+    }
+
+    /// `Thread.interrupt()`, if the thread is busy, and whether it was.
+    ///
+    /// It does not wait in line behind the call it interrupts.
+    #[track_caller]
+    pub fn interrupt(&self) -> bool {
+        self.send("interrupt", json!({})).wait(PATIENCE).is_true()
+    }
+
+    /// Lets a crowd loose on a counter, and waits until it is done.
+    ///
+    /// # Panics
+    ///
+    /// If it is not done `limit` later, or one of its threads saw an exception.
+    #[track_caller]
+    pub fn crowd(&self, crowd: &Crowd, limit: Duration) -> Report {
+        Report::read(&self.start_crowd(crowd).wait(limit))
+    }
+
+    /// Starts [`crowd`](Self::crowd). The answer is to be read by [`Report::read`].
+    pub fn start_crowd(&self, crowd: &Crowd) -> Pending {
+        self.on_lock("crowd", &crowd.lock, crowd.arguments())
+    }
+
+    fn on_lock(&self, op: &str, name: &str, mut arguments: Value) -> Pending {
+        arguments["name"] = name.into();
+        arguments["kind"] = self.kind.into();
+        self.send(op, arguments)
+    }
+
+    fn send(&self, op: &str, arguments: Value) -> Pending {
+        let mut command = Map::new();
+        command.insert("op".into(), op.into());
+        command.insert("thread".into(), self.name.as_str().into());
+        command.extend(arguments.as_object().cloned().into_iter().flatten());
+        let what = format!("{} on {}", Value::Object(command.clone()), self.name);
+        Pending::new(what, self.lines.send(command))
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// How long a blocking call may take before the test is given up.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);

@@ -1,0 +1,299 @@
+//! The driver against real Redissons and a real Redis: what the proofs stand on.
+
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use interop::{Crowd, Java, Protocol, Redisson, Report, Setup};
+use testkit::{Redis, eventually};
+
+#[test]
+fn both_redissons_start() {
+    let redis = Redis::start();
+    for (redisson, version) in [(Redisson::V3, "3.29.0"), (Redisson::V4, "4.7.0")] {
+        let java = Java::start(&setup(&redis).redisson(redisson));
+
+        assert_eq!(java.version(), version);
+        assert!(java.thread("T1").lock("door").acquired());
+        assert!(java.thread("T1").unlock("door").is_true());
+    }
+}
+
+#[test]
+fn a_holder_is_a_process_and_a_thread() {
+    let redis = Redis::start();
+    let java = Java::start(&setup(&redis));
+    let (one, other) = (java.thread("T1"), java.thread("T2"));
+    let owner = format!("{}:{}", java.id(), one.id());
+
+    // when a thread locks twice
+    assert!(one.lock("door").acquired());
+    assert!(one.lock_for("door", SECOND * 20).acquired());
+
+    // then Redis knows it by its name, and only that thread holds the lock
+    assert_eq!(redis.command(&["HGETALL", "door"]).texts(), [owner.as_str(), "2"]);
+    assert_eq!(one.hold_count("door").number(), 2);
+    assert!(one.is_held("door").is_true());
+    assert!(other.is_held_by_thread("door", one.id()).is_true());
+    assert!(!other.is_held("door").is_true());
+    assert!(!other.try_lock("door").acquired());
+    assert_ne!(one.id(), other.id());
+    assert!((1..=20_000).contains(&other.remain_time_to_live("door").number()));
+
+    // and it is free after as many unlocks
+    assert!(one.unlock("door").is_true());
+    assert!(other.is_locked("door").is_true());
+    assert!(one.unlock("door").is_true());
+    assert!(!other.is_locked("door").is_true());
+    assert_eq!(other.remain_time_to_live("door").number(), -2);
+}
+
+#[test]
+fn a_waiter_enters_when_the_holder_leaves() {
+    for redisson in BOTH {
+        // given a lock that would be held for half a minute, and somebody waiting for it
+        let redis = Redis::start();
+        let java = Java::start(&setup(&redis).redisson(redisson));
+        assert!(java.thread("T1").lock("door").acquired());
+        let waiter = java.thread("T2").start_lock("door");
+        until_somebody_listens(&redis);
+        assert!(!waiter.is_done());
+
+        // when the holder leaves
+        let left = java.thread("T1").unlock("door");
+
+        // then the waiter enters at once, and both say when
+        let entered = waiter.wait(SECOND * 5);
+        assert!(entered.acquired());
+        assert!(entered.waited() > Duration::ZERO);
+        let delay = entered.acquired_at().duration_since(left.began_at()).unwrap();
+        assert!(delay < SECOND, "woken after {delay:?}");
+    }
+}
+
+#[test]
+fn a_bounded_wait_ends_without_the_lock() {
+    let redis = Redis::start();
+    let java = Java::start(&setup(&redis));
+    assert!(java.thread("T1").lock("door").acquired());
+
+    let answer = java.thread("T2").try_lock_within("door", SECOND / 5);
+    assert!(!answer.acquired());
+    assert!(answer.waited() >= SECOND / 5);
+
+    let answer = java.thread("T2").try_lock_within_for("door", SECOND / 5, SECOND);
+    assert!(!answer.acquired());
+}
+
+#[test]
+fn only_the_owner_may_unlock() {
+    for redisson in BOTH {
+        let redis = Redis::start();
+        let java = Java::start(&setup(&redis).redisson(redisson));
+        assert!(java.thread("T1").lock("door").acquired());
+
+        let answer = java.thread("T2").unlock("door");
+        assert!(answer.failed_with("IllegalMonitorStateException"), "{answer:?}");
+        assert!(java.thread("T1").is_held("door").is_true());
+
+        // Force is another matter.
+        assert!(java.thread("T2").force_unlock("door").is_true());
+        assert!(!java.thread("T2").force_unlock("door").is_true());
+        let answer = java.thread("T1").unlock("door");
+        assert!(answer.failed_with("IllegalMonitorStateException"), "{answer:?}");
+    }
+}
+
+#[test]
+fn a_lock_lives_as_long_as_its_process() {
+    for redisson in BOTH {
+        // given a lock that has outlived its lease of three seconds
+        let redis = Redis::start();
+        let java = Java::start(&setup(&redis).redisson(redisson).watchdog(SECOND * 3));
+        assert!(java.thread("T1").lock("door").acquired());
+        sleep(SECOND * 4);
+        assert!(java.thread("T1").is_held("door").is_true());
+
+        // when the process dies
+        java.kill();
+
+        // then the lock is still there, for no longer than a lease
+        assert!((1..=3_000).contains(&redis.command(&["PTTL", "door"]).number()));
+        eventually("the lock expires", SECOND * 4, || is_free(&redis, "door"));
+    }
+}
+
+#[test]
+fn a_lease_ends_by_itself() {
+    let redis = Redis::start();
+    let java = Java::start(&setup(&redis).watchdog(SECOND * 3));
+    assert!(java.thread("T1").lock_for("door", SECOND / 2).acquired());
+    assert!(!is_free(&redis, "door"));
+
+    sleep(SECOND);
+
+    assert!(is_free(&redis, "door"));
+    assert!(java.thread("T1").unlock("door").failed_with("IllegalMonitorStateException"));
+}
+
+#[test]
+fn a_spin_lock_excludes_without_messages() {
+    for redisson in BOTH {
+        // given a spin lock and somebody spinning
+        let redis = Redis::start();
+        let java = Java::start(&setup(&redis).redisson(redisson));
+        let (one, other) = (java.thread("T1").spin(), java.thread("T2").spin());
+        let monitor = redis.monitor();
+        assert!(one.lock("door").acquired());
+        let waiter = other.start_lock("door");
+        sleep(SECOND / 2);
+        assert!(!waiter.is_done());
+
+        // when the holder leaves
+        assert!(one.unlock("door").is_true());
+
+        // then the other finds the lock free, and nobody ever sent or awaited a message
+        assert!(waiter.wait(SECOND * 5).acquired());
+        let lines = monitor.stop().join("\n").to_ascii_uppercase();
+        assert!(lines.contains("REDISSON_UNLOCK_LATCH"), "{lines}");
+        assert!(!lines.contains("SUBSCRIBE"), "{lines}");
+        assert!(!lines.contains("\"PUBLISH\""), "{lines}");
+    }
+}
+
+#[test]
+fn a_crowd_under_one_lock_loses_nothing() {
+    for redisson in BOTH {
+        let redis = Redis::start();
+        let java = Java::start(&setup(&redis).redisson(redisson));
+
+        let crowd = Crowd::new("door", "counter", 4).rounds(100);
+        let report = java.thread("T1").crowd(&crowd, SECOND * 30);
+
+        assert_eq!(report.done, [100; 4]);
+        assert_eq!(report.total, 400);
+        assert!(report.total_wait >= report.max_wait);
+        assert_eq!(redis.command(&["GET", "counter"]).text(), "400");
+    }
+}
+
+#[test]
+fn crowds_under_two_locks_lose_additions() {
+    // given two crowds with one counter and a lock each
+    let redis = Redis::start();
+    let java = Java::start(&setup(&redis));
+    let crowd = |door| Crowd::new(door, "counter", 1).at_most(1).hold(Duration::from_millis(2));
+
+    // when both are let loose
+    let one = java.thread("T1").start_crowd(&crowd("front door"));
+    let other = java.thread("T2").start_crowd(&crowd("back door"));
+    let [one, other] = [one, other].map(|crowd| Report::read(&crowd.wait(SECOND * 30)).total);
+
+    // then the counter tells that they overlapped
+    let counted: u64 = redis.command(&["GET", "counter"]).text().parse().unwrap();
+    assert!(counted < one + other, "{counted} of {one} + {other}");
+}
+
+#[test]
+fn an_interrupt_reaches_a_thread_that_waits() {
+    let redis = Redis::start();
+    let java = Java::start(&setup(&redis));
+    assert!(java.thread("T1").lock("door").acquired());
+    let waiter = java.thread("T2").start_lock_interruptibly("door");
+    until_somebody_listens(&redis);
+
+    assert!(java.thread("T2").interrupt());
+
+    assert!(waiter.wait(SECOND * 5).failed_with("InterruptedException"));
+    // An idle thread has nothing to be interrupted in.
+    assert!(!java.thread("T2").interrupt());
+    assert!(!java.thread("T2").try_lock("door").acquired());
+}
+
+#[test]
+fn a_shutdown_leaves_the_lock_to_its_lease() {
+    let redis = Redis::start();
+    let java = Java::start(&setup(&redis));
+    assert!(java.thread("T1").lock("door").acquired());
+
+    assert!(java.shutdown().success());
+
+    assert!(!is_free(&redis, "door"));
+}
+
+#[test]
+fn settings_reach_redis() {
+    for redisson in BOTH {
+        let redis = Redis::options().password("secret").start();
+        let monitor = redis.monitor();
+        let java = Java::start(
+            &setup(&redis)
+                .redisson(redisson)
+                .credentials("default", "secret")
+                .database(3)
+                .name_prefix("test:")
+                .protocol(Protocol::Resp3)
+                .script_cache(false)
+                .timeout(SECOND * 2)
+                .retry_attempts(1)
+                .watchdog(SECOND * 9),
+        );
+
+        assert!(java.thread("T1").lock("door").acquired());
+        assert!(java.thread("T1").unlock("door").is_true());
+        let lines = monitor.stop();
+
+        // the name, the lease and the script of the acquisition
+        let owner = format!("{}:{}", java.id(), java.thread("T1").id());
+        let end = format!(r#""1" "test:door" "9000" "{owner}""#);
+        assert!(
+            lines.iter().any(|l| l.contains(r#""EVAL" "#) && l.ends_with(&end)),
+            "no `{end}` in {lines:#?}"
+        );
+        assert!(lines.iter().any(|l| l.contains("[3 ")), "{lines:#?}");
+        assert!(lines.iter().any(|l| l.contains(r#""HELLO" "3""#)), "{lines:#?}");
+        assert!(!lines.iter().any(|l| l.contains("EVALSHA")), "{lines:#?}");
+    }
+}
+
+#[test]
+#[should_panic(expected = "Java ended during")]
+fn a_call_on_a_dead_process_is_noticed() {
+    let redis = Redis::start();
+    let java = Java::start(&setup(&redis));
+    let thread = java.thread("T1");
+
+    java.kill();
+
+    let started = Instant::now();
+    _ = thread.lock("door");
+    unreachable!("answered after {:?}", started.elapsed());
+}
+
+#[test]
+#[should_panic(expected = "Redisson does not start")]
+fn a_redis_that_is_not_there_is_noticed() {
+    let redis = Redis::start();
+    let setup = setup(&redis);
+    drop(redis);
+
+    _ = Java::start(&setup);
+}
+
+fn setup(redis: &Redis) -> Setup {
+    Setup::new(redis.url())
+}
+
+fn is_free(redis: &Redis, name: &str) -> bool {
+    redis.command(&["EXISTS", name]).number() == 0
+}
+
+/// Waits until a waiter has subscribed, asked once more, and gone to sleep.
+fn until_somebody_listens(redis: &Redis) {
+    eventually("a waiter listens", SECOND * 5, || {
+        redis.command(&["PUBSUB", "CHANNELS"]).list().len() == 1
+    });
+    sleep(SECOND / 5);
+}
+
+const BOTH: [Redisson; 2] = [Redisson::V3, Redisson::V4];
+const SECOND: Duration = Duration::from_secs(1);

@@ -1,0 +1,432 @@
+//! The way in: a client, and how it is set up.
+
+use std::{sync::Arc, time::Duration};
+
+use crate::{
+    domain::{Identity, Name},
+    engine::{
+        Engine,
+        clock::Clock,
+        stats::Stats,
+        tasks::Spawner,
+    },
+    error::Result,
+    primitives::Lock,
+    store::{Store, memory::MemoryStore},
+};
+#[cfg(feature = "redis")]
+use crate::store::redis::{RedisStore, Settings};
+
+/// What Redisson calls `lockWatchdogTimeout`, and its default.
+const DEFAULT_TTL: Duration = Duration::from_secs(30);
+
+/// A connection to the place where locks live, and all that keeps them alive.
+///
+/// Make one per process and clone it: clones share everything. It has an id of
+/// its own, and every lock that it holds is held under that id.
+///
+/// # Examples
+///
+/// ```no_run
+/// # async fn demo() -> Result<(), leasehold::Error> {
+/// let client = leasehold::Client::connect("redis://127.0.0.1/").await?;
+/// let guard = client.lock("orders:42")?.acquire().await?;
+/// guard.release().await?;
+/// # Ok(()) }
+/// ```
+///
+/// Without a server, for tests and programs that need none:
+///
+/// ```
+/// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+/// let client = leasehold::Client::in_memory();
+/// let guard = client.lock("orders:42")?.acquire().await?;
+/// guard.release().await?;
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Client {
+    engine: Arc<Engine>,
+    ttl: Duration,
+}
+
+impl Client {
+    /// Connects to Redis with default settings.
+    ///
+    /// `redis://[user[:password]@]host[:port][/database]`; `rediss://` for TLS;
+    /// `unix:///path/to/socket[?db=…&user=…&pass=…]`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Url`](crate::Error::Url) if the URL cannot be used, and
+    /// [`Error::Connect`](crate::Error::Connect) if the server cannot, within
+    /// the connect timeout. Both name the part that is wrong.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future closes what was opened.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # async fn demo() -> Result<(), leasehold::Error> {
+    /// let client = leasehold::Client::connect("redis://127.0.0.1:6379/0").await?;
+    /// # Ok(()) }
+    /// ```
+    #[cfg(feature = "redis")]
+    pub async fn connect(url: &str) -> Result<Self> {
+        Self::builder().connect(url).await
+    }
+
+    /// A client with a store of its own in this process.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let client = leasehold::Client::in_memory();
+    /// ```
+    #[must_use]
+    pub fn in_memory() -> Self {
+        Self::builder().in_memory()
+    }
+
+    /// A client of `store`, which it may share with others.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// use leasehold::{Client, MemoryStore};
+    /// let store = MemoryStore::new();
+    /// let (one, other) = (Client::sharing(&store), Client::sharing(&store));
+    /// let guard = one.lock("door")?.acquire().await?;
+    /// assert!(other.lock("door")?.try_acquire().await?.is_none());
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn sharing(store: &MemoryStore) -> Self {
+        Self::builder().sharing(store)
+    }
+
+    /// A client with other settings than the default ones.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// let client = leasehold::Client::builder().ttl(Duration::from_secs(10)).in_memory();
+    /// ```
+    #[must_use]
+    pub fn builder() -> ClientBuilder {
+        ClientBuilder::default()
+    }
+
+    /// The lock called `name`. Touches no network.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Name`](crate::Error::Name) if there can be no such name.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn demo(client: leasehold::Client) -> Result<(), leasehold::Error> {
+    /// let lock = client.lock("orders:42")?;
+    /// # Ok(()) }
+    /// ```
+    pub fn lock(&self, name: impl AsRef<str>) -> Result<Lock> {
+        Ok(Lock::new(Arc::clone(&self.engine), Name::new(name)?, self.ttl))
+    }
+
+    /// The uuid that owners of this client begin with.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// assert_eq!(leasehold::Client::in_memory().id().len(), 36);
+    /// ```
+    #[must_use]
+    pub fn id(&self) -> &str {
+        self.engine.identity.client()
+    }
+
+    /// What this client has done so far, and does now.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// assert_eq!(leasehold::Client::in_memory().stats().held, 0);
+    /// ```
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.engine.stats()
+    }
+
+    /// Ends this client and its clones in an orderly way, within `patience`.
+    ///
+    /// Nothing new is acquired: whoever waits gets
+    /// [`Error::ShutDown`](crate::Error::ShutDown) at once. Guards have the
+    /// first half of the time to be given back; what is left then is over, with
+    /// [`LostReason::ShutDown`](crate::LostReason::ShutDown), and is released.
+    /// What cannot be released in time ends by its lease.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future ends the waiting, not the shutdown.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), leasehold::Error> {
+    /// use std::time::Duration;
+    /// let client = leasehold::Client::in_memory();
+    /// let guard = client.lock("orders:42")?.acquire().await?;
+    /// let shutdown = client.shutdown(Duration::from_secs(5)).await;
+    /// assert_eq!((shutdown.taken_back, shutdown.unsettled), (1, 0));
+    /// assert!(!guard.is_held());
+    /// # Ok(()) }
+    /// ```
+    pub async fn shutdown(&self, patience: Duration) -> Shutdown {
+        let (taken_back, unsettled) = self.engine.shut_down(patience).await;
+        Shutdown { taken_back, unsettled }
+    }
+}
+
+/// What a shutdown found.
+///
+/// # Examples
+///
+/// ```
+/// # #[tokio::main] async fn main() {
+/// use std::time::Duration;
+/// let shutdown = leasehold::Client::in_memory().shutdown(Duration::from_secs(5)).await;
+/// if shutdown.unsettled > 0 {
+///     eprintln!("{} locks end by their leases", shutdown.unsettled);
+/// }
+/// # }
+/// ```
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct Shutdown {
+    /// Holds whose guards had not been given back.
+    pub taken_back: usize,
+    /// Releases that the store did not answer in time: these locks end by their
+    /// leases.
+    pub unsettled: usize,
+}
+
+/// Settings of a [`Client`].
+///
+/// # Examples
+///
+/// ```no_run
+/// # async fn demo() -> Result<(), leasehold::Error> {
+/// use std::time::Duration;
+/// let client = leasehold::Client::builder()
+///     .ttl(Duration::from_secs(10))
+///     .command_timeout(Duration::from_secs(1))
+///     .credentials("billing", "secret")
+///     .connect("rediss://redis.internal/")
+///     .await?;
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "it does nothing until it makes a client"]
+pub struct ClientBuilder {
+    ttl: Duration,
+    #[cfg(feature = "redis")]
+    redis: Settings,
+}
+
+impl Default for ClientBuilder {
+    fn default() -> Self {
+        Self {
+            ttl: DEFAULT_TTL,
+            #[cfg(feature = "redis")]
+            redis: Settings::default(),
+        }
+    }
+}
+
+impl ClientBuilder {
+    /// Sets the [`ttl`](Lock::ttl) of every lock that sets none. Default: 30 s,
+    /// as Redisson's `lockWatchdogTimeout`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// let client = leasehold::Client::builder().ttl(Duration::from_secs(10)).in_memory();
+    /// ```
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.ttl = ttl;
+        self
+    }
+
+    /// Makes a client with a store of its own in this process.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let client = leasehold::Client::builder().in_memory();
+    /// ```
+    #[must_use]
+    pub fn in_memory(self) -> Client {
+        self.sharing(&MemoryStore::new())
+    }
+
+    /// Makes a client of `store`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let store = leasehold::MemoryStore::new();
+    /// let client = leasehold::Client::builder().sharing(&store);
+    /// ```
+    #[must_use]
+    pub fn sharing(self, store: &MemoryStore) -> Client {
+        self.client(Identity::random(), Arc::new(store.session()))
+    }
+
+    fn client(self, identity: Identity, store: Arc<dyn Store>) -> Client {
+        let engine = Engine::new(identity, store, Clock::new(), Spawner::here());
+        Client { engine, ttl: self.ttl }
+    }
+}
+
+/// Settings for Redis.
+#[cfg(feature = "redis")]
+impl ClientBuilder {
+    /// Sets how long connecting may take, the first time and after a loss.
+    /// Default: 5 s.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// let builder = leasehold::Client::builder().connect_timeout(Duration::from_secs(1));
+    /// ```
+    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
+        self.redis.connect_timeout = timeout;
+        self
+    }
+
+    /// Sets how long one command may take. Default: 3 s.
+    ///
+    /// A command that is not answered by then may have been executed all the
+    /// same: it is asked again, or taken back. If nothing at all was answered
+    /// meanwhile the connection is given up and made anew.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// let builder = leasehold::Client::builder().command_timeout(Duration::from_secs(1));
+    /// ```
+    pub fn command_timeout(mut self, timeout: Duration) -> Self {
+        self.redis.command_timeout = timeout;
+        self
+    }
+
+    /// Sets user and password, in place of those in the URL.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let builder = leasehold::Client::builder().credentials("billing", "secret");
+    /// assert!(!format!("{builder:?}").contains("secret"));
+    /// ```
+    pub fn credentials(mut self, user: impl Into<String>, password: impl Into<String>) -> Self {
+        self.redis.user = Some(user.into());
+        self.redis.password = Some(password.into().into());
+        self
+    }
+
+    /// Sets the password of the default user, in place of that in the URL.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let builder = leasehold::Client::builder().password("secret");
+    /// assert!(!format!("{builder:?}").contains("secret"));
+    /// ```
+    pub fn password(mut self, password: impl Into<String>) -> Self {
+        self.redis.password = Some(password.into().into());
+        self
+    }
+
+    /// Sets the database, in place of that in the URL. Messages do not know
+    /// databases: locks of one name in two of them wake each other's waiters,
+    /// which then ask in vain.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let builder = leasehold::Client::builder().database(3);
+    /// ```
+    pub fn database(mut self, number: u32) -> Self {
+        self.redis.database = Some(number);
+        self
+    }
+
+    /// Trusts only the authorities in this PEM text for `rediss://`, in place
+    /// of the system's.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # fn demo() -> std::io::Result<()> {
+    /// let builder = leasehold::Client::builder().ca_certificates(std::fs::read("ca.pem")?);
+    /// # Ok(()) }
+    /// ```
+    #[cfg(feature = "tls")]
+    pub fn ca_certificates(mut self, pem: impl Into<Vec<u8>>) -> Self {
+        self.redis.tls.authorities = Some(pem.into());
+        self
+    }
+
+    /// Shows this certificate to the server, for those that ask their clients
+    /// for one. Both are PEM texts.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # fn demo() -> std::io::Result<()> {
+    /// let (certificate, key) = (std::fs::read("client.crt")?, std::fs::read("client.key")?);
+    /// let builder = leasehold::Client::builder().client_certificate(certificate, key);
+    /// # Ok(()) }
+    /// ```
+    #[cfg(feature = "tls")]
+    pub fn client_certificate(
+        mut self,
+        certificate: impl Into<Vec<u8>>,
+        key: impl Into<Vec<u8>>,
+    ) -> Self {
+        self.redis.tls.client = Some((certificate.into(), key.into().into()));
+        self
+    }
+
+    /// Connects to Redis.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::connect`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future closes what was opened.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # async fn demo() -> Result<(), leasehold::Error> {
+    /// let client = leasehold::Client::builder().connect("redis://127.0.0.1/").await?;
+    /// # Ok(()) }
+    /// ```
+    pub async fn connect(self, url: &str) -> Result<Client> {
+        let identity = Identity::random();
+        let store = RedisStore::connect(url, &self.redis, identity.client()).await?;
+        Ok(self.client(identity, Arc::new(store)))
+    }
+}

@@ -1,0 +1,108 @@
+//! What is asked of a store, and what it answers.
+
+use std::{fmt, time::Duration};
+
+use super::{Name, Owner};
+
+/// Who wants what, and for how long.
+#[derive(Clone, Debug)]
+pub(crate) struct Claim {
+    pub(crate) name: Name,
+    pub(crate) owner: Owner,
+    /// How long a grant lasts unless it is renewed.
+    pub(crate) ttl: Duration,
+    /// Whether giving it back tells the waiters.
+    pub(crate) announced: bool,
+}
+
+/// What a store says to a claim.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Verdict {
+    /// Somebody else has it.
+    Busy(Holder),
+    /// It is the claim's, from now on for its whole ttl.
+    Granted,
+}
+
+/// What became of a hold that was given back.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum GivenBack {
+    /// It was held, and is free now.
+    Freed,
+    /// It was not held by this owner, but by `holder` or nobody.
+    NotHeld { holder: Option<Holder> },
+}
+
+/// A hold to be looked after.
+#[derive(Clone, Debug)]
+pub(crate) struct Renewal {
+    pub(crate) name: Name,
+    pub(crate) owner: Owner,
+    /// The new lease; without one the hold is only looked at.
+    pub(crate) ttl: Option<Duration>,
+}
+
+/// What became of a renewal.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Outcome {
+    /// The store knows no such hold.
+    NotOurs,
+    Renewed,
+    /// No answer: silence is not loss.
+    Unknown,
+}
+
+/// Who has a lock, as the store told it at some moment.
+///
+/// # Examples
+///
+/// ```
+/// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+/// let client = leasehold::Client::in_memory();
+/// let lock = client.lock("orders:42")?;
+/// assert!(lock.holder().await?.is_none());
+///
+/// let guard = lock.acquire().await?;
+/// let holder = lock.holder().await?.expect("it is held");
+/// assert_eq!(holder.owner(), guard.owner());
+/// assert_eq!(holder.count(), 1);
+/// assert!(holder.remaining().expect("it has a lease").as_secs() >= 29);
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Holder {
+    pub(crate) owner: Owner,
+    pub(crate) count: u32,
+    pub(crate) remaining: Option<Duration>,
+}
+
+impl Holder {
+    /// Who it is.
+    #[must_use]
+    pub fn owner(&self) -> &Owner {
+        &self.owner
+    }
+
+    /// How many times it holds: more than 1 after re-entry.
+    #[must_use]
+    pub fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// How long the lease had still to go. `None` if somebody took the lease
+    /// off the key, so that it never ends: neither Redisson nor Leasehold does.
+    #[must_use]
+    pub fn remaining(&self) -> Option<Duration> {
+        self.remaining
+    }
+}
+
+/// As in "`8c6d…:42` for another 12.3s".
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.remaining {
+            Some(left) => write!(f, "`{}` for another {left:?}", self.owner),
+            None => write!(f, "`{}`, without an end", self.owner),
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! Until when we may believe that a lock is ours, and which durations make sense.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// The shortest duration that Redis can tell from none.
+const SHORTEST: Duration = Duration::from_millis(1);
+
+/// A century: far below what overflows in Redis, in Java or here.
+const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
+
+/// A grant as its holder sees it: asked for at a moment, for a time.
+///
+/// The server counts from when it executed the request, which is later, so a
+/// lease counted from the moment of asking ends here before it ends there. The
+/// margin pays for two clocks that do not run at the same rate.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Lease {
+    pub(crate) asked_at: Instant,
+    pub(crate) ttl: Duration,
+}
+
+impl Lease {
+    pub(crate) fn new(asked_at: Instant, ttl: Duration) -> Self {
+        Self { asked_at, ttl }
+    }
+
+    /// From this moment on the lease must not be believed.
+    pub(crate) fn ends(&self) -> Instant {
+        self.asked_at + self.ttl - margin(self.ttl)
+    }
+
+    /// When to ask for more time: early enough to fail twice.
+    pub(crate) fn renew_at(&self) -> Instant {
+        self.asked_at + self.ttl / 3
+    }
+}
+
+/// What we take off the end of a lease: two milliseconds and a hundredth of it,
+/// but never more than a quarter.
+fn margin(ttl: Duration) -> Duration {
+    (Duration::from_millis(2) + ttl / 100).min(ttl / 4)
+}
+
+/// Passes `duration` if Redis can keep it.
+pub(crate) fn checked(
+    setting: &'static str,
+    duration: Duration,
+) -> Result<Duration, InvalidDuration> {
+    match duration {
+        d if d < SHORTEST => Err(InvalidDuration { setting, given: d, rule: "at least 1 ms" }),
+        d if d > LONGEST => Err(InvalidDuration { setting, given: d, rule: "at most 100 years" }),
+        d => Ok(d),
+    }
+}
+
+/// A duration that cannot be kept, with the rule that it breaks.
+///
+/// # Examples
+///
+/// ```
+/// # #[tokio::main] async fn main() {
+/// use std::time::Duration;
+/// let lock = leasehold::Client::in_memory().lock("orders:42").unwrap().ttl(Duration::ZERO);
+/// let refused = lock.acquire().await.unwrap_err();
+/// assert_eq!(refused.to_string(), "`ttl` is 0ns: it must be at least 1 ms");
+/// # }
+/// ```
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("`{setting}` is {given:?}: it must be {rule}")]
+pub struct InvalidDuration {
+    pub(crate) setting: &'static str,
+    pub(crate) given: Duration,
+    pub(crate) rule: &'static str,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lease_ends_before_its_ttl_counted_from_the_question() {
+        let asked_at = Instant::now();
+        for millis in [1, 2, 10, 1_000, 30_000, 86_400_000] {
+            let ttl = Duration::from_millis(millis);
+            let lease = Lease::new(asked_at, ttl);
+            assert!(lease.ends() < asked_at + ttl);
+            assert!(lease.ends() >= asked_at + ttl * 3 / 4);
+            assert!(lease.renew_at() < lease.ends());
+        }
+    }
+
+    #[test]
+    fn a_duration_is_refused_when_redis_cannot_keep_it() {
+        for good in [SHORTEST, Duration::from_micros(1_500), LONGEST] {
+            assert_eq!(checked("ttl", good), Ok(good));
+        }
+        for bad in [Duration::ZERO, Duration::from_nanos(999_999), Duration::MAX] {
+            assert_eq!(checked("ttl", bad).unwrap_err().given, bad);
+        }
+    }
+
+    #[test]
+    fn the_longest_lease_does_not_overflow_a_clock() {
+        let lease = Lease::new(Instant::now(), LONGEST);
+        assert!(lease.ends() > lease.renew_at());
+    }
+}

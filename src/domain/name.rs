@@ -1,0 +1,145 @@
+//! The name of a lock, checked once at the door.
+
+use std::{fmt, sync::Arc};
+
+/// The longest name in bytes.
+const MAX_BYTES: usize = 512;
+
+/// The name of a lock: a key in Redis, the same for Java and Rust.
+///
+/// Any text of 1 to 512 bytes will do, spaces, newlines and every alphabet
+/// included. Only braces have a meaning: they must form a Redis Cluster hash
+/// tag, as in `{tenant-7}:orders`.
+///
+/// # Examples
+///
+/// ```
+/// use leasehold::{InvalidName, Name};
+///
+/// assert_eq!(Name::new("orders:42")?.as_str(), "orders:42");
+/// assert_eq!(Name::new(""), Err(InvalidName::Empty));
+/// # Ok::<(), InvalidName>(())
+/// ```
+#[derive(Clone, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct Name(Arc<str>);
+
+impl Name {
+    /// Checks `text` and makes a name of it.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidName`] if `text` is empty, longer than 512 bytes, or has braces
+    /// that are no hash tag: the lock and the channel that announces its
+    /// release would lie in different slots of a cluster.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use leasehold::{InvalidName, Name};
+    ///
+    /// assert!(Name::new("{tenant-7}:orders").is_ok());
+    /// assert_eq!(Name::new("orders}"), Err(InvalidName::Brace));
+    /// ```
+    pub fn new(text: impl AsRef<str>) -> Result<Self, InvalidName> {
+        match text.as_ref() {
+            "" => Err(InvalidName::Empty),
+            t if t.len() > MAX_BYTES => Err(InvalidName::TooLong { bytes: t.len() }),
+            t if t.contains(['{', '}']) && !starts_a_hash_tag(t) => Err(InvalidName::Brace),
+            t => Ok(Self(t.into())),
+        }
+    }
+
+    /// The name as it was given.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let name = leasehold::Name::new("orders:42")?;
+    /// assert_eq!(name.as_str().len(), 9);
+    /// # Ok::<(), leasehold::InvalidName>(())
+    /// ```
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// Whether the first brace of `text` opens a tag that is not empty.
+fn starts_a_hash_tag(text: &str) -> bool {
+    let Some((before, after)) = text.split_once('{') else { return false };
+    !before.contains('}') && after.find('}').is_some_and(|end| end > 0)
+}
+
+impl AsRef<str> for Name {
+    fn as_ref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
+    }
+}
+
+/// Shows the name on one line: newlines and other control characters are escaped.
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.chars().try_for_each(|c| match c.is_control() {
+            true => write!(f, "{}", c.escape_default()),
+            false => write!(f, "{c}"),
+        })
+    }
+}
+
+/// Why a text cannot be the name of a lock.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum InvalidName {
+    /// Braces that are no hash tag, as in `a{b`, `a}b` or `a{}b`.
+    #[error("braces in a name must form a hash tag, as in `{{tenant}}:orders`; leave them out otherwise")]
+    Brace,
+    /// No characters at all.
+    #[error("a name needs at least one character")]
+    Empty,
+    /// Longer than 512 bytes.
+    #[error("a name has at most 512 bytes, this one has {bytes}: use a hash of it")]
+    TooLong {
+        /// How long it is.
+        bytes: usize,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_text_without_braces_is_a_name() {
+        for text in ["a", " ", "a b", "\n", "\0", "ключ", "🔒", &"x".repeat(512)] {
+            assert_eq!(Name::new(text).unwrap().as_str(), text);
+        }
+    }
+
+    #[test]
+    fn braces_must_form_a_tag_that_redis_and_redisson_read_alike() {
+        for good in ["{a}", "{a}b", "a{b}c", "a{b}c{d", "{a}}", "{{a}"] {
+            assert!(Name::new(good).is_ok(), "{good}");
+        }
+        for bad in ["{", "}", "a{b", "a}b", "{}", "a{}b", "{}{a}", "}{a}", "a}b{c}"] {
+            assert_eq!(Name::new(bad), Err(InvalidName::Brace), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_long_name_is_refused_by_its_bytes() {
+        let name = "ä".repeat(257);
+        assert_eq!(Name::new(name), Err(InvalidName::TooLong { bytes: 514 }));
+    }
+
+    #[test]
+    fn a_name_is_shown_on_one_line() {
+        let name = Name::new("a\nb\0ä").unwrap();
+        assert_eq!(name.to_string(), "a\\nb\\u{0}ä");
+    }
+}

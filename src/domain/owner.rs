@@ -1,0 +1,139 @@
+//! Who holds a lock.
+
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use uuid::Uuid;
+
+/// The longest owner in bytes.
+const MAX_BYTES: usize = 512;
+
+/// Who holds a lock: `<client uuid>:<number>`, as Redisson writes it.
+///
+/// Every acquisition has an owner of its own, so two tasks of one process
+/// exclude each other like two processes do. Owners read from Redis may be
+/// anybody's, in any form: Redisson's number is a thread id.
+///
+/// # Examples
+///
+/// ```
+/// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+/// let client = leasehold::Client::in_memory();
+/// let lock = client.lock("orders:42")?;
+/// let guard = lock.acquire().await?;
+/// assert!(lock.held_by(guard.owner()).await? == 1);
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct Owner(Arc<str>);
+
+impl Owner {
+    /// Takes `text` for an owner, such as one a Java process has logged.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidOwner`] if `text` is empty or longer than 512 bytes.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let java = leasehold::Owner::new("8c6d6a35-0c0a-4a4f-9d1e-5a1c5e3f2b10:42")?;
+    /// assert!(java.as_str().ends_with(":42"));
+    /// # Ok::<(), leasehold::InvalidOwner>(())
+    /// ```
+    pub fn new(text: impl AsRef<str>) -> Result<Self, InvalidOwner> {
+        match text.as_ref() {
+            t if t.is_empty() || t.len() > MAX_BYTES => Err(InvalidOwner { bytes: t.len() }),
+            t => Ok(Self(t.into())),
+        }
+    }
+
+    /// The owner as Redis knows it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let owner = leasehold::Owner::new("client:1")?;
+    /// assert_eq!(owner.as_str(), "client:1");
+    /// # Ok::<(), leasehold::InvalidOwner>(())
+    /// ```
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
+    }
+}
+
+impl fmt::Display for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Why a text cannot be an owner.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("an owner has 1 to 512 bytes, this text has {bytes}")]
+pub struct InvalidOwner {
+    bytes: usize,
+}
+
+/// One client: a uuid, and the number of its last acquisition.
+#[derive(Debug)]
+pub(crate) struct Identity {
+    client: Arc<str>,
+    last: AtomicU64,
+}
+
+impl Identity {
+    pub(crate) fn random() -> Self {
+        Self::of(Uuid::new_v4().to_string())
+    }
+
+    pub(crate) fn of(client: impl Into<Arc<str>>) -> Self {
+        Self { client: client.into(), last: AtomicU64::new(0) }
+    }
+
+    pub(crate) fn client(&self) -> &str {
+        &self.client
+    }
+
+    /// An owner that nobody had before.
+    pub(crate) fn fresh_owner(&self) -> Owner {
+        let number = self.last.fetch_add(1, Ordering::Relaxed) + 1;
+        Owner(format!("{}:{number}", self.client).into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn owners_of_one_client_differ_and_have_redissons_form() {
+        let identity = Identity::random();
+        let (first, second) = (identity.fresh_owner(), identity.fresh_owner());
+        assert_ne!(first, second);
+
+        let (client, number) = first.as_str().rsplit_once(':').unwrap();
+        assert_eq!(client, identity.client());
+        assert_eq!(client, Uuid::parse_str(client).unwrap().hyphenated().to_string());
+        assert_eq!(number.parse::<i64>(), Ok(1));
+    }
+
+    #[test]
+    fn an_owner_from_outside_is_any_text_but_an_empty_or_endless_one() {
+        assert_eq!(Owner::new("x").unwrap().as_str(), "x");
+        assert_eq!(Owner::new(""), Err(InvalidOwner { bytes: 0 }));
+        assert_eq!(Owner::new("x".repeat(513)), Err(InvalidOwner { bytes: 513 }));
+    }
+}

@@ -1,0 +1,37 @@
+//! Why a hold is over.
+
+/// Why a hold is over.
+///
+/// # Examples
+///
+/// ```
+/// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+/// use leasehold::{Client, LostReason, MemoryStore};
+/// let store = MemoryStore::new();
+/// let guard = Client::sharing(&store).lock("job")?.acquire().await?;
+/// let lost = guard.lost();
+/// guard.release().await?;
+/// assert_eq!(lost.await, LostReason::Released);
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum LostReason {
+    /// Its lease ended: it was a fixed one, or it could not be renewed in time.
+    #[error("its lease ended")]
+    Expired,
+    /// It reached its [`max_hold`](crate::Lock::max_hold).
+    #[error("it was held for as long as it may be")]
+    MaxHold,
+    /// The store does not know it as ours any more: somebody forced its
+    /// release, or the data was lost.
+    #[error("the store does not know it as ours any more")]
+    NotOurs,
+    /// It was given back by its own guard. Nothing was lost: this only ends the
+    /// wait of those who still watch it.
+    #[error("it was released")]
+    Released,
+    /// The client was [shut down](crate::Client::shutdown).
+    #[error("the client was shut down")]
+    ShutDown,
+}

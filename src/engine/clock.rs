@@ -1,0 +1,87 @@
+//! The clock of leases: it goes on while the machine is suspended.
+//!
+//! tokio's `Instant` can be paused by tests, but on Linux it stands still while
+//! the machine sleeps, and a lease in Redis does not. So we take tokio's time
+//! and add what the machine has slept through since the clock was made.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// Reads the time of leases.
+#[derive(Clone, Debug)]
+pub(crate) struct Clock {
+    slept: fn() -> Duration,
+    slept_before: Duration,
+}
+
+impl Clock {
+    pub(crate) fn new() -> Self {
+        Self::with(slept_since_boot)
+    }
+
+    /// A clock whose machine has slept for as long as `slept` says.
+    pub(crate) fn with(slept: fn() -> Duration) -> Self {
+        Self { slept, slept_before: slept() }
+    }
+
+    pub(crate) fn now(&self) -> Instant {
+        Instant::now() + (self.slept)().saturating_sub(self.slept_before)
+    }
+
+    /// When a timer set for `moment` has to fire, were the machine not to sleep
+    /// before.
+    pub(crate) fn timer(&self, moment: Instant) -> Instant {
+        Instant::now() + moment.saturating_duration_since(self.now())
+    }
+}
+
+/// How long the machine has been suspended since it was started.
+#[cfg(target_os = "linux")]
+fn slept_since_boot() -> Duration {
+    use rustix::time::{ClockId, clock_gettime};
+
+    let read = |clock| Duration::try_from(clock_gettime(clock)).unwrap_or_default();
+    let awake = read(ClockId::Monotonic);
+    read(ClockId::Boottime).saturating_sub(awake)
+}
+
+/// Elsewhere the monotonic clock is all there is.
+#[cfg(not(target_os = "linux"))]
+fn slept_since_boot() -> Duration {
+    Duration::ZERO
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    thread_local! {
+        static SLEPT: Cell<Duration> = const { Cell::new(Duration::from_secs(7)) };
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn time_goes_on_while_the_machine_sleeps() {
+        // given a clock
+        let clock = Clock::with(|| SLEPT.get());
+        let start = clock.now();
+
+        // when the machine is awake for a second and asleep for an hour
+        tokio::time::advance(Duration::from_secs(1)).await;
+        SLEPT.set(SLEPT.get() + Duration::from_secs(3_600));
+
+        // then both have passed
+        assert_eq!(clock.now() - start, Duration::from_secs(3_601));
+
+        // and a timer for a moment that is over fires now
+        assert_eq!(clock.timer(start + Duration::from_secs(60)), Instant::now());
+    }
+
+    #[test]
+    fn the_machine_has_not_slept_between_two_readings() {
+        let before = slept_since_boot();
+        assert!(slept_since_boot().saturating_sub(before) < Duration::from_secs(1));
+    }
+}

@@ -1,0 +1,163 @@
+//! Keeps leases alive: one task and one timer for all of them.
+//!
+//! *When* to renew, *what* to renew together and *which* holds are beyond hope
+//! is decided by [`Schedule`], which does no I/O and reads no clock. This file
+//! only carries its decisions to the store and back.
+
+mod schedule;
+
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
+use tokio::{
+    sync::Notify,
+    time::{Instant, sleep_until},
+};
+
+use self::schedule::Schedule;
+use super::{clock::Clock, held::Hold, stats::Counters};
+use crate::{
+    domain::{Failure, Outcome, Renewal},
+    store::Store,
+};
+
+/// How many leases one request renews: a script for more would keep the server
+/// from others for longer than half a millisecond.
+const BATCH: usize = 200;
+
+/// The longest sleep. Timers stand still while the
+/// machine is suspended; this is how late they may be after that.
+const LONGEST_SLEEP: Duration = Duration::from_secs(1);
+
+/// The watchdog of one client.
+#[derive(Debug)]
+pub(crate) struct Keeper {
+    plan: Mutex<Plan>,
+    changed: Notify,
+}
+
+#[derive(Debug)]
+struct Plan {
+    schedule: Schedule,
+    /// When the task looks at the schedule next, whatever happens.
+    looks_at: Instant,
+    closed: bool,
+}
+
+/// The holds of one request, and the answer to it.
+type Answered = (Vec<Arc<Hold>>, Result<Vec<Outcome>, Failure>);
+
+impl Keeper {
+    pub(crate) fn new(clock: &Clock) -> Arc<Self> {
+        let schedule = Schedule::default();
+        let plan = Plan { schedule, looks_at: clock.now(), closed: false };
+        Arc::new(Self { plan: Mutex::new(plan), changed: Notify::new() })
+    }
+
+    /// Keeps `hold` alive until [`unwatch`](Self::unwatch).
+    pub(crate) fn watch(&self, hold: &Arc<Hold>) {
+        let mut plan = self.plan();
+        let due = plan.schedule.watch(Arc::clone(hold));
+        // The task also looks when nothing is due. So a lock that is taken and
+        // released in a loop does not wake it each time.
+        if due < plan.looks_at {
+            plan.looks_at = due;
+            self.changed.notify_one();
+        }
+    }
+
+    pub(crate) fn unwatch(&self, hold: &Arc<Hold>) {
+        self.plan().schedule.unwatch(schedule::id(hold));
+    }
+
+    /// Every hold that is kept alive.
+    pub(crate) fn holds(&self) -> Vec<Arc<Hold>> {
+        self.plan().schedule.holds()
+    }
+
+    pub(crate) fn watched(&self) -> usize {
+        self.plan().schedule.len()
+    }
+
+    /// Ends the task.
+    pub(crate) fn close(&self) {
+        self.plan().closed = true;
+        self.changed.notify_one();
+    }
+
+    /// Renews what is due, until it is closed.
+    pub(crate) async fn run(
+        self: Arc<Self>,
+        store: Arc<dyn Store>,
+        clock: Clock,
+        counters: Arc<Counters>,
+    ) {
+        let mut asked: FuturesUnordered<BoxFuture<'_, Answered>> = FuturesUnordered::new();
+        while let Some(looks_at) = self.look(&store, &clock, &counters, &asked) {
+            tokio::select! {
+                biased;
+                () = self.changed.notified() => {}
+                Some((holds, answer)) = asked.next() => self.heard(&holds, answer, &clock, &counters),
+                () = sleep_until(looks_at) => {}
+            }
+        }
+    }
+
+    /// Sends what is due. Returns when to look again, or `None` when closed.
+    fn look<'a>(
+        &self,
+        store: &'a Arc<dyn Store>,
+        clock: &Clock,
+        counters: &Counters,
+        asked: &FuturesUnordered<BoxFuture<'a, Answered>>,
+    ) -> Option<Instant> {
+        let mut plan = self.plan();
+        let due = plan.schedule.tick(clock.now());
+        if !due.renew.is_empty() {
+            counters.lagged(due.lag);
+        }
+        for batch in due.renew.chunks(BATCH) {
+            asked.push(renew(store, batch.to_vec()).boxed());
+        }
+        let longest = clock.now() + LONGEST_SLEEP;
+        let looks_at = plan.schedule.next().map_or(longest, |next| next.min(longest));
+        plan.looks_at = looks_at;
+        (!plan.closed).then(|| clock.timer(looks_at))
+    }
+
+    fn heard(
+        &self,
+        holds: &[Arc<Hold>],
+        answer: Result<Vec<Outcome>, Failure>,
+        clock: &Clock,
+        counters: &Counters,
+    ) {
+        let outcomes = answer.unwrap_or_else(|failure| {
+            tracing::debug!(target: "leasehold", of = holds.len(), %failure, "renew failed");
+            vec![Outcome::Unknown; holds.len()]
+        });
+        let count = |which| outcomes.iter().filter(|outcome| **outcome == which).count();
+        let (renewed, failed) = (count(Outcome::Renewed), count(Outcome::Unknown));
+        counters.renewed(renewed, failed);
+        tracing::debug!(target: "leasehold", of = holds.len(), renewed, failed, "renew");
+
+        let mut plan = self.plan();
+        let now = clock.now();
+        for (hold, outcome) in holds.iter().zip(outcomes) {
+            plan.schedule.answered(hold, outcome, now);
+        }
+    }
+
+    fn plan(&self) -> MutexGuard<'_, Plan> {
+        self.plan.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+async fn renew(store: &Arc<dyn Store>, holds: Vec<Arc<Hold>>) -> Answered {
+    let renewals: Vec<Renewal> = holds.iter().map(|hold| hold.renewal()).collect();
+    let answer = store.renew(&renewals).await;
+    (holds, answer)
+}

@@ -1,0 +1,344 @@
+//! When to renew, what to renew together, and which holds are beyond hope.
+//!
+//! Pure: it is told the time, and does no I/O.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+    time::Duration,
+};
+
+use tokio::time::Instant;
+
+use crate::{
+    domain::{LostReason, Outcome},
+    engine::held::Hold,
+};
+
+/// Holds that are due this soon are renewed along with those that are due.
+const TOGETHER: Duration = Duration::from_millis(250);
+
+/// The shortest pause after a renewal that failed.
+const SHORTEST_RETRY: Duration = Duration::from_millis(20);
+
+/// Every hold of a client, in the order in which they need attention.
+#[derive(Debug, Default)]
+pub(super) struct Schedule {
+    watched: HashMap<Id, Watched>,
+    due: BTreeSet<(Instant, Id)>,
+}
+
+/// A hold's address: unique while it is watched, for the schedule keeps it alive.
+pub(super) type Id = usize;
+
+#[derive(Debug)]
+struct Watched {
+    hold: Arc<Hold>,
+    due: Instant,
+    /// When the renewal was sent that is not answered yet.
+    asked_at: Option<Instant>,
+}
+
+/// What a look at the schedule says is to be done.
+#[derive(Debug, Default)]
+pub(super) struct Due {
+    /// The holds to renew now.
+    pub(super) renew: Vec<Arc<Hold>>,
+    /// How long the first of them has been due.
+    pub(super) lag: Duration,
+}
+
+pub(super) fn id(hold: &Arc<Hold>) -> Id {
+    Arc::as_ptr(hold).addr()
+}
+
+impl Schedule {
+    /// Looks after `hold` from now on. Returns when it is due.
+    pub(super) fn watch(&mut self, hold: Arc<Hold>) -> Instant {
+        let due = hold.renew_at().min(hold.ends());
+        let id = id(&hold);
+        self.due.insert((due, id));
+        self.watched.insert(id, Watched { hold, due, asked_at: None });
+        due
+    }
+
+    pub(super) fn unwatch(&mut self, id: Id) -> Option<Arc<Hold>> {
+        let watched = self.watched.remove(&id)?;
+        self.due.remove(&(watched.due, id));
+        Some(watched.hold)
+    }
+
+    /// When to look again.
+    pub(super) fn next(&self) -> Option<Instant> {
+        self.due.first().map(|(due, _)| *due)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.watched.len()
+    }
+
+    /// Every hold there is.
+    pub(super) fn holds(&self) -> Vec<Arc<Hold>> {
+        self.watched.values().map(|watched| Arc::clone(&watched.hold)).collect()
+    }
+
+    /// Ends what is past hope, and says what to renew at `now`.
+    pub(super) fn tick(&mut self, now: Instant) -> Due {
+        let mut due = Due::default();
+        if self.next().is_none_or(|first| first > now) {
+            return due;
+        }
+        let soon = self.due.range(..=(now + TOGETHER, Id::MAX)).copied();
+        for (planned, id) in soon.collect::<Vec<_>>() {
+            if let Some(hold) = self.attend(id, now) {
+                due.renew.push(hold);
+                due.lag = due.lag.max(now.saturating_duration_since(planned));
+            }
+        }
+        due
+    }
+
+    /// Looks at one hold; returns it if it is to be renewed.
+    fn attend(&mut self, id: Id, now: Instant) -> Option<Arc<Hold>> {
+        let watched = self.watched.get_mut(&id)?;
+        if watched.hold.remaining(now).is_err() {
+            self.unwatch(id);
+            return None;
+        }
+        if watched.asked_at.is_some() {
+            return None;
+        }
+        watched.asked_at = Some(now);
+        let (hold, ends) = (Arc::clone(&watched.hold), watched.hold.ends());
+        // If no answer comes, its end is the next thing to look at.
+        self.put_off(id, ends);
+        Some(hold)
+    }
+
+    fn put_off(&mut self, id: Id, due: Instant) {
+        let Some(watched) = self.watched.get_mut(&id) else { return };
+        self.due.remove(&(watched.due, id));
+        watched.due = due;
+        self.due.insert((due, id));
+    }
+
+    /// Takes the store's word on a hold that was to be renewed.
+    pub(super) fn answered(&mut self, hold: &Arc<Hold>, outcome: Outcome, now: Instant) {
+        let id = id(hold);
+        let Some(asked_at) = self.watched.get_mut(&id).and_then(|it| it.asked_at.take()) else {
+            return;
+        };
+        match outcome {
+            Outcome::Renewed => {
+                hold.renewed(asked_at, now);
+                let due = match hold.renew_at() {
+                    renew_at if renew_at > now => renew_at,
+                    // A fixed lease: look at it again after another third.
+                    _ => asked_at + hold.claim().ttl / 3,
+                };
+                self.put_off(id, due.min(hold.ends()));
+            }
+            Outcome::NotOurs => {
+                hold.end(LostReason::NotOurs);
+                self.unwatch(id);
+            }
+            Outcome::Unknown => {
+                hold.doubt();
+                let left = hold.ends().saturating_duration_since(now);
+                let pause = (left / 4).min(hold.claim().ttl / 10).max(SHORTEST_RETRY);
+                self.put_off(id, (now + pause).min(hold.ends()));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        domain::{Claim, Identity, Lease, Name},
+        engine::{
+            held::{Grant, Terms},
+            stats::Counters,
+        },
+    };
+
+    const TTL: u64 = 3_000;
+    /// The margin of a lease of three seconds is 32 ms.
+    const END: u64 = 2_968;
+
+    struct Setup {
+        schedule: Schedule,
+        start: Instant,
+        identity: Identity,
+        counters: Arc<Counters>,
+    }
+
+    impl Setup {
+        fn new() -> Self {
+            Self {
+                schedule: Schedule::default(),
+                start: Instant::now(),
+                identity: Identity::of("client"),
+                counters: Arc::default(),
+            }
+        }
+
+        fn at(&self, millis: u64) -> Instant {
+            self.start + Duration::from_millis(millis)
+        }
+
+        fn add(&mut self, at: u64, terms: Terms) -> Arc<Hold> {
+            let ttl = Duration::from_millis(TTL);
+            let owner = self.identity.fresh_owner();
+            let claim = Claim { name: Name::new("door").unwrap(), owner, ttl, announced: true };
+            let lease = Lease::new(self.at(at), ttl);
+            let grant = Grant { claim, lease, entered_at: self.at(at), unsure: false };
+            let hold = Arc::new(Hold::new(grant, terms, &self.counters));
+            self.schedule.watch(Arc::clone(&hold));
+            hold
+        }
+
+        fn add_at(&mut self, at: u64) -> Arc<Hold> {
+            self.add(at, Terms { renewed: true, max_hold: None })
+        }
+
+        fn renewed_at(&mut self, at: u64) -> usize {
+            let now = self.at(at);
+            self.schedule.tick(now).renew.len()
+        }
+
+        fn answer(&mut self, hold: &Arc<Hold>, outcome: Outcome, at: u64) {
+            let now = self.at(at);
+            self.schedule.answered(hold, outcome, now);
+        }
+
+        fn over(&self, hold: &Arc<Hold>, at: u64) -> Option<LostReason> {
+            hold.remaining(self.at(at)).err()
+        }
+
+        fn next(&self) -> u64 {
+            let next = self.schedule.next().unwrap() - self.start;
+            u64::try_from(next.as_nanos().div_ceil(1_000_000)).unwrap()
+        }
+    }
+
+    #[test]
+    fn a_hold_is_renewed_each_third_of_its_ttl() {
+        let mut t = Setup::new();
+        let hold = t.add_at(0);
+        assert_eq!((t.next(), t.renewed_at(999)), (1_000, 0));
+        assert_eq!(t.renewed_at(1_000), 1);
+        t.answer(&hold, Outcome::Renewed, 1_010);
+        assert_eq!(t.next(), 2_000);
+    }
+
+    #[test]
+    fn a_renewal_counts_from_when_it_was_sent() {
+        let mut t = Setup::new();
+        let hold = t.add_at(0);
+        t.renewed_at(1_000);
+        t.answer(&hold, Outcome::Renewed, 2_500);
+        assert_eq!(t.over(&hold, 1_000 + END - 1), None);
+        assert_eq!(t.over(&hold, 1_000 + END), Some(LostReason::Expired));
+    }
+
+    #[test]
+    fn holds_that_are_due_soon_are_renewed_together() {
+        let mut t = Setup::new();
+        for at in [0, 100, 250, 251] {
+            t.add_at(at);
+        }
+        assert_eq!(t.renewed_at(1_000), 3);
+        assert_eq!(t.next(), 1_251);
+    }
+
+    #[test]
+    fn a_store_that_never_answers_does_not_hide_the_end() {
+        // given a renewal that was sent and stays unanswered
+        let mut t = Setup::new();
+        let hold = t.add_at(0);
+        t.renewed_at(1_000);
+
+        // then the next thing to look at is the end of the lease
+        assert_eq!(t.next(), END);
+        assert_eq!(t.renewed_at(END), 0);
+        assert_eq!(t.over(&hold, END), Some(LostReason::Expired));
+        assert_eq!(t.schedule.len(), 0);
+
+        // and an answer that comes after it changes nothing
+        t.answer(&hold, Outcome::Renewed, END + 1);
+        assert_eq!(t.over(&hold, END + 1), Some(LostReason::Expired));
+    }
+
+    #[test]
+    fn a_failed_renewal_is_doubt_and_is_tried_until_the_end() {
+        let mut t = Setup::new();
+        let hold = t.add_at(0);
+        let (mut now, mut tries) = (1_000, 0);
+        while now < END {
+            tries += t.renewed_at(now);
+            t.answer(&hold, Outcome::Unknown, now);
+            assert_eq!(t.over(&hold, now), None, "doubt is not loss");
+            now = t.next();
+        }
+        assert!(tries > 5, "{tries}");
+        t.renewed_at(END);
+        assert_eq!(t.over(&hold, END), Some(LostReason::Expired));
+    }
+
+    #[test]
+    fn the_stores_no_is_loss_at_once() {
+        let mut t = Setup::new();
+        let hold = t.add_at(0);
+        t.renewed_at(1_000);
+        t.answer(&hold, Outcome::NotOurs, 1_001);
+        assert_eq!(t.over(&hold, 1_001), Some(LostReason::NotOurs));
+        assert_eq!(t.schedule.len(), 0);
+    }
+
+    #[test]
+    fn a_fixed_lease_is_looked_at_but_not_prolonged() {
+        let mut t = Setup::new();
+        let hold = t.add(0, Terms { renewed: false, max_hold: None });
+        assert_eq!(hold.renewal().ttl, None);
+        for at in [1_000, 2_000] {
+            assert_eq!(t.next(), at);
+            assert_eq!(t.renewed_at(at), 1);
+            t.answer(&hold, Outcome::Renewed, at);
+        }
+        assert_eq!(t.next(), END);
+        assert_eq!(t.over(&hold, END), Some(LostReason::Expired));
+    }
+
+    #[test]
+    fn a_hold_ends_when_it_was_held_for_long_enough() {
+        let mut t = Setup::new();
+        let most = Some(Duration::from_millis(1_500));
+        let hold = t.add(0, Terms { renewed: true, max_hold: most });
+        t.renewed_at(1_000);
+        t.answer(&hold, Outcome::Renewed, 1_001);
+        assert_eq!(t.next(), 1_500);
+        assert_eq!(t.renewed_at(1_500), 0);
+        assert_eq!(t.over(&hold, 1_500), Some(LostReason::MaxHold));
+    }
+
+    #[test]
+    fn nothing_is_renewed_that_is_not_watched_any_more() {
+        let mut t = Setup::new();
+        let hold = t.add_at(0);
+        t.schedule.unwatch(id(&hold));
+        assert_eq!(t.renewed_at(1_000), 0);
+        assert_eq!(t.schedule.next(), None);
+        t.answer(&hold, Outcome::Renewed, 1_001);
+        assert_eq!(t.schedule.len(), 0);
+    }
+
+    #[test]
+    fn lateness_is_measured() {
+        let mut t = Setup::new();
+        t.add_at(0);
+        let now = t.at(1_700);
+        assert_eq!(t.schedule.tick(now).lag, Duration::from_millis(700));
+    }
+}

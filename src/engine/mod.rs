@@ -1,0 +1,251 @@
+//! Machinery that all primitives share: no keys, no scripts, no connections.
+//!
+//! ```text
+//! acquire ──▶ turns ──▶ store      THE waiting loop, and who may ask
+//!    │          └─────▶ wakeups    when to ask again
+//!    ▼
+//!  held ──▶ keeper ──▶ store       a grant while it lasts, kept alive
+//!    └────▶ releases ─▶ store      given back, awaited or not
+//! ```
+//!
+//! Two background tasks, both started in [`Engine::ready`]: the keeper's and the
+//! releases'. Neither holds the engine; they end when it is dropped, the
+//! releases' after everything owed is settled.
+
+pub(crate) mod acquire;
+pub(crate) mod clock;
+pub(crate) mod held;
+mod keeper;
+mod persist;
+mod releases;
+#[cfg(test)]
+mod simulation;
+pub(crate) mod stats;
+pub(crate) mod tasks;
+mod turns;
+mod wakeups;
+
+use std::{
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use tokio::{
+    sync::Notify,
+    task::AbortHandle,
+    time::{Instant, timeout, timeout_at},
+};
+
+use self::{
+    clock::Clock,
+    keeper::Keeper,
+    persist::{Given, persist},
+    releases::{Debt, Releases},
+    stats::{Counters, Stats},
+    tasks::Spawner,
+    turns::Turns,
+    wakeups::Hub,
+};
+use crate::{
+    domain::{Claim, Failure, GivenBack, Holder, Identity, LostReason, Name, Owner},
+    error::Error,
+    store::{Answer, Store},
+};
+
+/// How long a release is awaited before it is left to the background.
+const RELEASE_PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long a question about a lock is asked before it fails.
+const QUESTION_PATIENCE: Duration = Duration::from_secs(3);
+
+/// One client's machinery over one store.
+#[derive(Debug)]
+pub(crate) struct Engine {
+    pub(crate) identity: Identity,
+    store: Arc<dyn Store>,
+    clock: Clock,
+    counters: Arc<Counters>,
+    hub: Arc<Hub>,
+    turns: Arc<Turns>,
+    keeper: Arc<Keeper>,
+    releases: Arc<Releases>,
+    spawner: Spawner,
+    running: Mutex<Vec<AbortHandle>>,
+    closed: AtomicBool,
+    closing: Notify,
+}
+
+impl Engine {
+    pub(crate) fn new(
+        identity: Identity,
+        store: Arc<dyn Store>,
+        clock: Clock,
+        spawner: Spawner,
+    ) -> Arc<Self> {
+        let counters = Arc::<Counters>::default();
+        Arc::new(Self {
+            identity,
+            hub: Hub::new(Arc::clone(&store), Arc::clone(&counters)),
+            turns: Arc::default(),
+            keeper: Keeper::new(&clock),
+            releases: Arc::default(),
+            store,
+            clock,
+            counters,
+            spawner,
+            running: Mutex::default(),
+            closed: AtomicBool::new(false),
+            closing: Notify::new(),
+        })
+    }
+
+    /// Makes sure that the background tasks run, on this runtime if the one they
+    /// ran on is gone.
+    fn ready(&self) -> Result<(), Error> {
+        if self.closed.load(Ordering::Acquire) {
+            return Err(Error::ShutDown);
+        }
+        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        if running.is_empty() || running.iter().any(AbortHandle::is_finished) {
+            running.iter().for_each(AbortHandle::abort);
+            *running = self.start()?;
+        }
+        Ok(())
+    }
+
+    fn start(&self) -> Result<Vec<AbortHandle>, Error> {
+        let parts = || (Arc::clone(&self.store), self.clock.clone(), Arc::clone(&self.counters));
+        let (store, clock, counters) = parts();
+        let keeper = Arc::clone(&self.keeper).run(store, clock, counters);
+        let (store, clock, counters) = parts();
+        let releases = Arc::clone(&self.releases).run(store, clock, counters);
+        Ok(vec![self.spawner.start(Box::pin(keeper))?, self.spawner.start(Box::pin(releases))?])
+    }
+
+    /// Asks the store about `name` until it answers or patience ends.
+    async fn ask<'a, T>(
+        &self,
+        name: &Name,
+        ask: impl Fn() -> Answer<'a, T>,
+    ) -> Result<T, Error> {
+        let until = self.clock.now() + QUESTION_PATIENCE;
+        let given = self.persist(until, ask).await;
+        given.map(|given| given.answer).map_err(|failure| Error::about(name, failure))
+    }
+
+    /// Who holds `name` now.
+    pub(crate) async fn holder(&self, name: &Name) -> Result<Option<Holder>, Error> {
+        self.ask(name, || self.store.holder(name)).await
+    }
+
+    /// How many times `owner` holds `name` now.
+    pub(crate) async fn held_by(&self, name: &Name, owner: &Owner) -> Result<u32, Error> {
+        self.ask(name, || self.store.held_by(name, owner)).await
+    }
+
+    /// Frees `name`, whoever holds it. Returns whether somebody did.
+    pub(crate) async fn force_release(&self, name: &Name) -> Result<bool, Error> {
+        // Asked again it might free somebody who entered meanwhile.
+        self.store.force_release(name).await.map_err(|failure| Error::about(name, failure))
+    }
+
+    async fn persist<'a, T>(
+        &self,
+        until: Instant,
+        ask: impl Fn() -> Answer<'a, T>,
+    ) -> Result<Given<T>, Failure> {
+        persist(&self.clock, until, ask).await
+    }
+
+    /// Gives back what `debt` says, as far as the caller waits for it; else, and
+    /// if a grant may still be on its way, the background does.
+    async fn give_back(&self, debt: Debt) -> Result<GivenBack, Failure> {
+        let Debt::Release { claim, until, late } = debt.clone() else {
+            unreachable!("BUG: only a release gives back")
+        };
+        let promise = self.releases.promise(debt);
+        let until = until.min(self.clock.now() + RELEASE_PATIENCE);
+        let given = self.persist(until, || self.store.release(&claim)).await?;
+        if !late {
+            promise.kept();
+        }
+        match given {
+            // The question that went unanswered was executed.
+            Given { answer: GivenBack::NotHeld { .. }, unsure: true } => Ok(GivenBack::Freed),
+            Given { answer, .. } => Ok(answer),
+        }
+    }
+
+    /// Tells the store how many times `claim`'s owner holds now.
+    async fn tell_count(&self, claim: Claim, count: u32, until: Instant) -> Result<(), Failure> {
+        let promise = self.releases.promise(Debt::Recount { claim: claim.clone(), count, until });
+        let until = until.min(self.clock.now() + RELEASE_PATIENCE);
+        self.persist(until, || self.store.recount(&claim, count, None)).await?;
+        promise.kept();
+        Ok(())
+    }
+
+    pub(crate) fn stats(&self) -> Stats {
+        self.counters.read(self.store.reconnects())
+    }
+
+    /// Waits until the client is shut down.
+    async fn is_closed(&self) {
+        loop {
+            let closing = self.closing.notified();
+            if self.closed.load(Ordering::Acquire) {
+                return;
+            }
+            closing.await;
+        }
+    }
+
+    /// Admits nothing new, waits for holds to come back, takes back what is left
+    /// and settles what is owed; all of it within `patience`. Returns how many
+    /// holds were taken back, and how many releases are left unsettled.
+    pub(crate) async fn shut_down(&self, patience: Duration) -> (usize, usize) {
+        let start = Instant::now();
+        self.closed.store(true, Ordering::Release);
+        self.closing.notify_waiters();
+
+        let returned = timeout(patience / 2, self.all_returned()).await;
+        let taken = if returned.is_ok() { 0 } else { self.take_back_all() };
+        let flushed = timeout_at(start + patience, self.releases.all_settled()).await;
+        let left = if flushed.is_ok() { 0 } else { self.releases.owed() };
+        (taken, left)
+    }
+
+    async fn all_returned(&self) {
+        const LOOK_AGAIN: Duration = Duration::from_millis(5);
+        while self.keeper.watched() > 0 {
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
+    }
+
+    /// Ends every hold and gives it back.
+    fn take_back_all(&self) -> usize {
+        let holds = self.keeper.holds();
+        for hold in &holds {
+            hold.end(LostReason::ShutDown);
+            self.keeper.unwatch(hold);
+            self.releases.owe(hold.debt());
+        }
+        holds.len()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn is_idle(&self) -> bool {
+        let idle = self.hub.is_idle() && self.turns.is_idle();
+        idle && self.keeper.watched() == 0 && self.releases.owed() == 0
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        self.keeper.close();
+        self.releases.close();
+    }
+}

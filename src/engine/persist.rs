@@ -1,0 +1,56 @@
+//! Asks a store again while that can help.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use super::clock::Clock;
+use crate::{domain::Failure, store::Answer};
+
+/// An answer, with what is left in doubt about it.
+#[derive(Debug)]
+pub(crate) struct Given<T> {
+    pub(crate) answer: T,
+    /// Whether an earlier question went unanswered: it may have been executed
+    /// before this one.
+    pub(crate) unsure: bool,
+}
+
+/// Asks until there is an answer, a refusal that will stay, or no time left.
+pub(crate) async fn persist<'a, T>(
+    clock: &Clock,
+    until: Instant,
+    ask: impl Fn() -> Answer<'a, T>,
+) -> Result<Given<T>, Failure> {
+    let mut unsure = false;
+    let mut pauses = Pauses::default();
+    loop {
+        let failure = match ask().await {
+            Ok(answer) => return Ok(Given { answer, unsure }),
+            Err(failure) => failure,
+        };
+        let pause = pauses.next();
+        if !failure.may_pass() || clock.now() + pause >= until {
+            return Err(failure);
+        }
+        unsure |= failure.may_have_happened();
+        sleep(pause).await;
+    }
+}
+
+/// Growing pauses between questions to a store that is in trouble.
+#[derive(Debug, Default)]
+pub(crate) struct Pauses {
+    last: Duration,
+}
+
+impl Pauses {
+    const FIRST: Duration = Duration::from_millis(10);
+    const LONGEST: Duration = Duration::from_secs(1);
+
+    /// Twice the last one, spread so that clients do not come back in step.
+    pub(crate) fn next(&mut self) -> Duration {
+        self.last = (self.last * 2).clamp(Self::FIRST, Self::LONGEST);
+        self.last.mul_f64(0.75 + fastrand::f64() / 2.0)
+    }
+}

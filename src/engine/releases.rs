@@ -1,0 +1,189 @@
+//! Releases nobody waits for: of dropped guards and of cancelled acquisitions.
+//!
+//! One task settles them, each until its lease would have ended anyway. What is
+//! promised is owed even if whoever promised it is dropped: see [`Promise`].
+
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use futures_util::{StreamExt, stream::FuturesUnordered};
+use tokio::{
+    sync::Notify,
+    time::{Instant, sleep},
+};
+
+use super::{clock::Clock, persist::persist, stats::Counters};
+use crate::{
+    domain::{Claim, Failure, GivenBack},
+    store::Store,
+};
+
+/// What we owe the store, until a moment when it will have helped itself.
+#[derive(Clone, Debug)]
+pub(crate) enum Debt {
+    /// Tell it how many times the claim's owner holds.
+    Recount { claim: Claim, count: u32, until: Instant },
+    /// Give the lock back. A `late` one may find nothing and be needed all the
+    /// same: a request to acquire is still on its way.
+    Release { claim: Claim, until: Instant, late: bool },
+}
+
+/// When to look again for a grant that arrives after it was withdrawn.
+const LOOK_AGAIN: [Duration; 3] =
+    [Duration::from_millis(200), Duration::from_secs(1), Duration::from_secs(3)];
+
+/// What this client owes its store.
+#[derive(Debug, Default)]
+pub(crate) struct Releases {
+    debts: Mutex<Debts>,
+    changed: Notify,
+    settled: Notify,
+    closed: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct Debts {
+    new: VecDeque<Debt>,
+    /// How many are being settled.
+    open: usize,
+}
+
+impl Releases {
+    /// Settles `debt` in the background.
+    pub(crate) fn owe(&self, debt: Debt) {
+        self.debts().new.push_back(debt);
+        self.changed.notify_one();
+    }
+
+    /// Promises `debt`: it is owed when the promise is dropped unless it is kept.
+    pub(crate) fn promise(self: &Arc<Self>, debt: Debt) -> Promise {
+        Promise { releases: Arc::clone(self), debt: Some(debt) }
+    }
+
+    /// Lets the task end when everything is settled.
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+        self.changed.notify_one();
+    }
+
+    /// How many debts are not settled.
+    pub(crate) fn owed(&self) -> usize {
+        let debts = self.debts();
+        debts.new.len() + debts.open
+    }
+
+    /// Waits until nothing is owed.
+    pub(crate) async fn all_settled(&self) {
+        loop {
+            let settled = self.settled.notified();
+            if self.owed() == 0 {
+                return;
+            }
+            settled.await;
+        }
+    }
+
+    /// Settles what is owed, until it is closed.
+    pub(crate) async fn run(
+        self: Arc<Self>,
+        store: Arc<dyn Store>,
+        clock: Clock,
+        counters: Arc<Counters>,
+    ) {
+        let mut settling = FuturesUnordered::new();
+        // Settling that a runtime took down with it is taken up again.
+        self.debts().open = 0;
+        loop {
+            while let Some(debt) = self.next() {
+                settling.push(settle(&store, &clock, &counters, debt));
+            }
+            if settling.is_empty() && self.closed.load(Ordering::Acquire) {
+                return;
+            }
+            tokio::select! {
+                biased;
+                Some(()) = settling.next() => self.one_settled(),
+                () = self.changed.notified() => {}
+            }
+        }
+    }
+
+    fn next(&self) -> Option<Debt> {
+        let mut debts = self.debts();
+        let debt = debts.new.pop_front()?;
+        debts.open += 1;
+        Some(debt)
+    }
+
+    fn one_settled(&self) {
+        self.debts().open -= 1;
+        self.settled.notify_waiters();
+    }
+
+    fn debts(&self) -> MutexGuard<'_, Debts> {
+        self.debts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+async fn settle(store: &Arc<dyn Store>, clock: &Clock, counters: &Counters, debt: Debt) {
+    let settled = match &debt {
+        Debt::Recount { claim, count, until } => {
+            let recount = || store.recount(claim, *count, None);
+            persist(clock, *until, recount).await.map(drop)
+        }
+        Debt::Release { claim, until, late: false } => {
+            persist(clock, *until, || store.release(claim)).await.map(drop)
+        }
+        Debt::Release { claim, until, late: true } => withdraw(store, clock, claim, *until).await,
+    };
+    if let Err(failure) = settled {
+        counters.release_abandoned();
+        tracing::warn!(target: "leasehold", ?debt, %failure,
+            "a release was given up: the lease ends by itself");
+    }
+}
+
+/// Gives back a grant that may not have been made yet.
+async fn withdraw(
+    store: &Arc<dyn Store>,
+    clock: &Clock,
+    claim: &Claim,
+    until: Instant,
+) -> Result<(), Failure> {
+    for pause in LOOK_AGAIN {
+        let given = persist(clock, until, || store.release(claim)).await?;
+        if given.answer == GivenBack::Freed || clock.now() + pause >= until {
+            return Ok(());
+        }
+        sleep(pause).await;
+    }
+    persist(clock, until, || store.release(claim)).await.map(drop)
+}
+
+/// A debt that is owed unless the promise is kept.
+#[derive(Debug)]
+pub(crate) struct Promise {
+    releases: Arc<Releases>,
+    debt: Option<Debt>,
+}
+
+impl Promise {
+    /// Nothing is owed any more.
+    pub(crate) fn kept(mut self) {
+        self.debt = None;
+    }
+}
+
+impl Drop for Promise {
+    fn drop(&mut self) {
+        if let Some(debt) = self.debt.take() {
+            self.releases.owe(debt);
+        }
+    }
+}

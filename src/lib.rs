@@ -1,0 +1,18 @@
+//! Distributed locks on Redis.
+#![forbid(unsafe_code)]
+
+mod client;
+mod domain;
+mod engine;
+mod error;
+mod primitives;
+mod store;
+
+pub use crate::{
+    client::{Client, ClientBuilder, Shutdown},
+    domain::{Holder, InvalidDuration, InvalidName, InvalidOwner, LostReason, Name, Owner},
+    engine::{acquire::WaitBy, stats::Stats},
+    error::{Error, Result},
+    primitives::{Holding, Lock, LockGuard, OnLoss, Ran, Release},
+    store::memory::MemoryStore,
+};

@@ -1,0 +1,257 @@
+//! Proof that a lock was granted.
+
+use std::{future::Future, time::Duration};
+
+use crate::{
+    domain::{Holder, LostReason, Name, Owner},
+    engine::held::{Held, Left},
+    error::Result,
+};
+
+/// Proof that the lock was granted, and the way to give it back.
+///
+/// Dropping the guard releases the lock **soon**, in the background, where an
+/// error can only be logged. Call [`release`](Self::release) to release it now
+/// and to learn whether it was still held.
+///
+/// A guard may move to another task or thread. It is not `Clone`:
+/// [`reenter`](Self::reenter) makes another one, and Redis counts both.
+///
+/// # Examples
+///
+/// ```
+/// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+/// use leasehold::{Client, Release};
+/// let guard = Client::in_memory().lock("orders:42")?.acquire().await?;
+/// // … the work …
+/// assert_eq!(guard.release().await?, Release::Released);
+/// # Ok(()) }
+/// ```
+#[derive(Debug)]
+#[must_use = "the lock is released as soon as the guard is dropped"]
+pub struct LockGuard {
+    held: Held,
+}
+
+impl LockGuard {
+    pub(crate) fn new(held: Held) -> Self {
+        Self { held }
+    }
+
+    pub(crate) fn held(&self) -> &Held {
+        &self.held
+    }
+
+    /// Releases the lock, and tells whether it was still ours.
+    ///
+    /// That it was not is an answer and no error: by then there is nothing left
+    /// to undo, but the work may have overlapped with another holder's.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unavailable`](crate::Error::Unavailable) if the store did not
+    /// answer for five seconds: the release goes on in the background, and the
+    /// lease ends by itself. [`Error::Refused`](crate::Error::Refused) if the
+    /// store refused.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future does not undo the release: it goes on in the
+    /// background.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// use leasehold::{Client, LostReason, Release};
+    /// let lock = Client::in_memory().lock("orders:42")?;
+    /// let guard = lock.acquire().await?;
+    /// lock.force_release().await?;
+    ///
+    /// let release = guard.release().await?;
+    /// assert!(matches!(release, Release::AlreadyGone { reason: LostReason::NotOurs, .. }));
+    /// # Ok(()) }
+    /// ```
+    pub async fn release(self) -> Result<Release> {
+        Ok(match self.held.release().await? {
+            Left::Shares(count) => Release::StillHeld { count },
+            Left::Nothing => Release::Released,
+            Left::Lost { reason, holder } => Release::AlreadyGone { reason, holder },
+        })
+    }
+
+    /// Enters once more: another guard of the same owner.
+    ///
+    /// The lock is free when all of them are gone. Redis shows a hold count that
+    /// is one higher, as after a second `lock()` of one Java thread. A lease
+    /// kept by the watchdog is renewed by this; a fixed one is not.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Lost`](crate::Error::Lost) if the hold is over.
+    /// [`Error::Unavailable`](crate::Error::Unavailable) and
+    /// [`Error::Refused`](crate::Error::Refused) as the store says; this guard
+    /// holds on.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves the count as it was.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// use leasehold::{Client, Release};
+    /// let guard = Client::in_memory().lock("orders:42")?.acquire().await?;
+    /// let again = guard.reenter().await?;
+    /// assert_eq!(guard.count(), 2);
+    /// assert_eq!(again.release().await?, Release::StillHeld { count: 1 });
+    /// assert_eq!(guard.release().await?, Release::Released);
+    /// # Ok(()) }
+    /// ```
+    pub async fn reenter(&self) -> Result<Self> {
+        Ok(Self::new(self.held.reenter().await?))
+    }
+
+    /// Waits until the hold is over, and tells why.
+    ///
+    /// The future borrows nothing: keep it, move it, make many of them. It also
+    /// ends, with [`LostReason::Released`], when the last guard is released, so
+    /// that nobody waits for ever.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future has no effect.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), leasehold::Error> {
+    /// # use std::time::Duration;
+    /// # async fn work() { std::future::pending::<()>().await }
+    /// let lock = leasehold::Client::in_memory().lock("job")?.lease(Duration::from_secs(60));
+    /// let guard = lock.acquire().await?;
+    /// tokio::select! {
+    ///     () = work() => {}
+    ///     reason = guard.lost() => assert_eq!(reason, leasehold::LostReason::Expired),
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub fn lost(&self) -> impl Future<Output = LostReason> + Send + 'static {
+        self.held.watch().is_over()
+    }
+
+    /// Whether the lock may still be believed to be ours. Reads a clock, asks
+    /// nobody; once `false` it stays `false`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// let guard = leasehold::Client::in_memory().lock("orders:42")?.acquire().await?;
+    /// assert!(guard.is_held());
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        self.remaining().is_some()
+    }
+
+    /// How long the lock is ours without another renewal. `None` when it is lost.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// let guard = leasehold::Client::in_memory().lock("orders:42")?.acquire().await?;
+    /// assert!(guard.remaining().unwrap().as_secs() >= 28);
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn remaining(&self) -> Option<Duration> {
+        self.held.watch().remaining().ok()
+    }
+
+    /// How many guards this hold has: what Redis shows as its hold count.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// let guard = leasehold::Client::in_memory().lock("orders:42")?.acquire().await?;
+    /// assert_eq!(guard.count(), 1);
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn count(&self) -> u32 {
+        self.held.watch().count()
+    }
+
+    /// Who holds: unique to this acquisition.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// let client = leasehold::Client::in_memory();
+    /// let guard = client.lock("orders:42")?.acquire().await?;
+    /// assert_eq!(guard.owner().as_str(), format!("{}:1", client.id()));
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn owner(&self) -> &Owner {
+        &self.held.claim().owner
+    }
+
+    /// What is held.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// let guard = leasehold::Client::in_memory().lock("orders:42")?.acquire().await?;
+    /// assert_eq!(guard.name().as_str(), "orders:42");
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn name(&self) -> &Name {
+        &self.held.claim().name
+    }
+}
+
+/// What became of a released guard.
+///
+/// # Examples
+///
+/// ```
+/// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+/// use leasehold::{Client, Release};
+/// let guard = Client::in_memory().lock("orders:42")?.acquire().await?;
+/// match guard.release().await? {
+///     Release::Released => println!("done"),
+///     Release::StillHeld { count } => println!("{count} guards are left"),
+///     Release::AlreadyGone { reason, .. } => eprintln!("check the result: {reason}"),
+///     _ => {}
+/// }
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[must_use = "the lock may have been lost before"]
+#[non_exhaustive]
+pub enum Release {
+    /// The hold was over before: the work may have overlapped with another's.
+    AlreadyGone {
+        /// Why it was over.
+        reason: LostReason,
+        /// Who holds the lock now, if anybody does.
+        holder: Option<Holder>,
+    },
+    /// It was ours until now, and is free.
+    Released,
+    /// Other guards of the same owner hold on.
+    StillHeld {
+        /// How many.
+        count: u32,
+    },
+}

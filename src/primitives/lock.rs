@@ -1,0 +1,498 @@
+//! The lock: one holder at a time.
+
+use std::{future::Future, sync::Arc, time::Duration};
+
+use super::{Holding, LockGuard, OnLoss, Ran, run};
+use crate::{
+    domain::{Holder, InvalidDuration, Name, Owner, checked},
+    engine::{
+        Engine,
+        acquire::{WaitBy, Want},
+        held::Terms,
+    },
+    error::Result,
+};
+
+/// A lock that at most one holder has at a time, in all processes together.
+///
+/// A `Lock` is a name and some settings: making one costs nothing and touches
+/// no network. Clone it, keep it, or make another of the same name. Java's
+/// Redisson knows it as the `RLock` of the same name.
+///
+/// It is **not reentrant**: a task that acquires it twice waits for itself. To
+/// enter again what you hold, ask the guard: [`LockGuard::reenter`].
+///
+/// Without further settings a background task renews the lock until its guard
+/// goes, and it ends 30 seconds after its holder died. With
+/// [`lease`](Self::lease) it is **never renewed** and ends after that time,
+/// whether or not the work is done.
+///
+/// Waiters of one process are served in the order in which they came; between
+/// processes there is no order.
+///
+/// # Examples
+///
+/// Wait for the lock, work, give it back:
+///
+/// ```
+/// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+/// # let client = leasehold::Client::in_memory();
+/// let guard = client.lock("orders:42")?.acquire().await?;
+/// // … the work …
+/// guard.release().await?;
+/// # Ok(()) }
+/// ```
+///
+/// Skip the work if another process is already at it:
+///
+/// ```
+/// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+/// # let client = leasehold::Client::in_memory();
+/// if let Some(guard) = client.lock("reports/daily")?.try_acquire().await? {
+///     // … the work …
+///     guard.release().await?;
+/// }
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Lock {
+    engine: Arc<Engine>,
+    name: Name,
+    ttl: Duration,
+    lease: Option<Duration>,
+    max_hold: Option<Duration>,
+    wait_by: WaitBy,
+    on_loss: OnLoss,
+}
+
+/// Settings. They are checked when the lock is used first: a duration that
+/// Redis cannot keep is refused with [`Error::Duration`](crate::Error::Duration).
+impl Lock {
+    pub(crate) fn new(engine: Arc<Engine>, name: Name, ttl: Duration) -> Self {
+        let (wait_by, on_loss) = (WaitBy::default(), OnLoss::default());
+        Self { engine, name, ttl, lease: None, max_hold: None, wait_by, on_loss }
+    }
+
+    /// Sets how long the lock survives a holder that died. Default: 30 s.
+    ///
+    /// A living holder renews it in the background, each third of this time. So
+    /// this bounds how long others wait after a crash, not how long the work
+    /// may take.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn demo(client: leasehold::Client) -> Result<(), leasehold::Error> {
+    /// use std::time::Duration;
+    /// let lock = client.lock("orders:42")?.ttl(Duration::from_secs(10));
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.ttl = ttl;
+        self
+    }
+
+    /// Sets a fixed lease: the lock is **never renewed** and ends after this
+    /// time, even if the work goes on. Default: none, it is renewed.
+    ///
+    /// The guard tells when it has ended. Redisson's `lock(lease, unit)` is the same.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), leasehold::Error> {
+    /// use std::time::Duration;
+    /// let lock = leasehold::Client::in_memory().lock("job")?.lease(Duration::from_secs(60));
+    /// let guard = lock.acquire().await?;
+    /// tokio::time::sleep(Duration::from_secs(61)).await;
+    /// assert!(!guard.is_held());
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.lease = Some(lease);
+        self
+    }
+
+    /// Sets how long the lock may be held at all. Default: without limit.
+    ///
+    /// A holder that hangs but lives would be renewed for ever. After this time
+    /// its hold is over, with [`LostReason::MaxHold`](crate::LostReason::MaxHold),
+    /// and is not renewed any more: others enter when its guard goes, or at the
+    /// latest one ttl later.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), leasehold::Error> {
+    /// use std::time::Duration;
+    /// let lock = leasehold::Client::in_memory().lock("job")?.max_hold(Duration::from_secs(600));
+    /// let guard = lock.acquire().await?;
+    /// assert_eq!(guard.lost().await, leasehold::LostReason::MaxHold);
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn max_hold(mut self, most: Duration) -> Self {
+        self.max_hold = Some(most);
+        self
+    }
+
+    /// Sets how a waiter learns that the lock may be free. Default: by messages.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn demo(client: leasehold::Client) -> Result<(), leasehold::Error> {
+    /// let lock = client.lock("orders:42")?.wait_by(leasehold::WaitBy::Messages);
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn wait_by(mut self, wait_by: WaitBy) -> Self {
+        self.wait_by = wait_by;
+        self
+    }
+
+    /// Sets what [`run`](Self::run) does with work whose lock is lost. Default:
+    /// the work is dropped.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn demo(client: leasehold::Client) -> Result<(), leasehold::Error> {
+    /// let lock = client.lock("orders:42")?.on_loss(leasehold::OnLoss::Drop);
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn on_loss(mut self, on_loss: OnLoss) -> Self {
+        self.on_loss = on_loss;
+        self
+    }
+
+    /// The name of the lock.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn demo(client: leasehold::Client) -> Result<(), leasehold::Error> {
+    /// assert_eq!(client.lock("orders:42")?.name().as_str(), "orders:42");
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn name(&self) -> &Name {
+        &self.name
+    }
+
+    fn want(&self) -> Result<Want> {
+        let ttl = match self.lease {
+            Some(lease) => checked("lease", lease)?,
+            None => checked("ttl", self.ttl)?,
+        };
+        let max_hold = self.max_hold.map(|most| checked("max_hold", most)).transpose()?;
+        if let WaitBy::Polling { first, longest } = self.wait_by {
+            checked("first", first)?;
+            checked("longest", longest)?;
+        }
+        let terms = Terms { renewed: self.lease.is_none(), max_hold };
+        Ok(Want { name: self.name.clone(), ttl, terms, wait_by: self.wait_by })
+    }
+}
+
+/// Acquiring.
+impl Lock {
+    /// Waits until the lock is ours, as long as it takes.
+    ///
+    /// Also as long as the store is away: it is asked again until it answers.
+    /// [`acquire_within`](Self::acquire_within) bounds all of that.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Duration`](crate::Error::Duration) if a setting cannot be kept,
+    /// [`Error::Refused`](crate::Error::Refused) or
+    /// [`Error::WrongType`](crate::Error::WrongType) if the store says a no that
+    /// will stay, [`Error::ShutDown`](crate::Error::ShutDown), and
+    /// [`Error::NoRuntime`](crate::Error::NoRuntime) outside of tokio.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves nothing behind: a grant that was on its way
+    /// is given back in the background. A grant whose future is not polled is
+    /// not renewed either, and ends by itself.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// # let client = leasehold::Client::in_memory();
+    /// let guard = client.lock("orders:42")?.acquire().await?;
+    /// # Ok(()) }
+    /// ```
+    pub async fn acquire(&self) -> Result<LockGuard> {
+        Ok(LockGuard::new(self.engine.acquire(&self.want()?).await?))
+    }
+
+    /// Waits until the lock is ours, but no longer than `patience`: whatever the
+    /// network does, this returns by then.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TimedOut`](crate::Error::TimedOut) if somebody else still had
+    /// it; it names the holder. [`Error::Unavailable`](crate::Error::Unavailable)
+    /// if the store did not answer. Others as [`acquire`](Self::acquire). A
+    /// patience of zero is refused: [`try_acquire`](Self::try_acquire) asks once.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`acquire`](Self::acquire).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// # let client = leasehold::Client::in_memory();
+    /// use std::time::Duration;
+    /// let guard = client.lock("orders:42")?.acquire_within(Duration::from_secs(5)).await?;
+    /// # Ok(()) }
+    /// ```
+    pub async fn acquire_within(&self, patience: Duration) -> Result<LockGuard> {
+        let patience = checked_patience(patience)?;
+        Ok(LockGuard::new(self.engine.acquire_within(&self.want()?, patience).await?))
+    }
+
+    /// Takes the lock if it is free now: one question, one answer.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unavailable`](crate::Error::Unavailable) if the store did not
+    /// answer within three seconds. Others as [`acquire`](Self::acquire).
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`acquire`](Self::acquire).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// # let client = leasehold::Client::in_memory();
+    /// let first = client.lock("orders:42")?.try_acquire().await?;
+    /// let second = client.lock("orders:42")?.try_acquire().await?;
+    /// assert!(first.is_some() && second.is_none());
+    /// # Ok(()) }
+    /// ```
+    pub async fn try_acquire(&self) -> Result<Option<LockGuard>> {
+        Ok(self.engine.try_acquire(&self.want()?).await?.map(LockGuard::new))
+    }
+
+    /// Waits for the lock, runs `work` under it, and gives it back.
+    ///
+    /// Work is stopped when the lock is lost, as [`on_loss`](Self::on_loss)
+    /// says. A panic of the work releases the lock, then goes on.
+    ///
+    /// # Errors
+    ///
+    /// As [`acquire`](Self::acquire). What happened to the work and the lock
+    /// after that is told by [`Ran`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future drops the work where it stands and releases the lock
+    /// in the background.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// # let client = leasehold::Client::in_memory();
+    /// let lock = client.lock("nightly-close")?;
+    /// let sum = lock.run(async |_held| (1..=4).sum::<i32>()).await?;
+    /// assert_eq!(sum, leasehold::Ran::Done(10));
+    /// # Ok(()) }
+    /// ```
+    pub async fn run<T, W, F>(&self, work: W) -> Result<Ran<T>>
+    where
+        W: FnOnce(Holding) -> F,
+        F: Future<Output = T>,
+    {
+        Ok(run::run(self.acquire().await?, self.on_loss, work).await)
+    }
+
+    /// As [`run`](Self::run), but waits for the lock no longer than `patience`.
+    ///
+    /// # Errors
+    ///
+    /// As [`acquire_within`](Self::acquire_within).
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`run`](Self::run).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// # let client = leasehold::Client::in_memory();
+    /// use std::time::Duration;
+    /// let ran = client.lock("job")?.run_within(Duration::from_secs(5), async |_held| "done").await?;
+    /// assert_eq!(ran, leasehold::Ran::Done("done"));
+    /// # Ok(()) }
+    /// ```
+    pub async fn run_within<T, W, F>(&self, patience: Duration, work: W) -> Result<Ran<T>>
+    where
+        W: FnOnce(Holding) -> F,
+        F: Future<Output = T>,
+    {
+        Ok(run::run(self.acquire_within(patience).await?, self.on_loss, work).await)
+    }
+
+    /// As [`run`](Self::run) if the lock is free now; else `None`, and the work
+    /// is not begun.
+    ///
+    /// # Errors
+    ///
+    /// As [`try_acquire`](Self::try_acquire).
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`run`](Self::run).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// # let client = leasehold::Client::in_memory();
+    /// let lock = client.lock("cron/cleanup")?;
+    /// let elsewhere = lock.acquire().await?;
+    /// assert!(lock.try_run(async |_held| ()).await?.is_none());
+    /// # Ok(()) }
+    /// ```
+    pub async fn try_run<T, W, F>(&self, work: W) -> Result<Option<Ran<T>>>
+    where
+        W: FnOnce(Holding) -> F,
+        F: Future<Output = T>,
+    {
+        match self.try_acquire().await? {
+            Some(guard) => Ok(Some(run::run(guard, self.on_loss, work).await)),
+            None => Ok(None),
+        }
+    }
+}
+
+/// Looking at the lock from outside.
+impl Lock {
+    /// Whether anybody holds the lock now.
+    ///
+    /// # Errors
+    ///
+    /// As [`holder`](Self::holder).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future has no effect.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// # let client = leasehold::Client::in_memory();
+    /// assert!(!client.lock("orders:42")?.is_locked().await?);
+    /// # Ok(()) }
+    /// ```
+    pub async fn is_locked(&self) -> Result<bool> {
+        Ok(self.holder().await?.is_some())
+    }
+
+    /// Who holds the lock now, how many times, and for how long without renewal.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unavailable`](crate::Error::Unavailable) if the store did not
+    /// answer within three seconds, [`Error::Refused`](crate::Error::Refused)
+    /// and [`Error::WrongType`](crate::Error::WrongType) as it says.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future has no effect.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// # let client = leasehold::Client::in_memory();
+    /// let lock = client.lock("orders:42")?;
+    /// let guard = lock.acquire().await?;
+    /// let holder = lock.holder().await?.expect("it is held");
+    /// assert_eq!(holder.owner(), guard.owner());
+    /// # Ok(()) }
+    /// ```
+    pub async fn holder(&self) -> Result<Option<Holder>> {
+        self.engine.holder(&self.name).await
+    }
+
+    /// How many times `owner` holds the lock now: 0 if it does not.
+    ///
+    /// # Errors
+    ///
+    /// As [`holder`](Self::holder).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future has no effect.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// # let client = leasehold::Client::in_memory();
+    /// let lock = client.lock("orders:42")?;
+    /// let guard = lock.acquire().await?;
+    /// let again = guard.reenter().await?;
+    /// assert_eq!(lock.held_by(guard.owner()).await?, 2);
+    /// # Ok(()) }
+    /// ```
+    pub async fn held_by(&self, owner: &Owner) -> Result<u32> {
+        self.engine.held_by(&self.name, owner).await
+    }
+
+    /// Takes the lock from whoever holds it, and wakes a waiter. Returns
+    /// whether it was held.
+    ///
+    /// **The holder goes on working** until it notices: at once if its process
+    /// also waits for this lock, at its next renewal otherwise.
+    ///
+    /// # Errors
+    ///
+    /// As [`holder`](Self::holder). After [`Error::Unavailable`](crate::Error::Unavailable)
+    /// it may have happened, and it is not tried again: that might take the
+    /// lock from the next one.
+    ///
+    /// # Cancel safety
+    ///
+    /// After dropping the future it may have happened or not.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// # let client = leasehold::Client::in_memory();
+    /// let lock = client.lock("orders:42")?;
+    /// let guard = lock.acquire().await?;
+    /// assert!(lock.force_release().await?);
+    /// assert!(!lock.is_locked().await?);
+    /// # Ok(()) }
+    /// ```
+    pub async fn force_release(&self) -> Result<bool> {
+        self.engine.force_release(&self.name).await
+    }
+}
+
+fn checked_patience(patience: Duration) -> Result<Duration, InvalidDuration> {
+    if patience.is_zero() {
+        let rule = "more than zero: try_acquire asks once without waiting";
+        return Err(InvalidDuration { setting: "patience", given: patience, rule });
+    }
+    // Who has more patience than any clock can count waits for ever all the same.
+    Ok(patience.min(Duration::from_secs(100 * 365 * 24 * 60 * 60)))
+}

@@ -1,0 +1,227 @@
+//! Work that stops when the lock is lost.
+
+use std::{
+    future::Future,
+    panic::{AssertUnwindSafe, resume_unwind},
+    pin::{Pin, pin},
+    time::Duration,
+};
+
+use futures_util::FutureExt;
+
+use super::{LockGuard, Release};
+use crate::{
+    domain::{LostReason, Name, Owner},
+    engine::held::Watch,
+    error::{Error, Result},
+};
+
+/// What happens to work whose lock is lost while it runs.
+///
+/// Stopping work does not undo what it has already sent: only a check where the
+/// write lands does.
+///
+/// # Examples
+///
+/// ```
+/// # fn demo(client: leasehold::Client) -> Result<(), leasehold::Error> {
+/// use std::time::Duration;
+/// use leasehold::OnLoss;
+/// let grace = Duration::from_secs(2);
+/// let lock = client.lock("nightly-close")?.on_loss(OnLoss::Signal { grace });
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum OnLoss {
+    /// The work is dropped at the await where it stands.
+    #[default]
+    Drop,
+    /// The work goes on for so long, and can learn of it by [`Holding::lost`];
+    /// then it is dropped.
+    Signal {
+        /// How long it may go on.
+        grace: Duration,
+    },
+}
+
+/// What became of work that ran under a lock.
+///
+/// # Examples
+///
+/// ```
+/// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+/// use leasehold::{Client, Ran};
+/// let lock = Client::in_memory().lock("nightly-close")?;
+/// match lock.run(async |_| 6 * 7).await? {
+///     Ran::Done(answer) => assert_eq!(answer, 42),
+///     Ran::Overran { value, reason } => eprintln!("check {value}: {reason}"),
+///     Ran::Stopped { reason } => eprintln!("stopped: {reason}"),
+/// }
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[must_use = "the lock may have been lost while the work ran"]
+pub enum Ran<T> {
+    /// The work was done, and the lock was ours from beginning to end.
+    Done(T),
+    /// The work was done, but the lock was lost meanwhile: somebody else may
+    /// have been at the same work.
+    Overran {
+        /// What the work returned.
+        value: T,
+        /// Why the lock was lost.
+        reason: LostReason,
+    },
+    /// The lock was lost, and the work was stopped.
+    Stopped {
+        /// Why the lock was lost.
+        reason: LostReason,
+    },
+}
+
+impl<T> Ran<T> {
+    /// The result of work that was protected from beginning to end.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Lost`] if the lock on `name` was lost meanwhile.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// let lock = leasehold::Client::in_memory().lock("nightly-close")?;
+    /// let answer = lock.run(async |_| 6 * 7).await?.done(lock.name())?;
+    /// assert_eq!(answer, 42);
+    /// # Ok(()) }
+    /// ```
+    pub fn done(self, name: &Name) -> Result<T> {
+        match self {
+            Self::Done(value) => Ok(value),
+            Self::Overran { reason, .. } | Self::Stopped { reason } => {
+                Err(Error::Lost { name: name.clone(), reason })
+            }
+        }
+    }
+}
+
+/// What work may know of the lock that it runs under. Cheap to clone; it cannot
+/// release the lock, and does not keep it.
+///
+/// # Examples
+///
+/// ```
+/// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+/// # async fn step() {}
+/// let lock = leasehold::Client::in_memory().lock("nightly-close")?;
+/// let ran = lock.run(async |held| {
+///     for _ in 0..3 {
+///         held.check()?; // before each side effect
+///         step().await;
+///     }
+///     Ok::<(), leasehold::Error>(())
+/// });
+/// ran.await?.done(lock.name())??;
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Holding {
+    watch: Watch,
+}
+
+impl Holding {
+    /// Waits until the hold is over, as [`LockGuard::lost`] does.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future has no effect.
+    pub fn lost(&self) -> impl Future<Output = LostReason> + Send + 'static {
+        self.watch.clone().is_over()
+    }
+
+    /// Whether the lock may still be believed to be ours.
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        self.remaining().is_some()
+    }
+
+    /// Passes if the lock is ours.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Lost`] if it is not.
+    pub fn check(&self) -> Result<()> {
+        let lost = |reason| Error::Lost { name: self.watch.claim().name.clone(), reason };
+        self.watch.remaining().map(drop).map_err(lost)
+    }
+
+    /// How long the lock is ours without another renewal.
+    #[must_use]
+    pub fn remaining(&self) -> Option<Duration> {
+        self.watch.remaining().ok()
+    }
+
+    /// Who holds.
+    #[must_use]
+    pub fn owner(&self) -> &Owner {
+        &self.watch.claim().owner
+    }
+}
+
+/// Runs `work` under `guard`, then gives it back.
+pub(super) async fn run<T, W, F>(guard: LockGuard, on_loss: OnLoss, work: W) -> Ran<T>
+where
+    W: FnOnce(Holding) -> F,
+    F: Future<Output = T>,
+{
+    let holding = Holding { watch: guard.held().watch() };
+    let lost = holding.lost();
+    // The call of the closure may panic as well as the future that it makes.
+    let work = async move { work(holding).await };
+    let mut work = pin!(AssertUnwindSafe(work).catch_unwind());
+
+    let reason = tokio::select! {
+        biased;
+        reason = lost => reason,
+        done = work.as_mut() => return finish(guard, done).await,
+    };
+    let value = wind_up(on_loss, work).await;
+    give_back(guard).await;
+    match value {
+        Some(Ok(value)) => Ran::Overran { value, reason },
+        Some(Err(panic)) => resume_unwind(panic),
+        None => Ran::Stopped { reason },
+    }
+}
+
+/// Lets work whose lock is lost come to an end, as far as it may.
+async fn wind_up<T>(on_loss: OnLoss, work: Pin<&mut impl Future<Output = T>>) -> Option<T> {
+    match on_loss {
+        OnLoss::Drop => None,
+        OnLoss::Signal { grace } => tokio::time::timeout(grace, work).await.ok(),
+    }
+}
+
+async fn finish<T>(guard: LockGuard, done: std::thread::Result<T>) -> Ran<T> {
+    let lost = give_back(guard).await;
+    match (done, lost) {
+        (Err(panic), _) => resume_unwind(panic),
+        (Ok(value), None) => Ran::Done(value),
+        (Ok(value), Some(reason)) => Ran::Overran { value, reason },
+    }
+}
+
+/// Releases `guard`, and tells why it was lost if it was.
+async fn give_back(guard: LockGuard) -> Option<LostReason> {
+    let name = guard.name().clone();
+    match guard.release().await {
+        Ok(Release::AlreadyGone { reason, .. }) => Some(reason),
+        Ok(Release::Released | Release::StillHeld { .. }) => None,
+        // It was ours when the work was done; the rest is done in the background.
+        Err(error) => {
+            tracing::warn!(target: "leasehold", lock = %name, %error, "not released yet");
+            None
+        }
+    }
+}

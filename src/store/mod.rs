@@ -1,0 +1,94 @@
+//! What must be atomic, in our words.
+//!
+//! A store answers a handful of questions. It does not wait, retry or keep a
+//! schedule: that is the engine's part. Every question may be asked again with
+//! the same owner, so a lost answer is recovered by asking again.
+//!
+//! [`conformance`] says as plain functions what every store must do.
+
+use std::{fmt, future::Future, pin::Pin, sync::Weak, time::Duration};
+
+use crate::domain::{Claim, Failure, GivenBack, Holder, Name, Outcome, Owner, Renewal, Verdict};
+
+#[cfg(test)]
+pub(crate) mod conformance;
+pub(crate) mod memory;
+#[cfg(feature = "redis")]
+pub(crate) mod redis;
+
+/// A store's answer, on its way.
+pub(crate) type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, Failure>> + Send + 'a>>;
+
+/// Where locks live.
+pub(crate) trait Store: fmt::Debug + Send + Sync {
+    /// Grants `claim` if the lock is free, with a hold count of 1.
+    ///
+    /// Asking again with the same owner grants it again with a fresh lease.
+    fn acquire<'a>(&'a self, claim: &'a Claim) -> Answer<'a, Verdict>;
+
+    /// Sets the hold count of the claim's owner, if it still holds, and renews
+    /// its lease if `ttl` is given.
+    ///
+    /// It sets, and does not add: asking again changes nothing.
+    fn recount<'a>(
+        &'a self,
+        claim: &'a Claim,
+        count: u32,
+        ttl: Option<Duration>,
+    ) -> Answer<'a, Outcome>;
+
+    /// Takes the hold from the claim's owner, whatever its count, and wakes
+    /// those who listen if the claim is announced.
+    ///
+    /// Asked again it says `NotHeld`: the asker must know that it asked before.
+    fn release<'a>(&'a self, claim: &'a Claim) -> Answer<'a, GivenBack>;
+
+    /// Renews each hold that is still its owner's; one outcome for each, in order.
+    /// One that is not known is [`Outcome::Unknown`].
+    ///
+    /// Not atomic as a whole, only for each hold.
+    fn renew<'a>(&'a self, renewals: &'a [Renewal]) -> Answer<'a, Vec<Outcome>>;
+
+    /// Who holds `name` now.
+    fn holder<'a>(&'a self, name: &'a Name) -> Answer<'a, Option<Holder>>;
+
+    /// How many times `owner` holds `name` now.
+    fn held_by<'a>(&'a self, name: &'a Name, owner: &'a Owner) -> Answer<'a, u32>;
+
+    /// Frees `name` whoever holds it and wakes those who listen; whether it was held.
+    fn force_release<'a>(&'a self, name: &'a Name) -> Answer<'a, bool>;
+
+    /// Begins to listen for releases of `name`, in the background.
+    ///
+    /// [`Wake::Listening`] says when it is so: from then on no release is missed
+    /// until [`Wake::Deaf`].
+    fn listen(&self, name: &Name);
+
+    /// Ends what [`listen`](Self::listen) began.
+    fn unlisten(&self, name: &Name);
+
+    /// Says whom to tell of wakes.
+    fn wake(&self, sleepers: Weak<dyn Sleepers>);
+
+    /// How often a connection was lost and made again.
+    fn reconnects(&self) -> u64 {
+        0
+    }
+}
+
+/// What a store tells without being asked.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Wake {
+    /// Messages are missed from now on, of every name, until it is listened to anew.
+    #[cfg_attr(not(feature = "redis"), expect(dead_code, reason = "only messages can be missed"))]
+    Deaf,
+    /// Releases of this name are told from now on; one may just have been missed.
+    Listening(Name),
+    /// This name was released: ask again.
+    Released(Name),
+}
+
+/// Those who wait for wakes. Called from the store's own tasks: must not block.
+pub(crate) trait Sleepers: Send + Sync {
+    fn wake(&self, wake: Wake);
+}

@@ -1,0 +1,218 @@
+//! Makes one connection, ready for commands, and says what was in the way.
+
+use std::{fmt, future::Future, io, pin::Pin, time::Duration};
+
+use redis::{
+    Cmd, ErrorKind, ProtocolVersion, PushInfo, RedisConnectionInfo, RedisError, Value,
+    aio::MultiplexedConnection, cmd,
+};
+use socket2::{SockRef, TcpKeepalive};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::{TcpStream, UnixStream},
+    time::timeout,
+};
+
+#[cfg(feature = "tls")]
+use super::tls::Tls;
+use super::{
+    scripts,
+    settings::{Address, Settings, Target},
+};
+use crate::error::Error;
+
+/// How many commands may wait to be written before callers wait to hand theirs over.
+const PIPELINE: usize = 16_384;
+
+/// A connection, and what carries its bytes as long as it is polled.
+pub(super) type Dialled = (MultiplexedConnection, Pin<Box<dyn Future<Output = ()> + Send>>);
+
+/// What is told by the server without being asked.
+pub(super) type OnPush = Box<dyn Fn(PushInfo) + Send + Sync>;
+
+/// Bytes both ways.
+trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+
+/// Knows how to reach one server.
+#[derive(Debug)]
+pub(super) struct Dialer {
+    target: Target,
+    #[cfg(feature = "tls")]
+    tls: Option<Tls>,
+    client_name: String,
+    limit: Duration,
+}
+
+impl Dialer {
+    /// A dialer for `target`, whose connections are called `client_name`.
+    pub(super) fn new(
+        target: Target,
+        settings: &Settings,
+        client_name: String,
+    ) -> Result<Self, Error> {
+        #[cfg(feature = "tls")]
+        let tls = match &target.address {
+            Address::Tcp { host, tls: true, .. } => {
+                let tls = Tls::new(host, &settings.tls);
+                Some(tls.map_err(|reason| connect_error(&target.address, reason))?)
+            }
+            _ => None,
+        };
+        Ok(Self {
+            target,
+            #[cfg(feature = "tls")]
+            tls,
+            client_name,
+            limit: settings.connect_timeout,
+        })
+    }
+
+    /// Connects, logs in and loads the scripts, within the connect timeout.
+    pub(super) async fn dial(&self, on_push: Option<OnPush>) -> Result<Dialled, Error> {
+        let dialled = timeout(self.limit, self.connect(on_push)).await;
+        let late = |_| Obstacle(format!("no answer within {:?}", self.limit));
+        let dialled = dialled.map_err(late).and_then(|dialled| dialled);
+        dialled.map_err(|Obstacle(reason)| connect_error(&self.target.address, reason))
+    }
+
+    async fn connect(&self, on_push: Option<OnPush>) -> Result<Dialled, Obstacle> {
+        let stream = self.stream().await?;
+        let mut config = redis::AsyncConnectionConfig::new()
+            .set_response_timeout(None)
+            .set_pipeline_buffer_size(PIPELINE);
+        if let Some(on_push) = on_push {
+            let push = move |info| {
+                on_push(info);
+                Ok::<(), std::convert::Infallible>(())
+            };
+            config = config.set_push_sender(push);
+        }
+        let login = self.login();
+        let (connection, driver) =
+            MultiplexedConnection::new_with_config(&login, stream, config).await?;
+        let mut driver: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(driver);
+        tokio::select! {
+            () = &mut driver => Err(Obstacle("the connection was closed at once".into())),
+            greeted = self.greet(connection.clone()) => greeted.map(|()| (connection, driver)),
+        }
+    }
+
+    async fn stream(&self) -> Result<Box<dyn Stream>, Obstacle> {
+        match &self.target.address {
+            Address::Unix(path) => Ok(Box::new(UnixStream::connect(path).await?)),
+            Address::Tcp { host, port, .. } => {
+                let stream = TcpStream::connect((host.as_str(), *port)).await?;
+                watch_over(&stream)?;
+                self.secured(stream).await
+            }
+        }
+    }
+
+    #[cfg(feature = "tls")]
+    async fn secured(&self, stream: TcpStream) -> Result<Box<dyn Stream>, Obstacle> {
+        match &self.tls {
+            Some(tls) => Ok(Box::new(tls.over(stream).await.map_err(Obstacle)?)),
+            None => Ok(Box::new(stream)),
+        }
+    }
+
+    #[cfg(not(feature = "tls"))]
+    async fn secured(&self, stream: TcpStream) -> Result<Box<dyn Stream>, Obstacle> {
+        Ok(Box::new(stream))
+    }
+
+    fn login(&self) -> RedisConnectionInfo {
+        let mut login = RedisConnectionInfo::default()
+            .set_protocol(ProtocolVersion::RESP3)
+            .set_lib_name("leasehold", env!("CARGO_PKG_VERSION"))
+            .set_db(self.target.database.into());
+        if let Some(user) = &self.target.user {
+            login = login.set_username(user);
+        }
+        if let Some(password) = &self.target.password {
+            login = login.set_password(password.text());
+        }
+        login
+    }
+
+    /// Says who we are, and hands over the scripts. Both are courtesies: a user
+    /// without the permission can do without.
+    async fn greet(&self, mut connection: MultiplexedConnection) -> Result<(), Obstacle> {
+        let mut pipeline = redis::pipe();
+        pipeline.ignore_errors();
+        pipeline.add_command(named(&self.client_name));
+        for script in scripts::all() {
+            pipeline.add_command(script.load());
+        }
+        // The first command also shows whether we were let in at all.
+        let replies = connection.send_packed_commands(&pipeline, 0, pipeline.len()).await?;
+        match replies.into_iter().next() {
+            Some(Value::ServerError(error)) if error.code() == "NOAUTH" => {
+                Err(RedisError::from(error).into())
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn named(client_name: &str) -> Cmd {
+    let mut command = cmd("CLIENT");
+    command.arg("SETNAME").arg(client_name);
+    command
+}
+
+/// Lets the kernel find out that the other side is gone.
+fn watch_over(stream: &TcpStream) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let socket = SockRef::from(stream);
+    let keepalive = TcpKeepalive::new()
+        .with_time(Duration::from_secs(5))
+        .with_interval(Duration::from_secs(1));
+    #[cfg(any(target_os = "linux", target_os = "macos"))]
+    let keepalive = keepalive.with_retries(3);
+    socket.set_tcp_keepalive(&keepalive)?;
+    #[cfg(target_os = "linux")]
+    socket.set_tcp_user_timeout(Some(Duration::from_secs(3)))?;
+    Ok(())
+}
+
+fn connect_error(address: &Address, reason: String) -> Error {
+    Error::Connect { server: address.to_string(), reason }
+}
+
+/// Why there is no connection, in words for a person.
+struct Obstacle(String);
+
+impl From<io::Error> for Obstacle {
+    fn from(error: io::Error) -> Self {
+        Self(error.to_string())
+    }
+}
+
+impl From<RedisError> for Obstacle {
+    fn from(error: RedisError) -> Self {
+        Self(match error.kind() {
+            ErrorKind::Parse => format!("this is not Redis: {error}"),
+            ErrorKind::RESP3NotSupported => "the server is older than Redis 6".into(),
+            ErrorKind::AuthenticationFailed => "user or password is wrong".into(),
+            _ => refused(&error),
+        })
+    }
+}
+
+fn refused(error: &RedisError) -> String {
+    let words = error.detail().unwrap_or_default();
+    match error.code() {
+        Some("WRONGPASS") => format!("user or password is wrong: WRONGPASS {words}"),
+        Some("NOAUTH") => format!("a password is needed: NOAUTH {words}"),
+        Some(code) => format!("{code} {words}"),
+        None => error.to_string(),
+    }
+}
+
+impl fmt::Debug for Obstacle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}

@@ -1,0 +1,47 @@
+//! The names of keys and channels, as Redisson has them.
+
+use crate::domain::Name;
+
+/// Where releases of `name` are announced.
+pub(super) fn channel(name: &Name) -> String {
+    prefixed("redisson_lock__channel", name)
+}
+
+/// Redisson's `prefixName`: the name becomes the hash tag unless it has one.
+fn prefixed(prefix: &str, name: &Name) -> String {
+    let name = name.as_str();
+    match name.contains('{') {
+        true => format!("{prefix}:{name}"),
+        false => format!("{prefix}:{{{name}}}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_channel_is_named_as_redisson_names_it() {
+        let of = |name| channel(&Name::new(name).unwrap());
+        assert_eq!(of("orders:42"), "redisson_lock__channel:{orders:42}");
+        assert_eq!(of("{tenant}:orders"), "redisson_lock__channel:{tenant}:orders");
+        assert_eq!(of("a b\n"), "redisson_lock__channel:{a b\n}");
+    }
+
+    #[test]
+    fn a_name_and_its_channel_lie_in_one_slot() {
+        for name in ["orders", "{t}:orders", "a{b}c", "a{b}c{d", "{a}}", "{{a}", "ключ"] {
+            let name = Name::new(name).unwrap();
+            assert_eq!(tag(name.as_str()), tag(&channel(&name)), "{name}");
+        }
+    }
+
+    /// What Redis hashes: the text in the first braces unless it is empty.
+    fn tag(key: &str) -> &str {
+        let Some((_, after)) = key.split_once('{') else { return key };
+        match after.split_once('}') {
+            Some((tag, _)) if !tag.is_empty() => tag,
+            _ => key,
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! A connection that is made again when it is lost.
+//!
+//! Commands wait for it while it is away, no longer than the command timeout.
+//! A command that was sent and not answered is never sent again here: only the
+//! engine knows what that would mean.
+
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use redis::{Cmd, PushInfo, RedisError, Value, aio::MultiplexedConnection};
+use tokio::{
+    sync::{Notify, watch},
+    task::AbortHandle,
+    time::{sleep, timeout},
+};
+
+use super::{
+    dial::{Dialled, Dialer, OnPush},
+    replies,
+};
+use crate::{domain::Failure, error::Error};
+
+/// The first and the longest pause before a lost connection is made again.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
+
+/// Who is told what happens on a link.
+pub(super) trait Watcher: Send + Sync {
+    /// The link is up, for the first time or again.
+    fn up(&self) {}
+    /// The link is down: what it carried is lost.
+    fn down(&self) {}
+    /// The server said something without being asked.
+    fn pushed(&self, _info: PushInfo) {}
+}
+
+/// A watcher that does not care.
+#[derive(Debug)]
+pub(super) struct Nobody;
+impl Watcher for Nobody {}
+
+/// One supervised connection.
+#[derive(Debug)]
+pub(super) struct Link {
+    shared: Arc<Shared>,
+    supervisor: AbortHandle,
+    command_timeout: Duration,
+}
+
+#[derive(Debug)]
+struct Shared {
+    live: watch::Sender<Option<Live>>,
+    reconnects: AtomicU64,
+    /// Why the last attempt to connect failed.
+    obstacle: Mutex<Option<String>>,
+}
+
+/// A connection while it is up.
+#[derive(Clone, Debug)]
+struct Live {
+    connection: MultiplexedConnection,
+    /// How many replies have come.
+    replies: Arc<AtomicU64>,
+    cut: Arc<Notify>,
+}
+
+impl Link {
+    /// Connects, and keeps the connection up until the link is dropped.
+    pub(super) async fn connect(
+        dialer: Arc<Dialer>,
+        watcher: Arc<dyn Watcher>,
+        command_timeout: Duration,
+    ) -> Result<Self, Error> {
+        let dialled = dialer.dial(Some(pushes_to(&watcher))).await?;
+        let shared = Arc::new(Shared {
+            live: watch::Sender::new(None),
+            reconnects: AtomicU64::new(0),
+            obstacle: Mutex::default(),
+        });
+        let supervision = supervise(Arc::clone(&shared), dialer, watcher, dialled);
+        let supervisor = tokio::spawn(supervision).abort_handle();
+        let link = Self { shared, supervisor, command_timeout };
+        // The supervisor puts it there as soon as it runs.
+        link.live().await.map_err(|failure| Error::Connect {
+            server: "the server".into(),
+            reason: failure.to_string(),
+        })?;
+        Ok(link)
+    }
+
+    /// Sends `command` and waits for the reply, refusals among them.
+    pub(super) async fn call(&self, command: &Cmd) -> Result<Value, Failure> {
+        self.send(async |mut connection: MultiplexedConnection| {
+            connection.send_packed_command(command).await
+        })
+        .await
+    }
+
+    /// Sends all of `pipeline` at once and waits for the replies.
+    pub(super) async fn call_all(&self, pipeline: &redis::Pipeline) -> Result<Vec<Value>, Failure> {
+        self.send(async |mut connection: MultiplexedConnection| {
+            connection.send_packed_commands(pipeline, 0, pipeline.len()).await
+        })
+        .await
+    }
+
+    async fn send<T>(
+        &self,
+        send: impl AsyncFnOnce(MultiplexedConnection) -> Result<T, RedisError>,
+    ) -> Result<T, Failure> {
+        let live = self.live().await?;
+        let replies_before = live.replies.load(Ordering::Relaxed);
+        match timeout(self.command_timeout, send(live.connection)).await {
+            Ok(Ok(reply)) => {
+                live.replies.fetch_add(1, Ordering::Relaxed);
+                Ok(reply)
+            }
+            Ok(Err(error)) => Err(replies::lost(&error)),
+            Err(elapsed) => {
+                // Replies come in order. If not one came, the other side hangs
+                // or is gone, and the kernel may never tell.
+                if live.replies.load(Ordering::Relaxed) == replies_before {
+                    live.cut.notify_one();
+                }
+                Err(Failure::unanswered(elapsed))
+            }
+        }
+    }
+
+    /// The connection, waited for if it is away.
+    async fn live(&self) -> Result<Live, Failure> {
+        if let Some(live) = &*self.shared.live.borrow() {
+            return Ok(live.clone());
+        }
+        let mut changes = self.shared.live.subscribe();
+        let up = changes.wait_for(Option::is_some);
+        match timeout(self.command_timeout, up).await {
+            Ok(Ok(live)) => live.clone().ok_or_else(|| self.away()),
+            Ok(Err(_)) | Err(_) => Err(self.away()),
+        }
+    }
+
+    fn away(&self) -> Failure {
+        let obstacle = self.shared.obstacle.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        Failure::unreachable(obstacle.unwrap_or_else(|| "the connection is being made".into()))
+    }
+
+    /// How often the connection was lost and made again.
+    pub(super) fn reconnects(&self) -> u64 {
+        self.shared.reconnects.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.supervisor.abort();
+    }
+}
+
+fn pushes_to(watcher: &Arc<dyn Watcher>) -> OnPush {
+    let watcher = Arc::downgrade(watcher);
+    Box::new(move |info| {
+        if let Some(watcher) = watcher.upgrade() {
+            watcher.pushed(info);
+        }
+    })
+}
+
+/// Keeps the connection up, for ever.
+async fn supervise(
+    shared: Arc<Shared>,
+    dialer: Arc<Dialer>,
+    watcher: Arc<dyn Watcher>,
+    mut dialled: Dialled,
+) {
+    loop {
+        let (connection, driver) = dialled;
+        let live = Live { connection, replies: Arc::default(), cut: Arc::default() };
+        carry(&shared, &*watcher, live, driver).await;
+        tracing::warn!(target: "leasehold", "connection lost");
+        dialled = dial_again(&shared, &dialer, &watcher).await;
+        shared.reconnects.fetch_add(1, Ordering::Relaxed);
+        tracing::info!(target: "leasehold", "connected again");
+    }
+}
+
+/// Carries the bytes of one connection as long as it lives.
+async fn carry(
+    shared: &Shared,
+    watcher: &dyn Watcher,
+    live: Live,
+    driver: Pin<Box<dyn Future<Output = ()> + Send>>,
+) {
+    let cut = Arc::clone(&live.cut);
+    shared.live.send_replace(Some(live));
+    watcher.up();
+    tokio::select! {
+        () = driver => {}
+        () = cut.notified() => {
+            tracing::warn!(target: "leasehold", "the server answers nothing: connection cut");
+        }
+    }
+    shared.live.send_replace(None);
+    watcher.down();
+}
+
+async fn dial_again(shared: &Shared, dialer: &Dialer, watcher: &Arc<dyn Watcher>) -> Dialled {
+    let (mut pause, longest) = PAUSES;
+    loop {
+        sleep(pause.mul_f64(0.5 + fastrand::f64())).await;
+        pause = (pause * 2).min(longest);
+        match dialer.dial(Some(pushes_to(watcher))).await {
+            Ok(dialled) => return dialled,
+            Err(error) => {
+                tracing::debug!(target: "leasehold", %error, "cannot connect yet");
+                let mut obstacle = shared.obstacle.lock().unwrap_or_else(PoisonError::into_inner);
+                *obstacle = Some(error.to_string());
+            }
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! Listens to channels: what is wanted, what was asked for, what is confirmed.
+//!
+//! The server's own word is the only truth: a channel is heard from the push
+//! that confirms it until the connection is lost.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    time::Duration,
+};
+
+use redis::{PushInfo, PushKind, Value, cmd};
+use tokio::{sync::Notify, task::AbortHandle, time::timeout};
+
+use super::{
+    dial::Dialer,
+    keys,
+    link::{Link, Watcher},
+};
+use crate::{
+    domain::Name,
+    error::Error,
+    store::{Sleepers, Wake},
+};
+
+/// How long nothing may be sent while we listen: then we see whether the other
+/// side is still there.
+const QUIET: Duration = Duration::from_secs(5);
+
+/// The subscriptions of one client.
+#[derive(Debug)]
+pub(super) struct Messages {
+    board: Arc<Board>,
+    link: Arc<Link>,
+    subscriber: AbortHandle,
+}
+
+impl Messages {
+    pub(super) async fn connect(
+        dialer: Arc<Dialer>,
+        command_timeout: Duration,
+    ) -> Result<Self, Error> {
+        let board = Arc::<Board>::default();
+        let watcher: Arc<dyn Watcher> = Arc::<Board>::clone(&board);
+        let link = Arc::new(Link::connect(dialer, watcher, command_timeout).await?);
+        let keep = keep_subscribed(Arc::clone(&board), Arc::clone(&link));
+        let subscriber = tokio::spawn(keep).abort_handle();
+        Ok(Self { board, link, subscriber })
+    }
+
+    pub(super) fn tell(&self, sleepers: Weak<dyn Sleepers>) {
+        self.board.table().sleepers = Some(sleepers);
+    }
+
+    pub(super) fn listen(&self, name: &Name) {
+        let heard = {
+            let mut table = self.board.table();
+            let channel = keys::channel(name);
+            table.changed.insert(channel.clone());
+            let entry = table.channels.entry(channel).or_insert_with(|| Channel::of(name));
+            entry.wanted = true;
+            entry.heard
+        };
+        self.board.changed.notify_one();
+        if heard {
+            // Wanted again before it was given up.
+            self.board.tell(Wake::Listening(name.clone()));
+        }
+    }
+
+    pub(super) fn unlisten(&self, name: &Name) {
+        let mut table = self.board.table();
+        let channel = keys::channel(name);
+        if let Some(entry) = table.channels.get_mut(&channel) {
+            entry.wanted = false;
+            table.changed.insert(channel);
+        }
+        drop(table);
+        self.board.changed.notify_one();
+    }
+
+    pub(super) fn reconnects(&self) -> u64 {
+        self.link.reconnects()
+    }
+}
+
+impl Drop for Messages {
+    fn drop(&mut self) {
+        self.subscriber.abort();
+    }
+}
+
+/// What is listened to.
+#[derive(Debug, Default)]
+struct Board {
+    table: Mutex<Table>,
+    changed: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    channels: HashMap<String, Channel>,
+    /// Channels whose wish may differ from what was asked of the server.
+    changed: BTreeSet<String>,
+    sleepers: Option<Weak<dyn Sleepers>>,
+}
+
+#[derive(Debug)]
+struct Channel {
+    name: Name,
+    wanted: bool,
+    /// Whether the server was asked for it.
+    asked: bool,
+    /// Whether the server has confirmed it.
+    heard: bool,
+}
+
+impl Channel {
+    fn of(name: &Name) -> Self {
+        Self { name: name.clone(), wanted: false, asked: false, heard: false }
+    }
+}
+
+impl Board {
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn tell(&self, wake: Wake) {
+        let sleepers = self.table().sleepers.as_ref().and_then(Weak::upgrade);
+        if let Some(sleepers) = sleepers {
+            sleepers.wake(wake);
+        }
+    }
+
+    /// What to ask of the server so that it does what is wanted.
+    fn corrections(&self) -> redis::Pipeline {
+        let mut corrections = redis::pipe();
+        let mut table = self.table();
+        for name in std::mem::take(&mut table.changed) {
+            let Some(channel) = table.channels.get_mut(&name) else { continue };
+            match (channel.wanted, channel.asked) {
+                (true, false) => {
+                    channel.asked = true;
+                    corrections.add_command(cmd("SUBSCRIBE").arg(&name).clone());
+                }
+                (false, true) => {
+                    corrections.add_command(cmd("UNSUBSCRIBE").arg(&name).clone());
+                    table.channels.remove(&name);
+                }
+                (false, false) => {
+                    table.channels.remove(&name);
+                }
+                (true, true) => {}
+            }
+        }
+        corrections
+    }
+
+    fn is_quiet(&self) -> bool {
+        self.table().channels.is_empty()
+    }
+}
+
+impl Watcher for Board {
+    fn up(&self) {
+        let mut table = self.table();
+        table.changed = table.channels.keys().cloned().collect();
+        drop(table);
+        self.changed.notify_one();
+    }
+
+    fn down(&self) {
+        for channel in self.table().channels.values_mut() {
+            (channel.asked, channel.heard) = (false, false);
+        }
+        self.tell(Wake::Deaf);
+    }
+
+    fn pushed(&self, info: PushInfo) {
+        let Some(Value::BulkString(channel)) = info.data.first() else { return };
+        let Ok(channel) = std::str::from_utf8(channel) else { return };
+        let wake = {
+            let mut table = self.table();
+            let Some(entry) = table.channels.get_mut(channel) else { return };
+            match info.kind {
+                PushKind::Subscribe => {
+                    entry.heard = true;
+                    Wake::Listening(entry.name.clone())
+                }
+                PushKind::Message => Wake::Released(entry.name.clone()),
+                _ => return,
+            }
+        };
+        self.tell(wake);
+    }
+}
+
+/// Asks the server for what is wanted, whenever that changes.
+async fn keep_subscribed(board: Arc<Board>, link: Arc<Link>) {
+    loop {
+        let changed = timeout(QUIET, board.changed.notified()).await.is_ok();
+        let corrections = board.corrections();
+        let asked = match (corrections.is_empty(), changed || board.is_quiet()) {
+            (false, _) => link.call_all(&corrections).await.map(|replies| warn_of(&replies)),
+            (true, true) => Ok(()),
+            (true, false) => link.call(&cmd("PING")).await.map(drop),
+        };
+        if let Err(failure) = asked {
+            // The link is made again, and then everything is asked for anew.
+            tracing::debug!(target: "leasehold", %failure, "subscriptions in doubt");
+        }
+    }
+}
+
+/// Who may not listen still gets the lock, but by asking more often.
+fn warn_of(replies: &[Value]) {
+    for reply in replies {
+        if let Value::ServerError(error) = reply {
+            tracing::warn!(target: "leasehold", %error,
+                "the server refuses messages: waiting by asking again and again");
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! Redis as the store: one node, one connection for commands, one for messages.
+
+mod dial;
+mod keys;
+mod link;
+mod messages;
+mod replies;
+mod scripts;
+mod settings;
+#[cfg(feature = "tls")]
+mod tls;
+mod url;
+
+use std::{
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use redis::{Cmd, Value, cmd};
+
+pub(crate) use self::settings::Settings;
+use self::{
+    dial::Dialer,
+    link::{Link, Nobody},
+    messages::Messages,
+    scripts::Script,
+};
+use super::{Answer, Sleepers, Store};
+use crate::{
+    domain::{
+        Claim, Failure, GivenBack, Holder, Name, Outcome, Owner, Renewal, Verdict, checked,
+    },
+    error::Error,
+};
+
+/// A Redis server.
+#[derive(Debug)]
+pub(crate) struct RedisStore {
+    commands: Link,
+    messages: Messages,
+}
+
+impl RedisStore {
+    /// Connects to the server at `url` for the client called `client_id`.
+    pub(crate) async fn connect(
+        url: &str,
+        settings: &Settings,
+        client_id: &str,
+    ) -> Result<Self, Error> {
+        let target = url::target(url, settings)?;
+        checked("connect_timeout", settings.connect_timeout)?;
+        let limit = checked("command_timeout", settings.command_timeout)?;
+        let dialer = Arc::new(Dialer::new(target, settings, format!("leasehold:{client_id}"))?);
+        let commands = Link::connect(Arc::clone(&dialer), Arc::new(Nobody), limit).await?;
+        let messages = Messages::connect(dialer, limit).await?;
+        let store = Self { commands, messages };
+        store.warn_of_eviction().await;
+        Ok(store)
+    }
+
+    /// Locks are keys with a lease: some policies throw just those away first.
+    async fn warn_of_eviction(&self) {
+        let info = self.commands.call(cmd("INFO").arg("memory")).await;
+        let info = info.map(|reply| replies::into_text(&reply)).unwrap_or_default();
+        let policy = info.lines().find_map(|line| line.strip_prefix("maxmemory_policy:"));
+        if let Some(policy) = policy.filter(|policy| *policy != "noeviction") {
+            tracing::warn!(target: "leasehold", policy,
+                "this server may evict locks when its memory is full: use noeviction");
+        }
+    }
+
+    /// Runs `script` on the keys of `names`, with the arguments that `more` adds.
+    async fn run(
+        &self,
+        script: &Script,
+        names: &[&Name],
+        more: impl Fn(&mut Cmd),
+    ) -> Result<Value, Failure> {
+        let complete = |mut command: Cmd| {
+            for name in names {
+                command.arg(name.as_str());
+            }
+            more(&mut command);
+            command
+        };
+        let mut reply = self.commands.call(&complete(script.by_hash(names.len()))).await?;
+        if replies::is_no_script(&reply) {
+            // The server was restarted, failed over or told to forget.
+            reply = self.commands.call(&complete(script.by_text(names.len()))).await?;
+        }
+        match reply {
+            Value::ServerError(error) => Err(replies::refusal(&error)),
+            reply => Ok(reply),
+        }
+    }
+
+    /// As [`run`](Self::run) on one name; a key of another type is named.
+    async fn run_on(
+        &self,
+        name: &Name,
+        script: &Script,
+        more: impl Fn(&mut Cmd),
+    ) -> Result<Value, Failure> {
+        let answer = self.run(script, &[name], more).await;
+        self.explained(name, answer).await
+    }
+
+    /// Says what lies under `name` if it is of the wrong type.
+    async fn explained(
+        &self,
+        name: &Name,
+        answer: Result<Value, Failure>,
+    ) -> Result<Value, Failure> {
+        match answer {
+            Err(Failure::Refused { code, .. }) if code == "WRONGTYPE" => {
+                let found = self.commands.call(cmd("TYPE").arg(name.as_str())).await?;
+                Err(Failure::WrongType { found: replies::into_text(&found) })
+            }
+            answer => answer,
+        }
+    }
+
+    async fn renew_all(&self, renewals: &[Renewal]) -> Result<Vec<Outcome>, Failure> {
+        let names: Vec<&Name> = renewals.iter().map(|renewal| &renewal.name).collect();
+        let reply = self.run(&scripts::RENEW, &names, |command| {
+            for Renewal { owner, ttl, .. } in renewals {
+                command.arg(owner.as_str()).arg(ttl.map_or(0, millis));
+            }
+        });
+        replies::outcomes(&reply.await?, renewals.len())
+    }
+
+    /// Renews one after the other, so that one that is refused spoils no other.
+    async fn renew_each(&self, renewals: &[Renewal]) -> Vec<Outcome> {
+        let mut outcomes = Vec::with_capacity(renewals.len());
+        for renewal in renewals {
+            let outcome = self.renew_all(std::slice::from_ref(renewal)).await;
+            outcomes.push(outcome.ok().and_then(|it| it.first().copied()).unwrap_or(Outcome::Unknown));
+        }
+        outcomes
+    }
+}
+
+/// Whole milliseconds, rounded up: the server must not end a lease before us.
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
+}
+
+impl Store for RedisStore {
+    fn acquire<'a>(&'a self, claim: &'a Claim) -> Answer<'a, Verdict> {
+        Box::pin(async move {
+            let reply = self.run_on(&claim.name, &scripts::ACQUIRE, |command| {
+                command.arg(claim.owner.as_str()).arg(millis(claim.ttl));
+            });
+            replies::verdict(&reply.await?)
+        })
+    }
+
+    fn recount<'a>(
+        &'a self,
+        claim: &'a Claim,
+        count: u32,
+        ttl: Option<Duration>,
+    ) -> Answer<'a, Outcome> {
+        Box::pin(async move {
+            let reply = self.run_on(&claim.name, &scripts::RECOUNT, |command| {
+                command.arg(claim.owner.as_str()).arg(count).arg(ttl.map_or(0, millis));
+            });
+            replies::outcome(&reply.await?)
+        })
+    }
+
+    fn release<'a>(&'a self, claim: &'a Claim) -> Answer<'a, GivenBack> {
+        Box::pin(async move {
+            let channel = claim.announced.then(|| keys::channel(&claim.name)).unwrap_or_default();
+            let reply = self.run_on(&claim.name, &scripts::RELEASE, |command| {
+                command.arg(claim.owner.as_str()).arg(&channel);
+            });
+            replies::given_back(&reply.await?)
+        })
+    }
+
+    fn renew<'a>(&'a self, renewals: &'a [Renewal]) -> Answer<'a, Vec<Outcome>> {
+        Box::pin(async move {
+            match self.renew_all(renewals).await {
+                Err(Failure::Refused { .. }) if renewals.len() > 1 => {
+                    Ok(self.renew_each(renewals).await)
+                }
+                answer => answer,
+            }
+        })
+    }
+
+    fn holder<'a>(&'a self, name: &'a Name) -> Answer<'a, Option<Holder>> {
+        Box::pin(async move {
+            let reply = self.run_on(name, &scripts::INSPECT, |_| {}).await?;
+            replies::holder(&reply)
+        })
+    }
+
+    fn held_by<'a>(&'a self, name: &'a Name, owner: &'a Owner) -> Answer<'a, u32> {
+        Box::pin(async move {
+            let asked = cmd("HGET").arg(name.as_str()).arg(owner.as_str()).clone();
+            let answer = match self.commands.call(&asked).await? {
+                Value::ServerError(error) => Err(replies::refusal(&error)),
+                reply => Ok(reply),
+            };
+            replies::count(&self.explained(name, answer).await?)
+        })
+    }
+
+    fn force_release<'a>(&'a self, name: &'a Name) -> Answer<'a, bool> {
+        Box::pin(async move {
+            let channel = keys::channel(name);
+            let reply = self.run_on(name, &scripts::FORCE_RELEASE, |command| {
+                command.arg(&channel);
+            });
+            replies::flag(&reply.await?)
+        })
+    }
+
+    fn listen(&self, name: &Name) {
+        self.messages.listen(name);
+    }
+
+    fn unlisten(&self, name: &Name) {
+        self.messages.unlisten(name);
+    }
+
+    fn wake(&self, sleepers: Weak<dyn Sleepers>) {
+        self.messages.tell(sleepers);
+    }
+
+    fn reconnects(&self) -> u64 {
+        self.commands.reconnects() + self.messages.reconnects()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use testkit::Redis;
+
+    use super::*;
+    use crate::store::conformance::{self, Bench};
+
+    async fn store(redis: &Redis, id: &str) -> Arc<RedisStore> {
+        Arc::new(RedisStore::connect(&redis.url(), &Settings::default(), id).await.unwrap())
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn it_conforms() {
+        let redis = Redis::start();
+        let (one, other) = (store(&redis, "one").await, store(&redis, "other").await);
+        conformance::all(&Bench::new(one, other)).await;
+    }
+
+    #[test]
+    fn a_lease_is_rounded_up_to_what_redis_counts_in() {
+        assert_eq!(millis(Duration::from_micros(1)), 1);
+        assert_eq!(millis(Duration::from_millis(30_000)), 30_000);
+        assert_eq!(millis(Duration::from_micros(1_500)), 2);
+    }
+}

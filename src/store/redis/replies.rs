@@ -1,0 +1,163 @@
+//! What Redis answers, in our words.
+
+use std::time::Duration;
+
+use redis::{ErrorKind, RedisError, ServerError, Value};
+
+use crate::domain::{Failure, GivenBack, Holder, Outcome, Owner, Verdict};
+
+/// Codes that older servers hide in the text of a script's error.
+const CODES: [&str; 6] = ["WRONGTYPE", "OOM", "READONLY", "NOPERM", "MISCONF", "NOREPLICAS"];
+
+/// What it means that no reply came.
+pub(super) fn lost(error: &RedisError) -> Failure {
+    match error.kind() {
+        ErrorKind::Parse => Failure::Unreadable(error.to_string()),
+        _ => Failure::unanswered(error.to_string()),
+    }
+}
+
+/// What a refusal of the server means.
+pub(super) fn refusal(error: &ServerError) -> Failure {
+    let words = error.details().unwrap_or_default();
+    // " script: <hash>, on @user_script:8." is of no use to a caller.
+    let words = words.split(" script: ").next().unwrap_or(words).trim();
+    let hidden = || CODES.into_iter().find(|code| words.contains(code));
+    let code = match error.code() {
+        "ERR" => hidden().unwrap_or("ERR"),
+        code => code,
+    };
+    Failure::refused(code, words)
+}
+
+/// Whether the server does not know the script.
+pub(super) fn is_no_script(value: &Value) -> bool {
+    matches!(value, Value::ServerError(error) if error.code() == "NOSCRIPT")
+}
+
+pub(super) fn verdict(reply: &Value) -> Result<Verdict, Failure> {
+    match reply {
+        Value::Int(1) => Ok(Verdict::Granted),
+        other => holder(other)?.map(Verdict::Busy).ok_or_else(|| unreadable(reply)),
+    }
+}
+
+pub(super) fn given_back(reply: &Value) -> Result<GivenBack, Failure> {
+    match reply {
+        Value::Int(1) => Ok(GivenBack::Freed),
+        other => Ok(GivenBack::NotHeld { holder: holder(other)? }),
+    }
+}
+
+pub(super) fn outcome(reply: &Value) -> Result<Outcome, Failure> {
+    match reply {
+        Value::Int(0) => Ok(Outcome::NotOurs),
+        Value::Int(1) => Ok(Outcome::Renewed),
+        other => Err(unreadable(other)),
+    }
+}
+
+/// One outcome for each of `asked` renewals.
+pub(super) fn outcomes(reply: &Value, asked: usize) -> Result<Vec<Outcome>, Failure> {
+    match reply {
+        Value::Array(replies) if replies.len() == asked => replies.iter().map(outcome).collect(),
+        other => Err(unreadable(other)),
+    }
+}
+
+pub(super) fn flag(reply: &Value) -> Result<bool, Failure> {
+    Ok(outcome(reply)? == Outcome::Renewed)
+}
+
+/// A hold count; none is 0.
+pub(super) fn count(reply: &Value) -> Result<u32, Failure> {
+    match reply {
+        Value::Nil => Ok(0),
+        other => text(other).and_then(|it| it.parse().ok()).ok_or_else(|| unreadable(other)),
+    }
+}
+
+/// `{}` or `{pttl, {owner, count, …}}`.
+pub(super) fn holder(reply: &Value) -> Result<Option<Holder>, Failure> {
+    let Value::Array(parts) = reply else { return Err(unreadable(reply)) };
+    let (pttl, fields) = match parts.as_slice() {
+        [] => return Ok(None),
+        [Value::Int(pttl), Value::Array(fields)] => (*pttl, fields),
+        _ => return Err(unreadable(reply)),
+    };
+    // Redisson's read-write lock keeps its mode beside its owners.
+    let owner = fields.chunks_exact(2).find(|pair| text(&pair[0]) != Some("mode"));
+    let [owner, count] = owner.unwrap_or_default() else { return Err(unreadable(reply)) };
+    let owner = text(owner).and_then(|it| Owner::new(it).ok()).ok_or_else(|| unreadable(reply))?;
+    Ok(Some(Holder {
+        owner,
+        count: self::count(count)?,
+        remaining: u64::try_from(pttl).ok().map(Duration::from_millis),
+    }))
+}
+
+/// A reply that is only shown or searched.
+pub(super) fn into_text(reply: &Value) -> String {
+    match reply {
+        Value::BulkString(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+        Value::SimpleString(text) | Value::VerbatimString { text, .. } => text.clone(),
+        other => format!("{other:?}"),
+    }
+}
+
+fn text(value: &Value) -> Option<&str> {
+    match value {
+        Value::BulkString(bytes) => std::str::from_utf8(bytes).ok(),
+        Value::SimpleString(text) => Some(text),
+        _ => None,
+    }
+}
+
+fn unreadable(reply: &Value) -> Failure {
+    Failure::Unreadable(format!("{reply:?}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bulk(text: &str) -> Value {
+        Value::BulkString(text.as_bytes().to_vec())
+    }
+
+    fn held(pttl: i64, fields: &[&str]) -> Value {
+        let fields = fields.iter().map(|field| bulk(field)).collect();
+        Value::Array(vec![Value::Int(pttl), Value::Array(fields)])
+    }
+
+    #[test]
+    fn a_holder_is_read_whoever_it_is() {
+        let read = |pttl, fields: &[&str]| holder(&held(pttl, fields)).unwrap().unwrap();
+        let java = read(1_500, &["8c6d:42", "3"]);
+        assert_eq!((java.owner.as_str(), java.count), ("8c6d:42", 3));
+        assert_eq!(java.remaining, Some(Duration::from_millis(1_500)));
+
+        assert_eq!(read(-1, &["x", "1"]).remaining, None);
+        assert_eq!(read(5, &["mode", "write", "8c6d:42:write", "1"]).owner.as_str(), "8c6d:42:write");
+        assert_eq!(holder(&Value::Array(vec![])).unwrap(), None);
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_a_failure_and_not_a_panic() {
+        let odd = [
+            Value::Nil,
+            Value::Int(7),
+            Value::Array(vec![Value::Int(1)]),
+            held(1, &[]),
+            held(1, &["mode", "read"]),
+            held(1, &["owner", "many"]),
+            held(1, &["", "1"]),
+        ];
+        for reply in odd {
+            let failure = verdict(&reply).unwrap_err();
+            assert!(matches!(failure, Failure::Unreadable(_)), "{reply:?}");
+        }
+        assert!(outcomes(&Value::Array(vec![Value::Int(1)]), 2).is_err());
+        assert!(outcome(&bulk("1")).is_err());
+    }
+}

@@ -1,0 +1,57 @@
+//! Everything that can happen in Redis: one file in `lua/` each.
+
+use std::sync::LazyLock;
+
+use redis::{Cmd, cmd};
+
+/// A script, known to the server by the hash of its text.
+#[derive(Debug)]
+pub(super) struct Script {
+    hash: String,
+    text: &'static str,
+}
+
+macro_rules! script {
+    ($file:literal) => {
+        LazyLock::new(|| Script::new(include_str!(concat!("lua/", $file, ".lua"))))
+    };
+}
+
+pub(super) static ACQUIRE: LazyLock<Script> = script!("lock/acquire");
+pub(super) static FORCE_RELEASE: LazyLock<Script> = script!("lock/force_release");
+pub(super) static INSPECT: LazyLock<Script> = script!("lock/inspect");
+pub(super) static RECOUNT: LazyLock<Script> = script!("lock/recount");
+pub(super) static RELEASE: LazyLock<Script> = script!("lock/release");
+pub(super) static RENEW: LazyLock<Script> = script!("lock/renew");
+
+/// All of them, to be loaded when a connection is made.
+pub(super) fn all() -> [&'static Script; 6] {
+    [&ACQUIRE, &FORCE_RELEASE, &INSPECT, &RECOUNT, &RELEASE, &RENEW]
+}
+
+impl Script {
+    fn new(text: &'static str) -> Self {
+        Self { hash: redis::Script::new(text).get_hash().to_owned(), text }
+    }
+
+    /// The command that loads it.
+    pub(super) fn load(&self) -> Cmd {
+        let mut command = cmd("SCRIPT");
+        command.arg("LOAD").arg(self.text);
+        command
+    }
+
+    /// The beginning of a call by hash: keys and arguments follow.
+    pub(super) fn by_hash(&self, keys: usize) -> Cmd {
+        let mut command = cmd("EVALSHA");
+        command.arg(&self.hash).arg(keys);
+        command
+    }
+
+    /// The same call by text, which also loads it.
+    pub(super) fn by_text(&self, keys: usize) -> Cmd {
+        let mut command = cmd("EVAL");
+        command.arg(self.text).arg(keys);
+        command
+    }
+}

@@ -1,0 +1,87 @@
+//! TLS over a connection, by rustls.
+
+use std::sync::Arc;
+
+use rustls_native_certs::load_native_certs;
+use tokio::net::TcpStream;
+use tokio_rustls::{
+    TlsConnector,
+    client::TlsStream,
+    rustls::{
+        ClientConfig, RootCertStore,
+        crypto::ring,
+        pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject},
+    },
+};
+
+use super::settings::TlsSettings;
+
+/// How to talk TLS to one server.
+pub(super) struct Tls {
+    connector: TlsConnector,
+    server: ServerName<'static>,
+}
+
+impl Tls {
+    /// # Errors
+    ///
+    /// Says which certificate, key or name cannot be used.
+    pub(super) fn new(host: &str, settings: &TlsSettings) -> Result<Self, String> {
+        let server = ServerName::try_from(host.to_owned());
+        let server = server.map_err(|_| format!("`{host}` cannot be the name in a certificate"))?;
+        let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .map_err(|error| error.to_string())?
+            .with_root_certificates(roots(settings)?);
+        let config = match &settings.client {
+            None => config.with_no_client_auth(),
+            Some((certificate, key)) => {
+                let chain = certificates("the client certificate", certificate)?;
+                let key = PrivateKeyDer::from_pem_slice(key.bytes());
+                let key = key.map_err(|error| format!("the client's key: {error}"))?;
+                let config = config.with_client_auth_cert(chain, key);
+                config.map_err(|error| format!("client certificate and key: {error}"))?
+            }
+        };
+        Ok(Self { connector: TlsConnector::from(Arc::new(config)), server })
+    }
+
+    pub(super) async fn over(&self, stream: TcpStream) -> Result<TlsStream<TcpStream>, String> {
+        let secured = self.connector.connect(self.server.clone(), stream).await;
+        secured.map_err(|error| format!("TLS: {error}"))
+    }
+}
+
+impl std::fmt::Debug for Tls {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tls").field("server", &self.server).finish_non_exhaustive()
+    }
+}
+
+/// The authorities that were given, or else the system's.
+fn roots(settings: &TlsSettings) -> Result<RootCertStore, String> {
+    let mut roots = RootCertStore::empty();
+    match &settings.authorities {
+        Some(pem) => {
+            for certificate in certificates("the CA certificates", pem)? {
+                roots.add(certificate).map_err(|error| format!("the CA certificates: {error}"))?;
+            }
+        }
+        None => {
+            let (added, _) = roots.add_parsable_certificates(load_native_certs().certs);
+            if added == 0 {
+                return Err("this system trusts no authority: set ca_certificates".into());
+            }
+        }
+    }
+    Ok(roots)
+}
+
+fn certificates(what: &str, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
+    let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
+    match certificates {
+        Ok(found) if found.is_empty() => Err(format!("{what}: no certificate in the PEM text")),
+        Ok(found) => Ok(found),
+        Err(error) => Err(format!("{what}: {error}")),
+    }
+}

@@ -1,0 +1,70 @@
+//! How the test kit itself talks to a server it has started.
+//!
+//! It keeps account of the commands it sends on its own behalf, so that they
+//! can be left out where the commands of a test are counted.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::wire::{Connection, PATIENCE, Reply};
+
+/// The way into one server. Clones share one account.
+#[derive(Clone, Debug)]
+pub(crate) struct Access {
+    port: u16,
+    password: Option<String>,
+    own: Arc<Mutex<BTreeMap<String, u64>>>,
+}
+
+impl Access {
+    pub(crate) fn new(port: u16, password: Option<String>) -> Self {
+        Self { port, password, own: Arc::default() }
+    }
+
+    /// A connection that has shown the password.
+    pub(crate) fn open(&self) -> io::Result<Connection> {
+        let mut connection = Connection::try_open(self.port, PATIENCE)?;
+        if let Some(password) = &self.password {
+            let reply = connection.try_command(&["AUTH", password])?;
+            self.count("auth");
+            assert_eq!(reply.text(), "OK", "the server does not take its own password");
+        }
+        Ok(connection)
+    }
+
+    /// Sends a command that is none of the test's.
+    pub(crate) fn command(&self, words: &[&str]) -> io::Result<Reply> {
+        let reply = self.open()?.try_command(words)?;
+        self.count(words[0]);
+        Ok(reply)
+    }
+
+    /// Whether the server answers.
+    ///
+    /// Any answer will do: it may want a password that only the test knows.
+    pub(crate) fn answers(&self) -> bool {
+        let reply = Connection::try_open(self.port, Duration::from_secs(1))
+            .and_then(|mut connection| connection.try_command(&["PING"]));
+        if matches!(&reply, Ok(Reply::Text(_))) {
+            self.count("ping");
+        }
+        reply.is_ok()
+    }
+
+    /// Notes a command the server will count and the test should not see.
+    pub(crate) fn count(&self, command: &str) {
+        *self.own().entry(command.to_lowercase()).or_default() += 1;
+    }
+
+    /// What a server that starts again has forgotten.
+    pub(crate) fn forget(&self) {
+        self.own().clear();
+    }
+
+    /// The commands sent on our own behalf since the server started.
+    pub(crate) fn own(&self) -> MutexGuard<'_, BTreeMap<String, u64>> {
+        self.own.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

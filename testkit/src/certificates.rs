@@ -1,0 +1,57 @@
+//! Certificates for a server that speaks TLS, made anew for each server.
+
+use std::fs;
+use std::path::Path;
+
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa,
+    KeyPair, KeyUsagePurpose,
+};
+
+/// Writes a CA's certificate, and a certificate and key each for the server and
+/// for one client, into `dir`.
+pub(crate) fn write_to(dir: &Path) {
+    let ca = authority();
+    write(dir, CA_CERT, &ca.pem());
+    for (subject, usage, cert_file, key_file) in [
+        ("server", ExtendedKeyUsagePurpose::ServerAuth, SERVER_CERT, SERVER_KEY),
+        ("client", ExtendedKeyUsagePurpose::ClientAuth, CLIENT_CERT, CLIENT_KEY),
+    ] {
+        let key = new_key();
+        let cert = leaf(subject, usage).signed_by(&key, &ca).expect("our CA can sign");
+        write(dir, cert_file, &cert.pem());
+        write(dir, key_file, &key.serialize_pem());
+    }
+}
+
+fn authority() -> CertifiedIssuer<'static, KeyPair> {
+    let mut params = CertificateParams::default();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    params.distinguished_name.push(DnType::CommonName, "testkit CA");
+    CertifiedIssuer::self_signed(params, new_key()).expect("a CA can sign itself")
+}
+
+fn leaf(subject: &str, usage: ExtendedKeyUsagePurpose) -> CertificateParams {
+    let names = ["localhost".to_owned(), "127.0.0.1".to_owned()];
+    let mut params = CertificateParams::new(names).expect("these names are valid");
+    params.distinguished_name.push(DnType::CommonName, subject);
+    params.extended_key_usages = vec![usage];
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    params.use_authority_key_identifier_extension = true;
+    params
+}
+
+fn new_key() -> KeyPair {
+    KeyPair::generate().expect("there is randomness for a key")
+}
+
+fn write(dir: &Path, name: &str, pem: &str) {
+    fs::write(dir.join(name), pem).expect("the server's directory is ours to write");
+}
+
+pub(crate) const CA_CERT: &str = "ca.pem";
+pub(crate) const CLIENT_CERT: &str = "client.pem";
+pub(crate) const CLIENT_KEY: &str = "client.key";
+pub(crate) const SERVER_CERT: &str = "server.pem";
+pub(crate) const SERVER_KEY: &str = "server.key";

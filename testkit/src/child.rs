@@ -1,0 +1,133 @@
+//! Child processes that never outlive us.
+//!
+//! A test process can be killed without a chance to clean up. The kernel then
+//! kills our children, because `setpriv --pdeathsig` asked it to. It does so
+//! when the **thread** that started them ends, and tests run in short-lived
+//! threads: so one thread that never ends starts all children.
+
+use std::io;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
+
+use crate::program;
+
+/// A command that runs `program`, and has it killed when we die.
+pub(crate) fn tied(program: &Path) -> Command {
+    let Some(setpriv) = program::setpriv() else {
+        return Command::new(program);
+    };
+    let mut command = Command::new(setpriv);
+    command.args(["--pdeathsig", "KILL", "--"]).arg(program);
+    command
+}
+
+/// A child process that is killed when dropped, and when our process dies.
+#[derive(Debug)]
+pub(crate) struct Tethered {
+    pid: Pid,
+    child: Mutex<Child>,
+}
+
+impl Tethered {
+    /// Starts a command made by [`tied`].
+    pub(crate) fn start(command: Command) -> Self {
+        let what = format!("{command:?}");
+        let child = start_from_lasting_thread(command)
+            .unwrap_or_else(|error| panic!("cannot start {what}: {error}"));
+        let pid = Pid::from_child(&child);
+        Self { pid, child: Mutex::new(child) }
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.pid.as_raw_nonzero().get().unsigned_abs()
+    }
+
+    /// The child itself, to take its pipes from.
+    pub(crate) fn child(&self) -> MutexGuard<'_, Child> {
+        self.child.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How the process ended, if it has.
+    pub(crate) fn ended(&self) -> Option<ExitStatus> {
+        self.child().try_wait().expect("our own child can be waited for")
+    }
+
+    /// Stops the process where it is, and returns when it stands still.
+    pub(crate) fn pause(&self) {
+        self.signal(Signal::STOP);
+        self.wait_for(WaitIdOptions::STOPPED | WaitIdOptions::EXITED);
+    }
+
+    /// Lets a paused process go on.
+    pub(crate) fn resume(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    /// Kills the process, paused or not, and returns when it is gone.
+    pub(crate) fn kill(&self) {
+        self.signal(Signal::KILL);
+        self.wait();
+    }
+
+    /// Waits until the process ends by itself.
+    pub(crate) fn wait(&self) -> ExitStatus {
+        if let Some(status) = self.ended() {
+            return status;
+        }
+        // Waits without the lock, so that another thread may kill the process.
+        self.wait_for(WaitIdOptions::EXITED);
+        self.child().wait().expect("our own child can be waited for")
+    }
+
+    /// Waits for a change of state, and leaves it for others to see.
+    fn wait_for(&self, change: WaitIdOptions) {
+        loop {
+            match waitid(WaitId::Pid(self.pid), change | WaitIdOptions::NOWAIT) {
+                Err(rustix::io::Errno::INTR) => {}
+                // No such child any more: it has ended and was waited for.
+                Ok(_) | Err(_) => return,
+            }
+        }
+    }
+
+    fn signal(&self, signal: Signal) {
+        let mut child = self.child();
+        // Once it has been waited for, its number may belong to another process.
+        if child.try_wait().expect("our own child can be waited for").is_none() {
+            kill_process(self.pid, signal).expect("our own child can be signalled");
+        }
+    }
+}
+
+impl Drop for Tethered {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn start_from_lasting_thread(command: Command) -> io::Result<Child> {
+    let (answer, answered) = channel();
+    STARTER.send(Job { command, answer }).expect("the starting thread never ends");
+    answered.recv().expect("the starting thread answers")
+}
+
+struct Job {
+    command: Command,
+    answer: Sender<io::Result<Child>>,
+}
+
+static STARTER: LazyLock<Sender<Job>> = LazyLock::new(|| {
+    let (jobs, work) = channel::<Job>();
+    thread::spawn(move || {
+        for mut job in work {
+            // Nobody takes the answer if the asking test was given up.
+            drop(job.answer.send(job.command.spawn()));
+        }
+    });
+    jobs
+});

@@ -1,0 +1,37 @@
+//! Real Redis servers for tests, and ways to hurt them.
+//!
+//! Locks are interesting when something breaks, so the tests need servers they
+//! may kill, pause and restart, a network they may cut, and processes that die
+//! while holding a lock. Everything here is real: no mocks, no virtual time.
+//!
+//! Start with [`Redis::start`]. Put a [`Proxy`] in front of it to break the
+//! network, watch it with [`Redis::calls`] and [`Redis::monitor`], and let a
+//! [`Helper`] be the process that dies.
+//!
+//! All calls block, so that tests with and without a runtime can use them. They
+//! **panic** when something does not work: in a test there is nothing better to
+//! do. The few that return an [`io::Result`](std::io::Result) are about faults
+//! a test causes on purpose.
+
+mod access;
+mod certificates;
+mod child;
+mod clock;
+mod monitor;
+mod options;
+mod port;
+mod process;
+mod program;
+mod proxy;
+mod server;
+mod stats;
+mod wire;
+
+pub use clock::eventually;
+pub use monitor::Monitor;
+pub use options::Options;
+pub use process::Helper;
+pub use proxy::Proxy;
+pub use server::Redis;
+pub use stats::Calls;
+pub use wire::{Connection, Reply};

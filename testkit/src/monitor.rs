@@ -1,0 +1,116 @@
+//! Everything a server executes, as it says itself.
+
+use std::io;
+use std::net::{Shutdown, TcpStream};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use crate::access::Access;
+use crate::wire::{Connection, PATIENCE};
+
+/// A watch on all commands of a server, until it is dropped.
+///
+/// A line looks like `1700000000.000000 [0 127.0.0.1:50000] "GET" "key"`, with
+/// `lua` for the address of a command inside a script.
+#[derive(Debug)]
+pub struct Monitor {
+    access: Access,
+    seen: Arc<Seen>,
+    stream: TcpStream,
+}
+
+impl Monitor {
+    pub(crate) fn start(access: Access) -> Self {
+        let mut connection = access.open().expect("the server accepts connections");
+        assert_eq!(connection.command(&["MONITOR"]).text(), "OK");
+        access.count("monitor");
+        let stream = connection.stream().expect("a socket can be shared");
+        stream.set_read_timeout(None).expect("a socket may wait for ever");
+        let seen = Arc::new(Seen::default());
+        thread::spawn({
+            let seen = Arc::clone(&seen);
+            move || seen.read(connection)
+        });
+        Self { access, seen, stream }
+    }
+
+    /// The commands executed so far.
+    ///
+    /// **All** of them: whatever was executed before this call is there. If the
+    /// server is gone or paused, what had come by then. What the test kit sends
+    /// on its own behalf is left out, and so is everybody's `AUTH`.
+    pub fn lines(&self) -> Vec<String> {
+        let marker = next_marker();
+        if self.access.command(&["ECHO", &marker]).is_ok() {
+            self.seen.wait_for(&marker);
+        }
+        self.seen.state().lines.iter().filter(|line| !is_own(line)).cloned().collect()
+    }
+
+    /// Ends the watch and returns all it has seen.
+    pub fn stop(self) -> Vec<String> {
+        self.lines()
+    }
+}
+
+impl Drop for Monitor {
+    fn drop(&mut self) {
+        // The server may have closed it already.
+        self.stream.shutdown(Shutdown::Both).ok();
+    }
+}
+
+#[derive(Debug, Default)]
+struct Seen {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    lines: Vec<String>,
+    ended: bool,
+}
+
+impl Seen {
+    /// Takes down lines until the connection is closed.
+    fn read(&self, mut connection: Connection) {
+        while let Ok(line) = next_line(&mut connection) {
+            self.state().lines.push(line);
+            self.changed.notify_all();
+        }
+        self.state().ended = true;
+        self.changed.notify_all();
+    }
+
+    /// Waits until the server has shown us `marker`, or nothing more will come.
+    fn wait_for(&self, marker: &str) {
+        let is_missing = |state: &mut State| {
+            !state.ended && !state.lines.iter().rev().any(|line| line.contains(marker))
+        };
+        drop(self.changed.wait_timeout_while(self.state(), PATIENCE, is_missing));
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn next_line(connection: &mut Connection) -> io::Result<String> {
+    Ok(connection.next_reply()?.text().to_owned())
+}
+
+/// Whether a line is about the test kit rather than about the test.
+fn is_own(line: &str) -> bool {
+    [MARKER, r#"] "AUTH" "#, r#"] "INFO" "commandstats""#].iter().any(|own| line.contains(own))
+}
+
+/// A word that tells how far the server has come.
+fn next_marker() -> String {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    // The closing bracket keeps `1` from being found in `10`.
+    format!("{MARKER}[{}]", NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+const MARKER: &str = "testkit-marker";

@@ -1,0 +1,38 @@
+//! Ports for servers that may be stopped and started again.
+//!
+//! They come from below the range the kernel uses for outgoing connections.
+//! Otherwise, while a server is stopped, an outgoing connection could take its
+//! port, or a client that keeps trying could even connect to itself.
+
+use std::hash::{BuildHasher, RandomState};
+use std::net::{Ipv4Addr, TcpListener};
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU16, Ordering};
+
+/// Returns a port nobody listens on at the moment.
+///
+/// No port is returned twice until all have been, so a server that is stopped
+/// does not lose its port to another one of this process. Another process may
+/// be quicker: whoever binds the port must be ready to ask for another.
+pub(crate) fn free_port() -> u16 {
+    bind_free_port().local_addr().expect("a bound socket has an address").port()
+}
+
+/// Listens on a port that was free.
+pub(crate) fn bind_free_port() -> TcpListener {
+    (0..COUNT)
+        .find_map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, next())).ok())
+        .unwrap_or_else(|| panic!("no free port from {FIRST} on"))
+}
+
+/// Goes round all ports, from a place that differs between processes.
+fn next() -> u16 {
+    FIRST + NEXT.fetch_add(1, Ordering::Relaxed) % COUNT
+}
+
+static NEXT: LazyLock<AtomicU16> =
+    LazyLock::new(|| AtomicU16::new(RandomState::new().hash_one(0) as u16));
+
+const FIRST: u16 = 16_384;
+/// A power of two, so that the counter's overflow does not skip any.
+const COUNT: u16 = 16_384;

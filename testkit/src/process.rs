@@ -1,0 +1,182 @@
+//! Processes to kill.
+//!
+//! A holder that dies without a word cannot be played by a thread or a task. It
+//! is an example of the workspace, run as a process of its own.
+
+use std::env;
+use std::ffi::OsStr;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{ChildStdin, ChildStdout, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use crate::child::{Tethered, tied};
+use crate::clock::clock;
+
+/// An example of the workspace, running as a process of its own.
+///
+/// It is killed when this value is dropped, and when the test is killed.
+///
+/// # Examples
+///
+/// ```no_run
+/// use std::time::Duration;
+///
+/// let holder = testkit::Helper::example("holder", &["redis://127.0.0.1:6379/"]);
+/// holder.wait_for_line(|line| line == "held", Duration::from_secs(5));
+/// holder.kill();
+/// ```
+#[derive(Debug)]
+pub struct Helper {
+    name: String,
+    process: Tethered,
+    input: Mutex<Option<ChildStdin>>,
+    output: Mutex<Receiver<String>>,
+}
+
+impl Helper {
+    /// Starts the example that cargo has built beside the running test.
+    ///
+    /// # Panics
+    ///
+    /// If it was not built: `cargo test` does, `cargo test --test name` does
+    /// not.
+    pub fn example(name: &str, args: &[&str]) -> Self {
+        let mut command = tied(&path_of_example(name));
+        command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let process = Tethered::start(command);
+        let input = process.child().stdin.take();
+        let output = process.child().stdout.take().expect("stdout is a pipe");
+        let output = Mutex::new(lines_of(output));
+        Self { name: name.into(), process, input: Mutex::new(input), output }
+    }
+
+    /// The process id.
+    pub fn pid(&self) -> u32 {
+        self.process.pid()
+    }
+
+    /// Waits for a line of output that `is_it` recognises, and drops the ones
+    /// before it.
+    ///
+    /// # Panics
+    ///
+    /// If there is none within `limit`; the message shows what came instead.
+    #[track_caller]
+    pub fn wait_for_line(&self, is_it: impl Fn(&str) -> bool, limit: Duration) -> String {
+        let started = clock();
+        let mut others = Vec::new();
+        loop {
+            let line = self.receive(limit.saturating_sub(started.elapsed()));
+            match line {
+                Ok(line) if is_it(&line) => return line,
+                Ok(line) => others.push(line),
+                Err(why) => panic!("{}: {why} Lines so far: {others:#?}", self.name),
+            }
+        }
+    }
+
+    /// Waits for the next line of output.
+    ///
+    /// # Panics
+    ///
+    /// If there is none within `limit`.
+    #[track_caller]
+    pub fn next_line(&self, limit: Duration) -> String {
+        self.wait_for_line(|_| true, limit)
+    }
+
+    /// Sends a line to its standard input.
+    ///
+    /// # Panics
+    ///
+    /// If it does not read any more.
+    #[track_caller]
+    pub fn send_line(&self, line: &str) {
+        let mut input = self.input.lock().unwrap_or_else(PoisonError::into_inner);
+        let input = input.as_mut().expect("its input was closed by `wait`");
+        writeln!(input, "{line}").and_then(|()| input.flush()).expect("it reads its input");
+    }
+
+    /// Kills it, paused or not, and waits until it is gone.
+    pub fn kill(&self) {
+        self.process.kill();
+    }
+
+    /// Stops it where it is, and returns when it stands still.
+    pub fn pause(&self) {
+        self.process.pause();
+    }
+
+    /// Lets it go on after a pause.
+    pub fn resume(&self) {
+        self.process.resume();
+    }
+
+    /// Closes its standard input and waits until it ends by itself.
+    pub fn wait(&self) -> ExitStatus {
+        self.input.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.process.wait()
+    }
+
+    fn receive(&self, limit: Duration) -> Result<String, String> {
+        let output = self.output.lock().unwrap_or_else(PoisonError::into_inner);
+        output.recv_timeout(limit).map_err(|error| match error {
+            RecvTimeoutError::Disconnected => "it has closed its output.".into(),
+            RecvTimeoutError::Timeout => "the line did not come in time.".into(),
+        })
+    }
+}
+
+/// Reads lines in a thread, so that one can be waited for with a limit.
+fn lines_of(output: ChildStdout) -> Receiver<String> {
+    let (send, receive) = channel();
+    thread::spawn(move || {
+        let lines = BufReader::new(output).lines();
+        // Reading goes on when nobody listens, so that the process can write.
+        lines.map_while(Result::ok).for_each(|line| drop(send.send(line)));
+    });
+    receive
+}
+
+fn path_of_example(name: &str) -> PathBuf {
+    let test = env::current_exe().expect("a running program has a path");
+    let path = beside(&test).join("examples").join(name);
+    assert!(
+        path.is_file(),
+        "there is no example at {}: build it with `cargo build --examples`",
+        path.display()
+    );
+    path
+}
+
+/// The directory of the profile: tests run in its `deps`, examples in its
+/// `examples`.
+fn beside(test: &Path) -> &Path {
+    let dir = test.parent().expect("a program is in a directory");
+    match dir.file_name().and_then(OsStr::to_str) {
+        Some("deps" | "examples") => dir.parent().expect("a profile has a directory"),
+        _ => dir,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn examples_are_beside_tests_and_beside_examples() {
+        for program in ["/t/debug/deps/test-123", "/t/debug/examples/holder", "/t/debug/tool"] {
+            assert_eq!(beside(Path::new(program)), Path::new("/t/debug"));
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "cargo build --examples")]
+    fn an_example_that_was_not_built_says_how() {
+        Helper::example("no-such-example", &[]);
+    }
+}

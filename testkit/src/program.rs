@@ -1,0 +1,72 @@
+//! Finds the programs we start.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::LazyLock;
+
+/// The Redis server to start: `$REDIS_SERVER`, or else the one in `$PATH`.
+///
+/// # Panics
+///
+/// If there is none. Tests that need Redis fail without it, they never skip.
+pub(crate) fn redis_server() -> &'static Path {
+    static FOUND: LazyLock<Option<PathBuf>> = LazyLock::new(|| {
+        let wanted = env::var("REDIS_SERVER").unwrap_or_else(|_| "redis-server".into());
+        find(&wanted)
+    });
+    FOUND.as_deref().unwrap_or_else(|| panic!("{MISSING}"))
+}
+
+/// `setpriv` from util-linux, if this system has it.
+pub(crate) fn setpriv() -> Option<&'static Path> {
+    static FOUND: LazyLock<Option<PathBuf>> = LazyLock::new(|| find("setpriv"));
+    FOUND.as_deref()
+}
+
+/// The first number in the version of [`redis_server`].
+pub(crate) fn redis_major() -> u32 {
+    static MAJOR: LazyLock<u32> = LazyLock::new(|| {
+        let said = Command::new(redis_server()).arg("--version").output();
+        let said = said.expect("redis-server --version should run").stdout;
+        let said = String::from_utf8_lossy(&said);
+        major(&said).unwrap_or_else(|| panic!("no version in: {said}"))
+    });
+    *MAJOR
+}
+
+/// Reads `Redis server v=7.0.15 sha=…`.
+fn major(said: &str) -> Option<u32> {
+    said.split_once("v=")?.1.split('.').next()?.parse().ok()
+}
+
+/// Looks a program up as a shell would.
+fn find(name: &str) -> Option<PathBuf> {
+    if name.contains('/') {
+        return Some(PathBuf::from(name)).filter(|path| path.is_file());
+    }
+    let path = env::var_os("PATH")?;
+    env::split_paths(&path).map(|dir| dir.join(name)).find(|file| file.is_file())
+}
+
+const MISSING: &str = "redis-server is missing: install it with `apt-get install -y redis-server`";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_of_redis_and_valkey_are_read() {
+        assert_eq!(major("Redis server v=7.0.15 sha=00000000:0 malloc=jemalloc"), Some(7));
+        assert_eq!(major("Valkey server v=8.1.0 sha=00000000:0"), Some(8));
+        assert_eq!(major("something else"), None);
+    }
+
+    #[test]
+    fn programs_are_found_by_name_and_by_path() {
+        let sh = find("sh").unwrap();
+        assert_eq!(find(sh.to_str().unwrap()), Some(sh));
+        assert_eq!(find("no-such-program"), None);
+        assert_eq!(find("/no/such/program"), None);
+    }
+}

@@ -1,0 +1,367 @@
+//! A network to break: a proxy between a client and a server.
+//!
+//! Each connection has a thread per direction, which carries bytes as they come
+//! and asks [`Shared`] before it passes any on. The proxy does not understand
+//! what it carries; a chunk of bytes from the client is taken for a request,
+//! the next chunk from the server for its reply.
+
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::thread::{self, JoinHandle, sleep};
+use std::time::Duration;
+
+use crate::clock::PAUSE;
+use crate::port::bind_free_port;
+
+/// A TCP proxy in front of a port of 127.0.0.1, with faults that can be
+/// switched on and off while it runs.
+///
+/// # Examples
+///
+/// A request that is executed, though its client does not learn of it:
+///
+/// ```
+/// use testkit::{Connection, Proxy, Redis};
+///
+/// let redis = Redis::start();
+/// let proxy = Proxy::before(redis.port());
+/// let mut client = Connection::open(proxy.port());
+///
+/// proxy.lose_next_reply();
+/// assert!(client.try_command(&["INCR", "counter"]).is_err());
+/// assert_eq!(redis.command(&["GET", "counter"]).text(), "1");
+/// ```
+#[derive(Debug)]
+pub struct Proxy {
+    port: u16,
+    shared: Arc<Shared>,
+    acceptor: Option<JoinHandle<()>>,
+}
+
+impl Proxy {
+    /// Starts a proxy that passes everything on to `port`.
+    pub fn before(port: u16) -> Self {
+        let listener = bind_free_port();
+        let own_port = listener.local_addr().expect("a bound socket has an address").port();
+        let shared = Arc::new(Shared::default());
+        let acceptor = thread::spawn({
+            let shared = Arc::clone(&shared);
+            move || accept(&listener, port, &shared)
+        });
+        Self { port: own_port, shared, acceptor: Some(acceptor) }
+    }
+
+    /// The port to connect to, on 127.0.0.1.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// `redis://127.0.0.1:PORT/`.
+    pub fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}/", self.port)
+    }
+
+    /// How many connections clients have open.
+    pub fn connections(&self) -> usize {
+        self.shared.state().links.iter().filter(|link| link.strong_count() > 0).count()
+    }
+
+    /// Closes all present connections. New ones are welcome.
+    ///
+    /// What is still on its way does not arrive.
+    pub fn cut(&self) {
+        self.catch_up();
+        self.shared.cut(|_| {});
+    }
+
+    /// Whether to cut all connections and close new ones at once.
+    pub fn refuse(&self, on: bool) {
+        if on {
+            self.shared.cut(|state| state.faults.refuse = true);
+        } else {
+            self.shared.change(|faults| faults.refuse = false);
+        }
+    }
+
+    /// Whether replies are thrown away, while requests go on to the server.
+    ///
+    /// Replies thrown away do not come back. Cut the connections afterwards,
+    /// unless their clients match replies to requests.
+    pub fn swallow_replies(&self, on: bool) {
+        self.shared.change(|faults| faults.swallow = on);
+    }
+
+    /// Loses the reply to the next request: the server executes the request,
+    /// the client sees the connection closed instead of the reply.
+    ///
+    /// Whatever else was under way on that connection is lost with it.
+    pub fn lose_next_reply(&self) {
+        self.lose_reply_to("");
+    }
+
+    /// Loses the reply to the next request that contains `text`, such as the
+    /// name of a key or the digest of a script.
+    pub fn lose_reply_to(&self, text: &str) {
+        self.shared.change(|faults| faults.lose_reply_to = Some(text.into()));
+    }
+
+    /// How many replies were lost by now because they were to be.
+    pub fn lost_replies(&self) -> usize {
+        self.shared.state().lost_replies
+    }
+
+    /// Whether nothing passes in either direction.
+    ///
+    /// Connections stay open and new ones are accepted, as when packets vanish.
+    /// What was sent meanwhile arrives afterwards, as TCP would have it.
+    pub fn black_hole(&self, on: bool) {
+        self.shared.change(|faults| faults.black_hole = on);
+    }
+
+    /// How long each reply is held back. Zero is not at all.
+    ///
+    /// A reply that comes while another is held back waits for both.
+    pub fn delay(&self, delay: Duration) {
+        self.shared.change(|faults| faults.delay = delay);
+    }
+
+    /// Waits until all who have connected are known to us.
+    ///
+    /// A client is connected as soon as the kernel says so, which is before the
+    /// acceptor has seen it. One more connection shows how far that one is.
+    fn catch_up(&self) {
+        let mut state = self.shared.state();
+        let Ok(marker) = self.knock() else { return };
+        state.marker = marker.local_addr().ok();
+        let is_unseen = |state: &mut State| state.marker.is_some();
+        drop(self.shared.changed.wait_while(state, is_unseen));
+    }
+
+    fn knock(&self) -> io::Result<TcpStream> {
+        TcpStream::connect((Ipv4Addr::LOCALHOST, self.port))
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.shared.cut(|state| state.closed = true);
+        // Wakes the acceptor, which then sees that it is over.
+        drop(self.knock());
+        if let Some(acceptor) = self.acceptor.take() {
+            drop(acceptor.join());
+        }
+    }
+}
+
+/// What the threads of a proxy agree on.
+#[derive(Debug, Default)]
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    closed: bool,
+    faults: Faults,
+    links: Vec<Weak<Link>>,
+    lost_replies: usize,
+    /// The address of a connection that is only there to be seen.
+    marker: Option<SocketAddr>,
+}
+
+#[derive(Debug, Default)]
+struct Faults {
+    black_hole: bool,
+    delay: Duration,
+    lose_reply_to: Option<String>,
+    refuse: bool,
+    swallow: bool,
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Faults)) {
+        change(&mut self.state().faults);
+        self.changed.notify_all();
+    }
+
+    /// Makes a change and closes all connections, in one step.
+    fn cut(&self, change: impl FnOnce(&mut State)) {
+        let mut state = self.state();
+        change(&mut state);
+        state.links.drain(..).filter_map(|link| link.upgrade()).for_each(|link| link.close());
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    /// Waits while nothing may pass. Returns nothing if `link` is closed.
+    fn wait_to_pass(&self, link: &Link) -> Option<MutexGuard<'_, State>> {
+        let is_held = |state: &mut State| state.faults.black_hole && !link.is_closed();
+        let state = self.changed.wait_while(self.state(), is_held);
+        Some(state.unwrap_or_else(PoisonError::into_inner)).filter(|_| !link.is_closed())
+    }
+}
+
+impl State {
+    /// Takes on a connection, unless it is to be refused.
+    fn admit(&mut self, client: TcpStream) -> Option<Arc<Link>> {
+        if self.closed || self.faults.refuse {
+            return None;
+        }
+        let link = Arc::new(Link::new(client));
+        self.links.retain(|link| link.strong_count() > 0);
+        self.links.push(Arc::downgrade(&link));
+        Some(link)
+    }
+
+    /// Whether `request` is the one whose reply is to be lost.
+    fn takes_loss(&mut self, request: &[u8]) -> bool {
+        let text = self.faults.lose_reply_to.as_deref();
+        let is_it = text.is_some_and(|text| contains(request, text.as_bytes()));
+        if is_it {
+            self.faults.lose_reply_to = None;
+        }
+        is_it
+    }
+}
+
+/// A client's connection and the one to the server that goes with it.
+#[derive(Debug)]
+struct Link {
+    client: TcpStream,
+    closed: AtomicBool,
+    /// Empty until it is made.
+    server: OnceLock<TcpStream>,
+    /// Whether the next reply is to be lost.
+    loses: AtomicBool,
+}
+
+impl Link {
+    fn new(client: TcpStream) -> Self {
+        let (closed, loses) = (AtomicBool::new(false), AtomicBool::new(false));
+        Self { client, closed, server: OnceLock::new(), loses }
+    }
+
+    fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::SeqCst)
+    }
+
+    fn close(&self) {
+        self.closed.store(true, Ordering::SeqCst);
+        shut(&self.client, Shutdown::Both);
+        if let Some(server) = self.server.get() {
+            shut(server, Shutdown::Both);
+        }
+    }
+
+    /// Closes the client's side, and lets the server finish what it was sent.
+    fn lose(&self, server: &TcpStream) {
+        shut(&self.client, Shutdown::Both);
+        shut(server, Shutdown::Write);
+    }
+}
+
+fn accept(listener: &TcpListener, port: u16, shared: &Arc<Shared>) {
+    loop {
+        let Ok((client, address)) = listener.accept() else {
+            // Out of file descriptors, perhaps: others may give some back.
+            sleep(PAUSE);
+            continue;
+        };
+        let mut state = shared.state();
+        if state.closed {
+            return;
+        }
+        if state.marker.take_if(|marker| *marker == address).is_some() {
+            shared.changed.notify_all();
+        } else if let Some(link) = state.admit(client) {
+            let shared = Arc::clone(shared);
+            thread::spawn(move || connect(&link, port, &shared));
+        }
+    }
+}
+
+/// Makes the connection to the server and carries bytes until it ends.
+fn connect(link: &Link, port: u16, shared: &Shared) {
+    if shared.wait_to_pass(link).is_none() {
+        return;
+    }
+    let Ok(stream) = TcpStream::connect((Ipv4Addr::LOCALHOST, port)) else {
+        return link.close();
+    };
+    let server = link.server.get_or_init(|| stream);
+    for stream in [&link.client, server] {
+        // It fails only if the connection has ended already.
+        stream.set_nodelay(true).ok();
+    }
+    thread::scope(|scope| {
+        scope.spawn(|| carry_requests(link, server, shared));
+        carry_replies(link, server, shared);
+    });
+}
+
+fn carry_requests(link: &Link, server: &TcpStream, shared: &Shared) {
+    let mut buffer = [0; CHUNK];
+    while let Some(request) = read_chunk(&link.client, &mut buffer) {
+        let Some(mut state) = shared.wait_to_pass(link) else { break };
+        if state.takes_loss(request) {
+            link.loses.store(true, Ordering::SeqCst);
+        }
+        drop(state);
+        if write_chunk(server, request).is_err() {
+            break;
+        }
+    }
+    // In a black hole the server does not learn that its client has left.
+    drop(shared.wait_to_pass(link));
+    shut(server, Shutdown::Write);
+}
+
+fn carry_replies(link: &Link, server: &TcpStream, shared: &Shared) {
+    let mut buffer = [0; CHUNK];
+    while let Some(reply) = read_chunk(server, &mut buffer) {
+        let delay = shared.state().faults.delay;
+        sleep(delay);
+        let Some(mut state) = shared.wait_to_pass(link) else { break };
+        if link.loses.swap(false, Ordering::SeqCst) {
+            state.lost_replies += 1;
+            link.lose(server);
+        } else if !state.faults.swallow {
+            drop(state);
+            // If the client has left, the rest of the replies is of no use, but
+            // the server must be able to write them to get on.
+            write_chunk(&link.client, reply).ok();
+        }
+    }
+    drop(shared.wait_to_pass(link));
+    link.close();
+}
+
+/// Reads what has come, or nothing if the connection has ended.
+fn read_chunk<'a>(mut from: &TcpStream, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
+    match from.read(buffer) {
+        Ok(0) | Err(_) => None,
+        Ok(length) => Some(&buffer[..length]),
+    }
+}
+
+fn write_chunk(mut to: &TcpStream, chunk: &[u8]) -> io::Result<()> {
+    to.write_all(chunk)
+}
+
+fn shut(stream: &TcpStream, how: Shutdown) {
+    // It fails only if the other side was quicker.
+    stream.shutdown(how).ok();
+}
+
+fn contains(bytes: &[u8], part: &[u8]) -> bool {
+    part.is_empty() || bytes.windows(part.len()).any(|window| window == part)
+}
+
+const CHUNK: usize = 64 * 1024;

@@ -1,0 +1,389 @@
+//! A Redis server of a test's own.
+//!
+//! Each has its own port and directory, so tests may run side by side. It ends
+//! with the [`Redis`] that stands for it, and also when the test is killed.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::sleep;
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+use crate::access::Access;
+use crate::certificates::{self, CA_CERT, CLIENT_CERT, CLIENT_KEY};
+use crate::child::{Tethered, tied};
+use crate::clock::{PAUSE, clock};
+use crate::monitor::Monitor;
+use crate::options::{Options, Ports, SOCKET};
+use crate::program;
+use crate::stats::Calls;
+use crate::wire::Reply;
+
+/// A Redis server that lives as long as this value.
+///
+/// # Examples
+///
+/// ```
+/// let redis = testkit::Redis::start();
+/// let before = redis.calls();
+/// redis.command(&["SET", "greeting", "hello"]);
+/// assert_eq!(redis.calls().since(&before).to_string(), "set: 1");
+/// ```
+#[derive(Debug)]
+pub struct Redis {
+    access: Access,
+    // Declared before the directory, so that the server is gone when that goes.
+    process: Mutex<Option<Tethered>>,
+    options: Options,
+    ports: Ports,
+    dir: TempDir,
+}
+
+impl Redis {
+    /// Starts a plain server that keeps nothing when it is stopped.
+    ///
+    /// # Panics
+    ///
+    /// If there is no Redis on this machine, or it does not start.
+    pub fn start() -> Self {
+        Self::options().start()
+    }
+
+    /// The settings of a server with more to it.
+    pub fn options() -> Options {
+        Options::default()
+    }
+
+    /// Tries the ports it is given until there are some that nobody has taken.
+    pub(crate) fn start_on(options: Options, mut next: impl FnMut() -> Ports) -> Self {
+        let dir = tempfile::Builder::new().prefix("testkit-").tempdir();
+        let dir = dir.expect("a temporary directory can be made");
+        if options.tls {
+            certificates::write_to(dir.path());
+        }
+        loop {
+            let ports = next();
+            let access = Access::new(ports.plain, options.password.clone());
+            let launch = Launch { access: &access, dir: dir.path(), options: &options, ports };
+            if let Ok(process) = launch.run() {
+                let process = Mutex::new(Some(process));
+                return Self { access, process, options, ports, dir };
+            }
+        }
+    }
+
+    /// The port for plain connections, on 127.0.0.1.
+    pub fn port(&self) -> u16 {
+        self.ports.plain
+    }
+
+    /// `redis://127.0.0.1:PORT/`, without the password.
+    pub fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}/", self.port())
+    }
+
+    /// `redis://:PASSWORD@127.0.0.1:PORT/`, or the plain URL if there is none.
+    pub fn url_with_password(&self) -> String {
+        match &self.options.password {
+            Some(password) => format!("redis://:{password}@127.0.0.1:{}/", self.port()),
+            None => self.url(),
+        }
+    }
+
+    /// `unix:///path/of/the/socket`.
+    ///
+    /// # Panics
+    ///
+    /// If the server was started without [`Options::unix_socket`].
+    pub fn unix_url(&self) -> String {
+        assert!(self.options.unix_socket, "started without `.unix_socket()`");
+        format!("unix://{}", self.dir().join(SOCKET).display())
+    }
+
+    /// `rediss://localhost:PORT/`.
+    ///
+    /// # Panics
+    ///
+    /// If the server was started without [`Options::tls`].
+    pub fn tls_url(&self) -> String {
+        format!("rediss://localhost:{}/", self.tls_port())
+    }
+
+    /// The port for connections with TLS, on 127.0.0.1.
+    ///
+    /// # Panics
+    ///
+    /// If the server was started without [`Options::tls`].
+    pub fn tls_port(&self) -> u16 {
+        self.ports.tls.expect("started without `.tls()`")
+    }
+
+    /// The certificate of the authority that signed the server's and the
+    /// client's.
+    ///
+    /// # Panics
+    ///
+    /// If the server was started without [`Options::tls`].
+    pub fn ca_pem(&self) -> String {
+        self.pem(CA_CERT)
+    }
+
+    /// Where [`ca_pem`](Self::ca_pem) is, for clients that want a file.
+    pub fn ca_path(&self) -> PathBuf {
+        self.dir().join(CA_CERT)
+    }
+
+    /// A certificate the server accepts from a client.
+    ///
+    /// # Panics
+    ///
+    /// If the server was started without [`Options::tls`].
+    pub fn client_cert_pem(&self) -> String {
+        self.pem(CLIENT_CERT)
+    }
+
+    /// The private key that belongs to
+    /// [`client_cert_pem`](Self::client_cert_pem).
+    ///
+    /// # Panics
+    ///
+    /// If the server was started without [`Options::tls`].
+    pub fn client_key_pem(&self) -> String {
+        self.pem(CLIENT_KEY)
+    }
+
+    /// The server's working directory, which goes away with it.
+    pub fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// What the server has logged since it last started.
+    pub fn log(&self) -> String {
+        read_log(self.dir())
+    }
+
+    /// The process id of the server.
+    ///
+    /// # Panics
+    ///
+    /// If it is stopped.
+    pub fn pid(&self) -> u32 {
+        self.with_process(Tethered::pid)
+    }
+
+    /// Kills the server and waits until it is gone. Does nothing if it is.
+    pub fn stop(&self) {
+        self.process().take();
+    }
+
+    /// Starts the stopped server on the same port, with the data it has kept.
+    ///
+    /// Only a [`persistent`](Options::persistent) server has kept any.
+    ///
+    /// # Panics
+    ///
+    /// If it was not stopped, or does not start.
+    pub fn start_again(&self) {
+        let mut process = self.process();
+        assert!(process.is_none(), "the server was not stopped");
+        self.access.forget();
+        let started = clock();
+        while process.is_none() {
+            let launch = Launch {
+                access: &self.access,
+                dir: self.dir(),
+                options: &self.options,
+                ports: self.ports,
+            };
+            *process = launch.run().ok();
+            let port = self.port();
+            assert!(started.elapsed() < START, "another process has taken port {port}");
+        }
+    }
+
+    /// Kills the server and starts it again.
+    pub fn restart(&self) {
+        self.stop();
+        self.start_again();
+    }
+
+    /// Stops the server where it is: connections stay open, nothing answers.
+    ///
+    /// # Panics
+    ///
+    /// If it is stopped altogether.
+    pub fn pause(&self) {
+        self.with_process(Tethered::pause);
+    }
+
+    /// Lets a paused server go on, with everything it was sent meanwhile.
+    ///
+    /// # Panics
+    ///
+    /// If it is stopped altogether.
+    pub fn resume(&self) {
+        self.with_process(Tethered::resume);
+    }
+
+    /// Sends one command on a connection of its own and returns the reply.
+    ///
+    /// It shows the password, if there is one. The command is counted in
+    /// [`calls`](Self::calls), as any that a test sends.
+    ///
+    /// # Panics
+    ///
+    /// If the server does not reply.
+    #[track_caller]
+    pub fn command(&self, words: &[&str]) -> Reply {
+        let reply = self.access.open().and_then(|mut open| open.try_command(words));
+        reply.unwrap_or_else(|error| panic!("no reply to {words:?}: {error}"))
+    }
+
+    /// How often each command was called since the server started.
+    ///
+    /// Commands inside scripts count, failed ones too; what the test kit sends
+    /// on its own behalf does not.
+    ///
+    /// # Panics
+    ///
+    /// If the server does not reply.
+    #[track_caller]
+    pub fn calls(&self) -> Calls {
+        let mut connection = self.access.open().expect("the server accepts connections");
+        let info = connection.command(&["INFO", "commandstats"]);
+        let calls = Calls::read(info.text(), &self.access.own());
+        // A reply never counts the command it replies to.
+        self.access.count("info");
+        calls
+    }
+
+    /// Watches all commands from now on.
+    ///
+    /// # Panics
+    ///
+    /// If the server does not reply.
+    #[track_caller]
+    pub fn monitor(&self) -> Monitor {
+        Monitor::start(self.access.clone())
+    }
+
+    fn pem(&self, name: &str) -> String {
+        assert!(self.options.tls, "started without `.tls()`");
+        fs::read_to_string(self.dir().join(name)).expect("written before the server started")
+    }
+
+    fn with_process<T>(&self, act: impl FnOnce(&Tethered) -> T) -> T {
+        // Waits for nothing but the process, which others may act on as well.
+        let process = self.process();
+        act(process.as_ref().expect("the server is stopped"))
+    }
+
+    fn process(&self) -> MutexGuard<'_, Option<Tethered>> {
+        self.process.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One attempt to start a server.
+struct Launch<'a> {
+    access: &'a Access,
+    dir: &'a Path,
+    options: &'a Options,
+    ports: Ports,
+}
+
+impl Launch<'_> {
+    /// Starts the server and waits until it answers.
+    fn run(&self) -> Result<Tethered, PortTaken> {
+        let log = File::create(self.dir.join(LOG)).expect("the server's directory is ours");
+        let mut command = tied(program::redis_server());
+        command
+            .args(self.options.command_line(self.dir, self.ports))
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().expect("a file can be shared"))
+            .stderr(log);
+        self.wait_until_ready(Tethered::start(command))
+    }
+
+    fn wait_until_ready(&self, process: Tethered) -> Result<Tethered, PortTaken> {
+        let started = clock();
+        while !self.is_ready() {
+            let ended = process.ended();
+            if ended.is_some() && self.port_is_taken() {
+                return Err(PortTaken);
+            }
+            assert!(ended.is_none(), "redis-server ended. {}", self.story());
+            assert!(started.elapsed() < START, "not ready within {START:?}. {}", self.story());
+            sleep(PAUSE);
+        }
+        Ok(process)
+    }
+
+    /// Whether our server is up and has loaded its data.
+    ///
+    /// An answer alone does not tell: it may be another's, who took the port.
+    fn is_ready(&self) -> bool {
+        read_log(self.dir).contains("Ready to accept connections") && self.access.answers()
+    }
+
+    fn port_is_taken(&self) -> bool {
+        read_log(self.dir).contains("Address already in use")
+    }
+
+    /// What to tell when it does not start.
+    fn story(&self) -> String {
+        format!("Settings: {:?}\nIts log:\n{}", self.options, read_log(self.dir))
+    }
+}
+
+/// Another process was quicker to bind the port.
+struct PortTaken;
+
+fn read_log(dir: &Path) -> String {
+    let bytes = fs::read(dir.join(LOG)).unwrap_or_default();
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+const LOG: &str = "log";
+
+/// How long a server may take to start.
+const START: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, TcpListener};
+
+    use super::*;
+    use crate::port::free_port;
+
+    #[test]
+    fn a_port_that_another_server_has_taken_is_left_to_it() {
+        // given a port where another Redis answers, and one that is free
+        let other = Redis::start();
+        let free = free_port();
+        let mut ports = [other.port(), free].into_iter();
+
+        // when a server is to use the first
+        let next = || Ports { plain: ports.next().unwrap(), tls: None };
+        let redis = Redis::start_on(Redis::options(), next);
+
+        // then it uses the second, and the other one is left alone
+        assert_eq!(redis.port(), free);
+        assert_ne!(redis.pid(), other.pid());
+        assert_eq!(other.command(&["PING"]).text(), "PONG");
+    }
+
+    #[test]
+    fn a_tls_port_that_is_taken_is_changed_as_well() {
+        let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let free = free_port();
+        let mut ports = [taken.local_addr().unwrap().port(), free].into_iter();
+
+        let next = || Ports { plain: free_port(), tls: ports.next() };
+        let redis = Redis::start_on(Redis::options().tls(), next);
+
+        assert_eq!(redis.tls_port(), free);
+    }
+}

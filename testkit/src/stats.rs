@@ -1,0 +1,115 @@
+//! What the server was asked to do, by its own count.
+//!
+//! The cost of an operation is the number of commands it sends, and the server
+//! counts them. Commands called inside a script are counted as well, beside the
+//! `evalsha` that ran it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// How often each command was called, by its name in lower case.
+///
+/// Shown as `evalsha: 1, hset: 1`.
+#[derive(Clone, Eq, PartialEq)]
+pub struct Calls(BTreeMap<String, u64>);
+
+impl Calls {
+    /// Reads the reply of `INFO commandstats`, without `own` commands.
+    pub(crate) fn read(info: &str, own: &BTreeMap<String, u64>) -> Self {
+        let mut calls: BTreeMap<_, _> = info.lines().filter_map(read_line).collect();
+        for (command, count) in own {
+            calls.entry(command.clone()).and_modify(|calls| *calls = calls.saturating_sub(*count));
+        }
+        Self::without_zeros(calls)
+    }
+
+    /// What was called since `earlier`.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let more = |(name, calls): (&String, &u64)| {
+            let before = earlier.0.get(name).copied().unwrap_or(0);
+            (name.clone(), calls.saturating_sub(before))
+        };
+        Self::without_zeros(self.0.iter().map(more).collect())
+    }
+
+    /// How often `command` was called.
+    ///
+    /// `config` stands for all of its subcommands, `config|get` for one.
+    pub fn of(&self, command: &str) -> u64 {
+        let command = command.to_lowercase();
+        let is_meant = |name: &str| name.split('|').next() == Some(&command) || name == command;
+        self.0.iter().filter(|(name, _)| is_meant(name)).map(|(_, calls)| calls).sum()
+    }
+
+    /// How many calls there were altogether.
+    pub fn total(&self) -> u64 {
+        self.0.values().sum()
+    }
+
+    /// The calls by name of the command.
+    pub fn by_name(&self) -> &BTreeMap<String, u64> {
+        &self.0
+    }
+
+    fn without_zeros(mut calls: BTreeMap<String, u64>) -> Self {
+        calls.retain(|_, count| *count > 0);
+        Self(calls)
+    }
+}
+
+impl fmt::Display for Calls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_empty() {
+            return f.write_str("no calls");
+        }
+        let shown: Vec<_> = self.0.iter().map(|(name, count)| format!("{name}: {count}")).collect();
+        f.write_str(&shown.join(", "))
+    }
+}
+
+impl fmt::Debug for Calls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
+/// Reads `cmdstat_get:calls=2,usec=9,…`.
+fn read_line(line: &str) -> Option<(String, u64)> {
+    let (name, figures) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
+    let (calls, _) = figures.split_once(',')?;
+    Some((name.to_lowercase(), calls.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_difference_names_only_what_was_called() {
+        let before = calls(&[("get", 2), ("set", 1)]);
+        let after = calls(&[("evalsha", 1), ("get", 5), ("set", 1)]);
+        assert_eq!(after.since(&before).to_string(), "evalsha: 1, get: 3");
+        assert_eq!(after.since(&after).to_string(), "no calls");
+    }
+
+    #[test]
+    fn a_command_includes_its_subcommands() {
+        let calls = calls(&[("config|get", 2), ("config|set", 1), ("configure", 9)]);
+        assert_eq!(calls.of("CONFIG"), 3);
+        assert_eq!(calls.of("config|get"), 2);
+        assert_eq!(calls.of("get"), 0);
+    }
+
+    #[test]
+    fn commands_of_our_own_are_left_out() {
+        let info =
+            "# Commandstats\r\ncmdstat_info:calls=3,usec=1\r\ncmdstat_auth:calls=2,usec=1\r\n";
+        let own = BTreeMap::from([("info".into(), 2), ("auth".into(), 2)]);
+        assert_eq!(Calls::read(info, &own).to_string(), "info: 1");
+    }
+
+    fn calls(counts: &[(&str, u64)]) -> Calls {
+        Calls(counts.iter().map(|(name, count)| ((*name).into(), *count)).collect())
+    }
+}

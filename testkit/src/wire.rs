@@ -1,0 +1,275 @@
+//! A small Redis client of our own.
+//!
+//! Tests that look at what the client under test has done should not look
+//! through that same client. This one blocks, speaks RESP2 and hides nothing.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::time::Duration;
+
+/// A connection to a server on this machine.
+///
+/// After an error it is of no more use: a reply may still be on its way.
+#[derive(Debug)]
+pub struct Connection {
+    stream: BufReader<TcpStream>,
+}
+
+impl Connection {
+    /// Connects to `port` of 127.0.0.1, with a patience of five seconds for
+    /// this and for each reply.
+    ///
+    /// # Panics
+    ///
+    /// If nobody listens there; see [`try_open`](Self::try_open).
+    #[track_caller]
+    pub fn open(port: u16) -> Self {
+        Self::try_open(port, PATIENCE)
+            .unwrap_or_else(|error| panic!("cannot connect to port {port}: {error}"))
+    }
+
+    /// Connects to `port` of 127.0.0.1, with `patience` for this and for each
+    /// reply.
+    ///
+    /// # Errors
+    ///
+    /// If nobody listens there, or nobody answers.
+    pub fn try_open(port: u16, patience: Duration) -> io::Result<Self> {
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let stream = TcpStream::connect_timeout(&address, patience)?;
+        stream.set_read_timeout(Some(patience))?;
+        stream.set_write_timeout(Some(patience))?;
+        stream.set_nodelay(true)?;
+        Ok(Self { stream: BufReader::new(stream) })
+    }
+
+    /// Sends a command and returns the reply, which may be an error's.
+    ///
+    /// # Panics
+    ///
+    /// If the connection breaks or the reply does not come in time; see
+    /// [`try_command`](Self::try_command).
+    #[track_caller]
+    pub fn command(&mut self, words: &[&str]) -> Reply {
+        self.try_command(words).unwrap_or_else(|error| panic!("no reply to {words:?}: {error}"))
+    }
+
+    /// Sends a command and returns the reply, which may be an error's.
+    ///
+    /// # Errors
+    ///
+    /// If the connection breaks or the reply does not come in time.
+    pub fn try_command(&mut self, words: &[&str]) -> io::Result<Reply> {
+        self.send(words)?;
+        self.next_reply()
+    }
+
+    /// Sends a command and leaves the reply to [`next_reply`](Self::next_reply).
+    ///
+    /// # Errors
+    ///
+    /// If the connection breaks.
+    pub fn send(&mut self, words: &[&str]) -> io::Result<()> {
+        let mut request = format!("*{}\r\n", words.len());
+        for word in words {
+            request += &format!("${}\r\n{word}\r\n", word.len());
+        }
+        self.stream.get_mut().write_all(request.as_bytes())
+    }
+
+    /// Waits for a reply, or for the next message of a subscription.
+    ///
+    /// # Errors
+    ///
+    /// If the connection breaks or nothing comes in time.
+    pub fn next_reply(&mut self) -> io::Result<Reply> {
+        read_reply(&mut self.stream)
+    }
+
+    /// The same connection, for closing it from another thread.
+    pub(crate) fn stream(&self) -> io::Result<TcpStream> {
+        self.stream.get_ref().try_clone()
+    }
+}
+
+/// What a server answers.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Reply {
+    /// A string that is not text.
+    Bytes(Vec<u8>),
+    /// An error, with its code as the first word.
+    Error(String),
+    /// Several replies in one.
+    List(Vec<Self>),
+    /// Nothing: a missing key, or an operation that was not done.
+    Nil,
+    /// A number.
+    Number(i64),
+    /// A string, or a status such as `OK`.
+    Text(String),
+}
+
+impl Reply {
+    /// The text of this reply.
+    ///
+    /// # Panics
+    ///
+    /// If it is anything else.
+    #[track_caller]
+    pub fn text(&self) -> &str {
+        match self {
+            Self::Text(text) => text,
+            other => panic!("expected a text, got {other:?}"),
+        }
+    }
+
+    /// The number in this reply.
+    ///
+    /// # Panics
+    ///
+    /// If it is anything else, even a text of digits.
+    #[track_caller]
+    pub fn number(&self) -> i64 {
+        match self {
+            Self::Number(number) => *number,
+            other => panic!("expected a number, got {other:?}"),
+        }
+    }
+
+    /// The replies inside this one.
+    ///
+    /// # Panics
+    ///
+    /// If it is not a list.
+    #[track_caller]
+    pub fn list(&self) -> &[Self] {
+        match self {
+            Self::List(items) => items,
+            other => panic!("expected a list, got {other:?}"),
+        }
+    }
+
+    /// The texts in this list.
+    ///
+    /// # Panics
+    ///
+    /// If it is not a list of texts.
+    #[track_caller]
+    pub fn texts(&self) -> Vec<&str> {
+        self.list().iter().map(Self::text).collect()
+    }
+
+    /// The message of this error.
+    ///
+    /// # Panics
+    ///
+    /// If it is not an error.
+    #[track_caller]
+    pub fn error(&self) -> &str {
+        match self {
+            Self::Error(message) => message,
+            other => panic!("expected an error, got {other:?}"),
+        }
+    }
+
+    /// Whether this reply is nothing.
+    pub fn is_nil(&self) -> bool {
+        *self == Self::Nil
+    }
+
+    /// Whether this reply is an error.
+    pub fn is_error(&self) -> bool {
+        matches!(self, Self::Error(_))
+    }
+}
+
+fn read_reply(from: &mut impl BufRead) -> io::Result<Reply> {
+    let line = read_line(from)?;
+    let (kind, rest) = line.split_at_checked(1).ok_or_else(|| nonsense(&line))?;
+    match kind {
+        "+" => Ok(Reply::Text(rest.into())),
+        "-" => Ok(Reply::Error(rest.into())),
+        ":" => Ok(Reply::Number(rest.parse().map_err(|_| nonsense(&line))?)),
+        "$" => read_string(from, read_length(rest)?),
+        "*" => read_list(from, read_length(rest)?),
+        _ => Err(nonsense(&line)),
+    }
+}
+
+fn read_line(from: &mut impl BufRead) -> io::Result<String> {
+    let mut line = Vec::new();
+    from.read_until(b'\n', &mut line)?;
+    // Without its end it is not a line: the connection was closed.
+    let line = line.strip_suffix(b"\r\n").ok_or(io::ErrorKind::UnexpectedEof)?;
+    Ok(String::from_utf8_lossy(line).into_owned())
+}
+
+/// Reads a length, where -1 stands for nothing at all.
+fn read_length(text: &str) -> io::Result<Option<usize>> {
+    match text {
+        "-1" => Ok(None),
+        _ => text.parse().map(Some).map_err(|_| nonsense(text)),
+    }
+}
+
+fn read_string(from: &mut impl Read, length: Option<usize>) -> io::Result<Reply> {
+    let Some(length) = length else { return Ok(Reply::Nil) };
+    let mut bytes = vec![0; length + 2];
+    from.read_exact(&mut bytes)?;
+    bytes.truncate(length);
+    Ok(String::from_utf8(bytes).map_or_else(|error| Reply::Bytes(error.into_bytes()), Reply::Text))
+}
+
+fn read_list(from: &mut impl BufRead, length: Option<usize>) -> io::Result<Reply> {
+    let Some(length) = length else { return Ok(Reply::Nil) };
+    (0..length).map(|_| read_reply(from)).collect::<io::Result<_>>().map(Reply::List)
+}
+
+fn nonsense(line: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, format!("not a reply: {line:?}"))
+}
+
+/// How long a reply may take where a test does not say otherwise.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_kind_of_reply_is_read() {
+        assert_eq!(read("+OK\r\n"), Reply::Text("OK".into()));
+        assert_eq!(read("-ERR no\r\n"), Reply::Error("ERR no".into()));
+        assert_eq!(read(":-7\r\n"), Reply::Number(-7));
+        assert_eq!(read("$4\r\na\r\nb\r\n"), Reply::Text("a\r\nb".into()));
+        assert_eq!(read("$-1\r\n"), Reply::Nil);
+        assert_eq!(read("*-1\r\n"), Reply::Nil);
+        let list = read("*2\r\n:1\r\n*1\r\n$1\r\nx\r\n");
+        assert_eq!(list.list()[0].number(), 1);
+        assert_eq!(list.list()[1].texts(), ["x"]);
+    }
+
+    #[test]
+    fn a_string_that_is_not_text_is_kept_as_it_is() {
+        let mut raw: &[u8] = b"$2\r\n\xff\x00\r\n";
+        assert_eq!(read_reply(&mut raw).unwrap(), Reply::Bytes(vec![0xff, 0]));
+    }
+
+    #[test]
+    fn a_reply_that_stops_in_the_middle_is_an_error() {
+        for part in ["", "+O", "$4\r\nab", "*2\r\n:1\r\n"] {
+            let error = read_reply(&mut part.as_bytes()).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof, "{part:?}");
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "expected a number, got Text(\"7\")")]
+    fn a_reply_of_another_kind_is_named() {
+        Reply::Text("7".into()).number();
+    }
+
+    fn read(raw: &str) -> Reply {
+        read_reply(&mut raw.as_bytes()).unwrap()
+    }
+}

@@ -1,0 +1,247 @@
+//! The proxy breaks the network as it was told to, and mends it.
+
+use std::io::ErrorKind;
+use std::time::Duration;
+
+use testkit::{Connection, Proxy, Redis, eventually};
+
+#[test]
+fn without_faults_everything_passes() {
+    let t = Setup::new();
+    let long = "x".repeat(3_000_000);
+    let mut client = t.client();
+    assert_eq!(client.command(&["SET", "long", &long]).text(), "OK");
+    assert_eq!(client.command(&["GET", "long"]).text(), long);
+    assert_eq!(t.proxy.url(), format!("redis://127.0.0.1:{}/", t.proxy.port()));
+}
+
+#[test]
+fn a_cut_closes_present_connections_only() {
+    let t = Setup::new();
+    let mut clients = [t.client(), t.client()];
+    for client in &mut clients {
+        client.command(&["PING"]);
+    }
+
+    t.proxy.cut();
+
+    for client in &mut clients {
+        let error = client.next_reply().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::UnexpectedEof);
+    }
+    assert_eq!(t.client().command(&["PING"]).text(), "PONG");
+}
+
+#[test]
+fn a_cut_closes_the_servers_side_too() {
+    let t = Setup::new();
+    let mut client = t.client();
+    let id = client.command(&["CLIENT", "ID"]).number().to_string();
+    t.proxy.cut();
+    eventually("the server has noticed", LONG, || {
+        t.redis.command(&["CLIENT", "LIST", "ID", &id]).text().is_empty()
+    });
+}
+
+#[test]
+fn a_client_that_leaves_leaves_the_server_too() {
+    let t = Setup::new();
+    let mut client = t.client();
+    let id = client.command(&["CLIENT", "ID"]).number().to_string();
+    assert_eq!(t.proxy.connections(), 1);
+    drop(client);
+    eventually("the server has noticed", LONG, || {
+        t.redis.command(&["CLIENT", "LIST", "ID", &id]).text().is_empty()
+    });
+    eventually("the proxy has forgotten it", LONG, || t.proxy.connections() == 0);
+}
+
+#[test]
+fn refused_clients_are_closed_at_once() {
+    let t = Setup::new();
+    let mut present = t.client();
+    present.command(&["PING"]);
+
+    t.proxy.refuse(true);
+    assert!(present.try_command(&["INCR", "counter"]).is_err());
+    for _ in 0..3 {
+        let refused = t.client().try_command(&["INCR", "counter"]).unwrap_err();
+        assert_ne!(refused.kind(), ErrorKind::WouldBlock);
+    }
+
+    t.proxy.refuse(false);
+    assert_eq!(t.client().command(&["INCR", "counter"]).number(), 1);
+}
+
+#[test]
+fn swallowed_replies_belong_to_executed_requests() {
+    let t = Setup::new();
+    let mut client = t.impatient_client();
+
+    t.proxy.swallow_replies(true);
+    let error = client.try_command(&["INCR", "counter"]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::WouldBlock);
+    assert_eq!(t.counter(), "1");
+
+    // the connection is still there, and works again
+    t.proxy.swallow_replies(false);
+    assert_eq!(client.command(&["INCR", "counter"]).number(), 2);
+}
+
+#[test]
+fn a_lost_reply_is_lost_once() {
+    let t = Setup::new();
+    let mut client = t.client();
+    client.command(&["PING"]);
+
+    t.proxy.lose_next_reply();
+    assert_eq!(t.proxy.lost_replies(), 0);
+    let error = client.try_command(&["INCR", "counter"]).unwrap_err();
+
+    assert_eq!(error.kind(), ErrorKind::UnexpectedEof);
+    assert_eq!(t.counter(), "1");
+    assert_eq!(t.proxy.lost_replies(), 1);
+    assert_eq!(t.client().command(&["INCR", "counter"]).number(), 2);
+}
+
+#[test]
+fn the_reply_to_one_request_can_be_lost() {
+    let t = Setup::new();
+    let mut bystander = t.client();
+    let mut client = t.client();
+
+    t.proxy.lose_reply_to("counter");
+    assert_eq!(bystander.command(&["PING"]).text(), "PONG");
+    assert_eq!(client.command(&["PING"]).text(), "PONG");
+    assert!(client.try_command(&["INCR", "counter"]).is_err());
+
+    assert_eq!(bystander.command(&["GET", "counter"]).text(), "1");
+}
+
+#[test]
+fn nothing_passes_a_black_hole() {
+    let t = Setup::new();
+    let mut client = t.impatient_client();
+    client.command(&["PING"]);
+
+    // given a black hole with a request in it
+    t.proxy.black_hole(true);
+    let error = client.try_command(&["INCR", "counter"]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::WouldBlock);
+    assert!(t.redis.command(&["GET", "counter"]).is_nil());
+
+    // and another client, who is let in and hears nothing
+    let mut late = t.impatient_client();
+    let error = late.try_command(&["INCR", "counter"]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::WouldBlock);
+
+    // when it is gone, then everything arrives
+    t.proxy.black_hole(false);
+    assert!(client.next_reply().is_ok());
+    assert!(late.next_reply().is_ok());
+    assert_eq!(t.counter(), "2");
+}
+
+#[test]
+fn a_black_hole_holds_replies_as_well() {
+    let t = Setup::new();
+    let mut client = t.impatient_client();
+    client.send(&["BLPOP", "list", "0"]).unwrap();
+    eventually("the client waits", LONG, || {
+        t.redis.command(&["INFO", "clients"]).text().contains("blocked_clients:1")
+    });
+
+    t.proxy.black_hole(true);
+    t.redis.command(&["RPUSH", "list", "item"]);
+    assert!(client.next_reply().is_err());
+
+    t.proxy.black_hole(false);
+    assert_eq!(client.next_reply().unwrap().texts(), ["list", "item"]);
+}
+
+#[test]
+fn a_black_hole_can_be_cut() {
+    let t = Setup::new();
+    let mut client = t.client();
+    t.proxy.black_hole(true);
+    client.send(&["INCR", "counter"]).unwrap();
+
+    t.proxy.cut();
+    assert_ne!(client.next_reply().unwrap_err().kind(), ErrorKind::WouldBlock);
+
+    // what was in it does not come out later
+    t.proxy.black_hole(false);
+    assert_eq!(t.client().command(&["PING"]).text(), "PONG");
+    assert!(t.redis.command(&["GET", "counter"]).is_nil());
+}
+
+#[test]
+fn a_delay_holds_back_replies_and_not_requests() {
+    let t = Setup::new();
+    let mut client = t.impatient_client();
+    client.command(&["PING"]);
+
+    t.proxy.delay(IMPATIENCE * 2);
+    assert!(client.try_command(&["INCR", "counter"]).is_err());
+    assert_eq!(t.counter(), "1");
+
+    t.proxy.delay(Duration::ZERO);
+    eventually("the reply comes late", LONG, || client.next_reply().is_ok());
+    assert_eq!(client.command(&["INCR", "counter"]).number(), 2);
+}
+
+#[test]
+fn a_server_that_is_not_there_closes_the_connection() {
+    let t = Setup::new();
+    t.redis.stop();
+    let error = t.client().try_command(&["PING"]).unwrap_err();
+    assert_ne!(error.kind(), ErrorKind::WouldBlock);
+
+    t.redis.start_again();
+    assert_eq!(t.client().command(&["PING"]).text(), "PONG");
+}
+
+#[test]
+fn a_dropped_proxy_closes_everything() {
+    for in_black_hole in [false, true] {
+        let t = Setup::new();
+        let mut client = t.client();
+        client.command(&["PING"]);
+        let port = t.proxy.port();
+        t.proxy.black_hole(in_black_hole);
+
+        drop(t.proxy);
+
+        assert_ne!(client.next_reply().unwrap_err().kind(), ErrorKind::WouldBlock);
+        assert!(Connection::try_open(port, IMPATIENCE).is_err());
+    }
+}
+
+struct Setup {
+    proxy: Proxy,
+    redis: Redis,
+}
+
+impl Setup {
+    fn new() -> Self {
+        let redis = Redis::start();
+        Self { proxy: Proxy::before(redis.port()), redis }
+    }
+
+    fn client(&self) -> Connection {
+        Connection::open(self.proxy.port())
+    }
+
+    fn impatient_client(&self) -> Connection {
+        Connection::try_open(self.proxy.port(), IMPATIENCE).unwrap()
+    }
+
+    /// The counter, as the server has it.
+    fn counter(&self) -> String {
+        self.redis.command(&["GET", "counter"]).text().to_owned()
+    }
+}
+
+/// Long enough for a reply, short enough to wait for none.
+const IMPATIENCE: Duration = Duration::from_millis(300);
+const LONG: Duration = Duration::from_secs(5);

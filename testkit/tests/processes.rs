@@ -1,0 +1,101 @@
+//! Processes can be killed, and take their servers with them.
+
+use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::thread;
+use std::time::Duration;
+
+use testkit::{Connection, Helper, eventually};
+
+#[test]
+fn a_server_dies_with_the_process_that_started_it() {
+    // given a process with a server
+    let (owner, server) = owner();
+    assert_eq!(Connection::open(server.port).command(&["PING"]).text(), "PONG");
+
+    // when the process has no chance to clean up, then the server is gone
+    owner.kill();
+    eventually("the server is gone", LONG, || !server.is_alive());
+    assert!(Connection::try_open(server.port, SHORT).is_err());
+}
+
+#[test]
+fn a_paused_server_dies_with_the_process_that_started_it() {
+    let (owner, server) = owner();
+    owner.send_line("pause");
+    owner.wait_for_line(|line| line == "pause", LONG);
+    let mut waiting = Connection::try_open(server.port, SHORT).unwrap();
+    assert!(waiting.try_command(&["PING"]).is_err());
+
+    owner.kill();
+    eventually("the server is gone", LONG, || !server.is_alive());
+}
+
+#[test]
+fn a_process_that_ends_by_itself_can_be_waited_for() {
+    let (owner, server) = owner();
+    let status = owner.wait();
+    assert!(status.success());
+    assert_eq!(owner.wait(), status);
+    assert!(!server.is_alive());
+    owner.kill();
+}
+
+#[test]
+fn a_process_can_be_killed_while_it_is_waited_for() {
+    let (owner, _) = owner();
+    owner.pause();
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| owner.wait());
+        thread::sleep(SHORT);
+        owner.kill();
+        assert!(!waiting.join().unwrap().success());
+    });
+}
+
+#[test]
+fn a_paused_process_goes_on_when_it_is_resumed() {
+    let (owner, _) = owner();
+    owner.pause();
+    owner.send_line("hello");
+    let silent = catch_unwind(AssertUnwindSafe(|| owner.next_line(SHORT)));
+    assert!(silent.is_err());
+
+    owner.resume();
+    assert_eq!(owner.next_line(LONG), "hello");
+}
+
+#[test]
+fn a_line_that_does_not_come_shows_the_ones_that_did() {
+    let (owner, _) = owner();
+    owner.send_line("hello");
+    let wait = AssertUnwindSafe(|| owner.wait_for_line(|line| line == "goodbye", SHORT));
+    let message = *catch_unwind(wait).unwrap_err().downcast::<String>().unwrap();
+    assert!(message.contains("did not come in time"), "{message}");
+    assert!(message.contains("hello"), "{message}");
+}
+
+/// A process that has started a server, and that server.
+fn owner() -> (Helper, Server) {
+    let owner = Helper::example("owner", &[]);
+    let line = owner.next_line(LONG);
+    let (pid, port) = line.split_once(' ').unwrap();
+    (owner, Server { pid: pid.parse().unwrap(), port: port.parse().unwrap() })
+}
+
+struct Server {
+    pid: u32,
+    port: u16,
+}
+
+impl Server {
+    /// Whether it runs. Nobody may have taken notice of its end: then it is
+    /// still listed, as a zombie.
+    fn is_alive(&self) -> bool {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid));
+        status.is_ok_and(|status| !status.contains("State:\tZ"))
+    }
+}
+
+const LONG: Duration = Duration::from_secs(10);
+const SHORT: Duration = Duration::from_millis(100);

@@ -1,0 +1,218 @@
+//! Servers start, stop, pause and keep what they promise to keep.
+
+use std::collections::HashSet;
+use std::fs;
+use std::panic::catch_unwind;
+use std::path::Path;
+use std::process::{Command, Output};
+use std::thread;
+use std::time::Duration;
+
+use testkit::{Connection, Redis};
+
+#[test]
+fn a_plain_server_answers() {
+    let redis = Redis::start();
+    assert_eq!(redis.url(), format!("redis://127.0.0.1:{}/", redis.port()));
+    assert_eq!(Connection::open(redis.port()).command(&["PING"]).text(), "PONG");
+}
+
+#[test]
+fn a_dropped_server_leaves_nothing_behind() {
+    let redis = Redis::start();
+    let (port, dir, pid) = (redis.port(), redis.dir().to_owned(), redis.pid());
+    redis.pause();
+
+    drop(redis);
+
+    assert!(Connection::try_open(port, SHORT).is_err());
+    assert!(!dir.exists());
+    assert!(!Path::new(&format!("/proc/{pid}")).exists());
+}
+
+#[test]
+fn a_plain_server_forgets_when_it_restarts() {
+    let redis = Redis::start();
+    redis.command(&["SET", "key", "value"]);
+    let (port, pid) = (redis.port(), redis.pid());
+
+    redis.restart();
+
+    assert_eq!(redis.port(), port);
+    assert_ne!(redis.pid(), pid);
+    assert!(redis.command(&["GET", "key"]).is_nil());
+}
+
+#[test]
+fn a_persistent_server_remembers_when_it_restarts() {
+    let redis = Redis::options().persistent().start();
+    redis.command(&["SET", "key", "value"]);
+    redis.restart();
+    assert_eq!(redis.command(&["GET", "key"]).text(), "value");
+}
+
+#[test]
+fn a_stopped_server_refuses_until_it_starts_again() {
+    let redis = Redis::start();
+    let mut connection = Connection::open(redis.port());
+
+    redis.stop();
+    redis.stop();
+    assert!(connection.try_command(&["PING"]).is_err());
+    assert!(Connection::try_open(redis.port(), SHORT).is_err());
+
+    redis.start_again();
+    assert_eq!(redis.command(&["PING"]).text(), "PONG");
+}
+
+#[test]
+fn a_paused_server_answers_when_it_is_resumed() {
+    let redis = Redis::start();
+    let mut connection = Connection::try_open(redis.port(), SHORT).unwrap();
+    for _ in 0..3 {
+        redis.pause();
+        connection.send(&["INCR", "counter"]).unwrap();
+        assert!(connection.next_reply().is_err());
+        redis.resume();
+        connection.next_reply().unwrap();
+    }
+    assert_eq!(redis.command(&["GET", "counter"]).text(), "3");
+}
+
+#[test]
+fn a_password_is_asked_for() {
+    let redis = Redis::options().password("secret").start();
+    let reply = Connection::open(redis.port()).command(&["PING"]);
+    assert!(reply.error().starts_with("NOAUTH"));
+    assert_eq!(redis.command(&["PING"]).text(), "PONG");
+    assert_eq!(redis.url_with_password(), format!("redis://:secret@127.0.0.1:{}/", redis.port()));
+    assert!(!redis.url().contains("secret"));
+}
+
+#[test]
+fn a_setting_reaches_the_server() {
+    let redis = Redis::options().arg("--maxmemory", "2mb").arg("--save", "60 1").start();
+    assert_eq!(redis.command(&["CONFIG", "GET", "maxmemory"]).texts(), ["maxmemory", "2097152"]);
+    assert_eq!(redis.command(&["CONFIG", "GET", "save"]).texts(), ["save", "60 1"]);
+}
+
+#[test]
+fn debug_commands_are_allowed() {
+    let redis = Redis::start();
+    assert_eq!(redis.command(&["DEBUG", "SLEEP", "0"]).text(), "OK");
+}
+
+#[test]
+fn a_wrong_setting_shows_the_log() {
+    let failure = catch_unwind(|| Redis::options().arg("--no-such-setting", "1").start());
+    let message = *failure.unwrap_err().downcast::<String>().unwrap();
+    assert!(message.contains("Bad directive"), "{message}");
+}
+
+#[test]
+fn a_missing_server_says_how_to_install_it() {
+    // given this test program, run again where there is no Redis
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "a_plain_server_answers"])
+        .env("REDIS_SERVER", "/no/such/redis-server")
+        .output()
+        .unwrap();
+
+    // then its tests fail, and say what to do
+    assert!(!output.status.success());
+    let said = String::from_utf8_lossy(&output.stdout);
+    let advice = "redis-server is missing: install it with `apt-get install -y redis-server`\n";
+    assert!(said.contains(advice), "{said}");
+}
+
+#[test]
+fn a_unix_socket_answers() {
+    let redis = Redis::options().unix_socket().start();
+    let url = redis.unix_url();
+    let path = url.strip_prefix("unix://").unwrap();
+    assert_eq!(redis_cli(&["-s", path, "PING"]), "PONG");
+
+    redis.restart();
+    assert_eq!(redis_cli(&["-s", path, "PING"]), "PONG");
+}
+
+#[test]
+fn tls_is_verified_by_the_authority() {
+    let redis = Redis::options().tls().start();
+    let port = redis.tls_port().to_string();
+    let ca = redis.ca_path();
+    let ca = ca.to_str().unwrap();
+    for host in ["localhost", "127.0.0.1"] {
+        let said = redis_cli(&["--tls", "--cacert", ca, "-h", host, "-p", &port, "PING"]);
+        assert_eq!(said, "PONG", "{host}");
+    }
+    assert_eq!(redis.tls_url(), format!("rediss://localhost:{port}/"));
+    assert_eq!(redis.command(&["PING"]).text(), "PONG");
+
+    // and by no other authority
+    let stranger = Redis::options().tls().start();
+    let other_ca = stranger.ca_path();
+    let other_ca = other_ca.to_str().unwrap();
+    let said = redis_cli(&["--tls", "--cacert", other_ca, "-h", "localhost", "-p", &port, "PING"]);
+    assert!(said.contains("certificate verify failed"), "{said}");
+}
+
+#[test]
+fn a_client_must_show_a_certificate_if_asked_to() {
+    let redis = Redis::options().tls_with_client_auth().start();
+    let port = redis.tls_port().to_string();
+    let (ca, cert, key) =
+        (redis.ca_path(), redis.dir().join("shown.pem"), redis.dir().join("shown.key"));
+    fs::write(&cert, redis.client_cert_pem()).unwrap();
+    fs::write(&key, redis.client_key_pem()).unwrap();
+    assert_eq!(fs::read_to_string(&ca).unwrap(), redis.ca_pem());
+
+    let anonymous = ["--tls", "--cacert", ca.to_str().unwrap(), "-h", "localhost", "-p", &port];
+    let shown = ["--cert", cert.to_str().unwrap(), "--key", key.to_str().unwrap()];
+    let with_certificate = [&anonymous[..], &shown, &["PING"]].concat();
+    let without = [&anonymous[..], &["PING"]].concat();
+
+    assert_eq!(redis_cli(&with_certificate), "PONG");
+    let said = redis_cli(&without);
+    assert!(!said.contains("PONG") && !said.is_empty(), "{said}");
+}
+
+#[test]
+fn many_servers_start_side_by_side() {
+    let starting: Vec<_> = (0..12).map(|_| thread::spawn(Redis::start)).collect();
+    let servers: Vec<_> = starting.into_iter().map(|start| start.join().unwrap()).collect();
+
+    // each is another one
+    for (number, redis) in servers.iter().enumerate() {
+        assert!(redis.command(&["GET", "number"]).is_nil());
+        redis.command(&["SET", "number", &number.to_string()]);
+    }
+    let pids: HashSet<_> = servers.iter().map(Redis::pid).collect();
+    assert_eq!(pids.len(), servers.len());
+}
+
+#[test]
+fn a_server_outlives_the_thread_that_started_it() {
+    let redis = thread::spawn(Redis::start).join().unwrap();
+    // The kernel would have killed it by then.
+    thread::sleep(Duration::from_millis(50));
+    assert_eq!(redis.command(&["PING"]).text(), "PONG");
+}
+
+#[test]
+fn a_loaded_server_is_waited_for() {
+    let redis = Redis::options().persistent().arg("--key-load-delay", "300").start();
+    for number in 0..1_000 {
+        redis.command(&["SET", &format!("key{number}"), "value"]);
+    }
+    redis.restart();
+    assert_eq!(redis.command(&["DBSIZE"]).number(), 1_000);
+}
+
+fn redis_cli(args: &[&str]) -> String {
+    let Output { stdout, stderr, .. } = Command::new("redis-cli").args(args).output().unwrap();
+    let said = [stdout, stderr].concat();
+    String::from_utf8_lossy(&said).trim().to_owned()
+}
+
+const SHORT: Duration = Duration::from_millis(100);

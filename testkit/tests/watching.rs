@@ -1,0 +1,89 @@
+//! What a server has done can be counted and read.
+
+use testkit::{Connection, Redis};
+
+#[test]
+fn the_difference_is_what_the_test_has_sent() {
+    for redis in [Redis::start(), Redis::options().password("secret").start()] {
+        let before = redis.calls();
+        redis.command(&["SET", "a", "1"]);
+        redis.command(&["GET", "a"]);
+        redis.command(&["GET", "a"]);
+        let after = redis.calls();
+
+        let calls = after.since(&before);
+        assert_eq!(calls.to_string(), "get: 2, set: 1");
+        assert_eq!((calls.of("GET"), calls.of("del"), calls.total()), (2, 0, 3));
+        // counting does not count
+        assert_eq!(redis.calls().since(&after).to_string(), "no calls");
+    }
+}
+
+#[test]
+fn commands_in_a_script_are_counted() {
+    let redis = Redis::start();
+    let before = redis.calls();
+    redis.command(&["EVAL", "return redis.call('INCR', KEYS[1])", "1", "counter"]);
+    assert_eq!(redis.calls().since(&before).to_string(), "eval: 1, incr: 1");
+}
+
+#[test]
+fn a_tests_own_info_and_ping_are_counted() {
+    let redis = Redis::start();
+    let before = redis.calls();
+    let mut connection = Connection::open(redis.port());
+    connection.command(&["INFO", "server"]);
+    connection.command(&["PING"]);
+    connection.command(&["CONFIG", "GET", "port"]);
+    let calls = redis.calls().since(&before);
+    assert_eq!((calls.of("info"), calls.of("ping"), calls.of("config")), (1, 1, 1));
+    assert_eq!(calls.total(), 3);
+}
+
+#[test]
+fn counting_begins_anew_with_the_server() {
+    let redis = Redis::options().password("secret").start();
+    redis.command(&["SET", "a", "1"]);
+    redis.calls();
+    redis.restart();
+    assert_eq!(redis.calls().to_string(), "no calls");
+    redis.command(&["INFO", "server"]);
+    assert_eq!(redis.calls().to_string(), "info: 1");
+}
+
+#[test]
+fn a_monitor_shows_every_command_executed_before() {
+    let redis = Redis::options().password("secret").start();
+    let monitor = redis.monitor();
+    for number in 1..=200 {
+        redis.command(&["SET", "key", &number.to_string()]);
+        assert_eq!(monitor.lines().len(), number);
+    }
+    redis.command(&["EVAL", "return redis.call('GET', KEYS[1])", "1", "key"]);
+
+    let lines = monitor.stop();
+    assert_eq!(lines.len(), 202);
+    assert!(lines[0].ends_with(r#""SET" "key" "1""#), "{}", lines[0]);
+    assert!(lines[201].ends_with(r#"lua] "GET" "key""#), "{}", lines[201]);
+}
+
+#[test]
+fn a_monitor_does_not_disturb_the_count() {
+    let redis = Redis::start();
+    let before = redis.calls();
+    let monitor = redis.monitor();
+    redis.command(&["SET", "a", "1"]);
+    assert_eq!(monitor.lines().len(), 1);
+    assert_eq!(redis.calls().since(&before).to_string(), "set: 1");
+    assert_eq!(monitor.lines().len(), 1);
+}
+
+#[test]
+fn a_monitor_of_a_server_that_is_gone_keeps_its_lines() {
+    let redis = Redis::start();
+    let monitor = redis.monitor();
+    redis.command(&["SET", "a", "1"]);
+    assert_eq!(monitor.lines().len(), 1);
+    redis.stop();
+    assert_eq!(monitor.stop().len(), 1);
+}
