@@ -2,20 +2,15 @@
 
 use std::{sync::Arc, time::Duration};
 
+#[cfg(feature = "redis")]
+use crate::store::redis::{RedisStore, Settings};
 use crate::{
     domain::{Identity, Name},
-    engine::{
-        Engine,
-        clock::Clock,
-        stats::Stats,
-        tasks::Spawner,
-    },
+    engine::{Engine, clock::Clock, stats::Stats, tasks::Spawner},
     error::Result,
     primitives::Lock,
     store::{Store, memory::MemoryStore},
 };
-#[cfg(feature = "redis")]
-use crate::store::redis::{RedisStore, Settings};
 
 /// What Redisson calls `lockWatchdogTimeout`, and its default.
 const DEFAULT_TTL: Duration = Duration::from_secs(30);
@@ -116,7 +111,6 @@ impl Client {
     /// use std::time::Duration;
     /// let client = leasehold::Client::builder().ttl(Duration::from_secs(10)).in_memory();
     /// ```
-    #[must_use]
     pub fn builder() -> ClientBuilder {
         ClientBuilder::default()
     }
@@ -190,6 +184,18 @@ impl Client {
     pub async fn shutdown(&self, patience: Duration) -> Shutdown {
         let (taken_back, unsettled) = self.engine.shut_down(patience).await;
         Shutdown { taken_back, unsettled }
+    }
+
+    /// A client on machinery that a simulation has put together.
+    #[cfg(test)]
+    pub(crate) fn of(engine: Arc<Engine>) -> Self {
+        Self { engine, ttl: DEFAULT_TTL }
+    }
+
+    /// Waits until every release that nobody waits for is made.
+    #[cfg(feature = "blocking")]
+    pub(crate) async fn settled(&self) {
+        self.engine.settled().await;
     }
 }
 

@@ -56,7 +56,9 @@ pub enum Error {
     /// The blocking API was called from a task of an async runtime, where it
     /// would stop every other task of that thread. Use the async API there, or
     /// `tokio::task::spawn_blocking`.
-    #[error("the blocking API must not be called from async code: use the async API, or spawn_blocking")]
+    #[error(
+        "the blocking API must not be called from async code: use the async API, or spawn_blocking"
+    )]
     InsideAsync,
 
     /// The hold on `name` had ended before.

@@ -1,6 +1,8 @@
 //! Distributed locks on Redis.
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "blocking")]
+pub mod blocking;
 mod client;
 mod domain;
 mod engine;

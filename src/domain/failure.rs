@@ -18,8 +18,16 @@ pub(crate) enum Failure {
 }
 
 /// Refusals that end by themselves: the server starts, fails over or is busy.
-const PASSING: [&str; 8] =
-    ["BUSY", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "NOREPLICAS", "READONLY", "TRYAGAIN", "UNKILLABLE"];
+const PASSING: [&str; 8] = [
+    "BUSY",
+    "CLUSTERDOWN",
+    "LOADING",
+    "MASTERDOWN",
+    "NOREPLICAS",
+    "READONLY",
+    "TRYAGAIN",
+    "UNKILLABLE",
+];
 
 impl Failure {
     pub(crate) fn refused(code: impl Into<String>, message: impl Into<String>) -> Self {

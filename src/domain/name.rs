@@ -97,7 +97,9 @@ impl fmt::Display for Name {
 #[non_exhaustive]
 pub enum InvalidName {
     /// Braces that are no hash tag, as in `a{b`, `a}b` or `a{}b`.
-    #[error("braces in a name must form a hash tag, as in `{{tenant}}:orders`; leave them out otherwise")]
+    #[error(
+        "braces in a name must form a hash tag, as in `{{tenant}}:orders`; leave them out otherwise"
+    )]
     Brace,
     /// No characters at all.
     #[error("a name needs at least one character")]

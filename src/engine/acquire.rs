@@ -32,7 +32,7 @@ use crate::{
 };
 
 /// The longest wait for a message: one may have been lost on the way.
-const LONGEST_WAIT: Duration = Duration::from_secs(3);
+pub(super) const LONGEST_WAIT: Duration = Duration::from_secs(3);
 
 /// The longest wait while no message can reach us.
 const LONGEST_WAIT_UNHEARD: Duration = Duration::from_millis(250);
@@ -138,10 +138,7 @@ impl Engine {
     }
 
     /// Asks once whether `want` can be ours now.
-    pub(crate) async fn try_acquire(
-        self: &Arc<Self>,
-        want: &Want,
-    ) -> Result<Option<Held>, Error> {
+    pub(crate) async fn try_acquire(self: &Arc<Self>, want: &Want) -> Result<Option<Held>, Error> {
         self.ready()?;
         let trouble = Trouble::default();
         let mut attempt = Attempt::new(self, want, &trouble);

@@ -26,6 +26,8 @@ use crate::{
 
 /// One owner's grant of one name.
 pub(crate) struct Hold {
+    /// Tells it from the client's other holds.
+    id: u64,
     claim: Claim,
     /// Whether its lease is renewed, or fixed.
     renewed: bool,
@@ -69,9 +71,9 @@ pub(crate) struct Terms {
 
 impl Hold {
     pub(crate) fn new(grant: Grant, terms: Terms, counters: &Arc<Counters>) -> Self {
-        counters.granted();
         let Grant { claim, lease, entered_at, unsure } = grant;
         Self {
+            id: counters.granted(),
             claim,
             renewed: terms.renewed,
             unsure,
@@ -82,6 +84,10 @@ impl Hold {
             shares: AtomicU32::new(1),
             counters: Arc::clone(counters),
         }
+    }
+
+    pub(crate) fn id(&self) -> u64 {
+        self.id
     }
 
     pub(crate) fn claim(&self) -> &Claim {
@@ -191,7 +197,7 @@ impl Hold {
     }
 
     /// Waits until it is over.
-    async fn is_over(&self) -> LostReason {
+    async fn ended(&self) -> LostReason {
         loop {
             let told = self.over.notified();
             if let Some(reason) = self.state().over {
@@ -199,6 +205,13 @@ impl Hold {
             }
             told.await;
         }
+    }
+
+    /// Counts one more share, unless the last one is gone. Returns how many there are.
+    fn one_more_share(&self) -> Option<u32> {
+        let more = |shares| (shares > 0).then_some(shares + 1);
+        let before = self.shares.fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
+        before.ok().map(|before| before + 1)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -247,29 +260,6 @@ impl Held {
 
     pub(crate) fn watch(&self) -> Watch {
         Watch { hold: Arc::clone(&self.hold), engine: Arc::clone(&self.engine) }
-    }
-
-    /// Takes another share: the count in the store grows by one.
-    pub(crate) async fn reenter(&self) -> Result<Self, Error> {
-        let ended = |reason| Error::Lost { name: self.hold.name().clone(), reason };
-        self.hold.remaining(self.engine.clock.now()).map_err(ended)?;
-
-        let count = self.hold.shares.fetch_add(1, Ordering::AcqRel) + 1;
-        // From here on dropping it takes the share back.
-        let share = Self::new(Arc::clone(&self.hold), &self.engine);
-        let asked_at = self.engine.clock.now();
-        let claim = &self.hold.claim;
-        let ttl = self.hold.renewal().ttl;
-        let recount = || self.engine.store.recount(claim, count, ttl);
-        match self.engine.persist(self.hold.ends(), recount).await {
-            Ok(Given { answer: Outcome::Renewed, .. }) => {
-                self.hold.renewed(asked_at, self.engine.clock.now());
-                self.hold.remaining(self.engine.clock.now()).map_err(ended)?;
-                Ok(share)
-            }
-            Ok(_) => Err(ended(self.hold.end(LostReason::NotOurs))),
-            Err(failure) => Err(Error::about(self.hold.name(), failure)),
-        }
     }
 
     /// Gives the share back, now.
@@ -375,6 +365,29 @@ impl Watch {
         self.hold.shares.load(Ordering::Acquire)
     }
 
+    /// Takes another share: the count in the store grows by one.
+    pub(crate) async fn reenter(&self) -> Result<Held, Error> {
+        let (hold, engine) = (&self.hold, &self.engine);
+        let ended = |reason| Error::Lost { name: hold.name().clone(), reason };
+        self.remaining().map_err(ended)?;
+        let count = hold.one_more_share().ok_or_else(|| ended(LostReason::Released))?;
+
+        // From here on dropping it takes the share back.
+        let share = Held::new(Arc::clone(hold), engine);
+        let asked_at = engine.clock.now();
+        let ttl = hold.renewal().ttl;
+        let recount = || engine.store.recount(&hold.claim, count, ttl);
+        match engine.persist(hold.ends(), recount).await {
+            Ok(Given { answer: Outcome::Renewed, .. }) => {
+                hold.renewed(asked_at, engine.clock.now());
+                self.remaining().map_err(ended)?;
+                Ok(share)
+            }
+            Ok(_) => Err(ended(hold.end(LostReason::NotOurs))),
+            Err(failure) => Err(Error::about(hold.name(), failure)),
+        }
+    }
+
     /// How long the hold may still be believed.
     pub(crate) fn remaining(&self) -> Result<Duration, LostReason> {
         self.hold.remaining(self.engine.clock.now())
@@ -382,8 +395,8 @@ impl Watch {
 
     /// Waits until the hold is over. Each look at it reads the clock first: after
     /// a pause of the process the clock knows before any timer does.
-    pub(crate) async fn is_over(self) -> LostReason {
-        let mut told = pin!(self.hold.is_over());
+    pub(crate) async fn over(self) -> LostReason {
+        let mut told = pin!(self.hold.ended());
         poll_fn(|cx| match self.remaining() {
             Ok(_) => told.as_mut().poll(cx),
             Err(reason) => Poll::Ready(reason),

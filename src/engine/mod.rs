@@ -126,11 +126,7 @@ impl Engine {
     }
 
     /// Asks the store about `name` until it answers or patience ends.
-    async fn ask<'a, T>(
-        &self,
-        name: &Name,
-        ask: impl Fn() -> Answer<'a, T>,
-    ) -> Result<T, Error> {
+    async fn ask<'a, T>(&self, name: &Name, ask: impl Fn() -> Answer<'a, T>) -> Result<T, Error> {
         let until = self.clock.now() + QUESTION_PATIENCE;
         let given = self.persist(until, ask).await;
         given.map(|given| given.answer).map_err(|failure| Error::about(name, failure))
@@ -216,6 +212,12 @@ impl Engine {
         let flushed = timeout_at(start + patience, self.releases.all_settled()).await;
         let left = if flushed.is_ok() { 0 } else { self.releases.owed() };
         (taken, left)
+    }
+
+    /// Waits until every release that nobody waits for is made.
+    #[cfg(feature = "blocking")]
+    pub(crate) async fn settled(&self) {
+        self.releases.all_settled().await;
     }
 
     async fn all_returned(&self) {

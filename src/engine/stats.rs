@@ -84,9 +84,10 @@ fn add(counter: &AtomicU64, n: u64) {
 }
 
 impl Counters {
-    pub(crate) fn granted(&self) {
-        add(&self.granted, 1);
+    /// Counts a grant. Returns how many there were before.
+    pub(crate) fn granted(&self) -> u64 {
         add(&self.held, 1);
+        self.granted.fetch_add(1, Ordering::Relaxed)
     }
 
     /// A hold is over.

@@ -103,12 +103,7 @@ impl Turns {
 
     /// Notes who had `name` when we asked at `asked_at`. Returns the hold that
     /// this makes a thing of the past.
-    pub(crate) fn saw(
-        &self,
-        name: &Name,
-        holder: &Holder,
-        asked_at: Instant,
-    ) -> Option<Arc<Hold>> {
+    pub(crate) fn saw(&self, name: &Name, holder: &Holder, asked_at: Instant) -> Option<Arc<Hold>> {
         let mut queues = self.queues();
         let queue = queues.get_mut(name)?;
         queue.seen = Some(holder.clone());

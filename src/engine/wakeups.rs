@@ -5,7 +5,7 @@
 //! to a name is a wake-up like any other.
 
 use std::{
-    collections::HashMap,
+    collections::BTreeMap,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -24,7 +24,7 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Hub {
     store: Arc<dyn Store>,
-    channels: Mutex<HashMap<Name, Channel>>,
+    channels: Mutex<BTreeMap<Name, Channel>>,
     counters: Arc<Counters>,
 }
 
@@ -85,7 +85,7 @@ impl Hub {
         }
     }
 
-    fn channels(&self) -> MutexGuard<'_, HashMap<Name, Channel>> {
+    fn channels(&self) -> MutexGuard<'_, BTreeMap<Name, Channel>> {
         self.channels.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

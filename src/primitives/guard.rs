@@ -2,6 +2,7 @@
 
 use std::{future::Future, time::Duration};
 
+use super::Holding;
 use crate::{
     domain::{Holder, LostReason, Name, Owner},
     engine::held::{Held, Left},
@@ -38,8 +39,9 @@ impl LockGuard {
         Self { held }
     }
 
-    pub(crate) fn held(&self) -> &Held {
-        &self.held
+    /// What may be known of the hold without a share in it.
+    pub(crate) fn holding(&self) -> Holding {
+        Holding::new(self.held.watch())
     }
 
     /// Releases the lock, and tells whether it was still ours.
@@ -110,7 +112,7 @@ impl LockGuard {
     /// # Ok(()) }
     /// ```
     pub async fn reenter(&self) -> Result<Self> {
-        Ok(Self::new(self.held.reenter().await?))
+        Ok(Self::new(self.held.watch().reenter().await?))
     }
 
     /// Waits until the hold is over, and tells why.
@@ -139,7 +141,7 @@ impl LockGuard {
     /// # Ok(()) }
     /// ```
     pub fn lost(&self) -> impl Future<Output = LostReason> + Send + 'static {
-        self.held.watch().is_over()
+        self.held.watch().over()
     }
 
     /// Whether the lock may still be believed to be ours. Reads a clock, asks

@@ -131,13 +131,23 @@ pub struct Holding {
 }
 
 impl Holding {
+    pub(crate) fn new(watch: Watch) -> Self {
+        Self { watch }
+    }
+
+    /// Enters the hold once more, as [`LockGuard::reenter`] does.
+    #[cfg(feature = "blocking")]
+    pub(crate) async fn reenter(&self) -> Result<LockGuard> {
+        Ok(LockGuard::new(self.watch.reenter().await?))
+    }
+
     /// Waits until the hold is over, as [`LockGuard::lost`] does.
     ///
     /// # Cancel safety
     ///
     /// Dropping the future has no effect.
     pub fn lost(&self) -> impl Future<Output = LostReason> + Send + 'static {
-        self.watch.clone().is_over()
+        self.watch.clone().over()
     }
 
     /// Whether the lock may still be believed to be ours.
@@ -175,7 +185,7 @@ where
     W: FnOnce(Holding) -> F,
     F: Future<Output = T>,
 {
-    let holding = Holding { watch: guard.held().watch() };
+    let holding = guard.holding();
     let lost = holding.lost();
     // The call of the closure may panic as well as the future that it makes.
     let work = async move { work(holding).await };

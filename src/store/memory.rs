@@ -168,6 +168,21 @@ impl MemoryStore {
         self.shared.state().failing = None;
     }
 
+    /// Who really holds `name`.
+    #[cfg(test)]
+    pub(crate) fn truth(&self, name: &Name) -> Option<Owner> {
+        let now = Instant::now();
+        self.shared.state().holding(name, now).map(|entry| entry.owner.clone())
+    }
+
+    /// Whether nothing is held and nobody listens.
+    #[cfg(test)]
+    pub(crate) fn is_idle(&self) -> bool {
+        let (state, now) = (self.shared.state(), Instant::now());
+        let held = state.locks.values().any(|entry| now < entry.ends);
+        !held && state.sessions.values().all(|session| session.names.is_empty())
+    }
+
     /// One client's way to this store.
     pub(crate) fn session(&self) -> Session {
         let mut state = self.shared.state();

@@ -70,7 +70,7 @@ impl Keeper {
     }
 
     pub(crate) fn unwatch(&self, hold: &Arc<Hold>) {
-        self.plan().schedule.unwatch(schedule::id(hold));
+        self.plan().schedule.unwatch(hold.id());
     }
 
     /// Every hold that is kept alive.

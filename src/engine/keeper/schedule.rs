@@ -28,8 +28,8 @@ pub(super) struct Schedule {
     due: BTreeSet<(Instant, Id)>,
 }
 
-/// A hold's address: unique while it is watched, for the schedule keeps it alive.
-pub(super) type Id = usize;
+/// A hold's number within its client.
+type Id = u64;
 
 #[derive(Debug)]
 struct Watched {
@@ -48,24 +48,20 @@ pub(super) struct Due {
     pub(super) lag: Duration,
 }
 
-pub(super) fn id(hold: &Arc<Hold>) -> Id {
-    Arc::as_ptr(hold).addr()
-}
-
 impl Schedule {
     /// Looks after `hold` from now on. Returns when it is due.
     pub(super) fn watch(&mut self, hold: Arc<Hold>) -> Instant {
         let due = hold.renew_at().min(hold.ends());
-        let id = id(&hold);
+        let id = hold.id();
         self.due.insert((due, id));
         self.watched.insert(id, Watched { hold, due, asked_at: None });
         due
     }
 
-    pub(super) fn unwatch(&mut self, id: Id) -> Option<Arc<Hold>> {
-        let watched = self.watched.remove(&id)?;
-        self.due.remove(&(watched.due, id));
-        Some(watched.hold)
+    pub(super) fn unwatch(&mut self, id: Id) {
+        if let Some(watched) = self.watched.remove(&id) {
+            self.due.remove(&(watched.due, id));
+        }
     }
 
     /// When to look again.
@@ -79,7 +75,8 @@ impl Schedule {
 
     /// Every hold there is.
     pub(super) fn holds(&self) -> Vec<Arc<Hold>> {
-        self.watched.values().map(|watched| Arc::clone(&watched.hold)).collect()
+        let watched = self.due.iter().filter_map(|(_, id)| self.watched.get(id));
+        watched.map(|watched| Arc::clone(&watched.hold)).collect()
     }
 
     /// Ends what is past hope, and says what to renew at `now`.
@@ -124,7 +121,7 @@ impl Schedule {
 
     /// Takes the store's word on a hold that was to be renewed.
     pub(super) fn answered(&mut self, hold: &Arc<Hold>, outcome: Outcome, now: Instant) {
-        let id = id(hold);
+        let id = hold.id();
         let Some(asked_at) = self.watched.get_mut(&id).and_then(|it| it.asked_at.take()) else {
             return;
         };
@@ -327,7 +324,7 @@ mod tests {
     fn nothing_is_renewed_that_is_not_watched_any_more() {
         let mut t = Setup::new();
         let hold = t.add_at(0);
-        t.schedule.unwatch(id(&hold));
+        t.schedule.unwatch(hold.id());
         assert_eq!(t.renewed_at(1_000), 0);
         assert_eq!(t.schedule.next(), None);
         t.answer(&hold, Outcome::Renewed, 1_001);

@@ -22,7 +22,7 @@ use tokio::{
 };
 
 use super::{
-    dial::{Dialled, Dialer, OnPush},
+    dial::{Dialer, Dialled, OnPush},
     replies,
 };
 use crate::{domain::Failure, error::Error};

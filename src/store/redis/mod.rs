@@ -27,9 +27,7 @@ use self::{
 };
 use super::{Answer, Sleepers, Store};
 use crate::{
-    domain::{
-        Claim, Failure, GivenBack, Holder, Name, Outcome, Owner, Renewal, Verdict, checked,
-    },
+    domain::{Claim, Failure, GivenBack, Holder, Name, Outcome, Owner, Renewal, Verdict, checked},
     error::Error,
 };
 
@@ -135,7 +133,8 @@ impl RedisStore {
         let mut outcomes = Vec::with_capacity(renewals.len());
         for renewal in renewals {
             let outcome = self.renew_all(std::slice::from_ref(renewal)).await;
-            outcomes.push(outcome.ok().and_then(|it| it.first().copied()).unwrap_or(Outcome::Unknown));
+            outcomes
+                .push(outcome.ok().and_then(|it| it.first().copied()).unwrap_or(Outcome::Unknown));
         }
         outcomes
     }
@@ -172,7 +171,10 @@ impl Store for RedisStore {
 
     fn release<'a>(&'a self, claim: &'a Claim) -> Answer<'a, GivenBack> {
         Box::pin(async move {
-            let channel = claim.announced.then(|| keys::channel(&claim.name)).unwrap_or_default();
+            let channel = match claim.announced {
+                true => keys::channel(&claim.name),
+                false => String::new(),
+            };
             let reply = self.run_on(&claim.name, &scripts::RELEASE, |command| {
                 command.arg(claim.owner.as_str()).arg(&channel);
             });

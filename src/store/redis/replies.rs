@@ -138,7 +138,10 @@ mod tests {
         assert_eq!(java.remaining, Some(Duration::from_millis(1_500)));
 
         assert_eq!(read(-1, &["x", "1"]).remaining, None);
-        assert_eq!(read(5, &["mode", "write", "8c6d:42:write", "1"]).owner.as_str(), "8c6d:42:write");
+        assert_eq!(
+            read(5, &["mode", "write", "8c6d:42:write", "1"]).owner.as_str(),
+            "8c6d:42:write"
+        );
         assert_eq!(holder(&Value::Array(vec![])).unwrap(), None);
     }
 

@@ -56,7 +56,9 @@ fn tcp(parts: &Url, tls: bool) -> Result<Target, Error> {
         port => port.unwrap_or(DEFAULT_PORT),
     };
     if let Some((option, _)) = parts.query_pairs().next() {
-        return Err(wrong(format!("unknown option `{option}`: settings are made by ClientBuilder")));
+        return Err(wrong(format!(
+            "unknown option `{option}`: settings are made by ClientBuilder"
+        )));
     }
     Ok(Target {
         address: Address::Tcp { host, port, tls },

@@ -1,0 +1,228 @@
+//! Proof that a lock was granted, for threads.
+
+use std::{marker::PhantomData, sync::Arc, time::Duration};
+
+use super::{reentry, waiting::Core};
+use crate::{LostReason, Name, Owner, Release, error::Result, primitives};
+
+/// As [`LockGuard`](crate::LockGuard), with the thread as its owner: it stays
+/// on its thread, and what the thread acquires again it enters again.
+///
+/// ```compile_fail
+/// # let client = leasehold::blocking::Client::in_memory().unwrap();
+/// let guard = client.lock("orders:42").unwrap().acquire().unwrap();
+/// std::thread::spawn(move || drop(guard)); // does not compile
+/// ```
+///
+/// # Examples
+///
+/// ```
+/// let client = leasehold::blocking::Client::in_memory()?;
+/// let guard = client.lock("orders:42")?.acquire()?;
+/// guard.release()?;
+/// # Ok::<(), leasehold::Error>(())
+/// ```
+#[derive(Debug)]
+#[must_use = "the lock is released as soon as the guard is dropped"]
+pub struct LockGuard {
+    guard: OwnedLockGuard,
+    /// A guard of a thread is not `Send`.
+    _thread: PhantomData<*const ()>,
+    _left: Leaves,
+}
+
+/// Tidies up after the guard, whose fields are dropped in order.
+#[derive(Debug)]
+struct Leaves;
+
+impl Drop for Leaves {
+    fn drop(&mut self) {
+        reentry::left();
+    }
+}
+
+impl LockGuard {
+    pub(super) fn new(guard: OwnedLockGuard) -> Self {
+        Self { guard, _thread: PhantomData, _left: Leaves }
+    }
+
+    /// As [`LockGuard::release`](crate::LockGuard::release).
+    ///
+    /// # Errors
+    ///
+    /// As there, and [`Error::InsideAsync`](crate::Error::InsideAsync): then the
+    /// lock is released in the background.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let lock = leasehold::blocking::Client::in_memory()?.lock("orders:42")?;
+    /// assert_eq!(lock.acquire()?.release()?, leasehold::Release::Released);
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn release(self) -> Result<Release> {
+        self.guard.release()
+    }
+
+    /// As [`LockGuard::reenter`](crate::LockGuard::reenter), which acquiring
+    /// again on this thread does as well.
+    ///
+    /// # Errors
+    ///
+    /// As there, and [`Error::InsideAsync`](crate::Error::InsideAsync).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let guard = leasehold::blocking::Client::in_memory()?.lock("orders:42")?.acquire()?;
+    /// let again = guard.reenter()?;
+    /// assert_eq!(again.count(), 2);
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn reenter(&self) -> Result<Self> {
+        Ok(Self::new(self.guard.reenter()?))
+    }
+}
+
+/// Looking at the hold works as on the guard that may move.
+impl std::ops::Deref for LockGuard {
+    type Target = OwnedLockGuard;
+
+    fn deref(&self) -> &OwnedLockGuard {
+        &self.guard
+    }
+}
+
+/// As [`LockGuard`](crate::LockGuard): it may move to another thread, and no
+/// other acquire enters its hold.
+///
+/// # Examples
+///
+/// ```
+/// let client = leasehold::blocking::Client::in_memory()?;
+/// let guard = client.lock("orders:42")?.acquire_owned()?;
+/// std::thread::spawn(move || guard.release()).join().unwrap()?;
+/// # Ok::<(), leasehold::Error>(())
+/// ```
+#[derive(Debug)]
+#[must_use = "the lock is released as soon as the guard is dropped"]
+pub struct OwnedLockGuard {
+    // Dropped before the core: its release is the last thing to be made.
+    guard: primitives::LockGuard,
+    core: Arc<Core>,
+}
+
+impl OwnedLockGuard {
+    pub(super) fn new(guard: primitives::LockGuard, core: &Arc<Core>) -> Self {
+        Self { guard, core: Arc::clone(core) }
+    }
+
+    pub(super) fn guard(&self) -> &primitives::LockGuard {
+        &self.guard
+    }
+
+    /// As [`LockGuard::release`](crate::LockGuard::release).
+    ///
+    /// # Errors
+    ///
+    /// As there, and [`Error::InsideAsync`](crate::Error::InsideAsync): then the
+    /// lock is released in the background.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let lock = leasehold::blocking::Client::in_memory()?.lock("orders:42")?;
+    /// assert_eq!(lock.acquire_owned()?.release()?, leasehold::Release::Released);
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn release(self) -> Result<Release> {
+        let Self { guard, core } = self;
+        core.wait(guard.release())?
+    }
+
+    /// As [`LockGuard::reenter`](crate::LockGuard::reenter).
+    ///
+    /// # Errors
+    ///
+    /// As there, and [`Error::InsideAsync`](crate::Error::InsideAsync).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let guard = leasehold::blocking::Client::in_memory()?.lock("orders:42")?.acquire_owned()?;
+    /// let again = guard.reenter()?;
+    /// assert_eq!(again.count(), 2);
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn reenter(&self) -> Result<Self> {
+        Ok(Self::new(self.core.wait(self.guard.reenter())??, &self.core))
+    }
+
+    /// Waits until the hold is over, as [`LockGuard::lost`](crate::LockGuard::lost).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InsideAsync`](crate::Error::InsideAsync).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// let lock = leasehold::blocking::Client::in_memory()?.lock("orders:42")?;
+    /// let guard = lock.lease(Duration::from_millis(50)).acquire()?;
+    /// assert_eq!(guard.lost()?, leasehold::LostReason::Expired);
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn lost(&self) -> Result<LostReason> {
+        self.core.wait(self.guard.lost())
+    }
+
+    /// As [`lost`](Self::lost), for no longer than `patience`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InsideAsync`](crate::Error::InsideAsync).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// let guard = leasehold::blocking::Client::in_memory()?.lock("orders:42")?.acquire()?;
+    /// assert_eq!(guard.lost_within(Duration::from_millis(20))?, None);
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn lost_within(&self, patience: Duration) -> Result<Option<LostReason>> {
+        let lost = self.guard.lost();
+        self.core.wait(async move { tokio::time::timeout(patience, lost).await.ok() })
+    }
+
+    /// As [`LockGuard::is_held`](crate::LockGuard::is_held).
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        self.guard.is_held()
+    }
+
+    /// As [`LockGuard::remaining`](crate::LockGuard::remaining).
+    #[must_use]
+    pub fn remaining(&self) -> Option<Duration> {
+        self.guard.remaining()
+    }
+
+    /// As [`LockGuard::count`](crate::LockGuard::count).
+    #[must_use]
+    pub fn count(&self) -> u32 {
+        self.guard.count()
+    }
+
+    /// As [`LockGuard::owner`](crate::LockGuard::owner).
+    #[must_use]
+    pub fn owner(&self) -> &Owner {
+        self.guard.owner()
+    }
+
+    /// As [`LockGuard::name`](crate::LockGuard::name).
+    #[must_use]
+    pub fn name(&self) -> &Name {
+        self.guard.name()
+    }
+}

@@ -1,0 +1,354 @@
+//! The lock, for threads.
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    sync::Arc,
+    time::Duration,
+};
+
+use super::{
+    LockGuard, OwnedLockGuard,
+    reentry::{self, Key},
+    waiting::Core,
+};
+use crate::{
+    Holder, Holding, Name, Owner, Ran, Release, WaitBy,
+    error::Result,
+    primitives::{self, LockGuard as AsyncGuard},
+};
+
+/// As [`Lock`](crate::Lock), for threads.
+///
+/// It is **reentrant by thread**: what a thread holds it may acquire again, with
+/// [`acquire`](Self::acquire) and its kin. The settings of the first acquisition
+/// stay in force.
+///
+/// # Examples
+///
+/// ```
+/// let lock = leasehold::blocking::Client::in_memory()?.lock("orders:42")?;
+/// let guard = lock.acquire()?;
+/// let other = std::thread::spawn(move || lock.try_acquire().map(|guard| guard.is_some()));
+/// assert!(!other.join().unwrap()?);
+/// guard.release()?;
+/// # Ok::<(), leasehold::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Lock {
+    core: Arc<Core>,
+    lock: primitives::Lock,
+}
+
+/// Settings.
+impl Lock {
+    pub(super) fn new(core: Arc<Core>, lock: primitives::Lock) -> Self {
+        Self { core, lock }
+    }
+
+    fn with(mut self, set: impl FnOnce(primitives::Lock) -> primitives::Lock) -> Self {
+        self.lock = set(self.lock);
+        self
+    }
+
+    /// As [`Lock::ttl`](crate::Lock::ttl).
+    #[must_use]
+    pub fn ttl(self, ttl: Duration) -> Self {
+        self.with(|lock| lock.ttl(ttl))
+    }
+
+    /// As [`Lock::lease`](crate::Lock::lease).
+    #[must_use]
+    pub fn lease(self, lease: Duration) -> Self {
+        self.with(|lock| lock.lease(lease))
+    }
+
+    /// As [`Lock::max_hold`](crate::Lock::max_hold).
+    #[must_use]
+    pub fn max_hold(self, most: Duration) -> Self {
+        self.with(|lock| lock.max_hold(most))
+    }
+
+    /// As [`Lock::wait_by`](crate::Lock::wait_by).
+    #[must_use]
+    pub fn wait_by(self, wait_by: WaitBy) -> Self {
+        self.with(|lock| lock.wait_by(wait_by))
+    }
+
+    /// As [`Lock::name`](crate::Lock::name).
+    #[must_use]
+    pub fn name(&self) -> &Name {
+        self.lock.name()
+    }
+}
+
+/// Acquiring, with the thread as the owner.
+impl Lock {
+    /// As [`Lock::acquire`](crate::Lock::acquire), but enters again what this
+    /// thread holds.
+    ///
+    /// # Errors
+    ///
+    /// As there, and [`Error::InsideAsync`](crate::Error::InsideAsync).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let guard = leasehold::blocking::Client::in_memory()?.lock("orders:42")?.acquire()?;
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn acquire(&self) -> Result<LockGuard> {
+        match self.enter_again()? {
+            Some(guard) => Ok(guard),
+            None => Ok(self.entered(self.core.wait(self.lock.acquire())??)),
+        }
+    }
+
+    /// As [`Lock::acquire_within`](crate::Lock::acquire_within), but enters
+    /// again what this thread holds.
+    ///
+    /// # Errors
+    ///
+    /// As there, and [`Error::InsideAsync`](crate::Error::InsideAsync).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// let lock = leasehold::blocking::Client::in_memory()?.lock("orders:42")?;
+    /// let guard = lock.acquire_within(Duration::from_secs(5))?;
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn acquire_within(&self, patience: Duration) -> Result<LockGuard> {
+        match self.enter_again()? {
+            Some(guard) => Ok(guard),
+            None => Ok(self.entered(self.core.wait(self.lock.acquire_within(patience))??)),
+        }
+    }
+
+    /// As [`Lock::try_acquire`](crate::Lock::try_acquire), but enters again what
+    /// this thread holds.
+    ///
+    /// # Errors
+    ///
+    /// As there, and [`Error::InsideAsync`](crate::Error::InsideAsync).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let lock = leasehold::blocking::Client::in_memory()?.lock("orders:42")?;
+    /// assert!(lock.try_acquire()?.is_some());
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn try_acquire(&self) -> Result<Option<LockGuard>> {
+        match self.enter_again()? {
+            Some(guard) => Ok(Some(guard)),
+            None => {
+                let guard = self.core.wait(self.lock.try_acquire())??;
+                Ok(guard.map(|guard| self.entered(guard)))
+            }
+        }
+    }
+
+    fn key(&self) -> Key {
+        (self.core.client().id().into(), self.lock.name().clone())
+    }
+
+    /// Another guard of what this thread holds, if it does.
+    fn enter_again(&self) -> Result<Option<LockGuard>> {
+        let Some(holding) = reentry::held(&self.key()) else { return Ok(None) };
+        match self.core.wait(holding.reenter())? {
+            Ok(guard) => Ok(Some(self.entered(guard))),
+            // Over in this very moment: acquire it anew.
+            Err(crate::Error::Lost { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn entered(&self, guard: AsyncGuard) -> LockGuard {
+        reentry::entered(self.key(), &guard);
+        LockGuard::new(OwnedLockGuard::new(guard, &self.core))
+    }
+}
+
+/// Acquiring, with the guard as the owner.
+impl Lock {
+    /// As [`Lock::acquire`](crate::Lock::acquire): the guard may move to another
+    /// thread, and a thread that acquires twice waits for itself.
+    ///
+    /// # Errors
+    ///
+    /// As there, and [`Error::InsideAsync`](crate::Error::InsideAsync).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let lock = leasehold::blocking::Client::in_memory()?.lock("orders:42")?;
+    /// let guard = lock.acquire_owned()?;
+    /// assert!(lock.try_acquire()?.is_none());
+    /// # drop(guard);
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn acquire_owned(&self) -> Result<OwnedLockGuard> {
+        let guard = self.core.wait(self.lock.acquire())??;
+        Ok(OwnedLockGuard::new(guard, &self.core))
+    }
+
+    /// As [`Lock::acquire_within`](crate::Lock::acquire_within), for a guard
+    /// that may move.
+    ///
+    /// # Errors
+    ///
+    /// As there, and [`Error::InsideAsync`](crate::Error::InsideAsync).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// let lock = leasehold::blocking::Client::in_memory()?.lock("orders:42")?;
+    /// let guard = lock.acquire_owned_within(Duration::from_secs(5))?;
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn acquire_owned_within(&self, patience: Duration) -> Result<OwnedLockGuard> {
+        let guard = self.core.wait(self.lock.acquire_within(patience))??;
+        Ok(OwnedLockGuard::new(guard, &self.core))
+    }
+
+    /// As [`Lock::try_acquire`](crate::Lock::try_acquire), for a guard that may
+    /// move.
+    ///
+    /// # Errors
+    ///
+    /// As there, and [`Error::InsideAsync`](crate::Error::InsideAsync).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let lock = leasehold::blocking::Client::in_memory()?.lock("orders:42")?;
+    /// assert!(lock.try_acquire_owned()?.is_some());
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn try_acquire_owned(&self) -> Result<Option<OwnedLockGuard>> {
+        let guard = self.core.wait(self.lock.try_acquire())??;
+        Ok(guard.map(|guard| OwnedLockGuard::new(guard, &self.core)))
+    }
+}
+
+/// Working under the lock.
+///
+/// A thread cannot be stopped from outside: work looks at its
+/// [`Holding`](crate::Holding) before each side effect. [`Ran::Stopped`] does
+/// not occur here, and [`on_loss`](crate::Lock::on_loss) has no meaning.
+impl Lock {
+    /// As [`Lock::run`](crate::Lock::run).
+    ///
+    /// # Errors
+    ///
+    /// As [`acquire`](Self::acquire).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let lock = leasehold::blocking::Client::in_memory()?.lock("nightly-close")?;
+    /// let ran = lock.run(|held| held.check().map(|()| 6 * 7))?;
+    /// assert_eq!(ran.done(lock.name())??, 42);
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn run<T>(&self, work: impl FnOnce(&Holding) -> T) -> Result<Ran<T>> {
+        Ok(run(self.acquire()?, work))
+    }
+
+    /// As [`Lock::run_within`](crate::Lock::run_within).
+    ///
+    /// # Errors
+    ///
+    /// As [`acquire_within`](Self::acquire_within).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// let lock = leasehold::blocking::Client::in_memory()?.lock("nightly-close")?;
+    /// let ran = lock.run_within(Duration::from_secs(5), |_held| "done")?;
+    /// assert_eq!(ran, leasehold::Ran::Done("done"));
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn run_within<T>(
+        &self,
+        patience: Duration,
+        work: impl FnOnce(&Holding) -> T,
+    ) -> Result<Ran<T>> {
+        Ok(run(self.acquire_within(patience)?, work))
+    }
+
+    /// As [`Lock::try_run`](crate::Lock::try_run).
+    ///
+    /// # Errors
+    ///
+    /// As [`try_acquire`](Self::try_acquire).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let lock = leasehold::blocking::Client::in_memory()?.lock("cron/cleanup")?;
+    /// assert!(lock.try_run(|_held| ())?.is_some());
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn try_run<T>(&self, work: impl FnOnce(&Holding) -> T) -> Result<Option<Ran<T>>> {
+        Ok(self.try_acquire()?.map(|guard| run(guard, work)))
+    }
+}
+
+fn run<T>(guard: LockGuard, work: impl FnOnce(&Holding) -> T) -> Ran<T> {
+    let holding = guard.guard().holding();
+    let done = catch_unwind(AssertUnwindSafe(|| work(&holding)));
+    let released = guard.release();
+    match (done, released) {
+        (Err(panic), _) => resume_unwind(panic),
+        (Ok(value), Ok(Release::AlreadyGone { reason, .. })) => Ran::Overran { value, reason },
+        (Ok(value), Ok(Release::Released | Release::StillHeld { .. })) => Ran::Done(value),
+        // It was ours when the work was done; the rest is done in the background.
+        (Ok(value), Err(error)) => {
+            tracing::warn!(target: "leasehold", %error, "not released yet");
+            Ran::Done(value)
+        }
+    }
+}
+
+/// Looking at the lock from outside.
+impl Lock {
+    /// As [`Lock::is_locked`](crate::Lock::is_locked).
+    ///
+    /// # Errors
+    ///
+    /// As there, and [`Error::InsideAsync`](crate::Error::InsideAsync).
+    pub fn is_locked(&self) -> Result<bool> {
+        self.core.wait(self.lock.is_locked())?
+    }
+
+    /// As [`Lock::holder`](crate::Lock::holder).
+    ///
+    /// # Errors
+    ///
+    /// As there, and [`Error::InsideAsync`](crate::Error::InsideAsync).
+    pub fn holder(&self) -> Result<Option<Holder>> {
+        self.core.wait(self.lock.holder())?
+    }
+
+    /// As [`Lock::held_by`](crate::Lock::held_by).
+    ///
+    /// # Errors
+    ///
+    /// As there, and [`Error::InsideAsync`](crate::Error::InsideAsync).
+    pub fn held_by(&self, owner: &Owner) -> Result<u32> {
+        self.core.wait(self.lock.held_by(owner))?
+    }
+
+    /// As [`Lock::force_release`](crate::Lock::force_release).
+    ///
+    /// # Errors
+    ///
+    /// As there, and [`Error::InsideAsync`](crate::Error::InsideAsync).
+    pub fn force_release(&self) -> Result<bool> {
+        self.core.wait(self.lock.force_release())?
+    }
+}

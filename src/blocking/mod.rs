@@ -1,0 +1,38 @@
+//! The same API for threads: it wraps, and never copies.
+//!
+//! A client of this module owns a runtime thread of its own, where its
+//! connections and background tasks live. Callers wait on their own thread.
+//! Called from a task of an async runtime every method refuses with
+//! [`Error::InsideAsync`](crate::Error::InsideAsync), because it would stop
+//! every other task of that thread; inside `tokio::task::spawn_blocking` all is
+//! well.
+//!
+//! Here a thread is an identity, as in Java: [`Lock::acquire`] on a thread that
+//! holds the lock already enters again, and its guard stays on the thread.
+//! [`Lock::acquire_owned`] gives a guard that may move, and never enters again.
+//!
+//! # Examples
+//!
+//! ```
+//! let client = leasehold::blocking::Client::in_memory()?;
+//! let lock = client.lock("orders:42")?;
+//!
+//! let guard = lock.acquire()?;
+//! let again = lock.acquire()?; // the same thread: enters again
+//! assert_eq!(guard.count(), 2);
+//! again.release()?;
+//! guard.release()?;
+//! # Ok::<(), leasehold::Error>(())
+//! ```
+
+mod client;
+mod guard;
+mod lock;
+mod reentry;
+mod waiting;
+
+pub use self::{
+    client::Client,
+    guard::{LockGuard, OwnedLockGuard},
+    lock::Lock,
+};

@@ -1,0 +1,160 @@
+//! Waits for a future on the calling thread.
+
+use std::{
+    future::Future,
+    pin::pin,
+    sync::Arc,
+    task::{Context, Poll, Wake, Waker},
+    thread::{self, Thread},
+    time::Duration,
+};
+
+use tokio::{
+    runtime::{Builder, Handle},
+    sync::oneshot,
+    task::coop,
+    time::timeout,
+};
+
+use crate::{
+    Client,
+    error::{Error, Result},
+};
+
+/// How long the runtime goes on after the last handle is dropped, to make the
+/// releases that nobody waits for.
+const LAST_RELEASES: Duration = Duration::from_secs(1);
+
+/// An async client, and the thread with the runtime that it lives on.
+#[derive(Debug)]
+pub(super) struct Core {
+    client: Client,
+    handle: Handle,
+    /// Takes the client when the core is dropped.
+    last: Option<oneshot::Sender<Client>>,
+}
+
+impl Core {
+    /// Starts a runtime, and the client that `connect` makes on it.
+    pub(super) fn start(connect: impl AsyncFnOnce() -> Result<Client>) -> Result<Arc<Self>> {
+        let runtime = Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|_| Error::NoRuntime)?;
+        let handle = runtime.handle().clone();
+        let (last, dropped) = oneshot::channel();
+        let thread = thread::Builder::new().name("leasehold".into());
+        let run = move || runtime.block_on(until_settled(dropped));
+        thread.spawn(run).map_err(|_| Error::NoRuntime)?;
+        // Were it to fail, dropping `last` ends the thread.
+        let client = wait(&handle, connect())??;
+        Ok(Arc::new(Self { client, handle, last: Some(last) }))
+    }
+
+    pub(super) fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// Waits for `future`, whose timers and connections live on the runtime.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InsideAsync`] from a task of an async runtime.
+    pub(super) fn wait<T>(&self, future: impl Future<Output = T>) -> Result<T> {
+        wait(&self.handle, future)
+    }
+}
+
+impl Drop for Core {
+    /// Does not wait: the last guard may be dropped anywhere.
+    fn drop(&mut self) {
+        if let Some(last) = self.last.take() {
+            // The thread is gone only if the process is about to be.
+            drop(last.send(self.client.clone()));
+        }
+    }
+}
+
+/// The life of the runtime thread.
+async fn until_settled(dropped: oneshot::Receiver<Client>) {
+    if let Ok(client) = dropped.await {
+        drop(timeout(LAST_RELEASES, client.settled()).await);
+    }
+}
+
+fn wait<T>(handle: &Handle, future: impl Future<Output = T>) -> Result<T> {
+    if is_inside_async() {
+        return Err(Error::InsideAsync);
+    }
+    let _entered = handle.enter();
+    Ok(park_on(future))
+}
+
+/// Whether this thread is polling a task, rather than running blocking code.
+///
+/// tokio gives every task a budget of polls, and none to blocking code. So we
+/// draw on it: in a task it runs dry, and is restored when the draws are undone.
+fn is_inside_async() -> bool {
+    const MORE_THAN_ANY_BUDGET: usize = 512;
+    if Handle::try_current().is_err() {
+        return false;
+    }
+    let mut context = Context::from_waker(Waker::noop());
+    let mut draws = Vec::with_capacity(MORE_THAN_ANY_BUDGET);
+    let ran_dry = loop {
+        match coop::poll_proceed(&mut context) {
+            Poll::Pending => break true,
+            Poll::Ready(_) if draws.len() == MORE_THAN_ANY_BUDGET => break false,
+            Poll::Ready(draw) => draws.push(draw),
+        }
+    };
+    // The last draw first: each restores what it found.
+    while draws.pop().is_some() {}
+    ran_dry
+}
+
+/// Polls `future` on this thread, which sleeps in between.
+fn park_on<T>(future: impl Future<Output = T>) -> T {
+    struct Unpark(Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+
+    let mut future = pin!(future);
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut context = Context::from_waker(&waker);
+    loop {
+        if let Poll::Ready(done) = future.as_mut().poll(&mut context) {
+            return done;
+        }
+        thread::park();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plain_thread_is_not_inside_async() {
+        assert!(!is_inside_async());
+        let core = Core::start(async || Ok(Client::in_memory())).unwrap();
+        assert_eq!(core.wait(async { 42 }).unwrap(), 42);
+    }
+
+    #[tokio::test]
+    async fn a_task_is_and_keeps_its_budget() {
+        for _ in 0..3 {
+            assert!(is_inside_async());
+        }
+        assert!(coop::has_budget_remaining());
+        tokio::task::yield_now().await;
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_spawned_task_is_and_blocking_code_is_not() {
+        assert!(tokio::spawn(async { is_inside_async() }).await.unwrap());
+        assert!(!tokio::task::spawn_blocking(is_inside_async).await.unwrap());
+        assert!(!tokio::task::block_in_place(is_inside_async));
+    }
+}

@@ -1,0 +1,60 @@
+//! Stops every task of one client, as SIGSTOP does to a process.
+
+use std::{
+    future::{Future, poll_fn},
+    pin::pin,
+    sync::{Arc, Mutex},
+    task::Poll,
+    time::Duration,
+};
+
+use tokio::time::{Instant, Sleep, sleep_until};
+
+use crate::engine::tasks::Spawner;
+
+/// The gate through which all polls of one client go.
+#[derive(Clone, Debug)]
+pub(super) struct Gate(Arc<Mutex<Instant>>);
+
+impl Gate {
+    pub(super) fn open() -> Self {
+        Self(Arc::new(Mutex::new(Instant::now())))
+    }
+
+    /// Lets nothing through for a while.
+    pub(super) fn close_for(&self, pause: Duration) {
+        let mut opens = self.0.lock().unwrap();
+        *opens = (*opens).max(Instant::now() + pause);
+    }
+
+    /// When the client is free to run, or was so first.
+    pub(super) fn opens(&self) -> Instant {
+        *self.0.lock().unwrap()
+    }
+
+    /// Runs `task` behind the gate.
+    pub(super) async fn pass<T>(&self, task: impl Future<Output = T>) -> T {
+        let mut task = pin!(task);
+        let mut waiting: Option<std::pin::Pin<Box<Sleep>>> = None;
+        poll_fn(|cx| {
+            if self.opens() > Instant::now() {
+                let sleep = waiting.insert(Box::pin(sleep_until(self.opens())));
+                if sleep.as_mut().poll(cx).is_pending() {
+                    return Poll::Pending;
+                }
+            }
+            waiting = None;
+            task.as_mut().poll(cx)
+        })
+        .await
+    }
+
+    /// Starts tasks behind the gate.
+    pub(super) fn spawner(&self) -> Spawner {
+        let gate = self.clone();
+        Spawner::by(move |job| {
+            let gate = gate.clone();
+            tokio::spawn(async move { gate.pass(job).await }).abort_handle()
+        })
+    }
+}

@@ -1,0 +1,123 @@
+//! Many clients, one unreliable store, one seed.
+//!
+//! A seed decides everything: who wants which lock when and for how long, who
+//! is cancelled or paused, which requests and replies are lost, late or
+//! doubled, when the store forgets. Time is virtual, so that a minute passes in
+//! milliseconds, and the same seed makes the same story again.
+//!
+//! What must always be true is in [`oracle`]. `make simulate SEEDS=n` tells
+//! many stories, `make simulate SEED=x` tells one aloud, and `make defects`
+//! shows that the oracle finds what is planted.
+
+mod gate;
+mod network;
+mod oracle;
+mod worker;
+mod world;
+
+use std::{
+    env,
+    panic::{AssertUnwindSafe, catch_unwind},
+    str::FromStr,
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    thread,
+};
+
+/// How many seeds every run of the tests tells.
+const FEW: u64 = 300;
+
+/// One story that broke a rule.
+struct Broken {
+    seed: u64,
+    rule: String,
+}
+
+/// Tells the story of `seed`; what it says is printed if `aloud`.
+fn tell(seed: u64, aloud: bool) -> Result<(), Broken> {
+    let story = world::Story::new(aloud);
+    let told = catch_unwind(AssertUnwindSafe(|| world::run(seed, &story)));
+    let rule = match told {
+        Ok(Ok(())) => return Ok(()),
+        Ok(Err(rule)) => rule,
+        Err(panic) => format!("it panicked: {}", words_of(panic.as_ref())),
+    };
+    Err(Broken { seed, rule })
+}
+
+fn words_of(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(ToString::to_string);
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default()
+}
+
+fn setting<T: FromStr>(name: &str) -> Option<T> {
+    let text = env::var(name).ok().filter(|text| !text.is_empty())?;
+    Some(text.parse().unwrap_or_else(|_| panic!("{name}={text} is not a number")))
+}
+
+/// Tells stories from `base` on, on every core, until one breaks a rule.
+/// Returns how many were told, and the one that broke.
+fn tell_many(base: u64, seeds: u64) -> (u64, Option<Broken>) {
+    let (next, told, stop) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
+    let tell_some = || {
+        let mut broken = None;
+        while broken.is_none() && !stop.load(Ordering::Relaxed) {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            if number >= seeds {
+                break;
+            }
+            broken = tell(base.wrapping_add(number), false).err();
+            told.fetch_add(1, Ordering::Relaxed);
+            stop.fetch_or(broken.is_some(), Ordering::Relaxed);
+        }
+        broken
+    };
+    let broken = thread::scope(|scope| {
+        let cores = thread::available_parallelism().map_or(1, usize::from);
+        let tellers: Vec<_> = (0..cores).map(|_| scope.spawn(tell_some)).collect();
+        let broken = tellers.into_iter().filter_map(|teller| teller.join().unwrap());
+        broken.min_by_key(|broken| broken.seed)
+    });
+    (told.into_inner(), broken)
+}
+
+/// The simulation, as a test: see the Makefile for how to tell more stories.
+#[test]
+fn run() {
+    if let Some(seed) = setting::<u64>("LEASEHOLD_SEED") {
+        match tell(seed, true) {
+            Ok(()) => println!("seed {seed}: every rule held"),
+            Err(Broken { rule, .. }) => panic!("seed {seed} broke a rule: {rule}"),
+        }
+        return;
+    }
+    let seeds = setting("LEASEHOLD_SEEDS");
+    let fresh = || if seeds.is_some() { fastrand::u64(..) >> 16 } else { 0 };
+    let base = setting("LEASEHOLD_BASE").unwrap_or_else(fresh);
+    let seeds = seeds.unwrap_or(FEW);
+    println!("simulating {seeds} seeds from {base}");
+
+    let (told, broken) = tell_many(base, seeds);
+    if let Some(Broken { seed, rule }) = broken {
+        // The story again, aloud this time.
+        drop(tell(seed, true));
+        panic!(
+            "seed {seed} broke a rule after {told} seeds: {rule}\n\
+             replay it with: make simulate SEED={seed}"
+        );
+    }
+    println!("{told} seeds, every rule held");
+}
+
+/// The same seed makes the same story, word for word.
+#[test]
+fn a_story_can_be_told_again() {
+    for seed in 0..20 {
+        let stories = [(); 2].map(|()| {
+            let story = world::Story::new(false);
+            drop(world::run(seed, &story));
+            story.text()
+        });
+        assert!(!stories[0].is_empty());
+        assert_eq!(stories[0], stories[1], "seed {seed}");
+    }
+}

@@ -1,0 +1,288 @@
+//! A store behind a network that loses, delays and doubles.
+//!
+//! A request is a packet: once it is sent it travels by itself, whether or not
+//! its sender still waits. So it may be executed long after it was given up.
+
+use std::{
+    collections::BTreeSet,
+    fmt,
+    future::Future,
+    pin::Pin,
+    sync::{Arc, Mutex, Weak},
+    time::Duration,
+};
+
+use tokio::{
+    sync::oneshot,
+    time::{sleep, timeout},
+};
+
+use super::oracle::Oracle;
+use crate::{
+    domain::{Claim, Failure, GivenBack, Holder, Name, Outcome, Owner, Renewal, Verdict},
+    store::{Answer, Sleepers, Store, Wake, memory::Session},
+};
+
+/// How long a client waits for an answer.
+pub(super) const COMMAND_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// How bad a network is, in chances of a thousand.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Weather {
+    pub(super) lose_request: u32,
+    pub(super) lose_reply: u32,
+    pub(super) double: u32,
+    pub(super) refuse: u32,
+    pub(super) lose_message: u32,
+    /// The longest delay one way, in milliseconds.
+    pub(super) delay: u64,
+}
+
+/// One client's network.
+pub(super) struct Network {
+    store: Arc<Session>,
+    weather: Weather,
+    chance: Mutex<fastrand::Rng>,
+    oracle: Arc<Oracle>,
+    line: Arc<Line>,
+    _arriving: Arc<dyn Sleepers>,
+}
+
+type Asked<T> = Pin<Box<dyn Future<Output = Result<T, Failure>> + Send>>;
+
+impl Network {
+    pub(super) fn new(
+        store: Session,
+        weather: Weather,
+        mut chance: fastrand::Rng,
+        oracle: Arc<Oracle>,
+    ) -> Arc<Self> {
+        let line_chance = Mutex::new(chance.fork());
+        let line = Arc::new(Line { state: Mutex::default(), weather, chance: line_chance });
+        let arriving: Arc<dyn Sleepers> = Arc::new(Arriving(Arc::downgrade(&line)));
+        let store = Arc::new(store);
+        store.wake(Arc::downgrade(&arriving));
+        let chance = Mutex::new(chance);
+        Arc::new(Self { store, weather, chance, oracle, line, _arriving: arriving })
+    }
+
+    /// Loses the connection for messages for a while.
+    pub(super) async fn deafen(&self, time: Duration) {
+        let wanted = {
+            let mut state = self.line.state.lock().unwrap();
+            state.down = true;
+            state.wanted.clone()
+        };
+        wanted.iter().for_each(|name| self.store.unlisten(name));
+        self.line.pass_on(Wake::Deaf);
+        sleep(time).await;
+        let wanted = {
+            let mut state = self.line.state.lock().unwrap();
+            state.down = false;
+            state.wanted.clone()
+        };
+        wanted.iter().for_each(|name| self.store.listen(name));
+    }
+
+    fn happens(&self, per_mille: u32) -> bool {
+        self.chance.lock().unwrap().u32(..1_000) < per_mille
+    }
+
+    fn delay(&self) -> Duration {
+        Duration::from_millis(self.chance.lock().unwrap().u64(..=self.weather.delay))
+    }
+
+    /// Sends a request on its way, and waits for the reply.
+    fn send<T: Send + 'static>(
+        &self,
+        ask: impl Fn(Arc<Session>) -> Asked<T> + Send + 'static,
+    ) -> Answer<'_, T> {
+        if self.happens(self.weather.refuse) {
+            return Box::pin(async {
+                sleep(Duration::from_millis(1)).await;
+                Err(Failure::refused("LOADING", "the data set is loaded"))
+            });
+        }
+        let (reply_to, reply) = oneshot::channel();
+        let lost = self.happens(self.weather.lose_request);
+        let unanswered = self.happens(self.weather.lose_reply);
+        let again = self.happens(self.weather.double).then(|| self.delay() * 20);
+        let (there, back) = (self.delay(), self.delay());
+        let (store, oracle) = (Arc::clone(&self.store), Arc::clone(&self.oracle));
+        tokio::spawn(async move {
+            sleep(there).await;
+            if lost {
+                return;
+            }
+            let answer = ask(Arc::clone(&store)).await;
+            oracle.look();
+            if let Some(later) = again {
+                tokio::spawn(async move {
+                    sleep(later).await;
+                    drop(ask(store).await);
+                    oracle.look();
+                });
+            }
+            sleep(back).await;
+            if !unanswered {
+                drop(reply_to.send(answer));
+            }
+        });
+        Box::pin(async move {
+            match timeout(COMMAND_TIMEOUT, reply).await {
+                Ok(Ok(answer)) => answer,
+                // Who is not answered waits until it must give up.
+                Ok(Err(_)) => {
+                    sleep(COMMAND_TIMEOUT).await;
+                    Err(Failure::unanswered("the connection was lost"))
+                }
+                Err(elapsed) => Err(Failure::unanswered(elapsed)),
+            }
+        })
+    }
+}
+
+impl fmt::Debug for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Network").field("weather", &self.weather).finish_non_exhaustive()
+    }
+}
+
+impl Store for Network {
+    fn acquire<'a>(&'a self, claim: &'a Claim) -> Answer<'a, Verdict> {
+        let claim = claim.clone();
+        self.send(move |store| {
+            let claim = claim.clone();
+            Box::pin(async move { store.acquire(&claim).await })
+        })
+    }
+
+    fn recount<'a>(
+        &'a self,
+        claim: &'a Claim,
+        count: u32,
+        ttl: Option<Duration>,
+    ) -> Answer<'a, Outcome> {
+        let claim = claim.clone();
+        self.send(move |store| {
+            let claim = claim.clone();
+            Box::pin(async move { store.recount(&claim, count, ttl).await })
+        })
+    }
+
+    fn release<'a>(&'a self, claim: &'a Claim) -> Answer<'a, GivenBack> {
+        let claim = claim.clone();
+        self.send(move |store| {
+            let claim = claim.clone();
+            Box::pin(async move { store.release(&claim).await })
+        })
+    }
+
+    fn renew<'a>(&'a self, renewals: &'a [Renewal]) -> Answer<'a, Vec<Outcome>> {
+        self.oracle.renewing(renewals);
+        let renewals = renewals.to_vec();
+        self.send(move |store| {
+            let renewals = renewals.clone();
+            Box::pin(async move { store.renew(&renewals).await })
+        })
+    }
+
+    fn holder<'a>(&'a self, name: &'a Name) -> Answer<'a, Option<Holder>> {
+        let name = name.clone();
+        self.send(move |store| {
+            let name = name.clone();
+            Box::pin(async move { store.holder(&name).await })
+        })
+    }
+
+    fn held_by<'a>(&'a self, name: &'a Name, owner: &'a Owner) -> Answer<'a, u32> {
+        let (name, owner) = (name.clone(), owner.clone());
+        self.send(move |store| {
+            let (name, owner) = (name.clone(), owner.clone());
+            Box::pin(async move { store.held_by(&name, &owner).await })
+        })
+    }
+
+    fn force_release<'a>(&'a self, name: &'a Name) -> Answer<'a, bool> {
+        let name = name.clone();
+        self.send(move |store| {
+            let name = name.clone();
+            Box::pin(async move { store.force_release(&name).await })
+        })
+    }
+
+    fn listen(&self, name: &Name) {
+        self.line.state.lock().unwrap().wanted.insert(name.clone());
+        // The subscription takes its time.
+        let (store, name, delay) = (Arc::clone(&self.store), name.clone(), self.delay());
+        let line = Arc::clone(&self.line);
+        tokio::spawn(async move {
+            sleep(delay).await;
+            if line.carries(&name) {
+                store.listen(&name);
+            }
+        });
+    }
+
+    fn unlisten(&self, name: &Name) {
+        self.line.state.lock().unwrap().wanted.remove(name);
+        self.store.unlisten(name);
+    }
+
+    fn wake(&self, sleepers: Weak<dyn Sleepers>) {
+        self.line.state.lock().unwrap().sleepers = Some(sleepers);
+    }
+}
+
+/// The connection that carries messages.
+struct Line {
+    state: Mutex<LineState>,
+    weather: Weather,
+    chance: Mutex<fastrand::Rng>,
+}
+
+#[derive(Default)]
+struct LineState {
+    sleepers: Option<Weak<dyn Sleepers>>,
+    wanted: BTreeSet<Name>,
+    down: bool,
+}
+
+impl Line {
+    fn carries(&self, name: &Name) -> bool {
+        let state = self.state.lock().unwrap();
+        !state.down && state.wanted.contains(name)
+    }
+
+    fn pass_on(&self, wake: Wake) {
+        let sleepers = self.state.lock().unwrap().sleepers.as_ref().and_then(Weak::upgrade);
+        if let Some(sleepers) = sleepers {
+            sleepers.wake(wake);
+        }
+    }
+
+    /// How long a message takes, if it arrives at all.
+    fn fate(&self, wake: &Wake) -> Option<Duration> {
+        let mut chance = self.chance.lock().unwrap();
+        let is_release = matches!(wake, Wake::Released(_));
+        let lost = is_release && chance.u32(..1_000) < self.weather.lose_message;
+        let delay = Duration::from_millis(chance.u64(..=self.weather.delay));
+        (!lost && !self.state.lock().unwrap().down).then_some(delay)
+    }
+}
+
+/// What the store tells goes over the line, and takes its time.
+struct Arriving(Weak<Line>);
+
+impl Sleepers for Arriving {
+    fn wake(&self, wake: Wake) {
+        let Some(line) = self.0.upgrade() else { return };
+        let Some(delay) = line.fate(&wake) else { return };
+        tokio::spawn(async move {
+            sleep(delay).await;
+            if !line.state.lock().unwrap().down {
+                line.pass_on(wake);
+            }
+        });
+    }
+}

@@ -1,0 +1,299 @@
+//! What must always be true, and who watches that it is.
+//!
+//! | rule | broken when |
+//! |---|---|
+//! | one believer | two owners believe at once that they hold one name |
+//! | belief is true | somebody believes, and the store says otherwise |
+//! | loss is told | a hold is over, and `lost()` does not say so soon after |
+//! | no renewal without a guard | a request to renew leaves after the guard has gone |
+//! | nobody's lock is freed | a lock that nobody wants any more stays held |
+//! | a free lock is entered | somebody waits for a free lock for too long |
+//! | counts return to zero | something is left when all is done |
+//!
+//! The store may forget a hold, or have it forced away. Its owner cannot know
+//! at once, and is excused until its lease would have ended.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use tokio::time::Instant;
+
+use super::{gate::Gate, world::Story};
+use crate::{
+    domain::{Name, Owner, Renewal},
+    engine::acquire::LONGEST_WAIT,
+    primitives::Holding,
+    store::memory::MemoryStore,
+};
+
+/// How soon things have to happen under the weather of a story.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bounds {
+    /// A free lock is entered, if somebody waits for it.
+    pub(super) entered: Duration,
+    /// A lock of nobody is given back.
+    pub(super) freed: Duration,
+    /// A loss is told, counted from when it happened or the client ran again.
+    pub(super) told: Duration,
+    /// The longest lease in the story: so long is an owner excused.
+    pub(super) excused: Duration,
+    /// Whether messages may be missed, so that waiters may sleep for longer.
+    pub(super) deaf: bool,
+}
+
+/// Watches one story.
+pub(super) struct Oracle {
+    store: MemoryStore,
+    story: Arc<Story>,
+    bounds: Bounds,
+    seen: Mutex<Seen>,
+}
+
+#[derive(Default)]
+struct Seen {
+    believers: BTreeMap<Owner, Believer>,
+    /// Owners from whom the store took a hold, and until when they may not know.
+    excused: BTreeMap<Owner, Instant>,
+    waiters: BTreeMap<u64, Waiter>,
+    next_waiter: u64,
+    /// Since when a name is free, or held by nobody who wants it.
+    idle: BTreeMap<Name, (Idle, Instant)>,
+    /// Until when a free lock may have woken nobody.
+    quiet_until: Option<Instant>,
+    broken: Option<String>,
+    entered: u64,
+}
+
+/// One hold, from its grant on.
+struct Believer {
+    name: Name,
+    holding: Holding,
+    gate: Gate,
+    /// When it was over, or its guard was gone.
+    over_at: Option<Instant>,
+    guard_gone_at: Option<Instant>,
+    told: bool,
+}
+
+struct Waiter {
+    name: Name,
+    since: Instant,
+    gate: Gate,
+}
+
+/// Why a name is of no use to those who wait for it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+enum Idle {
+    Free,
+    OfNobody(Owner),
+}
+
+impl Oracle {
+    pub(super) fn new(store: &MemoryStore, story: &Arc<Story>, bounds: Bounds) -> Arc<Self> {
+        let (store, story) = (store.clone(), Arc::clone(story));
+        Arc::new(Self { store, story, bounds, seen: Mutex::default() })
+    }
+
+    /// Somebody begins to wait; over when what it returns is dropped.
+    pub(super) fn waits(self: &Arc<Self>, name: &Name, gate: &Gate) -> Waits {
+        let mut seen = self.seen.lock().unwrap();
+        let number = seen.next_waiter;
+        seen.next_waiter += 1;
+        let waiter = Waiter { name: name.clone(), since: Instant::now(), gate: gate.clone() };
+        seen.waiters.insert(number, waiter);
+        Waits { oracle: Arc::clone(self), number }
+    }
+
+    pub(super) fn messages_may_be_missed(&self) -> bool {
+        self.bounds.deaf
+    }
+
+    /// Somebody was granted a lock.
+    pub(super) fn entered(&self, name: &Name, holding: &Holding, gate: &Gate) {
+        let believer = Believer {
+            name: name.clone(),
+            holding: holding.clone(),
+            gate: gate.clone(),
+            over_at: None,
+            guard_gone_at: None,
+            told: false,
+        };
+        let mut seen = self.seen.lock().unwrap();
+        seen.entered += 1;
+        let owner = holding.owner().clone();
+        if seen.believers.insert(owner.clone(), believer).is_some() {
+            self.break_rule(&mut seen, format!("{owner} was granted twice"));
+        }
+        drop(seen);
+        self.look();
+    }
+
+    /// The last guard of `owner` is gone, or on its way to be released.
+    pub(super) fn guard_gone(&self, owner: &Owner) {
+        if let Some(believer) = self.seen.lock().unwrap().believers.get_mut(owner) {
+            believer.guard_gone_at.get_or_insert(Instant::now());
+        }
+        self.look();
+    }
+
+    /// Somebody who watched `owner`'s hold was told that it is over.
+    pub(super) fn told(&self, owner: &Owner) {
+        let mut seen = self.seen.lock().unwrap();
+        let Some(believer) = seen.believers.get_mut(owner) else { return };
+        believer.told = true;
+        if believer.holding.is_held() {
+            self.break_rule(&mut seen, format!("{owner} was told of a loss and still believes"));
+        }
+    }
+
+    /// The store forgets all of `names`, and wakes nobody.
+    pub(super) fn forgets(&self, names: &[Name]) {
+        // Those who wait find out when they ask again.
+        let quiet_until = Instant::now() + LONGEST_WAIT.mul_f64(1.25);
+        self.seen.lock().unwrap().quiet_until = Some(quiet_until);
+        names.iter().for_each(|name| self.forced(name));
+    }
+
+    /// `name` is taken from whoever holds it, whether or not they know yet that
+    /// they do, so that they are excused.
+    pub(super) fn forced(&self, name: &Name) {
+        if let Some(owner) = self.store.truth(name) {
+            let until = Instant::now() + self.bounds.excused;
+            self.seen.lock().unwrap().excused.entry(owner).or_insert(until);
+        }
+    }
+
+    /// A request to renew leaves a client.
+    pub(super) fn renewing(&self, renewals: &[Renewal]) {
+        let mut seen = self.seen.lock().unwrap();
+        let gone = renewals.iter().find(|renewal| {
+            let believer = seen.believers.get(&renewal.owner);
+            believer.is_none_or(|believer| believer.guard_gone_at.is_some_and(|at| at < Instant::now()))
+        });
+        if let Some(gone) = gone.map(|renewal| renewal.owner.clone()) {
+            self.break_rule(&mut seen, format!("{gone} is renewed after its guard has gone"));
+        }
+    }
+
+    /// Looks whether everything is as it must be.
+    pub(super) fn look(&self) {
+        let now = Instant::now();
+        let mut seen = self.seen.lock().unwrap();
+        let rule = self.belief(&seen, now).or_else(|| self.telling(&mut seen, now));
+        let rule = rule.or_else(|| self.waiting(&mut seen, now));
+        if let Some(rule) = rule {
+            self.break_rule(&mut seen, rule);
+        }
+        seen.believers.retain(|_, it| !(it.told && it.guard_gone_at.is_some_and(|at| now > at + self.bounds.excused)));
+    }
+
+    /// One believer at a time, and the store agrees.
+    fn belief(&self, seen: &Seen, now: Instant) -> Option<String> {
+        let mut holders: BTreeMap<&Name, &Owner> = BTreeMap::new();
+        for (owner, believer) in &seen.believers {
+            if !believer.holding.is_held() {
+                continue;
+            }
+            if let Some(until) = seen.excused.get(owner) {
+                if now > *until {
+                    return Some(format!("{owner} still believes in a hold that the store forgot"));
+                }
+                continue;
+            }
+            if let Some(other) = holders.insert(&believer.name, owner) {
+                return Some(format!("{owner} and {other} both believe in `{}`", believer.name));
+            }
+            let truth = self.store.truth(&believer.name);
+            if truth.as_ref() != Some(owner) {
+                return Some(format!(
+                    "{owner} believes in `{}`, which is held by {truth:?}",
+                    believer.name
+                ));
+            }
+        }
+        None
+    }
+
+    /// Who waits for `lost()` is told when a hold is over.
+    fn telling(&self, seen: &mut Seen, now: Instant) -> Option<String> {
+        for (owner, believer) in &mut seen.believers {
+            if believer.told || believer.holding.is_held() {
+                continue;
+            }
+            let since = believer.over_at.get_or_insert(now).max(&mut believer.gate.opens()).to_owned();
+            if now > since + self.bounds.told {
+                return Some(format!("{owner} lost its hold and was not told"));
+            }
+        }
+        None
+    }
+
+    /// A lock that is free, or of nobody, does not stay so while somebody waits.
+    fn waiting(&self, seen: &mut Seen, now: Instant) -> Option<String> {
+        let names: Vec<Name> = seen.waiters.values().map(|waiter| waiter.name.clone()).collect();
+        seen.idle.retain(|name, _| names.contains(name));
+        for name in names {
+            let Some(idle) = self.idle(seen, &name) else {
+                seen.idle.remove(&name);
+                continue;
+            };
+            let (since_what, since) =
+                seen.idle.entry(name.clone()).or_insert_with(|| (idle.clone(), now));
+            if *since_what != idle {
+                (*since_what, *since) = (idle.clone(), now);
+            }
+            let since = seen.quiet_until.unwrap_or(*since).max(*since);
+            let ready = |waiter: &&Waiter| waiter.name == name;
+            let waited = seen.waiters.values().filter(ready).map(|it| it.since.max(it.gate.opens()));
+            let Some(first) = waited.min() else { continue };
+            let limit = match idle {
+                Idle::Free => self.bounds.entered,
+                Idle::OfNobody(_) => self.bounds.freed,
+            };
+            if now > since.max(first) + limit {
+                return Some(format!("somebody waits for `{name}`, which is {idle:?}, for {limit:?}"));
+            }
+        }
+        None
+    }
+
+    fn idle(&self, seen: &Seen, name: &Name) -> Option<Idle> {
+        match self.store.truth(name) {
+            None => Some(Idle::Free),
+            Some(owner) => match seen.believers.get(&owner) {
+                // Its guard is there, or will be told.
+                Some(believer) if believer.guard_gone_at.is_none() => None,
+                _ => Some(Idle::OfNobody(owner)),
+            },
+        }
+    }
+
+    fn break_rule(&self, seen: &mut Seen, rule: String) {
+        self.story.say(|| format!("RULE BROKEN: {rule}"));
+        seen.broken.get_or_insert(rule);
+    }
+
+    pub(super) fn broken(&self) -> Option<String> {
+        self.seen.lock().unwrap().broken.clone()
+    }
+
+    /// How many grants there were.
+    pub(super) fn grants(&self) -> u64 {
+        self.seen.lock().unwrap().entered
+    }
+}
+
+/// One who waits, until it is dropped.
+pub(super) struct Waits {
+    oracle: Arc<Oracle>,
+    number: u64,
+}
+
+impl Drop for Waits {
+    fn drop(&mut self) {
+        self.oracle.seen.lock().unwrap().waiters.remove(&self.number);
+    }
+}

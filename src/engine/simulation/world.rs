@@ -1,0 +1,261 @@
+//! One story: its weather, its clients, its troubles, and its end.
+
+use std::{
+    fmt::Write,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use tokio::{
+    runtime::Builder,
+    task::JoinSet,
+    time::{Instant, sleep},
+};
+
+use super::{
+    gate::Gate,
+    network::{COMMAND_TIMEOUT, Network, Weather},
+    oracle::{Bounds, Oracle},
+    worker::Worker,
+};
+use crate::{
+    Client, MemoryStore,
+    domain::{Identity, Name},
+    engine::{Engine, clock::Clock},
+    store::Store,
+};
+
+/// How long a story may take at most, in virtual time.
+const LONGEST: Duration = Duration::from_secs(900);
+
+/// What happened, line by line.
+#[derive(Debug, Default)]
+pub(super) struct Story {
+    text: Mutex<String>,
+    aloud: bool,
+    begun: Mutex<Option<Instant>>,
+}
+
+impl Story {
+    pub(super) fn new(aloud: bool) -> Arc<Self> {
+        Arc::new(Self { aloud, ..Self::default() })
+    }
+
+    pub(super) fn say(&self, what: impl FnOnce() -> String) {
+        let begun = *self.begun.lock().unwrap().get_or_insert_with(Instant::now);
+        let line = format!("{:>9.3} s  {}", begun.elapsed().as_secs_f64(), what());
+        if self.aloud {
+            println!("{line}");
+        }
+        writeln!(self.text.lock().unwrap(), "{line}").unwrap();
+    }
+
+    pub(super) fn text(&self) -> String {
+        self.text.lock().unwrap().clone()
+    }
+}
+
+/// What kind of story it is.
+#[derive(Clone, Copy, Debug)]
+struct Plot {
+    weather: Weather,
+    clients: u32,
+    workers: u32,
+    names: u32,
+    rounds: u32,
+    ttl: Duration,
+    /// Whether clients are paused.
+    pauses: bool,
+    /// Whether the connection for messages is lost now and then.
+    deafness: bool,
+    /// Whether the store forgets, or locks are forced away.
+    forgetting: bool,
+}
+
+impl Plot {
+    fn draw(chance: &mut fastrand::Rng) -> Self {
+        // A third of the stories is calm: there the bounds are tight.
+        let calm = chance.u32(..3) == 0;
+        let mut up_to = |most: u32| if calm { 0 } else { chance.u32(..=most) };
+        let weather = Weather {
+            lose_request: up_to(120),
+            lose_reply: up_to(120),
+            double: up_to(100),
+            refuse: up_to(30),
+            lose_message: up_to(300),
+            delay: 0,
+        };
+        Self {
+            weather: Weather { delay: chance.u64(..=8), ..weather },
+            clients: chance.u32(2..=4),
+            workers: chance.u32(1..=3),
+            names: chance.u32(1..=2),
+            rounds: chance.u32(3..=10),
+            ttl: Duration::from_millis(chance.u64(1_500..=5_000)),
+            pauses: !calm && chance.bool(),
+            deafness: !calm && chance.bool(),
+            forgetting: chance.u32(..3) == 0,
+        }
+    }
+
+    fn is_calm(&self) -> bool {
+        self.weather.lose_request + self.weather.lose_reply + self.weather.double == 0
+            && !self.pauses
+            && !self.deafness
+    }
+
+    /// How soon things have to happen.
+    fn bounds(&self) -> Bounds {
+        // A lease may be up to two seconds longer than half of the ttl.
+        let excused = self.ttl + Duration::from_secs(2);
+        let prompt = Duration::from_millis(8 * self.weather.delay + 60);
+        let lossy = Duration::from_secs(25);
+        let entered = if self.is_calm() { prompt } else { lossy };
+        // An old request may grant to somebody who is gone: then its lease ends it.
+        let freed = if self.is_calm() { prompt } else { excused + lossy };
+        let deaf = !self.is_calm();
+        Bounds { entered, freed, told: Duration::from_millis(1_300), excused, deaf }
+    }
+}
+
+/// Lives through the story of `seed`.
+pub(super) fn run(seed: u64, story: &Arc<Story>) -> Result<(), String> {
+    fastrand::seed(seed);
+    let mut chance = fastrand::Rng::with_seed(seed);
+    let plot = Plot::draw(&mut chance);
+    let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    runtime.block_on(async {
+        story.say(|| format!("{plot:?}"));
+        World::new(plot, &mut chance, story).live(chance).await
+    })
+}
+
+/// The locks of a story.
+pub(super) fn name(number: u32) -> Name {
+    Name::new(format!("name-{number}")).unwrap()
+}
+
+struct World {
+    plot: Plot,
+    store: MemoryStore,
+    oracle: Arc<Oracle>,
+    story: Arc<Story>,
+    citizens: Vec<Citizen>,
+}
+
+/// A client with its network and its gate.
+struct Citizen {
+    engine: Arc<Engine>,
+    network: Arc<Network>,
+    gate: Gate,
+}
+
+impl World {
+    fn new(plot: Plot, chance: &mut fastrand::Rng, story: &Arc<Story>) -> Self {
+        let store = MemoryStore::new();
+        let oracle = Oracle::new(&store, story, plot.bounds());
+        let citizens = (0..plot.clients).map(|number| {
+            let (session, oracle) = (store.session(), Arc::clone(&oracle));
+            let network = Network::new(session, plot.weather, chance.fork(), oracle);
+            let gate = Gate::open();
+            let identity = Identity::of(format!("client-{number}"));
+            let awake = Clock::with(|| Duration::ZERO);
+            let engine =
+                Engine::new(identity, Arc::<Network>::clone(&network), awake, gate.spawner());
+            Citizen { engine, network, gate }
+        });
+        let citizens = citizens.collect();
+        Self { plot, store, oracle, story: Arc::clone(story), citizens }
+    }
+
+    async fn live(self, mut chance: fastrand::Rng) -> Result<(), String> {
+        let begun = Instant::now();
+        let mut workers = self.hire(&mut chance);
+        let mut troubles = JoinSet::new();
+        while !workers.is_empty() {
+            while workers.try_join_next().transpose().map_err(|panic| panic.to_string())?.is_some() {}
+            self.trouble(&mut chance, &mut troubles);
+            sleep(Duration::from_millis(5)).await;
+            self.oracle.look();
+            if let Some(rule) = self.oracle.broken() {
+                return Err(rule);
+            }
+            if begun.elapsed() > LONGEST {
+                return Err("the story does not end".into());
+            }
+        }
+        while troubles.join_next().await.is_some() {}
+        self.settle().await
+    }
+
+    fn hire(&self, chance: &mut fastrand::Rng) -> JoinSet<()> {
+        let mut workers = JoinSet::new();
+        for (number, citizen) in self.citizens.iter().enumerate() {
+            for task in 0..self.plot.workers {
+                let worker = Worker {
+                    client: Client::of(Arc::clone(&citizen.engine)),
+                    label: format!("client-{number}/{task}"),
+                    gate: citizen.gate.clone(),
+                    oracle: Arc::clone(&self.oracle),
+                    story: Arc::clone(&self.story),
+                    chance: chance.fork(),
+                    names: self.plot.names,
+                    rounds: self.plot.rounds,
+                    ttl: self.plot.ttl,
+                };
+                workers.spawn(worker.work());
+            }
+        }
+        workers
+    }
+
+    /// Makes trouble, now and then.
+    fn trouble(&self, chance: &mut fastrand::Rng, troubles: &mut JoinSet<()>) {
+        let citizen = &self.citizens[chance.usize(..self.citizens.len())];
+        let client = citizen.engine.identity.client();
+        let time = Duration::from_millis(chance.u64(1..=2 * 5_000));
+        if self.plot.pauses && chance.u32(..400) == 0 {
+            self.story.say(|| format!("{client} is paused for {time:?}"));
+            citizen.gate.close_for(time);
+        }
+        if self.plot.deafness && chance.u32(..400) == 0 {
+            self.story.say(|| format!("{client} is deaf for {time:?}"));
+            let network = Arc::clone(&citizen.network);
+            troubles.spawn(async move { network.deafen(time).await });
+        }
+        if self.plot.forgetting && chance.u32(..1_500) == 0 {
+            self.story.say(|| "the store forgets everything".into());
+            let names: Vec<_> = (0..self.plot.names).map(name).collect();
+            self.oracle.forgets(&names);
+            self.store.lose_everything();
+        }
+        if self.plot.forgetting && chance.u32(..1_500) == 0 {
+            let name = name(chance.u32(..self.plot.names));
+            self.story.say(|| format!("{name} is forced away"));
+            self.oracle.forced(&name);
+            let operator = self.store.session();
+            troubles.spawn(async move { drop(operator.force_release(&name).await) });
+        }
+    }
+
+    /// After everybody has gone nothing may be left.
+    async fn settle(self) -> Result<(), String> {
+        // Withdrawals look again for so long, and what they miss ends by itself.
+        sleep(self.plot.bounds().excused + Duration::from_secs(10) + 4 * COMMAND_TIMEOUT).await;
+        self.oracle.look();
+        if let Some(rule) = self.oracle.broken() {
+            return Err(rule);
+        }
+        for citizen in &self.citizens {
+            let stats = citizen.engine.stats();
+            if (stats.held, stats.waiting) != (0, 0) || !citizen.engine.is_idle() {
+                return Err(format!("something is left: {:?}", citizen.engine));
+            }
+        }
+        if !self.store.is_idle() {
+            return Err(format!("something is left in the store: {:?}", self.store));
+        }
+        self.story.say(|| format!("the end, after {} grants", self.oracle.grants()));
+        Ok(())
+    }
+}
