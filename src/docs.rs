@@ -1,20 +1,27 @@
 //! The pages that are not about one item.
 //!
 //! Every Rust example in them is compiled and run by `cargo test`, on the store
-//! in this process. The same pages lie in `docs/` of the repository.
+//! in this process. The same pages lie in `docs/` of the repository, where links
+//! lead to files: the first line of each module leads them to modules instead.
 
+/// [design]: design
 #[doc = include_str!("../docs/comparison.md")]
 pub mod comparison {}
 
+/// [design]: design#the-redis-client
 #[doc = include_str!("../docs/dependencies.md")]
 pub mod dependencies {}
 
+/// [architecture]: https://github.com/leasehold/leasehold/blob/main/ARCHITECTURE.md
+/// [comparison]: comparison
 #[doc = include_str!("../docs/design.md")]
 pub mod design {}
 
+/// [guide]: guide
 #[doc = include_str!("../docs/guarantees.md")]
 pub mod guarantees {}
 
+/// [guarantees]: guarantees
 #[doc = include_str!("../docs/guide.md")]
 pub mod guide {}
 

@@ -1,9 +1,39 @@
-//! Distributed locks on Redis.
+//! Distributed locks on Redis, compatible with Java's Redisson.
+//!
+//! ```
+//! use leasehold::{Client, Error, Release};
+//!
+//! # #[tokio::main]
+//! # async fn main() -> Result<(), Error> {
+//! let client = Client::in_memory(); // or Client::connect("redis://127.0.0.1/").await?
+//! let lock = client.lock("orders:42")?;
+//!
+//! // Work that is stopped when the lock is lost:
+//! let answer = lock.run(async |_held| 6 * 7).await?.done(lock.name())?;
+//! assert_eq!(answer, 42);
+//!
+//! // Or a guard:
+//! let guard = lock.acquire().await?;
+//! assert_eq!(guard.release().await?, Release::Released);
+//! # Ok(()) }
+//! ```
+//!
+//! Three things, three types: a [`Lock`] is a name and settings, an [`Owner`] is
+//! who holds it, a [`LockGuard`] is one hold. [`MemoryStore`] stands in for Redis
+//! in tests, and `blocking` is the same for threads.
+//!
+//! **No lock on Redis can promise that two holders never overlap in real time.**
+//! A process that stands still for longer than its lease cannot know it before
+//! it runs again. [`docs::guarantees`] says what holds under which fault.
+//!
+//! Start with the [guide](docs::guide). The code begins in `client.rs`, and
+//! passes through `engine/acquire.rs`.
 #![forbid(unsafe_code)]
 
 #[cfg(feature = "blocking")]
 pub mod blocking;
 mod client;
+pub mod docs;
 mod domain;
 mod engine;
 mod error;

@@ -1,10 +1,10 @@
-//! What Java answered.
+//! What a process answered.
 
 use std::time::{Duration, SystemTime};
 
 use serde_json::Value;
 
-/// What came of one call in Java: a value or an exception, and when.
+/// What came of one call: a value or an exception, and when.
 ///
 /// The methods that read a value panic if there was an exception instead, and
 /// say which.
@@ -99,27 +99,27 @@ impl Answer {
     pub fn value(&self) -> &Value {
         match &self.outcome {
             Ok(value) => value,
-            Err(failure) => panic!("Java threw {}: {}", failure.class, failure.message),
+            Err(failure) => panic!("the call threw {}: {}", failure.class, failure.message),
         }
     }
 }
 
 #[track_caller]
 fn flag(value: &Value) -> bool {
-    value.as_bool().unwrap_or_else(|| panic!("Java answered {value}, not true or false"))
+    value.as_bool().unwrap_or_else(|| panic!("{value} is not true or false"))
 }
 
 #[track_caller]
 pub(crate) fn whole(value: &Value) -> i64 {
-    value.as_i64().unwrap_or_else(|| panic!("Java answered {value}, not a whole number"))
+    value.as_i64().unwrap_or_else(|| panic!("{value} is not a whole number"))
 }
 
 #[track_caller]
 fn text(value: &Value) -> String {
-    value.as_str().unwrap_or_else(|| panic!("Java answered {value}, not a text")).to_owned()
+    value.as_str().unwrap_or_else(|| panic!("{value} is not a text")).to_owned()
 }
 
-/// Java sends microseconds of the wall clock.
+/// Both send microseconds of the wall clock.
 #[track_caller]
 fn instant(value: &Value) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_micros(whole(value).unsigned_abs())
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "Java threw java.lang.IllegalMonitorStateException: not yours")]
+    #[should_panic(expected = "the call threw java.lang.IllegalMonitorStateException: not yours")]
     fn an_exception_is_not_read_as_a_value() {
         _ = thrown().is_true();
     }

@@ -6,14 +6,14 @@ use serde_json::{Value, json};
 
 use crate::answer::{Answer, whole};
 
-/// Many Java threads that add to one counter under one lock.
+/// Many threads of one process that add to one counter under one lock.
 ///
 /// The counter is a plain number in Redis, read by GET and written by SET.
 /// Whenever two holders overlap, in whatever processes, an addition can be
 /// lost, and the counter ends below the sum of all [`Report::total`]s.
 ///
 /// It goes on for ever unless [`rounds`](Self::rounds) or
-/// [`at_most`](Self::at_most) bounds it, so Java insists on one of them.
+/// [`at_most`](Self::at_most) bounds it, so a process insists on one of them.
 #[derive(Clone, Debug)]
 pub struct Crowd {
     pub(crate) lock: String,

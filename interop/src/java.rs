@@ -1,23 +1,18 @@
 //! The Java process: started, told to leave, or killed.
 
 use std::io::ErrorKind;
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::Arc;
+use std::process::{Command, ExitStatus};
 
-use serde_json::{Map, Value};
-
-use crate::lines::Lines;
-use crate::pending::Pending;
+use crate::process::Process;
 use crate::setup::Setup;
-use crate::thread::{PATIENCE, Thread};
+use crate::thread::Thread;
 
 /// A Java process with one Redisson client in it.
 ///
 /// Dropping it **kills** it, with all its locks held.
 #[derive(Debug)]
 pub struct Java {
-    process: Child,
-    lines: Arc<Lines>,
+    process: Process,
     id: String,
     version: String,
 }
@@ -34,40 +29,25 @@ impl Java {
         let jars = setup.jars();
         assert!(jars.is_dir(), "{} is missing; build it: make interop", jars.display());
 
-        let mut process = match Command::new("java")
-            .args(QUICK_START)
-            .arg("-cp")
-            .arg(jars.join("*"))
-            .arg("leasehold.interop.Main")
-            .args(setup.arguments())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-        {
+        let mut command = Command::new("java");
+        command.args(QUICK_START).arg("-cp").arg(jars.join("*")).arg("leasehold.interop.Main");
+        command.args(setup.arguments());
+        let process = match Process::start(command) {
             Ok(process) => process,
             Err(e) if e.kind() == ErrorKind::NotFound => {
                 panic!("Java is missing; install it: make interop")
             }
             Err(e) => panic!("Java does not start: {e}"),
         };
-        let commands = process.stdin.take().expect("we asked for a pipe");
-        let answers = process.stdout.take().expect("we asked for a pipe");
-        let Some((ready, lines)) = Lines::open(commands, answers) else {
-            let status = process.wait();
-            panic!("Java ended without a word ({status:?}); see stderr");
-        };
+        let ready = process.ready();
         assert!(ready["ready"] == true, "Redisson does not start: {ready}");
-
-        let text = |field: &str| {
-            ready[field].as_str().unwrap_or_else(|| panic!("no `{field}` in {ready}")).to_owned()
-        };
-        Self { id: text("id"), version: text("version"), process, lines: Arc::new(lines) }
+        Self { id: process.text("id"), version: process.text("version"), process }
     }
 
     /// A thread of the process, which begins to exist with its first call.
     #[must_use]
     pub fn thread(&self, name: &str) -> Thread {
-        Thread::new(Arc::clone(&self.lines), name)
+        self.process.thread(name)
     }
 
     /// `redisson.getId()`: the part before the colon in the owner that Redis sees.
@@ -85,7 +65,7 @@ impl Java {
     /// The number of the process.
     #[must_use]
     pub fn pid(&self) -> u32 {
-        self.process.id()
+        self.process.pid()
     }
 
     /// `redisson.shutdown()`, then the end of the process. Locks stay until they expire.
@@ -94,25 +74,13 @@ impl Java {
     ///
     /// If Redisson throws or does not come to an end.
     #[track_caller]
-    pub fn shutdown(mut self) -> ExitStatus {
-        let mut command = Map::new();
-        command.insert("op".into(), Value::from("shutdown"));
-        let done = Pending::new("shutdown".into(), self.lines.send(command)).wait(PATIENCE);
-        assert!(done.is_true(), "shutdown answered {done:?}");
-        self.process.wait().expect("our own child")
+    pub fn shutdown(self) -> ExitStatus {
+        self.process.shutdown()
     }
 
     /// SIGKILL: a crash with all locks held.
     pub fn kill(self) {
         drop(self);
-    }
-}
-
-impl Drop for Java {
-    fn drop(&mut self) {
-        // It may have ended by itself; either way it must not stay.
-        _ = self.process.kill();
-        _ = self.process.wait();
     }
 }
 

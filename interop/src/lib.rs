@@ -2,22 +2,32 @@
 //!
 //! [`Java::start`] starts a Java process with a Redisson client in it.
 //! [`Java::thread`] names a thread of that process, and a [`Thread`] does what
-//! the same Java code would do: `java.thread("T1").lock("door")`.
+//! the same Java code would do: `java.thread("T1").lock("door")`. [`Rust`] is a
+//! process with a Leasehold client that takes the same commands, and
+//! [`Together`] both, with a Redis. What a test has shown goes into a
+//! [`table()`].
 //!
 //! Everything blocks, and everything that goes wrong in a way no test asks for
-//! panics with what to do about it. Nothing here knows Leasehold.
+//! panics with what to do about it.
 
 mod answer;
 mod crowd;
 mod java;
 mod lines;
 mod pending;
+mod process;
+mod rust;
 mod setup;
+mod table;
 mod thread;
+mod together;
 
 pub use answer::{Answer, Failure};
 pub use crowd::{Crowd, Report};
 pub use java::Java;
 pub use pending::Pending;
+pub use rust::Rust;
 pub use setup::{Protocol, Redisson, Setup};
+pub use table::{Way, measured, shown, table, woken};
 pub use thread::Thread;
+pub use together::{Pair, Together, since, until_asleep, wake_up};

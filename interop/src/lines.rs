@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 use crate::answer::{Answer, whole};
 
-/// The connection to one Java process, shared by all its threads' handles.
+/// The connection to one process, shared by all its threads' handles.
 #[derive(Debug)]
 pub(crate) struct Lines {
     commands: Mutex<ChildStdin>,
@@ -21,7 +21,7 @@ pub(crate) struct Lines {
 #[derive(Debug, Default)]
 struct Waiting {
     last_id: i64,
-    /// Gone once Java has closed its side: then nothing is ever answered again.
+    /// Gone once the process has closed its side: then nothing is ever answered again.
     ended: bool,
     answers: HashMap<i64, Sender<Answer>>,
 }
@@ -29,7 +29,7 @@ struct Waiting {
 impl Lines {
     /// Reads the first line, and starts to listen for the answers after it.
     ///
-    /// `None` if Java ended without a word.
+    /// `None` if it ended without a word.
     pub(crate) fn open(commands: ChildStdin, answers: ChildStdout) -> Option<(Value, Self)> {
         let mut answers = BufReader::new(answers).lines();
         let ready = parse(&answers.next()?.ok()?);
@@ -50,7 +50,7 @@ impl Lines {
         Some((ready, lines))
     }
 
-    /// Sends a command. The channel is closed without an answer if Java ends first.
+    /// Sends a command. The channel is closed without an answer if the process ends first.
     pub(crate) fn send(&self, mut command: Map<String, Value>) -> Receiver<Answer> {
         let (sender, receiver) = channel();
         {
@@ -71,7 +71,7 @@ impl Lines {
 }
 
 fn parse(line: &str) -> Value {
-    serde_json::from_str(line).unwrap_or_else(|e| panic!("Java said `{line}`: {e}"))
+    serde_json::from_str(line).unwrap_or_else(|e| panic!("the process said `{line}`: {e}"))
 }
 
 /// A panic elsewhere leaves nothing half done under these locks.

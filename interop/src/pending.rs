@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use crate::answer::Answer;
 
-/// A call that Java is busy with.
+/// A call that a process is busy with.
 ///
-/// Dropping it forgets the answer; the call itself goes on in Java.
+/// Dropping it forgets the answer; the call itself goes on.
 #[derive(Debug)]
 #[must_use = "the answer may be an exception"]
 pub struct Pending {
@@ -26,7 +26,7 @@ impl Pending {
     ///
     /// # Panics
     ///
-    /// If Java ended without answering.
+    /// If the process ended without answering.
     #[must_use]
     #[track_caller]
     pub fn is_done(&self) -> bool {
@@ -36,7 +36,7 @@ impl Pending {
         match self.receiver.try_recv() {
             Ok(answer) => self.arrived.set(answer).is_ok(),
             Err(TryRecvError::Empty) => false,
-            Err(TryRecvError::Disconnected) => panic!("Java ended during {}", self.what),
+            Err(TryRecvError::Disconnected) => panic!("the process ended during {}", self.what),
         }
     }
 
@@ -44,7 +44,7 @@ impl Pending {
     ///
     /// # Panics
     ///
-    /// If there is none after `limit`, or Java ended without answering.
+    /// If there is none after `limit`, or the process ended without answering.
     #[track_caller]
     pub fn wait(self, limit: Duration) -> Answer {
         if let Some(answer) = self.arrived.into_inner() {
@@ -53,7 +53,7 @@ impl Pending {
         match self.receiver.recv_timeout(limit) {
             Ok(answer) => answer,
             Err(RecvTimeoutError::Timeout) => panic!("{} is not over after {limit:?}", self.what),
-            Err(RecvTimeoutError::Disconnected) => panic!("Java ended during {}", self.what),
+            Err(RecvTimeoutError::Disconnected) => panic!("the process ended during {}", self.what),
         }
     }
 }

@@ -1,11 +1,12 @@
-//! How a Java process is set up: the flags of `leasehold.interop.Main`.
+//! How a process is set up: the flags of `leasehold.interop.Main` and of `rust_peer`.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// How to start a [`Java`](crate::Java).
+/// How to start a [`Java`](crate::Java) or a [`Rust`](crate::Rust).
 ///
-/// What is not set keeps Redisson's own default.
+/// What is not set keeps the default of Redisson or Leasehold. A process does
+/// not start with a setting that it knows nothing of.
 #[derive(Clone, Debug)]
 pub struct Setup {
     redisson: Redisson,
@@ -79,6 +80,12 @@ impl Setup {
     #[must_use]
     pub fn script_cache(self, on: bool) -> Self {
         self.flag("script-cache", on)
+    }
+
+    /// Sets the codec by the name of its class. Default: Kryo 5.
+    #[must_use]
+    pub fn codec(self, class: &str) -> Self {
+        self.flag("codec", class)
     }
 
     /// Installs a `NameMapper` that puts `prefix` in front of every name.

@@ -1,4 +1,4 @@
-//! A thread of the Java process, which does one thing after the other.
+//! A thread of a process, which does one thing after the other.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,10 @@ use crate::crowd::{Crowd, Report};
 use crate::lines::Lines;
 use crate::pending::Pending;
 
-/// A named thread in Java: to Redisson, a holder of its own.
+/// A named thread in Java, or a task that plays one in Rust: to others a holder of its own.
+///
+/// The methods are named after those of Redisson. In Rust `lock` is `acquire`,
+/// or `reenter` for what the task holds already, and `unlock` is `release`.
 ///
 /// Handles of one name are the same thread. It does one call after the other,
 /// so a call on a thread that waits for a lock is **not even begun** before
@@ -30,7 +33,7 @@ impl Thread {
         Self { lines, name: name.to_owned(), kind: "lock" }
     }
 
-    /// The same thread, whose locks are made by `getSpinLock` instead of `getLock`.
+    /// The same thread, whose locks are made by `getSpinLock` instead of `getLock`; in Rust it polls.
     #[must_use]
     pub fn spin(&self) -> Self {
         Self { kind: "spin", ..self.clone() }
@@ -196,6 +199,11 @@ impl Thread {
     #[track_caller]
     pub fn interrupt(&self) -> bool {
         self.send("interrupt", json!({})).wait(PATIENCE).is_true()
+    }
+
+    /// Starts to wait until the hold is over; the answer is why. **Rust only**: Redisson tells nobody.
+    pub fn start_lost(&self, name: &str) -> Pending {
+        self.on_lock("lost", name, json!({}))
     }
 
     /// Lets a crowd loose on a counter, and waits until it is done.

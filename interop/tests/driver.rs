@@ -256,7 +256,7 @@ fn settings_reach_redis() {
 }
 
 #[test]
-#[should_panic(expected = "Java ended during")]
+#[should_panic(expected = "the process ended during")]
 fn a_call_on_a_dead_process_is_noticed() {
     let redis = Redis::start();
     let java = Java::start(&setup(&redis));

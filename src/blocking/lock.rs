@@ -236,7 +236,7 @@ impl Lock {
 /// Working under the lock.
 ///
 /// A thread cannot be stopped from outside: work looks at its
-/// [`Holding`](crate::Holding) before each side effect. [`Ran::Stopped`] does
+/// [`Holding`] before each side effect. [`Ran::Stopped`] does
 /// not occur here, and [`on_loss`](crate::Lock::on_loss) has no meaning.
 impl Lock {
     /// As [`Lock::run`](crate::Lock::run).

@@ -4,6 +4,7 @@ use std::{error::Error, fmt, sync::Arc};
 
 /// Why a store has no answer, and whether the request may have been executed.
 #[derive(Clone, Debug)]
+#[cfg_attr(not(feature = "redis"), expect(dead_code, reason = "memory has fewer ways to fail"))]
 pub(crate) enum Failure {
     /// The store refused, and says why. Nothing happened.
     Refused { code: String, message: String },
@@ -38,6 +39,7 @@ impl Failure {
         Self::Unanswered(cause.into().into())
     }
 
+    #[cfg(any(feature = "redis", test))]
     pub(crate) fn unreachable(cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self::Unreachable(cause.into().into())
     }

@@ -35,7 +35,7 @@ use crate::{
 pub(super) const LONGEST_WAIT: Duration = Duration::from_secs(3);
 
 /// The longest wait while no message can reach us.
-const LONGEST_WAIT_UNHEARD: Duration = Duration::from_millis(250);
+pub(super) const LONGEST_WAIT_UNHEARD: Duration = Duration::from_millis(250);
 
 /// How long one question may take that is not to wait.
 const ONE_QUESTION: Duration = Duration::from_secs(3);
@@ -92,21 +92,20 @@ struct Attempt<'a> {
     asked: Option<Lease>,
     /// Whether a question went unanswered, so that the store may grant it yet.
     unsure: bool,
-    /// What went wrong since the store last answered.
-    trouble: &'a Trouble,
+    heard: &'a Heard,
 }
 
-/// The last failure, if the store has not answered since. It outlives the
-/// attempt, to be named when patience ends.
+/// What the store last said. It outlives the attempt, to be named when patience
+/// ends.
 #[derive(Default)]
-struct Trouble(Mutex<Option<Failure>>);
+struct Heard(Mutex<Option<Result<Holder, Failure>>>);
 
-impl Trouble {
-    fn set(&self, failure: Option<Failure>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = failure;
+impl Heard {
+    fn note(&self, said: Result<Holder, Failure>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(said);
     }
 
-    fn take(&self) -> Option<Failure> {
+    fn take(&self) -> Option<Result<Holder, Failure>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
@@ -122,7 +121,7 @@ enum Asked {
 impl Engine {
     /// Waits until `want` is ours.
     pub(crate) async fn acquire(self: &Arc<Self>, want: &Want) -> Result<Held, Error> {
-        self.acquire_noting(want, &Trouble::default()).await
+        self.acquire_noting(want, &Heard::default()).await
     }
 
     /// Waits until `want` is ours, but no longer than `patience`.
@@ -131,17 +130,19 @@ impl Engine {
         want: &Want,
         patience: Duration,
     ) -> Result<Held, Error> {
+        // Before the timer, which needs a runtime.
+        self.ready()?;
         let start = Instant::now();
-        let trouble = Trouble::default();
-        let acquired = timeout_at(start + patience, self.acquire_noting(want, &trouble)).await;
-        acquired.unwrap_or_else(|_| Err(self.gave_up(want, start.elapsed(), trouble.take())))
+        let heard = Heard::default();
+        let acquired = timeout_at(start + patience, self.acquire_noting(want, &heard)).await;
+        acquired.unwrap_or_else(|_| Err(self.gave_up(want, start.elapsed(), heard.take())))
     }
 
     /// Asks once whether `want` can be ours now.
     pub(crate) async fn try_acquire(self: &Arc<Self>, want: &Want) -> Result<Option<Held>, Error> {
         self.ready()?;
-        let trouble = Trouble::default();
-        let mut attempt = Attempt::new(self, want, &trouble);
+        let heard = Heard::default();
+        let mut attempt = Attempt::new(self, want, &heard);
         let until = Instant::now() + ONE_QUESTION;
         let mut pauses = Pauses::default();
         loop {
@@ -158,14 +159,10 @@ impl Engine {
         }
     }
 
-    async fn acquire_noting(
-        self: &Arc<Self>,
-        want: &Want,
-        trouble: &Trouble,
-    ) -> Result<Held, Error> {
+    async fn acquire_noting(self: &Arc<Self>, want: &Want, heard: &Heard) -> Result<Held, Error> {
         self.ready()?;
         let start = Instant::now();
-        let attempt = Attempt::new(self, want, trouble);
+        let attempt = Attempt::new(self, want, heard);
         let span = tracing::debug_span!(target: "leasehold", "acquire",
             lock = %want.name, owner = %attempt.claim.owner);
         let held = attempt.run().instrument(span).await?;
@@ -175,16 +172,22 @@ impl Engine {
     }
 
     /// Why patience ended in vain.
-    fn gave_up(&self, want: &Want, waited: Duration, trouble: Option<Failure>) -> Error {
+    fn gave_up(
+        &self,
+        want: &Want,
+        waited: Duration,
+        heard: Option<Result<Holder, Failure>>,
+    ) -> Error {
         let name = want.name.clone();
-        let holder = self.turns.seen(&name);
-        match (holder, trouble) {
-            (holder @ Some(_), None) => {
+        // Who never had the turn knows what those before it were told.
+        let seen = || self.turns.seen(&name).map(Ok);
+        match heard.or_else(seen) {
+            Some(Ok(holder)) => {
                 self.counters.timed_out();
-                Error::TimedOut { name, waited, holder }
+                Error::TimedOut { name, waited, holder: Some(holder) }
             }
-            (_, Some(failure)) => Error::about(&name, failure),
-            (None, None) => {
+            Some(Err(failure)) => Error::about(&name, failure),
+            None => {
                 let reason = format!("no answer within {waited:?}");
                 Error::Unavailable { name, reason }
             }
@@ -207,11 +210,11 @@ fn too_late(want: &Want) -> Error {
 }
 
 impl<'a> Attempt<'a> {
-    fn new(engine: &'a Arc<Engine>, want: &'a Want, trouble: &'a Trouble) -> Self {
+    fn new(engine: &'a Arc<Engine>, want: &'a Want, heard: &'a Heard) -> Self {
         let owner = engine.identity.fresh_owner();
         let announced = want.wait_by == WaitBy::Messages;
         let claim = Claim { name: want.name.clone(), owner, ttl: want.ttl, announced };
-        Self { engine, want, claim, asked: None, unsure: false, trouble }
+        Self { engine, want, claim, asked: None, unsure: false, heard }
     }
 
     async fn run(mut self) -> Result<Held, Error> {
@@ -245,7 +248,6 @@ impl<'a> Attempt<'a> {
         let lease = Lease::new(engine.clock.now(), self.claim.ttl);
         self.asked = Some(lease);
         let verdict = engine.store.acquire(&self.claim).await;
-        self.trouble.set(verdict.as_ref().err().cloned());
         let asked = match verdict {
             Ok(Verdict::Granted) if engine.clock.now() < lease.ends() => {
                 return Ok(Asked::Granted(self.enter(lease)));
@@ -259,10 +261,12 @@ impl<'a> Attempt<'a> {
                 if let Some(past) = past {
                     past.end(LostReason::NotOurs);
                 }
+                self.heard.note(Ok(holder.clone()));
                 Asked::Busy(holder)
             }
             Err(failure) => {
                 self.unsure |= failure.may_have_happened();
+                self.heard.note(Err(failure.clone()));
                 self.answered();
                 return Err(failure);
             }

@@ -78,7 +78,7 @@ impl Hold {
             renewed: terms.renewed,
             unsure,
             entered_at,
-            must_end_at: terms.max_hold.map(|most| lease.asked_at + most),
+            must_end_at: terms.max_hold.map(|most| entered_at + most),
             state: Mutex::new(State { lease, doubted: false, over: None }),
             over: Notify::new(),
             shares: AtomicU32::new(1),

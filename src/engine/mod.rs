@@ -34,6 +34,7 @@ use std::{
 };
 
 use tokio::{
+    runtime::Handle,
     sync::Notify,
     task::AbortHandle,
     time::{Instant, timeout, timeout_at},
@@ -60,6 +61,9 @@ const RELEASE_PATIENCE: Duration = Duration::from_secs(5);
 
 /// How long a question about a lock is asked before it fails.
 const QUESTION_PATIENCE: Duration = Duration::from_secs(3);
+
+/// More patience than any clock can count to is as good as this.
+pub(crate) const LONGEST_PATIENCE: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
 /// One client's machinery over one store.
 #[derive(Debug)]
@@ -108,21 +112,22 @@ impl Engine {
         if self.closed.load(Ordering::Acquire) {
             return Err(Error::ShutDown);
         }
+        Handle::try_current().map_err(|_| Error::NoRuntime)?;
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         if running.is_empty() || running.iter().any(AbortHandle::is_finished) {
             running.iter().for_each(AbortHandle::abort);
-            *running = self.start()?;
+            *running = self.start();
         }
         Ok(())
     }
 
-    fn start(&self) -> Result<Vec<AbortHandle>, Error> {
+    fn start(&self) -> Vec<AbortHandle> {
         let parts = || (Arc::clone(&self.store), self.clock.clone(), Arc::clone(&self.counters));
         let (store, clock, counters) = parts();
         let keeper = Arc::clone(&self.keeper).run(store, clock, counters);
         let (store, clock, counters) = parts();
         let releases = Arc::clone(&self.releases).run(store, clock, counters);
-        Ok(vec![self.spawner.start(Box::pin(keeper))?, self.spawner.start(Box::pin(releases))?])
+        vec![self.spawner.start(Box::pin(keeper)), self.spawner.start(Box::pin(releases))]
     }
 
     /// Asks the store about `name` until it answers or patience ends.
@@ -204,6 +209,7 @@ impl Engine {
     /// holds were taken back, and how many releases are left unsettled.
     pub(crate) async fn shut_down(&self, patience: Duration) -> (usize, usize) {
         let start = Instant::now();
+        let patience = patience.min(LONGEST_PATIENCE);
         self.closed.store(true, Ordering::Release);
         self.closing.notify_waiters();
 

@@ -35,7 +35,7 @@ pub(crate) enum Debt {
 }
 
 /// When to look again for a grant that arrives after it was withdrawn.
-const LOOK_AGAIN: [Duration; 3] =
+pub(super) const LOOK_AGAIN: [Duration; 3] =
     [Duration::from_millis(200), Duration::from_secs(1), Duration::from_secs(3)];
 
 /// What this client owes its store.

@@ -2,9 +2,7 @@
 
 use std::{fmt, future::Future, pin::Pin, sync::Arc};
 
-use tokio::{runtime::Handle, task::AbortHandle};
-
-use crate::error::Error;
+use tokio::task::AbortHandle;
 
 /// A task before it runs.
 pub(crate) type Job = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -23,14 +21,9 @@ impl Spawner {
         Self(Arc::new(spawn))
     }
 
-    /// Starts `job`.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::NoRuntime`] outside of a tokio runtime.
-    pub(crate) fn start(&self, job: Job) -> Result<AbortHandle, Error> {
-        Handle::try_current().map_err(|_| Error::NoRuntime)?;
-        Ok((self.0)(job))
+    /// Starts `job`. The caller must be on a runtime.
+    pub(crate) fn start(&self, job: Job) -> AbortHandle {
+        (self.0)(job)
     }
 }
 

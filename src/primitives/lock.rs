@@ -6,7 +6,7 @@ use super::{Holding, LockGuard, OnLoss, Ran, run};
 use crate::{
     domain::{Holder, InvalidDuration, Name, Owner, checked},
     engine::{
-        Engine,
+        Engine, LONGEST_PATIENCE,
         acquire::{WaitBy, Want},
         held::Terms,
     },
@@ -493,6 +493,5 @@ fn checked_patience(patience: Duration) -> Result<Duration, InvalidDuration> {
         let rule = "more than zero: try_acquire asks once without waiting";
         return Err(InvalidDuration { setting: "patience", given: patience, rule });
     }
-    // Who has more patience than any clock can count waits for ever all the same.
-    Ok(patience.min(Duration::from_secs(100 * 365 * 24 * 60 * 60)))
+    Ok(patience.min(LONGEST_PATIENCE))
 }

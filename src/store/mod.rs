@@ -4,7 +4,7 @@
 //! schedule: that is the engine's part. Every question may be asked again with
 //! the same owner, so a lost answer is recovered by asking again.
 //!
-//! [`conformance`] says as plain functions what every store must do.
+//! `conformance.rs` says as plain functions what every store must do.
 
 use std::{fmt, future::Future, pin::Pin, sync::Weak, time::Duration};
 

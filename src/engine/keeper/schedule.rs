@@ -102,14 +102,13 @@ impl Schedule {
             self.unwatch(id);
             return None;
         }
-        if watched.asked_at.is_some() {
-            return None;
-        }
-        watched.asked_at = Some(now);
+        let in_flight = watched.asked_at.is_some();
+        watched.asked_at.get_or_insert(now);
         let (hold, ends) = (Arc::clone(&watched.hold), watched.hold.ends());
-        // If no answer comes, its end is the next thing to look at.
+        // If no answer comes, its end is the next thing to look at. It may have
+        // moved since: re-entry renews as well.
         self.put_off(id, ends);
-        Some(hold)
+        (!in_flight).then_some(hold)
     }
 
     fn put_off(&mut self, id: Id, due: Instant) {
@@ -329,6 +328,21 @@ mod tests {
         assert_eq!(t.schedule.next(), None);
         t.answer(&hold, Outcome::Renewed, 1_001);
         assert_eq!(t.schedule.len(), 0);
+    }
+
+    /// Found by seed 5072: the schedule was due again and again without an end.
+    #[test]
+    fn a_hold_that_is_renewed_otherwise_while_asked_about_is_put_off() {
+        // given a renewal on its way, and a re-entry that renews meanwhile
+        let mut t = Setup::new();
+        let hold = t.add_at(0);
+        t.renewed_at(1_000);
+        hold.renewed(t.at(2_000), t.at(2_010));
+
+        // when the old end comes, then the new one is the next thing to look at
+        assert_eq!((t.next(), t.renewed_at(END)), (END, 0));
+        assert_eq!(t.over(&hold, END), None);
+        assert_eq!(t.next(), 2_000 + END);
     }
 
     #[test]

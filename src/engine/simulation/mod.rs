@@ -21,6 +21,7 @@ use std::{
     str::FromStr,
     sync::atomic::{AtomicBool, AtomicU64, Ordering},
     thread,
+    time::Duration,
 };
 
 /// How many seeds every run of the tests tells.
@@ -57,27 +58,53 @@ fn setting<T: FromStr>(name: &str) -> Option<T> {
 /// Tells stories from `base` on, on every core, until one breaks a rule.
 /// Returns how many were told, and the one that broke.
 fn tell_many(base: u64, seeds: u64) -> (u64, Option<Broken>) {
-    let (next, told, stop) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
-    let tell_some = || {
+    let (next, stop) = (AtomicU64::new(0), AtomicBool::new(false));
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    let tellers: Vec<AtomicU64> = (0..cores).map(|_| AtomicU64::new(0)).collect();
+
+    let tell_some = |telling: &AtomicU64| {
         let mut broken = None;
         while broken.is_none() && !stop.load(Ordering::Relaxed) {
             let number = next.fetch_add(1, Ordering::Relaxed);
             if number >= seeds {
                 break;
             }
+            telling.store(base.wrapping_add(number), Ordering::Relaxed);
             broken = tell(base.wrapping_add(number), false).err();
-            told.fetch_add(1, Ordering::Relaxed);
             stop.fetch_or(broken.is_some(), Ordering::Relaxed);
         }
         broken
     };
     let broken = thread::scope(|scope| {
-        let cores = thread::available_parallelism().map_or(1, usize::from);
-        let tellers: Vec<_> = (0..cores).map(|_| scope.spawn(tell_some)).collect();
-        let broken = tellers.into_iter().filter_map(|teller| teller.join().unwrap());
-        broken.min_by_key(|broken| broken.seed)
+        let telling = tellers.iter().map(|telling| scope.spawn(|| tell_some(telling)));
+        let telling: Vec<_> = telling.collect();
+        scope.spawn(|| end_what_hangs(&tellers, &stop));
+        let broken = telling.into_iter().filter_map(|teller| teller.join().unwrap());
+        let broken = broken.min_by_key(|broken| broken.seed);
+        stop.store(true, Ordering::Relaxed);
+        broken
     });
-    (told.into_inner(), broken)
+    (next.into_inner().min(seeds), broken)
+}
+
+/// Ends the process when a story does not end: time that does not pass is a
+/// loop that never waits.
+fn end_what_hangs(tellers: &[AtomicU64], stop: &AtomicBool) {
+    const LOOK: Duration = Duration::from_millis(100);
+    const LONGEST: u32 = 200;
+    let read = || tellers.iter().map(|it| it.load(Ordering::Relaxed)).collect::<Vec<_>>();
+    let (mut before, mut looks) = (read(), vec![0; tellers.len()]);
+    while !stop.load(Ordering::Relaxed) {
+        thread::sleep(LOOK);
+        for (teller, seed) in read().into_iter().enumerate() {
+            looks[teller] = if before[teller] == seed { looks[teller] + 1 } else { 0 };
+            before[teller] = seed;
+            if looks[teller] == LONGEST {
+                println!("seed {seed} broke a rule: time does not pass any more");
+                std::process::exit(101);
+            }
+        }
+    }
 }
 
 /// The simulation, as a test: see the Makefile for how to tell more stories.

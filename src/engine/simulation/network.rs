@@ -171,6 +171,7 @@ impl Store for Network {
     }
 
     fn release<'a>(&'a self, claim: &'a Claim) -> Answer<'a, GivenBack> {
+        self.oracle.releasing(&claim.owner);
         let claim = claim.clone();
         self.send(move |store| {
             let claim = claim.clone();

@@ -5,13 +5,16 @@
 //! | one believer | two owners believe at once that they hold one name |
 //! | belief is true | somebody believes, and the store says otherwise |
 //! | loss is told | a hold is over, and `lost()` does not say so soon after |
+//! | no false alarm | a release tells of a loss that was none |
 //! | no renewal without a guard | a request to renew leaves after the guard has gone |
+//! | what is owed is asked for | nobody asks any more to release a hold without a guard |
 //! | nobody's lock is freed | a lock that nobody wants any more stays held |
 //! | a free lock is entered | somebody waits for a free lock for too long |
 //! | counts return to zero | something is left when all is done |
 //!
 //! The store may forget a hold, or have it forced away. Its owner cannot know
-//! at once, and is excused until its lease would have ended.
+//! at once, and is excused until its next renewal, or until its lease would have
+//! ended where that may fail.
 
 use std::{
     collections::BTreeMap,
@@ -38,11 +41,17 @@ pub(super) struct Bounds {
     pub(super) freed: Duration,
     /// A loss is told, counted from when it happened or the client ran again.
     pub(super) told: Duration,
-    /// The longest lease in the story: so long is an owner excused.
+    /// Somebody whose hold the store forgot learns of it.
     pub(super) excused: Duration,
-    /// Whether messages may be missed, so that waiters may sleep for longer.
-    pub(super) deaf: bool,
+    /// The longest lease in the story.
+    pub(super) lease: Duration,
+    /// Whether anything may go wrong.
+    pub(super) rough: bool,
 }
+
+/// How long a release may pause before it is tried again: until it is known to
+/// be unanswered, and the longest pause after that.
+const ASKED_AGAIN: Duration = Duration::from_millis(2 * 500 + 1_250 + 300 + 50);
 
 /// Watches one story.
 pub(super) struct Oracle {
@@ -75,6 +84,8 @@ struct Believer {
     /// When it was over, or its guard was gone.
     over_at: Option<Instant>,
     guard_gone_at: Option<Instant>,
+    release_sent_at: Option<Instant>,
+    freed: bool,
     told: bool,
 }
 
@@ -107,8 +118,8 @@ impl Oracle {
         Waits { oracle: Arc::clone(self), number }
     }
 
-    pub(super) fn messages_may_be_missed(&self) -> bool {
-        self.bounds.deaf
+    pub(super) fn anything_may_go_wrong(&self) -> bool {
+        self.bounds.rough
     }
 
     /// Somebody was granted a lock.
@@ -119,6 +130,8 @@ impl Oracle {
             gate: gate.clone(),
             over_at: None,
             guard_gone_at: None,
+            release_sent_at: None,
+            freed: false,
             told: false,
         };
         let mut seen = self.seen.lock().unwrap();
@@ -126,6 +139,9 @@ impl Oracle {
         let owner = holding.owner().clone();
         if seen.believers.insert(owner.clone(), believer).is_some() {
             self.break_rule(&mut seen, format!("{owner} was granted twice"));
+        }
+        if !holding.is_held() {
+            self.break_rule(&mut seen, format!("{owner} was granted a hold that is over"));
         }
         drop(seen);
         self.look();
@@ -162,7 +178,22 @@ impl Oracle {
     pub(super) fn forced(&self, name: &Name) {
         if let Some(owner) = self.store.truth(name) {
             let until = Instant::now() + self.bounds.excused;
-            self.seen.lock().unwrap().excused.entry(owner).or_insert(until);
+            self.seen.lock().unwrap().excused.insert(owner, until);
+        }
+    }
+
+    /// A release of `owner` found that the store did not know it.
+    pub(super) fn found_lost(&self, owner: &Owner) {
+        let mut seen = self.seen.lock().unwrap();
+        if !seen.excused.contains_key(owner) {
+            self.break_rule(&mut seen, format!("{owner} was told of a loss that was none"));
+        }
+    }
+
+    /// A request to release leaves a client.
+    pub(super) fn releasing(&self, owner: &Owner) {
+        if let Some(believer) = self.seen.lock().unwrap().believers.get_mut(owner) {
+            believer.release_sent_at = Some(Instant::now());
         }
     }
 
@@ -171,7 +202,8 @@ impl Oracle {
         let mut seen = self.seen.lock().unwrap();
         let gone = renewals.iter().find(|renewal| {
             let believer = seen.believers.get(&renewal.owner);
-            believer.is_none_or(|believer| believer.guard_gone_at.is_some_and(|at| at < Instant::now()))
+            believer
+                .is_none_or(|believer| believer.guard_gone_at.is_some_and(|at| at < Instant::now()))
         });
         if let Some(gone) = gone.map(|renewal| renewal.owner.clone()) {
             self.break_rule(&mut seen, format!("{gone} is renewed after its guard has gone"));
@@ -184,10 +216,13 @@ impl Oracle {
         let mut seen = self.seen.lock().unwrap();
         let rule = self.belief(&seen, now).or_else(|| self.telling(&mut seen, now));
         let rule = rule.or_else(|| self.waiting(&mut seen, now));
+        let rule = rule.or_else(|| self.giving_back(&mut seen, now));
         if let Some(rule) = rule {
             self.break_rule(&mut seen, rule);
         }
-        seen.believers.retain(|_, it| !(it.told && it.guard_gone_at.is_some_and(|at| now > at + self.bounds.excused)));
+        seen.believers.retain(|_, it| {
+            !(it.told && it.guard_gone_at.is_some_and(|at| now > at + self.bounds.lease))
+        });
     }
 
     /// One believer at a time, and the store agrees.
@@ -197,21 +232,20 @@ impl Oracle {
             if !believer.holding.is_held() {
                 continue;
             }
-            if let Some(until) = seen.excused.get(owner) {
-                if now > *until {
-                    return Some(format!("{owner} still believes in a hold that the store forgot"));
+            let truth = self.store.truth(&believer.name);
+            let is_true = truth.as_ref() == Some(owner);
+            match seen.excused.get(owner) {
+                Some(until) if !is_true && now <= *until => continue,
+                _ if is_true => {}
+                _ => {
+                    let name = &believer.name;
+                    return Some(format!(
+                        "{owner} believes in `{name}`, which is held by {truth:?}"
+                    ));
                 }
-                continue;
             }
             if let Some(other) = holders.insert(&believer.name, owner) {
                 return Some(format!("{owner} and {other} both believe in `{}`", believer.name));
-            }
-            let truth = self.store.truth(&believer.name);
-            if truth.as_ref() != Some(owner) {
-                return Some(format!(
-                    "{owner} believes in `{}`, which is held by {truth:?}",
-                    believer.name
-                ));
             }
         }
         None
@@ -223,9 +257,24 @@ impl Oracle {
             if believer.told || believer.holding.is_held() {
                 continue;
             }
-            let since = believer.over_at.get_or_insert(now).max(&mut believer.gate.opens()).to_owned();
+            let since =
+                believer.over_at.get_or_insert(now).max(&mut believer.gate.opens()).to_owned();
             if now > since + self.bounds.told {
                 return Some(format!("{owner} lost its hold and was not told"));
+            }
+        }
+        None
+    }
+
+    /// A hold without a guard is asked to be released, again and again.
+    fn giving_back(&self, seen: &mut Seen, now: Instant) -> Option<String> {
+        for (owner, believer) in &mut seen.believers {
+            let Some(gone_at) = believer.guard_gone_at else { continue };
+            // Given back once it may come again: a request to acquire was doubled.
+            believer.freed |= self.store.truth(&believer.name).as_ref() != Some(owner);
+            let asked_at = believer.release_sent_at.unwrap_or(gone_at).max(believer.gate.opens());
+            if now > asked_at + ASKED_AGAIN && !believer.freed {
+                return Some(format!("nobody gives back the hold of {owner} any more"));
             }
         }
         None
@@ -247,14 +296,17 @@ impl Oracle {
             }
             let since = seen.quiet_until.unwrap_or(*since).max(*since);
             let ready = |waiter: &&Waiter| waiter.name == name;
-            let waited = seen.waiters.values().filter(ready).map(|it| it.since.max(it.gate.opens()));
+            let waited =
+                seen.waiters.values().filter(ready).map(|it| it.since.max(it.gate.opens()));
             let Some(first) = waited.min() else { continue };
             let limit = match idle {
                 Idle::Free => self.bounds.entered,
                 Idle::OfNobody(_) => self.bounds.freed,
             };
             if now > since.max(first) + limit {
-                return Some(format!("somebody waits for `{name}`, which is {idle:?}, for {limit:?}"));
+                return Some(format!(
+                    "somebody waits for `{name}`, which is {idle:?}, for {limit:?}"
+                ));
             }
         }
         None

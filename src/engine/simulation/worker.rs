@@ -9,7 +9,7 @@ use super::{
     oracle::Oracle,
     world::{Story, name},
 };
-use crate::{Client, Lock, LockGuard, Name, WaitBy, error::Error};
+use crate::{Client, Lock, LockGuard, LostReason, Name, Release, WaitBy, error::Error};
 
 /// A worker: whose it is, and what it may want.
 pub(super) struct Worker {
@@ -73,7 +73,7 @@ impl Worker {
         };
         // One who polls does not announce its release either, so that others may
         // wait until they ask again: only where messages are lost anyway.
-        match self.oracle.messages_may_be_missed() && self.one_in(8) {
+        match self.oracle.anything_may_go_wrong() && self.one_in(8) {
             true => lock.wait_by(WaitBy::Polling {
                 first: Duration::from_millis(1),
                 longest: Duration::from_millis(128),
@@ -153,6 +153,9 @@ impl Worker {
             _ => {
                 let released = guard.release().await;
                 self.say(&format!("releases {owner}: {released:?}"));
+                if let Ok(Release::AlreadyGone { reason: LostReason::NotOurs, .. }) = released {
+                    self.oracle.found_lost(&owner);
+                }
             }
         }
         self.oracle.look();

@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use futures_util::FutureExt;
 use tokio::{
     runtime::Builder,
     task::JoinSet,
@@ -21,7 +22,7 @@ use super::{
 use crate::{
     Client, MemoryStore,
     domain::{Identity, Name},
-    engine::{Engine, clock::Clock},
+    engine::{Engine, acquire::LONGEST_WAIT_UNHEARD, clock::Clock, releases::LOOK_AGAIN},
     store::Store,
 };
 
@@ -55,9 +56,20 @@ impl Story {
     }
 }
 
-/// What kind of story it is.
+/// What kind of story it is: the calmer, the tighter the bounds.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Mood {
+    /// Nothing goes wrong but what the workers do themselves.
+    Calm,
+    /// The connection for messages is lost now and then.
+    Deaf,
+    /// Anything goes wrong.
+    Rough,
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Plot {
+    mood: Mood,
     weather: Weather,
     clients: u32,
     workers: u32,
@@ -66,17 +78,19 @@ struct Plot {
     ttl: Duration,
     /// Whether clients are paused.
     pauses: bool,
-    /// Whether the connection for messages is lost now and then.
-    deafness: bool,
     /// Whether the store forgets, or locks are forced away.
     forgetting: bool,
 }
 
 impl Plot {
     fn draw(chance: &mut fastrand::Rng) -> Self {
-        // A third of the stories is calm: there the bounds are tight.
-        let calm = chance.u32(..3) == 0;
-        let mut up_to = |most: u32| if calm { 0 } else { chance.u32(..=most) };
+        let mood = match chance.u32(..4) {
+            0 => Mood::Calm,
+            1 => Mood::Deaf,
+            _ => Mood::Rough,
+        };
+        let rough = mood == Mood::Rough;
+        let mut up_to = |most: u32| if rough { chance.u32(..=most) } else { 0 };
         let weather = Weather {
             lose_request: up_to(120),
             lose_reply: up_to(120),
@@ -85,36 +99,44 @@ impl Plot {
             lose_message: up_to(300),
             delay: 0,
         };
+        let delay = if rough && chance.bool() { 300 } else { 8 };
         Self {
-            weather: Weather { delay: chance.u64(..=8), ..weather },
+            mood,
+            weather: Weather { delay: chance.u64(..=delay), ..weather },
             clients: chance.u32(2..=4),
             workers: chance.u32(1..=3),
             names: chance.u32(1..=2),
             rounds: chance.u32(3..=10),
             ttl: Duration::from_millis(chance.u64(1_500..=5_000)),
-            pauses: !calm && chance.bool(),
-            deafness: !calm && chance.bool(),
+            pauses: rough && chance.bool(),
             forgetting: chance.u32(..3) == 0,
         }
     }
 
-    fn is_calm(&self) -> bool {
-        self.weather.lose_request + self.weather.lose_reply + self.weather.double == 0
-            && !self.pauses
-            && !self.deafness
-    }
-
     /// How soon things have to happen.
     fn bounds(&self) -> Bounds {
-        // A lease may be up to two seconds longer than half of the ttl.
-        let excused = self.ttl + Duration::from_secs(2);
         let prompt = Duration::from_millis(8 * self.weather.delay + 60);
-        let lossy = Duration::from_secs(25);
-        let entered = if self.is_calm() { prompt } else { lossy };
-        // An old request may grant to somebody who is gone: then its lease ends it.
-        let freed = if self.is_calm() { prompt } else { excused + lossy };
-        let deaf = !self.is_calm();
-        Bounds { entered, freed, told: Duration::from_millis(1_300), excused, deaf }
+        // A lease may be up to two seconds longer than half of the ttl.
+        let lease = self.ttl + Duration::from_secs(2);
+        let lossy = Duration::from_secs(30);
+        // A withdrawal may overtake what it withdraws, and looks again later. Where
+        // requests are executed much later still, the lease ends what they did.
+        let bounds = |entered, freed, excused| Bounds {
+            entered,
+            freed,
+            excused,
+            lease,
+            told: Duration::from_millis(1_300),
+            rough: self.mood == Mood::Rough,
+        };
+        match self.mood {
+            Mood::Calm => bounds(prompt, prompt + LOOK_AGAIN[0], lease / 3 + prompt),
+            Mood::Deaf => {
+                let unheard = LONGEST_WAIT_UNHEARD.mul_f64(1.25) + prompt;
+                bounds(unheard, unheard + LOOK_AGAIN[0], lease / 3 + prompt)
+            }
+            Mood::Rough => bounds(lossy, lease + lossy, lease),
+        }
     }
 }
 
@@ -173,7 +195,9 @@ impl World {
         let mut workers = self.hire(&mut chance);
         let mut troubles = JoinSet::new();
         while !workers.is_empty() {
-            while workers.try_join_next().transpose().map_err(|panic| panic.to_string())?.is_some() {}
+            while workers.try_join_next().transpose().map_err(|panic| panic.to_string())?.is_some()
+            {
+            }
             self.trouble(&mut chance, &mut troubles);
             sleep(Duration::from_millis(5)).await;
             self.oracle.look();
@@ -218,7 +242,7 @@ impl World {
             self.story.say(|| format!("{client} is paused for {time:?}"));
             citizen.gate.close_for(time);
         }
-        if self.plot.deafness && chance.u32(..400) == 0 {
+        if self.plot.mood != Mood::Calm && chance.u32(..400) == 0 {
             self.story.say(|| format!("{client} is deaf for {time:?}"));
             let network = Arc::clone(&citizen.network);
             troubles.spawn(async move { network.deafen(time).await });
@@ -233,15 +257,15 @@ impl World {
             let name = name(chance.u32(..self.plot.names));
             self.story.say(|| format!("{name} is forced away"));
             self.oracle.forced(&name);
-            let operator = self.store.session();
-            troubles.spawn(async move { drop(operator.force_release(&name).await) });
+            let forced = self.store.session().force_release(&name).now_or_never();
+            forced.expect("the operator is at the store").unwrap();
         }
     }
 
     /// After everybody has gone nothing may be left.
     async fn settle(self) -> Result<(), String> {
         // Withdrawals look again for so long, and what they miss ends by itself.
-        sleep(self.plot.bounds().excused + Duration::from_secs(10) + 4 * COMMAND_TIMEOUT).await;
+        sleep(self.plot.bounds().lease + Duration::from_secs(10) + 4 * COMMAND_TIMEOUT).await;
         self.oracle.look();
         if let Some(rule) = self.oracle.broken() {
             return Err(rule);

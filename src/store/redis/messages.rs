@@ -218,7 +218,7 @@ fn warn_of(replies: &[Value]) {
     for reply in replies {
         if let Value::ServerError(error) = reply {
             tracing::warn!(target: "leasehold", %error,
-                "the server refuses messages: waiting by asking again and again");
+                "the server refuses to send messages or to stop: waiters ask more often");
         }
     }
 }

@@ -6,8 +6,17 @@ use redis::{ErrorKind, RedisError, ServerError, Value};
 
 use crate::domain::{Failure, GivenBack, Holder, Outcome, Owner, Verdict};
 
-/// Codes that older servers hide in the text of a script's error.
-const CODES: [&str; 6] = ["WRONGTYPE", "OOM", "READONLY", "NOPERM", "MISCONF", "NOREPLICAS"];
+/// Codes that some servers hide in the text of a script's error, and the text
+/// that shows them.
+const HIDDEN: [(&str, &str); 7] = [
+    ("MISCONF", "MISCONF"),
+    ("NOPERM", "NOPERM"),
+    ("NOPERM", "The user executing the script can't"),
+    ("NOREPLICAS", "NOREPLICAS"),
+    ("OOM", "OOM"),
+    ("READONLY", "READONLY"),
+    ("WRONGTYPE", "WRONGTYPE"),
+];
 
 /// What it means that no reply came.
 pub(super) fn lost(error: &RedisError) -> Failure {
@@ -22,9 +31,9 @@ pub(super) fn refusal(error: &ServerError) -> Failure {
     let words = error.details().unwrap_or_default();
     // " script: <hash>, on @user_script:8." is of no use to a caller.
     let words = words.split(" script: ").next().unwrap_or(words).trim();
-    let hidden = || CODES.into_iter().find(|code| words.contains(code));
+    let hidden = || HIDDEN.into_iter().find(|(_, text)| words.contains(text));
     let code = match error.code() {
-        "ERR" => hidden().unwrap_or("ERR"),
+        "ERR" => hidden().map_or("ERR", |(code, _)| code),
         code => code,
     };
     Failure::refused(code, words)

@@ -20,5 +20,10 @@ if ttl ~= -2 then
 end
 
 redis.call('HSET', KEYS[1], ARGV[1], 1)
-redis.call('PEXPIRE', KEYS[1], ARGV[2])
+local lease = redis.pcall('PEXPIRE', KEYS[1], ARGV[2])
+if type(lease) == 'table' then
+    -- Refused, by an ACL perhaps. A hold without an end must not stay.
+    redis.call('HDEL', KEYS[1], ARGV[1])
+    return lease
+end
 return 1

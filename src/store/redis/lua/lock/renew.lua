@@ -7,6 +7,7 @@
 --   {o1, o2, …}  for each key 1 if it is held by its owner, 0 if not
 --
 -- A key of another type is not held by anybody: it must not spoil the others.
+-- Any other refusal says nothing about who holds, and ends the call.
 --
 -- Time: HEXISTS and PEXPIRE for each key.
 
@@ -14,13 +15,17 @@ local outcomes = {}
 
 for i, lock in ipairs(KEYS) do
     local owner, ttl = ARGV[2 * i - 1], ARGV[2 * i]
-    outcomes[i] = 0
-    if redis.pcall('HEXISTS', lock, owner) == 1 then
-        outcomes[i] = 1
-        if ttl ~= '0' then
-            redis.call('PEXPIRE', lock, ttl)
+    local held = redis.pcall('HEXISTS', lock, owner)
+    if type(held) == 'table' then
+        if not string.find(held.err, 'WRONGTYPE', 1, true) then
+            return held
         end
+        held = 0
     end
+    if held == 1 and ttl ~= '0' then
+        redis.call('PEXPIRE', lock, ttl)
+    end
+    outcomes[i] = held
 end
 
 return outcomes

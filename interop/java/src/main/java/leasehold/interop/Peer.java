@@ -5,6 +5,7 @@ import java.io.InputStream;
 import java.util.Properties;
 import org.redisson.Redisson;
 import org.redisson.api.RedissonClient;
+import org.redisson.client.codec.Codec;
 import org.redisson.config.Config;
 import org.redisson.config.Protocol;
 import org.redisson.config.SingleServerConfig;
@@ -29,9 +30,18 @@ final class Peer {
         flags.ifGiven("watchdog-ms", ms -> config.setLockWatchdogTimeout(Long.parseLong(ms)));
         flags.ifGiven("protocol", name -> config.setProtocol(Protocol.valueOf(name)));
         flags.ifGiven("script-cache", on -> config.setUseScriptCache(Boolean.parseBoolean(on)));
+        flags.ifGiven("codec", name -> config.setCodec(codec(name)));
         flags.end();
 
         return Redisson.create(config);
+    }
+
+    private static Codec codec(String name) {
+        try {
+            return (Codec) Class.forName(name).getDeclaredConstructor().newInstance();
+        } catch (ReflectiveOperationException e) {
+            throw new IllegalArgumentException("no codec " + name, e);
+        }
     }
 
     /** The version of Redisson on the class path. */

@@ -1,0 +1,72 @@
+# `verify` never writes to the tree; `fix` may.
+.DEFAULT_GOAL := help
+.PHONY: help test verify fix simulate defects interop bench prepare tests fmt clippy features docs
+
+SEEDS ?= 2000
+SEED ?=
+
+# Workspaces of their own, where there are any.
+OTHERS := $(patsubst %/Cargo.toml,%,$(wildcard interop/Cargo.toml bench/Cargo.toml))
+in_others = $(foreach folder,$(OTHERS),cd $(folder) && $(1) && cd $(CURDIR) &&) true
+
+help:       ## lists what can be made
+	@awk -F ':.*## *' '/^[a-z]+:.*##/ { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+
+test: prepare tests ## every test that needs no Java; installs redis-server if it is missing
+
+verify: fmt clippy features docs tests ## what must hold for every change; leaves the tree untouched
+
+fix:        ## formats, and mends what the lints can mend
+	cargo clippy --workspace --all-targets --all-features --fix --allow-dirty --allow-staged
+	cargo fmt --all
+	$(call in_others,cargo clippy --all-targets --fix --allow-dirty --allow-staged && cargo fmt --all)
+
+simulate:   ## many clients, one unreliable store: SEEDS=n seeds, or SEED=x once more with its story
+	LEASEHOLD_SEEDS=$(SEEDS) $(if $(SEED),LEASEHOLD_SEED=$(SEED)) \
+		cargo test --release --lib engine::simulation::run -- --exact --nocapture
+
+defects:    ## plants one defect after the other: does the simulation find each?
+	cargo run -q -p testkit --bin defects
+
+interop:    ## against a real Redisson; installs a JDK and Maven if they are missing
+	interop/run.sh
+
+bench:      ## how long it takes, beside raw scripts on the same connection
+	$(if $(wildcard bench/Cargo.toml),cd bench &&) cargo bench
+
+prepare:    ## installs what the tests need and this machine lacks, and says so
+	@missing=; \
+	command -v cc >/dev/null || missing="$$missing gcc libc6-dev"; \
+	command -v redis-server >/dev/null || missing="$$missing redis-server"; \
+	if [ -z "$$missing" ]; then exit 0; fi; \
+	echo "make: installing$$missing, which the tests need"; \
+	if ! command -v apt-get >/dev/null; then \
+		echo "make: there is no apt-get here: install$$missing and try again" >&2; exit 1; fi; \
+	if [ "$$(id -u)" -eq 0 ]; then sudo=; else sudo=sudo; fi; \
+	$$sudo apt-get update -qq && $$sudo env DEBIAN_FRONTEND=noninteractive \
+		apt-get install -y -qq --no-install-recommends $$missing
+
+tests:      ## every test that needs no Java
+	cargo build --workspace --all-features --examples
+	cargo test --workspace --all-features --no-fail-fast
+
+fmt:        ## is everything formatted?
+	cargo fmt --all --check
+	$(call in_others,cargo fmt --all --check)
+
+clippy:     ## do the lints find nothing?
+	cargo clippy --workspace --all-targets --all-features -- -D warnings
+	$(call in_others,cargo clippy --all-targets -- -D warnings)
+
+features:   ## does every combination of features build, the smallest without a Redis client?
+	cargo clippy -p leasehold --no-default-features -- -D warnings
+	cargo clippy -p leasehold --no-default-features --features blocking -- -D warnings
+	cargo clippy -p leasehold --no-default-features --features redis -- -D warnings
+	cargo clippy -p leasehold --no-default-features --features blocking,redis -- -D warnings
+	cargo clippy -p leasehold --no-default-features --features tls -- -D warnings
+	@if cargo tree -p leasehold -e normal --no-default-features --prefix none | grep '^redis '; then \
+		echo "make: the build without features has a Redis client in its tree" >&2; exit 1; fi
+
+docs:       ## do the documents build, the private ones too?
+	RUSTDOCFLAGS="-D warnings" \
+		cargo doc --workspace --no-deps --all-features --document-private-items

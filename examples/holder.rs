@@ -1,0 +1,52 @@
+//! A process that holds a lock, to be killed or stopped while it does.
+//!
+//! ```text
+//! holder URL NAME TTL_IN_MILLISECONDS
+//! ```
+//!
+//! Says `waiting`, then `held OWNER`. Then it holds until it reads `release`, says
+//! `released` if the lock was its own until then, and ends. If the lock is lost
+//! before, it says `lost` and why, and ends at once.
+
+use std::{error::Error, time::Duration};
+
+use leasehold::{Client, LostReason, Release};
+use tokio::io::{AsyncBufReadExt, BufReader, stdin};
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [url, name, ttl] = arguments.as_slice() else {
+        return Err("usage: holder URL NAME TTL_IN_MILLISECONDS".into());
+    };
+    let client = Client::connect(url).await?;
+    let lock = client.lock(name)?.ttl(Duration::from_millis(ttl.parse()?));
+
+    println!("waiting");
+    let guard = lock.acquire().await?;
+    println!("held {}", guard.owner());
+
+    let asked_to_release = async {
+        let mut lines = BufReader::new(stdin()).lines();
+        while let Ok(Some(line)) = lines.next_line().await {
+            if line == "release" {
+                return;
+            }
+        }
+        // Nobody will ask any more: hold until killed.
+        std::future::pending::<()>().await;
+    };
+    tokio::select! {
+        reason = guard.lost() => tell_loss(reason),
+        () = asked_to_release => match guard.release().await? {
+            Release::AlreadyGone { reason, .. } => tell_loss(reason),
+            _ => println!("released"),
+        },
+    }
+    // Reading stdin keeps a thread busy that a runtime would wait for.
+    std::process::exit(0)
+}
+
+fn tell_loss(reason: LostReason) {
+    println!("lost {reason:?}");
+}

@@ -1,0 +1,341 @@
+//! A real Leasehold that does what it is told, one JSON line at a time.
+//!
+//! The twin of `leasehold.interop.Main` in Java: the same flags, commands and
+//! answers. Commands come on stdin and name the thread to run on; here it is a
+//! task that keeps the guards of what it holds. The end of stdin ends the
+//! process at once, with all its locks held, like a crash.
+
+use std::collections::HashMap;
+use std::io::Write;
+use std::process::exit;
+use std::time::{Duration, Instant, SystemTime};
+
+use leasehold::{Client, Lock, LockGuard, Owner, Release, WaitBy};
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, BufReader, stdin};
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio::task::{JoinSet, block_in_place};
+
+#[tokio::main(worker_threads = 2)]
+async fn main() {
+    let flags = Flags::of_command_line();
+    let client = match connect(&flags).await {
+        Ok(client) => client,
+        Err(error) => return say(&json!({ "ready": false, "message": error.to_string() })),
+    };
+    say(&json!({ "ready": true, "id": client.id() }));
+
+    let mut tasks: HashMap<String, UnboundedSender<Command>> = HashMap::new();
+    let mut lines = BufReader::new(stdin()).lines();
+    while let Ok(Some(line)) = lines.next_line().await {
+        let command = Command(serde_json::from_str(&line).expect("a command is a line of JSON"));
+        let thread = command.text("thread").to_owned();
+        let task = tasks.entry(thread).or_insert_with(|| {
+            let (sender, mut commands) = unbounded_channel::<Command>();
+            let mut task = Task::new(client.clone(), flags.clone());
+            tokio::spawn(async move {
+                while let Some(command) = commands.recv().await {
+                    task.obey(command).await;
+                }
+            });
+            sender
+        });
+        task.send(command).expect("a task ends with the process");
+    }
+    exit(0);
+}
+
+async fn connect(flags: &Flags) -> leasehold::Result<Client> {
+    let mut builder = Client::builder();
+    if let Some(ttl) = flags.number("watchdog-ms") {
+        builder = builder.ttl(Duration::from_millis(ttl));
+    }
+    if let Some(number) = flags.number("database") {
+        builder = builder.database(u32::try_from(number).expect("the number of a database"));
+    }
+    if let (Some(user), Some(password)) = (flags.text("user"), flags.text("password")) {
+        builder = builder.credentials(user, password);
+    }
+    builder.connect(flags.text("url").expect("a --url")).await
+}
+
+/// What plays a thread: it does one thing after the other, and keeps its guards.
+struct Task {
+    client: Client,
+    flags: Flags,
+    guards: HashMap<String, Vec<LockGuard>>,
+}
+
+/// A value, or what Java would have thrown.
+type Outcome = Result<Value, (&'static str, String)>;
+
+impl Task {
+    fn new(client: Client, flags: Flags) -> Self {
+        Self { client, flags, guards: HashMap::new() }
+    }
+
+    async fn obey(&mut self, command: Command) {
+        let began_at = now();
+        if command.text("op") == "lost" {
+            // Whoever waits for the end goes on with other things meanwhile.
+            let lost = self.held(command.text("name")).map(LockGuard::lost);
+            tokio::spawn(async move {
+                let outcome = match lost {
+                    Some(lost) => Ok(json!(format!("{:?}", lost.await))),
+                    None => Err(("NotHeld", "no guard".to_owned())),
+                };
+                answer(&command, began_at, outcome);
+            });
+            return;
+        }
+        let outcome = self.perform(&command).await;
+        answer(&command, began_at, outcome);
+    }
+
+    async fn perform(&mut self, command: &Command) -> Outcome {
+        let name = command.text("name");
+        let lock = self.lock(command).map_err(failed)?;
+        Ok(match command.text("op") {
+            "lock" => {
+                let asked = Instant::now();
+                let entered = match self.held(name) {
+                    Some(guard) => guard.reenter().await,
+                    None => lock.acquire().await,
+                };
+                self.entered(name, asked, Some(entered.map_err(failed)?))
+            }
+            "tryLock" => {
+                let asked = Instant::now();
+                let entered = match (self.held(name), command.duration("wait_ms")) {
+                    (Some(guard), _) => Some(guard.reenter().await.map_err(failed)?),
+                    (None, None) => lock.try_acquire().await.map_err(failed)?,
+                    (None, Some(patience)) => match lock.acquire_within(patience).await {
+                        Err(leasehold::Error::TimedOut { .. }) => None,
+                        entered => Some(entered.map_err(failed)?),
+                    },
+                };
+                self.entered(name, asked, entered)
+            }
+            "unlock" => {
+                let guard = self.guards.get_mut(name).and_then(Vec::pop);
+                let guard = guard.ok_or_else(|| ("NotHeld", "no guard".to_owned()))?;
+                match guard.release().await.map_err(failed)? {
+                    Release::AlreadyGone { reason, holder } => {
+                        let holder = holder.map(|holder| holder.to_string()).unwrap_or_default();
+                        return Err(("AlreadyGone", format!("{reason:?} {holder}")));
+                    }
+                    _ => json!(true),
+                }
+            }
+            "forceUnlock" => json!(lock.force_release().await.map_err(failed)?),
+            "isLocked" => json!(lock.is_locked().await.map_err(failed)?),
+            "isHeldByThread" => {
+                let number = command.number("thread_id").expect("a thread_id");
+                let owner = Owner::new(format!("{}:{number}", self.client.id())).expect("an owner");
+                json!(lock.held_by(&owner).await.map_err(failed)? > 0)
+            }
+            "isHeldByCurrentThread" => json!(self.count(&lock).await? > 0),
+            "getHoldCount" => json!(self.count(&lock).await?),
+            "remainTimeToLive" => match lock.holder().await.map_err(failed)? {
+                Some(holder) => json!(holder.remaining().map_or(-1, millis)),
+                None => json!(-2),
+            },
+            "crowd" => self.crowd(&lock, command).await,
+            op => panic!("unknown op `{op}`"),
+        })
+    }
+
+    fn lock(&self, command: &Command) -> leasehold::Result<Lock> {
+        let mut lock = self.client.lock(command.text("name"))?;
+        if let Some(lease) = command.duration("lease_ms") {
+            lock = lock.lease(lease);
+        }
+        if command.text("kind") == "spin" {
+            // What Redisson's exponential back-off does.
+            let (first, longest) = (Duration::from_millis(1), Duration::from_millis(128));
+            lock = lock.wait_by(WaitBy::Polling { first, longest });
+        }
+        Ok(lock)
+    }
+
+    /// The guard that this task holds `name` by.
+    fn held(&self, name: &str) -> Option<&LockGuard> {
+        self.guards.get(name)?.iter().find(|guard| guard.is_held())
+    }
+
+    fn entered(&mut self, name: &str, asked: Instant, guard: Option<LockGuard>) -> Value {
+        let (acquired_at, waited) = (now(), asked.elapsed());
+        let acquired = guard.is_some();
+        self.guards.entry(name.to_owned()).or_default().extend(guard);
+        let mut value = json!({ "acquired": acquired, "waited_ms": millis(waited) });
+        if acquired {
+            value["acquired_at"] = acquired_at.into();
+        }
+        value
+    }
+
+    /// How often this task holds, as Redis says.
+    async fn count(&self, lock: &Lock) -> Result<u32, (&'static str, String)> {
+        match self.held(lock.name().as_str()) {
+            Some(guard) => lock.held_by(guard.owner()).await.map_err(failed),
+            None => Ok(0),
+        }
+    }
+
+    /// Adds to a counter without atomicity, as `Crowd` in Java does.
+    async fn crowd(&self, lock: &Lock, command: &Command) -> Value {
+        let began = Instant::now();
+        let limit = command.number("seconds").map(Duration::from_secs);
+        let mut members = JoinSet::new();
+        for _ in 0..command.number("threads").expect("a number of threads") {
+            members.spawn(member(
+                lock.clone(),
+                Round {
+                    port: self.flags.port(),
+                    counter: command.text("counter").to_owned(),
+                    hold: Duration::from_micros(command.number("hold_us").unwrap_or(0)),
+                    rounds: command.number("rounds").unwrap_or(u64::MAX),
+                    until: limit.map(|limit| began + limit),
+                },
+            ));
+        }
+        let done = members.join_all().await;
+        json!({
+            "done": done.iter().map(|it| it.done).collect::<Vec<_>>(),
+            "total": done.iter().map(|it| it.done).sum::<u64>(),
+            "max_wait_ms": done.iter().map(|it| millis(it.max_wait)).max(),
+            "total_wait_ms": millis(done.iter().map(|it| it.total_wait).sum()),
+            "elapsed_ms": millis(began.elapsed()),
+        })
+    }
+}
+
+/// What each member of a crowd does again and again.
+struct Round {
+    port: u16,
+    counter: String,
+    hold: Duration,
+    rounds: u64,
+    until: Option<Instant>,
+}
+
+#[derive(Default)]
+struct Done {
+    done: u64,
+    max_wait: Duration,
+    total_wait: Duration,
+}
+
+async fn member(lock: Lock, round: Round) -> Done {
+    let mut redis = testkit::Connection::open(round.port);
+    let mut done = Done::default();
+    while done.done < round.rounds && round.until.is_none_or(|until| Instant::now() < until) {
+        let asked = Instant::now();
+        let guard = lock.acquire().await.expect("the crowd's lock");
+        let waited = asked.elapsed();
+
+        let seen = block_in_place(|| redis.command(&["GET", &round.counter]));
+        let next =
+            if seen.is_nil() { 1 } else { seen.text().parse::<u64>().expect("a number") + 1 };
+        if !round.hold.is_zero() {
+            tokio::time::sleep(round.hold).await;
+        }
+        let set = block_in_place(|| redis.command(&["SET", &round.counter, &next.to_string()]));
+        assert_eq!(set.text(), "OK");
+
+        assert_eq!(guard.release().await.expect("the crowd's release"), Release::Released);
+        done.done += 1;
+        done.max_wait = done.max_wait.max(waited);
+        done.total_wait += waited;
+    }
+    done
+}
+
+/// One line of stdin.
+struct Command(Value);
+
+impl Command {
+    fn text(&self, field: &str) -> &str {
+        self.0[field].as_str().unwrap_or_default()
+    }
+
+    fn number(&self, field: &str) -> Option<u64> {
+        self.0[field].as_u64()
+    }
+
+    fn duration(&self, field: &str) -> Option<Duration> {
+        self.number(field).map(Duration::from_millis)
+    }
+}
+
+/// The `--name value` pairs of the command line.
+#[derive(Clone)]
+struct Flags(HashMap<String, String>);
+
+impl Flags {
+    fn of_command_line() -> Self {
+        let mut words = std::env::args().skip(1);
+        let mut flags = HashMap::new();
+        while let (Some(name), Some(value)) = (words.next(), words.next()) {
+            let known = KNOWN.iter().any(|known| name.strip_prefix("--") == Some(known));
+            // A test must not believe in a setting that we ignore.
+            assert!(known, "Leasehold has nothing for {name}");
+            flags.insert(name[2..].to_owned(), value);
+        }
+        Self(flags)
+    }
+
+    fn text(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str)
+    }
+
+    fn number(&self, name: &str) -> Option<u64> {
+        self.text(name).map(|text| text.parse().expect("a number"))
+    }
+
+    fn port(&self) -> u16 {
+        let url = self.text("url").expect("a --url").trim_end_matches('/');
+        url.rsplit(':').next().and_then(|port| port.parse().ok()).expect("a URL with a port")
+    }
+}
+
+fn failed(error: leasehold::Error) -> (&'static str, String) {
+    let class = match &error {
+        leasehold::Error::Lost { .. } => "Lost",
+        leasehold::Error::Refused { .. } => "Refused",
+        leasehold::Error::Unavailable { .. } => "Unavailable",
+        _ => "Error",
+    };
+    (class, error.to_string())
+}
+
+fn answer(command: &Command, began_at: u64, outcome: Outcome) {
+    let (id, at) = (&command.0["id"], now());
+    say(&match outcome {
+        Ok(value) => {
+            json!({ "id": id, "ok": true, "value": value, "began_at": began_at, "at": at })
+        }
+        Err((error, message)) => json!({
+            "id": id, "ok": false, "error": error, "message": message,
+            "began_at": began_at, "at": at,
+        }),
+    });
+}
+
+fn say(line: &Value) {
+    let mut out = std::io::stdout().lock();
+    // Nobody listens any more once the test is over.
+    _ = writeln!(out, "{line}").and_then(|()| out.flush());
+}
+
+/// Microseconds of the wall clock, which Java reads as well.
+fn now() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970");
+    u64::try_from(since.as_micros()).expect("not that far in the future")
+}
+
+fn millis(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
+}
+
+const KNOWN: [&str; 5] = ["url", "watchdog-ms", "database", "user", "password"];

@@ -1,0 +1,10 @@
+//! Prints what a run of the interop tests has shown: `table FILE`.
+
+use std::{env, fs};
+
+fn main() {
+    let path = env::args_os().nth(1).expect("usage: table FILE");
+    let notes = fs::read_to_string(&path)
+        .unwrap_or_else(|e| panic!("no test has shown anything: {}: {e}", path.display()));
+    print!("{}", interop::table(&notes));
+}

@@ -1,0 +1,76 @@
+//! A process that does what it is told, one JSON line at a time.
+
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::{io, panic::Location};
+
+use serde_json::{Map, Value};
+
+use crate::lines::Lines;
+use crate::pending::Pending;
+use crate::thread::{PATIENCE, Thread};
+
+/// A process that is killed when dropped.
+#[derive(Debug)]
+pub(crate) struct Process {
+    child: Child,
+    lines: Arc<Lines>,
+    ready: Value,
+}
+
+impl Process {
+    /// Starts it and waits for its first line.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be started at all.
+    #[track_caller]
+    pub(crate) fn start(mut command: Command) -> io::Result<Self> {
+        let asked_by = Location::caller();
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let commands = child.stdin.take().expect("we asked for a pipe");
+        let answers = child.stdout.take().expect("we asked for a pipe");
+        let Some((ready, lines)) = Lines::open(commands, answers) else {
+            let status = child.wait();
+            panic!("{command:?} of {asked_by} ended without a word ({status:?}); see stderr");
+        };
+        Ok(Self { child, lines: Arc::new(lines), ready })
+    }
+
+    /// Its first line.
+    pub(crate) fn ready(&self) -> &Value {
+        &self.ready
+    }
+
+    /// A text in its first line.
+    #[track_caller]
+    pub(crate) fn text(&self, field: &str) -> String {
+        let text = self.ready[field].as_str();
+        text.unwrap_or_else(|| panic!("no `{field}` in {}", self.ready)).to_owned()
+    }
+
+    pub(crate) fn thread(&self, name: &str) -> Thread {
+        Thread::new(Arc::clone(&self.lines), name)
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    #[track_caller]
+    pub(crate) fn shutdown(mut self) -> ExitStatus {
+        let mut command = Map::new();
+        command.insert("op".into(), Value::from("shutdown"));
+        let done = Pending::new("shutdown".into(), self.lines.send(command)).wait(PATIENCE);
+        assert!(done.is_true(), "shutdown answered {done:?}");
+        self.child.wait().expect("our own child")
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It may have ended by itself; either way it must not stay.
+        _ = self.child.kill();
+        _ = self.child.wait();
+    }
+}

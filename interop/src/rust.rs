@@ -1,0 +1,68 @@
+//! Our side as a process of its own, told what to do in the words that Java knows.
+
+use std::env;
+use std::ffi::OsStr;
+use std::path::PathBuf;
+use std::process::Command;
+
+use crate::process::Process;
+use crate::setup::Setup;
+use crate::thread::Thread;
+
+/// A process with one Leasehold client in it: the binary `rust_peer`.
+///
+/// It takes the commands that a [`Java`](crate::Java) takes, so that a test
+/// says once what both do. Of the [`Setup`] it knows what Leasehold has: the
+/// watchdog's lease is its ttl.
+///
+/// Dropping it **kills** it, with all its locks held.
+#[derive(Debug)]
+pub struct Rust {
+    process: Process,
+    id: String,
+}
+
+impl Rust {
+    /// Starts a process and waits until its client is connected.
+    ///
+    /// # Panics
+    ///
+    /// If the binary is missing, or the client cannot connect.
+    #[must_use]
+    #[track_caller]
+    pub fn start(setup: &Setup) -> Self {
+        let mut command = Command::new(binary());
+        command.args(setup.arguments());
+        let process = Process::start(command).unwrap_or_else(|e| panic!("no rust_peer: {e}"));
+        let ready = process.ready();
+        assert!(ready["ready"] == true, "Leasehold does not start: {ready}");
+        Self { id: process.text("id"), process }
+    }
+
+    /// A task that plays a thread: to others a holder of its own.
+    #[must_use]
+    pub fn thread(&self, name: &str) -> Thread {
+        self.process.thread(name)
+    }
+
+    /// `Client::id`: the part before the colon in the owner that Redis sees.
+    #[must_use]
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// SIGKILL: a crash with all locks held.
+    pub fn kill(self) {
+        drop(self);
+    }
+}
+
+/// Tests run in the `deps` of their profile, and binaries lie beside it.
+fn binary() -> PathBuf {
+    let test = env::current_exe().expect("a running program has a path");
+    let mut dir = test.parent().expect("a program is in a directory");
+    if dir.file_name().and_then(OsStr::to_str) == Some("deps") {
+        dir = dir.parent().expect("a profile has a directory");
+    }
+    dir.join("rust_peer")
+}

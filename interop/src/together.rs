@@ -1,0 +1,118 @@
+//! One Redis, and a process of each language.
+
+use std::thread::sleep;
+use std::time::{Duration, SystemTime};
+
+use testkit::{Redis, eventually};
+
+use crate::answer::Answer;
+use crate::java::Java;
+use crate::rust::Rust;
+use crate::setup::Setup;
+use crate::table::Way;
+use crate::thread::Thread;
+
+/// One Redis, and a process of each language that uses it.
+#[derive(Debug)]
+pub struct Together {
+    /// Their server.
+    pub redis: Redis,
+    /// The real Redisson.
+    pub java: Java,
+    /// Ours.
+    pub rust: Rust,
+}
+
+/// Who holds and who waits.
+#[derive(Clone, Debug)]
+pub struct Pair {
+    /// Which language holds and which one waits.
+    pub way: Way,
+    /// Holds, and leaves.
+    pub holder: Thread,
+    /// Waits, and enters. Of the other language.
+    pub waiter: Thread,
+}
+
+impl Together {
+    /// A Redis and both processes, with a watchdog of 30 s.
+    #[must_use]
+    #[track_caller]
+    pub fn start() -> Self {
+        Self::with(|setup| setup)
+    }
+
+    /// A Redis and both processes; `more` sets up both.
+    #[must_use]
+    #[track_caller]
+    pub fn with(more: impl Fn(Setup) -> Setup) -> Self {
+        Self::differing(&more, &more)
+    }
+
+    /// A Redis and both processes, set up differently.
+    #[must_use]
+    #[track_caller]
+    pub fn differing(java: impl Fn(Setup) -> Setup, rust: impl Fn(Setup) -> Setup) -> Self {
+        let redis = Redis::start();
+        let java = Java::start(&java(Setup::new(redis.url())));
+        let rust = Rust::start(&rust(Setup::new(redis.url())));
+        Self { redis, java, rust }
+    }
+
+    /// Rust holds and Java waits, and the reverse.
+    #[must_use]
+    pub fn both_ways(&self) -> [Pair; 2] {
+        [self.pair(Way::RustToJava), self.pair(Way::JavaToRust)]
+    }
+
+    /// One way of two, with threads of its own.
+    #[must_use]
+    pub fn pair(&self, way: Way) -> Pair {
+        let (java, rust) = (self.java.thread("pair"), self.rust.thread("pair"));
+        match way {
+            Way::RustToJava => Pair { way, holder: rust, waiter: java },
+            Way::JavaToRust => Pair { way, holder: java, waiter: rust },
+        }
+    }
+
+    /// Waits until `count` clients have subscribed to the channel of `name`,
+    /// asked once more, and gone to sleep.
+    #[track_caller]
+    pub fn until_asleep(&self, name: &str, count: i64) {
+        until_asleep(&self.redis, name, count);
+    }
+}
+
+/// Waits until `count` clients have subscribed to the channel of `name`, asked
+/// once more, and gone to sleep.
+#[track_caller]
+pub fn until_asleep(redis: &Redis, name: &str, count: i64) {
+    let channel = format!("redisson_lock__channel:{{{name}}}");
+    eventually("a waiter listens", Duration::from_secs(10), || {
+        redis.command(&["PUBSUB", "NUMSUB", &channel]).list()[1].number() == count
+    });
+    sleep(Duration::from_millis(200));
+}
+
+/// How long after the call that freed the lock the waiter had it.
+///
+/// # Panics
+///
+/// If the waiter came first: then they held it together.
+#[must_use]
+#[track_caller]
+pub fn wake_up(left: &Answer, entered: &Answer) -> Duration {
+    assert!(entered.acquired(), "{entered:?}");
+    since(left.began_at(), entered.acquired_at())
+}
+
+/// From one instant to a later one.
+///
+/// # Panics
+///
+/// If it is not later.
+#[must_use]
+#[track_caller]
+pub fn since(earlier: SystemTime, later: SystemTime) -> Duration {
+    later.duration_since(earlier).unwrap_or_else(|e| panic!("too early by {:?}", e.duration()))
+}

@@ -1,0 +1,153 @@
+//! Crowds of both languages on one lock: nothing is lost, nobody starves, the death of some
+//! stops nobody.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::sleep;
+use std::time::Duration;
+
+use interop::{Crowd, Java, Pending, Report, Rust, Setup, Way, measured, shown, woken};
+use testkit::{Monitor, Redis};
+
+/// What either language has done, of all that was done.
+const SHARE: std::ops::RangeInclusive<f64> = 0.1..=0.9;
+
+/// How long anybody may wait for a lock that sixteen want and each holds for a
+/// millisecond or so: a bad hand in a lottery, but far from a lease of 30 s.
+const LONGEST_WAIT: Duration = Duration::from_secs(8);
+
+/// How long a killed holder may stop the others.
+const TTL: Duration = Duration::from_secs(3);
+
+#[test]
+fn a_mixed_crowd_loses_nothing_and_nobody_starves() {
+    // given two processes of each language, with four threads each
+    let _alone = alone();
+    let redis = Redis::start();
+    let setup = Setup::new(redis.url());
+    let (javas, rusts) = (two(|| Java::start(&setup)), two(|| Rust::start(&setup)));
+    let monitor = redis.monitor();
+
+    // when all of them add to one counter, for some seconds
+    let crowd = Crowd::new("door", "counter", 4).at_most(10).hold(Duration::from_millis(1));
+    let ours = rusts.each_ref().map(|rust| rust.thread("crowd").start_crowd(&crowd));
+    let theirs = javas.each_ref().map(|java| java.thread("crowd").start_crowd(&crowd));
+    let (ours, theirs) = (ours.map(report), theirs.map(report));
+
+    // then the counter has all of the additions
+    let [by_rust, by_java] = [&ours, &theirs].map(|of| of.iter().map(|it| it.total).sum::<u64>());
+    let counted: u64 = redis.command(&["GET", "counter"]).text().parse().unwrap();
+    assert_eq!(counted, by_rust + by_java);
+    assert_one_by_one(monitor, counted);
+
+    // and each language, process and thread had its part in it, without waiting long
+    let share = by_rust as f64 / counted as f64;
+    assert!(SHARE.contains(&share), "{by_rust} by Rust, {by_java} by Java");
+    for report in ours.iter().chain(&theirs) {
+        assert!(report.done.iter().all(|&done| done > 0), "{report:?}");
+        assert!(report.max_wait < LONGEST_WAIT, "{report:?}");
+    }
+    tell("crowd: share of all additions", by_rust, by_java);
+    let longest = |of: &[Report; 2]| of.iter().map(|it| it.max_wait).max().unwrap();
+    woken("crowd: longest wait", Way::JavaToRust, longest(&ours));
+    woken("crowd: longest wait", Way::RustToJava, longest(&theirs));
+}
+
+#[test]
+fn a_mixed_crowd_goes_on_when_one_of_each_language_is_killed() {
+    // given the same crowd
+    let _alone = alone();
+    let redis = Redis::start();
+    let setup = Setup::new(redis.url()).watchdog(TTL);
+    let [java, doomed_java] = two(|| Java::start(&setup));
+    let [rust, doomed_rust] = two(|| Rust::start(&setup));
+    let monitor = redis.monitor();
+    let crowd = Crowd::new("door", "counter", 4).at_most(14).hold(Duration::from_millis(1));
+    let (ours, theirs) =
+        (rust.thread("crowd").start_crowd(&crowd), java.thread("crowd").start_crowd(&crowd));
+    let forgotten: [Pending; 2] = [
+        doomed_rust.thread("crowd").start_crowd(&crowd),
+        doomed_java.thread("crowd").start_crowd(&crowd),
+    ];
+
+    // when one process of each language is killed, each in the middle of it
+    let counted = || redis.command(&["GET", "counter"]).text().parse::<u64>().unwrap();
+    sleep(Duration::from_secs(2));
+    drop(forgotten);
+    doomed_rust.kill();
+    sleep(Duration::from_secs(4));
+    let after_one = counted();
+    doomed_java.kill();
+    let (ours, theirs) = (report(ours), report(theirs));
+
+    // then no addition was made twice, neither by the dead nor by the living
+    let all = counted();
+    assert!(all > after_one, "nobody went on after {after_one}");
+    assert!(ours.total + theirs.total < all, "the dead had done nothing: {ours:?} {theirs:?}");
+    assert_one_by_one(monitor, all);
+
+    // and the living went on, after no more than a ttl each
+    let share = ours.total as f64 / (ours.total + theirs.total) as f64;
+    assert!(SHARE.contains(&share), "{ours:?} {theirs:?}");
+    for report in [&ours, &theirs] {
+        assert!(report.done.iter().all(|&done| done > 0), "{report:?}");
+        assert!(report.max_wait < TTL + LONGEST_WAIT, "{report:?}");
+    }
+    tell("crowd: share of the living, one of each killed", ours.total, theirs.total);
+    woken("crowd: longest wait, one of each killed", Way::JavaToRust, ours.max_wait);
+    woken("crowd: longest wait, one of each killed", Way::RustToJava, theirs.max_wait);
+}
+
+#[test]
+fn a_crowd_under_spin_locks_loses_nothing() {
+    let _alone = alone();
+    let redis = Redis::start();
+    let setup = Setup::new(redis.url());
+    let (java, rust) = (Java::start(&setup), Rust::start(&setup));
+    let monitor = redis.monitor();
+
+    // Who spins has no place in any queue: no share is asked for, and so no time is set.
+    let crowd = Crowd::new("door", "counter", 2).rounds(150).hold(Duration::from_millis(1));
+    let ours = rust.thread("crowd").spin().start_crowd(&crowd);
+    let theirs = java.thread("crowd").spin().start_crowd(&crowd);
+    let (ours, theirs) = (report(ours), report(theirs));
+
+    assert_eq!((ours.total, theirs.total), (300, 300));
+    assert_one_by_one(monitor, 600);
+    shown("crowd: spin locks lose nothing", Way::RustToJava);
+    shown("crowd: spin locks lose nothing", Way::JavaToRust);
+}
+
+/// Whether each SET of the counter was one more than the last: whoever read it under the lock
+/// found what the one before had left.
+#[track_caller]
+fn assert_one_by_one(monitor: Monitor, counted: u64) {
+    let lines = monitor.stop();
+    let set = lines.iter().filter_map(|line| line.split_once(r#""SET" "counter" ""#));
+    let set: Vec<u64> = set.map(|(_, n)| n.trim_end_matches('"').parse().unwrap()).collect();
+    let expected: Vec<u64> = (1..=counted).collect();
+    let differ = set.iter().zip(&expected).find(|(set, expected)| set != expected);
+    assert_eq!(differ, None, "(set, expected)");
+    assert_eq!(set.len(), expected.len());
+}
+
+/// Two crowds at once would be one that is too large for the machine.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn two<T>(start: impl Fn() -> T) -> [T; 2] {
+    [start(), start()]
+}
+
+#[track_caller]
+fn report(crowd: Pending) -> Report {
+    Report::read(&crowd.wait(Duration::from_secs(40)))
+}
+
+fn tell(scenario: &str, by_rust: u64, by_java: u64) {
+    let percent = |part: u64| format!("{} %", part * 100 / (by_rust + by_java));
+    // A column of the table is the language that enters.
+    measured(scenario, Way::RustToJava, &format!("Java {}", percent(by_java)));
+    measured(scenario, Way::JavaToRust, &format!("Rust {}", percent(by_rust)));
+}

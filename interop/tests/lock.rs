@@ -1,0 +1,617 @@
+//! `RLock` and `getSpinLock` beside our `Lock`: each holds, waits, ends and dies while the other
+//! looks on.
+
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use interop::{Pair, Pending, Together, Way, shown, since, wake_up, woken};
+use testkit::eventually;
+
+// Waiting and entering.
+
+#[test]
+fn a_waiter_is_woken_by_the_holders_message() {
+    let both = Together::start();
+    for Pair { way, holder, waiter } in both.both_ways() {
+        let mut slowest = Duration::ZERO;
+        for _ in 0..5 {
+            // given a lock that would be held for half a minute, and somebody waiting for it
+            assert!(holder.lock("door").acquired());
+            let waiting = waiter.start_lock("door");
+            both.until_asleep("door", 1);
+            assert!(!waiting.is_done());
+
+            // when the holder leaves
+            let left = holder.unlock("door");
+
+            // then the waiter enters at once
+            let entered = waiting.wait(SECOND * 10);
+            assert!(left.is_true());
+            slowest = slowest.max(wake_up(&left, &entered));
+            assert!(slowest < SECOND, "{way}: woken after {slowest:?}");
+            assert!(waiter.unlock("door").is_true());
+        }
+        woken("lock: a waiter is woken by the holder's message (slowest of 5)", way, slowest);
+    }
+}
+
+#[test]
+fn a_lock_without_waiters_is_taken_over_at_once() {
+    let both = Together::start();
+    for Pair { way, holder, waiter } in both.both_ways() {
+        assert!(holder.lock("door").acquired());
+        assert!(holder.unlock("door").is_true());
+
+        let entered = waiter.lock("door");
+        assert!(entered.waited() < SECOND, "{way}: {entered:?}");
+        assert!(waiter.unlock("door").is_true());
+        shown("lock: a free lock is taken at once", way);
+    }
+}
+
+#[test]
+fn a_try_without_patience_comes_back_at_once() {
+    let both = Together::start();
+    for Pair { way, holder, waiter } in both.both_ways() {
+        assert!(holder.lock("door").acquired());
+
+        let refused = waiter.try_lock("door");
+        assert!(!refused.acquired(), "{way}");
+        assert!(refused.waited() < SECOND, "{way}: {refused:?}");
+
+        assert!(holder.unlock("door").is_true());
+        assert!(waiter.try_lock("door").acquired(), "{way}");
+        assert!(waiter.unlock("door").is_true());
+        shown("lock: tryLock() / try_acquire()", way);
+    }
+}
+
+#[test]
+fn patience_ends_in_vain_or_with_a_message() {
+    let both = Together::start();
+    for Pair { way, holder, waiter } in both.both_ways() {
+        assert!(holder.lock("door").acquired());
+
+        // too little patience: the waiter leaves without the lock and stops listening
+        let refused = waiter.try_lock_within("door", SECOND / 2);
+        assert!(!refused.acquired(), "{way}");
+        let waited = refused.waited();
+        assert!((SECOND / 2..SECOND * 2).contains(&waited), "{way}: {waited:?}");
+        both.until_asleep("door", 0);
+
+        // enough of it: the waiter is woken
+        let waiting = waiter.start_try_lock_within("door", SECOND * 20);
+        both.until_asleep("door", 1);
+        let left = holder.unlock("door");
+        let delay = wake_up(&left, &waiting.wait(SECOND * 25));
+        assert!(delay < SECOND, "{way}: woken after {delay:?}");
+        assert!(waiter.unlock("door").is_true());
+        woken("lock: tryLock(wait) / acquire_within", way, delay);
+    }
+}
+
+#[test]
+fn patience_and_a_lease_go_together() {
+    let both = Together::start();
+    for Pair { way, holder, waiter } in both.both_ways() {
+        assert!(holder.lock("door").acquired());
+        assert!(!waiter.try_lock_within_for("door", SECOND / 5, SECOND * 9).acquired());
+        let waiting = waiter.start_try_lock_within_for("door", SECOND * 20, SECOND * 9);
+        both.until_asleep("door", 1);
+
+        let left = holder.unlock("door");
+
+        let delay = wake_up(&left, &waiting.wait(SECOND * 25));
+        assert!(delay < SECOND, "{way}: woken after {delay:?}");
+        let ttl = holder.remain_time_to_live("door").number();
+        assert!((7_000..=9_000).contains(&ttl), "{way}: {ttl}");
+        assert!(waiter.unlock("door").is_true());
+        woken("lock: tryLock(wait, lease) / lease + acquire_within", way, delay);
+    }
+}
+
+// Leases.
+
+#[test]
+fn a_lease_ends_by_itself_and_the_waiter_enters() {
+    let both = Together::start();
+    for Pair { way, holder, waiter } in both.both_ways() {
+        // given a lock with a lease, which the waiter sees as well
+        let held = holder.lock_for("door", SECOND * 2);
+        let ttl = waiter.remain_time_to_live("door").number();
+        assert!((1..=2_000).contains(&ttl), "{way}: {ttl}");
+
+        // when nobody gives it back
+        let entered = waiter.lock("door");
+
+        // then the waiter enters when the lease has ended, without a message
+        let after = since(held.began_at(), entered.acquired_at());
+        assert!((SECOND * 2..SECOND * 3).contains(&after), "{way}: after {after:?}");
+        assert!(holder.unlock("door").failure().is_some(), "{way}");
+        assert!(waiter.unlock("door").is_true());
+        woken("lock: lock(2 s) ends by itself (ms after its end)", way, after - SECOND * 2);
+    }
+}
+
+#[test]
+fn a_renewed_lock_outlives_its_ttl_for_as_long_as_it_is_held() {
+    // given a lock held by each side, and a ttl of 3 s
+    let both = Together::with(|setup| setup.watchdog(SECOND * 3));
+    let pairs = both.both_ways();
+    for Pair { way, holder, .. } in &pairs {
+        assert!(holder.lock(&way.to_string()).acquired());
+    }
+
+    // when three ttls pass, then the other side never gets in
+    let began = Instant::now();
+    while began.elapsed() < SECOND * 9 {
+        for Pair { way, waiter, .. } in &pairs {
+            let name = way.to_string();
+            let ttl = waiter.remain_time_to_live(&name).number();
+            assert!((1..=3_000).contains(&ttl), "{way}: {ttl} after {:?}", began.elapsed());
+            assert!(!waiter.try_lock(&name).acquired(), "{way}: after {:?}", began.elapsed());
+        }
+        sleep(SECOND / 5);
+    }
+
+    // and it is woken as ever in the end
+    for Pair { way, holder, waiter } in pairs {
+        let name = way.to_string();
+        let waiting = waiter.start_lock(&name);
+        both.until_asleep(&name, 1);
+        let delay = wake_up(&holder.unlock(&name), &waiting.wait(SECOND * 10));
+        assert!(delay < SECOND, "{way}: woken after {delay:?}");
+        woken("lock: the watchdog keeps a lock for three ttls", way, delay);
+    }
+}
+
+#[test]
+fn a_leased_lock_is_not_renewed() {
+    let both = Together::with(|setup| setup.watchdog(SECOND * 3));
+    for Pair { way, holder, .. } in both.both_ways() {
+        assert!(holder.lock_for(&way.to_string(), SECOND * 4).acquired());
+    }
+    // Both would have been renewed by now, and once more.
+    sleep(SECOND * 5);
+    for Pair { way, waiter, .. } in both.both_ways() {
+        assert!(!waiter.is_locked(&way.to_string()).is_true(), "{way}");
+        shown("lock: a leased lock is not renewed", way);
+    }
+}
+
+// Re-entry.
+
+#[test]
+fn a_lock_entered_three_times_is_free_after_the_third_release() {
+    let both = Together::start();
+    for Pair { way, holder, waiter } in both.both_ways() {
+        // given a lock entered three times, and one more who waits
+        for count in 1..=3 {
+            assert!(holder.lock("door").acquired());
+            assert_eq!(holder.hold_count("door").number(), count, "{way}");
+        }
+        assert_eq!(both.redis.command(&["HVALS", "door"]).texts(), ["3"], "{way}");
+        let waiting = waiter.start_lock("door");
+        both.until_asleep("door", 1);
+
+        // when it is left twice, then nobody enters
+        for left in ["2", "1"] {
+            assert!(holder.unlock("door").is_true());
+            assert_eq!(both.redis.command(&["HVALS", "door"]).texts(), [left], "{way}");
+            sleep(SECOND / 3);
+            assert!(!waiting.is_done(), "{way}: entered a lock that is held {left} times");
+        }
+
+        // and after the third time the waiter does
+        let delay = wake_up(&holder.unlock("door"), &waiting.wait(SECOND * 10));
+        assert!(delay < SECOND, "{way}: woken after {delay:?}");
+        assert_eq!(holder.hold_count("door").number(), 0);
+        assert!(waiter.unlock("door").is_true());
+        woken("lock: three holds, three releases", way, delay);
+    }
+}
+
+#[test]
+fn the_other_languages_hold_count_can_be_read() {
+    let both = Together::start();
+    let (runtime, client) = client(&both);
+    let java = both.java.thread("T1");
+    assert!(java.lock("door").acquired());
+    assert!(java.lock("door").acquired());
+
+    let holder = runtime.block_on(client.lock("door").unwrap().holder()).unwrap().unwrap();
+
+    let owner = format!("{}:{}", both.java.id(), java.id());
+    assert_eq!((holder.owner().as_str(), holder.count()), (owner.as_str(), 2));
+    let owner = leasehold::Owner::new(owner).unwrap();
+    let count = runtime.block_on(client.lock("door").unwrap().held_by(&owner)).unwrap();
+    assert_eq!(count, 2);
+}
+
+// Spin locks.
+
+#[test]
+fn a_spin_lock_is_waited_for_by_asking_again() {
+    let both = Together::start();
+    for Pair { way, holder, waiter } in both.both_ways() {
+        let (holder, waiter) = (holder.spin(), waiter.spin());
+        assert!(holder.lock("door").acquired());
+        let waiting = waiter.start_lock("door");
+        sleep(SECOND);
+        assert!(!waiting.is_done(), "{way}");
+
+        let left = holder.unlock("door");
+
+        let delay = wake_up(&left, &waiting.wait(SECOND * 10));
+        assert!(delay < SECOND, "{way}: entered after {delay:?}");
+        assert!(waiter.unlock("door").is_true());
+        woken("lock: spin lock after spin lock", way, delay);
+    }
+}
+
+#[test]
+fn a_spinning_waiter_enters_after_a_lock_with_messages() {
+    let both = Together::start();
+    for Pair { way, holder, waiter } in both.both_ways() {
+        assert!(holder.lock("door").acquired());
+        assert!(!waiter.spin().try_lock("door").acquired());
+        let waiting = waiter.spin().start_lock("door");
+        sleep(SECOND / 2);
+        assert!(!waiting.is_done(), "{way}");
+
+        let left = holder.unlock("door");
+
+        let delay = wake_up(&left, &waiting.wait(SECOND * 10));
+        assert!(delay < SECOND, "{way}: entered after {delay:?}");
+        assert!(waiter.spin().unlock("door").is_true());
+        woken("lock: spin lock after lock", way, delay);
+    }
+}
+
+/// Why a name must not be used by both kinds: the release of a spin lock says nothing.
+#[test]
+fn a_spin_locks_release_wakes_nobody() {
+    let both = Together::start();
+    for Pair { way, holder, waiter } in both.both_ways() {
+        // given a spin lock with a lease of six seconds, and a waiter that listens
+        let held = holder.spin().lock_for("door", SECOND * 6);
+        let waiting = waiter.start_lock("door");
+        both.until_asleep("door", 1);
+
+        // when it is given back early
+        let left = holder.spin().unlock("door");
+
+        // then Redisson sleeps until the lease would have ended, and we ask again before
+        let entered = waiting.wait(SECOND * 10);
+        let delay = wake_up(&left, &entered);
+        let whole = since(held.began_at(), entered.acquired_at());
+        match way {
+            Way::RustToJava => {
+                assert!((SECOND * 6 - SECOND / 10..SECOND * 7).contains(&whole), "{whole:?}");
+            }
+            Way::JavaToRust => assert!(delay < SECOND * 4, "{delay:?}"),
+        }
+        assert!(waiter.unlock("door").is_true());
+        woken("lock: lock after spin lock: no message, by time", way, delay);
+    }
+}
+
+// Force.
+
+#[test]
+fn a_lock_forced_open_wakes_the_other_sides_waiter() {
+    let both = Together::start();
+    for Pair { way, holder, waiter } in both.both_ways() {
+        // given a Rust or a Java holder, and a waiter of the other side
+        assert!(holder.lock("door").acquired());
+        let waiting = waiter.start_lock("door");
+        both.until_asleep("door", 1);
+
+        // when a third one of the holder's side takes the lock away
+        let third = match way {
+            Way::RustToJava => both.rust.thread("third"),
+            Way::JavaToRust => both.java.thread("third"),
+        };
+        let forced = third.force_unlock("door");
+
+        // then the waiter is in at once, and the holder is out
+        assert!(forced.is_true());
+        let delay = wake_up(&forced, &waiting.wait(SECOND * 10));
+        assert!(delay < SECOND, "{way}: woken after {delay:?}");
+        assert!(holder.unlock("door").failure().is_some(), "{way}");
+        assert!(waiter.is_held("door").is_true(), "{way}");
+        assert!(waiter.force_unlock("door").is_true());
+        assert!(!waiter.force_unlock("door").is_true(), "{way}: nothing was there to force");
+        woken("lock: a forced release wakes the waiter", way, delay);
+    }
+}
+
+#[test]
+fn a_rust_holder_is_told_of_javas_force_within_a_renewal() {
+    // given a lock that is renewed each second
+    let both = Together::with(|setup| setup.watchdog(SECOND * 3));
+    let (rust, java) = (both.rust.thread("T1"), both.java.thread("T1"));
+    assert!(rust.lock("door").acquired());
+    let lost = rust.start_lost("door");
+
+    // when Java takes it away and holds it itself
+    let forced = java.force_unlock("door");
+    assert!(forced.is_true());
+    assert!(java.lock("door").acquired());
+
+    // then the Rust holder is told, and its release harms nobody
+    let told = lost.wait(SECOND * 5);
+    assert_eq!(told.value(), "NotOurs");
+    let delay = since(forced.began_at(), told.at());
+    assert!(delay < SECOND * 2, "told after {delay:?}");
+    let refused = rust.unlock("door");
+    let java_is = format!("`{}:{}`", both.java.id(), java.id());
+    assert!(refused.failed_with("AlreadyGone"), "{refused:?}");
+    assert!(refused.failure().unwrap().message.contains(&java_is), "{refused:?}");
+    assert!(java.is_held("door").is_true());
+    woken("lock: Java's force is told to a Rust holder by its renewal", Way::JavaToRust, delay);
+}
+
+#[test]
+fn a_rust_holder_is_told_of_javas_force_at_once_if_its_process_waits_for_the_lock() {
+    // given a lock that will not be renewed for ten seconds, and a waiter of the same process
+    let both = Together::start();
+    let (rust, java) = (both.rust.thread("T1"), both.java.thread("T1"));
+    assert!(rust.lock("door").acquired());
+    let lost = rust.start_lost("door");
+    let waiting = both.rust.thread("T2").start_lock("door");
+    both.until_asleep("door", 1);
+
+    let forced = java.force_unlock("door");
+
+    assert!(waiting.wait(SECOND * 5).acquired());
+    let told = lost.wait(SECOND * 5);
+    assert_eq!(told.value(), "NotOurs");
+    let delay = since(forced.began_at(), told.at());
+    assert!(delay < SECOND, "told after {delay:?}");
+    woken("lock: Java's force is told at once where others wait", Way::JavaToRust, delay);
+}
+
+#[test]
+fn a_java_holder_learns_of_our_force_only_by_asking() {
+    // given a Java lock that is renewed each second
+    let both = Together::with(|setup| setup.watchdog(SECOND * 3));
+    let (rust, java) = (both.rust.thread("T1"), both.java.thread("T1"));
+    assert!(java.lock("door").acquired());
+
+    // when we take it away and hold it with a lease
+    assert!(rust.force_unlock("door").is_true());
+    assert!(rust.lock_for("door", SECOND * 4).acquired());
+
+    // then Java sees that it is out if it asks, and does not renew what is ours
+    assert!(!java.is_held("door").is_true());
+    sleep(SECOND * 2);
+    let ttl = java.remain_time_to_live("door").number();
+    assert!((1..=2_000).contains(&ttl), "renewed by another: {ttl}");
+    assert!(java.unlock("door").failed_with("IllegalMonitorStateException"));
+    assert!(rust.is_held("door").is_true());
+    assert!(rust.unlock("door").is_true());
+    shown("lock: our force is seen by a Java holder that asks", Way::RustToJava);
+}
+
+#[test]
+fn only_the_owner_can_unlock() {
+    let both = Together::start();
+    let (rust, java) = (both.rust.thread("T1"), both.java.thread("T1"));
+
+    // Rust holds: Java is refused, and the hold is whole.
+    assert!(rust.lock("door").acquired());
+    assert!(java.unlock("door").failed_with("IllegalMonitorStateException"));
+    assert!(rust.is_held("door").is_true());
+    assert!(rust.unlock("door").is_true());
+    shown("lock: unlock by a stranger is refused", Way::RustToJava);
+
+    // Java holds what was ours once: our old guard is refused, and the hold is whole.
+    assert!(rust.lock_for("door", SECOND / 2).acquired());
+    assert!(java.lock("door").acquired());
+    assert!(rust.unlock("door").failed_with("AlreadyGone"));
+    assert!(java.is_held("door").is_true());
+    assert_eq!(java.hold_count("door").number(), 1);
+    assert!(java.unlock("door").is_true());
+    shown("lock: unlock by a stranger is refused", Way::JavaToRust);
+}
+
+// Crashes.
+
+#[test]
+fn the_lock_of_a_killed_holder_is_free_when_its_lease_ends() {
+    for way in [Way::RustToJava, Way::JavaToRust] {
+        // given a holder, and a waiter of the other language
+        let both = Together::with(|setup| setup.watchdog(SECOND * 3));
+        let Pair { holder, waiter, .. } = both.pair(way);
+        assert!(holder.lock("door").acquired());
+        let waiting = waiter.start_lock("door");
+        both.until_asleep("door", 1);
+
+        // when the holder's process is killed
+        let Together { redis, java, rust } = both;
+        let survivor = match way {
+            Way::RustToJava => {
+                rust.kill();
+                Survivor::Java(java)
+            }
+            Way::JavaToRust => {
+                java.kill();
+                Survivor::Rust(rust)
+            }
+        };
+        let killed = Instant::now();
+        let left = redis.command(&["PTTL", "door"]).number();
+        assert!((1..=3_000).contains(&left), "{way}: {left}");
+        let left = Duration::from_millis(left.unsigned_abs());
+
+        // then the waiter enters when the lease has ended, neither before nor much later
+        assert!(waiting.wait(SECOND * 10).acquired(), "{way}");
+        let after = killed.elapsed();
+        let late = after.saturating_sub(left);
+        assert!(after + SECOND / 50 >= left, "{way}: {after:?} of {left:?}");
+        assert!(late < SECOND, "{way}: {late:?} after the end");
+        drop(survivor);
+        woken("lock: kill -9 of the holder (ms after its lease)", way, late);
+    }
+}
+
+#[test]
+fn a_killed_waiter_is_not_missed() {
+    for way in [Way::RustToJava, Way::JavaToRust] {
+        // given a holder, a waiter of the other language, and another of its own
+        let both = Together::start();
+        let Pair { holder, waiter, .. } = both.pair(way);
+        assert!(holder.lock("door").acquired());
+        let doomed = waiter.start_lock("door");
+        both.until_asleep("door", 1);
+        let own = match way {
+            Way::RustToJava => both.rust.thread("own"),
+            Way::JavaToRust => both.java.thread("own"),
+        };
+        let waiting = own.start_lock("door");
+        both.until_asleep("door", 2);
+
+        // when the process of the first is killed
+        drop::<Pending>(doomed);
+        let Together { redis, java, rust } = both;
+        let survivor = match way {
+            Way::RustToJava => {
+                java.kill();
+                Survivor::Rust(rust)
+            }
+            Way::JavaToRust => {
+                rust.kill();
+                Survivor::Java(java)
+            }
+        };
+
+        // then it listens no more, and the wake-up is not lost on it
+        interop::until_asleep(&redis, "door", 1);
+        assert!(!waiting.is_done());
+        let delay = wake_up(&holder.unlock("door"), &waiting.wait(SECOND * 10));
+        assert!(delay < SECOND, "{way}: woken after {delay:?}");
+        assert!(own.unlock("door").is_true());
+        eventually("nothing is left", SECOND * 5, || {
+            redis.command(&["KEYS", "*"]).list().is_empty()
+        });
+        drop(survivor);
+        woken("lock: kill -9 of a waiter of two", way, delay);
+    }
+}
+
+/// The process that is left; it ends with its value.
+#[derive(Debug)]
+#[expect(dead_code, reason = "kept for what its end does")]
+enum Survivor {
+    Java(interop::Java),
+    Rust(interop::Rust),
+}
+
+#[test]
+fn a_java_waiter_that_is_interrupted_leaves_the_lock_to_others() {
+    let both = Together::start();
+    let (rust, java) = (both.rust.thread("T1"), both.java.thread("T1"));
+    assert!(rust.lock("door").acquired());
+    let waiting = java.start_lock_interruptibly("door");
+    both.until_asleep("door", 1);
+
+    assert!(java.interrupt());
+
+    assert!(waiting.wait(SECOND * 5).failed_with("InterruptedException"));
+    both.until_asleep("door", 0);
+    assert!(rust.unlock("door").is_true());
+    assert!(rust.try_lock("door").acquired());
+    shown("lock: an interrupted waiter leaves nothing", Way::RustToJava);
+}
+
+#[test]
+fn a_rust_waiter_that_is_dropped_leaves_the_lock_to_others() {
+    let both = Together::start();
+    let java = both.java.thread("T1");
+    assert!(java.lock("door").acquired());
+    let (runtime, client) = client(&both);
+    let waiting = runtime.spawn(async move { client.lock("door")?.acquire().await });
+    both.until_asleep("door", 1);
+
+    waiting.abort();
+
+    both.until_asleep("door", 0);
+    assert!(java.unlock("door").is_true());
+    sleep(SECOND / 2);
+    assert!(both.java.thread("T2").try_lock("door").acquired());
+    shown("lock: a dropped waiter leaves nothing", Way::JavaToRust);
+}
+
+// Looking at it.
+
+#[test]
+fn both_sides_see_the_same_state() {
+    let both = Together::start();
+    let (rust, java) = (both.rust.thread("T1"), both.java.thread("T1"));
+    let witness = || {
+        let seen = [&rust, &java].map(|side| {
+            let ttl = side.remain_time_to_live("door").number();
+            // Both ask within a second.
+            (side.is_locked("door").is_true(), if ttl > 0 { (ttl + 1_500) / 3_000 } else { ttl })
+        });
+        let own = [&rust, &java]
+            .map(|side| (side.is_held("door").is_true(), side.hold_count("door").number()));
+        (seen, own)
+    };
+    let free = ((false, -2), (false, 0));
+    assert_eq!(witness(), ([free.0; 2], [free.1; 2]));
+
+    for (holder, own) in [(&rust, [(true, 1), (false, 0)]), (&java, [(false, 0), (true, 1)])] {
+        assert!(holder.lock("door").acquired());
+        assert_eq!(witness(), ([(true, 10); 2], own));
+        assert!(holder.lock("door").acquired());
+        let twice = own.map(|(held, count)| (held, count * 2));
+        assert_eq!(witness(), ([(true, 10); 2], twice));
+        assert!(holder.unlock("door").is_true());
+        assert!(holder.unlock("door").is_true());
+        assert_eq!(witness(), ([free.0; 2], [free.1; 2]));
+
+        // a lease without renewal
+        assert!(holder.lock_for("door", SECOND * 12).acquired());
+        assert_eq!(witness(), ([(true, 4); 2], own));
+        assert!(holder.unlock("door").is_true());
+    }
+    shown("lock: isLocked, isHeld, getHoldCount, remainTimeToLive", Way::RustToJava);
+    shown("lock: isLocked, isHeld, getHoldCount, remainTimeToLive", Way::JavaToRust);
+}
+
+#[test]
+fn is_held_by_thread_tells_one_holder_from_another() {
+    let both = Together::start();
+    let (one, other) = (both.java.thread("T1"), both.java.thread("T2"));
+    let (runtime, client) = client(&both);
+    let lock = client.lock("door").unwrap();
+    let held_by = |id: i64| {
+        let owner = leasehold::Owner::new(format!("{}:{id}", both.java.id())).unwrap();
+        runtime.block_on(lock.held_by(&owner)).unwrap() > 0
+    };
+    assert!(one.lock("door").acquired());
+
+    for asked in [one.id(), other.id()] {
+        assert_eq!(other.is_held_by_thread("door", asked).is_true(), asked == one.id());
+        assert_eq!(held_by(asked), asked == one.id());
+    }
+
+    // and a holder of ours is no thread of Java's, whatever its number
+    assert!(one.unlock("door").is_true());
+    let guard = runtime.block_on(lock.acquire()).unwrap();
+    for number in [1, one.id(), other.id()] {
+        assert!(!other.is_held_by_thread("door", number).is_true());
+    }
+    assert_eq!(runtime.block_on(guard.release()).unwrap(), leasehold::Release::Released);
+}
+
+/// A client in the test's own process, where a test needs more than the words of Java.
+fn client(both: &Together) -> (tokio::runtime::Runtime, leasehold::Client) {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let client = runtime.block_on(leasehold::Client::connect(&both.redis.url())).unwrap();
+    (runtime, client)
+}
+
+const SECOND: Duration = Duration::from_secs(1);

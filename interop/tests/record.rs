@@ -1,0 +1,545 @@
+//! Redis as the witness: what either side leaves and does there is the same, but for what is
+//! documented as its own.
+
+use std::thread::sleep;
+use std::time::Duration;
+
+use interop::{Pair, Thread, Together, Way, shown, until_asleep, wake_up, woken};
+use testkit::{Redis, eventually};
+
+#[test]
+fn both_leave_the_same_keys_after_each_step() {
+    let both = Together::start();
+    let (java, rust) = (keys_of(&both, Side::Java), keys_of(&both, Side::Rust));
+
+    for (ours, theirs) in rust.iter().zip(&java) {
+        assert_eq!(ours, theirs);
+    }
+    assert_eq!(rust.len(), java.len());
+    // and it is this, not just anything
+    let key = |step, holds, lease| {
+        (step, vec![format!("door: hash <owner> {holds}, ends in {lease}")], vec![])
+    };
+    let nothing = |step| (step, vec![], vec![]);
+    let mut waited = key("somebody waits", 1, 30_000);
+    waited.2.push("redisson_lock__channel:{door}: 1".to_owned());
+    let expected = [
+        key("lock", 1, 30_000),
+        key("lock again", 2, 30_000),
+        key("unlock one of two", 1, 30_000),
+        waited,
+        key("the waiter has it", 1, 30_000),
+        nothing("unlock"),
+        key("lock for 12 s", 1, 12_000),
+        nothing("unlock the lease"),
+        key("lock to be forced", 1, 30_000),
+        nothing("force"),
+        key("spin lock", 1, 30_000),
+        nothing("spin unlock"),
+    ];
+    let expected: Vec<Step> = expected.into();
+    assert_eq!(rust, expected);
+    shown("record: keys, fields and ttls after each step", Way::RustToJava);
+    shown("record: keys, fields and ttls after each step", Way::JavaToRust);
+}
+
+/// What either side does to the keys, as MONITOR tells. The differences are all of them:
+/// counts are set and not incremented, one field is deleted and not the key, a partial
+/// release leaves the lease as it is, and there is no latch.
+#[test]
+fn both_do_the_same_to_the_keys_but_for_what_is_ours() {
+    let both = Together::start();
+    let (java, rust) = (deeds_of(&both, Side::Java), deeds_of(&both, Side::Rust));
+
+    assert_eq!(
+        java,
+        [
+            ("lock", vec!["hincrby door <owner> 1", "pexpire door 30000"]),
+            ("lock again", vec!["hincrby door <owner> 1", "pexpire door 30000"]),
+            (
+                "unlock one of two",
+                vec!["hincrby door <owner> -1", "pexpire door 30000", "set <latch> 0 px <ms>"]
+            ),
+            (
+                "unlock",
+                vec![
+                    "hincrby door <owner> -1",
+                    "del door",
+                    "publish redisson_lock__channel:{door} 0",
+                    "set <latch> 1 px <ms>"
+                ]
+            ),
+            ("lock for 12 s", vec!["hincrby door <owner> 1", "pexpire door 12000"]),
+            ("force", vec!["del door", "publish redisson_lock__channel:{door} 0"]),
+            ("force nothing", vec!["del door"]),
+            ("spin lock", vec!["hincrby door <owner> 1", "pexpire door 30000"]),
+            ("spin unlock", vec!["hincrby door <owner> -1", "del door", "set <latch> 1 px <ms>"]),
+        ]
+        .map(owned)
+    );
+    assert_eq!(
+        rust,
+        [
+            ("lock", vec!["hset door <owner> 1", "pexpire door 30000"]),
+            ("lock again", vec!["hset door <owner> 2", "pexpire door 30000"]),
+            ("unlock one of two", vec!["hset door <owner> 1"]),
+            ("unlock", vec!["hdel door <owner>", "publish redisson_lock__channel:{door} 0"]),
+            ("lock for 12 s", vec!["hset door <owner> 1", "pexpire door 12000"]),
+            ("force", vec!["del door", "publish redisson_lock__channel:{door} 0"]),
+            ("force nothing", vec![]),
+            ("spin lock", vec!["hset door <owner> 1", "pexpire door 30000"]),
+            ("spin unlock", vec!["hdel door <owner>"]),
+        ]
+        .map(owned)
+    );
+    shown("record: commands, but for what is documented", Way::RustToJava);
+    shown("record: commands, but for what is documented", Way::JavaToRust);
+}
+
+#[test]
+fn both_renew_a_third_into_the_lease_to_the_full_ttl() {
+    let both = Together::with(|setup| setup.watchdog(SECOND * 3));
+    for side in [Side::Java, Side::Rust] {
+        // given a lock that is held for two and a half thirds of its ttl
+        let thread = side.thread(&both, "T1");
+        let monitor = both.redis.monitor();
+        assert!(thread.lock("door").acquired());
+        let mut least = i64::MAX;
+        for _ in 0..25 {
+            sleep(SECOND / 10);
+            least = least.min(both.redis.command(&["PTTL", "door"]).number());
+        }
+        let mut deeds = deeds(&monitor.stop());
+
+        // then it was prolonged to 3 s, at a time when 2 s of it were left
+        assert_eq!(deeds.drain(..2).next_back().as_deref(), Some("pexpire door 3000"), "{side:?}");
+        assert!(deeds.len() >= 2, "{side:?}: {deeds:?}");
+        assert!(deeds.iter().all(|deed| deed == "pexpire door 3000"), "{side:?}: {deeds:?}");
+        assert!((1_500..=3_000).contains(&least), "{side:?}: {least}");
+        assert!(thread.unlock("door").is_true());
+    }
+    shown("record: renewed to the full ttl each third of it", Way::RustToJava);
+    shown("record: renewed to the full ttl each third of it", Way::JavaToRust);
+}
+
+#[test]
+fn an_owner_is_a_uuid_and_a_number() {
+    let both = Together::start();
+    for (side, id) in [(Side::Java, both.java.id()), (Side::Rust, both.rust.id())] {
+        assert!(side.thread(&both, "T1").lock("door").acquired());
+
+        let owner = both.redis.command(&["HKEYS", "door"]);
+        let (client, number) = owner.texts()[0].rsplit_once(':').unwrap();
+
+        assert_eq!(client, id);
+        let groups: Vec<_> = id.split('-').map(str::len).collect();
+        assert_eq!(groups, [8, 4, 4, 4, 12], "{id}");
+        assert!(id.chars().all(|c| matches!(c, '0'..='9' | 'a'..='f' | '-')), "{id}");
+        assert!(number.parse::<i64>().unwrap() > 0);
+        assert!(side.thread(&both, "T1").unlock("door").is_true());
+    }
+}
+
+#[test]
+fn both_ask_again_once_they_listen() {
+    let both = Together::start();
+    for Pair { way, holder, waiter } in both.both_ways() {
+        // The first call of a script is made twice: by hash, and again once it is loaded.
+        assert!(waiter.lock(&way.to_string()).acquired());
+        assert!(holder.lock("door").acquired());
+        let monitor = both.redis.monitor();
+
+        let waiting = waiter.start_lock("door");
+        both.until_asleep("door", 1);
+
+        // A release between the first question and the subscription wakes nobody.
+        let lines = monitor.stop();
+        let steps: Vec<_> = lines.iter().filter_map(|line| question(line)).collect();
+        assert_eq!(steps, ["ask", "listen", "ask"], "{way}: {lines:#?}");
+        assert!(holder.unlock("door").is_true());
+        assert!(waiting.wait(SECOND * 5).acquired());
+        assert!(waiter.unlock("door").is_true());
+    }
+}
+
+#[test]
+fn a_release_makes_one_waiter_of_each_process_ask() {
+    for side in [Side::Java, Side::Rust] {
+        // given a holder outside of the process, and three waiters in it
+        let both = Together::start();
+        let stranger = side.other().thread(&both, "stranger");
+        assert!(stranger.lock("door").acquired());
+        let waiting = ["T1", "T2", "T3"].map(|name| side.thread(&both, name).start_lock("door"));
+        both.until_asleep("door", 1);
+
+        // when the lock is given back
+        let monitor = both.redis.monitor();
+        assert!(stranger.unlock("door").is_true());
+        eventually("one has it", SECOND * 5, || waiting.iter().any(|it| it.is_done()));
+        sleep(SECOND / 2);
+
+        // then one of them has asked and has it; of ours the next one asks at once
+        let asked = monitor.stop().iter().filter(|line| question(line) == Some("ask")).count();
+        assert_eq!(waiting.iter().filter(|it| it.is_done()).count(), 1, "{side:?}");
+        let expected = match side {
+            Side::Java => 1,
+            Side::Rust => 2,
+        };
+        assert_eq!(asked, expected, "{side:?}");
+    }
+}
+
+#[test]
+fn waiters_of_one_process_share_a_subscription() {
+    let both = Together::start();
+    for Pair { way, holder, .. } in both.both_ways() {
+        assert!(holder.lock("door").acquired());
+        let side = match way {
+            Way::RustToJava => Side::Java,
+            Way::JavaToRust => Side::Rust,
+        };
+        let monitor = both.redis.monitor();
+
+        let waiting = ["T1", "T2"].map(|name| side.thread(&both, name).start_lock("door"));
+        both.until_asleep("door", 1);
+        assert!(holder.unlock("door").is_true());
+        eventually("one has it", SECOND * 5, || waiting.iter().any(|it| it.is_done()));
+        let first = usize::from(!waiting[0].is_done());
+        assert!(side.thread(&both, ["T1", "T2"][first]).unlock("door").is_true());
+        for waiting in waiting {
+            assert!(waiting.wait(SECOND * 5).acquired());
+        }
+        both.until_asleep("door", 0);
+
+        let lines = monitor.stop();
+        let count = |command: &str| lines.iter().filter(|line| line.contains(command)).count();
+        assert_eq!(count("\"SUBSCRIBE\""), 1, "{way}: {lines:#?}");
+        assert_eq!(count("\"UNSUBSCRIBE\""), 1, "{way}: {lines:#?}");
+        assert!(side.thread(&both, ["T2", "T1"][first]).unlock("door").is_true());
+    }
+}
+
+#[test]
+fn a_name_with_a_hash_tag_gets_no_braces_of_its_own() {
+    let both = Together::start();
+    for (name, channel) in [
+        ("{tag}door", "redisson_lock__channel:{tag}door"),
+        ("door {tag}", "redisson_lock__channel:door {tag}"),
+        ("a b: ключ", "redisson_lock__channel:{a b: ключ}"),
+    ] {
+        for Pair { way, holder, waiter } in both.both_ways() {
+            assert!(holder.lock(name).acquired());
+            let waiting = waiter.start_lock(name);
+            eventually("a waiter listens", SECOND * 5, || channels(&both.redis) == [channel]);
+            sleep(SECOND / 5);
+
+            let delay = wake_up(&holder.unlock(name), &waiting.wait(SECOND * 10));
+
+            assert!(delay < SECOND, "{way}, {name}: woken after {delay:?}");
+            assert!(waiter.unlock(name).is_true());
+            eventually("nobody listens", SECOND * 5, || channels(&both.redis).is_empty());
+            woken("record: names with hash tags, spaces, other alphabets", way, delay);
+        }
+    }
+}
+
+#[test]
+fn java_is_woken_by_a_zero_alone_and_we_by_any_message() {
+    let both = Together::start();
+    for (side, messages) in [(Side::Java, ["7", "garbage", "0"].as_slice()), (Side::Rust, &["7"])] {
+        // given a hold that nobody renews, and a waiter
+        both.redis.command(&["HSET", "door", "somebody:1", "1"]);
+        both.redis.command(&["PEXPIRE", "door", "30000"]);
+        let waiting = side.thread(&both, "T1").start_lock("door");
+        both.until_asleep("door", 1);
+
+        // when it is gone without a word, and messages come one by one
+        both.redis.command(&["DEL", "door"]);
+        let (last, others) = messages.split_last().unwrap();
+        for message in others {
+            both.redis.command(&["PUBLISH", CHANNEL, message]);
+            sleep(SECOND / 3);
+            assert!(!waiting.is_done(), "{side:?} was woken by {message}");
+        }
+
+        // then the last of them wakes
+        both.redis.command(&["PUBLISH", CHANNEL, last]);
+        assert!(waiting.wait(SECOND).acquired(), "{side:?}");
+        assert!(side.thread(&both, "T1").unlock("door").is_true());
+    }
+}
+
+/// The message after it is there, but not read before more data comes.
+#[test]
+fn a_message_that_is_no_number_makes_java_miss_the_next_one() {
+    // given a waiter of each language
+    let both = Together::start();
+    both.redis.command(&["HSET", "door", "somebody:1", "1"]);
+    both.redis.command(&["PEXPIRE", "door", "30000"]);
+    let (theirs, ours) =
+        (both.java.thread("T1").start_lock("door"), both.rust.thread("T1").start_lock("door"));
+    both.until_asleep("door", 2);
+
+    // when a text and the zero of a release come together
+    let script = "redis.call('DEL', KEYS[1]) \
+        redis.call('PUBLISH', ARGV[1], 'garbage') redis.call('PUBLISH', ARGV[1], '0')";
+    both.redis.command(&["EVAL", script, "1", "door", CHANNEL]);
+
+    // then we are woken, and Java is not, though the lock is free again
+    assert!(ours.wait(SECOND).acquired());
+    both.redis.command(&["DEL", "door"]);
+    sleep(SECOND);
+    assert!(!theirs.is_done());
+
+    // and whatever comes next makes it read on
+    both.redis.command(&["PUBLISH", CHANNEL, "7"]);
+    assert!(theirs.wait(SECOND).acquired());
+}
+
+#[test]
+fn a_key_without_a_ttl_is_waited_for_without_an_end_in_java() {
+    // given a key that somebody wrote without a lease, and a waiter of each language
+    let both = Together::start();
+    both.redis.command(&["HSET", "door", "somebody:1", "1"]);
+    let (java, rust) = (both.java.thread("T1"), both.rust.thread("T1"));
+    assert_eq!(java.remain_time_to_live("door").number(), -1);
+    assert_eq!(rust.remain_time_to_live("door").number(), -1);
+    let (theirs, ours) = (java.start_lock("door"), rust.start_lock("door"));
+    both.until_asleep("door", 2);
+
+    // when it is deleted without a message, then only we look again
+    both.redis.command(&["DEL", "door"]);
+    assert!(ours.wait(SECOND * 5).acquired());
+    both.redis.command(&["DEL", "door"]);
+    sleep(SECOND * 2);
+    assert!(!theirs.is_done());
+
+    // and Java goes on with the next message
+    both.redis.command(&["PUBLISH", CHANNEL, "0"]);
+    assert!(theirs.wait(SECOND).acquired());
+}
+
+#[test]
+fn a_field_of_somebody_elses_in_the_hash_survives_our_release_and_not_javas() {
+    let both = Together::start();
+    for (side, left) in [(Side::Java, 0), (Side::Rust, 1)] {
+        let thread = side.thread(&both, "T1");
+        assert!(thread.lock("door").acquired());
+        both.redis.command(&["HSET", "door", "note", "mine"]);
+
+        assert!(thread.unlock("door").is_true());
+
+        // What is left is a lock that nobody will give back.
+        assert_eq!(both.redis.command(&["EXISTS", "door"]).number(), left, "{side:?}");
+        assert_eq!(side.other().thread(&both, "T1").is_locked("door").is_true(), left == 1);
+        both.redis.command(&["DEL", "door"]);
+    }
+}
+
+#[test]
+fn the_unlock_latch_is_javas_alone_and_does_not_stay() {
+    let both = Together::start();
+    for side in [Side::Java, Side::Rust] {
+        let thread = side.thread(&both, "T1");
+        let monitor = both.redis.monitor();
+        assert!(thread.lock("door").acquired());
+        assert!(thread.unlock("door").is_true());
+        eventually("nothing is left", SECOND * 5, || {
+            both.redis.command(&["KEYS", "*"]).list().is_empty()
+        });
+
+        let lines = monitor.stop();
+        let latch = "redisson_unlock_latch:{door}:";
+        let ids: Vec<_> = lines.iter().filter_map(|line| line.split_once(latch)).collect();
+        match side {
+            Side::Java => {
+                let id = ids[0].1.split('"').next().unwrap();
+                assert_eq!(id.len(), 32, "{lines:#?}");
+                assert!(id.chars().all(|c| matches!(c, '0'..='9' | 'a'..='f')), "{id}");
+                let deleted = format!("\"DEL\" \"{latch}{id}\"");
+                assert!(lines.iter().any(|line| line.contains(&deleted)), "{lines:#?}");
+            }
+            Side::Rust => assert!(ids.is_empty(), "{lines:#?}"),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Side {
+    Java,
+    Rust,
+}
+
+impl Side {
+    fn thread(self, both: &Together, name: &str) -> Thread {
+        match self {
+            Self::Java => both.java.thread(name),
+            Self::Rust => both.rust.thread(name),
+        }
+    }
+
+    fn other(self) -> Self {
+        match self {
+            Self::Java => Self::Rust,
+            Self::Rust => Self::Java,
+        }
+    }
+}
+
+/// A step, the keys after it, and who listens.
+type Step = (&'static str, Vec<String>, Vec<String>);
+
+/// Goes through the life of a lock, and looks at Redis after each step.
+fn keys_of(both: &Together, side: Side) -> Vec<Step> {
+    let (one, other) = (side.thread(both, "T1"), side.thread(both, "T2"));
+    let mut steps = Vec::new();
+    let mut look = |step| steps.push((step, keys(&both.redis), listeners(&both.redis)));
+
+    assert!(one.lock("door").acquired());
+    look("lock");
+    assert!(one.lock("door").acquired());
+    look("lock again");
+    assert!(one.unlock("door").is_true());
+    look("unlock one of two");
+    let waiting = other.start_lock("door");
+    until_asleep(&both.redis, "door", 1);
+    look("somebody waits");
+    assert!(one.unlock("door").is_true());
+    assert!(waiting.wait(SECOND * 5).acquired());
+    until_asleep(&both.redis, "door", 0);
+    look("the waiter has it");
+    assert!(other.unlock("door").is_true());
+    look("unlock");
+    assert!(one.lock_for("door", SECOND * 12).acquired());
+    look("lock for 12 s");
+    assert!(one.unlock("door").is_true());
+    look("unlock the lease");
+    assert!(one.lock("door").acquired());
+    look("lock to be forced");
+    assert!(other.force_unlock("door").is_true());
+    look("force");
+    _ = one.unlock("door").failure().expect("it was forced");
+    assert!(one.spin().lock("door").acquired());
+    look("spin lock");
+    assert!(one.spin().unlock("door").is_true());
+    look("spin unlock");
+    steps
+}
+
+/// All keys, with owners and remaining leases made comparable.
+fn keys(redis: &Redis) -> Vec<String> {
+    // Java deletes the latch of an unlock without waiting for it.
+    eventually("no latch is left", SECOND * 5, || {
+        redis.command(&["KEYS", "redisson_unlock_latch:*"]).list().is_empty()
+    });
+    let mut keys = Vec::new();
+    for key in redis.command(&["KEYS", "*"]).texts() {
+        let kind = redis.command(&["TYPE", key]);
+        assert_eq!(kind.text(), "hash", "{key}");
+        let fields = redis.command(&["HGETALL", key]);
+        let [owner, count] = fields.texts()[..] else { panic!("{key} has fields {fields:?}") };
+        let left = redis.command(&["PTTL", key]).number();
+        let ends =
+            [30_000, 12_000].into_iter().find(|lease| (lease - 3_000..=*lease).contains(&left));
+        let ends = ends.unwrap_or(left);
+        keys.push(format!("{key}: hash {} {count}, ends in {ends}", without_owner(owner)));
+    }
+    keys.sort();
+    keys
+}
+
+fn listeners(redis: &Redis) -> Vec<String> {
+    let count = |channel: &String| {
+        let count = redis.command(&["PUBSUB", "NUMSUB", channel]).list()[1].number();
+        format!("{channel}: {count}")
+    };
+    channels(redis).iter().map(count).collect()
+}
+
+fn channels(redis: &Redis) -> Vec<String> {
+    redis.command(&["PUBSUB", "CHANNELS"]).texts().into_iter().map(str::to_owned).collect()
+}
+
+/// Goes through the life of a lock, and notes what was changed in each step.
+fn deeds_of(both: &Together, side: Side) -> Vec<(&'static str, Vec<String>)> {
+    let thread = side.thread(both, "deeds");
+    let steps: [(&str, &dyn Fn() -> bool); 9] = [
+        ("lock", &|| thread.lock("door").acquired()),
+        ("lock again", &|| thread.lock("door").acquired()),
+        ("unlock one of two", &|| thread.unlock("door").is_true()),
+        ("unlock", &|| thread.unlock("door").is_true()),
+        ("lock for 12 s", &|| thread.lock_for("door", SECOND * 12).acquired()),
+        ("force", &|| thread.force_unlock("door").is_true()),
+        ("force nothing", &|| !thread.force_unlock("door").is_true()),
+        ("spin lock", &|| thread.spin().lock("door").acquired()),
+        ("spin unlock", &|| thread.spin().unlock("door").is_true()),
+    ];
+    let mut all = Vec::new();
+    for (step, act) in steps {
+        let monitor = both.redis.monitor();
+        assert!(act(), "{side:?}: {step}");
+        all.push((step, deeds(&monitor.stop())));
+        if step == "force" {
+            _ = thread.unlock("door").failure().expect("it was forced");
+        }
+    }
+    all
+}
+
+/// What scripts have changed, without what is different each time.
+fn deeds(lines: &[String]) -> Vec<String> {
+    let changes =
+        ["hincrby", "hset", "hdel", "hdel", "pexpire", "set", "del", "publish", "spublish"];
+    let in_scripts = lines.iter().filter(|line| line.contains(" lua] "));
+    let deeds = in_scripts.map(|line| words(line)).filter(|words| {
+        words.first().is_some_and(|command| changes.contains(&command.to_lowercase().as_str()))
+    });
+    deeds.map(|words| comparable(&words)).collect()
+}
+
+fn comparable(words: &[String]) -> String {
+    let mut words: Vec<_> = words.iter().map(|word| without_owner(word)).collect();
+    words[0] = words[0].to_lowercase();
+    if words[1].starts_with("redisson_unlock_latch:{door}:") {
+        words[1] = "<latch>".into();
+        *words.last_mut().expect("it has words") = "<ms>".into();
+    }
+    words.join(" ")
+}
+
+/// The words of a line of MONITOR.
+fn words(line: &str) -> Vec<String> {
+    let Some((_, words)) = line.split_once("] \"") else { return Vec::new() };
+    words.trim_end_matches('"').split("\" \"").map(str::to_owned).collect()
+}
+
+/// Whether a line of MONITOR is a waiter's question or its wish to listen.
+fn question(line: &str) -> Option<&'static str> {
+    let words = words(line);
+    let word = |n: usize| words.get(n).map(String::as_str).unwrap_or_default();
+    match (word(0).to_uppercase().as_str(), words.len()) {
+        ("SUBSCRIBE", _) => Some("listen"),
+        // by hash, with one key, an owner and a lease, in the one or the other order
+        ("EVALSHA", 6) if word(2) == "1" && word(3) == "door" => {
+            let mut arguments = [word(4), word(5)].map(without_owner);
+            arguments.sort();
+            (arguments == ["30000", "<owner>"]).then_some("ask")
+        }
+        _ => None,
+    }
+}
+
+/// Puts a placeholder for an owner.
+fn without_owner(word: &str) -> String {
+    let is_owner = word.split_once(':').is_some_and(|(client, number)| {
+        client.len() == 36 && client.matches('-').count() == 4 && number.parse::<i64>().is_ok()
+    });
+    if is_owner { "<owner>".into() } else { word.into() }
+}
+
+fn owned((step, deeds): (&'static str, Vec<&str>)) -> (&'static str, Vec<String>) {
+    (step, deeds.into_iter().map(str::to_owned).collect())
+}
+
+const CHANNEL: &str = "redisson_lock__channel:{door}";
+const SECOND: Duration = Duration::from_secs(1);

@@ -1,0 +1,316 @@
+//! Settings of Redisson that change what is on the wire, and an older Redisson.
+
+use std::time::{Duration, Instant};
+
+use interop::{Java, Pair, Protocol, Redisson, Rust, Setup, Together, Way, shown, wake_up, woken};
+use testkit::{Redis, eventually};
+
+#[test]
+fn the_prefix_of_a_name_mapper_is_part_of_our_name() {
+    // given a Java side that puts a prefix in front of every name
+    let both = Together::differing(|java| java.name_prefix("shop:"), |rust| rust);
+    let (java, rust) = (both.java.thread("T1"), both.rust.thread("T1"));
+
+    // then its `door` is our `shop:door`, and wakes us
+    assert!(java.lock("door").acquired());
+    assert_eq!(both.redis.command(&["KEYS", "*"]).texts(), ["shop:door"]);
+    assert!(rust.try_lock("door").acquired(), "another lock");
+    let waiting = rust.start_lock("shop:door");
+    both.until_asleep("shop:door", 1);
+    let delay = wake_up(&java.unlock("door"), &waiting.wait(SECOND * 10));
+    assert!(delay < SECOND, "woken after {delay:?}");
+    woken("settings: NameMapper", Way::JavaToRust, delay);
+
+    // and our `shop:door` is its `door`, and wakes it
+    assert!(java.is_locked("door").is_true());
+    let waiting = java.start_lock("door");
+    both.until_asleep("shop:door", 1);
+    let delay = wake_up(&rust.unlock("shop:door"), &waiting.wait(SECOND * 10));
+    assert!(delay < SECOND, "woken after {delay:?}");
+    woken("settings: NameMapper", Way::RustToJava, delay);
+}
+
+#[test]
+fn scripts_may_be_called_by_hash_or_by_text() {
+    for (on, scenario) in
+        [(true, "settings: useScriptCache on"), (false, "settings: useScriptCache off")]
+    {
+        let both = Together::differing(|java| java.script_cache(on), |rust| rust);
+        let monitor = both.redis.monitor();
+        wakes_both_ways(&both, "door", scenario);
+
+        let by_text = monitor.stop().iter().filter(|line| line.contains(r#""EVAL" "#)).count();
+        // Redisson loads a script before it calls it by hash.
+        assert_eq!(by_text > 0, !on, "{by_text} calls by text");
+    }
+}
+
+#[test]
+fn scripts_that_the_server_forgot_are_sent_again() {
+    let both = Together::start();
+    for Pair { way, holder, waiter } in both.both_ways() {
+        assert!(holder.lock("door").acquired());
+        let waiting = waiter.start_lock("door");
+        both.until_asleep("door", 1);
+        assert_eq!(both.redis.command(&["SCRIPT", "FLUSH"]).text(), "OK");
+
+        let delay = wake_up(&holder.unlock("door"), &waiting.wait(SECOND * 10));
+
+        assert!(delay < SECOND, "{way}: woken after {delay:?}");
+        assert!(waiter.unlock("door").is_true());
+        woken("settings: the server forgot all scripts", way, delay);
+    }
+}
+
+#[test]
+fn each_side_has_a_watchdog_of_its_own() {
+    // given six seconds on one side and three on the other
+    for (java_ttl, rust_ttl) in [(6, 3), (3, 6)] {
+        let (java_ttl, rust_ttl) = (SECOND * java_ttl, SECOND * rust_ttl);
+        let both = Together::differing(|it| it.watchdog(java_ttl), |it| it.watchdog(rust_ttl));
+        let (java, rust) = (both.java.thread("T1"), both.rust.thread("T1"));
+        assert!(java.lock("theirs").acquired());
+        assert!(rust.lock("ours").acquired());
+
+        // when some time passes, then each lock keeps to the ttl of its holder
+        let began = Instant::now();
+        while began.elapsed() < SECOND * 5 {
+            for (name, ttl) in [("theirs", java_ttl), ("ours", rust_ttl)] {
+                let left = both.redis.command(&["PTTL", name]).number();
+                let left = Duration::from_millis(u64::try_from(left).unwrap_or(0));
+                assert!((ttl / 2..=ttl).contains(&left), "{name}: {left:?} of {ttl:?}");
+            }
+            std::thread::sleep(SECOND / 10);
+        }
+        wakes_both_ways(&both, "door", "settings: another lockWatchdogTimeout");
+    }
+}
+
+#[test]
+fn java_may_speak_either_protocol() {
+    for (protocol, scenario) in
+        [(Protocol::Resp2, "settings: RESP2 in Java"), (Protocol::Resp3, "settings: RESP3 in Java")]
+    {
+        let both = Together::differing(|java| java.protocol(protocol), |rust| rust);
+        wakes_both_ways(&both, "door", scenario);
+    }
+}
+
+#[test]
+fn a_database_is_a_space_of_its_own_but_for_messages() {
+    // given both sides in database 3, and one more of ours in database 0
+    let both = Together::with(|setup| setup.database(3));
+    let outside = Rust::start(&Setup::new(both.redis.url()));
+    wakes_both_ways(&both, "door", "settings: database 3");
+
+    // when a lock of the same name is given back in database 0, while both wait in 3
+    let (java, rust) = (both.java.thread("T1"), both.rust.thread("T1"));
+    assert!(java.lock("door").acquired());
+    let waiting = [both.java.thread("T2").start_lock("door"), rust.start_lock("door")];
+    both.until_asleep("door", 2);
+    assert!(outside.thread("T1").lock("door").acquired());
+    assert!(outside.thread("T1").unlock("door").is_true());
+
+    // then they are woken in vain
+    std::thread::sleep(SECOND / 2);
+    assert!(waiting.iter().all(|it| !it.is_done()));
+    assert!(java.unlock("door").is_true());
+    eventually("one of them enters", SECOND * 5, || waiting.iter().any(|it| it.is_done()));
+}
+
+#[test]
+fn users_with_the_rights_that_the_protocol_names_are_enough() {
+    // given users who may do what the protocol needs on one lock, and nothing else
+    let redis = Redis::start();
+    let user = |name: &str, rights: &[&str]| {
+        let mut words = vec!["ACL", "SETUSER", name, "reset", "on", ">secret"];
+        words.extend(rights);
+        assert_eq!(redis.command(&words).text(), "OK");
+    };
+    user("java", &JAVA_RIGHTS);
+    user("rust", &RUST_RIGHTS);
+    let setup = |name| Setup::new(redis.url()).credentials(name, "secret");
+    let both =
+        Together { java: Java::start(&setup("java")), rust: Rust::start(&setup("rust")), redis };
+
+    // then each of them can do everything to that lock
+    wakes_both_ways(&both, "door", "settings: ACL users");
+    for side in [both.java.thread("T1"), both.rust.thread("T1")] {
+        assert!(side.lock("door").acquired());
+        assert!(side.lock("door").acquired());
+        assert_eq!(side.hold_count("door").number(), 2);
+        assert!(side.is_held("door").is_true());
+        assert!(side.remain_time_to_live("door").number() > 0);
+        assert!(side.unlock("door").is_true());
+        assert!(side.force_unlock("door").is_true());
+        assert!(!side.is_locked("door").is_true());
+        _ = side.unlock("door").failure().expect("it was forced");
+    }
+    let refused = both.redis.command(&["ACL", "LOG"]);
+    assert!(refused.list().is_empty(), "{refused:?}");
+
+    // and nothing to others
+    assert!(both.rust.thread("T2").lock("window").failed_with("Refused"));
+    assert!(both.java.thread("T2").lock("window").failure().is_some());
+}
+
+#[test]
+fn no_codec_touches_a_lock() {
+    for codec in
+        ["org.redisson.client.codec.StringCodec", "org.redisson.client.codec.ByteArrayCodec"]
+    {
+        let both = Together::differing(|java| java.codec(codec), |rust| rust);
+        assert!(both.java.thread("T1").lock("door").acquired());
+        let fields = both.redis.command(&["HGETALL", "door"]);
+        let owner = format!("{}:{}", both.java.id(), both.java.thread("T1").id());
+        assert_eq!(fields.texts(), [owner.as_str(), "1"]);
+        assert!(both.java.thread("T1").unlock("door").is_true());
+        wakes_both_ways(&both, "door", "settings: another codec");
+    }
+}
+
+#[test]
+fn redisson_3_shares_the_lock() {
+    let both = Together::differing(|java| java.redisson(Redisson::V3), |rust| rust);
+    assert_eq!(both.java.version(), "3.29.0");
+    wakes_both_ways(&both, "door", "redisson 3.29: woken by the holder's message");
+
+    for Pair { way, holder, waiter } in both.both_ways() {
+        // re-entry, told apart and counted
+        for _ in 0..3 {
+            assert!(holder.lock("door").acquired());
+        }
+        let waiting = waiter.start_lock("door");
+        both.until_asleep("door", 1);
+        assert!(holder.unlock("door").is_true());
+        assert!(holder.unlock("door").is_true());
+        std::thread::sleep(SECOND / 3);
+        assert!(!waiting.is_done(), "{way}");
+        let delay = wake_up(&holder.unlock("door"), &waiting.wait(SECOND * 10));
+        assert!(delay < SECOND, "{way}: woken after {delay:?}");
+
+        // force, and the refusal of the old holder
+        assert!(holder.force_unlock("door").is_true());
+        assert!(waiter.unlock("door").failure().is_some(), "{way}");
+        assert!(!holder.is_locked("door").is_true());
+        woken("redisson 3.29: three holds, three releases", way, delay);
+
+        // spin locks
+        assert!(holder.spin().lock("door").acquired());
+        assert!(!waiter.spin().try_lock_within("door", SECOND / 4).acquired(), "{way}");
+        assert!(holder.spin().unlock("door").is_true());
+        assert!(waiter.spin().try_lock("door").acquired());
+        assert!(waiter.spin().unlock("door").is_true());
+        shown("redisson 3.29: force, refusal, spin locks", way);
+    }
+}
+
+#[test]
+fn redisson_3_is_survived_and_survives() {
+    for way in [Way::RustToJava, Way::JavaToRust] {
+        // given a holder with a ttl of three seconds, renewed for longer than that
+        let both = Together::differing(
+            |java| java.redisson(Redisson::V3).watchdog(SECOND * 3),
+            |rust| rust.watchdog(SECOND * 3),
+        );
+        let Pair { holder, waiter, .. } = both.pair(way);
+        assert!(holder.lock("door").acquired());
+        let waiting = waiter.start_lock("door");
+        std::thread::sleep(SECOND * 5);
+        assert!(!waiting.is_done(), "{way}: not renewed");
+
+        // when its process is killed
+        let killed = Instant::now();
+        let Together { redis: _redis, java, rust } = both;
+        let (dead, _living): (Dead, Dead) = match way {
+            Way::RustToJava => (Dead::Rust(rust), Dead::Java(java)),
+            Way::JavaToRust => (Dead::Java(java), Dead::Rust(rust)),
+        };
+        drop(dead);
+
+        // then the lease ends and the waiter enters
+        assert!(waiting.wait(SECOND * 10).acquired());
+        let after = killed.elapsed();
+        assert!(after < SECOND * 4, "{way}: after {after:?}");
+        shown("redisson 3.29: renewal, then kill -9 of the holder", way);
+    }
+}
+
+#[expect(dead_code, reason = "kept for what their end does")]
+enum Dead {
+    Java(Java),
+    Rust(Rust),
+}
+
+/// The least that either side must do: exclude, and wake the other.
+#[track_caller]
+fn wakes_both_ways(both: &Together, name: &str, scenario: &str) {
+    for Pair { way, holder, waiter } in both.both_ways() {
+        assert!(holder.lock(name).acquired());
+        assert!(!waiter.try_lock(name).acquired(), "{way}: {scenario}");
+        let waiting = waiter.start_lock(name);
+        both.until_asleep(name, 1);
+
+        let delay = wake_up(&holder.unlock(name), &waiting.wait(SECOND * 10));
+
+        assert!(delay < SECOND, "{way}, {scenario}: woken after {delay:?}");
+        assert!(waiter.unlock(name).is_true());
+        woken(scenario, way, delay);
+    }
+}
+
+/// What Redisson 4.7 needs for a lock called `door`.
+const JAVA_RIGHTS: [&str; 22] = [
+    "~door",
+    // an argument of its unlock in the place of a key
+    "~redisson_lock__channel:{door}",
+    "~redisson_unlock_latch:{door}:*",
+    // asked for at connect
+    "~test1",
+    "~test2",
+    "&redisson_lock__channel:{door}",
+    "+ping",
+    "+eval",
+    "+evalsha",
+    "+script|load",
+    "+get",
+    "+set",
+    "+del",
+    "+exists",
+    "+hexists",
+    "+hget",
+    "+hincrby",
+    "+pexpire",
+    "+pttl",
+    "+publish",
+    "+subscribe",
+    "+unsubscribe",
+];
+
+/// What Leasehold needs for a lock called `door`.
+const RUST_RIGHTS: [&str; 21] = [
+    "~door",
+    "&redisson_lock__channel:{door}",
+    "+hello",
+    "+ping",
+    "+client|setname",
+    // asked for at connect, to warn of an eviction policy; a refusal is no harm
+    "+info",
+    "+eval",
+    "+evalsha",
+    "+script|load",
+    "+hexists",
+    "+hget",
+    "+hgetall",
+    "+hset",
+    "+hdel",
+    "+hlen",
+    "+del",
+    "+pexpire",
+    "+pttl",
+    "+publish",
+    "+subscribe",
+    "+unsubscribe",
+];
+
+const SECOND: Duration = Duration::from_secs(1);

@@ -1,0 +1,289 @@
+//! Plants one defect after the other in a copy of the sources, and shows that
+//! the tests of the engine find each of them.
+//!
+//! A defect is a piece of text and what stands there instead. When the sources
+//! change so that the text is not found exactly once, that is an error: then
+//! this list must change with them.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, ExitCode, Output},
+};
+
+/// How many seeds a defect has to be found within.
+const SEEDS: u64 = 3_000;
+
+/// A mistake that somebody could make.
+struct Defect {
+    says: &'static str,
+    edits: &'static [Edit],
+}
+
+/// One place of a defect.
+struct Edit {
+    file: &'static str,
+    from: &'static str,
+    to: &'static str,
+}
+
+const DEFECTS: &[Defect] = &[
+    Defect {
+        says: "a waiter does not listen anew, and sleeps until its timer",
+        edits: &[Edit {
+            file: "src/engine/wakeups.rs",
+            from: "            self.store.listen(name);\n",
+            to: "",
+        }],
+    },
+    Defect {
+        says: "a lease is counted from the answer, not from the question",
+        edits: &[Edit {
+            file: "src/engine/acquire.rs",
+            from: "return Ok(Asked::Granted(self.enter(lease)));",
+            to: "return Ok(Asked::Granted(self.enter(Lease::new(engine.clock.now(), self.claim.ttl))));",
+        }],
+    },
+    Defect {
+        says: "a lease has no margin and is renewed from when the answer came",
+        edits: &[Edit {
+            file: "src/engine/held.rs",
+            from: "state.lease = Lease::new(asked_at, self.claim.ttl);",
+            to: "state.lease = Lease::new(now, self.claim.ttl);",
+        }],
+    },
+    Defect {
+        says: "a cancelled acquire withdraws nothing",
+        edits: &[Edit {
+            file: "src/engine/acquire.rs",
+            from: "        if let Some(lease) = self.asked {\n            let until",
+            to: "        if let Some(lease) = self.asked.filter(|_| false) {\n            let until",
+        }],
+    },
+    Defect {
+        says: "a grant that comes after its lease has ended is believed",
+        edits: &[Edit {
+            file: "src/engine/acquire.rs",
+            from: "Ok(Verdict::Granted) if engine.clock.now() < lease.ends() => {",
+            to: "Ok(Verdict::Granted) if engine.clock.now() < lease.ends() || true => {",
+        }],
+    },
+    Defect {
+        says: "what was lost is held again when a late renewal succeeds",
+        edits: &[Edit {
+            file: "src/engine/held.rs",
+            from: "        if self.remaining(now).is_err() {\n            return;\n        }\n        let mut state = self.state();\n",
+            to: "        let mut state = self.state();\n        state.over = None;\n",
+        }],
+    },
+    Defect {
+        says: "a failed renewal is never tried again",
+        edits: &[Edit {
+            file: "src/engine/keeper/schedule.rs",
+            from: "self.put_off(id, (now + pause).min(hold.ends()));",
+            to: "let _ = pause;",
+        }],
+    },
+    Defect {
+        says: "the watchdog goes on after the guard has gone",
+        edits: &[
+            Edit {
+                file: "src/engine/held.rs",
+                from: "                self.engine.keeper.unwatch(hold);\n",
+                to: "",
+            },
+            Edit {
+                file: "src/engine/keeper/schedule.rs",
+                from: "if watched.hold.remaining(now).is_err() {",
+                to: "if now >= watched.hold.ends() {",
+            },
+        ],
+    },
+    Defect {
+        says: "a hold whose release is on its way is still believed",
+        edits: &[Edit {
+            file: "src/engine/held.rs",
+            from: "        // Before the store can grant it to somebody else.\n        hold.end(LostReason::Released);\n",
+            to: "        // Before the store can grant it to somebody else.\n",
+        }],
+    },
+    Defect {
+        says: "the store's no is taken for silence",
+        edits: &[Edit {
+            file: "src/engine/keeper/schedule.rs",
+            from: "                hold.end(LostReason::NotOurs);\n                self.unwatch(id);\n",
+            to: "                self.put_off(id, hold.ends());\n",
+        }],
+    },
+    Defect {
+        says: "nobody is told when a lease has ended",
+        edits: &[Edit {
+            file: "src/engine/held.rs",
+            from: "        self.over.notify_waiters();\n",
+            to: "",
+        }],
+    },
+    Defect {
+        says: "a waiter that leaves keeps its turn",
+        edits: &[Edit {
+            file: "src/engine/turns.rs",
+            from: "        if let Some(right) = self.0.take() {\n            right.pass_on();\n        }\n",
+            to: "        self.0 = None;\n",
+        }],
+    },
+    Defect {
+        says: "a release that was not answered is given up",
+        edits: &[Edit {
+            file: "src/engine/releases.rs",
+            from: "            persist(clock, *until, || store.release(claim)).await.map(drop)\n        }\n        Debt::Release { claim, until, late: true }",
+            to: "            store.release(claim).await.map(drop)\n        }\n        Debt::Release { claim, until, late: true }",
+        }],
+    },
+    Defect {
+        says: "a release that ran unanswered is taken for a loss",
+        edits: &[Edit {
+            file: "src/engine/mod.rs",
+            from: "unsure: true } => Ok(GivenBack::Freed),",
+            to: "unsure: true } if false => Ok(GivenBack::Freed),",
+        }],
+    },
+    Defect {
+        says: "a wake-up that comes before the waiter sleeps is lost",
+        edits: &[Edit {
+            file: "src/engine/wakeups.rs",
+            from: "        self.woken.notify_one();\n",
+            to: "        self.woken.notify_waiters();\n",
+        }],
+    },
+    Defect {
+        says: "after a lost connection nobody asks more often",
+        edits: &[Edit {
+            file: "src/engine/acquire.rs",
+            from: "                    false => LONGEST_WAIT_UNHEARD,\n",
+            to: "                    false => Duration::from_secs(3_600),\n",
+        }],
+    },
+    Defect {
+        says: "a hold that is renewed by re-entry makes the keeper spin",
+        edits: &[Edit {
+            file: "src/engine/keeper/schedule.rs",
+            from: "        self.put_off(id, ends);\n        (!in_flight).then_some(hold)",
+            to: "        if in_flight {\n            return None;\n        }\n        self.put_off(id, ends);\n        Some(hold)",
+        }],
+    },
+];
+
+fn main() -> ExitCode {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("testkit lies in the project");
+    let copy = root.join("target/defects");
+    copy_sources(root, &copy);
+    println!("| # | defect | found by | after |");
+    println!("|---|---|---|---|");
+    let mut missed = 0;
+    for (number, defect) in DEFECTS.iter().enumerate() {
+        let found = plant(defect, root, &copy);
+        missed += usize::from(found.is_none());
+        let (by, after) = found.unwrap_or(("**nobody**".into(), format!("{SEEDS} seeds")));
+        println!("| {} | {} | {by} | {after} |", number + 1, defect.says);
+    }
+    println!("\n{} defects planted, {} found", DEFECTS.len(), DEFECTS.len() - missed);
+    ExitCode::from(u8::from(missed > 0))
+}
+
+/// Plants `defect`, runs the tests, and takes it out again. Returns who found it
+/// and after how much.
+fn plant(defect: &Defect, root: &Path, copy: &Path) -> Option<(String, String)> {
+    for Edit { file, from, to } in defect.edits {
+        let sound = fs::read_to_string(root.join(file)).expect("the file of a defect exists");
+        let times = sound.matches(from).count();
+        assert_eq!(times, 1, "`{}`: its text stands {times} times in {file}", defect.says);
+        write(&copy.join(file), &sound.replacen(from, to, 1));
+    }
+    let found = by_simulation(copy).or_else(|| by_unit_tests(copy));
+    for Edit { file, .. } in defect.edits {
+        let sound = fs::read_to_string(root.join(file)).expect("the file of a defect exists");
+        write(&copy.join(file), &sound);
+    }
+    found
+}
+
+fn write(path: &Path, text: &str) {
+    fs::write(path, text).expect("the copy can be written");
+}
+
+fn by_simulation(copy: &Path) -> Option<(String, String)> {
+    let seeds = SEEDS.to_string();
+    let output = test(
+        copy,
+        &["engine::simulation::run", "--exact", "--nocapture"],
+        &[("LEASEHOLD_SEEDS", seeds.as_str()), ("LEASEHOLD_BASE", "0")],
+    );
+    if output.status.success() {
+        return None;
+    }
+    let said = text(&output);
+    let line = said.lines().find(|line| line.starts_with("seed ") && line.contains("broke a rule"));
+    let line = line.unwrap_or_else(|| panic!("the tests failed without finding anything:\n{said}"));
+    let rule = line.split_once(": ").map_or(line, |(_, rule)| rule);
+    let seed: u64 = line.split(' ').nth(1).and_then(|it| it.parse().ok()).unwrap_or_default();
+    Some((format!("simulation: {}", shortened(rule)), format!("{} seeds", seed + 1)))
+}
+
+fn by_unit_tests(copy: &Path) -> Option<(String, String)> {
+    let output = test(copy, &["engine::", "--skip", "simulation"], &[]);
+    let said = text(&output);
+    let failed =
+        said.lines().find_map(|line| line.strip_prefix("test ")?.strip_suffix(" ... FAILED"));
+    failed.map(|name| (format!("unit test `{name}`"), "1 run".into()))
+}
+
+fn test(copy: &Path, arguments: &[&str], settings: &[(&str, &str)]) -> Output {
+    Command::new(env!("CARGO"))
+        .current_dir(copy)
+        .args(["test", "--release", "--lib", "--no-default-features", "--"])
+        .args(arguments)
+        .env("CARGO_TARGET_DIR", copy.join("target"))
+        .env_remove("LEASEHOLD_SEED")
+        .env("RUST_BACKTRACE", "0")
+        .envs(settings.iter().copied())
+        .output()
+        .expect("cargo can be run")
+}
+
+fn text(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+}
+
+fn shortened(rule: &str) -> String {
+    rule.chars().take(90).collect()
+}
+
+/// Copies what the tests of the library need.
+fn copy_sources(root: &Path, copy: &Path) {
+    for part in ["Cargo.toml", "Cargo.lock", "README.md", "ARCHITECTURE.md", "CHANGELOG.md"] {
+        copy_file(&root.join(part), &copy.join(part));
+    }
+    for part in ["src", "docs", "testkit", "benches", "examples"] {
+        copy_folder(&root.join(part), &copy.join(part));
+    }
+}
+
+fn copy_folder(from: &Path, to: &Path) {
+    let Ok(entries) = fs::read_dir(from) else { return };
+    for entry in entries {
+        let path: PathBuf = entry.expect("the sources can be read").path();
+        let name = path.file_name().expect("an entry has a name");
+        match path.is_dir() {
+            true => copy_folder(&path, &to.join(name)),
+            false => copy_file(&path, &to.join(name)),
+        }
+    }
+}
+
+fn copy_file(from: &Path, to: &Path) {
+    if from.is_file() {
+        fs::create_dir_all(to.parent().expect("a file lies in a folder"))
+            .expect("folders can be made");
+        fs::copy(from, to).expect("the sources can be copied");
+    }
+}

@@ -1,0 +1,737 @@
+//! The API for threads.
+#![cfg(feature = "blocking")]
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    sync::{
+        Arc, Barrier,
+        atomic::{AtomicU32, Ordering},
+        mpsc,
+    },
+    thread,
+    time::Duration,
+};
+
+use tokio::{
+    runtime::Builder,
+    task::{block_in_place, spawn_blocking},
+    time::Instant,
+};
+
+use leasehold::{
+    Error, LostReason, MemoryStore, Ran, Release, Result, WaitBy,
+    blocking::{Client, Lock, LockGuard, OwnedLockGuard},
+};
+
+const fn millis(n: u64) -> Duration {
+    Duration::from_millis(n)
+}
+
+/// Longer than anything here takes, also on a busy machine.
+const LONG: Duration = Duration::from_secs(20);
+
+/// Two clients, as if of two processes.
+struct World {
+    store: MemoryStore,
+    one: Client,
+    other: Client,
+}
+
+impl World {
+    fn new() -> Self {
+        let store = MemoryStore::new();
+        let (one, other) = (Client::sharing(&store).unwrap(), Client::sharing(&store).unwrap());
+        Self { store, one, other }
+    }
+
+    fn door(&self) -> Lock {
+        self.one.lock("door").unwrap()
+    }
+
+    fn other_door(&self) -> Lock {
+        self.other.lock("door").unwrap()
+    }
+}
+
+/// Does `work` on a thread of its own.
+fn elsewhere<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    thread::scope(|scope| scope.spawn(work).join().unwrap())
+}
+
+/// Whether another thread could have `lock` now.
+fn is_free(lock: &Lock) -> bool {
+    elsewhere(|| lock.try_acquire().unwrap().is_some())
+}
+
+fn leave(guard: LockGuard) {
+    assert_eq!(guard.release().unwrap(), Release::Released);
+}
+
+fn leave_owned(guard: OwnedLockGuard) {
+    assert_eq!(guard.release().unwrap(), Release::Released);
+}
+
+/// Claims that `condition` comes true before long.
+fn eventually(condition: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !condition() {
+        assert!(start.elapsed() < LONG, "it did not come true");
+        thread::sleep(millis(2));
+    }
+}
+
+mod acquiring {
+    use super::*;
+
+    #[test]
+    fn two_clients_exclude_each_other_also_on_one_thread() {
+        let world = World::new();
+        let guard = world.door().acquire().unwrap();
+        assert!(world.other_door().try_acquire().unwrap().is_none());
+        leave(guard);
+        assert!(world.other_door().try_acquire().unwrap().is_some());
+    }
+
+    #[test]
+    fn another_thread_is_excluded() {
+        let lock = World::new().door();
+        let guard = lock.acquire().unwrap();
+        assert!(!is_free(&lock));
+        leave(guard);
+        assert!(is_free(&lock));
+    }
+
+    #[test]
+    fn a_waiter_enters_when_the_holder_leaves() {
+        for owned in [false, true] {
+            let world = World::new();
+            let guard = world.door().acquire().unwrap();
+            let lock = world.other_door();
+            thread::scope(|scope| {
+                let waiter = scope.spawn(|| match owned {
+                    false => leave(lock.acquire().unwrap()),
+                    true => leave_owned(lock.acquire_owned().unwrap()),
+                });
+                eventually(|| world.other.stats().waiting == 1);
+                assert!(!waiter.is_finished());
+                let left = Instant::now();
+                leave(guard);
+                waiter.join().unwrap();
+                // By a message, not by the timer that comes after two seconds or more.
+                assert!(left.elapsed() < millis(1_500), "{:?}", left.elapsed());
+            });
+        }
+    }
+
+    #[test]
+    fn when_patience_ends_the_error_names_the_holder() {
+        let world = World::new();
+        let guard = world.door().acquire().unwrap();
+        let lock = world.other_door();
+        for gave_up in
+            [lock.acquire_within(millis(30)).err(), lock.acquire_owned_within(millis(30)).err()]
+        {
+            let Some(Error::TimedOut { waited, holder, .. }) = gave_up else {
+                panic!("{gave_up:?}")
+            };
+            assert!(waited >= millis(30));
+            assert_eq!(holder.unwrap().owner(), guard.owner());
+        }
+        assert!(matches!(lock.acquire_within(Duration::ZERO), Err(Error::Duration(_))));
+    }
+
+    #[test]
+    fn patience_is_enough_for_a_free_lock() {
+        let lock = World::new().door();
+        leave(lock.acquire_within(LONG).unwrap());
+        leave_owned(lock.acquire_owned_within(LONG).unwrap());
+        leave_owned(lock.try_acquire_owned().unwrap().unwrap());
+    }
+
+    #[test]
+    fn a_lock_is_renewed_while_nobody_calls() {
+        // given a lock whose ttl is shorter than what the thread does
+        let world = World::new();
+        let guard = world.door().ttl(millis(150)).acquire().unwrap();
+        thread::sleep(millis(500));
+        assert!(guard.is_held());
+        leave(guard);
+    }
+
+    #[test]
+    fn settings_are_those_of_the_lock() {
+        let world = World::new();
+        let lock = world.door();
+        assert_eq!(lock.name().as_str(), "door");
+        let guard = lock.clone().lease(millis(40)).acquire().unwrap();
+        assert_eq!(guard.lost().unwrap(), LostReason::Expired);
+        drop(guard);
+        let guard = lock.clone().max_hold(millis(40)).acquire().unwrap();
+        assert_eq!(guard.lost().unwrap(), LostReason::MaxHold);
+        drop(guard);
+        let polling = WaitBy::Polling { first: Duration::ZERO, longest: millis(1) };
+        assert!(matches!(lock.clone().wait_by(polling).acquire(), Err(Error::Duration(_))));
+        assert!(matches!(lock.ttl(Duration::ZERO).acquire(), Err(Error::Duration(_))));
+        assert!(matches!(world.one.lock(""), Err(Error::Name(_))));
+    }
+
+    #[test]
+    fn of_many_threads_of_many_clients_at_most_one_is_inside() {
+        // given eight threads, two to a client, and a counter that is read and written apart
+        const THREADS: u32 = 8;
+        const ROUNDS: u32 = 200;
+        let store = MemoryStore::new();
+        let clients: Vec<_> = (0..4).map(|_| Client::sharing(&store).unwrap()).collect();
+        let counter = AtomicU32::new(0);
+        thread::scope(|scope| {
+            for n in 0..THREADS {
+                let lock = clients[n as usize % clients.len()].lock("counter").unwrap();
+                let counter = &counter;
+                scope.spawn(move || {
+                    for _ in 0..ROUNDS {
+                        let guard = lock.acquire().unwrap();
+                        let before = counter.load(Ordering::Relaxed);
+                        thread::yield_now();
+                        counter.store(before + 1, Ordering::Relaxed);
+                        leave(guard);
+                    }
+                });
+            }
+        });
+
+        // then no step was lost
+        assert_eq!(counter.load(Ordering::Relaxed), THREADS * ROUNDS);
+    }
+}
+
+mod reentry {
+    use super::*;
+
+    #[test]
+    fn a_thread_enters_again_what_it_holds_however_it_acquires() {
+        let world = World::new();
+        let lock = world.door();
+        let first = lock.acquire().unwrap();
+        let second = world.one.lock("door").unwrap().acquire().unwrap();
+        let third = lock.acquire_within(millis(10)).unwrap();
+        let fourth = lock.try_acquire().unwrap().unwrap();
+        let fifth = third.reenter().unwrap();
+        assert_eq!(first.owner(), fifth.owner());
+        assert_eq!(first.count(), 5);
+        assert_eq!(lock.held_by(first.owner()).unwrap(), 5);
+
+        // and the lock is free when all of them are gone, in whatever order
+        assert_eq!(first.release().unwrap(), Release::StillHeld { count: 4 });
+        assert_eq!(third.release().unwrap(), Release::StillHeld { count: 3 });
+        drop(second);
+        assert_eq!(fifth.release().unwrap(), Release::StillHeld { count: 1 });
+        assert!(!is_free(&lock));
+        leave(fourth);
+        assert!(is_free(&lock));
+    }
+
+    #[test]
+    fn entering_again_works_after_the_first_guard_is_gone() {
+        let lock = World::new().door();
+        let first = lock.acquire().unwrap();
+        let second = lock.acquire().unwrap();
+        assert_eq!(first.release().unwrap(), Release::StillHeld { count: 1 });
+        let third = lock.try_acquire().unwrap().unwrap();
+        assert_eq!(third.owner(), second.owner());
+        assert_eq!(third.count(), 2);
+    }
+
+    #[test]
+    fn another_name_is_another_lock() {
+        let world = World::new();
+        let door = world.door().acquire().unwrap();
+        let window = world.one.lock("window").unwrap().acquire().unwrap();
+        assert_ne!(door.owner(), window.owner());
+        assert_eq!((door.count(), window.count()), (1, 1));
+    }
+
+    #[test]
+    fn after_the_release_the_thread_is_somebody_else() {
+        let lock = World::new().door();
+        let guard = lock.acquire().unwrap();
+        let before = guard.owner().clone();
+        leave(guard);
+        assert_ne!(*lock.acquire().unwrap().owner(), before);
+    }
+
+    #[test]
+    fn what_is_lost_is_not_entered_again_but_acquired_anew() {
+        // given a hold whose lease ended, and whose guard is still there
+        let world = World::new();
+        let lock = world.door();
+        let lost = lock.clone().lease(millis(30)).acquire().unwrap();
+        assert_eq!(lost.lost().unwrap(), LostReason::Expired);
+        eventually(|| !lock.is_locked().unwrap());
+
+        // then the thread gets a new hold
+        let anew = lock.acquire().unwrap();
+        assert_ne!(anew.owner(), lost.owner());
+        assert_eq!(anew.count(), 1);
+
+        // which is still the thread's when the lost guard goes
+        drop(lost);
+        let again = lock.try_acquire().unwrap().unwrap();
+        assert_eq!(again.owner(), anew.owner());
+    }
+
+    #[test]
+    fn a_loss_that_nobody_has_noticed_is_noticed_by_entering_again() {
+        // given a hold that the store forgot, and somebody else who has it now
+        let world = World::new();
+        let lock = world.door();
+        let lost = lock.acquire().unwrap();
+        assert!(world.store.lose("door"));
+        let guard = world.other_door().acquire_owned().unwrap();
+
+        // then the thread waits like everybody
+        assert!(lock.try_acquire().unwrap().is_none());
+        assert!(!lost.is_held());
+        leave_owned(guard);
+        assert!(lock.try_acquire().unwrap().is_some());
+    }
+
+    #[test]
+    fn an_owned_guard_is_not_entered_again() {
+        let lock = World::new().door();
+        let guard = lock.acquire_owned().unwrap();
+        assert!(lock.try_acquire().unwrap().is_none());
+        assert!(matches!(lock.acquire_within(millis(20)), Err(Error::TimedOut { .. })));
+        assert!(lock.try_acquire_owned().unwrap().is_none());
+
+        // unless it is asked itself
+        let again = guard.reenter().unwrap();
+        assert_eq!((again.count(), again.owner()), (2, guard.owner()));
+    }
+
+    #[test]
+    fn an_owned_guard_does_not_enter_what_the_thread_holds() {
+        let lock = World::new().door();
+        let _guard = lock.acquire().unwrap();
+        assert!(lock.try_acquire_owned().unwrap().is_none());
+    }
+}
+
+mod guards {
+    use super::*;
+
+    #[test]
+    fn an_owned_guard_moves_between_threads() {
+        let lock = World::new().door();
+        let guard = lock.acquire_owned().unwrap();
+        let guard = elsewhere(move || {
+            assert!(guard.is_held());
+            guard
+        });
+        assert!(!is_free(&lock));
+        elsewhere(move || leave_owned(guard));
+        assert!(is_free(&lock));
+    }
+
+    #[test]
+    fn a_dropped_guard_frees_the_lock() {
+        let world = World::new();
+        drop(world.door().acquire().unwrap());
+        leave_owned(world.other_door().acquire_owned_within(LONG).unwrap());
+        drop(world.door().acquire_owned().unwrap());
+        leave_owned(world.other_door().acquire_owned_within(LONG).unwrap());
+    }
+
+    #[test]
+    fn a_guard_dropped_together_with_its_client_frees_the_lock() {
+        for owned in [false, true] {
+            // given a long lease, and nothing else of its client than the guard
+            let store = MemoryStore::new();
+            let lock = Client::sharing(&store).unwrap().lock("door").unwrap();
+            let lock = lock.lease(Duration::from_secs(3_600));
+            match owned {
+                false => {
+                    let guard = lock.acquire().unwrap();
+                    drop(lock);
+                    drop(guard);
+                }
+                true => {
+                    let guard = lock.acquire_owned().unwrap();
+                    drop(lock);
+                    drop(guard);
+                }
+            }
+
+            // then another client enters before long
+            let other = Client::sharing(&store).unwrap().lock("door").unwrap();
+            assert!(other.acquire_within(LONG).is_ok());
+        }
+    }
+
+    #[test]
+    fn a_guard_outlives_its_client() {
+        let guard = Client::in_memory().unwrap().lock("door").unwrap();
+        let guard = guard.ttl(millis(150)).acquire().unwrap();
+        thread::sleep(millis(400));
+        assert!(guard.is_held());
+        leave(guard);
+    }
+
+    #[test]
+    fn a_guard_shows_what_it_holds() {
+        let lock = World::new().door().lease(LONG);
+        let guard = lock.acquire().unwrap();
+        let holder = lock.holder().unwrap().unwrap();
+        assert_eq!((guard.name(), guard.owner()), (lock.name(), holder.owner()));
+        assert_eq!((guard.count(), holder.count()), (1, 1));
+        assert!(guard.remaining().unwrap() < LONG);
+        assert!(guard.is_held());
+    }
+
+    #[test]
+    fn a_loss_is_told_to_those_who_wait_for_it() {
+        let world = World::new();
+        let guard = world.door().ttl(millis(150)).acquire().unwrap();
+        assert_eq!(guard.lost_within(millis(20)).unwrap(), None);
+        assert!(world.store.lose("door"));
+        assert_eq!(guard.lost().unwrap(), LostReason::NotOurs);
+        assert_eq!(guard.lost_within(millis(20)).unwrap(), Some(LostReason::NotOurs));
+        assert!(!guard.is_held());
+        assert_eq!(guard.remaining(), None);
+        let gone = Release::AlreadyGone { reason: LostReason::NotOurs, holder: None };
+        assert_eq!(guard.release().unwrap(), gone);
+    }
+
+    #[test]
+    fn any_patience_for_a_loss_will_do() {
+        let guard = World::new().door().lease(millis(40)).acquire().unwrap();
+        assert_eq!(guard.lost_within(Duration::ZERO).unwrap(), None);
+        assert_eq!(guard.lost_within(Duration::MAX).unwrap(), Some(LostReason::Expired));
+    }
+
+    #[test]
+    fn another_thread_learns_of_the_loss_of_an_owned_guard() {
+        let lock = World::new().door().lease(millis(60));
+        let guard = lock.acquire_owned().unwrap();
+        let told = elsewhere(|| guard.lost().unwrap());
+        assert_eq!(told, LostReason::Expired);
+    }
+
+    #[test]
+    fn a_thread_that_panics_frees_what_it_held() {
+        let world = World::new();
+        let lock = world.door();
+        let panicked = thread::spawn(move || {
+            let _guard = lock.acquire().unwrap();
+            resume_unwind(Box::new("oh"));
+        });
+        assert!(panicked.join().is_err());
+        assert!(world.other_door().acquire_within(LONG).is_ok());
+    }
+
+    #[test]
+    fn a_guard_kept_until_its_thread_ends_frees_the_lock() {
+        // given a guard in a thread local, which is dropped when others may be gone
+        thread_local! {
+            static KEPT: std::cell::RefCell<Option<LockGuard>> = const { std::cell::RefCell::new(None) };
+        }
+        let world = World::new();
+        let lock = world.door();
+        elsewhere(|| KEPT.set(Some(lock.acquire().unwrap())));
+        assert!(world.other_door().acquire_within(LONG).is_ok());
+    }
+}
+
+mod looking {
+    use super::*;
+
+    #[test]
+    fn the_lock_can_be_looked_at_from_outside() {
+        let world = World::new();
+        let lock = world.other_door();
+        assert!(!lock.is_locked().unwrap());
+        assert_eq!(lock.holder().unwrap(), None);
+        let guard = world.door().acquire().unwrap();
+        assert!(lock.is_locked().unwrap());
+        assert_eq!(lock.held_by(guard.owner()).unwrap(), 1);
+        assert_eq!(lock.holder().unwrap().unwrap().owner(), guard.owner());
+    }
+
+    #[test]
+    fn a_forced_release_frees_the_lock() {
+        let world = World::new();
+        let guard = world.door().acquire().unwrap();
+        assert!(world.other_door().force_release().unwrap());
+        assert!(!world.other_door().force_release().unwrap());
+        let release = guard.release().unwrap();
+        assert!(matches!(release, Release::AlreadyGone { reason: LostReason::NotOurs, .. }));
+    }
+
+    #[test]
+    fn a_client_counts_what_it_does() {
+        let world = World::new();
+        let guard = world.door().acquire().unwrap();
+        assert_eq!((world.one.stats().held, world.one.stats().granted), (1, 1));
+        leave(guard);
+        assert_eq!((world.one.stats().held, world.one.stats().released), (0, 1));
+        assert_ne!(world.one.id(), world.other.id());
+    }
+}
+
+mod running {
+    use super::*;
+
+    #[test]
+    fn work_runs_under_the_lock_and_gives_it_back() {
+        let lock = World::new().door();
+        let ran = lock.run(|held| {
+            assert!(!is_free(&lock));
+            held.check().map(|()| 42)
+        });
+        assert!(matches!(ran.unwrap(), Ran::Done(Ok(42))));
+        assert!(is_free(&lock));
+        assert_eq!(lock.run_within(LONG, |_held| 1).unwrap(), Ran::Done(1));
+        assert_eq!(lock.try_run(|_held| 2).unwrap(), Some(Ran::Done(2)));
+        assert!(is_free(&lock));
+    }
+
+    #[test]
+    fn work_may_run_and_acquire_again_inside_of_itself() {
+        let lock = World::new().door();
+        let ran = lock.run(|_held| {
+            let guard = lock.acquire().unwrap();
+            assert_eq!(guard.count(), 2);
+            let inner = lock.run(|held| lock.held_by(held.owner()).unwrap());
+            assert_eq!(inner.unwrap(), Ran::Done(3));
+            assert_eq!(lock.try_run(|_held| ()).unwrap(), Some(Ran::Done(())));
+            guard.release().unwrap()
+        });
+        assert_eq!(ran.unwrap(), Ran::Done(Release::StillHeld { count: 1 }));
+        assert!(is_free(&lock));
+    }
+
+    #[test]
+    fn work_is_not_begun_when_somebody_else_holds() {
+        let world = World::new();
+        let _guard = world.door().acquire().unwrap();
+        let lock = world.other_door();
+        assert_eq!(lock.try_run(|_held| unreachable!("it is held")).unwrap(), None::<Ran<()>>);
+        let ran: Result<Ran<()>> = lock.run_within(millis(20), |_held| unreachable!("it is held"));
+        assert!(ran.is_err());
+    }
+
+    #[test]
+    fn work_whose_lock_was_lost_meanwhile_says_so() {
+        let world = World::new();
+        let ran = world.door().run(|held| {
+            assert!(world.store.lose("door"));
+            held.is_held()
+        });
+        assert_eq!(ran.unwrap(), Ran::Overran { value: true, reason: LostReason::NotOurs });
+        let ran = world.door().lease(millis(20)).run(|held| {
+            thread::sleep(millis(40));
+            held.check().is_ok()
+        });
+        assert_eq!(ran.unwrap(), Ran::Overran { value: false, reason: LostReason::Expired });
+    }
+
+    #[test]
+    fn a_panic_of_the_work_releases_the_lock_then_goes_on_as_it_was() {
+        let lock = World::new().door();
+        let run = || lock.run(|_held| -> () { resume_unwind(Box::new(42)) });
+        let panic = catch_unwind(AssertUnwindSafe(run)).unwrap_err();
+        assert_eq!(panic.downcast_ref(), Some(&42));
+        assert!(is_free(&lock));
+    }
+}
+
+mod inside_async {
+    use super::*;
+
+    fn is_refused<T: std::fmt::Debug>(result: Result<T>) {
+        let Err(refused) = result else { panic!("{result:?}") };
+        assert!(matches!(refused, Error::InsideAsync), "{refused}");
+        assert!(refused.to_string().contains("spawn_blocking"), "{refused}");
+    }
+
+    /// A client with a guard that may move, both made where that is allowed.
+    fn made_elsewhere() -> (Client, OwnedLockGuard) {
+        elsewhere(|| {
+            let client = Client::in_memory().unwrap();
+            let guard = client.lock("door").unwrap().acquire_owned().unwrap();
+            (client, guard)
+        })
+    }
+
+    fn every_method_refuses() {
+        let store = MemoryStore::new();
+        is_refused(Client::in_memory());
+        is_refused(Client::sharing(&store));
+        is_refused(Client::sharing_with(leasehold::Client::builder(), &store));
+        #[cfg(feature = "redis")]
+        is_refused(Client::connect("redis://127.0.0.1:1/"));
+
+        let (client, guard) = made_elsewhere();
+        let lock = client.lock("window").unwrap();
+        is_refused(lock.acquire());
+        is_refused(lock.acquire_within(LONG));
+        is_refused(lock.try_acquire());
+        is_refused(lock.acquire_owned());
+        is_refused(lock.acquire_owned_within(LONG));
+        is_refused(lock.try_acquire_owned());
+        is_refused(lock.run(|_held| ()));
+        is_refused(lock.run_within(LONG, |_held| ()));
+        is_refused(lock.try_run(|_held| ()));
+        is_refused(lock.is_locked());
+        is_refused(lock.holder());
+        is_refused(lock.held_by(guard.owner()));
+        is_refused(lock.force_release());
+        is_refused(guard.reenter());
+        is_refused(guard.lost());
+        is_refused(guard.lost_within(LONG));
+        is_refused(client.shutdown(LONG));
+
+        // looking at what is known here needs nobody
+        assert!(guard.is_held());
+        assert_eq!((guard.count(), client.stats().held), (1, 1));
+
+        // and what a refused release owes is made in the background
+        is_refused(guard.release());
+        elsewhere(|| assert!(client.lock("door").unwrap().acquire_within(LONG).is_ok()));
+        assert_eq!(client.stats().waiting, 0);
+    }
+
+    #[tokio::test]
+    async fn every_method_refuses_in_a_task_of_one_thread() {
+        every_method_refuses();
+        tokio::spawn(async { every_method_refuses() }).await.unwrap();
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn every_method_refuses_in_a_task_of_many_threads() {
+        every_method_refuses();
+        tokio::spawn(async { every_method_refuses() }).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn every_method_refuses_in_a_local_task() {
+        let local = tokio::task::LocalSet::new();
+        local
+            .run_until(async {
+                tokio::task::spawn_local(async { every_method_refuses() }).await.unwrap();
+            })
+            .await;
+    }
+
+    #[test]
+    fn a_guard_of_the_thread_refuses_too_and_is_released_all_the_same() {
+        let world = World::new();
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        let guard = world.door().acquire().unwrap();
+        runtime.block_on(async {
+            is_refused(world.door().acquire());
+            is_refused(guard.reenter());
+            is_refused(guard.lost_within(LONG));
+            is_refused(guard.release());
+        });
+        assert!(world.other_door().acquire_within(LONG).is_ok());
+    }
+
+    #[tokio::test]
+    async fn dropping_a_guard_does_not_block_and_frees_the_lock() {
+        let (client, guard) = made_elsewhere();
+        drop(guard);
+        elsewhere(|| assert!(client.lock("door").unwrap().acquire_within(LONG).is_ok()));
+    }
+
+    #[tokio::test]
+    async fn dropping_the_last_of_a_client_does_not_block() {
+        let (client, guard) = made_elsewhere();
+        drop((client, guard));
+    }
+
+    #[tokio::test]
+    async fn in_blocking_code_of_a_runtime_all_is_well() {
+        let worked = spawn_blocking(|| {
+            let world = World::new();
+            let guard = world.door().acquire().unwrap();
+            assert_eq!(world.door().acquire().unwrap().count(), 2);
+            assert!(world.other_door().try_acquire().unwrap().is_none());
+            leave(guard);
+            world.other_door().run(|held| held.is_held()).unwrap()
+        });
+        assert_eq!(worked.await.unwrap(), Ran::Done(true));
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn in_a_place_that_may_block_all_is_well() {
+        let world = block_in_place(World::new);
+        block_in_place(|| leave(world.door().acquire().unwrap()));
+    }
+
+    #[tokio::test]
+    async fn a_refusal_takes_nothing_from_the_task() {
+        // given a task that asks in vain again and again
+        let (client, _guard) = made_elsewhere();
+        let lock = client.lock("door").unwrap();
+        for _ in 0..10 {
+            is_refused(lock.try_acquire());
+        }
+
+        // then it can await as before
+        let (sender, receiver) = tokio::sync::oneshot::channel();
+        tokio::spawn(async move { sender.send(42).unwrap() });
+        assert_eq!(receiver.await.unwrap(), 42);
+    }
+}
+
+mod shutdown {
+    use super::*;
+
+    #[test]
+    fn it_takes_back_what_does_not_come_back() {
+        let world = World::new();
+        let guard = world.door().acquire().unwrap();
+        let shutdown = world.one.shutdown(millis(60)).unwrap();
+        assert_eq!((shutdown.taken_back, shutdown.unsettled), (1, 0));
+        assert_eq!(guard.lost().unwrap(), LostReason::ShutDown);
+        assert!(matches!(world.door().acquire(), Err(Error::ShutDown)));
+        assert!(world.other_door().try_acquire().unwrap().is_some());
+    }
+
+    #[test]
+    fn those_who_wait_are_told() {
+        let world = World::new();
+        let _guard = world.other_door().acquire().unwrap();
+        let lock = world.door();
+        thread::scope(|scope| {
+            let waiter = scope.spawn(|| lock.acquire().map(drop));
+            eventually(|| world.one.stats().waiting == 1);
+            world.one.shutdown(millis(20)).unwrap();
+            assert!(matches!(waiter.join().unwrap(), Err(Error::ShutDown)));
+        });
+    }
+}
+
+#[test]
+fn a_client_may_be_shared_by_threads_that_come_and_go() {
+    // given a client, and threads that start at the same time
+    let (client, barrier) = (Client::in_memory().unwrap(), Arc::new(Barrier::new(4)));
+    let (sender, owners) = mpsc::channel();
+    for _ in 0..4 {
+        let (client, barrier, sender) = (client.clone(), Arc::clone(&barrier), sender.clone());
+        thread::spawn(move || {
+            barrier.wait();
+            let guard = client.lock("door").unwrap().acquire().unwrap();
+            sender.send(guard.owner().clone()).unwrap();
+            leave(guard);
+        });
+    }
+    drop(sender);
+
+    // then each of them held once, as somebody else
+    let mut owners: Vec<_> = owners.iter().collect();
+    owners.sort();
+    owners.dedup();
+    assert_eq!(owners.len(), 4);
+    assert_eq!(client.stats().granted, 4);
+}

@@ -1,0 +1,168 @@
+//! What may cross threads and what must not: most of it is checked by compiling.
+
+use std::{marker::PhantomData, panic::UnwindSafe};
+
+use leasehold::{
+    Client, ClientBuilder, Error, Holder, Holding, InvalidDuration, InvalidName, InvalidOwner,
+    Lock, LockGuard, LostReason, MemoryStore, Name, OnLoss, Owner, Ran, Release, Shutdown, Stats,
+    WaitBy,
+};
+
+fn is_send<T: Send>() {}
+fn is_sync<T: Sync>() {}
+fn is_unpin<T: Unpin>() {}
+fn is_static<T: 'static>() {}
+
+fn is_plain<T: Send + Sync + Unpin + 'static>() {
+    is_send::<T>();
+    is_sync::<T>();
+    is_unpin::<T>();
+    is_static::<T>();
+}
+
+fn is_value<T: Clone + std::fmt::Debug + Send + Sync + UnwindSafe + 'static>() {}
+
+fn is_send_value<T: Send>(_value: &T) {}
+fn may_be_spawned<T: Send + 'static>(_value: &T) {}
+
+#[test]
+fn public_types_may_cross_threads() {
+    is_plain::<Client>();
+    is_plain::<ClientBuilder>();
+    is_plain::<Error>();
+    is_plain::<Holder>();
+    is_plain::<Holding>();
+    is_plain::<InvalidDuration>();
+    is_plain::<InvalidName>();
+    is_plain::<InvalidOwner>();
+    is_plain::<Lock>();
+    is_plain::<LockGuard>();
+    is_plain::<LostReason>();
+    is_plain::<MemoryStore>();
+    is_plain::<Name>();
+    is_plain::<OnLoss>();
+    is_plain::<Owner>();
+    is_plain::<Ran<()>>();
+    is_plain::<Release>();
+    is_plain::<Shutdown>();
+    is_plain::<Stats>();
+    is_plain::<WaitBy>();
+}
+
+#[test]
+fn words_are_values() {
+    is_value::<Holder>();
+    is_value::<InvalidDuration>();
+    is_value::<InvalidName>();
+    is_value::<LostReason>();
+    is_value::<Name>();
+    is_value::<OnLoss>();
+    is_value::<Owner>();
+    is_value::<Ran<u8>>();
+    is_value::<Release>();
+    is_value::<Shutdown>();
+    is_value::<Stats>();
+    is_value::<WaitBy>();
+}
+
+#[test]
+fn an_error_fits_where_errors_go() {
+    fn boxed(error: Error) -> Box<dyn std::error::Error + Send + Sync> {
+        error.into()
+    }
+    assert_eq!(boxed(Error::ShutDown).to_string(), "the client was shut down");
+}
+
+#[test]
+fn the_futures_of_a_lock_may_move_between_threads() {
+    let lock = Client::in_memory().lock("door").unwrap();
+    let patience = std::time::Duration::from_secs(1);
+    is_send_value(&lock.acquire());
+    is_send_value(&lock.acquire_within(patience));
+    is_send_value(&lock.try_acquire());
+    is_send_value(&lock.run(async |_held| ()));
+    is_send_value(&lock.run_within(patience, async |_held| ()));
+    is_send_value(&lock.try_run(async |_held| ()));
+    is_send_value(&lock.holder());
+    is_send_value(&lock.is_locked());
+    is_send_value(&lock.force_release());
+}
+
+#[test]
+fn a_lock_that_moves_into_a_future_makes_one_that_may_be_spawned() {
+    let client = Client::in_memory();
+    let lock = client.lock("door").unwrap();
+    let owner = Owner::new("somebody").unwrap();
+    may_be_spawned(&async move {
+        let guard = lock.acquire().await?;
+        let again = guard.reenter().await?;
+        let counted = lock.held_by(&owner).await?;
+        drop((again.release().await?, guard.release().await?));
+        lock.run(async |held| held.lost().await).await.map(|_| counted)
+    });
+    may_be_spawned(&async move { client.shutdown(std::time::Duration::ZERO).await });
+}
+
+#[test]
+fn work_that_stays_on_its_thread_may_be_run_there() {
+    let lock = Client::in_memory().lock("door").unwrap();
+    let local = std::rc::Rc::new(42);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let ran = runtime.block_on(lock.run(async |_held| {
+        tokio::task::yield_now().await;
+        *local
+    }));
+    assert_eq!(ran.unwrap(), Ran::Done(42));
+}
+
+#[tokio::test]
+async fn the_wait_for_a_loss_borrows_nothing() {
+    let client = Client::in_memory();
+    let lost = {
+        let guard = client.lock("door").unwrap().acquire().await.unwrap();
+        let lost = guard.lost();
+        may_be_spawned(&lost);
+        lost
+    };
+    assert_eq!(lost.await, LostReason::Released);
+}
+
+/// Whether a type is `Send`: the inherent constant counts where its bound holds.
+struct Is<T>(PhantomData<T>);
+
+impl<T: Send> Is<T> {
+    const SEND: bool = true;
+}
+
+trait Else {
+    const SEND: bool = false;
+}
+
+impl<T> Else for Is<T> {}
+
+#[test]
+fn the_question_whether_a_type_is_send_has_two_answers() {
+    const { assert!(<Is<u8>>::SEND) };
+    const { assert!(!<Is<std::rc::Rc<u8>>>::SEND) };
+}
+
+#[cfg(feature = "blocking")]
+mod blocking {
+    use leasehold::blocking::{Client, Lock, LockGuard, OwnedLockGuard};
+
+    use super::*;
+
+    #[test]
+    fn a_guard_of_a_thread_stays_on_its_thread() {
+        const { assert!(!<Is<LockGuard>>::SEND) };
+        is_unpin::<LockGuard>();
+        is_static::<LockGuard>();
+    }
+
+    #[test]
+    fn everything_else_may_cross_threads() {
+        is_plain::<Client>();
+        is_plain::<Lock>();
+        is_plain::<OwnedLockGuard>();
+    }
+}

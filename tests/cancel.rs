@@ -1,0 +1,644 @@
+//! Every operation, dropped at each of its awaits: nothing stays behind.
+//!
+//! A future is polled n times and then dropped, for n = 0, 1, 2, … until it gets
+//! to its end; in a second round it is dropped just after it was woken for the
+//! next poll. After each of these the lock must be free in time, the counts back
+//! at zero, and whoever waits behind inside.
+
+use std::{
+    future::{Future, poll_fn},
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::Poll,
+    time::Duration,
+};
+
+use futures_util::poll;
+use tokio::{
+    task::JoinHandle,
+    time::{Instant, sleep},
+};
+
+use leasehold::{Client, Error, Lock, LockGuard, LostReason, MemoryStore, Ran, Release, WaitBy};
+
+const fn secs(n: u64) -> Duration {
+    Duration::from_secs(n)
+}
+
+const fn millis(n: u64) -> Duration {
+    Duration::from_millis(n)
+}
+
+/// So soon that nobody waited for a timer.
+const AT_ONCE: Duration = millis(10);
+
+/// How soon the lock must be free when the store was in trouble before: questions
+/// are asked again after pauses.
+const AFTER_TROUBLE: Duration = secs(2);
+
+/// When whatever stands in the way ends.
+const TROUBLE: Duration = secs(5);
+
+/// Where a future is dropped.
+#[derive(Clone, Copy, Debug)]
+struct Cut {
+    /// After so many polls.
+    polls: usize,
+    /// Not at once, but when it is woken to be polled again.
+    woken: bool,
+}
+
+impl Cut {
+    /// Polls `future` as long as the cut allows, then drops it.
+    async fn of<F: Future>(self, future: F) -> Option<F::Output> {
+        let mut future = Box::pin(future);
+        let mut left = self.polls;
+        poll_fn(move |cx| {
+            if left == 0 {
+                return Poll::Ready(None);
+            }
+            left -= 1;
+            match future.as_mut().poll(cx) {
+                Poll::Ready(done) => Poll::Ready(Some(done)),
+                Poll::Pending if left == 0 && !self.woken => Poll::Ready(None),
+                Poll::Pending => Poll::Pending,
+            }
+        })
+        .await
+    }
+}
+
+/// Plays `scene` with a cut at each await, until it says that the operation got
+/// to its end before the cut. Returns how many cuts there were.
+async fn at_every_await(scene: impl AsyncFn(Cut) -> bool) -> usize {
+    const FAR_TOO_MANY: usize = 500;
+    let mut cuts = 0;
+    for woken in [false, true] {
+        let mut polls = 0;
+        while !scene(Cut { polls, woken }).await {
+            polls += 1;
+            assert!(polls < FAR_TOO_MANY, "it does not come to an end");
+        }
+        cuts += polls;
+    }
+    cuts
+}
+
+/// Two clients of one store, and what stands in the way.
+struct World {
+    store: MemoryStore,
+    one: Client,
+    other: Client,
+}
+
+/// What stands in the way of acquiring, for a while.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Way {
+    Free,
+    /// Another client holds, and ours listens.
+    Held,
+    /// Another client holds, and ours polls.
+    HeldPolling,
+    /// The store does not answer.
+    Stalled,
+    /// The store does not answer, and somebody holds.
+    StalledAndHeld,
+    /// The store refuses.
+    Failing,
+    /// Two others of our client wait before us.
+    Queue,
+}
+
+const WAYS: [Way; 7] = [
+    Way::Free,
+    Way::Held,
+    Way::HeldPolling,
+    Way::Stalled,
+    Way::StalledAndHeld,
+    Way::Failing,
+    Way::Queue,
+];
+
+impl World {
+    fn new() -> Self {
+        let store = MemoryStore::new();
+        let (one, other) = (Client::sharing(&store), Client::sharing(&store));
+        Self { store, one, other }
+    }
+
+    fn door(&self) -> Lock {
+        self.one.lock("door").unwrap()
+    }
+
+    fn other_door(&self) -> Lock {
+        self.other.lock("door").unwrap()
+    }
+
+    /// Puts `way` in the way until `TROUBLE` is over. Returns the lock to acquire,
+    /// and a task that ends when the way is free.
+    async fn block(&self, way: Way) -> (Lock, JoinHandle<()>) {
+        let polling = WaitBy::Polling { first: millis(700), longest: secs(2) };
+        let lock = match way {
+            Way::HeldPolling => self.door().wait_by(polling),
+            _ => self.door(),
+        };
+        let guard = match way {
+            Way::Free | Way::Stalled | Way::Failing => None,
+            _ => Some(self.other_door().acquire().await.unwrap()),
+        };
+        match way {
+            Way::Stalled | Way::StalledAndHeld => self.store.stall(),
+            Way::Failing => self.store.fail("LOADING Redis is loading the dataset in memory"),
+            _ => {}
+        }
+        let mut before_us = Vec::new();
+        if way == Way::Queue {
+            for _ in 0..2 {
+                before_us.push(tokio::spawn(short_visit(self.door())));
+                sleep(millis(1)).await;
+            }
+        }
+        let store = self.store.clone();
+        let over = tokio::spawn(async move {
+            if way == Way::Free {
+                return;
+            }
+            sleep(TROUBLE).await;
+            store.resume();
+            store.heal();
+            drop(guard);
+            for visitor in before_us {
+                visitor.await.unwrap();
+            }
+        });
+        (lock, over)
+    }
+
+    /// Claims that the lock is free within `bound`, and that nothing is left of
+    /// whatever our client did.
+    async fn is_quiet(&self, bound: Duration, case: &str) {
+        let start = Instant::now();
+        let guard = self.other_door().acquire_within(secs(300)).await.unwrap();
+        assert!(start.elapsed() <= bound, "{case}: free after {:?}", start.elapsed());
+        assert_eq!(guard.release().await.unwrap(), Release::Released, "{case}");
+
+        let stats = self.one.stats();
+        assert_eq!((stats.held, stats.waiting), (0, 0), "{case}");
+        let shutdown = self.one.shutdown(secs(300)).await;
+        assert_eq!((shutdown.taken_back, shutdown.unsettled), (0, 0), "{case}");
+        assert!(!self.other_door().is_locked().await.unwrap(), "{case}");
+    }
+}
+
+async fn short_visit(lock: Lock) {
+    let guard = lock.acquire().await.unwrap();
+    sleep(millis(100)).await;
+    drop(guard);
+}
+
+/// Drops what `operation` makes of a lock at each of its awaits, whatever stands
+/// in its way. `waits` says whether it waits for a holder at all.
+async fn leaves_nothing_behind<T>(waits: bool, operation: impl AsyncFn(&Lock) -> T) {
+    for way in WAYS {
+        let cuts = at_every_await(async |cut| {
+            // given something in the way, and somebody of our client behind us
+            let world = World::new();
+            let (lock, way_is_free) = world.block(way).await;
+            let case = format!("{way:?}, {cut:?}");
+
+            // when the operation is dropped at one of its awaits, or gets through
+            let mut cutting = pin!(cut.of(operation(&lock)));
+            let early = poll!(&mut cutting);
+            let behind = tokio::spawn(short_visit(world.door()));
+            let done = match early {
+                Poll::Ready(done) => done,
+                Poll::Pending => cutting.await,
+            };
+            let completed = done.is_some();
+            drop(done);
+
+            // then the one behind is not delayed, and nothing is left
+            way_is_free.await.unwrap();
+            let start = Instant::now();
+            behind.await.unwrap();
+            let bound = match way {
+                Way::Free | Way::Held | Way::Queue => AT_ONCE,
+                Way::HeldPolling => secs(4),
+                Way::Stalled | Way::StalledAndHeld | Way::Failing => AFTER_TROUBLE,
+            };
+            // Its own visit, and that of the work that got through.
+            let visits = millis(200);
+            assert!(start.elapsed() <= bound + visits, "{case}: {:?}", start.elapsed());
+            world.is_quiet(bound, &case).await;
+            completed
+        })
+        .await;
+        // Unpolled, twice, and somewhere on its way.
+        let on_its_way = match way {
+            Way::Free => false,
+            Way::Stalled | Way::StalledAndHeld | Way::Failing => true,
+            Way::Held | Way::HeldPolling | Way::Queue => waits,
+        };
+        assert!(cuts >= if on_its_way { 4 } else { 2 }, "{way:?}: {cuts}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn acquire_leaves_nothing_behind() {
+    leaves_nothing_behind(true, async |lock| lock.acquire().await.unwrap()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn acquire_within_leaves_nothing_behind() {
+    leaves_nothing_behind(true, async |lock| lock.acquire_within(secs(60)).await.unwrap()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn acquire_within_leaves_nothing_behind_when_its_patience_ends_first() {
+    leaves_nothing_behind(true, async |lock| drop(lock.acquire_within(secs(4)).await)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn try_acquire_leaves_nothing_behind() {
+    leaves_nothing_behind(false, async |lock| drop(lock.try_acquire().await)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn run_leaves_nothing_behind() {
+    leaves_nothing_behind(true, async |lock| {
+        let ran = lock.run(async |_held| sleep(millis(100)).await).await;
+        assert_eq!(ran.unwrap(), Ran::Done(()));
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn run_within_leaves_nothing_behind() {
+    leaves_nothing_behind(true, async |lock| {
+        let ran = lock.run_within(secs(60), async |_held| sleep(millis(100)).await).await;
+        assert_eq!(ran.unwrap(), Ran::Done(()));
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn try_run_leaves_nothing_behind() {
+    leaves_nothing_behind(false, async |lock| {
+        drop(lock.try_run(async |_held| sleep(millis(100)).await).await);
+    })
+    .await;
+}
+
+/// One who was woken leaves before asking.
+mod woken_and_cancelled {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_waiter_passes_its_wake_on_to_the_next_of_its_process() {
+        // given a holder elsewhere and two who wait here
+        let world = World::new();
+        let guard = world.other_door().acquire().await.unwrap();
+        let lock = world.door();
+        let mut first = Box::pin(lock.acquire());
+        assert!(poll!(&mut first).is_pending());
+        assert!(poll!(&mut first).is_pending());
+        let behind = world.door();
+        let second = tokio::spawn(async move { behind.acquire().await });
+        sleep(millis(1)).await;
+
+        // when the first is woken and goes before it asked
+        let left = Instant::now();
+        assert_eq!(guard.release().await.unwrap(), Release::Released);
+        assert_eq!(world.one.stats().wake_ups, 1);
+        drop(first);
+
+        // then the second enters at once
+        assert!(second.await.unwrap().unwrap().is_held());
+        assert!(left.elapsed() < AT_ONCE, "{:?}", left.elapsed());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_waiter_does_not_keep_another_process_out() {
+        let world = World::new();
+        let guard = world.door().acquire().await.unwrap();
+        let lock = world.door();
+        let mut first = Box::pin(lock.acquire());
+        assert!(poll!(&mut first).is_pending());
+        let elsewhere = world.other_door();
+        let second = tokio::spawn(async move { elsewhere.acquire().await });
+        sleep(millis(1)).await;
+
+        let left = Instant::now();
+        assert_eq!(guard.release().await.unwrap(), Release::Released);
+        drop(first);
+        assert!(second.await.unwrap().unwrap().is_held());
+        assert!(left.elapsed() < AT_ONCE, "{:?}", left.elapsed());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn all_of_a_long_queue_but_the_last_may_leave() {
+        // given many who wait, all of whom leave but one
+        let world = World::new();
+        let guard = world.other_door().acquire().await.unwrap();
+        let mut leaving = Vec::new();
+        for _ in 0..50 {
+            let lock = world.door();
+            leaving.push(tokio::spawn(async move { lock.acquire().await }));
+        }
+        let lock = world.door();
+        sleep(millis(1)).await;
+        let last = tokio::spawn(async move { lock.acquire().await });
+        sleep(millis(1)).await;
+        assert_eq!(world.one.stats().waiting, 51);
+
+        // when they leave just as the lock comes free
+        assert_eq!(guard.release().await.unwrap(), Release::Released);
+        let left = Instant::now();
+        leaving.iter().for_each(JoinHandle::abort);
+
+        // then the last enters at once
+        assert!(last.await.unwrap().unwrap().is_held());
+        assert!(left.elapsed() < AT_ONCE, "{:?}", left.elapsed());
+        assert_eq!(world.one.stats().waiting, 0);
+    }
+}
+
+/// A grant on its way is given back.
+mod granted_and_cancelled {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_question_that_nobody_waits_for_any_more_is_withdrawn() {
+        // given a question to a store that does not answer
+        let world = World::new();
+        world.store.stall();
+        let lock = world.door();
+        let mut asking = Box::pin(lock.acquire());
+        assert!(poll!(&mut asking).is_pending());
+
+        // when the asker leaves and the store is back
+        drop(asking);
+        world.store.resume();
+
+        // then nobody is kept out, now or later
+        for _ in 0..10 {
+            let guard = world.other_door().acquire_within(AT_ONCE).await.unwrap();
+            assert_eq!(guard.release().await.unwrap(), Release::Released);
+            sleep(millis(700)).await;
+        }
+        assert_eq!(world.one.stats().granted, 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_guard_that_nobody_took_from_its_task_is_released() {
+        let world = World::new();
+        let lock = world.door();
+        let task = tokio::spawn(async move { lock.acquire().await });
+        sleep(millis(1)).await;
+        assert!(task.is_finished());
+        assert!(world.other_door().try_acquire().await.unwrap().is_none());
+        drop(task);
+        world.is_quiet(AT_ONCE, "a guard in a join handle").await;
+    }
+}
+
+mod release {
+    use super::*;
+
+    /// A hold, and one who waits for it elsewhere.
+    async fn held(world: &World) -> (LockGuard, JoinHandle<()>) {
+        let guard = world.door().acquire().await.unwrap();
+        let behind = tokio::spawn(short_visit(world.other_door()));
+        sleep(millis(1)).await;
+        (guard, behind)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn it_is_made_although_it_was_dropped() {
+        for trouble in [None, Some(Way::Stalled), Some(Way::Failing)] {
+            let cuts = at_every_await(async |cut| {
+                // given a hold with somebody behind it, and perhaps a store in trouble
+                let world = World::new();
+                let (guard, behind) = held(&world).await;
+                let lost = guard.lost();
+                match trouble {
+                    None => {}
+                    Some(Way::Stalled) => world.store.stall(),
+                    Some(_) => world.store.fail("LOADING"),
+                }
+                let store = world.store.clone();
+                let over = tokio::spawn(async move {
+                    sleep(secs(2)).await;
+                    store.resume();
+                    store.heal();
+                });
+
+                // when the release is dropped on its way
+                let released = cut.of(guard.release()).await;
+                let case = format!("{trouble:?}, {cut:?}");
+                if let Some(released) = &released {
+                    assert_eq!(released.as_ref().unwrap(), &Release::Released, "{case}");
+                }
+
+                // then it is made all the same, once the store can be asked
+                assert_eq!(lost.await, LostReason::Released, "{case}");
+                if trouble.is_some() {
+                    over.await.unwrap();
+                }
+                let start = Instant::now();
+                behind.await.unwrap();
+                assert!(start.elapsed() <= AFTER_TROUBLE, "{case}: {:?}", start.elapsed());
+                world.is_quiet(AFTER_TROUBLE, &case).await;
+                released.is_some()
+            })
+            .await;
+            assert!(cuts >= if trouble.is_some() { 4 } else { 2 }, "{trouble:?}: {cuts}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn of_one_share_it_counts_back_although_it_was_dropped() {
+        for stalled in [false, true] {
+            let cuts = at_every_await(async |cut| {
+                // given a hold with two guards
+                let world = World::new();
+                let guard = world.door().acquire().await.unwrap();
+                let again = guard.reenter().await.unwrap();
+                if stalled {
+                    world.store.stall();
+                }
+                let store = world.store.clone();
+                let over = tokio::spawn(async move {
+                    sleep(secs(2)).await;
+                    store.resume();
+                });
+
+                // when the release of one of them is dropped on its way
+                let released = cut.of(again.release()).await;
+                over.await.unwrap();
+                sleep(AFTER_TROUBLE).await;
+
+                // then one is left, here and in the store
+                let case = format!("stalled: {stalled}, {cut:?}");
+                assert_eq!(guard.count(), 1, "{case}");
+                let counted = world.door().held_by(guard.owner()).await.unwrap();
+                assert_eq!(counted, 1, "{case}");
+                assert_eq!(guard.release().await.unwrap(), Release::Released, "{case}");
+                world.is_quiet(AT_ONCE, &case).await;
+                released.is_some()
+            })
+            .await;
+            assert!(cuts >= if stalled { 4 } else { 2 }, "{stalled}: {cuts}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn reenter_leaves_the_count_as_it_was() {
+    for trouble in [None, Some(Way::Stalled), Some(Way::Failing)] {
+        let cuts = at_every_await(async |cut| {
+            // given a guard, and perhaps a store in trouble
+            let world = World::new();
+            let guard = world.door().acquire().await.unwrap();
+            match trouble {
+                None => {}
+                Some(Way::Stalled) => world.store.stall(),
+                Some(_) => world.store.fail("LOADING"),
+            }
+            let store = world.store.clone();
+            let over = tokio::spawn(async move {
+                sleep(secs(2)).await;
+                store.resume();
+                store.heal();
+            });
+
+            // when a re-entry is dropped on its way, or gets through and is dropped
+            let entered = cut.of(guard.reenter()).await;
+            let case = format!("{trouble:?}, {cut:?}");
+            let completed = entered.is_some();
+            if let Some(again) = entered {
+                assert_eq!(again.unwrap().count(), 2, "{case}");
+            }
+            over.await.unwrap();
+            sleep(AFTER_TROUBLE).await;
+
+            // then the hold is as it was before
+            assert_eq!(guard.count(), 1, "{case}");
+            assert_eq!(world.door().held_by(guard.owner()).await.unwrap(), 1, "{case}");
+            assert!(guard.is_held(), "{case}");
+            assert_eq!(guard.release().await.unwrap(), Release::Released, "{case}");
+            world.is_quiet(AT_ONCE, &case).await;
+            completed
+        })
+        .await;
+        assert!(cuts >= if trouble.is_some() { 4 } else { 2 }, "{trouble:?}: {cuts}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn looking_and_watching_have_no_effect_on_the_hold() {
+    for stalled in [false, true] {
+        let cuts = at_every_await(async |cut| {
+            let world = World::new();
+            let lock = world.door();
+            let guard = lock.acquire().await.unwrap();
+            if stalled {
+                world.store.stall();
+            }
+            let store = world.store.clone();
+            let over = tokio::spawn(async move {
+                sleep(secs(2)).await;
+                store.resume();
+            });
+            let looked = cut
+                .of(async {
+                    (
+                        lock.holder().await.unwrap().is_some(),
+                        lock.is_locked().await.unwrap(),
+                        lock.held_by(guard.owner()).await.unwrap(),
+                    )
+                })
+                .await;
+            assert!(looked.is_none_or(|looked| looked == (true, true, 1)));
+            drop(cut.of(guard.lost()));
+            over.await.unwrap();
+            sleep(secs(60)).await;
+            assert!(guard.is_held());
+            assert_eq!(guard.release().await.unwrap(), Release::Released);
+            world.is_quiet(AT_ONCE, &format!("{cut:?}")).await;
+            looked.is_some()
+        })
+        .await;
+        assert!(cuts >= if stalled { 4 } else { 2 }, "{stalled}: {cuts}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn shutdown_goes_on_refusing_and_can_be_taken_up_again() {
+    for stalled in [false, true] {
+        let cuts = at_every_await(async |cut| {
+            // given a guard that does not come back, and one who waits elsewhere
+            let world = World::new();
+            let guard = world.door().acquire().await.unwrap();
+            let behind = tokio::spawn(short_visit(world.other_door()));
+            sleep(millis(1)).await;
+            if stalled {
+                world.store.stall();
+            }
+
+            // when the shutdown is dropped on its way
+            let shutdown = cut.of(world.one.shutdown(millis(40))).await;
+            let case = format!("stalled: {stalled}, {cut:?}");
+            world.store.resume();
+
+            // then, unless it never began, the client stays shut
+            if cut.polls > 0 {
+                let refused = world.door().try_acquire().await;
+                assert!(matches!(refused, Err(Error::ShutDown)), "{case}: {refused:?}");
+            }
+
+            // and whoever shuts it down again takes back what is left
+            let again = world.one.shutdown(secs(20)).await;
+            assert_eq!(again.unsettled, 0, "{case}");
+            assert!(!guard.is_held(), "{case}");
+            let start = Instant::now();
+            behind.await.unwrap();
+            assert!(start.elapsed() <= AFTER_TROUBLE, "{case}: {:?}", start.elapsed());
+            drop(guard);
+            world.is_quiet(AT_ONCE, &case).await;
+            shutdown.is_some()
+        })
+        .await;
+        assert!(cuts >= 4, "{stalled}: {cuts}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn work_is_dropped_with_the_run_that_holds_it() {
+    /// Says when it is dropped.
+    struct Told(Arc<AtomicBool>);
+    impl Drop for Told {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::SeqCst);
+        }
+    }
+
+    // given work that would take for ever
+    let world = World::new();
+    let (lock, dropped) = (world.door(), Arc::new(AtomicBool::new(false)));
+    let told = Told(Arc::clone(&dropped));
+    let mut run = Box::pin(lock.run(async |_held| {
+        let _told = told;
+        std::future::pending::<()>().await;
+    }));
+    assert!(poll!(&mut run).is_pending());
+    assert!(!dropped.load(Ordering::SeqCst));
+
+    // when its run is dropped, then so is the work, and the lock is free
+    drop(run);
+    assert!(dropped.load(Ordering::SeqCst));
+    world.is_quiet(AT_ONCE, "a run that was dropped").await;
+}

@@ -1,0 +1,132 @@
+//! What the tests on real servers share.
+#![allow(dead_code, reason = "each test file uses some of it")]
+
+use std::{future::Future, time::Duration};
+
+use leasehold::{Client, Lock, LockGuard, Release, Result, WaitBy};
+use testkit::{Connection, Redis, eventually};
+use tokio::{task::JoinHandle, time::timeout};
+
+/// How long something may take that takes no time to speak of: the machine may
+/// be busy with other tests.
+pub(crate) const SOON: Duration = Duration::from_secs(5);
+
+/// How a client waits that never listens to messages.
+pub(crate) const POLLING: WaitBy =
+    WaitBy::Polling { first: Duration::from_millis(5), longest: Duration::from_millis(50) };
+
+/// So many seconds.
+pub(crate) const fn secs(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+/// So many milliseconds.
+pub(crate) const fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+/// A client with default settings.
+pub(crate) async fn client(redis: &Redis) -> Client {
+    Client::connect(&redis.url()).await.expect("the server is up")
+}
+
+/// What comes of `future`, which must not take longer than `limit`.
+pub(crate) async fn within<T>(limit: Duration, what: &str, future: impl Future<Output = T>) -> T {
+    timeout(limit, future).await.unwrap_or_else(|_| panic!("not within {limit:?}: {what}"))
+}
+
+/// A task that waits for `lock`.
+pub(crate) fn waiter(lock: Lock) -> JoinHandle<Result<LockGuard>> {
+    tokio::spawn(async move { lock.acquire().await })
+}
+
+/// What `waiter` gets, soon.
+pub(crate) async fn entered(waiter: JoinHandle<Result<LockGuard>>) -> LockGuard {
+    let entered = within(SOON, "the waiter enters", waiter).await;
+    entered.expect("the waiter does not panic").expect("the waiter enters")
+}
+
+/// Gives `guard` back, the last of its hold, which must have been ours until now.
+pub(crate) async fn give_back(guard: LockGuard) {
+    assert_eq!(guard.release().await.expect("the server answers"), Release::Released);
+}
+
+/// Gives `guard` back, one of two of its hold.
+pub(crate) async fn give_back_one_of_two(guard: LockGuard) {
+    let left = guard.release().await.expect("the server answers");
+    assert_eq!(left, Release::StillHeld { count: 1 });
+}
+
+/// Waits until the server has a subscriber of `channel`.
+pub(crate) fn until_subscribed(redis: &Redis, channel: &str) {
+    eventually("somebody listens", SOON, || subscribers(redis, channel) == 1);
+}
+
+/// How many connections are subscribed to `channel`.
+pub(crate) fn subscribers(redis: &Redis, channel: &str) -> i64 {
+    redis.command(&["PUBSUB", "NUMSUB", channel]).list()[1].number()
+}
+
+/// Every key there is, in order.
+pub(crate) fn keys(redis: &Redis) -> Vec<String> {
+    let reply = redis.command(&["KEYS", "*"]);
+    let mut keys: Vec<_> = reply.texts().into_iter().map(str::to_owned).collect();
+    keys.sort();
+    keys
+}
+
+/// Fields and values of a hash, in pairs.
+pub(crate) fn hash(redis: &Redis, key: &str) -> Vec<(String, String)> {
+    let reply = redis.command(&["HGETALL", key]);
+    let pair = |pair: &[&str]| (pair[0].to_owned(), pair[1].to_owned());
+    reply.texts().chunks(2).map(pair).collect()
+}
+
+/// What `PTTL` says: −1 without a lease, −2 without a key.
+pub(crate) fn pttl(redis: &Redis, key: &str) -> i64 {
+    redis.command(&["PTTL", key]).number()
+}
+
+/// Takes the lock `name` as Redisson does, by hand.
+pub(crate) fn hold_by_hand(redis: &Redis, name: &str, owner: &str, ttl: Duration) {
+    redis.command(&["HSET", name, owner, "1"]);
+    redis.command(&["PEXPIRE", name, &ttl.as_millis().to_string()]);
+}
+
+/// Gives it back as Redisson does, by hand.
+pub(crate) fn release_by_hand(redis: &Redis, name: &str) {
+    redis.command(&["DEL", name]);
+    redis.command(&["PUBLISH", &channel(name), "0"]);
+}
+
+/// Where releases of `name`, which has no braces, are announced.
+pub(crate) fn channel(name: &str) -> String {
+    format!("redisson_lock__channel:{{{name}}}")
+}
+
+/// Somebody who listens to one channel without our library.
+pub(crate) struct Listener<'a> {
+    redis: &'a Redis,
+    connection: Connection,
+    channel: String,
+}
+
+impl<'a> Listener<'a> {
+    pub(crate) fn to(redis: &'a Redis, channel: &str) -> Self {
+        let mut connection = Connection::open(redis.port());
+        connection.command(&["SUBSCRIBE", channel]);
+        Self { redis, connection, channel: channel.to_owned() }
+    }
+
+    /// All messages since the last call.
+    pub(crate) fn heard(&mut self) -> Vec<String> {
+        const END: &str = "no more for now";
+        // What was published before this comes before it.
+        self.redis.command(&["PUBLISH", &self.channel, END]);
+        let mut next = || {
+            let message = self.connection.next_reply().expect("the message comes");
+            message.list()[2].text().to_owned()
+        };
+        std::iter::from_fn(|| Some(next()).filter(|message| message != END)).collect()
+    }
+}

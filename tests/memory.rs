@@ -1,0 +1,328 @@
+//! What a user's own tests can do with the store in memory.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
+
+use tokio::time::{Instant, sleep};
+
+use leasehold::{Client, Error, LostReason, MemoryStore, Ran, Release};
+
+const fn secs(n: u64) -> Duration {
+    Duration::from_secs(n)
+}
+
+/// So soon that nobody waited for a timer.
+const AT_ONCE: Duration = Duration::from_millis(10);
+
+/// A service as a user might write it: it bills customers one after the other,
+/// and stops when it is not the only one any more.
+struct Billing {
+    client: Client,
+    billed: Arc<AtomicU32>,
+}
+
+impl Billing {
+    fn new(store: &MemoryStore) -> Self {
+        Self { client: Client::sharing(store), billed: Arc::default() }
+    }
+
+    /// Bills one customer a minute, `customers` of them.
+    async fn night_run(&self, customers: u32) -> Result<u32, Error> {
+        let lock = self.client.lock("billing/night")?;
+        let ran = lock.run(async |held| {
+            for _ in 0..customers {
+                held.check()?;
+                self.billed.fetch_add(1, Ordering::SeqCst);
+                sleep(secs(60)).await;
+            }
+            Ok(customers)
+        });
+        ran.await?.done(lock.name())?
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_night_takes_no_time() {
+    let billing = Billing::new(&MemoryStore::new());
+    let start = Instant::now();
+    assert_eq!(billing.night_run(8 * 60).await.unwrap(), 480);
+    assert_eq!(start.elapsed().as_secs(), 8 * 60 * 60);
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_instances_of_a_service_take_turns() {
+    let store = MemoryStore::new();
+    let (one, other) = (Billing::new(&store), Billing::new(&store));
+    let start = Instant::now();
+    let (first, second) = tokio::join!(one.night_run(10), other.night_run(10));
+    assert_eq!((first.unwrap(), second.unwrap()), (10, 10));
+    assert!(start.elapsed() >= secs(20 * 60));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_loses_its_lock_stops_within_a_third_of_its_ttl() {
+    // given a service at work
+    let store = MemoryStore::new();
+    let billing = Billing::new(&store);
+    let (ran, lost_at) = tokio::join!(billing.night_run(480), async {
+        sleep(secs(300)).await;
+
+        // when the store forgets its lock, as a failover would
+        assert!(store.lose("billing/night"));
+        Instant::now()
+    });
+
+    // then it stops before long, and says why
+    let lost = ran.unwrap_err();
+    assert!(matches!(lost, Error::Lost { reason: LostReason::NotOurs, .. }), "{lost}");
+    assert!(lost_at.elapsed() <= secs(10) + AT_ONCE, "{:?}", lost_at.elapsed());
+    assert!(billing.billed.load(Ordering::SeqCst) <= 6);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_survives_a_store_that_hangs_for_less_than_its_ttl() {
+    let store = MemoryStore::new();
+    let billing = Billing::new(&store);
+    let (ran, ()) = tokio::join!(billing.night_run(10), async {
+        sleep(secs(100)).await;
+        store.stall();
+        sleep(secs(15)).await;
+        store.resume();
+    });
+    assert_eq!(ran.unwrap(), 10);
+    assert!(billing.client.stats().renewals_failed > 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_stops_when_the_store_hangs_for_longer() {
+    let store = MemoryStore::new();
+    let billing = Billing::new(&store);
+    let (ran, ()) = tokio::join!(billing.night_run(10), async {
+        sleep(secs(100)).await;
+        store.stall();
+    });
+    let lost = ran.unwrap_err();
+    assert!(matches!(lost, Error::Lost { reason: LostReason::Expired, .. }), "{lost}");
+    assert!(billing.billed.load(Ordering::SeqCst) <= 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn clients_of_different_stores_know_nothing_of_each_other() {
+    let (one, other) = (Client::in_memory(), Client::sharing(&MemoryStore::new()));
+    let _guard = one.lock("door").unwrap().acquire().await.unwrap();
+    assert!(other.lock("door").unwrap().try_acquire().await.unwrap().is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_clone_of_a_store_is_the_same_store() {
+    let store = MemoryStore::new();
+    let guard = Client::sharing(&store).lock("door").unwrap().acquire().await.unwrap();
+    let clone = store.clone();
+    let elsewhere = Client::builder().ttl(secs(5)).sharing(&clone).lock("door").unwrap();
+    assert!(elsewhere.try_acquire().await.unwrap().is_none());
+    assert!(clone.lose("door"));
+    assert!(matches!(guard.release().await.unwrap(), Release::AlreadyGone { .. }));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_locks_in_a_store_outlive_the_client_that_took_them_until_their_lease_ends() {
+    // given a process that is killed: its guard is never dropped
+    let store = MemoryStore::new();
+    let start = Instant::now();
+    let guard = Client::sharing(&store).lock("door").unwrap().lease(secs(20)).acquire().await;
+    std::mem::forget(guard);
+
+    // then others enter when the lease ends
+    let elsewhere = Client::sharing(&store).lock("door").unwrap();
+    assert!(elsewhere.try_acquire().await.unwrap().is_none());
+    assert!(elsewhere.acquire().await.unwrap().is_held());
+    assert!(start.elapsed() >= secs(20) && start.elapsed() < secs(20) + AT_ONCE);
+}
+
+mod lose {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn it_says_whether_the_lock_was_held() {
+        let store = MemoryStore::new();
+        let lock = Client::sharing(&store).lock("door").unwrap();
+        assert!(!store.lose("door"));
+        let _guard = lock.clone().lease(secs(10)).acquire().await.unwrap();
+        assert!(!store.lose("window"));
+        assert!(store.lose("door"));
+        assert!(!store.lose("door"));
+
+        // what has ended is not held
+        let _guard = lock.lease(secs(10)).acquire().await.unwrap();
+        sleep(secs(11)).await;
+        assert!(!store.lose("door"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn it_forgets_the_one_name_and_no_other() {
+        let store = MemoryStore::new();
+        let client = Client::sharing(&store);
+        let door = client.lock("door").unwrap().acquire().await.unwrap();
+        let window = client.lock("window").unwrap().acquire().await.unwrap();
+        store.lose("door");
+        sleep(secs(60)).await;
+        assert!(!door.is_held());
+        assert!(window.is_held());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn everything_is_everything() {
+        let store = MemoryStore::new();
+        let (one, other) = (Client::sharing(&store), Client::sharing(&store));
+        let door = one.lock("door").unwrap().acquire().await.unwrap();
+        let window = other.lock("window").unwrap().acquire().await.unwrap();
+        store.lose_everything();
+        assert_eq!(door.lost().await, LostReason::NotOurs);
+        assert_eq!(window.lost().await, LostReason::NotOurs);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_reentered_hold_is_lost_as_a_whole() {
+        let store = MemoryStore::new();
+        let guard = Client::sharing(&store).lock("door").unwrap().acquire().await.unwrap();
+        let again = guard.reenter().await.unwrap();
+        store.lose("door");
+        assert_eq!(guard.lost().await, LostReason::NotOurs);
+        assert!(!again.is_held());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_name_that_cannot_be_is_not_held() {
+        assert!(!MemoryStore::new().lose(""));
+    }
+}
+
+mod stall {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_is_given_up_after_three_seconds() {
+        let store = MemoryStore::new();
+        let lock = Client::sharing(&store).lock("door").unwrap();
+        store.stall();
+        let start = Instant::now();
+        assert!(matches!(lock.holder().await, Err(Error::Unavailable { .. })));
+        assert_eq!(start.elapsed().as_secs(), 3);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn those_who_still_wait_are_answered_when_it_resumes() {
+        let store = MemoryStore::new();
+        let lock = Client::sharing(&store).lock("door").unwrap();
+        store.stall();
+        let start = Instant::now();
+        let (acquired, ()) = tokio::join!(lock.acquire(), async {
+            sleep(secs(1)).await;
+            store.resume();
+        });
+        assert!(acquired.unwrap().is_held());
+        assert!(start.elapsed() < secs(1) + AT_ONCE);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn it_stalls_every_client_and_twice_is_as_good_as_once() {
+        let store = MemoryStore::new();
+        store.stall();
+        store.stall();
+        for client in [Client::sharing(&store), Client::sharing(&store)] {
+            let tried = client.lock("door").unwrap().try_acquire().await;
+            assert!(matches!(tried, Err(Error::Unavailable { .. })), "{tried:?}");
+        }
+        store.resume();
+        let lock = Client::sharing(&store).lock("door").unwrap();
+        assert!(lock.try_acquire().await.unwrap().is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn leases_end_while_it_is_stalled() {
+        let store = MemoryStore::new();
+        let guard = Client::sharing(&store).lock("door").unwrap().acquire().await.unwrap();
+        store.stall();
+        sleep(secs(31)).await;
+        store.resume();
+        let elsewhere = Client::sharing(&store).lock("door").unwrap();
+        assert!(elsewhere.try_acquire().await.unwrap().is_some());
+        assert!(!guard.is_held());
+    }
+}
+
+mod fail {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn its_words_are_those_of_the_error() {
+        let store = MemoryStore::new();
+        let lock = Client::sharing(&store).lock("door").unwrap();
+        for (words, code, message) in [
+            ("OOM command not allowed", "OOM", "command not allowed"),
+            ("NOAUTH Authentication required.", "NOAUTH", "Authentication required."),
+            ("ERR", "ERR", ""),
+        ] {
+            store.fail(words);
+            let refused = lock.acquire().await.unwrap_err();
+            let Error::Refused { name, code: told, message: also } = refused else {
+                panic!("{refused}")
+            };
+            assert_eq!((name.as_str(), &*told, &*also), ("door", code, message));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_failure_that_passes_in_redis_is_waited_out() {
+        let store = MemoryStore::new();
+        let lock = Client::sharing(&store).lock("door").unwrap();
+        for words in ["LOADING", "READONLY You can't write", "CLUSTERDOWN", "BUSY", "TRYAGAIN"] {
+            store.fail(words);
+            let ((), ran) = tokio::join!(
+                async {
+                    sleep(secs(60)).await;
+                    store.heal();
+                },
+                lock.run(async |_held| words.len()),
+            );
+            assert_eq!(ran.unwrap(), Ran::Done(words.len()), "{words}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_hold_is_lost_by_time_when_every_renewal_is_refused() {
+        let store = MemoryStore::new();
+        let guard = Client::sharing(&store).lock("door").unwrap().acquire().await.unwrap();
+        let start = Instant::now();
+        store.fail("OOM command not allowed");
+        assert_eq!(guard.lost().await, LostReason::Expired);
+        assert!(start.elapsed() > secs(29) && start.elapsed() < secs(30));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn healed_it_knows_what_it_knew_before() {
+        let store = MemoryStore::new();
+        let lock = Client::sharing(&store).lock("door").unwrap();
+        let guard = lock.acquire().await.unwrap();
+        store.fail("ERR");
+        assert!(matches!(lock.holder().await, Err(Error::Refused { .. })));
+        store.heal();
+        assert_eq!(lock.holder().await.unwrap().unwrap().owner(), guard.owner());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn words_may_be_any_text() {
+        let store = MemoryStore::new();
+        let lock = Client::sharing(&store).lock("door").unwrap();
+        for words in ["", " ", "🔒 \n"] {
+            store.fail(words);
+            let tried = lock.try_acquire().await;
+            assert!(matches!(tried, Err(Error::Refused { .. })), "{words:?}: {tried:?}");
+        }
+    }
+}

@@ -1,0 +1,348 @@
+//! What operations cost Redis, by its own count: every command that reaches it is
+//! one that this file expects.
+#![cfg(feature = "redis")]
+
+mod common;
+
+use common::{
+    POLLING, SOON, channel, client, entered, give_back, hold_by_hand, keys, ms, secs, subscribers,
+    waiter, within,
+};
+use futures_util::future::join_all;
+use leasehold::{Client, Lock, LockGuard};
+use testkit::{Calls, Redis, eventually};
+use tokio::{task::JoinHandle, time::sleep};
+
+/// A server, a client that has done all that it does once, and a lock.
+struct Setup {
+    redis: Redis,
+    client: Client,
+    lock: Lock,
+}
+
+impl Setup {
+    async fn new() -> Self {
+        let redis = Redis::start();
+        let client = client(&redis).await;
+        let lock = client.lock("door").unwrap();
+        Self { redis, client, lock }
+    }
+
+    /// The commands that came over the wire while `act` ran; not those that a
+    /// script called. The arguments are left out.
+    async fn sent_during<T>(&self, act: impl Future<Output = T>) -> (Vec<String>, T) {
+        let monitor = self.redis.monitor();
+        let done = act.await;
+        let lines = monitor.stop();
+        let sent = lines.iter().filter(|line| !line.contains(" lua] "));
+        (sent.map(|line| command(line)).collect(), done)
+    }
+
+    async fn held(&self) -> LockGuard {
+        self.lock.acquire().await.unwrap()
+    }
+}
+
+/// `"EVALSHA"` of `1700000000.000000 [0 127.0.0.1:50000] "EVALSHA" "…"`.
+fn command(line: &str) -> String {
+    let (_, words) = line.split_once("] ").expect("a line of MONITOR has an address");
+    words.split(' ').next().unwrap_or_default().trim_matches('"').to_owned()
+}
+
+fn of(calls: &Calls, commands: &[&str]) -> Vec<u64> {
+    commands.iter().map(|command| calls.of(command)).collect()
+}
+
+// One operation, one command.
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_uncontended_acquire_is_one_evalsha() {
+    let t = Setup::new().await;
+    let before = t.redis.calls();
+    let (sent, guard) = t.sent_during(t.held()).await;
+    assert_eq!(sent, ["EVALSHA"]);
+
+    // and in the script it takes three: is it there, put it there, for so long
+    let calls = t.redis.calls().since(&before);
+    assert_eq!(of(&calls, &["evalsha", "pttl", "hset", "pexpire"]), [1, 1, 1, 1], "{calls}");
+    give_back(guard).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_is_one_evalsha() {
+    let t = Setup::new().await;
+    let guard = t.held().await;
+    let before = t.redis.calls();
+    let (sent, _) = t.sent_during(guard.release()).await;
+    assert_eq!(sent, ["EVALSHA"]);
+
+    let calls = t.redis.calls().since(&before);
+    assert_eq!(of(&calls, &["evalsha", "hdel", "publish"]), [1, 1, 1], "{calls}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hundred_acquires_and_releases_are_two_hundred_evalsha_and_nothing_else() {
+    let t = Setup::new().await;
+    let (sent, ()) = t
+        .sent_during(async {
+            for _ in 0..100 {
+                give_back(t.held().await).await;
+            }
+        })
+        .await;
+    assert_eq!(sent, vec!["EVALSHA"; 200]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_try_acquire_is_one_evalsha_whether_the_lock_is_free_or_not() {
+    let t = Setup::new().await;
+    let (sent, guard) = t.sent_during(t.lock.try_acquire()).await;
+    assert_eq!(sent, ["EVALSHA"]);
+    assert!(guard.unwrap().is_some());
+
+    hold_by_hand(&t.redis, "door", "java:1", secs(20));
+    let (sent, guard) = t.sent_during(t.lock.try_acquire()).await;
+    assert_eq!(sent, ["EVALSHA"]);
+    assert!(guard.unwrap().is_none());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn re_entry_and_each_release_of_it_are_one_evalsha() {
+    let t = Setup::new().await;
+    let guard = t.held().await;
+    let (sent, again) = t.sent_during(guard.reenter()).await;
+    assert_eq!(sent, ["EVALSHA"]);
+    let (sent, _) = t.sent_during(again.unwrap().release()).await;
+    assert_eq!(sent, ["EVALSHA"]);
+    give_back(guard).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dropped_guard_is_one_evalsha() {
+    let t = Setup::new().await;
+    let guard = t.held().await;
+    let (sent, ()) = t
+        .sent_during(async {
+            drop(guard);
+            eventually("it is released", SOON, || t.redis.calls().of("hdel") == 1);
+        })
+        .await;
+    assert_eq!(sent, ["EVALSHA"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_look_from_outside_is_one_command() {
+    let t = Setup::new().await;
+    let guard = t.held().await;
+    let (sent, _) = t.sent_during(t.lock.holder()).await;
+    assert_eq!(sent, ["EVALSHA"]);
+    let (sent, _) = t.sent_during(t.lock.held_by(guard.owner())).await;
+    assert_eq!(sent, ["HGET"]);
+    let (sent, _) = t.sent_during(t.lock.force_release()).await;
+    assert_eq!(sent, ["EVALSHA"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_look_at_the_guard_asks_nobody() {
+    let t = Setup::new().await;
+    let guard = t.held().await;
+    let (sent, held) = t
+        .sent_during(async { guard.is_held() && guard.remaining().is_some() && guard.count() == 1 })
+        .await;
+    assert!(sent.is_empty(), "{sent:?}");
+    assert!(held);
+    give_back(guard).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_idle_client_says_nothing() {
+    let t = Setup::new().await;
+    give_back(t.held().await).await;
+    // Longer than any of its timers.
+    let (sent, ()) = t.sent_during(sleep(secs(6))).await;
+    assert!(sent.is_empty(), "{sent:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn scripts_are_sent_once_per_connection_and_not_with_each_call() {
+    let redis = Redis::start();
+    let client = client(&redis).await;
+    let connected = redis.calls();
+    assert!(connected.of("script|load") > 0);
+    for _ in 0..10 {
+        give_back(client.lock("door").unwrap().acquire().await.unwrap()).await;
+    }
+    let calls = redis.calls().since(&connected);
+    assert_eq!(of(&calls, &["script", "eval"]), [0, 0], "{calls}");
+}
+
+// Keeping.
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hundred_held_locks_are_kept_by_one_evalsha_per_third_of_the_ttl() {
+    // given a hundred locks that were acquired together
+    let t = Setup::new().await;
+    let locks: Vec<_> =
+        (0..100).map(|n| t.client.lock(format!("door-{n}")).unwrap().ttl(secs(6))).collect();
+    let guards = join_all(locks.iter().map(Lock::acquire)).await;
+    let guards: Vec<_> = guards.into_iter().map(Result::unwrap).collect();
+    let before = t.redis.calls();
+
+    // when each has been renewed twice
+    let renewed = || t.client.stats().renewals;
+    eventually("they are renewed", secs(15), || renewed() >= 200);
+
+    // then that took two commands
+    let calls = t.redis.calls().since(&before);
+    assert_eq!(of(&calls, &["evalsha", "pexpire"]), [2, 200], "{calls}");
+    drop(guards);
+    eventually("they are free", SOON, || keys(&t.redis).is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn renewal_comes_each_third_of_the_ttl_and_no_more_often() {
+    let t = Setup::new().await;
+    let guard = t.lock.clone().ttl(secs(3)).acquire().await.unwrap();
+    let before = t.redis.calls();
+    sleep(ms(4_500)).await;
+    let calls = t.redis.calls().since(&before);
+    // At 1, 2, 3 and 4 s; a busy machine may be late.
+    assert!((3..=4).contains(&calls.of("pexpire")), "{calls}");
+    assert_eq!(calls.of("evalsha"), calls.of("pexpire"), "{calls}");
+    give_back(guard).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fixed_lease_is_looked_at_but_never_prolonged() {
+    let t = Setup::new().await;
+    let guard = t.lock.clone().lease(secs(2)).acquire().await.unwrap();
+    let again = guard.reenter().await.unwrap();
+    let before = t.redis.calls();
+    guard.lost().await;
+
+    let calls = t.redis.calls().since(&before);
+    assert_eq!(calls.of("pexpire"), 0, "{calls}");
+    assert!(calls.of("evalsha") <= 2, "one look per third of the lease: {calls}");
+    drop((guard, again));
+}
+
+// Waiting.
+
+/// How many tasks wait for one lock.
+const CROWD: usize = 1_000;
+
+impl Setup {
+    /// A crowd of tasks that wait for a lock that somebody else holds. Each gives
+    /// it back as soon as it has it.
+    async fn crowd(&self) -> Vec<JoinHandle<()>> {
+        hold_by_hand(&self.redis, "door", "java:1", secs(600));
+        let crowd = (0..CROWD).map(|_| {
+            let lock = self.lock.clone();
+            tokio::spawn(async move { give_back(lock.acquire().await.unwrap()).await })
+        });
+        let crowd = crowd.collect();
+        eventually("all wait", SOON, || self.client.stats().waiting == CROWD as u64);
+        eventually("one listens", SOON, || subscribers(&self.redis, &channel("door")) == 1);
+        crowd
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_thousand_waiters_of_one_process_cost_one_subscription_and_one_question_in_seconds() {
+    let t = Setup::new().await;
+    let before = t.redis.calls();
+    let crowd = t.crowd().await;
+    sleep(secs(5)).await;
+    let calls = t.redis.calls().since(&before);
+
+    // One of them asks: when it comes, when it listens, and then after 2.25 s at
+    // the earliest, in case a message was lost. In the few seconds that takes 4
+    // at most, and one more if the machine was so busy that they were longer.
+    assert_eq!(calls.of("subscribe"), 1, "{calls}");
+    assert!((2..=5).contains(&calls.of("evalsha")), "{calls}");
+    crowd.iter().for_each(JoinHandle::abort);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_thousand_waiters_that_leave_leave_nothing_behind() {
+    let t = Setup::new().await;
+    let crowd = t.crowd().await;
+    crowd.iter().for_each(JoinHandle::abort);
+    join_all(crowd).await;
+
+    assert_eq!(t.client.stats().waiting, 0);
+    eventually("nobody listens", SOON, || {
+        t.redis.command(&["PUBSUB", "CHANNELS"]).list().is_empty()
+    });
+    assert_eq!(keys(&t.redis), ["door"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_thousand_waiters_enter_one_after_the_other_by_a_few_commands_each() {
+    // given a crowd
+    let t = Setup::new().await;
+    let crowd = t.crowd().await;
+    let before = t.redis.calls();
+
+    // when the door opens
+    t.redis.command(&["DEL", "door"]);
+    t.redis.command(&["PUBLISH", &channel("door"), "0"]);
+    let entered = within(secs(60), "all enter", join_all(crowd)).await;
+    entered.into_iter().for_each(Result::unwrap);
+
+    // then each has asked, at most twice more (when it got its turn before the one
+    // ahead had left, and for a message that was about that one), and released
+    let calls = t.redis.calls().since(&before);
+    assert!(calls.of("evalsha") <= 4 * CROWD as u64 + 10, "{calls}");
+    assert_eq!(of(&calls, &["subscribe", "publish"]), [0, CROWD as u64 + 1], "{calls}");
+
+    // and nothing is left
+    let stats = t.client.stats();
+    assert_eq!((stats.held, stats.waiting, stats.granted), (0, 0, CROWD as u64));
+    eventually("nobody listens", SOON, || {
+        t.redis.command(&["PUBSUB", "CHANNELS"]).list().is_empty()
+    });
+    assert!(keys(&t.redis).is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn names_that_are_waited_for_at_once_are_subscribed_to_once_each() {
+    let t = Setup::new().await;
+    let before = t.redis.calls();
+    let waiting: Vec<_> = (0..20)
+        .map(|n| {
+            let name = format!("door-{n}");
+            hold_by_hand(&t.redis, &name, "java:1", secs(600));
+            (waiter(t.client.lock(&name).unwrap()), name)
+        })
+        .collect();
+    for (_, name) in &waiting {
+        eventually("it listens", SOON, || subscribers(&t.redis, &channel(name)) == 1);
+    }
+    for (waiting, name) in waiting {
+        common::release_by_hand(&t.redis, &name);
+        give_back(entered(waiting).await).await;
+    }
+    eventually("nobody listens", SOON, || {
+        t.redis.command(&["PUBSUB", "CHANNELS"]).list().is_empty()
+    });
+    let calls = t.redis.calls().since(&before);
+    assert_eq!(of(&calls, &["subscribe", "unsubscribe"]), [20, 20], "{calls}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_who_polls_asks_as_often_as_it_said_and_never_subscribes() {
+    // given pauses of 5 ms that grow to 50 ms, with a quarter of jitter
+    let t = Setup::new().await;
+    hold_by_hand(&t.redis, "door", "java:1", secs(600));
+    let before = t.redis.calls();
+    let waiting = waiter(t.lock.clone().wait_by(POLLING));
+    sleep(secs(2)).await;
+    let calls = t.redis.calls().since(&before);
+
+    // then there are no more than the shortest pauses allow: 4 that grow, the
+    // first question, and 2 s of 37.5 ms; on a busy machine far fewer
+    assert!((5..=5 + 2_000 / 37).contains(&calls.of("evalsha")), "{calls}");
+    assert_eq!(calls.of("subscribe"), 0, "{calls}");
+    waiting.abort();
+}

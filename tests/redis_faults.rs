@@ -1,0 +1,983 @@
+//! What goes wrong between us and Redis, and what a holder, a waiter and the others
+//! notice of it: the table of promises, fault by fault.
+#![cfg(feature = "redis")]
+
+mod common;
+
+use std::{
+    io::Write,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use common::{
+    Listener, SOON, channel, client, entered, give_back, hash, hold_by_hand, keys, ms, pttl, secs,
+    subscribers, until_subscribed, waiter, within,
+};
+use futures_util::future::join_all;
+use leasehold::{Client, Error, Lock, LostReason, Owner, Release};
+use testkit::{Connection, Helper, Proxy, Redis, eventually};
+use tokio::time::{Instant, sleep};
+
+/// A client that gives up on a silent server after a second.
+async fn hasty(url: &str) -> Client {
+    let builder = Client::builder().command_timeout(secs(1)).connect_timeout(secs(1));
+    builder.connect(url).await.unwrap()
+}
+
+// The server is restarted.
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restart_that_keeps_the_data_is_noticed_by_nobody() {
+    // given a holder and a waiter
+    let redis = Redis::options().persistent().start();
+    let (one, other) = (client(&redis).await, client(&redis).await);
+    let guard = one.lock("door").unwrap().acquire().await.unwrap();
+    let waiting = waiter(other.lock("door").unwrap());
+    until_subscribed(&redis, &channel("door"));
+
+    // when the server is killed and comes back
+    redis.restart();
+    until_subscribed(&redis, &channel("door"));
+    sleep(ms(500)).await;
+
+    // then the hold goes on, the waiter waits, and a release wakes it
+    assert!(guard.is_held());
+    assert!(!waiting.is_finished());
+    give_back(guard).await;
+    give_back(entered(waiting).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hold_is_renewed_after_a_restart_that_keeps_the_data() {
+    let redis = Redis::options().persistent().start();
+    let client = client(&redis).await;
+    let guard = client.lock("door").unwrap().ttl(secs(6)).acquire().await.unwrap();
+    redis.restart();
+    sleep(secs(7)).await;
+    assert!(guard.is_held());
+    give_back(guard).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restart_that_loses_the_data_is_told_to_the_holder_and_lets_a_waiter_in() {
+    // given a holder that is renewed each second, and a waiter
+    let redis = Redis::start();
+    let (one, other) = (client(&redis).await, client(&redis).await);
+    let guard = one.lock("door").unwrap().ttl(secs(3)).acquire().await.unwrap();
+    let waiting = waiter(other.lock("door").unwrap());
+    until_subscribed(&redis, &channel("door"));
+
+    // when the server forgets
+    redis.restart();
+
+    // then the waiter enters and the holder is told, with the reason
+    let entered = entered(waiting).await;
+    let reason = within(SOON, "the loss is told", guard.lost()).await;
+    assert_eq!(reason, LostReason::NotOurs);
+    match guard.release().await.unwrap() {
+        Release::AlreadyGone { reason: LostReason::NotOurs, holder: Some(holder) } => {
+            assert_eq!(holder.owner(), entered.owner());
+        }
+        other => panic!("{other:?}"),
+    }
+    give_back(entered).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_acquire_without_a_limit_outlasts_an_outage() {
+    let redis = Redis::start();
+    let client = client(&redis).await;
+    redis.stop();
+    let waiting = waiter(client.lock("door").unwrap());
+    sleep(secs(4)).await;
+    assert!(!waiting.is_finished());
+    redis.start_again();
+    give_back(entered(waiting).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn reconnects_are_counted() {
+    let redis = Redis::start();
+    let client = client(&redis).await;
+    assert_eq!(client.stats().reconnects, 0);
+    redis.restart();
+    eventually("both connections are made again", SOON, || client.stats().reconnects == 2);
+}
+
+// The server does not answer.
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_hangs_for_less_than_the_lease_costs_nobody_the_lock() {
+    let redis = Redis::start();
+    let client = hasty(&redis.url()).await;
+    let guard = client.lock("door").unwrap().ttl(secs(9)).acquire().await.unwrap();
+    redis.pause();
+    // Through the first renewal, at 3 s, and its timeout.
+    sleep(ms(4_500)).await;
+    assert!(guard.is_held());
+    redis.resume();
+
+    // then it is renewed, and held for longer than one lease
+    sleep(secs(6)).await;
+    assert!(guard.is_held());
+    assert!(client.stats().renewals_failed > 0);
+    assert_eq!(hash(&redis, "door"), [(guard.owner().to_string(), "1".into())]);
+    give_back(guard).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_hangs_for_longer_than_the_lease_costs_the_lock_while_it_hangs() {
+    let redis = Redis::start();
+    let client = hasty(&redis.url()).await;
+    let start = Instant::now();
+    let guard = client.lock("door").unwrap().ttl(secs(3)).acquire().await.unwrap();
+    redis.pause();
+
+    // The server is not resumed: nobody can have told us.
+    let reason = within(secs(6), "the local deadline", guard.lost()).await;
+    let told = start.elapsed();
+    assert_eq!(reason, LostReason::Expired);
+    assert!(told >= ms(2_900) && told < secs(5), "{told:?}");
+    assert!(!guard.is_held());
+    assert_eq!(client.stats().lost_expired, 1);
+    redis.resume();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_holder_behind_a_black_hole_is_told_at_its_deadline_and_another_enters() {
+    let redis = Redis::start();
+    let proxy = Proxy::before(redis.port());
+    let (cut_off, other) = (hasty(&proxy.url()).await, client(&redis).await);
+    let guard = cut_off.lock("door").unwrap().ttl(secs(3)).acquire().await.unwrap();
+    proxy.black_hole(true);
+    let lock = other.lock("door").unwrap();
+    let entering = waiter(lock);
+
+    assert_eq!(within(SOON, "it is told", guard.lost()).await, LostReason::Expired);
+    let entered = entered(entering).await;
+
+    // and when the network is back, the late release does not touch the other's hold
+    proxy.black_hole(false);
+    let release = within(secs(10), "an answer", guard.release()).await.unwrap();
+    assert!(matches!(release, Release::AlreadyGone { .. }), "{release:?}");
+    give_back(entered).await;
+}
+
+/// How a server is made silent, or unreachable.
+#[derive(Clone, Copy, Debug)]
+enum Silence {
+    BlackHole,
+    Gone,
+    Hanging,
+    SwallowedReplies,
+}
+
+const SILENCES: [Silence; 4] =
+    [Silence::BlackHole, Silence::Gone, Silence::Hanging, Silence::SwallowedReplies];
+
+/// A client with default timeouts of a server that has fallen silent.
+async fn silent(silence: Silence) -> (Client, Proxy, Redis) {
+    let redis = Redis::start();
+    let proxy = Proxy::before(redis.port());
+    let client = Client::connect(&proxy.url()).await.unwrap();
+    match silence {
+        Silence::BlackHole => proxy.black_hole(true),
+        Silence::Gone => proxy.refuse(true),
+        Silence::Hanging => redis.pause(),
+        Silence::SwallowedReplies => proxy.swallow_replies(true),
+    }
+    (client, proxy, redis)
+}
+
+/// Checks that `ask` ends with no answer after `limit`, in each silence at once; a
+/// busy machine may take another second.
+async fn unanswered_within<F>(limit: Duration, ask: impl Fn(Lock) -> F)
+where
+    F: Future<Output = Error>,
+{
+    join_all(SILENCES.map(|silence| {
+        let ask = &ask;
+        async move {
+            let (client, ..) = silent(silence).await;
+            let start = Instant::now();
+            let error = within(secs(20), "it returns", ask(client.lock("door").unwrap())).await;
+            let late = start.elapsed().saturating_sub(limit);
+            assert!(matches!(error, Error::Unavailable { .. }), "{silence:?}: {error:?}");
+            assert!(late < secs(1), "{silence:?}: {late:?} after its deadline");
+        }
+    }))
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn acquire_within_returns_at_its_deadline_whatever_the_network_does() {
+    for patience in [ms(500), secs(4)] {
+        let acquire = async |lock: Lock| lock.acquire_within(patience).await.unwrap_err();
+        unanswered_within(patience, acquire).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_try_acquire_returns_within_three_seconds_whatever_the_network_does() {
+    unanswered_within(secs(3), async |lock: Lock| lock.try_acquire().await.unwrap_err()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_look_from_outside_returns_within_three_seconds_whatever_the_network_does() {
+    unanswered_within(secs(3), async |lock: Lock| lock.holder().await.unwrap_err()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_long_command_timeout_does_not_prolong_a_try_acquire_or_a_look() {
+    let redis = Redis::start();
+    let builder = Client::builder().command_timeout(secs(20));
+    let lock = builder.connect(&redis.url()).await.unwrap().lock("door").unwrap();
+    redis.pause();
+
+    let java = Owner::new("java:1").unwrap();
+    let answers = async {
+        let (acquired, holder, held_by) =
+            tokio::join!(lock.try_acquire(), lock.holder(), lock.held_by(&java));
+        [acquired.unwrap_err(), holder.unwrap_err(), held_by.unwrap_err()]
+    };
+    // Three seconds, and two for a busy machine.
+    for error in within(secs(5), "they return", answers).await {
+        assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_that_answers_nothing_is_given_up_and_made_again() {
+    // given a connection whose replies get lost, though it stays open
+    let redis = Redis::start();
+    let proxy = Proxy::before(redis.port());
+    let client = hasty(&proxy.url()).await;
+    proxy.swallow_replies(true);
+    client.lock("door").unwrap().holder().await.unwrap_err();
+
+    // when replies arrive again, a new connection is there to ask on
+    proxy.swallow_replies(false);
+    let guard = within(SOON, "it is granted", client.lock("door").unwrap().acquire()).await;
+    give_back(guard.unwrap()).await;
+    assert!(client.stats().reconnects > 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_without_an_answer_returns_after_five_seconds_and_goes_on() {
+    // given a holder whose server hangs
+    let redis = Redis::start();
+    let client = hasty(&redis.url()).await;
+    let guard = client.lock("door").unwrap().acquire().await.unwrap();
+    redis.pause();
+
+    let start = Instant::now();
+    let error = within(secs(10), "it returns", guard.release()).await.unwrap_err();
+    assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
+    assert!(start.elapsed() < secs(7), "{:?}", start.elapsed());
+
+    // when the server is back, the lock is released, long before its lease ends
+    redis.resume();
+    eventually("it is released", secs(8), || keys(&redis).is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_waiter_that_gave_up_on_a_silent_server_leaves_no_lock_behind() {
+    // given an acquire that the server has not executed yet
+    let (client, _proxy, redis) = silent(Silence::Hanging).await;
+    let lock = client.lock("door").unwrap();
+    lock.acquire_within(ms(500)).await.unwrap_err();
+
+    // when it executes it, the grant is given back, long before its lease ends
+    redis.resume();
+    sleep(ms(100)).await;
+    eventually("it is free", secs(8), || keys(&redis).is_empty());
+    sleep(secs(1)).await;
+    assert!(keys(&redis).is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_future_that_is_dropped_while_its_grant_is_on_the_way_leaves_no_lock_behind() {
+    let redis = Redis::start();
+    let proxy = Proxy::before(redis.port());
+    let client = Client::connect(&proxy.url()).await.unwrap();
+    for delay in [0, 1, 5, 20, 100] {
+        // given a grant whose reply takes its time
+        proxy.delay(ms(200));
+        let acquiring = waiter(client.lock("door").unwrap());
+        sleep(ms(delay)).await;
+
+        // when nobody waits for it any more
+        acquiring.abort();
+        acquiring.await.unwrap_err();
+
+        // then it is given back, long before its lease ends
+        proxy.delay(Duration::ZERO);
+        sleep(ms(300)).await;
+        eventually("it is free", SOON, || keys(&redis).is_empty());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_whose_future_is_dropped_goes_on() {
+    let redis = Redis::start();
+    let proxy = Proxy::before(redis.port());
+    let client = Client::connect(&proxy.url()).await.unwrap();
+    for delay in [0, 1, 20] {
+        let guard = client.lock("door").unwrap().acquire().await.unwrap();
+        proxy.delay(ms(200));
+        let releasing = tokio::spawn(guard.release());
+        sleep(ms(delay)).await;
+        releasing.abort();
+        proxy.delay(Duration::ZERO);
+        eventually("it is free", SOON, || keys(&redis).is_empty());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_takes_no_writes_for_a_while_is_waited_for() {
+    let redis = Redis::start();
+    let client = hasty(&redis.url()).await;
+    let guard = client.lock("held").unwrap().ttl(secs(6)).acquire().await.unwrap();
+
+    redis.command(&["CLIENT", "PAUSE", "1500", "WRITE"]);
+    let start = Instant::now();
+    let entered = within(SOON, "it is granted", client.lock("door").unwrap().acquire()).await;
+
+    assert!(start.elapsed() >= secs(1), "{:?}", start.elapsed());
+    let entered = entered.unwrap();
+    assert_eq!(hash(&redis, "door"), [(entered.owner().to_string(), "1".into())]);
+    sleep(secs(6)).await;
+    assert!(guard.is_held());
+    give_back(entered).await;
+    give_back(guard).await;
+}
+
+// The connections are lost.
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_holder_and_a_waiter_survive_the_loss_of_all_their_connections() {
+    for kind in ["normal", "pubsub"] {
+        // given a holder and a waiter
+        let redis = Redis::start();
+        let (one, other) = (client(&redis).await, client(&redis).await);
+        let guard = one.lock("door").unwrap().acquire().await.unwrap();
+        let waiting = waiter(other.lock("door").unwrap());
+        until_subscribed(&redis, &channel("door"));
+
+        // when connections are killed, and made again
+        assert!(redis.command(&["CLIENT", "KILL", "TYPE", kind]).number() > 0, "{kind}");
+        eventually("it is lost", SOON, || other.stats().reconnects > 0);
+        until_subscribed(&redis, &channel("door"));
+        assert!(guard.is_held(), "{kind}");
+        assert!(!waiting.is_finished(), "{kind}");
+
+        // then a release wakes the waiter
+        give_back(guard).await;
+        give_back(entered(waiting).await).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_closes_idle_connections_takes_no_lock_away() {
+    let redis = Redis::options().arg("--timeout", "1").start();
+    let client = client(&redis).await;
+    let guard = client.lock("door").unwrap().ttl(secs(9)).acquire().await.unwrap();
+    sleep(secs(10)).await;
+    assert!(client.stats().reconnects > 0);
+    assert!(guard.is_held());
+    give_back(guard).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_that_nobody_could_hear_of_delays_the_waiter_by_seconds_at_most() {
+    // given a waiter whose connections are cut off just when the lock is released
+    let redis = Redis::start();
+    let proxy = Proxy::before(redis.port());
+    let (one, other) = (client(&redis).await, Client::connect(&proxy.url()).await.unwrap());
+    let guard = one.lock("door").unwrap().acquire().await.unwrap();
+    let waiting = waiter(other.lock("door").unwrap());
+    until_subscribed(&redis, &channel("door"));
+    proxy.refuse(true);
+    eventually("it hears nothing", SOON, || subscribers(&redis, &channel("door")) == 0);
+    give_back(guard).await;
+
+    // when the network is back, it enters, long before the lease would have ended
+    proxy.refuse(false);
+    give_back(entered(waiting).await).await;
+    assert_eq!(other.stats().wake_ups, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_lost_on_a_healthy_connection_delays_the_waiter_by_seconds_at_most() {
+    // given a waiter, and a release that says nothing
+    let redis = Redis::start();
+    let client = client(&redis).await;
+    hold_by_hand(&redis, "door", "java:1", secs(60));
+    let waiting = waiter(client.lock("door").unwrap());
+    until_subscribed(&redis, &channel("door"));
+    redis.command(&["DEL", "door"]);
+
+    give_back(entered(waiting).await).await;
+    assert_eq!(client.stats().wake_ups, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_forgets_the_scripts_is_told_them_again() {
+    let redis = Redis::start();
+    let client = client(&redis).await;
+    let flush = || redis.command(&["SCRIPT", "FLUSH"]);
+    let lock = client.lock("door").unwrap().ttl(secs(3));
+
+    flush();
+    let guard = lock.acquire().await.unwrap();
+    flush();
+    assert!(lock.holder().await.unwrap().is_some());
+    flush();
+    let again = guard.reenter().await.unwrap();
+    flush();
+    common::give_back_one_of_two(again).await;
+    flush();
+    eventually("it is renewed", SOON, || client.stats().renewals > 0);
+    assert_eq!(client.stats().renewals_failed, 0);
+    flush();
+    assert!(lock.force_release().await.unwrap());
+    drop(guard);
+    let guard = lock.acquire().await.unwrap();
+    flush();
+    give_back(guard).await;
+    assert!(keys(&redis).is_empty());
+}
+
+// The server refuses.
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_of_another_type_is_named_and_left_alone() {
+    let redis = Redis::start();
+    let client = client(&redis).await;
+    for (found, put) in [
+        ("string", &["SET", "door", "x"][..]),
+        ("list", &["RPUSH", "door", "x"]),
+        ("set", &["SADD", "door", "x"]),
+        ("zset", &["ZADD", "door", "1", "x"]),
+        ("stream", &["XADD", "door", "1-1", "x", "y"]),
+    ] {
+        redis.command(put);
+        let lock = client.lock("door").unwrap();
+        let java = Owner::new("java:1").unwrap();
+        for error in [
+            lock.try_acquire().await.unwrap_err(),
+            within(SOON, "a no", lock.acquire()).await.unwrap_err(),
+            within(SOON, "a no", lock.acquire_within(secs(60))).await.unwrap_err(),
+            lock.force_release().await.unwrap_err(),
+            lock.holder().await.unwrap_err(),
+            lock.is_locked().await.unwrap_err(),
+            lock.held_by(&java).await.unwrap_err(),
+        ] {
+            match error {
+                Error::WrongType { name, found: named } => {
+                    assert_eq!((name.as_str(), named.as_str()), ("door", found));
+                }
+                other => panic!("{found}: {other:?}"),
+            }
+        }
+        assert_eq!(redis.command(&["TYPE", "door"]).text(), found);
+        assert_eq!(pttl(&redis, "door"), -1);
+        redis.command(&["DEL", "door"]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hold_that_is_overwritten_with_something_else_is_lost_and_that_is_left_alone() {
+    let redis = Redis::start();
+    let client = client(&redis).await;
+    let guard = client.lock("door").unwrap().ttl(secs(3)).acquire().await.unwrap();
+    redis.command(&["SET", "door", "x"]);
+
+    let reason = within(SOON, "it is told", guard.lost()).await;
+    assert_eq!(reason, LostReason::NotOurs);
+    drop(guard);
+    sleep(ms(300)).await;
+    assert_eq!(redis.command(&["GET", "door"]).text(), "x");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_password_that_is_demanded_of_a_sudden_is_told_and_when_it_goes_all_is_well() {
+    // given a client without a password of a server that now wants one
+    let redis = Redis::start();
+    let mut admin = Connection::open(redis.port());
+    let client = hasty(&redis.url()).await;
+    let lock = client.lock("door").unwrap();
+    admin.command(&["CONFIG", "SET", "requirepass", "secret"]);
+    admin.command(&["CLIENT", "KILL", "TYPE", "normal"]);
+
+    // then it says so
+    let error = within(SOON, "a no", lock.acquire_within(secs(3))).await.unwrap_err();
+    assert!(error.to_string().contains("NOAUTH"), "{error:?}");
+
+    // and when none is wanted any more, it goes on
+    admin.command(&["CONFIG", "SET", "requirepass", ""]);
+    let guard = within(SOON, "it is granted", lock.acquire()).await;
+    give_back(guard.unwrap()).await;
+}
+
+/// A client of a user with these rights and no others.
+async fn with_rights(redis: &Redis, rights: &[&str]) -> Client {
+    let user = [&["ACL", "SETUSER", "limited", "reset", "on", ">secret"], rights].concat();
+    assert_eq!(redis.command(&user).text(), "OK");
+    let builder = Client::builder().credentials("limited", "secret");
+    builder.connect(&redis.url()).await.unwrap()
+}
+
+#[track_caller]
+fn refused(error: &Error, with: &str) {
+    match error {
+        Error::Refused { code, .. } => assert_eq!(code, with, "{error}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_user_without_the_right_to_a_key_is_refused_in_the_servers_words() {
+    let redis = Redis::start();
+    let client = with_rights(&redis, &["~ours:*", "&*", "+@all"]).await;
+    let theirs = client.lock("theirs:door").unwrap();
+    let java = Owner::new("java:1").unwrap();
+    for error in [
+        theirs.try_acquire().await.unwrap_err(),
+        within(SOON, "a no", theirs.acquire()).await.unwrap_err(),
+        within(SOON, "a no", theirs.acquire_within(secs(60))).await.unwrap_err(),
+        theirs.holder().await.unwrap_err(),
+        theirs.held_by(&java).await.unwrap_err(),
+        theirs.force_release().await.unwrap_err(),
+    ] {
+        refused(&error, "NOPERM");
+        assert!(error.to_string().contains("`theirs:door`"), "{error}");
+    }
+    give_back(client.lock("ours:door").unwrap().acquire().await.unwrap()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_right_that_is_taken_away_costs_its_own_lock_and_no_other() {
+    // given two locks that are renewed together
+    let redis = Redis::start();
+    let client = with_rights(&redis, &["~*", "&*", "+@all"]).await;
+    let [ours, theirs] = ["ours", "theirs"].map(|name| client.lock(name).unwrap().ttl(secs(3)));
+    let (ours, theirs) = tokio::join!(ours.acquire(), theirs.acquire());
+    let (ours, theirs) = (ours.unwrap(), theirs.unwrap());
+
+    // when the right to one of them is gone
+    redis.command(&["ACL", "SETUSER", "limited", "resetkeys", "~ours"]);
+
+    // then that one ends with its lease, and the other is renewed
+    let reason = within(SOON, "the lease ends", theirs.lost()).await;
+    assert_eq!(reason, LostReason::Expired);
+    sleep(secs(1)).await;
+    assert!(ours.is_held());
+    give_back(ours).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_user_without_the_right_to_run_scripts_is_refused_in_the_servers_words() {
+    let redis = Redis::start();
+    let client = with_rights(&redis, &["~*", "&*", "+@all", "-@scripting"]).await;
+    let lock = client.lock("door").unwrap();
+    refused(&lock.try_acquire().await.unwrap_err(), "NOPERM");
+    refused(&within(SOON, "a no", lock.acquire()).await.unwrap_err(), "NOPERM");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_rights_that_locks_need_are_enough() {
+    let rights = "+evalsha +eval +hget +pttl +hgetall +hset +pexpire +hdel +hexists +hlen +del \
+                  +publish +subscribe +unsubscribe +ping +type";
+    let rights: Vec<_> = ["~*", "&*"].into_iter().chain(rights.split_whitespace()).collect();
+    let redis = Redis::start();
+    let client = with_rights(&redis, &rights).await;
+    let lock = client.lock("door").unwrap().ttl(secs(3));
+
+    let guard = lock.acquire().await.unwrap();
+    let waiting = waiter(lock.clone());
+    until_subscribed(&redis, &channel("door"));
+    eventually("it is renewed", SOON, || client.stats().renewals > 0);
+    let again = guard.reenter().await.unwrap();
+    assert_eq!(lock.held_by(guard.owner()).await.unwrap(), 2);
+    common::give_back_one_of_two(again).await;
+    give_back(guard).await;
+    drop(entered(waiting).await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_user_who_may_not_subscribe_waits_by_asking_often() {
+    let redis = Redis::start();
+    let client = with_rights(&redis, &["~*", "&*", "+@all", "-subscribe"]).await;
+    hold_by_hand(&redis, "door", "java:1", secs(60));
+    let waiting = waiter(client.lock("door").unwrap());
+    sleep(secs(1)).await;
+    assert!(!waiting.is_finished());
+    common::release_by_hand(&redis, "door");
+    give_back(entered(waiting).await).await;
+    assert_eq!(client.stats().wake_ups, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_user_without_the_right_to_the_channel_can_lock_and_release_all_the_same() {
+    // given a holder who may not tell anybody, and a waiter
+    let redis = Redis::start();
+    let (mute, other) = (with_rights(&redis, &["~*", "+@all"]).await, client(&redis).await);
+    let guard = mute.lock("door").unwrap().acquire().await.unwrap();
+    let waiting = waiter(other.lock("door").unwrap());
+    until_subscribed(&redis, &channel("door"));
+
+    // when it releases
+    let released = within(secs(10), "an answer", guard.release()).await;
+
+    // then the lock is free, it is told so, and the waiter enters by its timer
+    assert!(matches!(released, Ok(Release::Released)), "{released:?}");
+    give_back(entered(waiting).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_without_memory_refuses_new_locks_and_keeps_and_releases_the_old() {
+    // given a held lock, and then no memory for more
+    let redis = Redis::start();
+    let client = client(&redis).await;
+    let guard = client.lock("held").unwrap().ttl(secs(3)).acquire().await.unwrap();
+    redis.command(&["CONFIG", "SET", "maxmemory", "1"]);
+
+    // then a new one is refused
+    let lock = client.lock("door").unwrap();
+    refused(&lock.try_acquire().await.unwrap_err(), "OOM");
+    refused(&within(SOON, "a no", lock.acquire()).await.unwrap_err(), "OOM");
+    assert!(!lock.is_locked().await.unwrap());
+
+    // and the old one cannot be entered again
+    refused(&guard.reenter().await.unwrap_err(), "OOM");
+    assert_eq!(guard.count(), 1);
+
+    // but is renewed beyond its first lease, and can be released
+    sleep(secs(4)).await;
+    assert!(guard.is_held());
+    assert_eq!(client.stats().renewals_failed, 0);
+    let mut java = Listener::to(&redis, &channel("held"));
+    give_back(guard).await;
+    assert_eq!(java.heard(), ["0"]);
+    assert!(keys(&redis).is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_is_read_only_for_a_while_is_asked_again() {
+    // given a holder and a server that has become a replica of nobody
+    let redis = Redis::start();
+    let client = client(&redis).await;
+    let guard = client.lock("held").unwrap().ttl(secs(6)).acquire().await.unwrap();
+    redis.command(&["REPLICAOF", "127.0.0.1", "1"]);
+    let lock = client.lock("door").unwrap();
+
+    // then patience ends with the server's words, and endless patience does not
+    refused(&lock.acquire_within(ms(500)).await.unwrap_err(), "READONLY");
+    let waiting = waiter(lock);
+    eventually("a renewal is refused", SOON, || client.stats().renewals_failed > 0);
+    assert!(guard.is_held());
+    assert!(!waiting.is_finished());
+
+    // and when it is the master again, both go on
+    redis.command(&["REPLICAOF", "NO", "ONE"]);
+    give_back(entered(waiting).await).await;
+    sleep(secs(6)).await;
+    assert!(guard.is_held());
+    give_back(guard).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_is_busy_with_an_endless_script_is_waited_for() {
+    let redis = Redis::options().arg("--lua-time-limit", "100").start();
+    let client = client(&redis).await;
+    let mut other = Connection::open(redis.port());
+    other.send(&["EVAL", "while true do end", "0"]).unwrap();
+    sleep(ms(500)).await;
+    let waiting = waiter(client.lock("door").unwrap());
+    sleep(secs(1)).await;
+    assert!(!waiting.is_finished());
+    redis.command(&["SCRIPT", "KILL"]);
+    give_back(entered(waiting).await).await;
+}
+
+#[tokio::test]
+async fn a_server_that_may_evict_locks_is_warned_of() {
+    let redis = Redis::options().arg("--maxmemory-policy", "volatile-lru").start();
+    let log = Log::default();
+    let writer = log.clone();
+    let subscriber = tracing_subscriber::fmt().with_writer(move || writer.clone()).finish();
+    let _logged = tracing::subscriber::set_default(subscriber);
+    let _client = client(&redis).await;
+    let logged = log.text();
+    assert!(logged.contains("WARN") && logged.contains("volatile-lru"), "{logged}");
+}
+
+/// What was logged.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Log {
+    fn text(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+    }
+}
+
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+// Processes die.
+
+/// A process that holds `door`.
+fn holder(redis: &Redis, ttl: Duration) -> (Helper, String) {
+    let ttl = ttl.as_millis().to_string();
+    let holder = Helper::example("holder", &[&redis.url(), "door", &ttl]);
+    let line = holder.wait_for_line(|line| line.starts_with("held "), secs(10));
+    (holder, line["held ".len()..].to_owned())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_lock_of_a_killed_process_is_free_when_its_lease_ends() {
+    // given a process that holds a lock for three seconds at a time
+    let redis = Redis::start();
+    let client = client(&redis).await;
+    let (holder, owner) = holder(&redis, secs(3));
+    assert_eq!(hash(&redis, "door"), [(owner, "1".into())]);
+    let waiting = waiter(client.lock("door").unwrap());
+    until_subscribed(&redis, &channel("door"));
+    sleep(secs(4)).await;
+    assert!(!waiting.is_finished(), "it was renewed");
+
+    // when it is killed
+    holder.kill();
+    let killed = Instant::now();
+    let left = pttl(&redis, "door");
+
+    // then the waiter enters as soon as what is left of the lease is over
+    let guard = entered(waiting).await;
+    assert!(left > 0 && killed.elapsed() + ms(100) >= ms(left.unsigned_abs()), "{left}");
+    give_back(guard).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_process_that_was_stopped_for_longer_than_its_lease_knows_when_it_goes_on() {
+    // given a process that holds a lock, and is stopped
+    let redis = Redis::start();
+    let client = client(&redis).await;
+    let (holder, _) = holder(&redis, secs(2));
+    holder.pause();
+
+    // when another one enters meanwhile
+    let guard = within(SOON, "the lease ends", client.lock("door").unwrap().acquire()).await;
+    let guard = guard.unwrap();
+    let ours = hash(&redis, "door");
+    holder.resume();
+
+    // then the first one says that it has lost the lock, and why, and does no harm
+    let line = holder.next_line(SOON);
+    assert_eq!(line, "lost Expired");
+    assert!(holder.wait().success());
+    assert_eq!(hash(&redis, "door"), ours);
+    give_back(guard).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_process_that_was_stopped_for_less_than_its_lease_holds_on() {
+    let redis = Redis::start();
+    let (holder, owner) = holder(&redis, secs(6));
+    holder.pause();
+    sleep(secs(3)).await;
+    holder.resume();
+    sleep(secs(6)).await;
+    assert_eq!(hash(&redis, "door"), [(owner, "1".into())]);
+    holder.send_line("release");
+    assert_eq!(holder.next_line(SOON), "released");
+    assert!(keys(&redis).is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_process_that_is_killed_while_it_waits_leaves_nothing_behind() {
+    // given a holder, and another process that waits
+    let redis = Redis::start();
+    let guard = client(&redis).await.lock("door").unwrap().acquire().await.unwrap();
+    let waiting = Helper::example("holder", &[&redis.url(), "door", "30000"]);
+    waiting.wait_for_line(|line| line == "waiting", secs(10));
+    until_subscribed(&redis, &channel("door"));
+
+    // when that is killed
+    waiting.kill();
+    eventually("nobody listens", SOON, || subscribers(&redis, &channel("door")) == 0);
+
+    // then the lock is the holder's, and nobody's after it
+    assert_eq!(hash(&redis, "door"), [(guard.owner().to_string(), "1".into())]);
+    give_back(guard).await;
+    sleep(ms(200)).await;
+    assert!(keys(&redis).is_empty());
+}
+
+#[test]
+fn the_lock_of_a_runtime_that_was_shut_down_is_free_when_its_lease_ends() {
+    let redis = Redis::start();
+    let runtime = || tokio::runtime::Runtime::new().unwrap();
+    let first = runtime();
+    let guard = first.block_on(async {
+        let client = client(&redis).await;
+        client.lock("door").unwrap().ttl(secs(2)).acquire().await.unwrap()
+    });
+    first.shutdown_background();
+
+    runtime().block_on(async {
+        let lock = client(&redis).await.lock("door").unwrap();
+        let entered = within(SOON, "the lease ends", lock.acquire()).await.unwrap();
+        assert!(!guard.is_held());
+        give_back(entered).await;
+    });
+    drop(guard);
+}
+
+// The lock is taken away, or given back without a word.
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_forced_release_is_told_to_the_holder_within_a_renewal() {
+    let redis = Redis::start();
+    let (one, other) = (client(&redis).await, client(&redis).await);
+    let guard = one.lock("door").unwrap().ttl(secs(3)).acquire().await.unwrap();
+    assert!(other.lock("door").unwrap().force_release().await.unwrap());
+
+    // Renewals come each second; two more are for a busy machine.
+    let reason = within(secs(3), "the next renewal", guard.lost()).await;
+    assert_eq!(reason, LostReason::NotOurs);
+    assert!(!guard.is_held());
+    assert_eq!(one.stats().lost_not_ours, 1);
+    assert!(keys(&redis).is_empty(), "a renewal does not bring it back");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_forced_release_is_told_at_once_to_a_holder_whose_process_also_waits() {
+    // given a client that holds and waits, and would renew after ten seconds
+    let redis = Redis::start();
+    let (one, other) = (client(&redis).await, client(&redis).await);
+    let guard = one.lock("door").unwrap().acquire().await.unwrap();
+    let waiting = waiter(one.lock("door").unwrap());
+    until_subscribed(&redis, &channel("door"));
+
+    assert!(other.lock("door").unwrap().force_release().await.unwrap());
+
+    let reason = within(SOON, "it is told", guard.lost()).await;
+    assert_eq!(reason, LostReason::NotOurs);
+    give_back(entered(waiting).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fixed_lease_that_is_taken_away_is_told_before_it_ends() {
+    let redis = Redis::start();
+    let (one, other) = (client(&redis).await, client(&redis).await);
+    let guard = one.lock("door").unwrap().lease(secs(30)).acquire().await.unwrap();
+    assert!(other.lock("door").unwrap().force_release().await.unwrap());
+    let reason = within(secs(15), "the next look", guard.lost()).await;
+    assert_eq!(reason, LostReason::NotOurs);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_forced_release_lets_a_waiter_in_at_once() {
+    let redis = Redis::start();
+    let (one, other) = (client(&redis).await, client(&redis).await);
+    let guard = one.lock("door").unwrap().acquire().await.unwrap();
+    let waiting = waiter(other.lock("door").unwrap());
+    until_subscribed(&redis, &channel("door"));
+    assert!(one.lock("door").unwrap().force_release().await.unwrap());
+    give_back(entered(waiting).await).await;
+    assert_eq!(other.stats().wake_ups, 1);
+    drop(guard);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dropped_guard_lets_a_waiter_in() {
+    let redis = Redis::start();
+    let (one, other) = (client(&redis).await, client(&redis).await);
+    let guard = one.lock("door").unwrap().acquire().await.unwrap();
+    let waiting = waiter(other.lock("door").unwrap());
+    until_subscribed(&redis, &channel("door"));
+    drop(guard);
+    give_back(entered(waiting).await).await;
+    assert_eq!(one.stats().released, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_guard_that_is_dropped_with_its_client_is_released() {
+    let redis = Redis::start();
+    let client = client(&redis).await;
+    let guard = client.lock("door").unwrap().acquire().await.unwrap();
+    drop(guard);
+    drop(client);
+    eventually("it is free", SOON, || keys(&redis).is_empty());
+    eventually("it is disconnected", SOON, || {
+        !redis.command(&["CLIENT", "LIST"]).text().contains("name=leasehold:")
+    });
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_task_that_panics_or_is_aborted_gives_its_lock_back() {
+    let redis = Redis::start();
+    let lock = client(&redis).await.lock("door").unwrap();
+    let panicking = tokio::spawn({
+        let lock = lock.clone();
+        async move {
+            let _guard = lock.acquire().await.unwrap();
+            panic!("on purpose");
+        }
+    });
+    assert!(panicking.await.unwrap_err().is_panic());
+    eventually("it is free", SOON, || keys(&redis).is_empty());
+
+    let hanging =
+        tokio::spawn(async move { lock.run(async |_| std::future::pending::<()>().await).await });
+    eventually("it is held", SOON, || keys(&redis) == ["door"]);
+    hanging.abort();
+    eventually("it is free", SOON, || keys(&redis).is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shutdown_releases_what_is_held_and_turns_waiters_away() {
+    // given a client that holds one lock and waits for another
+    let redis = Redis::start();
+    let (one, other) = (client(&redis).await, client(&redis).await);
+    let guard = one.lock("door").unwrap().acquire().await.unwrap();
+    let theirs = other.lock("window").unwrap().acquire().await.unwrap();
+    let waiting = waiter(one.lock("window").unwrap());
+    until_subscribed(&redis, &channel("window"));
+
+    // when it is shut down
+    let shutdown = within(SOON, "it ends", one.shutdown(secs(2))).await;
+
+    // then its lock is free, its holder knows, and its waiter is gone
+    assert_eq!((shutdown.taken_back, shutdown.unsettled), (1, 0));
+    assert_eq!(keys(&redis), ["window"]);
+    assert_eq!(guard.lost().await, LostReason::ShutDown);
+    assert!(matches!(waiting.await.unwrap(), Err(Error::ShutDown)));
+    assert!(matches!(one.lock("door").unwrap().try_acquire().await, Err(Error::ShutDown)));
+    eventually("nobody listens", SOON, || subscribers(&redis, &channel("window")) == 0);
+    give_back(theirs).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shutdown_ends_in_time_though_the_server_hangs() {
+    let redis = Redis::start();
+    let client = client(&redis).await;
+    let guard = client.lock("door").unwrap().acquire().await.unwrap();
+    redis.pause();
+    let start = Instant::now();
+    let shutdown = within(SOON, "it ends", client.shutdown(secs(1))).await;
+    assert!(start.elapsed() < secs(2), "{:?}", start.elapsed());
+    assert_eq!((shutdown.taken_back, shutdown.unsettled), (1, 1));
+    assert!(!guard.is_held());
+    redis.resume();
+}

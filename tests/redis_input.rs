@@ -1,0 +1,473 @@
+//! What a user may give us: odd names, absurd durations, wrong URLs, servers that
+//! are none. Each works exactly, or is refused with words that name the part that
+//! is wrong, in time, and without the password.
+#![cfg(feature = "redis")]
+
+mod common;
+
+use std::{error::Error as _, fmt::Debug, time::Duration};
+
+use common::{SOON, client, give_back, keys, ms, pttl, secs, within};
+use leasehold::{Client, ClientBuilder, Error, InvalidName, Lock, WaitBy};
+use testkit::{Connection, Redis};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+    time::{Instant, sleep},
+};
+
+// Names.
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_odd_name_locks_exactly_that_key() {
+    let redis = Redis::start();
+    let client = client(&redis).await;
+    let longest = "x".repeat(512);
+    let names = [
+        " ",
+        "a b",
+        " a",
+        "a ",
+        "\n",
+        "a\r\nDEL other\r\n",
+        "\0",
+        "a\0b",
+        "\u{1b}[31m",
+        "ключ",
+        "鍵",
+        "🔒",
+        "e\u{301}",
+        "\u{e9}",
+        "\u{202e}door",
+        "*",
+        "?",
+        "[a-z]",
+        "a\\b",
+        "\"quoted\"",
+        "'; return 1 --",
+        "$(reboot)",
+        "%s%n",
+        "a:b:c",
+        "/a/../b",
+        "{tag}:x",
+        "a{b}c",
+        "{{a}",
+        "null",
+        "0",
+        "-1",
+        "redisson_lock__channel:x",
+        &longest,
+    ];
+    for name in names {
+        let lock = client.lock(name).unwrap();
+        let guard = within(SOON, name, lock.acquire()).await.unwrap();
+        assert_eq!(keys(&redis), [name]);
+        assert!(lock.try_acquire().await.unwrap().is_none(), "{name:?}");
+        assert_eq!(lock.holder().await.unwrap().unwrap().owner(), guard.owner(), "{name:?}");
+        give_back(guard).await;
+        assert!(keys(&redis).is_empty(), "{name:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_waiter_of_an_odd_name_hears_of_its_release() {
+    let redis = Redis::start();
+    let (one, other) = (client(&redis).await, client(&redis).await);
+    for (name, channel) in [
+        ("a b\n", "redisson_lock__channel:{a b\n}"),
+        ("a\0b", "redisson_lock__channel:{a\0b}"),
+        ("🔒", "redisson_lock__channel:{🔒}"),
+        ("{tag}:x", "redisson_lock__channel:{tag}:x"),
+    ] {
+        let guard = one.lock(name).unwrap().acquire().await.unwrap();
+        let waiting = common::waiter(other.lock(name).unwrap());
+        common::until_subscribed(&redis, channel);
+        let heard = other.stats().wake_ups;
+        give_back(guard).await;
+        give_back(common::entered(waiting).await).await;
+        assert_eq!(other.stats().wake_ups, heard + 1, "{name:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn names_that_look_alike_are_different_locks() {
+    let redis = Redis::start();
+    let client = client(&redis).await;
+    let mut guards = Vec::new();
+    for name in ["door", "Door", " door", "door\0", "door\n", "e\u{301}", "\u{e9}"] {
+        let guard = client.lock(name).unwrap().try_acquire().await.unwrap();
+        guards.push(guard.unwrap_or_else(|| panic!("{name:?} is taken")));
+    }
+    for guard in guards {
+        give_back(guard).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_name_that_cannot_be_one_is_refused() {
+    let redis = Redis::start();
+    let client = client(&redis).await;
+    for (name, why) in [
+        (String::new(), InvalidName::Empty),
+        ("x".repeat(513), InvalidName::TooLong { bytes: 513 }),
+        ("ключ".repeat(65), InvalidName::TooLong { bytes: 520 }),
+        ("{".into(), InvalidName::Brace),
+        ("a{b".into(), InvalidName::Brace),
+        ("a}b".into(), InvalidName::Brace),
+        ("{}a".into(), InvalidName::Brace),
+        ("}a{".into(), InvalidName::Brace),
+    ] {
+        match client.lock(&name).unwrap_err() {
+            Error::Name(invalid) => assert_eq!(invalid, why, "{name}"),
+            other => panic!("{name}: {other}"),
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_error_shows_an_odd_name_on_one_line() {
+    let redis = Redis::start();
+    let client = client(&redis).await;
+    redis.command(&["SET", "a\nb\u{1b}[31m", "x"]);
+    let error = client.lock("a\nb\u{1b}[31m").unwrap().try_acquire().await.unwrap_err();
+    assert!(!error.to_string().contains(char::is_control), "{error}");
+}
+
+// Durations.
+
+const CENTURY: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
+
+/// Too short and too long for Redis.
+const ABSURD: [Duration; 4] = [
+    Duration::ZERO,
+    Duration::from_nanos(999_999),
+    CENTURY.saturating_add(Duration::from_nanos(1)),
+    Duration::MAX,
+];
+
+/// Checks that all three ways to acquire refuse `lock`, naming `setting`.
+async fn refused_in(lock: Lock, setting: &str) {
+    for error in [
+        lock.try_acquire().await.unwrap_err(),
+        within(SOON, "a no", lock.acquire()).await.unwrap_err(),
+        within(SOON, "a no", lock.acquire_within(secs(60))).await.unwrap_err(),
+    ] {
+        assert!(matches!(error, Error::Duration(_)), "{error:?}");
+        assert!(error.to_string().contains(&format!("`{setting}`")), "{error}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_duration_that_redis_cannot_keep_is_refused_by_name_and_nothing_is_asked() {
+    let redis = Redis::start();
+    let client = client(&redis).await;
+    let before = redis.calls();
+    let lock = client.lock("door").unwrap();
+    let polling = |first, longest| lock.clone().wait_by(WaitBy::Polling { first, longest });
+    for absurd in ABSURD {
+        refused_in(lock.clone().ttl(absurd), "ttl").await;
+        refused_in(lock.clone().lease(absurd), "lease").await;
+        refused_in(lock.clone().max_hold(absurd), "max_hold").await;
+        refused_in(polling(absurd, secs(1)), "first").await;
+        refused_in(polling(ms(1), absurd), "longest").await;
+    }
+    assert_eq!(redis.calls().since(&before).to_string(), "no calls");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_absurd_default_ttl_is_refused_as_well() {
+    let redis = Redis::start();
+    for absurd in ABSURD {
+        let client = Client::builder().ttl(absurd).connect(&redis.url()).await;
+        match client {
+            Err(error) => assert!(error.to_string().contains("`ttl`"), "{error}"),
+            Ok(client) => refused_in(client.lock("door").unwrap(), "ttl").await,
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_patience_is_refused_and_endless_patience_is_none_too_long() {
+    let redis = Redis::start();
+    let lock = client(&redis).await.lock("door").unwrap();
+
+    let error = lock.acquire_within(Duration::ZERO).await.unwrap_err();
+    assert!(error.to_string().contains("`patience`"), "{error}");
+    let error = lock.run_within(Duration::ZERO, async |_| ()).await.unwrap_err();
+    assert!(error.to_string().contains("`patience`"), "{error}");
+    assert!(keys(&redis).is_empty());
+
+    give_back(lock.acquire_within(Duration::MAX).await.unwrap()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn timeouts_that_are_none_are_refused() {
+    let redis = Redis::start();
+    for absurd in ABSURD {
+        let builder = Client::builder().connect_timeout(absurd);
+        let error = builder.connect(&redis.url()).await.unwrap_err();
+        assert!(error.to_string().contains("`connect_timeout`"), "{error}");
+        let builder = Client::builder().command_timeout(absurd);
+        let error = builder.connect(&redis.url()).await.unwrap_err();
+        assert!(error.to_string().contains("`command_timeout`"), "{error}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_century_is_kept_to_the_millisecond() {
+    let redis = Redis::start();
+    let client = client(&redis).await;
+    for lock in [client.lock("ttl").unwrap().ttl(CENTURY), client.lock("l").unwrap().lease(CENTURY)]
+    {
+        let guard = lock.acquire().await.unwrap();
+        let century = i64::try_from(CENTURY.as_millis()).unwrap();
+        let kept = pttl(&redis, lock.name().as_str());
+        assert!((century - 5_000..=century).contains(&kept), "{kept}");
+        assert!(guard.remaining().unwrap() > CENTURY / 100 * 98);
+        give_back(guard).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_of_a_millisecond_is_granted_or_given_up_in_time_and_leaves_nothing() {
+    let redis = Redis::start();
+    let lock = client(&redis).await.lock("door").unwrap().lease(ms(1));
+    match within(SOON, "an answer", lock.try_acquire()).await {
+        Ok(guard) => drop(guard),
+        Err(error) => assert!(matches!(error, Error::Unavailable { .. }), "{error}"),
+    }
+    sleep(ms(50)).await;
+    assert!(keys(&redis).is_empty());
+}
+
+// URLs and servers. The password in each is `hunter2`.
+
+const PASSWORD: &str = "hunter2";
+
+/// A builder that gives up soon.
+fn hasty() -> ClientBuilder {
+    Client::builder().connect_timeout(secs(1))
+}
+
+/// Why `builder` cannot connect to `url`; checked to come in time and to keep the
+/// password to itself.
+async fn refusal(builder: ClientBuilder, url: &str) -> Error {
+    let start = Instant::now();
+    let Err(error) = within(secs(10), url, builder.connect(url)).await else {
+        panic!("{url} was connected to")
+    };
+    // The timeout of a second, and time for a machine with other things to do.
+    assert!(start.elapsed() < secs(3), "{url}: {:?}", start.elapsed());
+    keeps_the_password(&error);
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        keeps_the_password(inner);
+        cause = inner.source();
+    }
+    error
+}
+
+fn keeps_the_password<T: Debug + ToString + ?Sized>(shown: &T) {
+    for text in [shown.to_string(), format!("{shown:?}"), format!("{shown:#?}")] {
+        assert!(!text.contains(PASSWORD), "{text}");
+    }
+}
+
+/// Checks that a connection is refused with all of `parts` in its words.
+#[track_caller]
+fn says(error: &Error, parts: &[&str]) {
+    let words = error.to_string();
+    for part in parts {
+        assert!(words.contains(part), "`{part}` is not in: {words}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_url_that_cannot_be_used_is_refused_by_the_part_that_is_wrong() {
+    for (url, part) in [
+        ("", "scheme"),
+        ("localhost", "scheme"),
+        ("localhost:6379", "`localhost`"),
+        ("http://u:hunter2@localhost", "`http`"),
+        ("amqp://u:hunter2@localhost", "`amqp`"),
+        ("redis://", "host"),
+        ("redis:///0", "host"),
+        ("redis://u:hunter2@", "host"),
+        ("redis://u:hunter2@localhost:port", "port"),
+        ("redis://u:hunter2@localhost:65536", "port"),
+        ("redis://u:hunter2@localhost:0", "port"),
+        ("redis://u:hunter2@localhost:-1", "port"),
+        ("redis://u:hunter2@localhost/first", "`first`"),
+        ("redis://u:hunter2@localhost/4294967296", "`4294967296`"),
+        ("redis://u:hunter2@localhost?timeout=5", "`timeout`"),
+        ("redis://u:hunter2#x@localhost", "#"),
+        ("unix://", "socket"),
+        ("unix:///tmp/x?pass=hunter2&db=x", "`x`"),
+        ("unix:///tmp/x?pass=hunter2&protocol=3", "`protocol`"),
+    ] {
+        let error = refusal(hasty(), url).await;
+        assert!(matches!(error, Error::Url(_)), "{url}: {error:?}");
+        says(&error, &["invalid URL", part]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_closed_port_is_named() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    drop(listener);
+    let error = refusal(hasty(), &format!("redis://:hunter2@{address}")).await;
+    says(&error, &[&address, "refused"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_host_without_an_address_is_named() {
+    let error = refusal(hasty(), "redis://:hunter2@no-such-host.invalid:6379").await;
+    says(&error, &["no-such-host.invalid:6379"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_missing_socket_is_named() {
+    let error = refusal(hasty(), "unix:///nowhere/redis.sock?pass=hunter2").await;
+    says(&error, &["/nowhere/redis.sock", "No such file"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wrong_password_is_named_as_that() {
+    let redis = Redis::options().password("right").start();
+    let address = format!("127.0.0.1:{}", redis.port());
+    let error = refusal(hasty(), &format!("redis://:hunter2@{address}")).await;
+    says(&error, &[&address, "password is wrong"]);
+    let error = refusal(hasty().password(PASSWORD), &redis.url()).await;
+    says(&error, &[&address, "password is wrong"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_missing_password_is_asked_for() {
+    let redis = Redis::options().password("right").start();
+    let error = refusal(hasty(), &redis.url()).await;
+    says(&error, &[&format!("127.0.0.1:{}", redis.port()), "password is needed"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_unknown_user_is_named_as_that() {
+    let redis = Redis::start();
+    let error = refusal(hasty().credentials("nobody", PASSWORD), &redis.url()).await;
+    says(&error, &["user or password is wrong"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_password_where_none_is_wanted_is_said_to_be_wrong() {
+    // Redis takes any password for a default user that has none; a user that is
+    // switched off takes none.
+    let redis = Redis::start();
+    redis.command(&["ACL", "SETUSER", "off-duty", "off", ">hunter2", "~*", "&*", "+@all"]);
+    let error = refusal(hasty().credentials("off-duty", PASSWORD), &redis.url()).await;
+    says(&error, &["user or password is wrong"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_database_that_the_server_does_not_have_is_named() {
+    let redis = Redis::start();
+    let error = refusal(hasty(), &format!("{}99", redis.url())).await;
+    says(&error, &["DB index"]);
+    let error = refusal(hasty().database(16), &redis.url()).await;
+    says(&error, &["DB index"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_with_too_many_clients_is_said_to_have_hung_up() {
+    let redis = Redis::start();
+    let mut admin = Connection::open(redis.port());
+    admin.command(&["CONFIG", "SET", "maxclients", "1"]);
+    let error = refusal(hasty(), &redis.url()).await;
+    // Its words are lost if we were writing when it hung up.
+    let words = error.to_string();
+    assert!(words.contains("max number of clients") || words.contains("closed"), "{words}");
+}
+
+/// A listener that treats each connection as `act` says. Returns its address.
+async fn impostor<F>(act: impl Fn(TcpStream) -> F + Send + 'static) -> String
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            tokio::spawn(act(stream));
+        }
+    });
+    address
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_web_server_is_told_from_redis() {
+    let address = impostor(|mut stream| async move {
+        stream.read_u8().await.ok();
+        let page = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n";
+        stream.write_all(page).await.ok();
+        sleep(secs(30)).await;
+    })
+    .await;
+    let error = refusal(hasty(), &format!("redis://:hunter2@{address}")).await;
+    says(&error, &[&address, "not Redis"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_says_nothing_is_given_up_after_the_connect_timeout() {
+    let address = impostor(|stream| async move {
+        sleep(secs(30)).await;
+        drop(stream);
+    })
+    .await;
+    let error = refusal(hasty(), &format!("redis://:hunter2@{address}")).await;
+    says(&error, &[&address, "no answer within 1s"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_hangs_up_at_once_is_named() {
+    let address = impostor(|stream| async move { drop(stream) }).await;
+    let error = refusal(hasty(), &format!("redis://:hunter2@{address}")).await;
+    says(&error, &[&address, "closed"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn garbage_without_end_is_given_up_in_time() {
+    let address = impostor(|mut stream| async move {
+        while stream.write_all(b"$5\r\nhello world, this is no reply\r\n").await.is_ok() {
+            sleep(ms(1)).await;
+        }
+    })
+    .await;
+    let error = refusal(hasty(), &format!("redis://:hunter2@{address}")).await;
+    says(&error, &[&address]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn neither_builder_nor_client_nor_lock_shows_the_password() {
+    let redis = Redis::options().password(PASSWORD).start();
+    let builder = Client::builder().password(PASSWORD);
+    let named = Client::builder().credentials("default", PASSWORD);
+    for shown in [format!("{builder:?}"), format!("{named:#?}")] {
+        assert!(!shown.contains(PASSWORD), "{shown}");
+    }
+    for client in [
+        builder.connect(&redis.url()).await.unwrap(),
+        named.connect(&redis.url()).await.unwrap(),
+        Client::connect(&redis.url_with_password()).await.unwrap(),
+    ] {
+        let guard = client.lock("door").unwrap().acquire().await.unwrap();
+        let shown = format!("{client:?} {client:#?} {:?} {guard:?}", client.lock("door"));
+        assert!(!shown.contains(PASSWORD), "{shown}");
+        give_back(guard).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_password_that_a_url_must_escape_is_unescaped() {
+    let redis = Redis::options().password("p@ss/w:rd%#?").start();
+    let url = format!("redis://:p%40ss%2Fw%3Ard%25%23%3F@127.0.0.1:{}/", redis.port());
+    let client = Client::connect(&url).await.unwrap();
+    give_back(client.lock("door").unwrap().acquire().await.unwrap()).await;
+}

@@ -1,0 +1,261 @@
+//! Ways in: TLS, unix sockets, users, databases; and what the server knows us by.
+#![cfg(feature = "tls")]
+
+mod common;
+
+use common::{SOON, channel, client, give_back, keys, secs, until_subscribed, waiter, within};
+use leasehold::{Client, ClientBuilder, Error};
+use testkit::Redis;
+use tokio::{
+    io::copy_bidirectional,
+    net::{TcpListener, TcpStream},
+    time::Instant,
+};
+
+/// Checks that `client` can acquire, be waited for and release.
+async fn works(redis: &Redis, client: &Client) {
+    let guard = client.lock("door").unwrap().acquire().await.unwrap();
+    let waiting = waiter(client.lock("door").unwrap());
+    until_subscribed(redis, &channel("door"));
+    give_back(guard).await;
+    give_back(common::entered(waiting).await).await;
+    assert_eq!(client.stats().wake_ups, 1);
+}
+
+/// Why `builder` cannot connect to `url`.
+async fn refusal(builder: ClientBuilder, url: &str) -> String {
+    let start = Instant::now();
+    let connected = builder.connect_timeout(secs(2)).connect(url);
+    match within(secs(10), url, connected).await {
+        Ok(_) => panic!("{url} was connected to"),
+        Err(Error::Connect { server, reason }) => {
+            assert!(start.elapsed() < secs(4), "{:?}", start.elapsed());
+            assert!(url.contains(&server), "{server} is not of {url}");
+            reason
+        }
+        Err(other) => panic!("{other:?}"),
+    }
+}
+
+#[track_caller]
+fn says(words: &str, part: &str) {
+    assert!(words.to_lowercase().contains(part), "`{part}` is not in: {words}");
+}
+
+// TLS.
+
+fn trusting(redis: &Redis) -> ClientBuilder {
+    Client::builder().ca_certificates(redis.ca_pem())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tls_with_an_authority_of_its_own_works() {
+    let redis = Redis::options().tls().start();
+    let client = trusting(&redis).connect(&redis.tls_url()).await.unwrap();
+    works(&redis, &client).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tls_to_an_address_that_the_certificate_names_works() {
+    let redis = Redis::options().tls().start();
+    let url = format!("rediss://127.0.0.1:{}/", redis.tls_port());
+    let client = trusting(&redis).connect(&url).await.unwrap();
+    works(&redis, &client).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_with_tls_is_made_again_when_it_is_lost() {
+    let redis = Redis::options().tls().start();
+    let client = trusting(&redis).connect(&redis.tls_url()).await.unwrap();
+    let guard = client.lock("door").unwrap().acquire().await.unwrap();
+    redis.command(&["CLIENT", "KILL", "TYPE", "normal"]);
+    give_back(guard).await;
+    assert!(client.stats().reconnects > 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_authority_that_the_system_does_not_know_is_not_trusted() {
+    let redis = Redis::options().tls().start();
+    let reason = refusal(Client::builder(), &redis.tls_url()).await;
+    // A system without any authorities says so instead.
+    says(&reason, if reason.contains("TLS") { "unknownissuer" } else { "ca_certificates" });
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_authority_is_not_trusted() {
+    let (redis, other) = (Redis::options().tls().start(), Redis::options().tls().start());
+    let reason = refusal(trusting(&other), &redis.tls_url()).await;
+    says(&reason, "tls: invalid peer certificate");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_certificate_for_another_name_is_refused() {
+    // given a way to the server by an address that its certificate does not name
+    let redis = Redis::options().tls().start();
+    let listener = TcpListener::bind("127.0.0.2:0").await.unwrap();
+    let url = format!("rediss://{}/", listener.local_addr().unwrap());
+    let port = redis.tls_port();
+    tokio::spawn(async move {
+        while let Ok((mut near, _)) = listener.accept().await {
+            let mut far = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+            copy_bidirectional(&mut near, &mut far).await.ok();
+        }
+    });
+
+    let reason = refusal(trusting(&redis), &url).await;
+    says(&reason, "not valid for name");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_certificate_that_is_demanded_and_shown_opens_the_door() {
+    let redis = Redis::options().tls_with_client_auth().start();
+    let builder =
+        trusting(&redis).client_certificate(redis.client_cert_pem(), redis.client_key_pem());
+    let client = builder.connect(&redis.tls_url()).await.unwrap();
+    works(&redis, &client).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_certificate_that_is_demanded_and_missing_is_named() {
+    let redis = Redis::options().tls_with_client_auth().start();
+    let reason = refusal(trusting(&redis), &redis.tls_url()).await;
+    says(&reason, "certificate");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_certificate_of_another_authority_is_refused_by_the_server() {
+    let redis = Redis::options().tls_with_client_auth().start();
+    let other = Redis::options().tls().start();
+    let builder =
+        trusting(&redis).client_certificate(other.client_cert_pem(), other.client_key_pem());
+    let reason = refusal(builder, &redis.tls_url()).await;
+    says(&reason, "unknownca");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pem_texts_that_are_none_are_named() {
+    let redis = Redis::options().tls().start();
+    let (cert, key) = (redis.client_cert_pem(), redis.client_key_pem());
+    let builder = Client::builder().ca_certificates("no PEM");
+    says(&refusal(builder, &redis.tls_url()).await, "ca certificates");
+    let builder = trusting(&redis).client_certificate("no PEM", key.clone());
+    says(&refusal(builder, &redis.tls_url()).await, "client certificate");
+    let builder = trusting(&redis).client_certificate(cert, "no PEM");
+    says(&refusal(builder, &redis.tls_url()).await, "client's key");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_key_is_never_shown() {
+    let redis = Redis::options().tls().start();
+    let (cert, key) = (redis.client_cert_pem(), redis.client_key_pem());
+    let shown = format!("{:?}", Client::builder().client_certificate(cert, key.clone()));
+    let secret = key.lines().nth(1).unwrap();
+    let bytes = format!("{:?}", secret.as_bytes());
+    assert!(!shown.contains(secret) && !shown.contains(bytes.trim_matches(['[', ']'])), "{shown}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_plain_connection_to_a_tls_port_is_refused_in_words_that_help() {
+    let redis = Redis::options().tls().start();
+    let url = format!("redis://127.0.0.1:{}/", redis.tls_port());
+    says(&refusal(Client::builder(), &url).await, "closed");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tls_to_a_plain_port_is_refused_in_words_that_help() {
+    let redis = Redis::options().tls().start();
+    let url = format!("rediss://localhost:{}/", redis.port());
+    says(&refusal(trusting(&redis), &url).await, "tls");
+}
+
+// Other ways in.
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_unix_socket_works() {
+    let redis = Redis::options().unix_socket().start();
+    let client = Client::connect(&redis.unix_url()).await.unwrap();
+    works(&redis, &client).await;
+    let list = redis.command(&["CLIENT", "LIST"]);
+    let ours = list.text().lines().filter(|line| line.contains(client.id()));
+    assert!(ours.clone().count() == 2 && ours.into_iter().all(|line| line.contains("redis.sock")));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_unix_socket_with_password_and_database_works() {
+    let redis = Redis::options().unix_socket().password("secret").start();
+    let url = format!("{}?db=3&pass=secret", redis.unix_url());
+    let client = Client::connect(&url).await.unwrap();
+    let guard = client.lock("door").unwrap().acquire().await.unwrap();
+    assert_eq!(keyspace(&redis), ["db3:keys=1"]);
+    give_back(guard).await;
+}
+
+/// `db0:keys=1` for each database that is not empty.
+fn keyspace(redis: &Redis) -> Vec<String> {
+    let info = redis.command(&["INFO", "keyspace"]);
+    let databases = info.text().lines().filter(|line| line.starts_with("db"));
+    databases.map(|line| line.split(',').next().unwrap_or_default().to_owned()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lock_is_a_key_of_the_database_that_was_asked_for() {
+    let redis = Redis::start();
+    let by_url = Client::connect(&format!("{}3", redis.url())).await.unwrap();
+    let by_setting = Client::builder().database(5).connect(&redis.url()).await.unwrap();
+
+    let in_3 = by_url.lock("door").unwrap().acquire().await.unwrap();
+    assert_eq!(keyspace(&redis), ["db3:keys=1"]);
+    let in_5 = by_setting.lock("door").unwrap().try_acquire().await.unwrap();
+    let in_5 = in_5.expect("another database is another lock");
+    assert_eq!(keyspace(&redis), ["db3:keys=1", "db5:keys=1"]);
+    assert!(keys(&redis).is_empty());
+    give_back(in_3).await;
+    give_back(in_5).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_database_is_the_same_after_a_lost_connection() {
+    let redis = Redis::start();
+    let client = Client::builder().database(5).connect(&redis.url()).await.unwrap();
+    redis.command(&["CLIENT", "KILL", "TYPE", "normal"]);
+    let guard = client.lock("door").unwrap().acquire().await.unwrap();
+    assert_eq!(keyspace(&redis), ["db5:keys=1"]);
+    give_back(guard).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_user_may_be_named_in_the_url_or_by_a_setting() {
+    let redis = Redis::start();
+    redis.command(&["ACL", "SETUSER", "billing", "on", ">secret", "~*", "&*", "+@all"]);
+    let by_url = format!("redis://billing:secret@127.0.0.1:{}/", redis.port());
+    for client in [
+        Client::connect(&by_url).await.unwrap(),
+        Client::builder().credentials("billing", "secret").connect(&redis.url()).await.unwrap(),
+    ] {
+        works(&redis, &client).await;
+        let list = redis.command(&["CLIENT", "LIST"]);
+        let ours = list.text().lines().filter(|line| line.contains(client.id()));
+        let users: Vec<_> = ours.map(|line| line.contains(" user=billing ")).collect();
+        assert_eq!(users, [true, true]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn both_connections_bear_the_id_of_the_client() {
+    let redis = Redis::start();
+    let client = client(&redis).await;
+    let name = format!(" name=leasehold:{} ", client.id());
+    let count = || {
+        let list = redis.command(&["CLIENT", "LIST"]);
+        list.text().lines().filter(|line| line.contains(&name)).count()
+    };
+    assert_eq!(count(), 2);
+
+    // also those that are made again
+    redis.command(&["CLIENT", "KILL", "TYPE", "normal"]);
+    testkit::eventually("both are back", SOON, || count() == 2);
+
+    // and a client that is gone is not seen any more
+    drop(client);
+    testkit::eventually("both are closed", SOON, || count() == 0);
+}

@@ -1,0 +1,530 @@
+//! What the lock looks like to others: the keys and messages of Redisson's
+//! `RLock`, byte for byte, and replies that are lost on the way.
+#![cfg(feature = "redis")]
+
+mod common;
+
+use std::time::Duration;
+
+use common::{
+    Listener, POLLING, SOON, channel, client, entered, give_back, give_back_one_of_two, hash,
+    hold_by_hand, keys, ms, pttl, release_by_hand, secs, subscribers, until_subscribed, waiter,
+    within,
+};
+use leasehold::{Client, Error, Owner, Release};
+use testkit::{Proxy, Redis, Reply, eventually};
+use tokio::time::{Instant, sleep};
+
+const JAVA: &str = "8c6d6a35-0c0a-4a4f-9d1e-5a1c5e3f2b10:42";
+
+// What is stored.
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_held_lock_is_a_hash_of_its_owner_that_lives_for_30_seconds() {
+    let redis = Redis::start();
+    let client = client(&redis).await;
+    let guard = client.lock("door").unwrap().acquire().await.unwrap();
+
+    let ttl = pttl(&redis, "door");
+    assert_eq!(hash(&redis, "door"), [(format!("{}:1", client.id()), "1".to_owned())]);
+    assert_eq!(guard.owner().as_str(), format!("{}:1", client.id()));
+    assert!((29_001..=30_000).contains(&ttl), "{ttl}");
+    give_back(guard).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_owner_is_redissons_lower_case_uuid_and_a_number() {
+    let redis = Redis::start();
+    let client = client(&redis).await;
+    let guard = client.lock("door").unwrap().acquire().await.unwrap();
+
+    let (uuid, number) = guard.owner().as_str().split_once(':').unwrap();
+    assert_eq!(uuid::Uuid::parse_str(uuid).unwrap().hyphenated().to_string(), uuid);
+    assert!(number.parse::<i64>().unwrap() > 0);
+    give_back(guard).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ttl_and_lease_are_the_ttl_of_the_key() {
+    let redis = Redis::start();
+    let client = client(&redis).await;
+    let renewed = client.lock("renewed").unwrap().ttl(secs(12)).acquire().await.unwrap();
+    let fixed = client.lock("fixed").unwrap().lease(secs(3_600)).acquire().await.unwrap();
+
+    let (ttl, lease) = (pttl(&redis, "renewed"), pttl(&redis, "fixed"));
+    assert!((11_001..=12_000).contains(&ttl), "{ttl}");
+    assert!((3_599_001..=3_600_000).contains(&lease), "{lease}");
+    give_back(renewed).await;
+    give_back(fixed).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fraction_of_a_millisecond_is_rounded_up() {
+    let redis = Redis::start();
+    let lease = Duration::new(100, 999_000_001);
+    let lock = client(&redis).await.lock("door").unwrap().lease(lease);
+    let monitor = redis.monitor();
+    let guard = lock.acquire().await.unwrap();
+
+    let lines = monitor.stop();
+    let set = lines.iter().find(|line| line.contains("PEXPIRE")).expect("a lease is set");
+    assert!(set.ends_with(r#""door" "101000""#), "{set}");
+    give_back(guard).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn redis_counts_re_entry_as_it_does_for_a_java_thread() {
+    let redis = Redis::start();
+    let count = |owner: &Owner| redis.command(&["HGET", "door", owner.as_str()]);
+    let guard = client(&redis).await.lock("door").unwrap().acquire().await.unwrap();
+    let owner = guard.owner().clone();
+
+    let again = guard.reenter().await.unwrap();
+    assert_eq!(count(&owner), Reply::Text("2".into()));
+
+    assert_eq!(again.release().await.unwrap(), Release::StillHeld { count: 1 });
+    assert_eq!(count(&owner), Reply::Text("1".into()));
+
+    assert_eq!(guard.release().await.unwrap(), Release::Released);
+    assert!(keys(&redis).is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn re_entry_renews_the_lease_unless_it_is_fixed() {
+    let redis = Redis::start();
+    let client = client(&redis).await;
+    let renewed = client.lock("renewed").unwrap().acquire().await.unwrap();
+    let fixed = client.lock("fixed").unwrap().lease(secs(30)).acquire().await.unwrap();
+    for name in ["renewed", "fixed"] {
+        redis.command(&["PEXPIRE", name, "15000"]);
+    }
+
+    let renewed_again = renewed.reenter().await.unwrap();
+    let fixed_again = fixed.reenter().await.unwrap();
+
+    assert!(pttl(&redis, "renewed") > 15_000);
+    assert!(pttl(&redis, "fixed") <= 15_000);
+    give_back_one_of_two(renewed_again).await;
+    give_back_one_of_two(fixed_again).await;
+    give_back(renewed).await;
+    give_back(fixed).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_but_the_lock_is_ever_stored() {
+    // given a lock that is held twice, waited for and polled for
+    let redis = Redis::start();
+    let (ours, other) = (client(&redis).await, client(&redis).await);
+    let guard = ours.lock("door").unwrap().acquire().await.unwrap();
+    let again = guard.reenter().await.unwrap();
+    let listening = waiter(other.lock("door").unwrap());
+    let polling = waiter(ours.lock("door").unwrap().wait_by(POLLING));
+    until_subscribed(&redis, &channel("door"));
+    assert_eq!(keys(&redis), ["door"]);
+
+    // when it goes through all hands
+    give_back_one_of_two(again).await;
+    assert_eq!(keys(&redis), ["door"]);
+    give_back(guard).await;
+    let back = async |waiter| give_back(entered(waiter).await).await;
+    tokio::join!(back(listening), back(polling));
+
+    // then there is no latch, queue or counter left
+    assert!(keys(&redis).is_empty());
+}
+
+// What is said.
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_says_zero_on_redissons_channel_once() {
+    let redis = Redis::start();
+    let guard = client(&redis).await.lock("door").unwrap().acquire().await.unwrap();
+    let mut java = Listener::to(&redis, "redisson_lock__channel:{door}");
+    give_back(guard).await;
+    assert_eq!(java.heard(), ["0"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_name_with_a_hash_tag_keeps_its_own_braces() {
+    let redis = Redis::start();
+    let guard = client(&redis).await.lock("{tag}:x").unwrap().acquire().await.unwrap();
+    assert_eq!(keys(&redis), ["{tag}:x"]);
+    let mut java = Listener::to(&redis, "redisson_lock__channel:{tag}:x");
+    give_back(guard).await;
+    assert_eq!(java.heard(), ["0"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_partial_release_says_nothing() {
+    let redis = Redis::start();
+    let guard = client(&redis).await.lock("door").unwrap().acquire().await.unwrap();
+    let again = guard.reenter().await.unwrap();
+    let mut java = Listener::to(&redis, &channel("door"));
+    give_back_one_of_two(again).await;
+    assert!(java.heard().is_empty());
+    give_back(guard).await;
+    assert_eq!(java.heard(), ["0"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dropped_guard_is_released_and_announced_like_any_other() {
+    let redis = Redis::start();
+    let client = client(&redis).await;
+    let guard = client.lock("door").unwrap().acquire().await.unwrap();
+    let mut java = Listener::to(&redis, &channel("door"));
+    drop(guard);
+    eventually("the lock is free", SOON, || keys(&redis).is_empty());
+    assert_eq!(java.heard(), ["0"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_forced_release_is_announced_and_one_of_a_free_lock_is_not() {
+    let redis = Redis::start();
+    let lock = client(&redis).await.lock("door").unwrap();
+    hold_by_hand(&redis, "door", JAVA, secs(60));
+    let mut java = Listener::to(&redis, &channel("door"));
+
+    assert!(lock.force_release().await.unwrap());
+    assert!(keys(&redis).is_empty());
+    assert_eq!(java.heard(), ["0"]);
+
+    assert!(!lock.force_release().await.unwrap());
+    assert!(java.heard().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn java_listeners_see_the_key_deleted_by_a_release_and_expired_by_its_lease() {
+    // given a listener as Redisson's Deleted- and ExpiredObjectListener
+    let redis = Redis::options().arg("--notify-keyspace-events", "Egx").start();
+    let client = client(&redis).await;
+    let mut deleted = Listener::to(&redis, "__keyevent@0__:del");
+    let mut expired = Listener::to(&redis, "__keyevent@0__:expired");
+
+    // when a lock is released
+    give_back(client.lock("door").unwrap().acquire().await.unwrap()).await;
+    assert_eq!(deleted.heard(), ["door"]);
+    assert!(expired.heard().is_empty());
+
+    // and when a lease ends
+    let guard = client.lock("window").unwrap().lease(ms(300)).acquire().await.unwrap();
+    eventually("the lease ends", SOON, || expired.heard() == ["window"]);
+    assert!(deleted.heard().is_empty());
+    drop(guard);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_who_polls_excludes_others_and_neither_says_nor_hears_anything() {
+    // given a lock that is polled for, held and released by those who poll
+    let redis = Redis::start();
+    let (one, other) = (client(&redis).await, client(&redis).await);
+    let monitor = redis.monitor();
+    let guard = one.lock("door").unwrap().wait_by(POLLING).acquire().await.unwrap();
+    let waiting = waiter(other.lock("door").unwrap().wait_by(POLLING));
+    eventually("the other one polls", SOON, || redis.calls().of("evalsha") > 3);
+    assert!(!waiting.is_finished());
+    assert!(one.lock("door").unwrap().try_acquire().await.unwrap().is_none());
+    assert!(redis.command(&["PUBSUB", "CHANNELS"]).list().is_empty());
+
+    // when it goes from hand to hand
+    give_back(guard).await;
+    give_back(entered(waiting).await).await;
+
+    // then no message was sent or asked for
+    let lines = monitor.stop();
+    let messages: Vec<_> = lines
+        .iter()
+        .filter(|line| line.contains("\"PUBLISH\"") || line.contains("\"SUBSCRIBE\""))
+        .collect();
+    assert!(messages.is_empty(), "{messages:#?}");
+    assert!(keys(&redis).is_empty());
+}
+
+// What others have written.
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lock_held_by_java_is_seen_and_excludes_us() {
+    let redis = Redis::start();
+    let lock = client(&redis).await.lock("door").unwrap();
+    hold_by_hand(&redis, "door", JAVA, secs(20));
+    redis.command(&["HINCRBY", "door", JAVA, "2"]);
+
+    assert!(lock.try_acquire().await.unwrap().is_none());
+    assert!(lock.is_locked().await.unwrap());
+    let holder = lock.holder().await.unwrap().unwrap();
+    assert_eq!((holder.owner().as_str(), holder.count()), (JAVA, 3));
+    let remaining = holder.remaining().unwrap();
+    assert!(remaining > secs(15) && remaining <= secs(20), "{remaining:?}");
+    assert_eq!(lock.held_by(&Owner::new(JAVA).unwrap()).await.unwrap(), 3);
+    assert_eq!(lock.held_by(&Owner::new("somebody:1").unwrap()).await.unwrap(), 0);
+    assert_eq!(hash(&redis, "door"), [(JAVA.to_owned(), "3".to_owned())]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_lock_of_java_under_the_name_excludes_us_and_is_shown() {
+    let redis = Redis::start();
+    let lock = client(&redis).await.lock("door").unwrap();
+    let writer = format!("{JAVA}:write");
+    redis.command(&["HSET", "door", "mode", "write", &writer, "1"]);
+    redis.command(&["PEXPIRE", "door", "20000"]);
+
+    assert!(lock.try_acquire().await.unwrap().is_none());
+    assert_eq!(lock.holder().await.unwrap().unwrap().owner().as_str(), writer);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn patience_that_ends_names_the_java_holder() {
+    let redis = Redis::start();
+    let lock = client(&redis).await.lock("door").unwrap();
+    hold_by_hand(&redis, "door", JAVA, secs(20));
+    match lock.acquire_within(ms(300)).await.unwrap_err() {
+        Error::TimedOut { holder: Some(holder), .. } => assert_eq!(holder.owner().as_str(), JAVA),
+        other => panic!("{other}"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_by_java_wakes_our_waiter() {
+    // given a waiter that has heard that it listens, and has asked again
+    let redis = Redis::start();
+    let client = client(&redis).await;
+    hold_by_hand(&redis, "door", JAVA, secs(60));
+    let waiting = waiter(client.lock("door").unwrap());
+    until_subscribed(&redis, &channel("door"));
+    eventually("it has asked again", SOON, || redis.calls().of("evalsha") == 2);
+
+    // when Java releases
+    let released = Instant::now();
+    release_by_hand(&redis, "door");
+
+    // then the message wakes it: asking by a timer would take 2.25 s or more
+    let guard = entered(waiting).await;
+    assert!(released.elapsed() < ms(1_500), "{:?}", released.elapsed());
+    assert_eq!(client.stats().wake_ups, 1);
+    give_back(guard).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_waiter_enters_when_the_lease_of_a_dead_java_process_ends() {
+    // given a hold that nobody will release
+    let redis = Redis::start();
+    let client = client(&redis).await;
+    let start = Instant::now();
+    hold_by_hand(&redis, "door", JAVA, ms(500));
+    let before = redis.calls();
+
+    // when we wait for it
+    let guard = within(SOON, "the lease ends", client.lock("door").unwrap().acquire()).await;
+
+    // then we enter at its end and not before, having asked for the state, again
+    // when listening, and at the end (which Redis tells to the millisecond); asking
+    // by a timer alone would take 2.25 s or more
+    let took = start.elapsed();
+    assert!(took >= ms(490) && took < secs(2), "{took:?}");
+    let asked = redis.calls().since(&before).of("evalsha");
+    assert!((2..=4).contains(&asked), "{asked}");
+    give_back(guard.unwrap()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_foreign_hold_without_a_lease_never_ends_by_itself() {
+    let redis = Redis::start();
+    let lock = client(&redis).await.lock("door").unwrap();
+    redis.command(&["HSET", "door", JAVA, "1"]);
+
+    assert!(lock.try_acquire().await.unwrap().is_none());
+    match lock.acquire_within(secs(1)).await.unwrap_err() {
+        Error::TimedOut { holder: Some(holder), .. } => assert_eq!(holder.remaining(), None),
+        other => panic!("{other}"),
+    }
+    assert_eq!(pttl(&redis, "door"), -1);
+    assert_eq!(hash(&redis, "door"), [(JAVA.to_owned(), "1".to_owned())]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_end_of_a_foreign_hold_without_a_lease_is_heard_of() {
+    let redis = Redis::start();
+    let client = client(&redis).await;
+    redis.command(&["HSET", "door", JAVA, "1"]);
+    let waiting = waiter(client.lock("door").unwrap());
+    until_subscribed(&redis, &channel("door"));
+    release_by_hand(&redis, "door");
+    give_back(entered(waiting).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_does_not_touch_what_java_holds_by_now() {
+    let redis = Redis::start();
+    let guard = client(&redis).await.lock("door").unwrap().acquire().await.unwrap();
+    redis.command(&["DEL", "door"]);
+    hold_by_hand(&redis, "door", JAVA, secs(20));
+    let mut java = Listener::to(&redis, &channel("door"));
+
+    match guard.release().await.unwrap() {
+        Release::AlreadyGone { holder: Some(holder), .. } => {
+            assert_eq!(holder.owner().as_str(), JAVA);
+        }
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(hash(&redis, "door"), [(JAVA.to_owned(), "1".to_owned())]);
+    assert!(java.heard().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn messages_that_make_no_sense_let_nobody_in_and_keep_nobody_out() {
+    // given a waiter
+    let redis = Redis::start();
+    let client = client(&redis).await;
+    hold_by_hand(&redis, "door", JAVA, secs(60));
+    let waiting = waiter(client.lock("door").unwrap());
+    until_subscribed(&redis, &channel("door"));
+
+    // when nonsense is told
+    let long = "0".repeat(1_000_000);
+    for garbage in ["", "1", "-1", "null", "{\"a\":1}", "\0\r\n$5\r\n", "\u{fffd}", &long] {
+        redis.command(&["PUBLISH", &channel("door"), garbage]);
+    }
+    sleep(ms(300)).await;
+
+    // then it waits on, and still hears a release
+    assert!(!waiting.is_finished());
+    assert_eq!(hash(&redis, "door"), [(JAVA.to_owned(), "1".to_owned())]);
+    release_by_hand(&redis, "door");
+    let guard = entered(waiting).await;
+    assert_eq!(client.stats().reconnects, 0);
+    give_back(guard).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_waiter_that_gives_up_leaves_no_subscription() {
+    let redis = Redis::start();
+    let client = client(&redis).await;
+    hold_by_hand(&redis, "door", JAVA, secs(60));
+    let waiting = waiter(client.lock("door").unwrap());
+    until_subscribed(&redis, &channel("door"));
+    waiting.abort();
+    eventually("nobody listens", SOON, || subscribers(&redis, &channel("door")) == 0);
+}
+
+// Replies that are lost: the server has executed what we do not know of.
+
+/// A client behind a network that can be broken.
+struct Flaky {
+    redis: Redis,
+    proxy: Proxy,
+    client: Client,
+}
+
+impl Flaky {
+    async fn new() -> Self {
+        let redis = Redis::start();
+        let proxy = Proxy::before(redis.port());
+        let client = Client::connect(&proxy.url()).await.unwrap();
+        Self { redis, proxy, client }
+    }
+
+    /// The next reply about the lock is lost, with its connection.
+    fn lose_next_reply(&self) {
+        self.proxy.lose_reply_to("door");
+    }
+
+    fn count(&self, owner: &Owner) -> Reply {
+        self.redis.command(&["HGET", "door", owner.as_str()])
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_acquire_whose_reply_is_lost_is_asked_again_and_counts_once() {
+    let t = Flaky::new().await;
+    t.lose_next_reply();
+    let lock = t.client.lock("door").unwrap();
+    let guard = within(SOON, "it is granted", lock.acquire()).await.unwrap();
+
+    assert_eq!(t.proxy.lost_replies(), 1);
+    assert_eq!(t.count(guard.owner()), Reply::Text("1".into()));
+    assert_eq!(guard.release().await.unwrap(), Release::Released);
+    assert!(keys(&t.redis).is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_try_acquire_whose_reply_is_lost_is_asked_again_and_counts_once() {
+    let t = Flaky::new().await;
+    t.lose_next_reply();
+    let lock = t.client.lock("door").unwrap();
+    let guard = within(SOON, "it is granted", lock.try_acquire()).await.unwrap();
+    let guard = guard.expect("it is free");
+
+    assert_eq!(t.proxy.lost_replies(), 1);
+    assert_eq!(t.count(guard.owner()), Reply::Text("1".into()));
+    assert_eq!(guard.release().await.unwrap(), Release::Released);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_whose_reply_is_lost_is_a_release() {
+    let t = Flaky::new().await;
+    let guard = t.client.lock("door").unwrap().acquire().await.unwrap();
+    t.lose_next_reply();
+    let released = within(SOON, "it is answered", guard.release()).await.unwrap();
+
+    assert_eq!(t.proxy.lost_replies(), 1);
+    assert_eq!(released, Release::Released);
+    assert!(keys(&t.redis).is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_whose_reply_is_lost_is_a_release_even_if_java_has_entered_since() {
+    // given a holder, and a Java process that takes the lock at once
+    let t = Flaky::new().await;
+    let guard = t.client.lock("door").unwrap().acquire().await.unwrap();
+    t.lose_next_reply();
+    let releasing = tokio::spawn(guard.release());
+    eventually("it is free", SOON, || keys(&t.redis).is_empty());
+    hold_by_hand(&t.redis, "door", JAVA, secs(20));
+
+    // then ours was a release, and theirs stays
+    let released = within(SOON, "it is answered", releasing).await.unwrap().unwrap();
+    assert_eq!(released, Release::Released);
+    assert_eq!(hash(&t.redis, "door"), [(JAVA.to_owned(), "1".to_owned())]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn re_entry_and_its_release_count_once_though_their_replies_are_lost() {
+    let t = Flaky::new().await;
+    let guard = t.client.lock("door").unwrap().acquire().await.unwrap();
+
+    t.lose_next_reply();
+    let again = within(SOON, "it is answered", guard.reenter()).await.unwrap();
+    assert_eq!((t.count(guard.owner()), guard.count()), (Reply::Text("2".into()), 2));
+
+    t.lose_next_reply();
+    let released = within(SOON, "it is answered", again.release()).await.unwrap();
+    assert_eq!(released, Release::StillHeld { count: 1 });
+    assert_eq!((t.count(guard.owner()), guard.count()), (Reply::Text("1".into()), 1));
+
+    assert_eq!(t.proxy.lost_replies(), 2);
+    assert_eq!(guard.release().await.unwrap(), Release::Released);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_renewal_whose_reply_is_lost_is_asked_again_and_the_hold_goes_on() {
+    let t = Flaky::new().await;
+    let guard = t.client.lock("door").unwrap().ttl(secs(3)).acquire().await.unwrap();
+    t.lose_next_reply();
+    eventually("a reply is lost", SOON, || t.proxy.lost_replies() == 1);
+    eventually("it is renewed", SOON, || t.client.stats().renewals >= 2);
+
+    assert_eq!(t.client.stats().renewals_failed, 1);
+    assert!(guard.is_held());
+    assert_eq!(guard.release().await.unwrap(), Release::Released);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_forced_release_whose_reply_is_lost_is_not_forced_again() {
+    let t = Flaky::new().await;
+    hold_by_hand(&t.redis, "door", JAVA, secs(20));
+    let mut java = Listener::to(&t.redis, &channel("door"));
+    t.lose_next_reply();
+    let forced = t.client.lock("door").unwrap().force_release().await;
+
+    assert!(matches!(forced, Err(Error::Unavailable { .. })), "{forced:?}");
+    assert_eq!(java.heard(), ["0"]);
+}

@@ -1,0 +1,578 @@
+//! Work under a lock: what becomes of it, and of the lock.
+
+use std::{
+    future::pending,
+    panic::{AssertUnwindSafe, resume_unwind},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use futures_util::FutureExt;
+use tokio::time::{Instant, sleep};
+
+use leasehold::{Client, Error, Holding, Lock, LostReason, MemoryStore, OnLoss, Ran, Result};
+
+const fn secs(n: u64) -> Duration {
+    Duration::from_secs(n)
+}
+
+/// So soon that nobody waited for a timer.
+const AT_ONCE: Duration = Duration::from_millis(10);
+
+/// A lock, the same lock of another client, and their store.
+struct World {
+    store: MemoryStore,
+    client: Client,
+    lock: Lock,
+    elsewhere: Lock,
+}
+
+impl World {
+    fn new() -> Self {
+        let store = MemoryStore::new();
+        let client = Client::sharing(&store);
+        let lock = client.lock("job").unwrap();
+        let elsewhere = Client::sharing(&store).lock("job").unwrap();
+        Self { store, client, lock, elsewhere }
+    }
+
+    /// Claims that the lock is free now, and that nobody is counted.
+    async fn is_free(&self) {
+        assert!(self.elsewhere.acquire_within(AT_ONCE).await.is_ok());
+        assert_eq!((self.client.stats().held, self.client.stats().waiting), (0, 0));
+    }
+}
+
+/// Says when it is dropped.
+struct Told(Arc<AtomicBool>);
+
+impl Told {
+    fn new() -> (Self, Arc<AtomicBool>) {
+        let dropped = Arc::new(AtomicBool::new(false));
+        (Self(Arc::clone(&dropped)), dropped)
+    }
+}
+
+impl Drop for Told {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+mod done {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn work_runs_under_the_lock_and_gives_it_back() {
+        let world = World::new();
+        let ran = world.lock.run(async |held: Holding| {
+            assert!(held.is_held());
+            assert!(world.elsewhere.try_acquire().await.unwrap().is_none());
+            "done"
+        });
+        assert_eq!(ran.await.unwrap(), Ran::Done("done"));
+        world.is_free().await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn long_work_is_renewed_like_any_hold() {
+        let world = World::new();
+        let ran = world.lock.run(async |_held| sleep(secs(3_600)).await).await.unwrap();
+        assert_eq!(ran, Ran::Done(()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_error_of_the_work_is_a_result_like_any_other() {
+        let world = World::new();
+        let ran = world.lock.run(async |_held| "seven".parse::<u8>()).await.unwrap();
+        assert!(matches!(ran, Ran::Done(Err(_))), "{ran:?}");
+        let error = ran.done(world.lock.name()).unwrap().unwrap_err();
+        assert_eq!(error.to_string(), "invalid digit found in string");
+        world.is_free().await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn work_may_borrow_what_is_around_it() {
+        let world = World::new();
+        let mut steps = Vec::new();
+        let ran = world.lock.run(async |_held| {
+            steps.push(1);
+            sleep(secs(1)).await;
+            steps.push(2);
+        });
+        assert_eq!(ran.await.unwrap(), Ran::Done(()));
+        assert_eq!(steps, [1, 2]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn work_may_run_in_a_task_of_its_own() {
+        let world = World::new();
+        let lock = world.lock.clone();
+        let task = tokio::spawn(async move {
+            lock.run(async |held| {
+                sleep(secs(1)).await;
+                held.is_held()
+            })
+            .await
+        });
+        assert_eq!(task.await.unwrap().unwrap(), Ran::Done(true));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn work_that_borrows_may_run_in_a_task_of_its_own() {
+        let lock = World::new().lock;
+        let task = tokio::spawn(async move {
+            let text = String::from("borrowed");
+            let ran = lock.run_within(secs(1), async |_held| {
+                sleep(secs(1)).await;
+                text.len()
+            });
+            let ran = ran.await.unwrap().done(lock.name());
+            let tried = lock.try_run(async |held: Holding| {
+                sleep(secs(1)).await;
+                held.owner().as_str().len() + text.len()
+            });
+            (ran.unwrap(), tried.await.unwrap().is_some())
+        });
+        assert_eq!(task.await.unwrap(), (8, true));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_ordinary_closure_that_makes_a_future_will_do() {
+        let ran = World::new().lock.run(|held| async move { held.check().is_ok() }).await;
+        assert_eq!(ran.unwrap(), Ran::Done(true));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_release_that_is_not_answered_does_not_take_the_result() {
+        let world = World::new();
+        let ran = world.lock.run(async |_held| {
+            world.store.stall();
+            42
+        });
+        assert_eq!(ran.await.unwrap(), Ran::Done(42));
+        world.store.resume();
+        assert!(world.elsewhere.acquire_within(secs(2)).await.is_ok());
+    }
+}
+
+mod waiting {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn work_waits_for_the_lock() {
+        let world = World::new();
+        let guard = world.elsewhere.acquire().await.unwrap();
+        let start = Instant::now();
+        let (ran, ()) = tokio::join!(world.lock.run(async |_held| start.elapsed()), async {
+            sleep(secs(60)).await;
+            drop(guard);
+        });
+        let began = ran.unwrap().done(world.lock.name()).unwrap();
+        assert!(began >= secs(60) && began < secs(60) + AT_ONCE, "{began:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn work_is_not_begun_when_patience_ends_before() {
+        let world = World::new();
+        let guard = world.elsewhere.acquire().await.unwrap();
+        let ran = world.lock.run_within(secs(5), async |_held| unreachable!("it is held")).await;
+        let Err(Error::TimedOut { waited, holder, .. }) = ran else { panic!("{ran:?}") };
+        assert_eq!(waited, secs(5));
+        assert_eq!(holder.unwrap().owner(), guard.owner());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn patience_bounds_the_waiting_and_not_the_work() {
+        let ran = World::new().lock.run_within(secs(5), async |_held| sleep(secs(60)).await).await;
+        assert_eq!(ran.unwrap(), Ran::Done(()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn work_is_not_begun_when_trying_finds_the_lock_held() {
+        let world = World::new();
+        let _guard = world.elsewhere.acquire().await.unwrap();
+        let ran = world.lock.try_run(async |_held| unreachable!("it is held")).await;
+        assert_eq!(ran.unwrap(), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn work_is_done_when_trying_finds_the_lock_free() {
+        let world = World::new();
+        let ran = world.lock.try_run(async |_held| 42).await;
+        assert_eq!(ran.unwrap(), Some(Ran::Done(42)));
+        world.is_free().await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn work_is_not_begun_when_the_store_refuses() {
+        let world = World::new();
+        world.store.fail("NOPERM no permission");
+        let ran: Result<Ran<()>> = world.lock.run(async |_held| unreachable!("refused")).await;
+        assert!(matches!(ran, Err(Error::Refused { .. })), "{ran:?}");
+    }
+}
+
+mod lost {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn work_whose_lock_is_lost_is_dropped_where_it_stands() {
+        // given work that takes longer than its lease
+        let world = World::new();
+        let (told, dropped) = Told::new();
+        let start = Instant::now();
+        let lock = world.lock.clone().lease(secs(10));
+        let ran = lock.run(async |_held| {
+            let _told = told;
+            pending::<()>().await;
+        });
+
+        // then it is stopped when the lease ends
+        assert_eq!(ran.await.unwrap(), Ran::Stopped { reason: LostReason::Expired });
+        assert!(dropped.load(Ordering::SeqCst));
+        assert!(start.elapsed() <= secs(10), "{:?}", start.elapsed());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn each_way_to_lose_a_lock_stops_the_work_with_its_reason() {
+        let world = World::new();
+        let lock = world.lock.clone();
+        let (forced, lost) = (world.elsewhere.clone(), world.store.clone());
+
+        let bounded = lock.clone().max_hold(secs(60));
+        let ran = bounded.run(async |_held| pending::<()>().await);
+        assert_eq!(ran.await.unwrap(), Ran::Stopped { reason: LostReason::MaxHold });
+
+        let ran = lock.run(async |_held| {
+            assert!(forced.force_release().await.unwrap());
+            pending::<()>().await;
+        });
+        assert_eq!(ran.await.unwrap(), Ran::Stopped { reason: LostReason::NotOurs });
+
+        let ran = lock.run(async |_held| {
+            lost.lose_everything();
+            pending::<()>().await;
+        });
+        assert_eq!(ran.await.unwrap(), Ran::Stopped { reason: LostReason::NotOurs });
+
+        let client = world.client.clone();
+        let shutdown = tokio::spawn(async move {
+            sleep(secs(1)).await;
+            client.shutdown(secs(2)).await
+        });
+        let ran = lock.run(async |_held| pending::<()>().await);
+        assert_eq!(ran.await.unwrap(), Ran::Stopped { reason: LostReason::ShutDown });
+        assert_eq!(shutdown.await.unwrap().taken_back, 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn work_that_is_stopped_is_gone_before_anybody_else_enters() {
+        /// What ends with the work, as the tasks that it has spawned may do.
+        struct Part<'a>(&'a Mutex<Vec<&'static str>>);
+        impl Drop for Part<'_> {
+            fn drop(&mut self) {
+                self.0.lock().unwrap().push("the work is gone");
+            }
+        }
+
+        // given work that hangs for longer than it may hold, while the store refuses
+        let world = World::new();
+        let order = Mutex::new(Vec::new());
+        let part = Part(&order);
+        let lock = world.lock.clone().max_hold(secs(15));
+        let ran = lock.run(async |_held| {
+            let _part = part;
+            sleep(secs(14)).await;
+            world.store.fail("LOADING");
+            pending::<()>().await;
+        });
+
+        // when the store is back and somebody else is let in
+        let (ran, ()) = tokio::join!(ran, async {
+            sleep(secs(17)).await;
+            world.store.heal();
+            world.elsewhere.force_release().await.unwrap();
+            let _guard = world.elsewhere.acquire().await.unwrap();
+            order.lock().unwrap().push("the next one enters");
+        });
+        assert_eq!(ran.unwrap(), Ran::Stopped { reason: LostReason::MaxHold });
+
+        // then the work was gone by then
+        assert_eq!(*order.lock().unwrap(), ["the work is gone", "the next one enters"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn work_that_is_stopped_is_dropped_at_once_even_if_the_store_is_silent() {
+        let world = World::new();
+        let start = Instant::now();
+        /// When it was dropped.
+        struct Part<'a>(Instant, &'a Mutex<Option<Duration>>);
+        impl Drop for Part<'_> {
+            fn drop(&mut self) {
+                *self.1.lock().unwrap() = Some(self.0.elapsed());
+            }
+        }
+        let dropped = Mutex::new(None);
+        let part = Part(start, &dropped);
+        let ran = world.lock.run(async |_held| {
+            let _part = part;
+            world.store.stall();
+            pending::<()>().await;
+        });
+        assert_eq!(ran.await.unwrap(), Ran::Stopped { reason: LostReason::Expired });
+        let dropped = dropped.lock().unwrap().unwrap();
+        assert!(dropped <= secs(30), "{dropped:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn after_stopped_work_the_lock_is_free() {
+        let world = World::new();
+        let lock = world.lock.clone().max_hold(secs(5));
+        let ran = lock.run(async |_held| pending::<()>().await);
+        assert!(matches!(ran.await.unwrap(), Ran::Stopped { .. }));
+        world.is_free().await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn work_that_was_done_although_the_lock_was_lost_says_so() {
+        // given a loss that nobody has noticed when the work is done
+        let world = World::new();
+        let ran = world.lock.run(async |_held| {
+            world.store.lose("job");
+            42
+        });
+        let ran = ran.await.unwrap();
+        assert_eq!(ran, Ran::Overran { value: 42, reason: LostReason::NotOurs });
+
+        // then it does not pass for protected work
+        let lost = ran.done(world.lock.name()).unwrap_err();
+        assert!(
+            matches!(&lost, Error::Lost { name, reason: LostReason::NotOurs } if name == world.lock.name())
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn work_that_blocks_past_its_lease_is_not_done_but_overran_or_stopped() {
+        // given work that does not await while its lease ends
+        let world = World::new();
+        let lock = world.lock.clone().lease(secs(10));
+        let ran = lock.run(async |held: Holding| {
+            assert!(tokio::time::advance(secs(20)).now_or_never().is_none());
+            held.is_held()
+        });
+        let ran = ran.await.unwrap();
+        assert_eq!(ran, Ran::Overran { value: false, reason: LostReason::Expired });
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn stopped_work_has_no_result() {
+        let world = World::new();
+        let ran = world.lock.clone().lease(secs(1)).run(async |_held| pending::<u8>().await).await;
+        let lost = ran.unwrap().done(world.lock.name()).unwrap_err();
+        assert_eq!(lost.to_string(), "the hold on `job` is over: its lease ended");
+    }
+}
+
+mod signalled {
+    use super::*;
+
+    const GRACE: OnLoss = OnLoss::Signal { grace: secs(5) };
+
+    #[tokio::test(start_paused = true)]
+    async fn work_that_winds_up_in_its_grace_keeps_its_result() {
+        let world = World::new();
+        let lock = world.lock.clone().lease(secs(10)).on_loss(GRACE);
+        let ran = lock.run(async |held: Holding| {
+            let reason = held.lost().await;
+            sleep(secs(4)).await;
+            ("wound up", reason)
+        });
+        let value = ("wound up", LostReason::Expired);
+        assert_eq!(ran.await.unwrap(), Ran::Overran { value, reason: LostReason::Expired });
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn work_that_does_not_wind_up_is_dropped_after_its_grace() {
+        let world = World::new();
+        let (told, dropped) = Told::new();
+        let start = Instant::now();
+        let lock = world.lock.clone().lease(secs(10)).on_loss(GRACE);
+        let ran = lock.run(async |_held| {
+            let _told = told;
+            pending::<()>().await;
+        });
+        assert_eq!(ran.await.unwrap(), Ran::Stopped { reason: LostReason::Expired });
+        assert!(dropped.load(Ordering::SeqCst));
+        let took = start.elapsed();
+        assert!(took > secs(14) && took <= secs(15) + AT_ONCE, "{took:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn work_that_is_done_before_a_loss_does_not_notice_the_setting() {
+        let ran = World::new().lock.on_loss(GRACE).run(async |_held| 42).await;
+        assert_eq!(ran.unwrap(), Ran::Done(42));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_panic_in_the_grace_goes_on() {
+        let world = World::new();
+        let lock = world.lock.clone().max_hold(secs(10)).on_loss(GRACE);
+        let run = lock.run(async |held: Holding| {
+            held.lost().await;
+            resume_unwind(Box::new("in its grace"));
+        });
+        let panic = AssertUnwindSafe(run).catch_unwind().await.unwrap_err();
+        assert_eq!(panic.downcast_ref(), Some(&"in its grace"));
+        world.is_free().await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn any_grace_will_do() {
+        for grace in [Duration::ZERO, Duration::MAX] {
+            let lock = World::new().lock.lease(secs(10)).on_loss(OnLoss::Signal { grace });
+            let ran = lock.run(async |_held| sleep(secs(60)).await).await.unwrap();
+            let reason = LostReason::Expired;
+            match grace {
+                Duration::ZERO => assert_eq!(ran, Ran::Stopped { reason }),
+                _ => assert_eq!(ran, Ran::Overran { value: (), reason }),
+            }
+        }
+    }
+}
+
+mod panics {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_panic_of_the_work_releases_the_lock_then_goes_on_as_it_was() {
+        let world = World::new();
+        let run = world.lock.run(async |_held| {
+            sleep(secs(1)).await;
+            resume_unwind(Box::new(42));
+        });
+        let panic = AssertUnwindSafe(run).catch_unwind().await.unwrap_err();
+        assert_eq!(panic.downcast_ref(), Some(&42));
+
+        // by then it is free
+        assert!(world.elsewhere.try_acquire().await.unwrap().is_some());
+        world.is_free().await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_panic_of_the_closure_itself_does_the_same() {
+        let world = World::new();
+        let run = world.lock.run(|_held| -> std::future::Ready<()> { resume_unwind(Box::new(43)) });
+        let panic = AssertUnwindSafe(run).catch_unwind().await.unwrap_err();
+        assert_eq!(panic.downcast_ref(), Some(&43));
+        assert!(world.elsewhere.try_acquire().await.unwrap().is_some());
+        world.is_free().await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_panic_in_each_of_the_ways_to_run_leaves_the_lock_free() {
+        let world = World::new();
+        let panicking = async |_held: Holding| -> () { resume_unwind(Box::new("oh")) };
+        let within = AssertUnwindSafe(world.lock.run_within(secs(1), panicking)).catch_unwind();
+        assert!(within.await.is_err());
+        let tried = AssertUnwindSafe(world.lock.try_run(panicking)).catch_unwind();
+        assert!(tried.await.is_err());
+        world.is_free().await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_panic_goes_on_although_the_store_is_silent() {
+        let world = World::new();
+        let run = world.lock.run(async |_held| {
+            world.store.stall();
+            resume_unwind(Box::new("oh"));
+        });
+        assert!(AssertUnwindSafe(run).catch_unwind().await.is_err());
+        world.store.resume();
+        assert!(world.elsewhere.acquire_within(secs(2)).await.is_ok());
+    }
+}
+
+mod holding {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn it_shows_who_holds_and_for_how_long() {
+        let world = World::new();
+        let lock = world.lock.clone().lease(secs(10));
+        let ran = lock.run(async |held: Holding| {
+            let holder = world.elsewhere.holder().await.unwrap().unwrap();
+            assert_eq!(holder.owner(), held.owner());
+            let left = held.remaining().unwrap();
+            assert!(left < secs(10) && left > secs(9), "{left:?}");
+            assert!(held.is_held());
+            held.check()
+        });
+        assert!(matches!(ran.await.unwrap(), Ran::Done(Ok(()))));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn it_tells_the_loss_in_every_way() {
+        let world = World::new();
+        let grace = OnLoss::Signal { grace: secs(5) };
+        let lock = world.lock.clone().lease(secs(10)).on_loss(grace);
+        let ran = lock.run(async |held: Holding| {
+            let clone = held.clone();
+            assert_eq!(held.lost().await, LostReason::Expired);
+            assert_eq!(clone.lost().await, LostReason::Expired);
+            assert!(!held.is_held());
+            assert_eq!(held.remaining(), None);
+            held.check().unwrap_err()
+        });
+        let ran = ran.await.unwrap();
+        let Ran::Overran { value: Error::Lost { name, reason }, .. } = &ran else {
+            panic!("{ran:?}")
+        };
+        assert_eq!((name.as_str(), *reason), ("job", LostReason::Expired));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn it_neither_keeps_nor_releases_the_lock() {
+        // given a holding that outlives the work
+        let world = World::new();
+        let ran = world.lock.run(async |held: Holding| {
+            drop(held.clone());
+            sleep(secs(1)).await;
+            assert!(held.is_held());
+            held
+        });
+        let held = ran.await.unwrap().done(world.lock.name()).unwrap();
+
+        // then the lock is free all the same, and it knows
+        world.is_free().await;
+        assert!(!held.is_held());
+        assert_eq!(held.lost().await, LostReason::Released);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_work_of_many_excludes_each_other() {
+    let store = MemoryStore::new();
+    let inside = Arc::new(AtomicBool::new(false));
+    let runs = (0..30).map(|n| {
+        let lock = match n % 3 {
+            0 => Client::sharing(&store).lock("job").unwrap().on_loss(OnLoss::default()),
+            _ => Client::sharing(&store).lock("job").unwrap(),
+        };
+        let inside = Arc::clone(&inside);
+        tokio::spawn(async move {
+            lock.run(async |_held| {
+                assert!(!inside.swap(true, Ordering::SeqCst));
+                sleep(Duration::from_millis(50)).await;
+                inside.store(false, Ordering::SeqCst);
+            })
+            .await
+        })
+    });
+    for run in runs.collect::<Vec<_>>() {
+        assert_eq!(run.await.unwrap().unwrap(), Ran::Done(()));
+    }
+}

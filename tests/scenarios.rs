@@ -1,0 +1,443 @@
+//! What Redisson's own tests show of its lock and its spin lock, shown of ours.
+//!
+//! Each test bears the name of Redisson's test in a comment. A Java thread is an
+//! owner here: a guard, or the task that has it. Sleeps and rounds are fewer. Most
+//! rows are shown twice: for one who waits by messages (`RedissonLockTest`) and
+//! for one who polls (`RedissonSpinLockTest`).
+//!
+//! Rows that have no counterpart:
+//!
+//! - `testLockUninterruptibly`: there are no threads to interrupt. A future that is
+//!   dropped is the nearest thing, in `redis_faults.rs`.
+//! - `testInCluster`, `testLockFailoverInCluster`: one node is all that this store
+//!   knows so far.
+//! - `testLockListener`: there are no listeners for keys that expire. What Java's
+//!   listeners see of our locks is shown in `redis_wire.rs`.
+//! - `testWriteLockAfterTimeout`, `testReadLockAfterTimeout`: there is no
+//!   read-write lock; the same is shown of the lock here.
+//! - `RedissonLockHeavyTest`: a measurement of speed, not of behaviour.
+//! - `testUnlockFail`: a lock is released by its guard, so nobody can release what
+//!   another holds. What is shown is that a guard whose hold is over says so.
+#![cfg(feature = "redis")]
+
+mod common;
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicU32, Ordering::Relaxed},
+};
+
+use common::{
+    POLLING, SOON, client, entered, give_back, give_back_one_of_two, hold_by_hand, keys, ms, pttl,
+    secs, waiter, within,
+};
+use futures_util::future::join_all;
+use leasehold::{Client, Error, Lock, LostReason, Release, WaitBy};
+use testkit::{Redis, eventually};
+use tokio::time::{Instant, sleep};
+
+/// Runs each scenario for one who waits by messages, and for one who polls.
+macro_rules! both_ways {
+    ($($scenario:ident)+) => {
+        mod by_messages {
+            $(#[tokio::test(flavor = "multi_thread")]
+            async fn $scenario() {
+                super::$scenario(leasehold::WaitBy::Messages).await;
+            })+
+        }
+        mod by_polling {
+            $(#[tokio::test(flavor = "multi_thread")]
+            async fn $scenario() {
+                super::$scenario(super::POLLING).await;
+            })+
+        }
+    };
+}
+
+both_ways! {
+    a_client_that_goes_away_with_its_lock_keeps_others_out_for_one_ttl_at_most
+    a_fixed_lease_ends_by_itself_and_its_guard_says_so
+    a_forced_release_frees_the_lock_for_everybody
+    a_guard_whose_lock_another_has_taken_cannot_release_it
+    a_hundred_clients_exclude_each_other
+    a_lock_can_be_taken_again_after_its_release
+    a_lock_that_is_entered_twice_is_free_after_two_releases
+    a_stopped_server_is_an_error_when_patience_ends
+    a_try_fails_while_another_holds_and_succeeds_after
+    a_wait_succeeds_if_the_lock_is_released_in_time
+    a_wait_that_is_in_vain_ends_when_it_was_said_to
+    an_unlimited_wait_ends_with_the_release
+    anybody_sees_whether_it_is_locked
+    only_its_owner_is_seen_to_hold_it
+    sixteen_clients_count_to_sixteen_hundred_together
+    tasks_of_one_client_exclude_each_other
+    the_hold_count_is_that_of_its_guards
+    the_remaining_time_is_that_of_lease_or_ttl
+}
+
+/// A server and two clients of it.
+struct Setup {
+    redis: Redis,
+    one: Client,
+    other: Client,
+    wait_by: WaitBy,
+}
+
+impl Setup {
+    async fn new(wait_by: WaitBy) -> Self {
+        let redis = Redis::start();
+        let (one, other) = (client(&redis).await, client(&redis).await);
+        Self { redis, one, other, wait_by }
+    }
+
+    fn ours(&self) -> Lock {
+        self.one.lock("door").unwrap().wait_by(self.wait_by)
+    }
+
+    fn theirs(&self) -> Lock {
+        self.other.lock("door").unwrap().wait_by(self.wait_by)
+    }
+}
+
+// testRedisFailed
+async fn a_stopped_server_is_an_error_when_patience_ends(wait_by: WaitBy) {
+    let t = Setup::new(wait_by).await;
+    t.redis.stop();
+    let error = within(SOON, "it ends", t.ours().acquire_within(secs(3))).await.unwrap_err();
+    assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
+}
+
+// testForceUnlock
+async fn a_forced_release_frees_the_lock_for_everybody(wait_by: WaitBy) {
+    let t = Setup::new(wait_by).await;
+    let guard = t.ours().acquire().await.unwrap();
+    assert!(t.ours().force_release().await.unwrap());
+    assert!(!t.ours().is_locked().await.unwrap());
+    assert!(!t.theirs().is_locked().await.unwrap());
+    give_back(t.theirs().try_acquire().await.unwrap().unwrap()).await;
+    drop(guard);
+}
+
+// testExpire
+async fn a_fixed_lease_ends_by_itself_and_its_guard_says_so(wait_by: WaitBy) {
+    let t = Setup::new(wait_by).await;
+    let start = Instant::now();
+    let guard = t.ours().lease(secs(2)).acquire().await.unwrap();
+
+    let entered = within(SOON, "the lease ends", t.theirs().acquire()).await.unwrap();
+    assert!(start.elapsed() >= secs(2), "{:?}", start.elapsed());
+
+    match guard.release().await.unwrap() {
+        Release::AlreadyGone { reason: LostReason::Expired, holder: Some(holder) } => {
+            assert_eq!(holder.owner(), entered.owner());
+        }
+        other => panic!("{other:?}"),
+    }
+    give_back(entered).await;
+}
+
+// testRemainTimeToLive
+async fn the_remaining_time_is_that_of_lease_or_ttl(wait_by: WaitBy) {
+    let t = Setup::new(wait_by).await;
+    let remaining = async || t.theirs().holder().await.unwrap().unwrap().remaining().unwrap();
+
+    let guard = t.ours().lease(secs(3_600)).acquire().await.unwrap();
+    let left = remaining().await;
+    assert!(left > secs(3_590) && left <= secs(3_600), "{left:?}");
+    give_back(guard).await;
+    assert_eq!(pttl(&t.redis, "door"), -2);
+    assert_eq!(t.theirs().holder().await.unwrap(), None);
+
+    let guard = t.ours().acquire().await.unwrap();
+    let left = remaining().await;
+    assert!(left > secs(20) && left <= secs(30), "{left:?}");
+    give_back(guard).await;
+}
+
+// testAutoExpire
+async fn a_client_that_goes_away_with_its_lock_keeps_others_out_for_one_ttl_at_most(
+    wait_by: WaitBy,
+) {
+    // given a holder that is renewed for longer than its ttl
+    let t = Setup::new(wait_by).await;
+    let (gone, goes) = std::sync::mpsc::channel();
+    let url = t.redis.url();
+    let holder = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        let guard = runtime.block_on(async {
+            let client = Client::connect(&url).await.unwrap();
+            let guard = client.lock("door").unwrap().ttl(secs(2)).acquire().await.unwrap();
+            sleep(secs(3)).await;
+            guard
+        });
+        // when it goes without a word
+        runtime.shutdown_background();
+        gone.send(()).unwrap();
+        drop(guard);
+    });
+    eventually("it is held", SOON, || keys(&t.redis) == ["door"]);
+    let waiting = waiter(t.ours());
+    tokio::task::spawn_blocking(move || goes.recv().unwrap()).await.unwrap();
+    assert!(!waiting.is_finished());
+
+    // then its lock is free after what is left of the ttl
+    give_back(entered(waiting).await).await;
+    holder.join().unwrap();
+}
+
+// testGetHoldCount
+async fn the_hold_count_is_that_of_its_guards(wait_by: WaitBy) {
+    let t = Setup::new(wait_by).await;
+    let guard = t.ours().acquire().await.unwrap();
+    let owner = guard.owner().clone();
+    let count = async || t.theirs().held_by(&owner).await.unwrap();
+    assert_eq!((count().await, guard.count()), (1, 1));
+
+    let again = guard.reenter().await.unwrap();
+    assert_eq!((count().await, guard.count()), (2, 2));
+    give_back_one_of_two(again).await;
+    assert_eq!((count().await, guard.count()), (1, 1));
+    give_back(guard).await;
+    assert_eq!(count().await, 0);
+}
+
+// testIsHeldByCurrentThread, testIsHeldByCurrentThreadOtherThread
+async fn only_its_owner_is_seen_to_hold_it(wait_by: WaitBy) {
+    let t = Setup::new(wait_by).await;
+    let other = t.other.lock("window").unwrap().acquire().await.unwrap();
+    assert_eq!(t.ours().held_by(other.owner()).await.unwrap(), 0);
+
+    let guard = t.ours().acquire().await.unwrap();
+    assert!(guard.is_held());
+    assert_eq!(t.ours().held_by(guard.owner()).await.unwrap(), 1);
+    assert_eq!(t.ours().held_by(other.owner()).await.unwrap(), 0);
+    let owner = guard.owner().clone();
+    give_back(guard).await;
+    assert_eq!(t.ours().held_by(&owner).await.unwrap(), 0);
+    give_back(other).await;
+}
+
+// testIsLocked, testIsLockedOtherThread
+async fn anybody_sees_whether_it_is_locked(wait_by: WaitBy) {
+    let t = Setup::new(wait_by).await;
+    let seen =
+        async || (t.ours().is_locked().await.unwrap(), t.theirs().is_locked().await.unwrap());
+    assert_eq!(seen().await, (false, false));
+    let guard = t.ours().acquire().await.unwrap();
+    assert_eq!(seen().await, (true, true));
+    give_back(guard).await;
+    assert_eq!(seen().await, (false, false));
+}
+
+// testUnlockFail
+async fn a_guard_whose_lock_another_has_taken_cannot_release_it(wait_by: WaitBy) {
+    let t = Setup::new(wait_by).await;
+    let old = t.ours().acquire().await.unwrap();
+    t.ours().force_release().await.unwrap();
+    let new = t.theirs().acquire().await.unwrap();
+
+    let release = old.release().await.unwrap();
+    assert!(matches!(release, Release::AlreadyGone { .. }), "{release:?}");
+    assert_eq!(t.ours().held_by(new.owner()).await.unwrap(), 1);
+    give_back(new).await;
+}
+
+// testLockUnlock
+async fn a_lock_can_be_taken_again_after_its_release(wait_by: WaitBy) {
+    let t = Setup::new(wait_by).await;
+    let lock = t.ours();
+    for _ in 0..2 {
+        give_back(lock.acquire().await.unwrap()).await;
+    }
+}
+
+// testReentrancy
+async fn a_lock_that_is_entered_twice_is_free_after_two_releases(wait_by: WaitBy) {
+    let t = Setup::new(wait_by).await;
+    let guard = t.ours().try_acquire().await.unwrap().unwrap();
+    let again = guard.reenter().await.unwrap();
+    give_back_one_of_two(again).await;
+    assert!(t.theirs().try_acquire().await.unwrap().is_none());
+    assert!(t.ours().try_acquire().await.unwrap().is_none());
+    give_back(guard).await;
+    give_back(t.theirs().try_acquire().await.unwrap().unwrap()).await;
+}
+
+/// A number that counts wrongly unless those who count exclude each other.
+#[derive(Default)]
+struct Fragile {
+    count: AtomicU32,
+    counting: AtomicBool,
+}
+
+impl Fragile {
+    /// Adds one, by reading, waiting and writing.
+    async fn count(&self) {
+        assert!(!self.counting.swap(true, Relaxed), "two count at once");
+        let before = self.count.load(Relaxed);
+        tokio::task::yield_now().await;
+        self.count.store(before + 1, Relaxed);
+        self.counting.store(false, Relaxed);
+    }
+}
+
+/// Lets each client count `rounds` times under the lock. Returns how far they got.
+async fn count_together(clients: Vec<Client>, rounds: u32, wait_by: WaitBy) -> u32 {
+    let number = Arc::<Fragile>::default();
+    let counting = clients.into_iter().map(|client| {
+        let number = Arc::clone(&number);
+        tokio::spawn(async move {
+            for _ in 0..rounds {
+                let lock = client.lock("door").unwrap().wait_by(wait_by);
+                let guard = lock.acquire().await.unwrap();
+                number.count().await;
+                give_back(guard).await;
+            }
+        })
+    });
+    let counting = join_all(counting.collect::<Vec<_>>());
+    let done = within(secs(180), "all have counted", counting).await;
+    done.into_iter().for_each(Result::unwrap);
+    number.count.load(Relaxed)
+}
+
+// testConcurrency_SingleInstance
+async fn tasks_of_one_client_exclude_each_other(wait_by: WaitBy) {
+    let t = Setup::new(wait_by).await;
+    let tasks = vec![t.one.clone(); 15];
+    assert_eq!(count_together(tasks, 1, wait_by).await, 15);
+    assert!(keys(&t.redis).is_empty());
+}
+
+// testConcurrencyLoop_MultiInstance
+async fn sixteen_clients_count_to_sixteen_hundred_together(wait_by: WaitBy) {
+    let redis = Redis::start();
+    let clients = join_all((0..16).map(|_| client(&redis))).await;
+    assert_eq!(count_together(clients, 100, wait_by).await, 1_600);
+    assert!(keys(&redis).is_empty());
+}
+
+// testConcurrency_MultiInstance
+async fn a_hundred_clients_exclude_each_other(wait_by: WaitBy) {
+    let redis = Redis::start();
+    let clients = join_all((0..100).map(|_| client(&redis))).await;
+    assert_eq!(count_together(clients, 1, wait_by).await, 100);
+    assert!(keys(&redis).is_empty());
+}
+
+// testTryLockAsync
+async fn an_unlimited_wait_ends_with_the_release(wait_by: WaitBy) {
+    let t = Setup::new(wait_by).await;
+    let guard = t.ours().acquire().await.unwrap();
+    let waiting = waiter(t.theirs());
+    sleep(ms(500)).await;
+    assert!(!waiting.is_finished());
+    give_back(guard).await;
+    give_back(entered(waiting).await).await;
+}
+
+// testTimedTryLockAsync
+async fn a_wait_succeeds_if_the_lock_is_released_in_time(wait_by: WaitBy) {
+    let t = Setup::new(wait_by).await;
+    let guard = t.ours().acquire().await.unwrap();
+    let theirs = t.theirs().lease(secs(30));
+    let waiting = tokio::spawn(async move { theirs.acquire_within(secs(5)).await });
+    sleep(ms(500)).await;
+    give_back(guard).await;
+    give_back(entered(waiting).await).await;
+}
+
+// testTryLockAsyncWaitTime
+async fn a_wait_that_is_in_vain_ends_when_it_was_said_to(wait_by: WaitBy) {
+    let t = Setup::new(wait_by).await;
+    let guard = t.ours().acquire().await.unwrap();
+    let start = Instant::now();
+    let error = t.theirs().acquire_within(secs(1)).await.unwrap_err();
+    assert!(start.elapsed() >= secs(1) && start.elapsed() < secs(3), "{:?}", start.elapsed());
+    match error {
+        Error::TimedOut { holder: Some(holder), .. } => assert_eq!(holder.owner(), guard.owner()),
+        other => panic!("{other:?}"),
+    }
+    give_back(guard).await;
+}
+
+// testTryLockAsyncFailed, testTryLockAsyncSucceed
+async fn a_try_fails_while_another_holds_and_succeeds_after(wait_by: WaitBy) {
+    let t = Setup::new(wait_by).await;
+    let guard = t.ours().acquire().await.unwrap();
+    assert!(t.theirs().try_acquire().await.unwrap().is_none());
+    give_back(guard).await;
+    give_back(t.theirs().try_acquire().await.unwrap().unwrap()).await;
+}
+
+// testSubscriptionsPerConnection
+#[tokio::test(flavor = "multi_thread")]
+async fn many_tasks_on_few_names_leave_no_subscription_behind() {
+    // given 32 tasks that take 5 locks in turn, a thousand times in all
+    let redis = Redis::start();
+    let client = client(&redis).await;
+    let tasks = (0..32).map(|task| {
+        let client = client.clone();
+        tokio::spawn(async move {
+            for round in 0..32 {
+                let lock = client.lock(format!("door-{}", (task + round) % 5)).unwrap();
+                let guard = lock.acquire().await.unwrap();
+                sleep(ms(fastrand::u64(0..5))).await;
+                give_back(guard).await;
+            }
+        })
+    });
+    let tasks = join_all(tasks.collect::<Vec<_>>());
+    let done = within(secs(60), "all are done", tasks).await;
+    done.into_iter().for_each(Result::unwrap);
+
+    eventually("nobody listens", SOON, || redis.command(&["PUBSUB", "CHANNELS"]).list().is_empty());
+    let stats = client.stats();
+    assert_eq!((stats.held, stats.waiting, stats.granted), (0, 0, 32 * 32));
+}
+
+// testWriteLockAfterTimeout, of RedissonLockExpirationRenewalTest
+#[tokio::test(flavor = "multi_thread")]
+async fn after_a_lock_was_lost_with_the_servers_data_the_next_one_is_kept_alive() {
+    let redis = Redis::start();
+    let client = client(&redis).await;
+    let lock = client.lock("door").unwrap().ttl(secs(1));
+    let lost = lock.acquire().await.unwrap();
+    redis.restart();
+    sleep(secs(2)).await;
+    let release = lost.release().await.unwrap();
+    assert!(matches!(release, Release::AlreadyGone { .. }), "{release:?}");
+
+    for _ in 0..2 {
+        let guard = lock.acquire().await.unwrap();
+        sleep(secs(2)).await;
+        assert_eq!(lock.held_by(guard.owner()).await.unwrap(), 1);
+        give_back(guard).await;
+    }
+}
+
+// LockOptionsTest.testExponentialBackoff, testConstantBackoff
+#[tokio::test(flavor = "multi_thread")]
+async fn one_who_polls_pauses_twice_as_long_each_time_up_to_the_longest() {
+    // given one who polls for a lock that stays held
+    let redis = Redis::start();
+    let client = client(&redis).await;
+    hold_by_hand(&redis, "door", "java:1", secs(60));
+    let (first, longest) = (ms(100), ms(400));
+    let monitor = redis.monitor();
+    let waiting = waiter(client.lock("door").unwrap().wait_by(WaitBy::Polling { first, longest }));
+    eventually("it has asked six times", secs(10), || redis.calls().of("evalsha") >= 6);
+    waiting.abort();
+
+    // then its pauses are never shorter than they are to be, less a quarter
+    let lines = monitor.stop();
+    let asked = lines.iter().filter(|line| line.contains("EVALSHA"));
+    let asked: Vec<f64> =
+        asked.map(|line| line.split(' ').next().unwrap().parse().unwrap()).collect();
+    let pauses: Vec<f64> = asked.windows(2).map(|pair| (pair[1] - pair[0]) * 1e3).collect();
+    for (pause, planned) in pauses.iter().zip([100.0, 200.0, 400.0, 400.0, 400.0]) {
+        assert!(*pause >= planned * 0.75 - 1.0, "{pauses:?}");
+    }
+    // and longer only as far as a busy machine makes them
+    assert!(pauses.iter().take(5).sum::<f64>() < 5_000.0, "{pauses:?}");
+}

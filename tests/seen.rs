@@ -1,0 +1,382 @@
+//! What an operator sees of a lock: spans, events and debug texts.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use tokio::time::sleep;
+use tracing::{
+    Event, Level, Metadata, Subscriber,
+    field::{Field, Visit},
+    span,
+    subscriber::DefaultGuard,
+};
+use tracing_subscriber::{
+    Layer,
+    layer::{Context, SubscriberExt},
+    registry::LookupSpan,
+};
+
+use leasehold::{Client, LockGuard, LostReason, MemoryStore, Ran, Release};
+
+const fn secs(n: u64) -> Duration {
+    Duration::from_secs(n)
+}
+
+type Fields = BTreeMap<&'static str, String>;
+
+/// A span that began, or an event with the fields of the spans around it.
+#[derive(Clone, Debug)]
+struct Seen {
+    /// The name of the span, or the message of the event.
+    what: String,
+    level: Level,
+    fields: Fields,
+}
+
+/// Writes down what the library shows.
+#[derive(Clone, Default)]
+struct Notes(Arc<Mutex<Vec<Seen>>>);
+
+impl Notes {
+    /// Takes notes of this thread as long as the guard lives.
+    fn taken() -> (Self, DefaultGuard) {
+        let notes = Self::default();
+        let subscriber = tracing_subscriber::registry().with(notes.clone());
+        (notes, tracing::subscriber::set_default(subscriber))
+    }
+
+    fn all(&self) -> Vec<Seen> {
+        self.0.lock().unwrap().clone()
+    }
+
+    /// Everything whose name or message begins with `what`.
+    fn of(&self, what: &str) -> Vec<Seen> {
+        self.all().into_iter().filter(|seen| seen.what.starts_with(what)).collect()
+    }
+
+    /// The one thing whose name or message begins with `what`.
+    fn one(&self, what: &str) -> Seen {
+        let mut found = self.of(what);
+        assert_eq!(found.len(), 1, "{what}: {:?}", self.all());
+        found.remove(0)
+    }
+
+    fn write(&self, metadata: &Metadata<'_>, what: String, fields: Fields) {
+        assert!(!what.is_empty(), "{metadata:?}");
+        self.0.lock().unwrap().push(Seen { what, level: *metadata.level(), fields });
+    }
+}
+
+impl Seen {
+    fn field(&self, name: &str) -> &str {
+        self.fields.get(name).unwrap_or_else(|| panic!("no {name} in {self:?}"))
+    }
+
+    /// Claims that it is about the hold of `guard`.
+    fn is_about(&self, guard: &LockGuard) {
+        assert_eq!(self.field("lock"), guard.name().to_string(), "{self:?}");
+        assert_eq!(self.field("owner"), guard.owner().to_string(), "{self:?}");
+    }
+}
+
+struct Reader<'a>(&'a mut Fields);
+
+impl Visit for Reader<'_> {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        self.0.insert(field.name(), format!("{value:?}"));
+    }
+}
+
+impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Notes {
+    fn on_new_span(
+        &self,
+        attributes: &span::Attributes<'_>,
+        id: &span::Id,
+        context: Context<'_, S>,
+    ) {
+        if attributes.metadata().target() != "leasehold" {
+            return;
+        }
+        let mut fields = Fields::new();
+        attributes.record(&mut Reader(&mut fields));
+        if let Some(span) = context.span(id) {
+            span.extensions_mut().insert(fields.clone());
+        }
+        let metadata = attributes.metadata();
+        self.write(metadata, metadata.name().to_owned(), fields);
+    }
+
+    fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
+        if event.metadata().target() != "leasehold" {
+            return;
+        }
+        let mut fields = Fields::new();
+        for span in context.event_scope(event).into_iter().flatten() {
+            if let Some(around) = span.extensions().get::<Fields>() {
+                fields.extend(around.clone());
+            }
+        }
+        event.record(&mut Reader(&mut fields));
+        let message = fields.remove("message").unwrap_or_default();
+        self.write(event.metadata(), message, fields);
+    }
+}
+
+/// Two clients of one store, and the lock of the first.
+struct World {
+    store: MemoryStore,
+    client: Client,
+    lock: leasehold::Lock,
+    elsewhere: leasehold::Lock,
+}
+
+impl World {
+    fn new() -> Self {
+        let store = MemoryStore::new();
+        let client = Client::sharing(&store);
+        let lock = client.lock("orders:42").unwrap();
+        let elsewhere = Client::sharing(&store).lock("orders:42").unwrap();
+        Self { store, client, lock, elsewhere }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_acquisition_is_a_span_with_the_name_and_the_owner() {
+    let (notes, _taking) = Notes::taken();
+    let guard = World::new().lock.acquire().await.unwrap();
+    notes.one("acquire").is_about(&guard);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_grant_tells_how_long_it_was_waited_for() {
+    let world = World::new();
+    let held = world.elsewhere.acquire().await.unwrap();
+    let (notes, _taking) = Notes::taken();
+    let (guard, ()) = tokio::join!(world.lock.acquire(), async {
+        sleep(secs(5)).await;
+        drop(held);
+    });
+    let grant = notes.one("grant");
+    grant.is_about(guard.as_ref().unwrap());
+    assert!(grant.field("waited").starts_with('5'), "{grant:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_way_to_acquire_shows_its_grant() {
+    let world = World::new();
+    let (notes, _taking) = Notes::taken();
+    drop(world.lock.acquire().await.unwrap());
+    assert_eq!(notes.of("grant").len(), 1, "acquire");
+    sleep(secs(1)).await;
+    drop(world.lock.acquire_within(secs(1)).await.unwrap());
+    assert_eq!(notes.of("grant").len(), 2, "acquire_within");
+    sleep(secs(1)).await;
+    drop(world.lock.try_acquire().await.unwrap().unwrap());
+    assert_eq!(notes.of("grant").len(), 3, "try_acquire");
+    sleep(secs(1)).await;
+    assert_eq!(world.lock.run(async |_held| ()).await.unwrap(), Ran::Done(()));
+    assert_eq!(notes.of("grant").len(), 4, "run");
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_who_waits_says_for_whom() {
+    let world = World::new();
+    let held = world.elsewhere.acquire().await.unwrap();
+    let (notes, _taking) = Notes::taken();
+    assert!(world.lock.acquire_within(secs(1)).await.is_err());
+    let wait = notes.of("wait").remove(0);
+    assert_eq!(wait.field("lock"), "orders:42");
+    assert!(wait.field("owner").starts_with(world.client.id()), "{wait:?}");
+    assert!(wait.field("holder").contains(held.owner().as_str()), "{wait:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_tells_how_long_the_lock_was_held() {
+    let (notes, _taking) = Notes::taken();
+    let guard = World::new().lock.acquire().await.unwrap();
+    let owner = guard.owner().to_string();
+    sleep(secs(7)).await;
+    assert_eq!(guard.release().await.unwrap(), Release::Released);
+    let release = notes.one("release");
+    assert_eq!((release.field("lock"), release.field("owner")), ("orders:42", owner.as_str()));
+    assert!(release.field("held").starts_with('7'), "{release:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dropped_guard_shows_its_release_with_how_long_it_was_held() {
+    let (notes, _taking) = Notes::taken();
+    let guard = World::new().lock.acquire().await.unwrap();
+    let owner = guard.owner().to_string();
+    sleep(secs(7)).await;
+    drop(guard);
+    let release = notes.one("release");
+    assert_eq!((release.field("lock"), release.field("owner")), ("orders:42", owner.as_str()));
+    assert!(release.field("held").starts_with('7'), "{release:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn renewals_are_shown_with_their_number() {
+    let (notes, _taking) = Notes::taken();
+    let _guard = World::new().lock.acquire().await.unwrap();
+    sleep(secs(15)).await;
+    let renew = notes.one("renew");
+    let fields = (renew.field("of"), renew.field("renewed"), renew.field("failed"));
+    assert_eq!(fields, ("1", "1", "0"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn doubt_is_warned_of_once_for_each_time_of_trouble() {
+    let world = World::new();
+    let (notes, _taking) = Notes::taken();
+    let guard = world.lock.acquire().await.unwrap();
+    for times in 1..=2 {
+        // given renewals that fail again and again
+        world.store.fail("LOADING");
+        sleep(secs(20)).await;
+        let doubts = notes.of("in doubt");
+        assert_eq!(doubts.len(), times, "{doubts:?}");
+        doubts[0].is_about(&guard);
+        assert_eq!(doubts[0].level, Level::WARN);
+
+        // and one that works
+        world.store.heal();
+        sleep(secs(20)).await;
+    }
+    assert!(guard.is_held());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_loss_is_warned_of_with_its_reason() {
+    let world = World::new();
+    let (notes, _taking) = Notes::taken();
+    let guard = world.lock.acquire().await.unwrap();
+    world.store.lose("orders:42");
+    assert_eq!(guard.lost().await, LostReason::NotOurs);
+    let lost = notes.one("lost");
+    lost.is_about(&guard);
+    assert_eq!(lost.level, Level::WARN);
+    assert_eq!(lost.field("reason"), LostReason::NotOurs.to_string());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_given_back_is_not_called_lost() {
+    let (notes, _taking) = Notes::taken();
+    let lock = World::new().lock;
+    drop(lock.acquire().await.unwrap());
+    sleep(secs(1)).await;
+    assert_eq!(lock.acquire().await.unwrap().release().await.unwrap(), Release::Released);
+    assert!(notes.of("lost").is_empty(), "{:?}", notes.all());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_that_finds_the_lock_gone_is_warned_of() {
+    let world = World::new();
+    let (notes, _taking) = Notes::taken();
+    let guard = world.lock.acquire().await.unwrap();
+    world.store.lose("orders:42");
+    assert!(matches!(guard.release().await.unwrap(), Release::AlreadyGone { .. }));
+    let warned: Vec<_> = notes.all().into_iter().filter(|seen| seen.level <= Level::WARN).collect();
+    assert_eq!(warned.len(), 1, "{:?}", notes.all());
+    assert_eq!(warned[0].field("lock"), "orders:42");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_that_is_given_up_is_warned_of() {
+    let world = World::new();
+    let (notes, _taking) = Notes::taken();
+    let guard = world.lock.acquire().await.unwrap();
+    world.store.fail("NOPERM no permission");
+    drop(guard);
+    sleep(secs(1)).await;
+    let given_up = notes.one("a release was given up");
+    assert_eq!(given_up.level, Level::WARN);
+    let fields = format!("{:?}", given_up.fields);
+    assert!(fields.contains("orders:42") && fields.contains("NOPERM"), "{fields}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_cannot_be_asked_is_warned_of_by_those_who_wait() {
+    let world = World::new();
+    let (notes, _taking) = Notes::taken();
+    world.store.fail("LOADING the dataset");
+    assert!(world.lock.acquire_within(secs(1)).await.is_err());
+    let warned = notes.of("cannot ask").remove(0);
+    assert_eq!((warned.level, warned.field("lock")), (Level::WARN, "orders:42"));
+    assert!(warned.field("failure").contains("LOADING"), "{warned:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_ordinary_day_is_not_worth_a_warning() {
+    let world = World::new();
+    let (notes, _taking) = Notes::taken();
+    let guard = world.lock.acquire().await.unwrap();
+    let again = guard.reenter().await.unwrap();
+    sleep(secs(60)).await;
+    assert!(world.elsewhere.try_acquire().await.unwrap().is_none());
+    drop((again, guard));
+    world.client.shutdown(secs(1)).await;
+    let loud: Vec<_> = notes.all().into_iter().filter(|seen| seen.level < Level::DEBUG).collect();
+    assert!(loud.is_empty(), "{loud:?}");
+}
+
+mod debug {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_guard_shows_its_lock_and_its_owner() {
+        let guard = World::new().lock.acquire().await.unwrap();
+        let text = format!("{guard:?}");
+        assert!(text.contains("orders:42") && text.contains(guard.owner().as_str()), "{text}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_guard_is_shown_in_a_line_or_two() {
+        // given a client with many locks
+        let client = Client::in_memory();
+        let mut guards = Vec::new();
+        for n in 0..100 {
+            guards.push(client.lock(format!("seat {n}")).unwrap().acquire().await.unwrap());
+        }
+
+        // then each shows itself and not all the others
+        let text = format!("{:?}", guards[7]);
+        assert!(!text.contains("seat 8"), "{} bytes", text.len());
+        assert!(text.len() < 500, "{} bytes", text.len());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_and_a_lock_can_be_shown_while_they_are_in_use() {
+        let world = World::new();
+        let held = world.elsewhere.acquire().await.unwrap();
+        let lock = world.lock.clone();
+        let waiter = tokio::spawn(async move { lock.acquire().await });
+        sleep(secs(1)).await;
+        assert!(format!("{:?}", world.client).contains(world.client.id()));
+        assert!(format!("{:?}", world.lock).contains("orders:42"));
+        drop(held);
+        assert!(waiter.await.unwrap().is_ok());
+    }
+
+    #[cfg(feature = "redis")]
+    #[tokio::test]
+    async fn nobody_shows_a_password() {
+        let builder = Client::builder().credentials("billing", "topsecret");
+        assert!(!format!("{builder:?}").contains("topsecret"), "{builder:?}");
+        let builder = Client::builder().password("topsecret");
+        assert!(!format!("{builder:?}").contains("topsecret"), "{builder:?}");
+
+        // nor when it cannot connect
+        let (notes, _taking) = Notes::taken();
+        for url in ["redis://billing:topsecret@127.0.0.1:1/", "redis://:topsecret@127.0.0.1:x/"] {
+            let error = Client::connect(url).await.unwrap_err();
+            let text = format!("{error} {error:?}");
+            assert!(!text.contains("topsecret"), "{text}");
+        }
+        let seen = format!("{:?}", notes.all());
+        assert!(!seen.contains("topsecret"), "{seen}");
+    }
+}

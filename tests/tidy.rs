@@ -1,0 +1,783 @@
+//! Keeps true what the documents say about the code.
+//!
+//! Floors, script headers, length, documentation, names of tests, links. Each
+//! check is a function from texts to complaints, so that it can be tried on a
+//! bad sample: see the tests that begin with `finds_`.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+};
+
+// The tree.
+
+#[test]
+fn every_import_points_down() {
+    none(of_users().flat_map(|(path, text)| floors(&path, &text)));
+}
+
+#[test]
+fn every_script_says_what_it_takes_and_gives() {
+    let listed = read("src/store/redis/scripts.rs");
+    let scripts = files("src/store/redis/lua", "lua");
+    assert!(!scripts.is_empty());
+    none(scripts.iter().flat_map(|path| script(path, &read(path), &listed)));
+}
+
+#[test]
+fn no_file_is_too_long() {
+    none(sources().flat_map(|(path, text)| length(&path, &text)));
+}
+
+#[test]
+fn nothing_is_left_undone_and_nothing_panics() {
+    none(of_users().flat_map(|(path, text)| leftovers(&path, &text)));
+}
+
+#[test]
+fn the_redis_crate_stays_behind_its_store() {
+    none(sources().flat_map(|(path, text)| foreign_types(&path, &text)));
+}
+
+#[test]
+fn public_functions_say_how_they_fail_and_what_dropping_them_does() {
+    none(sources().flat_map(|(path, text)| sections(&path, &text)));
+}
+
+#[test]
+fn every_test_that_a_document_names_exists() {
+    none(documents().flat_map(|(path, text)| named_tests(&path, &text, &has_test)));
+}
+
+#[test]
+fn every_guarantee_names_a_test() {
+    let path = "docs/guarantees.md";
+    none(guarantees(path, &read(path)));
+}
+
+#[test]
+fn every_link_leads_somewhere() {
+    none(documents().flat_map(|(path, text)| links(&path, &text, &|target| root(target).exists())));
+}
+
+#[test]
+fn every_make_target_that_a_document_names_exists() {
+    let makefile = read("Makefile");
+    none(documents().flat_map(|(path, text)| make_targets(&path, &text, &makefile)));
+}
+
+#[test]
+fn the_guide_explains_every_event_and_every_number() {
+    let guide = read("docs/guide.md");
+    none(of_users().flat_map(|(path, text)| events(&path, &text, &guide)));
+    none(numbers(&read("src/engine/stats.rs"), &guide));
+}
+
+#[test]
+fn the_architecture_names_every_source_file_and_no_other() {
+    let sources: Vec<_> = files("src", "rs");
+    none(architecture(&read("ARCHITECTURE.md"), &sources, &|name| is_a_file_called(name)));
+}
+
+// The checks.
+
+/// Modules from the bottom to the top. `blocking` stands on everything, and may
+/// use what the crate exports.
+const FLOORS: [&str; 7] =
+    ["domain", "error", "store", "engine", "primitives", "client", "blocking"];
+
+/// A file imports from its own floor and the ones below.
+fn floors(path: &str, text: &str) -> Vec<String> {
+    let module = module_of(path);
+    let Some(own) = module.first().and_then(|name| floor(name)) else { return vec![] };
+    let top = FLOORS.len() - 1;
+    let mut complaints = vec![];
+    for (line, imported) in imports(&code(text), &module) {
+        let complaint = match floor(&imported) {
+            Some(other) if other <= own => continue,
+            None if own == top || imported == "self" => continue,
+            Some(_) => format!("`{imported}` is above `{}`", FLOORS[own]),
+            None => format!("`crate::{imported}` is exported above all floors: name its module"),
+        };
+        complaints.push(format!("{path}:{line}: {complaint}"));
+    }
+    complaints
+}
+
+fn floor(module: &str) -> Option<usize> {
+    FLOORS.iter().position(|name| *name == module)
+}
+
+/// `src/engine/keeper/mod.rs` is the module `engine::keeper`.
+fn module_of(path: &str) -> Vec<String> {
+    let path = path.trim_start_matches("src/").trim_end_matches(".rs");
+    let parts = path.split('/').filter(|part| !matches!(*part, "mod" | "lib"));
+    parts.map(str::to_owned).collect()
+}
+
+/// The top-level modules that `text` names by `crate::` or by enough `super::`.
+fn imports(text: &str, module: &[String]) -> Vec<(usize, String)> {
+    let mut found = vec![];
+    for (at, _) in text.match_indices("crate::") {
+        let named = heads(&text[at + "crate::".len()..]);
+        found.extend(named.into_iter().map(|name| (line_of(text, at), name)));
+    }
+    for (at, _) in text.match_indices("super::") {
+        if text[..at].ends_with("super::") {
+            continue;
+        }
+        let mut rest = &text[at..];
+        let mut up = 0;
+        while let Some(after) = rest.strip_prefix("super::") {
+            (rest, up) = (after, up + 1);
+        }
+        // Only the step out of a floor can lead to another one.
+        if up == module.len() {
+            found.extend(heads(rest).into_iter().map(|name| (line_of(text, at), name)));
+        }
+    }
+    found
+}
+
+/// The first names of a path or of a group of paths.
+fn heads(path: &str) -> Vec<String> {
+    let name = |text: &str| -> String {
+        text.trim_start().chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect()
+    };
+    let Some(group) = path.strip_prefix('{') else { return vec![name(path)] };
+    let (mut depth, mut start, mut found) = (0, 0, vec![]);
+    for (at, c) in group.char_indices() {
+        match c {
+            '{' => depth += 1,
+            '}' if depth == 0 => {
+                found.push(name(&group[start..at]));
+                break;
+            }
+            '}' => depth -= 1,
+            ',' if depth == 0 => {
+                found.push(name(&group[start..at]));
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    found.retain(|name| !name.is_empty());
+    found
+}
+
+/// A script begins with its signature, and the signature is true.
+fn script(path: &str, text: &str, listed: &str) -> Vec<String> {
+    let name = path.trim_start_matches("src/store/redis/lua/").trim_end_matches(".lua");
+    let header: Vec<_> = text.lines().take_while(|line| line.starts_with("--")).collect();
+    let body: String = text.lines().skip(header.len()).collect::<Vec<_>>().join("\n");
+    let mut complaints = vec![];
+    let mut expect = |good: bool, what: String| {
+        if !good {
+            complaints.push(format!("{path}: {what}"));
+        }
+    };
+    let first = header.first().copied().unwrap_or_default();
+    let described = first.starts_with(&format!("-- {name}: ")) && first.ends_with('.');
+    expect(described, format!("the first line is no `-- {name}: <what it does>.`"));
+    let time = header.last().is_some_and(|line| line.starts_with("-- Time: "));
+    expect(time, "the header does not end with a `-- Time:` line".into());
+    expect(listed.contains(&format!("\"{name}\"")), "scripts.rs does not list it".into());
+
+    let (said, used) = (said_arguments(&header), used_arguments(&body));
+    for argument in used.difference(&said) {
+        expect(false, format!("{argument} is used, and not in the header"));
+    }
+    for argument in said.difference(&used) {
+        expect(false, format!("{argument} is in the header, and not used"));
+    }
+    let results = header.iter().filter(|line| {
+        let text = line.trim_start_matches("--").trim_start();
+        line.starts_with("--   ") && text.starts_with(|c: char| c == '{' || c.is_ascii_digit())
+    });
+    expect(results.count() > 0, "the header does not say what it returns".into());
+    complaints
+}
+
+/// `KEYS[1]` and the like from the header's signature; `KEYS[i]` is any of them.
+fn said_arguments(header: &[&str]) -> BTreeSet<String> {
+    let lines = header.iter().filter_map(|line| line.strip_prefix("--   "));
+    lines.flat_map(arguments).collect()
+}
+
+fn used_arguments(body: &str) -> BTreeSet<String> {
+    // Comments in the body may speak of arguments.
+    let code = body.lines().map(|line| line.split("--").next().unwrap_or(line));
+    let mut used: BTreeSet<_> = code.flat_map(arguments).collect();
+    if body.contains("ipairs(KEYS)") {
+        used.insert("KEYS[i]".into());
+    }
+    used
+}
+
+fn arguments(line: &str) -> Vec<String> {
+    let mut found = vec![];
+    for array in ["KEYS[", "ARGV["] {
+        for (at, _) in line.match_indices(array) {
+            let Some(end) = line[at..].find(']') else { continue };
+            // `ARGV[2 * i - 1]` in code is `ARGV[2i-1]` in the header.
+            found.push(line[at..=at + end].replace([' ', '*'], ""));
+        }
+    }
+    found
+}
+
+/// The longest file, without its tests and its documentation.
+const LONGEST: usize = 500;
+
+fn length(path: &str, text: &str) -> Vec<String> {
+    let lines = without_tests(text).lines().filter(|line| !is_doc(line)).count();
+    match lines > LONGEST {
+        true => {
+            vec![format!("{path}: {lines} lines without tests and docs; {LONGEST} is the most")]
+        }
+        false => vec![],
+    }
+}
+
+fn leftovers(path: &str, text: &str) -> Vec<String> {
+    let mut complaints = vec![];
+    for (at, line) in text.lines().enumerate() {
+        for word in ["TODO", "FIXME", "XXX", "todo!", "unimplemented!", "#[ignore", "dbg!"] {
+            if line.contains(word) {
+                complaints.push(format!("{path}:{}: {word}", at + 1));
+            }
+        }
+    }
+    for (at, line) in code(text).lines().enumerate() {
+        for call in [".unwrap()", ".expect(", "panic!(", ".unwrap_err()"] {
+            if line.contains(call) {
+                complaints.push(format!("{path}:{}: {call} in code that users run", at + 1));
+            }
+        }
+        if line.contains("unreachable!(") && !line.contains("unreachable!(\"BUG: ") {
+            complaints.push(format!("{path}:{}: unreachable! without `BUG:` and why", at + 1));
+        }
+    }
+    complaints
+}
+
+/// The crate `redis` is named in `store/redis` alone, and in nothing public there.
+fn foreign_types(path: &str, text: &str) -> Vec<String> {
+    let code = code(text);
+    let inside = path.starts_with("src/store/redis/");
+    let mut complaints = vec![];
+    let mut foreign = vec![];
+    for (at, _) in code.match_indices("redis::") {
+        if code[..at].ends_with(|c: char| c == ':' || c.is_alphanumeric() || c == '_') {
+            continue;
+        }
+        if !inside {
+            complaints.push(format!("{path}:{}: names the crate redis", line_of(&code, at)));
+        }
+        if let Some(names) = code[..at].ends_with("use ").then(|| heads(&code[at + 7..])) {
+            foreign.extend(names.into_iter().filter(|name| name.starts_with(char::is_uppercase)));
+        }
+    }
+    for (line, signature) in signatures(&code) {
+        let words: Vec<_> = signature.split(|c: char| !c.is_alphanumeric() && c != '_').collect();
+        let named = foreign.iter().map(String::as_str).chain(["redis"]);
+        for name in named.filter(|name| words.contains(name)) {
+            complaints.push(format!("{path}:{line}: `{name}` of the crate redis is public"));
+        }
+    }
+    complaints
+}
+
+/// Asynchronous functions that have nothing to say about being dropped.
+const NO_CANCEL_SAFETY: [&str; 0] = [];
+
+/// What returns a `Result` says when it fails; what is async, what dropping it does.
+fn sections(path: &str, text: &str) -> Vec<String> {
+    let mut complaints = vec![];
+    let text = without_tests(text);
+    let lines: Vec<_> = text.lines().collect();
+    for (line, signature) in signatures(text) {
+        let Some(name) = function(&signature) else { continue };
+        let docs = docs_above(&lines, line - 1);
+        let bounds = signature.find(" where ").unwrap_or(signature.len());
+        let returned = signature[..bounds].split("->").last().unwrap_or_default();
+        let is_result = returned.trim_start().starts_with("Result<");
+        if is_result && !docs.contains("# Errors") {
+            complaints.push(format!("{path}:{line}: `{name}` has no `# Errors`"));
+        }
+        let is_async = signature.contains("async fn") || returned.contains("impl Future");
+        if is_async && !docs.contains("# Cancel safety") && !NO_CANCEL_SAFETY.contains(&name) {
+            complaints.push(format!("{path}:{line}: `{name}` has no `# Cancel safety`"));
+        }
+        if docs.trim().is_empty() {
+            complaints.push(format!("{path}:{line}: `{name}` is not documented"));
+        }
+    }
+    complaints
+}
+
+/// Everything `pub` up to its body, with the number of its first line.
+fn signatures(text: &str) -> Vec<(usize, String)> {
+    let mut found = vec![];
+    let mut lines = text.lines().enumerate();
+    while let Some((at, line)) = lines.next() {
+        if !line.trim_start().starts_with("pub ") || line.trim_start().starts_with("pub use ") {
+            continue;
+        }
+        let mut signature = line.trim().to_owned();
+        let ends = |text: &str| text.ends_with(['{', ';', ',', '}']) && balanced(text);
+        while !ends(&signature) {
+            let Some((_, more)) = lines.next() else { break };
+            signature = format!("{signature} {}", more.trim());
+        }
+        found.push((at + 1, signature));
+    }
+    found
+}
+
+/// Whether every parenthesis is closed.
+fn balanced(text: &str) -> bool {
+    text.matches('(').count() == text.matches(')').count()
+}
+
+fn function(signature: &str) -> Option<&str> {
+    let (_, rest) = signature.split_once("fn ")?;
+    rest.split(['(', '<']).next()
+}
+
+/// The documentation above the line with this index, attributes skipped.
+fn docs_above(lines: &[&str], index: usize) -> String {
+    let above = lines[..index].iter().rev().map(|line| line.trim_start());
+    // Attributes may stand between the documentation and the item.
+    let docs = above.take_while(|line| {
+        line.starts_with("///") || !(line.is_empty() || line.ends_with(['}', '{', ';']))
+    });
+    let mut docs: Vec<_> = docs.filter(|line| line.starts_with("///")).collect();
+    docs.reverse();
+    docs.join("\n")
+}
+
+/// Each `path.rs::name` in backticks is a test.
+fn named_tests(path: &str, text: &str, exists: &dyn Fn(&str, &str) -> bool) -> Vec<String> {
+    let named = in_backticks(text).filter_map(|(line, word)| {
+        let (file, name) = word.split_once(".rs::")?;
+        Some((line, format!("{file}.rs"), name.to_owned()))
+    });
+    let missing = named.filter(|(_, file, name)| !exists(file, name));
+    missing.map(|(line, file, name)| format!("{path}:{line}: no test {file}::{name}")).collect()
+}
+
+/// Each row of a table with a column of tests names one.
+fn guarantees(path: &str, text: &str) -> Vec<String> {
+    let rows = text.lines().enumerate().filter(|(_, line)| line.starts_with('|'));
+    let rows = rows.filter(|(_, line)| !line.starts_with("|--") && !line.starts_with("| what"));
+    let complaints: Vec<_> = rows
+        .clone()
+        .filter(|(_, row)| !row.contains(".rs::"))
+        .map(|(at, row)| format!("{path}:{}: no test shows this: {row}", at + 1))
+        .collect();
+    match rows.count() {
+        0 => vec![format!("{path}: there is no guarantee in it")],
+        _ => complaints,
+    }
+}
+
+/// Each relative link leads to a file, each `[text](target)` has a target.
+fn links(path: &str, text: &str, exists: &dyn Fn(&str) -> bool) -> Vec<String> {
+    let folder = Path::new(path).parent().unwrap_or_else(|| Path::new(""));
+    let mut complaints = vec![];
+    let inline = text.match_indices("](").map(|(at, _)| {
+        let rest = &text[at + 2..];
+        (at, rest.split(')').next().unwrap_or_default())
+    });
+    let below = text.match_indices("\n[").filter_map(|(at, _)| {
+        let line = text[at + 1..].lines().next()?;
+        Some((at + 1, line.split_once("]: ")?.1))
+    });
+    for (at, target) in inline.chain(below) {
+        let file = target.split('#').next().unwrap_or_default();
+        let elsewhere = target.contains("://") || target.contains("::");
+        if elsewhere || (file.is_empty() && !target.is_empty()) {
+            continue;
+        }
+        if target.is_empty() || !exists(&normal(&folder.join(file))) {
+            complaints.push(format!("{path}:{}: no file `{target}`", line_of(text, at)));
+        }
+    }
+    complaints
+}
+
+/// `docs/../README.md` is `README.md`.
+fn normal(path: &Path) -> String {
+    let mut parts: Vec<String> = vec![];
+    for part in path.components().map(|part| part.as_os_str().to_string_lossy().into_owned()) {
+        match part.as_str() {
+            "." => {}
+            ".." => drop(parts.pop()),
+            _ => parts.push(part),
+        }
+    }
+    parts.join("/")
+}
+
+/// Each `make something` is a target.
+fn make_targets(path: &str, text: &str, makefile: &str) -> Vec<String> {
+    let mut complaints = vec![];
+    for (at, line) in text.lines().enumerate() {
+        for (start, _) in line.match_indices("make ") {
+            let is_command = start == 0 || line[..start].ends_with(['`', ' ', '$']);
+            let in_code = line[..start].matches('`').count() % 2 == 1 || start == 0;
+            let rest = &line[start + "make ".len()..];
+            let target: String = rest.chars().take_while(|c| c.is_ascii_lowercase()).collect();
+            if !is_command || !in_code || target.is_empty() {
+                continue;
+            }
+            if !makefile.lines().any(|rule| rule.starts_with(&format!("{target}:"))) {
+                complaints.push(format!("{path}:{}: the Makefile has no `{target}`", at + 1));
+            }
+        }
+    }
+    complaints
+}
+
+/// What each call of tracing says is in the guide.
+fn events(path: &str, text: &str, guide: &str) -> Vec<String> {
+    let code = code(text);
+    let mut complaints = vec![];
+    for (at, _) in code.match_indices("tracing::") {
+        let is_event = |level| code[at + "tracing::".len()..].starts_with(level);
+        if !["debug!(", "debug_span!(", "error!(", "info!(", "warn!("].into_iter().any(is_event) {
+            continue;
+        }
+        let call = code[at..].split(';').next().unwrap_or_default();
+        // The message is the last text but the target; a span's name comes first.
+        let texts = call.split('"').skip(1).step_by(2).filter(|text| *text != "leasehold");
+        let Some(message) = texts.last() else { continue };
+        let subject = message.split([':', '{']).next().unwrap_or(message).trim();
+        let short: String = subject.chars().take(30).collect();
+        if !guide.contains(&format!("`{}", short.trim_end())) {
+            complaints.push(format!("{path}:{}: not in the guide: {message}", line_of(&code, at)));
+        }
+    }
+    complaints
+}
+
+/// Every public field of `Stats` is in the guide.
+fn numbers(text: &str, guide: &str) -> Vec<String> {
+    let lines = text.lines().filter_map(|line| line.trim().strip_prefix("pub "));
+    let fields = lines.filter_map(|line| line.strip_suffix(',')?.split_once(": "));
+    let unsaid = fields.filter(|(field, _)| !guide.contains(&format!("`{field}`")));
+    unsaid.map(|(field, _)| format!("docs/guide.md does not explain `{field}`")).collect()
+}
+
+/// Every source file is named, and every file that is named exists.
+fn architecture(text: &str, sources: &[String], exists: &dyn Fn(&str) -> bool) -> Vec<String> {
+    let separators = |c: char| c.is_whitespace() || "`()[],;│├└─*".contains(c);
+    let words: BTreeSet<_> =
+        text.split(separators).map(|word| word.trim_end_matches('.')).collect();
+    let named: BTreeSet<_> = words
+        .into_iter()
+        .filter(|word| word.ends_with(".rs") && word.len() > ".rs".len())
+        .collect();
+    let says =
+        |path: &str| named.iter().any(|name| path == *name || path.ends_with(&format!("/{name}")));
+    let unsaid = sources.iter().filter(|path| !says(path));
+    let mut complaints: Vec<_> =
+        unsaid.map(|path| format!("ARCHITECTURE.md does not name {path}")).collect();
+    let gone = named.iter().filter(|name| !exists(name));
+    complaints.extend(gone.map(|name| format!("ARCHITECTURE.md names {name}, which is gone")));
+    complaints
+}
+
+// Reading texts.
+
+/// Code without its tests, with comments and strings blanked: lines stay where they are.
+fn code(text: &str) -> String {
+    without_tests(text).lines().map(|line| without_comment(line) + "\n").collect()
+}
+
+fn without_comment(line: &str) -> String {
+    let mut in_string = false;
+    let mut before = ' ';
+    for (at, c) in line.char_indices() {
+        match c {
+            '"' if before != '\\' && before != '\'' => in_string = !in_string,
+            '/' if before == '/' && !in_string => return line[..at - 1].to_owned(),
+            _ => {}
+        }
+        before = c;
+    }
+    line.to_owned()
+}
+
+/// A file up to the tests at its end.
+fn without_tests(text: &str) -> &str {
+    let end = text.find("\n#[cfg(test)]\nmod tests {").unwrap_or(text.len());
+    &text[..end]
+}
+
+fn is_doc(line: &str) -> bool {
+    let line = line.trim_start();
+    line.starts_with("///") || line.starts_with("//!")
+}
+
+fn line_of(text: &str, at: usize) -> usize {
+    text[..at].matches('\n').count() + 1
+}
+
+/// Everything between two backticks of one line, outside of code blocks.
+fn in_backticks(text: &str) -> impl Iterator<Item = (usize, String)> {
+    let mut block = false;
+    text.lines().enumerate().flat_map(move |(at, line)| {
+        block ^= line.trim_start().starts_with("```");
+        let words = line.split('`').skip(1).step_by(2).map(str::to_owned);
+        let words: Vec<_> = if block { vec![] } else { words.collect() };
+        words.into_iter().map(move |word| (at + 1, word))
+    })
+}
+
+// Reading the repository.
+
+fn root(path: impl AsRef<Path>) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+}
+
+fn read(path: impl AsRef<Path>) -> String {
+    let path = root(path);
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// Every file below `folder` whose name ends so, in order.
+fn files(folder: &str, extension: &str) -> Vec<String> {
+    let mut found = vec![];
+    for entry in fs::read_dir(root(folder)).into_iter().flatten() {
+        let path = entry.unwrap().path();
+        let name = format!("{folder}/{}", path.file_name().unwrap().to_string_lossy());
+        if path.is_dir() {
+            found.extend(files(&name, extension));
+        } else if path.extension().is_some_and(|it| it == extension) {
+            found.push(name);
+        }
+    }
+    found.sort();
+    found
+}
+
+fn sources() -> impl Iterator<Item = (String, String)> {
+    files("src", "rs").into_iter().map(|path| (path.clone(), read(&path)))
+}
+
+/// The sources that users run: a test stands above what it tests.
+fn of_users() -> impl Iterator<Item = (String, String)> {
+    let test_files = test_files();
+    sources().filter(move |(path, _)| !test_files.contains(path))
+}
+
+/// Whole files that are tests: their `mod` line says so.
+fn test_files() -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    for (path, text) in sources() {
+        let folder = match path.strip_suffix("/mod.rs") {
+            Some(folder) => folder.to_owned(),
+            None => path.trim_end_matches(".rs").to_owned(),
+        };
+        for after in text.split("#[cfg(test)]\n").skip(1) {
+            let line = after.lines().next().unwrap_or_default();
+            let name = line.rsplit(' ').next().and_then(|name| name.strip_suffix(';'));
+            if let Some(name) = name.filter(|_| line.contains("mod ")) {
+                found.insert(format!("{folder}/{name}.rs"));
+                found.extend(files(&format!("{folder}/{name}"), "rs"));
+            }
+        }
+    }
+    found
+}
+
+fn documents() -> impl Iterator<Item = (String, String)> {
+    let at_the_top = ["ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "README.md"];
+    let all = at_the_top.map(str::to_owned).into_iter().chain(files("docs", "md"));
+    all.map(|path| (path.clone(), read(&path)))
+}
+
+/// Whether `file` has a test called `name`, or called so by its module.
+fn has_test(file: &str, name: &str) -> bool {
+    let Ok(text) = fs::read_to_string(root(file)) else { return false };
+    is_test_in(&text, name.rsplit("::").next().unwrap_or(name))
+}
+
+/// Whether `text` has a function `name` with a test attribute above it.
+fn is_test_in(text: &str, name: &str) -> bool {
+    let lines: Vec<_> = text.lines().map(str::trim).collect();
+    let is_named = |line: &str| line.contains(&format!("fn {name}("));
+    lines.iter().enumerate().filter(|(_, line)| is_named(line)).any(|(at, _)| {
+        let above = lines[..at].iter().rev().take_while(|line| !line.is_empty() && **line != "}");
+        above.into_iter().any(|line| line.starts_with("#[") && line.contains("test"))
+    })
+}
+
+fn is_a_file_called(name: &str) -> bool {
+    let folders = ["src", "tests", "testkit", "interop", "bench", "benches", "examples"];
+    let all = folders.into_iter().flat_map(|folder| files(folder, "rs"));
+    root(name).exists() || all.into_iter().any(|path| path.ends_with(&format!("/{name}")))
+}
+
+fn none(complaints: impl IntoIterator<Item = String>) {
+    let complaints: Vec<_> = complaints.into_iter().collect();
+    assert!(complaints.is_empty(), "\n{}\n", complaints.join("\n"));
+}
+
+// The checks find what they are for.
+
+fn one(complaints: &[String], part: &str) {
+    assert!(complaints.len() == 1 && complaints[0].contains(part), "{complaints:?}");
+}
+
+#[test]
+fn finds_an_import_from_above() {
+    let upward = "use crate::{\n    domain::Name,\n    primitives::{Lock, LockGuard},\n};\n";
+    one(&floors("src/engine/acquire.rs", upward), "`primitives` is above `engine`");
+    assert!(floors("src/client.rs", upward).is_empty());
+
+    one(&floors("src/store/memory.rs", "use super::super::engine::Engine;"), "above `store`");
+    one(&floors("src/error.rs", "use super::store::Store;"), "`store` is above `error`");
+    assert!(floors("src/store/redis/link.rs", "use super::super::memory::X;").is_empty());
+    one(&floors("src/domain/name.rs", "fn f() -> crate::engine::X {}"), "src/domain/name.rs:1");
+}
+
+#[test]
+fn finds_an_import_of_what_the_crate_exports() {
+    one(&floors("src/engine/mod.rs", "use crate::{Client, domain::Name};"), "name its module");
+    assert!(floors("src/blocking/client.rs", "use crate::{Client, domain::Name};").is_empty());
+}
+
+#[test]
+fn passes_over_imports_in_comments_strings_and_tests() {
+    let text = "/// [`Lock`](crate::Lock)\nlet x = 1; // crate::Lock\n\
+        \n#[cfg(test)]\nmod tests {\n    use crate::client::Client;\n}\n";
+    assert!(floors("src/domain/name.rs", text).is_empty());
+}
+
+const SCRIPT: &str = "-- lock/try: do a thing.\n--\n--   KEYS[1]  lock\n--   ARGV[1]  owner\n--\n\
+    --   1        done\n--\n-- Time: one GET.\n\nreturn redis.call('GET', KEYS[1], ARGV[1])\n";
+
+#[test]
+fn finds_a_script_with_a_wrong_header() {
+    let path = "src/store/redis/lua/lock/try.lua";
+    let listed = "script!(\"lock/try\")";
+    let check = |from: &str, to: &str| script(path, &SCRIPT.replace(from, to), listed);
+    assert!(check("", "").is_empty(), "{:?}", check("", ""));
+
+    one(&check("lock/try: ", "lock/retry: "), "first line");
+    one(&check("-- Time: one GET.", "-- One GET."), "Time");
+    one(&check("--   ARGV[1]  owner\n", ""), "ARGV[1] is used");
+    one(&check(", ARGV[1]", ""), "ARGV[1] is in the header");
+    one(&check("--   1        done\n", ""), "returns");
+    one(&script(path, SCRIPT, ""), "scripts.rs");
+}
+
+#[test]
+fn finds_a_file_that_is_too_long() {
+    let long = "let a = 1;\n".repeat(LONGEST + 1);
+    one(&length("src/a.rs", &long), "501 lines");
+    let documented = "/// Words.\n".repeat(LONGEST + 1);
+    assert!(length("src/a.rs", &documented).is_empty());
+    let tested = format!("fn a() {{}}\n\n#[cfg(test)]\nmod tests {{\n{long}}}\n");
+    assert!(length("src/a.rs", &tested).is_empty());
+}
+
+#[test]
+fn finds_what_is_left_undone_or_may_panic() {
+    let check = |line: &str| leftovers("src/a.rs", line);
+    one(&check("// TODO: later"), "TODO");
+    one(&check("let a = b.unwrap();"), "unwrap");
+    one(&check("let a = b.expect(\"c\");"), "expect");
+    one(&check("unreachable!(\"never\")"), "BUG");
+    assert!(check("/// let a = b.unwrap();").is_empty());
+    assert!(check("let a = b.unwrap_or_else(c);").is_empty());
+    assert!(check("unreachable!(\"BUG: why\")").is_empty());
+    assert!(check("fn a() {}\n\n#[cfg(test)]\nmod tests {\n    b.unwrap();\n}\n").is_empty());
+}
+
+#[test]
+fn finds_a_type_of_the_redis_crate() {
+    one(&foreign_types("src/client.rs", "use redis::Value;"), "names the crate redis");
+    assert!(foreign_types("src/client.rs", "use crate::store::redis::Settings;").is_empty());
+    let inside = "src/store/redis/replies.rs";
+    let text = "use redis::{Cmd, Value};\npub fn a(\n    value: &Value,\n) -> u8 {\n";
+    one(&foreign_types(inside, text), "`Value` of the crate redis is public");
+    assert!(foreign_types(inside, &text.replace("pub fn", "pub(super) fn")).is_empty());
+}
+
+#[test]
+fn finds_a_function_that_does_not_say_how_it_fails() {
+    let fails = "/// Does it.\npub fn a(\n    b: u8,\n) -> Result<u8> {\n";
+    one(&sections("src/a.rs", fails), "`a` has no `# Errors`");
+    let said = fails.replace("it.\n", "it.\n///\n/// # Errors\n///\n/// Never.\n#[must_use]\n");
+    assert!(sections("src/a.rs", &said).is_empty());
+
+    let leaves = "/// Does it.\npub async fn a() {\n";
+    one(&sections("src/a.rs", leaves), "`a` has no `# Cancel safety`");
+    let waits = "/// Does it.\npub fn a() -> impl Future<Output = u8> {\n";
+    one(&sections("src/a.rs", waits), "`a` has no `# Cancel safety`");
+    one(&sections("src/a.rs", "pub fn a() {\n"), "`a` is not documented");
+    assert!(sections("src/a.rs", "pub(crate) async fn a() -> Result<()> {\n").is_empty());
+}
+
+#[test]
+fn finds_a_test_that_does_not_exist() {
+    let text = "#[tokio::test]\nasync fn it_is_so() {}\n\nfn helper() {}\n";
+    assert!(is_test_in(text, "it_is_so"));
+    assert!(!is_test_in(text, "helper"));
+    assert!(!is_test_in(text, "it_is"));
+
+    let exists = |file: &str, name: &str| file == "tests/a.rs" && name == "b";
+    assert!(named_tests("docs/x.md", "as `tests/a.rs::b` shows", &exists).is_empty());
+    one(&named_tests("docs/x.md", "\nas `tests/a.rs::c` shows", &exists), "docs/x.md:2");
+}
+
+#[test]
+fn finds_a_guarantee_without_a_test() {
+    let good = "| what happens | shown by |\n|---|---|\n| killed | `tests/a.rs::b` |\n";
+    assert!(guarantees("g.md", good).is_empty());
+    one(&guarantees("g.md", &format!("{good}| stopped | we hope |\n")), "stopped");
+    one(&guarantees("g.md", "words"), "no guarantee");
+}
+
+#[test]
+fn finds_a_link_to_nowhere() {
+    let exists = |target: &str| target == "README.md";
+    let check = |text: &str| links("docs/x.md", text, &exists);
+    assert!(
+        check("[a](../README.md#b) [c](https://example.org) [d](#e) [f](crate::Lock)").is_empty()
+    );
+    one(&check("[a](README.md)"), "docs/x.md:1");
+    one(&check("[a]()"), "no file");
+    one(&check("See [a].\n\n[a]: gone.md\n"), "docs/x.md:3");
+}
+
+#[test]
+fn finds_a_make_target_that_does_not_exist() {
+    let makefile = "test: ## runs\n";
+    assert!(make_targets("README.md", "Run `make test`.\nmake test\n", makefile).is_empty());
+    assert!(make_targets("README.md", "We make no promise.", makefile).is_empty());
+    one(&make_targets("README.md", "Run `make sense`.", makefile), "`sense`");
+    one(&make_targets("README.md", "make sense SEEDS=3", makefile), "`sense`");
+}
+
+#[test]
+fn finds_a_file_that_the_architecture_forgot_or_remembers() {
+    let sources = ["src/lib.rs".to_owned(), "src/engine/held.rs".to_owned()];
+    let check = |text: &str| architecture(text, &sources, &|name| name != "gone.rs");
+    assert!(check("`src/lib.rs`, then `engine/held.rs`.").is_empty());
+    one(&check("├── lib.rs"), "src/engine/held.rs");
+    one(&check("lib.rs held.rs gone.rs"), "gone.rs");
+}
+
+#[test]
+fn finds_an_event_or_a_number_that_the_guide_does_not_explain() {
+    let code = "tracing::warn!(target: \"leasehold\", lock = %name,\n    \"lost: so sad\");";
+    assert!(events("src/a.rs", code, "| `lost: …` |").is_empty());
+    one(&events("src/a.rs", code, "nothing"), "src/a.rs:1");
+    one(&numbers("    pub held: u64,\n    granted: u64,\n", "`granted`"), "`held`");
+}
