@@ -166,7 +166,8 @@ impl Client {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future ends the waiting, not the shutdown.
+    /// Dropping the future ends the waiting: nothing new is acquired, but guards
+    /// that were not taken back yet go on. Another shutdown takes them.
     ///
     /// # Examples
     ///

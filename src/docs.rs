@@ -12,6 +12,7 @@ pub mod comparison {}
 #[doc = include_str!("../docs/dependencies.md")]
 pub mod dependencies {}
 
+/// [protocol]: protocol
 /// [architecture]: https://github.com/leasehold/leasehold/blob/main/ARCHITECTURE.md
 /// [comparison]: comparison
 #[doc = include_str!("../docs/design.md")]
@@ -24,6 +25,14 @@ pub mod guarantees {}
 /// [guarantees]: guarantees
 #[doc = include_str!("../docs/guide.md")]
 pub mod guide {}
+
+/// [design]: design
+#[doc = include_str!("../docs/migrating-from-redisson.md")]
+pub mod migrating_from_redisson {}
+
+/// [guarantees]: guarantees
+#[doc = include_str!("../docs/protocol.md")]
+pub mod protocol {}
 
 /// The README is no page of its own, but its example is compiled like theirs.
 #[cfg(doctest)]

@@ -83,7 +83,7 @@ pub enum Error {
     Owner(#[from] InvalidOwner),
 
     /// The store refused, in its own words. Nothing happened.
-    #[error("the store refused to work on `{name}`: {code} {message}")]
+    #[error("the store refused to work on `{name}`: {}", format!("{code} {message}").trim())]
     Refused {
         /// What was asked for.
         name: Name,

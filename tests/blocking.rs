@@ -109,8 +109,8 @@ mod acquiring {
             let lock = world.other_door();
             thread::scope(|scope| {
                 let waiter = scope.spawn(|| match owned {
-                    false => leave(lock.acquire().unwrap()),
-                    true => leave_owned(lock.acquire_owned().unwrap()),
+                    false => leave(lock.acquire_within(LONG).unwrap()),
+                    true => leave_owned(lock.acquire_owned_within(LONG).unwrap()),
                 });
                 eventually(|| world.other.stats().waiting == 1);
                 assert!(!waiter.is_finished());
@@ -189,7 +189,7 @@ mod acquiring {
                 let counter = &counter;
                 scope.spawn(move || {
                     for _ in 0..ROUNDS {
-                        let guard = lock.acquire().unwrap();
+                        let guard = lock.acquire_within(LONG).unwrap();
                         let before = counter.load(Ordering::Relaxed);
                         thread::yield_now();
                         counter.store(before + 1, Ordering::Relaxed);

@@ -193,8 +193,9 @@ impl World {
     }
 }
 
+/// Fails, rather than waiting for ever, when it is never let in.
 async fn short_visit(lock: Lock) {
-    let guard = lock.acquire().await.unwrap();
+    let guard = lock.acquire_within(secs(3_600)).await.unwrap();
     sleep(millis(100)).await;
     drop(guard);
 }
@@ -306,7 +307,7 @@ mod woken_and_cancelled {
         assert!(poll!(&mut first).is_pending());
         assert!(poll!(&mut first).is_pending());
         let behind = world.door();
-        let second = tokio::spawn(async move { behind.acquire().await });
+        let second = tokio::spawn(async move { behind.acquire_within(secs(3_600)).await });
         sleep(millis(1)).await;
 
         // when the first is woken and goes before it asked
@@ -328,7 +329,7 @@ mod woken_and_cancelled {
         let mut first = Box::pin(lock.acquire());
         assert!(poll!(&mut first).is_pending());
         let elsewhere = world.other_door();
-        let second = tokio::spawn(async move { elsewhere.acquire().await });
+        let second = tokio::spawn(async move { elsewhere.acquire_within(secs(3_600)).await });
         sleep(millis(1)).await;
 
         let left = Instant::now();
@@ -350,7 +351,7 @@ mod woken_and_cancelled {
         }
         let lock = world.door();
         sleep(millis(1)).await;
-        let last = tokio::spawn(async move { lock.acquire().await });
+        let last = tokio::spawn(async move { lock.acquire_within(secs(3_600)).await });
         sleep(millis(1)).await;
         assert_eq!(world.one.stats().waiting, 51);
 

@@ -77,8 +77,9 @@ async fn waiting(lock: Lock) -> JoinHandle<Result<LockGuard>> {
     waiter
 }
 
+/// Fails, rather than waiting for ever, when it is never let in.
 async fn entered(waiter: JoinHandle<Result<LockGuard>>) -> LockGuard {
-    waiter.await.unwrap().unwrap()
+    timeout(secs(7 * 24 * 60 * 60), waiter).await.unwrap().unwrap().unwrap()
 }
 
 mod exclusion {

@@ -22,6 +22,7 @@ pub struct Crowd {
     rounds: Option<u64>,
     seconds: Option<u64>,
     hold: Duration,
+    rest: Duration,
 }
 
 /// What a [`Crowd`] did.
@@ -50,6 +51,7 @@ impl Crowd {
             rounds: None,
             seconds: None,
             hold: Duration::ZERO,
+            rest: Duration::ZERO,
         }
     }
 
@@ -74,15 +76,29 @@ impl Crowd {
         self
     }
 
+    /// Sets how long each thread rests after it has given the lock back. Default: not at all.
+    ///
+    /// Without a rest the threads that are woken fastest have the lock most of the time.
+    #[must_use]
+    pub fn rest(mut self, rest: Duration) -> Self {
+        self.rest = rest;
+        self
+    }
+
     pub(crate) fn arguments(&self) -> Value {
         json!({
             "counter": self.counter,
             "threads": self.threads,
             "rounds": self.rounds,
             "seconds": self.seconds,
-            "hold_us": u64::try_from(self.hold.as_micros()).unwrap_or(u64::MAX),
+            "hold_us": micros(self.hold),
+            "rest_us": micros(self.rest),
         })
     }
+}
+
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
 impl Report {

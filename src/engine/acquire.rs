@@ -12,7 +12,7 @@
 
 use std::{
     future::Future,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError, atomic::Ordering},
     time::Duration,
 };
 
@@ -88,6 +88,7 @@ struct Attempt<'a> {
     engine: &'a Arc<Engine>,
     want: &'a Want,
     claim: Claim,
+    began_at: Instant,
     /// The question that may still be granted, if there is one.
     asked: Option<Lease>,
     /// Whether a question went unanswered, so that the store may grant it yet.
@@ -143,32 +144,23 @@ impl Engine {
         self.ready()?;
         let heard = Heard::default();
         let mut attempt = Attempt::new(self, want, &heard);
+        let span = attempt.span();
         let until = Instant::now() + ONE_QUESTION;
-        let mut pauses = Pauses::default();
-        loop {
-            match attempt.ask().await {
-                Ok(Asked::Granted(held)) => return Ok(Some(held)),
-                Ok(Asked::Busy(_)) => return Ok(None),
-                Ok(Asked::TooLate) if Instant::now() < until => {}
-                Ok(Asked::TooLate) => return Err(too_late(want)),
-                Err(failure) if failure.may_pass() && Instant::now() < until => {
-                    sleep(pauses.next()).await;
-                }
-                Err(failure) => return Err(Error::about(&want.name, failure)),
-            }
+        let asked = timeout_at(until, attempt.ask_until_answered().instrument(span)).await;
+        match asked {
+            Ok(Ok(Asked::Granted(held))) => Ok(Some(held)),
+            Ok(Ok(Asked::Busy(_))) => Ok(None),
+            Ok(Ok(Asked::TooLate)) => Err(too_late(want)),
+            Ok(Err(error)) => Err(error),
+            Err(_) => Err(unanswered(&want.name, ONE_QUESTION, heard.take())),
         }
     }
 
     async fn acquire_noting(self: &Arc<Self>, want: &Want, heard: &Heard) -> Result<Held, Error> {
         self.ready()?;
-        let start = Instant::now();
         let attempt = Attempt::new(self, want, heard);
-        let span = tracing::debug_span!(target: "leasehold", "acquire",
-            lock = %want.name, owner = %attempt.claim.owner);
-        let held = attempt.run().instrument(span).await?;
-        tracing::debug!(target: "leasehold", lock = %want.name, owner = %held.watch().claim().owner,
-            waited = ?start.elapsed(), "grant");
-        Ok(held)
+        let span = attempt.span();
+        attempt.run().instrument(span).await
     }
 
     /// Why patience ended in vain.
@@ -178,19 +170,15 @@ impl Engine {
         waited: Duration,
         heard: Option<Result<Holder, Failure>>,
     ) -> Error {
-        let name = want.name.clone();
+        let name = &want.name;
         // Who never had the turn knows what those before it were told.
-        let seen = || self.turns.seen(&name).map(Ok);
+        let seen = || self.turns.seen(name).map(Ok);
         match heard.or_else(seen) {
             Some(Ok(holder)) => {
                 self.counters.timed_out();
-                Error::TimedOut { name, waited, holder: Some(holder) }
+                Error::TimedOut { name: name.clone(), waited, holder: Some(holder) }
             }
-            Some(Err(failure)) => Error::about(&name, failure),
-            None => {
-                let reason = format!("no answer within {waited:?}");
-                Error::Unavailable { name, reason }
-            }
+            heard => unanswered(name, waited, heard),
         }
     }
 
@@ -200,6 +188,17 @@ impl Engine {
             biased;
             done = something => Ok(done),
             () = self.is_closed() => Err(Error::ShutDown),
+        }
+    }
+}
+
+/// The store did not answer for so long, and `heard` is what it said before.
+fn unanswered(name: &Name, waited: Duration, heard: Option<Result<Holder, Failure>>) -> Error {
+    match heard {
+        Some(Err(failure)) => Error::about(name, failure),
+        Some(Ok(_)) | None => {
+            let reason = format!("no answer within {waited:?}");
+            Error::Unavailable { name: name.clone(), reason }
         }
     }
 }
@@ -214,7 +213,24 @@ impl<'a> Attempt<'a> {
         let owner = engine.identity.fresh_owner();
         let announced = want.wait_by == WaitBy::Messages;
         let claim = Claim { name: want.name.clone(), owner, ttl: want.ttl, announced };
-        Self { engine, want, claim, asked: None, unsure: false, heard }
+        Self { engine, want, claim, began_at: Instant::now(), asked: None, unsure: false, heard }
+    }
+
+    fn span(&self) -> tracing::Span {
+        tracing::debug_span!(target: "leasehold", "acquire",
+            lock = %self.claim.name, owner = %self.claim.owner)
+    }
+
+    /// Asks until the store answers, or says a no that will stay.
+    async fn ask_until_answered(&mut self) -> Result<Asked, Error> {
+        let mut pauses = Pauses::default();
+        loop {
+            match self.ask().await? {
+                Ok(asked) => return Ok(asked),
+                Err(failure) if failure.may_pass() => sleep(pauses.next()).await,
+                Err(failure) => return Err(Error::about(&self.want.name, failure)),
+            }
+        }
     }
 
     async fn run(mut self) -> Result<Held, Error> {
@@ -224,7 +240,7 @@ impl<'a> Attempt<'a> {
         let mut pauses = Pauses::default();
         let mut polls = Polls::default();
         loop {
-            match self.ask().await {
+            match self.ask().await? {
                 Ok(Asked::Granted(held)) => return Ok(held),
                 Ok(Asked::TooLate) => {
                     tracing::warn!(target: "leasehold", "granted too late: asking again");
@@ -242,12 +258,22 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Asks the store once.
-    async fn ask(&mut self) -> Result<Asked, Failure> {
+    /// Asks the store once. Fails if the client is shut down meanwhile: what may
+    /// still be granted is then withdrawn.
+    async fn ask(&mut self) -> Result<Result<Asked, Failure>, Error> {
         let engine = self.engine;
         let lease = Lease::new(engine.clock.now(), self.claim.ttl);
         self.asked = Some(lease);
-        let verdict = engine.store.acquire(&self.claim).await;
+        let verdict = engine.unless_closed(engine.store.acquire(&self.claim)).await?;
+        if engine.closed.load(Ordering::Acquire) {
+            return Err(Error::ShutDown);
+        }
+        Ok(self.weigh(verdict, lease))
+    }
+
+    /// What `verdict` means for who asked for `lease`.
+    fn weigh(&mut self, verdict: Result<Verdict, Failure>, lease: Lease) -> Result<Asked, Failure> {
+        let engine = self.engine;
         let asked = match verdict {
             Ok(Verdict::Granted) if engine.clock.now() < lease.ends() => {
                 return Ok(Asked::Granted(self.enter(lease)));
@@ -289,6 +315,8 @@ impl<'a> Attempt<'a> {
         let (claim, entered_at) = (self.claim.clone(), engine.clock.now());
         let grant = Grant { claim, lease, entered_at, unsure: self.unsure };
         let hold = Arc::new(Hold::new(grant, self.want.terms, &engine.counters));
+        tracing::debug!(target: "leasehold", lock = %self.claim.name, owner = %self.claim.owner,
+            waited = ?self.began_at.elapsed(), "grant");
         engine.keeper.watch(&hold);
         if let Some(past) = engine.turns.entered(&hold, lease.asked_at) {
             past.end(LostReason::NotOurs);

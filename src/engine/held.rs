@@ -18,7 +18,11 @@ use std::{
 
 use tokio::{sync::Notify, time::Instant};
 
-use super::{Engine, persist::Given, releases::Debt, stats::Counters};
+use super::{
+    Engine,
+    releases::{Debt, recount},
+    stats::Counters,
+};
 use crate::{
     domain::{Claim, GivenBack, Holder, Lease, LostReason, Name, Outcome, Renewal},
     error::Error,
@@ -114,7 +118,7 @@ impl Hold {
     }
 
     /// When the store ends it by itself, as far as we know.
-    fn lease_ends(&self) -> Instant {
+    pub(super) fn lease_ends(&self) -> Instant {
         self.state().lease.ends()
     }
 
@@ -127,6 +131,11 @@ impl Hold {
     /// When to ask the store about it again.
     pub(crate) fn renew_at(&self) -> Instant {
         self.state().lease.renew_at()
+    }
+
+    /// Whether its lease is renewed, or fixed.
+    pub(crate) fn is_renewed(&self) -> bool {
+        self.renewed
     }
 
     /// The question to keep it alive with.
@@ -189,11 +198,16 @@ impl Hold {
     fn set_over(&self, state: &mut State, reason: LostReason) {
         state.over = Some(reason);
         self.over.notify_waiters();
-        self.counters.ended(reason);
+        self.counters.ended();
         if reason != LostReason::Released {
-            tracing::warn!(target: "leasehold", lock = %self.claim.name, owner = %self.claim.owner,
-                %reason, "lost");
+            self.found_lost(reason);
         }
+    }
+
+    fn found_lost(&self, reason: LostReason) {
+        self.counters.lost(reason);
+        tracing::warn!(target: "leasehold", lock = %self.claim.name, owner = %self.claim.owner,
+            %reason, "lost");
     }
 
     /// Waits until it is over.
@@ -205,6 +219,11 @@ impl Hold {
             }
             told.await;
         }
+    }
+
+    /// How many shares it has.
+    pub(super) fn shares(&self) -> u32 {
+        self.shares.load(Ordering::Acquire)
     }
 
     /// Counts one more share, unless the last one is gone. Returns how many there are.
@@ -224,7 +243,7 @@ impl fmt::Debug for Hold {
         f.debug_struct("Hold")
             .field("name", &self.claim.name)
             .field("owner", &self.claim.owner)
-            .field("state", &self.state)
+            .field("over", &self.state().over)
             .finish_non_exhaustive()
     }
 }
@@ -242,7 +261,6 @@ pub(crate) enum Left {
 
 /// One share in a hold. Dropped without [`release`](Self::release) it is given
 /// back in the background.
-#[derive(Debug)]
 pub(crate) struct Held {
     hold: Arc<Hold>,
     engine: Arc<Engine>,
@@ -269,10 +287,11 @@ impl Held {
         match (self.leave(), believed) {
             (debt @ Debt::Release { .. }, _) => self.free(debt, believed).await,
             (Debt::Recount { .. }, Err(reason)) => Ok(Left::Lost { reason, holder: None }),
-            (Debt::Recount { claim, count, until }, Ok(_)) => {
-                let told = self.engine.tell_count(claim, count, until).await;
-                told.map_err(|failure| Error::about(self.hold.name(), failure))?;
-                Ok(Left::Shares(count))
+            (Debt::Recount { hold }, Ok(_)) => {
+                let left = hold.shares();
+                let told = self.engine.tell_count(&hold).await;
+                told.map_err(|failure| Error::about(hold.name(), failure))?;
+                Ok(Left::Shares(left))
             }
         }
     }
@@ -304,7 +323,7 @@ impl Held {
                     true => LostReason::NotOurs,
                     false => LostReason::Expired,
                 };
-                hold.counters.lost(reason);
+                hold.found_lost(reason);
                 Ok(Left::Lost { reason, holder })
             }
             (Err(reason), GivenBack::NotHeld { holder }) => Ok(Left::Lost { reason, holder }),
@@ -321,10 +340,7 @@ impl Held {
                 self.engine.turns.left(hold);
                 hold.debt()
             }
-            count => {
-                let (claim, until) = (hold.claim.clone(), hold.lease_ends());
-                Debt::Recount { claim, count, until }
-            }
+            _ => Debt::Recount { hold: Arc::clone(hold) },
         }
     }
 }
@@ -337,8 +353,9 @@ impl Drop for Held {
         let believed = self.hold.remaining(self.engine.clock.now());
         let debt = self.leave();
         if matches!(debt, Debt::Release { .. }) {
+            let held = self.engine.clock.now() - self.hold.entered_at;
             tracing::debug!(target: "leasehold", lock = %self.hold.name(),
-                owner = %self.hold.claim.owner, "release, in the background");
+                owner = %self.hold.claim.owner, ?held, "release, in the background");
             if self.hold.end(LostReason::Released) == LostReason::Released {
                 self.hold.counters.released();
             }
@@ -349,8 +366,20 @@ impl Drop for Held {
     }
 }
 
+impl fmt::Debug for Held {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.hold, f)
+    }
+}
+
+impl fmt::Debug for Watch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.hold, f)
+    }
+}
+
 /// Sees a hold without a share in it.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Watch {
     hold: Arc<Hold>,
     engine: Arc<Engine>,
@@ -362,7 +391,7 @@ impl Watch {
     }
 
     pub(crate) fn count(&self) -> u32 {
-        self.hold.shares.load(Ordering::Acquire)
+        self.hold.shares()
     }
 
     /// Takes another share: the count in the store grows by one.
@@ -370,15 +399,14 @@ impl Watch {
         let (hold, engine) = (&self.hold, &self.engine);
         let ended = |reason| Error::Lost { name: hold.name().clone(), reason };
         self.remaining().map_err(ended)?;
-        let count = hold.one_more_share().ok_or_else(|| ended(LostReason::Released))?;
+        hold.one_more_share().ok_or_else(|| ended(LostReason::Released))?;
 
         // From here on dropping it takes the share back.
         let share = Held::new(Arc::clone(hold), engine);
         let asked_at = engine.clock.now();
         let ttl = hold.renewal().ttl;
-        let recount = || engine.store.recount(&hold.claim, count, ttl);
-        match engine.persist(hold.ends(), recount).await {
-            Ok(Given { answer: Outcome::Renewed, .. }) => {
+        match recount(&engine.store, &engine.clock, hold, ttl, hold.ends()).await {
+            Ok(Outcome::Renewed) => {
                 hold.renewed(asked_at, engine.clock.now());
                 self.remaining().map_err(ended)?;
                 Ok(share)

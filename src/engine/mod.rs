@@ -42,16 +42,17 @@ use tokio::{
 
 use self::{
     clock::Clock,
+    held::Hold,
     keeper::Keeper,
     persist::{Given, persist},
-    releases::{Debt, Releases},
+    releases::{Debt, Releases, recount},
     stats::{Counters, Stats},
     tasks::Spawner,
     turns::Turns,
     wakeups::Hub,
 };
 use crate::{
-    domain::{Claim, Failure, GivenBack, Holder, Identity, LostReason, Name, Owner},
+    domain::{Failure, GivenBack, Holder, Identity, LostReason, Name, Owner},
     error::Error,
     store::{Answer, Store},
 };
@@ -132,8 +133,10 @@ impl Engine {
 
     /// Asks the store about `name` until it answers or patience ends.
     async fn ask<'a, T>(&self, name: &Name, ask: impl Fn() -> Answer<'a, T>) -> Result<T, Error> {
+        Handle::try_current().map_err(|_| Error::NoRuntime)?;
         let until = self.clock.now() + QUESTION_PATIENCE;
-        let given = self.persist(until, ask).await;
+        let given = timeout(QUESTION_PATIENCE, self.persist(until, ask)).await;
+        let given = given.unwrap_or_else(|elapsed| Err(Failure::unanswered(elapsed)));
         given.map(|given| given.answer).map_err(|failure| Error::about(name, failure))
     }
 
@@ -180,11 +183,11 @@ impl Engine {
         }
     }
 
-    /// Tells the store how many times `claim`'s owner holds now.
-    async fn tell_count(&self, claim: Claim, count: u32, until: Instant) -> Result<(), Failure> {
-        let promise = self.releases.promise(Debt::Recount { claim: claim.clone(), count, until });
-        let until = until.min(self.clock.now() + RELEASE_PATIENCE);
-        self.persist(until, || self.store.recount(&claim, count, None)).await?;
+    /// Tells the store how many shares `hold` has now.
+    async fn tell_count(&self, hold: &Arc<Hold>) -> Result<(), Failure> {
+        let promise = self.releases.promise(Debt::Recount { hold: Arc::clone(hold) });
+        let until = hold.lease_ends().min(self.clock.now() + RELEASE_PATIENCE);
+        recount(&self.store, &self.clock, hold, None, until).await?;
         promise.kept();
         Ok(())
     }
@@ -213,6 +216,10 @@ impl Engine {
         self.closed.store(true, Ordering::Release);
         self.closing.notify_waiters();
 
+        if Handle::try_current().is_err() {
+            // Without timers there is no waiting.
+            return (self.take_back_all(), self.releases.owed());
+        }
         let returned = timeout(patience / 2, self.all_returned()).await;
         let taken = if returned.is_ok() { 0 } else { self.take_back_all() };
         let flushed = timeout_at(start + patience, self.releases.all_settled()).await;
@@ -235,13 +242,13 @@ impl Engine {
 
     /// Ends every hold and gives it back.
     fn take_back_all(&self) -> usize {
-        let holds = self.keeper.holds();
-        for hold in &holds {
-            hold.end(LostReason::ShutDown);
-            self.keeper.unwatch(hold);
+        let mut taken = 0;
+        for hold in self.keeper.holds() {
+            taken += usize::from(hold.end(LostReason::ShutDown) == LostReason::ShutDown);
+            self.keeper.unwatch(&hold);
             self.releases.owe(hold.debt());
         }
-        holds.len()
+        taken
     }
 
     #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, error::Elapsed, sleep, timeout_at};
 
 use super::clock::Clock;
 use crate::{domain::Failure, store::Answer};
@@ -24,8 +24,9 @@ pub(crate) async fn persist<'a, T>(
 ) -> Result<Given<T>, Failure> {
     let mut unsure = false;
     let mut pauses = Pauses::default();
+    let mut answer = ask().await;
     loop {
-        let failure = match ask().await {
+        let failure = match answer {
             Ok(answer) => return Ok(Given { answer, unsure }),
             Err(failure) => failure,
         };
@@ -35,7 +36,13 @@ pub(crate) async fn persist<'a, T>(
         }
         unsure |= failure.may_have_happened();
         sleep(pause).await;
+        // The first question is bounded by its store; only trouble costs a timer.
+        answer = timeout_at(clock.timer(until), ask()).await.unwrap_or_else(silent);
     }
+}
+
+fn silent<T>(elapsed: Elapsed) -> Result<T, Failure> {
+    Err(Failure::unanswered(elapsed))
 }
 
 /// Growing pauses between questions to a store that is in trouble.

@@ -4,7 +4,7 @@
 //! promised is owed even if whoever promised it is dropped: see [`Promise`].
 
 use std::{
-    collections::VecDeque,
+    collections::{BTreeMap, VecDeque},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -18,20 +18,29 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-use super::{clock::Clock, persist::persist, stats::Counters};
+use super::{clock::Clock, held::Hold, persist::persist, stats::Counters};
 use crate::{
-    domain::{Claim, Failure, GivenBack},
+    domain::{Claim, Failure, GivenBack, Outcome},
     store::Store,
 };
 
 /// What we owe the store, until a moment when it will have helped itself.
 #[derive(Clone, Debug)]
 pub(crate) enum Debt {
-    /// Tell it how many times the claim's owner holds.
-    Recount { claim: Claim, count: u32, until: Instant },
+    /// Tell it how many shares the hold has.
+    Recount { hold: Arc<Hold> },
     /// Give the lock back. A `late` one may find nothing and be needed all the
     /// same: a request to acquire is still on its way.
     Release { claim: Claim, until: Instant, late: bool },
+}
+
+impl Debt {
+    fn claim(&self) -> &Claim {
+        match self {
+            Self::Recount { hold } => hold.claim(),
+            Self::Release { claim, .. } => claim,
+        }
+    }
 }
 
 /// When to look again for a grant that arrives after it was withdrawn.
@@ -50,8 +59,9 @@ pub(crate) struct Releases {
 #[derive(Debug, Default)]
 struct Debts {
     new: VecDeque<Debt>,
-    /// How many are being settled.
-    open: usize,
+    /// Those that are being settled, by the order in which that began.
+    open: BTreeMap<u64, Debt>,
+    last: u64,
 }
 
 impl Releases {
@@ -75,7 +85,7 @@ impl Releases {
     /// How many debts are not settled.
     pub(crate) fn owed(&self) -> usize {
         let debts = self.debts();
-        debts.new.len() + debts.open
+        debts.new.len() + debts.open.len()
     }
 
     /// Waits until nothing is owed.
@@ -97,32 +107,44 @@ impl Releases {
         counters: Arc<Counters>,
     ) {
         let mut settling = FuturesUnordered::new();
-        // Settling that a runtime took down with it is taken up again.
-        self.debts().open = 0;
+        self.take_up_again();
         loop {
-            while let Some(debt) = self.next() {
-                settling.push(settle(&store, &clock, &counters, debt));
+            while let Some((number, debt)) = self.next() {
+                let (store, clock, counters) = (&store, &clock, &counters);
+                settling.push(async move {
+                    settle(store, clock, counters, &debt).await;
+                    number
+                });
             }
             if settling.is_empty() && self.closed.load(Ordering::Acquire) {
                 return;
             }
             tokio::select! {
                 biased;
-                Some(()) = settling.next() => self.one_settled(),
+                Some(number) = settling.next() => self.is_settled(number),
                 () = self.changed.notified() => {}
             }
         }
     }
 
-    fn next(&self) -> Option<Debt> {
+    /// Owes anew what a runtime took down with it while it was being settled.
+    fn take_up_again(&self) {
         let mut debts = self.debts();
-        let debt = debts.new.pop_front()?;
-        debts.open += 1;
-        Some(debt)
+        let open = std::mem::take(&mut debts.open);
+        debts.new.extend(open.into_values());
     }
 
-    fn one_settled(&self) {
-        self.debts().open -= 1;
+    fn next(&self) -> Option<(u64, Debt)> {
+        let mut debts = self.debts();
+        let debt = debts.new.pop_front()?;
+        debts.last += 1;
+        let number = debts.last;
+        debts.open.insert(number, debt.clone());
+        Some((number, debt))
+    }
+
+    fn is_settled(&self, number: u64) {
+        self.debts().open.remove(&number);
         self.settled.notify_waiters();
     }
 
@@ -131,11 +153,10 @@ impl Releases {
     }
 }
 
-async fn settle(store: &Arc<dyn Store>, clock: &Clock, counters: &Counters, debt: Debt) {
-    let settled = match &debt {
-        Debt::Recount { claim, count, until } => {
-            let recount = || store.recount(claim, *count, None);
-            persist(clock, *until, recount).await.map(drop)
+async fn settle(store: &Arc<dyn Store>, clock: &Clock, counters: &Counters, debt: &Debt) {
+    let settled = match debt {
+        Debt::Recount { hold } => {
+            recount(store, clock, hold, None, hold.lease_ends()).await.map(drop)
         }
         Debt::Release { claim, until, late: false } => {
             persist(clock, *until, || store.release(claim)).await.map(drop)
@@ -144,8 +165,32 @@ async fn settle(store: &Arc<dyn Store>, clock: &Clock, counters: &Counters, debt
     };
     if let Err(failure) = settled {
         counters.release_abandoned();
-        tracing::warn!(target: "leasehold", ?debt, %failure,
+        let claim = debt.claim();
+        tracing::warn!(target: "leasehold", lock = %claim.name, owner = %claim.owner, %failure,
             "a release was given up: the lease ends by itself");
+    }
+}
+
+/// Tells the store how many shares `hold` has, until that is what it was told.
+pub(super) async fn recount(
+    store: &Arc<dyn Store>,
+    clock: &Clock,
+    hold: &Hold,
+    ttl: Option<Duration>,
+    until: Instant,
+) -> Result<Outcome, Failure> {
+    loop {
+        let shares = hold.shares();
+        // Nobody holds a share any more: the release takes it all.
+        if shares == 0 {
+            return Ok(Outcome::Renewed);
+        }
+        let given = persist(clock, until, || store.recount(hold.claim(), shares, ttl)).await?;
+        // Others may have told another number meanwhile, and have been executed
+        // in another order.
+        if given.answer != Outcome::Renewed || hold.shares() == shares {
+            return Ok(given.answer);
+        }
     }
 }
 

@@ -91,9 +91,8 @@ impl Counters {
     }
 
     /// A hold is over.
-    pub(crate) fn ended(&self, reason: LostReason) {
+    pub(crate) fn ended(&self) {
         self.held.fetch_sub(1, Ordering::Relaxed);
-        self.lost(reason);
     }
 
     /// A hold was found to be lost; given back is not lost.

@@ -97,6 +97,7 @@ impl Turns {
     pub(crate) fn entered(&self, hold: &Arc<Hold>, asked_at: Instant) -> Option<Arc<Hold>> {
         let mut queues = self.queues();
         let queue = queues.entry(hold.name().clone()).or_default();
+        queue.seen = None;
         let before = std::mem::replace(&mut queue.held, Arc::downgrade(hold)).upgrade();
         before.filter(|hold| hold.was_known_at(asked_at))
     }

@@ -140,7 +140,7 @@ impl LockGuard {
     /// }
     /// # Ok(()) }
     /// ```
-    pub fn lost(&self) -> impl Future<Output = LostReason> + Send + 'static {
+    pub fn lost(&self) -> impl Future<Output = LostReason> + Send + use<> {
         self.held.watch().over()
     }
 
@@ -239,7 +239,6 @@ impl LockGuard {
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Debug, Eq, PartialEq)]
-#[must_use = "the lock may have been lost before"]
 #[non_exhaustive]
 pub enum Release {
     /// The hold was over before: the work may have overlapped with another's.

@@ -1,6 +1,6 @@
 //! The lock: one holder at a time.
 
-use std::{future::Future, sync::Arc, time::Duration};
+use std::{fmt, future::Future, sync::Arc, time::Duration};
 
 use super::{Holding, LockGuard, OnLoss, Ran, run};
 use crate::{
@@ -54,7 +54,7 @@ use crate::{
 /// }
 /// # Ok(()) }
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Lock {
     engine: Arc<Engine>,
     name: Name,
@@ -63,6 +63,19 @@ pub struct Lock {
     max_hold: Option<Duration>,
     wait_by: WaitBy,
     on_loss: OnLoss,
+}
+
+impl fmt::Debug for Lock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lock")
+            .field("name", &self.name)
+            .field("ttl", &self.ttl)
+            .field("lease", &self.lease)
+            .field("max_hold", &self.max_hold)
+            .field("wait_by", &self.wait_by)
+            .field("on_loss", &self.on_loss)
+            .finish_non_exhaustive()
+    }
 }
 
 /// Settings. They are checked when the lock is used first: a duration that
@@ -192,8 +205,8 @@ impl Lock {
         };
         let max_hold = self.max_hold.map(|most| checked("max_hold", most)).transpose()?;
         if let WaitBy::Polling { first, longest } = self.wait_by {
-            checked("first", first)?;
-            checked("longest", longest)?;
+            checked("first pause of polling", first)?;
+            checked("longest pause of polling", longest)?;
         }
         let terms = Terms { renewed: self.lease.is_none(), max_hold };
         Ok(Want { name: self.name.clone(), ttl, terms, wait_by: self.wait_by })
@@ -219,7 +232,8 @@ impl Lock {
     ///
     /// Dropping the future leaves nothing behind: a grant that was on its way
     /// is given back in the background. A grant whose future is not polled is
-    /// not renewed either, and ends by itself.
+    /// not renewed either, and ends by itself; but such a future keeps its place
+    /// in this process's queue, so poll it or drop it.
     ///
     /// # Examples
     ///

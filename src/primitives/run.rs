@@ -3,7 +3,7 @@
 use std::{
     future::Future,
     panic::{AssertUnwindSafe, resume_unwind},
-    pin::{Pin, pin},
+    pin::Pin,
     time::Duration,
 };
 
@@ -146,7 +146,7 @@ impl Holding {
     /// # Cancel safety
     ///
     /// Dropping the future has no effect.
-    pub fn lost(&self) -> impl Future<Output = LostReason> + Send + 'static {
+    pub fn lost(&self) -> impl Future<Output = LostReason> + Send + use<> {
         self.watch.clone().over()
     }
 
@@ -189,13 +189,14 @@ where
     let lost = holding.lost();
     // The call of the closure may panic as well as the future that it makes.
     let work = async move { work(holding).await };
-    let mut work = pin!(AssertUnwindSafe(work).catch_unwind());
+    let mut work = Box::pin(AssertUnwindSafe(work).catch_unwind());
 
     let reason = tokio::select! {
         biased;
         reason = lost => reason,
         done = work.as_mut() => return finish(guard, done).await,
     };
+    // Whatever the work has is gone before anybody else can enter.
     let value = wind_up(on_loss, work).await;
     give_back(guard).await;
     match value {
@@ -206,7 +207,7 @@ where
 }
 
 /// Lets work whose lock is lost come to an end, as far as it may.
-async fn wind_up<T>(on_loss: OnLoss, work: Pin<&mut impl Future<Output = T>>) -> Option<T> {
+async fn wind_up<T>(on_loss: OnLoss, work: Pin<Box<impl Future<Output = T>>>) -> Option<T> {
     match on_loss {
         OnLoss::Drop => None,
         OnLoss::Signal { grace } => tokio::time::timeout(grace, work).await.ok(),

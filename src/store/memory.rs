@@ -239,7 +239,7 @@ impl Store for Session {
         self.ask(|state, now| match state.holding(&claim.name, now) {
             Some(entry) if entry.owner != claim.owner => Verdict::Busy(entry.seen(now)),
             _ => {
-                state.locks.insert(claim.name.clone(), Entry::granted(claim, now));
+                state.grant(claim, now);
                 Verdict::Granted
             }
         })
@@ -369,6 +369,8 @@ struct State {
     locks: HashMap<Name, Entry>,
     sessions: BTreeMap<u64, Listening>,
     next_session: u64,
+    /// With so many holds it is time to look for expired ones.
+    sweep_at: usize,
     /// Whom the present question wakes, told when the lock on the state is off.
     wakes: Vec<(Weak<dyn Sleepers>, Wake)>,
     failing: Option<String>,
@@ -385,6 +387,15 @@ impl State {
         let Some(words) = &self.failing else { return Ok(()) };
         let (code, message) = words.split_once(' ').unwrap_or((words, ""));
         Err(Failure::refused(code, message))
+    }
+
+    fn grant(&mut self, claim: &Claim, now: Instant) {
+        // What has expired goes when it may be as much as what has not.
+        if self.locks.len() > self.sweep_at {
+            self.locks.retain(|_, entry| now < entry.ends);
+            self.sweep_at = 64 + 2 * self.locks.len();
+        }
+        self.locks.insert(claim.name.clone(), Entry::granted(claim, now));
     }
 
     /// The hold on `name` if it has not expired.

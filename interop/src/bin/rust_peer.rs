@@ -194,6 +194,7 @@ impl Task {
                     port: self.flags.port(),
                     counter: command.text("counter").to_owned(),
                     hold: Duration::from_micros(command.number("hold_us").unwrap_or(0)),
+                    rest: Duration::from_micros(command.number("rest_us").unwrap_or(0)),
                     rounds: command.number("rounds").unwrap_or(u64::MAX),
                     until: limit.map(|limit| began + limit),
                 },
@@ -215,6 +216,7 @@ struct Round {
     port: u16,
     counter: String,
     hold: Duration,
+    rest: Duration,
     rounds: u64,
     until: Option<Instant>,
 }
@@ -247,6 +249,9 @@ async fn member(lock: Lock, round: Round) -> Done {
         done.done += 1;
         done.max_wait = done.max_wait.max(waited);
         done.total_wait += waited;
+        if !round.rest.is_zero() {
+            tokio::time::sleep(round.rest).await;
+        }
     }
     done
 }

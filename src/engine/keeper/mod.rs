@@ -95,6 +95,8 @@ impl Keeper {
         clock: Clock,
         counters: Arc<Counters>,
     ) {
+        // A runtime may have taken questions down with it.
+        self.plan().schedule.ask_anew(clock.now());
         let mut asked: FuturesUnordered<BoxFuture<'_, Answered>> = FuturesUnordered::new();
         while let Some(looks_at) = self.look(&store, &clock, &counters, &asked) {
             tokio::select! {
@@ -139,8 +141,12 @@ impl Keeper {
             tracing::debug!(target: "leasehold", of = holds.len(), %failure, "renew failed");
             vec![Outcome::Unknown; holds.len()]
         });
-        let count = |which| outcomes.iter().filter(|outcome| **outcome == which).count();
-        let (renewed, failed) = (count(Outcome::Renewed), count(Outcome::Unknown));
+        // Fixed leases are only looked at.
+        let of_kind = |which| {
+            let both = holds.iter().zip(&outcomes);
+            both.filter(|(hold, outcome)| hold.is_renewed() && **outcome == which).count()
+        };
+        let (renewed, failed) = (of_kind(Outcome::Renewed), of_kind(Outcome::Unknown));
         counters.renewed(renewed, failed);
         tracing::debug!(target: "leasehold", of = holds.len(), renewed, failed, "renew");
 

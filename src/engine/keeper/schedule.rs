@@ -64,6 +64,13 @@ impl Schedule {
         }
     }
 
+    /// Forgets the questions that are on their way, and asks them again at `now`.
+    pub(super) fn ask_anew(&mut self, now: Instant) {
+        let asked = self.watched.iter_mut().filter(|(_, watched)| watched.asked_at.is_some());
+        let again: Vec<Id> = asked.map(|(id, watched)| (watched.asked_at = None, *id).1).collect();
+        again.into_iter().for_each(|id| self.put_off(id, now));
+    }
+
     /// When to look again.
     pub(super) fn next(&self) -> Option<Instant> {
         self.due.first().map(|(due, _)| *due)

@@ -150,7 +150,7 @@ impl Oracle {
     /// The last guard of `owner` is gone, or on its way to be released.
     pub(super) fn guard_gone(&self, owner: &Owner) {
         if let Some(believer) = self.seen.lock().unwrap().believers.get_mut(owner) {
-            believer.guard_gone_at.get_or_insert(Instant::now());
+            believer.guard_gone_at.get_or_insert_with(Instant::now);
         }
         self.look();
     }

@@ -71,9 +71,17 @@ impl Dialer {
     /// Connects, logs in and loads the scripts, within the connect timeout.
     pub(super) async fn dial(&self, on_push: Option<OnPush>) -> Result<Dialled, Error> {
         let dialled = timeout(self.limit, self.connect(on_push)).await;
-        let late = |_| Obstacle(format!("no answer within {:?}", self.limit));
+        let late = |_| self.silence();
         let dialled = dialled.map_err(late).and_then(|dialled| dialled);
         dialled.map_err(|Obstacle(reason)| connect_error(&self.target.address, reason))
+    }
+
+    fn silence(&self) -> Obstacle {
+        let hint = match &self.target.address {
+            Address::Tcp { tls: true, .. } => ": does this port speak TLS?",
+            _ => "",
+        };
+        Obstacle(format!("no answer within {:?}{hint}", self.limit))
     }
 
     async fn connect(&self, on_push: Option<OnPush>) -> Result<Dialled, Obstacle> {
@@ -89,12 +97,29 @@ impl Dialer {
             config = config.set_push_sender(push);
         }
         let login = self.login();
-        let (connection, driver) =
-            MultiplexedConnection::new_with_config(&login, stream, config).await?;
+        let (connection, driver) = MultiplexedConnection::new_with_config(&login, stream, config)
+            .await
+            .map_err(|error| self.refusal(&error))?;
         let mut driver: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(driver);
         tokio::select! {
-            () = &mut driver => Err(Obstacle("the connection was closed at once".into())),
+            () = &mut driver => Err(hung_up()),
             greeted = self.greet(connection.clone()) => greeted.map(|()| (connection, driver)),
+        }
+    }
+
+    /// Why the server did not let us in.
+    fn refusal(&self, error: &RedisError) -> Obstacle {
+        let words = error.to_string();
+        match error.kind() {
+            ErrorKind::Parse => Obstacle(format!("this is not Redis: {error}")),
+            ErrorKind::RESP3NotSupported => Obstacle("the server is older than Redis 6".into()),
+            ErrorKind::AuthenticationFailed => Obstacle("user or password is wrong".into()),
+            ErrorKind::Io => hung_up(),
+            _ if words.contains("database") || words.contains("DB index") => {
+                let detail = error.detail().unwrap_or(&words);
+                Obstacle(format!("database {}: {detail}", self.target.database))
+            }
+            _ => refused(error),
         }
     }
 
@@ -146,10 +171,11 @@ impl Dialer {
             pipeline.add_command(script.load());
         }
         // The first command also shows whether we were let in at all.
-        let replies = connection.send_packed_commands(&pipeline, 0, pipeline.len()).await?;
+        let replies = connection.send_packed_commands(&pipeline, 0, pipeline.len()).await;
+        let replies = replies.map_err(|error| self.refusal(&error))?;
         match replies.into_iter().next() {
             Some(Value::ServerError(error)) if error.code() == "NOAUTH" => {
-                Err(RedisError::from(error).into())
+                Err(self.refusal(&error.into()))
             }
             _ => Ok(()),
         }
@@ -189,25 +215,19 @@ impl From<io::Error> for Obstacle {
     }
 }
 
-impl From<RedisError> for Obstacle {
-    fn from(error: RedisError) -> Self {
-        Self(match error.kind() {
-            ErrorKind::Parse => format!("this is not Redis: {error}"),
-            ErrorKind::RESP3NotSupported => "the server is older than Redis 6".into(),
-            ErrorKind::AuthenticationFailed => "user or password is wrong".into(),
-            _ => refused(&error),
-        })
-    }
+fn hung_up() -> Obstacle {
+    let words = "the server hung up at once: has it too many clients, or does this port speak TLS?";
+    Obstacle(words.into())
 }
 
-fn refused(error: &RedisError) -> String {
+fn refused(error: &RedisError) -> Obstacle {
     let words = error.detail().unwrap_or_default();
-    match error.code() {
+    Obstacle(match error.code() {
         Some("WRONGPASS") => format!("user or password is wrong: WRONGPASS {words}"),
         Some("NOAUTH") => format!("a password is needed: NOAUTH {words}"),
         Some(code) => format!("{code} {words}"),
         None => error.to_string(),
-    }
+    })
 }
 
 impl fmt::Debug for Obstacle {

@@ -217,7 +217,7 @@ impl Store for RedisStore {
             let reply = self.run_on(name, &scripts::FORCE_RELEASE, |command| {
                 command.arg(&channel);
             });
-            replies::flag(&reply.await?)
+            replies::forced(&reply.await?)
         })
     }
 

@@ -54,6 +54,10 @@ pub(super) fn verdict(reply: &Value) -> Result<Verdict, Failure> {
 pub(super) fn given_back(reply: &Value) -> Result<GivenBack, Failure> {
     match reply {
         Value::Int(1) => Ok(GivenBack::Freed),
+        Value::Int(2) => {
+            warn_unannounced();
+            Ok(GivenBack::Freed)
+        }
         other => Ok(GivenBack::NotHeld { holder: holder(other)? }),
     }
 }
@@ -74,8 +78,17 @@ pub(super) fn outcomes(reply: &Value, asked: usize) -> Result<Vec<Outcome>, Fail
     }
 }
 
-pub(super) fn flag(reply: &Value) -> Result<bool, Failure> {
-    Ok(outcome(reply)? == Outcome::Renewed)
+/// Whether a forced release freed anything.
+pub(super) fn forced(reply: &Value) -> Result<bool, Failure> {
+    match reply {
+        Value::Int(0) => Ok(false),
+        other => Ok(given_back(other)? == GivenBack::Freed),
+    }
+}
+
+fn warn_unannounced() {
+    tracing::warn!(target: "leasehold",
+        "the server refuses to announce a release: waiters notice when they ask again");
 }
 
 /// A hold count; none is 0.

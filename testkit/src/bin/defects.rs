@@ -183,7 +183,8 @@ fn main() -> ExitCode {
     for (number, defect) in DEFECTS.iter().enumerate() {
         let found = plant(defect, root, &copy);
         missed += usize::from(found.is_none());
-        let (by, after) = found.unwrap_or(("**nobody**".into(), format!("{SEEDS} seeds")));
+        let nobody = || ("**nobody**".into(), format!("{SEEDS} seeds"));
+        let (by, after) = found.unwrap_or_else(nobody);
         println!("| {} | {} | {by} | {after} |", number + 1, defect.says);
     }
     println!("\n{} defects planted, {} found", DEFECTS.len(), DEFECTS.len() - missed);

@@ -4,6 +4,7 @@
 --   ARGV[1]  channel  where to say so
 --
 --   1        was held, is free
+--   2        the same, but the server refused to say so on the channel
 --   0        was not held
 --
 -- HLEN refuses a key of another type, which DEL would delete.
@@ -15,5 +16,7 @@ if redis.call('HLEN', KEYS[1]) == 0 then
 end
 
 redis.call('DEL', KEYS[1])
-redis.call('PUBLISH', ARGV[1], '0')
+if type(redis.pcall('PUBLISH', ARGV[1], '0')) == 'table' then
+    return 2
+end
 return 1

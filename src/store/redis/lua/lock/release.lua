@@ -5,6 +5,7 @@
 --   ARGV[2]  channel  where to say so; empty to say nothing
 --
 --   1                was held, is free
+--   2                the same, but the server refused to say so on the channel
 --   {}               not held by this owner, nor by anybody
 --   {pttl, fields}   not held by this owner, but by another
 --
@@ -13,8 +14,9 @@
 -- Time: HDEL and PUBLISH when held; HDEL, PTTL and HGETALL when not.
 
 if redis.call('HDEL', KEYS[1], ARGV[1]) == 1 then
-    if ARGV[2] ~= '' then
-        redis.call('PUBLISH', ARGV[2], '0')
+    -- The hold is gone, whatever becomes of the message.
+    if ARGV[2] ~= '' and type(redis.pcall('PUBLISH', ARGV[2], '0')) == 'table' then
+        return 2
     end
     return 1
 end

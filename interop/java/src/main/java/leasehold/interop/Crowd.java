@@ -28,6 +28,7 @@ final class Crowd {
     private final long rounds;
     private final long limitNanos;
     private final long holdNanos;
+    private final long restNanos;
     private final CountDownLatch start = new CountDownLatch(1);
     private final AtomicReference<Throwable> failure = new AtomicReference<>();
 
@@ -40,6 +41,7 @@ final class Crowd {
         rounds = command.number("rounds", Long.MAX_VALUE);
         limitNanos = command.has("seconds") ? TimeUnit.SECONDS.toNanos(command.number("seconds")) : Long.MAX_VALUE;
         holdNanos = TimeUnit.MICROSECONDS.toNanos(command.number("hold_us", 0));
+        restNanos = TimeUnit.MICROSECONDS.toNanos(command.number("rest_us", 0));
         if (!command.has("rounds") && !command.has("seconds")) {
             throw new IllegalArgumentException("a crowd needs `rounds` or `seconds`");
         }
@@ -113,6 +115,9 @@ final class Crowd {
             done++;
             maxWait = Math.max(maxWait, waited);
             totalWait += waited;
+            if (restNanos > 0) {
+                LockSupport.parkNanos(restNanos);
+            }
         }
     }
 }
