@@ -125,6 +125,11 @@ async fn the_wait_for_a_loss_borrows_nothing() {
         lost
     };
     assert_eq!(lost.await, LostReason::Released);
+
+    let lost = client.lock("door").unwrap().run(async |held| held.lost()).await.unwrap();
+    let Ran::Done(lost) = lost else { panic!("it was lost") };
+    may_be_spawned(&lost);
+    assert_eq!(tokio::spawn(lost).await.unwrap(), LostReason::Released);
 }
 
 /// Whether a type is `Send`: the inherent constant counts where its bound holds.

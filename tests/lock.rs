@@ -1174,8 +1174,8 @@ mod settings {
                 ("ttl", lock.clone().ttl(short)),
                 ("lease", lock.clone().lease(short)),
                 ("max_hold", lock.clone().max_hold(short)),
-                ("first", lock.clone().wait_by(poll(short, secs(1)))),
-                ("longest", lock.clone().wait_by(poll(secs(1), short))),
+                ("first pause of polling", lock.clone().wait_by(poll(short, secs(1)))),
+                ("longest pause of polling", lock.clone().wait_by(poll(secs(1), short))),
             ] {
                 let text = refusal(&lock).await;
                 assert!(text.contains(&format!("`{setting}`")), "{setting}: {text}");

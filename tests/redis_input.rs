@@ -168,8 +168,8 @@ async fn a_duration_that_redis_cannot_keep_is_refused_by_name_and_nothing_is_ask
         refused_in(lock.clone().ttl(absurd), "ttl").await;
         refused_in(lock.clone().lease(absurd), "lease").await;
         refused_in(lock.clone().max_hold(absurd), "max_hold").await;
-        refused_in(polling(absurd, secs(1)), "first").await;
-        refused_in(polling(ms(1), absurd), "longest").await;
+        refused_in(polling(absurd, secs(1)), "first pause of polling").await;
+        refused_in(polling(ms(1), absurd), "longest pause of polling").await;
     }
     assert_eq!(redis.calls().since(&before).to_string(), "no calls");
 }

@@ -114,6 +114,8 @@ impl Dialer {
             ErrorKind::Parse => Obstacle(format!("this is not Redis: {error}")),
             ErrorKind::RESP3NotSupported => Obstacle("the server is older than Redis 6".into()),
             ErrorKind::AuthenticationFailed => Obstacle("user or password is wrong".into()),
+            // rustls puts the words of the other side's alert here.
+            ErrorKind::Io if words.contains("alert") => Obstacle(format!("TLS: {words}")),
             ErrorKind::Io => hung_up(),
             _ if words.contains("database") || words.contains("DB index") => {
                 let detail = error.detail().unwrap_or(&words);
@@ -216,7 +218,8 @@ impl From<io::Error> for Obstacle {
 }
 
 fn hung_up() -> Obstacle {
-    let words = "the server hung up at once: has it too many clients, or does this port speak TLS?";
+    let words = "the server closed the connection at once: it may have too many clients, \
+                 or speak TLS on this port";
     Obstacle(words.into())
 }
 
