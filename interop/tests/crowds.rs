@@ -14,7 +14,7 @@ const SHARE: std::ops::RangeInclusive<f64> = 0.1..=0.9;
 /// How long anybody may wait for a lock that sixteen want, each for some milliseconds: far less
 /// than a lease of 30 s.
 ///
-/// Each rests for 30 ms in between. Half of them could then not keep the lock busy, however
+/// Each rests for 40 ms in between. Half of them could then not keep the lock busy, however
 /// fast they were: the shares are shares of the lock, and no race of wake-ups.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
@@ -33,7 +33,7 @@ fn a_mixed_crowd_loses_nothing_and_nobody_starves() {
     let monitor = redis.monitor();
 
     // when all of them add to one counter, for some seconds
-    let crowd = Crowd::new("door", "counter", 4).at_most(10).hold(MILLI).rest(MILLI * 30);
+    let crowd = Crowd::new("door", "counter", 4).at_most(10).hold(MILLI).rest(MILLI * 40);
     let ours = rusts.each_ref().map(|rust| rust.thread("crowd").start_crowd(&crowd));
     let theirs = javas.each_ref().map(|java| java.thread("crowd").start_crowd(&crowd));
     let (ours, theirs) = (ours.map(report), theirs.map(report));
@@ -66,7 +66,7 @@ fn a_mixed_crowd_goes_on_when_one_of_each_language_is_killed() {
     let [java, doomed_java] = two(|| Java::start(&setup));
     let [rust, doomed_rust] = two(|| Rust::start(&setup));
     let monitor = redis.monitor();
-    let crowd = Crowd::new("door", "counter", 4).at_most(14).hold(MILLI).rest(MILLI * 30);
+    let crowd = Crowd::new("door", "counter", 4).at_most(14).hold(MILLI).rest(MILLI * 40);
     let (ours, theirs) =
         (rust.thread("crowd").start_crowd(&crowd), java.thread("crowd").start_crowd(&crowd));
     let forgotten: [Pending; 2] = [

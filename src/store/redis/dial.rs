@@ -68,6 +68,11 @@ impl Dialer {
         })
     }
 
+    /// Where the server listens.
+    pub(super) fn server(&self) -> String {
+        self.target.address.to_string()
+    }
+
     /// Connects, logs in and loads the scripts, within the connect timeout.
     pub(super) async fn dial(&self, on_push: Option<OnPush>) -> Result<Dialled, Error> {
         let dialled = timeout(self.limit, self.connect(on_push)).await;

@@ -32,6 +32,8 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_
 
 /// Who is told what happens on a link.
 pub(super) trait Watcher: Send + Sync {
+    /// What the link carries.
+    fn carries(&self) -> &'static str;
     /// The link is up, for the first time or again.
     fn up(&self) {}
     /// The link is down: what it carried is lost.
@@ -40,10 +42,15 @@ pub(super) trait Watcher: Send + Sync {
     fn pushed(&self, _info: PushInfo) {}
 }
 
-/// A watcher that does not care.
+/// Watches the link for commands, which has nothing to tell.
 #[derive(Debug)]
-pub(super) struct Nobody;
-impl Watcher for Nobody {}
+pub(super) struct Commands;
+
+impl Watcher for Commands {
+    fn carries(&self) -> &'static str {
+        "commands"
+    }
+}
 
 /// One supervised connection.
 #[derive(Debug)]
@@ -183,10 +190,11 @@ async fn supervise(
         let (connection, driver) = dialled;
         let live = Live { connection, replies: Arc::default(), cut: Arc::default() };
         carry(&shared, &*watcher, live, driver).await;
-        tracing::warn!(target: "leasehold", "connection lost");
+        let (server, carries) = (dialer.server(), watcher.carries());
+        tracing::warn!(target: "leasehold", server, carries, "connection lost");
         dialled = dial_again(&shared, &dialer, &watcher).await;
         shared.reconnects.fetch_add(1, Ordering::Relaxed);
-        tracing::info!(target: "leasehold", "connected again");
+        tracing::info!(target: "leasehold", server, carries, "connected again");
     }
 }
 
@@ -203,7 +211,8 @@ async fn carry(
     tokio::select! {
         () = driver => {}
         () = cut.notified() => {
-            tracing::warn!(target: "leasehold", "the server answers nothing: connection cut");
+            let carries = watcher.carries();
+            tracing::warn!(target: "leasehold", carries, "the server answers nothing: connection cut");
         }
     }
     shared.live.send_replace(None);

@@ -163,6 +163,10 @@ impl Board {
 }
 
 impl Watcher for Board {
+    fn carries(&self) -> &'static str {
+        "messages"
+    }
+
     fn up(&self) {
         let mut table = self.table();
         table.changed = table.channels.keys().cloned().collect();

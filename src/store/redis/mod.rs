@@ -21,7 +21,7 @@ use redis::{Cmd, Value, cmd};
 pub(crate) use self::settings::Settings;
 use self::{
     dial::Dialer,
-    link::{Link, Nobody},
+    link::{Commands, Link},
     messages::Messages,
     scripts::Script,
 };
@@ -49,7 +49,7 @@ impl RedisStore {
         checked("connect_timeout", settings.connect_timeout)?;
         let limit = checked("command_timeout", settings.command_timeout)?;
         let dialer = Arc::new(Dialer::new(target, settings, format!("leasehold:{client_id}"))?);
-        let commands = Link::connect(Arc::clone(&dialer), Arc::new(Nobody), limit).await?;
+        let commands = Link::connect(Arc::clone(&dialer), Arc::new(Commands), limit).await?;
         let messages = Messages::connect(dialer, limit).await?;
         let store = Self { commands, messages };
         store.warn_of_eviction().await;

@@ -10,6 +10,7 @@ pub(crate) struct Settings {
     pub(crate) user: Option<String>,
     pub(crate) password: Option<Secret>,
     pub(crate) database: Option<u32>,
+    #[cfg(feature = "tls")]
     pub(crate) tls: TlsSettings,
 }
 
@@ -21,14 +22,15 @@ impl Default for Settings {
             user: None,
             password: None,
             database: None,
+            #[cfg(feature = "tls")]
             tls: TlsSettings::default(),
         }
     }
 }
 
 /// Whom to trust and what to show, as PEM texts.
+#[cfg(feature = "tls")]
 #[derive(Clone, Debug, Default)]
-#[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "only `tls` can set and use them"))]
 pub(crate) struct TlsSettings {
     pub(crate) authorities: Option<Vec<u8>>,
     pub(crate) client: Option<(Vec<u8>, Secret)>,
