@@ -6,6 +6,8 @@
 //! machine's. `make bench` prints both.
 
 use std::{
+    cell::RefCell,
+    collections::BTreeMap,
     future::Future,
     hint::black_box,
     time::{Duration, Instant},
@@ -96,7 +98,11 @@ async fn raw_pairs(mut raw: Raw, name: String, pairs: u64) {
     }
 }
 
+/// What one pair cost in each sample, by case, for ours and for raw.
+type Costs = RefCell<BTreeMap<String, [Vec<f64>; 2]>>;
+
 struct Bench {
+    costs: Costs,
     runtime: Runtime,
     redis: Redis,
     client: Client,
@@ -109,33 +115,53 @@ impl Bench {
         let redis = Redis::start();
         let client = runtime.block_on(Client::connect(&redis.url())).unwrap();
         let raw = runtime.block_on(Raw::connect(&redis.url()));
-        Self { runtime, redis, client, raw }
+        Self { costs: Costs::default(), runtime, redis, client, raw }
+    }
+
+    /// Notes what `pairs` pairs cost: ours are `which` 0, raw ones 1.
+    fn note(&self, case: &str, which: usize, pairs: u64, took: Duration) -> Duration {
+        let cost = took.as_secs_f64() / pairs.max(1) as f64;
+        self.costs.borrow_mut().entry(case.to_owned()).or_default()[which].push(cost);
+        took
+    }
+
+    fn print_ratios(&self) {
+        println!("\nours beside the raw scripts, medians of all samples of this run:");
+        for (case, [ours, raw]) in &mut *self.costs.borrow_mut() {
+            let (ours, raw) = (median(ours) * 1e6, median(raw) * 1e6);
+            println!("  {case:<32} {ours:>8.1} µs / {raw:>8.1} µs = {:.2}", ours / raw);
+        }
     }
 
     /// Measures ours and the raw pair one after the other.
     fn both(&self, group: &mut BenchmarkGroup<'_, WallTime>, case: &str, tasks: u64) {
         group.throughput(Throughput::Elements(1));
         group.bench_function(BenchmarkId::new("leasehold", case), |b| {
-            b.to_async(&self.runtime).iter_custom(|pairs| {
+            b.iter_custom(|pairs| {
                 let run =
                     |task, pairs| our_pairs(self.client.clone(), format!("own-{task}"), pairs);
-                spread(tasks, pairs, run)
+                self.note(case, 0, pairs, self.runtime.block_on(spread(tasks, pairs, run)))
             });
         });
         group.bench_function(BenchmarkId::new("raw EVALSHA", case), |b| {
-            b.to_async(&self.runtime).iter_custom(|pairs| {
+            b.iter_custom(|pairs| {
                 let run = |task, pairs| raw_pairs(self.raw.clone(), format!("raw-{task}"), pairs);
-                spread(tasks, pairs, run)
+                self.note(case, 1, pairs, self.runtime.block_on(spread(tasks, pairs, run)))
             });
         });
     }
+}
+
+fn median(costs: &mut [f64]) -> f64 {
+    costs.sort_by(f64::total_cmp);
+    costs.get(costs.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
 /// Acquire and release, every task its own name.
 fn uncontended(c: &mut Criterion, bench: &Bench) {
     let mut group = c.benchmark_group("uncontended pair");
     for tasks in [1, 16, 256] {
-        bench.both(&mut group, &format!("{tasks} tasks"), tasks);
+        bench.both(&mut group, &format!("uncontended, {tasks} tasks"), tasks);
     }
     group.finish();
 }
@@ -143,15 +169,17 @@ fn uncontended(c: &mut Criterion, bench: &Bench) {
 /// Two tasks of one process hand one lock to and fro.
 fn hand_over(c: &mut Criterion, bench: &Bench) {
     let mut group = c.benchmark_group("hand-over");
+    let case = "hand-over, 2 tasks, 1 name";
     group.bench_function("leasehold, 2 tasks", |b| {
-        b.to_async(&bench.runtime).iter_custom(|pairs| {
+        b.iter_custom(|pairs| {
             let run = |_, pairs| our_pairs(bench.client.clone(), "contended".into(), pairs);
-            spread(2, pairs, run)
+            bench.note(case, 0, pairs, bench.runtime.block_on(spread(2, pairs, run)))
         });
     });
     group.bench_function("raw EVALSHA pair, 1 task", |b| {
-        b.to_async(&bench.runtime).iter_custom(|pairs| {
-            spread(1, pairs, |_, pairs| raw_pairs(bench.raw.clone(), "alone".into(), pairs))
+        b.iter_custom(|pairs| {
+            let run = |_, pairs| raw_pairs(bench.raw.clone(), "alone".into(), pairs);
+            bench.note(case, 1, pairs, bench.runtime.block_on(spread(1, pairs, run)))
         });
     });
     group.finish();
@@ -169,7 +197,7 @@ fn keeper(c: &mut Criterion, bench: &Bench) {
         held
     });
     let mut group = c.benchmark_group("pair beside 10 000 leases of 3 s");
-    bench.both(&mut group, "1 task", 1);
+    bench.both(&mut group, "beside 10 000 leases, 1 task", 1);
     group.finish();
 
     let stats = busy.stats();
@@ -190,4 +218,5 @@ fn main() {
     hand_over(&mut criterion, &bench);
     keeper(&mut criterion, &bench);
     criterion.final_summary();
+    bench.print_ratios();
 }
