@@ -102,7 +102,7 @@ pub enum Error {
     TimedOut {
         /// What we were waiting for.
         name: Name,
-        /// How long we waited.
+        /// How long we waited, rounded down to milliseconds.
         waited: Duration,
         /// Who held it when we last asked.
         holder: Option<Holder>,

@@ -891,8 +891,9 @@ async fn a_forced_release_lets_a_waiter_in_at_once() {
     let redis = Redis::start();
     let (one, other) = (client(&redis).await, client(&redis).await);
     let guard = one.lock("door").unwrap().acquire().await.unwrap();
+    let before = redis.calls();
     let waiting = waiter(other.lock("door").unwrap());
-    until_subscribed(&redis, &channel("door"));
+    common::until_asleep(&redis, &channel("door"), &before);
     assert!(one.lock("door").unwrap().force_release().await.unwrap());
     give_back(entered(waiting).await).await;
     assert_eq!(other.stats().wake_ups, 1);

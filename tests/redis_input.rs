@@ -80,8 +80,9 @@ async fn a_waiter_of_an_odd_name_hears_of_its_release() {
         ("{tag}:x", "redisson_lock__channel:{tag}:x"),
     ] {
         let guard = one.lock(name).unwrap().acquire().await.unwrap();
+        let before = redis.calls();
         let waiting = common::waiter(other.lock(name).unwrap());
-        common::until_subscribed(&redis, channel);
+        common::until_asleep(&redis, channel, &before);
         let heard = other.stats().wake_ups;
         give_back(guard).await;
         give_back(common::entered(waiting).await).await;

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{SOON, channel, client, give_back, keys, secs, until_subscribed, waiter, within};
+use common::{SOON, channel, client, give_back, keys, secs, until_asleep, waiter, within};
 use leasehold::{Client, ClientBuilder, Error};
 use testkit::Redis;
 use tokio::{
@@ -15,8 +15,9 @@ use tokio::{
 /// Checks that `client` can acquire, be waited for and release.
 async fn works(redis: &Redis, client: &Client) {
     let guard = client.lock("door").unwrap().acquire().await.unwrap();
+    let before = redis.calls();
     let waiting = waiter(client.lock("door").unwrap());
-    until_subscribed(redis, &channel("door"));
+    until_asleep(redis, &channel("door"), &before);
     give_back(guard).await;
     give_back(common::entered(waiting).await).await;
     assert_eq!(client.stats().wake_ups, 1);

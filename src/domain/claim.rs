@@ -101,8 +101,13 @@ impl Holder {
 impl fmt::Display for Holder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.remaining {
-            Some(left) => write!(f, "`{}` for another {left:?}", self.owner),
+            Some(left) => write!(f, "`{}` for another {:?}", self.owner, in_millis(left)),
             None => write!(f, "`{}`, without an end", self.owner),
         }
     }
+}
+
+/// Rounded down to what a person wants to read.
+pub(crate) fn in_millis(time: Duration) -> Duration {
+    time - Duration::from_nanos(u64::from(time.subsec_nanos()) % 1_000_000)
 }

@@ -17,7 +17,7 @@ pub use self::{
     reason::LostReason,
 };
 pub(crate) use self::{
-    claim::{Claim, GivenBack, Outcome, Renewal, Verdict},
+    claim::{Claim, GivenBack, Outcome, Renewal, Verdict, in_millis},
     failure::Failure,
     lease::{Lease, checked},
     owner::Identity,

@@ -27,7 +27,7 @@ use super::{
     turns::Turn,
 };
 use crate::{
-    domain::{Claim, Failure, Holder, Lease, LostReason, Name, Verdict},
+    domain::{Claim, Failure, Holder, Lease, LostReason, Name, Verdict, in_millis},
     error::Error,
 };
 
@@ -170,7 +170,7 @@ impl Engine {
         waited: Duration,
         heard: Option<Result<Holder, Failure>>,
     ) -> Error {
-        let name = &want.name;
+        let (name, waited) = (&want.name, in_millis(waited));
         // Who never had the turn knows what those before it were told.
         let seen = || self.turns.seen(name).map(Ok);
         match heard.or_else(seen) {

@@ -4,7 +4,7 @@
 use std::{future::Future, time::Duration};
 
 use leasehold::{Client, Lock, LockGuard, Release, Result, WaitBy};
-use testkit::{Connection, Redis, eventually};
+use testkit::{Calls, Connection, Redis, eventually};
 use tokio::{task::JoinHandle, time::timeout};
 
 /// How long something may take that takes no time to speak of: the machine may
@@ -60,6 +60,15 @@ pub(crate) async fn give_back_one_of_two(guard: LockGuard) {
 /// Waits until the server has a subscriber of `channel`.
 pub(crate) fn until_subscribed(redis: &Redis, channel: &str) {
     eventually("somebody listens", SOON, || subscribers(redis, channel) == 1);
+}
+
+/// Waits until a waiter of `channel` sleeps: it listens, and has asked again after
+/// that. Before, it may be let in by its own question and need no message.
+/// `before` was read just before it began to wait.
+pub(crate) fn until_asleep(redis: &Redis, channel: &str, before: &Calls) {
+    until_subscribed(redis, channel);
+    let asked = || redis.calls().since(before).of("evalsha") >= 2;
+    eventually("it has asked again", SOON, asked);
 }
 
 /// How many connections are subscribed to `channel`.

@@ -17,6 +17,7 @@ use std::{
 };
 
 use redis::{Cmd, Value, cmd};
+use tokio::runtime::Handle;
 
 pub(crate) use self::settings::Settings;
 use self::{
@@ -45,6 +46,7 @@ impl RedisStore {
         settings: &Settings,
         client_id: &str,
     ) -> Result<Self, Error> {
+        Handle::try_current().map_err(|_| Error::NoRuntime)?;
         let target = url::target(url, settings)?;
         checked("connect_timeout", settings.connect_timeout)?;
         let limit = checked("command_timeout", settings.command_timeout)?;
@@ -240,6 +242,7 @@ impl Store for RedisStore {
 
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt;
     use testkit::Redis;
 
     use super::*;
@@ -254,6 +257,13 @@ mod tests {
         let redis = Redis::start();
         let (one, other) = (store(&redis, "one").await, store(&redis, "other").await);
         conformance::all(&Bench::new(one, other)).await;
+    }
+
+    #[test]
+    fn connecting_without_a_runtime_is_an_error_that_says_so() {
+        let settings = Settings::default();
+        let connected = RedisStore::connect("redis://127.0.0.1/", &settings, "id").now_or_never();
+        assert!(matches!(connected, Some(Err(Error::NoRuntime))));
     }
 
     #[test]
