@@ -46,6 +46,11 @@ fn public_functions_say_how_they_fail_and_what_dropping_them_does() {
 }
 
 #[test]
+fn everything_public_has_an_example() {
+    none(sources().flat_map(|(path, text)| examples(&path, &text)));
+}
+
+#[test]
 fn every_test_that_a_document_names_exists() {
     none(documents().flat_map(|(path, text)| named_tests(&path, &text, &has_test)));
 }
@@ -315,6 +320,19 @@ fn sections(path: &str, text: &str) -> Vec<String> {
         }
     }
     complaints
+}
+
+/// Functions and types that a user can name show how they are used.
+fn examples(path: &str, text: &str) -> Vec<String> {
+    let text = without_tests(text);
+    let lines: Vec<_> = text.lines().collect();
+    let items = signatures(text).into_iter().filter(|(_, signature)| {
+        ["pub fn", "pub async fn", "pub struct", "pub enum"]
+            .iter()
+            .any(|it| signature.starts_with(it))
+    });
+    let bare = items.filter(|(line, _)| !docs_above(&lines, line - 1).contains("# Examples"));
+    bare.map(|(line, signature)| format!("{path}:{line}: `{signature}` has no example")).collect()
 }
 
 /// Everything `pub` up to its body, with the number of its first line.
@@ -707,6 +725,14 @@ fn finds_a_type_of_the_redis_crate() {
     let text = "use redis::{Cmd, Value};\npub fn a(\n    value: &Value,\n) -> u8 {\n";
     one(&foreign_types(inside, text), "`Value` of the crate redis is public");
     assert!(foreign_types(inside, &text.replace("pub fn", "pub(super) fn")).is_empty());
+}
+
+#[test]
+fn finds_what_has_no_example() {
+    one(&examples("src/a.rs", "/// Does it.\npub fn a() {\n"), "`pub fn a() {` has no example");
+    one(&examples("src/a.rs", "/// Is it.\npub struct A {\n"), "has no example");
+    assert!(examples("src/a.rs", "/// Is it.\n///\n/// # Examples\npub struct A;\n").is_empty());
+    assert!(examples("src/a.rs", "pub(crate) fn a() {\n").is_empty());
 }
 
 #[test]

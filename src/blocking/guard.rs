@@ -197,30 +197,70 @@ impl OwnedLockGuard {
     }
 
     /// As [`LockGuard::is_held`](crate::LockGuard::is_held).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let guard = leasehold::blocking::Client::in_memory()?.lock("orders:42")?.acquire()?;
+    /// assert!(guard.is_held());
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
     #[must_use]
     pub fn is_held(&self) -> bool {
         self.guard.is_held()
     }
 
     /// As [`LockGuard::remaining`](crate::LockGuard::remaining).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let guard = leasehold::blocking::Client::in_memory()?.lock("orders:42")?.acquire()?;
+    /// assert!(guard.remaining().is_some_and(|left| left.as_secs() >= 28));
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
     #[must_use]
     pub fn remaining(&self) -> Option<Duration> {
         self.guard.remaining()
     }
 
     /// As [`LockGuard::count`](crate::LockGuard::count).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let guard = leasehold::blocking::Client::in_memory()?.lock("orders:42")?.acquire()?;
+    /// assert_eq!(guard.count(), 1);
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
     #[must_use]
     pub fn count(&self) -> u32 {
         self.guard.count()
     }
 
     /// As [`LockGuard::owner`](crate::LockGuard::owner).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let guard = leasehold::blocking::Client::in_memory()?.lock("orders:42")?.acquire()?;
+    /// assert!(guard.owner().as_str().ends_with(":1"));
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
     #[must_use]
     pub fn owner(&self) -> &Owner {
         self.guard.owner()
     }
 
     /// As [`LockGuard::name`](crate::LockGuard::name).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let guard = leasehold::blocking::Client::in_memory()?.lock("orders:42")?.acquire()?;
+    /// assert_eq!(guard.name().as_str(), "orders:42");
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
     #[must_use]
     pub fn name(&self) -> &Name {
         self.guard.name()

@@ -51,30 +51,73 @@ impl Lock {
     }
 
     /// As [`Lock::ttl`](crate::Lock::ttl).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// let lock = leasehold::blocking::Client::in_memory()?.lock("orders:42")?.ttl(Duration::from_secs(10));
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
     #[must_use]
     pub fn ttl(self, ttl: Duration) -> Self {
         self.with(|lock| lock.ttl(ttl))
     }
 
     /// As [`Lock::lease`](crate::Lock::lease).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// let lock = leasehold::blocking::Client::in_memory()?.lock("orders:42")?.lease(Duration::from_millis(20));
+    /// let guard = lock.acquire()?;
+    /// assert_eq!(guard.lost()?, leasehold::LostReason::Expired);
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
     #[must_use]
     pub fn lease(self, lease: Duration) -> Self {
         self.with(|lock| lock.lease(lease))
     }
 
     /// As [`Lock::max_hold`](crate::Lock::max_hold).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// let lock = leasehold::blocking::Client::in_memory()?.lock("orders:42")?.max_hold(Duration::from_millis(20));
+    /// let guard = lock.acquire()?;
+    /// assert_eq!(guard.lost()?, leasehold::LostReason::MaxHold);
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
     #[must_use]
     pub fn max_hold(self, most: Duration) -> Self {
         self.with(|lock| lock.max_hold(most))
     }
 
     /// As [`Lock::wait_by`](crate::Lock::wait_by).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let lock = leasehold::blocking::Client::in_memory()?.lock("orders:42")?.wait_by(leasehold::WaitBy::Messages);
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
     #[must_use]
     pub fn wait_by(self, wait_by: WaitBy) -> Self {
         self.with(|lock| lock.wait_by(wait_by))
     }
 
     /// As [`Lock::name`](crate::Lock::name).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let lock = leasehold::blocking::Client::in_memory()?.lock("orders:42")?;
+    /// assert_eq!(lock.name().as_str(), "orders:42");
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
     #[must_use]
     pub fn name(&self) -> &Name {
         self.lock.name()
@@ -321,6 +364,14 @@ impl Lock {
     /// # Errors
     ///
     /// As there, and [`Error::InsideAsync`](crate::Error::InsideAsync).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let lock = leasehold::blocking::Client::in_memory()?.lock("orders:42")?;
+    /// assert!(!lock.is_locked()?);
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
     pub fn is_locked(&self) -> Result<bool> {
         self.core.wait(self.lock.is_locked())?
     }
@@ -330,6 +381,15 @@ impl Lock {
     /// # Errors
     ///
     /// As there, and [`Error::InsideAsync`](crate::Error::InsideAsync).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let lock = leasehold::blocking::Client::in_memory()?.lock("orders:42")?;
+    /// let guard = lock.acquire()?;
+    /// assert_eq!(lock.holder()?.expect("it is held").owner(), guard.owner());
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
     pub fn holder(&self) -> Result<Option<Holder>> {
         self.core.wait(self.lock.holder())?
     }
@@ -339,6 +399,15 @@ impl Lock {
     /// # Errors
     ///
     /// As there, and [`Error::InsideAsync`](crate::Error::InsideAsync).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let lock = leasehold::blocking::Client::in_memory()?.lock("orders:42")?;
+    /// let guard = lock.acquire()?;
+    /// assert_eq!(lock.held_by(guard.owner())?, 1);
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
     pub fn held_by(&self, owner: &Owner) -> Result<u32> {
         self.core.wait(self.lock.held_by(owner))?
     }
@@ -348,6 +417,15 @@ impl Lock {
     /// # Errors
     ///
     /// As there, and [`Error::InsideAsync`](crate::Error::InsideAsync).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let lock = leasehold::blocking::Client::in_memory()?.lock("orders:42")?;
+    /// let guard = lock.acquire()?;
+    /// assert!(lock.force_release()?);
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
     pub fn force_release(&self) -> Result<bool> {
         self.core.wait(self.lock.force_release())?
     }

@@ -78,12 +78,37 @@ pub struct Holder {
 
 impl Holder {
     /// Who it is.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// let client = leasehold::Client::in_memory();
+    /// let lock = client.lock("orders:42")?;
+    /// let guard = lock.acquire().await?;
+    /// let holder = lock.holder().await?.expect("it is held");
+    /// assert_eq!(holder.owner(), guard.owner());
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn owner(&self) -> &Owner {
         &self.owner
     }
 
     /// How many times it holds: more than 1 after re-entry.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// let client = leasehold::Client::in_memory();
+    /// let lock = client.lock("orders:42")?;
+    /// let guard = lock.acquire().await?;
+    /// let holder = lock.holder().await?.expect("it is held");
+    /// let again = guard.reenter().await?;
+    /// assert_eq!(holder.count(), 1); // as it was when we asked
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn count(&self) -> u32 {
         self.count
@@ -91,6 +116,18 @@ impl Holder {
 
     /// How long the lease had still to go. `None` if somebody took the lease
     /// off the key, so that it never ends: neither Redisson nor Leasehold does.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// let client = leasehold::Client::in_memory();
+    /// let lock = client.lock("orders:42")?;
+    /// let guard = lock.acquire().await?;
+    /// let holder = lock.holder().await?.expect("it is held");
+    /// assert!(holder.remaining().is_some_and(|left| left.as_secs() <= 30));
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn remaining(&self) -> Option<Duration> {
         self.remaining

@@ -93,6 +93,13 @@ impl fmt::Display for Name {
 }
 
 /// Why a text cannot be the name of a lock.
+///
+/// # Examples
+///
+/// ```
+/// let refused = leasehold::Name::new("x".repeat(600)).unwrap_err();
+/// assert_eq!(refused, leasehold::InvalidName::TooLong { bytes: 600 });
+/// ```
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidName {

@@ -81,6 +81,13 @@ impl fmt::Display for Owner {
 }
 
 /// Why a text cannot be an owner.
+///
+/// # Examples
+///
+/// ```
+/// let refused = leasehold::Owner::new("").unwrap_err();
+/// assert_eq!(refused.to_string(), "an owner has 1 to 512 bytes, this text has 0");
+/// ```
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("an owner has 1 to 512 bytes, this text has {bytes}")]
 pub struct InvalidOwner {

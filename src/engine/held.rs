@@ -133,6 +133,11 @@ impl Hold {
         self.state().lease.renew_at()
     }
 
+    /// Whether a request to acquire it may still be on its way to the store.
+    pub(super) fn is_unsure(&self) -> bool {
+        self.unsure
+    }
+
     /// Whether its lease is renewed, or fixed.
     pub(crate) fn is_renewed(&self) -> bool {
         self.renewed
@@ -284,28 +289,24 @@ impl Held {
     pub(crate) async fn release(mut self) -> Result<Left, Error> {
         self.given_back = true;
         let believed = self.hold.remaining(self.engine.clock.now());
-        match (self.leave(), believed) {
-            (debt @ Debt::Release { .. }, _) => self.free(debt, believed).await,
-            (Debt::Recount { .. }, Err(reason)) => Ok(Left::Lost { reason, holder: None }),
-            (Debt::Recount { hold }, Ok(_)) => {
-                let left = hold.shares();
-                let told = self.engine.tell_count(&hold).await;
-                told.map_err(|failure| Error::about(hold.name(), failure))?;
-                Ok(Left::Shares(left))
-            }
+        if self.leave() {
+            return self.free(believed).await;
         }
+        if let Err(reason) = believed {
+            return Ok(Left::Lost { reason, holder: None });
+        }
+        let left = self.hold.shares();
+        let told = self.engine.tell_count(&self.hold).await;
+        told.map_err(|failure| Error::about(self.hold.name(), failure))?;
+        Ok(Left::Shares(left))
     }
 
-    async fn free(
-        &self,
-        debt: Debt,
-        believed: Result<Duration, LostReason>,
-    ) -> Result<Left, Error> {
+    async fn free(&self, believed: Result<Duration, LostReason>) -> Result<Left, Error> {
         let hold = &self.hold;
         // Before the store can grant it to somebody else.
         hold.end(LostReason::Released);
         let asked_at = self.engine.clock.now();
-        let given = self.engine.give_back(debt).await;
+        let given = self.engine.give_back(hold).await;
         let now = self.engine.clock.now();
         let held = now - hold.entered_at;
         tracing::debug!(target: "leasehold", lock = %hold.name(), owner = %hold.claim.owner,
@@ -331,17 +332,25 @@ impl Held {
         }
     }
 
-    /// Takes this share off the hold. Returns what is owed to the store for it.
-    fn leave(&self) -> Debt {
-        let hold = &self.hold;
-        match hold.shares.fetch_sub(1, Ordering::AcqRel) - 1 {
-            0 => {
-                self.engine.keeper.unwatch(hold);
-                self.engine.turns.left(hold);
-                hold.debt()
-            }
-            _ => Debt::Recount { hold: Arc::clone(hold) },
+    /// Takes this share off the hold. Returns whether it was the last one.
+    fn leave(&self) -> bool {
+        let is_last = self.hold.shares.fetch_sub(1, Ordering::AcqRel) == 1;
+        if is_last {
+            self.engine.keeper.unwatch(&self.hold);
+            self.engine.turns.left(&self.hold);
         }
+        is_last
+    }
+
+    /// Gives the last share back without waiting for it.
+    fn free_in_background(&self) {
+        let held = self.engine.clock.now() - self.hold.entered_at;
+        tracing::debug!(target: "leasehold", lock = %self.hold.name(),
+            owner = %self.hold.claim.owner, ?held, "release, in the background");
+        if self.hold.end(LostReason::Released) == LostReason::Released {
+            self.hold.counters.released();
+        }
+        self.engine.releases.owe(self.hold.debt());
     }
 }
 
@@ -351,18 +360,11 @@ impl Drop for Held {
             return;
         }
         let believed = self.hold.remaining(self.engine.clock.now());
-        let debt = self.leave();
-        if matches!(debt, Debt::Release { .. }) {
-            let held = self.engine.clock.now() - self.hold.entered_at;
-            tracing::debug!(target: "leasehold", lock = %self.hold.name(),
-                owner = %self.hold.claim.owner, ?held, "release, in the background");
-            if self.hold.end(LostReason::Released) == LostReason::Released {
-                self.hold.counters.released();
-            }
-        } else if believed.is_err() {
-            return;
+        if self.leave() {
+            self.free_in_background();
+        } else if believed.is_ok() {
+            self.engine.releases.owe(Debt::Recount { hold: Arc::clone(&self.hold) });
         }
-        self.engine.releases.owe(debt);
     }
 }
 

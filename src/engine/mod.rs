@@ -164,16 +164,13 @@ impl Engine {
         persist(&self.clock, until, ask).await
     }
 
-    /// Gives back what `debt` says, as far as the caller waits for it; else, and
-    /// if a grant may still be on its way, the background does.
-    async fn give_back(&self, debt: Debt) -> Result<GivenBack, Failure> {
-        let Debt::Release { claim, until, late } = debt.clone() else {
-            unreachable!("BUG: only a release gives back")
-        };
-        let promise = self.releases.promise(debt);
-        let until = until.min(self.clock.now() + RELEASE_PATIENCE);
-        let given = self.persist(until, || self.store.release(&claim)).await?;
-        if !late {
+    /// Gives `hold` back, as far as the caller waits for it. The background does
+    /// the rest, and looks again if a grant may still be on its way.
+    async fn give_back(&self, hold: &Hold) -> Result<GivenBack, Failure> {
+        let promise = self.releases.promise(hold.debt());
+        let until = hold.lease_ends().min(self.clock.now() + RELEASE_PATIENCE);
+        let given = self.persist(until, || self.store.release(hold.claim())).await?;
+        if !hold.is_unsure() {
             promise.kept();
         }
         match given {

@@ -27,6 +27,9 @@ use crate::{
 /// What we owe the store, until a moment when it will have helped itself.
 #[derive(Clone, Debug)]
 pub(crate) enum Debt {
+    /// See whether a grant has come that was withdrawn before; it was looked for
+    /// so often already.
+    LookAgain { claim: Claim, until: Instant, looks: usize },
     /// Tell it how many shares the hold has.
     Recount { hold: Arc<Hold> },
     /// Give the lock back. A `late` one may find nothing and be needed all the
@@ -38,8 +41,13 @@ impl Debt {
     fn claim(&self) -> &Claim {
         match self {
             Self::Recount { hold } => hold.claim(),
-            Self::Release { claim, .. } => claim,
+            Self::LookAgain { claim, .. } | Self::Release { claim, .. } => claim,
         }
+    }
+
+    /// Whether it is precaution only, which nobody need wait for.
+    fn is_precaution(&self) -> bool {
+        matches!(self, Self::LookAgain { .. })
     }
 }
 
@@ -85,7 +93,8 @@ impl Releases {
     /// How many debts are not settled.
     pub(crate) fn owed(&self) -> usize {
         let debts = self.debts();
-        debts.new.len() + debts.open.len()
+        let all = debts.new.iter().chain(debts.open.values());
+        all.filter(|debt| !debt.is_precaution()).count()
     }
 
     /// Waits until nothing is owed.
@@ -111,17 +120,14 @@ impl Releases {
         loop {
             while let Some((number, debt)) = self.next() {
                 let (store, clock, counters) = (&store, &clock, &counters);
-                settling.push(async move {
-                    settle(store, clock, counters, &debt).await;
-                    number
-                });
+                settling.push(async move { (number, settle(store, clock, counters, &debt).await) });
             }
             if settling.is_empty() && self.closed.load(Ordering::Acquire) {
                 return;
             }
             tokio::select! {
                 biased;
-                Some(number) = settling.next() => self.is_settled(number),
+                Some((number, more)) = settling.next() => self.is_settled(number, more),
                 () = self.changed.notified() => {}
             }
         }
@@ -143,8 +149,11 @@ impl Releases {
         Some((number, debt))
     }
 
-    fn is_settled(&self, number: u64) {
-        self.debts().open.remove(&number);
+    fn is_settled(&self, number: u64, more: Option<Debt>) {
+        let mut debts = self.debts();
+        debts.open.remove(&number);
+        debts.new.extend(more);
+        drop(debts);
         self.settled.notify_waiters();
     }
 
@@ -153,22 +162,46 @@ impl Releases {
     }
 }
 
-async fn settle(store: &Arc<dyn Store>, clock: &Clock, counters: &Counters, debt: &Debt) {
-    let settled = match debt {
-        Debt::Recount { hold } => {
-            recount(store, clock, hold, None, hold.lease_ends()).await.map(drop)
+/// Settles `debt`. Returns what is owed after it.
+async fn settle(
+    store: &Arc<dyn Store>,
+    clock: &Clock,
+    counters: &Counters,
+    debt: &Debt,
+) -> Option<Debt> {
+    match try_to_settle(store, clock, debt).await {
+        Ok(more) => more,
+        Err(failure) => {
+            counters.release_abandoned();
+            let claim = debt.claim();
+            tracing::warn!(target: "leasehold", lock = %claim.name, owner = %claim.owner, %failure,
+                "a release was given up: the lease ends by itself");
+            None
         }
-        Debt::Release { claim, until, late: false } => {
-            persist(clock, *until, || store.release(claim)).await.map(drop)
-        }
-        Debt::Release { claim, until, late: true } => withdraw(store, clock, claim, *until).await,
-    };
-    if let Err(failure) = settled {
-        counters.release_abandoned();
-        let claim = debt.claim();
-        tracing::warn!(target: "leasehold", lock = %claim.name, owner = %claim.owner, %failure,
-            "a release was given up: the lease ends by itself");
     }
+}
+
+async fn try_to_settle(
+    store: &Arc<dyn Store>,
+    clock: &Clock,
+    debt: &Debt,
+) -> Result<Option<Debt>, Failure> {
+    let (claim, until, looks) = match debt {
+        Debt::Recount { hold } => {
+            recount(store, clock, hold, None, hold.lease_ends()).await?;
+            return Ok(None);
+        }
+        Debt::Release { claim, until, late } => (claim, *until, late.then_some(0)),
+        Debt::LookAgain { claim, until, looks } => {
+            sleep(LOOK_AGAIN[*looks]).await;
+            (claim, *until, Some(looks + 1))
+        }
+    };
+    let given = persist(clock, until, || store.release(claim)).await?;
+    // A grant may still come that was asked for before.
+    let next = looks.filter(|looks| *looks < LOOK_AGAIN.len() && given.answer != GivenBack::Freed);
+    let next = next.filter(|looks| clock.now() + LOOK_AGAIN[*looks] < until);
+    Ok(next.map(|looks| Debt::LookAgain { claim: claim.clone(), until, looks }))
 }
 
 /// Tells the store how many shares `hold` has, until that is what it was told.
@@ -192,23 +225,6 @@ pub(super) async fn recount(
             return Ok(given.answer);
         }
     }
-}
-
-/// Gives back a grant that may not have been made yet.
-async fn withdraw(
-    store: &Arc<dyn Store>,
-    clock: &Clock,
-    claim: &Claim,
-    until: Instant,
-) -> Result<(), Failure> {
-    for pause in LOOK_AGAIN {
-        let given = persist(clock, until, || store.release(claim)).await?;
-        if given.answer == GivenBack::Freed || clock.now() + pause >= until {
-            return Ok(());
-        }
-        sleep(pause).await;
-    }
-    persist(clock, until, || store.release(claim)).await.map(drop)
 }
 
 /// A debt that is owed unless the promise is kept.

@@ -146,11 +146,31 @@ impl Holding {
     /// # Cancel safety
     ///
     /// Dropping the future has no effect.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// let lock = leasehold::Client::in_memory().lock("nightly-close")?;
+    /// let ran = lock.run(async |held| held.lost()).await?;
+    /// let lost = ran.done(lock.name())?;
+    /// assert_eq!(lost.await, leasehold::LostReason::Released);
+    /// # Ok(()) }
+    /// ```
     pub fn lost(&self) -> impl Future<Output = LostReason> + Send + use<> {
         self.watch.clone().over()
     }
 
     /// Whether the lock may still be believed to be ours.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// let lock = leasehold::Client::in_memory().lock("nightly-close")?;
+    /// assert!(lock.run(async |held| held.is_held()).await?.done(lock.name())?);
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn is_held(&self) -> bool {
         self.remaining().is_some()
@@ -161,18 +181,47 @@ impl Holding {
     /// # Errors
     ///
     /// [`Error::Lost`] if it is not.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// let lock = leasehold::Client::in_memory().lock("nightly-close")?;
+    /// lock.run(async |held| held.check()).await?.done(lock.name())??;
+    /// # Ok(()) }
+    /// ```
     pub fn check(&self) -> Result<()> {
         let lost = |reason| Error::Lost { name: self.watch.claim().name.clone(), reason };
         self.watch.remaining().map(drop).map_err(lost)
     }
 
     /// How long the lock is ours without another renewal.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// let lock = leasehold::Client::in_memory().lock("nightly-close")?;
+    /// let left = lock.run(async |held| held.remaining()).await?.done(lock.name())?;
+    /// assert!(left.is_some_and(|left| left.as_secs() >= 28));
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn remaining(&self) -> Option<Duration> {
         self.watch.remaining().ok()
     }
 
     /// Who holds.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// let lock = leasehold::Client::in_memory().lock("nightly-close")?;
+    /// let owner = lock.run(async |held| held.owner().clone()).await?.done(lock.name())?;
+    /// assert!(owner.as_str().ends_with(":1"));
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn owner(&self) -> &Owner {
         &self.watch.claim().owner

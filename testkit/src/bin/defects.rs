@@ -89,7 +89,7 @@ const DEFECTS: &[Defect] = &[
         edits: &[
             Edit {
                 file: "src/engine/held.rs",
-                from: "                self.engine.keeper.unwatch(hold);\n",
+                from: "            self.engine.keeper.unwatch(&self.hold);\n",
                 to: "",
             },
             Edit {
@@ -135,8 +135,8 @@ const DEFECTS: &[Defect] = &[
         says: "a release that was not answered is given up",
         edits: &[Edit {
             file: "src/engine/releases.rs",
-            from: "            persist(clock, *until, || store.release(claim)).await.map(drop)\n        }\n        Debt::Release { claim, until, late: true }",
-            to: "            store.release(claim).await.map(drop)\n        }\n        Debt::Release { claim, until, late: true }",
+            from: "    let given = persist(clock, until, || store.release(claim)).await?;\n    // A grant",
+            to: "    let given = super::persist::Given { answer: store.release(claim).await?, unsure: false };\n    // A grant",
         }],
     },
     Defect {
