@@ -21,7 +21,8 @@ use tracing::Instrument;
 
 use super::{
     Engine,
-    held::{Grant, Held, Hold, Terms},
+    held::Held,
+    hold::{Grant, Hold, Terms},
     persist::Pauses,
     releases::Debt,
     turns::Turn,

@@ -4,8 +4,9 @@
 //! acquire ──▶ turns ──▶ store      THE waiting loop, and who may ask
 //!    │          └─────▶ wakeups    when to ask again
 //!    ▼
-//!  held ──▶ keeper ──▶ store       a grant while it lasts, kept alive
-//!    └────▶ releases ─▶ store      given back, awaited or not
+//!  hold ──▶ keeper ──▶ store       a grant while it lasts, kept alive
+//!    │
+//!  held ──▶ releases ─▶ store      shares in it; given back, awaited or not
 //! ```
 //!
 //! Two background tasks, both started in [`Engine::ready`]: the keeper's and the
@@ -15,6 +16,7 @@
 pub(crate) mod acquire;
 pub(crate) mod clock;
 pub(crate) mod held;
+pub(crate) mod hold;
 mod keeper;
 mod persist;
 mod releases;
@@ -42,7 +44,7 @@ use tokio::{
 
 use self::{
     clock::Clock,
-    held::Hold,
+    hold::Hold,
     keeper::Keeper,
     persist::{Given, persist},
     releases::{Debt, Releases, recount},
@@ -167,7 +169,7 @@ impl Engine {
     /// Gives `hold` back, as far as the caller waits for it. The background does
     /// the rest, and looks again if a grant may still be on its way.
     async fn give_back(&self, hold: &Hold) -> Result<GivenBack, Failure> {
-        let promise = self.releases.promise(hold.debt());
+        let promise = self.releases.promise(Debt::of(hold));
         let until = hold.lease_ends().min(self.clock.now() + RELEASE_PATIENCE);
         let given = self.persist(until, || self.store.release(hold.claim())).await?;
         if !hold.is_unsure() {
@@ -243,7 +245,7 @@ impl Engine {
         for hold in self.keeper.holds() {
             taken += usize::from(hold.end(LostReason::ShutDown) == LostReason::ShutDown);
             self.keeper.unwatch(&hold);
-            self.releases.owe(hold.debt());
+            self.releases.owe(Debt::of(&hold));
         }
         taken
     }

@@ -18,7 +18,7 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-use super::{clock::Clock, held::Hold, persist::persist, stats::Counters};
+use super::{clock::Clock, hold::Hold, persist::persist, stats::Counters};
 use crate::{
     domain::{Claim, Failure, GivenBack, Outcome},
     store::Store,
@@ -38,6 +38,12 @@ pub(crate) enum Debt {
 }
 
 impl Debt {
+    /// What is owed for `hold` when its last share is gone.
+    pub(super) fn of(hold: &Hold) -> Self {
+        let (claim, until) = (hold.claim().clone(), hold.lease_ends());
+        Self::Release { claim, until, late: hold.is_unsure() }
+    }
+
     fn claim(&self) -> &Claim {
         match self {
             Self::Recount { hold } => hold.claim(),

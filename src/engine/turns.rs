@@ -11,7 +11,7 @@ use std::{
 use tokio::{sync::oneshot, time::Instant};
 
 use super::{
-    held::Hold,
+    hold::Hold,
     wakeups::{Hub, Listener},
 };
 use crate::domain::{Holder, Name};

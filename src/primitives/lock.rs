@@ -8,7 +8,7 @@ use crate::{
     engine::{
         Engine, LONGEST_PATIENCE,
         acquire::{WaitBy, Want},
-        held::Terms,
+        hold::Terms,
     },
     error::Result,
 };

@@ -18,7 +18,7 @@ use tokio::{
 };
 
 use self::schedule::Schedule;
-use super::{clock::Clock, held::Hold, stats::Counters};
+use super::{clock::Clock, hold::Hold, stats::Counters};
 use crate::{
     domain::{Failure, Outcome, Renewal},
     store::Store,

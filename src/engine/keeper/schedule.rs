@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use crate::{
     domain::{LostReason, Outcome},
-    engine::held::Hold,
+    engine::hold::Hold,
 };
 
 /// Holds that are due this soon are renewed along with those that are due.
@@ -161,7 +161,7 @@ mod tests {
     use crate::{
         domain::{Claim, Identity, Lease, Name},
         engine::{
-            held::{Grant, Terms},
+            hold::{Grant, Terms},
             stats::Counters,
         },
     };

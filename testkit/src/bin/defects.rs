@@ -47,7 +47,7 @@ const DEFECTS: &[Defect] = &[
     Defect {
         says: "a lease has no margin and is renewed from when the answer came",
         edits: &[Edit {
-            file: "src/engine/held.rs",
+            file: "src/engine/hold.rs",
             from: "state.lease = Lease::new(asked_at, self.claim.ttl);",
             to: "state.lease = Lease::new(now, self.claim.ttl);",
         }],
@@ -71,7 +71,7 @@ const DEFECTS: &[Defect] = &[
     Defect {
         says: "what was lost is held again when a late renewal succeeds",
         edits: &[Edit {
-            file: "src/engine/held.rs",
+            file: "src/engine/hold.rs",
             from: "        if self.remaining(now).is_err() {\n            return;\n        }\n        let mut state = self.state();\n",
             to: "        let mut state = self.state();\n        state.over = None;\n",
         }],
@@ -118,7 +118,7 @@ const DEFECTS: &[Defect] = &[
     Defect {
         says: "nobody is told when a lease has ended",
         edits: &[Edit {
-            file: "src/engine/held.rs",
+            file: "src/engine/hold.rs",
             from: "        self.over.notify_waiters();\n",
             to: "",
         }],
