@@ -175,6 +175,7 @@ impl Watch {
         // From here on dropping it takes the share back.
         let share = Held::new(Arc::clone(hold), engine);
         let asked_at = engine.clock.now();
+        hold.asks(asked_at);
         let ttl = hold.renewal().ttl;
         match recount(&engine.store, &engine.clock, hold, ttl, hold.ends()).await {
             Ok(Outcome::Renewed) => {

@@ -37,6 +37,8 @@ pub(crate) struct Hold {
 #[derive(Debug)]
 struct State {
     lease: Lease,
+    /// When more time was last asked for, answered or not.
+    asked_at: Instant,
     /// Whether the last renewal failed.
     doubted: bool,
     /// Once set it never changes: what is lost is never held again.
@@ -72,7 +74,12 @@ impl Hold {
             unsure,
             entered_at,
             must_end_at: terms.max_hold.map(|most| entered_at + most),
-            state: Mutex::new(State { lease, doubted: false, over: None }),
+            state: Mutex::new(State {
+                lease,
+                asked_at: lease.asked_at,
+                doubted: false,
+                over: None,
+            }),
             over: Notify::new(),
             shares: AtomicU32::new(1),
             counters: Arc::clone(counters),
@@ -106,9 +113,17 @@ impl Hold {
         self.must_end_at.map_or(lease, |most| lease.min(most))
     }
 
-    /// When the store ends it by itself, as far as we know.
-    pub(super) fn lease_ends(&self) -> Instant {
-        self.state().lease.ends()
+    /// By when the store has ended it by itself, at the latest: a renewal that was
+    /// not answered may have been executed.
+    pub(crate) fn store_ends(&self) -> Instant {
+        self.state().asked_at + self.claim.ttl
+    }
+
+    /// Notes that the store is asked for more time at `now`.
+    pub(crate) fn asks(&self, now: Instant) {
+        if self.renewed {
+            self.state().asked_at = now;
+        }
     }
 
     /// When to ask the store about it again.

@@ -170,7 +170,7 @@ impl Engine {
     /// the rest, and looks again if a grant may still be on its way.
     async fn give_back(&self, hold: &Hold) -> Result<GivenBack, Failure> {
         let promise = self.releases.promise(Debt::of(hold));
-        let until = hold.lease_ends().min(self.clock.now() + RELEASE_PATIENCE);
+        let until = hold.store_ends().min(self.clock.now() + RELEASE_PATIENCE);
         let given = self.persist(until, || self.store.release(hold.claim())).await?;
         if !hold.is_unsure() {
             promise.kept();
@@ -185,7 +185,7 @@ impl Engine {
     /// Tells the store how many shares `hold` has now.
     async fn tell_count(&self, hold: &Arc<Hold>) -> Result<(), Failure> {
         let promise = self.releases.promise(Debt::Recount { hold: Arc::clone(hold) });
-        let until = hold.lease_ends().min(self.clock.now() + RELEASE_PATIENCE);
+        let until = hold.store_ends().min(self.clock.now() + RELEASE_PATIENCE);
         recount(&self.store, &self.clock, hold, None, until).await?;
         promise.kept();
         Ok(())

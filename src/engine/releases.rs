@@ -40,7 +40,7 @@ pub(crate) enum Debt {
 impl Debt {
     /// What is owed for `hold` when its last share is gone.
     pub(super) fn of(hold: &Hold) -> Self {
-        let (claim, until) = (hold.claim().clone(), hold.lease_ends());
+        let (claim, until) = (hold.claim().clone(), hold.store_ends());
         Self::Release { claim, until, late: hold.is_unsure() }
     }
 
@@ -194,7 +194,7 @@ async fn try_to_settle(
 ) -> Result<Option<Debt>, Failure> {
     let (claim, until, looks) = match debt {
         Debt::Recount { hold } => {
-            recount(store, clock, hold, None, hold.lease_ends()).await?;
+            recount(store, clock, hold, None, hold.store_ends()).await?;
             return Ok(None);
         }
         Debt::Release { claim, until, late } => (claim, *until, late.then_some(0)),

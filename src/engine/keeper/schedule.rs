@@ -110,7 +110,10 @@ impl Schedule {
             return None;
         }
         let in_flight = watched.asked_at.is_some();
-        watched.asked_at.get_or_insert(now);
+        if !in_flight {
+            watched.asked_at = Some(now);
+            watched.hold.asks(now);
+        }
         let (hold, ends) = (Arc::clone(&watched.hold), watched.hold.ends());
         // If no answer comes, its end is the next thing to look at. It may have
         // moved since: re-entry renews as well.
@@ -350,6 +353,19 @@ mod tests {
         assert_eq!((t.next(), t.renewed_at(END)), (END, 0));
         assert_eq!(t.over(&hold, END), None);
         assert_eq!(t.next(), 2_000 + END);
+    }
+
+    /// Found by seed 41061934094770: a release was given up while the store still
+    /// held, by a renewal whose answer was lost.
+    #[test]
+    fn a_renewal_that_was_not_answered_may_have_been_executed() {
+        let mut t = Setup::new();
+        let hold = t.add_at(0);
+        assert_eq!(hold.store_ends(), t.at(TTL));
+        t.renewed_at(1_000);
+        t.answer(&hold, Outcome::Unknown, 1_500);
+        assert_eq!(hold.store_ends(), t.at(1_000 + TTL));
+        assert_eq!(t.over(&hold, END), Some(LostReason::Expired));
     }
 
     #[test]

@@ -192,6 +192,7 @@ impl Oracle {
 
     /// A request to release leaves a client.
     pub(super) fn releasing(&self, owner: &Owner) {
+        self.story.say(|| format!("{owner} asks to be released"));
         if let Some(believer) = self.seen.lock().unwrap().believers.get_mut(owner) {
             believer.release_sent_at = Some(Instant::now());
         }
