@@ -4,9 +4,10 @@
 
 SEEDS ?= 2000
 SEED ?=
+BASE ?=
 
 # Workspaces of their own, where there are any.
-OTHERS := $(patsubst %/Cargo.toml,%,$(wildcard interop/Cargo.toml bench/Cargo.toml))
+OTHERS := $(patsubst %/Cargo.toml,%,$(wildcard interop/Cargo.toml))
 in_others = $(foreach folder,$(OTHERS),cd $(folder) && $(1) && cd $(CURDIR) &&) true
 
 help:       ## lists what can be made
@@ -21,8 +22,8 @@ fix:        ## formats, and mends what the lints can mend
 	cargo fmt --all
 	$(call in_others,cargo clippy --all-targets --fix --allow-dirty --allow-staged && cargo fmt --all)
 
-simulate:   ## many clients, one unreliable store: SEEDS=n seeds, or SEED=x once more with its story
-	LEASEHOLD_SEEDS=$(SEEDS) $(if $(SEED),LEASEHOLD_SEED=$(SEED)) \
+simulate:   ## many clients, one unreliable store: SEEDS=n seeds from a fresh base or from BASE=b, or SEED=x once more with its story
+	LEASEHOLD_SEEDS=$(SEEDS) LEASEHOLD_BASE=$(BASE) LEASEHOLD_SEED=$(SEED) \
 		cargo test --release --lib engine::simulation::run -- --exact --nocapture
 
 defects:    ## plants one defect after the other: does the simulation find each?
@@ -32,7 +33,7 @@ interop:    ## against a real Redisson; installs a JDK and Maven if they are mis
 	interop/run.sh
 
 bench:      ## how long it takes, beside raw scripts on the same connection
-	$(if $(wildcard bench/Cargo.toml),cd bench &&) cargo bench
+	cargo bench --bench pair
 
 prepare:    ## installs what the tests need and this machine lacks, and says so
 	@missing=; \
