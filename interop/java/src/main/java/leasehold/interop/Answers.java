@@ -43,6 +43,11 @@ final class Answers {
 
     /** Runs {@code work} here and now and sends what came of it. */
     void answer(Command command, Callable<Object> work) {
+        outcome(command, work).run();
+    }
+
+    /** Runs {@code work} here and now; what is returned sends what came of it. */
+    Runnable outcome(Command command, Callable<Object> work) {
         Map<String, Object> line = new LinkedHashMap<>();
         line.put("id", command.id());
         long beganAt = now();
@@ -61,7 +66,7 @@ final class Answers {
             line.put("began_at", beganAt);
             line.put("at", at);
         }
-        send(line);
+        return () -> send(line);
     }
 
     static long now() {

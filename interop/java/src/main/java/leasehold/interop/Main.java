@@ -57,7 +57,7 @@ public final class Main {
                     answers.answer(command, this::shutdown);
                     return;
                 }
-                default -> worker(command).submit(() -> answers.answer(command, () -> performer.perform(command)));
+                default -> worker(command).submit(() -> answers.outcome(command, () -> performer.perform(command)));
             }
         }
     }

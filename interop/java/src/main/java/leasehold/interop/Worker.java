@@ -2,10 +2,11 @@ package leasehold.interop;
 
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.LinkedBlockingQueue;
+import java.util.function.Supplier;
 
 /** A named thread with a queue: the identity under which Redisson knows a holder. */
 final class Worker {
-    private final BlockingQueue<Runnable> queue = new LinkedBlockingQueue<>();
+    private final BlockingQueue<Supplier<Runnable>> queue = new LinkedBlockingQueue<>();
     private final Thread thread;
     private boolean busy;
 
@@ -15,7 +16,8 @@ final class Worker {
         thread.start();
     }
 
-    void submit(Runnable work) {
+    /** Runs {@code work} on this thread, and what it returns when the thread is idle again. */
+    void submit(Supplier<Runnable> work) {
         queue.add(work);
     }
 
@@ -30,10 +32,12 @@ final class Worker {
     private void serve() {
         try {
             while (true) {
-                Runnable work = queue.take();
+                Supplier<Runnable> work = queue.take();
                 setBusy(true);
-                work.run();
+                Runnable tell = work.get();
+                // Whoever hears of the end must find the thread idle.
                 setBusy(false);
+                tell.run();
             }
         } catch (InterruptedException e) {
             throw new IllegalStateException("interrupted while idle", e);
