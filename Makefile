@@ -1,6 +1,6 @@
 # `verify` never writes to the tree; `fix` may.
 .DEFAULT_GOAL := help
-.PHONY: help test verify fix simulate defects interop bench prepare tests fmt clippy features docs
+.PHONY: help test verify fix simulate defects interop bench instructions prepare tests fmt clippy features docs rivals
 
 SEEDS ?= 2000
 SEED ?=
@@ -32,8 +32,14 @@ defects:    ## plants one defect after the other: does the simulation find each?
 interop:    ## against a real Redisson; installs a JDK and Maven if they are missing
 	interop/run.sh
 
-bench:      ## how long it takes, beside raw scripts on the same connection
-	cargo bench --bench pair
+bench:      ## how long it takes, beside its limits and its rivals: QUICK=1 within three minutes, ONLY=part for a part
+	bench/run.sh
+
+rivals:     ## do the benchmarks still build, and do they count right?
+	cd bench && cargo fmt --check && cargo clippy --all-targets -- -D warnings && cargo test
+
+instructions: ## how many instructions fixed work takes: no more than 5 % above what is committed
+	benches/instructions.sh
 
 prepare:    ## installs what the tests need and this machine lacks, and says so
 	@missing=; \

@@ -15,6 +15,7 @@ pub mod dependencies {}
 /// [protocol]: protocol
 /// [architecture]: https://github.com/leasehold/leasehold/blob/main/ARCHITECTURE.md
 /// [comparison]: comparison
+/// [performance]: performance
 #[doc = include_str!("../docs/design.md")]
 pub mod design {}
 
@@ -29,6 +30,10 @@ pub mod guide {}
 /// [design]: design
 #[doc = include_str!("../docs/migrating-from-redisson.md")]
 pub mod migrating_from_redisson {}
+
+/// [design]: design
+#[doc = include_str!("../docs/performance.md")]
+pub mod performance {}
 
 /// [guarantees]: guarantees
 #[doc = include_str!("../docs/protocol.md")]

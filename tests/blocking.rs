@@ -716,22 +716,22 @@ mod shutdown {
 fn a_client_may_be_shared_by_threads_that_come_and_go() {
     // given a client, and threads that start at the same time
     let (client, barrier) = (Client::in_memory().unwrap(), Arc::new(Barrier::new(4)));
-    let (sender, owners) = mpsc::channel();
+    let inside = Arc::new(AtomicU32::new(0));
+    let (sender, alone) = mpsc::channel();
     for _ in 0..4 {
         let (client, barrier, sender) = (client.clone(), Arc::clone(&barrier), sender.clone());
+        let inside = Arc::clone(&inside);
         thread::spawn(move || {
             barrier.wait();
             let guard = client.lock("door").unwrap().acquire().unwrap();
-            sender.send(guard.owner().clone()).unwrap();
+            sender.send(inside.fetch_add(1, Ordering::SeqCst) == 0).unwrap();
+            inside.fetch_sub(1, Ordering::SeqCst);
             leave(guard);
         });
     }
     drop(sender);
 
-    // then each of them held once, as somebody else
-    let mut owners: Vec<_> = owners.iter().collect();
-    owners.sort();
-    owners.dedup();
-    assert_eq!(owners.len(), 4);
+    // then each of them held once, and alone
+    assert_eq!(alone.iter().collect::<Vec<_>>(), [true; 4]);
     assert_eq!(client.stats().granted, 4);
 }

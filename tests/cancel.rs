@@ -7,7 +7,7 @@
 
 use std::{
     future::{Future, poll_fn},
-    pin::pin,
+    pin::{Pin, pin},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -364,6 +364,126 @@ mod woken_and_cancelled {
         assert!(last.await.unwrap().unwrap().is_held());
         assert!(left.elapsed() < AT_ONCE, "{:?}", left.elapsed());
         assert_eq!(world.one.stats().waiting, 0);
+    }
+}
+
+/// One who was handed the lock by the one before it leaves before it knows.
+mod handed_over_and_cancelled {
+    use super::*;
+
+    type Waiting<'a> = Pin<Box<dyn Future<Output = Result<LockGuard, Error>> + Send + 'a>>;
+
+    /// Lets `lock` be handed over to a waiter that has not run since.
+    async fn handed<'a>(world: &World, guard: LockGuard, mut waiter: Waiting<'a>) -> Waiting<'a> {
+        assert!(poll!(&mut waiter).is_pending());
+        sleep(millis(1)).await;
+        assert_eq!(guard.release().await.unwrap(), Release::Released);
+        assert_eq!(world.one.stats().handed_over, 1);
+        waiter
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_next_of_its_process_has_it_though_the_store_does_not_answer() {
+        // given a holder and two who wait behind it
+        let world = World::new();
+        let (lock, behind) = (world.door(), world.door());
+        let guard = lock.acquire().await.unwrap();
+        let mut first: Waiting<'_> = Box::pin(lock.acquire());
+        assert!(poll!(&mut first).is_pending());
+        let second = tokio::spawn(async move { behind.acquire_within(secs(3_600)).await });
+        sleep(millis(1)).await;
+        world.store.stall();
+
+        // when the first is handed the lock and goes
+        drop(handed(&world, guard, first).await);
+
+        // then the second has it, which was granted two holds before
+        let left = Instant::now();
+        let guard = second.await.unwrap().unwrap();
+        assert!(left.elapsed() <= millis(1), "{:?}", left.elapsed());
+        world.store.resume();
+        assert_eq!(guard.release().await.unwrap(), Release::Released);
+        assert_eq!(world.one.stats().granted, 2);
+        world.is_quiet(AT_ONCE, "two who were handed the lock").await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_next_of_its_process_enters_though_it_wants_another_lease() {
+        let world = World::new();
+        let (lock, behind) = (world.door(), world.door().lease(secs(20)));
+        let guard = lock.acquire().await.unwrap();
+        let mut first: Waiting<'_> = Box::pin(lock.acquire());
+        assert!(poll!(&mut first).is_pending());
+        let second = tokio::spawn(async move { behind.acquire_within(secs(3_600)).await });
+        sleep(millis(1)).await;
+
+        drop(handed(&world, guard, first).await);
+        let left = Instant::now();
+        let guard = second.await.unwrap().unwrap();
+        assert!(left.elapsed() <= AT_ONCE, "{:?}", left.elapsed());
+        assert_eq!(guard.release().await.unwrap(), Release::Released);
+        world.is_quiet(AT_ONCE, "another lease").await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn another_process_has_it_when_nobody_waits_here() {
+        let world = World::new();
+        let (lock, elsewhere) = (world.door(), world.other_door());
+        let guard = lock.acquire().await.unwrap();
+        let first: Waiting<'_> = Box::pin(lock.acquire());
+        let second = tokio::spawn(async move { elsewhere.acquire_within(secs(3_600)).await });
+        sleep(millis(1)).await;
+
+        drop(handed(&world, guard, first).await);
+        let left = Instant::now();
+        assert!(second.await.unwrap().unwrap().is_held());
+        assert!(left.elapsed() <= AT_ONCE, "{:?}", left.elapsed());
+        world.is_quiet(AT_ONCE, "another process").await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn it_is_free_when_nobody_waits() {
+        let world = World::new();
+        let lock = world.door();
+        let guard = lock.acquire().await.unwrap();
+        drop(handed(&world, guard, Box::pin(lock.acquire())).await);
+        world.is_quiet(AT_ONCE, "nobody waits").await;
+        assert_eq!(world.one.stats().granted, 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn it_is_free_as_soon_as_the_store_answers_again() {
+        let world = World::new();
+        let lock = world.door();
+        let guard = lock.acquire().await.unwrap();
+        world.store.stall();
+        drop(handed(&world, guard, Box::pin(lock.acquire())).await);
+        sleep(TROUBLE).await;
+        world.store.resume();
+        world.is_quiet(AFTER_TROUBLE, "a store in trouble").await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_crowd_may_leave_but_for_the_last() {
+        let world = World::new();
+        let guard = world.door().acquire().await.unwrap();
+        let mut leaving = Vec::new();
+        for _ in 0..50 {
+            let lock = world.door();
+            leaving.push(tokio::spawn(async move { lock.acquire().await }));
+        }
+        sleep(millis(1)).await;
+        let lock = world.door();
+        let last = tokio::spawn(async move { lock.acquire_within(secs(3_600)).await });
+        sleep(millis(1)).await;
+        world.store.stall();
+        assert_eq!(guard.release().await.unwrap(), Release::Released);
+        leaving.iter().for_each(JoinHandle::abort);
+        let guard = last.await.unwrap().unwrap();
+        assert_eq!(world.one.stats().waiting, 0);
+        world.store.resume();
+        assert_eq!(guard.release().await.unwrap(), Release::Released);
+        world.is_quiet(AT_ONCE, "a crowd").await;
     }
 }
 

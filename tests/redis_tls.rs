@@ -14,11 +14,11 @@ use tokio::{
 
 /// Checks that `client` can acquire, be waited for and release.
 async fn works(redis: &Redis, client: &Client) {
-    let guard = client.lock("door").unwrap().acquire().await.unwrap();
+    common::hold_by_hand(redis, "door", "java:1", secs(60));
     let before = redis.calls();
     let waiting = waiter(client.lock("door").unwrap());
     until_asleep(redis, &channel("door"), &before);
-    give_back(guard).await;
+    common::release_by_hand(redis, "door");
     give_back(common::entered(waiting).await).await;
     assert_eq!(client.stats().wake_ups, 1);
 }

@@ -1,5 +1,6 @@
 //! Redis as the witness: what either side leaves and does there is the same, but for what is
-//! documented as its own.
+//! documented as its own: of ours that is the queue of those who wait, and the channels that
+//! belong to it.
 
 use std::thread::sleep;
 use std::time::Duration;
@@ -12,8 +13,11 @@ fn both_leave_the_same_keys_after_each_step() {
     let both = Together::start();
     let (java, rust) = (keys_of(&both, Side::Java), keys_of(&both, Side::Rust));
 
+    // The keys are the same, and so are those who listen, but for two channels of ours.
     for (ours, theirs) in rust.iter().zip(&java) {
-        assert_eq!(ours, theirs);
+        let (step, keys, mut listeners) = ours.clone();
+        listeners.retain(|it| it != OWN_CHANNEL && it != COUNTING_CHANNEL);
+        assert_eq!((step, keys, listeners), *theirs);
     }
     assert_eq!(rust.len(), java.len());
     // and it is this, not just anything
@@ -37,7 +41,11 @@ fn both_leave_the_same_keys_after_each_step() {
         key("spin lock", 1, 30_000),
         nothing("spin unlock"),
     ];
-    let expected: Vec<Step> = expected.into();
+    let mut expected: Vec<Step> = expected.into();
+    assert_eq!(java, expected);
+    // One of them counts us; the other is our client's, from its first wait to its end.
+    expected[3].2.insert(0, COUNTING_CHANNEL.to_owned());
+    expected[4..].iter_mut().for_each(|step| step.2.insert(0, OWN_CHANNEL.to_owned()));
     assert_eq!(rust, expected);
     shown("record: keys, fields and ttls after each step", Way::RustToJava);
     shown("record: keys, fields and ttls after each step", Way::JavaToRust);
@@ -144,8 +152,9 @@ fn an_owner_is_a_uuid_and_a_number() {
 fn both_ask_again_once_they_listen() {
     let both = Together::start();
     for Pair { way, holder, waiter } in both.both_ways() {
-        // The first call of a script is made twice: by hash, and again once it is loaded.
-        assert!(waiter.lock(&way.to_string()).acquired());
+        // The first call of a script is made twice: by hash, and again once it is loaded. And
+        // it is the first wait that makes our client listen to its own channel, for good.
+        waited_for(&both, "window", &holder, &waiter);
         assert!(holder.lock("door").acquired());
         let monitor = both.redis.monitor();
 
@@ -155,7 +164,12 @@ fn both_ask_again_once_they_listen() {
         // A release between the first question and the subscription wakes nobody.
         let lines = monitor.stop();
         let steps: Vec<_> = lines.iter().filter_map(|line| question(line)).collect();
-        assert_eq!(steps, ["ask", "listen", "ask"], "{way}: {lines:#?}");
+        let expected = match way {
+            Way::RustToJava => ["ask", "listen", "ask"],
+            // The question that ends in sleep is the one that takes a place in our queue.
+            Way::JavaToRust => ["ask", "listen to both", "ask and queue"],
+        };
+        assert_eq!(steps, expected, "{way}: {lines:#?}");
         assert!(holder.unlock("door").is_true());
         assert!(waiting.wait(SECOND * 5).acquired());
         assert!(waiter.unlock("door").is_true());
@@ -171,6 +185,9 @@ fn a_release_makes_one_waiter_of_each_process_ask() {
         assert!(stranger.lock("door").acquired());
         let waiting = ["T1", "T2", "T3"].map(|name| side.thread(&both, name).start_lock("door"));
         both.until_asleep("door", 1);
+        if let Side::Rust = side {
+            eventually("one of ours queues", SECOND * 5, || queue(&both.redis, "door").len() == 1);
+        }
 
         // when the lock is given back
         let monitor = both.redis.monitor();
@@ -178,14 +195,17 @@ fn a_release_makes_one_waiter_of_each_process_ask() {
         eventually("one has it", SECOND * 5, || waiting.iter().any(|it| it.is_done()));
         sleep(SECOND / 2);
 
-        // then one of them has asked and has it; of ours the next one asks at once
-        let asked = monitor.stop().iter().filter(|line| question(line) == Some("ask")).count();
+        // then one of them has asked and has it, and the others wait for that one
+        let lines = monitor.stop();
+        let asked: Vec<_> = lines.iter().filter_map(|line| question(line)).collect();
         assert_eq!(waiting.iter().filter(|it| it.is_done()).count(), 1, "{side:?}");
         let expected = match side {
-            Side::Java => 1,
-            Side::Rust => 2,
+            Side::Java => "ask",
+            Side::Rust => "ask and queue",
         };
-        assert_eq!(asked, expected, "{side:?}");
+        assert_eq!(asked, [expected], "{side:?}: {lines:#?}");
+        // and of those who wait no place is left in our queue: they wait here
+        assert_eq!(queue(&both.redis, "door"), [""; 0], "{side:?}");
     }
 }
 
@@ -209,12 +229,25 @@ fn waiters_of_one_process_share_a_subscription() {
         for waiting in waiting {
             assert!(waiting.wait(SECOND * 5).acquired());
         }
+        // Ours listen for two to three seconds more: there soon may be another waiter.
         both.until_asleep("door", 0);
 
         let lines = monitor.stop();
-        let count = |command: &str| lines.iter().filter(|line| line.contains(command)).count();
-        assert_eq!(count("\"SUBSCRIBE\""), 1, "{way}: {lines:#?}");
-        assert_eq!(count("\"UNSUBSCRIBE\""), 1, "{way}: {lines:#?}");
+        let told: Vec<_> = lines.iter().map(|line| words(line)).collect();
+        let all = |command: &str| -> Vec<String> {
+            let of = told.iter().filter(|words| words.first().is_some_and(|it| it == command));
+            of.map(|words| words[1..].join(" ")).collect()
+        };
+        let (begun, ended) = match way {
+            Way::RustToJava => (vec![CHANNEL.to_owned()], CHANNEL.to_owned()),
+            Way::JavaToRust => {
+                // The channel of the client is listened to until the client ends.
+                let own = format!("leasehold_client:{}", both.rust.id());
+                (vec![BOTH_CHANNELS.to_owned(), own], BOTH_CHANNELS.to_owned())
+            }
+        };
+        assert_eq!(all("SUBSCRIBE"), begun, "{way}: {lines:#?}");
+        assert_eq!(all("UNSUBSCRIBE"), [ended], "{way}: {lines:#?}");
         assert!(side.thread(&both, ["T2", "T1"][first]).unlock("door").is_true());
     }
 }
@@ -222,22 +255,42 @@ fn waiters_of_one_process_share_a_subscription() {
 #[test]
 fn a_name_with_a_hash_tag_gets_no_braces_of_its_own() {
     let both = Together::start();
-    for (name, channel) in [
-        ("{tag}door", "redisson_lock__channel:{tag}door"),
-        ("door {tag}", "redisson_lock__channel:door {tag}"),
-        ("a b: ключ", "redisson_lock__channel:{a b: ключ}"),
-    ] {
+    let own = format!("leasehold_client:{}", both.rust.id());
+    for (name, tagged) in
+        [("{tag}door", "{tag}door"), ("door {tag}", "door {tag}"), ("a b: ключ", "{a b: ключ}")]
+    {
         for Pair { way, holder, waiter } in both.both_ways() {
             assert!(holder.lock(name).acquired());
             let waiting = waiter.start_lock(name);
-            eventually("a waiter listens", SECOND * 5, || channels(&both.redis) == [channel]);
+            let mut expected = vec![format!("redisson_lock__channel:{tagged}")];
+            let mut keys = vec![name.to_owned()];
+            if let Way::JavaToRust = way {
+                // What is ours alone is named in the same way.
+                expected.insert(0, format!("leasehold_lock__channel:{tagged}"));
+                keys.push(format!("leasehold_lock__queue:{tagged}"));
+                keys.sort();
+            }
+            eventually("a waiter listens", SECOND * 5, || {
+                let mut channels = channels(&both.redis);
+                channels.retain(|it| *it != own);
+                channels == expected
+            });
+            eventually("a waiter sleeps", SECOND * 5, || {
+                sorted(&both.redis, &["KEYS", "*"]) == keys
+            });
             sleep(SECOND / 5);
 
             let delay = wake_up(&holder.unlock(name), &waiting.wait(SECOND * 10));
 
             assert!(delay < SECOND, "{way}, {name}: woken after {delay:?}");
             assert!(waiter.unlock(name).is_true());
-            eventually("nobody listens", SECOND * 5, || channels(&both.redis).is_empty());
+            // Ours listen for two to three seconds more, and their client until it ends.
+            eventually("nobody listens", SECOND * 5, || {
+                channels(&both.redis).iter().all(|it| *it == own)
+            });
+            eventually("nothing is left", SECOND * 5, || {
+                both.redis.command(&["KEYS", "*"]).list().is_empty()
+            });
             woken("record: names with hash tags, spaces, other alphabets", way, delay);
         }
     }
@@ -393,7 +446,14 @@ type Step = (&'static str, Vec<String>, Vec<String>);
 fn keys_of(both: &Together, side: Side) -> Vec<Step> {
     let (one, other) = (side.thread(both, "T1"), side.thread(both, "T2"));
     let mut steps = Vec::new();
-    let mut look = |step| steps.push((step, keys(&both.redis), listeners(&both.redis)));
+    let mut look = |step| {
+        let keys = keys(&both.redis);
+        if step == "the waiter has it" {
+            // Ours listen for two to three seconds more, in which the lease gets less.
+            until_asleep(&both.redis, "door", 0);
+        }
+        steps.push((step, keys, listeners(&both.redis)));
+    };
 
     assert!(one.lock("door").acquired());
     look("lock");
@@ -406,7 +466,6 @@ fn keys_of(both: &Together, side: Side) -> Vec<Step> {
     look("somebody waits");
     assert!(one.unlock("door").is_true());
     assert!(waiting.wait(SECOND * 5).acquired());
-    until_asleep(&both.redis, "door", 0);
     look("the waiter has it");
     assert!(other.unlock("door").is_true());
     look("unlock");
@@ -451,13 +510,42 @@ fn keys(redis: &Redis) -> Vec<String> {
 fn listeners(redis: &Redis) -> Vec<String> {
     let count = |channel: &String| {
         let count = redis.command(&["PUBSUB", "NUMSUB", channel]).list()[1].number();
+        let channel = channel.split_once(':').map_or(channel.as_str(), |(kind, _)| match kind {
+            "leasehold_client" => "leasehold_client:<client>",
+            _ => channel,
+        });
         format!("{channel}: {count}")
     };
     channels(redis).iter().map(count).collect()
 }
 
 fn channels(redis: &Redis) -> Vec<String> {
-    redis.command(&["PUBSUB", "CHANNELS"]).texts().into_iter().map(str::to_owned).collect()
+    sorted(redis, &["PUBSUB", "CHANNELS"])
+}
+
+fn sorted(redis: &Redis, command: &[&str]) -> Vec<String> {
+    let mut found: Vec<_> = redis.command(command).texts().into_iter().map(str::to_owned).collect();
+    found.sort();
+    found
+}
+
+/// Has `waiter` wait for `name` until `holder` leaves.
+#[track_caller]
+fn waited_for(both: &Together, name: &str, holder: &Thread, waiter: &Thread) {
+    assert!(holder.lock(name).acquired());
+    let waiting = waiter.start_lock(name);
+    both.until_asleep(name, 1);
+    assert!(holder.unlock(name).is_true());
+    assert!(waiting.wait(SECOND * 5).acquired());
+    assert!(waiter.unlock(name).is_true());
+}
+
+/// The places in our queue, with owners made comparable.
+fn queue(redis: &Redis, name: &str) -> Vec<String> {
+    let key = format!("leasehold_lock__queue:{{{name}}}");
+    let places = redis.command(&["ZRANGE", &key, "0", "-1"]);
+    let parts = |place: &str| place.split('|').map(without_owner).collect::<Vec<_>>().join("|");
+    places.texts().into_iter().map(parts).collect()
 }
 
 /// Goes through the life of a lock, and notes what was changed in each step.
@@ -517,13 +605,22 @@ fn words(line: &str) -> Vec<String> {
 fn question(line: &str) -> Option<&'static str> {
     let words = words(line);
     let word = |n: usize| words.get(n).map(String::as_str).unwrap_or_default();
+    let is_question = |arguments: &[String]| {
+        // an owner and a lease, in the one or the other order
+        let mut arguments: Vec<_> = arguments.iter().map(|it| without_owner(it)).collect();
+        arguments.sort();
+        arguments == ["30000", "<owner>"]
+    };
     match (word(0).to_uppercase().as_str(), words.len()) {
+        ("SUBSCRIBE", _) if words[1..].join(" ") == BOTH_CHANNELS => Some("listen to both"),
         ("SUBSCRIBE", _) => Some("listen"),
-        // by hash, with one key, an owner and a lease, in the one or the other order
+        // by hash, with one key
         ("EVALSHA", 6) if word(2) == "1" && word(3) == "door" => {
-            let mut arguments = [word(4), word(5)].map(without_owner);
-            arguments.sort();
-            (arguments == ["30000", "<owner>"]).then_some("ask")
+            is_question(&words[4..]).then_some("ask")
+        }
+        // with the queue: a place is asked for, the one before it, and how long it rests
+        ("EVALSHA", 10) if words[2..5] == ["2", "door", "leasehold_lock__queue:{door}"] => {
+            (is_question(&words[5..7]) && word(9) == "15000").then_some("ask and queue")
         }
         _ => None,
     }
@@ -541,5 +638,8 @@ fn owned((step, deeds): (&'static str, Vec<&str>)) -> (&'static str, Vec<String>
     (step, deeds.into_iter().map(str::to_owned).collect())
 }
 
+const BOTH_CHANNELS: &str = "redisson_lock__channel:{door} leasehold_lock__channel:{door}";
+const OWN_CHANNEL: &str = "leasehold_client:<client>: 1";
+const COUNTING_CHANNEL: &str = "leasehold_lock__channel:{door}: 1";
 const CHANNEL: &str = "redisson_lock__channel:{door}";
 const SECOND: Duration = Duration::from_secs(1);

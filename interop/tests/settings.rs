@@ -155,6 +155,48 @@ fn users_with_the_rights_that_the_protocol_names_are_enough() {
 }
 
 #[test]
+fn without_the_rights_for_a_queue_a_release_wakes_everybody() {
+    for missing in [
+        ["~leasehold_lock__queue:{door}"].as_slice(),
+        &["&leasehold_lock__channel:{door}"],
+        &["&leasehold_client:*"],
+        &[
+            "~leasehold_lock__queue:{door}",
+            "&leasehold_lock__channel:{door}",
+            "&leasehold_client:*",
+        ],
+        &["+zadd"],
+        &["+zpopmin"],
+        &["+pubsub|numsub"],
+    ] {
+        // given two of ours whose user lacks some of what a queue needs, and one of Java's
+        let redis = Redis::start();
+        let rights: Vec<_> = RUST_RIGHTS.into_iter().filter(|it| !missing.contains(it)).collect();
+        let mut words = vec!["ACL", "SETUSER", "rust", "reset", "on", ">secret"];
+        words.extend(rights);
+        assert_eq!(redis.command(&words).text(), "OK");
+        let setup = Setup::new(redis.url());
+        let ours = || Rust::start(&setup.clone().credentials("rust", "secret"));
+        let (rust, other) = (ours(), ours());
+        let both = Together { java: Java::start(&setup), rust, redis };
+
+        // when each of them waits for another, then all are woken at once as ever
+        wakes_both_ways(&both, "door", "settings: ACL users without a queue");
+        for _ in 0..3 {
+            let (holder, waiter) = (both.rust.thread("T1"), other.thread("T1"));
+            for (holder, waiter) in [(&holder, &waiter), (&waiter, &holder)] {
+                assert!(holder.try_lock_within("door", SECOND).acquired(), "without {missing:?}");
+                let waiting = waiter.start_lock("door");
+                std::thread::sleep(SECOND / 2);
+                let delay = wake_up(&holder.unlock("door"), &waiting.wait(SECOND * 10));
+                assert!(delay < SECOND, "without {missing:?}: woken after {delay:?}");
+                assert!(waiter.unlock("door").is_true());
+            }
+        }
+    }
+}
+
+#[test]
 fn no_codec_touches_a_lock() {
     for codec in
         ["org.redisson.client.codec.StringCodec", "org.redisson.client.codec.ByteArrayCodec"]
@@ -288,9 +330,12 @@ const JAVA_RIGHTS: [&str; 22] = [
 ];
 
 /// What Leasehold needs for a lock called `door`.
-const RUST_RIGHTS: [&str; 21] = [
+const RUST_RIGHTS: [&str; 31] = [
     "~door",
+    "~leasehold_lock__queue:{door}",
     "&redisson_lock__channel:{door}",
+    "&leasehold_lock__channel:{door}",
+    "&leasehold_client:*",
     "+hello",
     "+ping",
     "+client|setname",
@@ -311,6 +356,14 @@ const RUST_RIGHTS: [&str; 21] = [
     "+publish",
     "+subscribe",
     "+unsubscribe",
+    // for the queue alone
+    "+zadd",
+    "+zpopmin",
+    "+zrange",
+    "+zrem",
+    "+zscore",
+    "+time",
+    "+pubsub|numsub",
 ];
 
 const SECOND: Duration = Duration::from_secs(1);

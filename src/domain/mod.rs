@@ -4,6 +4,7 @@
 
 mod claim;
 mod failure;
+mod hashed;
 mod lease;
 mod name;
 mod owner;
@@ -17,8 +18,9 @@ pub use self::{
     reason::LostReason,
 };
 pub(crate) use self::{
-    claim::{Claim, GivenBack, Outcome, Renewal, Verdict, in_millis},
+    claim::{Claim, GivenBack, Offer, Outcome, Place, Queueing, Renewal, Verdict, Way, in_millis},
     failure::Failure,
+    hashed::{Map, Set},
     lease::{Lease, checked},
     owner::Identity,
 };

@@ -1,6 +1,12 @@
 //! The name of a lock, checked once at the door.
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    hash::{Hash, Hasher},
+    sync::Arc,
+};
+
+use super::hashed::hash_of;
 
 /// The longest name in bytes.
 const MAX_BYTES: usize = 512;
@@ -20,8 +26,15 @@ const MAX_BYTES: usize = 512;
 /// assert_eq!(Name::new(""), Err(InvalidName::Empty));
 /// # Ok::<(), InvalidName>(())
 /// ```
-#[derive(Clone, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub struct Name(Arc<str>);
+#[derive(Clone, Eq, Ord, PartialEq, PartialOrd)]
+pub struct Name(Arc<Text>);
+
+/// A text and its hash: a name is looked up more often than it is made.
+#[derive(Eq, Ord, PartialEq, PartialOrd)]
+struct Text {
+    text: Box<str>,
+    hash: u64,
+}
 
 impl Name {
     /// Checks `text` and makes a name of it.
@@ -45,7 +58,7 @@ impl Name {
             "" => Err(InvalidName::Empty),
             t if t.len() > MAX_BYTES => Err(InvalidName::TooLong { bytes: t.len() }),
             t if t.contains(['{', '}']) && !starts_a_hash_tag(t) => Err(InvalidName::Brace),
-            t => Ok(Self(t.into())),
+            t => Ok(Self(Arc::new(Text { text: t.into(), hash: hash_of(t) }))),
         }
     }
 
@@ -60,7 +73,7 @@ impl Name {
     /// ```
     #[must_use]
     pub fn as_str(&self) -> &str {
-        &self.0
+        &self.0.text
     }
 }
 
@@ -70,22 +83,28 @@ fn starts_a_hash_tag(text: &str) -> bool {
     !before.contains('}') && after.find('}').is_some_and(|end| end > 0)
 }
 
+impl Hash for Name {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.0.hash);
+    }
+}
+
 impl AsRef<str> for Name {
     fn as_ref(&self) -> &str {
-        &self.0
+        &self.0.text
     }
 }
 
 impl fmt::Debug for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.0, f)
+        fmt::Debug::fmt(self.as_str(), f)
     }
 }
 
 /// Shows the name on one line: newlines and other control characters are escaped.
 impl fmt::Display for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.chars().try_for_each(|c| match c.is_control() {
+        self.as_str().chars().try_for_each(|c| match c.is_control() {
             true => write!(f, "{}", c.escape_default()),
             false => write!(f, "{c}"),
         })

@@ -15,8 +15,9 @@ const MAX_BYTES: usize = 512;
 
 /// Who holds a lock: `<client uuid>:<number>`, as Redisson writes it.
 ///
-/// Every acquisition has an owner of its own, so two tasks of one process
-/// exclude each other like two processes do. Owners read from Redis may be
+/// Every grant of the store has an owner of its own, so two tasks of one process
+/// exclude each other like two processes do. A grant that is handed over from
+/// task to task within a process keeps its owner. Owners read from Redis may be
 /// anybody's, in any form: Redisson's number is a thread id.
 ///
 /// # Examples

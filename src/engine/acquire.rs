@@ -11,7 +11,7 @@
 //! the listener goes with the turn.
 
 use std::{
-    future::Future,
+    future::{Future, pending},
     sync::{Arc, Mutex, PoisonError, atomic::Ordering},
     time::Duration,
 };
@@ -25,11 +25,15 @@ use super::{
     hold::{Grant, Hold, Terms},
     persist::Pauses,
     releases::Debt,
-    turns::Turn,
+    turns::{Fits, Turn},
+    wakeups::Listener,
 };
 use crate::{
-    domain::{Claim, Failure, Holder, Lease, LostReason, Name, Verdict, in_millis},
+    domain::{
+        Claim, Failure, Holder, Lease, LostReason, Name, Place, Queueing, Verdict, Way, in_millis,
+    },
     error::Error,
+    store::TOLD_AFTER,
 };
 
 /// The longest wait for a message: one may have been lost on the way.
@@ -37,6 +41,13 @@ pub(super) const LONGEST_WAIT: Duration = Duration::from_secs(3);
 
 /// The longest wait while no message can reach us.
 pub(super) const LONGEST_WAIT_UNHEARD: Duration = Duration::from_millis(250);
+
+/// When to ask again after joining a queue: before this nobody tells us that the
+/// lock has gone to another holder.
+const FIRST_LOOK: Duration = TOLD_AFTER.saturating_add(Duration::from_millis(50));
+
+/// The longest lease of a grant that nobody may be there to take.
+pub(super) const LONGEST_OFFER: Duration = Duration::from_secs(5);
 
 /// How long one question may take that is not to wait.
 const ONE_QUESTION: Duration = Duration::from_secs(3);
@@ -48,6 +59,19 @@ pub(crate) struct Want {
     pub(crate) ttl: Duration,
     pub(crate) terms: Terms,
     pub(crate) wait_by: WaitBy,
+}
+
+impl Want {
+    /// Whether giving it back tells the waiters.
+    fn announced(&self) -> bool {
+        self.wait_by == WaitBy::Messages
+    }
+
+    /// What a grant must be like to be taken over.
+    fn fits(&self) -> Fits {
+        let ttl = self.terms.renewed.then_some(self.ttl);
+        Fits { ttl, announced: self.announced() }
+    }
 }
 
 /// How a waiter learns that a lock may be free.
@@ -89,11 +113,22 @@ struct Attempt<'a> {
     engine: &'a Arc<Engine>,
     want: &'a Want,
     claim: Claim,
+    /// The right to ask, for those who wait for it.
+    turn: Option<Turn>,
     began_at: Instant,
     /// The question that may still be granted, if there is one.
     asked: Option<Lease>,
     /// Whether a question went unanswered, so that the store may grant it yet.
     unsure: bool,
+    /// Whether the store ever said no.
+    waited: bool,
+    /// Hears of releases and offers, once it does.
+    listener: Option<Arc<Listener>>,
+    /// Where the last question stands in the lock's queue that was answered, and
+    /// when it was asked.
+    queued: Option<(Place, Instant)>,
+    /// Where the last question stands that was asked, and since when it is asked.
+    stands: Option<(Queueing, Instant)>,
     heard: &'a Heard,
 }
 
@@ -144,7 +179,7 @@ impl Engine {
     pub(crate) async fn try_acquire(self: &Arc<Self>, want: &Want) -> Result<Option<Held>, Error> {
         self.ready()?;
         let heard = Heard::default();
-        let mut attempt = Attempt::new(self, want, &heard);
+        let mut attempt = Attempt::new(self, want, &heard, None);
         let span = attempt.span();
         let until = Instant::now() + ONE_QUESTION;
         let asked = timeout_at(until, attempt.ask_until_answered().instrument(span)).await;
@@ -159,9 +194,45 @@ impl Engine {
 
     async fn acquire_noting(self: &Arc<Self>, want: &Want, heard: &Heard) -> Result<Held, Error> {
         self.ready()?;
-        let attempt = Attempt::new(self, want, heard);
+        let _waiting = self.counters.waiting();
+        let turn = self.turns.wait(&want.name, want.fits()).await;
+        let mut turn = turn.ok_or(Error::ShutDown)?;
+        if let Some(baton) = turn.baton() {
+            let now = self.clock.now();
+            if !self.is_shut()
+                && let Some(grant) = baton.take(now)
+            {
+                return Ok(self.take_over(want, grant, turn, now));
+            }
+        }
+        let attempt = Attempt::new(self, want, heard, Some(turn));
         let span = attempt.span();
-        attempt.run().instrument(span).await
+        // In boxes, this one and the next: who waits for a turn is small, and so is
+        // who need not wait for the store.
+        Box::pin(attempt.run().instrument(span)).await
+    }
+
+    /// Makes the grant of the hold before a hold for `want`.
+    fn take_over(self: &Arc<Self>, want: &Want, grant: Grant, turn: Turn, now: Instant) -> Held {
+        tracing::debug!(target: "leasehold", lock = %want.name, owner = %grant.claim.owner,
+            "grant, by the one before here");
+        let asked_at = grant.lease.asked_at;
+        let hold =
+            self.hold(Hold::new(grant, want.terms, now, &self.counters), Some(turn), asked_at);
+        self.keeper.hand_over(&hold);
+        Held::new(hold, self)
+    }
+
+    /// Enters `hold`, which was asked for at `asked_at`.
+    fn hold(&self, hold: Hold, turn: Option<Turn>, asked_at: Instant) -> Arc<Hold> {
+        let hold = Arc::new(hold);
+        if let Some(past) = self.turns.entered(&hold, asked_at) {
+            past.end(LostReason::NotOurs);
+        }
+        if let Some(turn) = turn {
+            hold.keep(turn);
+        }
+        hold
     }
 
     /// Why patience ended in vain.
@@ -173,7 +244,7 @@ impl Engine {
     ) -> Error {
         let (name, waited) = (&want.name, in_millis(waited));
         // Who never had the turn knows what those before it were told.
-        let seen = || self.turns.seen(name).map(Ok);
+        let seen = || self.turns.seen(name, self.clock.now()).map(Ok);
         match heard.or_else(seen) {
             Some(Ok(holder)) => {
                 self.counters.timed_out();
@@ -210,11 +281,24 @@ fn too_late(want: &Want) -> Error {
 }
 
 impl<'a> Attempt<'a> {
-    fn new(engine: &'a Arc<Engine>, want: &'a Want, heard: &'a Heard) -> Self {
+    fn new(engine: &'a Arc<Engine>, want: &'a Want, heard: &'a Heard, turn: Option<Turn>) -> Self {
         let owner = engine.identity.fresh_owner();
-        let announced = want.wait_by == WaitBy::Messages;
+        let announced = want.announced();
         let claim = Claim { name: want.name.clone(), owner, ttl: want.ttl, announced };
-        Self { engine, want, claim, began_at: Instant::now(), asked: None, unsure: false, heard }
+        Self {
+            engine,
+            want,
+            claim,
+            turn,
+            began_at: Instant::now(),
+            asked: None,
+            unsure: false,
+            waited: false,
+            listener: None,
+            queued: None,
+            stands: None,
+            heard,
+        }
     }
 
     fn span(&self) -> tracing::Span {
@@ -235,20 +319,28 @@ impl<'a> Attempt<'a> {
     }
 
     async fn run(mut self) -> Result<Held, Error> {
+        match self.ask().await? {
+            Ok(Asked::Granted(held)) => Ok(held),
+            answer => Box::pin(self.go_on(answer)).await,
+        }
+    }
+
+    async fn go_on(mut self, mut answer: Result<Asked, Failure>) -> Result<Held, Error> {
         let engine = self.engine;
-        let _waiting = engine.counters.waiting();
-        let mut turn = engine.unless_closed(engine.turns.wait(&self.want.name)).await?;
         let mut pauses = Pauses::default();
         let mut polls = Polls::default();
         loop {
-            match self.ask().await? {
+            match answer {
                 Ok(Asked::Granted(held)) => return Ok(held),
                 Ok(Asked::TooLate) => {
                     tracing::warn!(target: "leasehold", "granted too late: asking again");
                 }
                 Ok(Asked::Busy(holder)) => {
                     tracing::debug!(target: "leasehold", %holder, "wait");
-                    engine.unless_closed(self.wait(&mut turn, &holder, &mut polls)).await?;
+                    engine.unless_closed(self.wait(&holder, &mut polls)).await?;
+                    if let Some(held) = self.accept_offer() {
+                        return Ok(held);
+                    }
                 }
                 Err(failure) if failure.may_pass() => {
                     tracing::warn!(target: "leasehold", %failure, "cannot ask: trying again");
@@ -256,6 +348,7 @@ impl<'a> Attempt<'a> {
                 }
                 Err(failure) => return Err(Error::about(&self.want.name, failure)),
             }
+            answer = self.ask().await?;
         }
     }
 
@@ -264,20 +357,67 @@ impl<'a> Attempt<'a> {
     async fn ask(&mut self) -> Result<Result<Asked, Failure>, Error> {
         let engine = self.engine;
         let lease = Lease::new(engine.clock.now(), self.claim.ttl);
+        let queue = self.queue_up(lease.asked_at);
         self.asked = Some(lease);
-        let verdict = engine.unless_closed(engine.store.acquire(&self.claim)).await?;
-        if engine.closed.load(Ordering::Acquire) {
+        let verdict = engine.unless_closed(engine.store.acquire(&self.claim, queue)).await?;
+        if engine.is_shut() {
             return Err(Error::ShutDown);
+        }
+        if matches!(verdict, Ok(Verdict::Busy(_))) && queue.is_some() {
+            self.queued = self.stands.map(|(stands, since)| (stands.place, since));
         }
         Ok(self.weigh(verdict, lease))
     }
 
+    /// Whether our first place in the queue is also our last one so far.
+    fn is_new_in_queue(&self) -> bool {
+        self.queued.is_some_and(|(place, _)| place.number == 1)
+    }
+
+    /// The place in the lock's queue to ask for, if we would hear that it is our turn.
+    fn queue_up(&mut self, now: Instant) -> Option<Queueing> {
+        if self.want.wait_by != WaitBy::Messages {
+            return None;
+        }
+        self.listener = self.listener.take().or_else(|| self.turn.as_ref()?.listener());
+        let listener = self.listener.as_ref().filter(|listener| listener.hears())?;
+        if !self.engine.store.attend() {
+            return None;
+        }
+        listener.queue_as(Some(&self.claim.owner));
+        let answered = self.queued.map(|(place, _)| place);
+        // One that was not answered is the same question, asked once more.
+        let unanswered = self.stands.filter(|(stands, _)| answered != Some(stands.place));
+        self.stands = unanswered.or_else(|| Some((self.next_place(answered), now)));
+        self.stands.map(|(stands, _)| stands)
+    }
+
+    /// A place of its own for the next question: an offer to an earlier one may come
+    /// late.
+    fn next_place(&self, before: Option<Place>) -> Queueing {
+        let number = before.map_or(1, |before| before.number + 1);
+        let place = Place { number, offer: self.claim.ttl.min(LONGEST_OFFER) };
+        Queueing { place, before }
+    }
+
+    /// Makes the offer that came a hold, if it still can be one as it is. If not
+    /// it is asked for: it was made to our owner.
+    fn accept_offer(&mut self) -> Option<Held> {
+        let offer = self.listener.as_ref()?.offer()?;
+        let (place, asked_at) = self.queued.filter(|(place, _)| place.number == offer.number)?;
+        // The offer was made after we asked for the place: it ends later than this.
+        let lease = Lease::new(asked_at, place.offer);
+        let now = self.engine.clock.now();
+        let as_is = self.want.terms.renewed && now < lease.ends();
+        as_is.then(|| self.enter(lease, now, now, offer.passes))
+    }
+
     /// What `verdict` means for who asked for `lease`.
     fn weigh(&mut self, verdict: Result<Verdict, Failure>, lease: Lease) -> Result<Asked, Failure> {
-        let engine = self.engine;
+        let (engine, now) = (self.engine, self.engine.clock.now());
         let asked = match verdict {
-            Ok(Verdict::Granted) if engine.clock.now() < lease.ends() => {
-                return Ok(Asked::Granted(self.enter(lease)));
+            Ok(Verdict::Granted) if now < lease.ends() => {
+                return Ok(Asked::Granted(self.enter(lease, lease.asked_at, now, 0)));
             }
             Ok(Verdict::Granted) => {
                 self.unsure = true;
@@ -289,6 +429,7 @@ impl<'a> Attempt<'a> {
                     past.end(LostReason::NotOurs);
                 }
                 self.heard.note(Ok(holder.clone()));
+                self.waited = true;
                 Asked::Busy(holder)
             }
             Err(failure) => {
@@ -309,37 +450,52 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Makes the grant a hold.
-    fn enter(&mut self, lease: Lease) -> Held {
-        self.asked = None;
+    /// Makes the grant a hold. The store had begun its lease at `begun_by`.
+    fn enter(&mut self, lease: Lease, begun_by: Instant, now: Instant, passes: u32) -> Held {
+        (self.asked, self.queued, self.stands) = (None, None, None);
         let engine = self.engine;
-        let (claim, entered_at) = (self.claim.clone(), engine.clock.now());
-        let grant = Grant { claim, lease, entered_at, unsure: self.unsure };
-        let hold = Arc::new(Hold::new(grant, self.want.terms, &engine.counters));
         tracing::debug!(target: "leasehold", lock = %self.claim.name, owner = %self.claim.owner,
             waited = ?self.began_at.elapsed(), "grant");
+        let grant = Grant {
+            id: engine.grants.fetch_add(1, Ordering::Relaxed),
+            claim: self.claim.clone(),
+            lease,
+            asked_at: begun_by,
+            unsure: self.unsure,
+            stay: self.want.terms.local.from(now),
+            passes: self.waited.then_some(passes),
+        };
+        let hold = Hold::new(grant, self.want.terms, now, &engine.counters);
+        let hold = engine.hold(hold, self.turn.take(), lease.asked_at);
         engine.keeper.watch(&hold);
-        if let Some(past) = engine.turns.entered(&hold, lease.asked_at) {
-            past.end(LostReason::NotOurs);
-        }
         Held::new(hold, engine)
     }
 
     /// Waits until it makes sense to ask again.
-    async fn wait(&self, turn: &mut Turn, holder: &Holder, polls: &mut Polls) {
+    async fn wait(&mut self, holder: &Holder, polls: &mut Polls) {
         // The store ends a lease on the millisecond, and tells rounded down.
         let expiry = holder.remaining.map(|left| left + Duration::from_millis(1));
         match self.want.wait_by {
             WaitBy::Messages => {
-                let listener = turn.listener(&self.engine.hub);
-                let longest = match listener.hears() {
-                    true => LONGEST_WAIT,
-                    false => LONGEST_WAIT_UNHEARD,
+                // Before we listen to releases: when these are heard, so are offers.
+                self.engine.store.attend();
+                self.listener = self.listener.take().or_else(|| self.turn.as_ref()?.listen());
+                let listener = &self.listener;
+                let longest = match listener.as_ref().is_some_and(|listener| listener.hears()) {
+                    true if self.is_new_in_queue() => FIRST_LOOK + spread(FIRST_LOOK / 4),
+                    true => spread(LONGEST_WAIT),
+                    false => spread(LONGEST_WAIT_UNHEARD),
                 };
-                let limit = expiry.unwrap_or(longest).min(spread(longest));
+                let limit = expiry.unwrap_or(longest).min(longest);
+                let woken = async {
+                    match listener {
+                        Some(listener) => listener.woken().await,
+                        None => pending().await,
+                    }
+                };
                 tokio::select! {
                     biased;
-                    () = listener.woken() => {}
+                    () = woken => {}
                     () = sleep(limit) => {}
                 }
             }
@@ -357,16 +513,23 @@ fn spread(time: Duration) -> Duration {
 }
 
 impl Drop for Attempt<'_> {
-    /// Withdraws a question that may still be granted.
+    /// Withdraws a question that may still be granted, and its place.
     fn drop(&mut self) {
-        if let Some(lease) = self.asked {
-            let until = lease.asked_at + lease.ttl;
-            self.engine.releases.owe(Debt::Release {
-                claim: self.claim.clone(),
-                until,
-                late: true,
-            });
+        if let Some(listener) = &self.listener {
+            listener.queue_as(None);
         }
+        let stood = self.stands.map(|(stands, _)| stands);
+        let asked_at = self.asked.map(|lease| lease.asked_at);
+        if asked_at.is_none() && stood.is_none() {
+            return;
+        }
+        let until = asked_at.unwrap_or_else(|| self.engine.clock.now()) + self.claim.ttl;
+        self.engine.releases.owe(Debt::Release {
+            claim: self.claim.clone(),
+            way: Way::InTurn { passes: 1, stood },
+            until,
+            late: asked_at.is_some(),
+        });
     }
 }
 

@@ -12,10 +12,13 @@ use std::{
     time::Duration,
 };
 
+use tokio::time::Instant;
+
 use super::{
     Engine,
     hold::Hold,
     releases::{Debt, recount},
+    turns::Baton,
 };
 use crate::{
     domain::{Claim, GivenBack, Holder, LostReason, Outcome},
@@ -57,9 +60,13 @@ impl Held {
     /// Gives the share back, now.
     pub(crate) async fn release(mut self) -> Result<Left, Error> {
         self.given_back = true;
-        let believed = self.hold.remaining(self.engine.clock.now());
-        if self.leave() {
-            return self.free(believed).await;
+        let now = self.engine.clock.now();
+        let believed = self.hold.remaining(now);
+        if self.hold.one_share_less() {
+            return match self.hand_over(now) {
+                true => Ok(Left::Nothing),
+                false => self.free(believed, now).await,
+            };
         }
         if let Err(reason) = believed {
             return Ok(Left::Lost { reason, holder: None });
@@ -70,12 +77,20 @@ impl Held {
         Ok(Left::Shares(left))
     }
 
-    async fn free(&self, believed: Result<Duration, LostReason>) -> Result<Left, Error> {
+    async fn free(
+        &self,
+        believed: Result<Duration, LostReason>,
+        asked_at: Instant,
+    ) -> Result<Left, Error> {
         let hold = &self.hold;
+        self.engine.keeper.unwatch(hold.id());
+        // Until the store has answered, or we are dropped: then whoever waits here
+        // may ask, and an offer to our owner is not for us any more.
+        let _turn = hold.take_turn();
+        let _leaving = Leaving(self);
         // Before the store can grant it to somebody else.
         hold.end(LostReason::Released);
-        let asked_at = self.engine.clock.now();
-        let given = self.engine.give_back(hold).await;
+        let given = self.engine.give_back(hold, asked_at).await;
         let now = self.engine.clock.now();
         let held = hold.held_for(now);
         tracing::debug!(target: "leasehold", lock = %hold.name(), owner = %hold.claim().owner,
@@ -101,18 +116,30 @@ impl Held {
         }
     }
 
-    /// Takes this share off the hold. Returns whether it was the last one.
-    fn leave(&self) -> bool {
-        let is_last = self.hold.one_share_less();
-        if is_last {
-            self.engine.keeper.unwatch(&self.hold);
-            self.engine.turns.left(&self.hold);
+    /// Passes the last share's grant on to whoever is next in this process, if
+    /// somebody waits here and nobody else is kept waiting for too long.
+    fn hand_over(&self, now: Instant) -> bool {
+        let (hold, engine) = (&self.hold, &self.engine);
+        if !engine.turns.next_fits(hold.name(), hold.fits()) {
+            return false;
         }
-        is_last
+        let Some(turn) = hold.take_turn() else { return false };
+        let Some(grant) = hold.hand_over(now) else {
+            hold.keep(turn);
+            return false;
+        };
+        tracing::debug!(target: "leasehold", lock = %hold.name(), owner = %hold.claim().owner,
+            held = ?hold.held_for(now), "release, to the next one here");
+        engine.turns.passes(&grant.claim);
+        engine.counters.handed_over();
+        turn.pass_on(Baton::new(grant, engine));
+        true
     }
 
     /// Gives the last share back without waiting for it.
     fn free_in_background(&self) {
+        self.engine.keeper.unwatch(self.hold.id());
+        let _leaving = Leaving(self);
         let held = self.hold.held_for(self.engine.clock.now());
         tracing::debug!(target: "leasehold", lock = %self.hold.name(),
             owner = %self.hold.claim().owner, ?held, "release, in the background");
@@ -120,6 +147,16 @@ impl Held {
             self.hold.was_released();
         }
         self.engine.releases.owe(Debt::of(&self.hold));
+        drop(self.hold.take_turn());
+    }
+}
+
+/// When it is dropped nobody here has the grant any more.
+struct Leaving<'a>(&'a Held);
+
+impl Drop for Leaving<'_> {
+    fn drop(&mut self) {
+        self.0.engine.turns.left(self.0.hold.claim());
     }
 }
 
@@ -128,9 +165,12 @@ impl Drop for Held {
         if self.given_back {
             return;
         }
-        let believed = self.hold.remaining(self.engine.clock.now());
-        if self.leave() {
-            self.free_in_background();
+        let now = self.engine.clock.now();
+        let believed = self.hold.remaining(now);
+        if self.hold.one_share_less() {
+            if !self.hand_over(now) {
+                self.free_in_background();
+            }
         } else if believed.is_ok() {
             self.engine.releases.owe(Debt::Recount { hold: Arc::clone(&self.hold) });
         }

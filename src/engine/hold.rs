@@ -14,18 +14,27 @@ use std::{
 
 use tokio::{sync::Notify, time::Instant};
 
-use super::stats::Counters;
-use crate::domain::{Claim, Lease, LostReason, Name, Renewal};
+use super::{
+    LONGEST_PATIENCE,
+    stats::Counters,
+    turns::{Fits, Turn},
+};
+use crate::domain::{Claim, Holder, Lease, LostReason, Name, Renewal, Way};
 
-/// One owner's grant of one name.
+/// For so long after it was entered a hold is young.
+pub(super) const YOUNG: Duration = Duration::from_millis(25);
+
+/// One owner's grant of one name, as one guard sees it.
 pub(crate) struct Hold {
-    /// Tells it from the client's other holds.
+    /// What tells it from the client's other grants.
     id: u64,
     claim: Claim,
     /// Whether its lease is renewed, or fixed.
     renewed: bool,
     /// Whether a request to acquire it may still be on its way to the store.
     unsure: bool,
+    stay: Stay,
+    passes: Option<u32>,
     entered_at: Instant,
     must_end_at: Option<Instant>,
     state: Mutex<State>,
@@ -41,44 +50,119 @@ struct State {
     asked_at: Instant,
     /// Whether the last renewal failed.
     doubted: bool,
+    /// Whether the store may know another count than 1.
+    recounted: bool,
     /// Once set it never changes: what is lost is never held again.
     over: Option<LostReason>,
+    /// The right to ask for the name, which nobody here needs while this lasts.
+    turn: Option<Turn>,
 }
 
-/// What the store granted, and when we knew.
+/// What the store granted, and when we knew: what a hold is made of. It outlives
+/// the hold when the lock is handed over.
 #[derive(Debug)]
 pub(crate) struct Grant {
+    /// What tells it from the client's other grants.
+    pub(crate) id: u64,
     pub(crate) claim: Claim,
     pub(crate) lease: Lease,
-    pub(crate) entered_at: Instant,
+    /// When more time was last asked for, answered or not.
+    pub(crate) asked_at: Instant,
     /// Whether an earlier question for it went unanswered.
     pub(crate) unsure: bool,
+    /// How long it may stay in this process.
+    pub(crate) stay: Stay,
+    /// How many times in a row the lock was given to the next in its queue, this
+    /// grant included; `None` if nobody had to wait for it.
+    pub(crate) passes: Option<u32>,
 }
 
-/// How a hold is kept.
+/// What is left of the time that a grant may stay in this process.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stay {
+    /// For how many more holds.
+    pub(crate) turns: u32,
+    pub(crate) until: Instant,
+}
+
+impl Grant {
+    /// By when the store has ended it by itself, at the latest.
+    pub(super) fn store_ends(&self) -> Instant {
+        self.asked_at + self.claim.ttl
+    }
+
+    /// How it is to be given back.
+    pub(super) fn way(&self) -> Way {
+        way(self.passes)
+    }
+}
+
+/// How often in a row a lock goes to the next in its queue. Then it goes to nobody
+/// once, for those who wait in ways that nobody sees.
+const MOST_PASSES: u32 = 64;
+
+/// How to give back what has been passed on so often.
+fn way(passes: Option<u32>) -> Way {
+    match passes {
+        // Who did not wait has seen nobody who waits.
+        None => Way::Openly,
+        Some(passes) => Way::InTurn { passes: (passes + 1) % (MOST_PASSES + 1), stood: None },
+    }
+}
+
+/// How a hold is kept, and how it is passed on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terms {
     /// Whether its lease is renewed.
     pub(crate) renewed: bool,
     /// How long it may be held at all.
     pub(crate) max_hold: Option<Duration>,
+    /// How long the lock may stay in this process.
+    pub(crate) local: LocalTurns,
+}
+
+/// How long a lock may go from task to task within one process, before those
+/// who wait in other processes have a chance.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct LocalTurns {
+    pub(crate) most: u32,
+    pub(crate) time: Duration,
+}
+
+impl Default for LocalTurns {
+    fn default() -> Self {
+        Self { most: 10_000, time: Duration::from_millis(10) }
+    }
+}
+
+impl LocalTurns {
+    /// What a grant has of them at `now`, when it is new.
+    pub(crate) fn from(self, now: Instant) -> Stay {
+        Stay { turns: self.most, until: now + self.time.min(LONGEST_PATIENCE) }
+    }
 }
 
 impl Hold {
-    pub(crate) fn new(grant: Grant, terms: Terms, counters: &Arc<Counters>) -> Self {
-        let Grant { claim, lease, entered_at, unsure } = grant;
+    /// The hold of `grant`, entered at `now`.
+    pub(crate) fn new(grant: Grant, terms: Terms, now: Instant, counters: &Arc<Counters>) -> Self {
+        counters.granted();
+        let Grant { id, claim, lease, asked_at, unsure, stay, passes } = grant;
         Self {
-            id: counters.granted(),
+            id,
             claim,
             renewed: terms.renewed,
             unsure,
-            entered_at,
-            must_end_at: terms.max_hold.map(|most| entered_at + most),
+            stay,
+            passes,
+            entered_at: now,
+            must_end_at: terms.max_hold.map(|most| now + most),
             state: Mutex::new(State {
                 lease,
-                asked_at: lease.asked_at,
+                asked_at,
                 doubted: false,
+                recounted: false,
                 over: None,
+                turn: None,
             }),
             over: Notify::new(),
             shares: AtomicU32::new(1),
@@ -97,6 +181,11 @@ impl Hold {
     /// Whether a question asked at `moment` was asked by one who knew of the grant.
     pub(crate) fn was_known_at(&self, moment: Instant) -> bool {
         self.entered_at < moment
+    }
+
+    /// From when on messages that its lock is free are not about the one before it.
+    pub(super) fn grows_up(&self) -> Instant {
+        self.entered_at + YOUNG
     }
 
     pub(crate) fn name(&self) -> &Name {
@@ -136,6 +225,16 @@ impl Hold {
         self.unsure
     }
 
+    /// Whom its grant would be of use to.
+    pub(super) fn fits(&self) -> Fits {
+        Fits { ttl: self.renewed.then_some(self.claim.ttl), announced: self.claim.announced }
+    }
+
+    /// How it is to be given back.
+    pub(super) fn way(&self) -> Way {
+        way(self.passes)
+    }
+
     /// Whether its lease is renewed, or fixed.
     pub(crate) fn is_renewed(&self) -> bool {
         self.renewed
@@ -151,7 +250,7 @@ impl Hold {
     /// How long it may still be believed, if at all. Reads as lost what has
     /// just ended, whether or not a timer was in time to say so.
     pub(crate) fn remaining(&self, now: Instant) -> Result<Duration, LostReason> {
-        let mut state = self.state();
+        let state = self.state();
         if let Some(reason) = state.over {
             return Err(reason);
         }
@@ -163,7 +262,7 @@ impl Hold {
             Some(most) if now >= most => LostReason::MaxHold,
             _ => LostReason::Expired,
         };
-        self.set_over(&mut state, reason);
+        self.set_over(state, reason);
         Err(reason)
     }
 
@@ -190,21 +289,83 @@ impl Hold {
 
     /// Ends it, unless it is over already. Returns why it is over.
     pub(crate) fn end(&self, reason: LostReason) -> LostReason {
-        let mut state = self.state();
+        let state = self.state();
         if let Some(before) = state.over {
             return before;
         }
-        self.set_over(&mut state, reason);
+        self.set_over(state, reason);
         reason
     }
 
-    fn set_over(&self, state: &mut State, reason: LostReason) {
+    fn set_over(&self, mut state: MutexGuard<'_, State>, reason: LostReason) {
         state.over = Some(reason);
-        self.over.notify_waiters();
+        // Who gives it back keeps the turn until that is done.
+        let turn = state.turn.take_if(|_| reason != LostReason::Released);
         self.counters.ended();
         if reason != LostReason::Released {
             self.found_lost(reason);
         }
+        drop(state);
+        self.over.notify_waiters();
+        // Whoever waits here for the end of this hold may ask now.
+        drop(turn);
+    }
+
+    /// Keeps the right to ask for the name for as long as this lasts.
+    pub(super) fn keep(&self, turn: Turn) {
+        let mut state = self.state();
+        if state.over.is_none() {
+            state.turn = Some(turn);
+        }
+    }
+
+    /// The right to ask for the name, if it still lies here.
+    pub(super) fn take_turn(&self) -> Option<Turn> {
+        self.state().turn.take()
+    }
+
+    /// Ends it as released and returns its grant for the next hold of this client,
+    /// if that can have it as it is and others are not kept waiting.
+    pub(super) fn hand_over(&self, now: Instant) -> Option<Grant> {
+        let state = self.state();
+        if !self.may_stay(now) || !self.is_as_granted(&state, now) {
+            return None;
+        }
+        let grant = Grant {
+            id: self.id,
+            claim: self.claim.clone(),
+            lease: state.lease,
+            asked_at: state.asked_at,
+            unsure: self.unsure,
+            stay: Stay { turns: self.stay.turns - 1, ..self.stay },
+            // Somebody waits here, so others may wait elsewhere.
+            passes: self.passes.or(Some(0)),
+        };
+        self.set_over(state, LostReason::Released);
+        self.was_released();
+        Some(grant)
+    }
+
+    /// Whether the lock may stay in this process for another hold.
+    fn may_stay(&self, now: Instant) -> bool {
+        self.stay.turns > 0 && now < self.stay.until
+    }
+
+    /// Whether nothing would have to change in the store for another hold.
+    fn is_as_granted(&self, state: &State, now: Instant) -> bool {
+        let fresh = now < state.lease.renew_at().min(self.earliest_end(state));
+        let sound = state.over.is_none() && !state.doubted && !state.recounted;
+        self.renewed && fresh && sound
+    }
+
+    /// What somebody would be told who asked for the name at `now`.
+    pub(super) fn as_holder(&self, now: Instant) -> Option<Holder> {
+        let remaining = self.remaining(now).ok()?;
+        Some(Holder {
+            owner: self.claim.owner.clone(),
+            count: self.shares(),
+            remaining: Some(remaining),
+        })
     }
 
     pub(super) fn found_lost(&self, reason: LostReason) {
@@ -233,6 +394,7 @@ impl Hold {
     pub(super) fn one_more_share(&self) -> Option<u32> {
         let more = |shares| (shares > 0).then_some(shares + 1);
         let before = self.shares.fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
+        self.state().recounted |= before.is_ok();
         before.ok().map(|before| before + 1)
     }
 

@@ -18,6 +18,7 @@ pub(crate) mod clock;
 pub(crate) mod held;
 pub(crate) mod hold;
 mod keeper;
+mod news;
 mod persist;
 mod releases;
 #[cfg(test)]
@@ -30,7 +31,7 @@ mod wakeups;
 use std::{
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -46,6 +47,7 @@ use self::{
     clock::Clock,
     hold::Hold,
     keeper::Keeper,
+    news::News,
     persist::{Given, persist},
     releases::{Debt, Releases, recount},
     stats::{Counters, Stats},
@@ -56,7 +58,7 @@ use self::{
 use crate::{
     domain::{Failure, GivenBack, Holder, Identity, LostReason, Name, Owner},
     error::Error,
-    store::{Answer, Store},
+    store::{Answer, Sleepers, Store},
 };
 
 /// How long a release is awaited before it is left to the background.
@@ -76,11 +78,15 @@ pub(crate) struct Engine {
     clock: Clock,
     counters: Arc<Counters>,
     hub: Arc<Hub>,
+    /// Kept for the store, which only knows where it is.
+    _news: Arc<News>,
     turns: Arc<Turns>,
     keeper: Arc<Keeper>,
     releases: Arc<Releases>,
     spawner: Spawner,
     running: Mutex<Vec<AbortHandle>>,
+    /// How many grants there were: each has a number.
+    grants: AtomicU64,
     closed: AtomicBool,
     closing: Notify,
 }
@@ -93,17 +99,31 @@ impl Engine {
         spawner: Spawner,
     ) -> Arc<Self> {
         let counters = Arc::<Counters>::default();
+        let hub = Hub::new(Arc::clone(&store), Arc::clone(&counters));
+        let (turns, keeper) = (Turns::new(&hub), Keeper::new(&clock));
+        let releases = Arc::<Releases>::default();
+        let news = Arc::new(News {
+            hub: Arc::clone(&hub),
+            turns: Arc::clone(&turns),
+            keeper: Arc::clone(&keeper),
+            releases: Arc::clone(&releases),
+            clock: clock.clone(),
+        });
+        let told: Arc<dyn Sleepers> = Arc::<News>::clone(&news);
+        store.wake(Arc::downgrade(&told));
         Arc::new(Self {
             identity,
-            hub: Hub::new(Arc::clone(&store), Arc::clone(&counters)),
-            turns: Arc::default(),
-            keeper: Keeper::new(&clock),
-            releases: Arc::default(),
+            turns,
+            hub,
+            _news: news,
+            keeper,
+            releases,
             store,
             clock,
             counters,
             spawner,
             running: Mutex::default(),
+            grants: AtomicU64::new(0),
             closed: AtomicBool::new(false),
             closing: Notify::new(),
         })
@@ -112,7 +132,7 @@ impl Engine {
     /// Makes sure that the background tasks run, on this runtime if the one they
     /// ran on is gone.
     fn ready(&self) -> Result<(), Error> {
-        if self.closed.load(Ordering::Acquire) {
+        if self.is_shut() {
             return Err(Error::ShutDown);
         }
         Handle::try_current().map_err(|_| Error::NoRuntime)?;
@@ -127,7 +147,8 @@ impl Engine {
     fn start(&self) -> Vec<AbortHandle> {
         let parts = || (Arc::clone(&self.store), self.clock.clone(), Arc::clone(&self.counters));
         let (store, clock, counters) = parts();
-        let keeper = Arc::clone(&self.keeper).run(store, clock, counters);
+        let hub = Arc::clone(&self.hub);
+        let keeper = Arc::clone(&self.keeper).run(store, clock, counters, hub);
         let (store, clock, counters) = parts();
         let releases = Arc::clone(&self.releases).run(store, clock, counters);
         vec![self.spawner.start(Box::pin(keeper)), self.spawner.start(Box::pin(releases))]
@@ -168,10 +189,11 @@ impl Engine {
 
     /// Gives `hold` back, as far as the caller waits for it. The background does
     /// the rest, and looks again if a grant may still be on its way.
-    async fn give_back(&self, hold: &Hold) -> Result<GivenBack, Failure> {
+    async fn give_back(&self, hold: &Hold, now: Instant) -> Result<GivenBack, Failure> {
         let promise = self.releases.promise(Debt::of(hold));
-        let until = hold.store_ends().min(self.clock.now() + RELEASE_PATIENCE);
-        let given = self.persist(until, || self.store.release(hold.claim())).await?;
+        let until = hold.store_ends().min(now + RELEASE_PATIENCE);
+        let way = hold.way();
+        let given = self.persist(until, || self.store.release(hold.claim(), way)).await?;
         if !hold.is_unsure() {
             promise.kept();
         }
@@ -195,11 +217,15 @@ impl Engine {
         self.counters.read(self.store.reconnects())
     }
 
+    fn is_shut(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
     /// Waits until the client is shut down.
     async fn is_closed(&self) {
         loop {
             let closing = self.closing.notified();
-            if self.closed.load(Ordering::Acquire) {
+            if self.is_shut() {
                 return;
             }
             closing.await;
@@ -214,6 +240,7 @@ impl Engine {
         let patience = patience.min(LONGEST_PATIENCE);
         self.closed.store(true, Ordering::Release);
         self.closing.notify_waiters();
+        self.turns.close();
 
         if Handle::try_current().is_err() {
             // Without timers there is no waiting.
@@ -244,7 +271,8 @@ impl Engine {
         let mut taken = 0;
         for hold in self.keeper.holds() {
             taken += usize::from(hold.end(LostReason::ShutDown) == LostReason::ShutDown);
-            self.keeper.unwatch(&hold);
+            self.keeper.unwatch(hold.id());
+            self.turns.left(hold.claim());
             self.releases.owe(Debt::of(&hold));
         }
         taken

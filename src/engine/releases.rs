@@ -18,9 +18,15 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-use super::{clock::Clock, hold::Hold, persist::persist, stats::Counters};
+use super::{
+    acquire::LONGEST_OFFER,
+    clock::Clock,
+    hold::{Grant, Hold},
+    persist::persist,
+    stats::Counters,
+};
 use crate::{
-    domain::{Claim, Failure, GivenBack, Outcome},
+    domain::{Claim, Failure, GivenBack, Offer, Outcome, Way},
     store::Store,
 };
 
@@ -29,19 +35,34 @@ use crate::{
 pub(crate) enum Debt {
     /// See whether a grant has come that was withdrawn before; it was looked for
     /// so often already.
-    LookAgain { claim: Claim, until: Instant, looks: usize },
+    LookAgain { claim: Claim, way: Way, until: Instant, looks: usize },
     /// Tell it how many shares the hold has.
     Recount { hold: Arc<Hold> },
     /// Give the lock back. A `late` one may find nothing and be needed all the
     /// same: a request to acquire is still on its way.
-    Release { claim: Claim, until: Instant, late: bool },
+    Release { claim: Claim, way: Way, until: Instant, late: bool },
 }
 
 impl Debt {
     /// What is owed for `hold` when its last share is gone.
     pub(super) fn of(hold: &Hold) -> Self {
         let (claim, until) = (hold.claim().clone(), hold.store_ends());
-        Self::Release { claim, until, late: hold.is_unsure() }
+        Self::Release { claim, way: hold.way(), until, late: hold.is_unsure() }
+    }
+
+    /// What is owed for a grant that no hold was made of.
+    pub(super) fn of_grant(grant: &Grant) -> Self {
+        let (claim, until) = (grant.claim.clone(), grant.store_ends());
+        Self::Release { claim, way: grant.way(), until, late: grant.unsure }
+    }
+
+    /// What is owed for an offer that nobody takes.
+    pub(super) fn of_offer(offer: &Offer, now: Instant) -> Self {
+        let Offer { name, owner, passes, .. } = offer.clone();
+        let claim = Claim { name, owner, ttl: LONGEST_OFFER, announced: true };
+        // As often as before: nobody had it.
+        let way = Way::InTurn { passes, stood: None };
+        Self::Release { claim, way, until: now + LONGEST_OFFER, late: false }
     }
 
     fn claim(&self) -> &Claim {
@@ -192,22 +213,25 @@ async fn try_to_settle(
     clock: &Clock,
     debt: &Debt,
 ) -> Result<Option<Debt>, Failure> {
-    let (claim, until, looks) = match debt {
+    let (claim, way, until, looks) = match debt {
         Debt::Recount { hold } => {
             recount(store, clock, hold, None, hold.store_ends()).await?;
             return Ok(None);
         }
-        Debt::Release { claim, until, late } => (claim, *until, late.then_some(0)),
-        Debt::LookAgain { claim, until, looks } => {
+        Debt::Release { claim, way, until, late } => (claim, *way, *until, late.then_some(0)),
+        Debt::LookAgain { claim, way, until, looks } => {
             sleep(LOOK_AGAIN[*looks]).await;
-            (claim, *until, Some(looks + 1))
+            (claim, *way, *until, Some(looks + 1))
         }
     };
-    let given = persist(clock, until, || store.release(claim)).await?;
-    // A grant may still come that was asked for before.
-    let next = looks.filter(|looks| *looks < LOOK_AGAIN.len() && given.answer != GivenBack::Freed);
+    let given = persist(clock, until, || store.release(claim, way)).await?;
+    // A grant may still come that was asked for before, also after one that came
+    // to a place in the queue.
+    let queued = matches!(way, Way::InTurn { stood: Some(_), .. });
+    let settled = given.answer == GivenBack::Freed && !queued;
+    let next = looks.filter(|looks| *looks < LOOK_AGAIN.len() && !settled);
     let next = next.filter(|looks| clock.now() + LOOK_AGAIN[*looks] < until);
-    Ok(next.map(|looks| Debt::LookAgain { claim: claim.clone(), until, looks }))
+    Ok(next.map(|looks| Debt::LookAgain { claim: claim.clone(), way, until, looks }))
 }
 
 /// Tells the store how many shares `hold` has, until that is what it was told.

@@ -33,6 +33,8 @@ pub struct Stats {
     pub granted: u64,
     /// Holds that were given back while they were ours.
     pub released: u64,
+    /// Holds that went to the next waiter of this client without asking the store.
+    pub handed_over: u64,
     /// Acquisitions that ran out of patience while somebody else held.
     pub timed_out: u64,
     /// Holds that ended before they were given back because their lease did.
@@ -66,6 +68,7 @@ pub(crate) struct Counters {
     held: AtomicU64,
     waiting: AtomicU64,
     released: AtomicU64,
+    handed_over: AtomicU64,
     timed_out: AtomicU64,
     lost_expired: AtomicU64,
     lost_not_ours: AtomicU64,
@@ -84,10 +87,10 @@ fn add(counter: &AtomicU64, n: u64) {
 }
 
 impl Counters {
-    /// Counts a grant. Returns how many there were before.
-    pub(crate) fn granted(&self) -> u64 {
+    /// Counts a hold.
+    pub(crate) fn granted(&self) {
         add(&self.held, 1);
-        self.granted.fetch_add(1, Ordering::Relaxed)
+        add(&self.granted, 1);
     }
 
     /// A hold is over.
@@ -108,6 +111,10 @@ impl Counters {
 
     pub(crate) fn released(&self) {
         add(&self.released, 1);
+    }
+
+    pub(crate) fn handed_over(&self) {
+        add(&self.handed_over, 1);
     }
 
     /// Counts a waiter until what it returns is dropped.
@@ -146,6 +153,7 @@ impl Counters {
             waiting: read(&self.waiting),
             granted: read(&self.granted),
             released: read(&self.released),
+            handed_over: read(&self.handed_over),
             timed_out: read(&self.timed_out),
             lost_expired: read(&self.lost_expired),
             lost_not_ours: read(&self.lost_not_ours),

@@ -4,7 +4,7 @@
 //! tokio's clock: under `tokio::time::pause` leases end in virtual time.
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{BTreeMap, VecDeque},
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     time::Duration,
@@ -12,11 +12,15 @@ use std::{
 
 use tokio::{
     sync::watch,
+    task::coop::consume_budget,
     time::{Instant, timeout},
 };
 
-use super::{Answer, Sleepers, Store, Wake};
-use crate::domain::{Claim, Failure, GivenBack, Holder, Name, Outcome, Owner, Renewal, Verdict};
+use super::{Answer, Sleepers, Store, TOLD_AFTER, Wake};
+use crate::domain::{
+    Claim, Failure, GivenBack, Holder, Map, Name, Offer, Outcome, Owner, Place, Queueing, Renewal,
+    Set, Verdict, Way,
+};
 
 /// How long a stalled store is waited for: what a client on Redis waits by default.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -102,7 +106,9 @@ impl MemoryStore {
     /// # Ok(()) }
     /// ```
     pub fn lose_everything(&self) {
-        self.shared.state().locks.clear();
+        let mut state = self.shared.state();
+        state.locks.clear();
+        state.queues.clear();
     }
 
     /// Stops answering, as a server that hangs: a request that is not answered
@@ -183,6 +189,13 @@ impl MemoryStore {
         !held && state.sessions.values().all(|session| session.names.is_empty())
     }
 
+    /// Who stands in a queue.
+    #[cfg(test)]
+    pub(crate) fn queued(&self) -> Vec<Owner> {
+        let state = self.shared.state();
+        state.queues.values().flatten().map(|waiting| waiting.owner.clone()).collect()
+    }
+
     /// One client's way to this store.
     pub(crate) fn session(&self) -> Session {
         let mut state = self.shared.state();
@@ -207,12 +220,20 @@ pub(crate) struct Session {
 }
 
 impl Session {
+    /// Cuts it off from what the store tells, or ends that.
+    #[cfg(test)]
+    pub(crate) fn deafen(&self, deaf: bool) {
+        self.shared.state().sessions.entry(self.id).or_default().deaf = deaf;
+    }
+
     /// Runs `question` on the locks when the store answers at all.
     fn ask<'a, T: Send + 'a>(
         &'a self,
         question: impl FnOnce(&mut State, Instant) -> T + Send + 'a,
     ) -> Answer<'a, T> {
         Box::pin(async move {
+            // Nothing else here waits for anything: others are to run as well.
+            consume_budget().await;
             self.shared.answering().await?;
             let (answer, wakes) = {
                 let mut state = self.shared.state();
@@ -235,11 +256,20 @@ fn tell(sleepers: &Weak<dyn Sleepers>, wake: Wake) {
 }
 
 impl Store for Session {
-    fn acquire<'a>(&'a self, claim: &'a Claim) -> Answer<'a, Verdict> {
-        self.ask(|state, now| match state.holding(&claim.name, now) {
-            Some(entry) if entry.owner != claim.owner => Verdict::Busy(entry.seen(now)),
+    fn acquire<'a>(&'a self, claim: &'a Claim, queue: Option<Queueing>) -> Answer<'a, Verdict> {
+        self.ask(move |state, now| match state.holding(&claim.name, now) {
+            Some(entry) if entry.owner != claim.owner => {
+                let verdict = Verdict::Busy(entry.seen(now));
+                if let Some(queueing) = queue {
+                    state.queue_up(self.id, claim, queueing, now);
+                }
+                verdict
+            }
             _ => {
-                state.grant(claim, now);
+                state.grant(&claim.name, &claim.owner, now + claim.ttl, now);
+                if let Some(queueing) = queue {
+                    state.leave_queue(claim, queueing);
+                }
                 Verdict::Granted
             }
         })
@@ -260,14 +290,24 @@ impl Store for Session {
         })
     }
 
-    fn release<'a>(&'a self, claim: &'a Claim) -> Answer<'a, GivenBack> {
-        self.ask(|state, now| {
+    fn release<'a>(&'a self, claim: &'a Claim, way: Way) -> Answer<'a, GivenBack> {
+        self.ask(move |state, now| {
+            if let Way::InTurn { stood: Some(stood), .. } = way
+                && state.leave_queue(claim, stood)
+            {
+                state.tell_first(&claim.name, now);
+            }
             if state.held_by(&claim.name, &claim.owner, now).is_none() {
                 let holder = state.holding(&claim.name, now).map(|entry| entry.seen(now));
                 return GivenBack::NotHeld { holder };
             }
             state.locks.remove(&claim.name);
-            if claim.announced {
+            let passed_on = match way {
+                Way::InTurn { passes: 0, .. } => state.tell_first(&claim.name, now),
+                Way::InTurn { passes, .. } => state.grant_next(claim, passes, now),
+                Way::Openly => false,
+            };
+            if !passed_on && claim.announced {
                 state.announce(&claim.name);
             }
             GivenBack::Freed
@@ -366,7 +406,8 @@ impl fmt::Debug for Shared {
 
 #[derive(Default)]
 struct State {
-    locks: HashMap<Name, Entry>,
+    locks: Map<Name, Entry>,
+    queues: Map<Name, VecDeque<Waiting>>,
     sessions: BTreeMap<u64, Listening>,
     next_session: u64,
     /// With so many holds it is time to look for expired ones.
@@ -378,8 +419,17 @@ struct State {
 
 #[derive(Default)]
 struct Listening {
-    names: HashSet<Name>,
+    /// Whether it cannot be told anything.
+    deaf: bool,
+    names: Set<Name>,
     sleepers: Option<Weak<dyn Sleepers>>,
+}
+
+impl Listening {
+    /// Whom to tell, if they can be told.
+    fn sleepers(&self) -> Option<Weak<dyn Sleepers>> {
+        self.sleepers.clone().filter(|sleepers| !self.deaf && sleepers.strong_count() > 0)
+    }
 }
 
 impl State {
@@ -389,13 +439,73 @@ impl State {
         Err(Failure::refused(code, message))
     }
 
-    fn grant(&mut self, claim: &Claim, now: Instant) {
+    fn grant(&mut self, name: &Name, owner: &Owner, ends: Instant, now: Instant) {
         // What has expired goes when it may be as much as what has not.
         if self.locks.len() > self.sweep_at {
             self.locks.retain(|_, entry| now < entry.ends);
             self.sweep_at = 64 + 2 * self.locks.len();
         }
-        self.locks.insert(claim.name.clone(), Entry::granted(claim, now));
+        self.locks.insert(name.clone(), Entry { owner: owner.clone(), count: 1, ends });
+    }
+
+    /// Takes the place of an earlier question, or the last one.
+    fn queue_up(&mut self, session: u64, claim: &Claim, queueing: Queueing, now: Instant) {
+        let Queueing { place, before } = queueing;
+        let queue = self.queues.entry(claim.name.clone()).or_default();
+        let stands = |at: Place| queue.iter().position(|it| it.is(&claim.owner, at));
+        match stands(place).or_else(|| before.and_then(stands)) {
+            Some(index) => queue[index].place = place,
+            None => {
+                let owner = claim.owner.clone();
+                queue.push_back(Waiting { session, owner, place, since: now });
+            }
+        }
+    }
+
+    /// Gives up a place. Returns whether it was in the queue.
+    fn leave_queue(&mut self, claim: &Claim, stood: Queueing) -> bool {
+        let Some(queue) = self.queues.get_mut(&claim.name) else { return false };
+        let (places, before) = ([Some(stood.place), stood.before], queue.len());
+        let stands = |it: &Waiting| places.iter().flatten().any(|at| it.is(&claim.owner, *at));
+        queue.retain(|waiting| !stands(waiting));
+        let has_left = queue.len() < before;
+        if queue.is_empty() {
+            self.queues.remove(&claim.name);
+        }
+        has_left
+    }
+
+    /// Lets the first in the queue of `name` ask anew, if it has waited since `before`.
+    /// Returns whether somebody was told.
+    fn tell_first(&mut self, name: &Name, before: Instant) -> bool {
+        let first = self.queues.get(name).and_then(VecDeque::front);
+        let session = first.filter(|first| first.since <= before).map(|first| first.session);
+        let session = session.and_then(|session| self.sessions.get(&session));
+        let sleepers = session.and_then(Listening::sleepers);
+        let is_told = sleepers.is_some();
+        self.wakes.extend(sleepers.map(|it| (it, Wake::Released(name.clone()))));
+        is_told
+    }
+
+    /// Grants the lock of `claim` to the first in its queue that can be told.
+    /// Returns whether there was one.
+    fn grant_next(&mut self, claim: &Claim, passes: u32, now: Instant) -> bool {
+        let name = &claim.name;
+        while let Some(next) = self.queues.get_mut(name).and_then(VecDeque::pop_front) {
+            let Waiting { session, owner, place, .. } = next;
+            // A question that came twice, or late, may have left a place behind.
+            let session = self.sessions.get(&session).filter(|_| owner != claim.owner);
+            let Some(sleepers) = session.and_then(Listening::sleepers) else { continue };
+            self.grant(name, &owner, now + place.offer, now);
+            let offer = Offer { name: name.clone(), owner, number: place.number, passes };
+            self.wakes.push((sleepers, Wake::Granted(offer)));
+            if let Some(before) = now.checked_sub(TOLD_AFTER) {
+                self.tell_first(name, before);
+            }
+            return true;
+        }
+        self.queues.remove(name);
+        false
     }
 
     /// The hold on `name` if it has not expired.
@@ -413,7 +523,7 @@ impl State {
 
     fn announce(&mut self, name: &Name) {
         let listeners = self.sessions.values().filter(|session| session.names.contains(name));
-        let sleepers = listeners.filter_map(|session| session.sleepers.clone());
+        let sleepers = listeners.filter_map(Listening::sleepers);
         self.wakes.extend(sleepers.map(|it| (it, Wake::Released(name.clone()))));
     }
 }
@@ -424,11 +534,21 @@ struct Entry {
     ends: Instant,
 }
 
-impl Entry {
-    fn granted(claim: &Claim, now: Instant) -> Self {
-        Self { owner: claim.owner.clone(), count: 1, ends: now + claim.ttl }
-    }
+/// One who queues.
+struct Waiting {
+    session: u64,
+    owner: Owner,
+    place: Place,
+    since: Instant,
+}
 
+impl Waiting {
+    fn is(&self, owner: &Owner, place: Place) -> bool {
+        self.owner == *owner && self.place == place
+    }
+}
+
+impl Entry {
     fn renew(&mut self, ttl: Option<Duration>, now: Instant) -> Outcome {
         if let Some(ttl) = ttl {
             self.ends = now + ttl;
@@ -450,7 +570,7 @@ mod tests {
     async fn it_conforms() {
         let store = MemoryStore::new();
         let (one, other) = (Arc::new(store.session()), Arc::new(store.session()));
-        conformance::all(&Bench::new(one, other)).await;
+        conformance::all(&Bench::new(one, other, "other")).await;
     }
 
     #[tokio::test(start_paused = true)]

@@ -8,7 +8,9 @@
 
 use std::{fmt, future::Future, pin::Pin, sync::Weak, time::Duration};
 
-use crate::domain::{Claim, Failure, GivenBack, Holder, Name, Outcome, Owner, Renewal, Verdict};
+use crate::domain::{
+    Claim, Failure, GivenBack, Holder, Name, Offer, Outcome, Owner, Queueing, Renewal, Verdict, Way,
+};
 
 #[cfg(test)]
 pub(crate) mod conformance;
@@ -24,7 +26,10 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
     /// Grants `claim` if the lock is free, with a hold count of 1.
     ///
     /// Asking again with the same owner grants it again with a fresh lease.
-    fn acquire<'a>(&'a self, claim: &'a Claim) -> Answer<'a, Verdict>;
+    ///
+    /// With a `queue` it takes its place there while the lock is busy, and a
+    /// release may grant it later: [`Wake::Granted`] says so.
+    fn acquire<'a>(&'a self, claim: &'a Claim, queue: Option<Queueing>) -> Answer<'a, Verdict>;
 
     /// Sets the hold count of the claim's owner, if it still holds, and renews
     /// its lease if `ttl` is given.
@@ -37,11 +42,12 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
         ttl: Option<Duration>,
     ) -> Answer<'a, Outcome>;
 
-    /// Takes the hold from the claim's owner, whatever its count, and wakes
-    /// those who listen if the claim is announced.
+    /// Takes the hold from the claim's owner, whatever its count. Wakes those who
+    /// listen if the claim is announced, or grants the lock to the next in the
+    /// queue: see [`Way`].
     ///
     /// Asked again it says `NotHeld`: the asker must know that it asked before.
-    fn release<'a>(&'a self, claim: &'a Claim) -> Answer<'a, GivenBack>;
+    fn release<'a>(&'a self, claim: &'a Claim, way: Way) -> Answer<'a, GivenBack>;
 
     /// Renews each hold that is still its owner's; one outcome for each, in order.
     /// One that is not known is [`Outcome::Unknown`].
@@ -67,6 +73,12 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
     /// Ends what [`listen`](Self::listen) began.
     fn unlisten(&self, name: &Name);
 
+    /// Whether we would hear of what is granted to a place in a queue. It tries to,
+    /// from the first time on that somebody wants to know.
+    fn attend(&self) -> bool {
+        true
+    }
+
     /// Says whom to tell of wakes.
     fn wake(&self, sleepers: Weak<dyn Sleepers>);
 
@@ -76,6 +88,10 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
     }
 }
 
+/// Who has waited in a queue for so long is told when it is the first and the lock
+/// goes to somebody else: it does not know how long that one has it.
+pub(crate) const TOLD_AFTER: Duration = Duration::from_millis(200);
+
 /// What a store tells without being asked.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Wake {
@@ -84,8 +100,10 @@ pub(crate) enum Wake {
     Deaf,
     /// Releases of this name are told from now on; one may just have been missed.
     Listening(Name),
-    /// This name was released: ask again.
+    /// This name was released, or the one before us in its queue has gone: ask again.
     Released(Name),
+    /// This name was granted to one of ours who queues for it.
+    Granted(Offer),
 }
 
 /// Those who wait for wakes. Called from the store's own tasks: must not block.

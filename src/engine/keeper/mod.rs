@@ -18,15 +18,15 @@ use tokio::{
 };
 
 use self::schedule::Schedule;
-use super::{clock::Clock, hold::Hold, stats::Counters};
+use super::{clock::Clock, hold::Hold, stats::Counters, wakeups::Hub};
 use crate::{
     domain::{Failure, Outcome, Renewal},
     store::Store,
 };
 
 /// How many leases one request renews: a script for more would keep the server
-/// from others for longer than half a millisecond.
-const BATCH: usize = 200;
+/// from others for longer, and be no cheaper for each.
+const BATCH: usize = 100;
 
 /// The longest sleep. Timers stand still while the
 /// machine is suspended; this is how late they may be after that.
@@ -61,16 +61,35 @@ impl Keeper {
     pub(crate) fn watch(&self, hold: &Arc<Hold>) {
         let mut plan = self.plan();
         let due = plan.schedule.watch(Arc::clone(hold));
-        // The task also looks when nothing is due. So a lock that is taken and
-        // released in a loop does not wake it each time.
+        self.look_at(plan, due);
+    }
+
+    /// The grant of a hold that was kept alive is `hold`'s now.
+    pub(crate) fn hand_over(&self, hold: &Arc<Hold>) {
+        let mut plan = self.plan();
+        let due = plan.schedule.hand_over(hold);
+        self.look_at(plan, due);
+    }
+
+    /// Asks the store about the grant with this number at `due`, if not before.
+    pub(crate) fn ask_about(&self, id: u64, due: Instant) {
+        let mut plan = self.plan();
+        plan.schedule.ask_about(id, due);
+        self.look_at(plan, due);
+    }
+
+    /// The task also looks when nothing is due. So a lock that is taken and
+    /// released in a loop does not wake it each time.
+    fn look_at(&self, mut plan: MutexGuard<'_, Plan>, due: Instant) {
         if due < plan.looks_at {
             plan.looks_at = due;
             self.changed.notify_one();
         }
     }
 
-    pub(crate) fn unwatch(&self, hold: &Arc<Hold>) {
-        self.plan().schedule.unwatch(hold.id());
+    /// Keeps the grant with this number alive no longer.
+    pub(crate) fn unwatch(&self, id: u64) {
+        self.plan().schedule.unwatch(id);
     }
 
     /// Every hold that is kept alive.
@@ -94,11 +113,13 @@ impl Keeper {
         store: Arc<dyn Store>,
         clock: Clock,
         counters: Arc<Counters>,
+        hub: Arc<Hub>,
     ) {
         // A runtime may have taken questions down with it.
         self.plan().schedule.ask_anew(clock.now());
         let mut asked: FuturesUnordered<BoxFuture<'_, Answered>> = FuturesUnordered::new();
         while let Some(looks_at) = self.look(&store, &clock, &counters, &asked) {
+            hub.tidy();
             tokio::select! {
                 biased;
                 () = self.changed.notified() => {}

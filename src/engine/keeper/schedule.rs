@@ -2,16 +2,12 @@
 //!
 //! Pure: it is told the time, and does no I/O.
 
-use std::{
-    collections::{BTreeSet, HashMap},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
 use crate::{
-    domain::{LostReason, Outcome},
+    domain::{LostReason, Map, Outcome},
     engine::hold::Hold,
 };
 
@@ -24,7 +20,7 @@ const SHORTEST_RETRY: Duration = Duration::from_millis(20);
 /// Every hold of a client, in the order in which they need attention.
 #[derive(Debug, Default)]
 pub(super) struct Schedule {
-    watched: HashMap<Id, Watched>,
+    watched: Map<Id, Watched>,
     due: BTreeSet<(Instant, Id)>,
 }
 
@@ -37,6 +33,8 @@ struct Watched {
     due: Instant,
     /// When the renewal was sent that is not answered yet.
     asked_at: Option<Instant>,
+    /// Whether that answer may come too early to be of use.
+    ask_again: bool,
 }
 
 /// What a look at the schedule says is to be done.
@@ -54,13 +52,37 @@ impl Schedule {
         let due = hold.renew_at().min(hold.ends());
         let id = hold.id();
         self.due.insert((due, id));
-        self.watched.insert(id, Watched { hold, due, asked_at: None });
+        self.watched.insert(id, Watched { hold, due, asked_at: None, ask_again: false });
         due
     }
 
     pub(super) fn unwatch(&mut self, id: Id) {
         if let Some(watched) = self.watched.remove(&id) {
             self.due.remove(&(watched.due, id));
+        }
+    }
+
+    /// Looks after `hold` from now on, in place of the one that had its grant
+    /// before. Returns when it is due.
+    pub(super) fn hand_over(&mut self, hold: &Arc<Hold>) -> Instant {
+        let Some(watched) = self.watched.get_mut(&hold.id()) else {
+            return self.watch(Arc::clone(hold));
+        };
+        watched.hold = Arc::clone(hold);
+        // Its own end may come before its next renewal.
+        let due = watched.due.min(hold.ends());
+        if due < watched.due {
+            self.put_off(hold.id(), due);
+        }
+        due
+    }
+
+    /// Has this hold asked about at `due`, or once more if that is on its way.
+    pub(super) fn ask_about(&mut self, id: Id, due: Instant) {
+        let Some(watched) = self.watched.get_mut(&id) else { return };
+        watched.ask_again = watched.asked_at.is_some();
+        if !watched.ask_again && due < watched.due {
+            self.put_off(id, due);
         }
     }
 
@@ -131,13 +153,16 @@ impl Schedule {
     /// Takes the store's word on a hold that was to be renewed.
     pub(super) fn answered(&mut self, hold: &Arc<Hold>, outcome: Outcome, now: Instant) {
         let id = hold.id();
-        let Some(asked_at) = self.watched.get_mut(&id).and_then(|it| it.asked_at.take()) else {
-            return;
-        };
+        let Some(watched) = self.watched.get_mut(&id) else { return };
+        let Some(asked_at) = watched.asked_at.take() else { return };
+        // The grant may have gone to another hold since it was asked for.
+        let hold = Arc::clone(&watched.hold);
+        let ask_again = std::mem::take(&mut watched.ask_again);
         match outcome {
             Outcome::Renewed => {
                 hold.renewed(asked_at, now);
                 let due = match hold.renew_at() {
+                    _ if ask_again => now,
                     renew_at if renew_at > now => renew_at,
                     // A fixed lease: look at it again after another third.
                     _ => asked_at + hold.claim().ttl / 3,
@@ -164,7 +189,7 @@ mod tests {
     use crate::{
         domain::{Claim, Identity, Lease, Name},
         engine::{
-            hold::{Grant, Terms},
+            hold::{Grant, LocalTurns, Terms},
             stats::Counters,
         },
     };
@@ -173,10 +198,14 @@ mod tests {
     /// The margin of a lease of three seconds is 32 ms.
     const END: u64 = 2_968;
 
+    const LOCAL: LocalTurns = LocalTurns { most: 2, time: Duration::from_millis(500) };
+    const RENEWED: Terms = Terms { renewed: true, max_hold: None, local: LOCAL };
+
     struct Setup {
         schedule: Schedule,
         start: Instant,
         identity: Identity,
+        last_id: u64,
         counters: Arc<Counters>,
     }
 
@@ -186,6 +215,7 @@ mod tests {
                 schedule: Schedule::default(),
                 start: Instant::now(),
                 identity: Identity::of("client"),
+                last_id: 0,
                 counters: Arc::default(),
             }
         }
@@ -199,14 +229,23 @@ mod tests {
             let owner = self.identity.fresh_owner();
             let claim = Claim { name: Name::new("door").unwrap(), owner, ttl, announced: true };
             let lease = Lease::new(self.at(at), ttl);
-            let grant = Grant { claim, lease, entered_at: self.at(at), unsure: false };
-            let hold = Arc::new(Hold::new(grant, terms, &self.counters));
+            self.last_id += 1;
+            let grant = Grant {
+                id: self.last_id,
+                claim,
+                lease,
+                asked_at: lease.asked_at,
+                unsure: false,
+                stay: terms.local.from(self.at(at)),
+                passes: None,
+            };
+            let hold = Arc::new(Hold::new(grant, terms, self.at(at), &self.counters));
             self.schedule.watch(Arc::clone(&hold));
             hold
         }
 
         fn add_at(&mut self, at: u64) -> Arc<Hold> {
-            self.add(at, Terms { renewed: true, max_hold: None })
+            self.add(at, RENEWED)
         }
 
         fn renewed_at(&mut self, at: u64) -> usize {
@@ -306,7 +345,7 @@ mod tests {
     #[test]
     fn a_fixed_lease_is_looked_at_but_not_prolonged() {
         let mut t = Setup::new();
-        let hold = t.add(0, Terms { renewed: false, max_hold: None });
+        let hold = t.add(0, Terms { renewed: false, ..RENEWED });
         assert_eq!(hold.renewal().ttl, None);
         for at in [1_000, 2_000] {
             assert_eq!(t.next(), at);
@@ -321,7 +360,7 @@ mod tests {
     fn a_hold_ends_when_it_was_held_for_long_enough() {
         let mut t = Setup::new();
         let most = Some(Duration::from_millis(1_500));
-        let hold = t.add(0, Terms { renewed: true, max_hold: most });
+        let hold = t.add(0, Terms { max_hold: most, ..RENEWED });
         t.renewed_at(1_000);
         t.answer(&hold, Outcome::Renewed, 1_001);
         assert_eq!(t.next(), 1_500);
@@ -366,6 +405,90 @@ mod tests {
         t.answer(&hold, Outcome::Unknown, 1_500);
         assert_eq!(hold.store_ends(), t.at(1_000 + TTL));
         assert_eq!(t.over(&hold, END), Some(LostReason::Expired));
+    }
+
+    impl Setup {
+        /// Makes the grant of `hold` the next one's, if it may be.
+        fn pass_on(&mut self, hold: &Arc<Hold>, at: u64) -> Option<Arc<Hold>> {
+            let (now, grant) = (self.at(at), hold.hand_over(self.at(at))?);
+            let next = Arc::new(Hold::new(grant, RENEWED, now, &self.counters));
+            self.schedule.hand_over(&next);
+            Some(next)
+        }
+    }
+
+    #[test]
+    fn a_grant_goes_from_hold_to_hold_and_is_renewed_as_one() {
+        let mut t = Setup::new();
+        let first = t.add_at(0);
+        let second = t.pass_on(&first, 100).unwrap();
+        assert_eq!(t.over(&first, 100), Some(LostReason::Released));
+        assert_eq!(t.over(&second, 100), None);
+        assert_eq!((t.schedule.len(), t.next(), t.renewed_at(1_000)), (1, 1_000, 1));
+
+        // an answer about the first is about the second
+        t.answer(&first, Outcome::NotOurs, 1_001);
+        assert_eq!(t.over(&second, 1_001), Some(LostReason::NotOurs));
+    }
+
+    #[test]
+    fn a_grant_on_its_way_to_the_next_hold_is_not_renewed() {
+        let mut t = Setup::new();
+        let first = t.add_at(0);
+        let grant = first.hand_over(t.at(100)).unwrap();
+        assert_eq!((t.renewed_at(1_000), t.schedule.len()), (0, 0));
+        let next = Arc::new(Hold::new(grant, RENEWED, t.at(1_001), &t.counters));
+        t.schedule.hand_over(&next);
+        assert_eq!(t.renewed_at(1_001), 1);
+    }
+
+    #[test]
+    fn a_grant_stays_in_the_process_for_so_many_holds_and_so_long() {
+        let mut t = Setup::new();
+        let first = t.add_at(0);
+        let second = t.pass_on(&first, 1).unwrap();
+        let third = t.pass_on(&second, 2).unwrap();
+        assert!(t.pass_on(&third, 3).is_none(), "it has had its two turns");
+        assert_eq!(t.over(&third, 3), None);
+
+        let first = t.add_at(0);
+        assert!(t.pass_on(&first, 500).is_none(), "its time is over");
+    }
+
+    #[test]
+    fn a_grant_is_passed_on_only_as_it_was_granted() {
+        let mut t = Setup::new();
+        let doubted = t.add_at(0);
+        doubted.doubt();
+        let recounted = t.add_at(0);
+        recounted.one_more_share();
+        recounted.one_share_less();
+        let lost = t.add_at(0);
+        lost.end(LostReason::NotOurs);
+        let fixed = t.add(0, Terms { renewed: false, ..RENEWED });
+        for hold in [doubted, recounted, lost, fixed] {
+            assert!(t.pass_on(&hold, 1).is_none());
+        }
+        let local = LocalTurns { most: 10, time: Duration::from_secs(10) };
+        let due = t.add(0, Terms { local, ..RENEWED });
+        assert!(t.pass_on(&due, 1_000).is_none(), "its renewal is due");
+    }
+
+    #[test]
+    fn a_hold_is_asked_about_when_it_is_in_doubt() {
+        let mut t = Setup::new();
+        let hold = t.add_at(0);
+        let now = t.at(10);
+        t.schedule.ask_about(hold.id(), now);
+        assert_eq!((t.next(), t.renewed_at(10)), (10, 1));
+
+        // once more if a question is on its way
+        t.schedule.ask_about(hold.id(), now);
+        assert_eq!(t.renewed_at(10), 0);
+        t.answer(&hold, Outcome::Renewed, 11);
+        assert_eq!((t.next(), t.renewed_at(11)), (11, 1));
+        t.answer(&hold, Outcome::Renewed, 12);
+        assert_eq!(t.next(), 1_011);
     }
 
     #[test]

@@ -27,6 +27,15 @@ impl Gate {
         *opens = (*opens).max(Instant::now() + pause);
     }
 
+    pub(super) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// Lets nothing through any more.
+    pub(super) fn close(&self) {
+        self.close_for(Duration::from_secs(1_000_000));
+    }
+
     /// When the client is free to run, or was so first.
     pub(super) fn opens(&self) -> Instant {
         *self.0.lock().unwrap()

@@ -6,7 +6,7 @@
 use std::{
     collections::BTreeSet,
     fmt,
-    future::Future,
+    future::{Future, ready},
     pin::Pin,
     sync::{Arc, Mutex, Weak},
     time::Duration,
@@ -17,9 +17,11 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::oracle::Oracle;
+use super::{gate::Gate, oracle::Oracle};
 use crate::{
-    domain::{Claim, Failure, GivenBack, Holder, Name, Outcome, Owner, Renewal, Verdict},
+    domain::{
+        Claim, Failure, GivenBack, Holder, Name, Outcome, Owner, Queueing, Renewal, Verdict, Way,
+    },
     store::{Answer, Sleepers, Store, Wake, memory::Session},
 };
 
@@ -56,9 +58,10 @@ impl Network {
         weather: Weather,
         mut chance: fastrand::Rng,
         oracle: Arc<Oracle>,
+        gate: Gate,
     ) -> Arc<Self> {
         let line_chance = Mutex::new(chance.fork());
-        let line = Arc::new(Line { state: Mutex::default(), weather, chance: line_chance });
+        let line = Arc::new(Line { state: Mutex::default(), weather, chance: line_chance, gate });
         let arriving: Arc<dyn Sleepers> = Arc::new(Arriving(Arc::downgrade(&line)));
         let store = Arc::new(store);
         store.wake(Arc::downgrade(&arriving));
@@ -73,15 +76,32 @@ impl Network {
             state.down = true;
             state.wanted.clone()
         };
+        self.store.deafen(true);
         wanted.iter().for_each(|name| self.store.unlisten(name));
         self.line.pass_on(Wake::Deaf);
         sleep(time).await;
         let wanted = {
             let mut state = self.line.state.lock().unwrap();
+            if state.cut {
+                return;
+            }
             state.down = false;
             state.wanted.clone()
         };
+        self.store.deafen(false);
         wanted.iter().for_each(|name| self.store.listen(name));
+    }
+
+    /// Cuts the client off for good: its process is gone.
+    pub(super) fn cut(&self) {
+        let mut state = self.line.state.lock().unwrap();
+        (state.down, state.cut) = (true, true);
+        state.wanted.iter().for_each(|name| self.store.unlisten(name));
+        self.store.deafen(true);
+    }
+
+    pub(super) fn is_deaf(&self) -> bool {
+        self.line.state.lock().unwrap().down
     }
 
     fn happens(&self, per_mille: u32) -> bool {
@@ -149,11 +169,11 @@ impl fmt::Debug for Network {
 }
 
 impl Store for Network {
-    fn acquire<'a>(&'a self, claim: &'a Claim) -> Answer<'a, Verdict> {
+    fn acquire<'a>(&'a self, claim: &'a Claim, queue: Option<Queueing>) -> Answer<'a, Verdict> {
         let claim = claim.clone();
         self.send(move |store| {
             let claim = claim.clone();
-            Box::pin(async move { store.acquire(&claim).await })
+            Box::pin(async move { store.acquire(&claim, queue).await })
         })
     }
 
@@ -170,12 +190,12 @@ impl Store for Network {
         })
     }
 
-    fn release<'a>(&'a self, claim: &'a Claim) -> Answer<'a, GivenBack> {
+    fn release<'a>(&'a self, claim: &'a Claim, way: Way) -> Answer<'a, GivenBack> {
         self.oracle.releasing(&claim.owner);
         let claim = claim.clone();
         self.send(move |store| {
             let claim = claim.clone();
-            Box::pin(async move { store.release(&claim).await })
+            Box::pin(async move { store.release(&claim, way).await })
         })
     }
 
@@ -230,6 +250,10 @@ impl Store for Network {
         self.store.unlisten(name);
     }
 
+    fn attend(&self) -> bool {
+        !self.is_deaf()
+    }
+
     fn wake(&self, sleepers: Weak<dyn Sleepers>) {
         self.line.state.lock().unwrap().sleepers = Some(sleepers);
     }
@@ -240,6 +264,7 @@ struct Line {
     state: Mutex<LineState>,
     weather: Weather,
     chance: Mutex<fastrand::Rng>,
+    gate: Gate,
 }
 
 #[derive(Default)]
@@ -247,6 +272,8 @@ struct LineState {
     sleepers: Option<Weak<dyn Sleepers>>,
     wanted: BTreeSet<Name>,
     down: bool,
+    /// Whether it will never be up again.
+    cut: bool,
 }
 
 impl Line {
@@ -265,7 +292,7 @@ impl Line {
     /// How long a message takes, if it arrives at all.
     fn fate(&self, wake: &Wake) -> Option<Duration> {
         let mut chance = self.chance.lock().unwrap();
-        let is_release = matches!(wake, Wake::Released(_));
+        let is_release = matches!(wake, Wake::Released(_) | Wake::Granted(_));
         let lost = is_release && chance.u32(..1_000) < self.weather.lose_message;
         let delay = Duration::from_millis(chance.u64(..=self.weather.delay));
         (!lost && !self.state.lock().unwrap().down).then_some(delay)
@@ -281,6 +308,8 @@ impl Sleepers for Arriving {
         let Some(delay) = line.fate(&wake) else { return };
         tokio::spawn(async move {
             sleep(delay).await;
+            // Who is paused finds it in its socket later.
+            line.gate.pass(ready(())).await;
             if !line.state.lock().unwrap().down {
                 line.pass_on(wake);
             }

@@ -63,7 +63,9 @@ pub(super) struct Oracle {
 
 #[derive(Default)]
 struct Seen {
-    believers: BTreeMap<Owner, Believer>,
+    /// By the order in which they entered: one owner may have several holds, one
+    /// after the other.
+    believers: BTreeMap<u64, Believer>,
     /// Owners from whom the store took a hold, and until when they may not know.
     excused: BTreeMap<Owner, Instant>,
     waiters: BTreeMap<u64, Waiter>,
@@ -79,6 +81,7 @@ struct Seen {
 /// One hold, from its grant on.
 struct Believer {
     name: Name,
+    owner: Owner,
     holding: Holding,
     gate: Gate,
     /// When it was over, or its guard was gone.
@@ -87,6 +90,13 @@ struct Believer {
     release_sent_at: Option<Instant>,
     freed: bool,
     told: bool,
+}
+
+impl Seen {
+    /// The last hold of `owner`.
+    fn last(&self, owner: &Owner) -> Option<&Believer> {
+        self.believers.values().rev().find(|believer| believer.owner == *owner)
+    }
 }
 
 struct Waiter {
@@ -122,10 +132,12 @@ impl Oracle {
         self.bounds.rough
     }
 
-    /// Somebody was granted a lock.
-    pub(super) fn entered(&self, name: &Name, holding: &Holding, gate: &Gate) {
+    /// Somebody was granted a lock. Returns the number of the hold.
+    pub(super) fn entered(&self, name: &Name, holding: &Holding, gate: &Gate) -> u64 {
+        let owner = holding.owner();
         let believer = Believer {
             name: name.clone(),
+            owner: owner.clone(),
             holding: holding.clone(),
             gate: gate.clone(),
             over_at: None,
@@ -136,8 +148,16 @@ impl Oracle {
         };
         let mut seen = self.seen.lock().unwrap();
         seen.entered += 1;
-        let owner = holding.owner().clone();
-        if seen.believers.insert(owner.clone(), believer).is_some() {
+        let number = seen.entered;
+        // What was handed over within a client is not to be given back by who had it.
+        let before = seen.believers.values_mut().filter(|before| before.owner == *owner);
+        let mut left_early = false;
+        for before in before {
+            left_early |= before.guard_gone_at.is_none();
+            before.freed = true;
+        }
+        seen.believers.insert(number, believer);
+        if left_early {
             self.break_rule(&mut seen, format!("{owner} was granted twice"));
         }
         if !holding.is_held() {
@@ -145,32 +165,51 @@ impl Oracle {
         }
         drop(seen);
         self.look();
+        number
     }
 
-    /// The last guard of `owner` is gone, or on its way to be released.
-    pub(super) fn guard_gone(&self, owner: &Owner) {
-        if let Some(believer) = self.seen.lock().unwrap().believers.get_mut(owner) {
+    /// The last guard of this hold is gone, or on its way to be released.
+    pub(super) fn guard_gone(&self, number: u64) {
+        if let Some(believer) = self.seen.lock().unwrap().believers.get_mut(&number) {
             believer.guard_gone_at.get_or_insert_with(Instant::now);
         }
         self.look();
     }
 
-    /// Somebody who watched `owner`'s hold was told that it is over.
-    pub(super) fn told(&self, owner: &Owner) {
+    /// Somebody who watched this hold was told that it is over.
+    pub(super) fn told(&self, number: u64) {
         let mut seen = self.seen.lock().unwrap();
-        let Some(believer) = seen.believers.get_mut(owner) else { return };
+        let Some(believer) = seen.believers.get_mut(&number) else { return };
         believer.told = true;
         if believer.holding.is_held() {
+            let owner = believer.owner.clone();
             self.break_rule(&mut seen, format!("{owner} was told of a loss and still believes"));
         }
+    }
+
+    /// The process behind `gate` is gone: it believes nothing and waits for nothing.
+    pub(super) fn dies(&self, gate: &Gate) {
+        let mut seen = self.seen.lock().unwrap();
+        seen.believers.retain(|_, believer| !believer.gate.is(gate));
+        seen.waiters.retain(|_, waiter| !waiter.gate.is(gate));
+        // What it held, or was offered, ends by its lease, and wakes nobody.
+        drop(seen);
+        self.nobody_hears_for(self.bounds.lease + LONGEST_WAIT.mul_f64(1.25));
     }
 
     /// The store forgets all of `names`, and wakes nobody.
     pub(super) fn forgets(&self, names: &[Name]) {
         // Those who wait find out when they ask again.
-        let quiet_until = Instant::now() + LONGEST_WAIT.mul_f64(1.25);
-        self.seen.lock().unwrap().quiet_until = Some(quiet_until);
+        self.nobody_hears_for(LONGEST_WAIT.mul_f64(1.25));
         names.iter().for_each(|name| self.forced(name));
+    }
+
+    /// What becomes free now may wake nobody for `time`; nor may it wake those who
+    /// wait behind a hold of their own client, before that is renewed.
+    pub(super) fn nobody_hears_for(&self, time: Duration) {
+        let until = Instant::now() + time.max(self.bounds.excused + self.bounds.entered);
+        let quiet_until = &mut self.seen.lock().unwrap().quiet_until;
+        *quiet_until = (*quiet_until).max(Some(until));
     }
 
     /// `name` is taken from whoever holds it, whether or not they know yet that
@@ -193,7 +232,9 @@ impl Oracle {
     /// A request to release leaves a client.
     pub(super) fn releasing(&self, owner: &Owner) {
         self.story.say(|| format!("{owner} asks to be released"));
-        if let Some(believer) = self.seen.lock().unwrap().believers.get_mut(owner) {
+        let mut seen = self.seen.lock().unwrap();
+        let last = seen.believers.values_mut().rev().find(|believer| believer.owner == *owner);
+        if let Some(believer) = last {
             believer.release_sent_at = Some(Instant::now());
         }
     }
@@ -202,7 +243,7 @@ impl Oracle {
     pub(super) fn renewing(&self, renewals: &[Renewal]) {
         let mut seen = self.seen.lock().unwrap();
         let gone = renewals.iter().find(|renewal| {
-            let believer = seen.believers.get(&renewal.owner);
+            let believer = seen.last(&renewal.owner);
             believer
                 .is_none_or(|believer| believer.guard_gone_at.is_some_and(|at| at < Instant::now()))
         });
@@ -229,10 +270,11 @@ impl Oracle {
     /// One believer at a time, and the store agrees.
     fn belief(&self, seen: &Seen, now: Instant) -> Option<String> {
         let mut holders: BTreeMap<&Name, &Owner> = BTreeMap::new();
-        for (owner, believer) in &seen.believers {
+        for believer in seen.believers.values() {
             if !believer.holding.is_held() {
                 continue;
             }
+            let owner = &believer.owner;
             let truth = self.store.truth(&believer.name);
             let is_true = truth.as_ref() == Some(owner);
             match seen.excused.get(owner) {
@@ -254,14 +296,14 @@ impl Oracle {
 
     /// Who waits for `lost()` is told when a hold is over.
     fn telling(&self, seen: &mut Seen, now: Instant) -> Option<String> {
-        for (owner, believer) in &mut seen.believers {
+        for believer in seen.believers.values_mut() {
             if believer.told || believer.holding.is_held() {
                 continue;
             }
             let since =
                 believer.over_at.get_or_insert(now).max(&mut believer.gate.opens()).to_owned();
             if now > since + self.bounds.told {
-                return Some(format!("{owner} lost its hold and was not told"));
+                return Some(format!("{} lost its hold and was not told", believer.owner));
             }
         }
         None
@@ -269,7 +311,8 @@ impl Oracle {
 
     /// A hold without a guard is asked to be released, again and again.
     fn giving_back(&self, seen: &mut Seen, now: Instant) -> Option<String> {
-        for (owner, believer) in &mut seen.believers {
+        for believer in seen.believers.values_mut() {
+            let owner = &believer.owner;
             let Some(gone_at) = believer.guard_gone_at else { continue };
             // Given back once it may come again: a request to acquire was doubled.
             believer.freed |= self.store.truth(&believer.name).as_ref() != Some(owner);
@@ -316,7 +359,7 @@ impl Oracle {
     fn idle(&self, seen: &Seen, name: &Name) -> Option<Idle> {
         match self.store.truth(name) {
             None => Some(Idle::Free),
-            Some(owner) => match seen.believers.get(&owner) {
+            Some(owner) => match seen.last(&owner) {
                 // Its guard is there, or will be told.
                 Some(believer) if believer.guard_gone_at.is_none() => None,
                 _ => Some(Idle::OfNobody(owner)),

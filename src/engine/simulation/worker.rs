@@ -55,10 +55,10 @@ impl Worker {
         let lock = self.lock(&name);
         let Some(guard) = self.enter(&lock).await else { return };
         self.say(&format!("enters {name} as {}", guard.owner()));
-        self.oracle.entered(lock.name(), &guard.holding(), &self.gate);
-        self.watch(&guard);
+        let number = self.oracle.entered(lock.name(), &guard.holding(), &self.gate);
+        self.watch(&guard, number);
         self.hold(&guard).await;
-        self.leave(guard).await;
+        self.leave(guard, number).await;
     }
 
     fn lock(&mut self, name: &Name) -> Lock {
@@ -104,14 +104,14 @@ impl Worker {
     }
 
     /// Waits to be told when the hold is over.
-    fn watch(&self, guard: &LockGuard) {
+    fn watch(&self, guard: &LockGuard, number: u64) {
         let (owner, lost) = (guard.owner().clone(), guard.lost());
         let (gate, oracle) = (self.gate.clone(), Arc::clone(&self.oracle));
         let story = Arc::clone(&self.story);
         tokio::spawn(async move {
             let reason = gate.pass(lost).await;
             story.say(|| format!("{owner} is over: {reason}"));
-            oracle.told(&owner);
+            oracle.told(number);
         });
     }
 
@@ -137,9 +137,9 @@ impl Worker {
         }
     }
 
-    async fn leave(&mut self, guard: LockGuard) {
+    async fn leave(&mut self, guard: LockGuard, number: u64) {
         let owner = guard.owner().clone();
-        self.oracle.guard_gone(&owner);
+        self.oracle.guard_gone(number);
         match self.chance.u32(..4) {
             0 => {
                 drop(guard);

@@ -9,7 +9,7 @@ use std::{
 use futures_util::FutureExt;
 use tokio::{
     runtime::Builder,
-    task::JoinSet,
+    task::{AbortHandle, JoinSet},
     time::{Instant, sleep},
 };
 
@@ -22,7 +22,9 @@ use super::{
 use crate::{
     Client, MemoryStore,
     domain::{Identity, Name},
-    engine::{Engine, acquire::LONGEST_WAIT_UNHEARD, clock::Clock, releases::LOOK_AGAIN},
+    engine::{
+        Engine, acquire::LONGEST_WAIT_UNHEARD, clock::Clock, hold::YOUNG, releases::LOOK_AGAIN,
+    },
     store::Store,
 };
 
@@ -78,6 +80,8 @@ struct Plot {
     ttl: Duration,
     /// Whether clients are paused.
     pauses: bool,
+    /// Whether clients die.
+    deaths: bool,
     /// Whether the store forgets, or locks are forced away.
     forgetting: bool,
 }
@@ -109,13 +113,14 @@ impl Plot {
             rounds: chance.u32(3..=10),
             ttl: Duration::from_millis(chance.u64(1_500..=5_000)),
             pauses: rough && chance.bool(),
+            deaths: chance.u32(..4) == 0,
             forgetting: chance.u32(..3) == 0,
         }
     }
 
     /// How soon things have to happen.
     fn bounds(&self) -> Bounds {
-        let prompt = Duration::from_millis(8 * self.weather.delay + 60);
+        let prompt = YOUNG + Duration::from_millis(8 * self.weather.delay + 60);
         // A lease may be up to two seconds longer than half of the ttl.
         let lease = self.ttl + Duration::from_secs(2);
         let lossy = Duration::from_secs(30);
@@ -170,6 +175,21 @@ struct Citizen {
     engine: Arc<Engine>,
     network: Arc<Network>,
     gate: Gate,
+    workers: Mutex<Vec<AbortHandle>>,
+}
+
+impl Citizen {
+    /// Its process is killed, wherever it stands.
+    fn dies(&self, oracle: &Oracle) {
+        self.gate.close();
+        self.network.cut();
+        oracle.dies(&self.gate);
+        self.workers.lock().unwrap().drain(..).for_each(|worker| worker.abort());
+    }
+
+    fn is_dead(&self) -> bool {
+        self.workers.lock().unwrap().is_empty()
+    }
 }
 
 impl World {
@@ -178,13 +198,13 @@ impl World {
         let oracle = Oracle::new(&store, story, plot.bounds());
         let citizens = (0..plot.clients).map(|number| {
             let (session, oracle) = (store.session(), Arc::clone(&oracle));
-            let network = Network::new(session, plot.weather, chance.fork(), oracle);
             let gate = Gate::open();
+            let network = Network::new(session, plot.weather, chance.fork(), oracle, gate.clone());
             let identity = Identity::of(format!("client-{number}"));
             let awake = Clock::with(|| Duration::ZERO);
             let engine =
                 Engine::new(identity, Arc::<Network>::clone(&network), awake, gate.spawner());
-            Citizen { engine, network, gate }
+            Citizen { engine, network, gate, workers: Mutex::default() }
         });
         let citizens = citizens.collect();
         Self { plot, store, oracle, story: Arc::clone(story), citizens }
@@ -195,8 +215,8 @@ impl World {
         let mut workers = self.hire(&mut chance);
         let mut troubles = JoinSet::new();
         while !workers.is_empty() {
-            while workers.try_join_next().transpose().map_err(|panic| panic.to_string())?.is_some()
-            {
+            while let Some(done) = workers.try_join_next() {
+                done.or_else(|e| if e.is_cancelled() { Ok(()) } else { Err(e.to_string()) })?;
             }
             self.trouble(&mut chance, &mut troubles);
             sleep(Duration::from_millis(5)).await;
@@ -227,7 +247,7 @@ impl World {
                     rounds: self.plot.rounds,
                     ttl: self.plot.ttl,
                 };
-                workers.spawn(worker.work());
+                citizen.workers.lock().unwrap().push(workers.spawn(worker.work()));
             }
         }
         workers
@@ -241,6 +261,10 @@ impl World {
         if self.plot.pauses && chance.u32(..400) == 0 {
             self.story.say(|| format!("{client} is paused for {time:?}"));
             citizen.gate.close_for(time);
+        }
+        if self.plot.deaths && chance.u32(..600) == 0 {
+            self.story.say(|| format!("{client} dies"));
+            citizen.dies(&self.oracle);
         }
         if self.plot.mood != Mood::Calm && chance.u32(..400) == 0 {
             self.story.say(|| format!("{client} is deaf for {time:?}"));
@@ -257,6 +281,9 @@ impl World {
             let name = name(chance.u32(..self.plot.names));
             self.story.say(|| format!("{name} is forced away"));
             self.oracle.forced(&name);
+            if self.citizens.iter().any(|citizen| citizen.network.is_deaf()) {
+                self.oracle.nobody_hears_for(Duration::ZERO);
+            }
             let forced = self.store.session().force_release(&name).now_or_never();
             forced.expect("the operator is at the store").unwrap();
         }
@@ -270,7 +297,7 @@ impl World {
         if let Some(rule) = self.oracle.broken() {
             return Err(rule);
         }
-        for citizen in &self.citizens {
+        for citizen in self.citizens.iter().filter(|citizen| !citizen.is_dead()) {
             let stats = citizen.engine.stats();
             if (stats.held, stats.waiting) != (0, 0) || !citizen.engine.is_idle() {
                 return Err(format!("something is left: {:?}", citizen.engine));
@@ -278,6 +305,12 @@ impl World {
         }
         if !self.store.is_idle() {
             return Err(format!("something is left in the store: {:?}", self.store));
+        }
+        // Elsewhere a question may come so late that nobody withdraws it any more.
+        let orderly = self.plot.mood == Mood::Calm && !self.plot.deaths;
+        let queued = self.store.queued();
+        if orderly && !queued.is_empty() {
+            return Err(format!("somebody is left in a queue: {queued:?}"));
         }
         self.story.say(|| format!("the end, after {} grants", self.oracle.grants()));
         Ok(())

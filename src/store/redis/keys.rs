@@ -1,10 +1,34 @@
 //! The names of keys and channels, as Redisson has them.
 
-use crate::domain::Name;
+use crate::domain::{Claim, Name, Place};
 
 /// Where releases of `name` are announced.
 pub(super) fn channel(name: &Name) -> String {
     prefixed("redisson_lock__channel", name)
+}
+
+/// Where those who queue for `name` listen, beside the channel of its releases. Who
+/// listens there only does not queue.
+pub(super) fn queuers(name: &Name) -> String {
+    prefixed("leasehold_lock__channel", name)
+}
+
+/// Where the queue for `name` lies.
+pub(super) fn queue(name: &Name) -> String {
+    prefixed("leasehold_lock__queue", name)
+}
+
+/// How a place in a queue is written.
+pub(super) fn place(claim: &Claim, Place { number, offer }: Place) -> String {
+    format!("{}|{number}|{}", claim.owner, offer.as_millis().max(1))
+}
+
+/// What the channel of a client begins with.
+pub(super) const CLIENTS: &str = "leasehold_client:";
+
+/// Where a client hears what is meant for it alone.
+pub(super) fn client(id: &str) -> String {
+    format!("{CLIENTS}{id}")
 }
 
 /// Redisson's `prefixName`: the name becomes the hash tag unless it has one.
@@ -32,7 +56,9 @@ mod tests {
     fn a_name_and_its_channel_lie_in_one_slot() {
         for name in ["orders", "{t}:orders", "a{b}c", "a{b}c{d", "{a}}", "{{a}", "ключ"] {
             let name = Name::new(name).unwrap();
-            assert_eq!(tag(name.as_str()), tag(&channel(&name)), "{name}");
+            for key in [channel(&name), queuers(&name), queue(&name)] {
+                assert_eq!(tag(name.as_str()), tag(&key), "{name}");
+            }
         }
     }
 

@@ -16,6 +16,7 @@ use super::{
     dial::Dialer,
     keys,
     link::{Link, Watcher},
+    replies,
 };
 use crate::{
     domain::Name,
@@ -39,8 +40,9 @@ impl Messages {
     pub(super) async fn connect(
         dialer: Arc<Dialer>,
         command_timeout: Duration,
+        client_id: &str,
     ) -> Result<Self, Error> {
-        let board = Arc::<Board>::default();
+        let board = Arc::new(Board::of(client_id));
         let watcher: Arc<dyn Watcher> = Arc::<Board>::clone(&board);
         let link = Arc::new(Link::connect(dialer, watcher, command_timeout).await?);
         let keep = keep_subscribed(Arc::clone(&board), Arc::clone(&link));
@@ -52,12 +54,33 @@ impl Messages {
         self.board.table().sleepers = Some(sleepers);
     }
 
+    /// Whether we hear what is meant for this client alone. From the first time that
+    /// somebody wants to know, we try to.
+    pub(super) fn attend(&self) -> bool {
+        let mut table = self.board.table();
+        let own = self.board.own.clone();
+        let entry = table.channels.entry(own.clone()).or_insert_with(|| Channel::of(About::Us));
+        let (heard, new) = (entry.heard, !entry.wanted);
+        entry.wanted = true;
+        if new {
+            table.changed.insert(own);
+        }
+        drop(table);
+        if new {
+            self.board.changed.notify_one();
+        }
+        heard
+    }
+
     pub(super) fn listen(&self, name: &Name) {
         let heard = {
             let mut table = self.board.table();
             let channel = keys::channel(name);
             table.changed.insert(channel.clone());
-            let entry = table.channels.entry(channel).or_insert_with(|| Channel::of(name));
+            let entry = table.channels.entry(channel).or_insert_with(|| {
+                let queuers = keys::queuers(name);
+                Channel::of(About::Lock { name: name.clone(), queuers })
+            });
             entry.wanted = true;
             entry.heard
         };
@@ -91,8 +114,10 @@ impl Drop for Messages {
 }
 
 /// What is listened to.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Board {
+    /// The channel of this client.
+    own: String,
     table: Mutex<Table>,
     changed: Notify,
 }
@@ -102,12 +127,14 @@ struct Table {
     channels: HashMap<String, Channel>,
     /// Channels whose wish may differ from what was asked of the server.
     changed: BTreeSet<String>,
+    /// Whether the server refuses us the channels that Redisson does not have.
+    only_redissons: bool,
     sleepers: Option<Weak<dyn Sleepers>>,
 }
 
 #[derive(Debug)]
 struct Channel {
-    name: Name,
+    about: About,
     wanted: bool,
     /// Whether the server was asked for it.
     asked: bool,
@@ -115,13 +142,45 @@ struct Channel {
     heard: bool,
 }
 
+/// What is told on a channel.
+#[derive(Debug)]
+enum About {
+    /// Releases of a lock. Who hears them is counted on the other channel.
+    Lock { name: Name, queuers: String },
+    /// What is meant for this client alone.
+    Us,
+}
+
 impl Channel {
-    fn of(name: &Name) -> Self {
-        Self { name: name.clone(), wanted: false, asked: false, heard: false }
+    fn of(about: About) -> Self {
+        Self { about, wanted: false, asked: false, heard: false }
+    }
+
+    fn name(&self) -> Option<&Name> {
+        match &self.about {
+            About::Lock { name, .. } => Some(name),
+            About::Us => None,
+        }
+    }
+
+    /// The channels to subscribe to together: all of them are heard, or none.
+    fn subscription(&self, channel: &str, only_redissons: bool) -> Vec<String> {
+        let mut channels = vec![channel.to_owned()];
+        match &self.about {
+            About::Lock { queuers, .. } if !only_redissons => channels.push(queuers.clone()),
+            About::Us if only_redissons => channels.clear(),
+            About::Lock { .. } | About::Us => {}
+        }
+        channels
     }
 }
 
 impl Board {
+    fn of(client_id: &str) -> Self {
+        let (table, changed) = (Mutex::default(), Notify::new());
+        Self { own: keys::client(client_id), table, changed }
+    }
+
     fn table(&self) -> MutexGuard<'_, Table> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -137,15 +196,18 @@ impl Board {
     fn corrections(&self) -> redis::Pipeline {
         let mut corrections = redis::pipe();
         let mut table = self.table();
+        let only_redissons = table.only_redissons;
         for name in std::mem::take(&mut table.changed) {
             let Some(channel) = table.channels.get_mut(&name) else { continue };
+            let channels = channel.subscription(&name, only_redissons);
             match (channel.wanted, channel.asked) {
+                _ if channels.is_empty() => {}
                 (true, false) => {
                     channel.asked = true;
-                    corrections.add_command(cmd("SUBSCRIBE").arg(&name).clone());
+                    corrections.add_command(cmd("SUBSCRIBE").arg(channels).clone());
                 }
                 (false, true) => {
-                    corrections.add_command(cmd("UNSUBSCRIBE").arg(&name).clone());
+                    corrections.add_command(cmd("UNSUBSCRIBE").arg(channels).clone());
                     table.channels.remove(&name);
                 }
                 (false, false) => {
@@ -155,6 +217,21 @@ impl Board {
             }
         }
         corrections
+    }
+
+    /// The server refuses a channel. If it is one of those that Redisson does not
+    /// have, we can do without them.
+    fn refused(&self) {
+        let mut table = self.table();
+        if std::mem::replace(&mut table.only_redissons, true) {
+            return;
+        }
+        for channel in table.channels.values_mut() {
+            channel.asked = channel.heard;
+        }
+        table.changed = table.channels.keys().cloned().collect();
+        drop(table);
+        self.changed.notify_one();
     }
 
     fn is_quiet(&self) -> bool {
@@ -190,13 +267,18 @@ impl Watcher for Board {
             match info.kind {
                 PushKind::Subscribe => {
                     entry.heard = true;
-                    Wake::Listening(entry.name.clone())
+                    entry.name().cloned().map(Wake::Listening)
                 }
-                PushKind::Message => Wake::Released(entry.name.clone()),
-                _ => return,
+                PushKind::Message => match entry.name() {
+                    Some(name) => Some(Wake::Released(name.clone())),
+                    None => info.data.get(1).and_then(replies::news),
+                },
+                _ => None,
             }
         };
-        self.tell(wake);
+        if let Some(wake) = wake {
+            self.tell(wake);
+        }
     }
 }
 
@@ -206,7 +288,9 @@ async fn keep_subscribed(board: Arc<Board>, link: Arc<Link>) {
         let changed = timeout(QUIET, board.changed.notified()).await.is_ok();
         let corrections = board.corrections();
         let asked = match (corrections.is_empty(), changed || board.is_quiet()) {
-            (false, _) => link.call_all(&corrections).await.map(|replies| warn_of(&replies)),
+            (false, _) => {
+                link.call_all(&corrections).await.map(|replies| warn_of(&board, &replies))
+            }
             (true, true) => Ok(()),
             (true, false) => link.call(&cmd("PING")).await.map(drop),
         };
@@ -218,9 +302,10 @@ async fn keep_subscribed(board: Arc<Board>, link: Arc<Link>) {
 }
 
 /// Who may not listen still gets the lock, but by asking more often.
-fn warn_of(replies: &[Value]) {
+fn warn_of(board: &Board, replies: &[Value]) {
     for reply in replies {
         if let Value::ServerError(error) = reply {
+            board.refused();
             tracing::warn!(target: "leasehold", %error,
                 "the server refuses to send messages or to stop: waiters ask more often");
         }

@@ -12,7 +12,10 @@ mod tls;
 mod url;
 
 use std::{
-    sync::{Arc, Weak},
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -26,17 +29,25 @@ use self::{
     messages::Messages,
     scripts::Script,
 };
-use super::{Answer, Sleepers, Store};
+use super::{Answer, Sleepers, Store, TOLD_AFTER};
 use crate::{
-    domain::{Claim, Failure, GivenBack, Holder, Name, Outcome, Owner, Renewal, Verdict, checked},
+    domain::{
+        Claim, Failure, GivenBack, Holder, Name, Outcome, Owner, Queueing, Renewal, Verdict, Way,
+        checked,
+    },
     error::Error,
 };
+
+/// How long a queue stays that nobody asks about: a few of the waiters' longest waits.
+const QUEUE_RESTS: Duration = Duration::from_secs(15);
 
 /// A Redis server.
 #[derive(Debug)]
 pub(crate) struct RedisStore {
     commands: Link,
     messages: Messages,
+    /// Whether the server refuses us what a queue needs.
+    queueless: AtomicBool,
 }
 
 impl RedisStore {
@@ -52,8 +63,8 @@ impl RedisStore {
         let limit = checked("command_timeout", settings.command_timeout)?;
         let dialer = Arc::new(Dialer::new(target, settings, format!("leasehold:{client_id}"))?);
         let commands = Link::connect(Arc::clone(&dialer), Arc::new(Commands), limit).await?;
-        let messages = Messages::connect(dialer, limit).await?;
-        let store = Self { commands, messages };
+        let messages = Messages::connect(dialer, limit, client_id).await?;
+        let store = Self { commands, messages, queueless: AtomicBool::new(false) };
         store.warn_of_eviction().await;
         Ok(store)
     }
@@ -69,24 +80,24 @@ impl RedisStore {
         }
     }
 
-    /// Runs `script` on the keys of `names`, with the arguments that `more` adds.
+    /// Runs `script` on `keys`, with the arguments that `more` adds.
     async fn run(
         &self,
         script: &Script,
-        names: &[&Name],
+        keys: &[&str],
         more: impl Fn(&mut Cmd),
     ) -> Result<Value, Failure> {
         let complete = |mut command: Cmd| {
-            for name in names {
-                command.arg(name.as_str());
+            for key in keys {
+                command.arg(key);
             }
             more(&mut command);
             command
         };
-        let mut reply = self.commands.call(&complete(script.by_hash(names.len()))).await?;
+        let mut reply = self.commands.call(&complete(script.by_hash(keys.len()))).await?;
         if replies::is_no_script(&reply) {
             // The server was restarted, failed over or told to forget.
-            reply = self.commands.call(&complete(script.by_text(names.len()))).await?;
+            reply = self.commands.call(&complete(script.by_text(keys.len()))).await?;
         }
         match reply {
             Value::ServerError(error) => Err(replies::refusal(&error)),
@@ -101,8 +112,75 @@ impl RedisStore {
         script: &Script,
         more: impl Fn(&mut Cmd),
     ) -> Result<Value, Failure> {
-        let answer = self.run(script, &[name], more).await;
+        let answer = self.run(script, &[name.as_str()], more).await;
         self.explained(name, answer).await
+    }
+
+    /// As [`run_on`](Self::run_on), with the name's queue. `None` if we have none.
+    async fn run_on_queue(
+        &self,
+        name: &Name,
+        script: &Script,
+        more: impl Fn(&mut Cmd),
+    ) -> Option<Result<Value, Failure>> {
+        if self.queueless.load(Ordering::Relaxed) {
+            return None;
+        }
+        let answer = self.run(script, &[name.as_str(), &keys::queue(name)], more).await;
+        if matches!(&answer, Err(Failure::Refused { code, .. }) if code == "NOPERM") {
+            self.queueless.store(true, Ordering::Relaxed);
+            tracing::warn!(target: "leasehold",
+                "the server refuses a queue of waiters: each release wakes them all");
+            return None;
+        }
+        Some(self.explained(name, answer).await)
+    }
+
+    /// Asks for a lock, and for a place in its queue if it is busy. `None` if there
+    /// is no queue.
+    async fn acquire_queueing(
+        &self,
+        claim: &Claim,
+        Queueing { place, before }: Queueing,
+    ) -> Option<Result<Value, Failure>> {
+        let before = before.map(|before| keys::place(claim, before)).unwrap_or_default();
+        let asked = self.run_on_queue(&claim.name, &scripts::ACQUIRE, |command| {
+            command.arg(claim.owner.as_str()).arg(millis(claim.ttl));
+            command.arg(keys::place(claim, place)).arg(&before).arg(millis(QUEUE_RESTS));
+        });
+        asked.await
+    }
+
+    /// Gives a lock back to the next in its queue, or openly. `None` if there is no
+    /// queue.
+    async fn hand_over(
+        &self,
+        claim: &Claim,
+        passes: u32,
+        stood: Option<Queueing>,
+    ) -> Option<Result<Value, Failure>> {
+        let at = |place| keys::place(claim, place);
+        let place = stood.map(|stood| at(stood.place)).unwrap_or_default();
+        let before = stood.and_then(|stood| stood.before).map(at).unwrap_or_default();
+        let asked = self.run_on_queue(&claim.name, &scripts::HAND_OVER, |command| {
+            command.arg(claim.owner.as_str());
+            command.arg(keys::channel(&claim.name)).arg(keys::queuers(&claim.name));
+            command.arg(keys::CLIENTS).arg(passes).arg(&place).arg(&before);
+            command.arg(TOLD_AFTER.as_micros());
+        });
+        asked.await
+    }
+
+    /// Gives a lock back to whoever asks first.
+    async fn release_openly(&self, claim: &Claim) -> Result<Value, Failure> {
+        let channel = match claim.announced {
+            true => keys::channel(&claim.name),
+            false => String::new(),
+        };
+        let asked = self.run_on(&claim.name, &scripts::RELEASE, |command| {
+            command.arg(claim.owner.as_str()).arg(&channel);
+        });
+        asked.await
     }
 
     /// Says what lies under `name` if it is of the wrong type.
@@ -121,7 +199,7 @@ impl RedisStore {
     }
 
     async fn renew_all(&self, renewals: &[Renewal]) -> Result<Vec<Outcome>, Failure> {
-        let names: Vec<&Name> = renewals.iter().map(|renewal| &renewal.name).collect();
+        let names: Vec<&str> = renewals.iter().map(|renewal| renewal.name.as_str()).collect();
         let reply = self.run(&scripts::RENEW, &names, |command| {
             for Renewal { owner, ttl, .. } in renewals {
                 command.arg(owner.as_str()).arg(ttl.map_or(0, millis));
@@ -148,8 +226,13 @@ fn millis(time: Duration) -> u64 {
 }
 
 impl Store for RedisStore {
-    fn acquire<'a>(&'a self, claim: &'a Claim) -> Answer<'a, Verdict> {
+    fn acquire<'a>(&'a self, claim: &'a Claim, queue: Option<Queueing>) -> Answer<'a, Verdict> {
         Box::pin(async move {
+            if let Some(queueing) = queue
+                && let Some(reply) = self.acquire_queueing(claim, queueing).await
+            {
+                return replies::verdict(&reply?);
+            }
             let reply = self.run_on(&claim.name, &scripts::ACQUIRE, |command| {
                 command.arg(claim.owner.as_str()).arg(millis(claim.ttl));
             });
@@ -171,16 +254,15 @@ impl Store for RedisStore {
         })
     }
 
-    fn release<'a>(&'a self, claim: &'a Claim) -> Answer<'a, GivenBack> {
+    fn release<'a>(&'a self, claim: &'a Claim, way: Way) -> Answer<'a, GivenBack> {
         Box::pin(async move {
-            let channel = match claim.announced {
-                true => keys::channel(&claim.name),
-                false => String::new(),
-            };
-            let reply = self.run_on(&claim.name, &scripts::RELEASE, |command| {
-                command.arg(claim.owner.as_str()).arg(&channel);
-            });
-            replies::given_back(&reply.await?)
+            if let Way::InTurn { passes, stood } = way
+                && claim.announced
+                && let Some(reply) = self.hand_over(claim, passes, stood).await
+            {
+                return replies::given_back(&reply?);
+            }
+            replies::given_back(&self.release_openly(claim).await?)
         })
     }
 
@@ -231,6 +313,10 @@ impl Store for RedisStore {
         self.messages.unlisten(name);
     }
 
+    fn attend(&self) -> bool {
+        !self.queueless.load(Ordering::Relaxed) && self.messages.attend()
+    }
+
     fn wake(&self, sleepers: Weak<dyn Sleepers>) {
         self.messages.tell(sleepers);
     }
@@ -256,7 +342,7 @@ mod tests {
     async fn it_conforms() {
         let redis = Redis::start();
         let (one, other) = (store(&redis, "one").await, store(&redis, "other").await);
-        conformance::all(&Bench::new(one, other)).await;
+        conformance::all(&Bench::new(one, other, "other")).await;
     }
 
     #[test]

@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use redis::{ErrorKind, RedisError, ServerError, Value};
 
-use crate::domain::{Failure, GivenBack, Holder, Outcome, Owner, Verdict};
+use crate::{
+    domain::{Failure, GivenBack, Holder, Name, Offer, Outcome, Owner, Verdict},
+    store::Wake,
+};
 
 /// Codes that some servers hide in the text of a script's error, and the text
 /// that shows them.
@@ -118,6 +121,28 @@ pub(super) fn holder(reply: &Value) -> Result<Option<Holder>, Failure> {
     }))
 }
 
+/// What a message to this client says: see `lua/lock/hand_over.lua`.
+pub(super) fn news(message: &Value) -> Option<Wake> {
+    let news = text(message).and_then(|words| first(words).or_else(|| granted(words)));
+    if news.is_none() {
+        tracing::warn!(target: "leasehold", ?message, "a message to this client cannot be read");
+    }
+    news
+}
+
+fn first(words: &str) -> Option<Wake> {
+    Some(Wake::Released(Name::new(words.strip_prefix("first ")?).ok()?))
+}
+
+fn granted(words: &str) -> Option<Wake> {
+    let mut words = words.strip_prefix("granted ")?.splitn(4, ' ');
+    let number = words.next()?.parse().ok()?;
+    let passes = words.next()?.parse().ok()?;
+    let owner = Owner::new(words.next()?).ok()?;
+    let name = Name::new(words.next()?).ok()?;
+    Some(Wake::Granted(Offer { name, owner, number, passes }))
+}
+
 /// A reply that is only shown or searched.
 pub(super) fn into_text(reply: &Value) -> String {
     match reply {
@@ -165,6 +190,23 @@ mod tests {
             "8c6d:42:write"
         );
         assert_eq!(holder(&Value::Array(vec![])).unwrap(), None);
+    }
+
+    #[test]
+    fn a_message_to_us_is_read_or_passed_over() {
+        let offer = Offer {
+            name: Name::new("a b\n").unwrap(),
+            owner: Owner::new("8c6d:42").unwrap(),
+            number: 3,
+            passes: 64,
+        };
+        assert_eq!(news(&bulk("granted 3 64 8c6d:42 a b\n")), Some(Wake::Granted(offer)));
+        let name = Name::new("a b").unwrap();
+        assert_eq!(news(&bulk("first a b")), Some(Wake::Released(name)));
+        for odd in ["", "0", "first ", "granted", "granted x 1 o n", "granted 1 1 o", "granted 1"] {
+            assert_eq!(news(&bulk(odd)), None, "{odd}");
+        }
+        assert_eq!(news(&Value::Int(1)), None);
     }
 
     #[test]

@@ -1,0 +1,29 @@
+package leasehold.bench;
+
+import java.lang.management.ManagementFactory;
+import java.util.Arrays;
+
+/** What can be read of this process. */
+final class Figures {
+    private static final com.sun.management.OperatingSystemMXBean SYSTEM =
+            (com.sun.management.OperatingSystemMXBean) ManagementFactory.getOperatingSystemMXBean();
+
+    private Figures() {}
+
+    /** Nanoseconds that this process has used of all processors. */
+    static long cpu() {
+        return SYSTEM.getProcessCpuTime();
+    }
+
+    /** Bytes of the heap that are reachable. */
+    static long heap() {
+        System.gc();
+        System.gc();
+        return ManagementFactory.getMemoryMXBean().getHeapMemoryUsage().getUsed();
+    }
+
+    static long percentile(long[] values, double q) {
+        Arrays.sort(values);
+        return values.length == 0 ? 0 : values[Math.min((int) (values.length * q), values.length - 1)];
+    }
+}

@@ -1,0 +1,66 @@
+package leasehold.bench;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import java.io.BufferedReader;
+import java.io.IOException;
+import java.io.InputStreamReader;
+import java.io.PrintStream;
+import java.nio.charset.StandardCharsets;
+import java.util.Map;
+import org.redisson.Redisson;
+import org.redisson.api.RedissonClient;
+import org.redisson.config.Config;
+
+/** Drives a Redisson by the lines that it is sent: {@code Main redisson URL THREADS TTL_MS}. */
+final class Main {
+    private static final ObjectMapper JSON = new ObjectMapper();
+
+    private Main() {}
+
+    public static void main(String[] args) throws IOException {
+        RedissonClient redisson = connect(args[1], Long.parseLong(args[3]));
+        PrintStream out = new PrintStream(System.out, false, StandardCharsets.UTF_8);
+        BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+        say(out, Map.of("ready", true));
+        for (String line = in.readLine(); line != null; line = in.readLine()) {
+            say(out, answer(redisson, JSON.readTree(line)));
+        }
+        // Its threads would keep it alive; what it holds ends by itself.
+        Runtime.getRuntime().halt(0);
+    }
+
+    /** Everything but the address and the lease of the watchdog is as Redisson has it. */
+    private static RedissonClient connect(String url, long ttlMillis) {
+        Config config = new Config();
+        config.useSingleServer().setAddress(url);
+        config.setLockWatchdogTimeout(ttlMillis);
+        return Redisson.create(config);
+    }
+
+    private static Object answer(RedissonClient redisson, JsonNode job) {
+        try {
+            return perform(redisson, job);
+        } catch (Exception e) {
+            return Map.of("error", e.toString());
+        }
+    }
+
+    private static Object perform(RedissonClient redisson, JsonNode job) throws Exception {
+        return switch (job.get("job").asText()) {
+            case "contend" -> new Contend(redisson, job).run();
+            case "enter" -> Holding.enter(redisson, job);
+            case "hold" -> Holding.hold(redisson, job);
+            case "idle" -> Holding.idle(job);
+            case "pairs" -> new Pairs(redisson, job).run();
+            case "seize" -> Holding.seize(redisson, job);
+            case "wait" -> Holding.wait(redisson, job);
+            default -> throw new IllegalArgumentException("no such job: " + job);
+        };
+    }
+
+    private static void say(PrintStream out, Object answer) throws IOException {
+        out.println(JSON.writeValueAsString(answer));
+        out.flush();
+    }
+}

@@ -1,0 +1,84 @@
+package leasehold.bench;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
+import java.util.stream.IntStream;
+import org.redisson.api.RLock;
+import org.redisson.api.RedissonClient;
+
+/** Acquire and release where nobody is in the way. A task is a thread. */
+final class Pairs {
+    private final RedissonClient redisson;
+    private final int tasks;
+    private final int names;
+    private final String prefix;
+    private final long length;
+
+    Pairs(RedissonClient redisson, JsonNode job) {
+        this.redisson = redisson;
+        tasks = job.get("tasks").asInt();
+        names = job.get("names").asInt();
+        prefix = job.get("prefix").asText();
+        length = job.get("millis").asLong() * 1_000_000;
+    }
+
+    Map<String, Object> run() throws Exception {
+        ExecutorService threads = Executors.newFixedThreadPool(tasks);
+        long cpu = Figures.cpu();
+        long began = System.nanoTime();
+        List<Future<long[]>> running = new ArrayList<>();
+        for (int task = 0; task < tasks; task++) {
+            String[] share = share(task);
+            running.add(threads.submit(() -> goRound(share, began + length)));
+        }
+        List<long[]> done = new ArrayList<>();
+        for (Future<long[]> each : running) {
+            done.add(each.get());
+        }
+        long wall = System.nanoTime() - began;
+        cpu = Figures.cpu() - cpu;
+        threads.shutdown();
+        return summary(done.stream().flatMapToLong(Arrays::stream).toArray(), wall, cpu);
+    }
+
+    /** The names of one task; no two tasks share one. */
+    private String[] share(int task) {
+        return IntStream.range(0, names)
+                .filter(number -> number % tasks == task)
+                .mapToObj(number -> prefix + "-" + number)
+                .toArray(String[]::new);
+    }
+
+    private long[] goRound(String[] share, long end) {
+        long[] durations = new long[1024];
+        int count = 0;
+        long asked = System.nanoTime();
+        while (asked < end) {
+            RLock lock = redisson.getLock(share[count % share.length]);
+            lock.lock();
+            lock.unlock();
+            long now = System.nanoTime();
+            if (count == durations.length) {
+                durations = Arrays.copyOf(durations, count * 2);
+            }
+            durations[count++] = now - asked;
+            asked = now;
+        }
+        return Arrays.copyOf(durations, count);
+    }
+
+    private static Map<String, Object> summary(long[] durations, long wall, long cpu) {
+        return Map.of(
+                "pairs", durations.length,
+                "wall_ns", wall,
+                "cpu_ns", cpu,
+                "p50_ns", Figures.percentile(durations, 0.5),
+                "p99_ns", Figures.percentile(durations, 0.99));
+    }
+}

@@ -1,0 +1,84 @@
+//! Acquire and release where nobody is in the way.
+
+use super::Bench;
+use crate::{
+    driver::{
+        contender::{Contender, RAW, with_rivals},
+        server,
+        worker::Answer,
+    },
+    job::{Job, Paired},
+    report::{
+        Target,
+        board::{Case, LIMIT},
+    },
+};
+
+const GROUP: &str = "Acquire and release, every task its own name";
+
+/// One task waits for the wake-ups of the scheduler, which has moods: more rounds
+/// see more of them.
+const TASKS: [usize; 6] = [1, 1, 1, 16, 64, 256];
+
+pub(super) fn run(bench: &mut Bench) {
+    for tasks in TASKS {
+        bench.in_turn(bench.settings.rounds, &with_rivals(Some(RAW)), |bench, contender| {
+            let measured = pairs(bench, contender, tasks);
+            note(bench, contender, tasks, measured);
+        });
+    }
+}
+
+/// A round of one contender, and the seconds that the server worked for it.
+fn pairs(bench: &mut Bench, contender: Contender, tasks: usize) -> Answer<(Paired, f64)> {
+    let millis = bench.settings.round.as_millis() as u64;
+    let prefix = format!("own-{}", contender.library);
+    // The first job of a worker is to warm up; that must not be counted.
+    bench.worker(contender)?;
+    let before = server::cpu_seconds(&bench.redis);
+    let job = Job::Pairs { tasks, names: tasks, prefix, millis, all: false };
+    let paired = bench.ask::<Paired>(contender, &job)?;
+    Ok((paired, server::cpu_seconds(&bench.redis) - before))
+}
+
+fn note(bench: &mut Bench, contender: Contender, tasks: usize, found: Answer<(Paired, f64)>) {
+    let column = contender.column;
+    let main = if tasks == 1 { latency() } else { throughput(tasks) };
+    let (paired, server) = match found {
+        Ok(found) => found,
+        Err(why) => return bench.board.failed(main, column, &why),
+    };
+    let pairs = paired.pairs as f64;
+    let speed = match tasks {
+        1 => paired.p50_ns as f64 / 1e3,
+        _ => pairs / (paired.wall_ns as f64 / 1e9),
+    };
+    bench.board.note(main, column, speed);
+    bench.board.note(client(tasks), column, paired.cpu_ns as f64 / 1e3 / pairs);
+    bench.board.note(of_server(tasks), column, server * 1e6 / pairs);
+}
+
+fn latency() -> Case {
+    let case = Case::less(GROUP, "1 task: median of a pair", "µs");
+    case.target(Target::AtMostOf(LIMIT, 1.1)).target(Target::BeatsRivals)
+}
+
+fn throughput(tasks: usize) -> Case {
+    let case = Case::more(GROUP, format!("{tasks} tasks: throughput"), "pairs/s");
+    let case = case.target(Target::BeatsRivals).plot("throughput", tasks);
+    if tasks < 64 { case } else { case.target(Target::AtLeastOf(LIMIT, 0.85)) }
+}
+
+fn client(tasks: usize) -> Case {
+    let case = Case::less(GROUP, format!("{}: client CPU", count(tasks)), "µs/pair");
+    case.target(Target::AtMostOf(LIMIT, 1.3))
+}
+
+fn of_server(tasks: usize) -> Case {
+    let case = Case::less(GROUP, format!("{}: server CPU", count(tasks)), "µs/pair");
+    case.target(Target::AtMostOf("Redisson", 0.6))
+}
+
+fn count(tasks: usize) -> String {
+    format!("{tasks} {}", if tasks == 1 { "task" } else { "tasks" })
+}

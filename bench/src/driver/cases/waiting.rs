@@ -1,0 +1,64 @@
+//! How much memory a waiting task takes.
+
+use super::Bench;
+use crate::{
+    driver::{
+        contender::{Contender, LEASEHOLD, MUTEX, with_rivals},
+        server,
+        worker::{Answer, Launch},
+    },
+    job::{Entered, Grown, Job},
+    report::{Target, board::Case},
+};
+
+const GROUP: &str = "Tasks that wait for one name, held by another process";
+
+const TOO_MANY: &str =
+    "so many callers that poll, or are slow to start, would measure the load, not the memory";
+
+/// As many as fill any pool of connections.
+const FIRST: usize = 100;
+
+/// Longer than the case takes.
+const LEASE_MS: u64 = 600_000;
+
+pub(super) fn run(bench: &mut Bench) {
+    for &tasks in bench.settings.waiting {
+        for contender in with_rivals(Some(MUTEX)) {
+            if tasks > bench.settings.waiting_of_rivals
+                && contender != LEASEHOLD
+                && contender != MUTEX
+            {
+                bench.board.absent(case(tasks), contender.column, TOO_MANY);
+                continue;
+            }
+            match weigh(bench, contender, tasks) {
+                Ok(bytes) => bench.board.note(case(tasks), contender.column, bytes),
+                Err(why) => bench.board.failed(case(tasks), contender.column, &why),
+            }
+        }
+    }
+    server::clear(&bench.redis);
+}
+
+/// Bytes per task, in a process that ends afterwards with all of them.
+fn weigh(bench: &mut Bench, contender: Contender, tasks: usize) -> Answer<f64> {
+    let name = format!("door-{}-{tasks}", contender.library);
+    let launch = Launch { weigh: true, ..bench.launch.clone() };
+    let mut worker = launch.start(contender)?.ready()?;
+    let seize = Job::Seize { name: name.clone(), lease_ms: LEASE_MS };
+    if contender == MUTEX {
+        worker.ask::<Entered>(&seize)?;
+    } else {
+        bench.ask::<Entered>(contender, &seize)?;
+    }
+    // The first waiters make what all of them share, such as connections.
+    worker.ask::<Grown>(&Job::Wait { tasks: FIRST, name: name.clone() })?;
+    let grown: Grown = worker.ask(&Job::Wait { tasks, name })?;
+    Ok(grown.bytes as f64 / tasks as f64)
+}
+
+fn case(tasks: usize) -> Case {
+    let case = Case::less(GROUP, format!("{tasks} waiting"), "bytes each");
+    case.target(Target::BeatsRivals).plot("waiting", tasks)
+}

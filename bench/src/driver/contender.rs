@@ -1,0 +1,41 @@
+//! Who is measured.
+
+use crate::report::board::{LIMIT, OURS};
+
+/// The language that a contender is written in, and so the program that drives it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Language {
+    Go,
+    Java,
+    Rust,
+}
+
+/// A library, as its worker knows it and as the table shows it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct Contender {
+    pub(super) library: &'static str,
+    pub(super) column: &'static str,
+    pub(super) language: Language,
+}
+
+const fn contender(library: &'static str, column: &'static str, language: Language) -> Contender {
+    Contender { library, column, language }
+}
+
+pub(super) const LEASEHOLD: Contender = contender("leasehold", OURS, Language::Rust);
+/// The limit of what a pair costs.
+pub(super) const RAW: Contender = contender("raw", LIMIT, Language::Rust);
+/// The limit of what waiting in one process can be.
+pub(super) const MUTEX: Contender = contender("mutex", LIMIT, Language::Rust);
+pub(super) const REDISSON: Contender = contender("redisson", "Redisson", Language::Java);
+pub(super) const RSLOCK: Contender = contender("rslock", "rslock", Language::Rust);
+pub(super) const RLOCK: Contender = contender("rlock", "rlock", Language::Rust);
+pub(super) const REDSYNC: Contender = contender("redsync", "redsync", Language::Go);
+pub(super) const REDISLOCK: Contender = contender("redislock", "redislock", Language::Go);
+
+pub(super) const RIVALS: [Contender; 5] = [REDISSON, RSLOCK, RLOCK, REDSYNC, REDISLOCK];
+
+/// Ours, then `limit`, then the rivals.
+pub(super) fn with_rivals(limit: Option<Contender>) -> Vec<Contender> {
+    [LEASEHOLD].into_iter().chain(limit).chain(RIVALS).collect()
+}

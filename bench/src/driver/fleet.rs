@@ -1,0 +1,58 @@
+//! The workers that stay alive from case to case, one per library.
+
+use std::collections::HashMap;
+
+use serde::de::DeserializeOwned;
+
+use super::{
+    Bench,
+    contender::Contender,
+    worker::{Answer, Worker},
+};
+use crate::job::{Job, Paired};
+
+/// Workers by library, or why there is none.
+#[derive(Debug, Default)]
+pub(super) struct Fleet(HashMap<&'static str, Answer<Worker>>);
+
+impl Bench {
+    /// Asks the worker of `contender`, which is started and warmed up before its first job.
+    pub(super) fn ask<T: DeserializeOwned>(
+        &mut self,
+        contender: Contender,
+        job: &Job,
+    ) -> Answer<T> {
+        self.worker(contender)?.ask(job)
+    }
+
+    pub(super) fn worker(&mut self, contender: Contender) -> Answer<&mut Worker> {
+        if !self.fleet.0.contains_key(contender.library) {
+            let started = self.launch.start(contender).and_then(Worker::ready);
+            let warm = started.and_then(|worker| self.warm_up(contender, worker));
+            self.fleet.0.insert(contender.library, warm);
+        }
+        let worker = self.fleet.0.get_mut(contender.library).expect("it was just put there");
+        worker.as_mut().map_err(|why| why.clone())
+    }
+
+    fn warm_up(&self, contender: Contender, mut worker: Worker) -> Answer<Worker> {
+        let millis = self.settings.warm_up(contender.language).as_millis() as u64;
+        let prefix = "warm".to_owned();
+        worker.ask::<Paired>(&Job::Pairs { tasks: 16, names: 16, prefix, millis, all: false })?;
+        Ok(worker)
+    }
+
+    /// Lets each have its turn, `rounds` times over: whatever disturbs the machine disturbs all.
+    pub(super) fn in_turn(
+        &mut self,
+        rounds: usize,
+        contenders: &[Contender],
+        mut turn: impl FnMut(&mut Self, Contender),
+    ) {
+        for _ in 0..rounds {
+            for contender in contenders {
+                turn(self, *contender);
+            }
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! What happened inside one lock, put together from the logs of all processes.
+
+use crate::figures::{jain, percentile};
+
+/// One stay inside the lock.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(super) struct Visit {
+    pub(super) entered_ns: u64,
+    /// When it began to leave.
+    pub(super) left_ns: u64,
+    pub(super) process: usize,
+    pub(super) task: u64,
+}
+
+/// All visits, in the order of their entries.
+#[derive(Debug)]
+pub(super) struct Story {
+    visits: Vec<Visit>,
+    processes: usize,
+}
+
+impl Story {
+    /// Merges the logs: one per process, each entry task, entered, left.
+    pub(super) fn of(logs: &[Vec<(u64, u64, u64)>]) -> Self {
+        let mut visits: Vec<_> = logs
+            .iter()
+            .enumerate()
+            .flat_map(|(process, log)| {
+                log.iter().map(move |&(task, entered_ns, left_ns)| Visit {
+                    entered_ns,
+                    left_ns,
+                    process,
+                    task,
+                })
+            })
+            .collect();
+        visits.sort_unstable();
+        Self { visits, processes: logs.len() }
+    }
+
+    /// Entries before somebody else had begun to leave.
+    pub(super) fn overlaps(&self) -> usize {
+        let mut empty_at = 0;
+        let mut overlaps = 0;
+        for visit in &self.visits {
+            overlaps += usize::from(visit.entered_ns < empty_at);
+            empty_at = empty_at.max(visit.left_ns);
+        }
+        overlaps
+    }
+
+    /// From the moment one process began to leave until another one had entered.
+    pub(super) fn between_processes(&self) -> Vec<u64> {
+        let pairs = self.visits.windows(2).filter(|pair| pair[0].process != pair[1].process);
+        pairs.map(|pair| pair[1].entered_ns.saturating_sub(pair[0].left_ns)).collect()
+    }
+
+    /// Entries of another task than the one before.
+    pub(super) fn hand_overs(&self) -> usize {
+        let who = |visit: &Visit| (visit.process, visit.task);
+        self.visits.windows(2).filter(|pair| who(&pair[0]) != who(&pair[1])).count()
+    }
+
+    /// How many entries there were.
+    pub(super) fn entries(&self) -> usize {
+        self.visits.len()
+    }
+
+    /// How many entries each process had.
+    pub(super) fn shares(&self) -> Vec<f64> {
+        let mut shares = vec![0.0; self.processes];
+        for visit in &self.visits {
+            shares[visit.process] += 1.0;
+        }
+        shares
+    }
+
+    /// The part of the process with most entries and of the one with fewest, in percent.
+    pub(super) fn luckiest_and_unluckiest(&self) -> (f64, f64) {
+        let percent = |entries: f64| entries / self.visits.len() as f64 * 100.0;
+        let (least, most) = self
+            .shares()
+            .into_iter()
+            .fold((f64::INFINITY, 0.0), |(least, most), it| (it.min(least), it.max(most)));
+        (percent(most), percent(least))
+    }
+
+    pub(super) fn jain(&self) -> f64 {
+        jain(&self.shares())
+    }
+
+    /// Seconds from the first entry to the last.
+    pub(super) fn seconds(&self) -> f64 {
+        let ends = self.visits.first().zip(self.visits.last());
+        ends.map_or(0.0, |(first, last)| (last.entered_ns - first.entered_ns) as f64 / 1e9)
+    }
+}
+
+/// Two percentiles of nanoseconds, in µs.
+pub(super) fn p50_and_p99(mut nanos: Vec<u64>) -> (f64, f64) {
+    let of = |nanos: &mut [u64], q| percentile(nanos, q) as f64 / 1e3;
+    (of(&mut nanos, 0.5), of(&mut nanos, 0.99))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hand_over_is_from_leaving_to_the_next_entry_elsewhere() {
+        // given two processes: the first enters twice, then the second
+        let story = Story::of(&[vec![(1, 100, 110), (1, 115, 120)], vec![(1, 150, 160)]]);
+
+        assert_eq!(story.between_processes(), [30]);
+        assert_eq!(story.overlaps(), 0);
+        assert_eq!(story.shares(), [2.0, 1.0]);
+    }
+
+    #[test]
+    fn another_task_of_the_same_process_is_a_hand_over_but_not_between_processes() {
+        let story = Story::of(&[vec![(1, 0, 1), (2, 2, 3), (2, 4, 5)]]);
+        assert_eq!(story.hand_overs(), 1);
+        assert_eq!(story.between_processes(), [0; 0]);
+    }
+
+    #[test]
+    fn an_entry_before_the_other_began_to_leave_is_an_overlap() {
+        let story = Story::of(&[vec![(1, 100, 200)], vec![(1, 199, 210)], vec![(1, 210, 220)]]);
+        assert_eq!(story.overlaps(), 1);
+    }
+
+    #[test]
+    fn one_long_visit_overlaps_with_all_that_come_meanwhile() {
+        let story = Story::of(&[vec![(1, 0, 100)], vec![(1, 10, 20), (1, 30, 40)]]);
+        assert_eq!(story.overlaps(), 2);
+    }
+
+    #[test]
+    fn a_process_that_never_enters_has_the_smallest_share() {
+        let story = Story::of(&[vec![(1, 0, 1), (1, 2, 3)], vec![]]);
+        assert_eq!(story.luckiest_and_unluckiest(), (100.0, 0.0));
+        assert_eq!(story.jain(), 0.5);
+    }
+}

@@ -1,0 +1,69 @@
+//! Runs every case, one contender after the other, round by round.
+
+mod cases;
+mod contender;
+mod crew;
+mod fleet;
+mod log;
+mod server;
+mod settings;
+mod worker;
+
+use std::{process::ExitCode, time::Instant};
+
+use testkit::Redis;
+
+use crate::report::{self, Machine, board::Board};
+use crew::Crews;
+use fleet::Fleet;
+use settings::Settings;
+use worker::Launch;
+
+/// Everything that a case needs.
+struct Bench {
+    settings: Settings,
+    redis: Redis,
+    launch: Launch,
+    fleet: Fleet,
+    crews: Crews,
+    board: Board,
+}
+
+/// Reads the settings from the environment, and runs.
+pub fn main() -> ExitCode {
+    let settings = Settings::from_environment();
+    let redis = Redis::start();
+    let launch = Launch::new(&redis, &settings);
+    let (fleet, crews, board) = (Fleet::default(), Crews::default(), Board::default());
+    let mut bench = Bench { settings, redis, launch, fleet, crews, board };
+    for (name, run) in cases::ALL {
+        if bench.settings.is_wanted(name) {
+            let started = Instant::now();
+            run(&mut bench);
+            eprintln!("bench: {name} took {:.0} s", started.elapsed().as_secs_f64());
+            // Even if a later case hangs there is something to look at.
+            bench.write();
+        }
+    }
+    bench.conclude()
+}
+
+impl Bench {
+    fn write(&self) {
+        let written =
+            report::write(&self.settings.out, &self.board, &Machine::here(), &self.settings.note());
+        written.expect("the results can be written");
+    }
+
+    fn conclude(&self) -> ExitCode {
+        eprintln!("bench: see {}", self.settings.out.join("results.md").display());
+        let failures = self.board.failures();
+        for failure in &failures {
+            eprintln!("bench: FAILED: {failure}");
+        }
+        match failures.is_empty() && !self.board.cases.is_empty() {
+            true => ExitCode::SUCCESS,
+            false => ExitCode::FAILURE,
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! How long, how often, how many: for a full run and for a quick one.
+
+use std::{env, path::PathBuf, time::Duration};
+
+use super::contender::Language;
+
+/// What a run is like.
+#[derive(Clone, Debug)]
+pub(super) struct Settings {
+    pub(super) quick: bool,
+    only: Option<String>,
+    /// Where the results go.
+    pub(super) out: PathBuf,
+    /// Threads of the runtime of a Rust worker.
+    pub(super) threads: usize,
+    /// How often contenders alternate.
+    pub(super) rounds: usize,
+    /// How often they do where polling makes a round long.
+    pub(super) rounds_in_process: usize,
+    /// How long one contender runs in one round.
+    pub(super) round: Duration,
+    /// The same where several processes of each contender take part.
+    pub(super) rounds_of_processes: usize,
+    pub(super) round_of_processes: Duration,
+    /// How long a JVM runs before it is measured.
+    warm_up: Duration,
+    /// The same for eight JVMs that warm up side by side.
+    warm_up_of_crew: Duration,
+    /// Through how many names a pair goes at most.
+    pub(super) most_names: usize,
+    /// How many holds are watched.
+    pub(super) holds: &'static [usize],
+    /// The lease of these.
+    pub(super) watched_ttl: Duration,
+    /// How many tasks wait.
+    pub(super) waiting: &'static [usize],
+    /// How many of them may belong to a library that polls or is slow to start.
+    pub(super) waiting_of_rivals: usize,
+}
+
+impl Settings {
+    /// `QUICK=1`, `ONLY=part of a case's name`, `THREADS=n`, `OUT=folder`.
+    pub(super) fn from_environment() -> Self {
+        let quick = env::var("QUICK").is_ok_and(|value| !value.is_empty() && value != "0");
+        let mut settings = if quick { Self::quick() } else { Self::full() };
+        settings.only = env::var("ONLY").ok().filter(|part| !part.is_empty());
+        if let Some(threads) = env::var("THREADS").ok().and_then(|it| it.parse().ok()) {
+            settings.threads = threads;
+        }
+        if let Ok(out) = env::var("OUT") {
+            settings.out = out.into();
+        }
+        settings
+    }
+
+    fn full() -> Self {
+        Self {
+            quick: false,
+            only: None,
+            out: "out".into(),
+            threads: 2,
+            rounds: 5,
+            rounds_in_process: 3,
+            round: Duration::from_millis(700),
+            rounds_of_processes: 3,
+            round_of_processes: Duration::from_secs(2),
+            warm_up: Duration::from_secs(8),
+            warm_up_of_crew: Duration::from_secs(40),
+            most_names: 100_000,
+            holds: &[1_000, 10_000, 100_000],
+            watched_ttl: Duration::from_secs(30),
+            waiting: &[1_000, 10_000, 100_000],
+            waiting_of_rivals: 10_000,
+        }
+    }
+
+    fn quick() -> Self {
+        Self {
+            quick: true,
+            rounds: 3,
+            rounds_in_process: 2,
+            round: Duration::from_millis(200),
+            rounds_of_processes: 1,
+            round_of_processes: Duration::from_millis(700),
+            warm_up: Duration::from_secs(3),
+            warm_up_of_crew: Duration::from_secs(8),
+            most_names: 10_000,
+            holds: &[1_000, 10_000],
+            watched_ttl: Duration::from_secs(3),
+            waiting: &[1_000, 10_000],
+            waiting_of_rivals: 1_000,
+            ..Self::full()
+        }
+    }
+
+    /// How long a worker runs before it is measured.
+    pub(super) fn warm_up(&self, language: Language) -> Duration {
+        if language == Language::Java { self.warm_up } else { Duration::from_millis(200) }
+    }
+
+    /// The same where several of them do so side by side.
+    pub(super) fn warm_up_of_crew(&self, language: Language) -> Duration {
+        if language == Language::Java { self.warm_up_of_crew } else { Duration::from_millis(100) }
+    }
+
+    pub(super) fn is_wanted(&self, case: &str) -> bool {
+        self.only.as_ref().is_none_or(|part| case.contains(part.as_str()))
+    }
+
+    /// How long holds are watched: two renewals and a bit.
+    pub(super) fn watched(&self) -> Duration {
+        self.watched_ttl * 2 / 3 + self.watched_ttl / 15
+    }
+
+    /// What the results have to say about the run itself.
+    pub(super) fn note(&self) -> String {
+        let kind =
+            if self.quick { "A **quick** run: short, with small sizes" } else { "A full run" };
+        format!(
+            "{kind}: {} rounds of {} ms for each contender in turn; Rust programs have a runtime of \
+             {} threads; watched locks have a lease of {} s. What all of this means is told in \
+             `bench/README.md`.",
+            self.rounds,
+            self.round.as_millis(),
+            self.threads,
+            self.watched_ttl.as_secs(),
+        )
+    }
+}

@@ -1,0 +1,163 @@
+//! A worker process, and the lines that go to and fro.
+
+use std::{
+    env,
+    io::{BufRead, BufReader, Write},
+    path::PathBuf,
+    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+    sync::mpsc::{Receiver, RecvTimeoutError, channel},
+    thread,
+    time::Duration,
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use testkit::Redis;
+
+use super::{
+    contender::{Contender, Language},
+    settings::Settings,
+};
+use crate::job::{Job, TTL};
+
+/// What a worker says in time, or why it does not.
+pub(super) type Answer<T> = Result<T, String>;
+
+/// How workers are started.
+#[derive(Clone, Debug)]
+pub(super) struct Launch {
+    pub(super) url: String,
+    pub(super) threads: usize,
+    /// The lease that a library which knows only one has in this process.
+    pub(super) ttl: Duration,
+    /// Whether memory is counted rather than time.
+    pub(super) weigh: bool,
+    /// Most of the heap of a JVM.
+    pub(super) heap: &'static str,
+}
+
+impl Launch {
+    pub(super) fn new(redis: &Redis, settings: &Settings) -> Self {
+        let (url, threads) = (redis.url(), settings.threads);
+        let url = url.trim_end_matches('/').to_owned();
+        Self { url, threads, ttl: TTL, weigh: false, heap: "-Xmx1g" }
+    }
+
+    pub(super) fn start(&self, contender: Contender) -> Answer<Worker> {
+        let mut command = self.program(contender.language);
+        command.arg(contender.library).arg(&self.url).arg(self.threads.to_string());
+        command.arg(self.ttl.as_millis().to_string());
+        Worker::start(command).map_err(|why| format!("{} does not start: {why}", contender.library))
+    }
+
+    fn program(&self, language: Language) -> Command {
+        match language {
+            Language::Go => Command::new(setting("BENCH_GO")),
+            Language::Java => {
+                let mut java = Command::new("java");
+                java.args([self.heap, "-XX:+UseSerialGC", "-cp"]).arg(setting("BENCH_JAVA"));
+                java.arg("leasehold.bench.Main");
+                java
+            }
+            Language::Rust => {
+                let here = env::current_exe().expect("this program has a path");
+                Command::new(here.with_file_name(if self.weigh { "weigher" } else { "worker" }))
+            }
+        }
+    }
+}
+
+fn setting(name: &str) -> PathBuf {
+    env::var_os(name).map_or_else(|| format!("{name}-is-not-set").into(), PathBuf::from)
+}
+
+/// A process that answers jobs. It ends with its standard input, so with us.
+#[derive(Debug)]
+pub(super) struct Worker {
+    child: Child,
+    stdin: ChildStdin,
+    lines: Receiver<String>,
+}
+
+impl Worker {
+    fn start(mut command: Command) -> Answer<Self> {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().map_err(|error| error.to_string())?;
+        let stdin = child.stdin.take().expect("stdin is piped");
+        let lines = lines_of(child.stdout.take().expect("stdout is piped"));
+        Ok(Self { child, stdin, lines })
+    }
+
+    /// Waits until it is ready for jobs. To be called once, before the first.
+    pub(super) fn ready(self) -> Answer<Self> {
+        self.answer::<Value>().map(|_| self)
+    }
+
+    pub(super) fn ask<T: DeserializeOwned>(&mut self, job: &Job) -> Answer<T> {
+        self.send(job)?;
+        self.answer()
+    }
+
+    pub(super) fn send(&mut self, job: &Job) -> Answer<()> {
+        let line = serde_json::to_string(job).expect("a job can be written");
+        writeln!(self.stdin, "{line}").map_err(|error| format!("cannot be asked: {error}"))
+    }
+
+    pub(super) fn answer<T: DeserializeOwned>(&self) -> Answer<T> {
+        let line = self.lines.recv_timeout(PATIENCE).map_err(|error| self.given_up(error))?;
+        let value: Value = serde_json::from_str(&line).map_err(|error| error.to_string())?;
+        match value["error"].as_str() {
+            Some(error) => Err(error.to_owned()),
+            None => serde_json::from_value(value).map_err(|error| error.to_string()),
+        }
+    }
+
+    /// Ends it, lest a late answer be taken for that of another job.
+    fn given_up(&self, error: RecvTimeoutError) -> String {
+        match error {
+            RecvTimeoutError::Disconnected => "it has ended".to_owned(),
+            RecvTimeoutError::Timeout => {
+                self.signal(Signal::KILL);
+                format!("no answer within {PATIENCE:?}")
+            }
+        }
+    }
+
+    /// Stops it where it is, as a machine that stands still does.
+    pub(super) fn pause(&self) {
+        self.signal(Signal::STOP);
+    }
+
+    pub(super) fn resume(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).expect("our own child can be signalled");
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        // It may have ended by itself; then there is nothing to kill or to wait for.
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
+
+/// Reads on a thread of its own, so that waiting for a line can end.
+fn lines_of(stdout: ChildStdout) -> Receiver<String> {
+    let (sender, lines) = channel();
+    thread::spawn(move || {
+        for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+            if sender.send(line).is_err() {
+                break;
+            }
+        }
+    });
+    lines
+}
+
+/// Longer than any job takes.
+const PATIENCE: Duration = Duration::from_secs(120);

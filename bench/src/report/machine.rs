@@ -1,0 +1,46 @@
+//! Where it was measured.
+
+use std::{fs, process::Command, thread::available_parallelism};
+
+/// Facts about the machine and the programs on it.
+#[derive(Debug)]
+pub struct Machine {
+    /// What, and its value.
+    pub facts: Vec<(String, String)>,
+}
+
+impl Machine {
+    /// Looks around.
+    #[must_use]
+    pub fn here() -> Self {
+        let cores = available_parallelism().map_or(0, usize::from).to_string();
+        let facts = [
+            ("processor", processor()),
+            ("cores", cores),
+            ("kernel", read("/proc/sys/kernel/osrelease")),
+            ("redis", said("redis-server", &["--version"])),
+            ("rust", said("rustc", &["--version"])),
+            ("go", said("go", &["version"])),
+            ("java", said("java", &["-version"])),
+        ];
+        Self { facts: facts.map(|(what, value)| (what.to_owned(), value)).into() }
+    }
+}
+
+fn processor() -> String {
+    let about = read("/proc/cpuinfo");
+    let model = about.lines().find(|line| line.starts_with("model name"));
+    let model = model.and_then(|line| line.split_once(':')).map(|(_, name)| name.trim());
+    model.unwrap_or("unknown").to_owned()
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(path).unwrap_or_default().trim().to_owned()
+}
+
+/// The first line that a program says, wherever it says it.
+fn said(program: &str, args: &[&str]) -> String {
+    let Ok(output) = Command::new(program).args(args).output() else { return "none".to_owned() };
+    let text = [output.stdout, output.stderr].concat();
+    String::from_utf8_lossy(&text).lines().next().unwrap_or("none").to_owned()
+}

@@ -1,0 +1,124 @@
+//! A process that drives one library: reads jobs, answers them.
+
+mod contend;
+mod holding;
+mod latency;
+mod libraries;
+mod pairs;
+
+use std::{
+    io::{self, BufRead, Write},
+    process::ExitCode,
+};
+
+use serde::Serialize;
+use serde_json::{Value, json};
+use tokio::runtime::{Builder, Runtime};
+
+use crate::job::Job;
+use holding::Waiters;
+use libraries::{Leasehold, Library, Local, RLock, Raw, RsLock};
+
+/// What goes wrong inside a library.
+pub type Outcome<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
+
+/// Says how many bytes are allocated, in a process that counts them.
+pub type Weigh = fn() -> Option<i64>;
+
+/// `worker LIBRARY URL THREADS TTL_MS`, then one job per line. The last is for
+/// libraries whose watchdog has one lease for all locks; no Rust one does.
+pub fn main(weigh: Weigh) -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let [library, url, threads, _ttl] = args.as_slice() else {
+        eprintln!("usage: worker LIBRARY URL THREADS TTL_MS");
+        return ExitCode::FAILURE;
+    };
+    let threads = threads.parse().expect("THREADS is a number");
+    let runtime = Builder::new_multi_thread().worker_threads(threads).enable_all().build();
+    let runtime = runtime.expect("a runtime starts");
+    match library.as_str() {
+        "leasehold" => serve::<Leasehold>(&runtime, url, weigh),
+        "mutex" => serve::<Local>(&runtime, url, weigh),
+        "raw" => serve::<Raw>(&runtime, url, weigh),
+        "rlock" => serve::<RLock>(&runtime, url, weigh),
+        "rslock" => serve::<RsLock>(&runtime, url, weigh),
+        other => panic!("no library {other}"),
+    }
+    ExitCode::SUCCESS
+}
+
+/// Answers until nobody asks any more.
+fn serve<L: Library>(runtime: &Runtime, url: &str, weigh: Weigh) {
+    let library = runtime.block_on(L::connect(url)).expect("the server can be reached");
+    let mut bench = Bench { library, url: url.to_owned(), weigh, held: vec![] };
+    say(&json!({"ready": true}));
+    for line in io::stdin().lock().lines() {
+        let line = line.expect("stdin can be read");
+        let job = serde_json::from_str(&line).expect("the line is a job");
+        let answer = runtime.block_on(bench.perform(job));
+        say(&answer.unwrap_or_else(|error| json!({"error": error.to_string()})));
+    }
+    // What is held ends with the process: its server does not outlive the run.
+    std::process::exit(0);
+}
+
+fn say(answer: &Value) {
+    println!("{answer}");
+    io::stdout().flush().expect("somebody listens");
+}
+
+/// A library, and what a job has left behind for the next.
+struct Bench<L: Library> {
+    library: L,
+    url: String,
+    weigh: Weigh,
+    held: Vec<L::Held>,
+}
+
+impl<L: Library> Bench<L> {
+    async fn perform(&mut self, job: Job) -> Outcome<Value> {
+        let library = self.library.clone();
+        match job {
+            Job::Contend { tasks, name, start_ns, millis, hold_us, log } => {
+                let crowd = contend::Crowd { tasks, name, start_ns, millis, hold_us, log };
+                answer(contend::run(library, crowd).await?)
+            }
+            Job::Enter { name } => answer(holding::enter(&library, &name).await?),
+            Job::Hold { count, prefix, ttl_ms } => {
+                self.held.reserve(count);
+                let before = (self.weigh)();
+                let held = holding::hold(&library, count, &prefix, ttl_ms).await?;
+                self.held.extend(held);
+                answer(holding::grown(before, (self.weigh)()))
+            }
+            Job::Idle { millis } => answer(holding::idle(&library, millis).await),
+            Job::Listen { channel, count } => {
+                answer(latency::listen(&self.url, &channel, count).await?)
+            }
+            Job::Pairs { tasks, names, prefix, millis, all } => {
+                answer(pairs::run(library, tasks, names, &prefix, millis, all).await?)
+            }
+            Job::Ping { count } => answer(latency::ping(&self.url, count).await?),
+            Job::Publish { channel, count } => {
+                answer(latency::publish(&self.url, &channel, count).await?)
+            }
+            Job::Seize { name, lease_ms } => {
+                let (held, entered) = holding::seize(&library, &name, lease_ms).await?;
+                self.held.push(held);
+                answer(entered)
+            }
+            Job::Wait { tasks, name } => {
+                let before = (self.weigh)();
+                let waiters = Waiters::default();
+                waiters.join(&library, tasks, &name).await;
+                let grown = holding::grown(before, (self.weigh)());
+                waiters.check()?;
+                answer(grown)
+            }
+        }
+    }
+}
+
+fn answer(found: impl Serialize) -> Outcome<Value> {
+    Ok(serde_json::to_value(found)?)
+}

@@ -1,0 +1,79 @@
+//! Acquire and release where nobody is in the way.
+
+use std::time::{Duration, Instant};
+
+use tokio::task::JoinSet;
+
+use super::{Outcome, libraries::Library};
+use crate::{clock, figures::percentile, job::Paired};
+
+/// Lets `tasks` tasks go round their shares of `names` names until the time is up.
+pub(super) async fn run<L: Library>(
+    library: L,
+    tasks: usize,
+    names: usize,
+    prefix: &str,
+    millis: u64,
+    all: bool,
+) -> Outcome<Paired> {
+    let shares: Vec<_> = (0..tasks).map(|task| share(prefix, task, tasks, names)).collect();
+    let (cpu, start) = (clock::cpu_ns(), Instant::now());
+    let end = start + Duration::from_millis(millis);
+    let mut set = JoinSet::new();
+    for share in shares {
+        let least = if all { share.len() } else { 1 };
+        set.spawn(go_round(library.clone(), share, end, least));
+    }
+    let durations: Outcome<Vec<_>> = set.join_all().await.into_iter().collect();
+    let (wall, cpu) = (start.elapsed(), clock::cpu_ns() - cpu);
+    Ok(summary(durations?.concat(), wall, cpu))
+}
+
+/// The names of one task; no two tasks share one.
+fn share(prefix: &str, task: usize, tasks: usize, names: usize) -> Vec<String> {
+    (task..names).step_by(tasks).map(|number| format!("{prefix}-{number}")).collect()
+}
+
+/// Until `end`, but at least so many pairs.
+async fn go_round<L: Library>(
+    library: L,
+    names: Vec<String>,
+    end: Instant,
+    least: usize,
+) -> Outcome<Vec<u64>> {
+    let mut durations = vec![];
+    let mut asked = Instant::now();
+    for name in names.iter().cycle() {
+        let held = library.acquire(name).await?;
+        library.release(held).await?;
+        let now = Instant::now();
+        durations.push((now - asked).as_nanos() as u64);
+        asked = now;
+        if now >= end && durations.len() >= least {
+            break;
+        }
+    }
+    Ok(durations)
+}
+
+fn summary(mut durations: Vec<u64>, wall: Duration, cpu_ns: u64) -> Paired {
+    Paired {
+        pairs: durations.len() as u64,
+        wall_ns: wall.as_nanos() as u64,
+        cpu_ns,
+        p50_ns: percentile(&mut durations, 0.5),
+        p99_ns: percentile(&mut durations, 0.99),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_shares_are_disjoint_and_all_of_it() {
+        let mut all: Vec<_> = (0..3).flat_map(|task| share("n", task, 3, 7)).collect();
+        all.sort();
+        assert_eq!(all, ["n-0", "n-1", "n-2", "n-3", "n-4", "n-5", "n-6"]);
+    }
+}

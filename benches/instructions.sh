@@ -1,0 +1,65 @@
+#!/bin/sh
+# Counts the instructions of fixed work on the embedded store, and fails if they
+# are more than 5 % above the figures in instructions.txt. WRITE=1 writes those.
+#
+# A figure is for one operation: the work's count less that of a program that does
+# nothing, divided by how often the work is done. Installs valgrind if it is missing.
+set -eu
+cd "$(dirname "$0")/.."
+figures=benches/instructions.txt
+times=20000
+
+if ! command -v valgrind >/dev/null; then
+    echo 'instructions: installing valgrind'
+    if [ "$(id -u)" -eq 0 ]; then sudo=; else sudo=sudo; fi
+    $sudo apt-get update -qq
+    $sudo env DEBIAN_FRONTEND=noninteractive \
+        apt-get install -y -qq --no-install-recommends valgrind libc6-dbg
+fi
+
+program=$(cargo bench --quiet --no-default-features --bench workload --no-run --message-format=json |
+    sed -n 's/.*"name":"workload".*"executable":"\([^"]*\)".*/\1/p')
+
+# callgrind says on its last lines: ==123== Collected : 4567
+count() {
+    valgrind --tool=callgrind --callgrind-out-file=/dev/null "$program" "$1" 2>&1 |
+        sed -n 's/.*Collected : //p'
+}
+
+nothing=$(count nothing)
+[ -n "$nothing" ] || { echo 'instructions: callgrind counted nothing' >&2; exit 1; }
+
+measure() {
+    for work in pairs hand-overs holds; do
+        echo "$work $((($(count "$work") - nothing) / times))"
+    done
+}
+
+measured=$(measure)
+if [ "${WRITE:-}" ]; then
+    { echo "# Instructions for each operation, as $(rustc --version | cut -d ' ' -f 1,2) compiles them."
+        echo "$measured"; } >"$figures"
+    cat "$figures"
+    exit
+fi
+
+echo "$measured" | awk -v figures="$figures" '
+    BEGIN {
+        while ((getline line < figures) > 0) {
+            if (line ~ /^#/) { print line; continue }
+            split(line, pair, " "); known[pair[1]] = pair[2]
+        }
+        printf "%-12s %10s %10s %8s\n", "work", "committed", "now", "change"
+    }
+    {
+        if (!($1 in known)) { printf "instructions: there is no figure for %s\n", $1; bad = 1; next }
+        change = ($2 / known[$1] - 1) * 100
+        printf "%-12s %10d %10d %+7.1f%%\n", $1, known[$1], $2, change
+        if (change > 5) bad = 1
+        seen++
+    }
+    END {
+        if (seen < 3) { print "instructions: not everything was counted"; bad = 1 }
+        if (bad) print "instructions: more than 5 % above the committed figures; WRITE=1 benches/instructions.sh commits to new ones"
+        exit bad
+    }'

@@ -1,0 +1,75 @@
+//! A fixed amount of work on the embedded store, for counting instructions.
+//!
+//! Instructions do not flicker as times do. `benches/instructions.sh` counts them
+//! and compares with `benches/instructions.txt`.
+
+use std::{env, future::Future, time::Duration};
+
+use leasehold::{Client, Lock};
+use tokio::task::{JoinSet, yield_now};
+
+/// How often each kind of work is done.
+const TIMES: usize = 20_000;
+
+/// How many tasks share the work, where there are several.
+const TASKS: usize = 64;
+
+fn main() {
+    match env::args().nth(1).as_deref() {
+        Some("pairs") => run(pairs()),
+        Some("hand-overs") => run(hand_overs()),
+        Some("holds") => run(holds()),
+        Some("nothing") => run(async {}),
+        // `cargo bench` and `cargo test` call it with flags of their own.
+        _ => println!("pairs, hand-overs, holds or nothing: see benches/instructions.sh"),
+    }
+}
+
+fn run(work: impl Future<Output = ()>) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(work);
+}
+
+/// A lock that is taken and given back.
+async fn pairs() {
+    let lock = Client::in_memory().lock("orders:42").unwrap();
+    for _ in 0..TIMES {
+        lock.acquire().await.unwrap().release().await.unwrap();
+    }
+}
+
+/// A lock that goes round among tasks.
+async fn hand_overs() {
+    let client = Client::in_memory();
+    let always = |lock: Lock| lock.local_turns(u32::MAX, Duration::from_secs(3_600));
+    let mut tasks = JoinSet::new();
+    for _ in 0..TASKS {
+        let lock = always(client.lock("orders:42").unwrap());
+        tasks.spawn(async move {
+            for _ in 0..TIMES / TASKS {
+                let guard = lock.acquire().await.unwrap();
+                // So that the others come to wait.
+                yield_now().await;
+                guard.release().await.unwrap();
+            }
+        });
+    }
+    while let Some(done) = tasks.join_next().await {
+        done.unwrap();
+    }
+    let handed_over = client.stats().handed_over as usize;
+    assert!(handed_over > TIMES * 9 / 10, "only {handed_over} were handed over");
+}
+
+/// Many locks that are held at the same time.
+async fn holds() {
+    let client = Client::in_memory();
+    let mut guards = Vec::with_capacity(TIMES);
+    for number in 0..TIMES {
+        guards.push(client.lock(format!("orders:{number}")).unwrap().acquire().await.unwrap());
+    }
+    assert_eq!(client.stats().held as usize, TIMES);
+    for guard in guards {
+        guard.release().await.unwrap();
+    }
+}

@@ -1,0 +1,727 @@
+//! Who waits for a lock in several processes queues for it, and what becomes of
+//! the queue when something goes wrong.
+#![cfg(feature = "redis")]
+
+mod common;
+
+use std::{
+    io::Write,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use common::{
+    Listener, SOON, channel, client, entered, give_back, hash, hold_by_hand, keys, ms, pttl,
+    release_by_hand, secs, subscribers, waiter, within,
+};
+use futures_util::future::join_all;
+use leasehold::{Client, Lock, LockGuard, LostReason, Result, WaitBy};
+use testkit::{Helper, Proxy, Redis, eventually};
+use tokio::{
+    task::JoinHandle,
+    time::{Instant, sleep, timeout},
+};
+
+/// Where those who wait for `door` have their places.
+const QUEUE: &str = "leasehold_lock__queue:{door}";
+
+/// How long it may take that the lock goes on at once; a busy machine needs some.
+const AT_ONCE: Duration = ms(900);
+
+/// How long a grant that nobody may be there to take lasts at most.
+const LONGEST_OFFER: Duration = secs(5);
+
+/// Who waits to enter, and says so.
+type Waiter = JoinHandle<Result<LockGuard>>;
+
+fn door(client: &Client) -> Lock {
+    client.lock("door").unwrap()
+}
+
+/// How many places the queue has.
+fn queued(redis: &Redis) -> i64 {
+    redis.command(&["ZCARD", QUEUE]).number()
+}
+
+/// Waits until the queue has so many places.
+fn until_queued(redis: &Redis, places: i64) {
+    eventually("they have their places", SOON, || queued(redis) == places);
+}
+
+/// So many clients that wait for `lock`, in this order.
+async fn line(redis: &Redis, clients: &[Client], lock: impl Fn(&Client) -> Lock) -> Vec<Waiter> {
+    let mut line = Vec::new();
+    let before = queued(redis);
+    for client in clients {
+        line.push(waiter(lock(client)));
+        until_queued(redis, before + i64::try_from(line.len()).unwrap());
+    }
+    line
+}
+
+async fn clients(redis: &Redis, number: usize) -> Vec<Client> {
+    join_all((0..number).map(|_| client(redis))).await
+}
+
+/// A hold that somebody had to wait for: only such a one is passed on in turn, one
+/// that was free is given back openly.
+async fn awaited(redis: &Redis, lock: Lock) -> LockGuard {
+    hold_by_hand(redis, "door", "java:1", secs(60));
+    let waiting = waiter(lock);
+    until_queued(redis, 1);
+    release_by_hand(redis, "door");
+    let guard = entered(waiting).await;
+    assert_eq!(queued(redis), 0);
+    guard
+}
+
+/// A process that waits for `door`, when it has its place.
+fn waiting_process(redis: &Redis) -> Helper {
+    let before = queued(redis);
+    let process = Helper::example("holder", &[&redis.url(), "door", "30000"]);
+    process.wait_for_line(|line| line == "waiting", secs(10));
+    until_queued(redis, before + 1);
+    process
+}
+
+/// The owner of `door`.
+fn owner(redis: &Redis) -> String {
+    hash(redis, "door").first().map(|(owner, _)| owner.clone()).unwrap_or_default()
+}
+
+/// What `waiter` gets, so soon that it did not wait for anything.
+async fn entered_at_once(waiter: Waiter) -> LockGuard {
+    let released = Instant::now();
+    let guard = entered(waiter).await;
+    assert!(released.elapsed() < AT_ONCE, "{:?}", released.elapsed());
+    guard
+}
+
+/// Each client enters so many times, as soon as it can, and holds for so long.
+async fn take_turns(clients: &[Client], rounds: usize, hold: Duration) {
+    let tasks = clients.iter().map(|client| {
+        let lock = door(client);
+        tokio::spawn(async move {
+            for _ in 0..rounds {
+                let guard = lock.acquire().await.unwrap();
+                sleep(hold).await;
+                give_back(guard).await;
+            }
+        })
+    });
+    let tasks: Vec<_> = tasks.collect();
+    for task in tasks {
+        within(secs(60), "all have had their turns", task).await.unwrap();
+    }
+}
+
+/// Nothing stays behind but what goes by itself, and nobody listens but for itself.
+fn nothing_is_left(redis: &Redis) {
+    eventually("nobody listens", secs(10), || {
+        redis.command(&["PUBSUB", "CHANNELS", "*_lock__channel:*"]).list().is_empty()
+    });
+    for key in keys(redis) {
+        let left = pttl(redis, &key);
+        assert!(key == QUEUE && (0..=15_000).contains(&left), "{key}: {left}");
+    }
+}
+
+// The order.
+
+#[tokio::test(flavor = "multi_thread")]
+async fn clients_enter_in_the_order_in_which_they_came() {
+    // given a holder, and eight who came one after the other
+    let redis = Redis::start();
+    let clients = clients(&redis, 9).await;
+    let guard = awaited(&redis, door(&clients[0])).await;
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let mut line = Vec::new();
+    for (number, client) in clients.iter().enumerate().skip(1) {
+        let (lock, order) = (door(client), Arc::clone(&order));
+        line.push(tokio::spawn(async move {
+            let guard = lock.acquire().await.unwrap();
+            order.lock().unwrap().push(number);
+            sleep(ms(5)).await;
+            give_back(guard).await;
+        }));
+        until_queued(&redis, i64::try_from(number).unwrap());
+    }
+
+    // when it leaves after they have asked again and again
+    sleep(secs(4)).await;
+    give_back(guard).await;
+    for waiter in line {
+        within(SOON, "it has its turn", waiter).await.unwrap();
+    }
+    assert_eq!(*order.lock().unwrap(), [1, 2, 3, 4, 5, 6, 7, 8]);
+    assert!(keys(&redis).is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_comes_later_does_not_overtake() {
+    // given one who queues and one who comes again and again
+    let redis = Redis::start();
+    let clients = clients(&redis, 3).await;
+    for _ in 0..20 {
+        let guard = awaited(&redis, door(&clients[0])).await;
+        let first = line(&redis, &clients[1..2], door).await.remove(0);
+        let second = line(&redis, &clients[2..], door).await.remove(0);
+        give_back(guard).await;
+        let guard = entered_at_once(first).await;
+        assert!(!second.is_finished());
+        give_back(guard).await;
+        give_back(entered_at_once(second).await).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_who_always_comes_back_at_once_keeps_nobody_out_who_is_farther_away() {
+    // given one who gives the lock back and takes it again, and never has to wait
+    let redis = Redis::start();
+    let proxy = Proxy::before(redis.port());
+    let (near, far) = (client(&redis).await, Client::connect(&proxy.url()).await.unwrap());
+    proxy.delay(ms(5));
+    let busy = near.clone();
+    let busy = tokio::spawn(async move { take_turns(&[busy], usize::MAX, ms(2)).await });
+    eventually("it does", SOON, || near.stats().granted > 10);
+
+    // then one who queues has its turn, though its questions take longer
+    let lock = door(&far);
+    let entered = timeout(secs(10), lock.acquire()).await;
+    busy.abort();
+    assert!(entered.is_ok(), "after {} others", near.stats().granted);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn when_all_is_over_nothing_is_left() {
+    let redis = Redis::start();
+    let clients = clients(&redis, 4).await;
+    take_turns(&clients, 50, ms(1)).await;
+    assert!(!keys(&redis).contains(&"door".to_owned()));
+    nothing_is_left(&redis);
+
+    // and with the clients even their own channels go
+    drop(clients);
+    eventually("nobody listens at all", SOON, || {
+        redis.command(&["PUBSUB", "CHANNELS"]).list().is_empty()
+    });
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_queue_that_nobody_asks_about_goes_by_itself() {
+    // given a waiter that is killed, and nobody who would pass it over
+    let redis = Redis::start();
+    hold_by_hand(&redis, "door", "java:1", secs(60));
+    let process = waiting_process(&redis);
+    process.kill();
+    let left = pttl(&redis, QUEUE);
+    assert!((0..=15_000).contains(&left), "{left}");
+    eventually("the queue goes", secs(16), || keys(&redis) == ["door"]);
+}
+
+// Waiters go.
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_waiter_whose_process_is_killed_is_passed_over_at_once() {
+    let redis = Redis::start();
+    let clients = clients(&redis, 2).await;
+    let guard = awaited(&redis, door(&clients[0])).await;
+    let processes = [waiting_process(&redis), waiting_process(&redis)];
+    let behind = line(&redis, &clients[1..], door).await.remove(0);
+    processes.iter().for_each(Helper::kill);
+    eventually("they are gone", SOON, || subscribers(&redis, &channel("door")) == 1);
+
+    give_back(guard).await;
+    give_back(entered_at_once(behind).await).await;
+    assert!(keys(&redis).is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_waiter_that_leaves_leaves_no_place_behind() {
+    let redis = Redis::start();
+    let clients = clients(&redis, 5).await;
+    let guard = awaited(&redis, door(&clients[0])).await;
+
+    // given four who queue, three of whom leave: one is aborted, one has no more
+    // patience, and one is shut down
+    let aborted = line(&redis, &clients[1..2], door).await.remove(0);
+    let lock = door(&clients[2]);
+    let impatient = tokio::spawn(async move { lock.acquire_within(SOON).await });
+    until_queued(&redis, 2);
+    let shut_down = line(&redis, &clients[3..4], door).await.remove(0);
+    let behind = line(&redis, &clients[4..], door).await.remove(0);
+    aborted.abort();
+    assert!(impatient.await.unwrap().is_err());
+    clients[3].shutdown(secs(1)).await;
+    assert!(shut_down.await.unwrap().is_err());
+
+    // then one place is left, and its owner enters
+    until_queued(&redis, 1);
+    give_back(guard).await;
+    give_back(entered_at_once(behind).await).await;
+    assert!(keys(&redis).is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_waiter_that_leaves_while_it_asks_leaves_no_place_behind() {
+    // given one who has a place, and whose next question is not answered
+    let redis = Redis::start();
+    let client = client(&redis).await;
+    hold_by_hand(&redis, "door", "java:1", secs(60));
+    let waiting = waiter(door(&client));
+    until_queued(&redis, 1);
+    redis.pause();
+
+    // when it leaves after that was sent, which takes 3.75 s at most
+    sleep(secs(4)).await;
+    waiting.abort();
+    sleep(ms(50)).await;
+    redis.resume();
+
+    // then the place goes that this one takes
+    sleep(secs(1)).await;
+    eventually("its place goes", SOON, || queued(&redis) == 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_waiter_that_leaves_as_the_lock_comes_to_it_passes_it_on() {
+    let redis = Redis::start();
+    let clients = clients(&redis, 3).await;
+    for delay in [0, 0, 50, 100, 200, 400, 800, 1_600] {
+        let guard = awaited(&redis, door(&clients[0])).await;
+        let leaving = line(&redis, &clients[1..2], door).await.remove(0);
+        let behind = line(&redis, &clients[2..], door).await.remove(0);
+        let releasing = tokio::spawn(guard.release());
+        sleep(Duration::from_micros(delay)).await;
+        leaving.abort();
+        // And with it the guard that may have come already.
+        drop(leaving);
+        let guard = entered_at_once(behind).await;
+        releasing.await.unwrap().unwrap();
+        give_back(guard).await;
+        eventually("it is free", SOON, || keys(&redis).is_empty());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_is_dropped_while_it_queues_is_passed_over() {
+    let redis = Redis::start();
+    let (one, other, third) = (client(&redis).await, client(&redis).await, client(&redis).await);
+    let guard = awaited(&redis, door(&one)).await;
+    let leaving = waiter(door(&other));
+    until_queued(&redis, 1);
+    let behind = waiter(door(&third));
+    until_queued(&redis, 2);
+    leaving.abort();
+    drop(other);
+    eventually("it is gone", SOON, || subscribers(&redis, &channel("door")) == 1);
+    give_back(guard).await;
+    give_back(entered_at_once(behind).await).await;
+    nothing_is_left(&redis);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_waiter_whose_process_is_stopped_keeps_the_others_out_for_seconds_at_most() {
+    // given a process that queues before us, and is stopped
+    let redis = Redis::start();
+    let clients = clients(&redis, 2).await;
+    let guard = awaited(&redis, door(&clients[0])).await;
+    let process = waiting_process(&redis);
+    let behind = line(&redis, &clients[1..], door).await.remove(0);
+    process.pause();
+
+    // when the lock is given to it
+    let ours = owner(&redis);
+    give_back(guard).await;
+    let released = Instant::now();
+    let theirs = owner(&redis);
+    assert!(!theirs.is_empty() && theirs != ours);
+    assert!(pttl(&redis, "door") <= 5_000);
+
+    // then we have it when that is over
+    let limit = LONGEST_OFFER + secs(4);
+    let guard = within(limit, "it is our turn", behind).await.unwrap().unwrap();
+    assert!(released.elapsed() + ms(50) >= LONGEST_OFFER, "{:?}", released.elapsed());
+
+    // and the other, when it goes on, does not believe in what it was given
+    process.resume();
+    sleep(secs(2)).await;
+    assert!(guard.is_held());
+    assert_eq!(owner(&redis), guard.owner().to_string());
+    until_queued(&redis, 1);
+    give_back(guard).await;
+    let line = process.next_line(SOON);
+    assert_eq!(line, format!("held {}", owner(&redis)));
+    sleep(ms(300)).await;
+    process.send_line("release");
+    assert_eq!(process.next_line(SOON), "released");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_waiter_whose_process_was_stopped_believes_in_nothing_that_is_over() {
+    // given a process that queues and is stopped when the lock is given to it
+    let redis = Redis::start();
+    let client = client(&redis).await;
+    for pause in [ms(4_800), ms(5_000), ms(5_300), ms(6_500)] {
+        let guard = awaited(&redis, door(&client)).await;
+        let process = waiting_process(&redis);
+        process.pause();
+        give_back(guard).await;
+
+        // when it goes on about when the offer ends, and somebody else may have it
+        sleep(pause).await;
+        let other = door(&client).try_acquire().await.unwrap();
+        process.resume();
+        sleep(ms(500)).await;
+        if let Some(guard) = other {
+            assert!(guard.is_held(), "{pause:?}");
+            assert_eq!(owner(&redis), guard.owner().to_string(), "{pause:?}");
+            give_back(guard).await;
+        }
+
+        // then it says that it holds the lock when it does
+        let line = process.next_line(SOON);
+        assert_eq!(line, format!("held {}", owner(&redis)), "{pause:?}");
+        process.send_line("release");
+        assert_eq!(process.next_line(SOON), "released", "{pause:?}");
+        assert!(!keys(&redis).contains(&"door".to_owned()), "{pause:?}");
+    }
+}
+
+// Messages are lost.
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_waiter_whose_message_connection_is_lost_has_its_turn_all_the_same() {
+    let redis = Redis::start();
+    let clients = clients(&redis, 3).await;
+    let guard = awaited(&redis, door(&clients[0])).await;
+    let mut waiting = line(&redis, &clients[1..], door).await;
+
+    // when it is lost and made again
+    assert!(redis.command(&["CLIENT", "KILL", "TYPE", "pubsub"]).number() > 0);
+    let both_are_back = || clients[1..].iter().all(|client| client.stats().reconnects > 0);
+    eventually("they are connected again", SOON, both_are_back);
+    eventually("they listen", SOON, || subscribers(&redis, &channel("door")) == 2);
+    sleep(ms(500)).await;
+    until_queued(&redis, 2);
+
+    // then they enter in their order
+    give_back(guard).await;
+    let (first, second) = (waiting.remove(0), waiting.remove(0));
+    let guard = entered_at_once(first).await;
+    assert!(!second.is_finished());
+    give_back(guard).await;
+    give_back(entered_at_once(second).await).await;
+    nothing_is_left(&redis);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_waiter_that_hears_nothing_when_its_turn_comes_enters_soon() {
+    let redis = Redis::start();
+    let clients = clients(&redis, 3).await;
+    for _ in 0..5 {
+        let guard = awaited(&redis, door(&clients[0])).await;
+        let waiting = line(&redis, &clients[1..], door).await;
+
+        // when the lock is given back just after the connections are lost
+        assert!(redis.command(&["CLIENT", "KILL", "TYPE", "pubsub"]).number() > 0);
+        give_back(guard).await;
+        let released = Instant::now();
+        let waiting = waiting.into_iter().map(|waiter| async {
+            give_back(entered(waiter).await).await;
+        });
+        join_all(waiting).await;
+        assert!(released.elapsed() < secs(3), "{:?}", released.elapsed());
+        eventually("nothing is held", SOON, || !keys(&redis).contains(&"door".to_owned()));
+    }
+}
+
+// Others wait who do not queue.
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_somebody_waits_who_does_not_queue_every_release_is_open() {
+    // given clients that take turns, and a Redisson client that waits
+    let redis = Redis::start();
+    let clients = clients(&redis, 2).await;
+    take_turns(&clients, 5, ms(2)).await;
+    let mut java = Listener::to(&redis, &channel("door"));
+    let monitor = redis.monitor();
+    take_turns(&clients, 10, ms(2)).await;
+
+    // then it hears of each release
+    assert_eq!(java.heard(), vec!["0"; 20]);
+    assert!(!monitor.stop().iter().any(|line| line.contains("granted ")));
+
+    // and when it has gone, the lock goes from one to the other again
+    drop(java);
+    let queuers = "leasehold_lock__channel:{door}";
+    let gone = || subscribers(&redis, &channel("door")) == subscribers(&redis, queuers);
+    eventually("it is gone", SOON, gone);
+    let monitor = redis.monitor();
+    take_turns(&clients, 100, ms(2)).await;
+    let granted = monitor.stop().iter().filter(|line| line.contains("granted ")).count();
+    assert!(granted >= 50, "{granted}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_who_polls_gets_in_between_others_who_pass_the_lock_on() {
+    // given two who always pass the lock to each other
+    let redis = Redis::start();
+    let clients = clients(&redis, 3).await;
+    let busy = clients[..2].to_vec();
+    let busy = tokio::spawn(async move { take_turns(&busy, usize::MAX, ms(1)).await });
+    eventually("they do", SOON, || clients[1].stats().granted > 10);
+
+    // when one comes who asks again and again
+    let polling = WaitBy::Polling { first: ms(1), longest: ms(2) };
+    let lock = door(&clients[2]).wait_by(polling);
+    let entered = timeout(secs(30), lock.acquire()).await;
+
+    // then it enters
+    busy.abort();
+    assert!(entered.is_ok(), "after {} others", clients[0].stats().granted);
+}
+
+#[tokio::test]
+async fn a_user_without_rights_to_what_a_queue_needs_waits_as_redisson_does() {
+    // given clients of a user who may do what Redisson does, and no more
+    let log = Log::default();
+    let writer = log.clone();
+    let subscriber = tracing_subscriber::fmt().with_writer(move || writer.clone()).finish();
+    let _logged = tracing::subscriber::set_default(subscriber);
+    let redis = Redis::start();
+    let (one, other) = (limited(&redis).await, limited(&redis).await);
+    for _ in 0..3 {
+        let guard = door(&one).acquire().await.unwrap();
+        let woken = other.stats().wake_ups;
+        let waiting = tokio::spawn({
+            let lock = door(&other);
+            async move { lock.acquire().await }
+        });
+        while subscribers(&redis, &channel("door")) < 1 {
+            sleep(ms(5)).await;
+        }
+        sleep(ms(300)).await;
+
+        // then a release wakes who waits
+        give_back(guard).await;
+        let released = Instant::now();
+        let guard = entered(waiting).await;
+        assert!(released.elapsed() < AT_ONCE, "{:?}", released.elapsed());
+        assert!(other.stats().wake_ups > woken);
+        give_back(guard).await;
+    }
+    assert!(keys(&redis).is_empty());
+
+    // and the log says what is refused, once
+    let logged = log.text();
+    assert_eq!(logged.matches("refuses a queue").count(), 1, "{logged}");
+    assert!(logged.contains("refuses to send messages"), "{logged}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_may_queue_and_who_may_not_take_turns() {
+    let redis = Redis::start();
+    let (limited, free) = (limited(&redis).await, client(&redis).await);
+    for clients in [[&limited, &free], [&free, &limited]] {
+        for _ in 0..3 {
+            let guard = door(clients[0]).acquire().await.unwrap();
+            let waiting = waiter(door(clients[1]));
+            eventually("it listens", SOON, || subscribers(&redis, &channel("door")) >= 1);
+            sleep(ms(300)).await;
+            give_back(guard).await;
+            give_back(entered_at_once(waiting).await).await;
+        }
+    }
+    take_turns(&[limited, free], 20, ms(2)).await;
+    nothing_is_left(&redis);
+}
+
+/// A client of a user who knows nothing of queues.
+async fn limited(redis: &Redis) -> Client {
+    let rights = ["~door", "&redisson_lock__channel:*", "+@all"];
+    let user = [&["ACL", "SETUSER", "limited", "reset", "on", ">secret"][..], &rights].concat();
+    assert_eq!(redis.command(&user).text(), "OK");
+    let builder = Client::builder().credentials("limited", "secret");
+    builder.connect(&redis.url()).await.unwrap()
+}
+
+/// What was logged.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Log {
+    fn text(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+    }
+}
+
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+// The server is in trouble.
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_of_another_type_in_the_place_of_the_queue_keeps_nobody_out() {
+    for put in [&["SET", QUEUE, "x"][..], &["RPUSH", QUEUE, "x"], &["HSET", QUEUE, "x", "y"]] {
+        let redis = Redis::start();
+        redis.command(put);
+        let clients = clients(&redis, 2).await;
+        let guard = door(&clients[0]).acquire().await.unwrap();
+        let waiting = waiter(door(&clients[1]));
+        sleep(ms(600)).await;
+        assert!(!waiting.is_finished(), "{put:?}: {:?}", waiting.await);
+        give_back(guard).await;
+        give_back(entered_at_once(waiting).await).await;
+        assert_eq!(keys(&redis), [QUEUE], "{put:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_forgets_the_scripts_forgets_no_queue() {
+    let redis = Redis::start();
+    let clients = clients(&redis, 4).await;
+    let flush = || redis.command(&["SCRIPT", "FLUSH"]);
+    let guard = awaited(&redis, door(&clients[0])).await;
+    flush();
+    let mut waiting = Vec::new();
+    for (number, client) in clients.iter().enumerate().skip(1) {
+        waiting.push(waiter(door(client)));
+        until_queued(&redis, i64::try_from(number).unwrap());
+        flush();
+    }
+    give_back(guard).await;
+    for waiter in waiting {
+        let guard = entered_at_once(waiter).await;
+        flush();
+        give_back(guard).await;
+    }
+    assert!(keys(&redis).is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_loses_its_data_lets_those_in_who_queued() {
+    let redis = Redis::start();
+    let clients = clients(&redis, 4).await;
+    let guard = awaited(&redis, door(&clients[0])).await;
+    let waiting = line(&redis, &clients[1..], door).await;
+    redis.command(&["FLUSHALL"]);
+    let waiting = waiting.into_iter().map(|waiter| async {
+        give_back(entered(waiter).await).await;
+    });
+    join_all(waiting).await;
+    drop(guard);
+    nothing_is_left(&redis);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_without_memory_passes_a_lock_on_to_those_who_queue_already() {
+    for wait in [ms(0), secs(1), secs(5)] {
+        let redis = Redis::start();
+        let clients = clients(&redis, 3).await;
+        let guard = awaited(&redis, door(&clients[0])).await;
+        let mut waiting = line(&redis, &clients[1..], door).await;
+        redis.command(&["CONFIG", "SET", "maxmemory", "1"]);
+        sleep(wait).await;
+
+        for waiter in &mut waiting {
+            assert!(!waiter.is_finished(), "{wait:?}: {:?}", waiter.await);
+        }
+        give_back(guard).await;
+        for waiter in waiting {
+            give_back(entered_at_once(waiter).await).await;
+        }
+        assert!(keys(&redis).is_empty(), "{wait:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_comes_to_a_server_without_memory_waits_as_long_as_the_lock_is_taken() {
+    // given a held lock, and then no memory for more
+    let redis = Redis::start();
+    let clients = clients(&redis, 2).await;
+    let guard = awaited(&redis, door(&clients[0])).await;
+    redis.command(&["CONFIG", "SET", "maxmemory", "1"]);
+
+    // then one who comes now waits: nothing is refused to it but a place
+    let waiting = waiter(door(&clients[1]));
+    sleep(secs(1)).await;
+    assert!(!waiting.is_finished(), "{:?}", waiting.await);
+
+    // and enters when there is memory again
+    redis.command(&["CONFIG", "SET", "maxmemory", "0"]);
+    give_back(guard).await;
+    give_back(entered_at_once(waiting).await).await;
+}
+
+// Leases.
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fixed_lease_lasts_as_long_as_it_was_asked_for_from_the_entry_on() {
+    for lease in [secs(2), secs(8)] {
+        let redis = Redis::start();
+        let clients = clients(&redis, 2).await;
+        let guard = awaited(&redis, door(&clients[0])).await;
+        let fixed = |client: &Client| door(client).lease(lease);
+        let waiting = line(&redis, &clients[1..], fixed).await.remove(0);
+        sleep(ms(1_500)).await;
+        give_back(guard).await;
+
+        let released = Instant::now();
+        let guard = entered_at_once(waiting).await;
+        let (left, most) = (pttl(&redis, "door"), i64::try_from(lease.as_millis()).unwrap());
+        assert!(left > most - 900 && left <= most, "{lease:?}: {left}");
+        let reason = within(lease + secs(1), "it ends", guard.lost()).await;
+        let held = released.elapsed();
+        assert_eq!(reason, LostReason::Expired);
+        assert!(held + ms(150) >= lease && held < lease + AT_ONCE, "{lease:?}: {held:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_that_began_as_an_offer_is_renewed() {
+    // given one who has waited for longer than an offer lasts
+    let redis = Redis::start();
+    let clients = clients(&redis, 2).await;
+    for waits in [ms(100), ms(4_500), ms(6_000)] {
+        let guard = awaited(&redis, door(&clients[0])).await;
+        let waiting = line(&redis, &clients[1..], door).await.remove(0);
+        sleep(waits).await;
+        give_back(guard).await;
+
+        // then it has its whole lease soon after it entered, and never lost it
+        let guard = entered_at_once(waiting).await;
+        eventually("it is renewed", SOON, || pttl(&redis, "door") > 20_000);
+        assert!(guard.is_held(), "{waits:?}");
+        give_back(guard).await;
+    }
+    assert_eq!(clients[1].stats().renewals_failed, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_short_ttl_goes_through_the_queue_and_is_renewed() {
+    for ttl in [ms(500), secs(1), secs(3)] {
+        let redis = Redis::start();
+        let clients = clients(&redis, 2).await;
+        let short = |client: &Client| door(client).ttl(ttl);
+        for waits in [ms(10), ttl / 2, ttl * 2] {
+            let guard = awaited(&redis, short(&clients[0])).await;
+            let waiting = line(&redis, &clients[1..], short).await.remove(0);
+            sleep(waits).await;
+            give_back(guard).await;
+            let guard = entered_at_once(waiting).await;
+            let left = pttl(&redis, "door");
+            assert!(left > 0 && left <= i64::try_from(ttl.as_millis()).unwrap(), "{ttl:?}: {left}");
+            sleep(ttl * 2).await;
+            assert!(guard.is_held(), "{ttl:?}, {waits:?}");
+            give_back(guard).await;
+        }
+    }
+}
