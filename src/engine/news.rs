@@ -53,3 +53,42 @@ impl News {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        domain::{Identity, Owner},
+        engine::{Engine, tasks::Spawner},
+        store::memory::MemoryStore,
+    };
+
+    const NAME: &str = "door";
+
+    fn client() -> Arc<Engine> {
+        let store = Arc::new(MemoryStore::new().session());
+        Engine::new(Identity::of("client"), store, Clock::new(), Spawner::here())
+    }
+
+    fn offer(owner: &Owner) -> Wake {
+        let (name, owner) = (Name::new(NAME).unwrap(), owner.clone());
+        Wake::Granted(Offer { name, owner, number: 1, passes: 1 })
+    }
+
+    #[tokio::test]
+    async fn an_offer_to_one_that_has_gone_is_given_back() {
+        let engine = client();
+        engine._news.wake(offer(&engine.identity.fresh_owner()));
+        assert_eq!(engine.releases.owed(), 1);
+    }
+
+    #[tokio::test]
+    async fn an_offer_to_one_that_has_entered_by_asking_is_old_news() {
+        let engine = client();
+        let lock = crate::Client::of(Arc::clone(&engine)).lock(NAME).unwrap();
+        let guard = lock.acquire().await.unwrap();
+        engine._news.wake(offer(guard.owner()));
+        assert_eq!(engine.releases.owed(), 0);
+        assert!(guard.is_held());
+    }
+}
