@@ -24,6 +24,8 @@ fn ours_are_granted_the_lock_one_by_one_in_the_order_of_their_coming() {
     let places = scene.places();
     let owners: Vec<_> = places.iter().map(|it| it.split('|').next().unwrap()).collect();
     let monitor = scene.redis.monitor();
+    // Long enough for the next to be first to be told of it.
+    sleep(SECOND / 3);
 
     // when each gives it back in turn
     scene.release(holder);

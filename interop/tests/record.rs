@@ -243,7 +243,7 @@ fn waiters_of_one_process_share_a_subscription() {
             Way::JavaToRust => {
                 // The channel of the client is listened to until the client ends.
                 let own = format!("leasehold_client:{}", both.rust.id());
-                (vec![BOTH_CHANNELS.to_owned(), own], BOTH_CHANNELS.to_owned())
+                (vec![own, BOTH_CHANNELS.to_owned()], BOTH_CHANNELS.to_owned())
             }
         };
         assert_eq!(all("SUBSCRIBE"), begun, "{way}: {lines:#?}");
