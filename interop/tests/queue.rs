@@ -187,6 +187,7 @@ fn java_enters_by_message_among_clients_of_ours_that_queue_again_and_again() {
     let crowd = Crowd::new("door", "counter", 1).at_most(10).hold(MILLI);
     let ours: Vec<_> = rusts.iter().map(|rust| rust.thread("crowd").start_crowd(&crowd)).collect();
     let counted = || redis.command(&["GET", "counter"]).text().parse::<u64>().unwrap();
+    eventually("they count", SECOND * 5, || redis.command(&["EXISTS", "counter"]).number() == 1);
     eventually("they queue", SECOND * 5, || redis.command(&["ZCARD", QUEUE]).number() >= 2);
 
     // when a Java thread comes, again and again

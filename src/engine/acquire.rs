@@ -477,8 +477,6 @@ impl<'a> Attempt<'a> {
         let expiry = holder.remaining.map(|left| left + Duration::from_millis(1));
         match self.want.wait_by {
             WaitBy::Messages => {
-                // Before we listen to releases: when these are heard, so are offers.
-                self.engine.store.attend();
                 self.listener = self.listener.take().or_else(|| self.turn.as_ref()?.listen());
                 let listener = &self.listener;
                 let longest = match listener.as_ref().is_some_and(|listener| listener.hears()) {

@@ -104,6 +104,8 @@ impl Hub {
         let heard = channels.add(name, &ear);
         drop(channels);
         if first {
+            // First of all: when releases are heard, so are offers.
+            self.store.attend();
             self.store.listen(name);
         }
         if heard {
