@@ -25,6 +25,9 @@ use tokio::{
 /// Where those who wait for `door` have their places.
 const QUEUE: &str = "leasehold_lock__queue:{door}";
 
+/// Where those listen who queue, beside the channel of all.
+const QUEUERS: &str = "leasehold_lock__channel:{door}";
+
 /// How long it may take that the lock goes on at once; a busy machine needs some.
 const AT_ONCE: Duration = ms(900);
 
@@ -436,6 +439,27 @@ async fn a_waiter_that_hears_nothing_when_its_turn_comes_enters_soon() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn who_has_it_back_before_others_have_heard_gives_it_to_them_the_next_time() {
+    // given a client that never waits, and finds that others listen when it releases
+    let redis = Redis::start();
+    let [one, other] = [client(&redis).await, client(&redis).await];
+    let _slow = Listener::to(&redis, &channel("door"));
+    let _to_queue = Listener::to(&redis, QUEUERS);
+    give_back(door(&one).acquire().await.unwrap()).await;
+
+    // when it has the lock back, and one waits who queues
+    let guard = door(&one).acquire().await.unwrap();
+    let waiting = line(&redis, &[other], door).await.remove(0);
+    let monitor = redis.monitor();
+    give_back(guard).await;
+
+    // then that one is given the lock
+    let guard = entered_at_once(waiting).await;
+    assert!(monitor.stop().iter().any(|line| line.contains("granted ")));
+    give_back(guard).await;
+}
+
 // Others wait who do not queue.
 
 #[tokio::test(flavor = "multi_thread")]
@@ -454,13 +478,30 @@ async fn while_somebody_waits_who_does_not_queue_every_release_is_open() {
 
     // and when it has gone, the lock goes from one to the other again
     drop(java);
-    let queuers = "leasehold_lock__channel:{door}";
-    let gone = || subscribers(&redis, &channel("door")) == subscribers(&redis, queuers);
+    let gone = || subscribers(&redis, &channel("door")) == subscribers(&redis, QUEUERS);
     eventually("it is gone", SOON, gone);
     let monitor = redis.monitor();
     take_turns(&clients, 100, ms(2)).await;
     let granted = monitor.stop().iter().filter(|line| line.contains("granted ")).count();
     assert!(granted >= 50, "{granted}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_does_not_queue_has_a_head_start_before_our_next_question() {
+    // given a client whose releases find that a Redisson client waits
+    let redis = Redis::start();
+    let client = client(&redis).await;
+    let _java = Listener::to(&redis, &channel("door"));
+    give_back(door(&client).acquire().await.unwrap()).await;
+    let mut guard = door(&client).acquire().await.unwrap();
+
+    // when it wants the lock again at once, then it does not ask at once
+    for _ in 0..20 {
+        let before = Instant::now();
+        give_back(guard).await;
+        guard = door(&client).acquire().await.unwrap();
+        assert!(before.elapsed() >= ms(2), "{:?}", before.elapsed());
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -513,9 +554,9 @@ async fn a_user_without_rights_to_what_a_queue_needs_waits_as_redisson_does() {
     }
     assert!(keys(&redis).is_empty());
 
-    // and the log says what is refused, once
+    // and the log says what is refused, once for each client
     let logged = log.text();
-    assert_eq!(logged.matches("refuses a queue").count(), 1, "{logged}");
+    assert_eq!(logged.matches("refuses a queue").count(), 2, "{logged}");
     assert!(logged.contains("refuses to send messages"), "{logged}");
 }
 

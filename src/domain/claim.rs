@@ -72,10 +72,20 @@ pub(crate) enum Verdict {
 /// What became of a hold that was given back.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum GivenBack {
-    /// It was held, and is free now.
-    Freed,
+    /// It was held, and is free now or the next one's.
+    Freed(Sought),
     /// It was not held by this owner, but by `holder` or nobody.
     NotHeld { holder: Option<Holder> },
+}
+
+/// Who is known to want a lock that was given back, and has to ask for it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Sought {
+    ByNobody,
+    /// Other clients listen. They may have been waiting, and may queue.
+    ByListeners,
+    /// Somebody waits who does not queue.
+    ByOutsiders,
 }
 
 /// A hold to be looked after.

@@ -18,7 +18,9 @@ pub use self::{
     reason::LostReason,
 };
 pub(crate) use self::{
-    claim::{Claim, GivenBack, Offer, Outcome, Place, Queueing, Renewal, Verdict, Way, in_millis},
+    claim::{
+        Claim, GivenBack, Offer, Outcome, Place, Queueing, Renewal, Sought, Verdict, Way, in_millis,
+    },
     failure::Failure,
     hashed::{Map, Set},
     lease::{Lease, checked},

@@ -16,7 +16,7 @@ use std::{
     time::Duration,
 };
 
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 use tracing::Instrument;
 
 use super::{
@@ -115,7 +115,8 @@ struct Attempt<'a> {
     claim: Claim,
     /// The right to ask, for those who wait for it.
     turn: Option<Turn>,
-    began_at: Instant,
+    /// When it asked first.
+    began_at: Option<Instant>,
     /// The question that may still be granted, if there is one.
     asked: Option<Lease>,
     /// Whether a question went unanswered, so that the store may grant it yet.
@@ -205,6 +206,9 @@ impl Engine {
                 return Ok(self.take_over(want, grant, turn, now));
             }
         }
+        if let Some(until) = self.courtesy.head_start(&want.name) {
+            Box::pin(self.unless_closed(sleep_until(until))).await?;
+        }
         let attempt = Attempt::new(self, want, heard, Some(turn));
         let span = attempt.span();
         // In boxes, this one and the next: who waits for a turn is small, and so is
@@ -290,7 +294,7 @@ impl<'a> Attempt<'a> {
             want,
             claim,
             turn,
-            began_at: Instant::now(),
+            began_at: None,
             asked: None,
             unsure: false,
             waited: false,
@@ -357,6 +361,7 @@ impl<'a> Attempt<'a> {
     async fn ask(&mut self) -> Result<Result<Asked, Failure>, Error> {
         let engine = self.engine;
         let lease = Lease::new(engine.clock.now(), self.claim.ttl);
+        self.began_at.get_or_insert(lease.asked_at);
         let queue = self.queue_up(lease.asked_at);
         self.asked = Some(lease);
         let verdict = engine.unless_closed(engine.store.acquire(&self.claim, queue)).await?;
@@ -455,7 +460,9 @@ impl<'a> Attempt<'a> {
         (self.asked, self.queued, self.stands) = (None, None, None);
         let engine = self.engine;
         tracing::debug!(target: "leasehold", lock = %self.claim.name, owner = %self.claim.owner,
-            waited = ?self.began_at.elapsed(), "grant");
+            waited = ?self.began_at.map(|began| now.saturating_duration_since(began)), "grant");
+        // Who had to wait knows that it is not alone, and who was told so.
+        let sought = self.waited || engine.courtesy.is_sought(&self.claim.name);
         let grant = Grant {
             id: engine.grants.fetch_add(1, Ordering::Relaxed),
             claim: self.claim.clone(),
@@ -463,7 +470,7 @@ impl<'a> Attempt<'a> {
             asked_at: begun_by,
             unsure: self.unsure,
             stay: self.want.terms.local.from(now),
-            passes: self.waited.then_some(passes),
+            passes: sought.then_some(passes),
         };
         let hold = Hold::new(grant, self.want.terms, now, &engine.counters);
         let hold = engine.hold(hold, self.turn.take(), lease.asked_at);

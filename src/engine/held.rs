@@ -91,20 +91,18 @@ impl Held {
         // Before the store can grant it to somebody else.
         hold.end(LostReason::Released);
         let given = self.engine.give_back(hold, asked_at).await;
-        let now = self.engine.clock.now();
-        let held = hold.held_for(now);
         tracing::debug!(target: "leasehold", lock = %hold.name(), owner = %hold.claim().owner,
-            ?held, ?given, "release");
+            held = ?hold.held_for(self.engine.clock.now()), ?given, "release");
 
         let given = given.map_err(|failure| Error::about(hold.name(), failure))?;
         match (believed, given) {
-            (Ok(_), GivenBack::Freed) => {
+            (Ok(_), GivenBack::Freed(_)) => {
                 hold.was_released();
                 Ok(Left::Nothing)
             }
             (Ok(left), GivenBack::NotHeld { holder }) => {
                 // It may have ended while we asked.
-                let reason = match now < asked_at + left {
+                let reason = match self.engine.clock.now() < asked_at + left {
                     true => LostReason::NotOurs,
                     false => LostReason::Expired,
                 };
@@ -112,7 +110,7 @@ impl Held {
                 Ok(Left::Lost { reason, holder })
             }
             (Err(reason), GivenBack::NotHeld { holder }) => Ok(Left::Lost { reason, holder }),
-            (Err(reason), GivenBack::Freed) => Ok(Left::Lost { reason, holder: None }),
+            (Err(reason), GivenBack::Freed(_)) => Ok(Left::Lost { reason, holder: None }),
         }
     }
 

@@ -73,7 +73,7 @@ pub(crate) struct Grant {
     /// How long it may stay in this process.
     pub(crate) stay: Stay,
     /// How many times in a row the lock was given to the next in its queue, this
-    /// grant included; `None` if nobody had to wait for it.
+    /// grant included; `None` if nobody else is known to want it.
     pub(crate) passes: Option<u32>,
 }
 
@@ -104,7 +104,6 @@ const MOST_PASSES: u32 = 64;
 /// How to give back what has been passed on so often.
 fn way(passes: Option<u32>) -> Way {
     match passes {
-        // Who did not wait has seen nobody who waits.
         None => Way::Openly,
         Some(passes) => Way::InTurn { passes: (passes + 1) % (MOST_PASSES + 1), stood: None },
     }

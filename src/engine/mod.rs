@@ -15,6 +15,7 @@
 
 pub(crate) mod acquire;
 pub(crate) mod clock;
+mod courtesy;
 pub(crate) mod held;
 pub(crate) mod hold;
 mod keeper;
@@ -45,6 +46,7 @@ use tokio::{
 
 use self::{
     clock::Clock,
+    courtesy::Courtesy,
     hold::Hold,
     keeper::Keeper,
     news::News,
@@ -56,7 +58,7 @@ use self::{
     wakeups::Hub,
 };
 use crate::{
-    domain::{Failure, GivenBack, Holder, Identity, LostReason, Name, Owner},
+    domain::{Failure, GivenBack, Holder, Identity, LostReason, Name, Owner, Sought},
     error::Error,
     store::{Answer, Sleepers, Store},
 };
@@ -83,6 +85,7 @@ pub(crate) struct Engine {
     turns: Arc<Turns>,
     keeper: Arc<Keeper>,
     releases: Arc<Releases>,
+    courtesy: Arc<Courtesy>,
     spawner: Spawner,
     running: Mutex<Vec<AbortHandle>>,
     /// How many grants there were: each has a number.
@@ -118,6 +121,7 @@ impl Engine {
             _news: news,
             keeper,
             releases,
+            courtesy: Courtesy::new(&clock),
             store,
             clock,
             counters,
@@ -150,7 +154,8 @@ impl Engine {
         let hub = Arc::clone(&self.hub);
         let keeper = Arc::clone(&self.keeper).run(store, clock, counters, hub);
         let (store, clock, counters) = parts();
-        let releases = Arc::clone(&self.releases).run(store, clock, counters);
+        let courtesy = Arc::clone(&self.courtesy);
+        let releases = Arc::clone(&self.releases).run(store, clock, counters, courtesy);
         vec![self.spawner.start(Box::pin(keeper)), self.spawner.start(Box::pin(releases))]
     }
 
@@ -199,8 +204,15 @@ impl Engine {
         }
         match given {
             // The question that went unanswered was executed.
-            Given { answer: GivenBack::NotHeld { .. }, unsure: true } => Ok(GivenBack::Freed),
-            Given { answer, .. } => Ok(answer),
+            Given { answer: GivenBack::NotHeld { .. }, unsure: true } => {
+                Ok(GivenBack::Freed(Sought::ByNobody))
+            }
+            Given { answer, .. } => {
+                if let GivenBack::Freed(sought) = answer {
+                    self.courtesy.note(hold.name(), sought);
+                }
+                Ok(answer)
+            }
         }
     }
 

@@ -21,6 +21,7 @@ use tokio::{
 use super::{
     acquire::LONGEST_OFFER,
     clock::Clock,
+    courtesy::Courtesy,
     hold::{Grant, Hold},
     persist::persist,
     stats::Counters,
@@ -141,13 +142,14 @@ impl Releases {
         store: Arc<dyn Store>,
         clock: Clock,
         counters: Arc<Counters>,
+        courtesy: Arc<Courtesy>,
     ) {
         let mut settling = FuturesUnordered::new();
         self.take_up_again();
         loop {
             while let Some((number, debt)) = self.next() {
-                let (store, clock, counters) = (&store, &clock, &counters);
-                settling.push(async move { (number, settle(store, clock, counters, &debt).await) });
+                let settled = settle(&store, &clock, &counters, &courtesy, debt);
+                settling.push(async move { (number, settled.await) });
             }
             if settling.is_empty() && self.closed.load(Ordering::Acquire) {
                 return;
@@ -194,9 +196,10 @@ async fn settle(
     store: &Arc<dyn Store>,
     clock: &Clock,
     counters: &Counters,
-    debt: &Debt,
+    courtesy: &Courtesy,
+    debt: Debt,
 ) -> Option<Debt> {
-    match try_to_settle(store, clock, debt).await {
+    match try_to_settle(store, clock, courtesy, &debt).await {
         Ok(more) => more,
         Err(failure) => {
             counters.release_abandoned();
@@ -211,6 +214,7 @@ async fn settle(
 async fn try_to_settle(
     store: &Arc<dyn Store>,
     clock: &Clock,
+    courtesy: &Courtesy,
     debt: &Debt,
 ) -> Result<Option<Debt>, Failure> {
     let (claim, way, until, looks) = match debt {
@@ -225,10 +229,17 @@ async fn try_to_settle(
         }
     };
     let given = persist(clock, until, || store.release(claim, way)).await?;
+    let freed = match given.answer {
+        GivenBack::Freed(sought) => {
+            courtesy.note(&claim.name, sought);
+            true
+        }
+        GivenBack::NotHeld { .. } => false,
+    };
     // A grant may still come that was asked for before, also after one that came
     // to a place in the queue.
     let queued = matches!(way, Way::InTurn { stood: Some(_), .. });
-    let settled = given.answer == GivenBack::Freed && !queued;
+    let settled = freed && !queued;
     let next = looks.filter(|looks| *looks < LOOK_AGAIN.len() && !settled);
     let next = next.filter(|looks| clock.now() + LOOK_AGAIN[*looks] < until);
     Ok(next.map(|looks| Debt::LookAgain { claim: claim.clone(), way, until, looks }))

@@ -12,7 +12,8 @@ use tokio::time::{Instant, sleep};
 
 use super::{Sleepers, Store, TOLD_AFTER, Wake};
 use crate::domain::{
-    Claim, GivenBack, Identity, Name, Offer, Outcome, Owner, Place, Queueing, Renewal, Verdict, Way,
+    Claim, GivenBack, Identity, Name, Offer, Outcome, Owner, Place, Queueing, Renewal, Sought,
+    Verdict, Way,
 };
 
 /// Two clients of one store, and what they were told.
@@ -64,7 +65,7 @@ impl Bench {
     /// Gives `claim` back in turn, so often in a row.
     async fn pass_on(&self, claim: &Claim, passes: u32) {
         let way = Way::InTurn { passes, stood: None };
-        assert_eq!(self.one.release(claim, way).await.unwrap(), GivenBack::Freed);
+        assert_eq!(self.one.release(claim, way).await.unwrap(), GivenBack::Freed(Sought::ByNobody));
     }
 
     async fn owner_of(&self, claim: &Claim) -> Option<Owner> {
@@ -102,6 +103,7 @@ pub(crate) async fn all(bench: &Bench) {
     a_release_of_nothing_says_who_holds(bench).await;
     a_forced_release_frees_anybodys_hold_once(bench).await;
     who_listens_is_told_of_each_release(bench).await;
+    a_release_knows_whether_others_listen(bench).await;
     an_unannounced_release_tells_nobody(bench).await;
     who_stops_listening_is_told_nothing(bench).await;
     names_that_differ_in_odd_characters_are_different_locks(bench).await;
@@ -137,7 +139,10 @@ async fn asking_again_grants_again_and_counts_once(t: &Bench) {
     t.grant(&claim).await;
     t.grant(&claim).await;
     assert_eq!(t.one.held_by(&claim.name, &claim.owner).await.unwrap(), 1);
-    assert_eq!(t.one.release(&claim, Way::Openly).await.unwrap(), GivenBack::Freed);
+    assert_eq!(
+        t.one.release(&claim, Way::Openly).await.unwrap(),
+        GivenBack::Freed(Sought::ByNobody)
+    );
     assert_eq!(t.one.holder(&claim.name).await.unwrap(), None);
 }
 
@@ -197,7 +202,10 @@ async fn a_release_frees_whatever_the_count(t: &Bench) {
     let claim = t.claim("twice");
     t.grant(&claim).await;
     t.one.recount(&claim, 2, None).await.unwrap();
-    assert_eq!(t.one.release(&claim, Way::Openly).await.unwrap(), GivenBack::Freed);
+    assert_eq!(
+        t.one.release(&claim, Way::Openly).await.unwrap(),
+        GivenBack::Freed(Sought::ByNobody)
+    );
     assert_eq!(t.one.holder(&claim.name).await.unwrap(), None);
 }
 
@@ -234,11 +242,24 @@ async fn who_listens_is_told_of_each_release(t: &Bench) {
     t.grant(&claim).await;
     t.one.release(&claim, Way::Openly).await.unwrap();
     t.told(&released, 1).await;
-    t.one.release(&claim, Way::Openly).await.unwrap();
 
     t.grant(&claim).await;
     t.other.force_release(&claim.name).await.unwrap();
     t.told(&released, 2).await;
+    t.other.unlisten(&claim.name);
+}
+
+async fn a_release_knows_whether_others_listen(t: &Bench) {
+    let claim = t.claim("sought");
+    t.other.listen(&claim.name);
+    t.told(&Wake::Listening(claim.name.clone()), 1).await;
+    for (releases, sought) in
+        [(&t.one, Sought::ByListeners), (&t.other, Sought::ByNobody), (&t.one, Sought::ByListeners)]
+    {
+        t.grant(&claim).await;
+        let given = releases.release(&claim, Way::Openly).await.unwrap();
+        assert_eq!(given, GivenBack::Freed(sought));
+    }
     t.other.unlisten(&claim.name);
 }
 

@@ -19,7 +19,7 @@ use tokio::{
 use super::{Answer, Sleepers, Store, TOLD_AFTER, Wake};
 use crate::domain::{
     Claim, Failure, GivenBack, Holder, Map, Name, Offer, Outcome, Owner, Place, Queueing, Renewal,
-    Set, Verdict, Way,
+    Set, Sought, Verdict, Way,
 };
 
 /// How long a stalled store is waited for: what a client on Redis waits by default.
@@ -307,10 +307,12 @@ impl Store for Session {
                 Way::InTurn { passes, .. } => state.grant_next(claim, passes, now),
                 Way::Openly => false,
             };
-            if !passed_on && claim.announced {
-                state.announce(&claim.name);
-            }
-            GivenBack::Freed
+            let told = !passed_on && claim.announced;
+            let others = told && state.announce(&claim.name, self.id);
+            GivenBack::Freed(match others && way == Way::Openly {
+                true => Sought::ByListeners,
+                false => Sought::ByNobody,
+            })
         })
     }
 
@@ -337,7 +339,7 @@ impl Store for Session {
         self.ask(|state, now| {
             let held = state.take(name, now).is_some();
             if held {
-                state.announce(name);
+                state.announce(name, self.id);
             }
             held
         })
@@ -521,10 +523,14 @@ impl State {
         self.locks.remove(name).filter(|entry| now < entry.ends)
     }
 
-    fn announce(&mut self, name: &Name) {
-        let listeners = self.sessions.values().filter(|session| session.names.contains(name));
-        let sleepers = listeners.filter_map(Listening::sleepers);
+    /// Wakes those who listen. Returns whether others do than who says so.
+    fn announce(&mut self, name: &Name, session: u64) -> bool {
+        let listeners =
+            self.sessions.iter().filter(|(_, listening)| listening.names.contains(name));
+        let others = listeners.clone().any(|(id, _)| *id != session);
+        let sleepers = listeners.filter_map(|(_, listening)| listening.sleepers());
         self.wakes.extend(sleepers.map(|it| (it, Wake::Released(name.clone()))));
+        others
     }
 }
 

@@ -145,6 +145,11 @@ impl Link {
         if let Some(live) = &*self.shared.live.borrow() {
             return Ok(live.clone());
         }
+        // In a box: this is seldom, and a question is small that need not wait.
+        Box::pin(self.until_live()).await
+    }
+
+    async fn until_live(&self) -> Result<Live, Failure> {
         let mut changes = self.shared.live.subscribe();
         let up = changes.wait_for(Option::is_some);
         match timeout(self.command_timeout, up).await {

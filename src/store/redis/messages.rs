@@ -102,6 +102,12 @@ impl Messages {
         self.board.changed.notify_one();
     }
 
+    /// Whether releases of `name` reach us.
+    pub(super) fn hears(&self, name: &Name) -> bool {
+        let channel = keys::channel(name);
+        self.board.table().channels.get(&channel).is_some_and(|channel| channel.heard)
+    }
+
     pub(super) fn reconnects(&self) -> u64 {
         self.link.reconnects()
     }

@@ -32,8 +32,8 @@ use self::{
 use super::{Answer, Sleepers, Store, TOLD_AFTER};
 use crate::{
     domain::{
-        Claim, Failure, GivenBack, Holder, Name, Outcome, Owner, Queueing, Renewal, Verdict, Way,
-        checked,
+        Claim, Failure, GivenBack, Holder, Name, Outcome, Owner, Queueing, Renewal, Sought,
+        Verdict, Way, checked,
     },
     error::Error,
 };
@@ -97,7 +97,8 @@ impl RedisStore {
         let mut reply = self.commands.call(&complete(script.by_hash(keys.len()))).await?;
         if replies::is_no_script(&reply) {
             // The server was restarted, failed over or told to forget.
-            reply = self.commands.call(&complete(script.by_text(keys.len()))).await?;
+            let command = complete(script.by_text(keys.len()));
+            reply = Box::pin(self.commands.call(&command)).await?;
         }
         match reply {
             Value::ServerError(error) => Err(replies::refusal(&error)),
@@ -171,27 +172,48 @@ impl RedisStore {
         asked.await
     }
 
-    /// Gives a lock back to whoever asks first.
-    async fn release_openly(&self, claim: &Claim) -> Result<Value, Failure> {
-        let channel = match claim.announced {
-            true => keys::channel(&claim.name),
-            false => String::new(),
+    /// Gives a lock back to whoever asks first, by two commands that travel together:
+    /// a script around them would cost as much again.
+    ///
+    /// Both are sent whatever becomes of the first, so that asking again makes up for
+    /// a message that was lost. One too many wakes waiters for nothing.
+    async fn release_openly(&self, claim: &Claim) -> Result<GivenBack, Failure> {
+        let mut commands = redis::pipe();
+        commands.cmd("HDEL").arg(claim.name.as_str()).arg(claim.owner.as_str());
+        if claim.announced {
+            commands.cmd("PUBLISH").arg(keys::channel(&claim.name)).arg("0");
+        }
+        let replies = self.commands.call_all(&commands).await?;
+        let freed = match replies.first() {
+            Some(Value::ServerError(error)) => Err(replies::refusal(error)),
+            freed => replies::is_freed(freed.unwrap_or(&Value::Nil)),
         };
-        let asked = self.run_on(&claim.name, &scripts::RELEASE, |command| {
-            command.arg(claim.owner.as_str()).arg(&channel);
-        });
-        asked.await
+        if !self.explained(&claim.name, freed).await? {
+            return Ok(GivenBack::NotHeld { holder: self.successor(&claim.name).await });
+        }
+        let ears = replies.get(1).map_or(Ok(0), replies::ears)?;
+        let others = ears > 0 && ears > i64::from(self.messages.hears(&claim.name));
+        Ok(GivenBack::Freed(match others {
+            true => Sought::ByListeners,
+            false => Sought::ByNobody,
+        }))
+    }
+
+    /// Who has a lock that is not ours any more, if the server tells.
+    async fn successor(&self, name: &Name) -> Option<Holder> {
+        // That it is not ours is answered: asking all over again would only hide it.
+        self.holder(name).await.unwrap_or_else(|failure| {
+            tracing::debug!(target: "leasehold", lock = %name, %failure,
+                "a release found another holder, or none: not known which");
+            None
+        })
     }
 
     /// Says what lies under `name` if it is of the wrong type.
-    async fn explained(
-        &self,
-        name: &Name,
-        answer: Result<Value, Failure>,
-    ) -> Result<Value, Failure> {
+    async fn explained<T>(&self, name: &Name, answer: Result<T, Failure>) -> Result<T, Failure> {
         match answer {
             Err(Failure::Refused { code, .. }) if code == "WRONGTYPE" => {
-                let found = self.commands.call(cmd("TYPE").arg(name.as_str())).await?;
+                let found = Box::pin(self.commands.call(cmd("TYPE").arg(name.as_str()))).await?;
                 Err(Failure::WrongType { found: replies::into_text(&found) })
             }
             answer => answer,
@@ -229,7 +251,7 @@ impl Store for RedisStore {
     fn acquire<'a>(&'a self, claim: &'a Claim, queue: Option<Queueing>) -> Answer<'a, Verdict> {
         Box::pin(async move {
             if let Some(queueing) = queue
-                && let Some(reply) = self.acquire_queueing(claim, queueing).await
+                && let Some(reply) = Box::pin(self.acquire_queueing(claim, queueing)).await
             {
                 return replies::verdict(&reply?);
             }
@@ -258,11 +280,11 @@ impl Store for RedisStore {
         Box::pin(async move {
             if let Way::InTurn { passes, stood } = way
                 && claim.announced
-                && let Some(reply) = self.hand_over(claim, passes, stood).await
+                && let Some(reply) = Box::pin(self.hand_over(claim, passes, stood)).await
             {
                 return replies::given_back(&reply?);
             }
-            replies::given_back(&self.release_openly(claim).await?)
+            self.release_openly(claim).await
         })
     }
 

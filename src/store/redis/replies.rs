@@ -5,7 +5,7 @@ use std::time::Duration;
 use redis::{ErrorKind, RedisError, ServerError, Value};
 
 use crate::{
-    domain::{Failure, GivenBack, Holder, Name, Offer, Outcome, Owner, Verdict},
+    domain::{Failure, GivenBack, Holder, Name, Offer, Outcome, Owner, Sought, Verdict},
     store::Wake,
 };
 
@@ -54,14 +54,36 @@ pub(super) fn verdict(reply: &Value) -> Result<Verdict, Failure> {
     }
 }
 
+/// What `lua/lock/hand_over.lua` says.
 pub(super) fn given_back(reply: &Value) -> Result<GivenBack, Failure> {
     match reply {
-        Value::Int(1) => Ok(GivenBack::Freed),
+        Value::Int(1) => Ok(GivenBack::Freed(Sought::ByNobody)),
         Value::Int(2) => {
             warn_unannounced();
-            Ok(GivenBack::Freed)
+            Ok(GivenBack::Freed(Sought::ByNobody))
         }
+        Value::Int(3) => Ok(GivenBack::Freed(Sought::ByOutsiders)),
         other => Ok(GivenBack::NotHeld { holder: holder(other)? }),
+    }
+}
+
+/// Whether a hold was there to be deleted.
+pub(super) fn is_freed(reply: &Value) -> Result<bool, Failure> {
+    match reply {
+        Value::Int(deleted) => Ok(*deleted == 1),
+        other => Err(unreadable(other)),
+    }
+}
+
+/// How many clients a message went to.
+pub(super) fn ears(reply: &Value) -> Result<i64, Failure> {
+    match reply {
+        Value::Int(ears) => Ok(*ears),
+        Value::ServerError(_) => {
+            warn_unannounced();
+            Ok(0)
+        }
+        other => Err(unreadable(other)),
     }
 }
 
@@ -85,7 +107,12 @@ pub(super) fn outcomes(reply: &Value, asked: usize) -> Result<Vec<Outcome>, Fail
 pub(super) fn forced(reply: &Value) -> Result<bool, Failure> {
     match reply {
         Value::Int(0) => Ok(false),
-        other => Ok(given_back(other)? == GivenBack::Freed),
+        Value::Int(1) => Ok(true),
+        Value::Int(2) => {
+            warn_unannounced();
+            Ok(true)
+        }
+        other => Err(unreadable(other)),
     }
 }
 

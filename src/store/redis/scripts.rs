@@ -22,12 +22,11 @@ pub(super) static FORCE_RELEASE: LazyLock<Script> = script!("lock/force_release"
 pub(super) static HAND_OVER: LazyLock<Script> = script!("lock/hand_over");
 pub(super) static INSPECT: LazyLock<Script> = script!("lock/inspect");
 pub(super) static RECOUNT: LazyLock<Script> = script!("lock/recount");
-pub(super) static RELEASE: LazyLock<Script> = script!("lock/release");
 pub(super) static RENEW: LazyLock<Script> = script!("lock/renew");
 
 /// All of them, to be loaded when a connection is made.
-pub(super) fn all() -> [&'static Script; 7] {
-    [&ACQUIRE, &FORCE_RELEASE, &HAND_OVER, &INSPECT, &RECOUNT, &RELEASE, &RENEW]
+pub(super) fn all() -> [&'static Script; 6] {
+    [&ACQUIRE, &FORCE_RELEASE, &HAND_OVER, &INSPECT, &RECOUNT, &RENEW]
 }
 
 impl Script {

@@ -1,4 +1,4 @@
-//! The bare scripts of Leasehold over one connection of the same crate, with
+//! The bare commands of Leasehold over one connection of the same crate, with
 //! nothing around them: the limit of what a pair can cost.
 
 use std::time::Duration;
@@ -12,7 +12,6 @@ use crate::job::TTL;
 pub(crate) struct Raw {
     connection: MultiplexedConnection,
     acquire: String,
-    release: String,
 }
 
 /// A name that was free, and its owner.
@@ -28,8 +27,7 @@ impl Library for Raw {
     async fn connect(url: &str) -> Outcome<Self> {
         let mut connection = connect(url).await?;
         let acquire = load(&mut connection, include_str!(script!("acquire"))).await?;
-        let release = load(&mut connection, include_str!(script!("release"))).await?;
-        Ok(Self { connection, acquire, release })
+        Ok(Self { connection, acquire })
     }
 
     async fn acquire(&self, name: &str) -> Outcome<Held> {
@@ -38,9 +36,14 @@ impl Library for Raw {
 
     async fn release(&self, held: Held) -> Outcome<()> {
         let channel = format!("redisson_lock__channel:{{{}}}", held.name);
-        let mut call = redis::cmd("EVALSHA");
-        call.arg(&self.release).arg(1).arg(&held.name).arg(&held.owner).arg(channel);
-        self.granted(&call).await
+        let mut calls = redis::pipe();
+        calls.cmd("HDEL").arg(&held.name).arg(&held.owner);
+        calls.cmd("PUBLISH").arg(channel).arg("0");
+        let replies = self.connection.clone().send_packed_commands(&calls, 0, 2).await?;
+        match replies.as_slice() {
+            [Value::Int(1), Value::Int(_)] => Ok(()),
+            other => Err(format!("the release was answered {other:?}").into()),
+        }
     }
 
     async fn hold(&self, name: &str, ttl: Duration) -> Outcome<Held> {

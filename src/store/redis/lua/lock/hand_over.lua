@@ -16,6 +16,7 @@
 --
 --   1                was held, is free or the next one's
 --   2                was held, is free, but the server refused to say so on the channel
+--   3                was held, is free, and somebody waits who does not queue
 --   {}               not held by this owner, nor by anybody
 --   {pttl, fields}   not held by this owner, but by another
 --
@@ -98,7 +99,8 @@ if not held then
 end
 
 local ears = redis.pcall('PUBSUB', 'NUMSUB', ARGV[2], ARGV[3])
-if ears[4] and ears[2] <= ears[4] and pass_on() then
+local outsiders = ears[4] and ears[2] > ears[4]
+if ears[4] and not outsiders and pass_on() then
     return 1
 end
 
@@ -106,4 +108,4 @@ end
 if type(redis.pcall('PUBLISH', ARGV[2], '0')) == 'table' then
     return 2
 end
-return 1
+return outsiders and 3 or 1
