@@ -395,12 +395,11 @@ fn java_has_its_part_beside_eight_tasks_of_one_client() {
     let (ours, theirs) =
         (Report::read(&ours.wait(SECOND * 50)), Report::read(&theirs.wait(SECOND * 50)));
 
-    // then nothing is lost, and Java comes in: it has a chance each 10 ms, against one of ours
-    // that need not be woken
+    // then nothing is lost, and Java comes in each 10 ms: our next question lets it go first
     let counted: u64 = redis.command(&["GET", "counter"]).text().parse().unwrap();
     assert_eq!(counted, ours.total + theirs.total);
-    assert!(theirs.total >= 5, "{theirs:?} {ours:?}");
-    assert!(theirs.max_wait < SECOND * 15, "{theirs:?} {ours:?}");
+    assert!(theirs.total >= 100, "{theirs:?} {ours:?}");
+    assert!(theirs.max_wait < SECOND * 2, "{theirs:?} {ours:?}");
     assert!(ours.max_wait < SECOND * 4, "{theirs:?} {ours:?}");
     let lines = monitor.stop();
     let grants = lines.iter().filter(|it| it.contains(r#"lua] "HSET" "door""#)).count();

@@ -574,15 +574,18 @@ fn deeds_of(both: &Together, side: Side) -> Vec<(&'static str, Vec<String>)> {
     all
 }
 
-/// What scripts have changed, without what is different each time.
+/// What was changed, without what is different each time: in scripts, and by the plain
+/// commands of our release. Java's plain DEL of its latch is left out.
 fn deeds(lines: &[String]) -> Vec<String> {
-    let changes =
-        ["hincrby", "hset", "hdel", "hdel", "pexpire", "set", "del", "publish", "spublish"];
-    let in_scripts = lines.iter().filter(|line| line.contains(" lua] "));
-    let deeds = in_scripts.map(|line| words(line)).filter(|words| {
-        words.first().is_some_and(|command| changes.contains(&command.to_lowercase().as_str()))
+    let in_scripts = ["hincrby", "hset", "hdel", "pexpire", "set", "del", "publish", "spublish"];
+    let plain = ["hdel", "publish"];
+    let deeds = lines.iter().filter_map(|line| {
+        let changes = if line.contains(" lua] ") { &in_scripts[..] } else { &plain[..] };
+        let words = words(line);
+        let command = words.first()?.to_lowercase();
+        changes.contains(&command.as_str()).then(|| comparable(&words))
     });
-    deeds.map(|words| comparable(&words)).collect()
+    deeds.collect()
 }
 
 fn comparable(words: &[String]) -> String {

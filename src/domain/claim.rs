@@ -73,19 +73,19 @@ pub(crate) enum Verdict {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum GivenBack {
     /// It was held, and is free now or the next one's.
-    Freed(Sought),
+    Freed(Others),
     /// It was not held by this owner, but by `holder` or nobody.
     NotHeld { holder: Option<Holder> },
 }
 
 /// Who is known to want a lock that was given back, and has to ask for it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Sought {
-    ByNobody,
+pub(crate) enum Others {
+    Nobody,
     /// Other clients listen. They may have been waiting, and may queue.
-    ByListeners,
+    Listeners,
     /// Somebody waits who does not queue.
-    ByOutsiders,
+    Outsiders,
 }
 
 /// A hold to be looked after.

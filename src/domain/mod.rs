@@ -19,7 +19,7 @@ pub use self::{
 };
 pub(crate) use self::{
     claim::{
-        Claim, GivenBack, Offer, Outcome, Place, Queueing, Renewal, Sought, Verdict, Way, in_millis,
+        Claim, GivenBack, Offer, Others, Outcome, Place, Queueing, Renewal, Verdict, Way, in_millis,
     },
     failure::Failure,
     hashed::{Map, Set},

@@ -15,7 +15,7 @@ use std::{
 use tokio::time::Instant;
 
 use super::clock::Clock;
-use crate::domain::{Map, Name, Sought};
+use crate::domain::{Map, Name, Others};
 
 /// For so long a lock counts as sought after a release that found it so.
 const REMEMBERED: Duration = Duration::from_secs(1);
@@ -39,7 +39,7 @@ pub(crate) struct Courtesy {
 #[derive(Clone, Copy, Debug)]
 struct Seen {
     at: Instant,
-    sought: Sought,
+    sought: Others,
 }
 
 impl Courtesy {
@@ -49,8 +49,8 @@ impl Courtesy {
     }
 
     /// Notes what a release of `name` found.
-    pub(crate) fn note(&self, name: &Name, sought: Sought) {
-        if sought == Sought::ByNobody {
+    pub(crate) fn note(&self, name: &Name, sought: Others) {
+        if sought == Others::Nobody {
             return;
         }
         let now = self.clock.now();
@@ -71,7 +71,7 @@ impl Courtesy {
 
     /// Until when those who do not queue may ask for `name` first.
     pub(crate) fn head_start(&self, name: &Name) -> Option<Instant> {
-        let seen = self.seen(name).filter(|seen| seen.sought == Sought::ByOutsiders)?;
+        let seen = self.seen(name).filter(|seen| seen.sought == Others::Outsiders)?;
         Some(seen.at + HEAD_START).filter(|until| self.clock.now() < *until)
     }
 
@@ -107,10 +107,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_lock_is_sought_for_a_while_after_a_release_that_found_it_so() {
         let (courtesy, door) = (Courtesy::new(&Clock::new()), name("door"));
-        courtesy.note(&door, Sought::ByNobody);
+        courtesy.note(&door, Others::Nobody);
         assert!(!courtesy.is_sought(&door));
 
-        courtesy.note(&door, Sought::ByListeners);
+        courtesy.note(&door, Others::Listeners);
         assert!(courtesy.is_sought(&door));
         assert!(!courtesy.is_sought(&name("window")));
 
@@ -122,10 +122,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn only_those_who_do_not_queue_need_a_head_start() {
         let (courtesy, door) = (Courtesy::new(&Clock::new()), name("door"));
-        courtesy.note(&door, Sought::ByListeners);
+        courtesy.note(&door, Others::Listeners);
         assert_eq!(courtesy.head_start(&door), None);
 
-        courtesy.note(&door, Sought::ByOutsiders);
+        courtesy.note(&door, Others::Outsiders);
         let until = courtesy.head_start(&door).unwrap();
         assert_eq!(until - courtesy.clock.now(), HEAD_START);
         advance(HEAD_START).await;
@@ -137,7 +137,7 @@ mod tests {
         let courtesy = Courtesy::new(&Clock::new());
         let note_many = || {
             for n in 0..2 * MOST {
-                courtesy.note(&name(&format!("door:{n}")), Sought::ByListeners);
+                courtesy.note(&name(&format!("door:{n}")), Others::Listeners);
             }
         };
         note_many();

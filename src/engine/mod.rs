@@ -58,7 +58,7 @@ use self::{
     wakeups::Hub,
 };
 use crate::{
-    domain::{Failure, GivenBack, Holder, Identity, LostReason, Name, Owner, Sought},
+    domain::{Failure, GivenBack, Holder, Identity, LostReason, Name, Others, Owner},
     error::Error,
     store::{Answer, Sleepers, Store},
 };
@@ -205,7 +205,7 @@ impl Engine {
         match given {
             // The question that went unanswered was executed.
             Given { answer: GivenBack::NotHeld { .. }, unsure: true } => {
-                Ok(GivenBack::Freed(Sought::ByNobody))
+                Ok(GivenBack::Freed(Others::Nobody))
             }
             Given { answer, .. } => {
                 if let GivenBack::Freed(sought) = answer {

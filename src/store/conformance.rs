@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep};
 
 use super::{Sleepers, Store, TOLD_AFTER, Wake};
 use crate::domain::{
-    Claim, GivenBack, Identity, Name, Offer, Outcome, Owner, Place, Queueing, Renewal, Sought,
+    Claim, GivenBack, Identity, Name, Offer, Others, Outcome, Owner, Place, Queueing, Renewal,
     Verdict, Way,
 };
 
@@ -65,7 +65,7 @@ impl Bench {
     /// Gives `claim` back in turn, so often in a row.
     async fn pass_on(&self, claim: &Claim, passes: u32) {
         let way = Way::InTurn { passes, stood: None };
-        assert_eq!(self.one.release(claim, way).await.unwrap(), GivenBack::Freed(Sought::ByNobody));
+        assert_eq!(self.one.release(claim, way).await.unwrap(), GivenBack::Freed(Others::Nobody));
     }
 
     async fn owner_of(&self, claim: &Claim) -> Option<Owner> {
@@ -139,10 +139,7 @@ async fn asking_again_grants_again_and_counts_once(t: &Bench) {
     t.grant(&claim).await;
     t.grant(&claim).await;
     assert_eq!(t.one.held_by(&claim.name, &claim.owner).await.unwrap(), 1);
-    assert_eq!(
-        t.one.release(&claim, Way::Openly).await.unwrap(),
-        GivenBack::Freed(Sought::ByNobody)
-    );
+    assert_eq!(t.one.release(&claim, Way::Openly).await.unwrap(), GivenBack::Freed(Others::Nobody));
     assert_eq!(t.one.holder(&claim.name).await.unwrap(), None);
 }
 
@@ -202,10 +199,7 @@ async fn a_release_frees_whatever_the_count(t: &Bench) {
     let claim = t.claim("twice");
     t.grant(&claim).await;
     t.one.recount(&claim, 2, None).await.unwrap();
-    assert_eq!(
-        t.one.release(&claim, Way::Openly).await.unwrap(),
-        GivenBack::Freed(Sought::ByNobody)
-    );
+    assert_eq!(t.one.release(&claim, Way::Openly).await.unwrap(), GivenBack::Freed(Others::Nobody));
     assert_eq!(t.one.holder(&claim.name).await.unwrap(), None);
 }
 
@@ -254,7 +248,7 @@ async fn a_release_knows_whether_others_listen(t: &Bench) {
     t.other.listen(&claim.name);
     t.told(&Wake::Listening(claim.name.clone()), 1).await;
     for (releases, sought) in
-        [(&t.one, Sought::ByListeners), (&t.other, Sought::ByNobody), (&t.one, Sought::ByListeners)]
+        [(&t.one, Others::Listeners), (&t.other, Others::Nobody), (&t.one, Others::Listeners)]
     {
         t.grant(&claim).await;
         let given = releases.release(&claim, Way::Openly).await.unwrap();

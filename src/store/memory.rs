@@ -18,8 +18,8 @@ use tokio::{
 
 use super::{Answer, Sleepers, Store, TOLD_AFTER, Wake};
 use crate::domain::{
-    Claim, Failure, GivenBack, Holder, Map, Name, Offer, Outcome, Owner, Place, Queueing, Renewal,
-    Set, Sought, Verdict, Way,
+    Claim, Failure, GivenBack, Holder, Map, Name, Offer, Others, Outcome, Owner, Place, Queueing,
+    Renewal, Set, Verdict, Way,
 };
 
 /// How long a stalled store is waited for: what a client on Redis waits by default.
@@ -310,8 +310,8 @@ impl Store for Session {
             let told = !passed_on && claim.announced;
             let others = told && state.announce(&claim.name, self.id);
             GivenBack::Freed(match others && way == Way::Openly {
-                true => Sought::ByListeners,
-                false => Sought::ByNobody,
+                true => Others::Listeners,
+                false => Others::Nobody,
             })
         })
     }

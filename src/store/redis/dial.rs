@@ -1,9 +1,9 @@
 //! Makes one connection, ready for commands, and says what was in the way.
 
-use std::{fmt, future::Future, io, pin::Pin, time::Duration};
+use std::{fmt, future::Future, io, pin::Pin, sync::Arc, time::Duration};
 
 use redis::{
-    Cmd, ErrorKind, ProtocolVersion, PushInfo, RedisConnectionInfo, RedisError, Value,
+    AsyncConnectionConfig, Cmd, ErrorKind, ProtocolVersion, RedisConnectionInfo, RedisError, Value,
     aio::MultiplexedConnection, cmd,
 };
 use socket2::{SockRef, TcpKeepalive};
@@ -16,19 +16,15 @@ use tokio::{
 #[cfg(feature = "tls")]
 use super::tls::Tls;
 use super::{
+    loan::Loan,
     scripts,
     settings::{Address, Settings, Target},
+    wire::{OnPush, Wire},
 };
 use crate::error::Error;
 
-/// How many commands may wait to be written before callers wait to hand theirs over.
-const PIPELINE: usize = 16_384;
-
 /// A connection, and what carries its bytes as long as it is polled.
-pub(super) type Dialled = (MultiplexedConnection, Pin<Box<dyn Future<Output = ()> + Send>>);
-
-/// What is told by the server without being asked.
-pub(super) type OnPush = Box<dyn Fn(PushInfo) + Send + Sync>;
+pub(super) type Dialled = (Arc<Wire>, Pin<Box<dyn Future<Output = ()> + Send>>);
 
 /// Bytes both ways.
 trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
@@ -90,26 +86,24 @@ impl Dialer {
     }
 
     async fn connect(&self, on_push: Option<OnPush>) -> Result<Dialled, Obstacle> {
-        let stream = self.stream().await?;
-        let mut config = redis::AsyncConnectionConfig::new()
-            .set_response_timeout(None)
-            .set_pipeline_buffer_size(PIPELINE);
-        if let Some(on_push) = on_push {
-            let push = move |info| {
-                on_push(info);
-                Ok::<(), std::convert::Infallible>(())
-            };
-            config = config.set_push_sender(push);
-        }
-        let login = self.login();
-        let (connection, driver) = MultiplexedConnection::new_with_config(&login, stream, config)
-            .await
-            .map_err(|error| self.refusal(&error))?;
-        let mut driver: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(driver);
+        let stream = self.logged_in(self.stream().await?).await?;
+        let wire = Arc::<Wire>::default();
+        let mut driver: Pin<Box<dyn Future<Output = ()> + Send>> =
+            Box::pin(Arc::clone(&wire).carry(stream, on_push));
         tokio::select! {
+            biased;
+            greeted = self.greet(&wire) => greeted.map(|()| (wire, driver)),
             () = &mut driver => Err(hung_up()),
-            greeted = self.greet(connection.clone()) => greeted.map(|()| (connection, driver)),
         }
+    }
+
+    /// Says who we are by the client crate's own means, which know every way in.
+    async fn logged_in(&self, stream: Box<dyn Stream>) -> Result<Box<dyn Stream>, Obstacle> {
+        let (loan, lent) = Loan::of(stream);
+        let config = AsyncConnectionConfig::new().set_response_timeout(None);
+        let connected = MultiplexedConnection::new_with_config(&self.login(), lent, config).await;
+        drop(connected.map_err(|error| self.refusal(&error))?);
+        loan.back().ok_or_else(hung_up)
     }
 
     /// Why the server did not let us in.
@@ -170,17 +164,11 @@ impl Dialer {
 
     /// Says who we are, and hands over the scripts. Both are courtesies: a user
     /// without the permission can do without.
-    async fn greet(&self, mut connection: MultiplexedConnection) -> Result<(), Obstacle> {
-        let mut pipeline = redis::pipe();
-        pipeline.ignore_errors();
-        pipeline.add_command(named(&self.client_name));
-        for script in scripts::all() {
-            pipeline.add_command(script.load());
-        }
+    async fn greet(&self, wire: &Wire) -> Result<(), Obstacle> {
+        let scripts = scripts::all().map(|script| script.load());
+        let commands: Vec<Cmd> = [named(&self.client_name)].into_iter().chain(scripts).collect();
         // The first command also shows whether we were let in at all.
-        let replies = connection.send_packed_commands(&pipeline, 0, pipeline.len()).await;
-        let replies = replies.map_err(|error| self.refusal(&error))?;
-        match replies.into_iter().next() {
+        match wire.call_all(&commands).await.map_err(|_| hung_up())?.into_iter().next() {
             Some(Value::ServerError(error)) if error.code() == "NOAUTH" => {
                 Err(self.refusal(&error.into()))
             }

@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-use redis::{Cmd, PushInfo, RedisError, Value, aio::MultiplexedConnection};
+use redis::{Cmd, PushInfo, Value};
 use tokio::{
     sync::{Notify, watch},
     task::AbortHandle,
@@ -22,8 +22,8 @@ use tokio::{
 };
 
 use super::{
-    dial::{Dialer, Dialled, OnPush},
-    replies,
+    dial::{Dialer, Dialled},
+    wire::{OnPush, Wire},
 };
 use crate::{domain::Failure, error::Error};
 
@@ -62,19 +62,17 @@ pub(super) struct Link {
 
 #[derive(Debug)]
 struct Shared {
-    live: watch::Sender<Option<Live>>,
+    live: watch::Sender<Option<Arc<Live>>>,
     reconnects: AtomicU64,
     /// Why the last attempt to connect failed.
     obstacle: Mutex<Option<String>>,
 }
 
 /// A connection while it is up.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct Live {
-    connection: MultiplexedConnection,
-    /// How many replies have come.
-    replies: Arc<AtomicU64>,
-    cut: Arc<Notify>,
+    wire: Arc<Wire>,
+    cut: Notify,
 }
 
 impl Link {
@@ -103,53 +101,49 @@ impl Link {
 
     /// Sends `command` and waits for the reply, refusals among them.
     pub(super) async fn call(&self, command: &Cmd) -> Result<Value, Failure> {
-        self.send(async |mut connection: MultiplexedConnection| {
-            connection.send_packed_command(command).await
-        })
-        .await
-    }
-
-    /// Sends all of `pipeline` at once and waits for the replies.
-    pub(super) async fn call_all(&self, pipeline: &redis::Pipeline) -> Result<Vec<Value>, Failure> {
-        self.send(async |mut connection: MultiplexedConnection| {
-            connection.send_packed_commands(pipeline, 0, pipeline.len()).await
-        })
-        .await
-    }
-
-    async fn send<T>(
-        &self,
-        send: impl AsyncFnOnce(MultiplexedConnection) -> Result<T, RedisError>,
-    ) -> Result<T, Failure> {
         let live = self.live().await?;
-        let replies_before = live.replies.load(Ordering::Relaxed);
-        match timeout(self.command_timeout, send(live.connection)).await {
-            Ok(Ok(reply)) => {
-                live.replies.fetch_add(1, Ordering::Relaxed);
-                Ok(reply)
+        self.awaited(&live, live.wire.call(command)).await
+    }
+
+    /// Sends all of `commands` at once and waits for the replies.
+    pub(super) async fn call_all(&self, commands: &[Cmd]) -> Result<Vec<Value>, Failure> {
+        let live = self.live().await?;
+        self.awaited(&live, live.wire.call_all(commands)).await
+    }
+
+    /// Sends a command that subscribes or the like, and waits until that is done or
+    /// refused.
+    pub(super) async fn confirm(&self, command: &Cmd) -> Result<Value, Failure> {
+        let live = self.live().await?;
+        self.awaited(&live, live.wire.confirm(command)).await
+    }
+
+    async fn awaited<T>(
+        &self,
+        live: &Live,
+        reply: impl Future<Output = Result<T, Failure>>,
+    ) -> Result<T, Failure> {
+        let heard_before = live.wire.heard();
+        timeout(self.command_timeout, reply).await.unwrap_or_else(|elapsed| {
+            // Replies come in order. If nothing came, the other side hangs or is
+            // gone, and the kernel may never tell.
+            if live.wire.heard() == heard_before {
+                live.cut.notify_one();
             }
-            Ok(Err(error)) => Err(replies::lost(&error)),
-            Err(elapsed) => {
-                // Replies come in order. If not one came, the other side hangs
-                // or is gone, and the kernel may never tell.
-                if live.replies.load(Ordering::Relaxed) == replies_before {
-                    live.cut.notify_one();
-                }
-                Err(Failure::unanswered(elapsed))
-            }
-        }
+            Err(Failure::unanswered(elapsed))
+        })
     }
 
     /// The connection, waited for if it is away.
-    async fn live(&self) -> Result<Live, Failure> {
+    async fn live(&self) -> Result<Arc<Live>, Failure> {
         if let Some(live) = &*self.shared.live.borrow() {
-            return Ok(live.clone());
+            return Ok(Arc::clone(live));
         }
         // In a box: this is seldom, and a question is small that need not wait.
         Box::pin(self.until_live()).await
     }
 
-    async fn until_live(&self) -> Result<Live, Failure> {
+    async fn until_live(&self) -> Result<Arc<Live>, Failure> {
         let mut changes = self.shared.live.subscribe();
         let up = changes.wait_for(Option::is_some);
         match timeout(self.command_timeout, up).await {
@@ -192,9 +186,8 @@ async fn supervise(
     mut dialled: Dialled,
 ) {
     loop {
-        let (connection, driver) = dialled;
-        let live = Live { connection, replies: Arc::default(), cut: Arc::default() };
-        carry(&shared, &*watcher, live, driver).await;
+        let (wire, driver) = dialled;
+        carry(&shared, &*watcher, Live { wire, cut: Notify::new() }, driver).await;
         let (server, carries) = (dialer.server(), watcher.carries());
         tracing::warn!(target: "leasehold", server, carries, "connection lost");
         dialled = dial_again(&shared, &dialer, &watcher).await;
@@ -210,12 +203,12 @@ async fn carry(
     live: Live,
     driver: Pin<Box<dyn Future<Output = ()> + Send>>,
 ) {
-    let cut = Arc::clone(&live.cut);
-    shared.live.send_replace(Some(live));
+    let live = Arc::new(live);
+    shared.live.send_replace(Some(Arc::clone(&live)));
     watcher.up();
     tokio::select! {
         () = driver => {}
-        () = cut.notified() => {
+        () = live.cut.notified() => {
             let carries = watcher.carries();
             tracing::warn!(target: "leasehold", carries, "the server answers nothing: connection cut");
         }

@@ -9,7 +9,8 @@ use std::{
     time::Duration,
 };
 
-use redis::{PushInfo, PushKind, Value, cmd};
+use futures_util::future::try_join_all;
+use redis::{Cmd, PushInfo, PushKind, Value, cmd};
 use tokio::{sync::Notify, task::AbortHandle, time::timeout};
 
 use super::{
@@ -199,8 +200,8 @@ impl Board {
     }
 
     /// What to ask of the server so that it does what is wanted.
-    fn corrections(&self) -> redis::Pipeline {
-        let mut corrections = redis::pipe();
+    fn corrections(&self) -> Vec<Cmd> {
+        let mut corrections = Vec::new();
         let mut table = self.table();
         let only_redissons = table.only_redissons;
         for name in std::mem::take(&mut table.changed) {
@@ -210,10 +211,10 @@ impl Board {
                 _ if channels.is_empty() => {}
                 (true, false) => {
                     channel.asked = true;
-                    corrections.add_command(cmd("SUBSCRIBE").arg(channels).clone());
+                    corrections.push(cmd("SUBSCRIBE").arg(channels).clone());
                 }
                 (false, true) => {
-                    corrections.add_command(cmd("UNSUBSCRIBE").arg(channels).clone());
+                    corrections.push(cmd("UNSUBSCRIBE").arg(channels).clone());
                     table.channels.remove(&name);
                 }
                 (false, false) => {
@@ -295,7 +296,8 @@ async fn keep_subscribed(board: Arc<Board>, link: Arc<Link>) {
         let corrections = board.corrections();
         let asked = match (corrections.is_empty(), changed || board.is_quiet()) {
             (false, _) => {
-                link.call_all(&corrections).await.map(|replies| warn_of(&board, &replies))
+                let confirmed = corrections.iter().map(|command| link.confirm(command));
+                try_join_all(confirmed).await.map(|replies| warn_of(&board, &replies))
             }
             (true, true) => Ok(()),
             (true, false) => link.call(&cmd("PING")).await.map(drop),

@@ -1,8 +1,10 @@
 //! Redis as the store: one node, one connection for commands, one for messages.
 
 mod dial;
+mod frames;
 mod keys;
 mod link;
+mod loan;
 mod messages;
 mod replies;
 mod scripts;
@@ -10,6 +12,7 @@ mod settings;
 #[cfg(feature = "tls")]
 mod tls;
 mod url;
+mod wire;
 
 use std::{
     sync::{
@@ -32,7 +35,7 @@ use self::{
 use super::{Answer, Sleepers, Store, TOLD_AFTER};
 use crate::{
     domain::{
-        Claim, Failure, GivenBack, Holder, Name, Outcome, Owner, Queueing, Renewal, Sought,
+        Claim, Failure, GivenBack, Holder, Name, Others, Outcome, Owner, Queueing, Renewal,
         Verdict, Way, checked,
     },
     error::Error,
@@ -178,12 +181,13 @@ impl RedisStore {
     /// Both are sent whatever becomes of the first, so that asking again makes up for
     /// a message that was lost. One too many wakes waiters for nothing.
     async fn release_openly(&self, claim: &Claim) -> Result<GivenBack, Failure> {
-        let mut commands = redis::pipe();
-        commands.cmd("HDEL").arg(claim.name.as_str()).arg(claim.owner.as_str());
-        if claim.announced {
-            commands.cmd("PUBLISH").arg(keys::channel(&claim.name)).arg("0");
-        }
-        let replies = self.commands.call_all(&commands).await?;
+        let mut free = cmd("HDEL");
+        free.arg(claim.name.as_str()).arg(claim.owner.as_str());
+        let mut announce = cmd("PUBLISH");
+        announce.arg(keys::channel(&claim.name)).arg("0");
+        let commands = [free, announce];
+        let wanted = if claim.announced { &commands[..] } else { &commands[..1] };
+        let replies = self.commands.call_all(wanted).await?;
         let freed = match replies.first() {
             Some(Value::ServerError(error)) => Err(replies::refusal(error)),
             freed => replies::is_freed(freed.unwrap_or(&Value::Nil)),
@@ -194,8 +198,8 @@ impl RedisStore {
         let ears = replies.get(1).map_or(Ok(0), replies::ears)?;
         let others = ears > 0 && ears > i64::from(self.messages.hears(&claim.name));
         Ok(GivenBack::Freed(match others {
-            true => Sought::ByListeners,
-            false => Sought::ByNobody,
+            true => Others::Listeners,
+            false => Others::Nobody,
         }))
     }
 

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use redis::{ErrorKind, RedisError, ServerError, Value};
+use redis::{ServerError, Value};
 
 use crate::{
-    domain::{Failure, GivenBack, Holder, Name, Offer, Outcome, Owner, Sought, Verdict},
+    domain::{Failure, GivenBack, Holder, Name, Offer, Others, Outcome, Owner, Verdict},
     store::Wake,
 };
 
@@ -20,14 +20,6 @@ const HIDDEN: [(&str, &str); 7] = [
     ("READONLY", "READONLY"),
     ("WRONGTYPE", "WRONGTYPE"),
 ];
-
-/// What it means that no reply came.
-pub(super) fn lost(error: &RedisError) -> Failure {
-    match error.kind() {
-        ErrorKind::Parse => Failure::Unreadable(error.to_string()),
-        _ => Failure::unanswered(error.to_string()),
-    }
-}
 
 /// What a refusal of the server means.
 pub(super) fn refusal(error: &ServerError) -> Failure {
@@ -57,12 +49,12 @@ pub(super) fn verdict(reply: &Value) -> Result<Verdict, Failure> {
 /// What `lua/lock/hand_over.lua` says.
 pub(super) fn given_back(reply: &Value) -> Result<GivenBack, Failure> {
     match reply {
-        Value::Int(1) => Ok(GivenBack::Freed(Sought::ByNobody)),
+        Value::Int(1) => Ok(GivenBack::Freed(Others::Nobody)),
         Value::Int(2) => {
             warn_unannounced();
-            Ok(GivenBack::Freed(Sought::ByNobody))
+            Ok(GivenBack::Freed(Others::Nobody))
         }
-        Value::Int(3) => Ok(GivenBack::Freed(Sought::ByOutsiders)),
+        Value::Int(3) => Ok(GivenBack::Freed(Others::Outsiders)),
         other => Ok(GivenBack::NotHeld { holder: holder(other)? }),
     }
 }
