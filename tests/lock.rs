@@ -181,6 +181,29 @@ mod entering {
     use super::*;
 
     #[tokio::test(start_paused = true)]
+    async fn who_was_woken_in_vain_soon_after_it_came_knows_the_holder_after_that_one() {
+        // given three who wait one after the other, the second for a lease that is fixed
+        let world = World::new();
+        let [first, second, third] = [(); 3].map(|()| door(&Client::sharing(&world.store)));
+        let guard = world.door().acquire().await.unwrap();
+        let first = waiting(first).await;
+        let second = waiting(second.lease(millis(400))).await;
+        let third = waiting(third).await;
+
+        // when a release wakes them all, and the next one passes the lock on
+        leave(guard).await;
+        leave(entered(first).await).await;
+        let dies = entered(second).await;
+        let held_since = Instant::now();
+        std::mem::forget(dies);
+
+        // then the third one comes when that lease ends
+        let guard = entered(third).await;
+        assert!(held_since.elapsed() <= millis(400) + AT_ONCE, "{:?}", held_since.elapsed());
+        leave(guard).await;
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn a_waiter_enters_at_once_when_the_holder_leaves() {
         for in_one_client in [true, false] {
             // given a held lock and somebody waiting for it

@@ -128,6 +128,8 @@ struct Attempt<'a> {
     /// Where the last question stands in the lock's queue that was answered, and
     /// when it was asked.
     queued: Option<(Place, Instant)>,
+    /// When the first place was asked for: later ones take over its time.
+    joined_at: Option<Instant>,
     /// Where the last question stands that was asked, and since when it is asked.
     stands: Option<(Queueing, Instant)>,
     heard: &'a Heard,
@@ -300,6 +302,7 @@ impl<'a> Attempt<'a> {
             waited: false,
             listener: None,
             queued: None,
+            joined_at: None,
             stands: None,
             heard,
         }
@@ -370,13 +373,15 @@ impl<'a> Attempt<'a> {
         }
         if matches!(verdict, Ok(Verdict::Busy(_))) && queue.is_some() {
             self.queued = self.stands.map(|(stands, since)| (stands.place, since));
+            self.joined_at = self.joined_at.or(self.stands.map(|(_, since)| since));
         }
         Ok(self.weigh(verdict, lease))
     }
 
-    /// Whether our first place in the queue is also our last one so far.
+    /// Whether we asked last before anybody would have told us to.
     fn is_new_in_queue(&self) -> bool {
-        self.queued.is_some_and(|(place, _)| place.number == 1)
+        let times = self.queued.zip(self.joined_at);
+        times.is_some_and(|((_, asked_at), joined_at)| asked_at < joined_at + FIRST_LOOK)
     }
 
     /// The place in the lock's queue to ask for, if we would hear that it is our turn.
