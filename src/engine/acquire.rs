@@ -123,6 +123,8 @@ struct Attempt<'a> {
     unsure: bool,
     /// Whether the store ever said no.
     waited: bool,
+    /// When the holder's lease ends, as far as the store has told.
+    free_at: Option<Instant>,
     /// Hears of releases and offers, once it does.
     listener: Option<Arc<Listener>>,
     /// Where the last question stands in the lock's queue that was answered, and
@@ -300,6 +302,7 @@ impl<'a> Attempt<'a> {
             asked: None,
             unsure: false,
             waited: false,
+            free_at: None,
             listener: None,
             queued: None,
             joined_at: None,
@@ -344,7 +347,7 @@ impl<'a> Attempt<'a> {
                 }
                 Ok(Asked::Busy(holder)) => {
                     tracing::debug!(target: "leasehold", %holder, "wait");
-                    engine.unless_closed(self.wait(&holder, &mut polls)).await?;
+                    engine.unless_closed(self.wait(&mut polls)).await?;
                     if let Some(held) = self.accept_offer() {
                         return Ok(held);
                     }
@@ -440,6 +443,7 @@ impl<'a> Attempt<'a> {
                 }
                 self.heard.note(Ok(holder.clone()));
                 self.waited = true;
+                self.free_at = holder.remaining.map(|left| lease.asked_at + left);
                 Asked::Busy(holder)
             }
             Err(failure) => {
@@ -465,7 +469,7 @@ impl<'a> Attempt<'a> {
         (self.asked, self.queued, self.stands) = (None, None, None);
         let engine = self.engine;
         tracing::debug!(target: "leasehold", lock = %self.claim.name, owner = %self.claim.owner,
-            waited = ?self.began_at.map(|began| now.saturating_duration_since(began)), "grant");
+            waited = ?now.saturating_duration_since(self.began_at.unwrap_or(now)), "grant");
         // Who had to wait knows that it is not alone, and who was told so.
         let sought = self.waited || engine.courtesy.is_sought(&self.claim.name);
         let grant = Grant {
@@ -483,10 +487,16 @@ impl<'a> Attempt<'a> {
         Held::new(hold, engine)
     }
 
+    /// How long to wait for `moment`. It was told rounded down to the millisecond, and
+    /// timers are late by as much; who comes too early all the same asks once more.
+    fn until(&self, moment: Instant) -> Duration {
+        const NEXT_TICK: Duration = Duration::from_millis(1);
+        moment.saturating_duration_since(self.engine.clock.now()).max(NEXT_TICK)
+    }
+
     /// Waits until it makes sense to ask again.
-    async fn wait(&mut self, holder: &Holder, polls: &mut Polls) {
-        // The store ends a lease on the millisecond, and tells rounded down.
-        let expiry = holder.remaining.map(|left| left + Duration::from_millis(1));
+    async fn wait(&mut self, polls: &mut Polls) {
+        let expiry = self.free_at.map(|at| self.until(at));
         match self.want.wait_by {
             WaitBy::Messages => {
                 self.listener = self.listener.take().or_else(|| self.turn.as_ref()?.listen());
