@@ -4,9 +4,37 @@
 //! the machine sleeps, and a lease in Redis does not. So we take tokio's time
 //! and add what the machine has slept through since the clock was made.
 
-use std::time::Duration;
+use std::{num::NonZero, sync::LazyLock, time::Duration};
 
 use tokio::time::Instant;
+
+/// A moment in half the space of an [`Instant`], for those who keep many.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(crate) struct Stamp(NonZero<i64>);
+
+/// What stamps count from, in nanoseconds. None is 0: that is 146 years before.
+static BASE: LazyLock<std::time::Instant> = LazyLock::new(std::time::Instant::now);
+const AT_BASE: i64 = 1 << 62;
+
+impl From<Instant> for Stamp {
+    fn from(moment: Instant) -> Self {
+        let moment = moment.into_std();
+        let nanos = |time: Duration| i64::try_from(time.as_nanos()).unwrap_or(AT_BASE - 1);
+        let stamp = match moment.checked_duration_since(*BASE) {
+            Some(after) => AT_BASE.saturating_add(nanos(after)),
+            None => AT_BASE - nanos(BASE.duration_since(moment)),
+        };
+        Self(NonZero::new(stamp).unwrap_or(NonZero::<i64>::MIN))
+    }
+}
+
+impl From<Stamp> for Instant {
+    fn from(stamp: Stamp) -> Self {
+        let nanos = stamp.0.get() - AT_BASE;
+        let away = Duration::from_nanos(nanos.unsigned_abs());
+        Self::from_std(if nanos < 0 { *BASE - away } else { *BASE + away })
+    }
+}
 
 /// Reads the time of leases.
 #[derive(Clone, Debug)]
@@ -77,6 +105,18 @@ mod tests {
 
         // and a timer for a moment that is over fires now
         assert_eq!(clock.timer(start + Duration::from_secs(60)), Instant::now());
+    }
+
+    #[test]
+    fn a_stamp_is_the_moment_that_it_was_made_of() {
+        let now = Instant::now();
+        let century = Duration::from_secs(100 * 365 * 24 * 60 * 60);
+        let (before, after) = (now - Duration::from_nanos(1), now + century);
+        for moment in [now, before, after] {
+            assert_eq!(Instant::from(Stamp::from(moment)), moment);
+        }
+        assert!(Stamp::from(before) < now.into() && Stamp::from(now) < after.into());
+        assert_eq!(size_of::<Option<Stamp>>(), 8);
     }
 
     #[test]

@@ -16,6 +16,7 @@ use tokio::{sync::Notify, time::Instant};
 
 use super::{
     LONGEST_PATIENCE,
+    clock::Stamp,
     stats::Counters,
     turns::{Fits, Turn},
 };
@@ -35,10 +36,9 @@ pub(crate) struct Hold {
     unsure: bool,
     stay: Stay,
     passes: Option<u32>,
-    entered_at: Instant,
-    must_end_at: Option<Instant>,
+    entered_at: Stamp,
+    must_end_at: Option<Stamp>,
     state: Mutex<State>,
-    over: Notify,
     shares: AtomicU32,
     counters: Arc<Counters>,
 }
@@ -47,13 +47,15 @@ pub(crate) struct Hold {
 struct State {
     lease: Lease,
     /// When more time was last asked for, answered or not.
-    asked_at: Instant,
+    asked_at: Stamp,
     /// Whether the last renewal failed.
     doubted: bool,
     /// Whether the store may know another count than 1.
     recounted: bool,
     /// Once set it never changes: what is lost is never held again.
     over: Option<LostReason>,
+    /// Told when it is over, if anybody wants to know.
+    told: Option<Arc<Notify>>,
     /// The right to ask for the name, which nobody here needs while this lasts.
     turn: Option<Turn>,
 }
@@ -82,7 +84,7 @@ pub(crate) struct Grant {
 pub(crate) struct Stay {
     /// For how many more holds.
     pub(crate) turns: u32,
-    pub(crate) until: Instant,
+    pub(crate) until: Stamp,
 }
 
 impl Grant {
@@ -137,7 +139,7 @@ impl Default for LocalTurns {
 impl LocalTurns {
     /// What a grant has of them at `now`, when it is new.
     pub(crate) fn from(self, now: Instant) -> Stay {
-        Stay { turns: self.most, until: now + self.time.min(LONGEST_PATIENCE) }
+        Stay { turns: self.most, until: (now + self.time.min(LONGEST_PATIENCE)).into() }
     }
 }
 
@@ -153,17 +155,17 @@ impl Hold {
             unsure,
             stay,
             passes,
-            entered_at: now,
-            must_end_at: terms.max_hold.map(|most| now + most),
+            entered_at: now.into(),
+            must_end_at: terms.max_hold.map(|most| (now + most).into()),
             state: Mutex::new(State {
                 lease,
-                asked_at,
+                asked_at: asked_at.into(),
                 doubted: false,
                 recounted: false,
                 over: None,
+                told: None,
                 turn: None,
             }),
-            over: Notify::new(),
             shares: AtomicU32::new(1),
             counters: Arc::clone(counters),
         }
@@ -179,12 +181,12 @@ impl Hold {
 
     /// Whether a question asked at `moment` was asked by one who knew of the grant.
     pub(crate) fn was_known_at(&self, moment: Instant) -> bool {
-        self.entered_at < moment
+        self.entered_at < moment.into()
     }
 
     /// From when on messages that its lock is free are not about the one before it.
     pub(super) fn grows_up(&self) -> Instant {
-        self.entered_at + YOUNG
+        Instant::from(self.entered_at) + YOUNG
     }
 
     pub(crate) fn name(&self) -> &Name {
@@ -198,19 +200,19 @@ impl Hold {
 
     fn earliest_end(&self, state: &State) -> Instant {
         let lease = state.lease.ends();
-        self.must_end_at.map_or(lease, |most| lease.min(most))
+        self.must_end_at.map_or(lease, |most| lease.min(most.into()))
     }
 
     /// By when the store has ended it by itself, at the latest: a renewal that was
     /// not answered may have been executed.
     pub(crate) fn store_ends(&self) -> Instant {
-        self.state().asked_at + self.claim.ttl
+        Instant::from(self.state().asked_at) + self.claim.ttl
     }
 
     /// Notes that the store is asked for more time at `now`.
     pub(crate) fn asks(&self, now: Instant) {
         if self.renewed {
-            self.state().asked_at = now;
+            self.state().asked_at = now.into();
         }
     }
 
@@ -258,7 +260,7 @@ impl Hold {
             return Ok(ends - now);
         }
         let reason = match self.must_end_at {
-            Some(most) if now >= most => LostReason::MaxHold,
+            Some(most) if now >= most.into() => LostReason::MaxHold,
             _ => LostReason::Expired,
         };
         self.set_over(state, reason);
@@ -300,12 +302,15 @@ impl Hold {
         state.over = Some(reason);
         // Who gives it back keeps the turn until that is done.
         let turn = state.turn.take_if(|_| reason != LostReason::Released);
+        let told = state.told.take();
         self.counters.ended();
         if reason != LostReason::Released {
             self.found_lost(reason);
         }
         drop(state);
-        self.over.notify_waiters();
+        if let Some(told) = told {
+            told.notify_waiters();
+        }
         // Whoever waits here for the end of this hold may ask now.
         drop(turn);
     }
@@ -334,7 +339,7 @@ impl Hold {
             id: self.id,
             claim: self.claim.clone(),
             lease: state.lease,
-            asked_at: state.asked_at,
+            asked_at: state.asked_at.into(),
             unsure: self.unsure,
             stay: Stay { turns: self.stay.turns - 1, ..self.stay },
             // Somebody waits here, so others may wait elsewhere.
@@ -347,7 +352,7 @@ impl Hold {
 
     /// Whether the lock may stay in this process for another hold.
     fn may_stay(&self, now: Instant) -> bool {
-        self.stay.turns > 0 && now < self.stay.until
+        self.stay.turns > 0 && self.stay.until > now.into()
     }
 
     /// Whether nothing would have to change in the store for another hold.
@@ -376,10 +381,14 @@ impl Hold {
     /// Waits until it is over.
     pub(super) async fn ended(&self) -> LostReason {
         loop {
-            let told = self.over.notified();
-            if let Some(reason) = self.state().over {
-                return reason;
-            }
+            let told = {
+                let mut state = self.state();
+                if let Some(reason) = state.over {
+                    return reason;
+                }
+                let told = state.told.get_or_insert_default();
+                Arc::clone(told).notified_owned()
+            };
             told.await;
         }
     }
@@ -404,7 +413,7 @@ impl Hold {
 
     /// For how long it has been held at `now`.
     pub(super) fn held_for(&self, now: Instant) -> Duration {
-        now - self.entered_at
+        now.saturating_duration_since(self.entered_at.into())
     }
 
     /// Gives back what was ours to the end.

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use crate::{
     domain::{LostReason, Map, Outcome},
-    engine::hold::Hold,
+    engine::{clock::Stamp, hold::Hold},
 };
 
 /// Holds that are due this soon are renewed along with those that are due.
@@ -21,7 +21,7 @@ const SHORTEST_RETRY: Duration = Duration::from_millis(20);
 #[derive(Debug, Default)]
 pub(super) struct Schedule {
     watched: Map<Id, Watched>,
-    due: BTreeSet<(Instant, Id)>,
+    due: BTreeSet<(Stamp, Id)>,
 }
 
 /// A hold's number within its client.
@@ -30,9 +30,9 @@ type Id = u64;
 #[derive(Debug)]
 struct Watched {
     hold: Arc<Hold>,
-    due: Instant,
+    due: Stamp,
     /// When the renewal was sent that is not answered yet.
-    asked_at: Option<Instant>,
+    asked_at: Option<Stamp>,
     /// Whether that answer may come too early to be of use.
     ask_again: bool,
 }
@@ -50,9 +50,9 @@ impl Schedule {
     /// Looks after `hold` from now on. Returns when it is due.
     pub(super) fn watch(&mut self, hold: Arc<Hold>) -> Instant {
         let due = hold.renew_at().min(hold.ends());
-        let id = hold.id();
-        self.due.insert((due, id));
-        self.watched.insert(id, Watched { hold, due, asked_at: None, ask_again: false });
+        let (id, stamp) = (hold.id(), due.into());
+        self.due.insert((stamp, id));
+        self.watched.insert(id, Watched { hold, due: stamp, asked_at: None, ask_again: false });
         due
     }
 
@@ -70,8 +70,9 @@ impl Schedule {
         };
         watched.hold = Arc::clone(hold);
         // Its own end may come before its next renewal.
-        let due = watched.due.min(hold.ends());
-        if due < watched.due {
+        let planned = Instant::from(watched.due);
+        let due = planned.min(hold.ends());
+        if due < planned {
             self.put_off(hold.id(), due);
         }
         due
@@ -81,7 +82,7 @@ impl Schedule {
     pub(super) fn ask_about(&mut self, id: Id, due: Instant) {
         let Some(watched) = self.watched.get_mut(&id) else { return };
         watched.ask_again = watched.asked_at.is_some();
-        if !watched.ask_again && due < watched.due {
+        if !watched.ask_again && watched.due > due.into() {
             self.put_off(id, due);
         }
     }
@@ -95,7 +96,7 @@ impl Schedule {
 
     /// When to look again.
     pub(super) fn next(&self) -> Option<Instant> {
-        self.due.first().map(|(due, _)| *due)
+        self.due.first().map(|(due, _)| (*due).into())
     }
 
     pub(super) fn len(&self) -> usize {
@@ -114,11 +115,11 @@ impl Schedule {
         if self.next().is_none_or(|first| first > now) {
             return due;
         }
-        let soon = self.due.range(..=(now + TOGETHER, Id::MAX)).copied();
+        let soon = self.due.range(..=((now + TOGETHER).into(), Id::MAX)).copied();
         for (planned, id) in soon.collect::<Vec<_>>() {
             if let Some(hold) = self.attend(id, now) {
                 due.renew.push(hold);
-                due.lag = due.lag.max(now.saturating_duration_since(planned));
+                due.lag = due.lag.max(now.saturating_duration_since(planned.into()));
             }
         }
         due
@@ -133,7 +134,7 @@ impl Schedule {
         }
         let in_flight = watched.asked_at.is_some();
         if !in_flight {
-            watched.asked_at = Some(now);
+            watched.asked_at = Some(now.into());
             watched.hold.asks(now);
         }
         let (hold, ends) = (Arc::clone(&watched.hold), watched.hold.ends());
@@ -146,15 +147,15 @@ impl Schedule {
     fn put_off(&mut self, id: Id, due: Instant) {
         let Some(watched) = self.watched.get_mut(&id) else { return };
         self.due.remove(&(watched.due, id));
-        watched.due = due;
-        self.due.insert((due, id));
+        watched.due = due.into();
+        self.due.insert((watched.due, id));
     }
 
     /// Takes the store's word on a hold that was to be renewed.
     pub(super) fn answered(&mut self, hold: &Arc<Hold>, outcome: Outcome, now: Instant) {
         let id = hold.id();
         let Some(watched) = self.watched.get_mut(&id) else { return };
-        let Some(asked_at) = watched.asked_at.take() else { return };
+        let Some(asked_at) = watched.asked_at.take().map(Instant::from) else { return };
         // The grant may have gone to another hold since it was asked for.
         let hold = Arc::clone(&watched.hold);
         let ask_again = std::mem::take(&mut watched.ask_again);
