@@ -476,7 +476,7 @@ impl<'a> Attempt<'a> {
             id: engine.grants.fetch_add(1, Ordering::Relaxed),
             claim: self.claim.clone(),
             lease,
-            asked_at: begun_by,
+            asked_at: begun_by.into(),
             unsure: self.unsure,
             stay: self.want.terms.local.from(now),
             passes: sought.then_some(passes),

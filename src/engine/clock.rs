@@ -19,13 +19,19 @@ const AT_BASE: i64 = 1 << 62;
 impl From<Instant> for Stamp {
     fn from(moment: Instant) -> Self {
         let moment = moment.into_std();
-        let nanos = |time: Duration| i64::try_from(time.as_nanos()).unwrap_or(AT_BASE - 1);
         let stamp = match moment.checked_duration_since(*BASE) {
             Some(after) => AT_BASE.saturating_add(nanos(after)),
             None => AT_BASE - nanos(BASE.duration_since(moment)),
         };
         Self(NonZero::new(stamp).unwrap_or(NonZero::<i64>::MIN))
     }
+}
+
+/// As many nanoseconds as a stamp can count.
+fn nanos(time: Duration) -> i64 {
+    let seconds = time.as_secs().saturating_mul(1_000_000_000);
+    i64::try_from(seconds.saturating_add(time.subsec_nanos().into()))
+        .map_or(AT_BASE - 1, |nanos| nanos.min(AT_BASE - 1))
 }
 
 impl From<Stamp> for Instant {

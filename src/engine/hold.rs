@@ -69,7 +69,7 @@ pub(crate) struct Grant {
     pub(crate) claim: Claim,
     pub(crate) lease: Lease,
     /// When more time was last asked for, answered or not.
-    pub(crate) asked_at: Instant,
+    pub(crate) asked_at: Stamp,
     /// Whether an earlier question for it went unanswered.
     pub(crate) unsure: bool,
     /// How long it may stay in this process.
@@ -90,7 +90,7 @@ pub(crate) struct Stay {
 impl Grant {
     /// By when the store has ended it by itself, at the latest.
     pub(super) fn store_ends(&self) -> Instant {
-        self.asked_at + self.claim.ttl
+        Instant::from(self.asked_at) + self.claim.ttl
     }
 
     /// How it is to be given back.
@@ -159,7 +159,7 @@ impl Hold {
             must_end_at: terms.max_hold.map(|most| (now + most).into()),
             state: Mutex::new(State {
                 lease,
-                asked_at: asked_at.into(),
+                asked_at,
                 doubted: false,
                 recounted: false,
                 over: None,
@@ -339,7 +339,7 @@ impl Hold {
             id: self.id,
             claim: self.claim.clone(),
             lease: state.lease,
-            asked_at: state.asked_at.into(),
+            asked_at: state.asked_at,
             unsure: self.unsure,
             stay: Stay { turns: self.stay.turns - 1, ..self.stay },
             // Somebody waits here, so others may wait elsewhere.

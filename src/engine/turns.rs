@@ -474,7 +474,7 @@ mod tests {
             id: 1,
             claim: Claim { name, owner, ttl, announced: true },
             lease: Lease::new(now, ttl),
-            asked_at: now,
+            asked_at: now.into(),
             unsure: false,
             stay: LocalTurns::default().from(now),
             passes: None,

@@ -235,7 +235,7 @@ mod tests {
                 id: self.last_id,
                 claim,
                 lease,
-                asked_at: lease.asked_at,
+                asked_at: lease.asked_at.into(),
                 unsure: false,
                 stay: terms.local.from(self.at(at)),
                 passes: None,
