@@ -321,12 +321,13 @@ async fn a_waiter_enters_when_the_lease_of_a_dead_java_process_ends() {
     let guard = within(SOON, "the lease ends", client.lock("door").unwrap().acquire()).await;
 
     // then we enter at its end and not before, having asked for the state, again
-    // when listening, and at the end (which Redis tells to the millisecond); asking
-    // by a timer alone would take 2.25 s or more
+    // when listening and soon after, and at the end, once more if that was a
+    // millisecond early (Redis tells it rounded down); asking by a timer alone
+    // would take 2.25 s or more
     let took = start.elapsed();
     assert!(took >= ms(490) && took < secs(2), "{took:?}");
     let asked = redis.calls().since(&before).of("evalsha");
-    assert!((2..=4).contains(&asked), "{asked}");
+    assert!((2..=5).contains(&asked), "{asked}");
     give_back(guard.unwrap()).await;
 }
 

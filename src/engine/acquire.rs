@@ -25,15 +25,13 @@ use super::{
     hold::{Grant, Hold, Terms},
     persist::Pauses,
     releases::Debt,
+    standing::{FIRST_LOOK, Standing},
     turns::{Fits, Turn},
     wakeups::Listener,
 };
 use crate::{
-    domain::{
-        Claim, Failure, Holder, Lease, LostReason, Name, Place, Queueing, Verdict, Way, in_millis,
-    },
+    domain::{Claim, Failure, Holder, Lease, LostReason, Name, Queueing, Verdict, Way, in_millis},
     error::Error,
-    store::TOLD_AFTER,
 };
 
 /// The longest wait for a message: one may have been lost on the way.
@@ -41,13 +39,6 @@ pub(super) const LONGEST_WAIT: Duration = Duration::from_secs(3);
 
 /// The longest wait while no message can reach us.
 pub(super) const LONGEST_WAIT_UNHEARD: Duration = Duration::from_millis(250);
-
-/// When to ask again after joining a queue: before this nobody tells us that the
-/// lock has gone to another holder.
-const FIRST_LOOK: Duration = TOLD_AFTER.saturating_add(Duration::from_millis(50));
-
-/// The longest lease of a grant that nobody may be there to take.
-pub(super) const LONGEST_OFFER: Duration = Duration::from_secs(5);
 
 /// How long one question may take that is not to wait.
 const ONE_QUESTION: Duration = Duration::from_secs(3);
@@ -127,13 +118,7 @@ struct Attempt<'a> {
     free_at: Option<Instant>,
     /// Hears of releases and offers, once it does.
     listener: Option<Arc<Listener>>,
-    /// Where the last question stands in the lock's queue that was answered, and
-    /// when it was asked.
-    queued: Option<(Place, Instant)>,
-    /// When the first place was asked for: later ones take over its time.
-    joined_at: Option<Instant>,
-    /// Where the last question stands that was asked, and since when it is asked.
-    stands: Option<(Queueing, Instant)>,
+    standing: Standing,
     heard: &'a Heard,
 }
 
@@ -304,9 +289,7 @@ impl<'a> Attempt<'a> {
             waited: false,
             free_at: None,
             listener: None,
-            queued: None,
-            joined_at: None,
-            stands: None,
+            standing: Standing::new(want.ttl),
             heard,
         }
     }
@@ -375,16 +358,9 @@ impl<'a> Attempt<'a> {
             return Err(Error::ShutDown);
         }
         if matches!(verdict, Ok(Verdict::Busy(_))) && queue.is_some() {
-            self.queued = self.stands.map(|(stands, since)| (stands.place, since));
-            self.joined_at = self.joined_at.or(self.stands.map(|(_, since)| since));
+            self.standing.stands();
         }
         Ok(self.weigh(verdict, lease))
-    }
-
-    /// Whether we asked last before anybody would have told us to.
-    fn is_new_in_queue(&self) -> bool {
-        let times = self.queued.zip(self.joined_at);
-        times.is_some_and(|((_, asked_at), joined_at)| asked_at < joined_at + FIRST_LOOK)
     }
 
     /// The place in the lock's queue to ask for, if we would hear that it is our turn.
@@ -398,28 +374,14 @@ impl<'a> Attempt<'a> {
             return None;
         }
         listener.queue_as(Some(&self.claim.owner));
-        let answered = self.queued.map(|(place, _)| place);
-        // One that was not answered is the same question, asked once more.
-        let unanswered = self.stands.filter(|(stands, _)| answered != Some(stands.place));
-        self.stands = unanswered.or_else(|| Some((self.next_place(answered), now)));
-        self.stands.map(|(stands, _)| stands)
-    }
-
-    /// A place of its own for the next question: an offer to an earlier one may come
-    /// late.
-    fn next_place(&self, before: Option<Place>) -> Queueing {
-        let number = before.map_or(1, |before| before.number + 1);
-        let place = Place { number, offer: self.claim.ttl.min(LONGEST_OFFER) };
-        Queueing { place, before }
+        Some(self.standing.ask(now))
     }
 
     /// Makes the offer that came a hold, if it still can be one as it is. If not
     /// it is asked for: it was made to our owner.
     fn accept_offer(&mut self) -> Option<Held> {
         let offer = self.listener.as_ref()?.offer()?;
-        let (place, asked_at) = self.queued.filter(|(place, _)| place.number == offer.number)?;
-        // The offer was made after we asked for the place: it ends later than this.
-        let lease = Lease::new(asked_at, place.offer);
+        let lease = self.standing.lease_of(&offer)?;
         let now = self.engine.clock.now();
         let as_is = self.want.terms.renewed && now < lease.ends();
         as_is.then(|| self.enter(lease, now, now, offer.passes))
@@ -466,7 +428,8 @@ impl<'a> Attempt<'a> {
 
     /// Makes the grant a hold. The store had begun its lease at `begun_by`.
     fn enter(&mut self, lease: Lease, begun_by: Instant, now: Instant, passes: u32) -> Held {
-        (self.asked, self.queued, self.stands) = (None, None, None);
+        self.asked = None;
+        self.standing.leave();
         let engine = self.engine;
         tracing::debug!(target: "leasehold", lock = %self.claim.name, owner = %self.claim.owner,
             waited = ?now.saturating_duration_since(self.began_at.unwrap_or(now)), "grant");
@@ -502,7 +465,7 @@ impl<'a> Attempt<'a> {
                 self.listener = self.listener.take().or_else(|| self.turn.as_ref()?.listen());
                 let listener = &self.listener;
                 let longest = match listener.as_ref().is_some_and(|listener| listener.hears()) {
-                    true if self.is_new_in_queue() => FIRST_LOOK + spread(FIRST_LOOK / 4),
+                    true if self.standing.is_new() => FIRST_LOOK + spread(FIRST_LOOK / 4),
                     true => spread(LONGEST_WAIT),
                     false => spread(LONGEST_WAIT_UNHEARD),
                 };
@@ -538,7 +501,7 @@ impl Drop for Attempt<'_> {
         if let Some(listener) = &self.listener {
             listener.queue_as(None);
         }
-        let stood = self.stands.map(|(stands, _)| stands);
+        let stood = self.standing.stood();
         let asked_at = self.asked.map(|lease| lease.asked_at);
         if asked_at.is_none() && stood.is_none() {
             return;

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 pub(crate) struct Stamp(NonZero<i64>);
 
 /// What stamps count from, in nanoseconds. None is 0: that is 146 years before.
-static BASE: LazyLock<std::time::Instant> = LazyLock::new(std::time::Instant::now);
+static BASE: LazyLock<std::time::Instant> = LazyLock::new(|| Instant::now().into_std());
 const AT_BASE: i64 = 1 << 62;
 
 impl From<Instant> for Stamp {

@@ -24,6 +24,7 @@ mod persist;
 mod releases;
 #[cfg(test)]
 mod simulation;
+mod standing;
 pub(crate) mod stats;
 pub(crate) mod tasks;
 mod turns;

@@ -19,11 +19,11 @@ use tokio::{
 };
 
 use super::{
-    acquire::LONGEST_OFFER,
     clock::Clock,
     courtesy::Courtesy,
     hold::{Grant, Hold},
     persist::persist,
+    standing::LONGEST_OFFER,
     stats::Counters,
 };
 use crate::{

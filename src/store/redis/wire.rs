@@ -26,6 +26,11 @@ pub(super) type OnPush = Box<dyn Fn(PushInfo) + Send + Sync>;
 /// How much is read at once.
 const READ: usize = 16 * 1024;
 
+/// So many requests on their way are written at once, each as it comes: the other
+/// side works on one while we make the next. Of more than these a write for each
+/// costs more than the wait for all.
+const FEW: usize = 24;
+
 /// A buffer that has grown beyond this is not kept.
 const KEPT: usize = 1024 * 1024;
 
@@ -42,8 +47,6 @@ pub(super) struct Wire {
 struct Outbox {
     /// What is to be written.
     bytes: Vec<u8>,
-    /// How many requests that is.
-    unwritten: usize,
     /// Who waits for what comes next, in order.
     asked: VecDeque<Asked>,
     /// Why nothing comes any more.
@@ -117,7 +120,6 @@ impl Wire {
             command.write_packed_command(&mut outbox.bytes);
         }
         outbox.asked.push_back(asked);
-        outbox.unwritten += 1;
         drop(outbox);
         if idle {
             self.filled.notify_one();
@@ -151,7 +153,7 @@ impl Wire {
         loop {
             while !self.take(&mut bytes) {
                 self.filled.notified().await;
-                if self.is_busy() {
+                if self.is_crowded() {
                     // Others have more to say by now: one write for all of them.
                     yield_now().await;
                 }
@@ -168,18 +170,15 @@ impl Wire {
         }
     }
 
-    /// Whether the other side has something to do.
-    fn is_busy(&self) -> bool {
-        let outbox = self.outbox();
-        outbox.asked.len() > outbox.unwritten
+    /// Whether so many speak that they are better written together.
+    fn is_crowded(&self) -> bool {
+        self.outbox().asked.len() > FEW
     }
 
     /// Takes what is to be written, into an empty buffer. Returns whether that is
     /// anything.
     fn take(&self, bytes: &mut Vec<u8>) -> bool {
-        let mut outbox = self.outbox();
-        outbox.unwritten = 0;
-        std::mem::swap(&mut outbox.bytes, bytes);
+        std::mem::swap(&mut self.outbox().bytes, bytes);
         !bytes.is_empty()
     }
 

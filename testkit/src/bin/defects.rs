@@ -119,8 +119,8 @@ const DEFECTS: &[Defect] = &[
         says: "nobody is told when a lease has ended",
         edits: &[Edit {
             file: "src/engine/hold.rs",
-            from: "        self.over.notify_waiters();\n",
-            to: "",
+            from: "            told.notify_waiters();\n",
+            to: "            drop(told);\n",
         }],
     },
     Defect {
@@ -143,8 +143,8 @@ const DEFECTS: &[Defect] = &[
         says: "a release that ran unanswered is taken for a loss",
         edits: &[Edit {
             file: "src/engine/mod.rs",
-            from: "unsure: true } => Ok(GivenBack::Freed),",
-            to: "unsure: true } if false => Ok(GivenBack::Freed),",
+            from: "unsure: true } => {\n                Ok(GivenBack::Freed(",
+            to: "unsure: true } if false => {\n                Ok(GivenBack::Freed(",
         }],
     },
     Defect {
@@ -175,16 +175,16 @@ const DEFECTS: &[Defect] = &[
         says: "an offer is believed from when it came, not from when its place was asked for",
         edits: &[Edit {
             file: "src/engine/acquire.rs",
-            from: "let lease = Lease::new(asked_at, place.offer);",
-            to: "let lease = Lease::new(self.engine.clock.now().max(asked_at), place.offer);",
+            from: "let lease = self.standing.lease_of(&offer)?;",
+            to: "let lease = self.standing.lease_of(&offer)?;\n        let lease = Lease::new(self.engine.clock.now(), lease.ttl);",
         }],
     },
     Defect {
         says: "an offer to an earlier place is taken for one to the last",
         edits: &[Edit {
-            file: "src/engine/acquire.rs",
-            from: "self.queued.filter(|(place, _)| place.number == offer.number)?;",
-            to: "self.queued?;",
+            file: "src/engine/standing.rs",
+            from: "self.has.filter(|(place, _)| place.number == offer.number)?;",
+            to: "self.has.filter(|_| offer.number > 0)?;",
         }],
     },
     Defect {
@@ -207,8 +207,24 @@ const DEFECTS: &[Defect] = &[
         says: "a cancelled acquire keeps its place in the queue",
         edits: &[Edit {
             file: "src/engine/acquire.rs",
-            from: "let stood = self.stands.map(|(stands, _)| stands);",
-            to: "let stood = self.stands.map(|(stands, _)| stands).filter(|_| false);",
+            from: "let stood = self.standing.stood();",
+            to: "let stood = self.standing.stood().filter(|_| false);",
+        }],
+    },
+    Defect {
+        says: "who is woken in vain soon after it came does not learn who is next",
+        edits: &[Edit {
+            file: "src/engine/standing.rs",
+            from: "asked_at < joined_at + FIRST_LOOK",
+            to: "asked_at == joined_at",
+        }],
+    },
+    Defect {
+        says: "who takes a lock back before others have heard does so for ever",
+        edits: &[Edit {
+            file: "src/engine/courtesy.rs",
+            from: "        self.seen(name).is_some()\n",
+            to: "        self.seen(name).is_some() && false\n",
         }],
     },
     Defect {
