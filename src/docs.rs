@@ -32,6 +32,13 @@ pub mod guide {}
 pub mod migrating_from_redisson {}
 
 /// [design]: design
+/// [throughput]: https://raw.githubusercontent.com/leasehold/leasehold/main/docs/plots/throughput.svg
+/// [hand-overs]: https://raw.githubusercontent.com/leasehold/leasehold/main/docs/plots/hand-overs.svg
+/// [commands]: https://raw.githubusercontent.com/leasehold/leasehold/main/docs/plots/commands.svg
+/// [in-process]: https://raw.githubusercontent.com/leasehold/leasehold/main/docs/plots/in-process.svg
+/// [watchdog-client]: https://raw.githubusercontent.com/leasehold/leasehold/main/docs/plots/watchdog-client.svg
+/// [names-16]: https://raw.githubusercontent.com/leasehold/leasehold/main/docs/plots/names-16.svg
+/// [waiting]: https://raw.githubusercontent.com/leasehold/leasehold/main/docs/plots/waiting.svg
 #[doc = include_str!("../docs/performance.md")]
 pub mod performance {}
 

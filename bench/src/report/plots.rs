@@ -20,7 +20,7 @@ struct About {
 }
 
 const PLOTS: [About; 10] = [
-    about("throughput", "Uncontended pairs per second", "tasks", "raw scripts", Scale::Log),
+    about("throughput", "Uncontended pairs per second", "tasks", "bare commands", Scale::Log),
     about("in-process", "Hand-overs per second in one process", "tasks", "tokio mutex", Scale::Log),
     about(
         "hand-over",
@@ -52,8 +52,8 @@ const PLOTS: [About; 10] = [
         Scale::Log,
     ),
     about("waiting", "Bytes per waiting task", "tasks", "tokio mutex", Scale::Log),
-    about("names-1", "µs per pair, one task", "different names", "raw scripts", Scale::Linear),
-    about("names-16", "µs per pair, 16 tasks", "different names", "raw scripts", Scale::Linear),
+    about("names-1", "µs per pair, one task", "different names", "bare commands", Scale::Linear),
+    about("names-16", "µs per pair, 16 tasks", "different names", "bare commands", Scale::Linear),
 ];
 
 const fn about(
