@@ -11,7 +11,7 @@ use common::{
     hold_by_hand, keys, ms, pttl, release_by_hand, secs, subscribers, until_subscribed, waiter,
     within,
 };
-use leasehold::{Client, Error, Owner, Release};
+use leasehold::{Client, Error, LostReason, Owner, Release};
 use testkit::{Proxy, Redis, Reply, eventually};
 use tokio::time::{Instant, sleep};
 
@@ -376,6 +376,23 @@ async fn a_release_does_not_touch_what_java_holds_by_now() {
     // and those who wait are told to ask, in vain: who releases cannot know that
     // before, and a script that could see costs each release as much again
     assert_eq!(java.heard(), ["0"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_of_what_is_known_to_be_lost_says_nothing() {
+    // given a hold that has ended, and another one's in its place
+    let redis = Redis::start();
+    let client = client(&redis).await;
+    let guard = client.lock("door").unwrap().lease(ms(50)).acquire().await.unwrap();
+    assert_eq!(within(SOON, "it ends", guard.lost()).await, LostReason::Expired);
+    redis.command(&["DEL", "door"]);
+    hold_by_hand(&redis, "door", JAVA, secs(20));
+    let mut java = Listener::to(&redis, &channel("door"));
+
+    // then its release leaves that alone, and wakes nobody
+    assert!(matches!(guard.release().await.unwrap(), Release::AlreadyGone { .. }));
+    assert_eq!(hash(&redis, "door"), [(JAVA.to_owned(), "1".to_owned())]);
+    assert!(java.heard().is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -95,7 +95,7 @@ impl Grant {
 
     /// How it is to be given back.
     pub(super) fn way(&self) -> Way {
-        way(self.passes)
+        way(self.passes, self.unsure)
     }
 }
 
@@ -103,9 +103,11 @@ impl Grant {
 /// once, for those who wait in ways that nobody sees.
 const MOST_PASSES: u32 = 64;
 
-/// How to give back what has been passed on so often.
-fn way(passes: Option<u32>) -> Way {
+/// How to give back what has been passed on so often. An open release says so even if
+/// it finds nothing: what is `doubtful` is given back by one that looks first.
+fn way(passes: Option<u32>, doubtful: bool) -> Way {
     match passes {
+        None if doubtful => Way::InTurn { passes: 1, stood: None },
         None => Way::Openly,
         Some(passes) => Way::InTurn { passes: (passes + 1) % (MOST_PASSES + 1), stood: None },
     }
@@ -233,7 +235,8 @@ impl Hold {
 
     /// How it is to be given back.
     pub(super) fn way(&self) -> Way {
-        way(self.passes)
+        let lost = self.state().over.is_some_and(|reason| reason != LostReason::Released);
+        way(self.passes, lost || self.unsure)
     }
 
     /// Whether its lease is renewed, or fixed.
