@@ -4,15 +4,11 @@
 
 mod common;
 
-use std::{
-    io::Write,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::time::Duration;
 
 use common::{
-    Listener, SOON, channel, client, entered, give_back, hash, hold_by_hand, keys, ms, pttl, secs,
-    subscribers, until_subscribed, waiter, within,
+    Listener, Log, SOON, channel, client, entered, give_back, hash, hold_by_hand, keys, ms, pttl,
+    secs, subscribers, until_subscribed, waiter, within,
 };
 use futures_util::future::join_all;
 use leasehold::{Client, Error, Lock, LostReason, Owner, Release};
@@ -705,33 +701,10 @@ async fn a_server_that_is_busy_with_an_endless_script_is_waited_for() {
 #[tokio::test]
 async fn a_server_that_may_evict_locks_is_warned_of() {
     let redis = Redis::options().arg("--maxmemory-policy", "volatile-lru").start();
-    let log = Log::default();
-    let writer = log.clone();
-    let subscriber = tracing_subscriber::fmt().with_writer(move || writer.clone()).finish();
-    let _logged = tracing::subscriber::set_default(subscriber);
+    let (log, _logged) = Log::begin();
     let _client = client(&redis).await;
     let logged = log.text();
     assert!(logged.contains("WARN") && logged.contains("volatile-lru"), "{logged}");
-}
-
-/// What was logged.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl Log {
-    fn text(&self) -> String {
-        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
-    }
-}
-
-impl Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().write(bytes)
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
 }
 
 // Processes die.

@@ -5,13 +5,12 @@
 mod common;
 
 use std::{
-    io::Write,
     sync::{Arc, Mutex},
     time::Duration,
 };
 
 use common::{
-    Listener, SOON, channel, client, entered, give_back, hash, hold_by_hand, keys, ms, pttl,
+    Listener, Log, SOON, channel, client, entered, give_back, hash, hold_by_hand, keys, ms, pttl,
     release_by_hand, secs, subscribers, waiter, within,
 };
 use futures_util::future::join_all;
@@ -460,6 +459,26 @@ async fn who_has_it_back_before_others_have_heard_gives_it_to_them_the_next_time
     give_back(guard).await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lock_that_has_a_field_of_somebody_else_is_not_passed_on() {
+    // given a holder that would pass the lock on, and one that waits for it
+    let redis = Redis::start();
+    let clients = clients(&redis, 2).await;
+    let guard = awaited(&redis, door(&clients[0])).await;
+    let waiting = line(&redis, &clients[1..], door).await.remove(0);
+
+    // when another program puts its own field beside the holder's
+    redis.command(&["HSET", "door", "java:7", "1"]);
+    give_back(guard).await;
+
+    // then that is the holder, and nobody else
+    sleep(ms(300)).await;
+    assert_eq!(hash(&redis, "door"), [("java:7".to_owned(), "1".to_owned())]);
+    assert!(!waiting.is_finished());
+    release_by_hand(&redis, "door");
+    give_back(entered(waiting).await).await;
+}
+
 // Others wait who do not queue.
 
 #[tokio::test(flavor = "multi_thread")]
@@ -526,10 +545,7 @@ async fn one_who_polls_gets_in_between_others_who_pass_the_lock_on() {
 #[tokio::test]
 async fn a_user_without_rights_to_what_a_queue_needs_waits_as_redisson_does() {
     // given clients of a user who may do what Redisson does, and no more
-    let log = Log::default();
-    let writer = log.clone();
-    let subscriber = tracing_subscriber::fmt().with_writer(move || writer.clone()).finish();
-    let _logged = tracing::subscriber::set_default(subscriber);
+    let (log, _logged) = Log::begin();
     let redis = Redis::start();
     let (one, other) = (limited(&redis).await, limited(&redis).await);
     for _ in 0..3 {
@@ -585,26 +601,6 @@ async fn limited(redis: &Redis) -> Client {
     assert_eq!(redis.command(&user).text(), "OK");
     let builder = Client::builder().credentials("limited", "secret");
     builder.connect(&redis.url()).await.unwrap()
-}
-
-/// What was logged.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl Log {
-    fn text(&self) -> String {
-        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
-    }
-}
-
-impl Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().write(bytes)
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
 }
 
 // The server is in trouble.

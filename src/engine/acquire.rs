@@ -16,7 +16,7 @@ use std::{
     time::Duration,
 };
 
-use tokio::time::{Instant, sleep, sleep_until, timeout_at};
+use tokio::time::{Instant, sleep, timeout_at};
 use tracing::Instrument;
 
 use super::{
@@ -195,8 +195,8 @@ impl Engine {
                 return Ok(self.take_over(want, grant, turn, now));
             }
         }
-        if let Some(until) = self.courtesy.head_start(&want.name) {
-            Box::pin(self.unless_closed(sleep_until(until))).await?;
+        if let Some(others_first) = self.courtesy.head_start(&want.name) {
+            Box::pin(self.unless_closed(sleep(others_first))).await?;
         }
         let attempt = Attempt::new(self, want, heard, Some(turn));
         let span = attempt.span();

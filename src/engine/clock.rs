@@ -23,7 +23,7 @@ impl From<Instant> for Stamp {
             Some(after) => AT_BASE.saturating_add(nanos(after)),
             None => AT_BASE - nanos(BASE.duration_since(moment)),
         };
-        Self(NonZero::new(stamp).unwrap_or(NonZero::<i64>::MIN))
+        Self(NonZero::new(stamp).unwrap_or(NonZero::<i64>::MAX))
     }
 }
 

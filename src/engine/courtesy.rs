@@ -32,7 +32,7 @@ const MOST: usize = 1_024;
 pub(crate) struct Courtesy {
     clock: Clock,
     names: Mutex<Map<Name, Seen>>,
-    /// Whether there are none: most clients never meet another one.
+    /// Whether there are any: most clients never meet another one.
     some: AtomicBool,
 }
 
@@ -55,10 +55,11 @@ impl Courtesy {
         }
         let now = self.clock.now();
         let mut names = self.names();
-        if names.len() >= MOST {
+        let known = names.contains_key(name);
+        if !known && names.len() >= MOST {
             names.retain(|_, seen| now < seen.at + REMEMBERED);
         }
-        if names.len() < MOST {
+        if known || names.len() < MOST {
             names.insert(name.clone(), Seen { at: now, sought });
             self.some.store(true, Ordering::Relaxed);
         }
@@ -69,10 +70,11 @@ impl Courtesy {
         self.seen(name).is_some()
     }
 
-    /// Until when those who do not queue may ask for `name` first.
-    pub(crate) fn head_start(&self, name: &Name) -> Option<Instant> {
+    /// For how long those who do not queue may still ask for `name` first.
+    pub(crate) fn head_start(&self, name: &Name) -> Option<Duration> {
         let seen = self.seen(name).filter(|seen| seen.sought == Others::Outsiders)?;
-        Some(seen.at + HEAD_START).filter(|until| self.clock.now() < *until)
+        let left = (seen.at + HEAD_START).saturating_duration_since(self.clock.now());
+        Some(left).filter(|left| !left.is_zero())
     }
 
     fn seen(&self, name: &Name) -> Option<Seen> {
@@ -96,6 +98,8 @@ impl Courtesy {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use tokio::time::advance;
 
     use super::*;
@@ -126,10 +130,31 @@ mod tests {
         assert_eq!(courtesy.head_start(&door), None);
 
         courtesy.note(&door, Others::Outsiders);
-        let until = courtesy.head_start(&door).unwrap();
-        assert_eq!(until - courtesy.clock.now(), HEAD_START);
+        assert_eq!(courtesy.head_start(&door), Some(HEAD_START));
         advance(HEAD_START).await;
         assert_eq!(courtesy.head_start(&door), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_head_start_is_as_short_when_the_machine_has_slept() {
+        thread_local! {
+            static SLEPT: Cell<Duration> = const { Cell::new(Duration::ZERO) };
+        }
+        let (courtesy, door) = (Courtesy::new(&Clock::with(|| SLEPT.get())), name("door"));
+        SLEPT.set(Duration::from_secs(3_600));
+        courtesy.note(&door, Others::Outsiders);
+        assert_eq!(courtesy.head_start(&door), Some(HEAD_START));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_is_known_is_remembered_though_there_is_no_room_for_others() {
+        let (courtesy, door) = (Courtesy::new(&Clock::new()), name("door"));
+        courtesy.note(&door, Others::Listeners);
+        for n in 0..MOST {
+            courtesy.note(&name(&format!("door:{n}")), Others::Listeners);
+        }
+        courtesy.note(&door, Others::Outsiders);
+        assert_eq!(courtesy.head_start(&door), Some(HEAD_START));
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,11 +1,17 @@
 //! What the tests on real servers share.
 #![allow(dead_code, reason = "each test file uses some of it")]
 
-use std::{future::Future, time::Duration};
+use std::{
+    future::Future,
+    io::Write,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use leasehold::{Client, Lock, LockGuard, Release, Result, WaitBy};
 use testkit::{Calls, Connection, Redis, eventually};
 use tokio::{task::JoinHandle, time::timeout};
+use tracing::subscriber::DefaultGuard;
 
 /// How long something may take that takes no time to speak of: the machine may
 /// be busy with other tests.
@@ -137,5 +143,33 @@ impl<'a> Listener<'a> {
             message.list()[2].text().to_owned()
         };
         std::iter::from_fn(|| Some(next()).filter(|message| message != END)).collect()
+    }
+}
+
+/// What was logged on one thread.
+#[derive(Clone, Default)]
+pub(crate) struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Log {
+    /// Notes what is logged on this thread until the guard is dropped.
+    pub(crate) fn begin() -> (Self, DefaultGuard) {
+        let log = Self::default();
+        let writer = log.clone();
+        let subscriber = tracing_subscriber::fmt().with_writer(move || writer.clone()).finish();
+        (log, tracing::subscriber::set_default(subscriber))
+    }
+
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+    }
+}
+
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
     }
 }

@@ -29,7 +29,7 @@
 --
 -- Each place that is tried, at most 100, costs ZPOPMIN, HSET, PEXPIRE and PUBLISH.
 --
--- Time: HDEL, PUBSUB NUMSUB, a place, TIME and ZRANGE; PUBLISH when nobody queues.
+-- Time: HDEL, PUBSUB NUMSUB, HLEN, a place, TIME and ZRANGE; PUBLISH when nobody queues.
 
 local function client(place)
     return ARGV[4] .. string.match(place, '^(.*):%d+|')
@@ -65,8 +65,12 @@ local function grant(place)
     return false
 end
 
--- Gives the free lock to the queue. Returns whether somebody was told.
+-- Gives the lock to the queue. Returns whether somebody was told.
 local function pass_on()
+    if redis.call('HLEN', KEYS[1]) > 0 then
+        -- It is not free: somebody else has put a field there.
+        return false
+    end
     if ARGV[5] == '0' then
         return tell_first()
     end
