@@ -41,6 +41,12 @@ fn the_redis_crate_stays_behind_its_store() {
 }
 
 #[test]
+fn the_connection_knows_no_locks() {
+    let room = files("src/store/redis/connection", "rs");
+    none(room.iter().flat_map(|path| locks(path, &read(path))));
+}
+
+#[test]
 fn public_functions_say_how_they_fail_and_what_dropping_them_does() {
     none(sources().flat_map(|(path, text)| sections(&path, &text)));
 }
@@ -292,6 +298,16 @@ fn foreign_types(path: &str, text: &str) -> Vec<String> {
         }
     }
     complaints
+}
+
+/// The connection may not use the words of locks, nor the files beside its folder.
+fn locks(path: &str, text: &str) -> Vec<String> {
+    let code = code(text);
+    let words: BTreeSet<_> =
+        code.split(|c: char| !c.is_alphanumeric() && !"_:".contains(c)).collect();
+    let used = ["Claim", "Holder", "Name", "Owner", "Verdict", "super::super"];
+    let used = used.into_iter().filter(|used| words.iter().any(|word| word.starts_with(used)));
+    used.map(|used| format!("{path}: `{used}` is no business of a connection")).collect()
 }
 
 /// Asynchronous functions that have nothing to say about being dropped.
@@ -659,7 +675,7 @@ fn finds_an_import_from_above() {
 
     one(&floors("src/store/memory.rs", "use super::super::engine::Engine;"), "above `store`");
     one(&floors("src/error.rs", "use super::store::Store;"), "`store` is above `error`");
-    assert!(floors("src/store/redis/link.rs", "use super::super::memory::X;").is_empty());
+    assert!(floors("src/store/redis/keys.rs", "use super::super::memory::X;").is_empty());
     one(&floors("src/domain/name.rs", "fn f() -> crate::engine::X {}"), "src/domain/name.rs:1");
 }
 
@@ -725,6 +741,13 @@ fn finds_a_type_of_the_redis_crate() {
     let text = "use redis::{Cmd, Value};\npub fn a(\n    value: &Value,\n) -> u8 {\n";
     one(&foreign_types(inside, text), "`Value` of the crate redis is public");
     assert!(foreign_types(inside, &text.replace("pub fn", "pub(super) fn")).is_empty());
+}
+
+#[test]
+fn finds_a_connection_that_knows_a_lock() {
+    one(&locks("a.rs", "use crate::domain::{Failure, Name};"), "`Name`");
+    one(&locks("a.rs", "use super::super::keys;"), "`super::super`");
+    assert!(locks("a.rs", "use rustls::ServerName;\nuse super::wire::Wire;").is_empty());
 }
 
 #[test]

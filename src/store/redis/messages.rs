@@ -14,10 +14,8 @@ use redis::{Cmd, PushInfo, PushKind, Value, cmd};
 use tokio::{sync::Notify, task::AbortHandle, time::timeout};
 
 use super::{
-    dial::Dialer,
-    keys,
-    link::{Link, Watcher},
-    replies,
+    connection::{Dialer, Link, Watcher},
+    keys, replies,
 };
 use crate::{
     domain::Name,

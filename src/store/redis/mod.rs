@@ -1,18 +1,10 @@
 //! Redis as the store: one node, one connection for commands, one for messages.
 
-mod dial;
-mod frames;
+mod connection;
 mod keys;
-mod link;
-mod loan;
 mod messages;
 mod replies;
 mod scripts;
-mod settings;
-#[cfg(feature = "tls")]
-mod tls;
-mod url;
-mod wire;
 
 use std::{
     sync::{
@@ -25,10 +17,9 @@ use std::{
 use redis::{Cmd, Value, cmd};
 use tokio::runtime::Handle;
 
-pub(crate) use self::settings::Settings;
+pub(crate) use self::connection::Settings;
 use self::{
-    dial::Dialer,
-    link::{Commands, Link},
+    connection::{Commands, Dialer, Link},
     messages::Messages,
     scripts::Script,
 };
@@ -61,10 +52,12 @@ impl RedisStore {
         client_id: &str,
     ) -> Result<Self, Error> {
         Handle::try_current().map_err(|_| Error::NoRuntime)?;
-        let target = url::target(url, settings)?;
+        let target = connection::target(url, settings)?;
         checked("connect_timeout", settings.connect_timeout)?;
         let limit = checked("command_timeout", settings.command_timeout)?;
-        let dialer = Arc::new(Dialer::new(target, settings, format!("leasehold:{client_id}"))?);
+        let client_name = format!("leasehold:{client_id}");
+        let dialer = Dialer::new(target, settings, client_name, scripts::preloads())?;
+        let dialer = Arc::new(dialer);
         let commands = Link::connect(Arc::clone(&dialer), Arc::new(Commands), limit).await?;
         let messages = Messages::connect(dialer, limit, client_id).await?;
         let store = Self { commands, messages, queueless: AtomicBool::new(false) };

@@ -4,6 +4,8 @@ use std::sync::LazyLock;
 
 use redis::{Cmd, cmd};
 
+use super::connection::Preload;
+
 /// A script, known to the server by the hash of its text.
 #[derive(Debug)]
 pub(super) struct Script {
@@ -25,20 +27,14 @@ pub(super) static RECOUNT: LazyLock<Script> = script!("lock/recount");
 pub(super) static RENEW: LazyLock<Script> = script!("lock/renew");
 
 /// All of them, to be loaded when a connection is made.
-pub(super) fn all() -> [&'static Script; 6] {
-    [&ACQUIRE, &FORCE_RELEASE, &HAND_OVER, &INSPECT, &RECOUNT, &RENEW]
+pub(super) fn preloads() -> Vec<Preload> {
+    let all = [&ACQUIRE, &FORCE_RELEASE, &HAND_OVER, &INSPECT, &RECOUNT, &RENEW];
+    all.map(|script| Preload { text: script.text }).into()
 }
 
 impl Script {
     fn new(text: &'static str) -> Self {
         Self { hash: redis::Script::new(text).get_hash().to_owned(), text }
-    }
-
-    /// The command that loads it.
-    pub(super) fn load(&self) -> Cmd {
-        let mut command = cmd("SCRIPT");
-        command.arg("LOAD").arg(self.text);
-        command
     }
 
     /// The beginning of a call by hash: keys and arguments follow.

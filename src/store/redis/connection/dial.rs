@@ -17,8 +17,8 @@ use tokio::{
 use super::tls::Tls;
 use super::{
     loan::Loan,
-    scripts,
-    settings::{Address, Settings, Target},
+    settings::Settings,
+    target::{Address, Target},
     wire::{OnPush, Wire},
 };
 use crate::error::Error;
@@ -30,22 +30,31 @@ pub(super) type Dialled = (Arc<Wire>, Pin<Box<dyn Future<Output = ()> + Send>>);
 trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
+/// A script that the server is told when a connection is made.
+#[derive(Clone, Debug)]
+pub(crate) struct Preload {
+    pub(crate) text: &'static str,
+}
+
 /// Knows how to reach one server.
 #[derive(Debug)]
-pub(super) struct Dialer {
+pub(crate) struct Dialer {
     target: Target,
     #[cfg(feature = "tls")]
     tls: Option<Tls>,
     client_name: String,
+    preloads: Vec<Preload>,
     limit: Duration,
 }
 
 impl Dialer {
-    /// A dialer for `target`, whose connections are called `client_name`.
-    pub(super) fn new(
+    /// A dialer for `target`, whose connections are called `client_name` and know
+    /// the scripts in `preloads`.
+    pub(crate) fn new(
         target: Target,
         settings: &Settings,
         client_name: String,
+        preloads: Vec<Preload>,
     ) -> Result<Self, Error> {
         #[cfg(feature = "tls")]
         let tls = match &target.address {
@@ -60,6 +69,7 @@ impl Dialer {
             #[cfg(feature = "tls")]
             tls,
             client_name,
+            preloads,
             limit: settings.connect_timeout,
         })
     }
@@ -165,7 +175,7 @@ impl Dialer {
     /// Says who we are, and hands over the scripts. Both are courtesies: a user
     /// without the permission can do without.
     async fn greet(&self, wire: &Wire) -> Result<(), Obstacle> {
-        let scripts = scripts::all().map(|script| script.load());
+        let scripts = self.preloads.iter().map(load);
         let commands: Vec<Cmd> = [named(&self.client_name)].into_iter().chain(scripts).collect();
         // The first command also shows whether we were let in at all.
         match wire.call_all(&commands).await.map_err(|_| hung_up())?.into_iter().next() {
@@ -175,6 +185,12 @@ impl Dialer {
             _ => Ok(()),
         }
     }
+}
+
+fn load(script: &Preload) -> Cmd {
+    let mut command = cmd("SCRIPT");
+    command.arg("LOAD").arg(script.text);
+    command
 }
 
 fn named(client_name: &str) -> Cmd {

@@ -5,13 +5,17 @@ use std::path::PathBuf;
 use percent_encoding::percent_decode_str;
 use url::{ParseError, Url};
 
-use super::settings::{Address, Secret, Settings, Target};
+use super::{
+    secret::Secret,
+    settings::Settings,
+    target::{Address, Target},
+};
 use crate::error::Error;
 
 const DEFAULT_PORT: u16 = 6379;
 
 /// Reads `url`; what `settings` name themselves goes first.
-pub(super) fn target(url: &str, settings: &Settings) -> Result<Target, Error> {
+pub(crate) fn target(url: &str, settings: &Settings) -> Result<Target, Error> {
     if url.contains('#') {
         return Err(wrong("it has a `#`: write %23 if that is part of a password"));
     }

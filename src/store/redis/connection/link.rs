@@ -31,7 +31,7 @@ use crate::{domain::Failure, error::Error};
 const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 
 /// Who is told what happens on a link.
-pub(super) trait Watcher: Send + Sync {
+pub(crate) trait Watcher: Send + Sync {
     /// What the link carries.
     fn carries(&self) -> &'static str;
     /// The link is up, for the first time or again.
@@ -44,7 +44,7 @@ pub(super) trait Watcher: Send + Sync {
 
 /// Watches the link for commands, which has nothing to tell.
 #[derive(Debug)]
-pub(super) struct Commands;
+pub(crate) struct Commands;
 
 impl Watcher for Commands {
     fn carries(&self) -> &'static str {
@@ -54,7 +54,7 @@ impl Watcher for Commands {
 
 /// One supervised connection.
 #[derive(Debug)]
-pub(super) struct Link {
+pub(crate) struct Link {
     shared: Arc<Shared>,
     supervisor: AbortHandle,
     command_timeout: Duration,
@@ -77,7 +77,7 @@ struct Live {
 
 impl Link {
     /// Connects, and keeps the connection up until the link is dropped.
-    pub(super) async fn connect(
+    pub(crate) async fn connect(
         dialer: Arc<Dialer>,
         watcher: Arc<dyn Watcher>,
         command_timeout: Duration,
@@ -100,20 +100,20 @@ impl Link {
     }
 
     /// Sends `command` and waits for the reply, refusals among them.
-    pub(super) async fn call(&self, command: &Cmd) -> Result<Value, Failure> {
+    pub(crate) async fn call(&self, command: &Cmd) -> Result<Value, Failure> {
         let live = self.live().await?;
         self.awaited(&live, live.wire.call(command)).await
     }
 
     /// Sends all of `commands` at once and waits for the replies.
-    pub(super) async fn call_all(&self, commands: &[Cmd]) -> Result<Vec<Value>, Failure> {
+    pub(crate) async fn call_all(&self, commands: &[Cmd]) -> Result<Vec<Value>, Failure> {
         let live = self.live().await?;
         self.awaited(&live, live.wire.call_all(commands)).await
     }
 
     /// Sends a command that subscribes or the like, and waits until that is done or
     /// refused.
-    pub(super) async fn confirm(&self, command: &Cmd) -> Result<Value, Failure> {
+    pub(crate) async fn confirm(&self, command: &Cmd) -> Result<Value, Failure> {
         let live = self.live().await?;
         self.awaited(&live, live.wire.confirm(command)).await
     }
@@ -158,7 +158,7 @@ impl Link {
     }
 
     /// How often the connection was lost and made again.
-    pub(super) fn reconnects(&self) -> u64 {
+    pub(crate) fn reconnects(&self) -> u64 {
         self.shared.reconnects.load(Ordering::Relaxed)
     }
 }

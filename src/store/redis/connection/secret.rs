@@ -1,0 +1,37 @@
+//! What is never shown: passwords and keys.
+
+use std::fmt;
+
+/// Bytes that are never shown.
+#[derive(Clone, Eq, PartialEq)]
+pub(crate) struct Secret(Vec<u8>);
+
+impl Secret {
+    #[cfg(feature = "tls")]
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// As text: passwords are made from text only.
+    pub(crate) fn text(&self) -> std::borrow::Cow<'_, str> {
+        String::from_utf8_lossy(&self.0)
+    }
+}
+
+impl From<String> for Secret {
+    fn from(text: String) -> Self {
+        Self(text.into_bytes())
+    }
+}
+
+impl From<Vec<u8>> for Secret {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self(bytes)
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("***")
+    }
+}

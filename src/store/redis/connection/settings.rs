@@ -1,0 +1,39 @@
+//! How to get into a server, and how long to wait for it.
+
+use std::time::Duration;
+
+use super::secret::Secret;
+
+/// What a [`ClientBuilder`](crate::ClientBuilder) sets for Redis.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    pub(crate) connect_timeout: Duration,
+    pub(crate) command_timeout: Duration,
+    pub(crate) user: Option<String>,
+    pub(crate) password: Option<Secret>,
+    pub(crate) database: Option<u32>,
+    #[cfg(feature = "tls")]
+    pub(crate) tls: TlsSettings,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            connect_timeout: Duration::from_secs(5),
+            command_timeout: Duration::from_secs(3),
+            user: None,
+            password: None,
+            database: None,
+            #[cfg(feature = "tls")]
+            tls: TlsSettings::default(),
+        }
+    }
+}
+
+/// Whom to trust and what to show, as PEM texts.
+#[cfg(feature = "tls")]
+#[derive(Clone, Debug, Default)]
+pub(crate) struct TlsSettings {
+    pub(crate) authorities: Option<Vec<u8>>,
+    pub(crate) client: Option<(Vec<u8>, Secret)>,
+}
