@@ -11,53 +11,29 @@ pub(crate) struct Claim {
     pub(crate) owner: Owner,
     /// How long a grant lasts unless it is renewed.
     pub(crate) ttl: Duration,
-    /// Whether giving it back tells the waiters.
-    pub(crate) announced: bool,
 }
 
-/// A place in the queue of a lock, taken by a question that was answered with
-/// "busy". The lock may be granted to it when somebody gives it back in turn.
+/// What a question that is answered "busy" leaves in the queue of the lock. A place
+/// is its owner's: it goes when the owner is granted the lock, or withdraws.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct Place {
-    /// The number of the question among those of its owner.
-    pub(crate) number: u64,
-    /// How long a grant to it lasts unless it is renewed.
-    pub(crate) offer: Duration,
-}
-
-/// Where a question stands in a queue.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct Queueing {
-    pub(crate) place: Place,
-    /// The place of an earlier question of the same owner, which this one takes.
-    pub(crate) before: Option<Place>,
+pub(crate) enum Place {
+    /// The place that it has, if it has one.
+    Kept,
+    /// A place of one who hears when its turn comes.
+    Listening,
+    /// A place of one who hears nothing, and asks now and then. When its turn comes
+    /// the lock is reserved for so long that it has asked meanwhile.
+    Polling,
 }
 
 /// How a lock is given back.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Way {
+pub(crate) enum ReleaseMode {
     /// Everybody who waits is told, and whoever asks first has it.
-    Openly,
-    /// The first in the queue has it, unless the queue is empty or somebody waits
-    /// who does not queue.
-    InTurn {
-        /// How many times in a row it has gone so, this time included. With 0 it goes
-        /// to nobody this time: the first in the queue is told that it may ask.
-        passes: u32,
-        /// Where the claim stood in the queue itself, which is given up as well.
-        stood: Option<Queueing>,
-    },
-}
-
-/// A lock that was given to a place in its queue.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Offer {
-    pub(crate) name: Name,
-    pub(crate) owner: Owner,
-    /// The number of the place.
-    pub(crate) number: u64,
-    /// How many times in a row the lock has gone so.
-    pub(crate) passes: u32,
+    Broadcast,
+    /// It is reserved for the next in the queue, who is told; in between it is left
+    /// to those who do not queue. The place of who gives back goes as well.
+    HandOver,
 }
 
 /// What a store says to a claim.
@@ -84,8 +60,8 @@ pub(crate) enum Others {
     Nobody,
     /// Other clients listen. They may have been waiting, and may queue.
     Listeners,
-    /// Somebody waits who does not queue.
-    Outsiders,
+    /// Those who do not queue may ask first, for so long.
+    Outsiders(Duration),
 }
 
 /// A hold to be looked after.

@@ -18,9 +18,7 @@ pub use self::{
     reason::LostReason,
 };
 pub(crate) use self::{
-    claim::{
-        Claim, GivenBack, Offer, Others, Outcome, Place, Queueing, Renewal, Verdict, Way, in_millis,
-    },
+    claim::{Claim, GivenBack, Others, Outcome, Place, ReleaseMode, Renewal, Verdict, in_millis},
     failure::Failure,
     hashed::{Map, Set},
     lease::{Lease, checked},

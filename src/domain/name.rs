@@ -11,11 +11,14 @@ use super::hashed::hash_of;
 /// The longest name in bytes.
 const MAX_BYTES: usize = 512;
 
+/// What our own keys begin with: a lock of such a name would be the queue of another.
+const RESERVED: &str = "leasehold_";
+
 /// The name of a lock: a key in Redis, the same for Java and Rust.
 ///
 /// Any text of 1 to 512 bytes will do, spaces, newlines and every alphabet
 /// included. Only braces have a meaning: they must form a Redis Cluster hash
-/// tag, as in `{tenant-7}:orders`.
+/// tag, as in `{tenant-7}:orders`. Names that begin with `leasehold_` are reserved.
 ///
 /// # Examples
 ///
@@ -41,9 +44,10 @@ impl Name {
     ///
     /// # Errors
     ///
-    /// [`InvalidName`] if `text` is empty, longer than 512 bytes, or has braces
-    /// that are no hash tag: the lock and the channel that announces its
-    /// release would lie in different slots of a cluster.
+    /// [`InvalidName`] if `text` is empty, longer than 512 bytes, begins with
+    /// `leasehold_` as keys of our own do, or has braces that are no hash tag: the
+    /// lock and the channel that announces its release would lie in different
+    /// slots of a cluster.
     ///
     /// # Examples
     ///
@@ -57,6 +61,7 @@ impl Name {
         match text.as_ref() {
             "" => Err(InvalidName::Empty),
             t if t.len() > MAX_BYTES => Err(InvalidName::TooLong { bytes: t.len() }),
+            t if t.starts_with(RESERVED) => Err(InvalidName::Reserved),
             t if t.contains(['{', '}']) && !starts_a_hash_tag(t) => Err(InvalidName::Brace),
             t => Ok(Self(Arc::new(Text { text: t.into(), hash: hash_of(t) }))),
         }
@@ -130,6 +135,9 @@ pub enum InvalidName {
     /// No characters at all.
     #[error("a name needs at least one character")]
     Empty,
+    /// It begins as keys of our own do.
+    #[error("a name must not begin with `leasehold_`: keys of that form are Leasehold's own")]
+    Reserved,
     /// Longer than 512 bytes.
     #[error("a name has at most 512 bytes, this one has {bytes}: use a hash of it")]
     TooLong {
@@ -156,6 +164,16 @@ mod tests {
         }
         for bad in ["{", "}", "a{b", "a}b", "{}", "a{}b", "{}{a}", "}{a}", "a}b{c}"] {
             assert_eq!(Name::new(bad), Err(InvalidName::Brace), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_name_in_our_own_space_is_refused() {
+        for reserved in ["leasehold_lock__queue:{door}", "leasehold_", "leasehold_x"] {
+            assert_eq!(Name::new(reserved), Err(InvalidName::Reserved), "{reserved}");
+        }
+        for free in ["leasehold", "my:leasehold_lock__queue:{door}", "Leasehold_x"] {
+            assert!(Name::new(free).is_ok(), "{free}");
         }
     }
 

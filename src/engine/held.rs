@@ -17,8 +17,7 @@ use tokio::time::Instant;
 use super::{
     Engine,
     hold::Hold,
-    releases::{Debt, recount},
-    turns::Baton,
+    release::{debts::Debt, recount::recount},
 };
 use crate::{
     domain::{Claim, GivenBack, Holder, LostReason, Outcome},
@@ -84,12 +83,10 @@ impl Held {
     ) -> Result<Left, Error> {
         let hold = &self.hold;
         self.engine.keeper.unwatch(hold.id());
-        // Until the store has answered, or we are dropped: then whoever waits here
-        // may ask, and an offer to our owner is not for us any more.
-        let _turn = hold.take_turn();
+        // When the store has answered, or we are dropped, whoever waits here may ask.
         let _leaving = Leaving(self);
-        // Before the store can grant it to somebody else.
-        hold.end(LostReason::Released);
+        // Before the store can grant it to somebody else. It may be over already.
+        hold.end(LostReason::Released).ok();
         let given = self.engine.give_back(hold, asked_at).await;
         tracing::debug!(target: "leasehold", lock = %hold.name(), owner = %hold.claim().owner,
             held = ?hold.held_for(self.engine.clock.now()), ?given, "release");
@@ -118,19 +115,12 @@ impl Held {
     /// somebody waits here and nobody else is kept waiting for too long.
     fn hand_over(&self, now: Instant) -> bool {
         let (hold, engine) = (&self.hold, &self.engine);
-        if !engine.turns.next_fits(hold.name(), hold.fits()) {
+        if !engine.contention.hand_over(hold, now) {
             return false;
         }
-        let Some(turn) = hold.take_turn() else { return false };
-        let Some(grant) = hold.hand_over(now) else {
-            hold.keep(turn);
-            return false;
-        };
         tracing::debug!(target: "leasehold", lock = %hold.name(), owner = %hold.claim().owner,
             held = ?hold.held_for(now), "release, to the next one here");
-        engine.turns.passes(&grant.claim);
         engine.counters.handed_over();
-        turn.pass_on(Baton::new(grant, engine));
         true
     }
 
@@ -141,20 +131,19 @@ impl Held {
         let held = self.hold.held_for(self.engine.clock.now());
         tracing::debug!(target: "leasehold", lock = %self.hold.name(),
             owner = %self.hold.claim().owner, ?held, "release, in the background");
-        if self.hold.end(LostReason::Released) == LostReason::Released {
+        if self.hold.end(LostReason::Released).is_ok() {
             self.hold.was_released();
         }
-        self.engine.releases.owe(Debt::of(&self.hold));
-        drop(self.hold.take_turn());
+        self.engine.debts.owe(Debt::of(&self.hold));
     }
 }
 
-/// When it is dropped nobody here has the grant any more.
+/// When it is dropped the hold leaves the turn to others here.
 struct Leaving<'a>(&'a Held);
 
 impl Drop for Leaving<'_> {
     fn drop(&mut self) {
-        self.0.engine.turns.left(self.0.hold.claim());
+        self.0.engine.contention.left(&self.0.hold);
     }
 }
 
@@ -170,7 +159,7 @@ impl Drop for Held {
                 self.free_in_background();
             }
         } else if believed.is_ok() {
-            self.engine.releases.owe(Debt::Recount { hold: Arc::clone(&self.hold) });
+            self.engine.debts.owe(Debt::Recount { hold: Arc::clone(&self.hold) });
         }
     }
 }
@@ -221,7 +210,10 @@ impl Watch {
                 self.remaining().map_err(ended)?;
                 Ok(share)
             }
-            Ok(_) => Err(ended(hold.end(LostReason::NotOurs))),
+            Ok(_) => {
+                engine.contention.disown(hold);
+                Err(ended(self.remaining().err().unwrap_or(LostReason::NotOurs)))
+            }
             Err(failure) => Err(Error::about(hold.name(), failure)),
         }
     }

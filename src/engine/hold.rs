@@ -15,15 +15,12 @@ use std::{
 use tokio::{sync::Notify, time::Instant};
 
 use super::{
-    LONGEST_PATIENCE,
     clock::Stamp,
+    grant::{Grant, Shape, Stay, Terms, release_mode},
     stats::Counters,
-    turns::{Fits, Turn},
+    timing::ECHO,
 };
-use crate::domain::{Claim, Holder, Lease, LostReason, Name, Renewal, Way};
-
-/// For so long after it was entered a hold is young.
-pub(super) const YOUNG: Duration = Duration::from_millis(25);
+use crate::domain::{Claim, Holder, Lease, LostReason, Name, ReleaseMode, Renewal};
 
 /// One owner's grant of one name, as one guard sees it.
 pub(crate) struct Hold {
@@ -35,7 +32,8 @@ pub(crate) struct Hold {
     /// Whether a request to acquire it may still be on its way to the store.
     unsure: bool,
     stay: Stay,
-    passes: Option<u32>,
+    /// Whether others are known to want the lock.
+    contended: bool,
     entered_at: Stamp,
     must_end_at: Option<Stamp>,
     state: Mutex<State>,
@@ -56,107 +54,20 @@ struct State {
     over: Option<LostReason>,
     /// Told when it is over, if anybody wants to know.
     told: Option<Arc<Notify>>,
-    /// The right to ask for the name, which nobody here needs while this lasts.
-    turn: Option<Turn>,
-}
-
-/// What the store granted, and when we knew: what a hold is made of. It outlives
-/// the hold when the lock is handed over.
-#[derive(Debug)]
-pub(crate) struct Grant {
-    /// What tells it from the client's other grants.
-    pub(crate) id: u64,
-    pub(crate) claim: Claim,
-    pub(crate) lease: Lease,
-    /// When more time was last asked for, answered or not.
-    pub(crate) asked_at: Stamp,
-    /// Whether an earlier question for it went unanswered.
-    pub(crate) unsure: bool,
-    /// How long it may stay in this process.
-    pub(crate) stay: Stay,
-    /// How many times in a row the lock was given to the next in its queue, this
-    /// grant included; `None` if nobody else is known to want it.
-    pub(crate) passes: Option<u32>,
-}
-
-/// What is left of the time that a grant may stay in this process.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Stay {
-    /// For how many more holds.
-    pub(crate) turns: u32,
-    pub(crate) until: Stamp,
-}
-
-impl Grant {
-    /// By when the store has ended it by itself, at the latest.
-    pub(super) fn store_ends(&self) -> Instant {
-        Instant::from(self.asked_at) + self.claim.ttl
-    }
-
-    /// How it is to be given back.
-    pub(super) fn way(&self) -> Way {
-        way(self.passes, self.unsure)
-    }
-}
-
-/// How often in a row a lock goes to the next in its queue. Then it goes to nobody
-/// once, for those who wait in ways that nobody sees.
-const MOST_PASSES: u32 = 64;
-
-/// How to give back what has been passed on so often. An open release says so even if
-/// it finds nothing: what is `doubtful` is given back by one that looks first.
-fn way(passes: Option<u32>, doubtful: bool) -> Way {
-    match passes {
-        None if doubtful => Way::InTurn { passes: 1, stood: None },
-        None => Way::Openly,
-        Some(passes) => Way::InTurn { passes: (passes + 1) % (MOST_PASSES + 1), stood: None },
-    }
-}
-
-/// How a hold is kept, and how it is passed on.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Terms {
-    /// Whether its lease is renewed.
-    pub(crate) renewed: bool,
-    /// How long it may be held at all.
-    pub(crate) max_hold: Option<Duration>,
-    /// How long the lock may stay in this process.
-    pub(crate) local: LocalTurns,
-}
-
-/// How long a lock may go from task to task within one process, before those
-/// who wait in other processes have a chance.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct LocalTurns {
-    pub(crate) most: u32,
-    pub(crate) time: Duration,
-}
-
-impl Default for LocalTurns {
-    fn default() -> Self {
-        Self { most: 10_000, time: Duration::from_millis(10) }
-    }
-}
-
-impl LocalTurns {
-    /// What a grant has of them at `now`, when it is new.
-    pub(crate) fn from(self, now: Instant) -> Stay {
-        Stay { turns: self.most, until: (now + self.time.min(LONGEST_PATIENCE)).into() }
-    }
 }
 
 impl Hold {
     /// The hold of `grant`, entered at `now`.
     pub(crate) fn new(grant: Grant, terms: Terms, now: Instant, counters: &Arc<Counters>) -> Self {
         counters.granted();
-        let Grant { id, claim, lease, asked_at, unsure, stay, passes } = grant;
+        let Grant { id, claim, lease, asked_at, unsure, contended, stay } = grant;
         Self {
             id,
             claim,
             renewed: terms.renewed,
             unsure,
             stay,
-            passes,
+            contended,
             entered_at: now.into(),
             must_end_at: terms.max_hold.map(|most| (now + most).into()),
             state: Mutex::new(State {
@@ -166,7 +77,6 @@ impl Hold {
                 recounted: false,
                 over: None,
                 told: None,
-                turn: None,
             }),
             shares: AtomicU32::new(1),
             counters: Arc::clone(counters),
@@ -187,8 +97,8 @@ impl Hold {
     }
 
     /// From when on messages that its lock is free are not about the one before it.
-    pub(super) fn grows_up(&self) -> Instant {
-        Instant::from(self.entered_at) + YOUNG
+    pub(super) fn trusts_releases_from(&self) -> Instant {
+        Instant::from(self.entered_at) + ECHO
     }
 
     pub(crate) fn name(&self) -> &Name {
@@ -228,15 +138,15 @@ impl Hold {
         self.unsure
     }
 
-    /// Whom its grant would be of use to.
-    pub(super) fn fits(&self) -> Fits {
-        Fits { ttl: self.renewed.then_some(self.claim.ttl), announced: self.claim.announced }
+    /// What its grant is like.
+    pub(super) fn shape(&self) -> Shape {
+        Shape(self.renewed.then_some(self.claim.ttl))
     }
 
     /// How it is to be given back.
-    pub(super) fn way(&self) -> Way {
+    pub(super) fn release_mode(&self) -> ReleaseMode {
         let lost = self.state().over.is_some_and(|reason| reason != LostReason::Released);
-        way(self.passes, lost || self.unsure)
+        release_mode(self.contended || self.unsure || lost)
     }
 
     /// Whether its lease is renewed, or fixed.
@@ -291,20 +201,18 @@ impl Hold {
         }
     }
 
-    /// Ends it, unless it is over already. Returns why it is over.
-    pub(crate) fn end(&self, reason: LostReason) -> LostReason {
+    /// Ends it, unless it is over already: then this says why.
+    pub(crate) fn end(&self, reason: LostReason) -> Result<(), LostReason> {
         let state = self.state();
         if let Some(before) = state.over {
-            return before;
+            return Err(before);
         }
         self.set_over(state, reason);
-        reason
+        Ok(())
     }
 
     fn set_over(&self, mut state: MutexGuard<'_, State>, reason: LostReason) {
         state.over = Some(reason);
-        // Who gives it back keeps the turn until that is done.
-        let turn = state.turn.take_if(|_| reason != LostReason::Released);
         let told = state.told.take();
         self.counters.ended();
         if reason != LostReason::Released {
@@ -314,21 +222,6 @@ impl Hold {
         if let Some(told) = told {
             told.notify_waiters();
         }
-        // Whoever waits here for the end of this hold may ask now.
-        drop(turn);
-    }
-
-    /// Keeps the right to ask for the name for as long as this lasts.
-    pub(super) fn keep(&self, turn: Turn) {
-        let mut state = self.state();
-        if state.over.is_none() {
-            state.turn = Some(turn);
-        }
-    }
-
-    /// The right to ask for the name, if it still lies here.
-    pub(super) fn take_turn(&self) -> Option<Turn> {
-        self.state().turn.take()
     }
 
     /// Ends it as released and returns its grant for the next hold of this client,
@@ -346,7 +239,7 @@ impl Hold {
             unsure: self.unsure,
             stay: Stay { turns: self.stay.turns - 1, ..self.stay },
             // Somebody waits here, so others may wait elsewhere.
-            passes: self.passes.or(Some(0)),
+            contended: true,
         };
         self.set_over(state, LostReason::Released);
         self.was_released();

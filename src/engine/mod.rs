@@ -1,34 +1,43 @@
 //! Machinery that all primitives share: no keys, no scripts, no connections.
 //!
 //! ```text
-//! acquire ──▶ turns ──▶ store      THE waiting loop, and who may ask
-//!    │          └─────▶ wakeups    when to ask again
-//!    ▼
-//!  hold ──▶ keeper ──▶ store       a grant while it lasts, kept alive
-//!    │
-//!  held ──▶ releases ─▶ store      shares in it; given back, awaited or not
+//!        held · events                shares in a hold; what the store tells
+//!   acquire       release::settle     THE waiting loop; debts settled
+//!   keeper                            grants kept alive
+//!   contention                        who wants a name, who has it, whose turn it is
+//!   release::debts, release::recount  what is owed
+//!   hold                              a grant while it lasts
+//!   grant · retry · stats · tasks
+//!   clock · timing
 //! ```
 //!
+//! Arrows point down: `tests/tidy.rs` reads the imports. This file puts it together.
+//!
 //! Two background tasks, both started in [`Engine::ready`]: the keeper's and the
-//! releases'. Neither holds the engine; they end when it is dropped, the
-//! releases' after everything owed is settled.
+//! settler's. Neither holds the engine; they end when it is dropped, the settler's after
+//! everything owed is settled.
+//!
+//! # Locks
+//!
+//! In this order: `contention`'s two, or the keeper's plan; a hold's state; an inbox, the
+//! debts. No two of the first are held together, and no store is called under any of them
+//! but under `contention`'s `listening`.
 
 pub(crate) mod acquire;
 pub(crate) mod clock;
-mod courtesy;
+mod contention;
+mod events;
+pub(crate) mod grant;
 pub(crate) mod held;
-pub(crate) mod hold;
+mod hold;
 mod keeper;
-mod news;
-mod persist;
-mod releases;
+mod release;
+mod retry;
 #[cfg(test)]
 mod simulation;
-mod standing;
 pub(crate) mod stats;
 pub(crate) mod tasks;
-mod turns;
-mod wakeups;
+pub(crate) mod timing;
 
 use std::{
     sync::{
@@ -47,31 +56,24 @@ use tokio::{
 
 use self::{
     clock::Clock,
-    courtesy::Courtesy,
+    contention::Contention,
+    events::Events,
     hold::Hold,
     keeper::Keeper,
-    news::News,
-    persist::{Given, persist},
-    releases::{Debt, Releases, recount},
+    release::{
+        debts::{Debt, Debts},
+        settle::Settler,
+    },
+    retry::retry_until,
     stats::{Counters, Stats},
     tasks::Spawner,
-    turns::Turns,
-    wakeups::Hub,
+    timing::{LONGEST_PATIENCE, ONE_QUESTION},
 };
 use crate::{
-    domain::{Failure, GivenBack, Holder, Identity, LostReason, Name, Others, Owner},
+    domain::{Failure, Holder, Identity, LostReason, Name, Owner},
     error::Error,
-    store::{Answer, Sleepers, Store},
+    store::{Answer, Store, Subscriber},
 };
-
-/// How long a release is awaited before it is left to the background.
-const RELEASE_PATIENCE: Duration = Duration::from_secs(5);
-
-/// How long a question about a lock is asked before it fails.
-const QUESTION_PATIENCE: Duration = Duration::from_secs(3);
-
-/// More patience than any clock can count to is as good as this.
-pub(crate) const LONGEST_PATIENCE: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
 /// One client's machinery over one store.
 #[derive(Debug)]
@@ -80,13 +82,11 @@ pub(crate) struct Engine {
     store: Arc<dyn Store>,
     clock: Clock,
     counters: Arc<Counters>,
-    hub: Arc<Hub>,
-    /// Kept for the store, which only knows where it is.
-    _news: Arc<News>,
-    turns: Arc<Turns>,
+    debts: Arc<Debts>,
+    contention: Arc<Contention>,
     keeper: Arc<Keeper>,
-    releases: Arc<Releases>,
-    courtesy: Arc<Courtesy>,
+    /// Kept for the store, which only knows where it is.
+    _events: Arc<Events>,
     spawner: Spawner,
     running: Mutex<Vec<AbortHandle>>,
     /// How many grants there were: each has a number.
@@ -102,30 +102,30 @@ impl Engine {
         clock: Clock,
         spawner: Spawner,
     ) -> Arc<Self> {
-        let counters = Arc::<Counters>::default();
-        let hub = Hub::new(Arc::clone(&store), Arc::clone(&counters));
-        let (turns, keeper) = (Turns::new(&hub), Keeper::new(&clock));
-        let releases = Arc::<Releases>::default();
-        let news = Arc::new(News {
-            hub: Arc::clone(&hub),
-            turns: Arc::clone(&turns),
+        let (counters, debts) = (Arc::<Counters>::default(), Arc::<Debts>::default());
+        let contention = Contention::new(
+            Arc::clone(&store),
+            clock.clone(),
+            Arc::clone(&counters),
+            Arc::clone(&debts),
+        );
+        let keeper = Keeper::new(&clock);
+        let events = Arc::new(Events {
+            contention: Arc::clone(&contention),
             keeper: Arc::clone(&keeper),
-            releases: Arc::clone(&releases),
             clock: clock.clone(),
         });
-        let told: Arc<dyn Sleepers> = Arc::<News>::clone(&news);
-        store.wake(Arc::downgrade(&told));
+        let told: Arc<dyn Subscriber> = Arc::<Events>::clone(&events);
+        store.tell(Arc::downgrade(&told));
         Arc::new(Self {
             identity,
-            turns,
-            hub,
-            _news: news,
-            keeper,
-            releases,
-            courtesy: Courtesy::new(&clock),
             store,
             clock,
             counters,
+            debts,
+            contention,
+            keeper,
+            _events: events,
             spawner,
             running: Mutex::default(),
             grants: AtomicU64::new(0),
@@ -152,19 +152,21 @@ impl Engine {
     fn start(&self) -> Vec<AbortHandle> {
         let parts = || (Arc::clone(&self.store), self.clock.clone(), Arc::clone(&self.counters));
         let (store, clock, counters) = parts();
-        let hub = Arc::clone(&self.hub);
-        let keeper = Arc::clone(&self.keeper).run(store, clock, counters, hub);
+        let contention = Arc::clone(&self.contention);
+        let world = keeper::World { store, clock, counters, contention };
         let (store, clock, counters) = parts();
-        let courtesy = Arc::clone(&self.courtesy);
-        let releases = Arc::clone(&self.releases).run(store, clock, counters, courtesy);
-        vec![self.spawner.start(Box::pin(keeper)), self.spawner.start(Box::pin(releases))]
+        let contention = Arc::clone(&self.contention);
+        let debts = Arc::clone(&self.debts);
+        let settler = Settler { debts, store, clock, counters, contention };
+        let keeper = Arc::clone(&self.keeper).run(world);
+        vec![self.spawner.start(Box::pin(keeper)), self.spawner.start(Box::pin(settler.run()))]
     }
 
     /// Asks the store about `name` until it answers or patience ends.
     async fn ask<'a, T>(&self, name: &Name, ask: impl Fn() -> Answer<'a, T>) -> Result<T, Error> {
         Handle::try_current().map_err(|_| Error::NoRuntime)?;
-        let until = self.clock.now() + QUESTION_PATIENCE;
-        let given = timeout(QUESTION_PATIENCE, self.persist(until, ask)).await;
+        let until = self.clock.now() + ONE_QUESTION;
+        let given = timeout(ONE_QUESTION, retry_until(&self.clock, until, ask)).await;
         let given = given.unwrap_or_else(|elapsed| Err(Failure::unanswered(elapsed)));
         given.map(|given| given.answer).map_err(|failure| Error::about(name, failure))
     }
@@ -183,47 +185,6 @@ impl Engine {
     pub(crate) async fn force_release(&self, name: &Name) -> Result<bool, Error> {
         // Asked again it might free somebody who entered meanwhile.
         self.store.force_release(name).await.map_err(|failure| Error::about(name, failure))
-    }
-
-    async fn persist<'a, T>(
-        &self,
-        until: Instant,
-        ask: impl Fn() -> Answer<'a, T>,
-    ) -> Result<Given<T>, Failure> {
-        persist(&self.clock, until, ask).await
-    }
-
-    /// Gives `hold` back, as far as the caller waits for it. The background does
-    /// the rest, and looks again if a grant may still be on its way.
-    async fn give_back(&self, hold: &Hold, now: Instant) -> Result<GivenBack, Failure> {
-        let promise = self.releases.promise(Debt::of(hold));
-        let until = hold.store_ends().min(now + RELEASE_PATIENCE);
-        let way = hold.way();
-        let given = self.persist(until, || self.store.release(hold.claim(), way)).await?;
-        if !hold.is_unsure() {
-            promise.kept();
-        }
-        match given {
-            // The question that went unanswered was executed.
-            Given { answer: GivenBack::NotHeld { .. }, unsure: true } => {
-                Ok(GivenBack::Freed(Others::Nobody))
-            }
-            Given { answer, .. } => {
-                if let GivenBack::Freed(sought) = answer {
-                    self.courtesy.note(hold.name(), sought);
-                }
-                Ok(answer)
-            }
-        }
-    }
-
-    /// Tells the store how many shares `hold` has now.
-    async fn tell_count(&self, hold: &Arc<Hold>) -> Result<(), Failure> {
-        let promise = self.releases.promise(Debt::Recount { hold: Arc::clone(hold) });
-        let until = hold.store_ends().min(self.clock.now() + RELEASE_PATIENCE);
-        recount(&self.store, &self.clock, hold, None, until).await?;
-        promise.kept();
-        Ok(())
     }
 
     pub(crate) fn stats(&self) -> Stats {
@@ -253,54 +214,59 @@ impl Engine {
         let patience = patience.min(LONGEST_PATIENCE);
         self.closed.store(true, Ordering::Release);
         self.closing.notify_waiters();
-        self.turns.close();
+        self.contention.close();
 
         if Handle::try_current().is_err() {
             // Without timers there is no waiting.
-            return (self.take_back_all(), self.releases.owed());
+            return (self.take_back_all(), self.debts.owed());
         }
         let returned = timeout(patience / 2, self.all_returned()).await;
         let taken = if returned.is_ok() { 0 } else { self.take_back_all() };
-        let flushed = timeout_at(start + patience, self.releases.all_settled()).await;
-        let left = if flushed.is_ok() { 0 } else { self.releases.owed() };
+        let flushed = timeout_at(start + patience, self.debts.all_settled()).await;
+        let left = if flushed.is_ok() { 0 } else { self.debts.owed() };
         (taken, left)
     }
 
     /// Waits until every release that nobody waits for is made.
     #[cfg(feature = "blocking")]
     pub(crate) async fn settled(&self) {
-        self.releases.all_settled().await;
+        self.debts.all_settled().await;
     }
 
     async fn all_returned(&self) {
         const LOOK_AGAIN: Duration = Duration::from_millis(5);
-        while self.keeper.watched() > 0 {
+        while self.counters.held() > 0 {
             tokio::time::sleep(LOOK_AGAIN).await;
         }
     }
 
     /// Ends every hold and gives it back.
     fn take_back_all(&self) -> usize {
-        let mut taken = 0;
-        for hold in self.keeper.holds() {
-            taken += usize::from(hold.end(LostReason::ShutDown) == LostReason::ShutDown);
-            self.keeper.unwatch(hold.id());
-            self.turns.left(hold.claim());
-            self.releases.owe(Debt::of(&hold));
+        let holds = self.keeper.holds();
+        holds.into_iter().filter(|hold| self.take_back(hold)).count()
+    }
+
+    /// Ends `hold` because the client is shut down, unless it is over: its grant may have
+    /// gone on to another one.
+    fn take_back(&self, hold: &Hold) -> bool {
+        if hold.end(LostReason::ShutDown).is_err() {
+            return false;
         }
-        taken
+        self.keeper.unwatch(hold.id());
+        self.contention.left(hold);
+        self.debts.owe(Debt::of(hold));
+        true
     }
 
     #[cfg(test)]
     pub(crate) fn is_idle(&self) -> bool {
-        let idle = self.hub.is_idle() && self.turns.is_idle();
-        idle && self.keeper.watched() == 0 && self.releases.owed() == 0
+        self.contention.is_idle() && self.keeper.watched() == 0 && self.debts.owed() == 0
     }
 }
 
 impl Drop for Engine {
     fn drop(&mut self) {
         self.keeper.close();
-        self.releases.close();
+        self.debts.close();
     }
 }

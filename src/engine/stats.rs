@@ -98,6 +98,11 @@ impl Counters {
         self.held.fetch_sub(1, Ordering::Relaxed);
     }
 
+    /// How many holds are alive.
+    pub(crate) fn held(&self) -> u64 {
+        self.held.load(Ordering::Relaxed)
+    }
+
     /// A hold was found to be lost; given back is not lost.
     pub(crate) fn lost(&self, reason: LostReason) {
         match reason {

@@ -6,9 +6,10 @@ use super::{Holding, LockGuard, OnLoss, Ran, run};
 use crate::{
     domain::{Holder, InvalidDuration, Name, Owner, checked},
     engine::{
-        Engine, LONGEST_PATIENCE,
+        Engine,
         acquire::{WaitBy, Want},
-        hold::{LocalTurns, Terms},
+        grant::{LocalTurns, Terms},
+        timing::LONGEST_PATIENCE,
     },
     error::Result,
 };

@@ -9,7 +9,7 @@
 use std::{fmt, future::Future, pin::Pin, sync::Weak, time::Duration};
 
 use crate::domain::{
-    Claim, Failure, GivenBack, Holder, Name, Offer, Outcome, Owner, Queueing, Renewal, Verdict, Way,
+    Claim, Failure, GivenBack, Holder, Name, Outcome, Owner, Place, ReleaseMode, Renewal, Verdict,
 };
 
 #[cfg(test)]
@@ -27,9 +27,9 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
     ///
     /// Asking again with the same owner grants it again with a fresh lease.
     ///
-    /// With a `queue` it takes its place there while the lock is busy, and a
-    /// release may grant it later: [`Wake::Granted`] says so.
-    fn acquire<'a>(&'a self, claim: &'a Claim, queue: Option<Queueing>) -> Answer<'a, Verdict>;
+    /// With a `place` it has one in the queue while the lock is busy. A release may
+    /// then reserve the lock for it: [`Event::Ask`] says so, and asking makes it ours.
+    fn acquire<'a>(&'a self, claim: &'a Claim, place: Option<Place>) -> Answer<'a, Verdict>;
 
     /// Sets the hold count of the claim's owner, if it still holds, and renews
     /// its lease if `ttl` is given.
@@ -43,11 +43,10 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
     ) -> Answer<'a, Outcome>;
 
     /// Takes the hold from the claim's owner, whatever its count. Wakes those who
-    /// listen if the claim is announced, or grants the lock to the next in the
-    /// queue: see [`Way`].
+    /// listen, or reserves the lock for the next in the queue: see [`ReleaseMode`].
     ///
     /// Asked again it says `NotHeld`: the asker must know that it asked before.
-    fn release<'a>(&'a self, claim: &'a Claim, way: Way) -> Answer<'a, GivenBack>;
+    fn release<'a>(&'a self, claim: &'a Claim, mode: ReleaseMode) -> Answer<'a, GivenBack>;
 
     /// Renews each hold that is still its owner's; one outcome for each, in order.
     /// One that is not known is [`Outcome::Unknown`].
@@ -66,21 +65,17 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
 
     /// Begins to listen for releases of `name`, in the background.
     ///
-    /// [`Wake::Listening`] says when it is so: from then on no release is missed
-    /// until [`Wake::Deaf`].
+    /// [`Event::Hears`] says what is heard: from then on nothing of it is missed until
+    /// that is said anew, or [`Event::SubscriptionsLost`].
+    ///
+    /// The subscriber may be told before it returns.
     fn listen(&self, name: &Name);
 
     /// Ends what [`listen`](Self::listen) began.
     fn unlisten(&self, name: &Name);
 
-    /// Whether we would hear of what is granted to a place in a queue. It tries to,
-    /// from the first time on that somebody wants to know.
-    fn attend(&self) -> bool {
-        true
-    }
-
-    /// Says whom to tell of wakes.
-    fn wake(&self, sleepers: Weak<dyn Sleepers>);
+    /// Says whom to tell of events.
+    fn tell(&self, subscriber: Weak<dyn Subscriber>);
 
     /// How often a connection was lost and made again.
     fn reconnects(&self) -> u64 {
@@ -88,25 +83,46 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
     }
 }
 
-/// Who has waited in a queue for so long is told when it is the first and the lock
-/// goes to somebody else: it does not know how long that one has it.
-pub(crate) const TOLD_AFTER: Duration = Duration::from_millis(200);
+/// For so long a lock is reserved for one who was told that it is its turn: time to ask,
+/// not to work. Who is dead or paused then keeps the others out for no longer.
+pub(crate) const RESERVATION: Duration = Duration::from_millis(750);
 
-/// What a store tells without being asked.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Wake {
-    /// Messages are missed from now on, of every name, until it is listened to anew.
-    #[cfg_attr(not(feature = "redis"), expect(dead_code, reason = "only messages can be missed"))]
-    Deaf,
-    /// Releases of this name are told from now on; one may just have been missed.
-    Listening(Name),
-    /// This name was released, or the one before us in its queue has gone: ask again.
-    Released(Name),
-    /// This name was granted to one of ours who queues for it.
-    Granted(Offer),
+/// For so long a lock is reserved for one who polls: it asks meanwhile. As long again
+/// others have it in any case.
+pub(crate) const POLLERS_TURN: Duration = Duration::from_millis(400);
+
+/// How long a queue stays that nobody asks about.
+pub(crate) const QUEUE_RESTS: Duration = Duration::from_secs(15);
+
+/// What is heard of a name.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) enum Hears {
+    /// Nothing: who waits polls.
+    #[default]
+    Nothing,
+    /// That it was released: who waits asks then, and does not queue.
+    #[cfg_attr(not(any(feature = "redis", test)), expect(dead_code, reason = "memory lets all"))]
+    Releases,
+    /// Also when it is our turn: who waits may queue.
+    Turns,
 }
 
-/// Those who wait for wakes. Called from the store's own tasks: must not block.
-pub(crate) trait Sleepers: Send + Sync {
-    fn wake(&self, wake: Wake);
+/// What a store tells without being asked. All of it is a hint: nothing is believed but
+/// the answer to a question of one's own.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Event {
+    /// Nothing is heard of any name, from now on.
+    #[cfg_attr(not(any(feature = "redis", test)), expect(dead_code, reason = "memory is there"))]
+    SubscriptionsLost,
+    /// What is heard of this name from now on; a release may just have been missed.
+    Hears(Name, Hears),
+    /// This name was released. Who queues need not ask if the queue was told besides.
+    Freed { name: Name, queue_told: bool },
+    /// It is our turn to ask for this name, after so long.
+    Ask { name: Name, after: Duration },
+}
+
+/// Who is told of events. Called from the store's own tasks: must not block.
+pub(crate) trait Subscriber: Send + Sync {
+    fn hear(&self, event: Event);
 }

@@ -6,10 +6,7 @@
 
 mod schedule;
 
-use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use tokio::{
@@ -18,7 +15,9 @@ use tokio::{
 };
 
 use self::schedule::Schedule;
-use super::{clock::Clock, hold::Hold, stats::Counters, wakeups::Hub};
+use super::{
+    clock::Clock, contention::Contention, hold::Hold, stats::Counters, timing::LONGEST_SLEEP,
+};
 use crate::{
     domain::{Failure, Outcome, Renewal},
     store::Store,
@@ -28,11 +27,10 @@ use crate::{
 /// from others for longer, and be no cheaper for each.
 const BATCH: usize = 100;
 
-/// The longest sleep. Timers stand still while the
-/// machine is suspended; this is how late they may be after that.
-const LONGEST_SLEEP: Duration = Duration::from_secs(1);
-
 /// The watchdog of one client.
+///
+/// Its one lock guards the plan, and is taken before a hold's state. Nothing else is
+/// called under it: what came to an end is passed on when it is off.
 #[derive(Debug)]
 pub(crate) struct Keeper {
     plan: Mutex<Plan>,
@@ -45,6 +43,15 @@ struct Plan {
     /// When the task looks at the schedule next, whatever happens.
     looks_at: Instant,
     closed: bool,
+}
+
+/// What the watchdog looks at and speaks to.
+#[derive(Clone, Debug)]
+pub(crate) struct World {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) clock: Clock,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) contention: Arc<Contention>,
 }
 
 /// The holds of one request, and the answer to it.
@@ -97,6 +104,7 @@ impl Keeper {
         self.plan().schedule.holds()
     }
 
+    #[cfg(test)]
     pub(crate) fn watched(&self) -> usize {
         self.plan().schedule.len()
     }
@@ -108,22 +116,16 @@ impl Keeper {
     }
 
     /// Renews what is due, until it is closed.
-    pub(crate) async fn run(
-        self: Arc<Self>,
-        store: Arc<dyn Store>,
-        clock: Clock,
-        counters: Arc<Counters>,
-        hub: Arc<Hub>,
-    ) {
+    pub(crate) async fn run(self: Arc<Self>, world: World) {
         // A runtime may have taken questions down with it.
-        self.plan().schedule.ask_anew(clock.now());
+        self.plan().schedule.ask_anew(world.clock.now());
         let mut asked: FuturesUnordered<BoxFuture<'_, Answered>> = FuturesUnordered::new();
-        while let Some(looks_at) = self.look(&store, &clock, &counters, &asked) {
-            hub.tidy();
+        while let Some(looks_at) = self.look(&world, &asked) {
             tokio::select! {
                 biased;
                 () = self.changed.notified() => {}
-                Some((holds, answer)) = asked.next() => self.heard(&holds, answer, &clock, &counters),
+                () = world.contention.stirred() => {}
+                Some((holds, answer)) = asked.next() => self.heard(&holds, answer, &world),
                 () = sleep_until(looks_at) => {}
             }
         }
@@ -132,32 +134,30 @@ impl Keeper {
     /// Sends what is due. Returns when to look again, or `None` when closed.
     fn look<'a>(
         &self,
-        store: &'a Arc<dyn Store>,
-        clock: &Clock,
-        counters: &Counters,
+        world: &'a World,
         asked: &FuturesUnordered<BoxFuture<'a, Answered>>,
     ) -> Option<Instant> {
+        let now = world.clock.now();
+        let stirs_at = world.contention.look(now);
         let mut plan = self.plan();
-        let due = plan.schedule.tick(clock.now());
+        let due = plan.schedule.tick(now);
         if !due.renew.is_empty() {
-            counters.lagged(due.lag);
+            world.counters.lagged(due.lag);
         }
         for batch in due.renew.chunks(BATCH) {
-            asked.push(renew(store, batch.to_vec()).boxed());
+            asked.push(renew(&world.store, batch.to_vec()).boxed());
         }
-        let longest = clock.now() + LONGEST_SLEEP;
-        let looks_at = plan.schedule.next().map_or(longest, |next| next.min(longest));
+        let longest = world.clock.now() + LONGEST_SLEEP;
+        let planned = [plan.schedule.next(), stirs_at].into_iter().flatten().min();
+        let looks_at = planned.map_or(longest, |next| next.min(longest));
         plan.looks_at = looks_at;
-        (!plan.closed).then(|| clock.timer(looks_at))
+        let closed = plan.closed;
+        drop(plan);
+        due.over.iter().for_each(|hold| world.contention.left(hold));
+        (!closed).then(|| world.clock.timer(looks_at))
     }
 
-    fn heard(
-        &self,
-        holds: &[Arc<Hold>],
-        answer: Result<Vec<Outcome>, Failure>,
-        clock: &Clock,
-        counters: &Counters,
-    ) {
+    fn heard(&self, holds: &[Arc<Hold>], answer: Result<Vec<Outcome>, Failure>, world: &World) {
         let outcomes = answer.unwrap_or_else(|failure| {
             tracing::debug!(target: "leasehold", of = holds.len(), %failure, "renew failed");
             vec![Outcome::Unknown; holds.len()]
@@ -168,13 +168,19 @@ impl Keeper {
             both.filter(|(hold, outcome)| hold.is_renewed() && **outcome == which).count()
         };
         let (renewed, failed) = (of_kind(Outcome::Renewed), of_kind(Outcome::Unknown));
-        counters.renewed(renewed, failed);
+        world.counters.renewed(renewed, failed);
         tracing::debug!(target: "leasehold", of = holds.len(), renewed, failed, "renew");
 
+        let now = world.clock.now();
         let mut plan = self.plan();
-        let now = clock.now();
-        for (hold, outcome) in holds.iter().zip(outcomes) {
-            plan.schedule.answered(hold, outcome, now);
+        for (hold, outcome) in holds.iter().zip(&outcomes) {
+            plan.schedule.answered(hold, *outcome, now);
+        }
+        drop(plan);
+        // The grant may have gone on meanwhile: whoever has it is told.
+        let gone = holds.iter().zip(&outcomes).filter(|(_, it)| **it == Outcome::NotOurs);
+        for (hold, _) in gone {
+            world.contention.disown(hold);
         }
     }
 

@@ -7,15 +7,13 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use tokio::time::Instant;
 
 use crate::{
-    domain::{LostReason, Map, Outcome},
-    engine::{clock::Stamp, hold::Hold},
+    domain::{Map, Outcome},
+    engine::{
+        clock::Stamp,
+        hold::Hold,
+        timing::{SHORTEST_RETRY, TOGETHER},
+    },
 };
-
-/// Holds that are due this soon are renewed along with those that are due.
-const TOGETHER: Duration = Duration::from_millis(250);
-
-/// The shortest pause after a renewal that failed.
-const SHORTEST_RETRY: Duration = Duration::from_millis(20);
 
 /// Every hold of a client, in the order in which they need attention.
 #[derive(Debug, Default)]
@@ -44,6 +42,8 @@ pub(super) struct Due {
     pub(super) renew: Vec<Arc<Hold>>,
     /// How long the first of them has been due.
     pub(super) lag: Duration,
+    /// The holds that are over.
+    pub(super) over: Vec<Arc<Hold>>,
 }
 
 impl Schedule {
@@ -99,6 +99,7 @@ impl Schedule {
         self.due.first().map(|(due, _)| (*due).into())
     }
 
+    #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.watched.len()
     }
@@ -117,20 +118,25 @@ impl Schedule {
         }
         let soon = self.due.range(..=((now + TOGETHER).into(), Id::MAX)).copied();
         for (planned, id) in soon.collect::<Vec<_>>() {
-            if let Some(hold) = self.attend(id, now) {
-                due.renew.push(hold);
-                due.lag = due.lag.max(now.saturating_duration_since(planned.into()));
+            match self.attend(id, now) {
+                Some(hold) if hold.remaining(now).is_err() => due.over.push(hold),
+                Some(hold) => {
+                    due.renew.push(hold);
+                    due.lag = due.lag.max(now.saturating_duration_since(planned.into()));
+                }
+                None => {}
             }
         }
         due
     }
 
-    /// Looks at one hold; returns it if it is to be renewed.
+    /// Looks at one hold; returns it if it is to be renewed, or over.
     fn attend(&mut self, id: Id, now: Instant) -> Option<Arc<Hold>> {
         let watched = self.watched.get_mut(&id)?;
         if watched.hold.remaining(now).is_err() {
+            let over = Arc::clone(&watched.hold);
             self.unwatch(id);
-            return None;
+            return Some(over);
         }
         let in_flight = watched.asked_at.is_some();
         if !in_flight {
@@ -170,10 +176,8 @@ impl Schedule {
                 };
                 self.put_off(id, due.min(hold.ends()));
             }
-            Outcome::NotOurs => {
-                hold.end(LostReason::NotOurs);
-                self.unwatch(id);
-            }
+            // Whoever has the grant by now is told by who asked.
+            Outcome::NotOurs => self.unwatch(id),
             Outcome::Unknown => {
                 hold.doubt();
                 let left = hold.ends().saturating_duration_since(now);
@@ -188,9 +192,9 @@ impl Schedule {
 mod tests {
     use super::*;
     use crate::{
-        domain::{Claim, Identity, Lease, Name},
+        domain::{Claim, Identity, Lease, LostReason, Name},
         engine::{
-            hold::{Grant, LocalTurns, Terms},
+            grant::{Grant, LocalTurns, Terms},
             stats::Counters,
         },
     };
@@ -228,7 +232,7 @@ mod tests {
         fn add(&mut self, at: u64, terms: Terms) -> Arc<Hold> {
             let ttl = Duration::from_millis(TTL);
             let owner = self.identity.fresh_owner();
-            let claim = Claim { name: Name::new("door").unwrap(), owner, ttl, announced: true };
+            let claim = Claim { name: Name::new("door").unwrap(), owner, ttl };
             let lease = Lease::new(self.at(at), ttl);
             self.last_id += 1;
             let grant = Grant {
@@ -237,8 +241,8 @@ mod tests {
                 lease,
                 asked_at: lease.asked_at.into(),
                 unsure: false,
+                contended: false,
                 stay: terms.local.from(self.at(at)),
-                passes: None,
             };
             let hold = Arc::new(Hold::new(grant, terms, self.at(at), &self.counters));
             self.schedule.watch(Arc::clone(&hold));
@@ -339,7 +343,7 @@ mod tests {
         let hold = t.add_at(0);
         t.renewed_at(1_000);
         t.answer(&hold, Outcome::NotOurs, 1_001);
-        assert_eq!(t.over(&hold, 1_001), Some(LostReason::NotOurs));
+        assert_eq!(t.schedule.len(), 0);
         assert_eq!(t.schedule.len(), 0);
     }
 
@@ -426,10 +430,6 @@ mod tests {
         assert_eq!(t.over(&first, 100), Some(LostReason::Released));
         assert_eq!(t.over(&second, 100), None);
         assert_eq!((t.schedule.len(), t.next(), t.renewed_at(1_000)), (1, 1_000, 1));
-
-        // an answer about the first is about the second
-        t.answer(&first, Outcome::NotOurs, 1_001);
-        assert_eq!(t.over(&second, 1_001), Some(LostReason::NotOurs));
     }
 
     #[test]
@@ -465,7 +465,7 @@ mod tests {
         recounted.one_more_share();
         recounted.one_share_less();
         let lost = t.add_at(0);
-        lost.end(LostReason::NotOurs);
+        lost.end(LostReason::NotOurs).unwrap();
         let fixed = t.add(0, Terms { renewed: false, ..RENEWED });
         for hold in [doubted, recounted, lost, fixed] {
             assert!(t.pass_on(&hold, 1).is_none());

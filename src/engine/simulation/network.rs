@@ -20,9 +20,10 @@ use tokio::{
 use super::{gate::Gate, oracle::Oracle};
 use crate::{
     domain::{
-        Claim, Failure, GivenBack, Holder, Name, Outcome, Owner, Queueing, Renewal, Verdict, Way,
+        Claim, Failure, GivenBack, Holder, Name, Outcome, Owner, Place, ReleaseMode, Renewal,
+        Verdict,
     },
-    store::{Answer, Sleepers, Store, Wake, memory::Session},
+    store::{Answer, Event, Store, Subscriber, memory::Session},
 };
 
 /// How long a client waits for an answer.
@@ -47,7 +48,7 @@ pub(super) struct Network {
     chance: Mutex<fastrand::Rng>,
     oracle: Arc<Oracle>,
     line: Arc<Line>,
-    _arriving: Arc<dyn Sleepers>,
+    _arriving: Arc<dyn Subscriber>,
 }
 
 type Asked<T> = Pin<Box<dyn Future<Output = Result<T, Failure>> + Send>>;
@@ -62,9 +63,9 @@ impl Network {
     ) -> Arc<Self> {
         let line_chance = Mutex::new(chance.fork());
         let line = Arc::new(Line { state: Mutex::default(), weather, chance: line_chance, gate });
-        let arriving: Arc<dyn Sleepers> = Arc::new(Arriving(Arc::downgrade(&line)));
+        let arriving: Arc<dyn Subscriber> = Arc::new(Arriving(Arc::downgrade(&line)));
         let store = Arc::new(store);
-        store.wake(Arc::downgrade(&arriving));
+        store.tell(Arc::downgrade(&arriving));
         let chance = Mutex::new(chance);
         Arc::new(Self { store, weather, chance, oracle, line, _arriving: arriving })
     }
@@ -78,7 +79,7 @@ impl Network {
         };
         self.store.deafen(true);
         wanted.iter().for_each(|name| self.store.unlisten(name));
-        self.line.pass_on(Wake::Deaf);
+        self.line.pass_on(Event::SubscriptionsLost);
         sleep(time).await;
         let wanted = {
             let mut state = self.line.state.lock().unwrap();
@@ -169,11 +170,11 @@ impl fmt::Debug for Network {
 }
 
 impl Store for Network {
-    fn acquire<'a>(&'a self, claim: &'a Claim, queue: Option<Queueing>) -> Answer<'a, Verdict> {
+    fn acquire<'a>(&'a self, claim: &'a Claim, place: Option<Place>) -> Answer<'a, Verdict> {
         let claim = claim.clone();
         self.send(move |store| {
             let claim = claim.clone();
-            Box::pin(async move { store.acquire(&claim, queue).await })
+            Box::pin(async move { store.acquire(&claim, place).await })
         })
     }
 
@@ -190,12 +191,12 @@ impl Store for Network {
         })
     }
 
-    fn release<'a>(&'a self, claim: &'a Claim, way: Way) -> Answer<'a, GivenBack> {
+    fn release<'a>(&'a self, claim: &'a Claim, mode: ReleaseMode) -> Answer<'a, GivenBack> {
         self.oracle.releasing(&claim.owner);
         let claim = claim.clone();
         self.send(move |store| {
             let claim = claim.clone();
-            Box::pin(async move { store.release(&claim, way).await })
+            Box::pin(async move { store.release(&claim, mode).await })
         })
     }
 
@@ -250,12 +251,8 @@ impl Store for Network {
         self.store.unlisten(name);
     }
 
-    fn attend(&self) -> bool {
-        !self.is_deaf()
-    }
-
-    fn wake(&self, sleepers: Weak<dyn Sleepers>) {
-        self.line.state.lock().unwrap().sleepers = Some(sleepers);
+    fn tell(&self, subscriber: Weak<dyn Subscriber>) {
+        self.line.state.lock().unwrap().subscriber = Some(subscriber);
     }
 }
 
@@ -269,7 +266,7 @@ struct Line {
 
 #[derive(Default)]
 struct LineState {
-    sleepers: Option<Weak<dyn Sleepers>>,
+    subscriber: Option<Weak<dyn Subscriber>>,
     wanted: BTreeSet<Name>,
     down: bool,
     /// Whether it will never be up again.
@@ -282,17 +279,17 @@ impl Line {
         !state.down && state.wanted.contains(name)
     }
 
-    fn pass_on(&self, wake: Wake) {
-        let sleepers = self.state.lock().unwrap().sleepers.as_ref().and_then(Weak::upgrade);
-        if let Some(sleepers) = sleepers {
-            sleepers.wake(wake);
+    fn pass_on(&self, event: Event) {
+        let subscriber = self.state.lock().unwrap().subscriber.as_ref().and_then(Weak::upgrade);
+        if let Some(subscriber) = subscriber {
+            subscriber.hear(event);
         }
     }
 
     /// How long a message takes, if it arrives at all.
-    fn fate(&self, wake: &Wake) -> Option<Duration> {
+    fn fate(&self, event: &Event) -> Option<Duration> {
         let mut chance = self.chance.lock().unwrap();
-        let is_release = matches!(wake, Wake::Released(_) | Wake::Granted(_));
+        let is_release = matches!(event, Event::Freed { .. } | Event::Ask { .. });
         let lost = is_release && chance.u32(..1_000) < self.weather.lose_message;
         let delay = Duration::from_millis(chance.u64(..=self.weather.delay));
         (!lost && !self.state.lock().unwrap().down).then_some(delay)
@@ -302,16 +299,16 @@ impl Line {
 /// What the store tells goes over the line, and takes its time.
 struct Arriving(Weak<Line>);
 
-impl Sleepers for Arriving {
-    fn wake(&self, wake: Wake) {
+impl Subscriber for Arriving {
+    fn hear(&self, event: Event) {
         let Some(line) = self.0.upgrade() else { return };
-        let Some(delay) = line.fate(&wake) else { return };
+        let Some(delay) = line.fate(&event) else { return };
         tokio::spawn(async move {
             sleep(delay).await;
             // Who is paused finds it in its socket later.
             line.gate.pass(ready(())).await;
             if !line.state.lock().unwrap().down {
-                line.pass_on(wake);
+                line.pass_on(event);
             }
         });
     }

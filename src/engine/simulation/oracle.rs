@@ -27,7 +27,7 @@ use tokio::time::Instant;
 use super::{gate::Gate, world::Story};
 use crate::{
     domain::{Name, Owner, Renewal},
-    engine::acquire::LONGEST_WAIT,
+    engine::timing::LONGEST_WAIT,
     primitives::Holding,
     store::memory::MemoryStore,
 };

@@ -23,7 +23,9 @@ use crate::{
     Client, MemoryStore,
     domain::{Identity, Name},
     engine::{
-        Engine, acquire::LONGEST_WAIT_UNHEARD, clock::Clock, hold::YOUNG, releases::LOOK_AGAIN,
+        Engine,
+        clock::Clock,
+        timing::{ECHO, LONGEST_WAIT_UNHEARD, LOOK_AGAIN},
     },
     store::Store,
 };
@@ -120,7 +122,7 @@ impl Plot {
 
     /// How soon things have to happen.
     fn bounds(&self) -> Bounds {
-        let prompt = YOUNG + Duration::from_millis(8 * self.weather.delay + 60);
+        let prompt = ECHO + Duration::from_millis(8 * self.weather.delay + 60);
         // A lease may be up to two seconds longer than half of the ttl.
         let lease = self.ttl + Duration::from_secs(2);
         let lossy = Duration::from_secs(30);

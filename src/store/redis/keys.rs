@@ -1,48 +1,56 @@
-//! The names of keys and channels, as Redisson has them.
+//! The names of keys and channels: Redisson's, and our own beside them.
 
-use crate::domain::{Claim, Name, Place};
+use crate::domain::Name;
 
-/// Where releases of `name` are announced.
+/// Where releases of `name` are announced. `door` and `{door}` share it, as they do
+/// with Redisson.
 pub(super) fn channel(name: &Name) -> String {
-    prefixed("redisson_lock__channel", name)
+    let name = name.as_str();
+    match name.contains('{') {
+        true => format!("redisson_lock__channel:{name}"),
+        false => format!("redisson_lock__channel:{{{name}}}"),
+    }
 }
 
 /// Where those who queue for `name` listen, beside the channel of its releases. Who
 /// listens there only does not queue.
 pub(super) fn queuers(name: &Name) -> String {
-    prefixed("leasehold_lock__channel", name)
+    own("leasehold_lock__channel", name)
 }
 
 /// Where the queue for `name` lies.
 pub(super) fn queue(name: &Name) -> String {
-    prefixed("leasehold_lock__queue", name)
+    own("leasehold_lock__queue", name)
 }
 
-/// How a place in a queue is written.
-pub(super) fn place(claim: &Claim, Place { number, offer }: Place) -> String {
-    format!("{}|{number}|{}", claim.owner, offer.as_millis().max(1))
+/// What the channel begins with on which one client hears that it is its turn.
+pub(super) fn waiters(name: &Name) -> String {
+    own("leasehold_lock__waiter", name) + ":"
 }
 
-/// What the channel of a client begins with.
-pub(super) const CLIENTS: &str = "leasehold_client:";
-
-/// Where a client hears what is meant for it alone.
-pub(super) fn client(id: &str) -> String {
-    format!("{CLIENTS}{id}")
+/// Where the client called `id` hears that it is its turn.
+pub(super) fn waiter(name: &Name, id: &str) -> String {
+    waiters(name) + id
 }
 
-/// Redisson's `prefixName`: the name becomes the hash tag unless it has one.
-fn prefixed(prefix: &str, name: &Name) -> String {
+/// A key in the slot of `name`, which no other name has: one with braces has a second
+/// colon and keeps its braces.
+fn own(prefix: &str, name: &Name) -> String {
     let name = name.as_str();
     match name.contains('{') {
-        true => format!("{prefix}:{name}"),
+        true => format!("{prefix}::{name}"),
         false => format!("{prefix}:{{{name}}}"),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
+
+    const NAMES: [&str; 8] =
+        ["orders", "{t}:orders", "a{b}c", "a{b}c{d", "{a}}", "{{a}", "{orders}", "ключ"];
 
     #[test]
     fn a_channel_is_named_as_redisson_names_it() {
@@ -53,13 +61,21 @@ mod tests {
     }
 
     #[test]
-    fn a_name_and_its_channel_lie_in_one_slot() {
-        for name in ["orders", "{t}:orders", "a{b}c", "a{b}c{d", "{a}}", "{{a}", "ключ"] {
+    fn a_name_and_all_that_is_its_own_lie_in_one_slot() {
+        for name in NAMES {
             let name = Name::new(name).unwrap();
-            for key in [channel(&name), queuers(&name), queue(&name)] {
+            for key in [channel(&name), queuers(&name), queue(&name), waiter(&name, "id")] {
                 assert_eq!(tag(name.as_str()), tag(&key), "{name}");
             }
         }
+    }
+
+    #[test]
+    fn no_two_names_share_what_is_our_own() {
+        let names = NAMES.map(|name| Name::new(name).unwrap());
+        let own = |name: &Name| [queue(name), queuers(name), waiter(name, "id"), waiter(name, "x")];
+        let all: BTreeSet<String> = names.iter().flat_map(own).collect();
+        assert_eq!(all.len(), 4 * NAMES.len());
     }
 
     /// What Redis hashes: the text in the first braces unless it is empty.

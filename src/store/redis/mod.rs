@@ -2,15 +2,12 @@
 
 mod connection;
 mod keys;
-mod messages;
 mod replies;
 mod scripts;
+mod subscriptions;
 
 use std::{
-    sync::{
-        Arc, Weak,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, Weak},
     time::Duration,
 };
 
@@ -20,28 +17,27 @@ use tokio::runtime::Handle;
 pub(crate) use self::connection::Settings;
 use self::{
     connection::{Commands, Dialer, Link},
-    messages::Messages,
     scripts::Script,
+    subscriptions::Subscriptions,
 };
-use super::{Answer, Sleepers, Store, TOLD_AFTER};
+use super::{Answer, POLLERS_TURN, QUEUE_RESTS, RESERVATION, Store, Subscriber};
 use crate::{
     domain::{
-        Claim, Failure, GivenBack, Holder, Name, Others, Outcome, Owner, Queueing, Renewal,
-        Verdict, Way, checked,
+        Claim, Failure, GivenBack, Holder, Name, Others, Outcome, Owner, Place, ReleaseMode,
+        Renewal, Verdict, checked,
     },
     error::Error,
 };
 
-/// How long a queue stays that nobody asks about: a few of the waiters' longest waits.
-const QUEUE_RESTS: Duration = Duration::from_secs(15);
+/// In how many parts a batch of renewals is asked again that the server refuses: to find
+/// one of a hundred takes 14.
+const MOST_PARTS: usize = 32;
 
 /// A Redis server.
 #[derive(Debug)]
 pub(crate) struct RedisStore {
     commands: Link,
-    messages: Messages,
-    /// Whether the server refuses us what a queue needs.
-    queueless: AtomicBool,
+    subscriptions: Subscriptions,
 }
 
 impl RedisStore {
@@ -59,8 +55,8 @@ impl RedisStore {
         let dialer = Dialer::new(target, settings, client_name, scripts::preloads())?;
         let dialer = Arc::new(dialer);
         let commands = Link::connect(Arc::clone(&dialer), Arc::new(Commands), limit).await?;
-        let messages = Messages::connect(dialer, limit, client_id).await?;
-        let store = Self { commands, messages, queueless: AtomicBool::new(false) };
+        let subscriptions = Subscriptions::connect(dialer, limit, client_id).await?;
+        let store = Self { commands, subscriptions };
         store.warn_of_eviction().await;
         Ok(store)
     }
@@ -113,59 +109,63 @@ impl RedisStore {
         self.explained(name, answer).await
     }
 
-    /// As [`run_on`](Self::run_on), with the name's queue. `None` if we have none.
+    /// As [`run_on`](Self::run_on), with the name's queue. `None` if the server refuses us
+    /// that: then it is to be done without one, which shows whether the lock is refused too.
     async fn run_on_queue(
         &self,
         name: &Name,
         script: &Script,
         more: impl Fn(&mut Cmd),
     ) -> Option<Result<Value, Failure>> {
-        if self.queueless.load(Ordering::Relaxed) {
+        if !self.subscriptions.rights(name).queue {
             return None;
         }
-        let answer = self.run(script, &[name.as_str(), &keys::queue(name)], more).await;
-        if matches!(&answer, Err(Failure::Refused { code, .. }) if code == "NOPERM") {
-            self.queueless.store(true, Ordering::Relaxed);
-            tracing::warn!(target: "leasehold",
-                "the server refuses a queue of waiters: each release wakes them all");
-            return None;
+        match self.run(script, &[name.as_str(), &keys::queue(name)], more).await {
+            Err(Failure::Refused { code, .. }) if code == "NOPERM" => None,
+            answer => Some(self.explained(name, answer).await),
         }
-        Some(self.explained(name, answer).await)
     }
 
-    /// Asks for a lock, and for a place in its queue if it is busy. `None` if there
-    /// is no queue.
-    async fn acquire_queueing(
-        &self,
-        claim: &Claim,
-        Queueing { place, before }: Queueing,
-    ) -> Option<Result<Value, Failure>> {
-        let before = before.map(|before| keys::place(claim, before)).unwrap_or_default();
+    /// Asks for a lock, and for a place in its queue if it is busy.
+    async fn acquire_queueing(&self, claim: &Claim, place: Place) -> Result<Verdict, Failure> {
+        let place = match place {
+            Place::Kept => "kept",
+            Place::Listening => "listening",
+            Place::Polling => "polling",
+        };
         let asked = self.run_on_queue(&claim.name, &scripts::ACQUIRE, |command| {
             command.arg(claim.owner.as_str()).arg(millis(claim.ttl));
-            command.arg(keys::place(claim, place)).arg(&before).arg(millis(QUEUE_RESTS));
+            command.arg(place).arg(millis(QUEUE_RESTS));
         });
-        asked.await
+        if let Some(reply) = Box::pin(asked).await {
+            return replies::verdict(&reply?, &claim.owner);
+        }
+        let verdict = self.acquire_alone(claim).await?;
+        self.subscriptions.queue_refused(&claim.name);
+        Ok(verdict)
     }
 
-    /// Gives a lock back to the next in its queue, or openly. `None` if there is no
-    /// queue.
-    async fn hand_over(
-        &self,
-        claim: &Claim,
-        passes: u32,
-        stood: Option<Queueing>,
-    ) -> Option<Result<Value, Failure>> {
-        let at = |place| keys::place(claim, place);
-        let place = stood.map(|stood| at(stood.place)).unwrap_or_default();
-        let before = stood.and_then(|stood| stood.before).map(at).unwrap_or_default();
+    async fn acquire_alone(&self, claim: &Claim) -> Result<Verdict, Failure> {
+        let reply = self.run_on(&claim.name, &scripts::ACQUIRE, |command| {
+            command.arg(claim.owner.as_str()).arg(millis(claim.ttl));
+        });
+        replies::verdict(&reply.await?, &claim.owner)
+    }
+
+    /// Gives a lock back to the next in its queue, or to everybody if we may not queue.
+    async fn hand_over(&self, claim: &Claim) -> Result<GivenBack, Failure> {
         let asked = self.run_on_queue(&claim.name, &scripts::HAND_OVER, |command| {
             command.arg(claim.owner.as_str());
             command.arg(keys::channel(&claim.name)).arg(keys::queuers(&claim.name));
-            command.arg(keys::CLIENTS).arg(passes).arg(&place).arg(&before);
-            command.arg(TOLD_AFTER.as_micros());
+            command.arg(keys::waiters(&claim.name));
+            command.arg(millis(RESERVATION)).arg(millis(POLLERS_TURN));
         });
-        asked.await
+        if let Some(reply) = Box::pin(asked).await {
+            return replies::given_back(&reply?);
+        }
+        let given = Box::pin(self.release_openly(claim)).await?;
+        self.subscriptions.queue_refused(&claim.name);
+        Ok(given)
     }
 
     /// Gives a lock back to whoever asks first, by two commands that travel together:
@@ -178,9 +178,7 @@ impl RedisStore {
         free.arg(claim.name.as_str()).arg(claim.owner.as_str());
         let mut announce = cmd("PUBLISH");
         announce.arg(keys::channel(&claim.name)).arg("0");
-        let commands = [free, announce];
-        let wanted = if claim.announced { &commands[..] } else { &commands[..1] };
-        let replies = self.commands.call_all(wanted).await?;
+        let replies = self.commands.call_all(&[free, announce]).await?;
         let freed = match replies.first() {
             Some(Value::ServerError(error)) => Err(replies::refusal(error)),
             freed => replies::is_freed(freed.unwrap_or(&Value::Nil)),
@@ -189,7 +187,8 @@ impl RedisStore {
             return Ok(GivenBack::NotHeld { holder: self.successor(&claim.name).await });
         }
         let ears = replies.get(1).map_or(Ok(0), replies::ears)?;
-        let others = ears > 0 && ears > i64::from(self.messages.hears(&claim.name));
+        let ours = i64::from(self.subscriptions.hears_releases(&claim.name));
+        let others = ears > ours;
         Ok(GivenBack::Freed(match others {
             true => Others::Listeners,
             false => Others::Nobody,
@@ -227,13 +226,22 @@ impl RedisStore {
         replies::outcomes(&reply.await?, renewals.len())
     }
 
-    /// Renews one after the other, so that one that is refused spoils no other.
-    async fn renew_each(&self, renewals: &[Renewal]) -> Vec<Outcome> {
-        let mut outcomes = Vec::with_capacity(renewals.len());
-        for renewal in renewals {
-            let outcome = self.renew_all(std::slice::from_ref(renewal)).await;
-            outcomes
-                .push(outcome.ok().and_then(|it| it.first().copied()).unwrap_or(Outcome::Unknown));
+    /// Renews in halves, so that one that is refused spoils few others.
+    async fn renew_in_parts(&self, renewals: &[Renewal]) -> Vec<Outcome> {
+        let mut outcomes = vec![Outcome::Unknown; renewals.len()];
+        let mut parts = vec![0..renewals.len()];
+        for _ in 0..MOST_PARTS {
+            let Some(part) = parts.pop() else { break };
+            match self.renew_all(&renewals[part.clone()]).await {
+                Ok(known) => outcomes[part].copy_from_slice(&known),
+                Err(failure) if !failure.may_pass() && part.len() > 1 => {
+                    let middle = part.start + part.len() / 2;
+                    parts.extend([middle..part.end, part.start..middle]);
+                }
+                // Others would fare no better, or it is the one.
+                Err(failure) if failure.may_pass() => break,
+                Err(_) => {}
+            }
         }
         outcomes
     }
@@ -245,17 +253,12 @@ fn millis(time: Duration) -> u64 {
 }
 
 impl Store for RedisStore {
-    fn acquire<'a>(&'a self, claim: &'a Claim, queue: Option<Queueing>) -> Answer<'a, Verdict> {
+    fn acquire<'a>(&'a self, claim: &'a Claim, place: Option<Place>) -> Answer<'a, Verdict> {
         Box::pin(async move {
-            if let Some(queueing) = queue
-                && let Some(reply) = Box::pin(self.acquire_queueing(claim, queueing)).await
-            {
-                return replies::verdict(&reply?);
+            match place {
+                Some(place) => Box::pin(self.acquire_queueing(claim, place)).await,
+                None => self.acquire_alone(claim).await,
             }
-            let reply = self.run_on(&claim.name, &scripts::ACQUIRE, |command| {
-                command.arg(claim.owner.as_str()).arg(millis(claim.ttl));
-            });
-            replies::verdict(&reply.await?)
         })
     }
 
@@ -273,23 +276,22 @@ impl Store for RedisStore {
         })
     }
 
-    fn release<'a>(&'a self, claim: &'a Claim, way: Way) -> Answer<'a, GivenBack> {
+    fn release<'a>(&'a self, claim: &'a Claim, mode: ReleaseMode) -> Answer<'a, GivenBack> {
         Box::pin(async move {
-            if let Way::InTurn { passes, stood } = way
-                && claim.announced
-                && let Some(reply) = Box::pin(self.hand_over(claim, passes, stood)).await
-            {
-                return replies::given_back(&reply?);
+            match mode {
+                ReleaseMode::Broadcast => self.release_openly(claim).await,
+                ReleaseMode::HandOver => Box::pin(self.hand_over(claim)).await,
             }
-            self.release_openly(claim).await
         })
     }
 
     fn renew<'a>(&'a self, renewals: &'a [Renewal]) -> Answer<'a, Vec<Outcome>> {
         Box::pin(async move {
             match self.renew_all(renewals).await {
-                Err(Failure::Refused { .. }) if renewals.len() > 1 => {
-                    Ok(self.renew_each(renewals).await)
+                Err(failure @ Failure::Refused { .. })
+                    if !failure.may_pass() && renewals.len() > 1 =>
+                {
+                    Ok(Box::pin(self.renew_in_parts(renewals)).await)
                 }
                 answer => answer,
             }
@@ -325,23 +327,19 @@ impl Store for RedisStore {
     }
 
     fn listen(&self, name: &Name) {
-        self.messages.listen(name);
+        self.subscriptions.listen(name);
     }
 
     fn unlisten(&self, name: &Name) {
-        self.messages.unlisten(name);
+        self.subscriptions.unlisten(name);
     }
 
-    fn attend(&self) -> bool {
-        !self.queueless.load(Ordering::Relaxed) && self.messages.attend()
-    }
-
-    fn wake(&self, sleepers: Weak<dyn Sleepers>) {
-        self.messages.tell(sleepers);
+    fn tell(&self, subscriber: Weak<dyn Subscriber>) {
+        self.subscriptions.tell(subscriber);
     }
 
     fn reconnects(&self) -> u64 {
-        self.commands.reconnects() + self.messages.reconnects()
+        self.commands.reconnects() + self.subscriptions.reconnects()
     }
 }
 

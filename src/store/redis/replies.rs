@@ -4,10 +4,7 @@ use std::time::Duration;
 
 use redis::{ServerError, Value};
 
-use crate::{
-    domain::{Failure, GivenBack, Holder, Name, Offer, Others, Outcome, Owner, Verdict},
-    store::Wake,
-};
+use crate::domain::{Failure, GivenBack, Holder, Others, Outcome, Owner, Verdict};
 
 /// Codes that some servers hide in the text of a script's error, and the text
 /// that shows them.
@@ -39,9 +36,13 @@ pub(super) fn is_no_script(value: &Value) -> bool {
     matches!(value, Value::ServerError(error) if error.code() == "NOSCRIPT")
 }
 
-pub(super) fn verdict(reply: &Value) -> Result<Verdict, Failure> {
+/// What a question of `owner` was answered. A grant names the owner whose it is, so
+/// that no other reply can be taken for it.
+pub(super) fn verdict(reply: &Value, owner: &Owner) -> Result<Verdict, Failure> {
     match reply {
-        Value::Int(1) => Ok(Verdict::Granted),
+        Value::Array(parts) if parts.len() == 1 && text(&parts[0]) == Some(owner.as_str()) => {
+            Ok(Verdict::Granted)
+        }
         other => holder(other)?.map(Verdict::Busy).ok_or_else(|| unreadable(reply)),
     }
 }
@@ -49,12 +50,15 @@ pub(super) fn verdict(reply: &Value) -> Result<Verdict, Failure> {
 /// What `lua/lock/hand_over.lua` says.
 pub(super) fn given_back(reply: &Value) -> Result<GivenBack, Failure> {
     match reply {
-        Value::Int(1) => Ok(GivenBack::Freed(Others::Nobody)),
-        Value::Int(2) => {
+        Value::Int(0) => Ok(GivenBack::Freed(Others::Nobody)),
+        Value::Int(-1) => {
             warn_unannounced();
             Ok(GivenBack::Freed(Others::Nobody))
         }
-        Value::Int(3) => Ok(GivenBack::Freed(Others::Outsiders)),
+        Value::Int(gap @ 1..=1_000) => {
+            let gap = Duration::from_millis(gap.unsigned_abs());
+            Ok(GivenBack::Freed(Others::Outsiders(gap)))
+        }
         other => Ok(GivenBack::NotHeld { holder: holder(other)? }),
     }
 }
@@ -121,18 +125,16 @@ pub(super) fn count(reply: &Value) -> Result<u32, Failure> {
     }
 }
 
-/// `{}` or `{pttl, {owner, count, …}}`.
+/// `{}` or `{pttl, owner, count}`.
 pub(super) fn holder(reply: &Value) -> Result<Option<Holder>, Failure> {
     let Value::Array(parts) = reply else { return Err(unreadable(reply)) };
-    let (pttl, fields) = match parts.as_slice() {
+    let (pttl, owner, count) = match parts.as_slice() {
         [] => return Ok(None),
-        [Value::Int(pttl), Value::Array(fields)] => (*pttl, fields),
+        [Value::Int(pttl), Value::BulkString(owner), count] => (*pttl, owner, count),
         _ => return Err(unreadable(reply)),
     };
-    // Redisson's read-write lock keeps its mode beside its owners.
-    let owner = fields.chunks_exact(2).find(|pair| text(&pair[0]) != Some("mode"));
-    let [owner, count] = owner.unwrap_or_default() else { return Err(unreadable(reply)) };
-    let owner = text(owner).and_then(|it| Owner::new(it).ok()).ok_or_else(|| unreadable(reply))?;
+    // It may be anybody's, in any form: it is only shown and compared.
+    let owner = Owner::new(String::from_utf8_lossy(owner)).map_err(|_| unreadable(reply))?;
     Ok(Some(Holder {
         owner,
         count: self::count(count)?,
@@ -140,26 +142,17 @@ pub(super) fn holder(reply: &Value) -> Result<Option<Holder>, Failure> {
     }))
 }
 
-/// What a message to this client says: see `lua/lock/hand_over.lua`.
-pub(super) fn news(message: &Value) -> Option<Wake> {
-    let news = text(message).and_then(|words| first(words).or_else(|| granted(words)));
-    if news.is_none() {
-        tracing::warn!(target: "leasehold", ?message, "a message to this client cannot be read");
-    }
-    news
+/// When to ask, as a message to a waiting client says: in so many milliseconds. What
+/// says nothing that we understand is a reason to ask now.
+pub(super) fn ask_after(message: &Value) -> Duration {
+    const LONGEST: Duration = Duration::from_secs(1);
+    let millis = text(message).filter(|text| text.len() <= 6).and_then(|text| text.parse().ok());
+    millis.map_or(Duration::ZERO, |millis| Duration::from_millis(millis).min(LONGEST))
 }
 
-fn first(words: &str) -> Option<Wake> {
-    Some(Wake::Released(Name::new(words.strip_prefix("first ")?).ok()?))
-}
-
-fn granted(words: &str) -> Option<Wake> {
-    let mut words = words.strip_prefix("granted ")?.splitn(4, ' ');
-    let number = words.next()?.parse().ok()?;
-    let passes = words.next()?.parse().ok()?;
-    let owner = Owner::new(words.next()?).ok()?;
-    let name = Name::new(words.next()?).ok()?;
-    Some(Wake::Granted(Offer { name, owner, number, passes }))
+/// Whether a message that announces a release says that the next in the queue was told.
+pub(super) fn queue_was_told(message: &Value) -> bool {
+    text(message) == Some("00")
 }
 
 /// A reply that is only shown or searched.
@@ -191,41 +184,55 @@ mod tests {
         Value::BulkString(text.as_bytes().to_vec())
     }
 
-    fn held(pttl: i64, fields: &[&str]) -> Value {
-        let fields = fields.iter().map(|field| bulk(field)).collect();
-        Value::Array(vec![Value::Int(pttl), Value::Array(fields)])
+    fn held(pttl: i64, owner: &str, count: &str) -> Value {
+        Value::Array(vec![Value::Int(pttl), bulk(owner), bulk(count)])
     }
 
     #[test]
     fn a_holder_is_read_whoever_it_is() {
-        let read = |pttl, fields: &[&str]| holder(&held(pttl, fields)).unwrap().unwrap();
-        let java = read(1_500, &["8c6d:42", "3"]);
+        let read = |pttl, owner, count| holder(&held(pttl, owner, count)).unwrap().unwrap();
+        let java = read(1_500, "8c6d:42", "3");
         assert_eq!((java.owner.as_str(), java.count), ("8c6d:42", 3));
         assert_eq!(java.remaining, Some(Duration::from_millis(1_500)));
 
-        assert_eq!(read(-1, &["x", "1"]).remaining, None);
-        assert_eq!(
-            read(5, &["mode", "write", "8c6d:42:write", "1"]).owner.as_str(),
-            "8c6d:42:write"
-        );
+        assert_eq!(read(-1, "x", "1").remaining, None);
         assert_eq!(holder(&Value::Array(vec![])).unwrap(), None);
+        let odd = Value::BulkString(vec![b'x', 0xff]);
+        let odd = Value::Array(vec![Value::Int(1), odd, bulk("1")]);
+        assert_eq!(holder(&odd).unwrap().unwrap().owner.as_str(), "x\u{fffd}");
     }
 
     #[test]
-    fn a_message_to_us_is_read_or_passed_over() {
-        let offer = Offer {
-            name: Name::new("a b\n").unwrap(),
-            owner: Owner::new("8c6d:42").unwrap(),
-            number: 3,
-            passes: 64,
-        };
-        assert_eq!(news(&bulk("granted 3 64 8c6d:42 a b\n")), Some(Wake::Granted(offer)));
-        let name = Name::new("a b").unwrap();
-        assert_eq!(news(&bulk("first a b")), Some(Wake::Released(name)));
-        for odd in ["", "0", "first ", "granted", "granted x 1 o n", "granted 1 1 o", "granted 1"] {
-            assert_eq!(news(&bulk(odd)), None, "{odd}");
+    fn a_grant_is_believed_only_by_its_owner() {
+        let (mine, yours) = (Owner::new("8c6d:42").unwrap(), Owner::new("8c6d:43").unwrap());
+        let grant = Value::Array(vec![bulk("8c6d:42")]);
+        assert_eq!(verdict(&grant, &mine).unwrap(), Verdict::Granted);
+        assert!(verdict(&grant, &yours).is_err());
+        assert!(verdict(&Value::Int(1), &mine).is_err());
+    }
+
+    #[test]
+    fn a_message_to_us_says_when_to_ask_and_nothing_else() {
+        let after = |words: &str| ask_after(&bulk(words));
+        assert_eq!(after("0"), Duration::ZERO);
+        assert_eq!(after("16"), Duration::from_millis(16));
+        assert_eq!(after("999999"), Duration::from_secs(1));
+        for odd in ["", "-1", "granted 1 1 8c6d:1 door", "18446744073709551616", "1e9"] {
+            assert_eq!(after(odd), Duration::ZERO, "{odd}");
         }
-        assert_eq!(news(&Value::Int(1)), None);
+        assert_eq!(ask_after(&Value::Int(1)), Duration::ZERO);
+        assert!(queue_was_told(&bulk("00")) && !queue_was_told(&bulk("0")));
+    }
+
+    #[test]
+    fn what_a_release_found_is_read() {
+        let freed = |others| GivenBack::Freed(others);
+        assert_eq!(given_back(&Value::Int(0)).unwrap(), freed(Others::Nobody));
+        let gap = Others::Outsiders(Duration::from_millis(4));
+        assert_eq!(given_back(&Value::Int(4)).unwrap(), freed(gap));
+        assert!(given_back(&Value::Int(1_001)).is_err());
+        let gone = given_back(&Value::Array(vec![])).unwrap();
+        assert_eq!(gone, GivenBack::NotHeld { holder: None });
     }
 
     #[test]
@@ -234,13 +241,13 @@ mod tests {
             Value::Nil,
             Value::Int(7),
             Value::Array(vec![Value::Int(1)]),
-            held(1, &[]),
-            held(1, &["mode", "read"]),
-            held(1, &["owner", "many"]),
-            held(1, &["", "1"]),
+            Value::Array(vec![bulk("x"), bulk("1")]),
+            held(1, "owner", "many"),
+            held(1, "", "1"),
         ];
+        let owner = Owner::new("8c6d:42").unwrap();
         for reply in odd {
-            let failure = verdict(&reply).unwrap_err();
+            let failure = verdict(&reply, &owner).unwrap_err();
             assert!(matches!(failure, Failure::Unreadable(_)), "{reply:?}");
         }
         assert!(outcomes(&Value::Array(vec![Value::Int(1)]), 2).is_err());

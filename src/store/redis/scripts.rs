@@ -13,16 +13,17 @@ pub(super) struct Script {
     text: &'static str,
 }
 
+/// A script, behind those parts that it shares with others.
 macro_rules! script {
-    ($file:literal) => {
-        LazyLock::new(|| Script::new(include_str!(concat!("lua/", $file, ".lua"))))
+    ($($file:literal),+) => {
+        LazyLock::new(|| Script::new(concat!($(include_str!(concat!("lua/", $file, ".lua"))),+)))
     };
 }
 
-pub(super) static ACQUIRE: LazyLock<Script> = script!("lock/acquire");
+pub(super) static ACQUIRE: LazyLock<Script> = script!("holder", "lock/acquire");
 pub(super) static FORCE_RELEASE: LazyLock<Script> = script!("lock/force_release");
-pub(super) static HAND_OVER: LazyLock<Script> = script!("lock/hand_over");
-pub(super) static INSPECT: LazyLock<Script> = script!("lock/inspect");
+pub(super) static HAND_OVER: LazyLock<Script> = script!("holder", "lock/hand_over");
+pub(super) static INSPECT: LazyLock<Script> = script!("holder", "lock/inspect");
 pub(super) static RECOUNT: LazyLock<Script> = script!("lock/recount");
 pub(super) static RENEW: LazyLock<Script> = script!("lock/renew");
 

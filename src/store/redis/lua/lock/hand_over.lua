@@ -1,115 +1,206 @@
--- lock/hand_over: take the hold from its owner and give it to the next in the queue.
+-- lock/hand_over: take the hold from its owner and reserve the lock for the next in
+-- the queue, who is told to ask. Also withdraws an acquisition: its grant or its place.
 --
---   KEYS[1]  lock     hash {owner: hold count}
---   KEYS[2]  queue    zset {place: microseconds when it was taken}, where a place
---                     is <owner>|<number>|<milliseconds of the lease of a grant>
---   ARGV[1]  owner    who gives back
---   ARGV[2]  channel  where everybody listens who waits
---   ARGV[3]  queuers  where those listen, beside it, who queue
---   ARGV[4]  clients  what the channel of a client begins with
---   ARGV[5]  passes   how often the lock goes so in a row, this time included; 0 lets
---                     whoever asks first have it, and tells the first to ask
---   ARGV[6]  place    where the owner stands itself, to be given up; or empty
---   ARGV[7]  before   where it stood before, as the server may have it still; or empty
---   ARGV[8]  wait     microseconds of waiting after which the next one to be first
---                     is told to ask anew
+--   KEYS[1]  lock      hash {owner: hold count}
+--   KEYS[2]  queue     zset of places {owner: microseconds when it came}. A place of one
+--                      who polls has 2^53 less. Beside them two moments, negated: `gap`
+--                      when the lock was last left to who does not queue, `turn` when it
+--                      was last reserved for one who polls
+--   ARGV[1]  owner     who gives back
+--   ARGV[2]  channel   where everybody listens who waits
+--   ARGV[3]  queuers   where those listen, beside it, who queue
+--   ARGV[4]  waiters   what the channel of one waiting client begins with
+--   ARGV[5]  reserve   milliseconds of a reservation for one who listens
+--   ARGV[6]  turn      milliseconds of a reservation for one who polls, and as long
+--                      again until the next one
 --
---   1                was held, is free or the next one's
---   2                was held, is free, but the server refused to say so on the channel
---   3                was held, is free, and somebody waits who does not queue
---   {}               not held by this owner, nor by anybody
---   {pttl, fields}   not held by this owner, but by another
+--   0                      was held, is free or the next one's
+--   -1                     the same, but the server refused to say so on the channel
+--   2, 4, 8 or 16          was held, is free: the next in the queue is told to ask in so
+--                          many milliseconds, and who does not queue may ask first
+--   {}                     not held by this owner, nor by anybody
+--   {pttl, owner, count}   not held by this owner, but by another
 --
--- To the channel of a client goes `granted <number> <passes> <owner> <lock>`, and
--- `first <lock>` to one who should ask anew. A client that does not listen there
--- is gone, or cannot hear: its place is passed over.
+-- What is published, and what it means:
 --
--- The lock is given back openly if somebody waits who does not queue, and where
--- the server refuses what a queue needs.
+--   channel   0     free: ask.   00: free, and the next in the queue was told
+--   a client  n     ask for this lock in n milliseconds
 --
--- Each place that is tried, at most 100, costs ZPOPMIN, HSET, PEXPIRE and PUBLISH.
+-- A reservation grants nothing: who is told asks, and finds the lock its own. A client
+-- that does not listen is gone, and its place with it; so is a place of another form.
 --
--- Time: HDEL, PUBSUB NUMSUB, HLEN, a place, TIME and ZRANGE; PUBLISH when nobody queues.
+-- The lock is left free for a fiftieth of the time while others queue, for those whom
+-- nobody can count: who spins, or listens at a replica. For a fifth, if more listen to
+-- the channel than queue. The gaps last 2, 4, 8 and 16 ms, in turns of a second.
+--
+-- Each place that is dropped, at most 100, costs ZRANGEBYSCORE, NUMSUB and ZREM.
+--
+-- Time: ZREM, HDEL, EXISTS, NUMSUB, ZRANGE, TIME; and ZSCORE, two ZRANGEBYSCORE, NUMSUB,
+-- ZREM, HSET, PEXPIRE and PUBLISH when somebody queues.
 
-local function client(place)
-    return ARGV[4] .. string.match(place, '^(.*):%d+|')
+-- A place that polls has less than this.
+local POLLING = -4e15
+
+-- The client of an owner, if it has the form of one.
+local function client(owner)
+    return #owner <= 64 and string.match(owner, '^([%w%-]+):%d+$')
 end
 
--- Has the first in the queue ask anew, if it is there since then. Returns whether
--- somebody was told.
-local function tell_first(since)
-    local first = redis.pcall('ZRANGE', KEYS[2], 0, 0, 'WITHSCORES')
-    if first[1] and (not since or tonumber(first[2]) <= since) then
-        local ears = redis.pcall('PUBLISH', client(first[1]), 'first ' .. KEYS[1])
-        return type(ears) == 'number' and ears > 0
+-- Tells the client of `owner` to ask in so many milliseconds.
+local function tell(owner, millis)
+    if client(owner) then
+        redis.pcall('PUBLISH', ARGV[4] .. client(owner), millis)
     end
-    return false
 end
 
--- Grants the lock to a place. Returns whether somebody was told of it.
-local function grant(place)
-    local owner, number, lease = string.match(place, '^(.*)|(%d+)|(%d+)$')
-    if owner == ARGV[1] then
-        return false
-    end
-    local granted = redis.pcall('HSET', KEYS[1], owner, '1')
-    granted = type(granted) ~= 'table' and redis.pcall('PEXPIRE', KEYS[1], lease)
-    if granted == 1 then
-        local words = {'granted', number, ARGV[5], owner, KEYS[1]}
-        local ears = redis.pcall('PUBLISH', client(place), table.concat(words, ' '))
-        if type(ears) == 'number' and ears > 0 then
-            return true
-        end
-    end
-    redis.call('HDEL', KEYS[1], owner)
-    return false
+-- Says on the channel that the lock is free.
+local function announce(words)
+    -- The hold is gone, whatever becomes of the message.
+    return type(redis.pcall('PUBLISH', ARGV[2], words)) == 'table' and -1 or 0
 end
 
--- Gives the lock to the queue. Returns whether somebody was told.
-local function pass_on()
-    if redis.call('HLEN', KEYS[1]) > 0 then
-        -- It is not free: somebody else has put a field there.
-        return false
-    end
-    if ARGV[5] == '0' then
-        return tell_first()
-    end
+-- Notes that it is `now` for the moment called `what`. The queue is there, and has an end.
+local function note(what, now)
+    redis.pcall('ZADD', KEYS[2], string.format('%.0f', -now), what)
+end
+
+-- Microseconds since the moment called `what`; nil if there was none, or it is to come.
+local function since(what, now)
+    local moment = redis.pcall('ZSCORE', KEYS[2], what)
+    local passed = type(moment) == 'string' and now + tonumber(moment)
+    return passed and passed >= 0 and passed
+end
+
+-- The place with this index among those who listen, and since when it is there.
+local function listening(index)
+    local place =
+        redis.pcall('ZRANGEBYSCORE', KEYS[2], '0', '+inf', 'WITHSCORES', 'LIMIT', index, 1)
+    return place[1], tonumber(place[2] or 0)
+end
+
+-- The first place whose client listens.
+local function next_listener()
     for _ = 1, 100 do
-        local place = redis.pcall('ZPOPMIN', KEYS[2])[1]
+        local place = listening(0)
         if not place then
-            return false
+            return nil
         end
-        if grant(place) then
-            local now = redis.call('TIME')
-            tell_first(now[1] * 1000000 + now[2] - ARGV[8])
-            return true
+        if client(place) then
+            local ears = redis.pcall('PUBSUB', 'NUMSUB', ARGV[4] .. client(place))
+            if ears[2] and ears[2] > 0 then
+                return place
+            end
         end
+        redis.pcall('ZREM', KEYS[2], place)
     end
-    return false
 end
 
-local held = redis.call('HDEL', KEYS[1], ARGV[1]) == 1
-
-if ARGV[6] ~= '' and redis.pcall('ZREM', KEYS[2], ARGV[6], ARGV[7]) == 1 then
-    tell_first()
+-- The next one looks when the first has not come by then, unless it looks by itself.
+local function warn_next(index, now)
+    local place, came = listening(index)
+    if place and came <= now - ARGV[5] * 1000 then
+        tell(place, ARGV[5])
+    end
 end
 
-if not held then
-    local ttl = redis.call('PTTL', KEYS[1])
-    if ttl == -2 then
-        return {}
+-- Reserves the lock for a place, which goes. Returns whether the server let us.
+local function reserve(place, millis)
+    redis.pcall('ZREM', KEYS[2], place)
+    if type(redis.pcall('HSET', KEYS[1], place, '1')) == 'table' then
+        return false
     end
-    return {ttl, redis.call('HGETALL', KEYS[1])}
+    if redis.pcall('PEXPIRE', KEYS[1], millis) ~= 1 then
+        redis.call('HDEL', KEYS[1], place)
+        return false
+    end
+    return true
+end
+
+-- Leaves the lock free for a moment if it is time. Returns for how many milliseconds.
+local function gap(place, outsiders, now)
+    local millis = 2 ^ (1 + math.floor(now / 1000000) % 4)
+    local passed = since('gap', now)
+    if passed and passed < millis * 1000 * (outsiders and 5 or 50) then
+        return nil
+    end
+    note('gap', now)
+    if not passed and not outsiders then
+        -- From now on others queue.
+        return nil
+    end
+    announce('00')
+    tell(place, millis)
+    warn_next(1, now)
+    return millis
+end
+
+-- Gives the lock to a place that polls, if there is one and it is time.
+local function poller(lowest, now)
+    if tonumber(lowest[2]) > POLLING then
+        return false
+    end
+    local passed = since('turn', now)
+    if passed and passed < 2000 * ARGV[6] then
+        return false
+    end
+    if not client(lowest[1]) then
+        redis.pcall('ZREM', KEYS[2], lowest[1])
+        return false
+    end
+    note('turn', now)
+    return reserve(lowest[1], ARGV[6])
+end
+
+-- Gives the lock to whom it is due.
+local function pass_on(outsiders)
+    local lowest = redis.pcall('ZRANGE', KEYS[2], 0, 0, 'WITHSCORES')
+    if not lowest[1] then
+        return announce('0')
+    end
+    local time = redis.call('TIME')
+    local now = time[1] * 1000000 + time[2]
+    if poller(lowest, now) then
+        return 0
+    end
+    local place = next_listener()
+    if not place then
+        redis.pcall('ZREM', KEYS[2], 'gap', 'turn')
+        return announce('0')
+    end
+    local millis = gap(place, outsiders, now)
+    if millis then
+        return millis
+    end
+    if not reserve(place, ARGV[5]) then
+        return announce('0')
+    end
+    tell(place, 0)
+    warn_next(0, now)
+    return 0
+end
+
+local queued = redis.pcall('ZREM', KEYS[2], ARGV[1]) == 1
+
+if redis.call('HDEL', KEYS[1], ARGV[1]) == 0 then
+    local pttl = redis.call('PTTL', KEYS[1])
+    if pttl ~= -2 then
+        return holder(KEYS[1], pttl)
+    end
+    local place = queued and next_listener()
+    if place then
+        -- Who has gone may have been told that it is free.
+        tell(place, 0)
+    end
+    return {}
+end
+
+if redis.call('EXISTS', KEYS[1]) == 1 then
+    -- It is not free: somebody else has put a field there.
+    return announce('0')
 end
 
 local ears = redis.pcall('PUBSUB', 'NUMSUB', ARGV[2], ARGV[3])
-local outsiders = ears[4] and ears[2] > ears[4]
-if ears[4] and not outsiders and pass_on() then
-    return 1
+if not ears[4] then
+    return announce('0')
 end
-
--- The hold is gone, whatever becomes of the message.
-if type(redis.pcall('PUBLISH', ARGV[2], '0')) == 'table' then
-    return 2
-end
-return outsiders and 3 or 1
+return pass_on(ears[2] > ears[4])

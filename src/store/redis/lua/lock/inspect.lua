@@ -2,13 +2,13 @@
 --
 --   KEYS[1]  lock    hash {owner: hold count}
 --
---   {}               nobody
---   {pttl, fields}   held for another pttl milliseconds (-1: without end)
+--   {}                     nobody
+--   {pttl, owner, count}   held for another pttl milliseconds (-1: without end)
 --
--- Time: PTTL and HGETALL.
+-- Time: PTTL, HLEN and HGETALL.
 
-local ttl = redis.call('PTTL', KEYS[1])
-if ttl == -2 then
+local pttl = redis.call('PTTL', KEYS[1])
+if pttl == -2 then
     return {}
 end
-return {ttl, redis.call('HGETALL', KEYS[1])}
+return holder(KEYS[1], pttl)

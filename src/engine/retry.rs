@@ -4,12 +4,15 @@ use std::time::Duration;
 
 use tokio::time::{Instant, error::Elapsed, sleep, timeout_at};
 
-use super::clock::Clock;
+use super::{
+    clock::Clock,
+    timing::{BACKOFF, spread},
+};
 use crate::{domain::Failure, store::Answer};
 
 /// An answer, with what is left in doubt about it.
 #[derive(Debug)]
-pub(crate) struct Given<T> {
+pub(crate) struct Answered<T> {
     pub(crate) answer: T,
     /// Whether an earlier question went unanswered: it may have been executed
     /// before this one.
@@ -17,20 +20,20 @@ pub(crate) struct Given<T> {
 }
 
 /// Asks until there is an answer, a refusal that will stay, or no time left.
-pub(crate) async fn persist<'a, T>(
+pub(crate) async fn retry_until<'a, T>(
     clock: &Clock,
     until: Instant,
     ask: impl Fn() -> Answer<'a, T>,
-) -> Result<Given<T>, Failure> {
+) -> Result<Answered<T>, Failure> {
     let mut unsure = false;
-    let mut pauses = Pauses::default();
+    let mut backoff = Backoff::default();
     let mut answer = ask().await;
     loop {
         let failure = match answer {
-            Ok(answer) => return Ok(Given { answer, unsure }),
+            Ok(answer) => return Ok(Answered { answer, unsure }),
             Err(failure) => failure,
         };
-        let pause = pauses.next();
+        let pause = backoff.next();
         if !failure.may_pass() || clock.now() + pause >= until {
             return Err(failure);
         }
@@ -47,17 +50,20 @@ fn silent<T>(elapsed: Elapsed) -> Result<T, Failure> {
 
 /// Growing pauses between questions to a store that is in trouble.
 #[derive(Debug, Default)]
-pub(crate) struct Pauses {
+pub(crate) struct Backoff {
     last: Duration,
 }
 
-impl Pauses {
-    const FIRST: Duration = Duration::from_millis(10);
-    const LONGEST: Duration = Duration::from_secs(1);
-
+impl Backoff {
     /// Twice the last one, spread so that clients do not come back in step.
     pub(crate) fn next(&mut self) -> Duration {
-        self.last = (self.last * 2).clamp(Self::FIRST, Self::LONGEST);
-        self.last.mul_f64(0.75 + fastrand::f64() / 2.0)
+        let (first, longest) = BACKOFF;
+        self.next_between(first, longest)
+    }
+
+    /// The same, from `first` up to `longest`.
+    pub(crate) fn next_between(&mut self, first: Duration, longest: Duration) -> Duration {
+        self.last = self.last.saturating_mul(2).max(first).min(longest);
+        spread(self.last)
     }
 }

@@ -3,8 +3,10 @@
 //! It means what the Redis store means, without a server, and keeps the time of
 //! tokio's clock: under `tokio::time::pause` leases end in virtual time.
 
+mod queue;
+
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::BTreeMap,
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     time::Duration,
@@ -16,10 +18,11 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-use super::{Answer, Sleepers, Store, TOLD_AFTER, Wake};
+use self::queue::{Queue, Turn};
+use super::{Answer, Event, Hears, RESERVATION, Store, Subscriber};
 use crate::domain::{
-    Claim, Failure, GivenBack, Holder, Map, Name, Offer, Others, Outcome, Owner, Place, Queueing,
-    Renewal, Set, Verdict, Way,
+    Claim, Failure, GivenBack, Holder, Map, Name, Others, Outcome, Owner, Place, ReleaseMode,
+    Renewal, Set, Verdict,
 };
 
 /// How long a stalled store is waited for: what a client on Redis waits by default.
@@ -193,7 +196,7 @@ impl MemoryStore {
     #[cfg(test)]
     pub(crate) fn queued(&self) -> Vec<Owner> {
         let state = self.shared.state();
-        state.queues.values().flatten().map(|waiting| waiting.owner.clone()).collect()
+        state.queues.values().flat_map(Queue::owners).cloned().collect()
     }
 
     /// One client's way to this store.
@@ -226,6 +229,12 @@ impl Session {
         self.shared.state().sessions.entry(self.id).or_default().deaf = deaf;
     }
 
+    /// Lets it hear releases alone, as a client does that has no right to queue.
+    #[cfg(test)]
+    pub(crate) fn without_queue(&self) {
+        self.shared.state().sessions.entry(self.id).or_default().queueless = true;
+    }
+
     /// Runs `question` on the locks when the store answers at all.
     fn ask<'a, T: Send + 'a>(
         &'a self,
@@ -235,40 +244,40 @@ impl Session {
             // Nothing else here waits for anything: others are to run as well.
             consume_budget().await;
             self.shared.answering().await?;
-            let (answer, wakes) = {
+            let (answer, events) = {
                 let mut state = self.shared.state();
                 state.refusal()?;
                 let answer = question(&mut state, Instant::now());
-                (answer, std::mem::take(&mut state.wakes))
+                (answer, std::mem::take(&mut state.events))
             };
-            for (sleepers, wake) in wakes {
-                tell(&sleepers, wake);
+            for (subscriber, event) in events {
+                tell(&subscriber, event);
             }
             Ok(answer)
         })
     }
 }
 
-fn tell(sleepers: &Weak<dyn Sleepers>, wake: Wake) {
-    if let Some(sleepers) = sleepers.upgrade() {
-        sleepers.wake(wake);
+fn tell(subscriber: &Weak<dyn Subscriber>, event: Event) {
+    if let Some(subscriber) = subscriber.upgrade() {
+        subscriber.hear(event);
     }
 }
 
 impl Store for Session {
-    fn acquire<'a>(&'a self, claim: &'a Claim, queue: Option<Queueing>) -> Answer<'a, Verdict> {
+    fn acquire<'a>(&'a self, claim: &'a Claim, place: Option<Place>) -> Answer<'a, Verdict> {
         self.ask(move |state, now| match state.holding(&claim.name, now) {
             Some(entry) if entry.owner != claim.owner => {
                 let verdict = Verdict::Busy(entry.seen(now));
-                if let Some(queueing) = queue {
-                    state.queue_up(self.id, claim, queueing, now);
+                if let Some(place) = place {
+                    state.queue_up(self.id, claim, place, now);
                 }
                 verdict
             }
             _ => {
                 state.grant(&claim.name, &claim.owner, now + claim.ttl, now);
-                if let Some(queueing) = queue {
-                    state.leave_queue(claim, queueing);
+                if place.is_some() {
+                    state.leave_queue(claim, now);
                 }
                 Verdict::Granted
             }
@@ -290,28 +299,24 @@ impl Store for Session {
         })
     }
 
-    fn release<'a>(&'a self, claim: &'a Claim, way: Way) -> Answer<'a, GivenBack> {
+    fn release<'a>(&'a self, claim: &'a Claim, mode: ReleaseMode) -> Answer<'a, GivenBack> {
         self.ask(move |state, now| {
-            if let Way::InTurn { stood: Some(stood), .. } = way
-                && state.leave_queue(claim, stood)
-            {
-                state.tell_first(&claim.name, now);
-            }
+            let left = mode == ReleaseMode::HandOver && state.leave_queue(claim, now);
             if state.held_by(&claim.name, &claim.owner, now).is_none() {
                 let holder = state.holding(&claim.name, now).map(|entry| entry.seen(now));
+                if left && holder.is_none() {
+                    // Who has gone may have been told that it is free.
+                    state.tell_first(&claim.name);
+                }
                 return GivenBack::NotHeld { holder };
             }
             state.locks.remove(&claim.name);
-            let passed_on = match way {
-                Way::InTurn { passes: 0, .. } => state.tell_first(&claim.name, now),
-                Way::InTurn { passes, .. } => state.grant_next(claim, passes, now),
-                Way::Openly => false,
-            };
-            let told = !passed_on && claim.announced;
-            let others = told && state.announce(&claim.name, self.id);
-            GivenBack::Freed(match others && way == Way::Openly {
-                true => Others::Listeners,
-                false => Others::Nobody,
+            GivenBack::Freed(match mode {
+                ReleaseMode::Broadcast if state.announce(&claim.name, self.id, false) => {
+                    Others::Listeners
+                }
+                ReleaseMode::Broadcast => Others::Nobody,
+                ReleaseMode::HandOver => state.hand_over(&claim.name, self.id, now),
             })
         })
     }
@@ -339,7 +344,7 @@ impl Store for Session {
         self.ask(|state, now| {
             let held = state.take(name, now).is_some();
             if held {
-                state.announce(name, self.id);
+                state.announce(name, self.id, false);
             }
             held
         })
@@ -349,10 +354,10 @@ impl Store for Session {
         let mut state = self.shared.state();
         let listening = state.sessions.entry(self.id).or_default();
         listening.names.insert(name.clone());
-        let sleepers = listening.sleepers.clone();
+        let (hears, subscriber) = (listening.hears(), listening.subscriber.clone());
         drop(state);
-        if let Some(sleepers) = sleepers {
-            tell(&sleepers, Wake::Listening(name.clone()));
+        if let Some(subscriber) = subscriber {
+            tell(&subscriber, Event::Hears(name.clone(), hears));
         }
     }
 
@@ -360,8 +365,8 @@ impl Store for Session {
         self.shared.state().sessions.entry(self.id).or_default().names.remove(name);
     }
 
-    fn wake(&self, sleepers: Weak<dyn Sleepers>) {
-        self.shared.state().sessions.entry(self.id).or_default().sleepers = Some(sleepers);
+    fn tell(&self, subscriber: Weak<dyn Subscriber>) {
+        self.shared.state().sessions.entry(self.id).or_default().subscriber = Some(subscriber);
     }
 }
 
@@ -409,28 +414,39 @@ impl fmt::Debug for Shared {
 #[derive(Default)]
 struct State {
     locks: Map<Name, Entry>,
-    queues: Map<Name, VecDeque<Waiting>>,
+    queues: Map<Name, Queue>,
     sessions: BTreeMap<u64, Listening>,
     next_session: u64,
     /// With so many holds it is time to look for expired ones.
     sweep_at: usize,
-    /// Whom the present question wakes, told when the lock on the state is off.
-    wakes: Vec<(Weak<dyn Sleepers>, Wake)>,
+    /// What the present question tells, when the lock on the state is off.
+    events: Vec<(Weak<dyn Subscriber>, Event)>,
     failing: Option<String>,
 }
 
+/// What one client listens to.
 #[derive(Default)]
 struct Listening {
     /// Whether it cannot be told anything.
     deaf: bool,
+    /// Whether it may not queue.
+    queueless: bool,
     names: Set<Name>,
-    sleepers: Option<Weak<dyn Sleepers>>,
+    subscriber: Option<Weak<dyn Subscriber>>,
 }
 
 impl Listening {
-    /// Whom to tell, if they can be told.
-    fn sleepers(&self) -> Option<Weak<dyn Sleepers>> {
-        self.sleepers.clone().filter(|sleepers| !self.deaf && sleepers.strong_count() > 0)
+    fn hears(&self) -> Hears {
+        match self.queueless {
+            true => Hears::Releases,
+            false => Hears::Turns,
+        }
+    }
+
+    /// Whom to tell of `name`, if it can be told.
+    fn subscriber(&self, name: &Name) -> Option<Weak<dyn Subscriber>> {
+        let heard = !self.deaf && self.names.contains(name);
+        self.subscriber.clone().filter(|subscriber| heard && subscriber.strong_count() > 0)
     }
 }
 
@@ -450,64 +466,85 @@ impl State {
         self.locks.insert(name.clone(), Entry { owner: owner.clone(), count: 1, ends });
     }
 
-    /// Takes the place of an earlier question, or the last one.
-    fn queue_up(&mut self, session: u64, claim: &Claim, queueing: Queueing, now: Instant) {
-        let Queueing { place, before } = queueing;
-        let queue = self.queues.entry(claim.name.clone()).or_default();
-        let stands = |at: Place| queue.iter().position(|it| it.is(&claim.owner, at));
-        match stands(place).or_else(|| before.and_then(stands)) {
-            Some(index) => queue[index].place = place,
-            None => {
-                let owner = claim.owner.clone();
-                queue.push_back(Waiting { session, owner, place, since: now });
-            }
+    fn queue_up(&mut self, session: u64, claim: &Claim, place: Place, now: Instant) {
+        if place == Place::Kept {
+            return;
         }
+        let queue = self.queues.entry(claim.name.clone()).or_insert_with(|| Queue::new(now));
+        if queue.is_past(now) {
+            *queue = Queue::new(now);
+        }
+        queue.enter(session, &claim.owner, place, now);
     }
 
-    /// Gives up a place. Returns whether it was in the queue.
-    fn leave_queue(&mut self, claim: &Claim, stood: Queueing) -> bool {
+    /// Takes the place of who claims. Returns whether it had one.
+    fn leave_queue(&mut self, claim: &Claim, now: Instant) -> bool {
         let Some(queue) = self.queues.get_mut(&claim.name) else { return false };
-        let (places, before) = ([Some(stood.place), stood.before], queue.len());
-        let stands = |it: &Waiting| places.iter().flatten().any(|at| it.is(&claim.owner, *at));
-        queue.retain(|waiting| !stands(waiting));
-        let has_left = queue.len() < before;
-        if queue.is_empty() {
+        let had = !queue.is_past(now) && queue.leave(&claim.owner);
+        if queue.is_past(now) {
             self.queues.remove(&claim.name);
         }
-        has_left
+        had
     }
 
-    /// Lets the first in the queue of `name` ask anew, if it has waited since `before`.
-    /// Returns whether somebody was told.
-    fn tell_first(&mut self, name: &Name, before: Instant) -> bool {
-        let first = self.queues.get(name).and_then(VecDeque::front);
-        let session = first.filter(|first| first.since <= before).map(|first| first.session);
-        let session = session.and_then(|session| self.sessions.get(&session));
-        let sleepers = session.and_then(Listening::sleepers);
-        let is_told = sleepers.is_some();
-        self.wakes.extend(sleepers.map(|it| (it, Wake::Released(name.clone()))));
-        is_told
-    }
-
-    /// Grants the lock of `claim` to the first in its queue that can be told.
-    /// Returns whether there was one.
-    fn grant_next(&mut self, claim: &Claim, passes: u32, now: Instant) -> bool {
-        let name = &claim.name;
-        while let Some(next) = self.queues.get_mut(name).and_then(VecDeque::pop_front) {
-            let Waiting { session, owner, place, .. } = next;
-            // A question that came twice, or late, may have left a place behind.
-            let session = self.sessions.get(&session).filter(|_| owner != claim.owner);
-            let Some(sleepers) = session.and_then(Listening::sleepers) else { continue };
-            self.grant(name, &owner, now + place.offer, now);
-            let offer = Offer { name: name.clone(), owner, number: place.number, passes };
-            self.wakes.push((sleepers, Wake::Granted(offer)));
-            if let Some(before) = now.checked_sub(TOLD_AFTER) {
-                self.tell_first(name, before);
-            }
-            return true;
+    /// Lets the first in the queue of `name` ask now.
+    fn tell_first(&mut self, name: &Name) {
+        let (queues, sessions) = (&mut self.queues, &self.sessions);
+        let first =
+            queues.get_mut(name).and_then(|queue| queue.first(|it| hears(sessions, it, name)));
+        if let Some(session) = first.map(|first| first.session) {
+            self.ask(name, session, Duration::ZERO);
         }
-        self.queues.remove(name);
-        false
+    }
+
+    /// Tells a client to ask for `name` after so long.
+    fn ask(&mut self, name: &Name, session: u64, after: Duration) {
+        let listening = self.sessions.get(&session);
+        let subscriber = listening.and_then(|listening| listening.subscriber(name));
+        let event = Event::Ask { name: name.clone(), after };
+        self.events.extend(subscriber.map(|subscriber| (subscriber, event)));
+    }
+
+    /// Gives the lock, which is free, to whom it is due.
+    fn hand_over(&mut self, name: &Name, session: u64, now: Instant) -> Others {
+        if self.queues.get(name).is_some_and(|queue| queue.is_past(now)) {
+            self.queues.remove(name);
+        }
+        let outsiders = self.sessions.values();
+        let outsiders = outsiders.filter(|it| it.queueless).any(|it| it.subscriber(name).is_some());
+        let (queues, sessions) = (&mut self.queues, &self.sessions);
+        let turn = queues.get_mut(name).map_or(Turn::Nobodys, |queue| {
+            queue.turn(outsiders, |session| hears(sessions, session, name), now)
+        });
+        match turn {
+            Turn::Nobodys => {
+                self.queues.remove(name);
+                self.announce(name, session, false);
+                Others::Nobody
+            }
+            Turn::Reserved { next, time, polls } => {
+                self.grant(name, &next.owner, now + time, now);
+                if !polls {
+                    self.ask(name, next.session, Duration::ZERO);
+                    self.warn(name, 0, now);
+                }
+                Others::Nobody
+            }
+            Turn::Gap { next, time } => {
+                self.announce(name, session, true);
+                self.ask(name, next.session, time);
+                self.warn(name, 1, now);
+                Others::Outsiders(time)
+            }
+        }
+    }
+
+    /// Has the next one look when the first has not come.
+    fn warn(&mut self, name: &Name, behind: usize, now: Instant) {
+        let next = self.queues.get(name).and_then(|queue| queue.warned(behind, now));
+        if let Some(session) = next.map(|next| next.session) {
+            self.ask(name, session, RESERVATION);
+        }
     }
 
     /// The hold on `name` if it has not expired.
@@ -523,35 +560,28 @@ impl State {
         self.locks.remove(name).filter(|entry| now < entry.ends)
     }
 
-    /// Wakes those who listen. Returns whether others do than who says so.
-    fn announce(&mut self, name: &Name, session: u64) -> bool {
+    /// Tells those who listen that `name` is free. Returns whether others do than who
+    /// says so.
+    fn announce(&mut self, name: &Name, session: u64, queue_told: bool) -> bool {
         let listeners =
             self.sessions.iter().filter(|(_, listening)| listening.names.contains(name));
         let others = listeners.clone().any(|(id, _)| *id != session);
-        let sleepers = listeners.filter_map(|(_, listening)| listening.sleepers());
-        self.wakes.extend(sleepers.map(|it| (it, Wake::Released(name.clone()))));
+        let subscribers = listeners.filter_map(|(_, listening)| listening.subscriber(name));
+        let event = Event::Freed { name: name.clone(), queue_told };
+        self.events.extend(subscribers.map(|subscriber| (subscriber, event.clone())));
         others
     }
+}
+
+/// Whether this client hears when its turn comes.
+fn hears(sessions: &BTreeMap<u64, Listening>, session: u64, name: &Name) -> bool {
+    sessions.get(&session).is_some_and(|it| !it.queueless && it.subscriber(name).is_some())
 }
 
 struct Entry {
     owner: Owner,
     count: u32,
     ends: Instant,
-}
-
-/// One who queues.
-struct Waiting {
-    session: u64,
-    owner: Owner,
-    place: Place,
-    since: Instant,
-}
-
-impl Waiting {
-    fn is(&self, owner: &Owner, place: Place) -> bool {
-        self.owner == *owner && self.place == place
-    }
 }
 
 impl Entry {

@@ -1,0 +1,264 @@
+//! The waiting loop, for every primitive: read this first.
+//!
+//! Have the turn of this process. Ask, bound to withdraw on drop. Granted and still in
+//! time: hold. Else listen, and once we hear *ask again*, because a release between the
+//! first question and the subscription wakes nobody; from then on with a place in the
+//! queue. Then wait to be told, or for the holder's remaining lease, whichever is first,
+//! but never longer than a few seconds. Repeat.
+//!
+//! What we are told is when to ask. What we believe is the answer.
+//!
+//! Every await is a place where the caller may leave: a question that may still be granted
+//! then becomes a debt, as does the place, and the turn goes to the next in line.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::time::{Instant, sleep};
+
+use super::{Heard, WaitBy, Want, waiting::Waiting};
+use crate::{
+    domain::{Claim, Failure, Holder, Lease, Place, ReleaseMode, Verdict},
+    engine::{
+        Engine,
+        contention::{Inbox, Turn},
+        grant::Grant,
+        held::Held,
+        release::debts::{Debt, Withdrawal},
+        retry::Backoff,
+    },
+    error::Error,
+    store::Hears,
+};
+
+/// One acquisition on its way.
+pub(super) struct Attempt<'a> {
+    engine: &'a Arc<Engine>,
+    want: &'a Want,
+    claim: Claim,
+    /// The right to ask, for those who wait for it.
+    turn: Option<Turn>,
+    /// When it asked first.
+    began_at: Option<Instant>,
+    /// The question that may still be granted, if there is one.
+    asked: Option<Lease>,
+    /// Whether a question went unanswered, so that the store may grant it yet.
+    unsure: bool,
+    /// When the holder's lease ends, as far as the store has told.
+    free_at: Option<Instant>,
+    /// Whether we ask because we were told to.
+    told: bool,
+    /// Where we are told to.
+    inbox: Option<Arc<Inbox>>,
+    waiting: Waiting,
+    heard: &'a Heard,
+}
+
+/// What came of one question.
+pub(super) enum Asked {
+    Busy(Holder),
+    Granted(Held),
+    /// Granted, but so late that the lease was over.
+    TooLate,
+}
+
+impl<'a> Attempt<'a> {
+    pub(super) fn new(
+        engine: &'a Arc<Engine>,
+        want: &'a Want,
+        heard: &'a Heard,
+        turn: Option<Turn>,
+    ) -> Self {
+        let owner = engine.identity.fresh_owner();
+        Self {
+            engine,
+            want,
+            claim: Claim { name: want.name.clone(), owner, ttl: want.ttl },
+            turn,
+            began_at: None,
+            asked: None,
+            unsure: false,
+            free_at: None,
+            told: false,
+            inbox: None,
+            waiting: Waiting::default(),
+            heard,
+        }
+    }
+
+    pub(super) fn span(&self) -> tracing::Span {
+        tracing::debug_span!(target: "leasehold", "acquire",
+            lock = %self.claim.name, owner = %self.claim.owner)
+    }
+
+    /// Asks until the store answers, or says a no that will stay.
+    pub(super) async fn ask_until_answered(&mut self) -> Result<Asked, Error> {
+        let mut backoff = Backoff::default();
+        loop {
+            match self.ask().await? {
+                Ok(asked) => return Ok(asked),
+                Err(failure) if failure.may_pass() => sleep(backoff.next()).await,
+                Err(failure) => return Err(Error::about(&self.want.name, failure)),
+            }
+        }
+    }
+
+    pub(super) async fn run(mut self) -> Result<Held, Error> {
+        match self.ask().await? {
+            Ok(Asked::Granted(held)) => Ok(held),
+            answer => Box::pin(self.go_on(answer)).await,
+        }
+    }
+
+    async fn go_on(mut self, mut answer: Result<Asked, Failure>) -> Result<Held, Error> {
+        let engine = self.engine;
+        let mut backoff = Backoff::default();
+        loop {
+            match answer {
+                Ok(Asked::Granted(held)) => return Ok(held),
+                Ok(Asked::TooLate) => {
+                    tracing::warn!(target: "leasehold", "granted too late: asking again");
+                }
+                Ok(Asked::Busy(holder)) => {
+                    tracing::debug!(target: "leasehold", %holder, "wait");
+                    engine.unless_closed(self.wait()).await?;
+                }
+                Err(failure) if failure.may_pass() => {
+                    tracing::warn!(target: "leasehold", %failure, "cannot ask: trying again");
+                    engine.unless_closed(sleep(backoff.next())).await?;
+                }
+                Err(failure) => return Err(Error::about(&self.want.name, failure)),
+            }
+            answer = self.ask().await?;
+        }
+    }
+
+    /// Asks the store once. Fails if the client is shut down meanwhile: what may
+    /// still be granted is then withdrawn.
+    async fn ask(&mut self) -> Result<Result<Asked, Failure>, Error> {
+        let engine = self.engine;
+        let lease = Lease::new(engine.clock.now(), self.claim.ttl);
+        self.began_at.get_or_insert(lease.asked_at);
+        let place = self.place(lease.asked_at);
+        self.asked = Some(lease);
+        let verdict = engine.unless_closed(engine.store.acquire(&self.claim, place)).await?;
+        self.weigh(verdict, lease)
+    }
+
+    /// The place in the queue to ask for, if any.
+    fn place(&mut self, now: Instant) -> Option<Place> {
+        let turn = self.turn.as_ref()?;
+        if self.want.wait_by == WaitBy::Messages && self.inbox.is_none() {
+            self.inbox = turn.inbox();
+        }
+        let hears = self.inbox.as_ref().map_or(Hears::Nothing, |inbox| inbox.hears());
+        let place = self.waiting.place(self.want.wait_by, hears, now);
+        if let Some(inbox) = &self.inbox {
+            inbox.queues(place == Some(Place::Listening));
+        }
+        place
+    }
+
+    /// What `verdict` means for who asked for `lease`.
+    fn weigh(
+        &mut self,
+        verdict: Result<Verdict, Failure>,
+        lease: Lease,
+    ) -> Result<Result<Asked, Failure>, Error> {
+        let (engine, now) = (self.engine, self.engine.clock.now());
+        let asked = match verdict {
+            Ok(Verdict::Granted) if now < lease.ends() => {
+                return self.enter(lease, now).map(|held| Ok(Asked::Granted(held)));
+            }
+            Ok(Verdict::Granted) => {
+                self.unsure = true;
+                Ok(Asked::TooLate)
+            }
+            Ok(Verdict::Busy(holder)) => {
+                engine.contention.saw(&self.claim.name, &holder, lease.asked_at);
+                self.heard.note(Ok(holder.clone()));
+                self.waiting.in_vain(lease.asked_at, self.told);
+                self.free_at = holder.remaining.map(|left| lease.asked_at + left);
+                Ok(Asked::Busy(holder))
+            }
+            Err(failure) => {
+                self.unsure |= failure.may_have_happened();
+                self.heard.note(Err(failure.clone()));
+                Err(failure)
+            }
+        };
+        if !self.unsure {
+            self.asked = None;
+        }
+        Ok(asked)
+    }
+
+    /// Makes the grant a hold. If the client was shut down, it is given back.
+    fn enter(&mut self, lease: Lease, now: Instant) -> Result<Held, Error> {
+        self.asked = None;
+        let waited = std::mem::take(&mut self.waiting).has_waited();
+        tracing::debug!(target: "leasehold", lock = %self.claim.name, owner = %self.claim.owner,
+            waited = ?now.saturating_duration_since(self.began_at.unwrap_or(now)), "grant");
+        let grant = Grant {
+            id: self.engine.next_grant(),
+            claim: self.claim.clone(),
+            lease,
+            asked_at: lease.asked_at.into(),
+            unsure: self.unsure,
+            contended: waited || self.is_contended(),
+            stay: self.want.terms.local.from(now),
+        };
+        self.engine.enter(self.want, grant, self.turn.take(), now)
+    }
+
+    /// Whether others are known to want the lock.
+    fn is_contended(&self) -> bool {
+        match &self.turn {
+            Some(turn) => turn.is_contended(),
+            None => self.engine.contention.is_contended(&self.claim.name),
+        }
+    }
+
+    /// How long to wait for `moment`. It was told rounded down to the millisecond, and
+    /// timers are late by as much; who comes too early all the same asks once more.
+    fn until(&self, moment: Instant) -> Duration {
+        const NEXT_TICK: Duration = Duration::from_millis(1);
+        moment.saturating_duration_since(self.engine.clock.now()).max(NEXT_TICK)
+    }
+
+    /// Waits until it makes sense to ask again.
+    async fn wait(&mut self) {
+        let expiry = self.free_at.map(|at| self.until(at));
+        let at_most = |limit: Duration| expiry.map_or(limit, |expiry| expiry.min(limit));
+        if let WaitBy::Polling { first, longest } = self.want.wait_by {
+            let pause = self.waiting.for_poll(first, longest);
+            sleep(at_most(pause)).await;
+            return;
+        }
+        self.inbox = self.inbox.take().or_else(|| self.turn.as_ref()?.listen());
+        let Some(inbox) = &self.inbox else { return sleep(at_most(Duration::ZERO)).await };
+        if let Some(rest) = self.waiting.rest() {
+            sleep(rest).await;
+        }
+        let limit = at_most(self.waiting.for_messages(inbox.hears(), self.engine.clock.now()));
+        self.told = inbox.until_told(Instant::now() + limit).await;
+    }
+}
+
+impl Drop for Attempt<'_> {
+    /// Withdraws a question that may still be granted, and its place.
+    fn drop(&mut self) {
+        let asked_at = self.asked.map(|lease| lease.asked_at);
+        let queued = self.waiting.may_have_place();
+        if asked_at.is_none() && !queued {
+            return;
+        }
+        let until = asked_at.unwrap_or_else(|| self.engine.clock.now()) + self.claim.ttl;
+        self.engine.debts.owe(Debt::Release(Withdrawal {
+            claim: self.claim.clone(),
+            mode: ReleaseMode::HandOver,
+            until,
+            late: asked_at.is_some(),
+            queued,
+        }));
+    }
+}

@@ -1,0 +1,206 @@
+//! The ways to acquire, and what they have in common: read `attempt.rs` first.
+
+mod attempt;
+mod wait_by;
+mod waiting;
+
+use std::{
+    future::Future,
+    sync::{Arc, Mutex, PoisonError, atomic::Ordering},
+    time::Duration,
+};
+
+use tokio::time::{Instant, sleep, timeout_at};
+use tracing::Instrument;
+
+use self::attempt::{Asked, Attempt};
+pub use self::wait_by::WaitBy;
+use super::{
+    Engine,
+    contention::{Turn, Wants},
+    grant::{Grant, Shape, Terms},
+    held::Held,
+    hold::Hold,
+    timing::ONE_QUESTION,
+};
+use crate::{
+    domain::{Failure, Holder, Name, in_millis},
+    error::Error,
+};
+
+/// What a caller wants: a lock, and how to wait for it and keep it.
+#[derive(Clone, Debug)]
+pub(crate) struct Want {
+    pub(crate) name: Name,
+    pub(crate) ttl: Duration,
+    pub(crate) terms: Terms,
+    pub(crate) wait_by: WaitBy,
+}
+
+impl Want {
+    fn wants(&self) -> Wants {
+        let shape = Shape(self.terms.renewed.then_some(self.ttl));
+        Wants { shape, listens: self.wait_by == WaitBy::Messages }
+    }
+}
+
+/// What the store last said. It outlives the attempt, to be named when patience
+/// ends.
+#[derive(Default)]
+struct Heard(Mutex<Option<Result<Holder, Failure>>>);
+
+impl Heard {
+    fn note(&self, said: Result<Holder, Failure>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(said);
+    }
+
+    fn take(&self) -> Option<Result<Holder, Failure>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+impl Engine {
+    /// Waits until `want` is ours.
+    pub(crate) async fn acquire(self: &Arc<Self>, want: &Want) -> Result<Held, Error> {
+        self.acquire_noting(want, &Heard::default()).await
+    }
+
+    /// Waits until `want` is ours, but no longer than `patience`.
+    pub(crate) async fn acquire_within(
+        self: &Arc<Self>,
+        want: &Want,
+        patience: Duration,
+    ) -> Result<Held, Error> {
+        // Before the timer, which needs a runtime.
+        self.ready()?;
+        let start = Instant::now();
+        let heard = Heard::default();
+        let acquired = timeout_at(start + patience, self.acquire_noting(want, &heard)).await;
+        acquired.unwrap_or_else(|_| Err(self.gave_up(want, start.elapsed(), heard.take())))
+    }
+
+    /// Asks once whether `want` can be ours now.
+    pub(crate) async fn try_acquire(self: &Arc<Self>, want: &Want) -> Result<Option<Held>, Error> {
+        self.ready()?;
+        let heard = Heard::default();
+        let mut attempt = Attempt::new(self, want, &heard, None);
+        let span = attempt.span();
+        let until = Instant::now() + ONE_QUESTION;
+        let asked = timeout_at(until, attempt.ask_until_answered().instrument(span)).await;
+        match asked {
+            Ok(Ok(Asked::Granted(held))) => Ok(Some(held)),
+            Ok(Ok(Asked::Busy(_))) => Ok(None),
+            Ok(Ok(Asked::TooLate)) => Err(too_late(want)),
+            Ok(Err(error)) => Err(error),
+            Err(_) => Err(unanswered(&want.name, ONE_QUESTION, heard.take())),
+        }
+    }
+
+    async fn acquire_noting(self: &Arc<Self>, want: &Want, heard: &Heard) -> Result<Held, Error> {
+        self.ready()?;
+        let _waiting = self.counters.waiting();
+        let turn = self.contention.turn(&want.name, want.wants()).await;
+        let mut turn = turn.ok_or(Error::ShutDown)?;
+        let now = self.clock.now();
+        if let Some(grant) = turn.take_baton().and_then(|baton| baton.take(now)) {
+            return self.take_over(want, grant, turn, now);
+        }
+        if let Some(others_first) = turn.head_start() {
+            Box::pin(self.unless_closed(sleep(others_first))).await?;
+        }
+        let attempt = Attempt::new(self, want, heard, Some(turn));
+        let span = attempt.span();
+        // In boxes, this one and the next: who waits for a turn is small, and so is
+        // who need not wait for the store.
+        Box::pin(attempt.run().instrument(span)).await
+    }
+
+    /// Makes the grant of the hold before a hold for `want`.
+    fn take_over(
+        self: &Arc<Self>,
+        want: &Want,
+        grant: Grant,
+        turn: Turn,
+        now: Instant,
+    ) -> Result<Held, Error> {
+        tracing::debug!(target: "leasehold", lock = %want.name, owner = %grant.claim.owner,
+            "grant, by the one before here");
+        let asked_at = grant.lease.asked_at;
+        let hold = Arc::new(Hold::new(grant, want.terms, now, &self.counters));
+        self.contention.entered(&hold, Some(turn), asked_at);
+        self.keeper.hand_over(&hold);
+        self.admitted(hold)
+    }
+
+    /// Makes a new grant a hold for `want`. The store was asked for it at `asked_at`.
+    fn enter(
+        self: &Arc<Self>,
+        want: &Want,
+        grant: Grant,
+        turn: Option<Turn>,
+        now: Instant,
+    ) -> Result<Held, Error> {
+        let asked_at = grant.lease.asked_at;
+        let hold = Arc::new(Hold::new(grant, want.terms, now, &self.counters));
+        self.contention.entered(&hold, turn, asked_at);
+        self.keeper.watch(&hold);
+        self.admitted(hold)
+    }
+
+    /// A hold, unless the client was shut down before it was seen to have this one.
+    fn admitted(self: &Arc<Self>, hold: Arc<Hold>) -> Result<Held, Error> {
+        if self.is_shut() {
+            self.take_back(&hold);
+            return Err(Error::ShutDown);
+        }
+        Ok(Held::new(hold, self))
+    }
+
+    fn next_grant(&self) -> u64 {
+        self.grants.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Why patience ended in vain.
+    fn gave_up(
+        &self,
+        want: &Want,
+        waited: Duration,
+        heard: Option<Result<Holder, Failure>>,
+    ) -> Error {
+        let (name, waited) = (&want.name, in_millis(waited));
+        // Who never had the turn knows what those before it were told.
+        let seen = || self.contention.seen(name, self.clock.now()).map(Ok);
+        match heard.or_else(seen) {
+            Some(Ok(holder)) => {
+                self.counters.timed_out();
+                Error::TimedOut { name: name.clone(), waited, holder: Some(holder) }
+            }
+            heard => unanswered(name, waited, heard),
+        }
+    }
+
+    /// Waits for `something`, unless the client is shut down before.
+    async fn unless_closed<T>(&self, something: impl Future<Output = T>) -> Result<T, Error> {
+        tokio::select! {
+            biased;
+            done = something => Ok(done),
+            () = self.is_closed() => Err(Error::ShutDown),
+        }
+    }
+}
+
+/// The store did not answer for so long, and `heard` is what it said before.
+fn unanswered(name: &Name, waited: Duration, heard: Option<Result<Holder, Failure>>) -> Error {
+    match heard {
+        Some(Err(failure)) => Error::about(name, failure),
+        Some(Ok(_)) | None => {
+            let reason = format!("no answer within {waited:?}");
+            Error::Unavailable { name: name.clone(), reason }
+        }
+    }
+}
+
+fn too_late(want: &Want) -> Error {
+    let reason = format!("each grant came later than its lease of {:?} ended", want.ttl);
+    Error::Unavailable { name: want.name.clone(), reason }
+}

@@ -1,0 +1,37 @@
+//! How a waiter learns that a lock may be free.
+
+use std::time::Duration;
+
+/// How a waiter learns that a lock may be free.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use leasehold::WaitBy;
+/// # fn demo(client: leasehold::Client) -> Result<(), leasehold::Error> {
+/// let lock = client.lock("orders:42")?.wait_by(WaitBy::Polling {
+///     first: Duration::from_millis(1),
+///     longest: Duration::from_millis(128),
+/// });
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum WaitBy {
+    /// By messages of the store, and a timer for those that are lost.
+    #[default]
+    Messages,
+    /// By asking again and again, as Redisson's spin lock does: after `first`,
+    /// then after twice as long each time, with some jitter, up to `longest`.
+    ///
+    /// For servers without publish and subscribe. Who has waited for a second so has
+    /// a place in the queue, and the lock is reserved for it for 0.4 s when its turn
+    /// comes: pauses should not be longer.
+    Polling {
+        /// The first pause.
+        first: Duration,
+        /// The longest pause.
+        longest: Duration,
+    },
+}

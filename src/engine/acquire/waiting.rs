@@ -1,0 +1,135 @@
+//! Until when one acquisition waits before it asks again.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::WaitBy;
+use crate::{
+    domain::Place,
+    engine::{
+        retry::Backoff,
+        timing::{
+            FIRST_LOOK, LONGEST_WAIT, LONGEST_WAIT_UNHEARD, POLLER_QUEUES, VAIN_QUESTIONS,
+            VAIN_REST, spread,
+        },
+    },
+    store::Hears,
+};
+
+/// What one acquisition has waited through so far. Pure: it is told the time.
+#[derive(Debug, Default)]
+pub(super) struct Waiting {
+    /// When the store first said no.
+    since: Option<Instant>,
+    /// When it first was to have a place in the queue.
+    queued_since: Option<Instant>,
+    /// How often in a row it was told to ask, and asked in vain.
+    vain: u32,
+    polls: Backoff,
+}
+
+impl Waiting {
+    /// Whether the store ever said no.
+    pub(super) fn has_waited(&self) -> bool {
+        self.since.is_some()
+    }
+
+    /// The store said no when it was asked at `asked_at`, because we were told to or not.
+    pub(super) fn in_vain(&mut self, asked_at: Instant, told: bool) {
+        self.since.get_or_insert(asked_at);
+        self.vain = if told { self.vain.saturating_add(1) } else { 0 };
+    }
+
+    /// The place to ask for at `now`.
+    pub(super) fn place(&mut self, by: WaitBy, hears: Hears, now: Instant) -> Option<Place> {
+        let place = match (by, hears) {
+            (WaitBy::Messages, Hears::Turns) => Some(Place::Listening),
+            (WaitBy::Messages, Hears::Releases) => None,
+            (WaitBy::Messages, Hears::Nothing) | (WaitBy::Polling { .. }, _) => {
+                let long = self.since.is_some_and(|since| now >= since + POLLER_QUEUES);
+                long.then_some(Place::Polling)
+            }
+        };
+        if place.is_some() {
+            self.queued_since.get_or_insert(now);
+        }
+        place.or_else(|| self.may_have_place().then_some(Place::Kept))
+    }
+
+    /// Whether there may be a place in the queue.
+    pub(super) fn may_have_place(&self) -> bool {
+        self.queued_since.is_some()
+    }
+
+    /// How long to wait for a message at `now`.
+    pub(super) fn for_messages(&self, hears: Hears, now: Instant) -> Duration {
+        let first_look = self.queued_since.map(|since| since + spread(FIRST_LOOK));
+        match hears {
+            Hears::Nothing => spread(LONGEST_WAIT_UNHEARD),
+            Hears::Releases => spread(LONGEST_WAIT),
+            Hears::Turns => match first_look.filter(|look| now < *look) {
+                Some(look) => look - now,
+                None => spread(LONGEST_WAIT),
+            },
+        }
+    }
+
+    /// How long to wait without messages, from `first` to `longest`.
+    pub(super) fn for_poll(&mut self, first: Duration, longest: Duration) -> Duration {
+        self.polls.next_between(first.min(longest), longest)
+    }
+
+    /// How long to rest though we are told to ask: it was in vain so often.
+    pub(super) fn rest(&self) -> Option<Duration> {
+        (self.vain >= VAIN_QUESTIONS).then_some(VAIN_REST)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const POLLING: WaitBy =
+        WaitBy::Polling { first: Duration::from_millis(1), longest: Duration::from_millis(8) };
+
+    #[test]
+    fn who_hears_its_turn_queues_at_once_and_who_hears_nothing_after_a_second() {
+        let (mut waiting, now) = (Waiting::default(), Instant::now());
+        for by in [WaitBy::Messages, POLLING] {
+            assert_eq!(waiting.place(by, Hears::Nothing, now), None);
+        }
+        assert_eq!(waiting.place(WaitBy::Messages, Hears::Releases, now), None);
+        waiting.in_vain(now, false);
+        assert!(!waiting.may_have_place());
+
+        let later = now + POLLER_QUEUES;
+        assert_eq!(waiting.place(WaitBy::Messages, Hears::Releases, later), None);
+        assert_eq!(waiting.place(POLLING, Hears::Nothing, later), Some(Place::Polling));
+        assert_eq!(waiting.place(WaitBy::Messages, Hears::Turns, later), Some(Place::Listening));
+        // what it has it keeps, and names, so that it goes with the grant
+        assert_eq!(waiting.place(WaitBy::Messages, Hears::Releases, later), Some(Place::Kept));
+    }
+
+    #[test]
+    fn who_came_to_the_queue_looks_soon_and_then_seldom() {
+        let (mut waiting, now) = (Waiting::default(), Instant::now());
+        waiting.place(WaitBy::Messages, Hears::Turns, now);
+        assert!(waiting.for_messages(Hears::Turns, now) <= FIRST_LOOK.mul_f64(1.25));
+        let later = now + FIRST_LOOK.mul_f64(1.25);
+        assert!(waiting.for_messages(Hears::Turns, later) >= LONGEST_WAIT.mul_f64(0.75));
+        assert!(waiting.for_messages(Hears::Nothing, now) <= LONGEST_WAIT_UNHEARD.mul_f64(1.25));
+    }
+
+    #[test]
+    fn who_is_told_to_ask_in_vain_again_and_again_rests() {
+        let (mut waiting, now) = (Waiting::default(), Instant::now());
+        for _ in 0..VAIN_QUESTIONS {
+            assert_eq!(waiting.rest(), None);
+            waiting.in_vain(now, true);
+        }
+        assert_eq!(waiting.rest(), Some(VAIN_REST));
+        waiting.in_vain(now, false);
+        assert_eq!(waiting.rest(), None);
+    }
+}

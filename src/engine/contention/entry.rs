@@ -1,0 +1,171 @@
+//! What is known of one name while somebody here has it or wants it.
+//!
+//! Pure state, behind the mutex of [`Contention`](super::Contention).
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use tokio::{sync::oneshot, time::Instant};
+
+use super::{baton::Baton, inbox::Inbox};
+use crate::{
+    domain::{Holder, Others},
+    engine::{
+        grant::Shape,
+        hold::Hold,
+        timing::{BATON_RESTS, CONTENDED},
+    },
+};
+
+/// One name.
+#[derive(Debug, Default)]
+pub(super) struct Entry {
+    pub(super) turn: TurnOf,
+    /// The hold that this client believes in.
+    pub(super) held: Weak<Hold>,
+    /// Most names are only held. This keeps what is known of them small.
+    pub(super) crowd: Option<Box<Crowd>>,
+}
+
+/// Who has the right to ask for a name.
+#[derive(Debug, Default)]
+pub(super) enum TurnOf {
+    #[default]
+    Nobody,
+    /// One who asks the store.
+    Asker,
+    /// The hold of the grant with this number: nobody here need ask meanwhile.
+    Hold(u64),
+    /// One who was called and has not come yet.
+    Called(Box<Called>),
+}
+
+/// One who was called to have the turn.
+#[derive(Debug)]
+pub(super) struct Called {
+    pub(super) ticket: u64,
+    /// What the hold before left to it, if it did.
+    pub(super) baton: Option<Baton>,
+    pub(super) at: Instant,
+}
+
+/// Who waits for a name here, and what is known of who has it elsewhere.
+#[derive(Debug, Default)]
+pub(super) struct Crowd {
+    pub(super) waiting: BTreeMap<u64, Waiter>,
+    pub(super) last_ticket: u64,
+    pub(super) inbox: Arc<Inbox>,
+    /// Whether releases are to be listened to.
+    pub(super) listens: bool,
+    /// Who had the lock when somebody last asked.
+    pub(super) seen: Option<Holder>,
+    /// When a release last found that others want it.
+    pub(super) contended_at: Option<Instant>,
+    /// Until when the lock is left to those who do not queue.
+    pub(super) gap_ends: Option<Instant>,
+    /// Since when nobody here wants it.
+    pub(super) quiet_since: Option<Instant>,
+    /// Whether it is among those that are ended when they have been quiet for long.
+    pub(super) lingers: bool,
+    /// Whether it is among those where somebody was called.
+    pub(super) in_transit: bool,
+}
+
+/// One who waits for the turn.
+#[derive(Debug)]
+pub(super) struct Waiter {
+    pub(super) calls: oneshot::Sender<()>,
+    pub(super) shape: Shape,
+}
+
+impl Entry {
+    pub(super) fn crowd(&mut self) -> &mut Crowd {
+        self.crowd.get_or_insert_default()
+    }
+
+    /// Whether nobody here asks, holds or waits.
+    pub(super) fn is_quiet(&self) -> bool {
+        let waited_for = self.crowd.as_ref().is_some_and(|crowd| !crowd.waiting.is_empty());
+        !waited_for && matches!(self.turn, TurnOf::Nobody | TurnOf::Hold(_))
+    }
+
+    /// Whether there is nothing to know of it.
+    pub(super) fn is_of_no_use(&self) -> bool {
+        let nobodys = matches!(self.turn, TurnOf::Nobody);
+        nobodys && self.crowd.is_none() && self.held.strong_count() == 0
+    }
+
+    /// The hold that this client believes in, if it is of this grant.
+    pub(super) fn hold_of(&self, grant: u64) -> Option<Arc<Hold>> {
+        self.held.upgrade().filter(|hold| hold.id() == grant)
+    }
+
+    /// Whether the turn is with the hold of this grant.
+    pub(super) fn is_kept_by(&self, grant: u64) -> bool {
+        matches!(self.turn, TurnOf::Hold(id) if id == grant)
+    }
+
+    /// Whether the turn is with the waiter of this ticket, who has not come yet.
+    pub(super) fn has_called(&self, ticket: u64) -> bool {
+        matches!(&self.turn, TurnOf::Called(called) if called.ticket == ticket)
+    }
+
+    /// What who is next in line wants.
+    pub(super) fn next_wants(&self) -> Option<Shape> {
+        let (_, next) = self.crowd.as_ref()?.waiting.first_key_value()?;
+        Some(next.shape)
+    }
+
+    /// Gives the turn to the next in line that is still there, and `baton` with it if
+    /// that is of use. A baton that nobody takes is given back to the store.
+    pub(super) fn call_next(&mut self, mut baton: Option<Baton>, now: Instant) {
+        let waiting = self.crowd.as_mut().map(|crowd| &mut crowd.waiting);
+        self.turn = TurnOf::Nobody;
+        let Some(waiting) = waiting else { return };
+        while let Some((ticket, next)) = waiting.pop_first() {
+            baton = baton.filter(|baton| next.shape.matches(baton.shape()));
+            if next.calls.send(()).is_ok() {
+                self.turn = TurnOf::Called(Box::new(Called { ticket, baton, at: now }));
+                return;
+            }
+        }
+    }
+
+    /// Takes the turn from one who has been called and does not come, if another one
+    /// waits or the lock does. Returns whether somebody is still called.
+    pub(super) fn call_another(&mut self, now: Instant) -> bool {
+        let others = self.next_wants().is_some();
+        let TurnOf::Called(called) = &mut self.turn else { return false };
+        let of_use = others || called.baton.is_some();
+        if of_use && now >= called.at + BATON_RESTS {
+            let baton = called.baton.take();
+            self.call_next(baton, now);
+        }
+        of_use && matches!(self.turn, TurnOf::Called(_))
+    }
+
+    /// Notes what a release found.
+    pub(super) fn note(&mut self, others: Others, now: Instant) {
+        let crowd = self.crowd();
+        crowd.contended_at = Some(now);
+        crowd.gap_ends = match others {
+            Others::Outsiders(gap) => Some(now + gap),
+            Others::Nobody | Others::Listeners => None,
+        };
+    }
+
+    /// Whether others want it, as far as we have heard lately.
+    pub(super) fn is_contended(&self, now: Instant) -> bool {
+        let at = self.crowd.as_ref().and_then(|crowd| crowd.contended_at);
+        at.is_some_and(|at| now < at + CONTENDED)
+    }
+
+    /// For how long those who do not queue may still ask first.
+    pub(super) fn head_start(&self, now: Instant) -> Option<Duration> {
+        let ends = self.crowd.as_ref()?.gap_ends?;
+        Some(ends.saturating_duration_since(now)).filter(|left| !left.is_zero())
+    }
+}

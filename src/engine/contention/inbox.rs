@@ -1,0 +1,138 @@
+//! What whoever asks for a name is told: one mailbox for each name.
+//!
+//! Its mutex guards three small facts and is a leaf. What is told is *when to ask*, and
+//! nothing else: a message that is lost, late or forged changes no more than that.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tokio::{
+    sync::Notify,
+    time::{Instant, sleep_until},
+};
+
+use crate::store::Hears;
+
+/// The mailbox of whoever has the turn.
+#[derive(Debug, Default)]
+pub(crate) struct Inbox {
+    told: Mutex<Told>,
+    changed: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Told {
+    hears: Hears,
+    /// Whether who has the turn may have a place in the queue of the lock.
+    queued: bool,
+    /// When it has been told to ask.
+    ask_at: Option<Instant>,
+}
+
+impl Inbox {
+    /// What is heard of the name.
+    pub(crate) fn hears(&self) -> Hears {
+        self.told().hears
+    }
+
+    /// Notes whether there may be a place in the queue.
+    pub(crate) fn queues(&self, queued: bool) {
+        self.told().queued = queued;
+    }
+
+    /// Begins anew, for the next one who has the turn.
+    pub(super) fn clear(&self) {
+        let mut told = self.told();
+        (told.queued, told.ask_at) = (false, None);
+    }
+
+    /// From now on this is heard. Something may have been missed before.
+    pub(super) fn hear(&self, hears: Hears) {
+        self.told().hears = hears;
+        self.ask_at(Instant::now());
+    }
+
+    /// The lock was released. Who queues need not ask if the queue was told besides.
+    pub(super) fn freed(&self, queue_told: bool) {
+        if !(queue_told && self.told().queued) {
+            self.ask_at(Instant::now());
+        }
+    }
+
+    /// Has whoever has the turn ask at `moment`, if not before.
+    pub(super) fn ask_at(&self, moment: Instant) {
+        let mut told = self.told();
+        told.ask_at = Some(told.ask_at.map_or(moment, |before| before.min(moment)));
+        drop(told);
+        self.changed.notify_one();
+    }
+
+    /// Waits until it is time to ask, but not beyond `limit`. Returns whether we were told.
+    pub(crate) async fn until_told(&self, limit: Instant) -> bool {
+        loop {
+            let now = Instant::now();
+            let told = self.told().ask_at.take_if(|at| *at <= now);
+            if told.is_some() || now >= limit {
+                return told.is_some();
+            }
+            let due = self.told().ask_at.map_or(limit, |at| at.min(limit));
+            tokio::select! {
+                biased;
+                () = self.changed.notified() => {}
+                () = sleep_until(due) => {}
+            }
+        }
+    }
+
+    fn told(&self) -> MutexGuard<'_, Told> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use futures_util::FutureExt;
+
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(3);
+
+    #[tokio::test(start_paused = true)]
+    async fn who_is_told_before_it_waits_does_not_wait() {
+        let inbox = Inbox::default();
+        inbox.freed(false);
+        let limit = Instant::now() + LONG;
+        assert_eq!(inbox.until_told(limit).now_or_never(), Some(true));
+        assert_eq!(inbox.until_told(limit).now_or_never(), None, "once");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_is_told_to_ask_later_asks_then_unless_it_is_told_to_ask_now() {
+        let (inbox, start) = (Inbox::default(), Instant::now());
+        inbox.ask_at(start + LONG / 3);
+        inbox.ask_at(start + LONG / 2);
+        assert!(inbox.until_told(start + LONG).await);
+        assert_eq!(start.elapsed(), LONG / 3);
+
+        inbox.ask_at(Instant::now() + LONG);
+        inbox.freed(false);
+        assert_eq!(inbox.until_told(start + 9 * LONG).now_or_never(), Some(true));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_queues_leaves_a_release_to_the_queue_that_was_told() {
+        let (inbox, start) = (Inbox::default(), Instant::now());
+        inbox.queues(true);
+        inbox.freed(true);
+        assert!(!inbox.until_told(start + LONG).await);
+        assert_eq!(start.elapsed(), LONG);
+
+        // but who does not queue asks, and everybody does after any other release
+        inbox.freed(false);
+        assert_eq!(inbox.until_told(start + 2 * LONG).now_or_never(), Some(true));
+        inbox.clear();
+        inbox.freed(true);
+        assert_eq!(inbox.until_told(start + 2 * LONG).now_or_never(), Some(true));
+    }
+}

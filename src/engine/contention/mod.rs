@@ -1,0 +1,395 @@
+//! Who wants a name, who has it here, and whose turn it is to ask the store.
+//!
+//! A thousand tasks that want one lock cost the store one waiter. They take turns in the
+//! order in which they came; who is granted the lock keeps the turn as long as the hold
+//! lasts. When it ends, the grant may go to the next one along with the turn, so that the
+//! store need not be asked at all: a [`Baton`].
+//!
+//! Where there was a waiter there soon is another one. So what is known of a name stays
+//! for a while after the last one, its subscription too.
+//!
+//! # Locks
+//!
+//! | lock | guards | is taken before |
+//! |---|---|---|
+//! | `listening` | what the store was asked to listen to | `entries`, and whatever the store locks |
+//! | `entries` | all that is known of each name | a hold's state, an inbox, the debts |
+//!
+//! The store is never called under `entries`: it may tell us something at once. The
+//! watchdog's plan is never locked together with either.
+
+mod baton;
+mod entry;
+mod inbox;
+#[cfg(test)]
+mod tests;
+mod turn;
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+};
+
+use tokio::{sync::Notify, time::Instant};
+
+use self::entry::{Entry, TurnOf};
+pub(crate) use self::{
+    baton::Baton,
+    inbox::Inbox,
+    turn::{Turn, Wants},
+};
+use super::{
+    clock::Clock,
+    hold::Hold,
+    release::debts::Debts,
+    stats::Counters,
+    timing::{BATON_RESTS, LINGER},
+};
+use crate::{
+    domain::{Holder, LostReason, Map, Name, Others, Set},
+    store::{Event, Hears, Store},
+};
+
+/// How many names stay known though nobody here wants them.
+const MOST_LINGERING: usize = 1_024;
+
+/// The contention of one client.
+#[derive(Debug)]
+pub(crate) struct Contention {
+    store: Arc<dyn Store>,
+    clock: Clock,
+    counters: Arc<Counters>,
+    debts: Arc<Debts>,
+    listening: Mutex<Set<Name>>,
+    entries: Mutex<Entries>,
+    stirred: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Entries {
+    of: Map<Name, Entry>,
+    /// Those where somebody was called, and may not come.
+    in_transit: Vec<Name>,
+    /// Those that nobody wants, by when to look at them.
+    lingering: VecDeque<(Instant, Name)>,
+    closed: bool,
+}
+
+impl Contention {
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        clock: Clock,
+        counters: Arc<Counters>,
+        debts: Arc<Debts>,
+    ) -> Arc<Self> {
+        let (listening, entries) = (Mutex::default(), Mutex::default());
+        Arc::new(Self { store, clock, counters, debts, listening, entries, stirred: Notify::new() })
+    }
+
+    fn entries(&self) -> MutexGuard<'_, Entries> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sends everybody away, now and later. Batons that nobody took are given back.
+    pub(crate) fn close(&self) {
+        let now = self.clock.now();
+        let mut entries = self.entries();
+        entries.closed = true;
+        for entry in entries.of.values_mut() {
+            entry.crowd.iter_mut().for_each(|crowd| crowd.waiting.clear());
+            if matches!(entry.turn, TurnOf::Called(_)) {
+                entry.call_next(None, now);
+            }
+        }
+    }
+
+    // Holds.
+
+    /// Notes that this client has `hold`, which was asked for at `asked_at`, and that the
+    /// turn stays with it. A hold of an earlier grant is a thing of the past.
+    pub(crate) fn entered(&self, hold: &Arc<Hold>, turn: Option<Turn>, asked_at: Instant) {
+        let mut entries = self.entries();
+        let entry = entries.of.entry(hold.name().clone()).or_default();
+        let before = std::mem::replace(&mut entry.held, Arc::downgrade(hold)).upgrade();
+        if let Some(crowd) = &mut entry.crowd {
+            crowd.seen = None;
+        }
+        if let Some(turn) = turn {
+            turn.spend();
+            entry.turn = TurnOf::Hold(hold.id());
+        }
+        entries.rest(hold.name(), self.clock.now());
+        drop(entries);
+        if let Some(past) = before.filter(|past| past.was_known_at(asked_at)) {
+            self.lost(&past);
+        }
+    }
+
+    /// Notes who had `name` when we asked at `asked_at`. If we believed in a hold of it
+    /// before we asked, that is a thing of the past.
+    pub(crate) fn saw(&self, name: &Name, holder: &Holder, asked_at: Instant) {
+        let held = {
+            let mut entries = self.entries();
+            let Some(entry) = entries.of.get_mut(name) else { return };
+            entry.crowd().seen = Some(holder.clone());
+            entry.held.upgrade()
+        };
+        // An answer that was on its way while we were granted says nothing.
+        let past =
+            |hold: &Arc<Hold>| hold.was_known_at(asked_at) && hold.claim().owner != holder.owner;
+        if let Some(past) = held.filter(past) {
+            self.lost(&past);
+        }
+    }
+
+    /// The store says that the grant of `asked` is not ours any more: neither `asked` nor
+    /// whoever has it by now may believe in it.
+    pub(crate) fn disown(&self, asked: &Hold) {
+        self.lost(asked);
+        let held = {
+            let mut entries = self.entries();
+            let Some(entry) = entries.of.get_mut(asked.name()) else { return };
+            if let TurnOf::Called(called) = &mut entry.turn {
+                called.baton.iter_mut().for_each(|baton| baton.disown(asked.id()));
+            }
+            entry.hold_of(asked.id())
+        };
+        if let Some(hold) = held {
+            self.lost(&hold);
+        }
+    }
+
+    /// The store has told us that `hold` is not ours any more.
+    fn lost(&self, hold: &Hold) {
+        if hold.end(LostReason::NotOurs).is_ok() {
+            self.left(hold);
+        }
+    }
+
+    /// Notes that `hold` is over: whoever waits here may ask now.
+    pub(crate) fn left(&self, hold: &Hold) {
+        let now = self.clock.now();
+        let mut entries = self.entries();
+        let Some(entry) = entries.of.get_mut(hold.name()) else { return };
+        if let Some(current) = entry.hold_of(hold.id()) {
+            if !std::ptr::eq(&*current, hold) {
+                // Its grant has gone on to another hold.
+                return;
+            }
+            entry.held = Weak::new();
+        }
+        if entry.is_kept_by(hold.id()) {
+            entry.call_next(None, now);
+        }
+        entries.look_after(hold.name(), now, &self.stirred);
+    }
+
+    /// Passes the grant of `hold` on to whoever is next here, if it is of use and others
+    /// are not kept waiting.
+    pub(crate) fn hand_over(&self, hold: &Hold, now: Instant) -> bool {
+        let mut entries = self.entries();
+        let Some(entry) = entries.of.get_mut(hold.name()) else { return false };
+        let of_use = entry.next_wants().is_some_and(|wants| wants.matches(hold.shape()));
+        if !of_use || !entry.is_kept_by(hold.id()) {
+            return false;
+        }
+        let Some(grant) = hold.hand_over(now) else { return false };
+        entry.held = Weak::new();
+        entry.call_next(Some(Baton::new(grant, &self.debts)), now);
+        entries.look_after(hold.name(), now, &self.stirred);
+        true
+    }
+
+    /// The hold of `name` that this client believes in.
+    pub(crate) fn held(&self, name: &Name) -> Option<Arc<Hold>> {
+        self.entries().of.get(name)?.held.upgrade()
+    }
+
+    /// Who has `name`, as far as this client knows.
+    pub(crate) fn seen(&self, name: &Name, now: Instant) -> Option<Holder> {
+        let (held, seen) = {
+            let entries = self.entries();
+            let entry = entries.of.get(name)?;
+            (entry.held.upgrade(), entry.crowd.as_ref().and_then(|crowd| crowd.seen.clone()))
+        };
+        held.and_then(|hold| hold.as_holder(now)).or(seen)
+    }
+
+    // Others.
+
+    /// Notes what a release of `name` found.
+    pub(crate) fn note(&self, name: &Name, others: Others) {
+        if others == Others::Nobody {
+            return;
+        }
+        let now = self.clock.now();
+        let mut entries = self.entries();
+        entries.of.entry(name.clone()).or_default().note(others, now);
+        entries.rest(name, now);
+    }
+
+    /// Whether others want `name`, as far as we have heard lately.
+    pub(crate) fn is_contended(&self, name: &Name) -> bool {
+        let entries = self.entries();
+        entries.of.get(name).is_some_and(|entry| entry.is_contended(self.clock.now()))
+    }
+
+    /// What the store tells. None of it is believed: it makes somebody ask.
+    pub(crate) fn hear(&self, event: Event) {
+        let entries = self.entries();
+        match event {
+            Event::SubscriptionsLost => {
+                for inbox in entries.inboxes() {
+                    inbox.hear(Hears::Nothing);
+                }
+            }
+            Event::Hears(name, hears) => {
+                if let Some(inbox) = entries.inbox(&name) {
+                    inbox.hear(hears);
+                }
+            }
+            Event::Freed { name, queue_told } => {
+                if let Some(inbox) = entries.inbox_of_asker(&name) {
+                    self.counters.woken();
+                    inbox.freed(queue_told);
+                }
+            }
+            Event::Ask { name, after } => {
+                if let Some(inbox) = entries.inbox_of_asker(&name) {
+                    self.counters.woken();
+                    inbox.ask_at(Instant::now() + after);
+                }
+            }
+        }
+    }
+
+    /// Has the store listen to `name`, or no longer, as is wanted now.
+    fn settle_listening(&self, name: &Name) {
+        let mut listening = self.listening.lock().unwrap_or_else(PoisonError::into_inner);
+        let crowd = |entry: &Entry| entry.crowd.as_ref().is_some_and(|crowd| crowd.listens);
+        let wanted = self.entries().of.get(name).is_some_and(crowd);
+        if wanted && listening.insert(name.clone()) {
+            self.store.listen(name);
+        } else if !wanted && listening.remove(name) {
+            self.store.unlisten(name);
+        }
+    }
+
+    // The watchdog looks after what nobody else does.
+
+    /// Woken when there is something to look after sooner than planned.
+    pub(crate) async fn stirred(&self) {
+        self.stirred.notified().await;
+    }
+
+    /// Takes turns from those who do not come, and ends what nobody has wanted for a while.
+    /// Returns when to look again.
+    pub(crate) fn look(&self, now: Instant) -> Option<Instant> {
+        let mut entries = self.entries();
+        entries.call_others(now);
+        let ended = entries.end_quiet(now);
+        let again = (!entries.in_transit.is_empty()).then(|| now + BATON_RESTS);
+        drop(entries);
+        ended.iter().for_each(|name| self.settle_listening(name));
+        again
+    }
+
+    #[cfg(test)]
+    pub(crate) fn is_idle(&self) -> bool {
+        self.entries().of.is_empty()
+    }
+}
+
+impl Entries {
+    /// The mailbox of `name`, if there is one.
+    fn inbox(&self, name: &Name) -> Option<&Inbox> {
+        let crowd = self.of.get(name)?.crowd.as_ref()?;
+        Some(&crowd.inbox)
+    }
+
+    /// The same, if somebody asks for it.
+    fn inbox_of_asker(&self, name: &Name) -> Option<&Inbox> {
+        let asked = matches!(self.of.get(name)?.turn, TurnOf::Asker);
+        self.inbox(name).filter(|_| asked)
+    }
+
+    /// Every mailbox, in an order that does not depend on chance.
+    fn inboxes(&self) -> impl Iterator<Item = &Inbox> {
+        let mut names: Vec<&Name> = self.of.keys().collect();
+        names.sort_unstable();
+        names.into_iter().filter_map(|name| self.inbox(name))
+    }
+
+    /// Looks after `name` when its turn has changed hands.
+    fn look_after(&mut self, name: &Name, now: Instant, stirred: &Notify) {
+        let Some(entry) = self.of.get_mut(name) else { return };
+        let called = matches!(entry.turn, TurnOf::Called(_));
+        if called && !std::mem::replace(&mut entry.crowd().in_transit, true) {
+            self.in_transit.push(name.clone());
+            stirred.notify_one();
+        }
+        self.rest(name, now);
+    }
+
+    fn call_others(&mut self, now: Instant) {
+        for name in std::mem::take(&mut self.in_transit) {
+            let Some(entry) = self.of.get_mut(&name) else { continue };
+            let still = entry.call_another(now);
+            entry.crowd().in_transit = still;
+            if still {
+                self.in_transit.push(name);
+            } else {
+                self.rest(&name, now);
+            }
+        }
+    }
+
+    /// Forgets `name` if there is nothing to know of it, now or when it has been quiet for
+    /// a while.
+    fn rest(&mut self, name: &Name, now: Instant) {
+        let Some(entry) = self.of.get_mut(name) else { return };
+        if entry.is_of_no_use() {
+            self.of.remove(name);
+            return;
+        }
+        if !entry.is_quiet() {
+            return;
+        }
+        let Some(crowd) = &mut entry.crowd else { return };
+        crowd.quiet_since.get_or_insert(now);
+        if !std::mem::replace(&mut crowd.lingers, true) {
+            self.lingering.push_back((now + LINGER, name.clone()));
+        }
+    }
+
+    /// Ends what has been quiet for long, or is too much. Returns the names.
+    fn end_quiet(&mut self, now: Instant) -> Vec<Name> {
+        let mut ended = Vec::new();
+        while let Some((due, _)) = self.lingering.front() {
+            if now < *due && self.lingering.len() <= MOST_LINGERING {
+                break;
+            }
+            let Some((due, name)) = self.lingering.pop_front() else { break };
+            if self.end_if_quiet(&name, now, now < due) {
+                ended.push(name);
+            }
+        }
+        ended
+    }
+
+    fn end_if_quiet(&mut self, name: &Name, now: Instant, at_once: bool) -> bool {
+        let Some(entry) = self.of.get_mut(name) else { return false };
+        let quiet = entry.is_quiet();
+        let Some(crowd) = &mut entry.crowd else { return false };
+        crowd.lingers = false;
+        let Some(since) = crowd.quiet_since.filter(|_| quiet) else { return false };
+        if now < since + LINGER && !at_once {
+            crowd.lingers = true;
+            self.lingering.push_back((since + LINGER, name.clone()));
+            return false;
+        }
+        entry.crowd = None;
+        self.rest(name, now);
+        true
+    }
+}

@@ -1,0 +1,210 @@
+//! The line of those who wait for a name here, and the right to ask for it.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::sync::oneshot;
+
+use super::{
+    Contention,
+    baton::Baton,
+    entry::{Entry, TurnOf, Waiter},
+    inbox::Inbox,
+};
+use crate::{domain::Name, engine::grant::Shape};
+
+/// What one wants who waits for the turn.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wants {
+    /// What a grant must be like to be of use.
+    pub(crate) shape: Shape,
+    /// Whether it listens to releases. Who polls does so because there may be none.
+    pub(crate) listens: bool,
+}
+
+/// The right to ask for one name, until it is dropped or a hold keeps it.
+#[derive(Debug)]
+pub(crate) struct Turn {
+    contention: Arc<Contention>,
+    name: Name,
+    baton: Option<Baton>,
+    /// For how long those who do not queue may still ask first.
+    head_start: Option<Duration>,
+    /// Whether others are known to want the name.
+    contended: bool,
+    spent: bool,
+}
+
+impl Contention {
+    /// Waits until it is our turn to ask for `name`; `None` when the client is shut down.
+    pub(crate) async fn turn(self: &Arc<Self>, name: &Name, wants: Wants) -> Option<Turn> {
+        let mut seat = Seat { contention: self, name, ticket: None };
+        loop {
+            match self.take_or_wait(name, wants, seat.ticket)? {
+                Ok(turn) => {
+                    seat.ticket = None;
+                    return Some(turn);
+                }
+                Err((ticket, called)) => {
+                    seat.ticket = Some(ticket);
+                    if wants.listens {
+                        // Who holds it here learns at once if it is taken away by force.
+                        self.settle_listening(name);
+                    }
+                    called.await.ok()?;
+                }
+            }
+        }
+    }
+
+    /// The turn if nobody has it or we were called, else a place in the line.
+    fn take_or_wait(
+        self: &Arc<Self>,
+        name: &Name,
+        wants: Wants,
+        ticket: Option<u64>,
+    ) -> Option<Result<Turn, (u64, oneshot::Receiver<()>)>> {
+        let mut entries = self.entries();
+        if entries.closed {
+            return None;
+        }
+        let entry = entries.of.entry(name.clone()).or_default();
+        let is_ours = ticket.is_some_and(|ticket| entry.has_called(ticket));
+        if is_ours || matches!(entry.turn, TurnOf::Nobody) {
+            return Some(Ok(self.begin(name, entry)));
+        }
+        let crowd = entry.crowd();
+        (crowd.listens, crowd.quiet_since) = (crowd.listens || wants.listens, None);
+        crowd.last_ticket += 1;
+        let ticket = ticket.unwrap_or(crowd.last_ticket);
+        let (calls, called) = oneshot::channel();
+        crowd.waiting.insert(ticket, Waiter { calls, shape: wants.shape });
+        Some(Err((ticket, called)))
+    }
+
+    /// Gives the turn to who asks now.
+    fn begin(self: &Arc<Self>, name: &Name, entry: &mut Entry) -> Turn {
+        let called = match std::mem::replace(&mut entry.turn, TurnOf::Asker) {
+            TurnOf::Called(called) => Some(called),
+            TurnOf::Nobody | TurnOf::Asker | TurnOf::Hold(_) => None,
+        };
+        let (mut contended, mut head_start) = (false, None);
+        if entry.crowd.is_some() {
+            let now = self.clock.now();
+            (contended, head_start) = (entry.is_contended(now), entry.head_start(now));
+        }
+        if let Some(crowd) = &mut entry.crowd {
+            crowd.quiet_since = None;
+            crowd.inbox.clear();
+        }
+        Turn {
+            contention: Arc::clone(self),
+            name: name.clone(),
+            baton: called.and_then(|called| called.baton),
+            head_start,
+            contended,
+            spent: false,
+        }
+    }
+
+    /// Gives up a place in the line, or the turn if it was given meanwhile.
+    fn leave_line(&self, name: &Name, ticket: u64) {
+        let now = self.clock.now();
+        let mut entries = self.entries();
+        let Some(entry) = entries.of.get_mut(name) else { return };
+        if let Some(crowd) = &mut entry.crowd {
+            crowd.waiting.remove(&ticket);
+        }
+        if entry.has_called(ticket)
+            && let TurnOf::Called(called) = std::mem::take(&mut entry.turn)
+        {
+            entry.call_next(called.baton, now);
+        }
+        entries.look_after(name, now, &self.stirred);
+    }
+
+    /// Gives the turn to the next in line.
+    fn pass_turn(&self, name: &Name, baton: Option<Baton>) {
+        let now = self.clock.now();
+        let mut entries = self.entries();
+        let Some(entry) = entries.of.get_mut(name) else { return };
+        if matches!(entry.turn, TurnOf::Asker) {
+            entry.call_next(baton, now);
+        }
+        entries.look_after(name, now, &self.stirred);
+    }
+
+    /// Where it is told to us that we may ask for `name`; it is listened to from now on.
+    fn listen(&self, name: &Name) -> Option<Arc<Inbox>> {
+        let inbox = {
+            let mut entries = self.entries();
+            let crowd = entries.of.get_mut(name)?.crowd();
+            crowd.listens = true;
+            Arc::clone(&crowd.inbox)
+        };
+        self.settle_listening(name);
+        Some(inbox)
+    }
+
+    /// The same, if it is listened to already.
+    fn inbox(&self, name: &Name) -> Option<Arc<Inbox>> {
+        let entries = self.entries();
+        let crowd = entries.of.get(name)?.crowd.as_ref().filter(|crowd| crowd.listens)?;
+        Some(Arc::clone(&crowd.inbox))
+    }
+}
+
+impl Turn {
+    /// What the hold before left to us, if it did.
+    pub(crate) fn take_baton(&mut self) -> Option<Baton> {
+        self.baton.take()
+    }
+
+    /// For how long those who do not queue may still ask first.
+    pub(crate) fn head_start(&self) -> Option<Duration> {
+        self.head_start
+    }
+
+    /// Whether others are known to want the name.
+    pub(crate) fn is_contended(&self) -> bool {
+        self.contended
+    }
+
+    /// Where it is told to us that we may ask, from now on.
+    pub(crate) fn listen(&self) -> Option<Arc<Inbox>> {
+        self.contention.listen(&self.name)
+    }
+
+    /// The same, if the name is listened to already. One who has not asked yet has missed
+    /// nothing.
+    pub(crate) fn inbox(&self) -> Option<Arc<Inbox>> {
+        self.contention.inbox(&self.name)
+    }
+
+    /// Leaves the turn to the hold that came of it.
+    pub(super) fn spend(mut self) {
+        self.spent = true;
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        if !self.spent {
+            self.contention.pass_turn(&self.name, self.baton.take());
+        }
+    }
+}
+
+/// A place in the line, given up when it is dropped.
+struct Seat<'a> {
+    contention: &'a Contention,
+    name: &'a Name,
+    ticket: Option<u64>,
+}
+
+impl Drop for Seat<'_> {
+    fn drop(&mut self) {
+        if let Some(ticket) = self.ticket {
+            self.contention.leave_line(self.name, ticket);
+        }
+    }
+}

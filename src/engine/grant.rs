@@ -1,0 +1,115 @@
+//! What the store granted, and what a caller wants of it.
+//!
+//! A grant outlives the hold that is made of it: it may go to the next hold of this
+//! client, and is given back by the last one.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::{clock::Stamp, timing::LONGEST_PATIENCE};
+use crate::domain::{Claim, Lease, ReleaseMode};
+
+/// What the store granted, and when we knew.
+#[derive(Debug)]
+pub(crate) struct Grant {
+    /// What tells it from the client's other grants.
+    pub(crate) id: u64,
+    pub(crate) claim: Claim,
+    pub(crate) lease: Lease,
+    /// When more time was last asked for, answered or not.
+    pub(crate) asked_at: Stamp,
+    /// Whether an earlier question for it went unanswered.
+    pub(crate) unsure: bool,
+    /// Whether others are known to want the lock.
+    pub(crate) contended: bool,
+    /// How long it may stay in this process.
+    pub(crate) stay: Stay,
+}
+
+impl Grant {
+    /// By when the store has ended it by itself, at the latest.
+    pub(super) fn store_ends(&self) -> Instant {
+        Instant::from(self.asked_at) + self.claim.ttl
+    }
+
+    /// How it is to be given back.
+    pub(super) fn release_mode(&self) -> ReleaseMode {
+        release_mode(self.contended || self.unsure)
+    }
+}
+
+/// A broadcast says that the lock is free even if it finds nothing: what is in doubt is
+/// given back by a release that looks first.
+pub(super) fn release_mode(contended_or_doubtful: bool) -> ReleaseMode {
+    match contended_or_doubtful {
+        true => ReleaseMode::HandOver,
+        false => ReleaseMode::Broadcast,
+    }
+}
+
+/// What is left of the time that a grant may stay in this process.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stay {
+    /// For how many more holds.
+    pub(crate) turns: u32,
+    pub(crate) until: Stamp,
+}
+
+/// How a hold is kept, and how it is passed on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Terms {
+    /// Whether its lease is renewed.
+    pub(crate) renewed: bool,
+    /// How long it may be held at all.
+    pub(crate) max_hold: Option<Duration>,
+    /// How long the lock may stay in this process.
+    pub(crate) local: LocalTurns,
+}
+
+/// How long a lock may go from task to task within one process, before those
+/// who wait in other processes have a chance.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct LocalTurns {
+    pub(crate) most: u32,
+    pub(crate) time: Duration,
+}
+
+impl Default for LocalTurns {
+    fn default() -> Self {
+        Self { most: 10_000, time: Duration::from_millis(10) }
+    }
+}
+
+impl LocalTurns {
+    /// What a grant has of them at `now`, when it is new.
+    pub(crate) fn from(self, now: Instant) -> Stay {
+        Stay { turns: self.most, until: (now + self.time.min(LONGEST_PATIENCE)).into() }
+    }
+}
+
+/// What a grant is like, or must be like to be of use to a waiter: the ttl that its lease
+/// is renewed to. A fixed lease is of use to nobody but who asked for it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Shape(pub(crate) Option<Duration>);
+
+impl Shape {
+    pub(crate) fn matches(self, other: Self) -> bool {
+        self == other && self.0.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_grant_is_of_use_to_who_wants_the_same() {
+        let of = |seconds| Shape(Some(Duration::from_secs(seconds)));
+        assert!(of(30).matches(of(30)));
+        for other in [of(31), Shape(None)] {
+            assert!(!of(30).matches(other) && !other.matches(of(30)));
+        }
+        assert!(!Shape(None).matches(Shape(None)), "a fixed lease begins when it is granted");
+    }
+}

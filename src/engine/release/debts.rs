@@ -1,0 +1,196 @@
+//! What this client owes its store: releases that nobody waits for, of dropped guards and
+//! of cancelled acquisitions.
+//!
+//! What is promised is owed even if whoever promised it is dropped: see [`Promise`].
+//! One mutex guards the list. It is a leaf: whoever holds another lock may take it.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use tokio::{sync::Notify, time::Instant};
+
+use crate::{
+    domain::{Claim, ReleaseMode},
+    engine::{grant::Grant, hold::Hold},
+};
+
+/// What we owe the store, until a moment when it will have helped itself.
+#[derive(Clone, Debug)]
+pub(crate) enum Debt {
+    /// Give the lock back.
+    Release(Withdrawal),
+    /// See whether a grant has come that was withdrawn before; it was looked for so often
+    /// already.
+    LookAgain { withdrawal: Withdrawal, looks: usize },
+    /// Tell it how many shares the hold has.
+    Recount { hold: Arc<Hold> },
+}
+
+/// A grant, or a question that may still be granted, to be taken back.
+#[derive(Clone, Debug)]
+pub(crate) struct Withdrawal {
+    pub(crate) claim: Claim,
+    pub(crate) mode: ReleaseMode,
+    pub(crate) until: Instant,
+    /// Whether it may find nothing and be needed all the same: a question is still on its
+    /// way.
+    pub(crate) late: bool,
+    /// Whether what it finds may be a reservation, with the grant still to come.
+    pub(crate) queued: bool,
+}
+
+impl Debt {
+    /// What is owed for `hold` when its last share is gone.
+    pub(crate) fn of(hold: &Hold) -> Self {
+        Self::Release(Withdrawal {
+            claim: hold.claim().clone(),
+            mode: hold.release_mode(),
+            until: hold.store_ends(),
+            late: hold.is_unsure(),
+            queued: false,
+        })
+    }
+
+    /// What is owed for a grant that no hold was made of.
+    pub(crate) fn of_grant(grant: &Grant) -> Self {
+        Self::Release(Withdrawal {
+            claim: grant.claim.clone(),
+            mode: grant.release_mode(),
+            until: grant.store_ends(),
+            late: grant.unsure,
+            queued: false,
+        })
+    }
+
+    pub(super) fn claim(&self) -> &Claim {
+        match self {
+            Self::Recount { hold } => hold.claim(),
+            Self::LookAgain { withdrawal, .. } | Self::Release(withdrawal) => &withdrawal.claim,
+        }
+    }
+
+    /// Whether it is precaution only, which nobody need wait for.
+    fn is_precaution(&self) -> bool {
+        matches!(self, Self::LookAgain { .. })
+    }
+}
+
+/// What this client owes its store.
+#[derive(Debug, Default)]
+pub(crate) struct Debts {
+    list: Mutex<List>,
+    changed: Notify,
+    settled: Notify,
+    closed: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct List {
+    new: VecDeque<Debt>,
+    /// Those that are being settled, by the order in which that began.
+    open: BTreeMap<u64, Debt>,
+    last: u64,
+}
+
+impl Debts {
+    /// Has `debt` settled in the background.
+    pub(crate) fn owe(&self, debt: Debt) {
+        self.list().new.push_back(debt);
+        self.changed.notify_one();
+    }
+
+    /// Promises `debt`: it is owed when the promise is dropped unless it is kept.
+    pub(crate) fn promise(self: &Arc<Self>, debt: Debt) -> Promise {
+        Promise { debts: Arc::clone(self), debt: Some(debt) }
+    }
+
+    /// Lets the task end when everything is settled.
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+        self.changed.notify_one();
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    /// How many debts are not settled.
+    pub(crate) fn owed(&self) -> usize {
+        let list = self.list();
+        let all = list.new.iter().chain(list.open.values());
+        all.filter(|debt| !debt.is_precaution()).count()
+    }
+
+    /// Waits until nothing is owed.
+    pub(crate) async fn all_settled(&self) {
+        loop {
+            let settled = self.settled.notified();
+            if self.owed() == 0 {
+                return;
+            }
+            settled.await;
+        }
+    }
+
+    /// Waits until there may be something new.
+    pub(super) async fn changed(&self) {
+        self.changed.notified().await;
+    }
+
+    /// Owes anew what a runtime took down with it while it was being settled.
+    pub(super) fn take_up_again(&self) {
+        let mut list = self.list();
+        let open = std::mem::take(&mut list.open);
+        list.new.extend(open.into_values());
+    }
+
+    /// The next one to be settled, and its number.
+    pub(super) fn next(&self) -> Option<(u64, Debt)> {
+        let mut list = self.list();
+        let debt = list.new.pop_front()?;
+        list.last += 1;
+        let number = list.last;
+        list.open.insert(number, debt.clone());
+        Some((number, debt))
+    }
+
+    /// Notes that this one is settled but for `more`.
+    pub(super) fn is_settled(&self, number: u64, more: Option<Debt>) {
+        let mut list = self.list();
+        list.open.remove(&number);
+        list.new.extend(more);
+        drop(list);
+        self.settled.notify_waiters();
+    }
+
+    fn list(&self) -> MutexGuard<'_, List> {
+        self.list.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A debt that is owed unless the promise is kept.
+#[derive(Debug)]
+pub(crate) struct Promise {
+    debts: Arc<Debts>,
+    debt: Option<Debt>,
+}
+
+impl Promise {
+    /// Nothing is owed any more.
+    pub(crate) fn kept(mut self) {
+        self.debt = None;
+    }
+}
+
+impl Drop for Promise {
+    fn drop(&mut self) {
+        if let Some(debt) = self.debt.take() {
+            self.debts.owe(debt);
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! Giving back: awaited here, or owed and settled in the background.
+//!
+//! | file | does |
+//! |---|---|
+//! | `debts.rs` | what is owed, and what is promised |
+//! | `settle.rs` | the task that settles it |
+//! | `recount.rs` | tells the store how many shares a hold has |
+
+pub(crate) mod debts;
+pub(crate) mod recount;
+pub(crate) mod settle;
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use self::{debts::Debt, recount::recount};
+use super::{
+    Engine,
+    hold::Hold,
+    retry::{Answered, retry_until},
+    timing::RELEASE_PATIENCE,
+};
+use crate::domain::{Failure, GivenBack, Others};
+
+impl Engine {
+    /// Gives `hold` back, as far as the caller waits for it. The background does
+    /// the rest, and looks again if a grant may still be on its way.
+    pub(super) async fn give_back(&self, hold: &Hold, now: Instant) -> Result<GivenBack, Failure> {
+        let promise = self.debts.promise(Debt::of(hold));
+        let until = hold.store_ends().min(now + RELEASE_PATIENCE);
+        let mode = hold.release_mode();
+        let release = || self.store.release(hold.claim(), mode);
+        let given = retry_until(&self.clock, until, release).await?;
+        if !hold.is_unsure() {
+            promise.kept();
+        }
+        match given {
+            // The question that went unanswered was executed.
+            Answered { answer: GivenBack::NotHeld { .. }, unsure: true } => {
+                Ok(GivenBack::Freed(Others::Nobody))
+            }
+            Answered { answer, .. } => {
+                if let GivenBack::Freed(others) = answer {
+                    self.contention.note(hold.name(), others);
+                }
+                Ok(answer)
+            }
+        }
+    }
+
+    /// Tells the store how many shares `hold` has now.
+    pub(super) async fn tell_count(&self, hold: &Arc<Hold>) -> Result<(), Failure> {
+        let promise = self.debts.promise(Debt::Recount { hold: Arc::clone(hold) });
+        let until = hold.store_ends().min(self.clock.now() + RELEASE_PATIENCE);
+        recount(&self.store, &self.clock, hold, None, until).await?;
+        promise.kept();
+        Ok(())
+    }
+}

@@ -1,0 +1,103 @@
+//! Settles debts: one task for all of them, each until its lease would have ended anyway.
+
+use std::sync::Arc;
+
+use futures_util::{StreamExt, stream::FuturesUnordered};
+use tokio::time::sleep;
+
+use super::{
+    debts::{Debt, Debts, Withdrawal},
+    recount::recount,
+};
+use crate::{
+    domain::{Failure, GivenBack},
+    engine::{
+        clock::Clock, contention::Contention, retry::retry_until, stats::Counters,
+        timing::LOOK_AGAIN,
+    },
+    store::Store,
+};
+
+/// What the task needs.
+#[derive(Clone, Debug)]
+pub(crate) struct Settler {
+    pub(crate) debts: Arc<Debts>,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) clock: Clock,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) contention: Arc<Contention>,
+}
+
+impl Settler {
+    /// Settles what is owed, until the debts are closed.
+    pub(crate) async fn run(self) {
+        let mut settling = FuturesUnordered::new();
+        self.debts.take_up_again();
+        loop {
+            while let Some((number, debt)) = self.debts.next() {
+                let settled = self.settle(debt);
+                settling.push(async move { (number, settled.await) });
+            }
+            if settling.is_empty() && self.debts.is_closed() {
+                return;
+            }
+            tokio::select! {
+                biased;
+                Some((number, more)) = settling.next() => self.debts.is_settled(number, more),
+                () = self.debts.changed() => {}
+            }
+        }
+    }
+
+    /// Settles `debt`. Returns what is owed after it.
+    async fn settle(&self, debt: Debt) -> Option<Debt> {
+        match self.try_to_settle(&debt).await {
+            Ok(more) => more,
+            Err(failure) => {
+                self.counters.release_abandoned();
+                let claim = debt.claim();
+                tracing::warn!(target: "leasehold", lock = %claim.name, owner = %claim.owner,
+                    %failure, "a release was given up: the lease ends by itself");
+                None
+            }
+        }
+    }
+
+    async fn try_to_settle(&self, debt: &Debt) -> Result<Option<Debt>, Failure> {
+        match debt {
+            Debt::Recount { hold } => {
+                recount(&self.store, &self.clock, hold, None, hold.store_ends()).await?;
+                Ok(None)
+            }
+            Debt::Release(withdrawal) => {
+                self.withdraw(withdrawal, withdrawal.late.then_some(0)).await
+            }
+            Debt::LookAgain { withdrawal, looks } => {
+                sleep(LOOK_AGAIN[*looks]).await;
+                self.withdraw(withdrawal, Some(looks + 1)).await
+            }
+        }
+    }
+
+    /// Gives back what is there. After so many `looks` there may be another one.
+    async fn withdraw(
+        &self,
+        withdrawal: &Withdrawal,
+        looks: Option<usize>,
+    ) -> Result<Option<Debt>, Failure> {
+        let Withdrawal { claim, mode, until, queued, .. } = withdrawal;
+        let release = || self.store.release(claim, *mode);
+        let given = retry_until(&self.clock, *until, release).await?;
+        let freed = match given.answer {
+            GivenBack::Freed(others) => {
+                self.contention.note(&claim.name, others);
+                true
+            }
+            GivenBack::NotHeld { .. } => false,
+        };
+        // A grant may still come that was asked for before, also after a reservation.
+        let next = looks.filter(|looks| *looks < LOOK_AGAIN.len() && !(freed && !queued));
+        let next = next.filter(|looks| self.clock.now() + LOOK_AGAIN[*looks] < *until);
+        Ok(next.map(|looks| Debt::LookAgain { withdrawal: withdrawal.clone(), looks }))
+    }
+}

@@ -1,0 +1,105 @@
+//! Every duration of the engine, and how they relate.
+//!
+//! Those of the store, which the engine counts on, stand in `store/mod.rs`.
+
+use std::time::Duration;
+
+use crate::store::{POLLERS_TURN, QUEUE_RESTS, RESERVATION};
+
+// Waiting.
+
+/// The longest wait for a message: one may have been lost on the way.
+pub(crate) const LONGEST_WAIT: Duration = Duration::from_secs(3);
+
+/// When a waiter looks first after it has come to a queue. Later the store tells it to
+/// when the one before it may not have come: see [`RESERVATION`].
+pub(crate) const FIRST_LOOK: Duration = RESERVATION;
+
+/// The longest wait while no message can reach us.
+pub(crate) const LONGEST_WAIT_UNHEARD: Duration = Duration::from_millis(250);
+
+/// Who polls, and has waited for so long, takes a place in the queue.
+pub(crate) const POLLER_QUEUES: Duration = Duration::from_secs(1);
+
+/// How many questions in a row a waiter asks in vain because it was told to; then no
+/// more than one in [`VAIN_REST`]. Messages may be forged.
+pub(crate) const VAIN_QUESTIONS: u32 = 16;
+pub(crate) const VAIN_REST: Duration = Duration::from_millis(1);
+
+/// For so long after its last waiter a name is listened to, and known to be contended.
+pub(crate) const LINGER: Duration = Duration::from_secs(2);
+
+/// For so long a lock counts as contended after a release that found it so.
+pub(crate) const CONTENDED: Duration = Duration::from_secs(1);
+
+/// So soon a task takes the grant that was handed to it, or it goes on to the next.
+pub(crate) const BATON_RESTS: Duration = Duration::from_millis(10);
+
+// Holding.
+
+/// For so long after it was entered a hold does not trust messages that its lock is free:
+/// they may be about the hold before it.
+pub(crate) const ECHO: Duration = Duration::from_millis(25);
+
+/// The longest sleep of the watchdog. Timers stand still while the machine is suspended;
+/// this is how late they may be after that.
+pub(crate) const LONGEST_SLEEP: Duration = Duration::from_secs(1);
+
+/// Holds that are due this soon are renewed along with those that are due.
+pub(crate) const TOGETHER: Duration = Duration::from_millis(250);
+
+/// The shortest pause after a renewal that failed.
+pub(crate) const SHORTEST_RETRY: Duration = Duration::from_millis(20);
+
+// Asking and giving back.
+
+/// How long one question may take that is not to wait.
+pub(crate) const ONE_QUESTION: Duration = Duration::from_secs(3);
+
+/// How long a release is awaited before it is left to the background.
+pub(crate) const RELEASE_PATIENCE: Duration = Duration::from_secs(5);
+
+/// When to look again for a grant that arrives after it was withdrawn.
+pub(crate) const LOOK_AGAIN: [Duration; 3] =
+    [Duration::from_millis(200), Duration::from_secs(1), Duration::from_secs(3)];
+
+/// The pauses between questions to a store that is in trouble.
+pub(crate) const BACKOFF: (Duration, Duration) =
+    (Duration::from_millis(10), Duration::from_secs(1));
+
+/// More patience than any clock can count to is as good as this.
+pub(crate) const LONGEST_PATIENCE: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
+
+/// Three quarters to five quarters of `time`, so that clients do not come in step.
+pub(crate) fn spread(time: Duration) -> Duration {
+    time.mul_f64(0.75 + fastrand::f64() / 2.0)
+}
+
+/// The most that [`spread`] makes of `time`.
+const fn most(time: Duration) -> u128 {
+    time.as_millis() * 5 / 4
+}
+
+// A place outlives several looks of its waiter, and a name is listened to for longer than
+// it is known to be contended.
+const _: () = assert!(QUEUE_RESTS.as_millis() >= 4 * most(LONGEST_WAIT));
+const _: () = assert!(LINGER.as_millis() >= CONTENDED.as_millis());
+// Who hears nothing asks while the lock is reserved for it, with time for the question.
+const _: () = assert!(most(LONGEST_WAIT_UNHEARD) + 50 <= POLLERS_TURN.as_millis());
+// The one behind looks when the reservation is over, not long before.
+const _: () = assert!(FIRST_LOOK.as_millis() >= RESERVATION.as_millis());
+// A grant in transit rests for less than anybody else would notice.
+const _: () = assert!(BATON_RESTS.as_millis() * 10 <= RESERVATION.as_millis());
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_spread_stays_near() {
+        for _ in 0..1_000 {
+            let time = spread(Duration::from_secs(4));
+            assert!(time >= Duration::from_secs(3) && time <= Duration::from_secs(5));
+        }
+    }
+}

@@ -1,0 +1,255 @@
+//! The subscriptions of one client, on a connection of their own.
+//!
+//! [`Table`] knows what is wanted and what is confirmed, and is brought up to date by one
+//! task. It lies behind one mutex, which is never held while somebody is told: events
+//! are told in order under a second mutex, by the tasks of the store alone.
+
+mod rights;
+mod table;
+
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    time::Duration,
+};
+
+use futures_util::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
+use redis::{PushInfo, PushKind, Value, cmd};
+use tokio::{
+    sync::Notify,
+    task::AbortHandle,
+    time::{Instant, sleep_until},
+};
+
+pub(super) use self::rights::{Refused, Rights};
+use self::table::{Answer, Correction, Table};
+use super::connection::{Dialer, Link, Watcher};
+use crate::{domain::Name, error::Error, store::Subscriber};
+
+/// How long nothing may be sent while we listen: then we see whether the other
+/// side is still there.
+const QUIET: Duration = Duration::from_secs(5);
+
+/// How long to wait before what failed is asked for again.
+const RETRY: Duration = Duration::from_millis(250);
+
+/// The subscriptions of one client.
+#[derive(Debug)]
+pub(super) struct Subscriptions {
+    board: Arc<Board>,
+    link: Arc<Link>,
+    task: AbortHandle,
+}
+
+impl Subscriptions {
+    pub(super) async fn connect(
+        dialer: Arc<Dialer>,
+        command_timeout: Duration,
+        client_id: &str,
+    ) -> Result<Self, Error> {
+        let board = Arc::new(Board::of(client_id));
+        let watcher: Arc<dyn Watcher> = Arc::<Board>::clone(&board);
+        let link = Arc::new(Link::connect(dialer, watcher, command_timeout).await?);
+        let keep = keep(Arc::clone(&board), Arc::clone(&link));
+        let task = tokio::spawn(keep).abort_handle();
+        Ok(Self { board, link, task })
+    }
+
+    /// Tells `subscriber` what is heard from now on.
+    pub(super) fn tell(&self, subscriber: Weak<dyn Subscriber>) {
+        *self.board.subscriber() = Some(subscriber);
+    }
+
+    pub(super) fn listen(&self, name: &Name) {
+        self.board.table().listen(name);
+        self.board.changed.notify_one();
+    }
+
+    pub(super) fn unlisten(&self, name: &Name) {
+        self.board.table().unlisten(name);
+        self.board.changed.notify_one();
+    }
+
+    /// What we may do about `name`.
+    pub(super) fn rights(&self, name: &Name) -> Rights {
+        self.board.table().rights(name)
+    }
+
+    /// Notes that the server refuses us the queue of `name`.
+    pub(super) fn queue_refused(&self, name: &Name) {
+        if !self.rights(name).queue {
+            return;
+        }
+        self.board.warn_once(Refused::Queue);
+        self.board.table().refused(name, Refused::Queue, Instant::now());
+        self.board.changed.notify_one();
+    }
+
+    /// Whether releases of `name` reach us.
+    pub(super) fn hears_releases(&self, name: &Name) -> bool {
+        self.board.table().hears_releases(name)
+    }
+
+    pub(super) fn reconnects(&self) -> u64 {
+        self.link.reconnects()
+    }
+}
+
+impl Drop for Subscriptions {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// What the task and the connection share.
+#[derive(Debug)]
+struct Board {
+    table: Mutex<Table>,
+    changed: Notify,
+    /// Locked before the table by those who tell, and never by those who ask.
+    subscriber: Mutex<Option<Weak<dyn Subscriber>>>,
+    warned: Mutex<Vec<Refused>>,
+}
+
+impl Board {
+    fn of(client_id: &str) -> Self {
+        Self {
+            table: Mutex::new(Table::of(client_id)),
+            changed: Notify::new(),
+            subscriber: Mutex::default(),
+            warned: Mutex::default(),
+        }
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn subscriber(&self) -> MutexGuard<'_, Option<Weak<dyn Subscriber>>> {
+        self.subscriber.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells what there is to be told, in order.
+    fn tell(&self) {
+        let subscriber = self.subscriber();
+        loop {
+            let Some(event) = self.table().next_event() else { return };
+            if let Some(subscriber) = subscriber.as_ref().and_then(Weak::upgrade) {
+                subscriber.hear(event);
+            }
+        }
+    }
+
+    /// Who may not do something still gets the lock, if later.
+    fn warn_once(&self, what: Refused) {
+        let mut warned = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
+        if warned.contains(&what) {
+            return;
+        }
+        warned.push(what);
+        match what {
+            Refused::Queue => tracing::warn!(target: "leasehold",
+                "the server refuses a queue of waiters: each release wakes them all"),
+            Refused::Subscription => tracing::warn!(target: "leasehold",
+                "the server refuses to send messages: waiters ask more often, or do not queue"),
+        }
+    }
+
+    fn answered(&self, asked: &Correction, answer: Answer) {
+        if answer == Answer::Forbidden {
+            self.warn_once(Refused::Subscription);
+        }
+        self.table().answered(asked, answer, Instant::now());
+    }
+}
+
+impl Watcher for Board {
+    fn carries(&self) -> &'static str {
+        "messages"
+    }
+
+    fn up(&self) {
+        self.table().begin();
+        self.changed.notify_one();
+    }
+
+    fn down(&self) {
+        self.table().end();
+        self.tell();
+    }
+
+    fn pushed(&self, info: PushInfo) {
+        let Some(Value::BulkString(channel)) = info.data.first() else { return };
+        let Ok(channel) = std::str::from_utf8(channel) else { return };
+        let mut table = self.table();
+        match info.kind {
+            PushKind::Subscribe => table.confirmed(channel, true),
+            PushKind::Unsubscribe => table.confirmed(channel, false),
+            PushKind::Message => {
+                if let Some(message) = info.data.get(1) {
+                    table.heard(channel, message);
+                }
+            }
+            _ => return,
+        }
+        drop(table);
+        self.tell();
+    }
+}
+
+/// Asks the server for what is wanted, whenever that changes.
+async fn keep(board: Arc<Board>, link: Arc<Link>) {
+    let mut asked: FuturesUnordered<BoxFuture<'_, (Correction, Answer)>> = FuturesUnordered::new();
+    let mut rests_until = None;
+    loop {
+        board.tell();
+        if rests_until.is_none_or(|until| until <= Instant::now()) {
+            rests_until = None;
+            board.table().forgive(Instant::now());
+            for correction in board.table().corrections() {
+                asked.push(Box::pin(ask(&link, correction)));
+            }
+        }
+        let wakes_at = rests_until.unwrap_or_else(|| Instant::now() + QUIET);
+        tokio::select! {
+            biased;
+            Some((correction, answer)) = asked.next() => {
+                board.answered(&correction, answer);
+                if answer == Answer::Failed {
+                    rests_until = Some(Instant::now() + RETRY);
+                }
+            }
+            () = board.changed.notified() => {}
+            () = sleep_until(wakes_at), if rests_until.is_some() => {}
+            () = sleep_until(wakes_at) => see_whether_it_lives(&board, &link).await,
+        }
+    }
+}
+
+/// Asks for one correction.
+async fn ask(link: &Link, correction: Correction) -> (Correction, Answer) {
+    let verb = if correction.subscribe.is_some() { "SUBSCRIBE" } else { "UNSUBSCRIBE" };
+    let answer = match link.confirm(cmd(verb).arg(&correction.channels)).await {
+        Ok(Value::ServerError(error)) if error.code() == "NOPERM" => Answer::Forbidden,
+        Ok(Value::ServerError(error)) => {
+            tracing::debug!(target: "leasehold", %error, verb, "refused, for now");
+            Answer::Failed
+        }
+        Ok(_) => Answer::Done,
+        Err(failure) => {
+            tracing::debug!(target: "leasehold", %failure, verb, "subscriptions in doubt");
+            Answer::Failed
+        }
+    };
+    (correction, answer)
+}
+
+/// A connection on which nothing is sent may be gone without our knowing.
+async fn see_whether_it_lives(board: &Board, link: &Link) {
+    if board.table().is_quiet() {
+        return;
+    }
+    if let Err(failure) = link.call(&cmd("PING")).await {
+        // The link is made again, and then everything is asked for anew.
+        tracing::debug!(target: "leasehold", %failure, "no sign of life");
+    }
+}

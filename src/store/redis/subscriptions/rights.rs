@@ -1,0 +1,128 @@
+//! What the server lets us do about a name, as far as it has said no.
+//!
+//! The one place that decides it: subscriptions and queues both ask here. A no holds
+//! for a while and for one name: rights are given by patterns, and change.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::domain::{Map, Name};
+
+/// For so long a no is believed.
+const BELIEVED: Duration = Duration::from_secs(30);
+
+/// So many names are remembered. What is forgotten is tried again.
+const MOST: usize = 1_024;
+
+/// What we may do about one name.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(in crate::store::redis) struct Rights {
+    /// Write its queue.
+    pub(in crate::store::redis) queue: bool,
+    /// Listen to those channels that Redisson does not have.
+    pub(super) own_channels: bool,
+    /// Listen to its releases.
+    pub(super) releases: bool,
+}
+
+impl Rights {
+    const ALL: Self = Self { queue: true, own_channels: true, releases: true };
+}
+
+/// What was refused.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(in crate::store::redis) enum Refused {
+    Queue,
+    Subscription,
+}
+
+/// Every no that we believe.
+#[derive(Debug, Default)]
+pub(super) struct Refusals(Map<Name, (Rights, Instant)>);
+
+impl Refusals {
+    pub(super) fn rights(&self, name: &Name) -> Rights {
+        self.0.get(name).map_or(Rights::ALL, |(rights, _)| *rights)
+    }
+
+    /// Notes that the server says no to `what` at `now`.
+    pub(super) fn note(&mut self, name: &Name, what: Refused, now: Instant) {
+        if self.0.len() >= MOST && !self.0.contains_key(name) {
+            return;
+        }
+        let (rights, until) = self.0.entry(name.clone()).or_insert((Rights::ALL, now));
+        *until = now + BELIEVED;
+        match what {
+            Refused::Queue => rights.queue = false,
+            // Both were asked for while we might queue; then the other one alone.
+            Refused::Subscription if rights.queue && rights.own_channels => {
+                rights.own_channels = false;
+            }
+            Refused::Subscription => rights.releases = false,
+        }
+    }
+
+    /// Forgets what is old at `now`. Returns the names that may be tried again.
+    pub(super) fn forget(&mut self, now: Instant) -> Vec<Name> {
+        let old = self.0.iter().filter(|(_, (_, until))| *until <= now);
+        let old: Vec<Name> = old.map(|(name, _)| name.clone()).collect();
+        self.0.retain(|name, _| !old.contains(name));
+        old
+    }
+
+    /// Forgets everything: another connection may be another user's.
+    pub(super) fn clear(&mut self) {
+        self.0.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn door() -> Name {
+        Name::new("door").unwrap()
+    }
+
+    #[test]
+    fn a_no_takes_one_right_after_the_other() {
+        let (mut refusals, now) = (Refusals::default(), Instant::now());
+        assert_eq!(refusals.rights(&door()), Rights::ALL);
+        refusals.note(&door(), Refused::Subscription, now);
+        let left = refusals.rights(&door());
+        assert_eq!(left, Rights { own_channels: false, ..Rights::ALL });
+        refusals.note(&door(), Refused::Subscription, now);
+        assert!(!refusals.rights(&door()).releases && refusals.rights(&door()).queue);
+    }
+
+    #[test]
+    fn a_no_to_the_queue_is_none_to_messages() {
+        let (mut refusals, now) = (Refusals::default(), Instant::now());
+        refusals.note(&door(), Refused::Queue, now);
+        let left = refusals.rights(&door());
+        assert_eq!(left, Rights { queue: false, ..Rights::ALL });
+        // and then only releases are subscribed to
+        refusals.note(&door(), Refused::Subscription, now);
+        assert!(!refusals.rights(&door()).releases);
+    }
+
+    #[test]
+    fn a_no_is_about_one_name_and_is_forgotten() {
+        let (mut refusals, now) = (Refusals::default(), Instant::now());
+        refusals.note(&door(), Refused::Queue, now);
+        assert_eq!(refusals.rights(&Name::new("window").unwrap()), Rights::ALL);
+        assert!(refusals.forget(now).is_empty());
+        assert_eq!(refusals.forget(now + BELIEVED), [door()]);
+        assert_eq!(refusals.rights(&door()), Rights::ALL);
+    }
+
+    #[test]
+    fn it_does_not_grow_without_end() {
+        let (mut refusals, now) = (Refusals::default(), Instant::now());
+        for n in 0..2 * MOST {
+            refusals.note(&Name::new(format!("door-{n}")).unwrap(), Refused::Queue, now);
+        }
+        assert_eq!(refusals.0.len(), MOST);
+    }
+}

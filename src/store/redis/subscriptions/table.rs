@@ -1,0 +1,298 @@
+//! What is to be heard, and what the server has confirmed: one is brought to the other.
+//!
+//! Pure: no I/O, told the time. A channel whose state is not what is wanted stays
+//! *unsettled* until the server's answer settles it. So whatever gets lost on the way, a
+//! reply, a message or a connection, the next look asks for what is missing then.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+
+use tokio::time::Instant;
+
+use super::{
+    super::keys,
+    rights::{Refusals, Refused, Rights},
+};
+use crate::{
+    domain::{Map, Name},
+    store::{Event, Hears},
+};
+
+/// The wishes of one client and what became of them.
+#[derive(Debug)]
+pub(super) struct Table {
+    client: String,
+    names: Map<Name, Wish>,
+    channels: HashMap<String, Channel>,
+    /// Channels that may not be as they are wanted.
+    unsettled: BTreeSet<String>,
+    refusals: Refusals,
+    /// Which connection this is: what was asked on an earlier one counts no more.
+    connection: u64,
+    /// What is to be told, in order.
+    events: VecDeque<Event>,
+}
+
+/// A name that somebody waits for.
+#[derive(Debug, Default)]
+struct Wish {
+    channels: Vec<String>,
+    /// What was told last.
+    hears: Hears,
+}
+
+#[derive(Debug)]
+struct Channel {
+    says: Says,
+    state: State,
+    /// Who wants it: `door` and `{door}` share the one of their releases.
+    names: BTreeSet<Name>,
+}
+
+/// What a message on a channel is about.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Says {
+    Released,
+    /// Nothing is said: who listens is counted.
+    Nothing,
+    OurTurn,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum State {
+    Off,
+    Asked,
+    On,
+    Leaving,
+}
+
+/// What to ask of the server.
+#[derive(Debug, Eq, PartialEq)]
+pub(super) struct Correction {
+    /// Whether to subscribe: then for this name.
+    pub(super) subscribe: Option<Name>,
+    pub(super) channels: Vec<String>,
+    connection: u64,
+}
+
+/// What became of a correction.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Answer {
+    Done,
+    /// We have no right to it.
+    Forbidden,
+    /// It may be otherwise later.
+    Failed,
+}
+
+impl Table {
+    pub(super) fn of(client: &str) -> Self {
+        Self {
+            client: client.to_owned(),
+            names: Map::default(),
+            channels: HashMap::new(),
+            unsettled: BTreeSet::new(),
+            refusals: Refusals::default(),
+            connection: 0,
+            events: VecDeque::new(),
+        }
+    }
+
+    pub(super) fn listen(&mut self, name: &Name) {
+        if !self.names.contains_key(name) {
+            self.names.insert(name.clone(), Wish::default());
+        }
+        self.want(name);
+        // Who wants it anew does not know yet.
+        let hears = self.names.get(name).map(|wish| wish.hears).unwrap_or_default();
+        if hears != Hears::Nothing {
+            self.events.push_back(Event::Hears(name.clone(), hears));
+        }
+    }
+
+    pub(super) fn unlisten(&mut self, name: &Name) {
+        if let Some(wish) = self.names.remove(name) {
+            self.give_up(name, wish.channels);
+        }
+    }
+
+    pub(super) fn rights(&self, name: &Name) -> Rights {
+        self.refusals.rights(name)
+    }
+
+    /// Notes that the server refuses us what we need for `name`.
+    pub(super) fn refused(&mut self, name: &Name, what: Refused, now: Instant) {
+        self.refusals.note(name, what, now);
+        self.want(name);
+    }
+
+    /// Tries again what was refused long ago.
+    pub(super) fn forgive(&mut self, now: Instant) {
+        self.refusals.forget(now).iter().for_each(|name| self.want(name));
+    }
+
+    /// Whether the releases of `name` reach us.
+    pub(super) fn hears_releases(&self, name: &Name) -> bool {
+        self.channels.get(&keys::channel(name)).is_some_and(|it| it.state == State::On)
+    }
+
+    /// Whether there is anything to hear.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.channels.is_empty()
+    }
+
+    pub(super) fn next_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// Makes the channels of `name` those that its rights allow.
+    fn want(&mut self, name: &Name) {
+        let wanted = self.wanted(name);
+        let Some(wish) = self.names.get_mut(name) else { return };
+        let before = std::mem::take(&mut wish.channels);
+        wish.channels = wanted.iter().map(|(channel, _)| channel.clone()).collect();
+        let gone = before.into_iter().filter(|it| !wanted.iter().any(|(kept, _)| kept == it));
+        let gone = gone.collect();
+        self.give_up(name, gone);
+        for (channel, says) in wanted {
+            let fresh = || Channel { says, state: State::Off, names: BTreeSet::new() };
+            self.channels.entry(channel.clone()).or_insert_with(fresh).names.insert(name.clone());
+            self.unsettled.insert(channel);
+        }
+        self.update(name);
+    }
+
+    fn wanted(&self, name: &Name) -> Vec<(String, Says)> {
+        let Rights { queue, own_channels, releases } = self.refusals.rights(name);
+        let mut wanted = Vec::new();
+        if releases {
+            wanted.push((keys::channel(name), Says::Released));
+        }
+        if releases && queue && own_channels {
+            wanted.push((keys::queuers(name), Says::Nothing));
+            wanted.push((keys::waiter(name, &self.client), Says::OurTurn));
+        }
+        wanted
+    }
+
+    fn give_up(&mut self, name: &Name, channels: Vec<String>) {
+        for channel in channels {
+            if let Some(entry) = self.channels.get_mut(&channel) {
+                entry.names.remove(name);
+                self.unsettled.insert(channel);
+            }
+        }
+    }
+
+    /// What to ask for now. What is asked for already is not asked for again.
+    pub(super) fn corrections(&mut self) -> Vec<Correction> {
+        let mut subscribe: BTreeMap<Name, Vec<String>> = BTreeMap::new();
+        let mut unsubscribe = Vec::new();
+        for name in std::mem::take(&mut self.unsettled) {
+            let Some(channel) = self.channels.get_mut(&name) else { continue };
+            match (channel.names.first(), channel.state) {
+                (Some(_), State::On) => {}
+                (None, State::Off) => drop(self.channels.remove(&name)),
+                (Some(user), State::Off) => {
+                    channel.state = State::Asked;
+                    subscribe.entry(user.clone()).or_default().push(name);
+                }
+                (None, State::On) => {
+                    channel.state = State::Leaving;
+                    unsubscribe.push(name);
+                }
+                (_, State::Asked | State::Leaving) => drop(self.unsettled.insert(name)),
+            }
+        }
+        let connection = self.connection;
+        let of = |subscribe, channels| Correction { subscribe, channels, connection };
+        let mut all: Vec<_> =
+            subscribe.into_iter().map(|(name, channels)| of(Some(name), channels)).collect();
+        if !unsubscribe.is_empty() {
+            all.push(of(None, unsubscribe));
+        }
+        all
+    }
+
+    /// Takes the answer to `asked`. What was confirmed was told before it.
+    pub(super) fn answered(&mut self, asked: &Correction, answer: Answer, now: Instant) {
+        if asked.connection != self.connection {
+            return;
+        }
+        for channel in &asked.channels {
+            let Some(entry) = self.channels.get_mut(channel) else { continue };
+            match entry.state {
+                State::Asked => entry.state = State::Off,
+                State::Leaving => entry.state = State::On,
+                State::Off | State::On => {}
+            }
+            self.unsettled.insert(channel.clone());
+        }
+        if let (Answer::Forbidden, Some(name)) = (answer, &asked.subscribe) {
+            self.refused(name, Refused::Subscription, now);
+        }
+    }
+
+    /// Another connection begins, on which nothing is heard yet.
+    pub(super) fn begin(&mut self) {
+        self.connection += 1;
+        self.refusals.clear();
+        for (channel, entry) in &mut self.channels {
+            entry.state = State::Off;
+            self.unsettled.insert(channel.clone());
+        }
+        let names: BTreeSet<Name> = self.names.keys().cloned().collect();
+        names.iter().for_each(|name| self.want(name));
+    }
+
+    /// The connection is lost, and with it everything that was heard.
+    pub(super) fn end(&mut self) {
+        self.names.values_mut().for_each(|wish| wish.hears = Hears::Nothing);
+        for (channel, entry) in &mut self.channels {
+            entry.state = State::Off;
+            self.unsettled.insert(channel.clone());
+        }
+        self.connection += 1;
+        self.events.push_back(Event::SubscriptionsLost);
+    }
+
+    /// The server has confirmed that we hear `channel`, or that we do not.
+    pub(super) fn confirmed(&mut self, channel: &str, on: bool) {
+        let Some(entry) = self.channels.get_mut(channel) else { return };
+        entry.state = if on { State::On } else { State::Off };
+        self.unsettled.insert(channel.to_owned());
+        let names = entry.names.clone();
+        names.iter().for_each(|name| self.update(name));
+    }
+
+    /// Tells what is heard of `name` if that has changed.
+    fn update(&mut self, name: &Name) {
+        let Some(wish) = self.names.get_mut(name) else { return };
+        let is_on = |it: &String| self.channels.get(it).is_some_and(|it| it.state == State::On);
+        let hears = match wish.channels.len() {
+            0 => Hears::Nothing,
+            _ if !wish.channels.iter().all(is_on) => Hears::Nothing,
+            1 => Hears::Releases,
+            _ => Hears::Turns,
+        };
+        if std::mem::replace(&mut wish.hears, hears) != hears {
+            self.events.push_back(Event::Hears(name.clone(), hears));
+        }
+    }
+
+    /// Something was said on `channel`: `queue_told` and `after` are how it reads.
+    pub(super) fn heard(&mut self, channel: &str, message: &redis::Value) {
+        let Some(entry) = self.channels.get(channel) else { return };
+        let names = entry.names.iter().cloned();
+        match entry.says {
+            Says::Released => {
+                let queue_told = super::super::replies::queue_was_told(message);
+                self.events.extend(names.map(|name| Event::Freed { name, queue_told }));
+            }
+            Says::OurTurn => {
+                let after = super::super::replies::ask_after(message);
+                self.events.extend(names.map(|name| Event::Ask { name, after }));
+            }
+            Says::Nothing => {}
+        }
+    }
+}
