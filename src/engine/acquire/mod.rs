@@ -156,7 +156,7 @@ impl Engine {
         Ok(Held::new(hold, self))
     }
 
-    fn next_grant(&self) -> u64 {
+    pub(super) fn next_grant(&self) -> u64 {
         self.grants.fetch_add(1, Ordering::Relaxed)
     }
 

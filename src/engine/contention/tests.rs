@@ -1,1 +1,329 @@
+//! Contention by itself, on a store in memory.
 
+use std::{sync::Arc, time::Duration};
+
+use futures_util::FutureExt;
+use tokio::time::{Instant, advance};
+
+use super::*;
+use crate::{
+    Client, MemoryStore,
+    domain::{Claim, Identity, Lease, Owner},
+    engine::{
+        Engine,
+        grant::{Grant, LocalTurns, Shape, Terms},
+        tasks::Spawner,
+        timing::{CONTENDED, LINGER},
+    },
+};
+
+const TTL: Duration = Duration::from_secs(30);
+const PLAIN: Wants = Wants { shape: Shape(Some(TTL)), listens: true };
+const TERMS: Terms =
+    Terms { renewed: true, max_hold: None, local: LocalTurns { most: 10, time: TTL } };
+
+fn name(name: &str) -> Name {
+    Name::new(name).unwrap()
+}
+
+fn client() -> Arc<Engine> {
+    let store = Arc::new(MemoryStore::new().session());
+    Engine::new(Identity::of("client"), store, Clock::new(), Spawner::here())
+}
+
+/// A client, its contention, and a name.
+fn door() -> (Arc<Engine>, Arc<Contention>, Name) {
+    let engine = client();
+    let contention = Arc::clone(&engine.contention);
+    (engine, contention, name("door"))
+}
+
+/// A new hold that keeps its turn.
+async fn hold(engine: &Engine, name: &Name) -> Arc<Hold> {
+    let turn = engine.contention.turn(name, PLAIN).await;
+    let now = Instant::now();
+    let grant = Grant {
+        id: engine.next_grant(),
+        claim: Claim { name: name.clone(), owner: engine.identity.fresh_owner(), ttl: TTL },
+        lease: Lease::new(now, TTL),
+        asked_at: now.into(),
+        unsure: false,
+        contended: false,
+        stay: TERMS.local.from(now),
+    };
+    let hold = Arc::new(Hold::new(grant, TERMS, now, &engine.counters));
+    engine.contention.entered(&hold, turn, now);
+    hold
+}
+
+/// Makes what was left to `turn` a hold of the same grant.
+fn take_over(engine: &Engine, mut turn: Turn) -> Option<Arc<Hold>> {
+    let now = Instant::now();
+    let grant = turn.take_baton()?.take(now)?;
+    let hold = Arc::new(Hold::new(grant, TERMS, now, &engine.counters));
+    engine.contention.entered(&hold, Some(turn), now);
+    Some(hold)
+}
+
+#[tokio::test]
+async fn turns_are_taken_in_the_order_of_coming() {
+    let (_engine, contention, name) = door();
+    let turn = contention.turn(&name, PLAIN).await;
+    let mut first = Box::pin(contention.turn(&name, PLAIN));
+    let mut second = Box::pin(contention.turn(&name, PLAIN));
+    assert!((&mut first).now_or_never().is_none());
+    assert!((&mut second).now_or_never().is_none());
+
+    drop(turn);
+    assert!((&mut second).now_or_never().is_none());
+    let turn = (&mut first).now_or_never().unwrap();
+    assert!((&mut second).now_or_never().is_none());
+    drop(turn);
+    assert!((&mut second).now_or_never().is_some());
+}
+
+#[tokio::test]
+async fn who_leaves_passes_its_turn_on_wherever_it_stands() {
+    let (_engine, contention, name) = door();
+    let turn = contention.turn(&name, PLAIN).await;
+    let waits = || Box::pin(contention.turn(&name, PLAIN));
+    let (mut first, mut second, mut third) = (waits(), waits(), waits());
+    for waiter in [&mut first, &mut second, &mut third] {
+        assert!(waiter.now_or_never().is_none());
+    }
+    // one while it waits, and one after it was called, before it knew
+    drop(first);
+    drop(turn);
+    drop(second);
+    assert!(third.now_or_never().unwrap().is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn when_nobody_wants_a_name_any_more_it_is_forgotten_after_a_while() {
+    let (_engine, contention, name) = door();
+    let turn = contention.turn(&name, PLAIN).await;
+    assert!(contention.turn(&name, PLAIN).now_or_never().is_none());
+    drop(turn);
+    assert!(!contention.is_idle(), "it may be wanted again soon");
+    contention.look(Instant::now() + LINGER / 2);
+    assert!(!contention.is_idle());
+    contention.look(Instant::now() + LINGER);
+    assert!(contention.is_idle());
+    assert!(contention.listening.lock().unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_name_that_nobody_waited_for_is_forgotten_at_once() {
+    let (engine, contention, name) = door();
+    drop(contention.turn(&name, PLAIN).await);
+    assert!(contention.is_idle());
+    let hold = hold(&engine, &name).await;
+    hold.end(LostReason::Released).unwrap();
+    contention.left(&hold);
+    assert!(contention.is_idle());
+}
+
+#[tokio::test]
+async fn what_is_known_of_names_that_nobody_wants_does_not_grow_without_end() {
+    let (_engine, contention, _) = door();
+    for n in 0..2 * MOST_LINGERING {
+        contention.note(&name(&format!("door-{n}")), Others::Listeners);
+    }
+    contention.look(Instant::now());
+    assert!(contention.entries().of.len() <= MOST_LINGERING);
+}
+
+#[tokio::test]
+async fn who_waits_is_sent_away_when_the_client_is_shut_down() {
+    let (engine, contention, name) = door();
+    let hold = hold(&engine, &name).await;
+    let mut called = Box::pin(contention.turn(&name, PLAIN));
+    let mut waiting = Box::pin(contention.turn(&name, PLAIN));
+    assert!((&mut called).now_or_never().is_none());
+    assert!((&mut waiting).now_or_never().is_none());
+    assert!(contention.hand_over(&hold, Instant::now()));
+
+    // one of them has been called: what it was to have is given back
+    contention.close();
+    assert!(called.now_or_never().unwrap().is_none());
+    assert!(waiting.now_or_never().unwrap().is_none());
+    assert_eq!(engine.debts.owed(), 1);
+    assert!(contention.turn(&name, PLAIN).await.is_none());
+}
+
+#[tokio::test]
+async fn different_names_do_not_wait_for_each_other() {
+    let (_engine, contention, name) = door();
+    let _turn = contention.turn(&name, PLAIN).await;
+    let other = self::name("window");
+    assert!(contention.turn(&other, PLAIN).now_or_never().is_some());
+}
+
+#[tokio::test]
+async fn a_grant_goes_to_the_next_one_with_the_turn() {
+    let (engine, contention, name) = door();
+    let first = hold(&engine, &name).await;
+    let mut waits = Box::pin(contention.turn(&name, PLAIN));
+    assert!((&mut waits).now_or_never().is_none());
+    assert!(contention.hand_over(&first, Instant::now()));
+
+    let turn = waits.now_or_never().flatten().unwrap();
+    let second = take_over(&engine, turn).unwrap();
+    assert_eq!((second.id(), engine.debts.owed()), (first.id(), 0));
+    assert_eq!(first.remaining(Instant::now()), Err(LostReason::Released));
+
+    // and that the first one is over does not end the second's turn
+    contention.left(&first);
+    assert!(contention.held(&name).is_some());
+    assert!(contention.turn(&name, PLAIN).now_or_never().is_none());
+}
+
+#[tokio::test]
+async fn a_grant_that_is_of_no_use_to_the_next_one_stays_where_it_is() {
+    let (engine, contention, name) = door();
+    let hold = hold(&engine, &name).await;
+    assert!(!contention.hand_over(&hold, Instant::now()), "nobody waits");
+    let other = Wants { shape: Shape(Some(TTL * 2)), ..PLAIN };
+    let mut waits = Box::pin(contention.turn(&name, other));
+    assert!((&mut waits).now_or_never().is_none());
+    assert!(!contention.hand_over(&hold, Instant::now()), "it wants another ttl");
+    assert!(hold.remaining(Instant::now()).is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_grant_that_has_ended_on_its_way_is_given_back() {
+    let (engine, contention, name) = door();
+    let first = hold(&engine, &name).await;
+    let mut waits = Box::pin(contention.turn(&name, PLAIN));
+    assert!((&mut waits).now_or_never().is_none());
+    assert!(contention.hand_over(&first, Instant::now()));
+    advance(TTL).await;
+    let turn = waits.now_or_never().flatten().unwrap();
+    assert!(take_over(&engine, turn).is_none());
+    assert_eq!(engine.debts.owed(), 1);
+}
+
+/// A future that was polled once and never again kept every process out for a ttl.
+#[tokio::test(start_paused = true)]
+async fn a_grant_that_is_not_taken_goes_on_to_the_next_and_then_back_to_the_store() {
+    let (engine, contention, name) = door();
+    let first = hold(&engine, &name).await;
+    let waits = || Box::pin(contention.turn(&name, PLAIN));
+    let (mut sleeps, mut takes) = (waits(), waits());
+    assert!((&mut sleeps).now_or_never().is_none());
+    assert!((&mut takes).now_or_never().is_none());
+    assert!(contention.hand_over(&first, Instant::now()));
+
+    assert!(contention.look(Instant::now()).is_some(), "it is to be looked after");
+    assert!((&mut takes).now_or_never().is_none());
+    contention.look(Instant::now() + BATON_RESTS);
+    let second = take_over(&engine, (&mut takes).now_or_never().flatten().unwrap()).unwrap();
+
+    // the one that slept is the next when it comes, and if nobody comes the store is
+    assert!((&mut sleeps).now_or_never().is_none());
+    assert!(contention.hand_over(&second, Instant::now()));
+    let late = contention.look(Instant::now() + BATON_RESTS);
+    assert_eq!((late, engine.debts.owed()), (None, 1));
+    let mut turn = sleeps.now_or_never().flatten().unwrap();
+    assert!(turn.take_baton().is_none());
+}
+
+/// The store's no came while the grant was nobody's, and nobody was told.
+#[tokio::test]
+async fn a_grant_that_is_lost_on_its_way_is_believed_by_nobody() {
+    let (engine, contention, name) = door();
+    let first = hold(&engine, &name).await;
+    let mut waits = Box::pin(contention.turn(&name, PLAIN));
+    assert!((&mut waits).now_or_never().is_none());
+    assert!(contention.hand_over(&first, Instant::now()));
+    contention.disown(&first);
+    let turn = waits.now_or_never().flatten().unwrap();
+    assert!(take_over(&engine, turn).is_none());
+    assert_eq!(engine.debts.owed(), 0, "there is nothing to give back");
+
+    // nor by who has taken it already
+    let first = hold(&engine, &name).await;
+    let mut waits = Box::pin(contention.turn(&name, PLAIN));
+    assert!((&mut waits).now_or_never().is_none());
+    assert!(contention.hand_over(&first, Instant::now()));
+    let second = take_over(&engine, waits.now_or_never().flatten().unwrap()).unwrap();
+    contention.disown(&first);
+    assert_eq!(second.remaining(Instant::now()), Err(LostReason::NotOurs));
+    assert!(contention.turn(&name, PLAIN).now_or_never().is_some(), "the turn is free");
+}
+
+#[tokio::test]
+async fn a_hold_that_somebody_else_is_seen_to_have_is_lost() {
+    let (engine, contention, name) = door();
+    let hold = hold(&engine, &name).await;
+    let holder = |owner: &Owner| Holder { owner: owner.clone(), count: 1, remaining: None };
+    let (now, ours) = (Instant::now(), hold.claim().owner.clone());
+    contention.saw(&name, &holder(&ours), now + TTL);
+    contention.saw(&name, &holder(&Owner::new("java:1").unwrap()), now - TTL);
+    assert!(hold.remaining(now).is_ok(), "an answer from before it says nothing");
+    contention.saw(&name, &holder(&Owner::new("java:1").unwrap()), now + TTL);
+    assert_eq!(hold.remaining(now), Err(LostReason::NotOurs));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_is_contended_for_a_while_after_a_release_that_found_it_so() {
+    let (_engine, contention, door) = door();
+    contention.note(&door, Others::Nobody);
+    assert!(!contention.is_contended(&door));
+
+    contention.note(&door, Others::Listeners);
+    assert!(contention.is_contended(&door) && !contention.is_contended(&name("window")));
+    assert_eq!(contention.turn(&door, PLAIN).await.unwrap().head_start(), None);
+
+    let gap = Duration::from_millis(4);
+    contention.note(&door, Others::Outsiders(gap));
+    assert_eq!(contention.turn(&door, PLAIN).await.unwrap().head_start(), Some(gap));
+    advance(gap).await;
+    assert_eq!(contention.turn(&door, PLAIN).await.unwrap().head_start(), None);
+    advance(CONTENDED).await;
+    assert!(!contention.is_contended(&door));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_asks_is_told_what_the_store_tells_and_nobody_else() {
+    let (_engine, contention, name) = door();
+    let released = || Event::Freed { name: name.clone(), queue_told: false };
+    contention.hear(released());
+    assert!(contention.is_idle(), "nobody asks");
+
+    let turn = contention.turn(&name, PLAIN).await.unwrap();
+    assert!(turn.inbox().is_none());
+    let inbox = turn.listen().unwrap();
+    assert_eq!(inbox.hears(), Hears::Turns);
+    let limit = Instant::now() + TTL;
+    assert!(inbox.until_told(limit).await, "that it listens now");
+    assert_eq!(inbox.until_told(limit).now_or_never(), None);
+    contention.hear(released());
+    assert_eq!(inbox.until_told(limit).now_or_never(), Some(true));
+    contention.hear(Event::Ask { name: name.clone(), after: Duration::ZERO });
+    assert_eq!(inbox.until_told(limit).now_or_never(), Some(true));
+    contention.hear(Event::SubscriptionsLost);
+    assert_eq!(inbox.until_told(limit).now_or_never(), Some(true));
+    assert_eq!(inbox.hears(), Hears::Nothing);
+}
+
+/// Whoever hands a grant over must be sure of it; a message is no reason to do anything
+/// but to ask.
+#[tokio::test]
+async fn no_message_grants_or_releases_anything() {
+    let engine = client();
+    let lock = Client::of(Arc::clone(&engine)).lock("door").unwrap();
+    let guard = lock.acquire().await.unwrap();
+    let name = name("door");
+    for event in [
+        Event::Ask { name: name.clone(), after: Duration::ZERO },
+        Event::Freed { name: name.clone(), queue_told: true },
+        Event::Freed { name: name.clone(), queue_told: false },
+        Event::Hears(name, Hears::Nothing),
+    ] {
+        engine.contention.hear(event);
+        assert!(guard.is_held());
+        assert_eq!(engine.debts.owed(), 0);
+    }
+    assert_eq!(lock.held_by(guard.owner()).await.unwrap(), 1);
+}
