@@ -618,10 +618,13 @@ fn documents() -> impl Iterator<Item = (String, String)> {
     all.map(|path| (path.clone(), read(&path)))
 }
 
-/// Whether `file` has a test called `name`, or called so by its module.
+/// Whether `file` has a test called `name`, or called so by its module. A test
+/// program `tests/lock.rs` may be a folder of files, `tests/lock/`.
 fn has_test(file: &str, name: &str) -> bool {
-    let Ok(text) = fs::read_to_string(root(file)) else { return false };
-    is_test_in(&text, name.rsplit("::").next().unwrap_or(name))
+    let parts = files(file.trim_end_matches(".rs"), "rs");
+    let texts = [file.to_owned()].into_iter().chain(parts);
+    let mut texts = texts.filter_map(|part| fs::read_to_string(root(part)).ok());
+    texts.any(|text| is_test_in(&text, name.rsplit("::").next().unwrap_or(name)))
 }
 
 /// Whether `text` has a function `name` with a test attribute above it.
@@ -756,6 +759,12 @@ fn finds_a_test_that_does_not_exist() {
     assert!(is_test_in(text, "it_is_so"));
     assert!(!is_test_in(text, "helper"));
     assert!(!is_test_in(text, "it_is"));
+
+    let name = "two_clients_exclude_each_other";
+    for file in ["tests/lock.rs", "tests/lock/exclusion.rs"] {
+        assert!(has_test(file, name) && !has_test(file, "two_clients"), "{file}");
+    }
+    assert!(!has_test("tests/run.rs", name));
 
     let exists = |file: &str, name: &str| file == "tests/a.rs" && name == "b";
     assert!(named_tests("docs/x.md", "as `tests/a.rs::b` shows", &exists).is_empty());

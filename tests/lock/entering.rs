@@ -1,0 +1,208 @@
+//! Who waits enters: in order, soon after a release, and at the end of a lease at the latest.
+
+use std::sync::{Arc, Mutex};
+
+use futures_util::future::join_all;
+use tokio::time::{Instant, sleep};
+
+use leasehold::{Client, Error, Release, WaitBy};
+
+use crate::world::{AT_ONCE, SECOND_LOOK, World, door, entered, leave, millis, secs, waiting};
+
+#[tokio::test(start_paused = true)]
+async fn who_was_woken_in_vain_soon_after_it_came_knows_the_holder_after_that_one() {
+    // given three who wait one after the other, the second for a lease that is fixed
+    let world = World::new();
+    let [first, second, third] = [(); 3].map(|()| door(&Client::sharing(&world.store)));
+    let guard = world.door().acquire().await.unwrap();
+    let first = waiting(first).await;
+    let second = waiting(second.lease(millis(400))).await;
+    let third = waiting(third).await;
+
+    // when a release wakes them all, and the next one passes the lock on
+    leave(guard).await;
+    leave(entered(first).await).await;
+    let dies = entered(second).await;
+    let held_since = Instant::now();
+    std::mem::forget(dies);
+
+    // then the third one comes when that lease ends
+    let guard = entered(third).await;
+    assert!(held_since.elapsed() <= millis(400) + AT_ONCE, "{:?}", held_since.elapsed());
+    leave(guard).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiter_enters_at_once_when_the_holder_leaves() {
+    for in_one_client in [true, false] {
+        // given a held lock and somebody waiting for it
+        let world = World::new();
+        let guard = world.door().acquire().await.unwrap();
+        let lock = if in_one_client { world.door() } else { world.other_door() };
+        let waiter = waiting(lock).await;
+        sleep(secs(60)).await;
+        assert!(!waiter.is_finished());
+
+        // when the holder leaves
+        let left = Instant::now();
+        leave(guard).await;
+
+        // then the waiter enters at once, not at the next poll
+        let _guard = entered(waiter).await;
+        assert!(left.elapsed() < AT_ONCE, "{:?}, {in_one_client}", left.elapsed());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiter_enters_at_once_when_the_guard_is_dropped() {
+    let world = World::new();
+    let guard = world.door().acquire().await.unwrap();
+    let waiter = waiting(world.other_door()).await;
+
+    let left = Instant::now();
+    drop(guard);
+    let _guard = entered(waiter).await;
+    assert!(left.elapsed() < AT_ONCE);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiter_enters_when_a_fixed_lease_ends() {
+    // given a lease of ten seconds, and a holder who never gives it back
+    let world = World::new();
+    let start = Instant::now();
+    let _guard = world.door().lease(secs(10)).acquire().await.unwrap();
+
+    // then a waiter enters when it ends, neither before nor much later
+    let _entered = world.other_door().acquire().await.unwrap();
+    assert!(start.elapsed() >= secs(10));
+    assert!(start.elapsed() < secs(10) + AT_ONCE);
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiters_of_one_process_enter_in_the_order_in_which_they_came() {
+    // given ten who wait
+    let world = World::new();
+    let guard = world.door().acquire().await.unwrap();
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let mut waiters = Vec::new();
+    for n in 0..10 {
+        let (lock, order) = (world.door(), Arc::clone(&order));
+        waiters.push(tokio::spawn(async move {
+            let guard = lock.acquire().await.unwrap();
+            order.lock().unwrap().push(n);
+            guard.release().await.unwrap()
+        }));
+        sleep(millis(1)).await;
+    }
+
+    // when they enter one after the other
+    leave(guard).await;
+    join_all(waiters).await;
+    assert_eq!(*order.lock().unwrap(), (0..10).collect::<Vec<_>>());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_that_nobody_was_told_of_is_noticed_within_seconds() {
+    // given a waiter behind a long lease
+    let world = World::new();
+    let _guard = world.door().ttl(secs(3_600)).acquire().await.unwrap();
+    let waiter = waiting(world.other_door()).await;
+
+    // when the store forgets the holder without a word
+    let lost = Instant::now();
+    world.store.lose("door");
+
+    // then the waiter enters long before the lease would have ended
+    let _guard = entered(waiter).await;
+    assert!(lost.elapsed() < SECOND_LOOK, "{:?}", lost.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_who_polls_enters_within_the_longest_pause() {
+    // given one who has polled for long enough to pause for as long as it may
+    let world = World::new();
+    let guard = world.door().acquire().await.unwrap();
+    let polling = WaitBy::Polling { first: millis(1), longest: millis(400) };
+    let waiter = waiting(world.other_door().wait_by(polling)).await;
+    sleep(secs(10)).await;
+
+    // then it enters within one pause and its jitter
+    let left = Instant::now();
+    leave(guard).await;
+    let _guard = entered(waiter).await;
+    assert!(left.elapsed() <= millis(510), "{:?}", left.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_who_polls_is_not_woken_by_messages() {
+    let world = World::new();
+    let guard = world.door().acquire().await.unwrap();
+    let polling = WaitBy::Polling { first: millis(100), longest: millis(400) };
+    let waiter = waiting(world.other_door().wait_by(polling)).await;
+    leave(guard).await;
+    drop(entered(waiter).await);
+    assert_eq!(world.other.stats().wake_ups, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_who_listens_behind_a_holder_that_polls_enters_within_seconds() {
+    let world = World::new();
+    let polling = WaitBy::Polling { first: millis(1), longest: millis(100) };
+    let guard = world.door().wait_by(polling).acquire().await.unwrap();
+    let waiter = waiting(world.other_door()).await;
+
+    let left = Instant::now();
+    leave(guard).await;
+    let _guard = entered(waiter).await;
+    assert!(left.elapsed() < SECOND_LOOK);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiter_goes_on_waiting_while_the_store_is_away() {
+    for words in [None, Some("LOADING Redis is loading the dataset in memory")] {
+        // given a waiter, and a store that stops to answer or refuses for a while
+        let world = World::new();
+        match words {
+            None => world.store.stall(),
+            Some(words) => world.store.fail(words),
+        }
+        let waiter = waiting(world.door()).await;
+        sleep(secs(60)).await;
+        assert!(!waiter.is_finished());
+
+        // when it is back, then the waiter enters within two seconds
+        let back = Instant::now();
+        world.store.resume();
+        world.store.heal();
+        let guard = entered(waiter).await;
+        assert!(back.elapsed() < secs(2), "{:?}", back.elapsed());
+        assert_eq!(guard.release().await.unwrap(), Release::Released);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_no_that_will_stay_is_an_error_in_the_words_of_the_store() {
+    let world = World::new();
+    world.store.fail("OOM command not allowed when used memory > 'maxmemory'");
+    let refused = world.door().acquire().await.unwrap_err();
+    let Error::Refused { name, code, message } = &refused else { panic!("{refused}") };
+    assert_eq!((name.as_str(), code.as_str()), ("door", "OOM"));
+    assert!(message.starts_with("command not allowed"), "{message}");
+    assert!(refused.to_string().contains("`door`: OOM command not allowed"), "{refused}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_acquisition_leaves_nothing_behind() {
+    let world = World::new();
+    world.store.fail("NOPERM no permission");
+    for refused in [
+        world.door().acquire().await.err(),
+        world.door().acquire_within(secs(1)).await.err(),
+        world.door().try_acquire().await.err(),
+    ] {
+        assert!(matches!(refused, Some(Error::Refused { .. })), "{refused:?}");
+    }
+    world.store.heal();
+    assert!(world.other_door().try_acquire().await.unwrap().is_some());
+    assert_eq!((world.one.stats().held, world.one.stats().waiting), (0, 0));
+}

@@ -1,0 +1,62 @@
+//! Somebody frees a lock that is not his.
+
+use tokio::time::{Instant, sleep};
+
+use leasehold::{Error, LostReason};
+
+use crate::world::{AT_ONCE, World, entered, secs, waiting};
+
+#[tokio::test(start_paused = true)]
+async fn forcing_a_release_says_whether_the_lock_was_held() {
+    let world = World::new();
+    let _guard = world.door().acquire().await.unwrap();
+    assert!(world.other_door().force_release().await.unwrap());
+    assert!(!world.other_door().force_release().await.unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_forced_release_is_told_to_the_holder_at_its_next_renewal() {
+    let world = World::new();
+    let guard = world.door().acquire().await.unwrap();
+    let start = Instant::now();
+    world.other_door().force_release().await.unwrap();
+    assert_eq!(guard.lost().await, LostReason::NotOurs);
+    assert!(start.elapsed() <= secs(10) + AT_ONCE);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_forced_release_is_told_at_once_to_a_holder_whose_process_waits_too() {
+    let world = World::new();
+    let guard = world.door().acquire().await.unwrap();
+    let waiter = waiting(world.door()).await;
+    sleep(secs(1)).await;
+
+    let start = Instant::now();
+    world.other_door().force_release().await.unwrap();
+    assert_eq!(guard.lost().await, LostReason::NotOurs);
+    assert!(start.elapsed() < AT_ONCE, "{:?}", start.elapsed());
+    drop(entered(waiter).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_forced_release_lets_a_waiter_in_at_once() {
+    let world = World::new();
+    let _guard = world.door().acquire().await.unwrap();
+    let waiter = waiting(world.other_door()).await;
+    let start = Instant::now();
+    assert!(world.door().force_release().await.unwrap());
+    assert!(entered(waiter).await.is_held());
+    assert!(start.elapsed() < AT_ONCE);
+}
+
+#[tokio::test(start_paused = true)]
+async fn forcing_on_a_silent_store_fails_and_is_not_made_up_for_later() {
+    let world = World::new();
+    world.store.stall();
+    let refused = world.door().force_release().await.unwrap_err();
+    assert!(matches!(refused, Error::Unavailable { .. }), "{refused}");
+    world.store.resume();
+    let guard = world.door().acquire().await.unwrap();
+    sleep(secs(60)).await;
+    assert!(guard.is_held());
+}

@@ -1,0 +1,231 @@
+//! What a release does, and what becomes of one that fails.
+
+use tokio::time::{Instant, sleep};
+
+use leasehold::{Client, Error, LostReason, MemoryStore, Release};
+
+use crate::world::{AT_ONCE, World, door, millis, secs};
+
+#[tokio::test(start_paused = true)]
+async fn each_reentry_is_counted_and_each_release_counts_back() {
+    let lock = World::new().door();
+    let first = lock.acquire().await.unwrap();
+    let second = first.reenter().await.unwrap();
+    let third = second.reenter().await.unwrap();
+    assert_eq!(lock.held_by(first.owner()).await.unwrap(), 3);
+    assert_eq!((first.count(), third.count()), (3, 3));
+    assert_eq!(first.owner(), third.owner());
+
+    // in any order
+    assert_eq!(first.release().await.unwrap(), Release::StillHeld { count: 2 });
+    assert_eq!(lock.holder().await.unwrap().unwrap().count(), 2);
+    assert_eq!(third.release().await.unwrap(), Release::StillHeld { count: 1 });
+    assert!(second.is_held());
+    assert_eq!(second.release().await.unwrap(), Release::Released);
+    assert!(!lock.is_locked().await.unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dropped_reentry_is_counted_back_as_well() {
+    let lock = World::new().door();
+    let guard = lock.acquire().await.unwrap();
+    drop(guard.reenter().await.unwrap());
+    sleep(millis(1)).await;
+    assert_eq!(guard.count(), 1);
+    assert_eq!(lock.held_by(guard.owner()).await.unwrap(), 1);
+    assert!(guard.is_held());
+}
+
+#[tokio::test(start_paused = true)]
+async fn reentries_at_the_same_time_are_all_counted_also_by_the_store() {
+    for stalled in [false, true] {
+        for round in 0..20 {
+            // given reentries that are asked for at the same time
+            let world = World::new();
+            let lock = world.door();
+            let guard = lock.acquire().await.unwrap();
+            if stalled {
+                world.store.stall();
+            }
+            let reentries = async { tokio::join!(guard.reenter(), guard.reenter()) };
+            let ((second, third), ()) = tokio::join!(reentries, async {
+                sleep(millis(100)).await;
+                world.store.resume();
+            });
+            let (_second, _third) = (second.unwrap(), third.unwrap());
+
+            // then each counts, in whatever order the store heard of them
+            assert_eq!(guard.count(), 3);
+            let counted = lock.held_by(guard.owner()).await.unwrap();
+            assert_eq!(counted, 3, "stalled: {stalled}, round {round}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn reentry_renews_the_lease_that_the_watchdog_keeps() {
+    let lock = World::new().door();
+    let guard = lock.acquire().await.unwrap();
+    sleep(secs(5)).await;
+    let _again = guard.reenter().await.unwrap();
+    assert!(guard.remaining().unwrap() > secs(29));
+    assert_eq!(lock.holder().await.unwrap().unwrap().remaining(), Some(secs(30)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn reentry_after_the_end_is_refused_with_the_reason() {
+    let world = World::new();
+    let guard = world.door().lease(secs(1)).acquire().await.unwrap();
+    sleep(secs(2)).await;
+    let refused = guard.reenter().await.unwrap_err();
+    assert!(matches!(refused, Error::Lost { reason: LostReason::Expired, .. }), "{refused}");
+
+    let guard = world.door().acquire().await.unwrap();
+    world.store.lose("door");
+    let refused = guard.reenter().await.unwrap_err();
+    assert!(matches!(refused, Error::Lost { reason: LostReason::NotOurs, .. }), "{refused}");
+    assert!(!guard.is_held());
+    assert_eq!(guard.count(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reentry_that_the_store_refuses_leaves_the_guard_as_it_was() {
+    let world = World::new();
+    let guard = world.door().acquire().await.unwrap();
+    world.store.fail("NOPERM no permission");
+    let refused = guard.reenter().await.unwrap_err();
+    assert!(matches!(refused, Error::Refused { .. }), "{refused}");
+    world.store.heal();
+    assert_eq!(guard.count(), 1);
+    assert_eq!(guard.release().await.unwrap(), Release::Released);
+}
+
+#[tokio::test(start_paused = true)]
+async fn releasing_after_the_lease_ended_says_that_it_expired() {
+    let guard = World::new().door().lease(secs(1)).acquire().await.unwrap();
+    sleep(secs(2)).await;
+    let expired = Release::AlreadyGone { reason: LostReason::Expired, holder: None };
+    assert_eq!(guard.release().await.unwrap(), expired);
+}
+
+#[tokio::test(start_paused = true)]
+async fn releasing_what_somebody_else_holds_now_names_who_that_is() {
+    // given a hold that ended, for whatever reason, and another that came after it
+    for reason in [LostReason::Expired, LostReason::NotOurs] {
+        let world = World::new();
+        let guard = match reason {
+            LostReason::Expired => world.door().lease(secs(1)).acquire().await.unwrap(),
+            _ => world.door().acquire().await.unwrap(),
+        };
+        match reason {
+            LostReason::Expired => sleep(secs(2)).await,
+            _ => assert!(world.store.lose("door")),
+        }
+        let next = world.other_door().acquire().await.unwrap();
+
+        // then the release tells both
+        let release = guard.release().await.unwrap();
+        let Release::AlreadyGone { reason: told, holder } = release else { panic!("{release:?}") };
+        assert_eq!(told, reason);
+        assert_eq!(holder.unwrap().owner(), next.owner());
+
+        // and leaves the other one alone
+        assert!(world.door().is_locked().await.unwrap());
+        assert_eq!(next.release().await.unwrap(), Release::Released);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn dropping_a_lost_guard_leaves_the_next_holder_alone() {
+    let world = World::new();
+    let guard = world.door().lease(secs(1)).acquire().await.unwrap();
+    sleep(secs(2)).await;
+    let next = world.other_door().acquire().await.unwrap();
+    drop(guard);
+    sleep(secs(10)).await;
+    assert_eq!(next.release().await.unwrap(), Release::Released);
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_share_of_a_lost_hold_learns_that_it_was_lost() {
+    let world = World::new();
+    let guard = world.door().acquire().await.unwrap();
+    let again = guard.reenter().await.unwrap();
+    world.store.lose("door");
+    assert_eq!(guard.lost().await, LostReason::NotOurs);
+    for guard in [guard, again] {
+        let release = guard.release().await.unwrap();
+        let gone = Release::AlreadyGone { reason: LostReason::NotOurs, holder: None };
+        assert_eq!(release, gone);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_that_is_not_answered_goes_on_in_the_background() {
+    // given a store that stops to answer
+    let world = World::new();
+    let guard = world.door().ttl(secs(300)).acquire().await.unwrap();
+    world.store.stall();
+
+    // then the release gives up before long
+    let start = Instant::now();
+    let refused = guard.release().await.unwrap_err();
+    assert!(matches!(refused, Error::Unavailable { .. }), "{refused}");
+    assert!(start.elapsed() >= secs(5) && start.elapsed() < secs(7), "{:?}", start.elapsed());
+
+    // and is made when the store is back
+    world.store.resume();
+    let entered = world.other_door().acquire_within(secs(2)).await;
+    assert!(entered.is_ok(), "{entered:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_that_is_answered_late_is_a_release() {
+    let world = World::new();
+    let guard = world.door().acquire().await.unwrap();
+    world.store.stall();
+    let (released, ()) = tokio::join!(guard.release(), async {
+        sleep(secs(2)).await;
+        world.store.resume();
+    });
+    assert_eq!(released.unwrap(), Release::Released);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_that_the_store_refuses_is_an_error_and_the_lease_ends_by_itself() {
+    let world = World::new();
+    let guard = world.door().acquire().await.unwrap();
+    world.store.fail("NOPERM no permission");
+    let refused = guard.release().await.unwrap_err();
+    assert!(matches!(refused, Error::Refused { .. }), "{refused}");
+
+    world.store.heal();
+    let start = Instant::now();
+    let _entered = world.other_door().acquire().await.unwrap();
+    assert!(start.elapsed() <= secs(30) + AT_ONCE);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_guard_may_be_dropped_on_a_thread_without_a_runtime() {
+    let world = World::new();
+    let guard = world.door().acquire().await.unwrap();
+    std::thread::spawn(move || drop(guard)).join().unwrap();
+    assert!(world.other_door().acquire_within(AT_ONCE).await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_guard_outlives_the_client_that_made_it() {
+    let store = MemoryStore::new();
+    let guard = door(&Client::sharing(&store)).acquire().await.unwrap();
+    sleep(secs(300)).await;
+    assert!(guard.is_held());
+    assert_eq!(guard.release().await.unwrap(), Release::Released);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_guard_dropped_after_its_client_still_frees_the_lock() {
+    let store = MemoryStore::new();
+    let guard = door(&Client::sharing(&store)).acquire().await.unwrap();
+    drop(guard);
+    assert!(door(&Client::sharing(&store)).acquire_within(AT_ONCE).await.is_ok());
+}

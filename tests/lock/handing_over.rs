@@ -1,0 +1,399 @@
+//! Within one client the grant goes from hold to hold.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
+
+use futures_util::FutureExt;
+use tokio::{
+    task::JoinHandle,
+    time::{Instant, sleep, timeout},
+};
+
+use leasehold::{Error, Lock, LockGuard, LostReason, Release, Result, WaitBy};
+
+use crate::world::{AT_ONCE, World, door, entered, leave, millis, secs, waiting};
+
+/// So soon that the store had no time to be asked.
+const WITHOUT_ASKING: Duration = millis(1);
+
+impl World {
+    /// A lock that may stay with the one client for longer than a test takes.
+    fn staying(&self) -> Lock {
+        self.door().local_turns(1_000, secs(7 * 24 * 60 * 60))
+    }
+
+    fn handed_over(&self) -> u64 {
+        self.one.stats().handed_over
+    }
+}
+
+/// What `waiter` gets, which nobody needs to ask for.
+async fn handed(waiter: JoinHandle<Result<LockGuard>>) -> LockGuard {
+    let entered = timeout(WITHOUT_ASKING, waiter).await;
+    entered.expect("it enters without asking").unwrap().unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_next_task_enters_though_the_store_does_not_answer() {
+    // given a holder and two who wait behind it
+    let world = World::new();
+    let guard = world.staying().acquire().await.unwrap();
+    let second = waiting(world.staying()).await;
+    let third = waiting(world.staying()).await;
+    world.store.stall();
+
+    // when it is released, and then dropped
+    leave(guard).await;
+    let guard = handed(second).await;
+    drop(guard);
+    let guard = handed(third).await;
+
+    // then nobody needed the store
+    assert_eq!((world.handed_over(), world.one.stats().granted), (2, 3));
+    world.store.resume();
+    leave(guard).await;
+    assert!(!world.door().is_locked().await.unwrap());
+    assert_eq!(world.one.stats().released, 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn others_see_a_lock_that_is_held_once_by_who_holds_it() {
+    let world = World::new();
+    let guard = world.staying().acquire().await.unwrap();
+    let second = waiting(world.staying()).await;
+    sleep(secs(3)).await;
+
+    leave(guard).await;
+    assert!(world.other_door().try_acquire().await.unwrap().is_none());
+    let guard = handed(second).await;
+    let holder = world.other_door().holder().await.unwrap().unwrap();
+    assert_eq!((holder.owner(), holder.count()), (guard.owner(), 1));
+    assert_eq!(world.other_door().held_by(guard.owner()).await.unwrap(), 1);
+
+    // and what it has left is what it was granted, no more
+    let (theirs, ours) = (holder.remaining().unwrap(), guard.remaining().unwrap());
+    assert!(ours <= theirs && theirs < secs(28), "{ours:?}, {theirs:?}");
+    assert!(world.other_door().try_acquire().await.unwrap().is_none());
+    leave(guard).await;
+    leave(world.other_door().try_acquire().await.unwrap().unwrap()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_one_before_was_released_and_the_next_is_held() {
+    let world = World::new();
+    let guard = world.staying().acquire().await.unwrap();
+    let lost = guard.lost();
+    let second = waiting(world.staying()).await;
+    leave(guard).await;
+    assert_eq!(lost.await, LostReason::Released);
+
+    let guard = handed(second).await;
+    let mut lost = Box::pin(guard.lost());
+    assert!(guard.is_held() && (&mut lost).now_or_never().is_none());
+    let stats = world.one.stats();
+    assert_eq!((stats.held, stats.granted, stats.released), (1, 2, 1));
+    leave(guard).await;
+    assert_eq!(lost.await, LostReason::Released);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_wants_another_kind_of_hold_asks_for_it_and_enters_at_once() {
+    let world = World::new();
+    let plain = || world.staying();
+    let polling = WaitBy::Polling { first: millis(500), longest: secs(1) };
+    for (held, wanted, time) in [
+        (plain(), plain().ttl(secs(20)), secs(20)),
+        (plain(), plain().lease(secs(30)), secs(30)),
+        (plain(), plain().wait_by(polling), secs(30)),
+        (plain().ttl(secs(20)), plain(), secs(30)),
+        (plain().lease(secs(30)), plain(), secs(30)),
+        (plain().lease(secs(30)), plain().lease(secs(30)), secs(30)),
+        (plain().wait_by(polling), plain(), secs(30)),
+    ] {
+        let guard = held.acquire().await.unwrap();
+        let waiter = waiting(wanted.clone()).await;
+        sleep(secs(5)).await;
+        let released = Instant::now();
+        leave(guard).await;
+        let guard = entered(waiter).await;
+        assert!(released.elapsed() < AT_ONCE, "{wanted:?}: {:?}", released.elapsed());
+        assert_eq!(world.handed_over(), 0, "{wanted:?}");
+
+        // and has all of the time that it asked for
+        let holder = world.door().holder().await.unwrap().unwrap();
+        assert!(holder.remaining().unwrap() > time - AT_ONCE, "{wanted:?}: {holder}");
+        leave(guard).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_so_many_turns_another_client_has_its_own() {
+    // given four tasks of one client, and one of another that came last
+    let world = World::new();
+    let lock = world.door().local_turns(2, secs(3_600));
+    let guard = lock.acquire().await.unwrap();
+    let mut here = Vec::new();
+    for _ in 0..3 {
+        here.push(waiting(lock.clone()).await);
+    }
+    let elsewhere = waiting(world.other_door()).await;
+    let mut here = here.into_iter();
+
+    // when the lock has been handed over twice
+    leave(guard).await;
+    let guard = handed(here.next().unwrap()).await;
+    leave(guard).await;
+    let guard = handed(here.next().unwrap()).await;
+    leave(guard).await;
+
+    // then the other client has it, and the first one again after that
+    let guard = handed(elsewhere).await;
+    assert_eq!(world.handed_over(), 2);
+    let last = here.next().unwrap();
+    assert!(!last.is_finished());
+    leave(guard).await;
+    leave(entered(last).await).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_so_long_another_client_has_its_turn() {
+    let world = World::new();
+    let lock = world.door().local_turns(1_000, millis(50));
+    let guard = lock.acquire().await.unwrap();
+    let (second, third) = (waiting(lock.clone()).await, waiting(lock.clone()).await);
+    let elsewhere = waiting(world.other_door()).await;
+
+    sleep(millis(30)).await;
+    leave(guard).await;
+    let guard = handed(second).await;
+    assert_eq!(world.handed_over(), 1);
+    sleep(millis(30)).await;
+    leave(guard).await;
+    let guard = handed(elsewhere).await;
+    assert_eq!(world.handed_over(), 1);
+    assert!(!third.is_finished());
+    leave(guard).await;
+    leave(entered(third).await).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_busy_clients_share_the_lock() {
+    // given five tasks of each client that always want the lock
+    let world = World::new();
+    let counts = [(); 2].map(|()| Arc::new(AtomicU32::new(0)));
+    let mut tasks = Vec::new();
+    for (client, count) in [&world.one, &world.other].into_iter().zip(&counts) {
+        for _ in 0..5 {
+            let (lock, count) = (door(client), Arc::clone(count));
+            tasks.push(tokio::spawn(async move {
+                loop {
+                    let guard = lock.acquire().await.unwrap();
+                    count.fetch_add(1, Ordering::SeqCst);
+                    sleep(millis(1)).await;
+                    leave(guard).await;
+                }
+            }));
+        }
+    }
+
+    // then each has about half of it
+    sleep(secs(10)).await;
+    tasks.iter().for_each(JoinHandle::abort);
+    let [ours, theirs] = counts.map(|count| count.load(Ordering::SeqCst));
+    assert!(ours > 1_000 && theirs > 1_000, "{ours}, {theirs}");
+    assert!(ours.abs_diff(theirs) < 500, "{ours}, {theirs}");
+    assert!(world.handed_over() > 500, "{}", world.handed_over());
+}
+
+#[tokio::test(start_paused = true)]
+async fn with_no_turns_or_no_time_the_lock_does_not_stay() {
+    let world = World::new();
+    for (most, time) in [(0, secs(3_600)), (1_000, Duration::ZERO)] {
+        let lock = world.door().local_turns(most, time);
+        let guard = lock.acquire().await.unwrap();
+        let second = waiting(lock.clone()).await;
+        leave(guard).await;
+        leave(entered(second).await).await;
+    }
+    assert_eq!(world.handed_over(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_handed_over_is_renewed() {
+    let world = World::new();
+    let lock = world.staying().ttl(secs(3));
+    let guard = lock.acquire().await.unwrap();
+    let second = waiting(lock.clone()).await;
+    leave(guard).await;
+    let guard = handed(second).await;
+    assert_eq!(world.handed_over(), 1);
+    for _ in 0..20 {
+        sleep(secs(1)).await;
+        assert!(guard.is_held());
+        assert!(world.other_door().try_acquire().await.unwrap().is_none());
+    }
+    assert!((19..=21).contains(&world.one.stats().renewals), "{:?}", world.one.stats());
+    leave(guard).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_handed_over_is_lost_as_any_other() {
+    for reason in [LostReason::NotOurs, LostReason::Expired] {
+        let world = World::new();
+        let lock = world.staying().ttl(secs(3));
+        let granted = Instant::now();
+        let guard = lock.acquire().await.unwrap();
+        let second = waiting(lock.clone()).await;
+        sleep(millis(500)).await;
+        leave(guard).await;
+        let guard = handed(second).await;
+        match reason {
+            LostReason::NotOurs => drop(world.store.lose("door")),
+            _ => world.store.stall(),
+        }
+
+        // then it is told at the renewal, or at the end of what was granted, which
+        // was renewed when somebody began to wait
+        assert_eq!(guard.lost().await, reason);
+        let told = if reason == LostReason::NotOurs { secs(1) } else { millis(2_968) };
+        assert!(granted.elapsed() >= told, "{reason}: {:?}", granted.elapsed());
+        assert!(granted.elapsed() < told + millis(50), "{reason}: {:?}", granted.elapsed());
+        assert!(!guard.is_held());
+        world.store.resume();
+        let released = guard.release().await.unwrap();
+        assert!(matches!(released, Release::AlreadyGone { .. }), "{released:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_lost_is_not_handed_over() {
+    let world = World::new();
+    let guard = world.staying().acquire().await.unwrap();
+    let second = waiting(world.staying()).await;
+    world.store.lose("door");
+    assert_eq!(guard.lost().await, LostReason::NotOurs);
+    let released = guard.release().await.unwrap();
+    assert!(matches!(released, Release::AlreadyGone { .. }), "{released:?}");
+    leave(entered(second).await).await;
+    assert_eq!(world.handed_over(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_due_for_renewal_is_not_handed_over() {
+    // given a hold whose renewal is not answered
+    let world = World::new();
+    let lock = world.staying().ttl(secs(3));
+    let guard = lock.acquire().await.unwrap();
+    let second = waiting(lock.clone()).await;
+    world.store.stall();
+    sleep(millis(1_500)).await;
+
+    // then its release waits for the store, and so does the next
+    let releasing = tokio::spawn(guard.release());
+    sleep(millis(500)).await;
+    assert!(!second.is_finished() && !releasing.is_finished());
+    world.store.resume();
+    assert_eq!(releasing.await.unwrap().unwrap(), Release::Released);
+    leave(entered(second).await).await;
+    assert_eq!(world.handed_over(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_entered_twice_is_not_handed_over() {
+    let world = World::new();
+    let guard = world.staying().acquire().await.unwrap();
+    let second = waiting(world.staying()).await;
+    let again = guard.reenter().await.unwrap();
+    assert_eq!(guard.release().await.unwrap(), Release::StillHeld { count: 1 });
+    leave(again).await;
+    let guard = entered(second).await;
+    assert_eq!(world.other_door().held_by(guard.owner()).await.unwrap(), 1);
+    assert_eq!(world.handed_over(), 0);
+    leave(guard).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_handed_over_can_be_entered_again() {
+    let world = World::new();
+    let guard = world.staying().acquire().await.unwrap();
+    let second = waiting(world.staying()).await;
+    leave(guard).await;
+    let guard = handed(second).await;
+    let again = guard.reenter().await.unwrap();
+    assert_eq!(world.other_door().held_by(guard.owner()).await.unwrap(), 2);
+    assert_eq!(again.release().await.unwrap(), Release::StillHeld { count: 1 });
+    leave(guard).await;
+    assert!(!world.other_door().is_locked().await.unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn max_hold_counts_from_the_own_entry() {
+    let world = World::new();
+    let lock = world.staying().max_hold(secs(8));
+    let guard = lock.acquire().await.unwrap();
+    let second = waiting(lock.clone()).await;
+    sleep(secs(6)).await;
+    leave(guard).await;
+
+    let begun = Instant::now();
+    let guard = handed(second).await;
+    assert_eq!(world.handed_over(), 1);
+    assert_eq!(guard.lost().await, LostReason::MaxHold);
+    let held = begun.elapsed();
+    assert!(held >= secs(8) && held < secs(8) + AT_ONCE, "{held:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_is_shut_down_before_it_knows_gives_the_lock_back() {
+    // given one who was handed the lock, and has not run since
+    let world = World::new();
+    let guard = world.staying().acquire().await.unwrap();
+    let second = waiting(world.staying()).await;
+    let elsewhere = waiting(world.other_door()).await;
+    leave(guard).await;
+    assert_eq!(world.handed_over(), 1);
+    assert!(!second.is_finished());
+
+    // when its client is shut down
+    let shutdown = world.one.shutdown(secs(10)).await;
+
+    // then it does not enter, and nobody is kept out
+    assert!(matches!(second.await.unwrap(), Err(Error::ShutDown)));
+    assert_eq!((shutdown.taken_back, shutdown.unsettled), (0, 0));
+    leave(handed(elsewhere).await).await;
+    assert_eq!(world.one.stats().held, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_during_shutdown_hands_over_to_nobody() {
+    let world = World::new();
+    let guard = world.staying().acquire().await.unwrap();
+    let second = waiting(world.staying()).await;
+    let client = world.one.clone();
+    let shutdown = tokio::spawn(async move { client.shutdown(secs(10)).await });
+    sleep(millis(1)).await;
+    assert!(matches!(second.await.unwrap(), Err(Error::ShutDown)));
+    leave(guard).await;
+    let shutdown = shutdown.await.unwrap();
+    assert_eq!((shutdown.taken_back, shutdown.unsettled), (0, 0));
+    assert_eq!(world.handed_over(), 0);
+    leave(world.other_door().try_acquire().await.unwrap().unwrap()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_handed_over_is_taken_back_by_shutdown() {
+    let world = World::new();
+    let guard = world.staying().acquire().await.unwrap();
+    let second = waiting(world.staying()).await;
+    leave(guard).await;
+    let guard = handed(second).await;
+    let shutdown = world.one.shutdown(secs(10)).await;
+    assert_eq!((shutdown.taken_back, shutdown.unsettled), (1, 0));
+    assert_eq!(guard.lost().await, LostReason::ShutDown);
+    leave(world.other_door().try_acquire().await.unwrap().unwrap()).await;
+}

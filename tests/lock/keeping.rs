@@ -1,0 +1,202 @@
+//! The watchdog renews what is held, and nothing else.
+
+use tokio::time::{Instant, sleep};
+
+use leasehold::{Client, LockGuard, LostReason, Release};
+
+use crate::world::{AT_ONCE, World, door, entered, millis, secs, waiting};
+
+#[tokio::test(start_paused = true)]
+async fn the_watchdog_keeps_a_lock_as_long_as_its_guard_lives() {
+    let world = World::new();
+    let guard = world.door().acquire().await.unwrap();
+    for _ in 0..60 {
+        sleep(secs(60)).await;
+        assert!(guard.is_held());
+        assert!(world.other_door().try_acquire().await.unwrap().is_none());
+    }
+    assert_eq!(guard.release().await.unwrap(), Release::Released);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_is_renewed_each_third_of_its_ttl_and_not_more_often() {
+    let world = World::new();
+    let _guard = world.door().ttl(secs(9)).acquire().await.unwrap();
+    sleep(secs(300)).await;
+    let renewals = world.one.stats().renewals;
+    assert!((95..=101).contains(&renewals), "{renewals}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_default_ttl_is_thirty_seconds_and_a_client_may_have_another() {
+    for (client, ttl) in
+        [(Client::in_memory(), secs(30)), (Client::builder().ttl(secs(7)).in_memory(), secs(7))]
+    {
+        let lock = door(&client);
+        let _guard = lock.acquire().await.unwrap();
+        assert_eq!(lock.holder().await.unwrap().unwrap().remaining(), Some(ttl));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_renewed_after_its_guard_is_gone() {
+    for released in [true, false] {
+        let world = World::new();
+        let guard = world.door().acquire().await.unwrap();
+        sleep(secs(60)).await;
+        match released {
+            true => assert_eq!(guard.release().await.unwrap(), Release::Released),
+            false => drop(guard),
+        }
+        let before = world.one.stats().renewals;
+        assert!(before > 0);
+        sleep(secs(300)).await;
+        assert_eq!(world.one.stats().renewals, before);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_holder_believes_in_its_lease_for_less_than_the_store_does() {
+    let lock = World::new().door().lease(secs(10));
+    let guard = lock.acquire().await.unwrap();
+    let believed = guard.remaining().unwrap();
+    assert!(believed < secs(10) && believed > secs(9), "{believed:?}");
+
+    // and stops to believe before anybody else can enter
+    assert_eq!(guard.lost().await, LostReason::Expired);
+    assert!(lock.is_locked().await.unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fixed_lease_ends_in_time_and_is_never_renewed() {
+    let world = World::new();
+    let start = Instant::now();
+    let guard = world.door().lease(secs(10)).acquire().await.unwrap();
+
+    // not by re-entry either
+    sleep(secs(8)).await;
+    let again = guard.reenter().await.unwrap();
+    assert!(again.remaining().unwrap() <= secs(2));
+    assert_eq!(guard.lost().await, LostReason::Expired);
+    assert!(start.elapsed() <= secs(10));
+    assert!(!again.is_held());
+    assert_eq!(world.one.stats().lost_expired, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn looking_after_a_fixed_lease_is_not_counted_as_renewing_it() {
+    let world = World::new();
+    let _guard = world.door().lease(secs(60)).acquire().await.unwrap();
+    sleep(secs(50)).await;
+    assert_eq!(world.one.stats().renewals, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fixed_lease_that_is_lost_is_told_before_it_ends() {
+    let world = World::new();
+    let guard = world.door().lease(secs(3_600)).acquire().await.unwrap();
+    world.store.lose("door");
+    let start = Instant::now();
+    assert_eq!(guard.lost().await, LostReason::NotOurs);
+    assert!(start.elapsed() <= secs(1_201), "{:?}", start.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_longest_hold_ends_in_time_although_it_could_be_renewed() {
+    let world = World::new();
+    let start = Instant::now();
+    let guard = world.door().max_hold(secs(100)).acquire().await.unwrap();
+    assert_eq!(guard.lost().await, LostReason::MaxHold);
+    assert_eq!(start.elapsed().as_secs(), 100);
+    assert!(!guard.is_held());
+
+    // others enter at the latest one ttl later, although the guard never goes
+    let _entered = world.other_door().acquire().await.unwrap();
+    assert!(start.elapsed() <= secs(130) + AT_ONCE, "{:?}", start.elapsed());
+    let release = guard.release().await.unwrap();
+    assert!(
+        matches!(release, Release::AlreadyGone { reason: LostReason::MaxHold, .. }),
+        "{release:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_the_longest_hold_others_enter_as_soon_as_the_guard_goes() {
+    let world = World::new();
+    let guard = world.door().max_hold(secs(100)).acquire().await.unwrap();
+    assert_eq!(guard.lost().await, LostReason::MaxHold);
+    let waiter = waiting(world.other_door()).await;
+    let left = Instant::now();
+    drop(guard);
+    drop(entered(waiter).await);
+    assert!(left.elapsed() < AT_ONCE);
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_a_lease_and_a_longest_hold_the_shorter_one_counts() {
+    let lock = World::new().door();
+    let guard = lock.clone().lease(secs(5)).max_hold(secs(50)).acquire().await.unwrap();
+    assert_eq!(guard.lost().await, LostReason::Expired);
+    drop(guard);
+    let guard = lock.lease(secs(50)).max_hold(secs(5)).acquire().await.unwrap();
+    assert_eq!(guard.lost().await, LostReason::MaxHold);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hold_is_in_doubt_but_not_lost_while_the_store_is_away_for_less_than_its_lease() {
+    for words in [None, Some("LOADING"), Some("NOPERM no permission")] {
+        let world = World::new();
+        let guard = world.door().acquire().await.unwrap();
+        match words {
+            None => world.store.stall(),
+            Some(words) => world.store.fail(words),
+        }
+        sleep(secs(28)).await;
+        assert!(guard.is_held());
+        world.store.resume();
+        world.store.heal();
+
+        // and goes on when the store is back
+        sleep(secs(300)).await;
+        assert!(guard.is_held(), "{words:?}");
+        assert!(world.one.stats().renewals_failed > 0);
+        assert_eq!(guard.release().await.unwrap(), Release::Released);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hold_ends_by_its_own_clock_while_the_store_is_silent() {
+    let world = World::new();
+    let start = Instant::now();
+    let guard = world.door().acquire().await.unwrap();
+    world.store.stall();
+    assert_eq!(guard.lost().await, LostReason::Expired);
+    assert!(start.elapsed() < secs(30), "{:?}", start.elapsed());
+    assert!(start.elapsed() > secs(29), "{:?}", start.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_holds_are_all_kept() {
+    let client = Client::in_memory();
+    let mut guards = Vec::new();
+    for n in 0..1_000 {
+        guards.push(client.lock(format!("seat {n}")).unwrap().acquire().await.unwrap());
+    }
+    sleep(secs(300)).await;
+    assert!(guards.iter().all(LockGuard::is_held));
+    drop(guards);
+    assert_eq!(client.stats().held, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_shortest_and_the_longest_durations_work() {
+    let lock = World::new().door();
+    let century = secs(100 * 365 * 24 * 60 * 60);
+    for lock in [lock.clone().ttl(century), lock.clone().lease(century), lock.clone()] {
+        let guard = lock.max_hold(century).acquire().await.unwrap();
+        assert!(guard.is_held());
+        assert_eq!(guard.release().await.unwrap(), Release::Released);
+    }
+    let guard = lock.lease(millis(1)).acquire().await.unwrap();
+    assert_eq!(guard.lost().await, LostReason::Expired);
+}

@@ -1,0 +1,91 @@
+//! A holder learns that its lock is lost.
+
+use futures_util::FutureExt;
+use tokio::{
+    task::yield_now,
+    time::{Instant, advance, sleep, timeout},
+};
+
+use leasehold::{LostReason, Release};
+
+use crate::world::{AT_ONCE, World, leave, secs};
+
+#[tokio::test(start_paused = true)]
+async fn loss_is_told_to_everybody_who_asks_however_often_and_without_the_guard() {
+    let world = World::new();
+    let guard = world.door().lease(secs(10)).acquire().await.unwrap();
+    let early = guard.lost();
+    let spawned = tokio::spawn(guard.lost());
+    assert_eq!(early.await, LostReason::Expired);
+    assert_eq!(guard.lost().await, LostReason::Expired);
+
+    // also to those who ask later, and those who ask when the guard is gone
+    let late = guard.lost();
+    drop(guard);
+    assert_eq!(late.await, LostReason::Expired);
+    assert_eq!(spawned.await.unwrap(), LostReason::Expired);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_ends_the_wait_for_a_loss() {
+    for dropped in [true, false] {
+        let guard = World::new().door().acquire().await.unwrap();
+        let watcher = tokio::spawn(guard.lost());
+        sleep(secs(60)).await;
+        assert!(!watcher.is_finished());
+        match dropped {
+            true => drop(guard),
+            false => assert_eq!(guard.release().await.unwrap(), Release::Released),
+        }
+        assert_eq!(watcher.await.unwrap(), LostReason::Released);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_wait_for_a_loss_goes_on_while_another_share_is_left() {
+    let guard = World::new().door().acquire().await.unwrap();
+    let again = guard.reenter().await.unwrap();
+    let mut lost = Box::pin(guard.lost());
+    drop(guard);
+    assert!(timeout(secs(100), &mut lost).await.is_err());
+    leave(again).await;
+    assert_eq!(lost.await, LostReason::Released);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_lost_is_never_held_again() {
+    let world = World::new();
+    let guard = world.door().acquire().await.unwrap();
+    world.store.stall();
+    assert_eq!(guard.lost().await, LostReason::Expired);
+    world.store.resume();
+    for _ in 0..100 {
+        sleep(secs(1)).await;
+        assert!(!guard.is_held());
+        assert_eq!(guard.remaining(), None);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_pause_of_the_process_the_guard_knows_before_any_timer_does() {
+    // given a hold, and a process that is stopped for longer than its lease
+    let guard = World::new().door().acquire().await.unwrap();
+    let lost = guard.lost();
+    yield_now().await;
+    assert!(advance(secs(40)).now_or_never().is_none());
+
+    // then the first look tells that it is over, before any other task ran
+    assert!(!guard.is_held());
+    assert_eq!(lost.now_or_never(), Some(LostReason::Expired));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_forgotten_hold_is_told_at_the_next_renewal() {
+    let world = World::new();
+    let guard = world.door().acquire().await.unwrap();
+    world.store.lose("door");
+    let start = Instant::now();
+    assert_eq!(guard.lost().await, LostReason::NotOurs);
+    assert!(start.elapsed() <= secs(10) + AT_ONCE, "{:?}", start.elapsed());
+    assert_eq!(world.one.stats().lost_not_ours, 1);
+}

@@ -1,0 +1,36 @@
+//! The lock, its guard and its client, in virtual time: a file for each thing one does with a lock.
+
+mod entering;
+mod exclusion;
+mod forcing;
+mod giving_back;
+mod handing_over;
+mod keeping;
+mod looking;
+mod losing;
+mod patience;
+mod runtimes;
+mod settings;
+mod shutdown;
+mod stats;
+mod trying;
+mod world;
+
+use tokio::time::{Instant, sleep};
+
+use leasehold::Ran;
+
+use crate::world::{AT_ONCE, World, leave, secs};
+
+#[tokio::test(start_paused = true)]
+async fn work_under_a_lock_of_one_client_excludes_a_guard_of_another() {
+    let world = World::new();
+    let guard = world.other_door().acquire().await.unwrap();
+    let lock = world.door();
+    let (ran, ()) = tokio::join!(lock.run(async |_| Instant::now()), async {
+        sleep(secs(5)).await;
+        leave(guard).await;
+    });
+    let Ran::Done(began) = ran.unwrap() else { panic!() };
+    assert!(began.elapsed() < AT_ONCE);
+}

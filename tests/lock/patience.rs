@@ -1,0 +1,124 @@
+//! Waiting for no longer than one wants to.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use leasehold::Error;
+
+use crate::world::{AT_ONCE, World, entered, leave, millis, secs, waiting};
+
+#[tokio::test(start_paused = true)]
+async fn when_patience_ends_the_error_names_the_holder_and_how_long_we_waited() {
+    let world = World::new();
+    let guard = world.door().acquire().await.unwrap();
+    let start = Instant::now();
+    let timed_out = world.other_door().acquire_within(secs(5)).await.unwrap_err();
+    assert_eq!(start.elapsed(), secs(5));
+
+    let text = timed_out.to_string();
+    assert!(text.contains("`door`") && text.contains(guard.owner().as_str()), "{text}");
+    let Error::TimedOut { name, waited, holder } = timed_out else { panic!("{text}") };
+    assert_eq!((name.as_str(), waited), ("door", secs(5)));
+    assert_eq!(holder.unwrap().owner(), guard.owner());
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_who_waits_behind_another_of_its_process_learns_of_the_holder_too() {
+    // given a holder elsewhere and two waiters here
+    let world = World::new();
+    let guard = world.door().acquire().await.unwrap();
+    let _first = waiting(world.other_door()).await;
+    sleep(secs(1)).await;
+
+    // when the second one gives up, which never asked the store itself
+    let timed_out = world.other_door().acquire_within(millis(1_500)).await.unwrap_err();
+
+    // then it knows as much as the first
+    let Error::TimedOut { waited, holder, .. } = timed_out else { panic!("{timed_out}") };
+    assert_eq!(waited, millis(1_500));
+    assert_eq!(holder.unwrap().owner(), guard.owner());
+}
+
+#[tokio::test(start_paused = true)]
+async fn when_the_holder_is_of_this_process_it_is_named_as_well() {
+    let world = World::new();
+    let guard = world.door().acquire().await.unwrap();
+    let timed_out = world.door().acquire_within(secs(1)).await.unwrap_err();
+    let Error::TimedOut { holder, .. } = timed_out else { panic!("{timed_out}") };
+    assert_eq!(holder.unwrap().owner(), guard.owner());
+}
+
+#[tokio::test(start_paused = true)]
+async fn patience_is_enough_when_the_holder_leaves_in_time() {
+    let world = World::new();
+    let guard = world.door().acquire().await.unwrap();
+    let lock = world.other_door();
+    let (entered, ()) = tokio::join!(lock.acquire_within(secs(5)), async {
+        sleep(millis(4_990)).await;
+        leave(guard).await;
+    });
+    assert!(entered.unwrap().is_held());
+}
+
+#[tokio::test(start_paused = true)]
+async fn patience_ends_in_time_whatever_the_store_does() {
+    for patience in [millis(1), millis(500), secs(5), secs(60)] {
+        let world = World::new();
+        world.store.stall();
+        let start = Instant::now();
+        let refused = world.door().acquire_within(patience).await.unwrap_err();
+        assert!(matches!(refused, Error::Unavailable { .. }), "{refused}");
+        assert!(start.elapsed() <= patience + AT_ONCE, "{patience:?}");
+        assert_eq!(world.one.stats().timed_out, 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_refuses_for_a_while_is_named_when_patience_ends() {
+    let world = World::new();
+    world.store.fail("LOADING Redis is loading the dataset in memory");
+    let start = Instant::now();
+    let refused = world.door().acquire_within(secs(5)).await.unwrap_err();
+    assert_eq!(start.elapsed(), secs(5));
+    assert!(refused.to_string().contains("LOADING"), "{refused}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_former_holder_is_not_named_when_the_store_does_not_answer() {
+    // given that we waited for another client, which left, and hold the lock now
+    let world = World::new();
+    let former = world.other_door().acquire().await.unwrap();
+    let former_owner = former.owner().clone();
+    let waiter = waiting(world.door()).await;
+    leave(former).await;
+    let _guard = entered(waiter).await;
+
+    // when somebody of our process runs out of patience with a silent store
+    world.store.stall();
+    let gave_up = world.door().acquire_within(secs(1)).await.unwrap_err();
+
+    // then it does not say that the one who left still holds the lock
+    let text = gave_up.to_string();
+    assert!(!text.contains(former_owner.as_str()), "{text}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_patience_at_all_is_refused_with_a_hint_to_try_acquire() {
+    let refused = World::new().door().acquire_within(Duration::ZERO).await.unwrap_err();
+    assert!(matches!(refused, Error::Duration(_)));
+    assert!(refused.to_string().contains("`patience`"), "{refused}");
+    assert!(refused.to_string().contains("try_acquire"), "{refused}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn endless_patience_waits_like_no_bound_at_all() {
+    let world = World::new();
+    let guard = world.door().acquire().await.unwrap();
+    let lock = world.other_door();
+    let waiter = tokio::spawn(async move { lock.acquire_within(Duration::MAX).await });
+    sleep(secs(24 * 60 * 60)).await;
+    assert!(!waiter.is_finished());
+    leave(guard).await;
+    assert!(entered(waiter).await.is_held());
+}

@@ -1,0 +1,139 @@
+//! Without a runtime, and with one after another.
+
+use futures_util::FutureExt;
+use tokio::{
+    runtime::{Builder, Runtime},
+    task::yield_now,
+    time::{advance, sleep},
+};
+
+use leasehold::{Client, Error};
+
+use crate::world::{World, door, leave, millis, secs};
+
+/// A runtime whose time is paused. Each has a time of its own, so nothing
+/// sleeps on one that is to be followed by another.
+fn runtime() -> Runtime {
+    Builder::new_current_thread().enable_all().start_paused(true).build().unwrap()
+}
+
+#[test]
+fn a_client_may_be_made_before_there_is_a_runtime() {
+    let client = Client::in_memory();
+    let lock = door(&client);
+    let guard = runtime().block_on(async { lock.acquire().await.unwrap() });
+    assert!(guard.is_held());
+}
+
+#[test]
+fn acquiring_without_a_runtime_is_an_error_that_says_so() {
+    let lock = door(&Client::in_memory());
+    let acquired = lock.acquire().now_or_never().unwrap();
+    assert!(matches!(acquired, Err(Error::NoRuntime)));
+    assert!(acquired.unwrap_err().to_string().contains("tokio runtime"));
+    let tried = lock.try_acquire().now_or_never().unwrap();
+    assert!(matches!(tried, Err(Error::NoRuntime)));
+    let ran = lock.run(async |_| ()).now_or_never().unwrap();
+    assert!(matches!(ran, Err(Error::NoRuntime)));
+}
+
+#[test]
+fn acquiring_with_patience_without_a_runtime_is_the_same_error() {
+    let lock = door(&Client::in_memory());
+    let acquired = lock.acquire_within(secs(1)).now_or_never().unwrap();
+    assert!(matches!(acquired, Err(Error::NoRuntime)));
+    let ran = lock.run_within(secs(1), async |_| ()).now_or_never().unwrap();
+    assert!(matches!(ran, Err(Error::NoRuntime)));
+}
+
+#[test]
+fn a_client_works_on_a_second_runtime_when_the_first_one_is_gone() {
+    // given a client that was used on a runtime that is gone
+    let client = Client::in_memory();
+    let lock = door(&client);
+    runtime().block_on(async { leave(lock.acquire().await.unwrap()).await });
+
+    // then its watchdog works on the next one, and its background releases too
+    runtime().block_on(async {
+        let guard = lock.acquire().await.unwrap();
+        sleep(secs(300)).await;
+        assert!(guard.is_held());
+        drop(guard);
+        sleep(millis(1)).await;
+        assert!(!lock.is_locked().await.unwrap());
+    });
+}
+
+#[test]
+fn a_hold_of_the_first_runtime_is_kept_by_the_second() {
+    let client = Client::in_memory();
+    let guard = runtime().block_on(async { door(&client).acquire().await.unwrap() });
+    runtime().block_on(async {
+        let window = client.lock("window").unwrap();
+        drop(window.acquire().await.unwrap());
+        sleep(secs(300)).await;
+        assert!(guard.is_held());
+    });
+}
+
+#[test]
+fn a_guard_dropped_between_two_runtimes_is_released_by_the_second() {
+    let world = World::new();
+    let guard = runtime().block_on(async { world.door().acquire().await.unwrap() });
+    drop(guard);
+    runtime().block_on(async {
+        drop(world.one.lock("window").unwrap().acquire().await.unwrap());
+        assert!(world.other_door().acquire_within(secs(1)).await.is_ok());
+    });
+}
+
+#[test]
+fn a_release_that_the_first_runtime_took_down_with_it_is_made_by_the_second() {
+    // given a background release that is on its way to a store that hangs
+    let world = World::new();
+    runtime().block_on(async {
+        let guard = world.door().acquire().await.unwrap();
+        world.store.stall();
+        drop(guard);
+        for _ in 0..10 {
+            yield_now().await;
+        }
+    });
+
+    // when its runtime is gone, and the client is used on another one
+    world.store.resume();
+    runtime().block_on(async {
+        drop(world.one.lock("window").unwrap().acquire().await.unwrap());
+
+        // then it is made there
+        let entered = world.other_door().acquire_within(secs(5)).await;
+        assert!(entered.is_ok(), "{entered:?}");
+    });
+}
+
+#[test]
+fn a_renewal_that_the_first_runtime_took_down_with_it_is_made_by_the_second() {
+    // given a renewal that is on its way to a store that hangs
+    let world = World::new();
+    let first = runtime();
+    let guard = first.block_on(async {
+        let guard = world.door().acquire().await.unwrap();
+        world.store.stall();
+        advance(secs(11)).await;
+        for _ in 0..10 {
+            yield_now().await;
+        }
+        guard
+    });
+    drop(first);
+
+    // when its runtime is gone, and the client is used on another one
+    world.store.resume();
+    runtime().block_on(async {
+        drop(world.one.lock("window").unwrap().acquire().await.unwrap());
+
+        // then the hold is kept there
+        sleep(secs(120)).await;
+        assert!(guard.is_held(), "{:?}", world.one.stats());
+    });
+}

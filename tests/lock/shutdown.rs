@@ -1,0 +1,179 @@
+//! A client that is shut down.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use leasehold::{Error, LostReason, Release, WaitBy};
+
+use crate::world::{AT_ONCE, World, door, entered, leave, millis, secs, waiting};
+
+#[tokio::test(start_paused = true)]
+async fn after_it_nothing_new_is_acquired_by_any_clone() {
+    let world = World::new();
+    let (clone, lock) = (world.one.clone(), world.door());
+    world.one.shutdown(secs(1)).await;
+    for lock in [lock, door(&clone)] {
+        assert!(matches!(lock.acquire().await, Err(Error::ShutDown)));
+        assert!(matches!(lock.acquire_within(secs(1)).await, Err(Error::ShutDown)));
+        assert!(matches!(lock.try_acquire().await, Err(Error::ShutDown)));
+        assert!(matches!(lock.run(async |_| ()).await, Err(Error::ShutDown)));
+    }
+    assert!(world.other_door().try_acquire().await.unwrap().is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_takes_no_time_when_there_is_nothing_to_do() {
+    let start = Instant::now();
+    let shutdown = World::new().one.shutdown(secs(60)).await;
+    assert_eq!((shutdown.taken_back, shutdown.unsettled), (0, 0));
+    assert!(start.elapsed() < AT_ONCE);
+}
+
+#[tokio::test(start_paused = true)]
+async fn any_patience_will_do() {
+    for patience in [Duration::ZERO, secs(1), Duration::MAX] {
+        let shutdown = World::new().one.shutdown(patience).await;
+        assert_eq!((shutdown.taken_back, shutdown.unsettled), (0, 0), "{patience:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn those_who_wait_are_told_at_once() {
+    // given waiters: by messages, by polling, and one in the queue behind another
+    let world = World::new();
+    let _guard = world.other_door().acquire().await.unwrap();
+    let polling = WaitBy::Polling { first: secs(10), longest: secs(10) };
+    let window = world.one.lock("window").unwrap();
+    let _window = world.other.lock("window").unwrap().acquire().await.unwrap();
+    let waiters = [
+        waiting(world.door()).await,
+        waiting(world.door()).await,
+        waiting(window.wait_by(polling)).await,
+    ];
+
+    let start = Instant::now();
+    world.one.shutdown(secs(60)).await;
+    for waiter in waiters {
+        assert!(matches!(waiter.await.unwrap(), Err(Error::ShutDown)));
+    }
+    assert!(start.elapsed() < AT_ONCE);
+}
+
+#[tokio::test(start_paused = true)]
+async fn those_whose_question_the_store_does_not_answer_are_told_at_once_too() {
+    let world = World::new();
+    world.store.stall();
+    let waiter = waiting(world.door()).await;
+    let start = Instant::now();
+    let (_, told) = tokio::join!(world.one.shutdown(secs(60)), async {
+        let told = waiter.await.unwrap();
+        (told, start.elapsed())
+    });
+    assert!(matches!(told.0, Err(Error::ShutDown)), "{:?}", told.0);
+    assert!(told.1 < AT_ONCE, "{:?}", told.1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_that_is_answered_after_it_is_no_grant() {
+    for tried in [false, true] {
+        // given a question that is on its way when the client is shut down
+        let world = World::new();
+        world.store.stall();
+        let lock = world.door();
+        let asking = tokio::spawn(async move {
+            match tried {
+                true => lock.try_acquire().await.map(|guard| guard.is_some()),
+                false => lock.acquire().await.map(|guard| guard.is_held()),
+            }
+        });
+        sleep(millis(1)).await;
+        world.one.shutdown(millis(100)).await;
+
+        // when the store answers, then nobody is granted anything
+        world.store.resume();
+        let answer = asking.await.unwrap();
+        assert!(matches!(answer, Err(Error::ShutDown)), "{tried}: {answer:?}");
+        sleep(secs(1)).await;
+        assert!(!world.other_door().is_locked().await.unwrap());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_waits_for_guards_for_half_of_its_time() {
+    // given one guard that comes back in that time
+    let world = World::new();
+    let guard = world.door().acquire().await.unwrap();
+    let (shutdown, release) = tokio::join!(world.one.shutdown(secs(10)), async {
+        sleep(secs(4)).await;
+        assert!(guard.is_held());
+        guard.release().await.unwrap()
+    });
+    assert_eq!((shutdown.taken_back, shutdown.unsettled), (0, 0));
+    assert_eq!(release, Release::Released);
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_takes_back_what_does_not_come_back() {
+    let world = World::new();
+    let guard = world.door().acquire().await.unwrap();
+    let window = world.one.lock("window").unwrap().acquire().await.unwrap();
+    let lost = guard.lost();
+    let waiter = waiting(world.other_door()).await;
+
+    let start = Instant::now();
+    let shutdown = world.one.shutdown(secs(10)).await;
+    assert_eq!((shutdown.taken_back, shutdown.unsettled), (2, 0));
+    assert!(start.elapsed() < secs(5) + AT_ONCE, "{:?}", start.elapsed());
+    assert_eq!(lost.await, LostReason::ShutDown);
+    assert!(!guard.is_held() && !window.is_held());
+
+    // so that others enter at once
+    leave(entered(waiter).await).await;
+    assert!(start.elapsed() < secs(5) + AT_ONCE);
+    let release = guard.release().await.unwrap();
+    let taken = Release::AlreadyGone { reason: LostReason::ShutDown, holder: None };
+    assert_eq!(release, taken);
+}
+
+#[tokio::test(start_paused = true)]
+async fn guards_are_renewed_while_it_waits_for_them() {
+    let world = World::new();
+    let guard = world.door().acquire().await.unwrap();
+    let (shutdown, ()) = tokio::join!(world.one.shutdown(secs(600)), async {
+        sleep(secs(200)).await;
+        assert!(guard.is_held());
+        leave(guard).await;
+    });
+    assert_eq!(shutdown.taken_back, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_makes_the_releases_that_nobody_waits_for() {
+    let world = World::new();
+    drop(world.door().acquire().await.unwrap());
+    let shutdown = world.one.shutdown(secs(1)).await;
+    assert_eq!(shutdown.unsettled, 0);
+    assert!(!world.other_door().is_locked().await.unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_reports_what_it_could_not_release_in_time() {
+    let world = World::new();
+    let guard = world.door().acquire().await.unwrap();
+    world.store.stall();
+    let start = Instant::now();
+    let shutdown = world.one.shutdown(secs(10)).await;
+    assert_eq!((shutdown.taken_back, shutdown.unsettled), (1, 1));
+    assert_eq!(start.elapsed(), secs(10));
+    assert!(!guard.is_held());
+}
+
+#[tokio::test(start_paused = true)]
+async fn twice_is_as_good_as_once() {
+    let world = World::new();
+    let _guard = world.door().acquire().await.unwrap();
+    assert_eq!(world.one.shutdown(secs(1)).await.taken_back, 1);
+    let again = world.one.shutdown(secs(1)).await;
+    assert_eq!((again.taken_back, again.unsettled), (0, 0));
+}

@@ -1,0 +1,152 @@
+//! What a client counts.
+
+use tokio::time::{advance, sleep};
+
+use leasehold::{Client, Stats};
+
+use crate::world::{World, entered, leave, millis, secs, waiting};
+
+#[tokio::test(start_paused = true)]
+async fn a_new_client_has_done_nothing() {
+    assert_eq!(Client::in_memory().stats(), Stats::default());
+}
+
+#[tokio::test(start_paused = true)]
+async fn holds_and_waiters_are_counted_while_they_last() {
+    let world = World::new();
+    let guard = world.door().acquire().await.unwrap();
+    let again = guard.reenter().await.unwrap();
+    assert_eq!((world.one.stats().held, world.one.stats().waiting), (1, 0));
+
+    let first = waiting(world.door()).await;
+    let second = waiting(world.door()).await;
+    assert_eq!(world.one.stats().waiting, 2);
+    first.abort();
+    sleep(millis(1)).await;
+    assert_eq!(world.one.stats().waiting, 1);
+
+    drop((guard, again));
+    let guard = entered(second).await;
+    assert_eq!((world.one.stats().held, world.one.stats().waiting), (1, 0));
+    leave(guard).await;
+    assert_eq!((world.one.stats().held, world.one.stats().waiting), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn grants_and_releases_are_counted_once_each() {
+    let world = World::new();
+    let guard = world.door().acquire().await.unwrap();
+    drop(guard.reenter().await.unwrap());
+    leave(guard).await;
+    drop(world.door().try_acquire().await.unwrap());
+    sleep(millis(1)).await;
+    drop(world.door().run(async |_| ()).await.unwrap());
+    let stats = world.one.stats();
+    assert_eq!((stats.granted, stats.released), (3, 3));
+    assert_eq!(world.other.stats(), Stats::default());
+}
+
+#[tokio::test(start_paused = true)]
+async fn patience_that_ran_out_is_counted() {
+    let world = World::new();
+    let _guard = world.door().acquire().await.unwrap();
+    assert!(world.other_door().acquire_within(secs(1)).await.is_err());
+    assert!(world.other_door().try_acquire().await.unwrap().is_none());
+    assert_eq!((world.one.stats().timed_out, world.other.stats().timed_out), (0, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn losses_are_counted_by_their_reason_and_only_once() {
+    let world = World::new();
+    let lost = |stats: Stats| {
+        (stats.lost_expired, stats.lost_not_ours, stats.lost_max_hold, stats.lost_shut_down)
+    };
+
+    // by a lease that ends
+    let guard = world.door().lease(secs(1)).acquire().await.unwrap();
+    guard.lost().await;
+    drop(guard.release().await.unwrap());
+    assert_eq!(lost(world.one.stats()), (1, 0, 0, 0));
+
+    // by a store that forgets, told by a renewal and told by the release
+    let guard = world.door().acquire().await.unwrap();
+    world.store.lose_everything();
+    guard.lost().await;
+    drop(guard.release().await.unwrap());
+    let guard = world.door().acquire().await.unwrap();
+    world.store.lose_everything();
+    drop(guard.release().await.unwrap());
+    assert_eq!(lost(world.one.stats()), (1, 2, 0, 0));
+
+    // by the longest hold
+    let guard = world.door().max_hold(secs(1)).acquire().await.unwrap();
+    guard.lost().await;
+    drop(guard);
+    assert_eq!(lost(world.one.stats()), (1, 2, 1, 0));
+
+    // by a shutdown
+    let guard = world.door().acquire().await.unwrap();
+    world.one.shutdown(millis(10)).await;
+    drop(guard);
+    assert_eq!(lost(world.one.stats()), (1, 2, 1, 1));
+
+    // and none of these was a release, nor is alive
+    assert_eq!((world.one.stats().released, world.one.stats().held), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn renewals_are_counted_with_those_that_failed() {
+    let world = World::new();
+    let _guard = world.door().acquire().await.unwrap();
+    sleep(secs(15)).await;
+    assert_eq!((world.one.stats().renewals, world.one.stats().renewals_failed), (1, 0));
+    world.store.fail("LOADING");
+    sleep(secs(10)).await;
+    let failed = world.one.stats().renewals_failed;
+    assert!(failed > 0);
+    assert_eq!(world.one.stats().renewals, 1);
+    world.store.heal();
+    sleep(secs(10)).await;
+    assert!(world.one.stats().renewals > 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_renewal_that_is_sent_late_is_seen() {
+    // given a hold, and a runtime that was busy for fifteen seconds
+    let world = World::new();
+    let _guard = world.door().acquire().await.unwrap();
+    sleep(secs(1)).await;
+    advance(secs(15)).await;
+    sleep(millis(1)).await;
+
+    // then its renewal, planned for the tenth second, was late
+    let stats = world.one.stats();
+    let late = secs(6)..secs(7);
+    assert!(late.contains(&stats.renewal_lag), "{:?}", stats.renewal_lag);
+
+    // and the greatest delay stays known when the next one is in time
+    sleep(secs(15)).await;
+    let stats = world.one.stats();
+    assert!(stats.renewal_lag < millis(100), "{:?}", stats.renewal_lag);
+    assert!(late.contains(&stats.renewal_lag_max), "{:?}", stats.renewal_lag_max);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_message_wakes_a_process_once_however_many_wait_in_it() {
+    let world = World::new();
+    let guard = world.door().acquire().await.unwrap();
+    let _waiters = (waiting(world.other_door()).await, waiting(world.other_door()).await);
+    leave(guard).await;
+    sleep(millis(1)).await;
+    assert_eq!(world.other.stats().wake_ups, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_that_is_given_up_is_counted() {
+    let world = World::new();
+    let guard = world.door().acquire().await.unwrap();
+    world.store.stall();
+    drop(guard);
+    sleep(secs(60)).await;
+    assert_eq!(world.one.stats().releases_abandoned, 1);
+}

@@ -1,0 +1,48 @@
+//! A try answers at once.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use leasehold::Error;
+
+use crate::world::{AT_ONCE, World, leave, secs};
+
+#[tokio::test(start_paused = true)]
+async fn trying_a_free_lock_gets_it_and_trying_a_held_one_does_not_wait() {
+    let world = World::new();
+    let start = Instant::now();
+    let guard = world.door().try_acquire().await.unwrap();
+    assert!(guard.is_some());
+    assert!(world.other_door().try_acquire().await.unwrap().is_none());
+    assert_eq!(start.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn trying_a_lock_that_was_given_back_gets_it() {
+    let world = World::new();
+    leave(world.door().acquire().await.unwrap()).await;
+    assert!(world.other_door().try_acquire().await.unwrap().is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn trying_asks_a_silent_store_for_three_seconds() {
+    let world = World::new();
+    world.store.stall();
+    let start = Instant::now();
+    let refused = world.door().try_acquire().await.unwrap_err();
+    assert!(matches!(refused, Error::Unavailable { .. }), "{refused}");
+    assert!(start.elapsed() <= secs(3) + AT_ONCE, "{:?}", start.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn trying_waits_out_a_refusal_that_passes() {
+    let world = World::new();
+    world.store.fail("LOADING Redis is loading the dataset in memory");
+    let lock = world.door();
+    let (tried, ()) = tokio::join!(lock.try_acquire(), async {
+        sleep(secs(1)).await;
+        world.store.heal();
+    });
+    assert!(tried.unwrap().is_some());
+}

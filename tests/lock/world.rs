@@ -1,0 +1,71 @@
+//! Two clients on one store in memory, and what the tests do with them.
+
+use std::time::Duration;
+
+use tokio::{
+    task::JoinHandle,
+    time::{sleep, timeout},
+};
+
+use leasehold::{Client, Lock, LockGuard, MemoryStore, Release, Result};
+
+pub(crate) const fn secs(n: u64) -> Duration {
+    Duration::from_secs(n)
+}
+
+pub(crate) const fn millis(n: u64) -> Duration {
+    Duration::from_millis(n)
+}
+
+/// So soon that nobody polled or waited for a timer.
+pub(crate) const AT_ONCE: Duration = millis(10);
+
+/// By then a waiter asks whether or not it was woken.
+pub(crate) const SECOND_LOOK: Duration = secs(4);
+
+/// Two clients, as if of two processes.
+pub(crate) struct World {
+    pub(crate) store: MemoryStore,
+    pub(crate) one: Client,
+    pub(crate) other: Client,
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        let store = MemoryStore::new();
+        let (one, other) = (Client::sharing(&store), Client::sharing(&store));
+        Self { store, one, other }
+    }
+
+    /// The lock of the one client.
+    pub(crate) fn door(&self) -> Lock {
+        door(&self.one)
+    }
+
+    /// The same lock, of the other client.
+    pub(crate) fn other_door(&self) -> Lock {
+        door(&self.other)
+    }
+}
+
+pub(crate) fn door(client: &Client) -> Lock {
+    client.lock("door").unwrap()
+}
+
+/// Gives back what is still ours.
+pub(crate) async fn leave(guard: LockGuard) {
+    assert_eq!(guard.release().await.unwrap(), Release::Released);
+}
+
+/// Somebody who waits for `lock`, and has asked already.
+pub(crate) async fn waiting(lock: Lock) -> JoinHandle<Result<LockGuard>> {
+    let waiter = tokio::spawn(async move { lock.acquire().await });
+    sleep(millis(1)).await;
+    assert!(!waiter.is_finished());
+    waiter
+}
+
+/// Fails, rather than waiting for ever, when it is never let in.
+pub(crate) async fn entered(waiter: JoinHandle<Result<LockGuard>>) -> LockGuard {
+    timeout(secs(7 * 24 * 60 * 60), waiter).await.unwrap().unwrap().unwrap()
+}
