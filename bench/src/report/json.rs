@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use super::{
     board::{Better, Board, Case, Cell, LIMIT, OURS, RIVALS},
     machine::Machine,
-    target::verdict,
+    verdict::verdict,
 };
 
 pub(super) fn results(board: &Board, machine: &Machine, note: &str) -> String {

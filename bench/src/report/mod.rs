@@ -7,6 +7,7 @@ mod markdown;
 mod plots;
 mod svg;
 mod target;
+mod verdict;
 
 use std::{fs, io, path::Path};
 
