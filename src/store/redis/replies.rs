@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use redis::{ServerError, Value};
 
+use super::connection::shown;
 use crate::{
     domain::{Failure, GivenBack, Holder, Name, Offer, Others, Outcome, Owner, Verdict},
     store::Wake,
@@ -31,7 +32,7 @@ pub(super) fn refusal(error: &ServerError) -> Failure {
         "ERR" => hidden().map_or("ERR", |(code, _)| code),
         code => code,
     };
-    Failure::refused(code, words)
+    Failure::refused(shown(code), shown(words))
 }
 
 /// Whether the server does not know the script.
@@ -144,7 +145,8 @@ pub(super) fn holder(reply: &Value) -> Result<Option<Holder>, Failure> {
 pub(super) fn news(message: &Value) -> Option<Wake> {
     let news = text(message).and_then(|words| first(words).or_else(|| granted(words)));
     if news.is_none() {
-        tracing::warn!(target: "leasehold", ?message, "a message to this client cannot be read");
+        let message = shown(&format!("{message:?}"));
+        tracing::warn!(target: "leasehold", message, "a message to this client cannot be read");
     }
     news
 }
@@ -180,7 +182,7 @@ fn text(value: &Value) -> Option<&str> {
 }
 
 fn unreadable(reply: &Value) -> Failure {
-    Failure::Unreadable(format!("{reply:?}"))
+    Failure::Unreadable(shown(&format!("{reply:?}")))
 }
 
 #[cfg(test)]
