@@ -153,12 +153,14 @@ impl Supervisor {
     }
 
     fn still_lost(&mut self) {
-        let carries = self.watcher.carries();
+        let (server, carries) = (self.dialer.server(), self.watcher.carries());
         let cause = self.state.obstacle().unwrap_or_default();
         match self.reports.still_lost(Instant::now()) {
             Some(lost_for) => tracing::warn!(target: "leasehold",
-                carries, cause, ?lost_for, "still no connection"),
-            None => tracing::debug!(target: "leasehold", carries, cause, "still no connection"),
+                server, carries, cause, ?lost_for, "still no connection"),
+            None => {
+                tracing::debug!(target: "leasehold", server, carries, cause, "still no connection")
+            }
         }
     }
 
