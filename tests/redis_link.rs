@@ -333,6 +333,8 @@ async fn a_loss_is_told_once_with_its_cause_and_once_when_it_is_over() {
     let lock = client.lock("door").unwrap();
     give_back(within(SOON, "a grant", lock.acquire()).await.unwrap()).await;
 
+    let back = || log().matches("WARN leasehold: connected again").count() == 2;
+    eventually("both connections are back", SOON, back);
     let log = log();
     let about = |part: &str| log.lines().filter(|line| line.contains(part)).count();
     for carries in ["commands", "messages"] {
@@ -341,8 +343,31 @@ async fn a_loss_is_told_once_with_its_cause_and_once_when_it_is_over() {
             log.lines().filter(|line| line.contains("connection lost")).filter(of).collect();
         assert!(lost.len() == 1 && lost[0].contains("closed the connection"), "{lost:?}");
     }
-    assert_eq!(about("WARN leasehold: connected again"), 2, "{log}");
     assert_eq!(about("still no connection"), 0, "{log}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn patience_that_ends_without_a_connection_names_what_is_in_the_way() {
+    // given a server that is away, or has another password by now
+    let away = Redis::start();
+    let changed = Redis::options().password("old").start();
+    let clients = [
+        (client(&away).await, "Connection refused"),
+        (Client::connect(&changed.url_with_password()).await.unwrap(), "password is wrong"),
+    ];
+    away.stop();
+    let mut admin = Connection::open(changed.port());
+    admin.command(&["AUTH", "old"]);
+    admin.command(&["CONFIG", "SET", "requirepass", "new"]);
+    admin.command(&["CLIENT", "KILL", "TYPE", "normal"]);
+
+    // then patience shorter than the command timeout is told so
+    for (client, part) in clients {
+        let lock = client.lock("door").unwrap();
+        let error = lock.acquire_within(ms(500)).await.unwrap_err();
+        assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
+        assert!(error.to_string().contains(part), "{error}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -82,6 +82,11 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
     /// Says whom to tell of wakes.
     fn wake(&self, sleepers: Weak<dyn Sleepers>);
 
+    /// What is in the way, if the store cannot be reached and knows why.
+    fn obstacle(&self) -> Option<String> {
+        None
+    }
+
     /// How often a connection was lost and made again.
     fn reconnects(&self) -> u64 {
         0

@@ -340,6 +340,10 @@ impl Store for RedisStore {
         self.messages.tell(sleepers);
     }
 
+    fn obstacle(&self) -> Option<String> {
+        self.commands.obstacle()
+    }
+
     fn reconnects(&self) -> u64 {
         self.commands.reconnects() + self.messages.reconnects()
     }
