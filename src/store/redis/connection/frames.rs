@@ -54,6 +54,12 @@ impl Frames {
         Ok(Some(Frame::Value(value)))
     }
 
+    /// How many bytes are kept.
+    #[cfg(test)]
+    pub(super) fn kept(&self) -> usize {
+        self.bytes.len() - self.begin
+    }
+
     /// Throws away what has come of a push that is too long.
     fn pass_over(&mut self, end: Option<usize>) -> Result<Option<Frame>, String> {
         let come = self.bytes.len() - self.begin;
@@ -229,7 +235,7 @@ mod tests {
             while let Some(frame) = frames.take().unwrap() {
                 taken.push(frame);
             }
-            most = most.max(frames.bytes.len());
+            most = most.max(frames.kept());
         }
         (taken, most)
     }

@@ -9,6 +9,8 @@
 mod dial;
 mod ending;
 mod frames;
+#[cfg(test)]
+mod fuzz;
 mod link;
 mod login;
 mod obstacle;

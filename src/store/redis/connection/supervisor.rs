@@ -159,7 +159,7 @@ impl Supervisor {
             Some(lost_for) => tracing::warn!(target: "leasehold",
                 server, carries, cause, ?lost_for, "still no connection"),
             None => {
-                tracing::debug!(target: "leasehold", server, carries, cause, "still no connection")
+                tracing::debug!(target: "leasehold", server, carries, cause, "still no connection");
             }
         }
     }
