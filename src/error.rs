@@ -143,6 +143,7 @@ impl Error {
     pub(crate) fn about(name: &Name, failure: Failure) -> Self {
         let name = name.clone();
         match failure {
+            Failure::NoRuntime => Self::NoRuntime,
             Failure::Refused { code, message } => Self::Refused { name, code, message },
             Failure::WrongType { found } => Self::WrongType { name, found },
             other => Self::Unavailable { name, reason: other.to_string() },

@@ -84,6 +84,7 @@ fn every_test_that_a_document_names_exists() {
 #[test]
 fn every_guarantee_names_a_test() {
     let path = "docs/guarantees.md";
+    none(guarantees("SECURITY.md", &read("SECURITY.md")));
     none(guarantees(path, &read(path)));
 }
 
@@ -731,7 +732,8 @@ fn test_files() -> BTreeSet<String> {
 }
 
 fn documents() -> impl Iterator<Item = (String, String)> {
-    let at_the_top = ["ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "README.md"];
+    let at_the_top =
+        ["ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "README.md", "SECURITY.md"];
     let all = at_the_top.map(str::to_owned).into_iter().chain(files("docs", "md"));
     all.map(|path| (path.clone(), read(&path)))
 }

@@ -6,6 +6,8 @@ use std::{error::Error, fmt, sync::Arc};
 #[derive(Clone, Debug)]
 #[cfg_attr(not(feature = "redis"), expect(dead_code, reason = "memory has fewer ways to fail"))]
 pub(crate) enum Failure {
+    /// Asked outside of a runtime. Nothing happened.
+    NoRuntime,
     /// The store refused, and says why. Nothing happened.
     Refused { code: String, message: String },
     /// Sent, but no answer came. It **may have happened**, or happen yet.
@@ -54,7 +56,7 @@ impl Failure {
         match self {
             Self::Refused { code, .. } => PASSING.contains(&code.as_str()),
             Self::Unanswered(_) | Self::Unreachable(_) => true,
-            Self::Unreadable(_) | Self::WrongType { .. } => false,
+            Self::NoRuntime | Self::Unreadable(_) | Self::WrongType { .. } => false,
         }
     }
 }
@@ -62,6 +64,7 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::NoRuntime => f.write_str("there is no tokio runtime"),
             Self::Refused { code, message } => write!(f, "refused: {code} {message}"),
             Self::Unanswered(cause) => write!(f, "no answer: {cause}"),
             Self::Unreachable(cause) => write!(f, "not reachable: {cause}"),

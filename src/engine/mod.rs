@@ -141,6 +141,7 @@ impl Engine {
             return Err(Error::ShutDown);
         }
         Handle::try_current().map_err(|_| Error::NoRuntime)?;
+        self.store.keep_up();
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         if running.is_empty() || running.iter().any(AbortHandle::is_finished) {
             running.iter().for_each(AbortHandle::abort);

@@ -239,6 +239,10 @@ impl<'a> Attempt<'a> {
         if let Some(rest) = self.waiting.rest() {
             sleep(rest).await;
         }
+        if inbox.hears() == Hears::Nothing {
+            // Whoever listened for us may have gone with its runtime.
+            self.engine.store.keep_up();
+        }
         let limit = at_most(self.waiting.for_messages(inbox.hears(), self.engine.clock.now()));
         self.told = inbox.until_told(Instant::now() + limit).await;
     }

@@ -92,7 +92,7 @@ impl Engine {
             Ok(Ok(Asked::Busy(_))) => Ok(None),
             Ok(Ok(Asked::TooLate)) => Err(too_late(want)),
             Ok(Err(error)) => Err(error),
-            Err(_) => Err(unanswered(&want.name, ONE_QUESTION, heard.take())),
+            Err(_) => Err(self.unanswered(&want.name, ONE_QUESTION, heard.take())),
         }
     }
 
@@ -177,8 +177,24 @@ impl Engine {
                 self.counters.timed_out();
                 Error::TimedOut { name: name.clone(), waited, holder: Some(holder) }
             }
-            heard => unanswered(name, waited, heard),
+            heard => self.unanswered(name, waited, heard),
         }
+    }
+
+    /// The store did not answer for so long, and `heard` is what it said before.
+    fn unanswered(
+        &self,
+        name: &Name,
+        waited: Duration,
+        heard: Option<Result<Holder, Failure>>,
+    ) -> Error {
+        let reason = match (self.store.obstacle(), heard) {
+            // What is in the way now is newer than what was heard.
+            (Some(obstacle), _) => format!("no answer within {waited:?}: {obstacle}"),
+            (None, Some(Err(failure))) => return Error::about(name, failure),
+            (None, _) => format!("no answer within {waited:?}"),
+        };
+        Error::Unavailable { name: name.clone(), reason }
     }
 
     /// Waits for `something`, unless the client is shut down before.
@@ -187,17 +203,6 @@ impl Engine {
             biased;
             done = something => Ok(done),
             () = self.is_closed() => Err(Error::ShutDown),
-        }
-    }
-}
-
-/// The store did not answer for so long, and `heard` is what it said before.
-fn unanswered(name: &Name, waited: Duration, heard: Option<Result<Holder, Failure>>) -> Error {
-    match heard {
-        Some(Err(failure)) => Error::about(name, failure),
-        Some(Ok(_)) | None => {
-            let reason = format!("no answer within {waited:?}");
-            Error::Unavailable { name: name.clone(), reason }
         }
     }
 }

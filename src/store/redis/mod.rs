@@ -341,6 +341,14 @@ impl Store for RedisStore {
         self.subscriptions.tell(subscriber);
     }
 
+    fn keep_up(&self) {
+        self.subscriptions.keep_up();
+    }
+
+    fn obstacle(&self) -> Option<String> {
+        self.commands.obstacle()
+    }
+
     fn reconnects(&self) -> u64 {
         self.commands.reconnects() + self.subscriptions.reconnects()
     }

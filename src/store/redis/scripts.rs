@@ -30,7 +30,7 @@ pub(super) static RENEW: LazyLock<Script> = script!("lock/renew");
 /// All of them, to be loaded when a connection is made.
 pub(super) fn preloads() -> Vec<Preload> {
     let all = [&ACQUIRE, &FORCE_RELEASE, &HAND_OVER, &INSPECT, &RECOUNT, &RENEW];
-    all.map(|script| Preload { text: script.text }).into()
+    all.map(|script| Preload { hash: script.hash.clone(), text: script.text }).into()
 }
 
 impl Script {

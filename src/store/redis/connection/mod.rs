@@ -7,20 +7,30 @@
 //! sends commands through `wire.rs`.
 
 mod dial;
+mod ending;
 mod frames;
+#[cfg(test)]
+mod fuzz;
 mod link;
-mod loan;
+mod login;
+mod obstacle;
+mod report;
 mod secret;
 mod settings;
+mod shown;
+mod supervisor;
 mod target;
 #[cfg(feature = "tls")]
 mod tls;
 mod url;
+mod watch;
 mod wire;
 
 pub(crate) use self::settings::Settings;
 pub(super) use self::{
-    dial::{Dialer, Preload},
+    dial::Dialer,
     link::{Commands, Link, Watcher},
+    login::Preload,
+    shown::shown,
     url::target,
 };
