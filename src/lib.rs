@@ -44,7 +44,7 @@ pub use crate::{
     client::{Client, ClientBuilder, Shutdown},
     domain::{Holder, InvalidDuration, InvalidName, InvalidOwner, LostReason, Name, Owner},
     engine::{acquire::WaitBy, stats::Stats},
-    error::{Error, Result},
+    error::{Cause, Error, Result},
     primitives::{Holding, Lock, LockGuard, OnLoss, Ran, Release},
     store::memory::MemoryStore,
 };

@@ -3,9 +3,9 @@
 use std::{marker::PhantomData, panic::UnwindSafe};
 
 use leasehold::{
-    Client, ClientBuilder, Error, Holder, Holding, InvalidDuration, InvalidName, InvalidOwner,
-    Lock, LockGuard, LostReason, MemoryStore, Name, OnLoss, Owner, Ran, Release, Shutdown, Stats,
-    WaitBy,
+    Cause, Client, ClientBuilder, Error, Holder, Holding, InvalidDuration, InvalidName,
+    InvalidOwner, Lock, LockGuard, LostReason, MemoryStore, Name, OnLoss, Owner, Ran, Release,
+    Shutdown, Stats, WaitBy,
 };
 
 fn is_send<T: Send>() {}
@@ -27,6 +27,7 @@ fn may_be_spawned<T: Send + 'static>(_value: &T) {}
 
 #[test]
 fn public_types_may_cross_threads() {
+    is_plain::<Cause>();
     is_plain::<Client>();
     is_plain::<ClientBuilder>();
     is_plain::<Error>();
@@ -71,6 +72,12 @@ fn an_error_fits_where_errors_go() {
         error.into()
     }
     assert_eq!(boxed(Error::ShutDown).to_string(), "the client was shut down");
+}
+
+#[test]
+fn an_error_can_be_told_to_many() {
+    fn is_shared<T: Clone + Send + Sync + 'static>() {}
+    is_shared::<Error>();
 }
 
 #[test]

@@ -356,7 +356,7 @@ mod entering {
         let world = World::new();
         world.store.fail("OOM command not allowed when used memory > 'maxmemory'");
         let refused = world.door().acquire().await.unwrap_err();
-        let Error::Refused { name, code, message } = &refused else { panic!("{refused}") };
+        let Error::NotReady { name, code, message, .. } = &refused else { panic!("{refused}") };
         assert_eq!((name.as_str(), code.as_str()), ("door", "OOM"));
         assert!(message.starts_with("command not allowed"), "{message}");
         assert!(refused.to_string().contains("`door`: OOM command not allowed"), "{refused}");
@@ -371,7 +371,7 @@ mod entering {
             world.door().acquire_within(secs(1)).await.err(),
             world.door().try_acquire().await.err(),
         ] {
-            assert!(matches!(refused, Some(Error::Refused { .. })), "{refused:?}");
+            assert!(matches!(refused, Some(Error::Forbidden { .. })), "{refused:?}");
         }
         world.store.heal();
         assert!(world.other_door().try_acquire().await.unwrap().is_some());
@@ -435,9 +435,23 @@ mod patience {
 
         let text = timed_out.to_string();
         assert!(text.contains("`door`") && text.contains(guard.owner().as_str()), "{text}");
-        let Error::TimedOut { name, waited, holder } = timed_out else { panic!("{text}") };
-        assert_eq!((name.as_str(), waited), ("door", secs(5)));
+        let Error::TimedOut { name, waited, holder, by_this_client } = timed_out else {
+            panic!("{text}")
+        };
+        assert_eq!((name.as_str(), waited, by_this_client), ("door", secs(5), false));
         assert_eq!(holder.unwrap().owner(), guard.owner());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_who_waits_for_its_own_lock_is_told_that_it_is_its_own() {
+        let world = World::new();
+        let guard = world.door().acquire().await.unwrap();
+        let timed_out = world.door().acquire_within(secs(5)).await.unwrap_err();
+        assert!(matches!(timed_out, Error::TimedOut { by_this_client: true, .. }), "{timed_out}");
+        let text = timed_out.to_string();
+        let said =
+            format!("`door` was still held after 5s by this client itself, `{}`", guard.owner());
+        assert!(text.starts_with(&said), "{text}");
     }
 
     #[tokio::test(start_paused = true)]
@@ -632,7 +646,7 @@ mod giving_back {
         let guard = world.door().acquire().await.unwrap();
         world.store.fail("NOPERM no permission");
         let refused = guard.reenter().await.unwrap_err();
-        assert!(matches!(refused, Error::Refused { .. }), "{refused}");
+        assert!(matches!(refused, Error::Forbidden { .. }), "{refused}");
         world.store.heal();
         assert_eq!(guard.count(), 1);
         assert_eq!(guard.release().await.unwrap(), Release::Released);
@@ -737,7 +751,7 @@ mod giving_back {
         let guard = world.door().acquire().await.unwrap();
         world.store.fail("NOPERM no permission");
         let refused = guard.release().await.unwrap_err();
-        assert!(matches!(refused, Error::Refused { .. }), "{refused}");
+        assert!(matches!(refused, Error::Forbidden { .. }), "{refused}");
 
         world.store.heal();
         let start = Instant::now();

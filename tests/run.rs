@@ -212,7 +212,7 @@ mod waiting {
         let world = World::new();
         world.store.fail("NOPERM no permission");
         let ran: Result<Ran<()>> = world.lock.run(async |_held| unreachable!("refused")).await;
-        assert!(matches!(ran, Err(Error::Refused { .. })), "{ran:?}");
+        assert!(matches!(ran, Err(Error::Forbidden { .. })), "{ran:?}");
     }
 }
 

@@ -1,6 +1,6 @@
 //! The words: names, owners, claims, leases, failures.
 //!
-//! Nothing here does I/O, reads a clock or knows Redis.
+//! Nothing here does I/O or reads a clock. Of Redis `failure.rs` knows the error codes.
 
 mod claim;
 mod failure;
@@ -21,7 +21,7 @@ pub(crate) use self::{
     claim::{
         Claim, GivenBack, Offer, Others, Outcome, Place, Queueing, Renewal, Verdict, Way, in_millis,
     },
-    failure::Failure,
+    failure::{Failure, Refusal},
     hashed::{Map, Set},
     lease::{Lease, checked},
     owner::Identity,

@@ -241,7 +241,8 @@ impl Engine {
         match heard.or_else(seen) {
             Some(Ok(holder)) => {
                 self.counters.timed_out();
-                Error::TimedOut { name: name.clone(), waited, holder: Some(holder) }
+                let by_this_client = self.identity.is_of(holder.owner());
+                Error::TimedOut { name: name.clone(), waited, holder: Some(holder), by_this_client }
             }
             heard => unanswered(name, waited, heard),
         }
@@ -261,16 +262,13 @@ impl Engine {
 fn unanswered(name: &Name, waited: Duration, heard: Option<Result<Holder, Failure>>) -> Error {
     match heard {
         Some(Err(failure)) => Error::about(name, failure),
-        Some(Ok(_)) | None => {
-            let reason = format!("no answer within {waited:?}");
-            Error::Unavailable { name: name.clone(), reason }
-        }
+        Some(Ok(_)) | None => Error::silent(name.clone(), format!("no answer within {waited:?}")),
     }
 }
 
 fn too_late(want: &Want) -> Error {
     let reason = format!("each grant came later than its lease of {:?} ended", want.ttl);
-    Error::Unavailable { name: want.name.clone(), reason }
+    Error::silent(want.name.clone(), reason)
 }
 
 impl<'a> Attempt<'a> {

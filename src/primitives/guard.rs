@@ -53,8 +53,9 @@ impl LockGuard {
     ///
     /// [`Error::Unavailable`](crate::Error::Unavailable) if the store did not
     /// answer for five seconds: the release goes on in the background, and the
-    /// lease ends by itself. [`Error::Refused`](crate::Error::Refused) if the
-    /// store refused.
+    /// lease ends by itself. [`Error::NotReady`](crate::Error::NotReady),
+    /// [`Error::Forbidden`](crate::Error::Forbidden) and
+    /// [`Error::Refused`](crate::Error::Refused) if the store refused.
     ///
     /// # Cancel safety
     ///
@@ -91,7 +92,9 @@ impl LockGuard {
     /// # Errors
     ///
     /// [`Error::Lost`](crate::Error::Lost) if the hold is over.
-    /// [`Error::Unavailable`](crate::Error::Unavailable) and
+    /// [`Error::Unavailable`](crate::Error::Unavailable),
+    /// [`Error::NotReady`](crate::Error::NotReady),
+    /// [`Error::Forbidden`](crate::Error::Forbidden) and
     /// [`Error::Refused`](crate::Error::Refused) as the store says; this guard
     /// holds on.
     ///

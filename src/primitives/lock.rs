@@ -259,10 +259,12 @@ impl Lock {
     ///
     /// # Errors
     ///
-    /// [`Error::Duration`](crate::Error::Duration) if a setting cannot be kept,
+    /// [`Error::Duration`](crate::Error::Duration) if a setting cannot be kept;
+    /// [`Error::Forbidden`](crate::Error::Forbidden),
     /// [`Error::Refused`](crate::Error::Refused) or
-    /// [`Error::WrongType`](crate::Error::WrongType) if the store says a no that
-    /// will stay, [`Error::ShutDown`](crate::Error::ShutDown), and
+    /// [`Error::WrongType`](crate::Error::WrongType) if the store rejects the
+    /// request for good; [`Error::NotReady`](crate::Error::NotReady) if the server
+    /// is full; [`Error::ShutDown`](crate::Error::ShutDown), and
     /// [`Error::NoRuntime`](crate::Error::NoRuntime) outside of tokio.
     ///
     /// # Cancel safety
@@ -291,7 +293,8 @@ impl Lock {
     ///
     /// [`Error::TimedOut`](crate::Error::TimedOut) if somebody else still had
     /// it; it names the holder. [`Error::Unavailable`](crate::Error::Unavailable)
-    /// if the store did not answer. Others as [`acquire`](Self::acquire). A
+    /// if the store did not answer, [`Error::NotReady`](crate::Error::NotReady)
+    /// if it refused for now. Others as [`acquire`](Self::acquire). A
     /// patience of zero is refused: [`try_acquire`](Self::try_acquire) asks once.
     ///
     /// # Cancel safety
@@ -460,8 +463,10 @@ impl Lock {
     /// # Errors
     ///
     /// [`Error::Unavailable`](crate::Error::Unavailable) if the store did not
-    /// answer within three seconds, [`Error::Refused`](crate::Error::Refused)
-    /// and [`Error::WrongType`](crate::Error::WrongType) as it says.
+    /// answer within three seconds; [`Error::NotReady`](crate::Error::NotReady),
+    /// [`Error::Forbidden`](crate::Error::Forbidden),
+    /// [`Error::Refused`](crate::Error::Refused) and
+    /// [`Error::WrongType`](crate::Error::WrongType) as it says.
     ///
     /// # Cancel safety
     ///

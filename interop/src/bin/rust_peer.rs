@@ -307,6 +307,8 @@ impl Flags {
 fn failed(error: leasehold::Error) -> (&'static str, String) {
     let class = match &error {
         leasehold::Error::Lost { .. } => "Lost",
+        leasehold::Error::Forbidden { .. } => "Forbidden",
+        leasehold::Error::NotReady { .. } => "NotReady",
         leasehold::Error::Refused { .. } => "Refused",
         leasehold::Error::Unavailable { .. } => "Unavailable",
         _ => "Error",

@@ -104,7 +104,10 @@ impl RedisStore {
             reply = Box::pin(self.commands.call(&command)).await?;
         }
         match reply {
-            Value::ServerError(error) => Err(replies::refusal(&error)),
+            Value::ServerError(error) => {
+                let command = error.details().and_then(|words| script.command_at(words));
+                Err(replies::refusal(&error).naming(command))
+            }
             reply => Ok(reply),
         }
     }
@@ -189,7 +192,7 @@ impl RedisStore {
         let wanted = if claim.announced { &commands[..] } else { &commands[..1] };
         let replies = self.commands.call_all(wanted).await?;
         let freed = match replies.first() {
-            Some(Value::ServerError(error)) => Err(replies::refusal(error)),
+            Some(Value::ServerError(error)) => Err(replies::refusal(error).naming(Some("HDEL"))),
             freed => replies::is_freed(freed.unwrap_or(&Value::Nil)),
         };
         if !self.explained(&claim.name, freed).await? {
@@ -314,7 +317,7 @@ impl Store for RedisStore {
         Box::pin(async move {
             let asked = cmd("HGET").arg(name.as_str()).arg(owner.as_str()).clone();
             let answer = match self.commands.call(&asked).await? {
-                Value::ServerError(error) => Err(replies::refusal(&error)),
+                Value::ServerError(error) => Err(replies::refusal(&error).naming(Some("HGET"))),
                 reply => Ok(reply),
             };
             replies::count(&self.explained(name, answer).await?)
