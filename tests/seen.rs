@@ -323,6 +323,117 @@ async fn an_ordinary_day_is_not_worth_a_warning() {
     assert!(loud.is_empty(), "{loud:?}");
 }
 
+mod stats {
+    use leasehold::Stats;
+    use tokio::time::timeout;
+
+    use super::*;
+
+    /// Claims that every hold of `stats` is accounted for, once.
+    #[track_caller]
+    fn adds_up(stats: &Stats) {
+        let lost =
+            stats.lost_expired + stats.lost_not_ours + stats.lost_max_hold + stats.lost_shut_down;
+        let ended = stats.released + stats.releases_unanswered + lost;
+        assert_eq!(stats.granted, stats.held + ended, "{stats:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn releases_that_were_cancelled_are_counted() {
+        // given forty holds, of which six are released in good order
+        let world = World::new();
+        for n in 0..40 {
+            let guard = world.client.lock(format!("{n}")).unwrap().acquire().await.unwrap();
+            if n < 6 {
+                assert_eq!(guard.release().await.unwrap(), Release::Released);
+                continue;
+            }
+
+            // and the others while the store hangs and the caller does not wait for it
+            world.store.stall();
+            assert!(timeout(Duration::from_millis(10), guard.release()).await.is_err());
+            adds_up(&world.client.stats());
+            world.store.resume();
+        }
+
+        // then each is counted
+        let stats = world.client.stats();
+        let counted = (stats.granted, stats.released, stats.releases_unanswered, stats.held);
+        assert_eq!(counted, (40, 6, 34, 0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_release_on_its_way_is_still_held() {
+        let world = World::new();
+        let guard = world.lock.acquire().await.unwrap();
+        world.store.stall();
+        let (released, ()) = tokio::join!(guard.release(), async {
+            sleep(secs(1)).await;
+            assert_eq!(world.client.stats().held, 1);
+            adds_up(&world.client.stats());
+            world.store.resume();
+        });
+        assert_eq!(released.unwrap(), Release::Released);
+        assert_eq!((world.client.stats().held, world.client.stats().released), (0, 1));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn however_a_hold_ends_the_numbers_add_up() {
+        let world = World::new();
+        let (client, lock) = (&world.client, &world.lock);
+        let granted = async || lock.acquire().await.unwrap();
+
+        drop(granted().await);
+        let (next, released) = tokio::join!(lock.acquire(), granted().await.release());
+        assert!(next.unwrap().release().await.is_ok() && released.is_ok());
+        adds_up(&client.stats());
+
+        let guard = granted().await;
+        world.store.fail("NOPERM no permission");
+        assert!(guard.release().await.is_err());
+        world.store.heal();
+        adds_up(&client.stats());
+
+        world.store.lose_everything();
+        let (told, found) = (granted().await, client.lock("other").unwrap().acquire().await);
+        world.store.lose_everything();
+        assert!(matches!(found.unwrap().release().await, Ok(Release::AlreadyGone { .. })));
+        assert_eq!(told.lost().await, LostReason::NotOurs);
+        drop(told);
+        adds_up(&client.stats());
+
+        let bounded = lock.clone().max_hold(secs(1)).acquire().await.unwrap();
+        assert_eq!(bounded.lost().await, LostReason::MaxHold);
+        drop(bounded);
+        let leased = lock.clone().lease(secs(1)).acquire().await.unwrap();
+        assert_eq!(leased.lost().await, LostReason::Expired);
+        assert!(leased.release().await.is_ok());
+        let taken = granted().await;
+        assert_eq!(client.shutdown(secs(1)).await.taken_back, 1);
+        drop(taken);
+
+        let stats = client.stats();
+        adds_up(&stats);
+        assert_eq!((stats.held, stats.releases_unanswered, stats.handed_over), (0, 1, 1));
+        assert_eq!((stats.lost_max_hold, stats.lost_expired, stats.lost_shut_down), (1, 1, 1));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn every_number_has_a_name_and_a_value() {
+        let world = World::new();
+        let _guard = world.lock.acquire().await.unwrap();
+        let stats = world.client.stats();
+        let fields = format!("{stats:?}").matches(": ").count();
+        assert_eq!(stats.iter().count(), fields);
+        for (name, value) in stats.iter() {
+            let field = format!("{}: ", name.trim_end_matches("_seconds"));
+            assert!(format!("{stats:?}").contains(&field), "{name}");
+            let expected = if ["held", "granted"].contains(&name) { 1.0 } else { 0.0 };
+            assert_eq!(value, expected, "{name}");
+        }
+    }
+}
+
 mod debug {
     use super::*;
 

@@ -89,7 +89,8 @@ impl Held {
         let _turn = hold.take_turn();
         let _leaving = Leaving(self);
         // Before the store can grant it to somebody else.
-        hold.end(LostReason::Released);
+        let counts = hold.end(LostReason::Released) == LostReason::Released;
+        let releasing = self.engine.counters.releasing(counts);
         let given = self.engine.give_back(hold, asked_at).await;
         tracing::debug!(target: "leasehold", lock = %hold.name(), owner = %hold.claim().owner,
             held = ?hold.held_for(self.engine.clock.now()), ?given, "release");
@@ -97,7 +98,9 @@ impl Held {
         let given = given.map_err(|failure| Error::about(hold.name(), failure))?;
         match (believed, given) {
             (Ok(_), GivenBack::Freed(_)) => {
-                hold.was_released();
+                if releasing.answered() {
+                    hold.was_released();
+                }
                 Ok(Left::Nothing)
             }
             (Ok(left), GivenBack::NotHeld { holder }) => {
@@ -106,7 +109,9 @@ impl Held {
                     true => LostReason::NotOurs,
                     false => LostReason::Expired,
                 };
-                hold.found_lost(reason);
+                if releasing.answered() {
+                    hold.found_lost(reason);
+                }
                 Ok(Left::Lost { reason, holder })
             }
             (Err(reason), GivenBack::NotHeld { holder }) => Ok(Left::Lost { reason, holder }),

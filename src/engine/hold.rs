@@ -306,7 +306,6 @@ impl Hold {
         // Who gives it back keeps the turn until that is done.
         let turn = state.turn.take_if(|_| reason != LostReason::Released);
         let told = state.told.take();
-        self.counters.ended();
         if reason != LostReason::Released {
             self.found_lost(reason);
         }
