@@ -1,6 +1,6 @@
 //! The way in: a client, and how it is set up.
 
-use std::{sync::Arc, time::Duration};
+use std::{marker::PhantomData, sync::Arc, time::Duration};
 
 #[cfg(feature = "redis")]
 use crate::store::redis::{RedisStore, Settings};
@@ -26,7 +26,7 @@ const DEFAULT_TTL: Duration = Duration::from_secs(30);
 /// # async fn demo() -> Result<(), leasehold::Error> {
 /// let client = leasehold::Client::connect("redis://127.0.0.1/").await?;
 /// let guard = client.lock("orders:42")?.acquire().await?;
-/// guard.release().await?;
+/// guard.release().await?.done()?;
 /// # Ok(()) }
 /// ```
 ///
@@ -36,7 +36,7 @@ const DEFAULT_TTL: Duration = Duration::from_secs(30);
 /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
 /// let client = leasehold::Client::in_memory();
 /// let guard = client.lock("orders:42")?.acquire().await?;
-/// guard.release().await?;
+/// guard.release().await?.done()?;
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Debug)]
@@ -112,7 +112,7 @@ impl Client {
     /// let client = leasehold::Client::builder().ttl(Duration::from_secs(10)).in_memory();
     /// ```
     pub fn builder() -> ClientBuilder {
-        ClientBuilder::default()
+        ClientBuilder::new()
     }
 
     /// The lock called `name`. Touches no network.
@@ -223,7 +223,8 @@ pub struct Shutdown {
     pub unsettled: usize,
 }
 
-/// Settings of a [`Client`].
+/// Settings of a client: of a [`Client`], or of one for threads,
+/// `blocking::Client`. The same settings do for both.
 ///
 /// # Examples
 ///
@@ -240,23 +241,23 @@ pub struct Shutdown {
 /// ```
 #[derive(Clone, Debug)]
 #[must_use = "it does nothing until it makes a client"]
-pub struct ClientBuilder {
+pub struct ClientBuilder<Made = Client> {
     ttl: Duration,
     #[cfg(feature = "redis")]
     redis: Settings,
+    made: PhantomData<fn() -> Made>,
 }
 
-impl Default for ClientBuilder {
-    fn default() -> Self {
+impl<Made> ClientBuilder<Made> {
+    pub(crate) fn new() -> Self {
         Self {
             ttl: DEFAULT_TTL,
             #[cfg(feature = "redis")]
             redis: Settings::default(),
+            made: PhantomData,
         }
     }
-}
 
-impl ClientBuilder {
     /// Sets the [`ttl`](Lock::ttl) of every lock that sets none. Default: 30 s,
     /// as Redisson's `lockWatchdogTimeout`.
     ///
@@ -271,40 +272,21 @@ impl ClientBuilder {
         self
     }
 
-    /// Makes a client with a store of its own in this process.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// let client = leasehold::Client::builder().in_memory();
-    /// ```
-    #[must_use]
-    pub fn in_memory(self) -> Client {
-        self.sharing(&MemoryStore::new())
-    }
-
-    /// Makes a client of `store`.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// let store = leasehold::MemoryStore::new();
-    /// let client = leasehold::Client::builder().sharing(&store);
-    /// ```
-    #[must_use]
-    pub fn sharing(self, store: &MemoryStore) -> Client {
-        self.client(Identity::random(), Arc::new(store.session()))
-    }
-
-    fn client(self, identity: Identity, store: Arc<dyn Store>) -> Client {
-        let engine = Engine::new(identity, store, Clock::new(), Spawner::here());
-        Client { engine, ttl: self.ttl }
+    /// The same settings for an asynchronous client.
+    #[cfg(feature = "blocking")]
+    pub(crate) fn for_tasks(self) -> ClientBuilder {
+        ClientBuilder {
+            ttl: self.ttl,
+            #[cfg(feature = "redis")]
+            redis: self.redis,
+            made: PhantomData,
+        }
     }
 }
 
 /// Settings for Redis.
 #[cfg(feature = "redis")]
-impl ClientBuilder {
+impl<Made> ClientBuilder<Made> {
     /// Sets how long connecting may take, the first time and after a loss.
     /// Default: 5 s.
     ///
@@ -413,7 +395,10 @@ impl ClientBuilder {
         self.redis.tls.client = Some((certificate.into(), key.into().into()));
         self
     }
+}
 
+/// Making a client.
+impl ClientBuilder {
     /// Connects to Redis.
     ///
     /// # Errors
@@ -431,9 +416,40 @@ impl ClientBuilder {
     /// let client = leasehold::Client::builder().connect("redis://127.0.0.1/").await?;
     /// # Ok(()) }
     /// ```
+    #[cfg(feature = "redis")]
     pub async fn connect(self, url: &str) -> Result<Client> {
         let identity = Identity::random();
         let store = RedisStore::connect(url, &self.redis, identity.client()).await?;
         Ok(self.client(identity, Arc::new(store)))
+    }
+
+    /// Makes a client with a store of its own in this process.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let client = leasehold::Client::builder().in_memory();
+    /// ```
+    #[must_use]
+    pub fn in_memory(self) -> Client {
+        self.sharing(&MemoryStore::new())
+    }
+
+    /// Makes a client of `store`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let store = leasehold::MemoryStore::new();
+    /// let client = leasehold::Client::builder().sharing(&store);
+    /// ```
+    #[must_use]
+    pub fn sharing(self, store: &MemoryStore) -> Client {
+        self.client(Identity::random(), Arc::new(store.session()))
+    }
+
+    fn client(self, identity: Identity, store: Arc<dyn Store>) -> Client {
+        let engine = Engine::new(identity, store, Clock::new(), Spawner::here());
+        Client { engine, ttl: self.ttl }
     }
 }

@@ -10,7 +10,7 @@ use std::{
 
 use tokio::time::{Instant, sleep};
 
-use leasehold::{Client, Error, LostReason, MemoryStore, Ran, Release};
+use leasehold::{Client, Error, LostReason, MemoryStore, Release};
 
 const fn secs(n: u64) -> Duration {
     Duration::from_secs(n)
@@ -42,7 +42,7 @@ impl Billing {
             }
             Ok(customers)
         });
-        ran.await?.done(lock.name())?
+        ran.await?
     }
 }
 
@@ -306,7 +306,7 @@ mod fail {
                 },
                 lock.run(async |_held| words.len()),
             );
-            assert_eq!(ran.unwrap(), Ran::Done(words.len()), "{words}");
+            assert_eq!(ran.unwrap(), words.len(), "{words}");
         }
     }
 

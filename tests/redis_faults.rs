@@ -72,7 +72,7 @@ async fn a_restart_that_loses_the_data_is_told_to_the_holder_and_lets_a_waiter_i
     let reason = within(SOON, "the loss is told", guard.lost()).await;
     assert_eq!(reason, LostReason::NotOurs);
     match guard.release().await.unwrap() {
-        Release::AlreadyGone { reason: LostReason::NotOurs, holder: Some(holder) } => {
+        Release::AlreadyGone { reason: LostReason::NotOurs, holder: Some(holder), .. } => {
             assert_eq!(holder.owner(), entered.owner());
         }
         other => panic!("{other:?}"),

@@ -1,9 +1,18 @@
 //! Proof that a lock was granted, for threads.
 
-use std::{marker::PhantomData, sync::Arc, time::Duration};
+use std::{
+    marker::PhantomData,
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    sync::Arc,
+    time::Duration,
+};
 
 use super::{reentry, waiting::Core};
-use crate::{LostReason, Name, Owner, Release, error::Result, primitives};
+use crate::{
+    Holding, LostReason, Name, Owner, Ran, Release,
+    error::Result,
+    primitives::{self, run::lost_by_then},
+};
 
 /// As [`LockGuard`](crate::LockGuard), with the thread as its owner: it stays
 /// on its thread, and what the thread acquires again it enters again.
@@ -19,7 +28,7 @@ use crate::{LostReason, Name, Owner, Release, error::Result, primitives};
 /// ```
 /// let client = leasehold::blocking::Client::in_memory()?;
 /// let guard = client.lock("orders:42")?.acquire()?;
-/// guard.release()?;
+/// guard.release()?.done()?;
 /// # Ok::<(), leasehold::Error>(())
 /// ```
 #[derive(Debug)]
@@ -62,6 +71,21 @@ impl LockGuard {
     /// ```
     pub fn release(self) -> Result<Release> {
         self.guard.release()
+    }
+
+    /// As [`LockGuard::run`](crate::LockGuard::run): [`Ran::Stopped`] does not
+    /// occur, since a thread cannot be stopped from outside.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let guard = leasehold::blocking::Client::in_memory()?.lock("orders:42")?.acquire()?;
+    /// assert_eq!(guard.run(|held| held.is_held()).done()?, true);
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn run<T>(self, work: impl FnOnce(&Holding) -> T) -> Ran<T> {
+        let holding = self.guard.guard.holding();
+        run(&holding, work, || self.release())
     }
 
     /// As [`LockGuard::reenter`](crate::LockGuard::reenter), which acquiring
@@ -117,10 +141,6 @@ impl OwnedLockGuard {
         Self { guard, core: Arc::clone(core) }
     }
 
-    pub(super) fn guard(&self) -> &primitives::LockGuard {
-        &self.guard
-    }
-
     /// As [`LockGuard::release`](crate::LockGuard::release).
     ///
     /// # Errors
@@ -138,6 +158,21 @@ impl OwnedLockGuard {
     pub fn release(self) -> Result<Release> {
         let Self { guard, core } = self;
         core.wait(guard.release())?
+    }
+
+    /// As [`LockGuard::run`](crate::LockGuard::run): [`Ran::Stopped`] does not
+    /// occur, since a thread cannot be stopped from outside.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let guard = leasehold::blocking::Client::in_memory()?.lock("orders:42")?.acquire_owned()?;
+    /// assert_eq!(guard.run(|held| held.is_held()).done()?, true);
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn run<T>(self, work: impl FnOnce(&Holding) -> T) -> Ran<T> {
+        let holding = self.guard.holding();
+        run(&holding, work, || self.release())
     }
 
     /// As [`LockGuard::reenter`](crate::LockGuard::reenter).
@@ -264,5 +299,19 @@ impl OwnedLockGuard {
     #[must_use]
     pub fn name(&self) -> &Name {
         self.guard.name()
+    }
+}
+
+/// Runs `work` under a hold, then gives it back by `release`.
+fn run<T>(
+    holding: &Holding,
+    work: impl FnOnce(&Holding) -> T,
+    release: impl FnOnce() -> Result<Release>,
+) -> Ran<T> {
+    let done = catch_unwind(AssertUnwindSafe(|| work(holding)));
+    let lost = lost_by_then(holding.name(), release());
+    match done {
+        Ok(value) => Ran::of(value, holding.name().clone(), lost),
+        Err(panic) => resume_unwind(panic),
     }
 }

@@ -24,7 +24,7 @@ use crate::domain::LostReason;
 /// let client = leasehold::Client::in_memory();
 /// let guard = client.lock("orders:42")?.acquire().await?;
 /// assert_eq!((client.stats().granted, client.stats().held), (1, 1));
-/// guard.release().await?;
+/// guard.release().await?.done()?;
 /// assert_eq!((client.stats().released, client.stats().held), (1, 0));
 /// # Ok(()) }
 /// ```
