@@ -177,6 +177,104 @@ mod done {
     }
 }
 
+/// Helpers around `run`, in tasks of their own: most of it is checked by compiling.
+mod wrapped {
+    use super::*;
+
+    /// A helper with the bounds of `run` itself.
+    async fn timed<T, F>(lock: &Lock, work: impl FnOnce(Holding) -> F) -> Result<(T, Duration)>
+    where
+        F: Future<Output = T>,
+    {
+        let start = Instant::now();
+        Ok((lock.run(work).await?, start.elapsed()))
+    }
+
+    /// One that takes asynchronous closures by their own trait.
+    async fn once<T>(lock: &Lock, work: impl AsyncFnOnce(&Holding) -> T) -> Result<T> {
+        lock.run(async |held| work(&held).await).await
+    }
+
+    /// One that tries again.
+    async fn patiently<T, F>(lock: &Lock, mut work: impl FnMut(Holding) -> F) -> Result<T>
+    where
+        F: Future<Output = T>,
+    {
+        loop {
+            match lock.run(&mut work).await {
+                Err(Error::Lost { reason: LostReason::NotOurs, .. }) => sleep(secs(1)).await,
+                ran => return ran,
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_helper_with_the_bounds_of_run_may_be_spawned_with_work_that_borrows() {
+        let lock = World::new().lock;
+        let task = tokio::spawn(async move {
+            let text = String::from("borrowed");
+            let work = async |held: Holding| {
+                sleep(secs(1)).await;
+                held.check().map(|()| text.len())
+            };
+            timed(&lock, work).await
+        });
+        let (length, took) = task.await.unwrap().unwrap();
+        assert_eq!((length.unwrap(), took), (8, secs(1)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_helper_that_takes_an_asynchronous_closure_once_may_be_spawned() {
+        let lock = World::new().lock;
+        let task = tokio::spawn(async move {
+            let text = String::from("borrowed");
+            let work = async |held: &Holding| {
+                sleep(secs(1)).await;
+                held.check().map(|()| text.len())
+            };
+            once(&lock, work).await
+        });
+        assert_eq!(task.await.unwrap().unwrap().unwrap(), 8);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_helper_that_calls_the_work_again_may_be_spawned() {
+        let World { store, lock, .. } = World::new();
+        let task = tokio::spawn(async move {
+            let (text, times) = (String::from("borrowed"), Mutex::new(0));
+            let (text, times) = (&text, &times);
+            let work = |held: Holding| {
+                let lost = std::mem::replace(&mut *times.lock().unwrap(), 1) == 0;
+                let store = store.clone();
+                async move {
+                    if lost {
+                        store.lose(held.name().as_str());
+                    }
+                    sleep(secs(1)).await;
+                    text.len()
+                }
+            };
+            patiently(&lock, work).await
+        });
+        assert_eq!(task.await.unwrap().unwrap(), 8);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn work_under_one_lock_may_run_work_under_another() {
+        let World { client, lock, .. } = World::new();
+        let task = tokio::spawn(async move {
+            let inner = client.lock("inner")?;
+            let ran = lock.run(async |outer| {
+                let both = async |held: Holding| (outer.name().clone(), held.name().clone());
+                inner.run(both).await
+            });
+            ran.await?
+        });
+        let (outer, inner) = task.await.unwrap().unwrap();
+        assert_eq!((outer.as_str(), inner.as_str()), ("job", "inner"));
+    }
+}
+
 mod waiting {
     use super::*;
 
