@@ -6,7 +6,7 @@ use std::{marker::PhantomData, sync::Arc, time::Duration};
 use crate::store::redis::{RedisStore, Settings};
 use crate::{
     domain::{Identity, Name},
-    engine::{Engine, clock::Clock, stats::Stats, tasks::Spawner},
+    engine::{Engine, clock::Clock, limits::Limits, stats::Stats, tasks::Spawner},
     error::Result,
     primitives::Lock,
     store::{Store, memory::MemoryStore},
@@ -243,6 +243,7 @@ pub struct Shutdown {
 #[must_use = "it does nothing until it makes a client"]
 pub struct ClientBuilder<Made = Client> {
     ttl: Duration,
+    limits: Limits,
     #[cfg(feature = "redis")]
     redis: Settings,
     made: PhantomData<fn() -> Made>,
@@ -252,6 +253,7 @@ impl<Made> ClientBuilder<Made> {
     pub(crate) fn new() -> Self {
         Self {
             ttl: DEFAULT_TTL,
+            limits: Limits::default(),
             #[cfg(feature = "redis")]
             redis: Settings::default(),
             made: PhantomData,
@@ -272,11 +274,67 @@ impl<Made> ClientBuilder<Made> {
         self
     }
 
+    /// Sets how long a question may take that is not to wait:
+    /// [`try_acquire`](Lock::try_acquire), [`try_run`](Lock::try_run) until the
+    /// work begins, [`holder`](Lock::holder) and its kin,
+    /// [`force_release`](Lock::force_release). It is asked again meanwhile if that
+    /// can help. Default: 3 s.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), leasehold::Error> {
+    /// use std::time::Duration;
+    /// let store = leasehold::MemoryStore::new();
+    /// let builder = leasehold::Client::builder().question_timeout(Duration::from_millis(200));
+    /// let lock = builder.sharing(&store).lock("orders:42")?;
+    /// store.stall();
+    /// assert!(lock.try_acquire().await.unwrap_err().is_transient()); // after 200 ms
+    /// # Ok(()) }
+    /// ```
+    pub fn question_timeout(mut self, timeout: Duration) -> Self {
+        self.limits.question = Limits::sound(timeout);
+        self
+    }
+
+    /// Sets how long [`LockGuard::release`](crate::LockGuard::release) waits for an
+    /// answer. Then it fails, and the release goes on in the background. Default:
+    /// 5 s.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// let builder = leasehold::Client::builder().release_timeout(Duration::from_secs(1));
+    /// ```
+    pub fn release_timeout(mut self, timeout: Duration) -> Self {
+        self.limits.release = Limits::sound(timeout);
+        self
+    }
+
+    /// Sets how long the result of work under [`Lock::run`] waits for the release
+    /// of its lock, which tells whether the lock was ours to the end. Then the
+    /// result is returned, and the release goes on in the background. Default:
+    /// 500 ms.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// let builder = leasehold::Client::builder().run_release_timeout(Duration::from_millis(50));
+    /// ```
+    pub fn run_release_timeout(mut self, timeout: Duration) -> Self {
+        self.limits.release_after_run = Limits::sound(timeout);
+        self
+    }
+
     /// The same settings for an asynchronous client.
     #[cfg(feature = "blocking")]
     pub(crate) fn for_tasks(self) -> ClientBuilder {
         ClientBuilder {
             ttl: self.ttl,
+            limits: self.limits,
             #[cfg(feature = "redis")]
             redis: self.redis,
             made: PhantomData,
@@ -449,7 +507,8 @@ impl ClientBuilder {
     }
 
     fn client(self, identity: Identity, store: Arc<dyn Store>) -> Client {
-        let engine = Engine::new(identity, store, Clock::new(), Spawner::here());
+        let (clock, spawner) = (Clock::new(), Spawner::here());
+        let engine = Engine::within(self.limits, identity, store, clock, spawner);
         Client { engine, ttl: self.ttl }
     }
 }

@@ -8,11 +8,7 @@ use std::{
 };
 
 use super::{reentry, waiting::Core};
-use crate::{
-    Holding, LostReason, Name, Owner, Ran, Release,
-    error::Result,
-    primitives::{self, run::lost_by_then},
-};
+use crate::{Holding, LostReason, Name, Owner, Ran, Release, error::Result, primitives};
 
 /// As [`LockGuard`](crate::LockGuard), with the thread as its owner: it stays
 /// on its thread, and what the thread acquires again it enters again.
@@ -84,8 +80,8 @@ impl LockGuard {
     /// # Ok::<(), leasehold::Error>(())
     /// ```
     pub fn run<T>(self, work: impl FnOnce(&Holding) -> T) -> Ran<T> {
-        let holding = self.guard.guard.holding();
-        run(&holding, work, || self.release())
+        let Self { guard, _left, .. } = self;
+        guard.run(work)
     }
 
     /// As [`LockGuard::reenter`](crate::LockGuard::reenter), which acquiring
@@ -171,8 +167,15 @@ impl OwnedLockGuard {
     /// # Ok::<(), leasehold::Error>(())
     /// ```
     pub fn run<T>(self, work: impl FnOnce(&Holding) -> T) -> Ran<T> {
-        let holding = self.guard.holding();
-        run(&holding, work, || self.release())
+        let Self { guard, core } = self;
+        let (holding, name) = (guard.holding(), guard.name().clone());
+        let done = catch_unwind(AssertUnwindSafe(|| work(&holding)));
+        // Called from a task it is dropped, and released in the background.
+        let lost = core.wait(guard.release_after_run()).ok().flatten();
+        match done {
+            Ok(value) => Ran::of(value, name, lost),
+            Err(panic) => resume_unwind(panic),
+        }
     }
 
     /// As [`LockGuard::reenter`](crate::LockGuard::reenter).
@@ -299,19 +302,5 @@ impl OwnedLockGuard {
     #[must_use]
     pub fn name(&self) -> &Name {
         self.guard.name()
-    }
-}
-
-/// Runs `work` under a hold, then gives it back by `release`.
-fn run<T>(
-    holding: &Holding,
-    work: impl FnOnce(&Holding) -> T,
-    release: impl FnOnce() -> Result<Release>,
-) -> Ran<T> {
-    let done = catch_unwind(AssertUnwindSafe(|| work(holding)));
-    let lost = lost_by_then(holding.name(), release());
-    match done {
-        Ok(value) => Ran::of(value, holding.name().clone(), lost),
-        Err(panic) => resume_unwind(panic),
     }
 }

@@ -40,9 +40,6 @@ pub(super) const LONGEST_WAIT: Duration = Duration::from_secs(3);
 /// The longest wait while no message can reach us.
 pub(super) const LONGEST_WAIT_UNHEARD: Duration = Duration::from_millis(250);
 
-/// How long one question may take that is not to wait.
-const ONE_QUESTION: Duration = Duration::from_secs(3);
-
 /// What a caller wants: a lock, and how to wait for it and keep it.
 #[derive(Clone, Debug)]
 pub(crate) struct Want {
@@ -171,14 +168,14 @@ impl Engine {
         let heard = Heard::default();
         let mut attempt = Attempt::new(self, want, &heard, None);
         let span = attempt.span();
-        let until = Instant::now() + ONE_QUESTION;
+        let until = Instant::now() + self.limits.question;
         let asked = timeout_at(until, attempt.ask_until_answered().instrument(span)).await;
         match asked {
             Ok(Ok(Asked::Granted(held))) => Ok(Some(held)),
             Ok(Ok(Asked::Busy(_))) => Ok(None),
             Ok(Ok(Asked::TooLate)) => Err(too_late(want)),
             Ok(Err(error)) => Err(error),
-            Err(_) => Err(unanswered(&want.name, ONE_QUESTION, heard.take())),
+            Err(_) => Err(unanswered(&want.name, self.limits.question, heard.take())),
         }
     }
 

@@ -53,6 +53,11 @@ impl Held {
         self.hold.claim()
     }
 
+    /// How long work waits for its release.
+    pub(crate) fn release_after_run(&self) -> Duration {
+        self.engine.limits.release_after_run
+    }
+
     pub(crate) fn watch(&self) -> Watch {
         Watch { hold: Arc::clone(&self.hold), engine: Arc::clone(&self.engine) }
     }

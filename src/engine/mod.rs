@@ -19,6 +19,7 @@ mod courtesy;
 pub(crate) mod held;
 pub(crate) mod hold;
 mod keeper;
+pub(crate) mod limits;
 mod news;
 mod persist;
 mod releases;
@@ -50,6 +51,7 @@ use self::{
     courtesy::Courtesy,
     hold::Hold,
     keeper::Keeper,
+    limits::{Limits, within},
     news::News,
     persist::{Given, persist},
     releases::{Debt, Releases, recount},
@@ -63,12 +65,6 @@ use crate::{
     error::Error,
     store::{Answer, Sleepers, Store},
 };
-
-/// How long a release is awaited before it is left to the background.
-const RELEASE_PATIENCE: Duration = Duration::from_secs(5);
-
-/// How long a question about a lock is asked before it fails.
-const QUESTION_PATIENCE: Duration = Duration::from_secs(3);
 
 /// More patience than any clock can count to is as good as this.
 pub(crate) const LONGEST_PATIENCE: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
@@ -88,6 +84,7 @@ pub(crate) struct Engine {
     releases: Arc<Releases>,
     courtesy: Arc<Courtesy>,
     spawner: Spawner,
+    pub(crate) limits: Limits,
     running: Mutex<Vec<AbortHandle>>,
     /// How many grants there were: each has a number.
     grants: AtomicU64,
@@ -96,7 +93,19 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
+    #[cfg(test)]
     pub(crate) fn new(
+        identity: Identity,
+        store: Arc<dyn Store>,
+        clock: Clock,
+        spawner: Spawner,
+    ) -> Arc<Self> {
+        Self::within(Limits::default(), identity, store, clock, spawner)
+    }
+
+    /// A client's machinery that waits for its store within `limits`.
+    pub(crate) fn within(
+        limits: Limits,
         identity: Identity,
         store: Arc<dyn Store>,
         clock: Clock,
@@ -127,6 +136,7 @@ impl Engine {
             clock,
             counters,
             spawner,
+            limits,
             running: Mutex::default(),
             grants: AtomicU64::new(0),
             closed: AtomicBool::new(false),
@@ -163,9 +173,8 @@ impl Engine {
     /// Asks the store about `name` until it answers or patience ends.
     async fn ask<'a, T>(&self, name: &Name, ask: impl Fn() -> Answer<'a, T>) -> Result<T, Error> {
         Handle::try_current().map_err(|_| Error::NoRuntime)?;
-        let until = self.clock.now() + QUESTION_PATIENCE;
-        let given = timeout(QUESTION_PATIENCE, self.persist(until, ask)).await;
-        let given = given.unwrap_or_else(|elapsed| Err(Failure::unanswered(elapsed)));
+        let limit = self.limits.question;
+        let given = within(limit, self.persist(self.clock.now() + limit, ask)).await;
         given.map(|given| given.answer).map_err(|failure| Error::about(name, failure))
     }
 
@@ -181,8 +190,10 @@ impl Engine {
 
     /// Frees `name`, whoever holds it. Returns whether somebody did.
     pub(crate) async fn force_release(&self, name: &Name) -> Result<bool, Error> {
+        Handle::try_current().map_err(|_| Error::NoRuntime)?;
         // Asked again it might free somebody who entered meanwhile.
-        self.store.force_release(name).await.map_err(|failure| Error::about(name, failure))
+        let freed = within(self.limits.question, self.store.force_release(name)).await;
+        freed.map_err(|failure| Error::about(name, failure))
     }
 
     async fn persist<'a, T>(
@@ -197,9 +208,11 @@ impl Engine {
     /// the rest, and looks again if a grant may still be on its way.
     async fn give_back(&self, hold: &Hold, now: Instant) -> Result<GivenBack, Failure> {
         let promise = self.releases.promise(Debt::of(hold));
-        let until = hold.store_ends().min(now + RELEASE_PATIENCE);
+        let limit = self.limits.release;
+        let until = hold.store_ends().min(now + limit);
         let way = hold.way();
-        let given = self.persist(until, || self.store.release(hold.claim(), way)).await?;
+        let asked = self.persist(until, || self.store.release(hold.claim(), way));
+        let given = within(limit, asked).await?;
         if !hold.is_unsure() {
             promise.kept();
         }
@@ -220,8 +233,9 @@ impl Engine {
     /// Tells the store how many shares `hold` has now.
     async fn tell_count(&self, hold: &Arc<Hold>) -> Result<(), Failure> {
         let promise = self.releases.promise(Debt::Recount { hold: Arc::clone(hold) });
-        let until = hold.store_ends().min(self.clock.now() + RELEASE_PATIENCE);
-        recount(&self.store, &self.clock, hold, None, until).await?;
+        let limit = self.limits.release;
+        let until = hold.store_ends().min(self.clock.now() + limit);
+        within(limit, recount(&self.store, &self.clock, hold, None, until)).await?;
         promise.kept();
         Ok(())
     }

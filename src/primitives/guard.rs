@@ -54,8 +54,8 @@ impl LockGuard {
     /// # Errors
     ///
     /// [`Error::Unavailable`] if the store did not
-    /// answer for five seconds: the release goes on in the background, and the
-    /// lease ends by itself. [`Error::NotReady`],
+    /// answer within the [release timeout](crate::ClientBuilder::release_timeout):
+    /// the release goes on in the background, and the lease ends by itself. [`Error::NotReady`],
     /// [`Error::Forbidden`] and
     /// [`Error::Refused`] if the store refused.
     ///
@@ -119,6 +119,23 @@ impl LockGuard {
     {
         let on_loss = self.on_loss;
         run::run(self, on_loss, work).await
+    }
+
+    /// Releases the lock behind work that is done, and tells why it was lost before,
+    /// if it was. Waits for that only for a moment.
+    pub(crate) async fn release_after_run(self) -> Option<LostReason> {
+        let (name, limit) = (self.name().clone(), self.held.release_after_run());
+        let released = run::at_most(limit, self.release()).await;
+        let silent = || Err(Error::silent(name.clone(), format!("no answer within {limit:?}")));
+        match released.unwrap_or_else(silent) {
+            Ok(Release::AlreadyGone { reason, .. }) => Some(reason),
+            Ok(Release::Released | Release::StillHeld { .. }) => None,
+            // It was ours when the work was done; the rest is done in the background.
+            Err(error) => {
+                tracing::warn!(target: "leasehold", lock = %name, %error, "not released yet");
+                None
+            }
+        }
     }
 
     /// Enters once more: another guard of the same owner.

@@ -196,7 +196,8 @@ impl Lock {
     /// # Errors
     ///
     /// [`Error::Unavailable`](crate::Error::Unavailable) if the store did not
-    /// answer within three seconds. Others as [`acquire`](Self::acquire).
+    /// answer within the
+    /// [question timeout](crate::ClientBuilder::question_timeout). Others as [`acquire`](Self::acquire).
     ///
     /// # Cancel safety
     ///
@@ -221,7 +222,9 @@ impl Lock {
     /// error.
     ///
     /// Work is stopped when the lock is lost, as [`on_loss`](Self::on_loss)
-    /// says. A panic of the work releases the lock, then goes on.
+    /// says. A panic of the work releases the lock, then goes on. The result waits
+    /// for the release no longer than the
+    /// [run release timeout](crate::ClientBuilder::run_release_timeout).
     ///
     /// # Errors
     ///
@@ -346,7 +349,8 @@ impl Lock {
     /// # Errors
     ///
     /// [`Error::Unavailable`](crate::Error::Unavailable) if the store did not
-    /// answer within three seconds; [`Error::NotReady`](crate::Error::NotReady),
+    /// answer within the
+    /// [question timeout](crate::ClientBuilder::question_timeout); [`Error::NotReady`](crate::Error::NotReady),
     /// [`Error::Forbidden`](crate::Error::Forbidden),
     /// [`Error::Refused`](crate::Error::Refused) and
     /// [`Error::WrongType`](crate::Error::WrongType) as it says.

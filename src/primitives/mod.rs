@@ -3,7 +3,7 @@
 
 mod guard;
 mod lock;
-pub(crate) mod run;
+mod run;
 pub(crate) mod settings;
 
 pub use self::{

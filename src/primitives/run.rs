@@ -8,8 +8,9 @@ use std::{
 };
 
 use futures_util::FutureExt;
+use tokio::{runtime::Handle, time::timeout};
 
-use super::{LockGuard, Release};
+use super::LockGuard;
 use crate::{
     domain::{LostReason, Name, Owner},
     engine::held::Watch,
@@ -274,7 +275,9 @@ where
     };
     // Whatever the work has is gone before anybody else can enter.
     let value = wind_up(on_loss, work).await;
-    give_back(guard).await;
+    // What is left of it in the store, as after `max_hold`, goes in the background: a
+    // loss is told at once.
+    drop(guard);
     match value {
         Some(Ok(value)) => Ran::Overran { name, value, reason },
         Some(Err(panic)) => resume_unwind(panic),
@@ -286,33 +289,21 @@ where
 async fn wind_up<T>(on_loss: OnLoss, work: Pin<Box<impl Future<Output = T>>>) -> Option<T> {
     match on_loss {
         OnLoss::Drop => None,
-        OnLoss::Signal { grace } => tokio::time::timeout(grace, work).await.ok(),
+        OnLoss::Signal { grace } => at_most(grace, work).await,
     }
+}
+
+/// Waits for `future` no longer than `limit`, and not at all where there are no timers.
+pub(super) async fn at_most<T>(limit: Duration, future: impl Future<Output = T>) -> Option<T> {
+    Handle::try_current().ok()?;
+    timeout(limit, future).await.ok()
 }
 
 async fn finish<T>(guard: LockGuard, done: std::thread::Result<T>) -> Ran<T> {
     let name = guard.name().clone();
-    let lost = give_back(guard).await;
+    let lost = guard.release_after_run().await;
     match done {
         Ok(value) => Ran::of(value, name, lost),
         Err(panic) => resume_unwind(panic),
-    }
-}
-
-async fn give_back(guard: LockGuard) -> Option<LostReason> {
-    let name = guard.name().clone();
-    lost_by_then(&name, guard.release().await)
-}
-
-/// Why the lock was lost before it was `released`, if it was.
-pub(crate) fn lost_by_then(name: &Name, released: Result<Release>) -> Option<LostReason> {
-    match released {
-        Ok(Release::AlreadyGone { reason, .. }) => Some(reason),
-        Ok(Release::Released | Release::StillHeld { .. }) => None,
-        // It was ours when the work was done; the rest is done in the background.
-        Err(error) => {
-            tracing::warn!(target: "leasehold", lock = %name, %error, "not released yet");
-            None
-        }
     }
 }
