@@ -30,7 +30,7 @@ use crate::{
 pub(crate) enum Left {
     /// Other shares of the hold are still there.
     Shares(u32),
-    /// It was ours, and is free now.
+    /// It was ours until now.
     Nothing,
     /// It was over before.
     Lost { reason: LostReason, holder: Option<Holder> },
