@@ -80,6 +80,14 @@ fn the_guide_explains_every_event_and_every_number() {
 }
 
 #[test]
+fn the_guide_has_a_row_for_every_error_and_every_setting() {
+    let guide = read("docs/guide.md");
+    none(errors(&read("src/error.rs"), &guide));
+    let client = read("src/client.rs");
+    none(settings_of_a_client(&client, &guide));
+}
+
+#[test]
 fn threads_have_the_api_that_tasks_have() {
     let mut tasks = api("src/primitives/lock.rs");
     tasks.extend(api("src/primitives/guard.rs"));
@@ -500,6 +508,32 @@ fn numbers(text: &str, guide: &str) -> Vec<String> {
     unsaid.map(|(field, _)| format!("docs/guide.md does not explain `{field}`")).collect()
 }
 
+/// Every variant of `Error` is in a row of a table of the guide.
+fn errors(text: &str, guide: &str) -> Vec<String> {
+    let body = code(text);
+    let body = body.split("pub enum Error {").nth(1).and_then(|rest| rest.split("\n}").next());
+    let lines = body.unwrap_or_default().lines().filter_map(|line| line.strip_prefix("    "));
+    let variants = lines.filter(|line| line.starts_with(char::is_uppercase));
+    let names = variants.filter_map(|line| line.split([' ', '(', ',', '{']).next());
+    let unsaid = names.filter(|name| !is_in_a_row(guide, name));
+    unsaid.map(|name| format!("docs/guide.md has no row for Error::{name}")).collect()
+}
+
+/// Every method of a builder that gives it back is in a row of a table of the guide.
+fn settings_of_a_client(text: &str, guide: &str) -> Vec<String> {
+    let setters = signatures(text).into_iter().filter(|(_, signature)| {
+        signature.contains("fn ") && signature.contains("(mut self,")
+            || signature.contains("( mut self,")
+    });
+    let names = setters.filter_map(|(_, signature)| function(&signature).map(str::to_owned));
+    let unsaid = names.filter(|name| !is_in_a_row(guide, name));
+    unsaid.map(|name| format!("docs/guide.md has no row for the setting {name}")).collect()
+}
+
+fn is_in_a_row(guide: &str, name: &str) -> bool {
+    guide.lines().any(|line| line.starts_with('|') && line.contains(&format!("`{name}`")))
+}
+
 /// Types and their public methods.
 type Api = BTreeSet<(String, String)>;
 
@@ -861,6 +895,20 @@ fn finds_a_file_that_the_architecture_forgot_or_remembers() {
     assert!(check("`src/lib.rs`, then `engine/held.rs`.").is_empty());
     one(&check("├── lib.rs"), "src/engine/held.rs");
     one(&check("lib.rs held.rs gone.rs"), "gone.rs");
+}
+
+#[test]
+fn finds_an_error_or_a_setting_that_the_guide_does_not_explain() {
+    let text = "pub enum Error {\n    /// Why.\n    Lost {\n        name: Name,\n    },\n    \
+        #[error(\"x\")]\n    ShutDown,\n    Name(#[from] InvalidName),\n}\nenum Other {\n    No,\n}\n";
+    one(&errors(text, "| `Lost` | gone |\n| `Name` | bad |\nAnd `ShutDown`.\n"), "ShutDown");
+    assert!(errors(text, "| `Lost`, `ShutDown` |\n| `Name` |\n").is_empty());
+
+    let set = "    pub fn ttl(mut self, ttl: u8) -> Self {\n    pub fn connect(self) -> u8 {\n";
+    one(&settings_of_a_client(set, "nothing"), "the setting ttl");
+    let long = "    pub fn certificate(\n        mut self,\n        key: u8,\n    ) -> Self {\n";
+    one(&settings_of_a_client(long, "nothing"), "the setting certificate");
+    assert!(settings_of_a_client(set, "| `ttl` | 30 s |").is_empty());
 }
 
 #[test]
