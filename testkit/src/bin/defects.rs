@@ -103,8 +103,8 @@ const DEFECTS: &[Defect] = &[
         says: "a hold whose release is on its way is still believed",
         edits: &[Edit {
             file: "src/engine/held.rs",
-            from: "        // Before the store can grant it to somebody else.\n        hold.end(LostReason::Released);\n",
-            to: "        // Before the store can grant it to somebody else.\n",
+            from: "        let counts = hold.end(LostReason::Released) == LostReason::Released;\n",
+            to: "        let counts = true;\n",
         }],
     },
     Defect {
