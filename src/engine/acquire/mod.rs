@@ -21,7 +21,6 @@ use super::{
     grant::{Grant, Shape, Terms},
     held::Held,
     hold::Hold,
-    timing::ONE_QUESTION,
 };
 use crate::{
     domain::{Failure, Holder, Name, in_millis},
@@ -85,14 +84,14 @@ impl Engine {
         let heard = Heard::default();
         let mut attempt = Attempt::new(self, want, &heard, None);
         let span = attempt.span();
-        let until = Instant::now() + ONE_QUESTION;
+        let until = Instant::now() + self.limits.question;
         let asked = timeout_at(until, attempt.ask_until_answered().instrument(span)).await;
         match asked {
             Ok(Ok(Asked::Granted(held))) => Ok(Some(held)),
             Ok(Ok(Asked::Busy(_))) => Ok(None),
             Ok(Ok(Asked::TooLate)) => Err(too_late(want)),
             Ok(Err(error)) => Err(error),
-            Err(_) => Err(self.unanswered(&want.name, ONE_QUESTION, heard.take())),
+            Err(_) => Err(self.unanswered(&want.name, self.limits.question, heard.take())),
         }
     }
 
@@ -175,7 +174,8 @@ impl Engine {
         match heard.or_else(seen) {
             Some(Ok(holder)) => {
                 self.counters.timed_out();
-                Error::TimedOut { name: name.clone(), waited, holder: Some(holder) }
+                let by_this_client = self.identity.is_of(holder.owner());
+                Error::TimedOut { name: name.clone(), waited, holder: Some(holder), by_this_client }
             }
             heard => self.unanswered(name, waited, heard),
         }
@@ -194,7 +194,7 @@ impl Engine {
             (None, Some(Err(failure))) => return Error::about(name, failure),
             (None, _) => format!("no answer within {waited:?}"),
         };
-        Error::Unavailable { name: name.clone(), reason }
+        Error::silent(name.clone(), reason)
     }
 
     /// Waits for `something`, unless the client is shut down before.
@@ -209,5 +209,5 @@ impl Engine {
 
 fn too_late(want: &Want) -> Error {
     let reason = format!("each grant came later than its lease of {:?} ended", want.ttl);
-    Error::Unavailable { name: want.name.clone(), reason }
+    Error::silent(want.name.clone(), reason)
 }

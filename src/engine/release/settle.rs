@@ -96,7 +96,8 @@ impl Settler {
             GivenBack::NotHeld { .. } => false,
         };
         // A grant may still come that was asked for before, also after a reservation.
-        let next = looks.filter(|looks| *looks < LOOK_AGAIN.len() && !(freed && !queued));
+        let may_come = !freed || *queued;
+        let next = looks.filter(|looks| may_come && *looks < LOOK_AGAIN.len());
         let next = next.filter(|looks| self.clock.now() + LOOK_AGAIN[*looks] < *until);
         Ok(next.map(|looks| Debt::LookAgain { withdrawal: withdrawal.clone(), looks }))
     }
