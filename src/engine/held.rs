@@ -14,11 +14,7 @@ use std::{
 
 use tokio::time::Instant;
 
-use super::{
-    Engine,
-    hold::Hold,
-    release::{debts::Debt, recount::recount},
-};
+use super::{Engine, debts::Debt, hold::Hold, release::recount::recount};
 use crate::{
     domain::{Claim, GivenBack, Holder, LostReason, Outcome},
     error::Error,

@@ -1,14 +1,15 @@
 //! Machinery that all primitives share: no keys, no scripts, no connections.
 //!
 //! ```text
-//!        held · events                shares in a hold; what the store tells
-//!   acquire       release::settle     THE waiting loop; debts settled
-//!   keeper                            grants kept alive
-//!   contention                        who wants a name, who has it, whose turn it is
-//!   release::debts, release::recount  what is owed
-//!   hold                              a grant while it lasts
-//!   grant · retry · stats · tasks
-//!   clock · timing
+//! acquire                   THE waiting loop
+//! events · held             what the store tells; shares in a hold
+//! release                   giving back
+//! keeper                    grants kept alive
+//! contention                who wants a name, who has it here, whose turn it is
+//! debts                     what is owed to the store
+//! hold                      a grant while it lasts
+//! grant · retry · limits    what is granted; asking again; how long a caller waits
+//! clock · timing · stats · tasks
 //! ```
 //!
 //! Arrows point down: `tests/tidy.rs` reads the imports. This file puts it together.
@@ -26,6 +27,7 @@
 pub(crate) mod acquire;
 pub(crate) mod clock;
 mod contention;
+mod debts;
 mod events;
 pub(crate) mod grant;
 pub(crate) mod held;
@@ -58,14 +60,12 @@ use tokio::{
 use self::{
     clock::Clock,
     contention::Contention,
+    debts::{Debt, Debts},
     events::Events,
     hold::Hold,
     keeper::Keeper,
     limits::{Limits, within},
-    release::{
-        debts::{Debt, Debts},
-        settle::Settler,
-    },
+    release::settle::Settler,
     retry::retry_until,
     stats::{Counters, Stats},
     tasks::Spawner,

@@ -21,9 +21,9 @@ use crate::{
     engine::{
         Engine,
         contention::{Inbox, Turn},
+        debts::{Debt, Withdrawal},
         grant::Grant,
         held::Held,
-        release::debts::{Debt, Withdrawal},
         retry::Backoff,
     },
     error::Error,

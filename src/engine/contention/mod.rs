@@ -40,8 +40,8 @@ pub(crate) use self::{
 };
 use super::{
     clock::Clock,
+    debts::Debts,
     hold::Hold,
-    release::debts::Debts,
     stats::Counters,
     timing::{BATON_RESTS, LINGER},
 };

@@ -1,12 +1,11 @@
-//! Giving back: awaited here, or owed and settled in the background.
+//! Giving back: awaited here, or settled in the background. What is owed stands in
+//! `engine/debts.rs`.
 //!
 //! | file | does |
 //! |---|---|
-//! | `debts.rs` | what is owed, and what is promised |
 //! | `settle.rs` | the task that settles it |
 //! | `recount.rs` | tells the store how many shares a hold has |
 
-pub(crate) mod debts;
 pub(crate) mod recount;
 pub(crate) mod settle;
 
@@ -14,9 +13,10 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use self::{debts::Debt, recount::recount};
+use self::recount::recount;
 use super::{
     Engine,
+    debts::Debt,
     hold::Hold,
     limits::within,
     retry::{Answered, retry_until},

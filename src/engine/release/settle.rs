@@ -5,14 +5,15 @@ use std::sync::Arc;
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use tokio::time::sleep;
 
-use super::{
-    debts::{Debt, Debts, Withdrawal},
-    recount::recount,
-};
+use super::recount::recount;
 use crate::{
     domain::{Failure, GivenBack},
     engine::{
-        clock::Clock, contention::Contention, retry::retry_until, stats::Counters,
+        clock::Clock,
+        contention::Contention,
+        debts::{Debt, Debts, Withdrawal},
+        retry::retry_until,
+        stats::Counters,
         timing::LOOK_AGAIN,
     },
     store::Store,
