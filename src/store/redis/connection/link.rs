@@ -183,3 +183,69 @@ impl Drop for Link {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use futures_util::FutureExt;
+    use redis::cmd;
+    use testkit::Redis;
+    use tokio::runtime::Runtime;
+
+    use super::*;
+    use crate::store::redis::connection::{Settings, target};
+
+    #[derive(Debug, Default)]
+    struct Counter {
+        ups: AtomicUsize,
+        downs: AtomicUsize,
+    }
+
+    impl Watcher for Counter {
+        fn carries(&self) -> &'static str {
+            "tests"
+        }
+
+        fn up(&self) {
+            self.ups.fetch_add(1, Ordering::SeqCst);
+        }
+
+        fn down(&self) {
+            self.downs.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    impl Counter {
+        fn seen(&self) -> (usize, usize) {
+            (self.ups.load(Ordering::SeqCst), self.downs.load(Ordering::SeqCst))
+        }
+    }
+
+    async fn link(redis: &Redis, watcher: &Arc<Counter>) -> Link {
+        let settings = Settings::default();
+        let target = target(&redis.url(), &settings).unwrap();
+        let dialer = Dialer::new(target, &settings, "tests".into(), vec![]).unwrap();
+        let watcher = Arc::<Counter>::clone(watcher);
+        Link::connect(Arc::new(dialer), watcher, Duration::from_secs(3)).await.unwrap()
+    }
+
+    #[test]
+    fn a_link_is_made_again_on_the_runtime_of_the_next_call_and_its_watcher_is_told() {
+        let (redis, watcher) = (Redis::start(), Arc::<Counter>::default());
+        let first = Runtime::new().unwrap();
+        let link = first.block_on(link(&redis, &watcher));
+        assert_eq!(watcher.seen(), (1, 0));
+        drop(first);
+        assert_eq!(watcher.seen(), (1, 1));
+
+        // without a runtime there is an error, and no panic
+        let asked = link.call(&cmd("PING")).now_or_never().unwrap();
+        assert!(matches!(asked, Err(Failure::NoRuntime)), "{asked:?}");
+        assert!(matches!(link.keep_up(), Err(Failure::NoRuntime)));
+
+        let next = Runtime::new().unwrap();
+        assert!(next.block_on(link.call(&cmd("PING"))).is_ok());
+        assert_eq!((watcher.seen(), link.reconnects()), ((2, 1), 1));
+    }
+}
