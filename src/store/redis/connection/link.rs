@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use redis::{Cmd, PushInfo, Value};
+use redis::{Cmd, Value};
 use tokio::{
     runtime::Handle,
     task::AbortHandle,
@@ -21,31 +21,10 @@ use tokio::{
 use super::{
     dial::{Dialer, Dialled},
     supervisor::{State, Supervisor, pushes_to},
+    watcher::Watcher,
     wire::Wire,
 };
 use crate::{domain::Failure, error::Error};
-
-/// Who is told what happens on a link.
-pub(crate) trait Watcher: Send + Sync {
-    /// What the link carries.
-    fn carries(&self) -> &'static str;
-    /// The link is up, for the first time or again.
-    fn up(&self) {}
-    /// The link is down: what it carried is lost.
-    fn down(&self) {}
-    /// The server said something without being asked.
-    fn pushed(&self, _info: PushInfo) {}
-}
-
-/// Watches the link for commands, which has nothing to tell.
-#[derive(Debug)]
-pub(crate) struct Commands;
-
-impl Watcher for Commands {
-    fn carries(&self) -> &'static str {
-        "commands"
-    }
-}
 
 /// One supervised connection.
 pub(crate) struct Link {

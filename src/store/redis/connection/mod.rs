@@ -1,7 +1,7 @@
 //! Connections to one server: made, logged in, kept up and shared by many callers.
 //!
 //! This room knows no locks. It sends commands and brings replies; what they mean is
-//! said by the files beside it: `keys.rs`, `scripts.rs`, `replies.rs`, `messages.rs`.
+//! said by the files beside it: `keys.rs`, `scripts.rs`, `replies.rs`, `subscriptions/`.
 //!
 //! Start with `link.rs`, which keeps a connection up. It gets one from `dial.rs` and
 //! sends commands through `wire.rs`.
@@ -24,13 +24,15 @@ mod target;
 mod tls;
 mod url;
 mod watch;
+mod watcher;
 mod wire;
 
 pub(crate) use self::settings::Settings;
 pub(super) use self::{
     dial::Dialer,
-    link::{Commands, Link, Watcher},
+    link::Link,
     login::Preload,
     shown::shown,
     url::target,
+    watcher::{Commands, Watcher},
 };

@@ -18,8 +18,8 @@ use tokio::{
 use super::{
     dial::{Dialer, Dialled},
     ending::Ending,
-    link::Watcher,
     report::Reports,
+    watcher::Watcher,
     wire::{OnPush, Wire},
 };
 

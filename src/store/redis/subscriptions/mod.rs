@@ -272,7 +272,7 @@ async fn ask(link: &Link, correction: Correction) -> (Correction, Answer) {
     let answer = match link.confirm(cmd(verb).arg(&correction.channels)).await {
         Ok(Value::ServerError(error)) if error.code() == "NOPERM" => Answer::Forbidden,
         Ok(Value::ServerError(error)) => {
-            tracing::debug!(target: "leasehold", %error, verb, "refused, for now");
+            tracing::debug!(target: "leasehold", failure = %error, verb, "subscriptions in doubt");
             Answer::Failed
         }
         Ok(_) => Answer::Done,
@@ -291,6 +291,6 @@ async fn see_whether_it_lives(board: &Board, link: &Link) {
     }
     if let Err(failure) = link.call(&cmd("PING")).await {
         // The link is made again, and then everything is asked for anew.
-        tracing::debug!(target: "leasehold", %failure, "no sign of life");
+        tracing::debug!(target: "leasehold", %failure, verb = "PING", "subscriptions in doubt");
     }
 }
