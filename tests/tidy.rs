@@ -168,7 +168,7 @@ fn floors(path: &str, text: &str) -> Vec<String> {
 /// What shares a floor does not know each other.
 const ENGINE_FLOORS: [&[&str]; 9] = [
     &["clock", "stats", "tasks", "timing"],
-    &["grant", "limits", "retry"],
+    &["grant", "limits", "retry", "seldom"],
     &["hold"],
     &["debts"],
     &["contention"],

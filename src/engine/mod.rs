@@ -8,7 +8,7 @@
 //! contention                who wants a name, who has it here, whose turn it is
 //! debts                     what is owed to the store
 //! hold                      a grant while it lasts
-//! grant · retry · limits    what is granted; asking again; how long a caller waits
+//! grant · retry · limits · seldom   what is granted; asking again; bounds for callers and logs
 //! clock · timing · stats · tasks
 //! ```
 //!
@@ -36,6 +36,7 @@ mod keeper;
 pub(crate) mod limits;
 mod release;
 mod retry;
+mod seldom;
 #[cfg(test)]
 mod simulation;
 pub(crate) mod stats;
@@ -67,6 +68,7 @@ use self::{
     limits::{Limits, within},
     release::settle::Settler,
     retry::retry_until,
+    seldom::Seldom,
     stats::{Counters, Stats},
     tasks::Spawner,
     timing::LONGEST_PATIENCE,
@@ -87,6 +89,8 @@ pub(crate) struct Engine {
     debts: Arc<Debts>,
     contention: Arc<Contention>,
     keeper: Arc<Keeper>,
+    given_up: Arc<Seldom>,
+    cannot_ask: Seldom,
     /// Kept for the store, which only knows where it is.
     _events: Arc<Events>,
     spawner: Spawner,
@@ -140,6 +144,8 @@ impl Engine {
             debts,
             contention,
             keeper,
+            given_up: Arc::default(),
+            cannot_ask: Seldom::default(),
             _events: events,
             spawner,
             limits,
@@ -174,7 +180,8 @@ impl Engine {
         let (store, clock, counters) = parts();
         let contention = Arc::clone(&self.contention);
         let debts = Arc::clone(&self.debts);
-        let settler = Settler { debts, store, clock, counters, contention };
+        let given_up = Arc::clone(&self.given_up);
+        let settler = Settler { debts, store, clock, counters, contention, given_up };
         let keeper = Arc::clone(&self.keeper).run(world);
         vec![self.spawner.start(Box::pin(keeper)), self.spawner.start(Box::pin(settler.run()))]
     }
