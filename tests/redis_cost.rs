@@ -288,12 +288,12 @@ async fn a_thousand_waiters_of_one_process_cost_one_subscription_and_one_questio
     sleep(secs(5)).await;
     let calls = t.redis.calls().since(&before);
 
-    // One of them asks: when it comes, when it listens and queues, 0.75 s later, and
-    // then after 2.25 s at the earliest, in case a message was lost. In the few seconds
-    // that takes 4 at most, and one more if the machine was so busy that they were
-    // longer. All that it listens to it asks for at once.
+    // One of them asks: when it comes, when it listens and queues, a quarter of a
+    // second later, and then after 2.25 s at the earliest, in case a message was
+    // lost. In the few seconds that takes 5 at most, and one more if the machine was
+    // so busy that they were longer. All that it listens to it asks for at once.
     assert_eq!(calls.of("subscribe"), 1, "{calls}");
-    assert!((3..=5).contains(&calls.of("evalsha")), "{calls}");
+    assert!((3..=6).contains(&calls.of("evalsha")), "{calls}");
     crowd.iter().for_each(JoinHandle::abort);
 }
 
@@ -412,7 +412,8 @@ async fn clients_that_take_turns_cost_three_evalsha_for_each_however_many_they_a
             each(asked),
             each(calls.total())
         );
-        assert!(asked <= granted * 3, "{asked} for {granted}: {calls}");
+        // But for a look of who waits for long, now and then: 3.0 in all.
+        assert!(asked * 20 <= granted * 61, "{asked} for {granted}: {calls}");
         assert_eq!(of(&calls, &["subscribe", "unsubscribe", "eval"]), [0, 0, 0], "{calls}");
         costs.push(each(asked));
     }
