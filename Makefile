@@ -1,10 +1,11 @@
 # `verify` never writes to the tree; `fix` may.
 .DEFAULT_GOAL := help
-.PHONY: help test verify fix simulate defects interop bench instructions prepare tests fmt clippy features docs rivals
+.PHONY: help test verify fix simulate fuzz defects interop bench instructions prepare tests fmt clippy features docs rivals
 
 SEEDS ?= 2000
 SEED ?=
 BASE ?=
+ONLY ?=
 
 # Workspaces of their own, where there are any.
 OTHERS := $(patsubst %/Cargo.toml,%,$(wildcard interop/Cargo.toml))
@@ -26,8 +27,13 @@ simulate:   ## many clients, one unreliable store: SEEDS=n seeds from a fresh ba
 	LEASEHOLD_SEEDS=$(SEEDS) LEASEHOLD_BASE=$(BASE) LEASEHOLD_SEED=$(SEED) \
 		cargo test --release --lib engine::simulation::run -- --exact --nocapture
 
-defects:    ## plants one defect after the other: does the simulation find each?
-	cargo run -q -p testkit --bin defects
+fuzz:       ## spoilt bytes, odd texts, and clients of a server that lies: SEEDS=n stories and a hundred times as many bytes, or SEED=x
+	@export LEASEHOLD_SEEDS=$(SEEDS) LEASEHOLD_BASE=$(BASE) LEASEHOLD_SEED=$(SEED); \
+	cargo test --all-features --lib connection::fuzz -- --nocapture && \
+	cargo test --all-features --test fuzz -- --nocapture
+
+defects:    ## plants one defect after the other: do the tests find each? ONLY=words for those that say so
+	cargo run -q -p testkit --bin defects -- $(if $(ONLY),"$(ONLY)")
 
 interop:    ## against a real Redisson; installs a JDK and Maven if they are missing
 	interop/run.sh

@@ -72,7 +72,7 @@ async fn a_restart_that_loses_the_data_is_told_to_the_holder_and_lets_a_waiter_i
     let reason = within(SOON, "the loss is told", guard.lost()).await;
     assert_eq!(reason, LostReason::NotOurs);
     match guard.release().await.unwrap() {
-        Release::AlreadyGone { reason: LostReason::NotOurs, holder: Some(holder) } => {
+        Release::AlreadyGone { reason: LostReason::NotOurs, holder: Some(holder), .. } => {
             assert_eq!(holder.owner(), entered.owner());
         }
         other => panic!("{other:?}"),
@@ -528,7 +528,9 @@ async fn with_rights(redis: &Redis, rights: &[&str]) -> Client {
 #[track_caller]
 fn refused(error: &Error, with: &str) {
     match error {
-        Error::Refused { code, .. } => assert_eq!(code, with, "{error}"),
+        Error::Forbidden { code, .. } | Error::NotReady { code, .. } => {
+            assert_eq!(code, with, "{error}");
+        }
         other => panic!("{other:?}"),
     }
 }
@@ -580,6 +582,46 @@ async fn a_user_without_the_right_to_run_scripts_is_refused_in_the_servers_words
     let lock = client.lock("door").unwrap();
     refused(&lock.try_acquire().await.unwrap_err(), "NOPERM");
     refused(&within(SOON, "a no", lock.acquire()).await.unwrap_err(), "NOPERM");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_right_that_is_missing_is_told_with_the_command_that_needs_it() {
+    let redis = Redis::start();
+    for (right, command) in [("-hset", "HSET"), ("-evalsha", "EVALSHA")] {
+        let client = with_rights(&redis, &["~*", "&*", "+@all", right]).await;
+        let error = client.lock("door").unwrap().try_acquire().await.unwrap_err();
+        let Error::Forbidden { command: told, .. } = &error else { panic!("{error:?}") };
+        assert_eq!(told.as_deref(), Some(command), "{error}");
+        assert!(error.to_string().to_ascii_uppercase().contains(command), "{error}");
+    }
+
+    // and of a release, which is no script
+    let client = with_rights(&redis, &["~*", "&*", "+@all", "-hdel"]).await;
+    let guard = client.lock("door").unwrap().acquire().await.unwrap();
+    let error = guard.release().await.unwrap_err();
+    assert!(error.to_string().to_ascii_uppercase().contains("HDEL"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_cannot_write_its_snapshot_is_waited_for() {
+    // given a snapshot that failed, so that writes are refused
+    let redis = Redis::start();
+    let client = client(&redis).await;
+    redis.command(&["CONFIG", "SET", "save", "3600 1"]);
+    let in_its_place = redis.dir().join("dump.rdb");
+    std::fs::create_dir(&in_its_place).unwrap();
+    redis.command(&["BGSAVE"]);
+    eventually("writes are refused", SOON, || redis.command(&["DEL", "a"]).is_error());
+
+    // then patience ends with the server's words, and endless patience does not
+    let lock = client.lock("door").unwrap();
+    refused(&lock.acquire_within(ms(300)).await.unwrap_err(), "MISCONF");
+    let waiting = waiter(lock);
+
+    // and when it can be written again the waiter enters
+    std::fs::remove_dir(in_its_place).unwrap();
+    redis.command(&["BGSAVE"]);
+    give_back(entered(waiting).await).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -128,7 +128,7 @@ async fn a_fixed_lease_ends_by_itself_and_its_guard_says_so(wait_by: WaitBy) {
     assert!(start.elapsed() >= secs(2), "{:?}", start.elapsed());
 
     match guard.release().await.unwrap() {
-        Release::AlreadyGone { reason: LostReason::Expired, holder: Some(holder) } => {
+        Release::AlreadyGone { reason: LostReason::Expired, holder: Some(holder), .. } => {
             assert_eq!(holder.owner(), entered.owner());
         }
         other => panic!("{other:?}"),

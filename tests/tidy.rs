@@ -5,7 +5,7 @@
 //! bad sample: see the tests that begin with `finds_`.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     fs,
     path::{Path, PathBuf},
 };
@@ -15,6 +15,31 @@ use std::{
 #[test]
 fn every_import_points_down() {
     none(of_users().flat_map(|(path, text)| floors(&path, &text)));
+}
+
+#[test]
+fn no_files_of_a_folder_import_each_other() {
+    let tests = test_files();
+    let found = WITHOUT_CIRCLES.into_iter().flat_map(|root| {
+        // A test stands above what it tests, and a program beside its library.
+        let is_of = |path: &String| match root {
+            "src" => !tests.contains(path),
+            _ => root.contains("/bin/") || !path.contains("/bin/"),
+        };
+        let sources = files(root, "rs").into_iter().filter(is_of);
+        let sources: Vec<_> = sources.map(|path| (path.clone(), read(&path))).collect();
+        assert!(!sources.is_empty(), "{root}");
+        circles(root, &sources)
+    });
+    let found: BTreeSet<_> = found.collect();
+    let known: BTreeSet<_> = CIRCLES.into_iter().map(str::to_owned).collect();
+    none(found.difference(&known).map(|circle| format!("a circle in {circle}")));
+    none(known.difference(&found).map(|circle| format!("no circle any more in {circle}")));
+}
+
+#[test]
+fn every_import_of_the_engine_points_down_inside_it_too() {
+    none(of_users().flat_map(|(path, text)| engine_floors(&path, &text)));
 }
 
 #[test]
@@ -64,6 +89,7 @@ fn every_test_that_a_document_names_exists() {
 #[test]
 fn every_guarantee_names_a_test() {
     let path = "docs/guarantees.md";
+    none(guarantees("SECURITY.md", &read("SECURITY.md")));
     none(guarantees(path, &read(path)));
 }
 
@@ -86,6 +112,25 @@ fn the_guide_explains_every_event_and_every_number() {
 }
 
 #[test]
+fn the_guide_has_a_row_for_every_error_and_every_setting() {
+    let guide = read("docs/guide.md");
+    none(errors(&read("src/error.rs"), &guide));
+    let client = read("src/client.rs");
+    none(settings_of_a_client(&client, &guide));
+}
+
+#[test]
+fn threads_have_the_api_that_tasks_have() {
+    let mut tasks = api("src/primitives/lock.rs");
+    tasks.extend(api("src/primitives/guard.rs"));
+    tasks.extend(api("src/client.rs"));
+    let mut threads = api("src/blocking/lock.rs");
+    threads.extend(api("src/blocking/guard.rs"));
+    threads.extend(api("src/blocking/client.rs"));
+    none(parity(&tasks, &threads));
+}
+
+#[test]
 fn the_architecture_names_every_source_file_and_no_other() {
     let sources: Vec<_> = files("src", "rs");
     none(architecture(&read("ARCHITECTURE.md"), &sources, &|name| is_a_file_called(name)));
@@ -104,14 +149,53 @@ fn floors(path: &str, text: &str) -> Vec<String> {
     let Some(own) = module.first().and_then(|name| floor(name)) else { return vec![] };
     let top = FLOORS.len() - 1;
     let mut complaints = vec![];
-    for (line, imported) in imports(&code(text), &module) {
-        let complaint = match floor(&imported) {
+    for (line, named) in imports(&code(text), &module) {
+        let Some(imported) = named.first() else { continue };
+        let complaint = match floor(imported) {
             Some(other) if other <= own => continue,
             None if own == top || imported == "self" => continue,
             Some(_) => format!("`{imported}` is above `{}`", FLOORS[own]),
             None => format!("`crate::{imported}` is exported above all floors: name its module"),
         };
         complaints.push(format!("{path}:{line}: {complaint}"));
+    }
+    // Two things from one module are one mistake.
+    complaints.dedup();
+    complaints
+}
+
+/// The engine's own floors, from the bottom to the top, as `engine/mod.rs` draws them.
+/// What shares a floor does not know each other.
+const ENGINE_FLOORS: [&[&str]; 9] = [
+    &["clock", "stats", "tasks", "timing"],
+    &["grant", "limits", "retry"],
+    &["hold"],
+    &["debts"],
+    &["contention"],
+    &["keeper"],
+    &["release"],
+    &["events", "held"],
+    &["acquire"],
+];
+
+/// A file of the engine imports from its own folder and from the floors below.
+fn engine_floors(path: &str, text: &str) -> Vec<String> {
+    let module = module_of(path.trim_start_matches("src/"));
+    let (Some("engine"), Some(own)) = (module.first().map(String::as_str), module.get(1)) else {
+        return vec![];
+    };
+    let floor = |name: &str| ENGINE_FLOORS.iter().position(|floor| floor.contains(&name));
+    let Some(at) = floor(own) else {
+        let outside = own == "simulation";
+        return if outside { vec![] } else { vec![format!("{path}: `{own}` has no floor")] };
+    };
+    let mut complaints = vec![];
+    for (line, imported) in imports(&code(text), &module) {
+        let other = imported.get(1).filter(|_| imported[0] == "engine");
+        let Some(other) = other.filter(|other| *other != own) else { continue };
+        if floor(other).is_some_and(|below| below >= at) {
+            complaints.push(format!("{path}:{line}: `{other}` is not below `{own}`"));
+        }
     }
     complaints
 }
@@ -123,58 +207,135 @@ fn floor(module: &str) -> Option<usize> {
 /// `src/engine/keeper/mod.rs` is the module `engine::keeper`.
 fn module_of(path: &str) -> Vec<String> {
     let path = path.trim_start_matches("src/").trim_end_matches(".rs");
-    let parts = path.split('/').filter(|part| !matches!(*part, "mod" | "lib"));
+    let parts = path.split('/').filter(|part| !matches!(*part, "mod" | "lib" | "main"));
     parts.map(str::to_owned).collect()
 }
 
-/// The top-level modules that `text` names by `crate::` or by enough `super::`.
-fn imports(text: &str, module: &[String]) -> Vec<(usize, String)> {
+/// The modules and items that `text` names by `crate::` or by `super::`, each by
+/// its whole path.
+fn imports(text: &str, module: &[String]) -> Vec<(usize, Vec<String>)> {
     let mut found = vec![];
     for (at, _) in text.match_indices("crate::") {
-        let named = heads(&text[at + "crate::".len()..]);
-        found.extend(named.into_iter().map(|name| (line_of(text, at), name)));
+        let named = paths(&text[at + "crate::".len()..]);
+        found.extend(named.into_iter().map(|path| (line_of(text, at), path)));
     }
     for (at, _) in text.match_indices("super::") {
         if text[..at].ends_with("super::") {
             continue;
         }
-        let mut rest = &text[at..];
-        let mut up = 0;
+        let (mut rest, mut up) = (&text[at..], 0);
         while let Some(after) = rest.strip_prefix("super::") {
             (rest, up) = (after, up + 1);
         }
-        // Only the step out of a floor can lead to another one.
-        if up == module.len() {
-            found.extend(heads(rest).into_iter().map(|name| (line_of(text, at), name)));
-        }
+        let Some(from) = module.len().checked_sub(up) else { continue };
+        let named = paths(rest).into_iter().map(|path| [&module[..from], &path].concat());
+        found.extend(named.map(|path| (line_of(text, at), path)));
     }
     found
 }
 
-/// The first names of a path or of a group of paths.
-fn heads(path: &str) -> Vec<String> {
-    let name = |text: &str| -> String {
-        text.trim_start().chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect()
-    };
-    let Some(group) = path.strip_prefix('{') else { return vec![name(path)] };
+/// Each path that a path with groups stands for.
+fn paths(text: &str) -> Vec<Vec<String>> {
+    let text = text.trim_start();
+    if let Some(group) = text.strip_prefix('{') {
+        return members(group).into_iter().flat_map(paths).collect();
+    }
+    let end = text.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(text.len());
+    let (name, rest) = text.split_at(end);
+    if name.is_empty() {
+        return vec![];
+    }
+    let mut below = rest.strip_prefix("::").map(paths).unwrap_or_default();
+    if below.is_empty() {
+        below.push(vec![]);
+    }
+    below.iter_mut().for_each(|path| path.insert(0, name.to_owned()));
+    below
+}
+
+/// What stands between the commas of a group, up to its end.
+fn members(group: &str) -> Vec<&str> {
     let (mut depth, mut start, mut found) = (0, 0, vec![]);
     for (at, c) in group.char_indices() {
         match c {
             '{' => depth += 1,
             '}' if depth == 0 => {
-                found.push(name(&group[start..at]));
+                found.push(&group[start..at]);
                 break;
             }
             '}' => depth -= 1,
             ',' if depth == 0 => {
-                found.push(name(&group[start..at]));
+                found.push(&group[start..at]);
                 start = at + 1;
             }
             _ => {}
         }
     }
-    found.retain(|name| !name.is_empty());
     found
+}
+
+/// Folders whose files do not import each other in a circle: libraries, programs
+/// and big tests.
+const WITHOUT_CIRCLES: [&str; 7] = [
+    "src",
+    "src/engine/simulation",
+    "testkit/src",
+    "testkit/src/bin/defects",
+    "bench/src",
+    "interop/src",
+    "tests/lock",
+];
+
+/// The circles that there still are. One that has gone leaves this list.
+const CIRCLES: [&str; 1] = ["src/engine/simulation: network, oracle, worker, world"];
+
+/// The files and folders in one folder that import each other, folder by folder.
+/// What a folder's own `mod.rs` defines is not looked at.
+fn circles(root: &str, sources: &[(String, String)]) -> Vec<String> {
+    let sources = sources.iter().map(|(path, text)| (module_of(&path[root.len() + 1..]), text));
+    let sources: Vec<_> = sources.collect();
+    let is_module = |path: &[String]| sources.iter().any(|(module, _)| module == path);
+    let mut uses = Uses::new();
+    for (module, text) in &sources {
+        for (_, path) in imports(&code(text), module) {
+            let shared = module.iter().zip(&path).take_while(|(a, b)| a == b).count();
+            if let (Some(user), Some(used)) = (module.get(..=shared), path.get(..=shared))
+                && is_module(used)
+            {
+                uses.entry(user.to_owned()).or_default().insert(used.to_owned());
+            }
+        }
+    }
+    let around = |module| circle(module, &uses);
+    let found: BTreeSet<_> = uses.keys().map(around).filter(|found| !found.is_empty()).collect();
+    found.iter().map(|circle| shown(root, circle)).collect()
+}
+
+/// What each module imports.
+type Uses = BTreeMap<Vec<String>, BTreeSet<Vec<String>>>;
+
+/// The modules that `module` reaches and that reach it.
+fn circle(module: &Vec<String>, uses: &Uses) -> BTreeSet<Vec<String>> {
+    let comes_back = |other: &Vec<String>| reached(other, uses).contains(module);
+    reached(module, uses).into_iter().filter(comes_back).collect()
+}
+
+fn reached(module: &Vec<String>, uses: &Uses) -> BTreeSet<Vec<String>> {
+    let (mut seen, mut next) = (BTreeSet::new(), vec![module]);
+    while let Some(module) = next.pop() {
+        let used = uses.get(module).into_iter().flatten();
+        next.extend(used.filter(|used| seen.insert((*used).clone())));
+    }
+    seen
+}
+
+/// `src/engine: hold, turns`.
+fn shown(root: &str, circle: &BTreeSet<Vec<String>>) -> String {
+    let mut folder = vec![root];
+    let inside = circle.first().map(|module| &module[..module.len() - 1]);
+    folder.extend(inside.into_iter().flatten().map(String::as_str));
+    let names: Vec<_> = circle.iter().filter_map(|module| module.last()).cloned().collect();
+    format!("{}: {}", folder.join("/"), names.join(", "))
 }
 
 /// A script begins with its signature, and the signature is true.
@@ -286,8 +447,9 @@ fn foreign_types(path: &str, text: &str) -> Vec<String> {
         if !inside {
             complaints.push(format!("{path}:{}: names the crate redis", line_of(&code, at)));
         }
-        if let Some(names) = code[..at].ends_with("use ").then(|| heads(&code[at + 7..])) {
-            foreign.extend(names.into_iter().filter(|name| name.starts_with(char::is_uppercase)));
+        if let Some(names) = code[..at].ends_with("use ").then(|| paths(&code[at + 7..])) {
+            let names = names.into_iter().filter_map(|path| path.into_iter().next());
+            foreign.extend(names.filter(|name| name.starts_with(char::is_uppercase)));
         }
     }
     for (line, signature) in signatures(&code) {
@@ -505,6 +667,84 @@ fn numbers(text: &str, guide: &str) -> Vec<String> {
     unsaid.map(|(field, _)| format!("docs/guide.md does not explain `{field}`")).collect()
 }
 
+/// Every variant of `Error` is in a row of a table of the guide.
+fn errors(text: &str, guide: &str) -> Vec<String> {
+    let body = code(text);
+    let body = body.split("pub enum Error {").nth(1).and_then(|rest| rest.split("\n}").next());
+    let lines = body.unwrap_or_default().lines().filter_map(|line| line.strip_prefix("    "));
+    let variants = lines.filter(|line| line.starts_with(char::is_uppercase));
+    let names = variants.filter_map(|line| line.split([' ', '(', ',', '{']).next());
+    let unsaid = names.filter(|name| !is_in_a_row(guide, name));
+    unsaid.map(|name| format!("docs/guide.md has no row for Error::{name}")).collect()
+}
+
+/// Every method of a builder that gives it back is in a row of a table of the guide.
+fn settings_of_a_client(text: &str, guide: &str) -> Vec<String> {
+    let setters = signatures(text).into_iter().filter(|(_, signature)| {
+        signature.contains("fn ") && signature.contains("(mut self,")
+            || signature.contains("( mut self,")
+    });
+    let names = setters.filter_map(|(_, signature)| function(&signature).map(str::to_owned));
+    let unsaid = names.filter(|name| !is_in_a_row(guide, name));
+    unsaid.map(|name| format!("docs/guide.md has no row for the setting {name}")).collect()
+}
+
+fn is_in_a_row(guide: &str, name: &str) -> bool {
+    guide.lines().any(|line| line.starts_with('|') && line.contains(&format!("`{name}`")))
+}
+
+/// Types and their public methods.
+type Api = BTreeSet<(String, String)>;
+
+/// What a task can do and a thread cannot, and the other way round.
+const FOR_TASKS_ALONE: [(&str, &str); 1] = [("Lock", "on_loss")];
+const FOR_THREADS_ALONE: [(&str, &str); 4] = [
+    ("Lock", "acquire_owned"),
+    ("Lock", "acquire_owned_within"),
+    ("Lock", "try_acquire_owned"),
+    ("LockGuard", "lost_within"),
+];
+
+/// Types beside the guards that both share.
+const SHARED: [&str; 1] = ["Release"];
+
+fn api(path: &str) -> Api {
+    methods(&read(path), &read("src/primitives/settings.rs"))
+}
+
+/// The public methods of `text`, `settings!` written out as the methods of `settings`.
+/// What every kind of client has is no part of a comparison: it is there once.
+fn methods(text: &str, settings: &str) -> Api {
+    let name = |line: &str| function(line.strip_prefix("pub ")?).map(str::to_owned);
+    let set: Vec<_> = settings.lines().filter_map(|line| name(line.trim())).collect();
+    let (mut found, mut owner) = (Api::new(), String::new());
+    for line in code(text).lines() {
+        if let Some(of) = line.strip_prefix("impl ") {
+            let of = of.split([' ', '<']).next().unwrap_or_default();
+            // A guard of a thread is one that may move, with its thread.
+            owner = of.rsplit("::").next().unwrap_or(of).replace("OwnedLockGuard", "LockGuard");
+        } else if line.starts_with("impl<") {
+            owner.clear();
+        }
+        let written = name(line.trim()).into_iter().collect();
+        let methods = if line.trim().starts_with("settings!(") { &set } else { &written };
+        let named = methods.iter().filter(|_| !owner.is_empty() && !SHARED.contains(&&*owner));
+        found.extend(named.map(|method| (owner.clone(), method.clone())));
+    }
+    found
+}
+
+/// Tasks and threads have the same methods, but for those that are listed above.
+fn parity(tasks: &Api, threads: &Api) -> Vec<String> {
+    let listed = |list: &[(&str, &str)], (owner, method): &(String, String)| {
+        list.contains(&(owner.as_str(), method.as_str()))
+    };
+    let lacking = tasks.difference(threads).filter(|it| !listed(&FOR_TASKS_ALONE, it));
+    let surplus = threads.difference(tasks).filter(|it| !listed(&FOR_THREADS_ALONE, it));
+    let lacking = lacking.map(|(owner, method)| format!("blocking::{owner} lacks `{method}`"));
+    lacking.chain(surplus.map(|(owner, method)| format!("{owner} lacks `{method}`"))).collect()
+}
+
 /// Every source file is named, and every file that is named exists.
 fn architecture(text: &str, sources: &[String], exists: &dyn Fn(&str) -> bool) -> Vec<String> {
     let separators = |c: char| c.is_whitespace() || "`()[],;│├└─*".contains(c);
@@ -629,7 +869,8 @@ fn test_files() -> BTreeSet<String> {
 }
 
 fn documents() -> impl Iterator<Item = (String, String)> {
-    let at_the_top = ["ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "README.md"];
+    let at_the_top =
+        ["ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "README.md", "SECURITY.md"];
     let all = at_the_top.map(str::to_owned).into_iter().chain(files("docs", "md"));
     all.map(|path| (path.clone(), read(&path)))
 }
@@ -671,6 +912,18 @@ fn one(complaints: &[String], part: &str) {
 }
 
 #[test]
+fn finds_an_import_of_the_engine_that_points_up_inside_it() {
+    let found = |path: &str, text: &str| engine_floors(path, text).len();
+    assert_eq!(found("src/engine/hold.rs", "use super::grant::Grant;"), 0);
+    assert_eq!(found("src/engine/contention/turn.rs", "use super::entry::Entry;"), 0);
+    assert_eq!(found("src/engine/hold.rs", "use super::contention::Turn;"), 1);
+    assert_eq!(found("src/engine/grant.rs", "use crate::engine::{retry::Backoff};"), 1);
+    assert_eq!(found("src/engine/contention/entry.rs", "use crate::engine::keeper::Keeper;"), 1);
+    assert_eq!(found("src/engine/elsewhere.rs", ""), 1, "a file without a floor");
+    assert_eq!(found("src/store/mod.rs", "use crate::engine::keeper::Keeper;"), 0);
+}
+
+#[test]
 fn finds_an_import_from_above() {
     let upward = "use crate::{\n    domain::Name,\n    primitives::{Lock, LockGuard},\n};\n";
     one(&floors("src/engine/acquire.rs", upward), "`primitives` is above `engine`");
@@ -693,6 +946,37 @@ fn passes_over_imports_in_comments_strings_and_tests() {
     let text = "/// [`Lock`](crate::Lock)\nlet x = 1; // crate::Lock\n\
         \n#[cfg(test)]\nmod tests {\n    use crate::client::Client;\n}\n";
     assert!(floors("src/domain/name.rs", text).is_empty());
+}
+
+#[test]
+fn finds_files_that_import_each_other() {
+    let check = |sources: &[(&str, &str)]| {
+        let owned = |(path, text): &(&str, &str)| (format!("it/src/{path}"), (*text).to_owned());
+        circles("it/src", &sources.iter().map(owned).collect::<Vec<_>>())
+    };
+    // Two files, by either way of naming; three; and a file with a folder.
+    let two = [("e/a.rs", "use super::{X, b::B};"), ("e/b.rs", "fn f() -> crate::e::a::A {}")];
+    one(&check(&two), "it/src/e: a, b");
+    let three = [
+        ("a.rs", "use crate::{\n    b::{self, C, d::D},\n};"),
+        ("b.rs", "use super::c::C;"),
+        ("c.rs", "use crate::a::A;"),
+        ("d.rs", "use crate::{a, c};"),
+    ];
+    one(&check(&three), "it/src: a, b, c");
+    let folder = [
+        ("a.rs", "use crate::k::K;"),
+        ("k/mod.rs", "mod s;"),
+        ("k/s.rs", "use super::super::a::A;"),
+    ];
+    one(&check(&folder), "it/src: a, k");
+
+    // One way only; in tests and comments; and what the folder itself defines.
+    assert!(check(&[("a.rs", "use crate::b::B;"), ("b.rs", "use super::A;")]).is_empty());
+    let test = "// crate::a\n\n#[cfg(test)]\nmod tests {\n    use crate::a::A;\n}\n";
+    assert!(check(&[("a.rs", "use crate::b::B;"), ("b.rs", test)]).is_empty());
+    let own = [("k/mod.rs", "mod s;\nuse s::S;\nstruct K;"), ("k/s.rs", "use super::K;")];
+    assert!(check(&own).is_empty());
 }
 
 const SCRIPT: &str = "-- lock/try: do a thing.\n--\n--   KEYS[1]  lock\n--   ARGV[1]  owner\n--\n\
@@ -830,6 +1114,38 @@ fn finds_a_file_that_the_architecture_forgot_or_remembers() {
     assert!(check("`src/lib.rs`, then `engine/held.rs`.").is_empty());
     one(&check("├── lib.rs"), "src/engine/held.rs");
     one(&check("lib.rs held.rs gone.rs"), "gone.rs");
+}
+
+#[test]
+fn finds_an_error_or_a_setting_that_the_guide_does_not_explain() {
+    let text = "pub enum Error {\n    /// Why.\n    Lost {\n        name: Name,\n    },\n    \
+        #[error(\"x\")]\n    ShutDown,\n    Name(#[from] InvalidName),\n}\nenum Other {\n    No,\n}\n";
+    one(&errors(text, "| `Lost` | gone |\n| `Name` | bad |\nAnd `ShutDown`.\n"), "ShutDown");
+    assert!(errors(text, "| `Lost`, `ShutDown` |\n| `Name` |\n").is_empty());
+
+    let set = "    pub fn ttl(mut self, ttl: u8) -> Self {\n    pub fn connect(self) -> u8 {\n";
+    one(&settings_of_a_client(set, "nothing"), "the setting ttl");
+    let long = "    pub fn certificate(\n        mut self,\n        key: u8,\n    ) -> Self {\n";
+    one(&settings_of_a_client(long, "nothing"), "the setting certificate");
+    assert!(settings_of_a_client(set, "| `ttl` | 30 s |").is_empty());
+}
+
+#[test]
+fn finds_a_method_that_one_api_has_and_the_other_lacks() {
+    let settings = "macro_rules! settings {\n    pub fn ttl(self) {\n";
+    let of = |text: &str| methods(text, settings);
+    let tasks =
+        of("impl Lock {\n    settings!(\"x\");\n    pub async fn a(&self) {\n    fn b() {\n");
+    let named = |(owner, method): &(String, String)| format!("{owner}::{method}");
+    assert_eq!(tasks.iter().map(named).collect::<Vec<_>>(), ["Lock::a", "Lock::ttl"]);
+    assert!(parity(&tasks, &tasks).is_empty());
+
+    let threads = of("impl Lock {\n    settings!(\"x\");\n");
+    one(&parity(&tasks, &threads), "blocking::Lock lacks `a`");
+    one(&parity(&threads, &tasks), "Lock lacks `a`");
+    assert!(of("impl<Made> ClientBuilder<Made> {\n    pub fn ttl(self) {\n").is_empty());
+    let moving = of("impl OwnedLockGuard {\n    pub fn lost(&self) {\n");
+    assert_eq!(moving, of("impl LockGuard {\n    pub fn lost(&self) {\n"));
 }
 
 #[test]

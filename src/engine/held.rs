@@ -14,11 +14,7 @@ use std::{
 
 use tokio::time::Instant;
 
-use super::{
-    Engine,
-    hold::Hold,
-    release::{debts::Debt, recount::recount},
-};
+use super::{Engine, debts::Debt, hold::Hold, release::recount::recount};
 use crate::{
     domain::{Claim, GivenBack, Holder, LostReason, Outcome},
     error::Error,
@@ -29,7 +25,7 @@ use crate::{
 pub(crate) enum Left {
     /// Other shares of the hold are still there.
     Shares(u32),
-    /// It was ours, and is free now.
+    /// It was ours until now.
     Nothing,
     /// It was over before.
     Lost { reason: LostReason, holder: Option<Holder> },
@@ -50,6 +46,11 @@ impl Held {
 
     pub(crate) fn claim(&self) -> &Claim {
         self.hold.claim()
+    }
+
+    /// How long work waits for its release.
+    pub(crate) fn release_after_run(&self) -> Duration {
+        self.engine.limits.release_after_run
     }
 
     pub(crate) fn watch(&self) -> Watch {
@@ -85,8 +86,9 @@ impl Held {
         self.engine.keeper.unwatch(hold.id());
         // When the store has answered, or we are dropped, whoever waits here may ask.
         let _leaving = Leaving(self);
-        // Before the store can grant it to somebody else. It may be over already.
-        hold.end(LostReason::Released).ok();
+        // Before the store can grant it to somebody else.
+        let counts = hold.end(LostReason::Released).is_ok();
+        let releasing = self.engine.counters.releasing(counts);
         let given = self.engine.give_back(hold, asked_at).await;
         tracing::debug!(target: "leasehold", lock = %hold.name(), owner = %hold.claim().owner,
             held = ?hold.held_for(self.engine.clock.now()), ?given, "release");
@@ -94,7 +96,9 @@ impl Held {
         let given = given.map_err(|failure| Error::about(hold.name(), failure))?;
         match (believed, given) {
             (Ok(_), GivenBack::Freed(_)) => {
-                hold.was_released();
+                if releasing.answered() {
+                    hold.was_released();
+                }
                 Ok(Left::Nothing)
             }
             (Ok(left), GivenBack::NotHeld { holder }) => {
@@ -103,7 +107,9 @@ impl Held {
                     true => LostReason::NotOurs,
                     false => LostReason::Expired,
                 };
-                hold.found_lost(reason);
+                if releasing.answered() {
+                    hold.found_lost(reason);
+                }
                 Ok(Left::Lost { reason, holder })
             }
             (Err(reason), GivenBack::NotHeld { holder }) => Ok(Left::Lost { reason, holder }),

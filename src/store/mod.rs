@@ -77,6 +77,14 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
     /// Says whom to tell of events.
     fn tell(&self, subscriber: Weak<dyn Subscriber>);
 
+    /// Sees to it that the store's own tasks run, on this runtime if theirs is gone.
+    fn keep_up(&self) {}
+
+    /// What is in the way, if the store cannot be reached and knows why.
+    fn obstacle(&self) -> Option<String> {
+        None
+    }
+
     /// How often a connection was lost and made again.
     fn reconnects(&self) -> u64 {
         0

@@ -17,6 +17,7 @@ mod access;
 mod certificates;
 mod child;
 mod clock;
+mod liar;
 mod monitor;
 mod options;
 mod port;
@@ -28,6 +29,7 @@ mod stats;
 mod wire;
 
 pub use clock::eventually;
+pub use liar::{Liar, Lie, Said};
 pub use monitor::Monitor;
 pub use options::Options;
 pub use process::Helper;

@@ -21,9 +21,9 @@ use crate::{
     engine::{
         Engine,
         contention::{Inbox, Turn},
+        debts::{Debt, Withdrawal},
         grant::Grant,
         held::Held,
-        release::debts::{Debt, Withdrawal},
         retry::Backoff,
     },
     error::Error,
@@ -238,6 +238,10 @@ impl<'a> Attempt<'a> {
         let Some(inbox) = &self.inbox else { return sleep(at_most(Duration::ZERO)).await };
         if let Some(rest) = self.waiting.rest() {
             sleep(rest).await;
+        }
+        if inbox.hears() == Hears::Nothing {
+            // Whoever listened for us may have gone with its runtime.
+            self.engine.store.keep_up();
         }
         let limit = at_most(self.waiting.for_messages(inbox.hears(), self.engine.clock.now()));
         self.told = inbox.until_told(Instant::now() + limit).await;

@@ -5,14 +5,15 @@ use std::sync::Arc;
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use tokio::time::sleep;
 
-use super::{
-    debts::{Debt, Debts, Withdrawal},
-    recount::recount,
-};
+use super::recount::recount;
 use crate::{
     domain::{Failure, GivenBack},
     engine::{
-        clock::Clock, contention::Contention, retry::retry_until, stats::Counters,
+        clock::Clock,
+        contention::Contention,
+        debts::{Debt, Debts, Withdrawal},
+        retry::retry_until,
+        stats::Counters,
         timing::LOOK_AGAIN,
     },
     store::Store,
@@ -96,7 +97,8 @@ impl Settler {
             GivenBack::NotHeld { .. } => false,
         };
         // A grant may still come that was asked for before, also after a reservation.
-        let next = looks.filter(|looks| *looks < LOOK_AGAIN.len() && !(freed && !queued));
+        let may_come = !freed || *queued;
+        let next = looks.filter(|looks| may_come && *looks < LOOK_AGAIN.len());
         let next = next.filter(|looks| self.clock.now() + LOOK_AGAIN[*looks] < *until);
         Ok(next.map(|looks| Debt::LookAgain { withdrawal: withdrawal.clone(), looks }))
     }

@@ -95,7 +95,10 @@ impl RedisStore {
             reply = Box::pin(self.commands.call(&command)).await?;
         }
         match reply {
-            Value::ServerError(error) => Err(replies::refusal(&error)),
+            Value::ServerError(error) => {
+                let command = error.details().and_then(|words| script.command_at(words));
+                Err(replies::refusal(&error).naming(command))
+            }
             reply => Ok(reply),
         }
     }
@@ -183,7 +186,7 @@ impl RedisStore {
         announce.arg(keys::channel(&claim.name)).arg("0");
         let replies = self.commands.call_all(&[free, announce]).await?;
         let freed = match replies.first() {
-            Some(Value::ServerError(error)) => Err(replies::refusal(error)),
+            Some(Value::ServerError(error)) => Err(replies::refusal(error).naming(Some("HDEL"))),
             freed => replies::is_freed(freed.unwrap_or(&Value::Nil)),
         };
         if !self.explained(&claim.name, freed).await? {
@@ -232,7 +235,7 @@ impl RedisStore {
     /// Renews in halves, so that one that is refused spoils few others.
     async fn renew_in_parts(&self, renewals: &[Renewal]) -> Vec<Outcome> {
         let mut outcomes = vec![Outcome::Unknown; renewals.len()];
-        let mut parts = vec![0..renewals.len()];
+        let mut parts: Vec<_> = std::iter::once(0..renewals.len()).collect();
         for _ in 0..MOST_PARTS {
             let Some(part) = parts.pop() else { break };
             match self.renew_all(&renewals[part.clone()]).await {
@@ -312,7 +315,7 @@ impl Store for RedisStore {
         Box::pin(async move {
             let asked = cmd("HGET").arg(name.as_str()).arg(owner.as_str()).clone();
             let answer = match self.commands.call(&asked).await? {
-                Value::ServerError(error) => Err(replies::refusal(&error)),
+                Value::ServerError(error) => Err(replies::refusal(&error).naming(Some("HGET"))),
                 reply => Ok(reply),
             };
             replies::count(&self.explained(name, answer).await?)
@@ -339,6 +342,14 @@ impl Store for RedisStore {
 
     fn tell(&self, subscriber: Weak<dyn Subscriber>) {
         self.subscriptions.tell(subscriber);
+    }
+
+    fn keep_up(&self) {
+        self.subscriptions.keep_up();
+    }
+
+    fn obstacle(&self) -> Option<String> {
+        self.commands.obstacle()
     }
 
     fn reconnects(&self) -> u64 {

@@ -1,5 +1,6 @@
--- lock/hand_over: take the hold from its owner and reserve the lock for the next in
--- the queue, who is told to ask. Also withdraws an acquisition: its grant or its place.
+-- lock/hand_over: take the hold from its owner, and reserve the lock for the next one.
+--
+-- Also withdraws an acquisition: its grant, or its place in the queue.
 --
 --   KEYS[1]  lock      hash {owner: hold count}
 --   KEYS[2]  queue     zset of places {owner: microseconds when it came}. A place of one
@@ -37,8 +38,9 @@
 --
 -- Each place that is dropped, at most 100, costs ZRANGEBYSCORE, NUMSUB and ZREM.
 --
--- Time: ZREM, HDEL, EXISTS, NUMSUB, ZRANGE, TIME; and ZSCORE, two ZRANGEBYSCORE, NUMSUB,
--- ZREM, HSET, PEXPIRE and PUBLISH when somebody queues.
+-- When somebody queues: TIME, ZSCORE, two ZRANGEBYSCORE, NUMSUB, ZREM, HSET and PEXPIRE.
+--
+-- Time: ZREM, HDEL, EXISTS, NUMSUB, ZRANGE and PUBLISH.
 
 -- A place that polls has less than this.
 local POLLING = -4e15

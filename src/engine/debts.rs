@@ -67,7 +67,7 @@ impl Debt {
         })
     }
 
-    pub(super) fn claim(&self) -> &Claim {
+    pub(crate) fn claim(&self) -> &Claim {
         match self {
             Self::Recount { hold } => hold.claim(),
             Self::LookAgain { withdrawal, .. } | Self::Release(withdrawal) => &withdrawal.claim,
