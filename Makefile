@@ -1,6 +1,6 @@
 # `verify` never writes to the tree; `fix` may.
 .DEFAULT_GOAL := help
-.PHONY: help test verify fix simulate fuzz defects interop bench instructions prepare tests fmt clippy features docs rivals
+.PHONY: help test verify fix simulate fuzz defects interop bench instructions prepare tests fmt clippy features docs rivals advisories
 
 SEEDS ?= 2000
 SEED ?=
@@ -43,6 +43,9 @@ bench:      ## how long it takes, beside its limits and its rivals: QUICK=1 with
 
 rivals:     ## do the benchmarks still build, and do they count right?
 	cd bench && cargo fmt --check && cargo clippy --all-targets -- -D warnings && cargo test
+
+advisories: ## known vulnerabilities in what we depend on, by cargo-deny; fails when it cannot look
+	.ci/advisories
 
 instructions: ## how many instructions fixed work takes: no more than 5 % above what is committed
 	benches/instructions.sh

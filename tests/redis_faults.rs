@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use common::{
     Listener, Log, SOON, channel, client, entered, give_back, hash, hold_by_hand, keys, ms, pttl,
-    secs, subscribers, until_subscribed, waiter, within,
+    secs, subscribers, until_subscribed, waiter, with_rights, within,
 };
 use futures_util::future::join_all;
 use leasehold::{Client, Error, Lock, LostReason, Owner, Release};
@@ -515,14 +515,6 @@ async fn a_password_that_is_demanded_of_a_sudden_is_told_and_when_it_goes_all_is
     admin.command(&["CONFIG", "SET", "requirepass", ""]);
     let guard = within(SOON, "it is granted", lock.acquire()).await;
     give_back(guard.unwrap()).await;
-}
-
-/// A client of a user with these rights and no others.
-async fn with_rights(redis: &Redis, rights: &[&str]) -> Client {
-    let user = [&["ACL", "SETUSER", "limited", "reset", "on", ">secret"], rights].concat();
-    assert_eq!(redis.command(&user).text(), "OK");
-    let builder = Client::builder().credentials("limited", "secret");
-    builder.connect(&redis.url()).await.unwrap()
 }
 
 #[track_caller]

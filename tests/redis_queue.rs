@@ -11,7 +11,7 @@ use std::{
 
 use common::{
     Listener, Log, SOON, channel, client, entered, give_back, hash, hold_by_hand, keys, ms, pttl,
-    release_by_hand, secs, subscribers, waiter, within,
+    release_by_hand, secs, subscribers, waiter, with_rights, within,
 };
 use futures_util::future::join_all;
 use leasehold::{Client, Lock, LockGuard, LostReason, Result, WaitBy};
@@ -610,11 +610,7 @@ async fn who_may_queue_and_who_may_not_take_turns() {
 
 /// A client of a user who knows nothing of queues.
 async fn limited(redis: &Redis) -> Client {
-    let rights = ["~door", "&redisson_lock__channel:*", "+@all"];
-    let user = [&["ACL", "SETUSER", "limited", "reset", "on", ">secret"][..], &rights].concat();
-    assert_eq!(redis.command(&user).text(), "OK");
-    let builder = Client::builder().credentials("limited", "secret");
-    builder.connect(&redis.url()).await.unwrap()
+    with_rights(redis, &["~door", "&redisson_lock__channel:*", "+@all"]).await
 }
 
 // The server is in trouble.

@@ -5,7 +5,7 @@
 //! while holding a lock. Everything here is real: no mocks, no virtual time.
 //!
 //! Start with [`Redis::start`]. Put a [`Proxy`] in front of it to break the
-//! network, watch it with [`Redis::calls`] and [`Redis::monitor`], and let a
+//! network, follow it with a [replica](Redis::start_replica_of), watch it with [`Redis::calls`] and [`Redis::monitor`], and let a
 //! [`Helper`] be the process that dies.
 //!
 //! All calls block, so that tests with and without a runtime can use them. They
@@ -24,6 +24,7 @@ mod port;
 mod process;
 mod program;
 mod proxy;
+mod replica;
 mod server;
 mod stats;
 mod wire;

@@ -36,6 +36,12 @@ pub(crate) async fn client(redis: &Redis) -> Client {
     Client::connect(&redis.url()).await.expect("the server is up")
 }
 
+/// A client of a user with these rights and no others.
+pub(crate) async fn with_rights(redis: &Redis, rights: &[&str]) -> Client {
+    let url = redis.user("limited", rights);
+    Client::connect(&url).await.expect("the server is up")
+}
+
 /// What comes of `future`, which must not take longer than `limit`.
 pub(crate) async fn within<T>(limit: Duration, what: &str, future: impl Future<Output = T>) -> T {
     timeout(limit, future).await.unwrap_or_else(|_| panic!("not within {limit:?}: {what}"))
