@@ -5,6 +5,7 @@
 SEEDS ?= 2000
 SEED ?=
 BASE ?=
+ONLY ?=
 
 # Workspaces of their own, where there are any.
 OTHERS := $(patsubst %/Cargo.toml,%,$(wildcard interop/Cargo.toml))
@@ -26,8 +27,8 @@ simulate:   ## many clients, one unreliable store: SEEDS=n seeds from a fresh ba
 	LEASEHOLD_SEEDS=$(SEEDS) LEASEHOLD_BASE=$(BASE) LEASEHOLD_SEED=$(SEED) \
 		cargo test --release --lib engine::simulation::run -- --exact --nocapture
 
-defects:    ## plants one defect after the other: does the simulation find each?
-	cargo run -q -p testkit --bin defects
+defects:    ## plants one defect after the other: do the tests find each? ONLY=words for those that say so
+	cargo run -q -p testkit --bin defects -- $(if $(ONLY),"$(ONLY)")
 
 interop:    ## against a real Redisson; installs a JDK and Maven if they are missing
 	interop/run.sh

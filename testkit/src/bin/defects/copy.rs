@@ -1,0 +1,192 @@
+//! A copy of the sources, where defects are planted and taken out again.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+
+use crate::{Defect, Edit};
+
+/// What the tests are built from.
+const PARTS: [&str; 10] = [
+    "ARCHITECTURE.md",
+    "CHANGELOG.md",
+    "Cargo.lock",
+    "Cargo.toml",
+    "README.md",
+    "benches",
+    "docs",
+    "examples",
+    "src",
+    "testkit",
+];
+
+/// Built from as well, where a defect is to be found by one of them.
+const TESTS: &str = "tests";
+
+/// What a run before has built stays, so that little is built anew.
+const TARGET: &str = "target";
+
+/// The copy. Nobody else uses it as long as this value lives.
+pub(crate) struct Copy {
+    folder: PathBuf,
+    _lock: File,
+}
+
+impl Copy {
+    /// Copies the sources anew, whatever an interrupted run has left behind.
+    pub(crate) fn of(root: &Path) -> Result<Self, String> {
+        let folder = root.join("target/defects");
+        let said = |error: io::Error| format!("{}: {error}", folder.display());
+        fs::create_dir_all(folder.join(TARGET)).map_err(said)?;
+        let lock = File::create(folder.join(TARGET).join("lock")).map_err(said)?;
+        flock(&lock, FlockOperation::NonBlockingLockExclusive)
+            .map_err(|_| "another run is planting defects already".to_owned())?;
+        clear(&folder).map_err(said)?;
+        for part in PARTS.into_iter().chain([TESTS]) {
+            copy(&root.join(part), &folder.join(part)).map_err(said)?;
+        }
+        Ok(Self { folder, _lock: lock })
+    }
+
+    /// Where the copy is.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Where it is built.
+    pub(crate) fn target(&self) -> PathBuf {
+        self.folder.join(TARGET)
+    }
+
+    /// Whether `defect` can be planted.
+    pub(crate) fn check(&self, defect: &Defect) -> Result<(), String> {
+        let edited = edited(defect, |file| self.read(file));
+        edited.map(drop).map_err(|why| format!("`{}`: {why}", defect.says))
+    }
+
+    /// Plants `defect`, does `work`, and takes it out again.
+    pub(crate) fn planted<T>(
+        &self,
+        defect: &Defect,
+        work: impl FnOnce() -> Result<T, String>,
+    ) -> Result<T, String> {
+        let planted = edited(defect, |file| self.read(file))?;
+        let mut sound = BTreeMap::new();
+        for file in planted.keys() {
+            sound.insert(*file, self.read(file)?);
+        }
+        self.write_all(&planted)?;
+        let done = work();
+        // Also when the work failed: the next defect is to stand alone.
+        self.write_all(&sound)?;
+        done
+    }
+
+    fn write_all(&self, texts: &BTreeMap<&str, String>) -> Result<(), String> {
+        texts.iter().try_for_each(|(file, text)| self.write(file, text))
+    }
+
+    fn read(&self, file: &str) -> Result<String, String> {
+        fs::read_to_string(self.folder.join(file)).map_err(|error| format!("{file}: {error}"))
+    }
+
+    fn write(&self, file: &str, text: &str) -> Result<(), String> {
+        fs::write(self.folder.join(file), text).map_err(|error| format!("{file}: {error}"))
+    }
+}
+
+/// The files of `defect` with all of its edits made.
+pub(crate) fn edited(
+    defect: &Defect,
+    read: impl Fn(&str) -> Result<String, String>,
+) -> Result<BTreeMap<&'static str, String>, String> {
+    let mut texts = BTreeMap::new();
+    for Edit { file, from, to } in defect.edits {
+        let text = match texts.remove(file) {
+            Some(text) => text,
+            None => read(file)?,
+        };
+        let times = text.matches(from).count();
+        if times != 1 {
+            return Err(format!("its text stands {times} times in {file}: {from:?}"));
+        }
+        texts.insert(*file, text.replacen(from, to, 1));
+    }
+    Ok(texts)
+}
+
+/// Removes everything but what was built.
+fn clear(folder: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_name() == TARGET {
+            continue;
+        }
+        match entry.file_type()?.is_dir() {
+            true => fs::remove_dir_all(entry.path())?,
+            false => fs::remove_file(entry.path())?,
+        }
+    }
+    Ok(())
+}
+
+/// Copies a file, or a folder with all that is in it.
+fn copy(from: &Path, to: &Path) -> io::Result<()> {
+    if from.is_file() {
+        return fs::copy(from, to).map(drop);
+    }
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        copy(&entry.path(), &to.join(entry.file_name()))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TWICE: Defect = Defect {
+        says: "two edits of one file",
+        edits: &[
+            Edit { file: "a", from: "one", to: "1" },
+            Edit { file: "a", from: "two", to: "2" },
+        ],
+    };
+
+    #[test]
+    fn edits_of_one_file_are_made_together() {
+        let texts = edited(&TWICE, |_| Ok("one two".into())).unwrap();
+        assert_eq!(texts["a"], "1 2");
+    }
+
+    #[test]
+    fn a_text_that_does_not_stand_there_once_is_an_error() {
+        for (text, times) in [("one", 0), ("one two two", 2)] {
+            let why = edited(&TWICE, |_| Ok(text.into())).unwrap_err();
+            assert!(why.contains(&format!("{times} times in a")), "{why}");
+        }
+        let why = edited(&TWICE, |file| Err(format!("{file}: gone"))).unwrap_err();
+        assert_eq!(why, "a: gone");
+    }
+
+    #[test]
+    fn what_is_planted_is_taken_out_again_also_when_it_does_not_build() {
+        // given a copy with one file
+        let folder = tempfile::tempdir().unwrap();
+        let lock = File::create(folder.path().join("lock")).unwrap();
+        let copy = Copy { folder: folder.path().to_owned(), _lock: lock };
+        copy.write("a", "one two").unwrap();
+
+        // when something fails while the defect is planted
+        let seen = copy.planted::<()>(&TWICE, || Err(copy.read("a").unwrap()));
+
+        // then it was there, and is there no more
+        assert_eq!(seen, Err("1 2".into()));
+        assert_eq!(copy.read("a").unwrap(), "one two");
+    }
+}

@@ -1,0 +1,196 @@
+//! Plants one defect after the other in a copy of the sources, and shows that
+//! the tests find each of them.
+//!
+//! The defects are data: see [`list`]. Each is built by itself, since an edit may
+//! stand anywhere in a program; what makes it quick is that only the program of
+//! the tests is built, incrementally and without debug information, and that the
+//! next defect is built while the last one is searched for.
+//!
+//! A defect that cannot be planted, does not build or fails in an unknown way is
+//! an error, and so is a copy whose tests fail with nothing planted. The sources
+//! themselves are read once and never written, so that an interruption is safe.
+//!
+//! An argument chooses the defects that have it in their words.
+
+mod copy;
+mod list;
+mod search;
+
+use std::env;
+use std::path::Path;
+use std::process::ExitCode;
+use std::thread::{self, ScopedJoinHandle};
+use std::time::{Duration, Instant};
+
+use copy::Copy;
+use list::{DEFECTS, ELSEWHERE};
+use search::{Found, Program};
+
+/// A mistake that somebody could make.
+struct Defect {
+    says: &'static str,
+    edits: &'static [Edit],
+}
+
+/// One place of a defect: a text that stands there once, and what stands there
+/// instead.
+struct Edit {
+    file: &'static str,
+    from: &'static str,
+    to: &'static str,
+}
+
+/// The test that has to find a defect.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Finder {
+    /// The simulation, within [`search::SEEDS`] seeds.
+    Simulation,
+    /// A test in the library, by its whole path.
+    Unit(&'static str),
+    /// A test in `tests`: the file or folder, and the path of the test within.
+    Integration(&'static str, &'static str),
+}
+
+/// A defect with its number in the list.
+#[derive(Clone, Copy)]
+struct Case {
+    number: usize,
+    finder: Finder,
+    defect: &'static Defect,
+}
+
+/// What came of a defect; an error says why nobody knows.
+type Outcome = Result<Option<Found>, String>;
+
+fn main() -> ExitCode {
+    match plant_all(&chosen(env::args().nth(1).as_deref())) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(why) => {
+            eprintln!("defects: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Every defect, or those whose words contain `part`.
+fn chosen(part: Option<&str>) -> Vec<Case> {
+    let simulated = DEFECTS.iter().map(|defect| (Finder::Simulation, defect));
+    let all = simulated.chain(ELSEWHERE.iter().map(|(finder, defect)| (*finder, defect)));
+    let all = all.zip(1..).map(|((finder, defect), number)| Case { number, finder, defect });
+    all.filter(|case| part.is_none_or(|part| case.defect.says.contains(part))).collect()
+}
+
+/// Returns whether every defect was planted and found.
+fn plant_all(cases: &[Case]) -> Result<bool, String> {
+    if cases.is_empty() {
+        return Err("no such defect".into());
+    }
+    let copy = Copy::of(root())?;
+    for case in cases {
+        copy.check(case.defect)?;
+    }
+    let started = clock();
+    find_nothing_in(&copy, cases)?;
+    println!("nothing is found where nothing is planted: {}\n", seconds(started));
+    println!("| # | defect | found by | after | time |");
+    println!("|---|---|---|---|---|");
+    let found = plant_each(&copy, cases);
+    let took = seconds(started);
+    println!("\n{} defects planted, {found} found, in {took}", cases.len());
+    Ok(found == cases.len())
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("testkit lies in the project")
+}
+
+/// Without a defect, every test that is to find one passes.
+fn find_nothing_in(copy: &Copy, cases: &[Case]) -> Result<(), String> {
+    let mut tried = vec![];
+    for finder in cases.iter().map(|case| case.finder) {
+        if tried.contains(&finder) {
+            continue;
+        }
+        tried.push(finder);
+        if let Some(found) = Program::build(copy, finder, 0)?.run()? {
+            return Err(format!("nothing is planted, and is found by the {}", found.by));
+        }
+    }
+    Ok(())
+}
+
+/// Builds each defect while the one before is searched for. Returns how many
+/// were found.
+fn plant_each(copy: &Copy, cases: &[Case]) -> usize {
+    thread::scope(|scope| {
+        let mut found = 0;
+        let mut running: Option<ScopedJoinHandle<'_, bool>> = None;
+        let joined = |run: ScopedJoinHandle<'_, bool>| run.join().expect("a search never panics");
+        for &case in cases {
+            let started = clock();
+            let build = || Program::build(copy, case.finder, case.number);
+            let program = copy.planted(case.defect, build);
+            found += usize::from(running.take().is_some_and(joined));
+            let run = scope.spawn(move || told(case, program.and_then(Program::run), started));
+            // A real server takes real time, which a build would take from it.
+            match case.finder {
+                Finder::Integration(..) => found += usize::from(joined(run)),
+                _ => running = Some(run),
+            }
+        }
+        found + usize::from(running.is_some_and(joined))
+    })
+}
+
+/// Prints what came of `case`, and returns whether it was found.
+fn told(case: Case, outcome: Outcome, started: Instant) -> bool {
+    let Case { number, defect: Defect { says, .. }, .. } = case;
+    let (by, after) = match &outcome {
+        Ok(Some(found)) => (found.by.as_str(), found.after.as_str()),
+        Ok(None) => ("**nobody**", "all"),
+        Err(_) => ("**error**", "–"),
+    };
+    println!("| {number} | {says} | {by} | {after} | {} |", seconds(started));
+    if let Err(why) = &outcome {
+        eprintln!("defects: `{says}`: {why}");
+    }
+    matches!(outcome, Ok(Some(_)))
+}
+
+fn seconds(started: Instant) -> String {
+    format!("{:.1} s", started.elapsed().as_secs_f64())
+}
+
+#[expect(clippy::disallowed_methods, reason = "builds take real time")]
+fn clock() -> Instant {
+    Instant::now()
+}
+
+/// How long to leave a condition alone before looking again.
+const PAUSE: Duration = Duration::from_millis(10);
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn every_defect_has_its_place_in_the_sources() {
+        let read = |file: &str| fs::read_to_string(root().join(file)).map_err(|it| it.to_string());
+        let misplaced = chosen(None).into_iter().filter_map(|case| {
+            let why = copy::edited(case.defect, read).err()?;
+            Some(format!("`{}`: {why}", case.defect.says))
+        });
+        let misplaced: Vec<_> = misplaced.collect();
+        assert!(misplaced.is_empty(), "\n{}\n", misplaced.join("\n"));
+    }
+
+    #[test]
+    fn defects_are_chosen_by_their_words() {
+        assert_eq!(chosen(None).len(), DEFECTS.len() + ELSEWHERE.len());
+        assert_eq!(chosen(Some(DEFECTS[2].says))[0].number, 3);
+        assert!(chosen(Some("no defect says this")).is_empty());
+    }
+}

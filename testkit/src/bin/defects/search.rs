@@ -1,0 +1,199 @@
+//! Builds the tests of a copy, runs the one that has to find the defect, and
+//! reads what it says.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
+
+use crate::copy::Copy;
+use crate::{Finder, Outcome, PAUSE, clock};
+
+/// How many seeds a defect has to be found within.
+pub(crate) const SEEDS: u64 = 2_000;
+
+/// No test takes as long as this without a defect.
+const LONGEST: Duration = Duration::from_secs(300);
+
+const SIMULATION: &str = "engine::simulation::run";
+
+/// Who found a defect, and after how much.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Found {
+    pub(crate) by: String,
+    pub(crate) after: String,
+}
+
+/// The tests of a copy, built with what is planted there.
+pub(crate) struct Program {
+    finder: Finder,
+    path: PathBuf,
+    folder: PathBuf,
+}
+
+impl Program {
+    /// Builds what `finder` needs and nothing else. The program has a `number` of
+    /// its own, since the one before may still run.
+    pub(crate) fn build(copy: &Copy, finder: Finder, number: usize) -> Result<Self, String> {
+        let built = match finder {
+            Finder::Simulation | Finder::Unit(_) => cargo(copy, &["test", "--no-run", "--lib"])?,
+            Finder::Integration(file, _) => {
+                cargo(copy, &["build", "--examples"])?;
+                cargo(copy, &["test", "--no-run", "--test", file])?
+            }
+        };
+        let built = executable(&built).ok_or("cargo built no program of tests")?;
+        // The next build writes to where this one lies.
+        let path = built.with_file_name(format!("planted-{number}"));
+        fs::copy(&built, &path).map_err(|error| format!("{}: {error}", path.display()))?;
+        Ok(Self { finder, path, folder: copy.folder().to_owned() })
+    }
+
+    /// Runs the test. Nothing is found if it passes.
+    pub(crate) fn run(self) -> Outcome {
+        let name = match self.finder {
+            Finder::Simulation => SIMULATION,
+            Finder::Unit(name) | Finder::Integration(_, name) => name,
+        };
+        let output = self.path.with_extension("said");
+        let status = self.start(name, &output).map_err(|error| format!("{name}: {error}"))?;
+        let said = fs::read(&output).map_err(|error| format!("{name}: {error}"))?;
+        let said = String::from_utf8_lossy(&said);
+        let Some(status) = status else {
+            let after = format!("{} s without an end", LONGEST.as_secs());
+            return Ok(Some(Found { by: format!("`{name}`"), after }));
+        };
+        match self.finder {
+            Finder::Simulation => by_simulation(status.success(), &said),
+            _ => by_test(name, status.success(), &said),
+        }
+    }
+
+    /// How the program ended, if it did within [`LONGEST`].
+    fn start(&self, name: &str, output: &Path) -> io::Result<Option<ExitStatus>> {
+        let output = File::create(output)?;
+        let mut child = Command::new(&self.path)
+            .current_dir(&self.folder)
+            .args([name, "--exact", "--nocapture"])
+            .env("LEASEHOLD_SEEDS", SEEDS.to_string())
+            .env("LEASEHOLD_BASE", "0")
+            .env_remove("LEASEHOLD_SEED")
+            .env("RUST_BACKTRACE", "0")
+            .stdin(Stdio::null())
+            .stdout(output.try_clone()?)
+            .stderr(output)
+            .spawn()?;
+        let started = clock();
+        while started.elapsed() < LONGEST {
+            if let Some(status) = child.try_wait()? {
+                return Ok(Some(status));
+            }
+            sleep(PAUSE);
+        }
+        child.kill()?;
+        child.wait()?;
+        Ok(None)
+    }
+}
+
+/// Runs cargo in the copy and returns its messages. Stories are told ten times as
+/// fast with a little optimisation, which makes a build slower by a second.
+fn cargo(copy: &Copy, arguments: &[&str]) -> Result<String, String> {
+    let output = Command::new(env!("CARGO"))
+        .current_dir(copy.folder())
+        .args(arguments)
+        .args(["--quiet", "--all-features", "--message-format", "json-render-diagnostics"])
+        .env("CARGO_TARGET_DIR", copy.target())
+        .env("CARGO_INCREMENTAL", "1")
+        .env("CARGO_PROFILE_DEV_DEBUG", "0")
+        .env("CARGO_PROFILE_DEV_OPT_LEVEL", "1")
+        .output()
+        .map_err(|error| format!("cargo: {error}"))?;
+    match output.status.success() {
+        true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
+        false => Err(format!("it does not build:\n{}", String::from_utf8_lossy(&output.stderr))),
+    }
+}
+
+/// The one program that cargo says it has built.
+fn executable(messages: &str) -> Option<PathBuf> {
+    let (_, path) = messages.split_once("\"executable\":\"")?;
+    path.split('"').next().map(PathBuf::from)
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        for file in [&self.path, &self.path.with_extension("said")] {
+            // What an interrupted run leaves is written over by the next one.
+            drop(fs::remove_file(file));
+        }
+    }
+}
+
+/// What the simulation says: the first seed that breaks a rule, and the rule.
+fn by_simulation(passed: bool, said: &str) -> Outcome {
+    if passed {
+        return exactly_one(said).map(|()| None);
+    }
+    let mut lines = said.lines();
+    let line = lines.find(|line| line.starts_with("seed ") && line.contains("broke a rule"));
+    let line = line.ok_or_else(|| format!("the simulation failed and found nothing:\n{said}"))?;
+    let rule = line.split_once(": ").map_or(line, |(_, rule)| rule);
+    let seed: Option<u64> = line.split(' ').nth(1).and_then(|seed| seed.parse().ok());
+    let seed = seed.ok_or_else(|| format!("no seed in: {line}"))?;
+    let rule: String = rule.chars().take(90).collect();
+    Ok(Some(Found { by: format!("simulation: {rule}"), after: format!("{} seeds", seed + 1) }))
+}
+
+/// What a test says that is found by its name.
+fn by_test(name: &str, passed: bool, said: &str) -> Outcome {
+    exactly_one(said)?;
+    match passed {
+        true => Ok(None),
+        false => Ok(Some(Found { by: format!("`{name}`"), after: "1 run".into() })),
+    }
+}
+
+/// A name that no test has passes, and shows nothing.
+fn exactly_one(said: &str) -> Result<(), String> {
+    match said.contains("running 1 test\n") {
+        true => Ok(()),
+        false => Err(format!("not one test was run:\n{said}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_simulation_is_read() {
+        let broken = "running 1 test\nseed 41 broke a rule: two believe\nmore";
+        let found = Found { by: "simulation: two believe".into(), after: "42 seeds".into() };
+        assert_eq!(by_simulation(false, broken), Ok(Some(found)));
+        assert_eq!(by_simulation(true, "\nrunning 1 test\nok"), Ok(None));
+        for (passed, said) in [(false, "running 1 test\nout of memory"), (true, "running 0 tests")]
+        {
+            assert!(by_simulation(passed, said).is_err(), "{said}");
+        }
+    }
+
+    #[test]
+    fn a_named_test_is_read() {
+        let found = Found { by: "`a::b`".into(), after: "1 run".into() };
+        assert_eq!(by_test("a::b", false, "\nrunning 1 test\nFAILED"), Ok(Some(found)));
+        assert_eq!(by_test("a::b", true, "\nrunning 1 test\nok"), Ok(None));
+        for passed in [true, false] {
+            assert!(by_test("a::b", passed, "\nrunning 0 tests\n").is_err());
+        }
+    }
+
+    #[test]
+    fn the_program_of_tests_is_found_in_cargos_messages() {
+        let messages = "{\"executable\":null}\n{\"executable\":\"/t/deps/a-1\",\"x\":1}\n";
+        assert_eq!(executable(messages), Some("/t/deps/a-1".into()));
+        assert_eq!(executable("{\"executable\":null}"), None);
+    }
+}
