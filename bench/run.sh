@@ -1,6 +1,8 @@
 #!/bin/sh
-# The one command: builds Leasehold's worker and the rivals, runs every case and
-# writes out/results.md, out/results.json and out/*.svg.
+# The one command: builds Leasehold's worker and the rivals, runs every case,
+# writes out/results.md, out/results.json and out/*.svg, and says what fell by more
+# than 10 % against the committed results.json. A whole run takes its place, and
+# makes the tables and plots of docs/performance.md from it.
 #
 #   QUICK=1      short rounds and small sizes: within three minutes once it is built
 #   ONLY=part    only the groups of cases whose names contain this

@@ -5,7 +5,7 @@
 //! bad sample: see the tests that begin with `finds_`.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     fs,
     path::{Path, PathBuf},
 };
@@ -15,6 +15,26 @@ use std::{
 #[test]
 fn every_import_points_down() {
     none(of_users().flat_map(|(path, text)| floors(&path, &text)));
+}
+
+#[test]
+fn no_files_of_a_folder_import_each_other() {
+    let tests = test_files();
+    let found = WITHOUT_CIRCLES.into_iter().flat_map(|root| {
+        // A test stands above what it tests, and a program beside its library.
+        let is_of = |path: &String| match root {
+            "src" => !tests.contains(path),
+            _ => root.contains("/bin/") || !path.contains("/bin/"),
+        };
+        let sources = files(root, "rs").into_iter().filter(is_of);
+        let sources: Vec<_> = sources.map(|path| (path.clone(), read(&path))).collect();
+        assert!(!sources.is_empty(), "{root}");
+        circles(root, &sources)
+    });
+    let found: BTreeSet<_> = found.collect();
+    let known: BTreeSet<_> = CIRCLES.into_iter().map(str::to_owned).collect();
+    none(found.difference(&known).map(|circle| format!("a circle in {circle}")));
+    none(known.difference(&found).map(|circle| format!("no circle any more in {circle}")));
 }
 
 #[test]
@@ -104,8 +124,9 @@ fn floors(path: &str, text: &str) -> Vec<String> {
     let Some(own) = module.first().and_then(|name| floor(name)) else { return vec![] };
     let top = FLOORS.len() - 1;
     let mut complaints = vec![];
-    for (line, imported) in imports(&code(text), &module) {
-        let complaint = match floor(&imported) {
+    for (line, named) in imports(&code(text), &module) {
+        let Some(imported) = named.first() else { continue };
+        let complaint = match floor(imported) {
             Some(other) if other <= own => continue,
             None if own == top || imported == "self" => continue,
             Some(_) => format!("`{imported}` is above `{}`", FLOORS[own]),
@@ -113,6 +134,8 @@ fn floors(path: &str, text: &str) -> Vec<String> {
         };
         complaints.push(format!("{path}:{line}: {complaint}"));
     }
+    // Two things from one module are one mistake.
+    complaints.dedup();
     complaints
 }
 
@@ -123,58 +146,136 @@ fn floor(module: &str) -> Option<usize> {
 /// `src/engine/keeper/mod.rs` is the module `engine::keeper`.
 fn module_of(path: &str) -> Vec<String> {
     let path = path.trim_start_matches("src/").trim_end_matches(".rs");
-    let parts = path.split('/').filter(|part| !matches!(*part, "mod" | "lib"));
+    let parts = path.split('/').filter(|part| !matches!(*part, "mod" | "lib" | "main"));
     parts.map(str::to_owned).collect()
 }
 
-/// The top-level modules that `text` names by `crate::` or by enough `super::`.
-fn imports(text: &str, module: &[String]) -> Vec<(usize, String)> {
+/// The modules and items that `text` names by `crate::` or by `super::`, each by
+/// its whole path.
+fn imports(text: &str, module: &[String]) -> Vec<(usize, Vec<String>)> {
     let mut found = vec![];
     for (at, _) in text.match_indices("crate::") {
-        let named = heads(&text[at + "crate::".len()..]);
-        found.extend(named.into_iter().map(|name| (line_of(text, at), name)));
+        let named = paths(&text[at + "crate::".len()..]);
+        found.extend(named.into_iter().map(|path| (line_of(text, at), path)));
     }
     for (at, _) in text.match_indices("super::") {
         if text[..at].ends_with("super::") {
             continue;
         }
-        let mut rest = &text[at..];
-        let mut up = 0;
+        let (mut rest, mut up) = (&text[at..], 0);
         while let Some(after) = rest.strip_prefix("super::") {
             (rest, up) = (after, up + 1);
         }
-        // Only the step out of a floor can lead to another one.
-        if up == module.len() {
-            found.extend(heads(rest).into_iter().map(|name| (line_of(text, at), name)));
-        }
+        let Some(from) = module.len().checked_sub(up) else { continue };
+        let named = paths(rest).into_iter().map(|path| [&module[..from], &path].concat());
+        found.extend(named.map(|path| (line_of(text, at), path)));
     }
     found
 }
 
-/// The first names of a path or of a group of paths.
-fn heads(path: &str) -> Vec<String> {
-    let name = |text: &str| -> String {
-        text.trim_start().chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect()
-    };
-    let Some(group) = path.strip_prefix('{') else { return vec![name(path)] };
+/// Each path that a path with groups stands for.
+fn paths(text: &str) -> Vec<Vec<String>> {
+    let text = text.trim_start();
+    if let Some(group) = text.strip_prefix('{') {
+        return members(group).into_iter().flat_map(paths).collect();
+    }
+    let end = text.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(text.len());
+    let (name, rest) = text.split_at(end);
+    if name.is_empty() {
+        return vec![];
+    }
+    let mut below = rest.strip_prefix("::").map(paths).unwrap_or_default();
+    if below.is_empty() {
+        below.push(vec![]);
+    }
+    below.iter_mut().for_each(|path| path.insert(0, name.to_owned()));
+    below
+}
+
+/// What stands between the commas of a group, up to its end.
+fn members(group: &str) -> Vec<&str> {
     let (mut depth, mut start, mut found) = (0, 0, vec![]);
     for (at, c) in group.char_indices() {
         match c {
             '{' => depth += 1,
             '}' if depth == 0 => {
-                found.push(name(&group[start..at]));
+                found.push(&group[start..at]);
                 break;
             }
             '}' => depth -= 1,
             ',' if depth == 0 => {
-                found.push(name(&group[start..at]));
+                found.push(&group[start..at]);
                 start = at + 1;
             }
             _ => {}
         }
     }
-    found.retain(|name| !name.is_empty());
     found
+}
+
+/// Folders whose files do not import each other in a circle: libraries, programs
+/// and big tests.
+const WITHOUT_CIRCLES: [&str; 7] = [
+    "src",
+    "src/engine/simulation",
+    "testkit/src",
+    "testkit/src/bin/defects",
+    "bench/src",
+    "interop/src",
+    "tests/lock",
+];
+
+/// The circles that there still are. One that has gone leaves this list.
+const CIRCLES: [&str; 2] =
+    ["src/engine/simulation: network, oracle, worker, world", "src/engine: hold, releases, turns"];
+
+/// The files and folders in one folder that import each other, folder by folder.
+/// What a folder's own `mod.rs` defines is not looked at.
+fn circles(root: &str, sources: &[(String, String)]) -> Vec<String> {
+    let sources = sources.iter().map(|(path, text)| (module_of(&path[root.len() + 1..]), text));
+    let sources: Vec<_> = sources.collect();
+    let is_module = |path: &[String]| sources.iter().any(|(module, _)| module == path);
+    let mut uses = Uses::new();
+    for (module, text) in &sources {
+        for (_, path) in imports(&code(text), module) {
+            let shared = module.iter().zip(&path).take_while(|(a, b)| a == b).count();
+            if let (Some(user), Some(used)) = (module.get(..=shared), path.get(..=shared))
+                && is_module(used)
+            {
+                uses.entry(user.to_owned()).or_default().insert(used.to_owned());
+            }
+        }
+    }
+    let around = |module| circle(module, &uses);
+    let found: BTreeSet<_> = uses.keys().map(around).filter(|found| !found.is_empty()).collect();
+    found.iter().map(|circle| shown(root, circle)).collect()
+}
+
+/// What each module imports.
+type Uses = BTreeMap<Vec<String>, BTreeSet<Vec<String>>>;
+
+/// The modules that `module` reaches and that reach it.
+fn circle(module: &Vec<String>, uses: &Uses) -> BTreeSet<Vec<String>> {
+    let comes_back = |other: &Vec<String>| reached(other, uses).contains(module);
+    reached(module, uses).into_iter().filter(comes_back).collect()
+}
+
+fn reached(module: &Vec<String>, uses: &Uses) -> BTreeSet<Vec<String>> {
+    let (mut seen, mut next) = (BTreeSet::new(), vec![module]);
+    while let Some(module) = next.pop() {
+        let used = uses.get(module).into_iter().flatten();
+        next.extend(used.filter(|used| seen.insert((*used).clone())));
+    }
+    seen
+}
+
+/// `src/engine: hold, turns`.
+fn shown(root: &str, circle: &BTreeSet<Vec<String>>) -> String {
+    let mut folder = vec![root];
+    let inside = circle.first().map(|module| &module[..module.len() - 1]);
+    folder.extend(inside.into_iter().flatten().map(String::as_str));
+    let names: Vec<_> = circle.iter().filter_map(|module| module.last()).cloned().collect();
+    format!("{}: {}", folder.join("/"), names.join(", "))
 }
 
 /// A script begins with its signature, and the signature is true.
@@ -286,8 +387,9 @@ fn foreign_types(path: &str, text: &str) -> Vec<String> {
         if !inside {
             complaints.push(format!("{path}:{}: names the crate redis", line_of(&code, at)));
         }
-        if let Some(names) = code[..at].ends_with("use ").then(|| heads(&code[at + 7..])) {
-            foreign.extend(names.into_iter().filter(|name| name.starts_with(char::is_uppercase)));
+        if let Some(names) = code[..at].ends_with("use ").then(|| paths(&code[at + 7..])) {
+            let names = names.into_iter().filter_map(|path| path.into_iter().next());
+            foreign.extend(names.filter(|name| name.starts_with(char::is_uppercase)));
         }
     }
     for (line, signature) in signatures(&code) {
@@ -693,6 +795,37 @@ fn passes_over_imports_in_comments_strings_and_tests() {
     let text = "/// [`Lock`](crate::Lock)\nlet x = 1; // crate::Lock\n\
         \n#[cfg(test)]\nmod tests {\n    use crate::client::Client;\n}\n";
     assert!(floors("src/domain/name.rs", text).is_empty());
+}
+
+#[test]
+fn finds_files_that_import_each_other() {
+    let check = |sources: &[(&str, &str)]| {
+        let owned = |(path, text): &(&str, &str)| (format!("it/src/{path}"), (*text).to_owned());
+        circles("it/src", &sources.iter().map(owned).collect::<Vec<_>>())
+    };
+    // Two files, by either way of naming; three; and a file with a folder.
+    let two = [("e/a.rs", "use super::{X, b::B};"), ("e/b.rs", "fn f() -> crate::e::a::A {}")];
+    one(&check(&two), "it/src/e: a, b");
+    let three = [
+        ("a.rs", "use crate::{\n    b::{self, C, d::D},\n};"),
+        ("b.rs", "use super::c::C;"),
+        ("c.rs", "use crate::a::A;"),
+        ("d.rs", "use crate::{a, c};"),
+    ];
+    one(&check(&three), "it/src: a, b, c");
+    let folder = [
+        ("a.rs", "use crate::k::K;"),
+        ("k/mod.rs", "mod s;"),
+        ("k/s.rs", "use super::super::a::A;"),
+    ];
+    one(&check(&folder), "it/src: a, k");
+
+    // One way only; in tests and comments; and what the folder itself defines.
+    assert!(check(&[("a.rs", "use crate::b::B;"), ("b.rs", "use super::A;")]).is_empty());
+    let test = "// crate::a\n\n#[cfg(test)]\nmod tests {\n    use crate::a::A;\n}\n";
+    assert!(check(&[("a.rs", "use crate::b::B;"), ("b.rs", test)]).is_empty());
+    let own = [("k/mod.rs", "mod s;\nuse s::S;\nstruct K;"), ("k/s.rs", "use super::K;")];
+    assert!(check(&own).is_empty());
 }
 
 const SCRIPT: &str = "-- lock/try: do a thing.\n--\n--   KEYS[1]  lock\n--   ARGV[1]  owner\n--\n\

@@ -4,16 +4,16 @@
 
 use std::time::Duration;
 
-use crate::store::{POLLERS_TURN, QUEUE_RESTS, RESERVATION};
+use crate::store::{POLLERS_TURN, QUEUE_RESTS, RESERVATION, SOON, WARNED_AFTER};
 
 // Waiting.
 
 /// The longest wait for a message: one may have been lost on the way.
 pub(crate) const LONGEST_WAIT: Duration = Duration::from_secs(3);
 
-/// When a waiter looks first after it has come to a queue. Later the store tells it to
-/// when the one before it may not have come: see [`RESERVATION`].
-pub(crate) const FIRST_LOOK: Duration = RESERVATION;
+/// When a waiter looks first after it has come to a queue, and up to a quarter later.
+/// Before this the store does not tell it that the lock has gone to another one.
+pub(crate) const FIRST_LOOK: Duration = Duration::from_millis(250);
 
 /// The longest wait while no message can reach us.
 pub(crate) const LONGEST_WAIT_UNHEARD: Duration = Duration::from_millis(250);
@@ -86,8 +86,9 @@ const _: () = assert!(QUEUE_RESTS.as_millis() >= 4 * most(LONGEST_WAIT));
 const _: () = assert!(LINGER.as_millis() >= CONTENDED.as_millis());
 // Who hears nothing asks while the lock is reserved for it, with time for the question.
 const _: () = assert!(most(LONGEST_WAIT_UNHEARD) + 50 <= POLLERS_TURN.as_millis());
-// The one behind looks when the reservation is over, not long before.
-const _: () = assert!(FIRST_LOOK.as_millis() >= RESERVATION.as_millis());
+// Who is not told to look has not looked yet. Who is told learns of a reservation.
+const _: () = assert!(FIRST_LOOK.as_millis() > WARNED_AFTER.as_millis());
+const _: () = assert!(SOON.as_millis() < RESERVATION.as_millis());
 // A grant in transit rests for less than anybody else would notice.
 const _: () = assert!(BATON_RESTS.as_millis() * 10 <= RESERVATION.as_millis());
 

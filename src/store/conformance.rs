@@ -10,7 +10,7 @@ use std::{
 
 use tokio::time::{Instant, sleep};
 
-use super::{Event, Hears, POLLERS_TURN, RESERVATION, Store, Subscriber};
+use super::{Event, Hears, POLLERS_TURN, RESERVATION, SOON, Store, Subscriber, WARNED_AFTER};
 use crate::domain::{
     Claim, GivenBack, Identity, Name, Others, Outcome, Owner, Place, ReleaseMode, Renewal, Verdict,
 };
@@ -136,7 +136,7 @@ pub(crate) async fn all(bench: &Bench) {
     a_release_with_an_empty_queue_tells_everybody(bench).await;
     who_enters_by_asking_leaves_the_queue(bench).await;
     who_is_told_and_leaves_lets_the_next_one_know(bench).await;
-    who_has_waited_for_long_looks_when_the_first_may_not_have_come(bench).await;
+    who_has_waited_for_long_looks_when_the_lock_has_gone_to_another(bench).await;
     a_lock_that_goes_on_and_on_is_left_free_now_and_then(bench).await;
     who_polls_has_its_turn_without_being_told(bench).await;
     two_who_poll_leave_time_to_others_in_between(bench).await;
@@ -391,18 +391,18 @@ async fn who_is_told_and_leaves_lets_the_next_one_know(t: &Bench) {
     t.other.unlisten(&held.name);
 }
 
-async fn who_has_waited_for_long_looks_when_the_first_may_not_have_come(t: &Bench) {
+async fn who_has_waited_for_long_looks_when_the_lock_has_gone_to_another(t: &Bench) {
     let [held, first, second] = t.held("second").await;
-    let look = told_to_ask(&held, RESERVATION);
+    let look = told_to_ask(&held, SOON);
     t.queue(&first).await;
-    sleep(RESERVATION + Duration::from_millis(20)).await;
+    sleep(WARNED_AFTER + Duration::from_millis(20)).await;
     t.queue(&second).await;
     // who came lately looks by itself
     t.hand_over(&held).await;
     t.told(&look, 0).await;
     t.grant(&first).await;
     t.queue(&held).await;
-    sleep(RESERVATION + Duration::from_millis(20)).await;
+    sleep(WARNED_AFTER + Duration::from_millis(20)).await;
     let given = t.one.release(&first, ReleaseMode::HandOver).await.unwrap();
     assert!(matches!(given, GivenBack::Freed(_)), "{given:?}");
     t.told(&look, 1).await;

@@ -87,6 +87,11 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
 /// not to work. Who is dead or paused then keeps the others out for no longer.
 pub(crate) const RESERVATION: Duration = Duration::from_millis(750);
 
+/// Who is next in a queue and has waited for so long is told to look [`SOON`] after the
+/// lock went to the one before it: that one may not come, or die.
+pub(crate) const WARNED_AFTER: Duration = Duration::from_millis(200);
+pub(crate) const SOON: Duration = Duration::from_millis(50);
+
 /// For so long a lock is reserved for one who polls: it asks meanwhile. As long again
 /// others have it in any case.
 pub(crate) const POLLERS_TURN: Duration = Duration::from_millis(400);

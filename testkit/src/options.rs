@@ -4,9 +4,7 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use crate::certificates::{CA_CERT, SERVER_CERT, SERVER_KEY};
-use crate::port::free_port;
 use crate::program;
-use crate::server::Redis;
 
 /// The settings of a server that is about to start.
 ///
@@ -30,17 +28,6 @@ pub struct Options {
 }
 
 impl Options {
-    /// Starts the server and waits until it answers.
-    ///
-    /// # Panics
-    ///
-    /// If there is no Redis on this machine, or it does not start with these
-    /// settings; then the message shows the server's log.
-    pub fn start(self) -> Redis {
-        let tls = self.tls;
-        Redis::start_on(self, || Ports { plain: free_port(), tls: tls.then(free_port) })
-    }
-
     /// Adds a line to the server's configuration, as `--name value`.
     pub fn arg(mut self, name: &str, value: &str) -> Self {
         self.args.push((name.into(), value.into()));

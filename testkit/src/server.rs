@@ -18,6 +18,7 @@ use crate::child::{Tethered, tied};
 use crate::clock::{PAUSE, clock};
 use crate::monitor::Monitor;
 use crate::options::{Options, Ports, SOCKET};
+use crate::port::free_port;
 use crate::program;
 use crate::stats::Calls;
 use crate::wire::Reply;
@@ -286,6 +287,19 @@ impl Redis {
     }
 }
 
+impl Options {
+    /// Starts the server and waits until it answers.
+    ///
+    /// # Panics
+    ///
+    /// If there is no Redis on this machine, or it does not start with these
+    /// settings; then the message shows the server's log.
+    pub fn start(self) -> Redis {
+        let tls = self.tls;
+        Redis::start_on(self, || Ports { plain: free_port(), tls: tls.then(free_port) })
+    }
+}
+
 /// One attempt to start a server.
 struct Launch<'a> {
     access: &'a Access,
@@ -356,7 +370,6 @@ mod tests {
     use std::net::{Ipv4Addr, TcpListener};
 
     use super::*;
-    use crate::port::free_port;
 
     #[test]
     fn a_port_that_another_server_has_taken_is_left_to_it() {

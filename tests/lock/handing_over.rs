@@ -105,15 +105,12 @@ async fn the_one_before_was_released_and_the_next_is_held() {
 async fn who_wants_another_kind_of_hold_asks_for_it_and_enters_at_once() {
     let world = World::new();
     let plain = || world.staying();
-    let polling = WaitBy::Polling { first: millis(500), longest: secs(1) };
     for (held, wanted, time) in [
         (plain(), plain().ttl(secs(20)), secs(20)),
         (plain(), plain().lease(secs(30)), secs(30)),
-        (plain(), plain().wait_by(polling), secs(30)),
         (plain().ttl(secs(20)), plain(), secs(30)),
         (plain().lease(secs(30)), plain(), secs(30)),
         (plain().lease(secs(30)), plain().lease(secs(30)), secs(30)),
-        (plain().wait_by(polling), plain(), secs(30)),
     ] {
         let guard = held.acquire().await.unwrap();
         let waiter = waiting(wanted.clone()).await;
@@ -128,6 +125,21 @@ async fn who_wants_another_kind_of_hold_asks_for_it_and_enters_at_once() {
         let holder = world.door().holder().await.unwrap().unwrap();
         assert!(holder.remaining().unwrap() > time - AT_ONCE, "{wanted:?}: {holder}");
         leave(guard).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_otherwise_takes_the_same_grant() {
+    let world = World::new();
+    let polling =
+        || world.staying().wait_by(WaitBy::Polling { first: millis(500), longest: secs(1) });
+    for (held, wanted) in [(world.staying(), polling()), (polling(), world.staying())] {
+        let before = world.handed_over();
+        let guard = held.acquire().await.unwrap();
+        let waiter = waiting(wanted).await;
+        leave(guard).await;
+        leave(handed(waiter).await).await;
+        assert_eq!(world.handed_over(), before + 1);
     }
 }
 

@@ -13,7 +13,7 @@ use std::{process::ExitCode, time::Instant};
 
 use testkit::Redis;
 
-use crate::report::{self, Machine, board::Board};
+use crate::report::{self, COMMITTED, Machine, Results, board::Board};
 use crew::Crews;
 use fleet::Fleet;
 use settings::Settings;
@@ -49,10 +49,10 @@ pub fn main() -> ExitCode {
 }
 
 impl Bench {
-    fn write(&self) {
+    fn write(&self) -> Results {
         let written =
             report::write(&self.settings.out, &self.board, &Machine::here(), &self.settings.note());
-        written.expect("the results can be written");
+        written.expect("the results can be written")
     }
 
     fn conclude(&self) -> ExitCode {
@@ -61,9 +61,25 @@ impl Bench {
         for failure in &failures {
             eprintln!("bench: FAILED: {failure}");
         }
-        match failures.is_empty() && !self.board.cases.is_empty() {
-            true => ExitCode::SUCCESS,
-            false => ExitCode::FAILURE,
+        let good = failures.is_empty() && !self.board.cases.is_empty();
+        let results = self.write();
+        self.compare(&results);
+        if good && self.settings.is_whole() {
+            report::commit(&results).expect("the committed figures can be written");
+            eprintln!("bench: wrote {COMMITTED}, docs/performance.md and docs/plots");
         }
+        if good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    }
+
+    /// Says what is worse than what is committed.
+    fn compare(&self, now: &Results) {
+        let before = report::committed().expect("the committed figures can be read");
+        let Some(before) = before else { return eprintln!("bench: nothing is committed yet") };
+        let fallen = report::fallen(&before, now);
+        for line in &fallen {
+            eprintln!("bench: FELL: {line}");
+        }
+        let flickers = if self.settings.is_whole() { "" } else { ", in a run that is not whole" };
+        eprintln!("bench: {} cases fell by more than 10 %{flickers}", fallen.len());
     }
 }

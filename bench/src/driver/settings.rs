@@ -107,6 +107,12 @@ impl Settings {
         self.only.as_ref().is_none_or(|part| case.contains(part.as_str()))
     }
 
+    /// Whether nothing was left out, made shorter or set otherwise, so that what
+    /// it finds can be committed.
+    pub(super) fn is_whole(&self) -> bool {
+        !self.quick && self.only.is_none() && self.threads == Self::full().threads
+    }
+
     /// How long holds are watched: two renewals and a bit.
     pub(super) fn watched(&self) -> Duration {
         self.watched_ttl * 2 / 3 + self.watched_ttl / 15

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
 use super::target::Target;
 use crate::figures::median;
 
@@ -13,7 +15,8 @@ pub const LIMIT: &str = "limit";
 pub const RIVALS: [&str; 5] = ["Redisson", "rslock", "rlock", "redsync", "redislock"];
 
 /// Whether little or much of it is good.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Better {
     /// Little.
     Less,

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, fmt::Write};
 use super::{
     board::{Board, Case, Cell, LIMIT, OURS, RIVALS},
     machine::Machine,
-    target::verdict,
+    verdict::verdict,
 };
 use crate::figures::median;
 

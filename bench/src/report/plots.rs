@@ -1,13 +1,14 @@
 //! Which cases are drawn together.
 
 use super::{
-    board::{Board, Case, LIMIT, OURS, RIVALS},
+    board::{LIMIT, OURS, RIVALS},
+    results::{Entry, Results},
     svg::{Plot, Scale, Series},
 };
 
 /// Everything that can be drawn of what was run: the name of a file, and the picture.
-pub(super) fn all(board: &Board) -> Vec<(&'static str, String)> {
-    PLOTS.iter().filter_map(|about| Some((about.name, about.draw(board)?))).collect()
+pub(super) fn all(results: &Results) -> Vec<(&'static str, String)> {
+    PLOTS.iter().filter_map(|about| Some((about.name, about.draw(results)?))).collect()
 }
 
 /// What a plot says beside its lines.
@@ -67,25 +68,25 @@ const fn about(
 }
 
 impl About {
-    fn draw(&self, board: &Board) -> Option<String> {
-        let cases: Vec<_> = board.cases.iter().filter(|case| self.is_of(case)).collect();
+    fn draw(&self, results: &Results) -> Option<String> {
+        let cases: Vec<_> = results.results.iter().filter(|case| self.is_of(case)).collect();
         let columns = [OURS, LIMIT].into_iter().chain(RIVALS);
         let series: Vec<_> = columns.filter_map(|column| self.line(&cases, column)).collect();
         let plot = Plot { title: self.title, x: self.x, y: self.scale, series };
         (!plot.series.is_empty()).then(|| plot.draw())
     }
 
-    fn is_of(&self, case: &Case) -> bool {
-        case.plotted.is_some_and(|(plot, _)| plot == self.name)
+    fn is_of(&self, case: &Entry) -> bool {
+        case.plot.as_ref().is_some_and(|(plot, _)| plot == self.name)
     }
 
-    fn line(&self, cases: &[&Case], column: &'static str) -> Option<Series> {
+    fn line(&self, cases: &[&Entry], column: &'static str) -> Option<Series> {
         let label = match column {
             OURS => "Leasehold",
             LIMIT => self.limit,
             rival => rival,
         };
-        let point = |case: &&Case| Some((case.plotted?.1, case.value(column)?));
+        let point = |case: &&Entry| Some((case.plot.as_ref()?.1, case.value(column)?));
         let points: Vec<_> = cases.iter().filter_map(point).filter(|(_, y)| *y > 0.0).collect();
         let color = color(column);
         (!points.is_empty()).then(|| Series { label: label.to_owned(), color, points })

@@ -101,9 +101,11 @@ impl Engine {
         let _waiting = self.counters.waiting();
         let turn = self.contention.turn(&want.name, want.wants()).await;
         let mut turn = turn.ok_or(Error::ShutDown)?;
-        let now = self.clock.now();
-        if let Some(grant) = turn.take_baton().and_then(|baton| baton.take(now)) {
-            return self.take_over(want, grant, turn, now);
+        if let Some(baton) = turn.take_baton() {
+            let now = self.clock.now();
+            if let Some(grant) = baton.take(now) {
+                return self.take_over(want, grant, turn, now);
+            }
         }
         if let Some(others_first) = turn.head_start() {
             Box::pin(self.unless_closed(sleep(others_first))).await?;

@@ -64,7 +64,8 @@ impl Waiting {
 
     /// How long to wait for a message at `now`.
     pub(super) fn for_messages(&self, hears: Hears, now: Instant) -> Duration {
-        let first_look = self.queued_since.map(|since| since + spread(FIRST_LOOK));
+        let first_look = FIRST_LOOK + FIRST_LOOK.mul_f64(fastrand::f64() / 4.0);
+        let first_look = self.queued_since.map(|since| since + first_look);
         match hears {
             Hears::Nothing => spread(LONGEST_WAIT_UNHEARD),
             Hears::Releases => spread(LONGEST_WAIT),

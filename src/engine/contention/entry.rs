@@ -1,6 +1,7 @@
 //! What is known of one name while somebody here has it or wants it.
 //!
-//! Pure state, behind the mutex of [`Contention`](super::Contention).
+//! Pure state, behind the mutex of [`Contention`](super::Contention). It is given the clock
+//! and not the time: most changes need none, and to read it is dear.
 
 use std::{
     collections::BTreeMap,
@@ -14,6 +15,7 @@ use super::{baton::Baton, inbox::Inbox};
 use crate::{
     domain::{Holder, Others},
     engine::{
+        clock::Clock,
         grant::Shape,
         hold::Hold,
         timing::{BATON_RESTS, CONTENDED},
@@ -49,7 +51,8 @@ pub(super) struct Called {
     pub(super) ticket: u64,
     /// What the hold before left to it, if it did.
     pub(super) baton: Option<Baton>,
-    pub(super) at: Instant,
+    /// When it was first seen that it has not come yet.
+    pub(super) missed_at: Option<Instant>,
 }
 
 /// Who waits for a name here, and what is known of who has it elsewhere.
@@ -72,6 +75,8 @@ pub(super) struct Crowd {
     pub(super) lingers: bool,
     /// Whether it is among those where somebody was called.
     pub(super) in_transit: bool,
+    /// Whether somebody was called since it was last looked at.
+    pub(super) called_lately: bool,
 }
 
 /// One who waits for the turn.
@@ -121,30 +126,34 @@ impl Entry {
 
     /// Gives the turn to the next in line that is still there, and `baton` with it if
     /// that is of use. A baton that nobody takes is given back to the store.
-    pub(super) fn call_next(&mut self, mut baton: Option<Baton>, now: Instant) {
-        let waiting = self.crowd.as_mut().map(|crowd| &mut crowd.waiting);
+    pub(super) fn call_next(&mut self, mut baton: Option<Baton>) {
         self.turn = TurnOf::Nobody;
-        let Some(waiting) = waiting else { return };
-        while let Some((ticket, next)) = waiting.pop_first() {
+        let Some(crowd) = &mut self.crowd else { return };
+        while let Some((ticket, next)) = crowd.waiting.pop_first() {
             baton = baton.filter(|baton| next.shape.matches(baton.shape()));
             if next.calls.send(()).is_ok() {
-                self.turn = TurnOf::Called(Box::new(Called { ticket, baton, at: now }));
+                crowd.called_lately = true;
+                self.turn = TurnOf::Called(Box::new(Called { ticket, baton, missed_at: None }));
                 return;
             }
         }
     }
 
-    /// Takes the turn from one who has been called and does not come, if another one
-    /// waits or the lock does. Returns whether somebody is still called.
-    pub(super) fn call_another(&mut self, now: Instant) -> bool {
+    /// Takes the turn from one who was called and does not come, if another one waits or
+    /// the lock does. Returns whether to look again soon: somebody was called lately.
+    pub(super) fn call_another(&mut self, clock: &Clock) -> bool {
         let others = self.next_wants().is_some();
-        let TurnOf::Called(called) = &mut self.turn else { return false };
-        let of_use = others || called.baton.is_some();
-        if of_use && now >= called.at + BATON_RESTS {
-            let baton = called.baton.take();
-            self.call_next(baton, now);
+        let mut missed = false;
+        if let TurnOf::Called(called) = &mut self.turn {
+            missed = others || called.baton.is_some();
+            let now = clock.now();
+            if missed && now >= *called.missed_at.get_or_insert(now) + BATON_RESTS {
+                let baton = called.baton.take();
+                self.call_next(baton);
+            }
         }
-        of_use && matches!(self.turn, TurnOf::Called(_))
+        let lately = |crowd: &mut Box<Crowd>| std::mem::take(&mut crowd.called_lately);
+        self.crowd.as_mut().is_some_and(lately) || missed
     }
 
     /// Notes what a release found.
@@ -158,14 +167,14 @@ impl Entry {
     }
 
     /// Whether others want it, as far as we have heard lately.
-    pub(super) fn is_contended(&self, now: Instant) -> bool {
+    pub(super) fn is_contended(&self, clock: &Clock) -> bool {
         let at = self.crowd.as_ref().and_then(|crowd| crowd.contended_at);
-        at.is_some_and(|at| now < at + CONTENDED)
+        at.is_some_and(|at| clock.now() < at + CONTENDED)
     }
 
     /// For how long those who do not queue may still ask first.
-    pub(super) fn head_start(&self, now: Instant) -> Option<Duration> {
+    pub(super) fn head_start(&self, clock: &Clock) -> Option<Duration> {
         let ends = self.crowd.as_ref()?.gap_ends?;
-        Some(ends.saturating_duration_since(now)).filter(|left| !left.is_zero())
+        Some(ends.saturating_duration_since(clock.now())).filter(|left| !left.is_zero())
     }
 }

@@ -92,13 +92,12 @@ impl Contention {
 
     /// Sends everybody away, now and later. Batons that nobody took are given back.
     pub(crate) fn close(&self) {
-        let now = self.clock.now();
         let mut entries = self.entries();
         entries.closed = true;
         for entry in entries.of.values_mut() {
             entry.crowd.iter_mut().for_each(|crowd| crowd.waiting.clear());
             if matches!(entry.turn, TurnOf::Called(_)) {
-                entry.call_next(None, now);
+                entry.call_next(None);
             }
         }
     }
@@ -118,7 +117,7 @@ impl Contention {
             turn.spend();
             entry.turn = TurnOf::Hold(hold.id());
         }
-        entries.rest(hold.name(), self.clock.now());
+        entries.rest(hold.name(), &self.clock);
         drop(entries);
         if let Some(past) = before.filter(|past| past.was_known_at(asked_at)) {
             self.lost(&past);
@@ -168,7 +167,6 @@ impl Contention {
 
     /// Notes that `hold` is over: whoever waits here may ask now.
     pub(crate) fn left(&self, hold: &Hold) {
-        let now = self.clock.now();
         let mut entries = self.entries();
         let Some(entry) = entries.of.get_mut(hold.name()) else { return };
         if let Some(current) = entry.hold_of(hold.id()) {
@@ -179,9 +177,9 @@ impl Contention {
             entry.held = Weak::new();
         }
         if entry.is_kept_by(hold.id()) {
-            entry.call_next(None, now);
+            entry.call_next(None);
         }
-        entries.look_after(hold.name(), now, &self.stirred);
+        entries.look_after(hold.name(), &self.clock, &self.stirred);
     }
 
     /// Passes the grant of `hold` on to whoever is next here, if it is of use and others
@@ -195,8 +193,8 @@ impl Contention {
         }
         let Some(grant) = hold.hand_over(now) else { return false };
         entry.held = Weak::new();
-        entry.call_next(Some(Baton::new(grant, &self.debts)), now);
-        entries.look_after(hold.name(), now, &self.stirred);
+        entry.call_next(Some(Baton::new(grant, &self.debts)));
+        entries.look_after(hold.name(), &self.clock, &self.stirred);
         true
     }
 
@@ -225,13 +223,13 @@ impl Contention {
         let now = self.clock.now();
         let mut entries = self.entries();
         entries.of.entry(name.clone()).or_default().note(others, now);
-        entries.rest(name, now);
+        entries.rest(name, &self.clock);
     }
 
     /// Whether others want `name`, as far as we have heard lately.
     pub(crate) fn is_contended(&self, name: &Name) -> bool {
         let entries = self.entries();
-        entries.of.get(name).is_some_and(|entry| entry.is_contended(self.clock.now()))
+        entries.of.get(name).is_some_and(|entry| entry.is_contended(&self.clock))
     }
 
     /// What the store tells. None of it is believed: it makes somebody ask.
@@ -284,10 +282,14 @@ impl Contention {
 
     /// Takes turns from those who do not come, and ends what nobody has wanted for a while.
     /// Returns when to look again.
-    pub(crate) fn look(&self, now: Instant) -> Option<Instant> {
+    pub(crate) fn look(&self) -> Option<Instant> {
         let mut entries = self.entries();
-        entries.call_others(now);
-        let ended = entries.end_quiet(now);
+        if entries.in_transit.is_empty() && entries.lingering.is_empty() {
+            return None;
+        }
+        let now = self.clock.now();
+        entries.call_others(&self.clock);
+        let ended = entries.end_quiet(now, &self.clock);
         let again = (!entries.in_transit.is_empty()).then(|| now + BATON_RESTS);
         drop(entries);
         ended.iter().for_each(|name| self.settle_listening(name));
@@ -321,32 +323,31 @@ impl Entries {
     }
 
     /// Looks after `name` when its turn has changed hands.
-    fn look_after(&mut self, name: &Name, now: Instant, stirred: &Notify) {
+    fn look_after(&mut self, name: &Name, clock: &Clock, stirred: &Notify) {
         let Some(entry) = self.of.get_mut(name) else { return };
-        let called = matches!(entry.turn, TurnOf::Called(_));
-        if called && !std::mem::replace(&mut entry.crowd().in_transit, true) {
+        if !matches!(entry.turn, TurnOf::Called(_)) {
+            self.rest(name, clock);
+        } else if !std::mem::replace(&mut entry.crowd().in_transit, true) {
             self.in_transit.push(name.clone());
             stirred.notify_one();
         }
-        self.rest(name, now);
     }
 
-    fn call_others(&mut self, now: Instant) {
+    fn call_others(&mut self, clock: &Clock) {
         for name in std::mem::take(&mut self.in_transit) {
             let Some(entry) = self.of.get_mut(&name) else { continue };
-            let still = entry.call_another(now);
-            entry.crowd().in_transit = still;
-            if still {
-                self.in_transit.push(name);
-            } else {
-                self.rest(&name, now);
+            let again = entry.call_another(clock);
+            entry.crowd().in_transit = again;
+            if again {
+                self.in_transit.push(name.clone());
             }
+            self.rest(&name, clock);
         }
     }
 
     /// Forgets `name` if there is nothing to know of it, now or when it has been quiet for
     /// a while.
-    fn rest(&mut self, name: &Name, now: Instant) {
+    fn rest(&mut self, name: &Name, clock: &Clock) {
         let Some(entry) = self.of.get_mut(name) else { return };
         if entry.is_of_no_use() {
             self.of.remove(name);
@@ -356,28 +357,28 @@ impl Entries {
             return;
         }
         let Some(crowd) = &mut entry.crowd else { return };
-        crowd.quiet_since.get_or_insert(now);
+        let now = *crowd.quiet_since.get_or_insert_with(|| clock.now());
         if !std::mem::replace(&mut crowd.lingers, true) {
             self.lingering.push_back((now + LINGER, name.clone()));
         }
     }
 
     /// Ends what has been quiet for long, or is too much. Returns the names.
-    fn end_quiet(&mut self, now: Instant) -> Vec<Name> {
+    fn end_quiet(&mut self, now: Instant, clock: &Clock) -> Vec<Name> {
         let mut ended = Vec::new();
         while let Some((due, _)) = self.lingering.front() {
             if now < *due && self.lingering.len() <= MOST_LINGERING {
                 break;
             }
             let Some((due, name)) = self.lingering.pop_front() else { break };
-            if self.end_if_quiet(&name, now, now < due) {
+            if self.end_if_quiet(&name, now, now < due, clock) {
                 ended.push(name);
             }
         }
         ended
     }
 
-    fn end_if_quiet(&mut self, name: &Name, now: Instant, at_once: bool) -> bool {
+    fn end_if_quiet(&mut self, name: &Name, now: Instant, at_once: bool, clock: &Clock) -> bool {
         let Some(entry) = self.of.get_mut(name) else { return false };
         let quiet = entry.is_quiet();
         let Some(crowd) = &mut entry.crowd else { return false };
@@ -389,7 +390,7 @@ impl Entries {
             return false;
         }
         entry.crowd = None;
-        self.rest(name, now);
+        self.rest(name, clock);
         true
     }
 }

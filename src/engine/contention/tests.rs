@@ -105,9 +105,11 @@ async fn when_nobody_wants_a_name_any_more_it_is_forgotten_after_a_while() {
     assert!(contention.turn(&name, PLAIN).now_or_never().is_none());
     drop(turn);
     assert!(!contention.is_idle(), "it may be wanted again soon");
-    contention.look(Instant::now() + LINGER / 2);
+    advance(LINGER / 2).await;
+    contention.look();
     assert!(!contention.is_idle());
-    contention.look(Instant::now() + LINGER);
+    advance(LINGER / 2).await;
+    contention.look();
     assert!(contention.is_idle());
     assert!(contention.listening.lock().unwrap().is_empty());
 }
@@ -129,7 +131,7 @@ async fn what_is_known_of_names_that_nobody_wants_does_not_grow_without_end() {
     for n in 0..2 * MOST_LINGERING {
         contention.note(&name(&format!("door-{n}")), Others::Listeners);
     }
-    contention.look(Instant::now());
+    contention.look();
     assert!(contention.entries().of.len() <= MOST_LINGERING);
 }
 
@@ -214,16 +216,20 @@ async fn a_grant_that_is_not_taken_goes_on_to_the_next_and_then_back_to_the_stor
     assert!((&mut takes).now_or_never().is_none());
     assert!(contention.hand_over(&first, Instant::now()));
 
-    assert!(contention.look(Instant::now()).is_some(), "it is to be looked after");
+    assert!(contention.look().is_some(), "it is to be looked after");
     assert!((&mut takes).now_or_never().is_none());
-    contention.look(Instant::now() + BATON_RESTS);
+    advance(BATON_RESTS).await;
+    contention.look();
     let second = take_over(&engine, (&mut takes).now_or_never().flatten().unwrap()).unwrap();
 
     // the one that slept is the next when it comes, and if nobody comes the store is
     assert!((&mut sleeps).now_or_never().is_none());
     assert!(contention.hand_over(&second, Instant::now()));
-    let late = contention.look(Instant::now() + BATON_RESTS);
-    assert_eq!((late, engine.debts.owed()), (None, 1));
+    contention.look();
+    advance(BATON_RESTS).await;
+    contention.look();
+    assert_eq!(engine.debts.owed(), 1);
+    assert!(contention.look().is_none(), "nobody is called any more");
     let mut turn = sleeps.now_or_never().flatten().unwrap();
     assert!(turn.take_baton().is_none());
 }

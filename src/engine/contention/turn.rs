@@ -44,9 +44,9 @@ impl Contention {
                     seat.ticket = None;
                     return Some(turn);
                 }
-                Err((ticket, called)) => {
+                Err(Place { ticket, called, listens_first }) => {
                     seat.ticket = Some(ticket);
-                    if wants.listens {
+                    if listens_first {
                         // Who holds it here learns at once if it is taken away by force.
                         self.settle_listening(name);
                     }
@@ -62,7 +62,7 @@ impl Contention {
         name: &Name,
         wants: Wants,
         ticket: Option<u64>,
-    ) -> Option<Result<Turn, (u64, oneshot::Receiver<()>)>> {
+    ) -> Option<Result<Turn, Place>> {
         let mut entries = self.entries();
         if entries.closed {
             return None;
@@ -73,12 +73,14 @@ impl Contention {
             return Some(Ok(self.begin(name, entry)));
         }
         let crowd = entry.crowd();
-        (crowd.listens, crowd.quiet_since) = (crowd.listens || wants.listens, None);
+        let listens_first = wants.listens && !crowd.listens;
+        crowd.listens |= wants.listens;
+        crowd.quiet_since = None;
         crowd.last_ticket += 1;
         let ticket = ticket.unwrap_or(crowd.last_ticket);
         let (calls, called) = oneshot::channel();
         crowd.waiting.insert(ticket, Waiter { calls, shape: wants.shape });
-        Some(Err((ticket, called)))
+        Some(Err(Place { ticket, called, listens_first }))
     }
 
     /// Gives the turn to who asks now.
@@ -87,11 +89,8 @@ impl Contention {
             TurnOf::Called(called) => Some(called),
             TurnOf::Nobody | TurnOf::Asker | TurnOf::Hold(_) => None,
         };
-        let (mut contended, mut head_start) = (false, None);
-        if entry.crowd.is_some() {
-            let now = self.clock.now();
-            (contended, head_start) = (entry.is_contended(now), entry.head_start(now));
-        }
+        let contended = entry.is_contended(&self.clock);
+        let head_start = entry.head_start(&self.clock);
         if let Some(crowd) = &mut entry.crowd {
             crowd.quiet_since = None;
             crowd.inbox.clear();
@@ -108,7 +107,6 @@ impl Contention {
 
     /// Gives up a place in the line, or the turn if it was given meanwhile.
     fn leave_line(&self, name: &Name, ticket: u64) {
-        let now = self.clock.now();
         let mut entries = self.entries();
         let Some(entry) = entries.of.get_mut(name) else { return };
         if let Some(crowd) = &mut entry.crowd {
@@ -117,20 +115,19 @@ impl Contention {
         if entry.has_called(ticket)
             && let TurnOf::Called(called) = std::mem::take(&mut entry.turn)
         {
-            entry.call_next(called.baton, now);
+            entry.call_next(called.baton);
         }
-        entries.look_after(name, now, &self.stirred);
+        entries.look_after(name, &self.clock, &self.stirred);
     }
 
     /// Gives the turn to the next in line.
     fn pass_turn(&self, name: &Name, baton: Option<Baton>) {
-        let now = self.clock.now();
         let mut entries = self.entries();
         let Some(entry) = entries.of.get_mut(name) else { return };
         if matches!(entry.turn, TurnOf::Asker) {
-            entry.call_next(baton, now);
+            entry.call_next(baton);
         }
-        entries.look_after(name, now, &self.stirred);
+        entries.look_after(name, &self.clock, &self.stirred);
     }
 
     /// Where it is told to us that we may ask for `name`; it is listened to from now on.
@@ -194,7 +191,15 @@ impl Drop for Turn {
     }
 }
 
-/// A place in the line, given up when it is dropped.
+/// A place in the line, to be called from.
+struct Place {
+    ticket: u64,
+    called: oneshot::Receiver<()>,
+    /// Whether nobody listened to the name before.
+    listens_first: bool,
+}
+
+/// Gives up a place in the line when it is dropped.
 struct Seat<'a> {
     contention: &'a Contention,
     name: &'a Name,

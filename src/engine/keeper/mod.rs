@@ -137,10 +137,9 @@ impl Keeper {
         world: &'a World,
         asked: &FuturesUnordered<BoxFuture<'a, Answered>>,
     ) -> Option<Instant> {
-        let now = world.clock.now();
-        let stirs_at = world.contention.look(now);
+        let stirs_at = world.contention.look();
         let mut plan = self.plan();
-        let due = plan.schedule.tick(now);
+        let due = plan.schedule.tick(world.clock.now());
         if !due.renew.is_empty() {
             world.counters.lagged(due.lag);
         }

@@ -19,7 +19,7 @@ use tokio::{
 };
 
 use self::queue::{Queue, Turn};
-use super::{Answer, Event, Hears, RESERVATION, Store, Subscriber};
+use super::{Answer, Event, Hears, SOON, Store, Subscriber};
 use crate::domain::{
     Claim, Failure, GivenBack, Holder, Map, Name, Others, Outcome, Owner, Place, ReleaseMode,
     Renewal, Set, Verdict,
@@ -539,11 +539,11 @@ impl State {
         }
     }
 
-    /// Has the next one look when the first has not come.
+    /// Has the one behind look who has the lock now.
     fn warn(&mut self, name: &Name, behind: usize, now: Instant) {
         let next = self.queues.get(name).and_then(|queue| queue.warned(behind, now));
         if let Some(session) = next.map(|next| next.session) {
-            self.ask(name, session, RESERVATION);
+            self.ask(name, session, SOON);
         }
     }
 

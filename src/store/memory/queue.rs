@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use crate::{
     domain::{Owner, Place},
-    store::{POLLERS_TURN, QUEUE_RESTS, RESERVATION},
+    store::{POLLERS_TURN, QUEUE_RESTS, RESERVATION, WARNED_AFTER},
 };
 
 /// The queue of one lock.
@@ -143,8 +143,8 @@ impl Queue {
         (!first || outsiders).then_some(time)
     }
 
-    /// Who looks when the first one has not come, unless it does so by itself.
+    /// Who looks who has the lock now, unless it came lately and does so by itself.
     pub(super) fn warned(&self, behind: usize, now: Instant) -> Option<&Waiter> {
-        self.listening.get(behind).filter(|waiter| waiter.since + RESERVATION <= now)
+        self.listening.get(behind).filter(|waiter| waiter.since + WARNED_AFTER <= now)
     }
 }

@@ -20,7 +20,9 @@ use self::{
     scripts::Script,
     subscriptions::Subscriptions,
 };
-use super::{Answer, POLLERS_TURN, QUEUE_RESTS, RESERVATION, Store, Subscriber};
+use super::{
+    Answer, POLLERS_TURN, QUEUE_RESTS, RESERVATION, SOON, Store, Subscriber, WARNED_AFTER,
+};
 use crate::{
     domain::{
         Claim, Failure, GivenBack, Holder, Name, Others, Outcome, Owner, Place, ReleaseMode,
@@ -159,6 +161,7 @@ impl RedisStore {
             command.arg(keys::channel(&claim.name)).arg(keys::queuers(&claim.name));
             command.arg(keys::waiters(&claim.name));
             command.arg(millis(RESERVATION)).arg(millis(POLLERS_TURN));
+            command.arg(millis(WARNED_AFTER)).arg(millis(SOON));
         });
         if let Some(reply) = Box::pin(asked).await {
             return replies::given_back(&reply?);

@@ -13,6 +13,8 @@
 --   ARGV[5]  reserve   milliseconds of a reservation for one who listens
 --   ARGV[6]  turn      milliseconds of a reservation for one who polls, and as long
 --                      again until the next one
+--   ARGV[7]  long      milliseconds of waiting after which the one behind is told to look
+--   ARGV[8]  soon      in so many milliseconds
 --
 --   0                      was held, is free or the next one's
 --   -1                     the same, but the server refused to say so on the channel
@@ -95,11 +97,11 @@ local function next_listener()
     end
 end
 
--- The next one looks when the first has not come by then, unless it looks by itself.
+-- The one behind looks who has the lock now. Who came lately does so by itself.
 local function warn_next(index, now)
     local place, came = listening(index)
-    if place and came <= now - ARGV[5] * 1000 then
-        tell(place, ARGV[5])
+    if place and came <= now - ARGV[7] * 1000 then
+        tell(place, ARGV[8])
     end
 end
 

@@ -1,0 +1,11 @@
+//! Makes the tables and plots of `docs/performance.md` from `results.json` anew,
+//! in the folder of the benchmarks.
+
+use leasehold_bench::report;
+
+fn main() -> std::io::Result<()> {
+    match report::committed()? {
+        Some(results) => report::commit(&results),
+        None => Err(std::io::Error::other("there is no results.json here")),
+    }
+}

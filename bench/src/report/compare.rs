@@ -1,0 +1,82 @@
+//! What has become worse than what is committed.
+
+use super::{
+    board::{Better, LIMIT},
+    markdown::figure,
+    results::{Entry, Results},
+};
+
+/// How much worse is told.
+const WORSE: f64 = 1.1;
+
+/// A line for each case of `now` that has fallen by more than a tenth.
+///
+/// Machines differ, and have moods. So a figure is taken beside the limit of its
+/// own run, or beside Redisson's; only where there is neither it stands for itself.
+#[must_use]
+pub fn fallen(before: &Results, now: &Results) -> Vec<String> {
+    let pairs = now.results.iter().filter_map(|entry| Some((before.entry(&entry.case)?, entry)));
+    pairs.filter_map(|(before, now)| fell(before, now)).collect()
+}
+
+fn fell(before: &Entry, now: &Entry) -> Option<String> {
+    let both = |column: &&str| before.value(column).is_some() && now.value(column).is_some();
+    let beside = [LIMIT, "Redisson"].into_iter().find(both);
+    let score = |entry: &Entry| Some(entry.ours? / beside.map_or(Some(1.0), |it| entry.value(it))?);
+    let (was, is) = (score(before)?, score(now)?);
+    let worse = match now.better {
+        Better::Less => is / was,
+        Better::More => was / is,
+    };
+    let of = match beside {
+        Some(LIMIT) => "× the limit".to_owned(),
+        Some(rival) => format!("× {rival}"),
+        None => now.unit.clone(),
+    };
+    let (is, was) = (figure(is), figure(was));
+    let by = figure((worse - 1.0) * 100.0);
+    // Where nothing was, nothing can be a tenth of it.
+    let told = worse > WORSE && worse.is_finite();
+    told.then(|| format!("{}: {is} {of}, was {was}: {by} % worse", now.case))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::{
+            board::{Case, OURS},
+            results::tests::one,
+        },
+        *,
+    };
+
+    #[test]
+    fn more_than_a_tenth_is_told_and_a_tenth_is_not() {
+        let rate = |ours| one(Case::more("g", "rate", "per s"), &[(OURS, ours)]);
+        assert_eq!(fallen(&rate(100.0), &rate(91.0)), [""; 0]);
+        let told = fallen(&rate(100.0), &rate(80.0));
+        assert_eq!(told, ["g: rate: 80.0 per s, was 100: 25.0 % worse"]);
+        assert_eq!(fallen(&rate(80.0), &rate(100.0)), [""; 0]);
+
+        let time = |ours| one(Case::less("g", "time", "µs"), &[(OURS, ours)]);
+        assert_eq!(fallen(&time(100.0), &time(109.0)), [""; 0]);
+        assert_eq!(fallen(&time(100.0), &time(120.0)).len(), 1);
+    }
+
+    #[test]
+    fn a_slower_machine_is_no_fall() {
+        let time = |ours, limit| one(Case::less("g", "t", "µs"), &[(OURS, ours), (LIMIT, limit)]);
+        assert_eq!(fallen(&time(10.0, 10.0), &time(30.0, 30.0)), [""; 0]);
+        let told = fallen(&time(10.0, 10.0), &time(30.0, 20.0));
+        assert_eq!(told, ["g: t: 1.50 × the limit, was 1.00: 50.0 % worse"]);
+    }
+
+    #[test]
+    fn what_was_nothing_or_was_not_measured_cannot_fall() {
+        let count = |ours| one(Case::less("g", "count", "count"), &[(OURS, ours)]);
+        assert_eq!(fallen(&count(0.0), &count(1.0)), [""; 0]);
+        assert_eq!(fallen(&count(0.0), &count(0.0)), [""; 0]);
+        let other = one(Case::less("g", "another", "count"), &[(OURS, 1.0)]);
+        assert_eq!(fallen(&other, &count(1.0)), [""; 0]);
+    }
+}

@@ -1,0 +1,253 @@
+//! The tables of `docs/performance.md`: which of the results it shows.
+
+use super::{
+    board::{Better, LIMIT, OURS, RIVALS},
+    markdown::figure,
+    results::{Entry, Results},
+};
+
+/// A table between `<!-- figures: name -->` and `<!-- end -->`.
+struct Table {
+    name: &'static str,
+    title: &'static str,
+    columns: &'static [Column],
+    /// What it is called here, the group of the case, and the case.
+    rows: &'static [(&'static str, &'static str, &'static str)],
+}
+
+/// What a column shows of a case.
+#[derive(Clone, Copy)]
+enum Column {
+    Of(&'static str),
+    /// The best of the rivals that have no column of their own.
+    BestOther,
+}
+
+use Column::{BestOther, Of};
+
+const REDISSON: Column = Of("Redisson");
+
+// The groups, as the cases call them.
+const PAIRS: &str = "Acquire and release, every task its own name";
+const TASKS: &str = "One name, tasks of one process";
+const PROCESSES: &str = "One name, one task in each of many processes, 200 µs inside";
+const MIXED: &str = "One name, 4 processes with 16 tasks each, 20 µs inside";
+const EXPIRY: &str = "The holder stands still, and its lease of 1 s ends";
+const KEPT: &str = "Locks that are kept by a watchdog";
+const WAITING: &str = "Tasks that wait for one name, held by another process";
+const NAMES: &str = "Acquire and release, going round many names";
+
+const TABLES: [Table; 3] = [
+    Table {
+        name: "free",
+        title: "a free lock",
+        columns: &[
+            Of(OURS),
+            Of(LIMIT),
+            REDISSON,
+            Of("rslock"),
+            Of("rlock"),
+            Of("redsync"),
+            Of("redislock"),
+        ],
+        rows: &[
+            ("1 task, median of a pair, µs", PAIRS, "1 task: median of a pair"),
+            ("1 task, server CPU, µs for a pair", PAIRS, "1 task: server CPU"),
+            ("16 tasks, pairs a second", PAIRS, "16 tasks: throughput"),
+            ("64 tasks, pairs a second", PAIRS, "64 tasks: throughput"),
+            ("256 tasks, pairs a second", PAIRS, "256 tasks: throughput"),
+            ("256 tasks, client CPU, µs for a pair", PAIRS, "256 tasks: client CPU"),
+            ("256 tasks, server CPU, µs for a pair", PAIRS, "256 tasks: server CPU"),
+        ],
+    },
+    Table {
+        name: "wanted",
+        title: "a wanted lock",
+        columns: &[Of(OURS), Of(LIMIT), REDISSON, BestOther],
+        rows: &[
+            (
+                "one process, 64 tasks, hand-overs a second (limit: a tokio mutex)",
+                TASKS,
+                "64 tasks: hand-overs",
+            ),
+            (
+                "2 processes, hand-over, median, µs (limit: a message and a round trip)",
+                PROCESSES,
+                "2 processes: hand-over, median",
+            ),
+            ("8 processes", PROCESSES, "8 processes: hand-over, median"),
+            ("32 processes", PROCESSES, "32 processes: hand-over, median"),
+            ("2 processes, hand-overs a second", PROCESSES, "2 processes: hand-overs"),
+            ("8 processes", PROCESSES, "8 processes: hand-overs"),
+            ("32 processes", PROCESSES, "32 processes: hand-overs"),
+            (
+                "32 processes, commands of the server for a hand-over",
+                PROCESSES,
+                "32 processes: server commands per hand-over",
+            ),
+            (
+                "32 processes, Jain's index of the shares (1: all have the same)",
+                PROCESSES,
+                "32 processes: Jain's index of the shares",
+            ),
+            ("4 processes of 16 tasks, hand-overs a second", MIXED, "hand-overs, all processes"),
+            ("the same, longest wait, ms", MIXED, "longest wait"),
+            (
+                "from a lease that ends to the entry, ms",
+                EXPIRY,
+                "from the end of the lease to the entry",
+            ),
+        ],
+    },
+    Table {
+        name: "many",
+        title: "many locks",
+        columns: &[Of(OURS), REDISSON, Of("rlock")],
+        rows: &[
+            ("10 000 holds, client, % of a core", KEPT, "10000 locks: client CPU"),
+            ("100 000 holds, client, % of a core", KEPT, "100000 locks: client CPU"),
+            ("100 000 holds, server, % of a core", KEPT, "100000 locks: server CPU"),
+            ("100 000 holds, bytes each", KEPT, "100000 locks: memory of the client"),
+            ("100 000 holds, longest script, ms", KEPT, "100000 locks: longest script"),
+            (
+                "100 000 holds, latest renewal after it was due, ms",
+                KEPT,
+                "100000 locks: greatest lag of a renewal",
+            ),
+            ("10 000 tasks that wait, bytes each", WAITING, "10000 waiting"),
+            (
+                "16 tasks on 16 to 100 000 names, the best round farthest from the median of all, %",
+                NAMES,
+                "16 at a time: the farthest best round from their median",
+            ),
+        ],
+    },
+];
+
+/// The document with the figures of `results` in place of those that it shows.
+///
+/// # Errors
+///
+/// If a place for them is missing in it, or a case in the results.
+pub(super) fn filled(document: &str, results: &Results) -> Result<String, String> {
+    let mut text = replaced(document, "run", &about(results))?;
+    for table in &TABLES {
+        text = replaced(&text, table.name, &table.shown(results)?)?;
+    }
+    Ok(text)
+}
+
+fn replaced(document: &str, name: &str, content: &str) -> Result<String, String> {
+    let (begin, end) = (format!("<!-- figures: {name} -->\n"), "<!-- end -->\n");
+    let (before, rest) =
+        document.split_once(&begin).ok_or_else(|| format!("no place for `{name}`"))?;
+    let (_, after) = rest.split_once(end).ok_or_else(|| format!("no end of `{name}`"))?;
+    Ok(format!("{before}{begin}{content}{end}{after}"))
+}
+
+/// How and where it was measured.
+fn about(results: &Results) -> String {
+    let facts = results.machine.iter().map(|(what, value)| format!("{what}: {value}"));
+    let facts: Vec<_> = facts.collect();
+    format!("{}\n({})\n", results.note, facts.join("; "))
+}
+
+impl Table {
+    fn shown(&self, results: &Results) -> Result<String, String> {
+        let head: Vec<_> = self.columns.iter().map(|column| column.title().to_owned()).collect();
+        let mut text = row(self.title, &head) + "|---" + &"|---".repeat(head.len()) + "|\n";
+        for (label, group, case) in self.rows {
+            let case = format!("{group}: {case}");
+            let entry = results.entry(&case).ok_or_else(|| format!("no results of `{case}`"))?;
+            let cells: Vec<_> = self.columns.iter().map(|it| it.shown(entry, self)).collect();
+            text += &row(label, &cells);
+        }
+        Ok(text)
+    }
+
+    fn has(&self, rival: &str) -> bool {
+        self.columns.iter().any(|column| matches!(column, Of(name) if *name == rival))
+    }
+}
+
+impl Column {
+    fn title(self) -> &'static str {
+        match self {
+            Of(name) => name,
+            BestOther => "best of the others",
+        }
+    }
+
+    fn shown(self, entry: &Entry, table: &Table) -> String {
+        match self {
+            Of(OURS) if entry.is_missed() => format!("**{}**", short(entry.value(OURS))),
+            Of(LIMIT) => entry.value(LIMIT).map_or_else(String::new, |limit| short(Some(limit))),
+            Of(OURS) => short(entry.value(OURS)),
+            // Only where others were measured a missing figure says something.
+            Of(_) if entry.rivals.is_empty() => String::new(),
+            Of(rival) => short(entry.value(rival)),
+            BestOther => best_other(entry, table),
+        }
+    }
+}
+
+fn best_other(entry: &Entry, table: &Table) -> String {
+    let others = RIVALS.into_iter().filter(|rival| !table.has(rival));
+    let figures = others.filter_map(|rival| Some((rival, entry.value(rival)?)));
+    let best = figures.reduce(|best, other| match entry.better {
+        Better::Less if other.1 < best.1 => other,
+        Better::More if other.1 > best.1 => other,
+        _ => best,
+    });
+    best.map_or_else(String::new, |(rival, value)| format!("{rival} {}", short(Some(value))))
+}
+
+fn row(first: &str, cells: &[String]) -> String {
+    format!("| {first} | {} |\n", cells.join(" | "))
+}
+
+/// Small figures have no zeros at their end: nobody knows whether they were measured.
+fn short(value: Option<f64>) -> String {
+    let Some(value) = value else { return "–".to_owned() };
+    let text = figure(value);
+    match value < 9.995 && text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+        false => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn read(path: &str) -> String {
+        let path = format!("{}/{path}", env!("CARGO_MANIFEST_DIR"));
+        fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
+    }
+
+    #[test]
+    fn the_document_shows_what_is_committed() {
+        let document = read("../docs/performance.md");
+        let results = Results::read(&read("results.json")).unwrap();
+        let made = filled(&document, &results).unwrap();
+        for (shown, made) in document.lines().zip(made.lines()) {
+            assert_eq!(shown, made, "`cargo run --bin tables` makes the tables anew");
+        }
+        assert_eq!(document.len(), made.len());
+    }
+
+    #[test]
+    fn a_document_without_a_place_for_a_table_is_an_error() {
+        let results = Results::read(&read("results.json")).unwrap();
+        let document = "<!-- figures: run -->\n<!-- end -->\n";
+        assert_eq!(filled(document, &results).unwrap_err(), "no place for `free`");
+    }
+
+    #[test]
+    fn small_figures_end_without_zeros() {
+        let shown = [3.9, 0.15, 1.0, 97.0, 0.0, 1234.0].map(|value| short(Some(value)));
+        assert_eq!(shown, ["3.9", "0.15", "1", "97.0", "0", "1 234"]);
+    }
+}
