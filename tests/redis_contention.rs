@@ -282,7 +282,7 @@ async fn a_lock_is_reserved_for_nobody_who_waits_for_a_name_that_looks_like_it()
 async fn a_place_goes_with_its_owner_however_that_goes() {
     let redis = Redis::start();
     let client = client(&redis).await;
-    let queued = async |lock: Lock| {
+    let queued = |lock: Lock| {
         hold_by_hand(&redis, "door", "java:1", secs(60));
         let waiting = waiter(lock);
         until_places(&redis, "door", 1);
@@ -292,7 +292,7 @@ async fn a_place_goes_with_its_owner_however_that_goes() {
 
     // it is granted the lock by a question that nobody told it to ask
     for lock in [door(&client), door(&client).lease(secs(20)), door(&client).wait_by(POLLING)] {
-        let waiting = queued(lock).await;
+        let waiting = queued(lock);
         redis.command(&["DEL", "door"]);
         let guard = entered(waiting).await;
         assert_eq!(places(&redis, "door"), 0);
@@ -300,7 +300,7 @@ async fn a_place_goes_with_its_owner_however_that_goes() {
         give_back(guard).await;
     }
     // it leaves, or loses its patience
-    let waiting = queued(door(&client)).await;
+    let waiting = queued(door(&client));
     waiting.abort();
     gone("aborted");
     let lock = door(&client);
@@ -310,7 +310,7 @@ async fn a_place_goes_with_its_owner_however_that_goes() {
     gone("out of patience");
 
     // its client is shut down
-    let waiting = queued(door(&client)).await;
+    let waiting = queued(door(&client));
     client.shutdown(secs(1)).await;
     assert!(waiting.await.unwrap().is_err());
     gone("shut down");

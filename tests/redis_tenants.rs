@@ -64,7 +64,7 @@ async fn do_everything(redis: &Redis) {
     let again = guard.reenter().await.unwrap();
     assert_eq!(door(&other).held_by(guard.owner()).await.unwrap(), 2);
     assert!(door(&other).holder().await.unwrap().is_some());
-    again.release().await.unwrap();
+    again.release().await.unwrap().done().unwrap();
     sleep(secs(3)).await;
     assert!(guard.is_held());
     give_back(guard).await;

@@ -156,20 +156,25 @@ impl Engine {
         })
     }
 
-    /// Makes sure that the background tasks run, on this runtime if the one they
-    /// ran on is gone.
+    /// Makes sure that the client is open and its background tasks run.
     fn ready(&self) -> Result<(), Error> {
         if self.is_shut() {
             return Err(Error::ShutDown);
         }
         Handle::try_current().map_err(|_| Error::NoRuntime)?;
+        self.revive(true);
+        Ok(())
+    }
+
+    /// Starts the background tasks anew, on this runtime, if the one they ran on is gone;
+    /// or if they never ran, and are `needed`.
+    fn revive(&self, needed: bool) {
         self.store.keep_up();
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-        if running.is_empty() || running.iter().any(AbortHandle::is_finished) {
+        if (needed && running.is_empty()) || running.iter().any(AbortHandle::is_finished) {
             running.iter().for_each(AbortHandle::abort);
             *running = self.start();
         }
-        Ok(())
     }
 
     fn start(&self) -> Vec<AbortHandle> {
@@ -246,6 +251,7 @@ impl Engine {
             // Without timers there is no waiting.
             return (self.take_back_all(), self.debts.owed());
         }
+        self.revive(false);
         let returned = timeout(patience / 2, self.all_returned()).await;
         let taken = if returned.is_ok() { 0 } else { self.take_back_all() };
         let flushed = timeout_at(start + patience, self.debts.all_settled()).await;
