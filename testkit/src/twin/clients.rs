@@ -34,7 +34,7 @@ pub(super) struct Client {
 /// # Examples
 ///
 /// ```
-/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+/// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
 /// use testkit::twin::{Cut, Twin};
 ///
 /// let twin = Twin::new(7);

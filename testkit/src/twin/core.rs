@@ -54,7 +54,7 @@ pub(super) type Watcher = Box<dyn FnMut(&Executed<'_>) + Send>;
 /// # Examples
 ///
 /// ```
-/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+/// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
 /// let twin = testkit::twin::Twin::new(7);
 /// twin.watch(|executed| println!("{}: {}", executed.client, executed.command()));
 /// # });

@@ -12,7 +12,7 @@ use super::{
 /// # Examples
 ///
 /// ```
-/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+/// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
 /// use testkit::twin::{Refusal, Twin};
 ///
 /// let twin = Twin::new(7);

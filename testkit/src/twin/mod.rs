@@ -61,7 +61,7 @@ const BUFFER: usize = 256 * 1024;
 /// # Examples
 ///
 /// ```
-/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+/// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
 /// use tokio::io::{AsyncReadExt, AsyncWriteExt};
 ///
 /// let twin = testkit::twin::Twin::new(7);
@@ -148,7 +148,7 @@ impl Twin {
     /// # Examples
     ///
     /// ```
-    /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+    /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
     /// use std::time::Duration;
     /// use testkit::twin::{Delay, Twin};
     ///
