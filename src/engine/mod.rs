@@ -20,9 +20,9 @@
 //!
 //! # Locks
 //!
-//! In this order: `contention`'s two, or the keeper's plan; a hold's state; an inbox, the
-//! debts. No two of the first are held together, and no store is called under any of them
-//! but under `contention`'s `listening`.
+//! In this order: `contention`'s `listening`; its `entries`, or the keeper's plan, never
+//! both; a hold's state, an inbox, the debts. No store is called under any of them but
+//! `listening`. What is logged is logged under the plan or `entries` at most.
 
 pub(crate) mod acquire;
 pub(crate) mod clock;
@@ -71,7 +71,7 @@ use self::{
     seldom::Seldom,
     stats::{Counters, Stats},
     tasks::Spawner,
-    timing::LONGEST_PATIENCE,
+    timing::{LONGEST_PATIENCE, RETURN_LOOKS},
 };
 use crate::{
     domain::{Holder, Identity, LostReason, Name, Owner},
@@ -266,9 +266,8 @@ impl Engine {
     }
 
     async fn all_returned(&self) {
-        const LOOK_AGAIN: Duration = Duration::from_millis(5);
         while self.counters.held() > 0 {
-            tokio::time::sleep(LOOK_AGAIN).await;
+            tokio::time::sleep(RETURN_LOOKS).await;
         }
     }
 

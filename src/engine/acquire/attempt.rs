@@ -25,7 +25,7 @@ use crate::{
         grant::Grant,
         held::Held,
         retry::Backoff,
-        timing::LATEST,
+        timing::{LATEST, LONGEST_WAIT_UNHEARD, NEXT_TICK},
     },
     error::Error,
     store::Hears,
@@ -225,7 +225,6 @@ impl<'a> Attempt<'a> {
     /// How long to wait for `moment`. It was told rounded down to the millisecond, and
     /// timers are late by as much; who comes too early all the same asks once more.
     fn until(&self, moment: Instant) -> Duration {
-        const NEXT_TICK: Duration = Duration::from_millis(1);
         moment.saturating_duration_since(self.engine.clock.now()).max(NEXT_TICK)
     }
 
@@ -239,7 +238,9 @@ impl<'a> Attempt<'a> {
             return;
         }
         self.inbox = self.inbox.take().or_else(|| self.turn.as_ref()?.listen());
-        let Some(inbox) = &self.inbox else { return sleep(at_most(Duration::ZERO)).await };
+        let Some(inbox) = &self.inbox else {
+            return sleep(at_most(LONGEST_WAIT_UNHEARD)).await;
+        };
         if let Some(rest) = self.waiting.rest() {
             sleep(rest).await;
         }

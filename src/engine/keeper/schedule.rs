@@ -22,7 +22,7 @@ pub(super) struct Schedule {
     due: BTreeSet<(Stamp, Id)>,
 }
 
-/// A hold's number within its client.
+/// The number of a hold's grant: holds that have it one after the other share it.
 type Id = u64;
 
 #[derive(Debug)]

@@ -519,7 +519,9 @@ impl State {
         });
         match turn {
             Turn::Nobodys => {
-                self.queues.remove(name);
+                if self.queues.get(name).is_some_and(Queue::is_empty) {
+                    self.queues.remove(name);
+                }
                 self.announce(name, session, false);
                 Others::Nobody
             }

@@ -173,7 +173,9 @@ local function pass_on(outsiders)
     end
     local place = next_listener()
     if not place then
-        redis.pcall('ZREM', KEYS[2], 'gap', 'turn')
+        -- Those who poll and have had their turn lately keep their places.
+        local rests = number(lowest[2]) <= POLLING
+        redis.pcall('ZREM', KEYS[2], 'gap', rests and 'gap' or 'turn')
         return announce('0')
     end
     local millis = gap(place, outsiders, now)
