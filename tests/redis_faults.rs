@@ -732,15 +732,6 @@ async fn a_server_that_is_busy_with_an_endless_script_is_waited_for() {
     give_back(entered(waiting).await).await;
 }
 
-#[tokio::test]
-async fn a_server_that_may_evict_locks_is_warned_of() {
-    let redis = Redis::options().arg("--maxmemory-policy", "volatile-lru").start();
-    let (log, _logged) = Log::begin();
-    let _client = client(&redis).await;
-    let logged = log.text();
-    assert!(logged.contains("WARN") && logged.contains("volatile-lru"), "{logged}");
-}
-
 // Processes die.
 
 /// A process that holds `door`.

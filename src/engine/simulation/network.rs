@@ -20,8 +20,8 @@ use tokio::{
 use super::{gate::Gate, oracle::Oracle};
 use crate::{
     domain::{
-        Claim, Failure, GivenBack, Holder, Name, Outcome, Owner, Place, ReleaseMode, Renewal,
-        Verdict,
+        About, Claim, Failure, GivenBack, Holder, Name, Outcome, Owner, Place, ReleaseMode,
+        Renewal, Verdict,
     },
     store::{Answer, Event, Store, Subscriber, memory::Session},
 };
@@ -253,6 +253,10 @@ impl Store for Network {
 
     fn tell(&self, subscriber: Weak<dyn Subscriber>) {
         self.line.state.lock().unwrap().subscriber = Some(subscriber);
+    }
+
+    fn look(&self) -> Answer<'_, About> {
+        self.send(|store| Box::pin(async move { store.look().await }))
     }
 }
 

@@ -2,24 +2,18 @@
 
 use redis::PushInfo;
 
+use crate::domain::About;
+
 /// Who is told what happens on a link.
 pub(crate) trait Watcher: Send + Sync {
     /// What the link carries.
     fn carries(&self) -> &'static str;
+    /// A connection is made to a server that says this of itself.
+    fn met(&self, _about: &About) {}
     /// The link is up, for the first time or again.
     fn up(&self) {}
     /// The link is down: what it carried is lost.
     fn down(&self) {}
     /// The server said something without being asked.
     fn pushed(&self, _info: PushInfo) {}
-}
-
-/// Watches the link for commands, which has nothing to tell.
-#[derive(Debug)]
-pub(crate) struct Commands;
-
-impl Watcher for Commands {
-    fn carries(&self) -> &'static str {
-        "commands"
-    }
 }

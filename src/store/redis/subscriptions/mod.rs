@@ -52,15 +52,32 @@ impl Subscriptions {
     ) -> Result<Self, Error> {
         let board = Arc::new(Board::of(client_id));
         let watcher: Arc<dyn Watcher> = Arc::<Board>::clone(&board);
-        let link = Arc::new(Link::connect(dialer, watcher, command_timeout).await?);
-        let subscriptions = Self { board, link, task: Mutex::default() };
-        subscriptions.keep_up();
-        Ok(subscriptions)
+        let link = Link::connect(dialer, watcher, command_timeout).await?;
+        Ok(Self::on(link, board))
     }
 
-    /// Sees to it that the task runs, on the runtime of the caller if that of the one
-    /// before is gone.
+    /// The same without a connection: it is made in the background.
+    pub(super) fn connect_lazily(
+        dialer: Arc<Dialer>,
+        command_timeout: Duration,
+        client_id: &str,
+    ) -> Self {
+        let board = Arc::new(Board::of(client_id));
+        let watcher: Arc<dyn Watcher> = Arc::<Board>::clone(&board);
+        Self::on(Link::connect_lazily(dialer, watcher, command_timeout), board)
+    }
+
+    fn on(link: Link, board: Arc<Board>) -> Self {
+        let subscriptions = Self { board, link: Arc::new(link), task: Mutex::default() };
+        subscriptions.keep_up();
+        subscriptions
+    }
+
+    /// Sees to it that the connection and the task are there, on the runtime of the
+    /// caller if that of the ones before is gone.
     pub(super) fn keep_up(&self) {
+        // Without a runtime the next caller sees to it.
+        drop(self.link.keep_up());
         if self.board.kept.load(Ordering::Acquire) {
             return;
         }
@@ -104,6 +121,11 @@ impl Subscriptions {
     /// Whether releases of `name` reach us.
     pub(super) fn hears_releases(&self, name: &Name) -> bool {
         self.board.table().hears_releases(name)
+    }
+
+    /// Whether there is a connection for them.
+    pub(super) fn are_up(&self) -> bool {
+        self.link.is_up()
     }
 
     pub(super) fn reconnects(&self) -> u64 {
