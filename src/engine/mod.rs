@@ -74,7 +74,7 @@ use self::{
     timing::{LONGEST_PATIENCE, RETURN_LOOKS},
 };
 use crate::{
-    domain::{Holder, Identity, LostReason, Name, Owner},
+    domain::{Failure, Health, Holder, Identity, LostReason, Name, Owner, Role},
     error::Error,
     store::{Answer, Store, Subscriber},
 };
@@ -197,7 +197,7 @@ impl Engine {
         let limit = self.limits.question;
         let until = self.clock.now() + limit;
         let given = within(limit, retry_until(&self.clock, until, ask)).await;
-        given.map(|given| given.answer).map_err(|failure| Error::about(name, failure))
+        given.map(|given| given.answer).map_err(|failure| self.error(name, failure))
     }
 
     /// Who holds `name` now.
@@ -215,7 +215,50 @@ impl Engine {
         Handle::try_current().map_err(|_| Error::NoRuntime)?;
         // Asked again it might free somebody who entered meanwhile.
         let freed = within(self.limits.question, self.store.force_release(name)).await;
-        freed.map_err(|failure| Error::about(name, failure))
+        freed.map_err(|failure| self.error(name, failure))
+    }
+
+    /// What `failure` means to somebody who asked about `name`; silence, with what is in
+    /// the way.
+    pub(crate) fn error(&self, name: &Name, failure: Failure) -> Error {
+        let obstacle = self.store.obstacle().filter(|_| matches!(failure, Failure::Unanswered(_)));
+        let mut error = Error::about(name, failure);
+        if let (Error::Unavailable { reason, .. }, Some(obstacle)) = (&mut error, obstacle)
+            && !reason.contains(&obstacle)
+        {
+            *reason = format!("{reason}: {obstacle}");
+        }
+        error
+    }
+
+    /// How client and store are, by a question of its own.
+    pub(crate) async fn health(&self) -> Health {
+        let start = Instant::now();
+        let looked = match Handle::try_current() {
+            Ok(_) => within(self.limits.question, self.store.look()).await,
+            Err(_) => Err(Failure::NoRuntime),
+        };
+        let round_trip = looked.is_ok().then(|| start.elapsed());
+        let obstacle = match &looked {
+            _ if self.is_shut() => Some(Error::ShutDown.to_string()),
+            Ok(about) if about.role == Some(Role::Replica) => {
+                Some("this server is a replica and takes no locks: connect to its primary".into())
+            }
+            Ok(_) => None,
+            Err(failure) => Some(failure.to_string()),
+        };
+        let about = looked.unwrap_or_default();
+        let (commands_up, messages_up) = self.store.are_up();
+        Health {
+            commands_up,
+            messages_up,
+            round_trip,
+            obstacle,
+            role: about.role,
+            server_version: about.version,
+            eviction_policy: about.eviction_policy,
+            holds_in_doubt: self.keeper.holds().iter().filter(|hold| hold.is_in_doubt()).count(),
+        }
     }
 
     pub(crate) fn stats(&self) -> Stats {

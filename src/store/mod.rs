@@ -4,12 +4,13 @@
 //! schedule: that is the engine's part. Every question may be asked again with
 //! the same owner, so a lost answer is recovered by asking again.
 //!
-//! `conformance.rs` says as plain functions what every store must do.
+//! `conformance/` says as plain functions what every store must do.
 
 use std::{fmt, future::Future, pin::Pin, sync::Weak, time::Duration};
 
 use crate::domain::{
-    Claim, Failure, GivenBack, Holder, Name, Outcome, Owner, Place, ReleaseMode, Renewal, Verdict,
+    About, Claim, Failure, GivenBack, Holder, Name, Outcome, Owner, Place, ReleaseMode, Renewal,
+    Verdict,
 };
 
 #[cfg(test)]
@@ -79,6 +80,15 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
 
     /// Sees to it that the store's own tasks run, on this runtime if theirs is gone.
     fn keep_up(&self) {}
+
+    /// What the store says of itself, if it answers now: a connection that is away is not
+    /// waited for.
+    fn look(&self) -> Answer<'_, About>;
+
+    /// Whether the connections for commands and for messages are up.
+    fn are_up(&self) -> (bool, bool) {
+        (true, true)
+    }
 
     /// What is in the way, if the store cannot be reached and knows why.
     fn obstacle(&self) -> Option<String> {

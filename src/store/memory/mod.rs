@@ -21,8 +21,8 @@ use tokio::{
 use self::queue::{Queue, Turn};
 use super::{Answer, Event, Hears, SOON, Store, Subscriber};
 use crate::domain::{
-    Claim, Failure, GivenBack, Holder, Map, Name, Others, Outcome, Owner, Place, ReleaseMode,
-    Renewal, Set, Verdict,
+    About, Claim, Failure, GivenBack, Holder, Map, Name, Others, Outcome, Owner, Place,
+    ReleaseMode, Renewal, Role, Set, Verdict,
 };
 
 /// How long a stalled store is waited for: what a client on Redis waits by default.
@@ -368,6 +368,10 @@ impl Store for Session {
 
     fn tell(&self, subscriber: Weak<dyn Subscriber>) {
         self.shared.state().sessions.entry(self.id).or_default().subscriber = Some(subscriber);
+    }
+
+    fn look(&self) -> Answer<'_, About> {
+        self.ask(|_, _| About { role: Some(Role::Primary), ..About::default() })
     }
 }
 
