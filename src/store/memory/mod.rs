@@ -520,7 +520,10 @@ impl State {
             Turn::Nobodys => {
                 self.queues.remove(name);
                 self.announce(name, session, false);
-                Others::Nobody
+                match outsiders {
+                    true => Others::Outsiders(Duration::from_millis(2)),
+                    false => Others::Nobody,
+                }
             }
             Turn::Reserved { next, time, polls } => {
                 self.grant(name, &next.owner, now + time, now);

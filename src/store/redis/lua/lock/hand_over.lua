@@ -20,7 +20,8 @@
 --   0                      was held, is free or the next one's
 --   -1                     the same, but the server refused to say so on the channel
 --   2, 4, 8 or 16          was held, is free: the next in the queue is told to ask in so
---                          many milliseconds, and who does not queue may ask first
+--                          many milliseconds, and who does not queue may ask first; 2
+--                          also when nobody queues
 --   {}                     not held by this owner, nor by anybody
 --   {pttl, owner, count}   not held by this owner, but by another
 --
@@ -61,6 +62,12 @@ end
 local function announce(words)
     -- The hold is gone, whatever becomes of the message.
     return type(redis.pcall('PUBLISH', ARGV[2], words)) == 'table' and -1 or 0
+end
+
+-- Leaves the lock free to whoever asks first: nobody queues.
+local function leave_free(outsiders)
+    local said = announce('0')
+    return said == 0 and outsiders and 2 or said
 end
 
 -- Notes that it is `now` for the moment called `what`. The queue is there, and has an end.
@@ -159,7 +166,7 @@ end
 local function pass_on(outsiders)
     local lowest = redis.pcall('ZRANGE', KEYS[2], 0, 0, 'WITHSCORES')
     if not lowest[1] then
-        return announce('0')
+        return leave_free(outsiders)
     end
     local time = redis.call('TIME')
     local now = time[1] * 1000000 + time[2]
@@ -169,7 +176,7 @@ local function pass_on(outsiders)
     local place = next_listener()
     if not place then
         redis.pcall('ZREM', KEYS[2], 'gap', 'turn')
-        return announce('0')
+        return leave_free(outsiders)
     end
     local millis = gap(place, outsiders, now)
     if millis then
