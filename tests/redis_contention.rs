@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use common::{
     Chain, Listener, POLLING, SOON, channel, client, entered, entry, give_back, hold_by_hand, keys,
-    ms, places, queue, queuers, release_by_hand, secs, subscribers, turns_of, until_places, waiter,
-    with_rights, within,
+    ms, places, queue, queuers, release_by_hand, secs, subscribers, turns_of, until_places,
+    user_with, waiter, within,
 };
 use futures_util::poll;
 use leasehold::{Client, Lock};
@@ -109,7 +109,7 @@ async fn a_user_with_all_channels_and_no_queue_enters_as_a_redisson_does() {
     let redis = Redis::start();
     let chain = Chain::of(&redis, "door", HOLD).await;
     for (user, channels) in [("plain", "&redisson_lock__channel:*"), ("half", "&*")] {
-        let client = with_rights(&redis, user, &["~door", channels, "+@all"]).await;
+        let client = user_with(&redis, user, &["~door", channels, "+@all"]).await;
         for _ in 0..3 {
             let before = chain.granted();
             let took = entry(door(&client), secs(5)).await;
@@ -122,7 +122,7 @@ async fn a_user_with_all_channels_and_no_queue_enters_as_a_redisson_does() {
 async fn one_right_that_is_lost_is_lost_for_one_name() {
     // given a client that loses the right to what it holds
     let redis = Redis::start();
-    let client = with_rights(&redis, "some", &["~*", "&*", "+@all"]).await;
+    let client = user_with(&redis, "some", &["~*", "&*", "+@all"]).await;
     let guard = client.lock("theirs").unwrap().ttl(secs(3)).acquire().await.unwrap();
     let ours = ["~door", "~leasehold_lock__queue:{door}"];
     let less = [&["ACL", "SETUSER", "some", "resetkeys"][..], &ours].concat();
@@ -147,8 +147,7 @@ async fn one_right_that_is_lost_is_lost_for_one_name() {
 async fn a_right_that_is_given_later_is_used_later() {
     // given a client that may not queue, and is told so
     let redis = Redis::start();
-    let client =
-        with_rights(&redis, "some", &["~door", "&redisson_lock__channel:*", "+@all"]).await;
+    let client = user_with(&redis, "some", &["~door", "&redisson_lock__channel:*", "+@all"]).await;
     hold_by_hand(&redis, "door", "java:1", secs(120));
     let waiting = waiter(door(&client));
     eventually("it listens", SOON, || subscribers(&redis, &channel("door")) == 1);
@@ -174,7 +173,7 @@ async fn nothing_stays_subscribed_that_would_hide_a_redisson_who_listens() {
     ] {
         let redis = Redis::start();
         let rights = [&["~*", "+@all"][..], channels].concat();
-        let client = with_rights(&redis, "half", &rights).await;
+        let client = user_with(&redis, "half", &rights).await;
         hold_by_hand(&redis, "door", "java:1", secs(60));
         let waiting = waiter(door(&client));
         sleep(secs(1)).await;

@@ -207,11 +207,9 @@ pub(crate) fn until_places(redis: &Redis, name: &str, number: usize) {
     eventually("they have their places", SOON, || places(redis, name) == number);
 }
 
-/// A client of a user of this name, with these rights and no others.
-pub(crate) async fn with_rights(redis: &Redis, user: &str, rights: &[&str]) -> Client {
-    let words = [&["ACL", "SETUSER", user, "reset", "on", ">secret"][..], rights].concat();
-    assert_eq!(redis.command(&words).text(), "OK");
-    as_user(redis, user).await
+/// A client of a user called `name`, with these rights and no others.
+pub(crate) async fn user_with(redis: &Redis, name: &str, rights: &[&str]) -> Client {
+    Client::connect(&redis.user(name, rights)).await.expect("the server is up")
 }
 
 /// A client of a user that is there already.
