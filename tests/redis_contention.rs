@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use common::{
     Chain, Listener, POLLING, SOON, channel, client, entered, entry, give_back, hold_by_hand, keys,
-    ms, places, queue, queuers, release_by_hand, secs, subscribers, turns_of, until_places,
-    user_with, waiter, within,
+    ms, places, queue, queuers, release_by_hand, secs, subscribers, turns_of, until_places, waiter,
+    with_rights, within,
 };
 use futures_util::poll;
 use leasehold::{Client, Lock};
@@ -105,11 +105,11 @@ async fn a_subscription_that_meets_a_busy_server_is_made_when_it_is_busy_no_more
 // Rights.
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_user_with_all_channels_and_no_queue_enters_as_a_redisson_does() {
+async fn a_with_rights_all_channels_and_no_queue_enters_as_a_redisson_does() {
     let redis = Redis::start();
     let chain = Chain::of(&redis, "door", HOLD).await;
     for (user, channels) in [("plain", "&redisson_lock__channel:*"), ("half", "&*")] {
-        let client = user_with(&redis, user, &["~door", channels, "+@all"]).await;
+        let client = with_rights(&redis, user, &["~door", channels, "+@all"]).await;
         for _ in 0..3 {
             let before = chain.granted();
             let took = entry(door(&client), secs(5)).await;
@@ -122,7 +122,7 @@ async fn a_user_with_all_channels_and_no_queue_enters_as_a_redisson_does() {
 async fn one_right_that_is_lost_is_lost_for_one_name() {
     // given a client that loses the right to what it holds
     let redis = Redis::start();
-    let client = user_with(&redis, "some", &["~*", "&*", "+@all"]).await;
+    let client = with_rights(&redis, "some", &["~*", "&*", "+@all"]).await;
     let guard = client.lock("theirs").unwrap().ttl(secs(3)).acquire().await.unwrap();
     let ours = ["~door", "~leasehold_lock__queue:{door}"];
     let less = [&["ACL", "SETUSER", "some", "resetkeys"][..], &ours].concat();
@@ -147,7 +147,8 @@ async fn one_right_that_is_lost_is_lost_for_one_name() {
 async fn a_right_that_is_given_later_is_used_later() {
     // given a client that may not queue, and is told so
     let redis = Redis::start();
-    let client = user_with(&redis, "some", &["~door", "&redisson_lock__channel:*", "+@all"]).await;
+    let client =
+        with_rights(&redis, "some", &["~door", "&redisson_lock__channel:*", "+@all"]).await;
     hold_by_hand(&redis, "door", "java:1", secs(120));
     let waiting = waiter(door(&client));
     eventually("it listens", SOON, || subscribers(&redis, &channel("door")) == 1);
@@ -173,7 +174,7 @@ async fn nothing_stays_subscribed_that_would_hide_a_redisson_who_listens() {
     ] {
         let redis = Redis::start();
         let rights = [&["~*", "+@all"][..], channels].concat();
-        let client = user_with(&redis, "half", &rights).await;
+        let client = with_rights(&redis, "half", &rights).await;
         hold_by_hand(&redis, "door", "java:1", secs(60));
         let waiting = waiter(door(&client));
         sleep(secs(1)).await;
@@ -281,7 +282,7 @@ async fn a_lock_is_reserved_for_nobody_who_waits_for_a_name_that_looks_like_it()
 async fn a_place_goes_with_its_owner_however_that_goes() {
     let redis = Redis::start();
     let client = client(&redis).await;
-    let queued = async |lock: Lock| {
+    let queued = |lock: Lock| {
         hold_by_hand(&redis, "door", "java:1", secs(60));
         let waiting = waiter(lock);
         until_places(&redis, "door", 1);
@@ -291,7 +292,7 @@ async fn a_place_goes_with_its_owner_however_that_goes() {
 
     // it is granted the lock by a question that nobody told it to ask
     for lock in [door(&client), door(&client).lease(secs(20)), door(&client).wait_by(POLLING)] {
-        let waiting = queued(lock).await;
+        let waiting = queued(lock);
         redis.command(&["DEL", "door"]);
         let guard = entered(waiting).await;
         assert_eq!(places(&redis, "door"), 0);
@@ -299,7 +300,7 @@ async fn a_place_goes_with_its_owner_however_that_goes() {
         give_back(guard).await;
     }
     // it leaves, or loses its patience
-    let waiting = queued(door(&client)).await;
+    let waiting = queued(door(&client));
     waiting.abort();
     gone("aborted");
     let lock = door(&client);
@@ -309,7 +310,7 @@ async fn a_place_goes_with_its_owner_however_that_goes() {
     gone("out of patience");
 
     // its client is shut down
-    let waiting = queued(door(&client)).await;
+    let waiting = queued(door(&client));
     client.shutdown(secs(1)).await;
     assert!(waiting.await.unwrap().is_err());
     gone("shut down");

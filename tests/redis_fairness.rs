@@ -10,7 +10,7 @@ use std::{thread, time::Duration};
 
 use common::{
     Chain, POLLING, SOON, channel, client, entered, entry, give_back, hash, hold_by_hand, ms, pttl,
-    release_by_hand, secs, subscribers, until_places, user_with, within,
+    release_by_hand, secs, subscribers, until_places, with_rights, within,
 };
 use leasehold::{Client, Lock};
 use testkit::{Connection, Redis, Reply, eventually};
@@ -80,7 +80,7 @@ async fn one_who_is_deaf_enters_within_its_turn() {
     let redis = Redis::start();
     let chain = Chain::of(&redis, "door", HOLD).await;
     let rights = ["~*", "resetchannels", "+@all", "-subscribe"];
-    let deaf = user_with(&redis, "deaf", &rights).await;
+    let deaf = with_rights(&redis, "deaf", &rights).await;
     let enter = async || {
         entry(door(&deaf), bound).await;
     };
@@ -112,7 +112,7 @@ async fn one_with_redissons_rights_enters_in_the_time_that_is_left_to_it() {
     let redis = Redis::start();
     let chain = Chain::of(&redis, "door", HOLD).await;
     let rights = ["~door", "resetchannels", "&redisson_lock__channel:*", "+@all"];
-    let limited = user_with(&redis, "limited", &rights).await;
+    let limited = with_rights(&redis, "limited", &rights).await;
     let enter = async || {
         entry(door(&limited), bound).await;
     };

@@ -610,7 +610,7 @@ async fn who_may_queue_and_who_may_not_take_turns() {
 
 /// A client of a user who knows nothing of queues.
 async fn limited(redis: &Redis) -> Client {
-    with_rights(redis, &["~door", "&redisson_lock__channel:*", "+@all"]).await
+    with_rights(redis, "limited", &["~door", "&redisson_lock__channel:*", "+@all"]).await
 }
 
 // The server is in trouble.

@@ -36,9 +36,9 @@ pub(crate) async fn client(redis: &Redis) -> Client {
     Client::connect(&redis.url()).await.expect("the server is up")
 }
 
-/// A client of a user with these rights and no others.
-pub(crate) async fn with_rights(redis: &Redis, rights: &[&str]) -> Client {
-    let url = redis.user("limited", rights);
+/// A client of a user of this name, with these rights and no others.
+pub(crate) async fn with_rights(redis: &Redis, user: &str, rights: &[&str]) -> Client {
+    let url = redis.user(user, rights);
     Client::connect(&url).await.expect("the server is up")
 }
 
@@ -205,11 +205,6 @@ pub(crate) fn places(redis: &Redis, name: &str) -> usize {
 #[track_caller]
 pub(crate) fn until_places(redis: &Redis, name: &str, number: usize) {
     eventually("they have their places", SOON, || places(redis, name) == number);
-}
-
-/// A client of a user called `name`, with these rights and no others.
-pub(crate) async fn user_with(redis: &Redis, name: &str, rights: &[&str]) -> Client {
-    Client::connect(&redis.user(name, rights)).await.expect("the server is up")
 }
 
 /// A client of a user that is there already.
