@@ -171,7 +171,8 @@ impl Engine {
     fn revive(&self, needed: bool) {
         self.store.keep_up();
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-        if (needed && running.is_empty()) || running.iter().any(AbortHandle::is_finished) {
+        let gone = (needed && running.is_empty()) || running.iter().any(AbortHandle::is_finished);
+        if gone && Handle::try_current().is_ok() {
             running.iter().for_each(AbortHandle::abort);
             *running = self.start();
         }

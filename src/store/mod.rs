@@ -110,6 +110,9 @@ pub(crate) const RESERVATION: Duration = Duration::from_millis(750);
 pub(crate) const WARNED_AFTER: Duration = Duration::from_millis(200);
 pub(crate) const SOON: Duration = Duration::from_millis(50);
 
+/// When the one behind that one is told to look: both before it may be dead.
+pub(crate) const LATER: Duration = Duration::from_secs(1);
+
 /// For so long a lock is reserved for one who polls: it asks meanwhile. As long again
 /// others have it in any case.
 pub(crate) const POLLERS_TURN: Duration = Duration::from_millis(400);

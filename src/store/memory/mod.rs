@@ -19,7 +19,7 @@ use tokio::{
 };
 
 use self::queue::{Queue, Turn};
-use super::{Answer, Event, Hears, SOON, Store, Subscriber};
+use super::{Answer, Event, Hears, Store, Subscriber};
 use crate::domain::{
     About, Claim, Failure, GivenBack, Holder, Map, Name, Others, Outcome, Owner, Place,
     ReleaseMode, Renewal, Role, Set, Verdict,
@@ -527,7 +527,10 @@ impl State {
                     self.queues.remove(name);
                 }
                 self.announce(name, session, false);
-                Others::Nobody
+                match outsiders {
+                    true => Others::Outsiders(Duration::from_millis(2)),
+                    false => Others::Nobody,
+                }
             }
             Turn::Reserved { next, time, polls } => {
                 self.grant(name, &next.owner, now + time, now);
@@ -546,11 +549,11 @@ impl State {
         }
     }
 
-    /// Has the one behind look who has the lock now.
+    /// Has those behind look who has the lock now.
     fn warn(&mut self, name: &Name, behind: usize, now: Instant) {
-        let next = self.queues.get(name).and_then(|queue| queue.warned(behind, now));
-        if let Some(session) = next.map(|next| next.session) {
-            self.ask(name, session, SOON);
+        let next = self.queues.get(name).map(|queue| queue.warned(behind, now));
+        for (session, after) in next.unwrap_or_default() {
+            self.ask(name, session, after);
         }
     }
 

@@ -24,7 +24,7 @@ use self::{
     watcher::Commands,
 };
 use super::{
-    Answer, POLLERS_TURN, QUEUE_RESTS, RESERVATION, SOON, Store, Subscriber, WARNED_AFTER,
+    Answer, LATER, POLLERS_TURN, QUEUE_RESTS, RESERVATION, SOON, Store, Subscriber, WARNED_AFTER,
 };
 use crate::{
     domain::{
@@ -188,7 +188,7 @@ impl RedisStore {
             command.arg(keys::channel(&claim.name)).arg(keys::queuers(&claim.name));
             command.arg(keys::waiters(&claim.name));
             command.arg(millis(RESERVATION)).arg(millis(POLLERS_TURN));
-            command.arg(millis(WARNED_AFTER)).arg(millis(SOON));
+            command.arg(millis(WARNED_AFTER)).arg(millis(SOON)).arg(millis(LATER));
         });
         if let Some(reply) = Box::pin(asked).await {
             return replies::given_back(&reply?);

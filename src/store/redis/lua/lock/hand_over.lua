@@ -16,11 +16,13 @@
 --                      again until the next one
 --   ARGV[7]  long      milliseconds of waiting after which the one behind is told to look
 --   ARGV[8]  soon      in so many milliseconds
+--   ARGV[9]  later     and the one behind that in so many
 --
 --   0                      was held, is free or the next one's
 --   -1                     the same, but the server refused to say so on the channel
 --   2, 4, 8 or 16          was held, is free: the next in the queue is told to ask in so
---                          many milliseconds, and who does not queue may ask first
+--                          many milliseconds, and who does not queue may ask first; 2
+--                          also when nobody queues
 --   {}                     not held by this owner, nor by anybody
 --   {pttl, owner, count}   not held by this owner, but by another
 --
@@ -68,6 +70,12 @@ local function announce(words)
     return type(redis.pcall('PUBLISH', ARGV[2], words)) == 'table' and -1 or 0
 end
 
+-- Leaves the lock free to whoever asks first: nobody queues.
+local function leave_free(outsiders)
+    local said = announce('0')
+    return said == 0 and outsiders and 2 or said
+end
+
 -- Notes that it is `now` for the moment called `what`. The queue is there, and has an end.
 local function note(what, now)
     redis.pcall('ZADD', KEYS[2], string.format('%.0f', -now), what)
@@ -80,17 +88,10 @@ local function since(what, now)
     return passed and passed >= 0 and passed
 end
 
--- The place with this index among those who listen, and since when it is there.
-local function listening(index)
-    local place =
-        redis.pcall('ZRANGEBYSCORE', KEYS[2], '0', '+inf', 'WITHSCORES', 'LIMIT', index, 1)
-    return place[1], number(place[2])
-end
-
 -- The first place whose client listens.
 local function next_listener()
     for _ = 1, 100 do
-        local place = listening(0)
+        local place = redis.pcall('ZRANGEBYSCORE', KEYS[2], '0', '+inf', 'LIMIT', 0, 1)[1]
         if not place then
             return nil
         end
@@ -104,11 +105,15 @@ local function next_listener()
     end
 end
 
--- The one behind looks who has the lock now. Who came lately does so by itself.
+-- The one behind looks who has the lock now, and the one behind that a second later: both
+-- before them may be dead. Who came lately looks by itself.
 local function warn_next(index, now)
-    local place, came = listening(index)
-    if place and came <= now - ARGV[7] * 1000 then
-        tell(place, ARGV[8])
+    local next = redis.pcall('ZRANGEBYSCORE', KEYS[2], '0', '+inf', 'WITHSCORES',
+        'LIMIT', index, 2)
+    for place, millis in pairs({[1] = ARGV[8], [3] = ARGV[9]}) do
+        if next[place] and number(next[place + 1]) <= now - ARGV[7] * 1000 then
+            tell(next[place], millis)
+        end
     end
 end
 
@@ -164,7 +169,7 @@ end
 local function pass_on(outsiders)
     local lowest = redis.pcall('ZRANGE', KEYS[2], 0, 0, 'WITHSCORES')
     if not lowest[1] then
-        return announce('0')
+        return leave_free(outsiders)
     end
     local time = redis.call('TIME')
     local now = time[1] * 1000000 + time[2]
@@ -176,7 +181,7 @@ local function pass_on(outsiders)
         -- Those who poll and have had their turn lately keep their places.
         local rests = number(lowest[2]) <= POLLING
         redis.pcall('ZREM', KEYS[2], 'gap', rests and 'gap' or 'turn')
-        return announce('0')
+        return leave_free(outsiders)
     end
     local millis = gap(place, outsiders, now)
     if millis then
