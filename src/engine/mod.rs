@@ -70,7 +70,7 @@ use self::{
     retry::retry_until,
     seldom::Seldom,
     stats::{Counters, Stats},
-    tasks::Spawner,
+    tasks::{Alive, Spawner},
     timing::{LONGEST_PATIENCE, RETURN_LOOKS},
 };
 use crate::{
@@ -96,6 +96,7 @@ pub(crate) struct Engine {
     spawner: Spawner,
     pub(crate) limits: Limits,
     running: Mutex<Vec<AbortHandle>>,
+    alive: Alive,
     /// How many grants there were: each has a number.
     grants: AtomicU64,
     closed: AtomicBool,
@@ -150,6 +151,7 @@ impl Engine {
             spawner,
             limits,
             running: Mutex::default(),
+            alive: Alive::default(),
             grants: AtomicU64::new(0),
             closed: AtomicBool::new(false),
             closing: Notify::new(),
@@ -162,6 +164,7 @@ impl Engine {
             return Err(Error::ShutDown);
         }
         Handle::try_current().map_err(|_| Error::NoRuntime)?;
+        self.store.keep_up();
         self.revive(true);
         Ok(())
     }
@@ -169,10 +172,11 @@ impl Engine {
     /// Starts the background tasks anew, on this runtime, if the one they ran on is gone;
     /// or if they never ran, and are `needed`.
     fn revive(&self, needed: bool) {
-        self.store.keep_up();
+        if self.alive.is_alive() || Handle::try_current().is_err() {
+            return;
+        }
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-        let gone = (needed && running.is_empty()) || running.iter().any(AbortHandle::is_finished);
-        if gone && Handle::try_current().is_ok() {
+        if !self.alive.is_alive() && (needed || !running.is_empty()) {
             running.iter().for_each(AbortHandle::abort);
             *running = self.start();
         }
@@ -189,7 +193,9 @@ impl Engine {
         let given_up = Arc::clone(&self.given_up);
         let settler = Settler { debts, store, clock, counters, contention, given_up };
         let keeper = Arc::clone(&self.keeper).run(world);
-        vec![self.spawner.start(Box::pin(keeper)), self.spawner.start(Box::pin(settler.run()))]
+        let noted = self.alive.begin();
+        let start = |job| self.spawner.start(noted(job));
+        vec![start(Box::pin(keeper)), start(Box::pin(settler.run()))]
     }
 
     /// Asks the store about `name` until it answers or patience ends.
