@@ -1,7 +1,8 @@
 //! One owner's grant of one name, and the moment when it must no longer be
 //! believed.
 //!
-//! It knows no store: it is told what was answered, and what time it is.
+//! It knows no store: it is told what was answered, and what time it is. Its one lock
+//! guards what changes of it, and is a leaf.
 
 use std::{
     fmt,
@@ -214,10 +215,10 @@ impl Hold {
     fn set_over(&self, mut state: MutexGuard<'_, State>, reason: LostReason) {
         state.over = Some(reason);
         let told = state.told.take();
+        drop(state);
         if reason != LostReason::Released {
             self.found_lost(reason);
         }
-        drop(state);
         if let Some(told) = told {
             told.notify_waiters();
         }

@@ -1,6 +1,7 @@
 //! Every duration of the engine, and how they relate.
 //!
-//! Those of the store, which the engine counts on, stand in `store/mod.rs`.
+//! Those of the store, which the engine counts on, stand in `store/mod.rs`; defaults of
+//! settings, in `limits.rs` and `grant.rs`.
 
 use std::time::Duration;
 
@@ -32,6 +33,9 @@ pub(crate) const LINGER: Duration = Duration::from_secs(2);
 /// For so long a lock counts as contended after a release that found it so.
 pub(crate) const CONTENDED: Duration = Duration::from_secs(1);
 
+/// Who waits for so long behind one hold of its own client is told so in the log.
+pub(crate) const OWN_HOLD_TOLD: Duration = Duration::from_secs(5);
+
 /// So soon a task takes the grant that was handed to it, or it goes on to the next.
 pub(crate) const BATON_RESTS: Duration = Duration::from_millis(10);
 
@@ -57,9 +61,22 @@ pub(crate) const SHORTEST_RETRY: Duration = Duration::from_millis(20);
 pub(crate) const LOOK_AGAIN: [Duration; 3] =
     [Duration::from_millis(200), Duration::from_secs(1), Duration::from_secs(3)];
 
+/// For so long after it was given up a question may still be executed: it lies in the
+/// buffer of a server that hangs, or in that of a network that was cut.
+pub(crate) const LATEST: Duration = Duration::from_secs(15 * 60);
+
+/// How often it is told that releases are given up.
+pub(crate) const TOLD_APART: Duration = Duration::from_secs(10);
+
 /// The pauses between questions to a store that is in trouble.
 pub(crate) const BACKOFF: (Duration, Duration) =
     (Duration::from_millis(10), Duration::from_secs(1));
+
+/// How often a shutdown looks whether all holds have come back.
+pub(crate) const RETURN_LOOKS: Duration = Duration::from_millis(5);
+
+/// How late timers are, and by how much a remaining lease is rounded down.
+pub(crate) const NEXT_TICK: Duration = Duration::from_millis(1);
 
 /// More patience than any clock can count to is as good as this.
 pub(crate) const LONGEST_PATIENCE: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);

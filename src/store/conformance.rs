@@ -140,6 +140,7 @@ pub(crate) async fn all(bench: &Bench) {
     a_lock_that_goes_on_and_on_is_left_free_now_and_then(bench).await;
     who_polls_has_its_turn_without_being_told(bench).await;
     two_who_poll_leave_time_to_others_in_between(bench).await;
+    who_polls_keeps_its_place_while_it_rests(bench).await;
     names_that_share_a_hash_tag_share_no_queue(bench).await;
 }
 
@@ -464,6 +465,24 @@ async fn two_who_poll_leave_time_to_others_in_between(t: &Bench) {
     sleep(2 * POLLERS_TURN + Duration::from_millis(20)).await;
     t.grant(&listens).await;
     t.hand_over(&listens).await;
+    assert_eq!(t.owner_of(&held).await, Some(other.owner));
+    t.other.unlisten(&held.name);
+}
+
+async fn who_polls_keeps_its_place_while_it_rests(t: &Bench) {
+    let [held, one, other] = t.held("polled-by-two-alone").await;
+    t.queue_by(&one, Place::Polling).await;
+    t.queue_by(&other, Place::Polling).await;
+    t.hand_over(&held).await;
+    assert_eq!(t.owner_of(&held).await, Some(one.owner.clone()));
+    // now the lock is free for anybody, and again
+    for claim in [&one, &held] {
+        t.hand_over(claim).await;
+        assert_eq!(t.owner_of(&held).await, None);
+        t.grant(&held).await;
+    }
+    sleep(2 * POLLERS_TURN + Duration::from_millis(20)).await;
+    t.hand_over(&held).await;
     assert_eq!(t.owner_of(&held).await, Some(other.owner));
     t.other.unlisten(&held.name);
 }

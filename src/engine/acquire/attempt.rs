@@ -25,6 +25,7 @@ use crate::{
         grant::Grant,
         held::Held,
         retry::Backoff,
+        timing::{LATEST, LONGEST_WAIT_UNHEARD, NEXT_TICK},
     },
     error::Error,
     store::Hears,
@@ -123,7 +124,10 @@ impl<'a> Attempt<'a> {
                     engine.unless_closed(self.wait()).await?;
                 }
                 Err(failure) if failure.may_pass() => {
-                    tracing::warn!(target: "leasehold", %failure, "cannot ask: trying again");
+                    if let Some(times) = engine.cannot_ask.once_more(engine.clock.now()) {
+                        tracing::warn!(target: "leasehold", %failure, times,
+                            "cannot ask: trying again");
+                    }
                     engine.unless_closed(sleep(backoff.next())).await?;
                 }
                 Err(failure) => return Err(Error::about(&self.want.name, failure)),
@@ -221,7 +225,6 @@ impl<'a> Attempt<'a> {
     /// How long to wait for `moment`. It was told rounded down to the millisecond, and
     /// timers are late by as much; who comes too early all the same asks once more.
     fn until(&self, moment: Instant) -> Duration {
-        const NEXT_TICK: Duration = Duration::from_millis(1);
         moment.saturating_duration_since(self.engine.clock.now()).max(NEXT_TICK)
     }
 
@@ -235,7 +238,9 @@ impl<'a> Attempt<'a> {
             return;
         }
         self.inbox = self.inbox.take().or_else(|| self.turn.as_ref()?.listen());
-        let Some(inbox) = &self.inbox else { return sleep(at_most(Duration::ZERO)).await };
+        let Some(inbox) = &self.inbox else {
+            return sleep(at_most(LONGEST_WAIT_UNHEARD)).await;
+        };
         if let Some(rest) = self.waiting.rest() {
             sleep(rest).await;
         }
@@ -256,11 +261,12 @@ impl Drop for Attempt<'_> {
         if asked_at.is_none() && !queued {
             return;
         }
-        let until = asked_at.unwrap_or_else(|| self.engine.clock.now()) + self.claim.ttl;
+        // A lease begins when its question is executed, and that may be late.
+        let begins = asked_at.map_or_else(|| self.engine.clock.now(), |asked_at| asked_at + LATEST);
         self.engine.debts.owe(Debt::Release(Withdrawal {
             claim: self.claim.clone(),
             mode: ReleaseMode::HandOver,
-            until,
+            until: begins + self.claim.ttl,
             late: asked_at.is_some(),
             queued,
         }));

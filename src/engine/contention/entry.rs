@@ -77,6 +77,8 @@ pub(super) struct Crowd {
     pub(super) in_transit: bool,
     /// Whether somebody was called since it was last looked at.
     pub(super) called_lately: bool,
+    /// The hold of this client that somebody here began to wait behind.
+    pub(super) behind: Option<Weak<Hold>>,
 }
 
 /// One who waits for the turn.
@@ -154,6 +156,25 @@ impl Entry {
         }
         let lately = |crowd: &mut Box<Crowd>| std::mem::take(&mut crowd.called_lately);
         self.crowd.as_mut().is_some_and(lately) || missed
+    }
+
+    /// Notes that somebody waits behind the hold that has the turn. Returns whether that is
+    /// to be looked at later: once for each hold.
+    pub(super) fn waits_behind(&mut self) -> bool {
+        let hold = Weak::clone(&self.held);
+        let TurnOf::Hold(_) = self.turn else { return false };
+        let crowd = self.crowd();
+        let first = crowd.behind.is_none();
+        crowd.behind.get_or_insert(hold);
+        first
+    }
+
+    /// The hold that somebody here still waits behind since it began to.
+    pub(super) fn still_behind(&mut self) -> Option<Arc<Hold>> {
+        let crowd = self.crowd.as_mut()?;
+        let behind = crowd.behind.take()?;
+        let waits = !crowd.waiting.is_empty() && behind.ptr_eq(&self.held);
+        self.held.upgrade().filter(|_| waits)
     }
 
     /// Notes what a release found. Those who do not queue ask first for a quarter of the

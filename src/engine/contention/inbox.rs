@@ -52,10 +52,13 @@ impl Inbox {
     }
 
     /// The lock was released. Who queues need not ask if the queue was told besides.
-    pub(super) fn freed(&self, queue_told: bool) {
-        if !(queue_told && self.told().queued) {
+    /// Returns whether it is to ask.
+    pub(super) fn freed(&self, queue_told: bool) -> bool {
+        let asks = !(queue_told && self.told().queued);
+        if asks {
             self.ask_at(Instant::now());
         }
+        asks
     }
 
     /// Has whoever has the turn ask at `moment`, if not before.

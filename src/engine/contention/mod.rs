@@ -12,11 +12,11 @@
 //!
 //! | lock | guards | is taken before |
 //! |---|---|---|
-//! | `listening` | what the store was asked to listen to | `entries`, and whatever the store locks |
+//! | `listening` | what the store was asked to listen to | `entries`, whatever the store locks, and what hearing it locks: the watchdog's plan |
 //! | `entries` | all that is known of each name | a hold's state, an inbox, the debts |
 //!
-//! The store is never called under `entries`: it may tell us something at once. The
-//! watchdog's plan is never locked together with either.
+//! The store is never called under `entries`: it may tell us something at once. `entries`
+//! and the watchdog's plan are never held together.
 
 mod baton;
 mod entry;
@@ -72,6 +72,8 @@ struct Entries {
     in_transit: Vec<Name>,
     /// Those that nobody wants, by when to look at them.
     lingering: VecDeque<(Instant, Name)>,
+    /// Those where somebody waits behind a hold of this client, by when to say so.
+    behind_our_own: VecDeque<(Instant, Name)>,
     closed: bool,
 }
 
@@ -241,15 +243,17 @@ impl Contention {
                     inbox.hear(Hears::Nothing);
                 }
             }
+            // Who waits has been told by the answers that did not come.
+            Event::Back => {}
             Event::Hears(name, hears) => {
                 if let Some(inbox) = entries.inbox(&name) {
                     inbox.hear(hears);
                 }
             }
             Event::Freed { name, queue_told } => {
-                if let Some(inbox) = entries.inbox_of_asker(&name) {
+                let inbox = entries.inbox_of_asker(&name);
+                if inbox.is_some_and(|inbox| inbox.freed(queue_told)) {
                     self.counters.woken();
-                    inbox.freed(queue_told);
                 }
             }
             Event::Ask { name, after } => {
@@ -284,15 +288,20 @@ impl Contention {
     /// Returns when to look again.
     pub(crate) fn look(&self) -> Option<Instant> {
         let mut entries = self.entries();
-        if entries.in_transit.is_empty() && entries.lingering.is_empty() {
+        if entries.is_calm() {
             return None;
         }
         let now = self.clock.now();
         entries.call_others(&self.clock);
         let ended = entries.end_quiet(now, &self.clock);
+        let waited_for = entries.waited_for(now);
         let again = (!entries.in_transit.is_empty()).then(|| now + BATON_RESTS);
         drop(entries);
         ended.iter().for_each(|name| self.settle_listening(name));
+        for hold in waited_for {
+            tracing::warn!(target: "leasehold", lock = %hold.name(), owner = %hold.claim().owner,
+                held = ?hold.held_for(now), "this client waits for a lock that it holds itself");
+        }
         again
     }
 
@@ -303,6 +312,20 @@ impl Contention {
 }
 
 impl Entries {
+    /// Whether there is nothing to look after.
+    fn is_calm(&self) -> bool {
+        self.in_transit.is_empty() && self.lingering.is_empty() && self.behind_our_own.is_empty()
+    }
+
+    /// The holds of this client that somebody here has waited behind for long.
+    fn waited_for(&mut self, now: Instant) -> Vec<Arc<Hold>> {
+        let mut found = Vec::new();
+        while let Some((_, name)) = self.behind_our_own.pop_front_if(|(due, _)| *due <= now) {
+            found.extend(self.of.get_mut(&name).and_then(Entry::still_behind));
+        }
+        found
+    }
+
     /// The mailbox of `name`, if there is one.
     fn inbox(&self, name: &Name) -> Option<&Inbox> {
         let crowd = self.of.get(name)?.crowd.as_ref()?;

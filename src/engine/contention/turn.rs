@@ -10,7 +10,10 @@ use super::{
     entry::{Entry, TurnOf, Waiter},
     inbox::Inbox,
 };
-use crate::{domain::Name, engine::grant::Shape};
+use crate::{
+    domain::Name,
+    engine::{grant::Shape, timing::OWN_HOLD_TOLD},
+};
 
 /// What one wants who waits for the turn.
 #[derive(Clone, Copy, Debug)]
@@ -80,6 +83,15 @@ impl Contention {
         let ticket = ticket.unwrap_or(crowd.last_ticket);
         let (calls, called) = oneshot::channel();
         crowd.waiting.insert(ticket, Waiter { calls, shape: wants.shape });
+        if entry.waits_behind() {
+            let due = self.clock.now() + OWN_HOLD_TOLD;
+            entries.behind_our_own.push_back((due, name.clone()));
+            return Some(Err(Place { ticket, called, listens_first }));
+        }
+        if matches!(entry.turn, TurnOf::Called(_)) {
+            // The one who was called may never come, and now somebody waits for it.
+            entries.look_after(name, &self.clock, &self.stirred);
+        }
         Some(Err(Place { ticket, called, listens_first }))
     }
 

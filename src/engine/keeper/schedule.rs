@@ -22,7 +22,7 @@ pub(super) struct Schedule {
     due: BTreeSet<(Stamp, Id)>,
 }
 
-/// A hold's number within its client.
+/// The number of a hold's grant: holds that have it one after the other share it.
 type Id = u64;
 
 #[derive(Debug)]
@@ -85,6 +85,12 @@ impl Schedule {
         if !watched.ask_again && watched.due > due.into() {
             self.put_off(id, due);
         }
+    }
+
+    /// Has every hold asked about at `now`, or once more if that is on its way.
+    pub(super) fn ask_about_all(&mut self, now: Instant) {
+        let all: Vec<Id> = self.due.iter().map(|(_, id)| *id).collect();
+        all.into_iter().for_each(|id| self.ask_about(id, now));
     }
 
     /// Forgets the questions that are on their way, and asks them again at `now`.
@@ -490,6 +496,15 @@ mod tests {
         assert_eq!((t.next(), t.renewed_at(11)), (11, 1));
         t.answer(&hold, Outcome::Renewed, 12);
         assert_eq!(t.next(), 1_011);
+    }
+
+    #[test]
+    fn all_holds_are_asked_about_at_once_when_the_store_is_back() {
+        let mut t = Setup::new();
+        let holds = [t.add_at(0), t.add_at(0), t.add_at(0)];
+        let now = t.at(10);
+        t.schedule.ask_about_all(now);
+        assert_eq!(t.renewed_at(10), holds.len());
     }
 
     #[test]

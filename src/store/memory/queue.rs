@@ -113,7 +113,8 @@ impl Queue {
             return Turn::Reserved { next, time: POLLERS_TURN, polls: true };
         }
         let Some(next) = self.first(reached).cloned() else {
-            (self.gap_at, self.turn_at) = (None, None);
+            self.gap_at = None;
+            self.turn_at.take_if(|_| self.polling.is_empty());
             return Turn::Nobodys;
         };
         if let Some(time) = self.gap(outsiders, now) {

@@ -16,9 +16,9 @@ use tokio::runtime::Handle;
 
 pub(crate) use self::connection::Settings;
 use self::{
-    connection::{Commands, Dialer, Link},
+    connection::{Dialer, Link},
     scripts::Script,
-    subscriptions::Subscriptions,
+    subscriptions::{Board, Commands, Subscriptions},
 };
 use super::{
     Answer, POLLERS_TURN, QUEUE_RESTS, RESERVATION, SOON, Store, Subscriber, WARNED_AFTER,
@@ -56,8 +56,10 @@ impl RedisStore {
         let client_name = format!("leasehold:{client_id}");
         let dialer = Dialer::new(target, settings, client_name, scripts::preloads())?;
         let dialer = Arc::new(dialer);
-        let commands = Link::connect(Arc::clone(&dialer), Arc::new(Commands), limit).await?;
-        let subscriptions = Subscriptions::connect(dialer, limit, client_id).await?;
+        let board = Board::of(client_id);
+        let watcher = Commands::telling(&board);
+        let commands = Link::connect(Arc::clone(&dialer), watcher, limit).await?;
+        let subscriptions = Subscriptions::connect(board, dialer, limit).await?;
         let store = Self { commands, subscriptions };
         store.warn_of_eviction().await;
         Ok(store)

@@ -29,10 +29,5 @@ mod wire;
 
 pub(crate) use self::settings::Settings;
 pub(super) use self::{
-    dial::Dialer,
-    link::Link,
-    login::Preload,
-    shown::shown,
-    url::target,
-    watcher::{Commands, Watcher},
+    dial::Dialer, link::Link, login::Preload, shown::shown, url::target, watcher::Watcher,
 };

@@ -13,13 +13,3 @@ pub(crate) trait Watcher: Send + Sync {
     /// The server said something without being asked.
     fn pushed(&self, _info: PushInfo) {}
 }
-
-/// Watches the link for commands, which has nothing to tell.
-#[derive(Debug)]
-pub(crate) struct Commands;
-
-impl Watcher for Commands {
-    fn carries(&self) -> &'static str {
-        "commands"
-    }
-}
