@@ -528,13 +528,15 @@ async fn who_does_not_queue_has_a_head_start_before_our_next_question() {
     give_back(door(&client).acquire().await.unwrap()).await;
     let mut guard = door(&client).acquire().await.unwrap();
 
-    // when it wants the lock again at once, then it does not ask at once
-    for _ in 0..20 {
+    // when it wants the lock again at once, then for a part of the time it does not ask
+    let (began, mut rested) = (Instant::now(), ms(0));
+    while began.elapsed() < secs(1) {
         let before = Instant::now();
         give_back(guard).await;
         guard = door(&client).acquire().await.unwrap();
-        assert!(before.elapsed() >= ms(2), "{:?}", before.elapsed());
+        rested += Some(before.elapsed()).filter(|waited| *waited >= ms(2)).unwrap_or_default();
     }
+    assert!(rested >= began.elapsed() / 10, "{rested:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -3,9 +3,9 @@
 //! belong to it.
 
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use interop::{Pair, Thread, Together, Way, shown, until_asleep, wake_up, woken};
+use interop::{Pair, Redisson, Thread, Together, Way, shown, since, until_asleep, wake_up, woken};
 use testkit::{Redis, eventually};
 
 #[test]
@@ -43,9 +43,9 @@ fn both_leave_the_same_keys_after_each_step() {
     ];
     let mut expected: Vec<Step> = expected.into();
     assert_eq!(java, expected);
-    // One of them counts us; the other is our client's, from its first wait to its end.
+    // One of them counts us; the other one is our client's.
     expected[3].2.insert(0, COUNTING_CHANNEL.to_owned());
-    expected[3..].iter_mut().for_each(|step| step.2.insert(0, OWN_CHANNEL.to_owned()));
+    expected[3].2.insert(1, OWN_CHANNEL.to_owned());
     assert_eq!(rust, expected);
     shown("record: keys, fields and ttls after each step", Way::RustToJava);
     shown("record: keys, fields and ttls after each step", Way::JavaToRust);
@@ -96,7 +96,7 @@ fn both_do_the_same_to_the_keys_but_for_what_is_ours() {
             ("force", vec!["del door", "publish redisson_lock__channel:{door} 0"]),
             ("force nothing", vec![]),
             ("spin lock", vec!["hset door <owner> 1", "pexpire door 30000"]),
-            ("spin unlock", vec!["hdel door <owner>"]),
+            ("spin unlock", vec!["hdel door <owner>", "publish redisson_lock__channel:{door} 0"]),
         ]
         .map(owned)
     );
@@ -152,8 +152,7 @@ fn an_owner_is_a_uuid_and_a_number() {
 fn both_ask_again_once_they_listen() {
     let both = Together::start();
     for Pair { way, holder, waiter } in both.both_ways() {
-        // The first call of a script is made twice: by hash, and again once it is loaded. And
-        // it is the first wait that makes our client listen to its own channel, for good.
+        // The first call of a script is made twice: by hash, and again once it is loaded.
         waited_for(&both, "window", &holder, &waiter);
         assert!(holder.lock("door").acquired());
         let monitor = both.redis.monitor();
@@ -163,12 +162,16 @@ fn both_ask_again_once_they_listen() {
 
         // A release between the first question and the subscription wakes nobody.
         let lines = monitor.stop();
-        let steps: Vec<_> = lines.iter().filter_map(|line| question(line)).collect();
+        let mut steps: Vec<_> = lines.iter().filter_map(|line| question(line)).collect();
         let expected = match way {
             Way::RustToJava => ["ask", "listen", "ask"],
             // The question that ends in sleep is the one that takes a place in our queue.
-            Way::JavaToRust => ["ask", "listen to both", "ask and queue"],
+            Way::JavaToRust => ["ask", "listen to all three", "ask and queue"],
         };
+        if let Way::JavaToRust = way {
+            // A quarter of a second later it asks once more, in the same words.
+            steps.dedup();
+        }
         assert_eq!(steps, expected, "{way}: {lines:#?}");
         assert!(holder.unlock("door").is_true());
         assert!(waiting.wait(SECOND * 5).acquired());
@@ -187,6 +190,8 @@ fn a_release_makes_one_waiter_of_each_process_ask() {
         both.until_asleep("door", 1);
         if let Side::Rust = side {
             eventually("one of ours queues", SECOND * 5, || queue(&both.redis, "door").len() == 1);
+            // It asks once more after a quarter of a second, and then each three seconds.
+            sleep(SECOND / 2);
         }
 
         // when the lock is given back
@@ -240,10 +245,10 @@ fn waiters_of_one_process_share_a_subscription() {
         };
         let (begun, ended) = match way {
             Way::RustToJava => (vec![CHANNEL.to_owned()], CHANNEL.to_owned()),
+            // All three of ours at once, so that who listens to Redisson's alone is counted.
             Way::JavaToRust => {
-                // The channel of the client is listened to until the client ends.
-                let own = format!("leasehold_client:{}", both.rust.id());
-                (vec![own, BOTH_CHANNELS.to_owned()], BOTH_CHANNELS.to_owned())
+                let all = all_channels(both.rust.id());
+                (vec![all.clone()], all)
             }
         };
         assert_eq!(all("SUBSCRIBE"), begun, "{way}: {lines:#?}");
@@ -255,26 +260,24 @@ fn waiters_of_one_process_share_a_subscription() {
 #[test]
 fn a_name_with_a_hash_tag_gets_no_braces_of_its_own() {
     let both = Together::start();
-    let own = format!("leasehold_client:{}", both.rust.id());
-    for (name, tagged) in
-        [("{tag}door", "{tag}door"), ("door {tag}", "door {tag}"), ("a b: ключ", "{a b: ключ}")]
-    {
+    for (name, tagged, ours) in [
+        ("{tag}door", "{tag}door", ":{tag}door"),
+        ("door {tag}", "door {tag}", ":door {tag}"),
+        ("a b: ключ", "{a b: ключ}", "{a b: ключ}"),
+    ] {
         for Pair { way, holder, waiter } in both.both_ways() {
             assert!(holder.lock(name).acquired());
             let waiting = waiter.start_lock(name);
             let mut expected = vec![format!("redisson_lock__channel:{tagged}")];
             let mut keys = vec![name.to_owned()];
             if let Way::JavaToRust = way {
-                // What is ours alone is named in the same way.
-                expected.insert(0, format!("leasehold_lock__channel:{tagged}"));
-                keys.push(format!("leasehold_lock__queue:{tagged}"));
+                // What is ours alone has a second colon there, and so no name shares it.
+                let own = format!("leasehold_lock__waiter:{ours}:{}", both.rust.id());
+                expected.splice(..0, [format!("leasehold_lock__channel:{ours}"), own]);
+                keys.push(format!("leasehold_lock__queue:{ours}"));
                 keys.sort();
             }
-            eventually("a waiter listens", SECOND * 5, || {
-                let mut channels = channels(&both.redis);
-                channels.retain(|it| *it != own);
-                channels == expected
-            });
+            eventually("a waiter listens", SECOND * 5, || channels(&both.redis) == expected);
             eventually("a waiter sleeps", SECOND * 5, || {
                 sorted(&both.redis, &["KEYS", "*"]) == keys
             });
@@ -284,10 +287,8 @@ fn a_name_with_a_hash_tag_gets_no_braces_of_its_own() {
 
             assert!(delay < SECOND, "{way}, {name}: woken after {delay:?}");
             assert!(waiter.unlock(name).is_true());
-            // Ours listen for two to three seconds more, and their client until it ends.
-            eventually("nobody listens", SECOND * 5, || {
-                channels(&both.redis).iter().all(|it| *it == own)
-            });
+            // Ours listen for two to three seconds more.
+            eventually("nobody listens", SECOND * 5, || channels(&both.redis).is_empty());
             eventually("nothing is left", SECOND * 5, || {
                 both.redis.command(&["KEYS", "*"]).list().is_empty()
             });
@@ -319,6 +320,39 @@ fn java_is_woken_by_a_zero_alone_and_we_by_any_message() {
         both.redis.command(&["PUBLISH", CHANNEL, last]);
         assert!(waiting.wait(SECOND).acquired(), "{side:?}");
         assert!(side.thread(&both, "T1").unlock("door").is_true());
+    }
+}
+
+/// So `00` tells ours one thing more, and Redisson nothing else.
+#[test]
+fn redisson_takes_two_zeros_for_one() {
+    for redisson in [Redisson::V3, Redisson::V4] {
+        // given a hold that nobody renews, and a Redisson that waits
+        let both = Together::differing(|java| java.redisson(redisson), |rust| rust);
+        both.redis.command(&["HSET", "door", "somebody:1", "1"]);
+        both.redis.command(&["PEXPIRE", "door", "30000"]);
+        let waiting = both.java.thread("T1").start_lock("door");
+        both.until_asleep("door", 1);
+
+        // when it is gone, and that is said with two zeros
+        both.redis.command(&["DEL", "door"]);
+        sleep(SECOND / 3);
+        assert!(!waiting.is_done(), "{redisson:?}");
+        let began = SystemTime::now();
+        both.redis.command(&["PUBLISH", CHANNEL, "00"]);
+
+        // then it enters at once, and reads what comes after
+        let entered = waiting.wait(SECOND * 5);
+        let delay = since(began, entered.acquired_at());
+        assert!(delay < SECOND, "{redisson:?}: woken after {delay:?}");
+        let again = both.java.thread("T2").start_lock("door");
+        until_asleep(&both.redis, "door", 1);
+        both.redis.command(&["DEL", "door"]);
+        let both_at_once =
+            "redis.call('PUBLISH', ARGV[1], '00') redis.call('PUBLISH', ARGV[1], '0')";
+        both.redis.command(&["EVAL", both_at_once, "0", CHANNEL]);
+        assert!(again.wait(SECOND).acquired(), "{redisson:?}");
+        woken("record: Redisson takes 00 for 0", Way::RustToJava, delay);
     }
 }
 
@@ -511,7 +545,7 @@ fn listeners(redis: &Redis) -> Vec<String> {
     let count = |channel: &String| {
         let count = redis.command(&["PUBSUB", "NUMSUB", channel]).list()[1].number();
         let channel = channel.split_once(':').map_or(channel.as_str(), |(kind, _)| match kind {
-            "leasehold_client" => "leasehold_client:<client>",
+            "leasehold_lock__waiter" => "leasehold_lock__waiter:{door}:<client>",
             _ => channel,
         });
         format!("{channel}: {count}")
@@ -543,9 +577,8 @@ fn waited_for(both: &Together, name: &str, holder: &Thread, waiter: &Thread) {
 /// The places in our queue, with owners made comparable.
 fn queue(redis: &Redis, name: &str) -> Vec<String> {
     let key = format!("leasehold_lock__queue:{{{name}}}");
-    let places = redis.command(&["ZRANGE", &key, "0", "-1"]);
-    let parts = |place: &str| place.split('|').map(without_owner).collect::<Vec<_>>().join("|");
-    places.texts().into_iter().map(parts).collect()
+    let places = redis.command(&["ZRANGEBYSCORE", &key, "0", "+inf"]);
+    places.texts().into_iter().map(without_owner).collect()
 }
 
 /// Goes through the life of a lock, and notes what was changed in each step.
@@ -615,15 +648,18 @@ fn question(line: &str) -> Option<&'static str> {
         arguments == ["30000", "<owner>"]
     };
     match (word(0).to_uppercase().as_str(), words.len()) {
-        ("SUBSCRIBE", _) if words[1..].join(" ") == BOTH_CHANNELS => Some("listen to both"),
-        ("SUBSCRIBE", _) => Some("listen"),
+        ("SUBSCRIBE", 2) => Some("listen"),
+        ("SUBSCRIBE", 4) if words[1..].join(" ") == all_channels(id_in(word(2))) => {
+            Some("listen to all three")
+        }
         // by hash, with one key
         ("EVALSHA", 6) if word(2) == "1" && word(3) == "door" => {
             is_question(&words[4..]).then_some("ask")
         }
-        // with the queue: a place is asked for, the one before it, and how long it rests
-        ("EVALSHA", 10) if words[2..5] == ["2", "door", "leasehold_lock__queue:{door}"] => {
-            (is_question(&words[5..7]) && word(9) == "15000").then_some("ask and queue")
+        // with the queue: what place is asked for, and how long the queue rests
+        ("EVALSHA", 9) if words[2..5] == ["2", "door", "leasehold_lock__queue:{door}"] => {
+            let queues = word(7) == "listening" && word(8) == "15000";
+            (is_question(&words[5..7]) && queues).then_some("ask and queue")
         }
         _ => None,
     }
@@ -641,8 +677,17 @@ fn owned((step, deeds): (&'static str, Vec<&str>)) -> (&'static str, Vec<String>
     (step, deeds.into_iter().map(str::to_owned).collect())
 }
 
-const BOTH_CHANNELS: &str = "redisson_lock__channel:{door} leasehold_lock__channel:{door}";
-const OWN_CHANNEL: &str = "leasehold_client:<client>: 1";
+/// What a client of ours listens to that waits for `door`, in the order in which it says so.
+fn all_channels(client: &str) -> String {
+    format!("leasehold_lock__channel:{{door}} leasehold_lock__waiter:{{door}}:{client} {CHANNEL}")
+}
+
+/// What comes last in the name of a channel.
+fn id_in(channel: &str) -> &str {
+    channel.rsplit(':').next().unwrap_or_default()
+}
+
+const OWN_CHANNEL: &str = "leasehold_lock__waiter:{door}:<client>: 1";
 const COUNTING_CHANNEL: &str = "leasehold_lock__channel:{door}: 1";
 const CHANNEL: &str = "redisson_lock__channel:{door}";
 const SECOND: Duration = Duration::from_secs(1);

@@ -156,19 +156,11 @@ fn users_with_the_rights_that_the_protocol_names_are_enough() {
 
 #[test]
 fn without_the_rights_for_a_queue_a_release_wakes_everybody() {
-    for missing in [
-        ["~leasehold_lock__queue:{door}"].as_slice(),
-        &["&leasehold_lock__channel:{door}"],
-        &["&leasehold_client:*"],
-        &[
-            "~leasehold_lock__queue:{door}",
-            "&leasehold_lock__channel:{door}",
-            "&leasehold_client:*",
-        ],
-        &["+zadd"],
-        &["+zpopmin"],
-        &["+pubsub|numsub"],
-    ] {
+    let own = [QUEUE_RIGHT, COUNTING_RIGHT, WAITERS_RIGHT];
+    let commands: Vec<[&str; 1]> = QUEUE_COMMANDS.map(|it| [it]).into();
+    let alone = [[QUEUE_RIGHT], [COUNTING_RIGHT], [WAITERS_RIGHT]];
+    let each = alone.iter().chain(&commands).map(|one| one.as_slice());
+    for missing in [own.as_slice()].into_iter().chain(each) {
         // given two of ours whose user lacks some of what a queue needs, and one of Java's
         let redis = Redis::start();
         let rights: Vec<_> = RUST_RIGHTS.into_iter().filter(|it| !missing.contains(it)).collect();
@@ -182,16 +174,16 @@ fn without_the_rights_for_a_queue_a_release_wakes_everybody() {
 
         // when each of them waits for another, then all are woken at once as ever
         wakes_both_ways(&both, "door", "settings: ACL users without a queue");
-        for _ in 0..3 {
-            let (holder, waiter) = (both.rust.thread("T1"), other.thread("T1"));
-            for (holder, waiter) in [(&holder, &waiter), (&waiter, &holder)] {
-                assert!(holder.try_lock_within("door", SECOND).acquired(), "without {missing:?}");
-                let waiting = waiter.start_lock("door");
-                std::thread::sleep(SECOND / 2);
-                let delay = wake_up(&holder.unlock("door"), &waiting.wait(SECOND * 10));
-                assert!(delay < SECOND, "without {missing:?}: woken after {delay:?}");
-                assert!(waiter.unlock("door").is_true());
-            }
+        let (one, other) = (both.rust.thread("T1"), other.thread("T1"));
+        for (holder, waiter) in [(&one, &other), (&other, &one)] {
+            assert!(holder.try_lock_within("door", SECOND).acquired(), "without {missing:?}");
+            let waiting = waiter.start_lock("door");
+            std::thread::sleep(SECOND / 2);
+            let left = holder.unlock("door");
+            assert!(left.is_true(), "without {missing:?}: {left:?}");
+            let delay = wake_up(&left, &waiting.wait(SECOND * 10));
+            assert!(delay < SECOND / 2, "without {missing:?}: woken after {delay:?}");
+            assert!(waiter.unlock("door").is_true());
         }
     }
 }
@@ -330,12 +322,12 @@ const JAVA_RIGHTS: [&str; 22] = [
 ];
 
 /// What Leasehold needs for a lock called `door`.
-const RUST_RIGHTS: [&str; 31] = [
+const RUST_RIGHTS: [&str; 32] = [
     "~door",
-    "~leasehold_lock__queue:{door}",
+    QUEUE_RIGHT,
     "&redisson_lock__channel:{door}",
-    "&leasehold_lock__channel:{door}",
-    "&leasehold_client:*",
+    COUNTING_RIGHT,
+    WAITERS_RIGHT,
     "+hello",
     "+ping",
     "+client|setname",
@@ -356,14 +348,29 @@ const RUST_RIGHTS: [&str; 31] = [
     "+publish",
     "+subscribe",
     "+unsubscribe",
-    // for the queue alone
+    QUEUE_COMMANDS[0],
+    QUEUE_COMMANDS[1],
+    QUEUE_COMMANDS[2],
+    QUEUE_COMMANDS[3],
+    QUEUE_COMMANDS[4],
+    QUEUE_COMMANDS[5],
+    QUEUE_COMMANDS[6],
+    QUEUE_COMMANDS[7],
+];
+
+/// What only its queue needs.
+const QUEUE_RIGHT: &str = "~leasehold_lock__queue:{door}";
+const COUNTING_RIGHT: &str = "&leasehold_lock__channel:{door}";
+const WAITERS_RIGHT: &str = "&leasehold_lock__waiter:{door}:*";
+const QUEUE_COMMANDS: [&str; 8] = [
+    "+exists",
+    "+pubsub|numsub",
+    "+time",
     "+zadd",
-    "+zpopmin",
     "+zrange",
+    "+zrangebyscore",
     "+zrem",
     "+zscore",
-    "+time",
-    "+pubsub|numsub",
 ];
 
 const SECOND: Duration = Duration::from_secs(1);

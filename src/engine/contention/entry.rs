@@ -67,7 +67,7 @@ pub(super) struct Crowd {
     pub(super) seen: Option<Holder>,
     /// When a release last found that others want it.
     pub(super) contended_at: Option<Instant>,
-    /// Until when the lock is left to those who do not queue.
+    /// Until when the lock is left to those who do not queue, or was.
     pub(super) gap_ends: Option<Instant>,
     /// Since when nobody here wants it.
     pub(super) quiet_since: Option<Instant>,
@@ -183,14 +183,16 @@ impl Entry {
         self.held.upgrade().filter(|_| waits)
     }
 
-    /// Notes what a release found.
+    /// Notes what a release found. Those who do not queue ask first for a quarter of the
+    /// time at most: they may be there and want nothing.
     pub(super) fn note(&mut self, others: Others, now: Instant) {
         let crowd = self.crowd();
         crowd.contended_at = Some(now);
-        crowd.gap_ends = match others {
-            Others::Outsiders(gap) => Some(now + gap),
-            Others::Nobody | Others::Listeners => None,
-        };
+        if let Others::Outsiders(gap) = others
+            && crowd.gap_ends.is_none_or(|ended| now >= ended + 3 * gap)
+        {
+            crowd.gap_ends = Some(now + gap);
+        }
     }
 
     /// Whether others want it, as far as we have heard lately.

@@ -306,6 +306,12 @@ async fn a_lock_is_contended_for_a_while_after_a_release_that_found_it_so() {
     assert_eq!(contention.turn(&door, PLAIN).await.unwrap().head_start(), Some(gap));
     advance(gap).await;
     assert_eq!(contention.turn(&door, PLAIN).await.unwrap().head_start(), None);
+    // no more than a quarter of the time
+    contention.note(&door, Others::Outsiders(gap));
+    assert_eq!(contention.turn(&door, PLAIN).await.unwrap().head_start(), None);
+    advance(3 * gap).await;
+    contention.note(&door, Others::Outsiders(gap));
+    assert_eq!(contention.turn(&door, PLAIN).await.unwrap().head_start(), Some(gap));
     advance(CONTENDED).await;
     assert!(!contention.is_contended(&door));
 }

@@ -28,6 +28,9 @@ use crate::domain::{
 /// How long a stalled store is waited for: what a client on Redis waits by default.
 const PATIENCE: Duration = Duration::from_secs(3);
 
+/// For so long those who do not queue ask first where nobody else queues.
+const HEAD_START: Duration = Duration::from_millis(2);
+
 /// Locks kept in this process, to be shared by several clients.
 ///
 /// For programs that need no server, and for tests: a test can make it lose a
@@ -527,10 +530,7 @@ impl State {
                     self.queues.remove(name);
                 }
                 self.announce(name, session, false);
-                match outsiders {
-                    true => Others::Outsiders(Duration::from_millis(2)),
-                    false => Others::Nobody,
-                }
+                if outsiders { Others::Outsiders(HEAD_START) } else { Others::Nobody }
             }
             Turn::Reserved { next, time, polls } => {
                 self.grant(name, &next.owner, now + time, now);

@@ -20,9 +20,8 @@
 --
 --   0                      was held, is free or the next one's
 --   -1                     the same, but the server refused to say so on the channel
---   2, 4, 8 or 16          was held, is free: the next in the queue is told to ask in so
---                          many milliseconds, and who does not queue may ask first; 2
---                          also when nobody queues
+--   2, 4, 8 or 16          was held, is free: who does not queue may ask first, for so
+--                          many milliseconds. Then the next in the queue is told to ask
 --   {}                     not held by this owner, nor by anybody
 --   {pttl, owner, count}   not held by this owner, but by another
 --
@@ -36,7 +35,8 @@
 --
 -- The lock is left free for a fiftieth of the time while others queue, for those whom
 -- nobody can count: who spins, or listens at a replica. For a fifth, if more listen to
--- the channel than queue. The gaps last 2, 4, 8 and 16 ms, in turns of a second.
+-- the channel than queue. The gaps last 2, 4, 8 and 16 ms, in turns of a second. Who
+-- finds nobody in the queue keeps to that by itself.
 --
 -- Each place that is dropped, at most 100, costs ZRANGEBYSCORE, NUMSUB and ZREM.
 --
@@ -68,12 +68,6 @@ end
 local function announce(words)
     -- The hold is gone, whatever becomes of the message.
     return type(redis.pcall('PUBLISH', ARGV[2], words)) == 'table' and -1 or 0
-end
-
--- Leaves the lock free to whoever asks first: nobody queues.
-local function leave_free(outsiders)
-    local said = announce('0')
-    return said == 0 and outsiders and 2 or said
 end
 
 -- Notes that it is `now` for the moment called `what`. The queue is there, and has an end.
@@ -119,7 +113,9 @@ end
 
 -- Reserves the lock for a place, which goes. Returns whether the server let us.
 local function reserve(place, millis)
-    redis.pcall('ZREM', KEYS[2], place)
+    if type(redis.pcall('ZREM', KEYS[2], place)) == 'table' then
+        return false
+    end
     if type(redis.pcall('HSET', KEYS[1], place, '1')) == 'table' then
         return false
     end
@@ -130,9 +126,14 @@ local function reserve(place, millis)
     return true
 end
 
+-- How many milliseconds a gap lasts now.
+local function gap_lasts(now)
+    return 2 ^ (1 + math.floor(now / 1000000) % 4)
+end
+
 -- Leaves the lock free for a moment if it is time. Returns for how many milliseconds.
 local function gap(place, outsiders, now)
-    local millis = 2 ^ (1 + math.floor(now / 1000000) % 4)
+    local millis = gap_lasts(now)
     local passed = since('gap', now)
     if passed and passed < millis * 1000 * (outsiders and 5 or 50) then
         return nil
@@ -168,20 +169,24 @@ end
 -- Gives the lock to whom it is due.
 local function pass_on(outsiders)
     local lowest = redis.pcall('ZRANGE', KEYS[2], 0, 0, 'WITHSCORES')
-    if not lowest[1] then
-        return leave_free(outsiders)
+    if not lowest[1] and not outsiders then
+        return announce('0')
     end
-    local time = redis.call('TIME')
+    local time = redis.pcall('TIME')
+    if not time[1] then
+        return announce('0')
+    end
     local now = time[1] * 1000000 + time[2]
-    if poller(lowest, now) then
+    if lowest[1] and poller(lowest, now) then
         return 0
     end
-    local place = next_listener()
+    local place = lowest[1] and next_listener()
     if not place then
         -- Those who poll and have had their turn lately keep their places.
-        local rests = number(lowest[2]) <= POLLING
+        local rests = lowest[1] and number(lowest[2]) <= POLLING
         redis.pcall('ZREM', KEYS[2], 'gap', rests and 'gap' or 'turn')
-        return leave_free(outsiders)
+        local said = announce('0')
+        return said == 0 and outsiders and gap_lasts(now) or said
     end
     local millis = gap(place, outsiders, now)
     if millis then
@@ -210,8 +215,8 @@ if redis.call('HDEL', KEYS[1], ARGV[1]) == 0 then
     return {}
 end
 
-if redis.call('EXISTS', KEYS[1]) == 1 then
-    -- It is not free: somebody else has put a field there.
+if redis.pcall('EXISTS', KEYS[1]) ~= 0 then
+    -- It is not free: somebody else has put a field there. Or we may not know.
     return announce('0')
 end
 
