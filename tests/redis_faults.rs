@@ -7,8 +7,8 @@ mod common;
 use std::time::Duration;
 
 use common::{
-    Listener, Log, SOON, channel, client, entered, give_back, hash, hold_by_hand, keys, ms, pttl,
-    secs, subscribers, until_subscribed, waiter, with_rights, within,
+    Listener, SOON, channel, client, entered, give_back, hash, hold_by_hand, keys, ms, pttl, secs,
+    subscribers, until_subscribed, waiter, with_rights, within,
 };
 use futures_util::future::join_all;
 use leasehold::{Client, Error, Lock, LostReason, Owner, Release};
@@ -530,7 +530,7 @@ fn refused(error: &Error, with: &str) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_user_without_the_right_to_a_key_is_refused_in_the_servers_words() {
     let redis = Redis::start();
-    let client = with_rights(&redis, &["~ours:*", "&*", "+@all"]).await;
+    let client = with_rights(&redis, "limited", &["~ours:*", "&*", "+@all"]).await;
     let theirs = client.lock("theirs:door").unwrap();
     let java = Owner::new("java:1").unwrap();
     for error in [
@@ -551,7 +551,7 @@ async fn a_user_without_the_right_to_a_key_is_refused_in_the_servers_words() {
 async fn a_right_that_is_taken_away_costs_its_own_lock_and_no_other() {
     // given two locks that are renewed together
     let redis = Redis::start();
-    let client = with_rights(&redis, &["~*", "&*", "+@all"]).await;
+    let client = with_rights(&redis, "limited", &["~*", "&*", "+@all"]).await;
     let [ours, theirs] = ["ours", "theirs"].map(|name| client.lock(name).unwrap().ttl(secs(3)));
     let (ours, theirs) = tokio::join!(ours.acquire(), theirs.acquire());
     let (ours, theirs) = (ours.unwrap(), theirs.unwrap());
@@ -570,7 +570,7 @@ async fn a_right_that_is_taken_away_costs_its_own_lock_and_no_other() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_user_without_the_right_to_run_scripts_is_refused_in_the_servers_words() {
     let redis = Redis::start();
-    let client = with_rights(&redis, &["~*", "&*", "+@all", "-@scripting"]).await;
+    let client = with_rights(&redis, "limited", &["~*", "&*", "+@all", "-@scripting"]).await;
     let lock = client.lock("door").unwrap();
     refused(&lock.try_acquire().await.unwrap_err(), "NOPERM");
     refused(&within(SOON, "a no", lock.acquire()).await.unwrap_err(), "NOPERM");
@@ -580,7 +580,7 @@ async fn a_user_without_the_right_to_run_scripts_is_refused_in_the_servers_words
 async fn a_right_that_is_missing_is_told_with_the_command_that_needs_it() {
     let redis = Redis::start();
     for (right, command) in [("-hset", "HSET"), ("-evalsha", "EVALSHA")] {
-        let client = with_rights(&redis, &["~*", "&*", "+@all", right]).await;
+        let client = with_rights(&redis, "limited", &["~*", "&*", "+@all", right]).await;
         let error = client.lock("door").unwrap().try_acquire().await.unwrap_err();
         let Error::Forbidden { command: told, .. } = &error else { panic!("{error:?}") };
         assert_eq!(told.as_deref(), Some(command), "{error}");
@@ -588,7 +588,7 @@ async fn a_right_that_is_missing_is_told_with_the_command_that_needs_it() {
     }
 
     // and of a release, which is no script
-    let client = with_rights(&redis, &["~*", "&*", "+@all", "-hdel"]).await;
+    let client = with_rights(&redis, "limited", &["~*", "&*", "+@all", "-hdel"]).await;
     let guard = client.lock("door").unwrap().acquire().await.unwrap();
     let error = guard.release().await.unwrap_err();
     assert!(error.to_string().to_ascii_uppercase().contains("HDEL"), "{error}");
@@ -622,7 +622,7 @@ async fn the_rights_that_locks_need_are_enough() {
                   +publish +subscribe +unsubscribe +ping +type";
     let rights: Vec<_> = ["~*", "&*"].into_iter().chain(rights.split_whitespace()).collect();
     let redis = Redis::start();
-    let client = with_rights(&redis, &rights).await;
+    let client = with_rights(&redis, "limited", &rights).await;
     let lock = client.lock("door").unwrap().ttl(secs(3));
 
     let guard = lock.acquire().await.unwrap();
@@ -639,7 +639,7 @@ async fn the_rights_that_locks_need_are_enough() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_user_who_may_not_subscribe_waits_by_asking_often() {
     let redis = Redis::start();
-    let client = with_rights(&redis, &["~*", "&*", "+@all", "-subscribe"]).await;
+    let client = with_rights(&redis, "limited", &["~*", "&*", "+@all", "-subscribe"]).await;
     hold_by_hand(&redis, "door", "java:1", secs(60));
     let waiting = waiter(client.lock("door").unwrap());
     sleep(secs(1)).await;
@@ -653,7 +653,8 @@ async fn a_user_who_may_not_subscribe_waits_by_asking_often() {
 async fn a_user_without_the_right_to_the_channel_can_lock_and_release_all_the_same() {
     // given a holder who may not tell anybody, and a waiter
     let redis = Redis::start();
-    let (mute, other) = (with_rights(&redis, &["~*", "+@all"]).await, client(&redis).await);
+    let (mute, other) =
+        (with_rights(&redis, "limited", &["~*", "+@all"]).await, client(&redis).await);
     let guard = mute.lock("door").unwrap().acquire().await.unwrap();
     let waiting = waiter(other.lock("door").unwrap());
     until_subscribed(&redis, &channel("door"));

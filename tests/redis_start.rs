@@ -357,7 +357,7 @@ async fn a_probe_of_a_busy_server_says_so() {
 #[tokio::test]
 async fn a_probe_that_may_ask_for_nothing_says_what_it_knows() {
     let redis = Redis::start();
-    let client = with_rights(&redis, &["~*", "&*", "+@all", "-info", "-ping"]).await;
+    let client = with_rights(&redis, "limited", &["~*", "&*", "+@all", "-info", "-ping"]).await;
     let health = client.health().await;
     assert!(health.is_ready() && health.round_trip.is_some(), "{health:?}");
     assert_eq!((health.role, health.eviction_policy), (Some(Role::Primary), None));

@@ -4,7 +4,12 @@
 //! the machine sleeps, and a lease in Redis does not. So we take tokio's time
 //! and add what the machine has slept through since the clock was made.
 
-use std::{num::NonZero, sync::LazyLock, time::Duration};
+use std::{
+    fmt,
+    num::NonZero,
+    sync::{Arc, LazyLock},
+    time::Duration,
+};
 
 use tokio::time::Instant;
 
@@ -43,9 +48,9 @@ impl From<Stamp> for Instant {
 }
 
 /// Reads the time of leases.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Clock {
-    slept: fn() -> Duration,
+    slept: Arc<dyn Fn() -> Duration + Send + Sync>,
     slept_before: Duration,
 }
 
@@ -55,8 +60,9 @@ impl Clock {
     }
 
     /// A clock whose machine has slept for as long as `slept` says.
-    pub(crate) fn with(slept: fn() -> Duration) -> Self {
-        Self { slept, slept_before: slept() }
+    pub(crate) fn with(slept: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
+        let slept_before = slept();
+        Self { slept: Arc::new(slept), slept_before }
     }
 
     pub(crate) fn now(&self) -> Instant {
@@ -67,6 +73,12 @@ impl Clock {
     /// before.
     pub(crate) fn timer(&self, moment: Instant) -> Instant {
         Instant::now() + moment.saturating_duration_since(self.now())
+    }
+}
+
+impl fmt::Debug for Clock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Clock").finish_non_exhaustive()
     }
 }
 

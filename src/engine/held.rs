@@ -5,14 +5,17 @@
 
 use std::{
     fmt,
-    future::{Future, poll_fn},
+    future::{Future, pending, poll_fn},
     pin::pin,
     sync::Arc,
     task::Poll,
     time::Duration,
 };
 
-use tokio::time::Instant;
+use tokio::{
+    runtime::Handle,
+    time::{Instant, sleep},
+};
 
 use super::{Engine, debts::Debt, hold::Hold, release::recount::recount};
 use crate::{
@@ -230,13 +233,31 @@ impl Watch {
     }
 
     /// Waits until the hold is over. Each look at it reads the clock first: after
-    /// a pause of the process the clock knows before any timer does.
+    /// a pause of the process the clock knows before any timer does. The timer is ours:
+    /// the watchdog may be on a runtime that is blocked.
     pub(crate) async fn over(self) -> LostReason {
         let mut told = pin!(self.hold.ended());
-        poll_fn(|cx| match self.remaining() {
-            Ok(_) => told.as_mut().poll(cx),
-            Err(reason) => Poll::Ready(reason),
-        })
-        .await
+        loop {
+            let mut ends = pin!(self.timer());
+            let look = poll_fn(|cx| match self.remaining() {
+                Err(reason) => Poll::Ready(Some(reason)),
+                Ok(_) => match told.as_mut().poll(cx) {
+                    Poll::Ready(reason) => Poll::Ready(Some(reason)),
+                    Poll::Pending => ends.as_mut().poll(cx).map(|()| None),
+                },
+            });
+            if let Some(reason) = look.await {
+                return reason;
+            }
+        }
+    }
+
+    /// Waits until the hold would end as it is now. Without a runtime there is no timer.
+    async fn timer(&self) {
+        match self.remaining() {
+            Ok(left) if Handle::try_current().is_ok() => sleep(left).await,
+            Ok(_) => pending().await,
+            Err(_) => {}
+        }
     }
 }

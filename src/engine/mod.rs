@@ -8,7 +8,7 @@
 //! contention                who wants a name, who has it here, whose turn it is
 //! debts                     what is owed to the store
 //! hold                      a grant while it lasts
-//! grant · retry · limits    what is granted; asking again; how long a caller waits
+//! grant · retry · limits · seldom   what is granted; asking again; bounds for callers and logs
 //! clock · timing · stats · tasks
 //! ```
 //!
@@ -36,6 +36,7 @@ mod keeper;
 pub(crate) mod limits;
 mod release;
 mod retry;
+mod seldom;
 #[cfg(test)]
 mod simulation;
 pub(crate) mod stats;
@@ -67,6 +68,7 @@ use self::{
     limits::{Limits, within},
     release::settle::Settler,
     retry::retry_until,
+    seldom::Seldom,
     stats::{Counters, Stats},
     tasks::Spawner,
     timing::LONGEST_PATIENCE,
@@ -87,6 +89,8 @@ pub(crate) struct Engine {
     debts: Arc<Debts>,
     contention: Arc<Contention>,
     keeper: Arc<Keeper>,
+    given_up: Arc<Seldom>,
+    cannot_ask: Seldom,
     /// Kept for the store, which only knows where it is.
     _events: Arc<Events>,
     spawner: Spawner,
@@ -140,6 +144,8 @@ impl Engine {
             debts,
             contention,
             keeper,
+            given_up: Arc::default(),
+            cannot_ask: Seldom::default(),
             _events: events,
             spawner,
             limits,
@@ -150,20 +156,25 @@ impl Engine {
         })
     }
 
-    /// Makes sure that the background tasks run, on this runtime if the one they
-    /// ran on is gone.
+    /// Makes sure that the client is open and its background tasks run.
     fn ready(&self) -> Result<(), Error> {
         if self.is_shut() {
             return Err(Error::ShutDown);
         }
         Handle::try_current().map_err(|_| Error::NoRuntime)?;
+        self.revive(true);
+        Ok(())
+    }
+
+    /// Starts the background tasks anew, on this runtime, if the one they ran on is gone;
+    /// or if they never ran, and are `needed`.
+    fn revive(&self, needed: bool) {
         self.store.keep_up();
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-        if running.is_empty() || running.iter().any(AbortHandle::is_finished) {
+        if (needed && running.is_empty()) || running.iter().any(AbortHandle::is_finished) {
             running.iter().for_each(AbortHandle::abort);
             *running = self.start();
         }
-        Ok(())
     }
 
     fn start(&self) -> Vec<AbortHandle> {
@@ -174,7 +185,8 @@ impl Engine {
         let (store, clock, counters) = parts();
         let contention = Arc::clone(&self.contention);
         let debts = Arc::clone(&self.debts);
-        let settler = Settler { debts, store, clock, counters, contention };
+        let given_up = Arc::clone(&self.given_up);
+        let settler = Settler { debts, store, clock, counters, contention, given_up };
         let keeper = Arc::clone(&self.keeper).run(world);
         vec![self.spawner.start(Box::pin(keeper)), self.spawner.start(Box::pin(settler.run()))]
     }
@@ -282,6 +294,7 @@ impl Engine {
             // Without timers there is no waiting.
             return (self.take_back_all(), self.debts.owed());
         }
+        self.revive(false);
         let returned = timeout(patience / 2, self.all_returned()).await;
         let taken = if returned.is_ok() { 0 } else { self.take_back_all() };
         let flushed = timeout_at(start + patience, self.debts.all_settled()).await;

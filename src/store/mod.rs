@@ -139,6 +139,9 @@ pub(crate) enum Event {
     SubscriptionsLost,
     /// What is heard of this name from now on; a release may just have been missed.
     Hears(Name, Hears),
+    /// The store is there again after it was away: it may have lost what it held.
+    #[cfg_attr(not(any(feature = "redis", test)), expect(dead_code, reason = "memory is there"))]
+    Back,
     /// This name was released. Who queues need not ask if the queue was told besides.
     Freed { name: Name, queue_told: bool },
     /// It is our turn to ask for this name, after so long.

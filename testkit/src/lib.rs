@@ -2,7 +2,8 @@
 //!
 //! Locks are interesting when something breaks, so the tests need servers they
 //! may kill, pause and restart, a network they may cut, and processes that die
-//! while holding a lock. Everything here is real: no mocks, no virtual time.
+//! while holding a lock. Everything here is real: no mocks, no virtual time. Only
+//! the feature `twin` adds a server that is simulated, in `twin`.
 //!
 //! Start with [`Redis::start`]. Put a [`Proxy`] in front of it to break the
 //! network, follow it with a [replica](Redis::start_replica_of), watch it with [`Redis::calls`] and [`Redis::monitor`], and let a
@@ -27,6 +28,8 @@ mod proxy;
 mod replica;
 mod server;
 mod stats;
+#[cfg(feature = "twin")]
+pub mod twin;
 mod wire;
 
 pub use clock::eventually;

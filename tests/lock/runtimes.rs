@@ -88,6 +88,18 @@ fn a_guard_dropped_between_two_runtimes_is_released_by_the_second() {
 }
 
 #[test]
+fn a_guard_dropped_between_two_runtimes_is_released_by_a_shutdown_on_the_second() {
+    let world = World::new();
+    let guard = runtime().block_on(async { world.door().acquire().await.unwrap() });
+    drop(guard);
+    runtime().block_on(async {
+        let done = world.one.shutdown(secs(1)).await;
+        assert_eq!(done.unsettled, 0);
+        assert!(world.other_door().try_acquire().await.unwrap().is_some());
+    });
+}
+
+#[test]
 fn a_release_that_the_first_runtime_took_down_with_it_is_made_by_the_second() {
     // given a background release that is on its way to a store that hangs
     let world = World::new();

@@ -241,6 +241,8 @@ impl Contention {
                     inbox.hear(Hears::Nothing);
                 }
             }
+            // Who waits has been told by the answers that did not come.
+            Event::Back => {}
             Event::Hears(name, hears) => {
                 if let Some(inbox) = entries.inbox(&name) {
                     inbox.hear(hears);

@@ -234,6 +234,26 @@ async fn a_grant_that_is_not_taken_goes_on_to_the_next_and_then_back_to_the_stor
     assert!(turn.take_baton().is_none());
 }
 
+/// One that was called alone, and slept, kept out whoever came after it.
+#[tokio::test(start_paused = true)]
+async fn who_comes_to_wait_behind_one_that_was_called_and_sleeps_is_called_instead() {
+    let (_engine, contention, name) = door();
+    let turn = contention.turn(&name, PLAIN).await;
+    let mut sleeps = Box::pin(contention.turn(&name, PLAIN));
+    assert!((&mut sleeps).now_or_never().is_none());
+    drop(turn);
+    while contention.look().is_some() {
+        advance(BATON_RESTS).await;
+    }
+
+    let mut comes = Box::pin(contention.turn(&name, PLAIN));
+    assert!((&mut comes).now_or_never().is_none());
+    assert!(contention.look().is_some(), "somebody waits now");
+    advance(BATON_RESTS).await;
+    contention.look();
+    assert!((&mut comes).now_or_never().flatten().is_some());
+}
+
 /// The store's no came while the grant was nobody's, and nobody was told.
 #[tokio::test]
 async fn a_grant_that_is_lost_on_its_way_is_believed_by_nobody() {

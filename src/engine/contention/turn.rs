@@ -80,6 +80,10 @@ impl Contention {
         let ticket = ticket.unwrap_or(crowd.last_ticket);
         let (calls, called) = oneshot::channel();
         crowd.waiting.insert(ticket, Waiter { calls, shape: wants.shape });
+        if matches!(entry.turn, TurnOf::Called(_)) {
+            // The one who was called may never come, and now somebody waits for it.
+            entries.look_after(name, &self.clock, &self.stirred);
+        }
         Some(Err(Place { ticket, called, listens_first }))
     }
 

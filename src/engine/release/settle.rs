@@ -13,6 +13,7 @@ use crate::{
         contention::Contention,
         debts::{Debt, Debts, Withdrawal},
         retry::retry_until,
+        seldom::Seldom,
         stats::Counters,
         timing::LOOK_AGAIN,
     },
@@ -27,6 +28,7 @@ pub(crate) struct Settler {
     pub(crate) clock: Clock,
     pub(crate) counters: Arc<Counters>,
     pub(crate) contention: Arc<Contention>,
+    pub(crate) given_up: Arc<Seldom>,
 }
 
 impl Settler {
@@ -57,8 +59,10 @@ impl Settler {
             Err(failure) => {
                 self.counters.release_abandoned();
                 let claim = debt.claim();
-                tracing::warn!(target: "leasehold", lock = %claim.name, owner = %claim.owner,
-                    %failure, "a release was given up: the lease ends by itself");
+                if let Some(releases) = self.given_up.once_more(self.clock.now()) {
+                    tracing::warn!(target: "leasehold", lock = %claim.name, owner = %claim.owner,
+                        %failure, releases, "a release was given up: the lease ends by itself");
+                }
                 None
             }
         }

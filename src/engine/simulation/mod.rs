@@ -8,10 +8,24 @@
 //! What must always be true is in [`oracle`]. `make simulate SEEDS=n` tells
 //! many stories, `make simulate SEED=x` tells one aloud, and `make defects`
 //! shows that the oracle finds what is planted.
+//!
+//! ```text
+//! world               a story: its clients, their troubles, its end
+//! worker              a task that wants locks
+//! citizen             a client: its engine, network, clock and gate
+//! network             a store behind one that loses, delays and doubles
+//! oracle              the rules
+//! waiting             who waits, and for how long it may
+//! gate · plot · story
+//! ```
 
+mod citizen;
 mod gate;
 mod network;
 mod oracle;
+mod plot;
+mod story;
+mod waiting;
 mod worker;
 mod world;
 
@@ -35,7 +49,7 @@ struct Broken {
 
 /// Tells the story of `seed`; what it says is printed if `aloud`.
 fn tell(seed: u64, aloud: bool) -> Result<(), Broken> {
-    let story = world::Story::new(aloud);
+    let story = story::Story::new(aloud);
     let told = catch_unwind(AssertUnwindSafe(|| world::run(seed, &story)));
     let rule = match told {
         Ok(Ok(())) => return Ok(()),
@@ -140,7 +154,7 @@ fn run() {
 fn a_story_can_be_told_again() {
     for seed in 0..20 {
         let stories = [(); 2].map(|()| {
-            let story = world::Story::new(false);
+            let story = story::Story::new(false);
             drop(world::run(seed, &story));
             story.text()
         });

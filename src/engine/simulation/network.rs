@@ -8,7 +8,10 @@ use std::{
     fmt,
     future::{Future, ready},
     pin::Pin,
-    sync::{Arc, Mutex, Weak},
+    sync::{
+        Arc, Mutex, Weak,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -17,7 +20,11 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::{gate::Gate, oracle::Oracle};
+use super::{
+    gate::Gate,
+    oracle::Oracle,
+    plot::{COMMAND_TIMEOUT, Weather},
+};
 use crate::{
     domain::{
         About, Claim, Failure, GivenBack, Holder, Name, Outcome, Owner, Place, ReleaseMode,
@@ -26,21 +33,6 @@ use crate::{
     store::{Answer, Event, Store, Subscriber, memory::Session},
 };
 
-/// How long a client waits for an answer.
-pub(super) const COMMAND_TIMEOUT: Duration = Duration::from_millis(500);
-
-/// How bad a network is, in chances of a thousand.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Weather {
-    pub(super) lose_request: u32,
-    pub(super) lose_reply: u32,
-    pub(super) double: u32,
-    pub(super) refuse: u32,
-    pub(super) lose_message: u32,
-    /// The longest delay one way, in milliseconds.
-    pub(super) delay: u64,
-}
-
 /// One client's network.
 pub(super) struct Network {
     store: Arc<Session>,
@@ -48,6 +40,10 @@ pub(super) struct Network {
     chance: Mutex<fastrand::Rng>,
     oracle: Arc<Oracle>,
     line: Arc<Line>,
+    /// How many questions it was asked to carry.
+    questions: AtomicU64,
+    /// Whether somebody in the store tells the client to ask, each time that it has.
+    floods: Arc<AtomicBool>,
     _arriving: Arc<dyn Subscriber>,
 }
 
@@ -67,7 +63,17 @@ impl Network {
         let store = Arc::new(store);
         store.tell(Arc::downgrade(&arriving));
         let chance = Mutex::new(chance);
-        Arc::new(Self { store, weather, chance, oracle, line, _arriving: arriving })
+        let (questions, floods) = (AtomicU64::new(0), Arc::default());
+        Arc::new(Self {
+            store,
+            weather,
+            chance,
+            oracle,
+            line,
+            questions,
+            floods,
+            _arriving: arriving,
+        })
     }
 
     /// Loses the connection for messages for a while.
@@ -105,6 +111,33 @@ impl Network {
         self.line.state.lock().unwrap().down
     }
 
+    /// Whether the client may queue, from now on.
+    pub(super) fn may_queue(&self, may: bool) {
+        self.store.may_queue(may);
+        let state = self.line.state.lock().unwrap();
+        let heard = state.wanted.iter().filter(|_| !state.down).cloned();
+        let heard: Vec<Name> = heard.collect();
+        drop(state);
+        // What is heard now is said anew.
+        heard.iter().for_each(|name| self.store.listen(name));
+    }
+
+    /// Tells the client what somebody in the store makes up.
+    pub(super) fn forge(&self, event: Event) {
+        self.line.pass_on(event);
+    }
+
+    /// From now on somebody in the store tells the client to ask, each time that it has;
+    /// or no longer.
+    pub(super) fn floods(&self, does: bool) {
+        self.floods.store(does, Ordering::Relaxed);
+    }
+
+    /// How many questions were asked.
+    pub(super) fn questions(&self) -> u64 {
+        self.questions.load(Ordering::Relaxed)
+    }
+
     fn happens(&self, per_mille: u32) -> bool {
         self.chance.lock().unwrap().u32(..1_000) < per_mille
     }
@@ -113,14 +146,18 @@ impl Network {
         Duration::from_millis(self.chance.lock().unwrap().u64(..=self.weather.delay))
     }
 
-    /// Sends a request on its way, and waits for the reply.
+    /// Sends a request about `name` on its way, and waits for the reply.
     fn send<T: Send + 'static>(
         &self,
+        name: Option<&Name>,
         ask: impl Fn(Arc<Session>) -> Asked<T> + Send + 'static,
     ) -> Answer<'_, T> {
+        let name = name.cloned();
+        let trouble = move || name.iter().for_each(|name| self.oracle.trouble(name));
         if self.happens(self.weather.refuse) {
-            return Box::pin(async {
+            return Box::pin(async move {
                 sleep(Duration::from_millis(1)).await;
+                trouble();
                 Err(Failure::refused("LOADING", "the data set is loaded"))
             });
         }
@@ -155,9 +192,13 @@ impl Network {
                 // Who is not answered waits until it must give up.
                 Ok(Err(_)) => {
                     sleep(COMMAND_TIMEOUT).await;
+                    trouble();
                     Err(Failure::unanswered("the connection was lost"))
                 }
-                Err(elapsed) => Err(Failure::unanswered(elapsed)),
+                Err(elapsed) => {
+                    trouble();
+                    Err(Failure::unanswered(elapsed))
+                }
             }
         })
     }
@@ -171,10 +212,24 @@ impl fmt::Debug for Network {
 
 impl Store for Network {
     fn acquire<'a>(&'a self, claim: &'a Claim, place: Option<Place>) -> Answer<'a, Verdict> {
-        let claim = claim.clone();
-        self.send(move |store| {
-            let claim = claim.clone();
-            Box::pin(async move { store.acquire(&claim, place).await })
+        self.oracle.asking(&claim.owner, &claim.name);
+        self.questions.fetch_add(1, Ordering::Relaxed);
+        let (asked, oracle) = (claim.clone(), Arc::clone(&self.oracle));
+        let (floods, line) = (Arc::clone(&self.floods), Arc::clone(&self.line));
+        self.send(Some(&claim.name), move |store| {
+            let (claim, oracle) = (asked.clone(), Arc::clone(&oracle));
+            let (floods, line) = (Arc::clone(&floods), Arc::clone(&line));
+            Box::pin(async move {
+                let verdict = store.acquire(&claim, place).await;
+                if let Ok(Verdict::Granted) = verdict {
+                    oracle.granted(&claim.owner);
+                }
+                if floods.load(Ordering::Relaxed) {
+                    let ask = Event::Ask { name: claim.name.clone(), after: Duration::ZERO };
+                    tokio::spawn(async move { line.pass_on(ask) });
+                }
+                verdict
+            })
         })
     }
 
@@ -184,51 +239,57 @@ impl Store for Network {
         count: u32,
         ttl: Option<Duration>,
     ) -> Answer<'a, Outcome> {
-        let claim = claim.clone();
-        self.send(move |store| {
-            let claim = claim.clone();
+        let asked = claim.clone();
+        self.send(Some(&claim.name), move |store| {
+            let claim = asked.clone();
             Box::pin(async move { store.recount(&claim, count, ttl).await })
         })
     }
 
     fn release<'a>(&'a self, claim: &'a Claim, mode: ReleaseMode) -> Answer<'a, GivenBack> {
         self.oracle.releasing(&claim.owner);
-        let claim = claim.clone();
-        self.send(move |store| {
-            let claim = claim.clone();
-            Box::pin(async move { store.release(&claim, mode).await })
+        let (asked, oracle) = (claim.clone(), Arc::clone(&self.oracle));
+        self.send(Some(&claim.name), move |store| {
+            let (claim, oracle) = (asked.clone(), Arc::clone(&oracle));
+            Box::pin(async move {
+                let given = store.release(&claim, mode).await;
+                if let Ok(GivenBack::Freed(_)) = given {
+                    oracle.given_back(&claim.owner);
+                }
+                given
+            })
         })
     }
 
     fn renew<'a>(&'a self, renewals: &'a [Renewal]) -> Answer<'a, Vec<Outcome>> {
         self.oracle.renewing(renewals);
         let renewals = renewals.to_vec();
-        self.send(move |store| {
+        self.send(None, move |store| {
             let renewals = renewals.clone();
             Box::pin(async move { store.renew(&renewals).await })
         })
     }
 
     fn holder<'a>(&'a self, name: &'a Name) -> Answer<'a, Option<Holder>> {
-        let name = name.clone();
-        self.send(move |store| {
-            let name = name.clone();
+        let asked = name.clone();
+        self.send(Some(name), move |store| {
+            let name = asked.clone();
             Box::pin(async move { store.holder(&name).await })
         })
     }
 
     fn held_by<'a>(&'a self, name: &'a Name, owner: &'a Owner) -> Answer<'a, u32> {
-        let (name, owner) = (name.clone(), owner.clone());
-        self.send(move |store| {
-            let (name, owner) = (name.clone(), owner.clone());
+        let asked = (name.clone(), owner.clone());
+        self.send(Some(name), move |store| {
+            let (name, owner) = asked.clone();
             Box::pin(async move { store.held_by(&name, &owner).await })
         })
     }
 
     fn force_release<'a>(&'a self, name: &'a Name) -> Answer<'a, bool> {
-        let name = name.clone();
-        self.send(move |store| {
-            let name = name.clone();
+        let asked = name.clone();
+        self.send(Some(name), move |store| {
+            let name = asked.clone();
             Box::pin(async move { store.force_release(&name).await })
         })
     }
@@ -256,7 +317,7 @@ impl Store for Network {
     }
 
     fn look(&self) -> Answer<'_, About> {
-        self.send(|store| Box::pin(async move { store.look().await }))
+        self.send(None, |store| Box::pin(async move { store.look().await }))
     }
 }
 

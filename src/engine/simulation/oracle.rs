@@ -10,6 +10,11 @@
 //! | what is owed is asked for | nobody asks any more to release a hold without a guard |
 //! | nobody's lock is freed | a lock that nobody wants any more stays held |
 //! | a free lock is entered | somebody waits for a free lock for too long |
+//! | a reservation is short | a lock waits for one who does not come |
+//! | nobody is passed over | others have a lock again and again while somebody waits |
+//! | nobody is flooded | a client asks more often than messages may make it ask |
+//! | shut down is shut down | somebody of a client that was shut down believes, or enters |
+//! | a lease goes on in sleep | it is believed when its machine has slept beyond its end |
 //! | counts return to zero | something is left when all is done |
 //!
 //! The store may forget a hold, or have it forced away. Its owner cannot know
@@ -17,47 +22,35 @@
 //! ended where that may fail.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex},
     time::Duration,
 };
 
 use tokio::time::Instant;
 
-use super::{gate::Gate, world::Story};
+use super::{
+    gate::Gate,
+    plot::Bounds,
+    story::Story,
+    waiting::{Circumstances, Class, Use, Waiting},
+};
 use crate::{
     domain::{Name, Owner, Renewal},
-    engine::timing::LONGEST_WAIT,
     primitives::Holding,
     store::memory::MemoryStore,
 };
 
-/// How soon things have to happen under the weather of a story.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Bounds {
-    /// A free lock is entered, if somebody waits for it.
-    pub(super) entered: Duration,
-    /// A lock of nobody is given back.
-    pub(super) freed: Duration,
-    /// A loss is told, counted from when it happened or the client ran again.
-    pub(super) told: Duration,
-    /// Somebody whose hold the store forgot learns of it.
-    pub(super) excused: Duration,
-    /// The longest lease in the story.
-    pub(super) lease: Duration,
-    /// Whether anything may go wrong.
-    pub(super) rough: bool,
-}
-
-/// How long a release may pause before it is tried again: until it is known to
-/// be unanswered, and the longest pause after that.
-const ASKED_AGAIN: Duration = Duration::from_millis(2 * 500 + 1_250 + 300 + 50);
+/// How many questions about one name a client may ask in [`FLOOD_TIME`].
+const FLOOD: u32 = 60;
+const FLOOD_TIME: Duration = Duration::from_millis(10);
 
 /// Watches one story.
 pub(super) struct Oracle {
     store: MemoryStore,
     story: Arc<Story>,
     bounds: Bounds,
+    names: Vec<Name>,
     seen: Mutex<Seen>,
 }
 
@@ -68,14 +61,23 @@ struct Seen {
     believers: BTreeMap<u64, Believer>,
     /// Owners from whom the store took a hold, and until when they may not know.
     excused: BTreeMap<Owner, Instant>,
-    waiters: BTreeMap<u64, Waiter>,
-    next_waiter: u64,
-    /// Since when a name is free, or held by nobody who wants it.
-    idle: BTreeMap<Name, (Idle, Instant)>,
-    /// Until when a free lock may have woken nobody.
-    quiet_until: Option<Instant>,
+    waiting: Waiting,
+    clients: BTreeMap<String, Client>,
+    /// Owners to whom the store said "granted", and those who gave back.
+    granted: BTreeSet<Owner>,
+    gave_back: BTreeSet<Owner>,
     broken: Option<String>,
     entered: u64,
+}
+
+/// What is known of a client.
+struct Client {
+    gate: Gate,
+    /// Until when it may not give back what it should.
+    helpless_until: Option<Instant>,
+    is_shut: bool,
+    /// Its questions about each name, and since when they are counted.
+    asked: BTreeMap<Name, (Instant, u32)>,
 }
 
 /// One hold, from its grant on.
@@ -90,6 +92,8 @@ struct Believer {
     release_sent_at: Option<Instant>,
     freed: bool,
     told: bool,
+    /// Whether its machine has slept: it may give up what the store still keeps.
+    helpless: bool,
 }
 
 impl Seen {
@@ -99,41 +103,38 @@ impl Seen {
     }
 }
 
-struct Waiter {
-    name: Name,
-    since: Instant,
-    gate: Gate,
-}
-
-/// Why a name is of no use to those who wait for it.
-#[derive(Clone, Debug, Eq, PartialEq)]
-enum Idle {
-    Free,
-    OfNobody(Owner),
-}
-
 impl Oracle {
-    pub(super) fn new(store: &MemoryStore, story: &Arc<Story>, bounds: Bounds) -> Arc<Self> {
+    pub(super) fn new(
+        store: &MemoryStore,
+        story: &Arc<Story>,
+        bounds: Bounds,
+        names: Vec<Name>,
+    ) -> Arc<Self> {
         let (store, story) = (store.clone(), Arc::clone(story));
-        Arc::new(Self { store, story, bounds, seen: Mutex::default() })
+        Arc::new(Self { store, story, bounds, names, seen: Mutex::default() })
+    }
+
+    /// There is a client of this name behind `gate`.
+    pub(super) fn meets(&self, client: &str, gate: &Gate) {
+        let asked = BTreeMap::new();
+        let client_is = Client { gate: gate.clone(), helpless_until: None, is_shut: false, asked };
+        self.seen.lock().unwrap().clients.insert(client.to_owned(), client_is);
     }
 
     /// Somebody begins to wait; over when what it returns is dropped.
-    pub(super) fn waits(self: &Arc<Self>, name: &Name, gate: &Gate) -> Waits {
+    pub(super) fn waits(self: &Arc<Self>, name: &Name, gate: &Gate, class: Class) -> Waits {
         let mut seen = self.seen.lock().unwrap();
-        let number = seen.next_waiter;
-        seen.next_waiter += 1;
-        let waiter = Waiter { name: name.clone(), since: Instant::now(), gate: gate.clone() };
-        seen.waiters.insert(number, waiter);
+        let number = seen.waiting.begins(name, gate, class, Instant::now());
         Waits { oracle: Arc::clone(self), number }
     }
 
-    pub(super) fn anything_may_go_wrong(&self) -> bool {
-        self.bounds.rough
-    }
-
-    /// Somebody was granted a lock. Returns the number of the hold.
-    pub(super) fn entered(&self, name: &Name, holding: &Holding, gate: &Gate) -> u64 {
+    /// Somebody has a guard, until what it returns is dropped.
+    pub(super) fn entered(
+        self: &Arc<Self>,
+        name: &Name,
+        holding: &Holding,
+        gate: &Gate,
+    ) -> Believes {
         let owner = holding.owner();
         let believer = Believer {
             name: name.clone(),
@@ -145,18 +146,23 @@ impl Oracle {
             release_sent_at: None,
             freed: false,
             told: false,
+            helpless: false,
         };
         let mut seen = self.seen.lock().unwrap();
         seen.entered += 1;
         let number = seen.entered;
         // What was handed over within a client is not to be given back by who had it.
         let before = seen.believers.values_mut().filter(|before| before.owner == *owner);
-        let mut left_early = false;
+        let (mut left_early, mut again) = (false, false);
         for before in before {
             left_early |= before.guard_gone_at.is_none();
-            before.freed = true;
+            (before.freed, again) = (true, true);
         }
         seen.believers.insert(number, believer);
+        seen.waiting.entered(name, gate, again, Instant::now());
+        if seen.clients.values().any(|client| client.is_shut && client.gate.is(gate)) {
+            self.break_rule(&mut seen, format!("{owner} entered after its client was shut down"));
+        }
         if left_early {
             self.break_rule(&mut seen, format!("{owner} was granted twice"));
         }
@@ -165,11 +171,11 @@ impl Oracle {
         }
         drop(seen);
         self.look();
-        number
+        Believes { oracle: Arc::clone(self), number }
     }
 
     /// The last guard of this hold is gone, or on its way to be released.
-    pub(super) fn guard_gone(&self, number: u64) {
+    fn guard_gone(&self, number: u64) {
         if let Some(believer) = self.seen.lock().unwrap().believers.get_mut(&number) {
             believer.guard_gone_at.get_or_insert_with(Instant::now);
         }
@@ -190,26 +196,102 @@ impl Oracle {
     /// The process behind `gate` is gone: it believes nothing and waits for nothing.
     pub(super) fn dies(&self, gate: &Gate) {
         let mut seen = self.seen.lock().unwrap();
+        // What it held, or was given, ends by its lease.
         seen.believers.retain(|_, believer| !believer.gate.is(gate));
-        seen.waiters.retain(|_, waiter| !waiter.gate.is(gate));
-        // What it held, or was offered, ends by its lease, and wakes nobody.
-        drop(seen);
-        self.nobody_hears_for(self.bounds.lease + LONGEST_WAIT.mul_f64(1.25));
+        seen.waiting.dies(gate);
     }
 
-    /// The store forgets all of `names`, and wakes nobody.
-    pub(super) fn forgets(&self, names: &[Name]) {
-        // Those who wait find out when they ask again.
-        self.nobody_hears_for(LONGEST_WAIT.mul_f64(1.25));
-        names.iter().for_each(|name| self.forced(name));
+    /// The store forgets everything, and wakes nobody.
+    pub(super) fn forgets(&self) {
+        for name in &self.names {
+            // Those who wait find out when they ask again.
+            self.nobody_hears_for(name, self.bounds.unheard);
+            self.forced(name);
+        }
     }
 
-    /// What becomes free now may wake nobody for `time`; nor may it wake those who
+    /// That `name` becomes free now may wake nobody for `time`; nor may it wake those who
     /// wait behind a hold of their own client, before that is renewed.
-    pub(super) fn nobody_hears_for(&self, time: Duration) {
+    pub(super) fn nobody_hears_for(&self, name: &Name, time: Duration) {
         let until = Instant::now() + time.max(self.bounds.excused + self.bounds.entered);
-        let quiet_until = &mut self.seen.lock().unwrap().quiet_until;
-        *quiet_until = (*quiet_until).max(Some(until));
+        self.seen.lock().unwrap().waiting.nobody_hears(name, until);
+    }
+
+    /// A request about `name` failed, and is tried again after a while.
+    pub(super) fn trouble(&self, name: &Name) {
+        const LONGEST_PAUSE: Duration = Duration::from_millis(1_300);
+        let until = Instant::now() + LONGEST_PAUSE;
+        self.seen.lock().unwrap().waiting.nobody_hears(name, until);
+    }
+
+    /// One that has the turn of its client does not go on for `time`: what it was granted
+    /// meanwhile ends by its lease.
+    pub(super) fn dozes(&self, name: &Name, time: Duration) {
+        self.nobody_hears_for(name, time + self.bounds.lease + self.bounds.unheard);
+    }
+
+    /// A client asks for `name`.
+    pub(super) fn asking(&self, owner: &Owner, name: &Name) {
+        let (mut seen, now) = (self.seen.lock().unwrap(), Instant::now());
+        let Some(client) = seen.clients.get_mut(client_of(owner)) else { return };
+        let (since, times) = client.asked.entry(name.clone()).or_insert((now, 0));
+        if now >= *since + FLOOD_TIME {
+            (*since, *times) = (now, 0);
+        }
+        *times += 1;
+        if *times > FLOOD {
+            self.break_rule(&mut seen, format!("{owner} asks for `{name}` again and again"));
+        }
+    }
+
+    /// The store granted a lock to `owner`.
+    pub(super) fn granted(&self, owner: &Owner) {
+        self.seen.lock().unwrap().granted.insert(owner.clone());
+    }
+
+    /// The store took back what `owner` had.
+    pub(super) fn given_back(&self, owner: &Owner) {
+        self.seen.lock().unwrap().gave_back.insert(owner.clone());
+    }
+
+    /// The client was shut down: nobody of it believes any more, and all that it has is
+    /// given back.
+    pub(super) fn is_shut(&self, client: &str) {
+        let mut seen = self.seen.lock().unwrap();
+        let Some(client) = seen.clients.get_mut(client) else { return };
+        client.is_shut = true;
+        let gate = client.gate.clone();
+        for believer in seen.believers.values_mut().filter(|it| it.gate.is(&gate)) {
+            believer.guard_gone_at.get_or_insert_with(Instant::now);
+        }
+        drop(seen);
+        self.look();
+    }
+
+    /// The machine of a client sleeps for `time`, as its clock will say. What has ended
+    /// meanwhile may be given back once, and not be tried again.
+    pub(super) fn sleeps(&self, client: &str, time: Duration, sleep: impl FnOnce()) {
+        let mut seen = self.seen.lock().unwrap();
+        let until = Instant::now() + self.bounds.lease;
+        let Some(client) = seen.clients.get_mut(client) else { return };
+        client.helpless_until = client.helpless_until.max(Some(until));
+        let gate = client.gate.clone();
+        let of_client = |it: &&mut Believer| it.gate.is(&gate);
+        let left = |it: &Believer| it.holding.remaining();
+        let before: Vec<u64> = (seen.believers.iter())
+            .filter(|(_, it)| it.gate.is(&gate) && left(it).is_some_and(|left| left <= time))
+            .map(|(number, _)| *number)
+            .collect();
+        seen.believers.values_mut().filter(of_client).for_each(|it| it.helpless = true);
+        sleep();
+        let still = before.iter().find(|number| seen.believers[*number].holding.is_held());
+        if let Some(owner) = still.map(|number| seen.believers[number].owner.clone()) {
+            self.break_rule(&mut seen, format!("the lease of {owner} stood still in its sleep"));
+        }
+        drop(seen);
+        for name in &self.names {
+            self.nobody_hears_for(name, self.bounds.lease + self.bounds.unheard);
+        }
     }
 
     /// `name` is taken from whoever holds it, whether or not they know yet that
@@ -218,6 +300,14 @@ impl Oracle {
         if let Some(owner) = self.store.truth(name) {
             let until = Instant::now() + self.bounds.excused;
             self.seen.lock().unwrap().excused.insert(owner, until);
+        }
+    }
+
+    /// `name` is taken from whoever holds it, and everybody who listens is told.
+    pub(super) fn forced_away(&self, name: &Name) {
+        self.forced(name);
+        if let Some(owner) = self.store.truth(name) {
+            self.given_back(&owner);
         }
     }
 
@@ -257,6 +347,7 @@ impl Oracle {
         let now = Instant::now();
         let mut seen = self.seen.lock().unwrap();
         let rule = self.belief(&seen, now).or_else(|| self.telling(&mut seen, now));
+        let rule = rule.or_else(|| self.shut(&seen));
         let rule = rule.or_else(|| self.waiting(&mut seen, now));
         let rule = rule.or_else(|| self.giving_back(&mut seen, now));
         if let Some(rule) = rule {
@@ -294,6 +385,15 @@ impl Oracle {
         None
     }
 
+    /// Nobody believes whose client was shut down.
+    fn shut(&self, seen: &Seen) -> Option<String> {
+        let shut = |it: &&Believer| {
+            seen.clients.values().any(|client| client.is_shut && client.gate.is(&it.gate))
+        };
+        let believer = seen.believers.values().filter(shut).find(|it| it.holding.is_held())?;
+        Some(format!("{} believes though its client was shut down", believer.owner))
+    }
+
     /// Who waits for `lost()` is told when a hold is over.
     fn telling(&self, seen: &mut Seen, now: Instant) -> Option<String> {
         for believer in seen.believers.values_mut() {
@@ -317,53 +417,47 @@ impl Oracle {
             // Given back once it may come again: a request to acquire was doubled.
             believer.freed |= self.store.truth(&believer.name).as_ref() != Some(owner);
             let asked_at = believer.release_sent_at.unwrap_or(gone_at).max(believer.gate.opens());
-            if now > asked_at + ASKED_AGAIN && !believer.freed {
+            if now > asked_at + self.bounds.asked_again && !believer.freed && !believer.helpless {
                 return Some(format!("nobody gives back the hold of {owner} any more"));
             }
         }
         None
     }
 
-    /// A lock that is free, or of nobody, does not stay so while somebody waits.
+    /// Those who wait enter in time.
     fn waiting(&self, seen: &mut Seen, now: Instant) -> Option<String> {
-        let names: Vec<Name> = seen.waiters.values().map(|waiter| waiter.name.clone()).collect();
-        seen.idle.retain(|name, _| names.contains(name));
-        for name in names {
-            let Some(idle) = self.idle(seen, &name) else {
-                seen.idle.remove(&name);
-                continue;
+        for name in &self.names {
+            let used = self.used(seen, name);
+            let lately = |since: Instant| since.checked_sub(Duration::from_secs(1));
+            let since = seen.waiting.since(name).and_then(lately).unwrap_or(now);
+            let stopped = seen.clients.values().filter(|it| it.gate.was_closed_after(since));
+            let last = seen.waiting.last(name);
+            let given_back = last.is_none_or(|last| seen.gave_back.contains(last));
+            let helpless = match &used {
+                Use::OfNobody(owner) => seen.clients.get(client_of(owner)).is_none_or(|it| {
+                    it.gate.was_closed_after(since) || it.helpless_until > Some(since)
+                }),
+                _ => false,
             };
-            let (since_what, since) =
-                seen.idle.entry(name.clone()).or_insert_with(|| (idle.clone(), now));
-            if *since_what != idle {
-                (*since_what, *since) = (idle.clone(), now);
-            }
-            let since = seen.quiet_until.unwrap_or(*since).max(*since);
-            let ready = |waiter: &&Waiter| waiter.name == name;
-            let waited =
-                seen.waiters.values().filter(ready).map(|it| it.since.max(it.gate.opens()));
-            let Some(first) = waited.min() else { continue };
-            let limit = match idle {
-                Idle::Free => self.bounds.entered,
-                Idle::OfNobody(_) => self.bounds.freed,
-            };
-            if now > since.max(first) + limit {
-                return Some(format!(
-                    "somebody waits for `{name}`, which is {idle:?}, for {limit:?}"
-                ));
+            let stopped = u32::try_from(stopped.count()).unwrap();
+            let how = Circumstances { now, stopped, given_back, helpless };
+            if let Some(rule) = seen.waiting.look(name, used, &self.bounds, how) {
+                return Some(rule);
             }
         }
         None
     }
 
-    fn idle(&self, seen: &Seen, name: &Name) -> Option<Idle> {
-        match self.store.truth(name) {
-            None => Some(Idle::Free),
-            Some(owner) => match seen.last(&owner) {
-                // Its guard is there, or will be told.
-                Some(believer) if believer.guard_gone_at.is_none() => None,
-                _ => Some(Idle::OfNobody(owner)),
-            },
+    fn used(&self, seen: &Seen, name: &Name) -> Use {
+        let Some(owner) = self.store.truth(name) else { return Use::Free };
+        let believer = seen.last(&owner);
+        if believer.is_some_and(|believer| believer.guard_gone_at.is_none()) {
+            // Its guard is there, or will be told.
+            return Use::Held(owner);
+        }
+        match seen.granted.contains(&owner) {
+            true => Use::OfNobody(owner),
+            false => Use::Reserved(owner),
         }
     }
 
@@ -390,6 +484,29 @@ pub(super) struct Waits {
 
 impl Drop for Waits {
     fn drop(&mut self) {
-        self.oracle.seen.lock().unwrap().waiters.remove(&self.number);
+        self.oracle.seen.lock().unwrap().waiting.ends(self.number);
     }
+}
+
+/// One who has a guard, until it is dropped.
+pub(super) struct Believes {
+    oracle: Arc<Oracle>,
+    number: u64,
+}
+
+impl Believes {
+    pub(super) fn number(&self) -> u64 {
+        self.number
+    }
+}
+
+impl Drop for Believes {
+    fn drop(&mut self) {
+        self.oracle.guard_gone(self.number);
+    }
+}
+
+/// The client whose owner this is.
+fn client_of(owner: &Owner) -> &str {
+    owner.as_str().rsplit_once(':').map_or("", |(client, _)| client)
 }

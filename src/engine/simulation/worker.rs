@@ -1,36 +1,37 @@
 //! A task of a client that wants a lock now and then, in every way there is.
 
-use std::{future::Future, sync::Arc, time::Duration};
+use std::{future::Future, sync::Arc, task::Poll, time::Duration};
 
+use futures_util::poll;
 use tokio::time::{sleep, timeout};
 
 use super::{
-    gate::Gate,
-    oracle::Oracle,
-    world::{Story, name},
+    citizen::Citizen,
+    oracle::{Believes, Oracle},
+    plot::{LONGEST_POLL, Mood, Plot},
+    story::{Story, name},
+    waiting::Class,
 };
 use crate::{Client, Lock, LockGuard, LostReason, Name, Release, WaitBy, error::Error};
 
 /// A worker: whose it is, and what it may want.
 pub(super) struct Worker {
-    pub(super) client: Client,
+    pub(super) citizen: Arc<Citizen>,
     pub(super) label: String,
-    pub(super) gate: Gate,
     pub(super) oracle: Arc<Oracle>,
     pub(super) story: Arc<Story>,
     pub(super) chance: fastrand::Rng,
-    pub(super) names: u32,
     pub(super) rounds: u32,
-    pub(super) ttl: Duration,
+    pub(super) plot: Plot,
 }
 
 impl Worker {
     /// Works for some rounds, behind its client's gate.
     pub(super) async fn work(mut self) {
-        let gate = self.gate.clone();
+        let gate = self.citizen.gate.clone();
         gate.pass(async move {
             for _ in 0..self.rounds {
-                let pause = self.up_to(300);
+                let pause = Duration::from_millis(1) + self.up_to(self.plot.rest);
                 sleep(pause).await;
                 self.round().await;
             }
@@ -51,50 +52,65 @@ impl Worker {
     }
 
     async fn round(&mut self) {
-        let name = name(self.chance.u32(..self.names));
+        let name = name(self.chance.u32(..self.plot.names));
         let lock = self.lock(&name);
         let Some(guard) = self.enter(&lock).await else { return };
         self.say(&format!("enters {name} as {}", guard.owner()));
-        let number = self.oracle.entered(lock.name(), &guard.holding(), &self.gate);
-        self.watch(&guard, number);
+        let gate = &self.citizen.gate;
+        // Gone before the guard, wherever this ends.
+        let believes = self.oracle.entered(lock.name(), &guard.holding(), gate);
+        self.watch(&guard, &believes);
         self.hold(&guard).await;
-        self.leave(guard, number).await;
+        self.leave(guard, believes).await;
     }
 
     fn lock(&mut self, name: &Name) -> Lock {
-        let lock = self.client.lock(name).unwrap().ttl(self.ttl);
+        let ttl = self.plot.ttl;
+        let lock = Client::of(Arc::clone(&self.citizen.engine)).lock(name).unwrap().ttl(ttl);
         let lock = match self.one_in(4) {
-            true => lock.lease(self.ttl / 2 + self.up_to(2_000)),
+            true => lock.lease(ttl / 2 + self.up_to(2_000)),
             false => lock,
         };
         let lock = match self.one_in(8) {
             true => lock.max_hold(Duration::from_millis(50) + self.up_to(2_000)),
             false => lock,
         };
-        // One who polls does not announce its release either, so that others may
-        // wait until they ask again: only where messages are lost anyway.
-        match self.oracle.anything_may_go_wrong() && self.one_in(8) {
+        match self.plot.polling && self.one_in(4) {
             true => lock.wait_by(WaitBy::Polling {
                 first: Duration::from_millis(1),
-                longest: Duration::from_millis(128),
+                longest: LONGEST_POLL,
             }),
             false => lock,
         }
     }
 
+    /// How its client waits.
+    fn class(&self) -> Class {
+        match (self.citizen.queues(), self.plot.polling) {
+            (true, false) => Class::Queues,
+            (true, true) => Class::Polls,
+            (false, false) => Class::Outside,
+            (false, true) => Class::Neither,
+        }
+    }
+
     async fn enter(&mut self, lock: &Lock) -> Option<LockGuard> {
-        let waits = self.oracle.waits(lock.name(), &self.gate);
         let patience = Duration::from_millis(1) + self.up_to(4_000);
-        let entered = match self.chance.u32(..5) {
+        let way = self.chance.u32(..6);
+        let waits = || self.oracle.waits(lock.name(), &self.citizen.gate, self.class());
+        let waiting = (way < 5).then(waits);
+        let entered = match way {
             0 => lock.try_acquire().await,
             1 => lock.acquire_within(patience).await.map(Some),
             // Cancelled wherever it stands.
             2 => cancelled(patience / 8, lock.acquire()).await,
-            _ => lock.acquire().await.map(Some),
+            3 | 4 => lock.acquire().await.map(Some),
+            _ => self.doze(lock, patience).await,
         };
-        drop(waits);
+        drop(waiting);
         match entered {
             Ok(guard) => guard,
+            Err(Error::ShutDown) if !self.citizen.is_well() => None,
             Err(error) => {
                 self.say(&format!("does not enter: {error}"));
                 assert!(!matches!(error, Error::NoRuntime | Error::ShutDown), "{error}");
@@ -103,10 +119,31 @@ impl Worker {
         }
     }
 
+    /// Begins to wait and does something else before it goes on, as a branch of a
+    /// `select!` does. Who stands in line behind others of its client holds nobody up.
+    async fn doze(&mut self, lock: &Lock, time: Duration) -> Result<Option<LockGuard>, Error> {
+        let before = self.citizen.network.questions();
+        let mut acquire = Box::pin(lock.acquire());
+        if let Poll::Ready(entered) = poll!(&mut acquire) {
+            return entered.map(Some);
+        }
+        let asks = self.citizen.network.questions() > before;
+        if asks && self.plot.mood != Mood::Rough {
+            return cancelled(time, acquire).await;
+        }
+        if asks {
+            self.oracle.dozes(lock.name(), time);
+        }
+        self.say(&format!("dozes for {time:?}"));
+        sleep(time).await;
+        let _waits = self.oracle.waits(lock.name(), &self.citizen.gate, self.class());
+        acquire.await.map(Some)
+    }
+
     /// Waits to be told when the hold is over.
-    fn watch(&self, guard: &LockGuard, number: u64) {
-        let (owner, lost) = (guard.owner().clone(), guard.lost());
-        let (gate, oracle) = (self.gate.clone(), Arc::clone(&self.oracle));
+    fn watch(&self, guard: &LockGuard, believes: &Believes) {
+        let (owner, lost, number) = (guard.owner().clone(), guard.lost(), believes.number());
+        let (gate, oracle) = (self.citizen.gate.clone(), Arc::clone(&self.oracle));
         let story = Arc::clone(&self.story);
         tokio::spawn(async move {
             let reason = gate.pass(lost).await;
@@ -117,8 +154,8 @@ impl Worker {
 
     async fn hold(&mut self, guard: &LockGuard) {
         let time = match self.one_in(6) {
-            true => self.up_to(6_000),
-            false => self.up_to(200),
+            true => self.up_to(30 * self.plot.hold),
+            false => self.up_to(self.plot.hold),
         };
         sleep(time).await;
         if self.one_in(6) {
@@ -137,9 +174,9 @@ impl Worker {
         }
     }
 
-    async fn leave(&mut self, guard: LockGuard, number: u64) {
+    async fn leave(&mut self, guard: LockGuard, believes: Believes) {
         let owner = guard.owner().clone();
-        self.oracle.guard_gone(number);
+        drop(believes);
         match self.chance.u32(..4) {
             0 => {
                 drop(guard);

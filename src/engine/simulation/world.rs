@@ -1,151 +1,29 @@
-//! One story: its weather, its clients, its troubles, and its end.
+//! One story: its clients, its troubles, and its end.
 
-use std::{
-    fmt::Write,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use futures_util::FutureExt;
 use tokio::{
     runtime::Builder,
-    task::{AbortHandle, JoinSet},
+    task::JoinSet,
     time::{Instant, sleep},
 };
 
 use super::{
-    gate::Gate,
-    network::{COMMAND_TIMEOUT, Network, Weather},
-    oracle::{Bounds, Oracle},
+    citizen::Citizen,
+    oracle::Oracle,
+    plot::{COMMAND_TIMEOUT, Mood, Plot},
+    story::{Story, name},
     worker::Worker,
 };
 use crate::{
-    Client, MemoryStore,
-    domain::{Identity, Name},
-    engine::{
-        Engine,
-        clock::Clock,
-        timing::{ECHO, LONGEST_WAIT_UNHEARD, LOOK_AGAIN},
-    },
-    store::Store,
+    MemoryStore,
+    domain::Name,
+    store::{Event, Hears, QUEUE_RESTS, Store},
 };
 
 /// How long a story may take at most, in virtual time.
 const LONGEST: Duration = Duration::from_secs(900);
-
-/// What happened, line by line.
-#[derive(Debug, Default)]
-pub(super) struct Story {
-    text: Mutex<String>,
-    aloud: bool,
-    begun: Mutex<Option<Instant>>,
-}
-
-impl Story {
-    pub(super) fn new(aloud: bool) -> Arc<Self> {
-        Arc::new(Self { aloud, ..Self::default() })
-    }
-
-    pub(super) fn say(&self, what: impl FnOnce() -> String) {
-        let begun = *self.begun.lock().unwrap().get_or_insert_with(Instant::now);
-        let line = format!("{:>9.3} s  {}", begun.elapsed().as_secs_f64(), what());
-        if self.aloud {
-            println!("{line}");
-        }
-        writeln!(self.text.lock().unwrap(), "{line}").unwrap();
-    }
-
-    pub(super) fn text(&self) -> String {
-        self.text.lock().unwrap().clone()
-    }
-}
-
-/// What kind of story it is: the calmer, the tighter the bounds.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Mood {
-    /// Nothing goes wrong but what the workers do themselves.
-    Calm,
-    /// The connection for messages is lost now and then.
-    Deaf,
-    /// Anything goes wrong.
-    Rough,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Plot {
-    mood: Mood,
-    weather: Weather,
-    clients: u32,
-    workers: u32,
-    names: u32,
-    rounds: u32,
-    ttl: Duration,
-    /// Whether clients are paused.
-    pauses: bool,
-    /// Whether clients die.
-    deaths: bool,
-    /// Whether the store forgets, or locks are forced away.
-    forgetting: bool,
-}
-
-impl Plot {
-    fn draw(chance: &mut fastrand::Rng) -> Self {
-        let mood = match chance.u32(..4) {
-            0 => Mood::Calm,
-            1 => Mood::Deaf,
-            _ => Mood::Rough,
-        };
-        let rough = mood == Mood::Rough;
-        let mut up_to = |most: u32| if rough { chance.u32(..=most) } else { 0 };
-        let weather = Weather {
-            lose_request: up_to(120),
-            lose_reply: up_to(120),
-            double: up_to(100),
-            refuse: up_to(30),
-            lose_message: up_to(300),
-            delay: 0,
-        };
-        let delay = if rough && chance.bool() { 300 } else { 8 };
-        Self {
-            mood,
-            weather: Weather { delay: chance.u64(..=delay), ..weather },
-            clients: chance.u32(2..=4),
-            workers: chance.u32(1..=3),
-            names: chance.u32(1..=2),
-            rounds: chance.u32(3..=10),
-            ttl: Duration::from_millis(chance.u64(1_500..=5_000)),
-            pauses: rough && chance.bool(),
-            deaths: chance.u32(..4) == 0,
-            forgetting: chance.u32(..3) == 0,
-        }
-    }
-
-    /// How soon things have to happen.
-    fn bounds(&self) -> Bounds {
-        let prompt = ECHO + Duration::from_millis(8 * self.weather.delay + 60);
-        // A lease may be up to two seconds longer than half of the ttl.
-        let lease = self.ttl + Duration::from_secs(2);
-        let lossy = Duration::from_secs(30);
-        // A withdrawal may overtake what it withdraws, and looks again later. Where
-        // requests are executed much later still, the lease ends what they did.
-        let bounds = |entered, freed, excused| Bounds {
-            entered,
-            freed,
-            excused,
-            lease,
-            told: Duration::from_millis(1_300),
-            rough: self.mood == Mood::Rough,
-        };
-        match self.mood {
-            Mood::Calm => bounds(prompt, prompt + LOOK_AGAIN[0], lease / 3 + prompt),
-            Mood::Deaf => {
-                let unheard = LONGEST_WAIT_UNHEARD.mul_f64(1.25) + prompt;
-                bounds(unheard, unheard + LOOK_AGAIN[0], lease / 3 + prompt)
-            }
-            Mood::Rough => bounds(lossy, lease + lossy, lease),
-        }
-    }
-}
 
 /// Lives through the story of `seed`.
 pub(super) fn run(seed: u64, story: &Arc<Story>) -> Result<(), String> {
@@ -159,68 +37,36 @@ pub(super) fn run(seed: u64, story: &Arc<Story>) -> Result<(), String> {
     })
 }
 
-/// The locks of a story.
-pub(super) fn name(number: u32) -> Name {
-    Name::new(format!("name-{number}")).unwrap()
-}
-
 struct World {
     plot: Plot,
     store: MemoryStore,
     oracle: Arc<Oracle>,
     story: Arc<Story>,
-    citizens: Vec<Citizen>,
-}
-
-/// A client with its network and its gate.
-struct Citizen {
-    engine: Arc<Engine>,
-    network: Arc<Network>,
-    gate: Gate,
-    workers: Mutex<Vec<AbortHandle>>,
-}
-
-impl Citizen {
-    /// Its process is killed, wherever it stands.
-    fn dies(&self, oracle: &Oracle) {
-        self.gate.close();
-        self.network.cut();
-        oracle.dies(&self.gate);
-        self.workers.lock().unwrap().drain(..).for_each(|worker| worker.abort());
-    }
-
-    fn is_dead(&self) -> bool {
-        self.workers.lock().unwrap().is_empty()
-    }
+    citizens: Vec<Arc<Citizen>>,
+    names: Vec<Name>,
 }
 
 impl World {
     fn new(plot: Plot, chance: &mut fastrand::Rng, story: &Arc<Story>) -> Self {
         let store = MemoryStore::new();
-        let oracle = Oracle::new(&store, story, plot.bounds());
-        let citizens = (0..plot.clients).map(|number| {
-            let (session, oracle) = (store.session(), Arc::clone(&oracle));
-            let gate = Gate::open();
-            let network = Network::new(session, plot.weather, chance.fork(), oracle, gate.clone());
-            let identity = Identity::of(format!("client-{number}"));
-            let awake = Clock::with(|| Duration::ZERO);
-            let engine =
-                Engine::new(identity, Arc::<Network>::clone(&network), awake, gate.spawner());
-            Citizen { engine, network, gate, workers: Mutex::default() }
-        });
-        let citizens = citizens.collect();
-        Self { plot, store, oracle, story: Arc::clone(story), citizens }
+        let names: Vec<Name> = (0..plot.names).map(name).collect();
+        let oracle = Oracle::new(&store, story, plot.bounds(), names.clone());
+        let citizen = |number| Citizen::new(number, store.session(), &plot, chance, &oracle, story);
+        let citizens = (0..plot.clients).map(citizen).map(Arc::new).collect();
+        Self { plot, store, oracle, story: Arc::clone(story), citizens, names }
     }
 
     async fn live(self, mut chance: fastrand::Rng) -> Result<(), String> {
         let begun = Instant::now();
-        let mut workers = self.hire(&mut chance);
-        let mut troubles = JoinSet::new();
+        let (mut workers, mut troubles) = (JoinSet::new(), JoinSet::new());
+        for citizen in &self.citizens {
+            self.hire(citizen, self.plot.rounds, &mut chance, &mut workers);
+        }
         while !workers.is_empty() {
             while let Some(done) = workers.try_join_next() {
                 done.or_else(|e| if e.is_cancelled() { Ok(()) } else { Err(e.to_string()) })?;
             }
-            self.trouble(&mut chance, &mut troubles);
+            self.trouble(&mut chance, &mut workers, &mut troubles);
             sleep(Duration::from_millis(5)).await;
             self.oracle.look();
             if let Some(rule) = self.oracle.broken() {
@@ -234,67 +80,121 @@ impl World {
         self.settle().await
     }
 
-    fn hire(&self, chance: &mut fastrand::Rng) -> JoinSet<()> {
-        let mut workers = JoinSet::new();
-        for (number, citizen) in self.citizens.iter().enumerate() {
-            for task in 0..self.plot.workers {
-                let worker = Worker {
-                    client: Client::of(Arc::clone(&citizen.engine)),
-                    label: format!("client-{number}/{task}"),
-                    gate: citizen.gate.clone(),
-                    oracle: Arc::clone(&self.oracle),
-                    story: Arc::clone(&self.story),
-                    chance: chance.fork(),
-                    names: self.plot.names,
-                    rounds: self.plot.rounds,
-                    ttl: self.plot.ttl,
-                };
-                citizen.workers.lock().unwrap().push(workers.spawn(worker.work()));
-            }
+    /// Has workers work for `citizen`.
+    fn hire(
+        &self,
+        citizen: &Arc<Citizen>,
+        rounds: u32,
+        chance: &mut fastrand::Rng,
+        workers: &mut JoinSet<()>,
+    ) {
+        for number in 0..self.plot.workers {
+            let worker = Worker {
+                citizen: Arc::clone(citizen),
+                label: format!("{}/{number}", citizen.client()),
+                oracle: Arc::clone(&self.oracle),
+                story: Arc::clone(&self.story),
+                chance: chance.fork(),
+                rounds,
+                plot: self.plot,
+            };
+            citizen.owns(workers.spawn(worker.work()));
         }
-        workers
     }
 
     /// Makes trouble, now and then.
-    fn trouble(&self, chance: &mut fastrand::Rng, troubles: &mut JoinSet<()>) {
+    fn trouble(
+        &self,
+        chance: &mut fastrand::Rng,
+        workers: &mut JoinSet<()>,
+        troubles: &mut JoinSet<()>,
+    ) {
         let citizen = &self.citizens[chance.usize(..self.citizens.len())];
-        let client = citizen.engine.identity.client();
-        let time = Duration::from_millis(chance.u64(1..=2 * 5_000));
-        if self.plot.pauses && chance.u32(..400) == 0 {
-            self.story.say(|| format!("{client} is paused for {time:?}"));
-            citizen.gate.close_for(time);
+        let time = Duration::from_millis(chance.u64(1..=10_000));
+        if citizen.is_dead() {
+            return;
         }
-        if self.plot.deaths && chance.u32(..600) == 0 {
-            self.story.say(|| format!("{client} dies"));
-            citizen.dies(&self.oracle);
+        let does = self.plot.troubles;
+        if does.pauses && chance.u32(..400) == 0 {
+            citizen.is_paused(time);
+        }
+        if does.deaths && chance.u32(..600) == 0 {
+            return citizen.dies();
         }
         if self.plot.mood != Mood::Calm && chance.u32(..400) == 0 {
-            self.story.say(|| format!("{client} is deaf for {time:?}"));
-            let network = Arc::clone(&citizen.network);
-            troubles.spawn(async move { network.deafen(time).await });
+            citizen.is_deaf(time, troubles);
         }
-        if self.plot.forgetting && chance.u32(..1_500) == 0 {
+        if does.rights && chance.u32(..300) == 0 {
+            citizen.may_queue(chance.bool());
+        }
+        if does.suspensions && chance.u32(..500) == 0 {
+            citizen.sleeps(time);
+        }
+        if does.runtimes && chance.u32(..400) == 0 && citizen.may_lose_its_runtime() {
+            citizen.loses_its_runtime();
+            self.hire(citizen, 3, chance, workers);
+        }
+        if does.shutdowns && chance.u32(..800) == 0 && citizen.is_well() {
+            let patience = if chance.bool() { Duration::ZERO } else { time / 5 };
+            citizen.is_shut_down(patience, troubles);
+        }
+        if does.forgery {
+            self.forge(citizen, chance, troubles);
+        }
+        if does.forgetting {
+            self.forget(chance);
+        }
+    }
+
+    /// Somebody in the store makes things up.
+    fn forge(&self, citizen: &Citizen, chance: &mut fastrand::Rng, troubles: &mut JoinSet<()>) {
+        if chance.u32(..500) == 0 {
+            citizen.is_flooded(Duration::from_millis(chance.u64(..200)), troubles);
+        }
+        if chance.u32(..20) > 0 {
+            return;
+        }
+        let name = name(chance.u32(..self.plot.names + 1));
+        let hears = [Hears::Nothing, Hears::Releases, Hears::Turns][chance.usize(..3)];
+        let kinds = if self.plot.mood == Mood::Rough { 5 } else { 3 };
+        citizen.is_told(match chance.u32(..kinds) {
+            0 => Event::Ask { name, after: Duration::ZERO },
+            1 => Event::Ask { name, after: Duration::from_millis(chance.u64(..100_000_000)) },
+            2 => Event::Freed { name, queue_told: chance.bool() },
+            3 => Event::Hears(name, hears),
+            _ => Event::SubscriptionsLost,
+        });
+    }
+
+    /// The store forgets, or somebody takes a lock away.
+    fn forget(&self, chance: &mut fastrand::Rng) {
+        if chance.u32(..1_500) == 0 {
             self.story.say(|| "the store forgets everything".into());
-            let names: Vec<_> = (0..self.plot.names).map(name).collect();
-            self.oracle.forgets(&names);
+            self.oracle.forgets();
             self.store.lose_everything();
         }
-        if self.plot.forgetting && chance.u32(..1_500) == 0 {
-            let name = name(chance.u32(..self.plot.names));
+        if chance.u32(..1_500) == 0 {
+            let name = &self.names[chance.usize(..self.names.len())];
             self.story.say(|| format!("{name} is forced away"));
-            self.oracle.forced(&name);
+            self.oracle.forced_away(name);
             if self.citizens.iter().any(|citizen| citizen.network.is_deaf()) {
-                self.oracle.nobody_hears_for(Duration::ZERO);
+                self.oracle.nobody_hears_for(name, Duration::ZERO);
             }
-            let forced = self.store.session().force_release(&name).now_or_never();
+            let forced = self.store.session().force_release(name).now_or_never();
             forced.expect("the operator is at the store").unwrap();
         }
     }
 
     /// After everybody has gone nothing may be left.
     async fn settle(self) -> Result<(), String> {
-        // Withdrawals look again for so long, and what they miss ends by itself.
-        sleep(self.plot.bounds().lease + Duration::from_secs(10) + 4 * COMMAND_TIMEOUT).await;
+        // Withdrawals look again for so long.
+        sleep(Duration::from_secs(6) + self.plot.bounds().entered).await;
+        let orderly = self.plot.mood != Mood::Rough && !self.plot.has_ghosts();
+        if orderly {
+            self.nobody_queues()?;
+        }
+        // What they miss ends by itself.
+        sleep(self.plot.bounds().lease + QUEUE_RESTS + 4 * COMMAND_TIMEOUT).await;
         self.oracle.look();
         if let Some(rule) = self.oracle.broken() {
             return Err(rule);
@@ -308,13 +208,16 @@ impl World {
         if !self.store.is_idle() {
             return Err(format!("something is left in the store: {:?}", self.store));
         }
-        // Elsewhere a question may come so late that nobody withdraws it any more.
-        let orderly = self.plot.mood == Mood::Calm && !self.plot.deaths;
-        let queued = self.store.queued();
-        if orderly && !queued.is_empty() {
-            return Err(format!("somebody is left in a queue: {queued:?}"));
-        }
+        self.nobody_queues()?;
         self.story.say(|| format!("the end, after {} grants", self.oracle.grants()));
         Ok(())
+    }
+
+    fn nobody_queues(&self) -> Result<(), String> {
+        let queued = self.store.queued();
+        match queued.is_empty() {
+            true => Ok(()),
+            false => Err(format!("somebody is left in a queue: {queued:?}")),
+        }
     }
 }

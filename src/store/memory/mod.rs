@@ -195,8 +195,9 @@ impl MemoryStore {
     /// Who stands in a queue.
     #[cfg(test)]
     pub(crate) fn queued(&self) -> Vec<Owner> {
-        let state = self.shared.state();
-        state.queues.values().flat_map(Queue::owners).cloned().collect()
+        let (state, now) = (self.shared.state(), Instant::now());
+        let queues = state.queues.values().filter(|queue| !queue.is_past(now));
+        queues.flat_map(Queue::owners).cloned().collect()
     }
 
     /// One client's way to this store.
@@ -229,10 +230,10 @@ impl Session {
         self.shared.state().sessions.entry(self.id).or_default().deaf = deaf;
     }
 
-    /// Lets it hear releases alone, as a client does that has no right to queue.
+    /// Whether it may queue. If not it hears of releases alone.
     #[cfg(test)]
-    pub(crate) fn without_queue(&self) {
-        self.shared.state().sessions.entry(self.id).or_default().queueless = true;
+    pub(crate) fn may_queue(&self, may: bool) {
+        self.shared.state().sessions.entry(self.id).or_default().queueless = !may;
     }
 
     /// Runs `question` on the locks when the store answers at all.

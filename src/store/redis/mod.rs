@@ -19,8 +19,7 @@ pub(crate) use self::connection::Settings;
 use self::{
     connection::{Dialer, Link, Watcher},
     scripts::Script,
-    subscriptions::Subscriptions,
-    warnings::Warnings,
+    subscriptions::{Board, Commands, Subscriptions},
 };
 use super::{
     Answer, POLLERS_TURN, QUEUE_RESTS, RESERVATION, SOON, Store, Subscriber, WARNED_AFTER,
@@ -41,8 +40,9 @@ const MOST_PARTS: usize = 32;
 #[derive(Debug)]
 pub(crate) struct RedisStore {
     commands: Link,
+    /// Watches the link for commands.
+    watcher: Arc<Commands>,
     subscriptions: Subscriptions,
-    warnings: Arc<Warnings>,
 }
 
 impl RedisStore {
@@ -54,11 +54,12 @@ impl RedisStore {
     ) -> Result<Self, Error> {
         Handle::try_current().map_err(|_| Error::NoRuntime)?;
         let (dialer, limit) = dialer(url, settings, client_id)?;
-        let warnings = Arc::<Warnings>::default();
-        let watcher: Arc<dyn Watcher> = Arc::<Warnings>::clone(&warnings);
-        let commands = Link::connect(Arc::clone(&dialer), watcher, limit).await?;
-        let subscriptions = Subscriptions::connect(dialer, limit, client_id).await?;
-        Ok(Self { commands, subscriptions, warnings })
+        let board = Board::of(client_id);
+        let watcher = Commands::telling(&board);
+        let told: Arc<dyn Watcher> = Arc::<Commands>::clone(&watcher);
+        let commands = Link::connect(Arc::clone(&dialer), told, limit).await?;
+        let subscriptions = Subscriptions::connect(board, dialer, limit).await?;
+        Ok(Self { commands, watcher, subscriptions })
     }
 
     /// The same without a connection: it is made in the background.
@@ -68,11 +69,12 @@ impl RedisStore {
         client_id: &str,
     ) -> Result<Self, Error> {
         let (dialer, limit) = dialer(url, settings, client_id)?;
-        let warnings = Arc::<Warnings>::default();
-        let watcher: Arc<dyn Watcher> = Arc::<Warnings>::clone(&warnings);
-        let commands = Link::connect_lazily(Arc::clone(&dialer), watcher, limit);
-        let subscriptions = Subscriptions::connect_lazily(dialer, limit, client_id);
-        Ok(Self { commands, subscriptions, warnings })
+        let board = Board::of(client_id);
+        let watcher = Commands::telling(&board);
+        let told: Arc<dyn Watcher> = Arc::<Commands>::clone(&watcher);
+        let commands = Link::connect_lazily(Arc::clone(&dialer), told, limit);
+        let subscriptions = Subscriptions::connect_lazily(board, dialer, limit);
+        Ok(Self { commands, watcher, subscriptions })
     }
 
     /// Asks the server what it says of itself.
@@ -91,7 +93,7 @@ impl RedisStore {
             return Err(replies::refusal(error));
         }
         let about = now(self.commands.about(), &replies);
-        self.warnings.met(&about);
+        self.watcher.met(&about);
         Ok(about)
     }
 

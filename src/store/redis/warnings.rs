@@ -2,10 +2,9 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use super::connection::Watcher;
 use crate::domain::{About, Role};
 
-/// What was warned of. Watches the link for commands.
+/// What was warned of.
 #[derive(Debug, Default)]
 pub(super) struct Warnings(Mutex<Vec<Trouble>>);
 
@@ -26,14 +25,9 @@ impl Warnings {
         }
         new
     }
-}
 
-impl Watcher for Warnings {
-    fn carries(&self) -> &'static str {
-        "commands"
-    }
-
-    fn met(&self, about: &About) {
+    /// Warns of a server that says this of itself, if there is reason.
+    pub(super) fn of(&self, about: &About) {
         if about.role == Some(Role::Replica) && self.is_new(Trouble::Replica) {
             tracing::warn!(target: "leasehold",
                 "this server is a replica and takes no locks: connect to its primary");

@@ -4,6 +4,7 @@
 //! task. It lies behind one mutex, which is never held while somebody is told: events
 //! are told in order under a second mutex, by the tasks of the store alone.
 
+mod back;
 mod rights;
 mod table;
 
@@ -24,8 +25,11 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-pub(super) use self::rights::{Refused, Rights};
 use self::table::{Answer, Correction, Table};
+pub(super) use self::{
+    back::Commands,
+    rights::{Refused, Rights},
+};
 use super::connection::{Dialer, Link, Watcher};
 use crate::{domain::Name, error::Error, store::Subscriber};
 
@@ -46,11 +50,10 @@ pub(super) struct Subscriptions {
 
 impl Subscriptions {
     pub(super) async fn connect(
+        board: Arc<Board>,
         dialer: Arc<Dialer>,
         command_timeout: Duration,
-        client_id: &str,
     ) -> Result<Self, Error> {
-        let board = Arc::new(Board::of(client_id));
         let watcher: Arc<dyn Watcher> = Arc::<Board>::clone(&board);
         let link = Link::connect(dialer, watcher, command_timeout).await?;
         Ok(Self::on(link, board))
@@ -58,11 +61,10 @@ impl Subscriptions {
 
     /// The same without a connection: it is made in the background.
     pub(super) fn connect_lazily(
+        board: Arc<Board>,
         dialer: Arc<Dialer>,
         command_timeout: Duration,
-        client_id: &str,
     ) -> Self {
-        let board = Arc::new(Board::of(client_id));
         let watcher: Arc<dyn Watcher> = Arc::<Board>::clone(&board);
         Self::on(Link::connect_lazily(dialer, watcher, command_timeout), board)
     }
@@ -140,9 +142,9 @@ impl Drop for Subscriptions {
     }
 }
 
-/// What the task and the connection share.
+/// What the task and the connections share.
 #[derive(Debug)]
-struct Board {
+pub(super) struct Board {
     table: Mutex<Table>,
     changed: Notify,
     /// Locked before the table by those who tell, and never by those who ask.
@@ -171,14 +173,15 @@ impl Drop for Kept {
 }
 
 impl Board {
-    fn of(client_id: &str) -> Self {
-        Self {
+    /// The board of the client called `client_id`.
+    pub(super) fn of(client_id: &str) -> Arc<Self> {
+        Arc::new(Self {
             table: Mutex::new(Table::of(client_id)),
             changed: Notify::new(),
             subscriber: Mutex::default(),
             warned: Mutex::default(),
             kept: AtomicBool::new(false),
-        }
+        })
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {

@@ -269,6 +269,11 @@ impl Table {
         }
     }
 
+    /// Commands are answered again.
+    pub(super) fn back(&mut self) {
+        self.events.push_back(Event::Back);
+    }
+
     /// The server has confirmed that we hear `channel`, or that we do not.
     pub(super) fn confirmed(&mut self, channel: &str, on: bool) {
         let Some(entry) = self.channels.get_mut(channel) else { return };
