@@ -127,7 +127,6 @@ pub(crate) enum Hears {
     #[default]
     Nothing,
     /// That it was released: who waits asks then, and does not queue.
-    #[cfg_attr(not(any(feature = "redis", test)), expect(dead_code, reason = "memory lets all"))]
     Releases,
     /// Also when it is our turn: who waits may queue.
     Turns,
