@@ -296,6 +296,14 @@ impl Contention {
         again
     }
 
+    /// How many stand in line for `name`.
+    #[cfg(test)]
+    pub(crate) fn in_line(&self, name: &Name) -> usize {
+        let entries = self.entries();
+        let crowd = entries.of.get(name).and_then(|entry| entry.crowd.as_ref());
+        crowd.map_or(0, |crowd| crowd.waiting.len())
+    }
+
     #[cfg(test)]
     pub(crate) fn is_idle(&self) -> bool {
         self.entries().of.is_empty()

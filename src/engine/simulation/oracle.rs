@@ -122,9 +122,15 @@ impl Oracle {
     }
 
     /// Somebody begins to wait; over when what it returns is dropped.
-    pub(super) fn waits(self: &Arc<Self>, name: &Name, gate: &Gate, class: Class) -> Waits {
+    pub(super) fn waits(
+        self: &Arc<Self>,
+        who: &str,
+        name: &Name,
+        gate: &Gate,
+        class: Class,
+    ) -> Waits {
         let mut seen = self.seen.lock().unwrap();
-        let number = seen.waiting.begins(name, gate, class, Instant::now());
+        let number = seen.waiting.begins(who, name, gate, class, Instant::now());
         Waits { oracle: Arc::clone(self), number }
     }
 
@@ -242,6 +248,11 @@ impl Oracle {
         if *times > FLOOD {
             self.break_rule(&mut seen, format!("{owner} asks for `{name}` again and again"));
         }
+    }
+
+    /// What is of use only to who reads the story.
+    pub(super) fn aside(&self, what: impl FnOnce() -> String) {
+        self.story.aside(what);
     }
 
     /// The store granted a lock to `owner`.
