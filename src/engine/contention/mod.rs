@@ -72,6 +72,8 @@ struct Entries {
     in_transit: Vec<Name>,
     /// Those that nobody wants, by when to look at them.
     lingering: VecDeque<(Instant, Name)>,
+    /// Of all names together: one who slept may come back when its name was forgotten.
+    last_ticket: u64,
     closed: bool,
 }
 

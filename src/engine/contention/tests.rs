@@ -254,6 +254,31 @@ async fn who_comes_to_wait_behind_one_that_was_called_and_sleeps_is_called_inste
     assert!((&mut comes).now_or_never().flatten().is_some());
 }
 
+/// It had the ticket of somebody else, who was sent away as if the client were shut down.
+#[tokio::test(start_paused = true)]
+async fn one_that_sleeps_while_its_name_is_forgotten_takes_nobodys_place() {
+    let (engine, contention, name) = door();
+    let first = hold(&engine, &name).await;
+    let mut sleeps = Box::pin(contention.turn(&name, PLAIN));
+    assert!((&mut sleeps).now_or_never().is_none());
+    assert!(contention.hand_over(&first, Instant::now()));
+    while contention.look().is_some() {
+        advance(BATON_RESTS).await;
+    }
+    advance(2 * LINGER).await;
+    contention.look();
+    assert!(contention.is_idle());
+
+    let turn = contention.turn(&name, PLAIN).await;
+    let mut waits = Box::pin(contention.turn(&name, PLAIN));
+    assert!((&mut waits).now_or_never().is_none());
+    assert!((&mut sleeps).now_or_never().is_none());
+    assert!((&mut waits).now_or_never().is_none(), "it waits as before");
+    drop(turn);
+    drop(sleeps);
+    assert!(waits.now_or_never().flatten().is_some());
+}
+
 /// The store's no came while the grant was nobody's, and nobody was told.
 #[tokio::test]
 async fn a_grant_that_is_lost_on_its_way_is_believed_by_nobody() {

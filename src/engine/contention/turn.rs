@@ -67,6 +67,8 @@ impl Contention {
         if entries.closed {
             return None;
         }
+        entries.last_ticket += 1;
+        let fresh = entries.last_ticket;
         let entry = entries.of.entry(name.clone()).or_default();
         let is_ours = ticket.is_some_and(|ticket| entry.has_called(ticket));
         if is_ours || matches!(entry.turn, TurnOf::Nobody) {
@@ -76,8 +78,7 @@ impl Contention {
         let listens_first = wants.listens && !crowd.listens;
         crowd.listens |= wants.listens;
         crowd.quiet_since = None;
-        crowd.last_ticket += 1;
-        let ticket = ticket.unwrap_or(crowd.last_ticket);
+        let ticket = ticket.unwrap_or(fresh);
         let (calls, called) = oneshot::channel();
         crowd.waiting.insert(ticket, Waiter { calls, shape: wants.shape });
         if matches!(entry.turn, TurnOf::Called(_)) {

@@ -272,7 +272,9 @@ impl Oracle {
         let Some(client) = seen.clients.get_mut(client) else { return };
         client.is_shut = true;
         let gate = client.gate.clone();
-        for believer in seen.believers.values_mut().filter(|it| it.gate.is(&gate)) {
+        // What was over before is its guard's to give back.
+        let taken = |it: &&mut Believer| it.gate.is(&gate) && !it.told;
+        for believer in seen.believers.values_mut().filter(taken) {
             believer.guard_gone_at.get_or_insert_with(Instant::now);
         }
         drop(seen);
