@@ -1,6 +1,6 @@
 # `verify` never writes to the tree; `fix` may.
 .DEFAULT_GOAL := help
-.PHONY: help test verify fix simulate defects interop bench instructions prepare tests fmt clippy features docs rivals
+.PHONY: help test verify fix simulate fuzz defects interop bench instructions prepare tests fmt clippy features docs rivals advisories
 
 SEEDS ?= 2000
 SEED ?=
@@ -27,6 +27,11 @@ simulate:   ## many clients, one unreliable store: SEEDS=n seeds from a fresh ba
 	LEASEHOLD_SEEDS=$(SEEDS) LEASEHOLD_BASE=$(BASE) LEASEHOLD_SEED=$(SEED) \
 		cargo test --release --lib engine::simulation::run -- --exact --nocapture
 
+fuzz:       ## spoilt bytes, odd texts, and clients of a server that lies: SEEDS=n stories and a hundred times as many bytes, or SEED=x
+	@export LEASEHOLD_SEEDS=$(SEEDS) LEASEHOLD_BASE=$(BASE) LEASEHOLD_SEED=$(SEED); \
+	cargo test --all-features --lib connection::fuzz -- --nocapture && \
+	cargo test --all-features --test fuzz -- --nocapture
+
 defects:    ## plants one defect after the other: do the tests find each? ONLY=words for those that say so
 	cargo run -q -p testkit --bin defects -- $(if $(ONLY),"$(ONLY)")
 
@@ -38,6 +43,9 @@ bench:      ## how long it takes, beside its limits and its rivals: QUICK=1 with
 
 rivals:     ## do the benchmarks still build, and do they count right?
 	cd bench && cargo fmt --check && cargo clippy --all-targets -- -D warnings && cargo test
+
+advisories: ## known vulnerabilities in what we depend on, by cargo-deny; fails when it cannot look
+	.ci/advisories
 
 instructions: ## how many instructions fixed work takes: no more than 5 % above what is committed
 	benches/instructions.sh

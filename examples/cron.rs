@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use leasehold::{Client, Error, Lock, MemoryStore, Ran};
+use leasehold::{Client, Error, Lock, MemoryStore};
 use tokio::time::sleep;
 
 #[tokio::main]
@@ -35,11 +35,16 @@ async fn nightly_close(machine: &str, lock: Lock) -> Result<(), Error> {
         }
         Ok::<(), Error>(())
     });
-    match ran.await? {
-        None => println!("{machine:>5}: somebody else is at it"),
-        Some(Ran::Done(done)) => done?,
-        Some(Ran::Overran { reason, .. }) => println!("{machine:>5}: done, but check it: {reason}"),
-        Some(Ran::Stopped { reason }) => println!("{machine:>5}: stopped: {reason}"),
+    match ran.await {
+        Ok(Some(done)) => done,
+        Ok(None) => {
+            println!("{machine:>5}: somebody else is at it");
+            Ok(())
+        }
+        Err(Error::Lost { reason, .. }) => {
+            println!("{machine:>5}: stopped: {reason}");
+            Ok(())
+        }
+        Err(error) => Err(error),
     }
-    Ok(())
 }

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use leasehold::{Client, Error, Lock, MemoryStore, Ran, Release};
+use leasehold::{Client, Error, Lock, MemoryStore, Release};
 use tokio::time::{Instant, sleep};
 
 const NAME: &str = "quickstart/door";
@@ -43,8 +43,8 @@ async fn show() -> Result<(), Error> {
 
     println!("\n3. Work under the lock");
     let lock = ada.lock(NAME)?;
-    let ran = lock.run(async |_held| 6 * 7).await?;
-    say("ada", &format!("did it, protected from beginning to end: {ran:?}"));
+    let answer = lock.run(async |_held| 6 * 7).await?;
+    say("ada", &format!("did it, protected from beginning to end: {answer}"));
 
     println!("\n4. Work that loses its lock is stopped");
     // Renewed each third of its ttl: that is when the loss is found out.
@@ -57,8 +57,8 @@ async fn show() -> Result<(), Error> {
         sleep(Duration::from_secs(60)).await;
         Ok::<_, Error>(())
     });
-    match work.await? {
-        Ran::Stopped { reason } => {
+    match work.await {
+        Err(Error::Lost { reason, .. }) => {
             say("ada", &format!("was stopped after {:.1?}: {reason}", began.elapsed()));
         }
         other => say("ada", &format!("was not stopped: {other:?}")),

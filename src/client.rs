@@ -1,12 +1,12 @@
 //! The way in: a client, and how it is set up.
 
-use std::{sync::Arc, time::Duration};
+use std::{marker::PhantomData, sync::Arc, time::Duration};
 
 #[cfg(feature = "redis")]
 use crate::store::redis::{RedisStore, Settings};
 use crate::{
     domain::{Identity, Name},
-    engine::{Engine, clock::Clock, stats::Stats, tasks::Spawner},
+    engine::{Engine, clock::Clock, limits::Limits, stats::Stats, tasks::Spawner},
     error::Result,
     primitives::Lock,
     store::{Store, memory::MemoryStore},
@@ -26,7 +26,7 @@ const DEFAULT_TTL: Duration = Duration::from_secs(30);
 /// # async fn demo() -> Result<(), leasehold::Error> {
 /// let client = leasehold::Client::connect("redis://127.0.0.1/").await?;
 /// let guard = client.lock("orders:42")?.acquire().await?;
-/// guard.release().await?;
+/// guard.release().await?.done()?;
 /// # Ok(()) }
 /// ```
 ///
@@ -36,7 +36,7 @@ const DEFAULT_TTL: Duration = Duration::from_secs(30);
 /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
 /// let client = leasehold::Client::in_memory();
 /// let guard = client.lock("orders:42")?.acquire().await?;
-/// guard.release().await?;
+/// guard.release().await?.done()?;
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Debug)]
@@ -112,7 +112,7 @@ impl Client {
     /// let client = leasehold::Client::builder().ttl(Duration::from_secs(10)).in_memory();
     /// ```
     pub fn builder() -> ClientBuilder {
-        ClientBuilder::default()
+        ClientBuilder::new()
     }
 
     /// The lock called `name`. Touches no network.
@@ -223,7 +223,8 @@ pub struct Shutdown {
     pub unsettled: usize,
 }
 
-/// Settings of a [`Client`].
+/// Settings of a client: of a [`Client`], or of one for threads,
+/// `blocking::Client`. The same settings do for both.
 ///
 /// # Examples
 ///
@@ -240,23 +241,25 @@ pub struct Shutdown {
 /// ```
 #[derive(Clone, Debug)]
 #[must_use = "it does nothing until it makes a client"]
-pub struct ClientBuilder {
+pub struct ClientBuilder<Made = Client> {
     ttl: Duration,
+    limits: Limits,
     #[cfg(feature = "redis")]
     redis: Settings,
+    made: PhantomData<fn() -> Made>,
 }
 
-impl Default for ClientBuilder {
-    fn default() -> Self {
+impl<Made> ClientBuilder<Made> {
+    pub(crate) fn new() -> Self {
         Self {
             ttl: DEFAULT_TTL,
+            limits: Limits::default(),
             #[cfg(feature = "redis")]
             redis: Settings::default(),
+            made: PhantomData,
         }
     }
-}
 
-impl ClientBuilder {
     /// Sets the [`ttl`](Lock::ttl) of every lock that sets none. Default: 30 s,
     /// as Redisson's `lockWatchdogTimeout`.
     ///
@@ -271,40 +274,77 @@ impl ClientBuilder {
         self
     }
 
-    /// Makes a client with a store of its own in this process.
+    /// Sets how long a question may take that is not to wait:
+    /// [`try_acquire`](Lock::try_acquire), [`try_run`](Lock::try_run) until the
+    /// work begins, [`holder`](Lock::holder) and its kin,
+    /// [`force_release`](Lock::force_release). It is asked again meanwhile if that
+    /// can help. Default: 3 s.
     ///
     /// # Examples
     ///
     /// ```
-    /// let client = leasehold::Client::builder().in_memory();
-    /// ```
-    #[must_use]
-    pub fn in_memory(self) -> Client {
-        self.sharing(&MemoryStore::new())
-    }
-
-    /// Makes a client of `store`.
-    ///
-    /// # Examples
-    ///
-    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), leasehold::Error> {
+    /// use std::time::Duration;
     /// let store = leasehold::MemoryStore::new();
-    /// let client = leasehold::Client::builder().sharing(&store);
+    /// let builder = leasehold::Client::builder().question_timeout(Duration::from_millis(200));
+    /// let lock = builder.sharing(&store).lock("orders:42")?;
+    /// store.stall();
+    /// assert!(lock.try_acquire().await.unwrap_err().is_transient()); // after 200 ms
+    /// # Ok(()) }
     /// ```
-    #[must_use]
-    pub fn sharing(self, store: &MemoryStore) -> Client {
-        self.client(Identity::random(), Arc::new(store.session()))
+    pub fn question_timeout(mut self, timeout: Duration) -> Self {
+        self.limits.question = Limits::sound(timeout);
+        self
     }
 
-    fn client(self, identity: Identity, store: Arc<dyn Store>) -> Client {
-        let engine = Engine::new(identity, store, Clock::new(), Spawner::here());
-        Client { engine, ttl: self.ttl }
+    /// Sets how long [`LockGuard::release`](crate::LockGuard::release) waits for an
+    /// answer. Then it fails, and the release goes on in the background. Default:
+    /// 5 s.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// let builder = leasehold::Client::builder().release_timeout(Duration::from_secs(1));
+    /// ```
+    pub fn release_timeout(mut self, timeout: Duration) -> Self {
+        self.limits.release = Limits::sound(timeout);
+        self
+    }
+
+    /// Sets how long the result of work under [`Lock::run`] waits for the release
+    /// of its lock, which tells whether the lock was ours to the end. Then the
+    /// result is returned, and the release goes on in the background. Default:
+    /// 500 ms.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// let builder = leasehold::Client::builder().run_release_timeout(Duration::from_millis(50));
+    /// ```
+    pub fn run_release_timeout(mut self, timeout: Duration) -> Self {
+        self.limits.release_after_run = Limits::sound(timeout);
+        self
+    }
+
+    /// The same settings for an asynchronous client.
+    #[cfg(feature = "blocking")]
+    pub(crate) fn for_tasks(self) -> ClientBuilder {
+        ClientBuilder {
+            ttl: self.ttl,
+            limits: self.limits,
+            #[cfg(feature = "redis")]
+            redis: self.redis,
+            made: PhantomData,
+        }
     }
 }
 
 /// Settings for Redis.
 #[cfg(feature = "redis")]
-impl ClientBuilder {
+impl<Made> ClientBuilder<Made> {
     /// Sets how long connecting may take, the first time and after a loss.
     /// Default: 5 s.
     ///
@@ -413,7 +453,10 @@ impl ClientBuilder {
         self.redis.tls.client = Some((certificate.into(), key.into().into()));
         self
     }
+}
 
+/// Making a client.
+impl ClientBuilder {
     /// Connects to Redis.
     ///
     /// # Errors
@@ -431,9 +474,41 @@ impl ClientBuilder {
     /// let client = leasehold::Client::builder().connect("redis://127.0.0.1/").await?;
     /// # Ok(()) }
     /// ```
+    #[cfg(feature = "redis")]
     pub async fn connect(self, url: &str) -> Result<Client> {
         let identity = Identity::random();
         let store = RedisStore::connect(url, &self.redis, identity.client()).await?;
         Ok(self.client(identity, Arc::new(store)))
+    }
+
+    /// Makes a client with a store of its own in this process.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let client = leasehold::Client::builder().in_memory();
+    /// ```
+    #[must_use]
+    pub fn in_memory(self) -> Client {
+        self.sharing(&MemoryStore::new())
+    }
+
+    /// Makes a client of `store`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let store = leasehold::MemoryStore::new();
+    /// let client = leasehold::Client::builder().sharing(&store);
+    /// ```
+    #[must_use]
+    pub fn sharing(self, store: &MemoryStore) -> Client {
+        self.client(Identity::random(), Arc::new(store.session()))
+    }
+
+    fn client(self, identity: Identity, store: Arc<dyn Store>) -> Client {
+        let (clock, spawner) = (Clock::new(), Spawner::here());
+        let engine = Engine::within(self.limits, identity, store, clock, spawner);
+        Client { engine, ttl: self.ttl }
     }
 }

@@ -5,6 +5,7 @@
 //! lead to files: the first line of each module leads them to modules instead.
 
 /// [design]: design
+/// [performance]: performance
 #[doc = include_str!("../docs/comparison.md")]
 pub mod comparison {}
 

@@ -1,9 +1,9 @@
 //! Why an operation did not happen.
 
-use std::time::Duration;
+use std::{error::Error as StdError, fmt, ops::Deref, sync::Arc, time::Duration};
 
 use crate::domain::{
-    Failure, Holder, InvalidDuration, InvalidName, InvalidOwner, LostReason, Name,
+    Failure, Holder, InvalidDuration, InvalidName, InvalidOwner, LostReason, Name, Refusal,
 };
 
 /// The result of an operation on a lock.
@@ -16,6 +16,10 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 ///
 /// That a lock is held by somebody else is an answer rather than an error:
 /// [`try_acquire`](crate::Lock::try_acquire) returns `Ok(None)` for it.
+///
+/// Most callers need two questions: [`is_busy`](Self::is_busy), somebody else
+/// has the lock, and [`is_transient`](Self::is_transient), the store is away for
+/// now. [The guide](crate::docs::guide#errors) has a table of all variants.
 ///
 /// # Examples
 ///
@@ -37,7 +41,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// }
 /// # Ok(()) }
 /// ```
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The server could not be connected to. Says which part was wrong.
@@ -53,6 +57,21 @@ pub enum Error {
     #[error(transparent)]
     Duration(#[from] InvalidDuration),
 
+    /// The store does not let this client work on `name`: a right is missing, or
+    /// the password is not the right one any more. Nothing happened, and it stays
+    /// so until somebody changes that.
+    #[error("no right to work on `{name}`: {}", words(code, message, command.as_deref()))]
+    Forbidden {
+        /// What was asked for.
+        name: Name,
+        /// The first word of the refusal: `NOPERM`, `NOAUTH` or `WRONGPASS`.
+        code: String,
+        /// The rest of it.
+        message: String,
+        /// The command that was refused, where that is known.
+        command: Option<String>,
+    },
+
     /// The blocking API was called from a task of an async runtime, where it
     /// would stop every other task of that thread. Use the async API there, or
     /// `tokio::task::spawn_blocking`.
@@ -61,7 +80,9 @@ pub enum Error {
     )]
     InsideAsync,
 
-    /// The hold on `name` had ended before.
+    /// The hold on `name` had ended before. Of work under
+    /// [`run`](crate::Lock::run) it means that the work was stopped, or was done
+    /// without the lock: [`LockGuard::run`](crate::LockGuard::run) tells which.
     #[error("the hold on `{name}` is over: {reason}")]
     Lost {
         /// What we no longer hold.
@@ -78,19 +99,39 @@ pub enum Error {
     #[error("leasehold needs a tokio runtime: call it from one, or use the blocking API")]
     NoRuntime,
 
+    /// The server is there, but not ready for this: it starts, fails over, takes
+    /// no writes, or is full. Nothing happened.
+    ///
+    /// Who waits for a lock waits this out as well, and gets this error only when
+    /// patience ends. A full server (`OOM`) is told at once: waiting makes no room.
+    #[error("not ready to work on `{name}`: {}", words(code, message, command.as_deref()))]
+    NotReady {
+        /// What was asked for.
+        name: Name,
+        /// The first word of the refusal, such as `READONLY` or `LOADING`.
+        code: String,
+        /// The rest of it.
+        message: String,
+        /// The command that was refused, where that is known.
+        command: Option<String>,
+    },
+
     /// The text given for an owner cannot be one.
     #[error("invalid owner: {0}")]
     Owner(#[from] InvalidOwner),
 
-    /// The store refused, in its own words. Nothing happened.
-    #[error("the store refused to work on `{name}`: {}", format!("{code} {message}").trim())]
+    /// The store refused for another reason, told in its own words. Nothing
+    /// happened, and asking again will not help.
+    #[error("the store refused to work on `{name}`: {}", words(code, message, command.as_deref()))]
     Refused {
         /// What was asked for.
         name: Name,
-        /// The first word of the refusal, such as `NOPERM` or `OOM`.
+        /// The first word of the refusal, such as `ERR`.
         code: String,
         /// The rest of it.
         message: String,
+        /// The command that was refused, where that is known.
+        command: Option<String>,
     },
 
     /// The client was [shut down](crate::Client::shutdown).
@@ -98,7 +139,7 @@ pub enum Error {
     ShutDown,
 
     /// The caller's patience ran out while somebody else held `name`.
-    #[error("`{name}` was still held after {waited:?}{}", by(holder.as_ref()))]
+    #[error("`{name}` was still held after {waited:?}{}", by(holder.as_ref(), *by_this_client))]
     TimedOut {
         /// What we were waiting for.
         name: Name,
@@ -106,6 +147,9 @@ pub enum Error {
         waited: Duration,
         /// Who held it when we last asked.
         holder: Option<Holder>,
+        /// Whether that was another guard of this very client: a task that
+        /// acquires what it holds waits for itself.
+        by_this_client: bool,
     },
 
     /// The store could not be reached, or did not answer.
@@ -118,6 +162,8 @@ pub enum Error {
         name: Name,
         /// What is known about it.
         reason: String,
+        /// The error of the network or the system behind it, if there is one.
+        source: Option<Cause>,
     },
 
     /// The URL of a server cannot be used. Says which part of it is wrong.
@@ -134,18 +180,126 @@ pub enum Error {
     },
 }
 
-fn by(holder: Option<&Holder>) -> String {
-    holder.map(|holder| format!(" by {holder}")).unwrap_or_default()
+fn by(holder: Option<&Holder>, by_this_client: bool) -> String {
+    let whose = if by_this_client { " by this client itself," } else { " by" };
+    holder.map(|holder| format!("{whose} {holder}")).unwrap_or_default()
+}
+
+/// The words of a refusal. The command is added unless they name it.
+fn words(code: &str, message: &str, command: Option<&str>) -> String {
+    let said = format!("{code} {message}");
+    match command {
+        Some(command) if !said.to_ascii_uppercase().contains(command) => {
+            format!("{} (command {command})", said.trim())
+        }
+        _ => said.trim().to_owned(),
+    }
 }
 
 impl Error {
+    /// Whether somebody else has the lock: it is well, and taken.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), leasehold::Error> {
+    /// # use std::time::Duration;
+    /// let lock = leasehold::Client::in_memory().lock("door")?;
+    /// let guard = lock.acquire().await?;
+    /// let error = lock.acquire_within(Duration::from_secs(1)).await.unwrap_err();
+    /// assert!(error.is_busy() && !error.is_transient());
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn is_busy(&self) -> bool {
+        matches!(self, Self::TimedOut { .. })
+    }
+
+    /// Whether the store is away or not ready: the same may do in a while, with
+    /// nothing changed here.
+    ///
+    /// [`Connect`](Self::Connect) is among them, since a server that is still
+    /// starting looks like that; so does a wrong address, so try it a few times
+    /// and not for ever.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// let store = leasehold::MemoryStore::new();
+    /// let lock = leasehold::Client::sharing(&store).lock("door")?;
+    /// store.fail("OOM command not allowed");
+    /// assert!(lock.acquire().await.unwrap_err().is_transient());
+    /// store.fail("NOPERM no permission");
+    /// assert!(!lock.acquire().await.unwrap_err().is_transient());
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn is_transient(&self) -> bool {
+        matches!(self, Self::Connect { .. } | Self::NotReady { .. } | Self::Unavailable { .. })
+    }
+
     /// What `failure` means to somebody who asked about `name`.
     pub(crate) fn about(name: &Name, failure: Failure) -> Self {
+        let reason = failure.to_string();
         let name = name.clone();
         match failure {
-            Failure::Refused { code, message } => Self::Refused { name, code, message },
+            Failure::NoRuntime => Self::NoRuntime,
+            Failure::Refused { code, message, command } => match Refusal::of(&code) {
+                Refusal::Forbidden => Self::Forbidden { name, code, message, command },
+                Refusal::Lasting => Self::Refused { name, code, message, command },
+                Refusal::NotReady => Self::NotReady { name, code, message, command },
+            },
             Failure::WrongType { found } => Self::WrongType { name, found },
-            other => Self::Unavailable { name, reason: other.to_string() },
+            Failure::Unanswered(source) | Failure::Unreachable(source) => {
+                Self::Unavailable { name, reason, source: Some(Cause(source)) }
+            }
+            Failure::Unreadable(_) => Self::silent(name, reason),
         }
+    }
+
+    /// Nothing is known about `name` but the `reason`.
+    pub(crate) fn silent(name: Name, reason: String) -> Self {
+        Self::Unavailable { name, reason, source: None }
+    }
+}
+
+/// The error behind an error, of whatever type it is. Cheap to clone.
+///
+/// # Examples
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> Result<(), leasehold::Error> {
+/// let store = leasehold::MemoryStore::new();
+/// let lock = leasehold::Client::sharing(&store).lock("door")?;
+/// store.stall();
+/// let error = lock.holder().await.unwrap_err();
+/// let leasehold::Error::Unavailable { source: Some(cause), .. } = &error else { panic!() };
+/// assert!(cause.is::<tokio::time::error::Elapsed>());
+/// assert_eq!(std::error::Error::source(&error).unwrap().to_string(), cause.to_string());
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct Cause(Arc<dyn StdError + Send + Sync>);
+
+impl Deref for Cause {
+    type Target = dyn StdError + Send + Sync;
+
+    fn deref(&self) -> &Self::Target {
+        &*self.0
+    }
+}
+
+impl fmt::Debug for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
     }
 }

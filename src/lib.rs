@@ -9,7 +9,7 @@
 //! let lock = client.lock("orders:42")?;
 //!
 //! // Work that is stopped when the lock is lost:
-//! let answer = lock.run(async |_held| 6 * 7).await?.done(lock.name())?;
+//! let answer = lock.run(async |_held| 6 * 7).await?;
 //! assert_eq!(answer, 42);
 //!
 //! // Or a guard:
@@ -26,8 +26,7 @@
 //! A process that stands still for longer than its lease cannot know it before
 //! it runs again. [`docs::guarantees`] says what holds under which fault.
 //!
-//! Start with the [guide](docs::guide). The code begins in `client.rs`, and
-//! passes through `engine/acquire.rs`.
+//! Start with the [guide](docs::guide).
 #![forbid(unsafe_code)]
 
 #[cfg(feature = "blocking")]
@@ -44,7 +43,7 @@ pub use crate::{
     client::{Client, ClientBuilder, Shutdown},
     domain::{Holder, InvalidDuration, InvalidName, InvalidOwner, LostReason, Name, Owner},
     engine::{acquire::WaitBy, stats::Stats},
-    error::{Error, Result},
+    error::{Cause, Error, Result},
     primitives::{Holding, Lock, LockGuard, OnLoss, Ran, Release},
     store::memory::MemoryStore,
 };

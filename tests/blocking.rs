@@ -397,7 +397,8 @@ mod guards {
         assert_eq!(guard.lost_within(millis(20)).unwrap(), Some(LostReason::NotOurs));
         assert!(!guard.is_held());
         assert_eq!(guard.remaining(), None);
-        let gone = Release::AlreadyGone { reason: LostReason::NotOurs, holder: None };
+        let name = world.door().name().clone();
+        let gone = Release::AlreadyGone { name, reason: LostReason::NotOurs, holder: None };
         assert_eq!(guard.release().unwrap(), gone);
     }
 
@@ -487,10 +488,10 @@ mod running {
             assert!(!is_free(&lock));
             held.check().map(|()| 42)
         });
-        assert!(matches!(ran.unwrap(), Ran::Done(Ok(42))));
+        assert!(matches!(ran.unwrap(), Ok(42)));
         assert!(is_free(&lock));
-        assert_eq!(lock.run_within(LONG, |_held| 1).unwrap(), Ran::Done(1));
-        assert_eq!(lock.try_run(|_held| 2).unwrap(), Some(Ran::Done(2)));
+        assert_eq!(lock.run_within(LONG, |_held| 1).unwrap(), 1);
+        assert_eq!(lock.try_run(|_held| 2).unwrap(), Some(2));
         assert!(is_free(&lock));
     }
 
@@ -501,11 +502,11 @@ mod running {
             let guard = lock.acquire().unwrap();
             assert_eq!(guard.count(), 2);
             let inner = lock.run(|held| lock.held_by(held.owner()).unwrap());
-            assert_eq!(inner.unwrap(), Ran::Done(3));
-            assert_eq!(lock.try_run(|_held| ()).unwrap(), Some(Ran::Done(())));
+            assert_eq!(inner.unwrap(), 3);
+            assert_eq!(lock.try_run(|_held| ()).unwrap(), Some(()));
             guard.release().unwrap()
         });
-        assert_eq!(ran.unwrap(), Ran::Done(Release::StillHeld { count: 1 }));
+        assert_eq!(ran.unwrap(), Release::StillHeld { count: 1 });
         assert!(is_free(&lock));
     }
 
@@ -514,24 +515,32 @@ mod running {
         let world = World::new();
         let _guard = world.door().acquire().unwrap();
         let lock = world.other_door();
-        assert_eq!(lock.try_run(|_held| unreachable!("it is held")).unwrap(), None::<Ran<()>>);
-        let ran: Result<Ran<()>> = lock.run_within(millis(20), |_held| unreachable!("it is held"));
+        assert_eq!(lock.try_run(|_held| unreachable!("it is held")).unwrap(), None::<()>);
+        let ran: Result<()> = lock.run_within(millis(20), |_held| unreachable!("it is held"));
         assert!(ran.is_err());
     }
 
     #[test]
     fn work_whose_lock_was_lost_meanwhile_says_so() {
         let world = World::new();
-        let ran = world.door().run(|held| {
+        let name = world.door().name().clone();
+        let guard = world.door().acquire().unwrap();
+        let ran = guard.run(|held| {
             assert!(world.store.lose("door"));
             held.is_held()
         });
-        assert_eq!(ran.unwrap(), Ran::Overran { value: true, reason: LostReason::NotOurs });
-        let ran = world.door().lease(millis(20)).run(|held| {
+        let (told, reason) = (name.clone(), LostReason::NotOurs);
+        assert_eq!(ran, Ran::Overran { name: told, value: true, reason });
+
+        let guard = world.door().lease(millis(20)).acquire_owned().unwrap();
+        let ran = guard.run(|held| {
             thread::sleep(millis(40));
             held.check().is_ok()
         });
-        assert_eq!(ran.unwrap(), Ran::Overran { value: false, reason: LostReason::Expired });
+        assert_eq!(ran, Ran::Overran { name, value: false, reason: LostReason::Expired });
+
+        let ran = world.door().run(|_held| world.store.lose("door"));
+        assert!(matches!(ran, Err(Error::Lost { reason: LostReason::NotOurs, .. })), "{ran:?}");
     }
 
     #[test]
@@ -566,7 +575,7 @@ mod inside_async {
         let store = MemoryStore::new();
         is_refused(Client::in_memory());
         is_refused(Client::sharing(&store));
-        is_refused(Client::sharing_with(leasehold::Client::builder(), &store));
+        is_refused(Client::builder().sharing(&store));
         #[cfg(feature = "redis")]
         is_refused(Client::connect("redis://127.0.0.1:1/"));
 
@@ -659,7 +668,7 @@ mod inside_async {
             leave(guard);
             world.other_door().run(|held| held.is_held()).unwrap()
         });
-        assert_eq!(worked.await.unwrap(), Ran::Done(true));
+        assert!(worked.await.unwrap());
     }
 
     #[tokio::test(flavor = "multi_thread")]

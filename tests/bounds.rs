@@ -3,9 +3,9 @@
 use std::{marker::PhantomData, panic::UnwindSafe};
 
 use leasehold::{
-    Client, ClientBuilder, Error, Holder, Holding, InvalidDuration, InvalidName, InvalidOwner,
-    Lock, LockGuard, LostReason, MemoryStore, Name, OnLoss, Owner, Ran, Release, Shutdown, Stats,
-    WaitBy,
+    Cause, Client, ClientBuilder, Error, Holder, Holding, InvalidDuration, InvalidName,
+    InvalidOwner, Lock, LockGuard, LostReason, MemoryStore, Name, OnLoss, Owner, Ran, Release,
+    Shutdown, Stats, WaitBy,
 };
 
 fn is_send<T: Send>() {}
@@ -27,6 +27,7 @@ fn may_be_spawned<T: Send + 'static>(_value: &T) {}
 
 #[test]
 fn public_types_may_cross_threads() {
+    is_plain::<Cause>();
     is_plain::<Client>();
     is_plain::<ClientBuilder>();
     is_plain::<Error>();
@@ -74,6 +75,12 @@ fn an_error_fits_where_errors_go() {
 }
 
 #[test]
+fn an_error_can_be_told_to_many() {
+    fn is_shared<T: Clone + Send + Sync + 'static>() {}
+    is_shared::<Error>();
+}
+
+#[test]
 fn the_futures_of_a_lock_may_move_between_threads() {
     let lock = Client::in_memory().lock("door").unwrap();
     let patience = std::time::Duration::from_secs(1);
@@ -112,7 +119,7 @@ fn work_that_stays_on_its_thread_may_be_run_there() {
         tokio::task::yield_now().await;
         *local
     }));
-    assert_eq!(ran.unwrap(), Ran::Done(42));
+    assert_eq!(ran.unwrap(), 42);
 }
 
 #[tokio::test]
@@ -127,7 +134,6 @@ async fn the_wait_for_a_loss_borrows_nothing() {
     assert_eq!(lost.await, LostReason::Released);
 
     let lost = client.lock("door").unwrap().run(async |held| held.lost()).await.unwrap();
-    let Ran::Done(lost) = lost else { panic!("it was lost") };
     may_be_spawned(&lost);
     assert_eq!(tokio::spawn(lost).await.unwrap(), LostReason::Released);
 }

@@ -22,7 +22,7 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-use leasehold::{Client, Error, Lock, LockGuard, LostReason, MemoryStore, Ran, Release, WaitBy};
+use leasehold::{Client, Error, Lock, LockGuard, LostReason, MemoryStore, Release, WaitBy};
 
 const fn secs(n: u64) -> Duration {
     Duration::from_secs(n)
@@ -270,8 +270,7 @@ async fn try_acquire_leaves_nothing_behind() {
 #[tokio::test(start_paused = true)]
 async fn run_leaves_nothing_behind() {
     leaves_nothing_behind(true, async |lock| {
-        let ran = lock.run(async |_held| sleep(millis(100)).await).await;
-        assert_eq!(ran.unwrap(), Ran::Done(()));
+        lock.run(async |_held| sleep(millis(100)).await).await.unwrap();
     })
     .await;
 }
@@ -279,8 +278,7 @@ async fn run_leaves_nothing_behind() {
 #[tokio::test(start_paused = true)]
 async fn run_within_leaves_nothing_behind() {
     leaves_nothing_behind(true, async |lock| {
-        let ran = lock.run_within(secs(60), async |_held| sleep(millis(100)).await).await;
-        assert_eq!(ran.unwrap(), Ran::Done(()));
+        lock.run_within(secs(60), async |_held| sleep(millis(100)).await).await.unwrap();
     })
     .await;
 }

@@ -10,7 +10,7 @@ use std::{
 
 use tokio::time::{Instant, sleep};
 
-use leasehold::{Client, Error, LostReason, MemoryStore, Ran, Release};
+use leasehold::{Client, Error, LostReason, MemoryStore, Release};
 
 const fn secs(n: u64) -> Duration {
     Duration::from_secs(n)
@@ -42,7 +42,7 @@ impl Billing {
             }
             Ok(customers)
         });
-        ran.await?.done(lock.name())?
+        ran.await?
     }
 }
 
@@ -263,14 +263,12 @@ mod fail {
     async fn its_words_are_those_of_the_error() {
         let store = MemoryStore::new();
         let lock = Client::sharing(&store).lock("door").unwrap();
-        for (words, code, message) in [
-            ("OOM command not allowed", "OOM", "command not allowed"),
-            ("NOAUTH Authentication required.", "NOAUTH", "Authentication required."),
-            ("ERR", "ERR", ""),
-        ] {
+        for (words, code, message) in
+            [("ERR unknown command", "ERR", "unknown command"), ("EXECABORT", "EXECABORT", "")]
+        {
             store.fail(words);
             let refused = lock.acquire().await.unwrap_err();
-            let Error::Refused { name, code: told, message: also } = refused else {
+            let Error::Refused { name, code: told, message: also, .. } = refused else {
                 panic!("{refused}")
             };
             assert_eq!((name.as_str(), &*told, &*also), ("door", code, message));
@@ -278,10 +276,28 @@ mod fail {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_missing_right_is_told_apart_from_a_server_that_is_not_ready_by_type() {
+        let store = MemoryStore::new();
+        let lock = Client::sharing(&store).lock("door").unwrap();
+        for code in ["NOPERM", "NOAUTH", "WRONGPASS"] {
+            store.fail(code);
+            let error = lock.acquire().await.unwrap_err();
+            assert!(matches!(&error, Error::Forbidden { code: told, .. } if told == code));
+            assert!(!error.is_transient() && !error.is_busy(), "{code}");
+        }
+        for code in ["READONLY", "CLUSTERDOWN", "LOADING", "OOM", "MISCONF"] {
+            store.fail(code);
+            let error = lock.acquire_within(secs(1)).await.unwrap_err();
+            assert!(matches!(&error, Error::NotReady { code: told, .. } if told == code));
+            assert!(error.is_transient() && !error.is_busy(), "{code}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn a_failure_that_passes_in_redis_is_waited_out() {
         let store = MemoryStore::new();
         let lock = Client::sharing(&store).lock("door").unwrap();
-        for words in ["LOADING", "READONLY You can't write", "CLUSTERDOWN", "BUSY", "TRYAGAIN"] {
+        for words in ["LOADING", "READONLY You can't write", "CLUSTERDOWN", "BUSY", "MISCONF"] {
             store.fail(words);
             let ((), ran) = tokio::join!(
                 async {
@@ -290,7 +306,7 @@ mod fail {
                 },
                 lock.run(async |_held| words.len()),
             );
-            assert_eq!(ran.unwrap(), Ran::Done(words.len()), "{words}");
+            assert_eq!(ran.unwrap(), words.len(), "{words}");
         }
     }
 
@@ -325,4 +341,18 @@ mod fail {
             assert!(matches!(tried, Err(Error::Refused { .. })), "{words:?}: {tried:?}");
         }
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_keeps_what_is_behind_it() {
+    use std::error::Error as _;
+
+    let store = MemoryStore::new();
+    let lock = Client::sharing(&store).lock("door").unwrap();
+    store.stall();
+    let error = lock.holder().await.unwrap_err();
+    assert_eq!(error.to_string(), "the store did not answer about `door`: no answer in time");
+    assert!(error.is_transient());
+    let cause = error.source().unwrap();
+    assert!(cause.is::<tokio::time::error::Elapsed>(), "{cause}");
 }

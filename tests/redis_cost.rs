@@ -281,7 +281,7 @@ impl Setup {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_thousand_waiters_of_one_process_cost_two_subscriptions_and_one_question_in_seconds() {
+async fn a_thousand_waiters_of_one_process_cost_one_subscription_and_one_question_in_seconds() {
     let t = Setup::new().await;
     let before = t.redis.calls();
     let crowd = t.crowd().await;
@@ -291,8 +291,8 @@ async fn a_thousand_waiters_of_one_process_cost_two_subscriptions_and_one_questi
     // One of them asks: when it comes, when it listens and queues, a quarter of a
     // second later, and then after 2.25 s at the earliest, in case a message was
     // lost. In the few seconds that takes 5 at most, and one more if the machine was
-    // so busy that they were longer. Its client listens to its own channel as well.
-    assert_eq!(calls.of("subscribe"), 2, "{calls}");
+    // so busy that they were longer. All that it listens to it asks for at once.
+    assert_eq!(calls.of("subscribe"), 1, "{calls}");
     assert!((3..=6).contains(&calls.of("evalsha")), "{calls}");
     crowd.iter().for_each(JoinHandle::abort);
 }
@@ -306,7 +306,7 @@ async fn a_thousand_waiters_that_leave_leave_nothing_behind() {
 
     assert_eq!(t.client.stats().waiting, 0);
     eventually("nobody listens", SOON, || {
-        t.redis.command(&["PUBSUB", "CHANNELS", "*_lock__channel:*"]).list().is_empty()
+        t.redis.command(&["PUBSUB", "CHANNELS", "*_lock__*"]).list().is_empty()
     });
     assert_eq!(keys(&t.redis), ["door"]);
 }
@@ -335,7 +335,7 @@ async fn a_thousand_waiters_of_one_process_enter_one_after_the_other_by_a_few_co
     let stats = t.client.stats();
     assert_eq!((stats.held, stats.waiting, stats.granted), (0, 0, CROWD as u64));
     eventually("nobody listens", SOON, || {
-        t.redis.command(&["PUBSUB", "CHANNELS", "*_lock__channel:*"]).list().is_empty()
+        t.redis.command(&["PUBSUB", "CHANNELS", "*_lock__*"]).list().is_empty()
     });
     assert!(keys(&t.redis).is_empty());
 }
@@ -359,11 +359,12 @@ async fn names_that_are_waited_for_at_once_are_subscribed_to_once_each() {
         give_back(entered(waiting).await).await;
     }
     eventually("nobody listens", SOON, || {
-        t.redis.command(&["PUBSUB", "CHANNELS", "*_lock__channel:*"]).list().is_empty()
+        t.redis.command(&["PUBSUB", "CHANNELS", "*_lock__*"]).list().is_empty()
     });
     let calls = t.redis.calls().since(&before);
-    // One more is for what is meant for the client alone.
-    assert_eq!(of(&calls, &["subscribe", "unsubscribe"]), [21, 20], "{calls}");
+    assert_eq!(calls.of("subscribe"), 20, "{calls}");
+    // Those that end together end by one command.
+    assert!(calls.of("unsubscribe") <= 20, "{calls}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -386,12 +387,13 @@ async fn one_who_polls_asks_as_often_as_it_said_and_never_subscribes() {
 // Taking turns.
 
 #[tokio::test(flavor = "multi_thread")]
-async fn clients_that_take_turns_cost_two_evalsha_for_each() {
-    for (clients, rounds) in [(2, 150), (8, 50)] {
+async fn clients_that_take_turns_cost_three_evalsha_for_each_however_many_they_are() {
+    let mut costs = Vec::new();
+    for (clients, rounds) in [(2, 150), (8, 50), (32, 15)] {
         // given clients that have waited for each other before
         let redis = Redis::start();
         let clients = join_all((0..clients).map(|_| client(&redis))).await;
-        take_turns(&clients, 50).await;
+        take_turns(&clients, 15).await;
         let before = redis.calls();
         let granted = || clients.iter().map(|client| client.stats().granted).sum::<u64>();
         let granted_before = granted();
@@ -400,13 +402,25 @@ async fn clients_that_take_turns_cost_two_evalsha_for_each() {
         take_turns(&clients, rounds).await;
         let (calls, granted) = (redis.calls().since(&before), granted() - granted_before);
 
-        // then each time one question and one release are enough, and a few more
+        // then each time one asks for a place, one releases, and one asks when it is told
         assert_eq!(granted, (clients.len() * rounds) as u64);
         let asked = calls.of("evalsha");
-        println!("{} clients: {asked} EVALSHA for {granted} acquisitions: {calls}", clients.len());
-        assert!(asked * 10 <= granted * 23, "{asked} for {granted}: {calls}");
+        let each = |calls: u64| calls as f64 / granted as f64;
+        println!(
+            "{} clients, for each of {granted}: {:.2} EVALSHA, {:.1} commands: {calls}",
+            clients.len(),
+            each(asked),
+            each(calls.total())
+        );
+        // But for a look of who waits for long, now and then: 3.0 in all.
+        assert!(asked * 20 <= granted * 61, "{asked} for {granted}: {calls}");
         assert_eq!(of(&calls, &["subscribe", "unsubscribe", "eval"]), [0, 0, 0], "{calls}");
+        costs.push(each(asked));
     }
+    // and that does not grow with their number
+    let (least, most) =
+        (costs.iter().copied().fold(9.0, f64::min), costs.iter().copied().fold(0.0, f64::max));
+    assert!(most <= least * 1.15, "{costs:?}");
 }
 
 /// Each client enters so many times, and stays for so long that the others wait.

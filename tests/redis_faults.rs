@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use common::{
     Listener, Log, SOON, channel, client, entered, give_back, hash, hold_by_hand, keys, ms, pttl,
-    secs, subscribers, until_subscribed, waiter, within,
+    secs, subscribers, until_subscribed, waiter, with_rights, within,
 };
 use futures_util::future::join_all;
 use leasehold::{Client, Error, Lock, LostReason, Owner, Release};
@@ -72,7 +72,7 @@ async fn a_restart_that_loses_the_data_is_told_to_the_holder_and_lets_a_waiter_i
     let reason = within(SOON, "the loss is told", guard.lost()).await;
     assert_eq!(reason, LostReason::NotOurs);
     match guard.release().await.unwrap() {
-        Release::AlreadyGone { reason: LostReason::NotOurs, holder: Some(holder) } => {
+        Release::AlreadyGone { reason: LostReason::NotOurs, holder: Some(holder), .. } => {
             assert_eq!(holder.owner(), entered.owner());
         }
         other => panic!("{other:?}"),
@@ -517,18 +517,12 @@ async fn a_password_that_is_demanded_of_a_sudden_is_told_and_when_it_goes_all_is
     give_back(guard.unwrap()).await;
 }
 
-/// A client of a user with these rights and no others.
-async fn with_rights(redis: &Redis, rights: &[&str]) -> Client {
-    let user = [&["ACL", "SETUSER", "limited", "reset", "on", ">secret"], rights].concat();
-    assert_eq!(redis.command(&user).text(), "OK");
-    let builder = Client::builder().credentials("limited", "secret");
-    builder.connect(&redis.url()).await.unwrap()
-}
-
 #[track_caller]
 fn refused(error: &Error, with: &str) {
     match error {
-        Error::Refused { code, .. } => assert_eq!(code, with, "{error}"),
+        Error::Forbidden { code, .. } | Error::NotReady { code, .. } => {
+            assert_eq!(code, with, "{error}");
+        }
         other => panic!("{other:?}"),
     }
 }
@@ -536,7 +530,7 @@ fn refused(error: &Error, with: &str) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_user_without_the_right_to_a_key_is_refused_in_the_servers_words() {
     let redis = Redis::start();
-    let client = with_rights(&redis, &["~ours:*", "&*", "+@all"]).await;
+    let client = with_rights(&redis, "limited", &["~ours:*", "&*", "+@all"]).await;
     let theirs = client.lock("theirs:door").unwrap();
     let java = Owner::new("java:1").unwrap();
     for error in [
@@ -557,7 +551,7 @@ async fn a_user_without_the_right_to_a_key_is_refused_in_the_servers_words() {
 async fn a_right_that_is_taken_away_costs_its_own_lock_and_no_other() {
     // given two locks that are renewed together
     let redis = Redis::start();
-    let client = with_rights(&redis, &["~*", "&*", "+@all"]).await;
+    let client = with_rights(&redis, "limited", &["~*", "&*", "+@all"]).await;
     let [ours, theirs] = ["ours", "theirs"].map(|name| client.lock(name).unwrap().ttl(secs(3)));
     let (ours, theirs) = tokio::join!(ours.acquire(), theirs.acquire());
     let (ours, theirs) = (ours.unwrap(), theirs.unwrap());
@@ -576,10 +570,50 @@ async fn a_right_that_is_taken_away_costs_its_own_lock_and_no_other() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_user_without_the_right_to_run_scripts_is_refused_in_the_servers_words() {
     let redis = Redis::start();
-    let client = with_rights(&redis, &["~*", "&*", "+@all", "-@scripting"]).await;
+    let client = with_rights(&redis, "limited", &["~*", "&*", "+@all", "-@scripting"]).await;
     let lock = client.lock("door").unwrap();
     refused(&lock.try_acquire().await.unwrap_err(), "NOPERM");
     refused(&within(SOON, "a no", lock.acquire()).await.unwrap_err(), "NOPERM");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_right_that_is_missing_is_told_with_the_command_that_needs_it() {
+    let redis = Redis::start();
+    for (right, command) in [("-hset", "HSET"), ("-evalsha", "EVALSHA")] {
+        let client = with_rights(&redis, "limited", &["~*", "&*", "+@all", right]).await;
+        let error = client.lock("door").unwrap().try_acquire().await.unwrap_err();
+        let Error::Forbidden { command: told, .. } = &error else { panic!("{error:?}") };
+        assert_eq!(told.as_deref(), Some(command), "{error}");
+        assert!(error.to_string().to_ascii_uppercase().contains(command), "{error}");
+    }
+
+    // and of a release, which is no script
+    let client = with_rights(&redis, "limited", &["~*", "&*", "+@all", "-hdel"]).await;
+    let guard = client.lock("door").unwrap().acquire().await.unwrap();
+    let error = guard.release().await.unwrap_err();
+    assert!(error.to_string().to_ascii_uppercase().contains("HDEL"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_cannot_write_its_snapshot_is_waited_for() {
+    // given a snapshot that failed, so that writes are refused
+    let redis = Redis::start();
+    let client = client(&redis).await;
+    redis.command(&["CONFIG", "SET", "save", "3600 1"]);
+    let in_its_place = redis.dir().join("dump.rdb");
+    std::fs::create_dir(&in_its_place).unwrap();
+    redis.command(&["BGSAVE"]);
+    eventually("writes are refused", SOON, || redis.command(&["DEL", "a"]).is_error());
+
+    // then patience ends with the server's words, and endless patience does not
+    let lock = client.lock("door").unwrap();
+    refused(&lock.acquire_within(ms(300)).await.unwrap_err(), "MISCONF");
+    let waiting = waiter(lock);
+
+    // and when it can be written again the waiter enters
+    std::fs::remove_dir(in_its_place).unwrap();
+    redis.command(&["BGSAVE"]);
+    give_back(entered(waiting).await).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -588,7 +622,7 @@ async fn the_rights_that_locks_need_are_enough() {
                   +publish +subscribe +unsubscribe +ping +type";
     let rights: Vec<_> = ["~*", "&*"].into_iter().chain(rights.split_whitespace()).collect();
     let redis = Redis::start();
-    let client = with_rights(&redis, &rights).await;
+    let client = with_rights(&redis, "limited", &rights).await;
     let lock = client.lock("door").unwrap().ttl(secs(3));
 
     let guard = lock.acquire().await.unwrap();
@@ -605,7 +639,7 @@ async fn the_rights_that_locks_need_are_enough() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_user_who_may_not_subscribe_waits_by_asking_often() {
     let redis = Redis::start();
-    let client = with_rights(&redis, &["~*", "&*", "+@all", "-subscribe"]).await;
+    let client = with_rights(&redis, "limited", &["~*", "&*", "+@all", "-subscribe"]).await;
     hold_by_hand(&redis, "door", "java:1", secs(60));
     let waiting = waiter(client.lock("door").unwrap());
     sleep(secs(1)).await;
@@ -619,7 +653,8 @@ async fn a_user_who_may_not_subscribe_waits_by_asking_often() {
 async fn a_user_without_the_right_to_the_channel_can_lock_and_release_all_the_same() {
     // given a holder who may not tell anybody, and a waiter
     let redis = Redis::start();
-    let (mute, other) = (with_rights(&redis, &["~*", "+@all"]).await, client(&redis).await);
+    let (mute, other) =
+        (with_rights(&redis, "limited", &["~*", "+@all"]).await, client(&redis).await);
     let guard = mute.lock("door").unwrap().acquire().await.unwrap();
     let waiting = waiter(other.lock("door").unwrap());
     until_subscribed(&redis, &channel("door"));

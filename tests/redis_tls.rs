@@ -7,7 +7,7 @@ use common::{SOON, channel, client, give_back, keys, secs, until_asleep, waiter,
 use leasehold::{Client, ClientBuilder, Error};
 use testkit::Redis;
 use tokio::{
-    io::copy_bidirectional,
+    io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional},
     net::{TcpListener, TcpStream},
     time::Instant,
 };
@@ -166,7 +166,26 @@ async fn a_plain_connection_to_a_tls_port_is_refused_in_words_that_help() {
 async fn tls_to_a_plain_port_is_refused_in_words_that_help() {
     let redis = Redis::options().tls().start();
     let url = format!("rediss://localhost:{}/", redis.port());
-    says(&refusal(trusting(&redis), &url).await, "tls");
+    says(&refusal(trusting(&redis), &url).await, "does this port speak tls?");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tls_to_something_else_is_refused_in_plain_words() {
+    let redis = Redis::options().tls().start();
+    for (answer, part) in [
+        (&b"HTTP/1.1 400 Bad Request\r\n\r\n"[..], "does not speak it on this port"),
+        (b"", "closed the connection"),
+    ] {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("rediss://localhost:{}/", listener.local_addr().unwrap().port());
+        tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            assert!(stream.read(&mut [0; 4_096]).await.unwrap() > 0);
+            stream.write_all(answer).await.unwrap();
+            stream.shutdown().await.unwrap();
+        });
+        says(&refusal(trusting(&redis), &url).await, part);
+    }
 }
 
 // Other ways in.

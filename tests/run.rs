@@ -13,7 +13,7 @@ use std::{
 use futures_util::FutureExt;
 use tokio::time::{Instant, sleep};
 
-use leasehold::{Client, Error, Holding, Lock, LostReason, MemoryStore, OnLoss, Ran, Result};
+use leasehold::{Client, Error, Holding, Lock, LostReason, MemoryStore, Name, OnLoss, Ran, Result};
 
 const fn secs(n: u64) -> Duration {
     Duration::from_secs(n)
@@ -46,6 +46,26 @@ impl World {
     }
 }
 
+/// Runs `work` under `lock`, and has its result whatever becomes of the lock.
+async fn in_full<T, F>(lock: &Lock, work: impl FnOnce(Holding) -> F) -> Result<Ran<T>>
+where
+    F: Future<Output = T>,
+{
+    Ok(lock.acquire().await?.run(work).await)
+}
+
+fn job() -> Name {
+    Name::new("job").unwrap()
+}
+
+fn stopped<T>(reason: LostReason) -> Ran<T> {
+    Ran::Stopped { name: job(), reason }
+}
+
+fn overran<T>(value: T, reason: LostReason) -> Ran<T> {
+    Ran::Overran { name: job(), value, reason }
+}
+
 /// Says when it is dropped.
 struct Told(Arc<AtomicBool>);
 
@@ -73,23 +93,21 @@ mod done {
             assert!(world.elsewhere.try_acquire().await.unwrap().is_none());
             "done"
         });
-        assert_eq!(ran.await.unwrap(), Ran::Done("done"));
+        assert_eq!(ran.await.unwrap(), "done");
         world.is_free().await;
     }
 
     #[tokio::test(start_paused = true)]
     async fn long_work_is_renewed_like_any_hold() {
         let world = World::new();
-        let ran = world.lock.run(async |_held| sleep(secs(3_600)).await).await.unwrap();
-        assert_eq!(ran, Ran::Done(()));
+        world.lock.run(async |_held| sleep(secs(3_600)).await).await.unwrap();
     }
 
     #[tokio::test(start_paused = true)]
     async fn an_error_of_the_work_is_a_result_like_any_other() {
         let world = World::new();
         let ran = world.lock.run(async |_held| "seven".parse::<u8>()).await.unwrap();
-        assert!(matches!(ran, Ran::Done(Err(_))), "{ran:?}");
-        let error = ran.done(world.lock.name()).unwrap().unwrap_err();
+        let error = ran.unwrap_err();
         assert_eq!(error.to_string(), "invalid digit found in string");
         world.is_free().await;
     }
@@ -103,7 +121,7 @@ mod done {
             sleep(secs(1)).await;
             steps.push(2);
         });
-        assert_eq!(ran.await.unwrap(), Ran::Done(()));
+        ran.await.unwrap();
         assert_eq!(steps, [1, 2]);
     }
 
@@ -118,7 +136,7 @@ mod done {
             })
             .await
         });
-        assert_eq!(task.await.unwrap().unwrap(), Ran::Done(true));
+        assert!(task.await.unwrap().unwrap());
     }
 
     #[tokio::test(start_paused = true)]
@@ -130,12 +148,12 @@ mod done {
                 sleep(secs(1)).await;
                 text.len()
             });
-            let ran = ran.await.unwrap().done(lock.name());
+            let ran = ran.await.unwrap();
             let tried = lock.try_run(async |held: Holding| {
                 sleep(secs(1)).await;
                 held.owner().as_str().len() + text.len()
             });
-            (ran.unwrap(), tried.await.unwrap().is_some())
+            (ran, tried.await.unwrap().is_some())
         });
         assert_eq!(task.await.unwrap(), (8, true));
     }
@@ -143,7 +161,7 @@ mod done {
     #[tokio::test(start_paused = true)]
     async fn an_ordinary_closure_that_makes_a_future_will_do() {
         let ran = World::new().lock.run(|held| async move { held.check().is_ok() }).await;
-        assert_eq!(ran.unwrap(), Ran::Done(true));
+        assert!(ran.unwrap());
     }
 
     #[tokio::test(start_paused = true)]
@@ -153,9 +171,107 @@ mod done {
             world.store.stall();
             42
         });
-        assert_eq!(ran.await.unwrap(), Ran::Done(42));
+        assert_eq!(ran.await.unwrap(), 42);
         world.store.resume();
         assert!(world.elsewhere.acquire_within(secs(2)).await.is_ok());
+    }
+}
+
+/// Helpers around `run`, in tasks of their own: most of it is checked by compiling.
+mod wrapped {
+    use super::*;
+
+    /// A helper with the bounds of `run` itself.
+    async fn timed<T, F>(lock: &Lock, work: impl FnOnce(Holding) -> F) -> Result<(T, Duration)>
+    where
+        F: Future<Output = T>,
+    {
+        let start = Instant::now();
+        Ok((lock.run(work).await?, start.elapsed()))
+    }
+
+    /// One that takes asynchronous closures by their own trait.
+    async fn once<T>(lock: &Lock, work: impl AsyncFnOnce(&Holding) -> T) -> Result<T> {
+        lock.run(async |held| work(&held).await).await
+    }
+
+    /// One that tries again.
+    async fn patiently<T, F>(lock: &Lock, mut work: impl FnMut(Holding) -> F) -> Result<T>
+    where
+        F: Future<Output = T>,
+    {
+        loop {
+            match lock.run(&mut work).await {
+                Err(Error::Lost { reason: LostReason::NotOurs, .. }) => sleep(secs(1)).await,
+                ran => return ran,
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_helper_with_the_bounds_of_run_may_be_spawned_with_work_that_borrows() {
+        let lock = World::new().lock;
+        let task = tokio::spawn(async move {
+            let text = String::from("borrowed");
+            let work = async |held: Holding| {
+                sleep(secs(1)).await;
+                held.check().map(|()| text.len())
+            };
+            timed(&lock, work).await
+        });
+        let (length, took) = task.await.unwrap().unwrap();
+        assert_eq!((length.unwrap(), took), (8, secs(1)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_helper_that_takes_an_asynchronous_closure_once_may_be_spawned() {
+        let lock = World::new().lock;
+        let task = tokio::spawn(async move {
+            let text = String::from("borrowed");
+            let work = async |held: &Holding| {
+                sleep(secs(1)).await;
+                held.check().map(|()| text.len())
+            };
+            once(&lock, work).await
+        });
+        assert_eq!(task.await.unwrap().unwrap().unwrap(), 8);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_helper_that_calls_the_work_again_may_be_spawned() {
+        let World { store, lock, .. } = World::new();
+        let task = tokio::spawn(async move {
+            let (text, times) = (String::from("borrowed"), Mutex::new(0));
+            let (text, times) = (&text, &times);
+            let work = |held: Holding| {
+                let lost = std::mem::replace(&mut *times.lock().unwrap(), 1) == 0;
+                let store = store.clone();
+                async move {
+                    if lost {
+                        store.lose(held.name().as_str());
+                    }
+                    sleep(secs(1)).await;
+                    text.len()
+                }
+            };
+            patiently(&lock, work).await
+        });
+        assert_eq!(task.await.unwrap().unwrap(), 8);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn work_under_one_lock_may_run_work_under_another() {
+        let World { client, lock, .. } = World::new();
+        let task = tokio::spawn(async move {
+            let inner = client.lock("inner")?;
+            let ran = lock.run(async |outer| {
+                let both = async |held: Holding| (outer.name().clone(), held.name().clone());
+                inner.run(both).await
+            });
+            ran.await?
+        });
+        let (outer, inner) = task.await.unwrap().unwrap();
+        assert_eq!((outer.as_str(), inner.as_str()), ("job", "inner"));
     }
 }
 
@@ -171,7 +287,7 @@ mod waiting {
             sleep(secs(60)).await;
             drop(guard);
         });
-        let began = ran.unwrap().done(world.lock.name()).unwrap();
+        let began = ran.unwrap();
         assert!(began >= secs(60) && began < secs(60) + AT_ONCE, "{began:?}");
     }
 
@@ -188,7 +304,7 @@ mod waiting {
     #[tokio::test(start_paused = true)]
     async fn patience_bounds_the_waiting_and_not_the_work() {
         let ran = World::new().lock.run_within(secs(5), async |_held| sleep(secs(60)).await).await;
-        assert_eq!(ran.unwrap(), Ran::Done(()));
+        ran.unwrap();
     }
 
     #[tokio::test(start_paused = true)]
@@ -203,7 +319,7 @@ mod waiting {
     async fn work_is_done_when_trying_finds_the_lock_free() {
         let world = World::new();
         let ran = world.lock.try_run(async |_held| 42).await;
-        assert_eq!(ran.unwrap(), Some(Ran::Done(42)));
+        assert_eq!(ran.unwrap(), Some(42));
         world.is_free().await;
     }
 
@@ -212,7 +328,7 @@ mod waiting {
         let world = World::new();
         world.store.fail("NOPERM no permission");
         let ran: Result<Ran<()>> = world.lock.run(async |_held| unreachable!("refused")).await;
-        assert!(matches!(ran, Err(Error::Refused { .. })), "{ran:?}");
+        assert!(matches!(ran, Err(Error::Forbidden { .. })), "{ran:?}");
     }
 }
 
@@ -226,13 +342,13 @@ mod lost {
         let (told, dropped) = Told::new();
         let start = Instant::now();
         let lock = world.lock.clone().lease(secs(10));
-        let ran = lock.run(async |_held| {
+        let ran = in_full(&lock, async |_held| {
             let _told = told;
             pending::<()>().await;
         });
 
         // then it is stopped when the lease ends
-        assert_eq!(ran.await.unwrap(), Ran::Stopped { reason: LostReason::Expired });
+        assert_eq!(ran.await.unwrap(), stopped(LostReason::Expired));
         assert!(dropped.load(Ordering::SeqCst));
         assert!(start.elapsed() <= secs(10), "{:?}", start.elapsed());
     }
@@ -244,28 +360,28 @@ mod lost {
         let (forced, lost) = (world.elsewhere.clone(), world.store.clone());
 
         let bounded = lock.clone().max_hold(secs(60));
-        let ran = bounded.run(async |_held| pending::<()>().await);
-        assert_eq!(ran.await.unwrap(), Ran::Stopped { reason: LostReason::MaxHold });
+        let ran = in_full(&bounded, async |_held| pending::<()>().await);
+        assert_eq!(ran.await.unwrap(), stopped(LostReason::MaxHold));
 
-        let ran = lock.run(async |_held| {
+        let ran = in_full(&lock, async |_held| {
             assert!(forced.force_release().await.unwrap());
             pending::<()>().await;
         });
-        assert_eq!(ran.await.unwrap(), Ran::Stopped { reason: LostReason::NotOurs });
+        assert_eq!(ran.await.unwrap(), stopped(LostReason::NotOurs));
 
-        let ran = lock.run(async |_held| {
+        let ran = in_full(&lock, async |_held| {
             lost.lose_everything();
             pending::<()>().await;
         });
-        assert_eq!(ran.await.unwrap(), Ran::Stopped { reason: LostReason::NotOurs });
+        assert_eq!(ran.await.unwrap(), stopped(LostReason::NotOurs));
 
         let client = world.client.clone();
         let shutdown = tokio::spawn(async move {
             sleep(secs(1)).await;
             client.shutdown(secs(2)).await
         });
-        let ran = lock.run(async |_held| pending::<()>().await);
-        assert_eq!(ran.await.unwrap(), Ran::Stopped { reason: LostReason::ShutDown });
+        let ran = in_full(&lock, async |_held| pending::<()>().await);
+        assert_eq!(ran.await.unwrap(), stopped(LostReason::ShutDown));
         assert_eq!(shutdown.await.unwrap().taken_back, 1);
     }
 
@@ -284,7 +400,7 @@ mod lost {
         let order = Mutex::new(Vec::new());
         let part = Part(&order);
         let lock = world.lock.clone().max_hold(secs(15));
-        let ran = lock.run(async |_held| {
+        let ran = in_full(&lock, async |_held| {
             let _part = part;
             sleep(secs(14)).await;
             world.store.fail("LOADING");
@@ -299,7 +415,7 @@ mod lost {
             let _guard = world.elsewhere.acquire().await.unwrap();
             order.lock().unwrap().push("the next one enters");
         });
-        assert_eq!(ran.unwrap(), Ran::Stopped { reason: LostReason::MaxHold });
+        assert_eq!(ran.unwrap(), stopped(LostReason::MaxHold));
 
         // then the work was gone by then
         assert_eq!(*order.lock().unwrap(), ["the work is gone", "the next one enters"]);
@@ -318,12 +434,12 @@ mod lost {
         }
         let dropped = Mutex::new(None);
         let part = Part(start, &dropped);
-        let ran = world.lock.run(async |_held| {
+        let ran = in_full(&world.lock, async |_held| {
             let _part = part;
             world.store.stall();
             pending::<()>().await;
         });
-        assert_eq!(ran.await.unwrap(), Ran::Stopped { reason: LostReason::Expired });
+        assert_eq!(ran.await.unwrap(), stopped(LostReason::Expired));
         let dropped = dropped.lock().unwrap().unwrap();
         assert!(dropped <= secs(30), "{dropped:?}");
     }
@@ -332,7 +448,7 @@ mod lost {
     async fn after_stopped_work_the_lock_is_free() {
         let world = World::new();
         let lock = world.lock.clone().max_hold(secs(5));
-        let ran = lock.run(async |_held| pending::<()>().await);
+        let ran = in_full(&lock, async |_held| pending::<()>().await);
         assert!(matches!(ran.await.unwrap(), Ran::Stopped { .. }));
         world.is_free().await;
     }
@@ -341,15 +457,15 @@ mod lost {
     async fn work_that_was_done_although_the_lock_was_lost_says_so() {
         // given a loss that nobody has noticed when the work is done
         let world = World::new();
-        let ran = world.lock.run(async |_held| {
+        let ran = in_full(&world.lock, async |_held| {
             world.store.lose("job");
             42
         });
         let ran = ran.await.unwrap();
-        assert_eq!(ran, Ran::Overran { value: 42, reason: LostReason::NotOurs });
+        assert_eq!(ran, overran(42, LostReason::NotOurs));
 
         // then it does not pass for protected work
-        let lost = ran.done(world.lock.name()).unwrap_err();
+        let lost = ran.done().unwrap_err();
         assert!(
             matches!(&lost, Error::Lost { name, reason: LostReason::NotOurs } if name == world.lock.name())
         );
@@ -360,20 +476,45 @@ mod lost {
         // given work that does not await while its lease ends
         let world = World::new();
         let lock = world.lock.clone().lease(secs(10));
-        let ran = lock.run(async |held: Holding| {
+        let ran = in_full(&lock, async |held: Holding| {
             assert!(tokio::time::advance(secs(20)).now_or_never().is_none());
             held.is_held()
         });
         let ran = ran.await.unwrap();
-        assert_eq!(ran, Ran::Overran { value: false, reason: LostReason::Expired });
+        assert_eq!(ran, overran(false, LostReason::Expired));
     }
 
     #[tokio::test(start_paused = true)]
     async fn stopped_work_has_no_result() {
         let world = World::new();
         let ran = world.lock.clone().lease(secs(1)).run(async |_held| pending::<u8>().await).await;
-        let lost = ran.unwrap().done(world.lock.name()).unwrap_err();
-        assert_eq!(lost.to_string(), "the hold on `job` is over: its lease ended");
+        assert_eq!(ran.unwrap_err().to_string(), "the hold on `job` is over: its lease ended");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn each_way_to_run_makes_a_loss_an_error_with_its_reason() {
+        let World { store, lock, .. } = World::new();
+        let losing = async |_held| store.lose("job");
+        for ran in [
+            lock.run(losing).await,
+            lock.run_within(secs(1), losing).await,
+            lock.try_run(losing).await.map(Option::unwrap_or_default),
+        ] {
+            let lost = matches!(&ran, Err(Error::Lost { name, reason: LostReason::NotOurs })
+                if name == lock.name());
+            assert!(lost, "{ran:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_shutdown_is_told_to_those_whose_work_it_stops() {
+        let World { client, lock, .. } = World::new();
+        let (ran, shutdown) = tokio::join!(lock.run(async |_held| pending::<()>().await), async {
+            sleep(secs(1)).await;
+            client.shutdown(secs(1)).await
+        });
+        assert!(matches!(ran, Err(Error::Lost { reason: LostReason::ShutDown, .. })), "{ran:?}");
+        assert_eq!(shutdown.taken_back, 1);
     }
 }
 
@@ -386,13 +527,13 @@ mod signalled {
     async fn work_that_winds_up_in_its_grace_keeps_its_result() {
         let world = World::new();
         let lock = world.lock.clone().lease(secs(10)).on_loss(GRACE);
-        let ran = lock.run(async |held: Holding| {
+        let ran = in_full(&lock, async |held: Holding| {
             let reason = held.lost().await;
             sleep(secs(4)).await;
             ("wound up", reason)
         });
         let value = ("wound up", LostReason::Expired);
-        assert_eq!(ran.await.unwrap(), Ran::Overran { value, reason: LostReason::Expired });
+        assert_eq!(ran.await.unwrap(), overran(value, LostReason::Expired));
     }
 
     #[tokio::test(start_paused = true)]
@@ -401,11 +542,11 @@ mod signalled {
         let (told, dropped) = Told::new();
         let start = Instant::now();
         let lock = world.lock.clone().lease(secs(10)).on_loss(GRACE);
-        let ran = lock.run(async |_held| {
+        let ran = in_full(&lock, async |_held| {
             let _told = told;
             pending::<()>().await;
         });
-        assert_eq!(ran.await.unwrap(), Ran::Stopped { reason: LostReason::Expired });
+        assert_eq!(ran.await.unwrap(), stopped(LostReason::Expired));
         assert!(dropped.load(Ordering::SeqCst));
         let took = start.elapsed();
         assert!(took > secs(14) && took <= secs(15) + AT_ONCE, "{took:?}");
@@ -414,7 +555,7 @@ mod signalled {
     #[tokio::test(start_paused = true)]
     async fn work_that_is_done_before_a_loss_does_not_notice_the_setting() {
         let ran = World::new().lock.on_loss(GRACE).run(async |_held| 42).await;
-        assert_eq!(ran.unwrap(), Ran::Done(42));
+        assert_eq!(ran.unwrap(), 42);
     }
 
     #[tokio::test(start_paused = true)]
@@ -434,11 +575,11 @@ mod signalled {
     async fn any_grace_will_do() {
         for grace in [Duration::ZERO, Duration::MAX] {
             let lock = World::new().lock.lease(secs(10)).on_loss(OnLoss::Signal { grace });
-            let ran = lock.run(async |_held| sleep(secs(60)).await).await.unwrap();
+            let ran = in_full(&lock, async |_held| sleep(secs(60)).await).await.unwrap();
             let reason = LostReason::Expired;
             match grace {
-                Duration::ZERO => assert_eq!(ran, Ran::Stopped { reason }),
-                _ => assert_eq!(ran, Ran::Overran { value: (), reason }),
+                Duration::ZERO => assert_eq!(ran, stopped(reason)),
+                _ => assert_eq!(ran, overran((), reason)),
             }
         }
     }
@@ -511,7 +652,7 @@ mod holding {
             assert!(held.is_held());
             held.check()
         });
-        assert!(matches!(ran.await.unwrap(), Ran::Done(Ok(()))));
+        assert!(matches!(ran.await.unwrap(), Ok(())));
     }
 
     #[tokio::test(start_paused = true)]
@@ -519,7 +660,7 @@ mod holding {
         let world = World::new();
         let grace = OnLoss::Signal { grace: secs(5) };
         let lock = world.lock.clone().lease(secs(10)).on_loss(grace);
-        let ran = lock.run(async |held: Holding| {
+        let ran = in_full(&lock, async |held: Holding| {
             let clone = held.clone();
             assert_eq!(held.lost().await, LostReason::Expired);
             assert_eq!(clone.lost().await, LostReason::Expired);
@@ -544,7 +685,7 @@ mod holding {
             assert!(held.is_held());
             held
         });
-        let held = ran.await.unwrap().done(world.lock.name()).unwrap();
+        let held = ran.await.unwrap();
 
         // then the lock is free all the same, and it knows
         world.is_free().await;
@@ -573,6 +714,6 @@ async fn the_work_of_many_excludes_each_other() {
         })
     });
     for run in runs.collect::<Vec<_>>() {
-        assert_eq!(run.await.unwrap().unwrap(), Ran::Done(()));
+        run.await.unwrap().unwrap();
     }
 }

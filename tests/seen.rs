@@ -20,7 +20,7 @@ use tracing_subscriber::{
     registry::LookupSpan,
 };
 
-use leasehold::{Client, LockGuard, LostReason, MemoryStore, Ran, Release};
+use leasehold::{Client, LockGuard, LostReason, MemoryStore, Release};
 
 const fn secs(n: u64) -> Duration {
     Duration::from_secs(n)
@@ -74,6 +74,13 @@ impl Notes {
 impl Seen {
     fn field(&self, name: &str) -> &str {
         self.fields.get(name).unwrap_or_else(|| panic!("no {name} in {self:?}"))
+    }
+
+    /// A field that is a time, in whole seconds: the clock of leases is the difference of
+    /// two clocks, which are read one after the other.
+    fn seconds(&self, name: &str) -> f64 {
+        let text = self.field(name).strip_suffix('s').unwrap_or_default();
+        text.parse::<f64>().unwrap_or_else(|_| panic!("{self:?}")).round()
     }
 
     /// Claims that it is about the hold of `guard`.
@@ -162,7 +169,7 @@ async fn a_grant_tells_how_long_it_was_waited_for() {
     });
     let grant = notes.one("grant");
     grant.is_about(guard.as_ref().unwrap());
-    assert!(grant.field("waited").starts_with('5'), "{grant:?}");
+    assert_eq!(grant.seconds("waited"), 5.0, "{grant:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -178,7 +185,7 @@ async fn every_way_to_acquire_shows_its_grant() {
     drop(world.lock.try_acquire().await.unwrap().unwrap());
     assert_eq!(notes.of("grant").len(), 3, "try_acquire");
     sleep(secs(1)).await;
-    assert_eq!(world.lock.run(async |_held| ()).await.unwrap(), Ran::Done(()));
+    world.lock.run(async |_held| ()).await.unwrap();
     assert_eq!(notes.of("grant").len(), 4, "run");
 }
 
@@ -203,7 +210,7 @@ async fn a_release_tells_how_long_the_lock_was_held() {
     assert_eq!(guard.release().await.unwrap(), Release::Released);
     let release = notes.one("release");
     assert_eq!((release.field("lock"), release.field("owner")), ("orders:42", owner.as_str()));
-    assert!(release.field("held").starts_with('7'), "{release:?}");
+    assert_eq!(release.seconds("held"), 7.0, "{release:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -215,7 +222,7 @@ async fn a_dropped_guard_shows_its_release_with_how_long_it_was_held() {
     drop(guard);
     let release = notes.one("release");
     assert_eq!((release.field("lock"), release.field("owner")), ("orders:42", owner.as_str()));
-    assert!(release.field("held").starts_with('7'), "{release:?}");
+    assert_eq!(release.seconds("held"), 7.0, "{release:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -321,6 +328,117 @@ async fn an_ordinary_day_is_not_worth_a_warning() {
     world.client.shutdown(secs(1)).await;
     let loud: Vec<_> = notes.all().into_iter().filter(|seen| seen.level < Level::DEBUG).collect();
     assert!(loud.is_empty(), "{loud:?}");
+}
+
+mod stats {
+    use leasehold::Stats;
+    use tokio::time::timeout;
+
+    use super::*;
+
+    /// Claims that every hold of `stats` is accounted for, once.
+    #[track_caller]
+    fn adds_up(stats: &Stats) {
+        let lost =
+            stats.lost_expired + stats.lost_not_ours + stats.lost_max_hold + stats.lost_shut_down;
+        let ended = stats.released + stats.releases_unanswered + lost;
+        assert_eq!(stats.granted, stats.held + ended, "{stats:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn releases_that_were_cancelled_are_counted() {
+        // given forty holds, of which six are released in good order
+        let world = World::new();
+        for n in 0..40 {
+            let guard = world.client.lock(format!("{n}")).unwrap().acquire().await.unwrap();
+            if n < 6 {
+                assert_eq!(guard.release().await.unwrap(), Release::Released);
+                continue;
+            }
+
+            // and the others while the store hangs and the caller does not wait for it
+            world.store.stall();
+            assert!(timeout(Duration::from_millis(10), guard.release()).await.is_err());
+            adds_up(&world.client.stats());
+            world.store.resume();
+        }
+
+        // then each is counted
+        let stats = world.client.stats();
+        let counted = (stats.granted, stats.released, stats.releases_unanswered, stats.held);
+        assert_eq!(counted, (40, 6, 34, 0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_release_on_its_way_is_still_held() {
+        let world = World::new();
+        let guard = world.lock.acquire().await.unwrap();
+        world.store.stall();
+        let (released, ()) = tokio::join!(guard.release(), async {
+            sleep(secs(1)).await;
+            assert_eq!(world.client.stats().held, 1);
+            adds_up(&world.client.stats());
+            world.store.resume();
+        });
+        assert_eq!(released.unwrap(), Release::Released);
+        assert_eq!((world.client.stats().held, world.client.stats().released), (0, 1));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn however_a_hold_ends_the_numbers_add_up() {
+        let world = World::new();
+        let (client, lock) = (&world.client, &world.lock);
+        let granted = async || lock.acquire().await.unwrap();
+
+        drop(granted().await);
+        let (next, released) = tokio::join!(lock.acquire(), granted().await.release());
+        assert!(next.unwrap().release().await.is_ok() && released.is_ok());
+        adds_up(&client.stats());
+
+        let guard = granted().await;
+        world.store.fail("NOPERM no permission");
+        assert!(guard.release().await.is_err());
+        world.store.heal();
+        adds_up(&client.stats());
+
+        world.store.lose_everything();
+        let (told, found) = (granted().await, client.lock("other").unwrap().acquire().await);
+        world.store.lose_everything();
+        assert!(matches!(found.unwrap().release().await, Ok(Release::AlreadyGone { .. })));
+        assert_eq!(told.lost().await, LostReason::NotOurs);
+        drop(told);
+        adds_up(&client.stats());
+
+        let bounded = lock.clone().max_hold(secs(1)).acquire().await.unwrap();
+        assert_eq!(bounded.lost().await, LostReason::MaxHold);
+        drop(bounded);
+        let leased = lock.clone().lease(secs(1)).acquire().await.unwrap();
+        assert_eq!(leased.lost().await, LostReason::Expired);
+        assert!(leased.release().await.is_ok());
+        let taken = granted().await;
+        assert_eq!(client.shutdown(secs(1)).await.taken_back, 1);
+        drop(taken);
+
+        let stats = client.stats();
+        adds_up(&stats);
+        assert_eq!((stats.held, stats.releases_unanswered, stats.handed_over), (0, 1, 1));
+        assert_eq!((stats.lost_max_hold, stats.lost_expired, stats.lost_shut_down), (1, 1, 1));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn every_number_has_a_name_and_a_value() {
+        let world = World::new();
+        let _guard = world.lock.acquire().await.unwrap();
+        let stats = world.client.stats();
+        let fields = format!("{stats:?}").matches(": ").count();
+        assert_eq!(stats.iter().count(), fields);
+        for (name, value) in stats.iter() {
+            let field = format!("{}: ", name.trim_end_matches("_seconds"));
+            assert!(format!("{stats:?}").contains(&field), "{name}");
+            let expected = if ["held", "granted"].contains(&name) { 1.0 } else { 0.0 };
+            assert_eq!(value, expected, "{name}");
+        }
+    }
 }
 
 mod debug {

@@ -38,6 +38,11 @@ fn no_files_of_a_folder_import_each_other() {
 }
 
 #[test]
+fn every_import_of_the_engine_points_down_inside_it_too() {
+    none(of_users().flat_map(|(path, text)| engine_floors(&path, &text)));
+}
+
+#[test]
 fn every_script_says_what_it_takes_and_gives() {
     let listed = read("src/store/redis/scripts.rs");
     let scripts = files("src/store/redis/lua", "lua");
@@ -84,6 +89,7 @@ fn every_test_that_a_document_names_exists() {
 #[test]
 fn every_guarantee_names_a_test() {
     let path = "docs/guarantees.md";
+    none(guarantees("SECURITY.md", &read("SECURITY.md")));
     none(guarantees(path, &read(path)));
 }
 
@@ -103,6 +109,25 @@ fn the_guide_explains_every_event_and_every_number() {
     let guide = read("docs/guide.md");
     none(of_users().flat_map(|(path, text)| events(&path, &text, &guide)));
     none(numbers(&read("src/engine/stats.rs"), &guide));
+}
+
+#[test]
+fn the_guide_has_a_row_for_every_error_and_every_setting() {
+    let guide = read("docs/guide.md");
+    none(errors(&read("src/error.rs"), &guide));
+    let client = read("src/client.rs");
+    none(settings_of_a_client(&client, &guide));
+}
+
+#[test]
+fn threads_have_the_api_that_tasks_have() {
+    let mut tasks = api("src/primitives/lock.rs");
+    tasks.extend(api("src/primitives/guard.rs"));
+    tasks.extend(api("src/client.rs"));
+    let mut threads = api("src/blocking/lock.rs");
+    threads.extend(api("src/blocking/guard.rs"));
+    threads.extend(api("src/blocking/client.rs"));
+    none(parity(&tasks, &threads));
 }
 
 #[test]
@@ -136,6 +161,42 @@ fn floors(path: &str, text: &str) -> Vec<String> {
     }
     // Two things from one module are one mistake.
     complaints.dedup();
+    complaints
+}
+
+/// The engine's own floors, from the bottom to the top, as `engine/mod.rs` draws them.
+/// What shares a floor does not know each other.
+const ENGINE_FLOORS: [&[&str]; 9] = [
+    &["clock", "stats", "tasks", "timing"],
+    &["grant", "limits", "retry", "seldom"],
+    &["hold"],
+    &["debts"],
+    &["contention"],
+    &["keeper"],
+    &["release"],
+    &["events", "held"],
+    &["acquire"],
+];
+
+/// A file of the engine imports from its own folder and from the floors below.
+fn engine_floors(path: &str, text: &str) -> Vec<String> {
+    let module = module_of(path.trim_start_matches("src/"));
+    let (Some("engine"), Some(own)) = (module.first().map(String::as_str), module.get(1)) else {
+        return vec![];
+    };
+    let floor = |name: &str| ENGINE_FLOORS.iter().position(|floor| floor.contains(&name));
+    let Some(at) = floor(own) else {
+        let outside = own == "simulation";
+        return if outside { vec![] } else { vec![format!("{path}: `{own}` has no floor")] };
+    };
+    let mut complaints = vec![];
+    for (line, imported) in imports(&code(text), &module) {
+        let other = imported.get(1).filter(|_| imported[0] == "engine");
+        let Some(other) = other.filter(|other| *other != own) else { continue };
+        if floor(other).is_some_and(|below| below >= at) {
+            complaints.push(format!("{path}:{line}: `{other}` is not below `{own}`"));
+        }
+    }
     complaints
 }
 
@@ -226,7 +287,8 @@ const WITHOUT_CIRCLES: [&str; 7] = [
 ];
 
 /// The circles that there still are. One that has gone leaves this list.
-const CIRCLES: [&str; 1] = ["src/engine: hold, releases, turns"];
+const CIRCLES: [&str; 1] =
+    ["testkit/src/twin: clients, commands, core, faults, replica, script, users"];
 
 /// The files and folders in one folder that import each other, folder by folder.
 /// What a folder's own `mod.rs` defines is not looked at.
@@ -606,6 +668,84 @@ fn numbers(text: &str, guide: &str) -> Vec<String> {
     unsaid.map(|(field, _)| format!("docs/guide.md does not explain `{field}`")).collect()
 }
 
+/// Every variant of `Error` is in a row of a table of the guide.
+fn errors(text: &str, guide: &str) -> Vec<String> {
+    let body = code(text);
+    let body = body.split("pub enum Error {").nth(1).and_then(|rest| rest.split("\n}").next());
+    let lines = body.unwrap_or_default().lines().filter_map(|line| line.strip_prefix("    "));
+    let variants = lines.filter(|line| line.starts_with(char::is_uppercase));
+    let names = variants.filter_map(|line| line.split([' ', '(', ',', '{']).next());
+    let unsaid = names.filter(|name| !is_in_a_row(guide, name));
+    unsaid.map(|name| format!("docs/guide.md has no row for Error::{name}")).collect()
+}
+
+/// Every method of a builder that gives it back is in a row of a table of the guide.
+fn settings_of_a_client(text: &str, guide: &str) -> Vec<String> {
+    let setters = signatures(text).into_iter().filter(|(_, signature)| {
+        signature.contains("fn ") && signature.contains("(mut self,")
+            || signature.contains("( mut self,")
+    });
+    let names = setters.filter_map(|(_, signature)| function(&signature).map(str::to_owned));
+    let unsaid = names.filter(|name| !is_in_a_row(guide, name));
+    unsaid.map(|name| format!("docs/guide.md has no row for the setting {name}")).collect()
+}
+
+fn is_in_a_row(guide: &str, name: &str) -> bool {
+    guide.lines().any(|line| line.starts_with('|') && line.contains(&format!("`{name}`")))
+}
+
+/// Types and their public methods.
+type Api = BTreeSet<(String, String)>;
+
+/// What a task can do and a thread cannot, and the other way round.
+const FOR_TASKS_ALONE: [(&str, &str); 1] = [("Lock", "on_loss")];
+const FOR_THREADS_ALONE: [(&str, &str); 4] = [
+    ("Lock", "acquire_owned"),
+    ("Lock", "acquire_owned_within"),
+    ("Lock", "try_acquire_owned"),
+    ("LockGuard", "lost_within"),
+];
+
+/// Types beside the guards that both share.
+const SHARED: [&str; 1] = ["Release"];
+
+fn api(path: &str) -> Api {
+    methods(&read(path), &read("src/primitives/settings.rs"))
+}
+
+/// The public methods of `text`, `settings!` written out as the methods of `settings`.
+/// What every kind of client has is no part of a comparison: it is there once.
+fn methods(text: &str, settings: &str) -> Api {
+    let name = |line: &str| function(line.strip_prefix("pub ")?).map(str::to_owned);
+    let set: Vec<_> = settings.lines().filter_map(|line| name(line.trim())).collect();
+    let (mut found, mut owner) = (Api::new(), String::new());
+    for line in code(text).lines() {
+        if let Some(of) = line.strip_prefix("impl ") {
+            let of = of.split([' ', '<']).next().unwrap_or_default();
+            // A guard of a thread is one that may move, with its thread.
+            owner = of.rsplit("::").next().unwrap_or(of).replace("OwnedLockGuard", "LockGuard");
+        } else if line.starts_with("impl<") {
+            owner.clear();
+        }
+        let written = name(line.trim()).into_iter().collect();
+        let methods = if line.trim().starts_with("settings!(") { &set } else { &written };
+        let named = methods.iter().filter(|_| !owner.is_empty() && !SHARED.contains(&&*owner));
+        found.extend(named.map(|method| (owner.clone(), method.clone())));
+    }
+    found
+}
+
+/// Tasks and threads have the same methods, but for those that are listed above.
+fn parity(tasks: &Api, threads: &Api) -> Vec<String> {
+    let listed = |list: &[(&str, &str)], (owner, method): &(String, String)| {
+        list.contains(&(owner.as_str(), method.as_str()))
+    };
+    let lacking = tasks.difference(threads).filter(|it| !listed(&FOR_TASKS_ALONE, it));
+    let surplus = threads.difference(tasks).filter(|it| !listed(&FOR_THREADS_ALONE, it));
+    let lacking = lacking.map(|(owner, method)| format!("blocking::{owner} lacks `{method}`"));
+    lacking.chain(surplus.map(|(owner, method)| format!("{owner} lacks `{method}`"))).collect()
+}
+
 /// Every source file is named, and every file that is named exists.
 fn architecture(text: &str, sources: &[String], exists: &dyn Fn(&str) -> bool) -> Vec<String> {
     let separators = |c: char| c.is_whitespace() || "`()[],;│├└─*".contains(c);
@@ -730,7 +870,8 @@ fn test_files() -> BTreeSet<String> {
 }
 
 fn documents() -> impl Iterator<Item = (String, String)> {
-    let at_the_top = ["ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "README.md"];
+    let at_the_top =
+        ["ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "README.md", "SECURITY.md"];
     let all = at_the_top.map(str::to_owned).into_iter().chain(files("docs", "md"));
     all.map(|path| (path.clone(), read(&path)))
 }
@@ -769,6 +910,18 @@ fn none(complaints: impl IntoIterator<Item = String>) {
 
 fn one(complaints: &[String], part: &str) {
     assert!(complaints.len() == 1 && complaints[0].contains(part), "{complaints:?}");
+}
+
+#[test]
+fn finds_an_import_of_the_engine_that_points_up_inside_it() {
+    let found = |path: &str, text: &str| engine_floors(path, text).len();
+    assert_eq!(found("src/engine/hold.rs", "use super::grant::Grant;"), 0);
+    assert_eq!(found("src/engine/contention/turn.rs", "use super::entry::Entry;"), 0);
+    assert_eq!(found("src/engine/hold.rs", "use super::contention::Turn;"), 1);
+    assert_eq!(found("src/engine/grant.rs", "use crate::engine::{retry::Backoff};"), 1);
+    assert_eq!(found("src/engine/contention/entry.rs", "use crate::engine::keeper::Keeper;"), 1);
+    assert_eq!(found("src/engine/elsewhere.rs", ""), 1, "a file without a floor");
+    assert_eq!(found("src/store/mod.rs", "use crate::engine::keeper::Keeper;"), 0);
 }
 
 #[test]
@@ -962,6 +1115,38 @@ fn finds_a_file_that_the_architecture_forgot_or_remembers() {
     assert!(check("`src/lib.rs`, then `engine/held.rs`.").is_empty());
     one(&check("├── lib.rs"), "src/engine/held.rs");
     one(&check("lib.rs held.rs gone.rs"), "gone.rs");
+}
+
+#[test]
+fn finds_an_error_or_a_setting_that_the_guide_does_not_explain() {
+    let text = "pub enum Error {\n    /// Why.\n    Lost {\n        name: Name,\n    },\n    \
+        #[error(\"x\")]\n    ShutDown,\n    Name(#[from] InvalidName),\n}\nenum Other {\n    No,\n}\n";
+    one(&errors(text, "| `Lost` | gone |\n| `Name` | bad |\nAnd `ShutDown`.\n"), "ShutDown");
+    assert!(errors(text, "| `Lost`, `ShutDown` |\n| `Name` |\n").is_empty());
+
+    let set = "    pub fn ttl(mut self, ttl: u8) -> Self {\n    pub fn connect(self) -> u8 {\n";
+    one(&settings_of_a_client(set, "nothing"), "the setting ttl");
+    let long = "    pub fn certificate(\n        mut self,\n        key: u8,\n    ) -> Self {\n";
+    one(&settings_of_a_client(long, "nothing"), "the setting certificate");
+    assert!(settings_of_a_client(set, "| `ttl` | 30 s |").is_empty());
+}
+
+#[test]
+fn finds_a_method_that_one_api_has_and_the_other_lacks() {
+    let settings = "macro_rules! settings {\n    pub fn ttl(self) {\n";
+    let of = |text: &str| methods(text, settings);
+    let tasks =
+        of("impl Lock {\n    settings!(\"x\");\n    pub async fn a(&self) {\n    fn b() {\n");
+    let named = |(owner, method): &(String, String)| format!("{owner}::{method}");
+    assert_eq!(tasks.iter().map(named).collect::<Vec<_>>(), ["Lock::a", "Lock::ttl"]);
+    assert!(parity(&tasks, &tasks).is_empty());
+
+    let threads = of("impl Lock {\n    settings!(\"x\");\n");
+    one(&parity(&tasks, &threads), "blocking::Lock lacks `a`");
+    one(&parity(&threads, &tasks), "Lock lacks `a`");
+    assert!(of("impl<Made> ClientBuilder<Made> {\n    pub fn ttl(self) {\n").is_empty());
+    let moving = of("impl OwnedLockGuard {\n    pub fn lost(&self) {\n");
+    assert_eq!(moving, of("impl LockGuard {\n    pub fn lost(&self) {\n"));
 }
 
 #[test]

@@ -150,7 +150,7 @@ fn users_with_the_rights_that_the_protocol_names_are_enough() {
     assert!(refused.list().is_empty(), "{refused:?}");
 
     // and nothing to others
-    assert!(both.rust.thread("T2").lock("window").failed_with("Refused"));
+    assert!(both.rust.thread("T2").lock("window").failed_with("Forbidden"));
     assert!(both.java.thread("T2").lock("window").failure().is_some());
 }
 

@@ -3,7 +3,11 @@
 use std::{sync::Arc, time::Duration};
 
 use super::{Lock, waiting::Core};
-use crate::{ClientBuilder, MemoryStore, Shutdown, Stats, error::Result};
+use crate::{MemoryStore, Shutdown, Stats, error::Result};
+
+/// Settings of a [`Client`] for threads: those of
+/// [`ClientBuilder`](crate::ClientBuilder).
+pub type ClientBuilder = crate::ClientBuilder<Client>;
 
 /// As [`Client`](crate::Client), for threads.
 ///
@@ -12,7 +16,7 @@ use crate::{ClientBuilder, MemoryStore, Shutdown, Stats, error::Result};
 /// ```
 /// let client = leasehold::blocking::Client::in_memory()?;
 /// let guard = client.lock("orders:42")?.acquire()?;
-/// guard.release()?;
+/// guard.release()?.done()?;
 /// # Ok::<(), leasehold::Error>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -35,26 +39,7 @@ impl Client {
     /// ```
     #[cfg(feature = "redis")]
     pub fn connect(url: &str) -> Result<Self> {
-        Self::connect_with(crate::Client::builder(), url)
-    }
-
-    /// As [`ClientBuilder::connect`].
-    ///
-    /// # Errors
-    ///
-    /// As there, and [`Error::InsideAsync`](crate::Error::InsideAsync).
-    ///
-    /// # Examples
-    ///
-    /// ```no_run
-    /// use std::time::Duration;
-    /// let settings = leasehold::Client::builder().ttl(Duration::from_secs(10));
-    /// let client = leasehold::blocking::Client::connect_with(settings, "redis://127.0.0.1/")?;
-    /// # Ok::<(), leasehold::Error>(())
-    /// ```
-    #[cfg(feature = "redis")]
-    pub fn connect_with(settings: ClientBuilder, url: &str) -> Result<Self> {
-        Ok(Self { core: Core::start(async || settings.connect(url).await)? })
+        Self::builder().connect(url)
     }
 
     /// As [`Client::in_memory`](crate::Client::in_memory).
@@ -71,7 +56,7 @@ impl Client {
     /// # Ok::<(), leasehold::Error>(())
     /// ```
     pub fn in_memory() -> Result<Self> {
-        Self::sharing(&MemoryStore::new())
+        Self::builder().in_memory()
     }
 
     /// As [`Client::sharing`](crate::Client::sharing).
@@ -88,26 +73,21 @@ impl Client {
     /// # Ok::<(), leasehold::Error>(())
     /// ```
     pub fn sharing(store: &MemoryStore) -> Result<Self> {
-        Self::sharing_with(crate::Client::builder(), store)
+        Self::builder().sharing(store)
     }
 
-    /// As [`ClientBuilder::sharing`].
-    ///
-    /// # Errors
-    ///
-    /// As [`in_memory`](Self::in_memory).
+    /// As [`Client::builder`](crate::Client::builder).
     ///
     /// # Examples
     ///
     /// ```
     /// use std::time::Duration;
-    /// let settings = leasehold::Client::builder().ttl(Duration::from_secs(10));
-    /// let store = leasehold::MemoryStore::new();
-    /// let client = leasehold::blocking::Client::sharing_with(settings, &store)?;
+    /// use leasehold::blocking::Client;
+    /// let client = Client::builder().ttl(Duration::from_secs(10)).in_memory()?;
     /// # Ok::<(), leasehold::Error>(())
     /// ```
-    pub fn sharing_with(settings: ClientBuilder, store: &MemoryStore) -> Result<Self> {
-        Ok(Self { core: Core::start(async || Ok(settings.sharing(store)))? })
+    pub fn builder() -> ClientBuilder {
+        ClientBuilder::new()
     }
 
     /// As [`Client::lock`](crate::Client::lock).
@@ -168,5 +148,58 @@ impl Client {
     /// ```
     pub fn shutdown(&self, patience: Duration) -> Result<Shutdown> {
         self.core.wait(self.core.client().shutdown(patience))
+    }
+}
+
+/// Making a client for threads.
+impl crate::ClientBuilder<Client> {
+    /// As [`ClientBuilder::connect`](crate::ClientBuilder::connect).
+    ///
+    /// # Errors
+    ///
+    /// As there, and [`Error::InsideAsync`](crate::Error::InsideAsync).
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// let client = leasehold::blocking::Client::builder().connect("redis://127.0.0.1/")?;
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    #[cfg(feature = "redis")]
+    pub fn connect(self, url: &str) -> Result<Client> {
+        Ok(Client { core: Core::start(async || self.for_tasks().connect(url).await)? })
+    }
+
+    /// As [`ClientBuilder::in_memory`](crate::ClientBuilder::in_memory).
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::in_memory`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let client = leasehold::blocking::Client::builder().in_memory()?;
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn in_memory(self) -> Result<Client> {
+        self.sharing(&MemoryStore::new())
+    }
+
+    /// As [`ClientBuilder::sharing`](crate::ClientBuilder::sharing).
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::in_memory`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let store = leasehold::MemoryStore::new();
+    /// let client = leasehold::blocking::Client::builder().sharing(&store)?;
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn sharing(self, store: &MemoryStore) -> Result<Client> {
+        Ok(Client { core: Core::start(async || Ok(self.for_tasks().sharing(store)))? })
     }
 }

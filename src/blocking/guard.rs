@@ -1,9 +1,14 @@
 //! Proof that a lock was granted, for threads.
 
-use std::{marker::PhantomData, sync::Arc, time::Duration};
+use std::{
+    marker::PhantomData,
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    sync::Arc,
+    time::Duration,
+};
 
 use super::{reentry, waiting::Core};
-use crate::{LostReason, Name, Owner, Release, error::Result, primitives};
+use crate::{Holding, LostReason, Name, Owner, Ran, Release, error::Result, primitives};
 
 /// As [`LockGuard`](crate::LockGuard), with the thread as its owner: it stays
 /// on its thread, and what the thread acquires again it enters again.
@@ -19,7 +24,7 @@ use crate::{LostReason, Name, Owner, Release, error::Result, primitives};
 /// ```
 /// let client = leasehold::blocking::Client::in_memory()?;
 /// let guard = client.lock("orders:42")?.acquire()?;
-/// guard.release()?;
+/// guard.release()?.done()?;
 /// # Ok::<(), leasehold::Error>(())
 /// ```
 #[derive(Debug)]
@@ -62,6 +67,21 @@ impl LockGuard {
     /// ```
     pub fn release(self) -> Result<Release> {
         self.guard.release()
+    }
+
+    /// As [`LockGuard::run`](crate::LockGuard::run): [`Ran::Stopped`] does not
+    /// occur, since a thread cannot be stopped from outside.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let guard = leasehold::blocking::Client::in_memory()?.lock("orders:42")?.acquire()?;
+    /// assert_eq!(guard.run(|held| held.is_held()).done()?, true);
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn run<T>(self, work: impl FnOnce(&Holding) -> T) -> Ran<T> {
+        let Self { guard, _left, .. } = self;
+        guard.run(work)
     }
 
     /// As [`LockGuard::reenter`](crate::LockGuard::reenter), which acquiring
@@ -117,10 +137,6 @@ impl OwnedLockGuard {
         Self { guard, core: Arc::clone(core) }
     }
 
-    pub(super) fn guard(&self) -> &primitives::LockGuard {
-        &self.guard
-    }
-
     /// As [`LockGuard::release`](crate::LockGuard::release).
     ///
     /// # Errors
@@ -138,6 +154,28 @@ impl OwnedLockGuard {
     pub fn release(self) -> Result<Release> {
         let Self { guard, core } = self;
         core.wait(guard.release())?
+    }
+
+    /// As [`LockGuard::run`](crate::LockGuard::run): [`Ran::Stopped`] does not
+    /// occur, since a thread cannot be stopped from outside.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let guard = leasehold::blocking::Client::in_memory()?.lock("orders:42")?.acquire_owned()?;
+    /// assert_eq!(guard.run(|held| held.is_held()).done()?, true);
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn run<T>(self, work: impl FnOnce(&Holding) -> T) -> Ran<T> {
+        let Self { guard, core } = self;
+        let (holding, name) = (guard.holding(), guard.name().clone());
+        let done = catch_unwind(AssertUnwindSafe(|| work(&holding)));
+        // Called from a task it is dropped, and released in the background.
+        let lost = core.wait(guard.release_after_run()).ok().flatten();
+        match done {
+            Ok(value) => Ran::of(value, name, lost),
+            Err(panic) => resume_unwind(panic),
+        }
     }
 
     /// As [`LockGuard::reenter`](crate::LockGuard::reenter).

@@ -1,10 +1,6 @@
 //! The lock, for threads.
 
-use std::{
-    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
-    sync::Arc,
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use super::{
     LockGuard, OwnedLockGuard,
@@ -12,9 +8,13 @@ use super::{
     waiting::Core,
 };
 use crate::{
-    Holder, Holding, Name, Owner, Ran, Release, WaitBy,
+    Holder, Holding, Name, Owner, WaitBy,
+    engine::grant::LocalTurns,
     error::Result,
-    primitives::{self, LockGuard as AsyncGuard},
+    primitives::{
+        self, LockGuard as AsyncGuard,
+        settings::{Settings, settings},
+    },
 };
 
 /// As [`Lock`](crate::Lock), for threads.
@@ -30,7 +30,7 @@ use crate::{
 /// let guard = lock.acquire()?;
 /// let other = std::thread::spawn(move || lock.try_acquire().map(|guard| guard.is_some()));
 /// assert!(!other.join().unwrap()?);
-/// guard.release()?;
+/// guard.release()?.done()?;
 /// # Ok::<(), leasehold::Error>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -39,75 +39,18 @@ pub struct Lock {
     lock: primitives::Lock,
 }
 
-/// Settings.
+/// Settings, as those of [`Lock`](crate::Lock).
 impl Lock {
     pub(super) fn new(core: Arc<Core>, lock: primitives::Lock) -> Self {
         Self { core, lock }
     }
 
-    fn with(mut self, set: impl FnOnce(primitives::Lock) -> primitives::Lock) -> Self {
-        self.lock = set(self.lock);
+    fn set(mut self, change: impl FnOnce(&mut Settings)) -> Self {
+        self.lock = self.lock.set(change);
         self
     }
 
-    /// As [`Lock::ttl`](crate::Lock::ttl).
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// let lock = leasehold::blocking::Client::in_memory()?.lock("orders:42")?.ttl(Duration::from_secs(10));
-    /// # Ok::<(), leasehold::Error>(())
-    /// ```
-    #[must_use]
-    pub fn ttl(self, ttl: Duration) -> Self {
-        self.with(|lock| lock.ttl(ttl))
-    }
-
-    /// As [`Lock::lease`](crate::Lock::lease).
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// let lock = leasehold::blocking::Client::in_memory()?.lock("orders:42")?.lease(Duration::from_millis(20));
-    /// let guard = lock.acquire()?;
-    /// assert_eq!(guard.lost()?, leasehold::LostReason::Expired);
-    /// # Ok::<(), leasehold::Error>(())
-    /// ```
-    #[must_use]
-    pub fn lease(self, lease: Duration) -> Self {
-        self.with(|lock| lock.lease(lease))
-    }
-
-    /// As [`Lock::max_hold`](crate::Lock::max_hold).
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// let lock = leasehold::blocking::Client::in_memory()?.lock("orders:42")?.max_hold(Duration::from_millis(20));
-    /// let guard = lock.acquire()?;
-    /// assert_eq!(guard.lost()?, leasehold::LostReason::MaxHold);
-    /// # Ok::<(), leasehold::Error>(())
-    /// ```
-    #[must_use]
-    pub fn max_hold(self, most: Duration) -> Self {
-        self.with(|lock| lock.max_hold(most))
-    }
-
-    /// As [`Lock::wait_by`](crate::Lock::wait_by).
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// let lock = leasehold::blocking::Client::in_memory()?.lock("orders:42")?.wait_by(leasehold::WaitBy::Messages);
-    /// # Ok::<(), leasehold::Error>(())
-    /// ```
-    #[must_use]
-    pub fn wait_by(self, wait_by: WaitBy) -> Self {
-        self.with(|lock| lock.wait_by(wait_by))
-    }
+    settings!("leasehold::blocking::Client");
 
     /// As [`Lock::name`](crate::Lock::name).
     ///
@@ -278,56 +221,53 @@ impl Lock {
 
 /// Working under the lock.
 ///
-/// A thread cannot be stopped from outside: work looks at its
-/// [`Holding`] before each side effect. [`Ran::Stopped`] does
-/// not occur here, and [`on_loss`](crate::Lock::on_loss) has no meaning.
+/// A thread cannot be stopped from outside: work looks at its [`Holding`] before
+/// each side effect. There is no [`on_loss`](crate::Lock::on_loss) here.
 impl Lock {
     /// As [`Lock::run`](crate::Lock::run).
     ///
     /// # Errors
     ///
-    /// As [`acquire`](Self::acquire).
+    /// As [`acquire`](Self::acquire), and [`Error::Lost`](crate::Error::Lost) if
+    /// the lock was lost meanwhile: [`LockGuard::run`] has the result of such work.
     ///
     /// # Examples
     ///
     /// ```
     /// let lock = leasehold::blocking::Client::in_memory()?.lock("nightly-close")?;
-    /// let ran = lock.run(|held| held.check().map(|()| 6 * 7))?;
-    /// assert_eq!(ran.done(lock.name())??, 42);
+    /// let answer = lock.run(|held| held.check().map(|()| 6 * 7))??;
+    /// assert_eq!(answer, 42);
     /// # Ok::<(), leasehold::Error>(())
     /// ```
-    pub fn run<T>(&self, work: impl FnOnce(&Holding) -> T) -> Result<Ran<T>> {
-        Ok(run(self.acquire()?, work))
+    pub fn run<T>(&self, work: impl FnOnce(&Holding) -> T) -> Result<T> {
+        self.acquire()?.run(work).done()
     }
 
     /// As [`Lock::run_within`](crate::Lock::run_within).
     ///
     /// # Errors
     ///
-    /// As [`acquire_within`](Self::acquire_within).
+    /// As [`acquire_within`](Self::acquire_within), and
+    /// [`Error::Lost`](crate::Error::Lost).
     ///
     /// # Examples
     ///
     /// ```
     /// use std::time::Duration;
     /// let lock = leasehold::blocking::Client::in_memory()?.lock("nightly-close")?;
-    /// let ran = lock.run_within(Duration::from_secs(5), |_held| "done")?;
-    /// assert_eq!(ran, leasehold::Ran::Done("done"));
+    /// assert_eq!(lock.run_within(Duration::from_secs(5), |_held| "done")?, "done");
     /// # Ok::<(), leasehold::Error>(())
     /// ```
-    pub fn run_within<T>(
-        &self,
-        patience: Duration,
-        work: impl FnOnce(&Holding) -> T,
-    ) -> Result<Ran<T>> {
-        Ok(run(self.acquire_within(patience)?, work))
+    pub fn run_within<T>(&self, patience: Duration, work: impl FnOnce(&Holding) -> T) -> Result<T> {
+        self.acquire_within(patience)?.run(work).done()
     }
 
     /// As [`Lock::try_run`](crate::Lock::try_run).
     ///
     /// # Errors
     ///
-    /// As [`try_acquire`](Self::try_acquire).
+    /// As [`try_acquire`](Self::try_acquire), and
+    /// [`Error::Lost`](crate::Error::Lost).
     ///
     /// # Examples
     ///
@@ -336,24 +276,8 @@ impl Lock {
     /// assert!(lock.try_run(|_held| ())?.is_some());
     /// # Ok::<(), leasehold::Error>(())
     /// ```
-    pub fn try_run<T>(&self, work: impl FnOnce(&Holding) -> T) -> Result<Option<Ran<T>>> {
-        Ok(self.try_acquire()?.map(|guard| run(guard, work)))
-    }
-}
-
-fn run<T>(guard: LockGuard, work: impl FnOnce(&Holding) -> T) -> Ran<T> {
-    let holding = guard.guard().holding();
-    let done = catch_unwind(AssertUnwindSafe(|| work(&holding)));
-    let released = guard.release();
-    match (done, released) {
-        (Err(panic), _) => resume_unwind(panic),
-        (Ok(value), Ok(Release::AlreadyGone { reason, .. })) => Ran::Overran { value, reason },
-        (Ok(value), Ok(Release::Released | Release::StillHeld { .. })) => Ran::Done(value),
-        // It was ours when the work was done; the rest is done in the background.
-        (Ok(value), Err(error)) => {
-            tracing::warn!(target: "leasehold", %error, "not released yet");
-            Ran::Done(value)
-        }
+    pub fn try_run<T>(&self, work: impl FnOnce(&Holding) -> T) -> Result<Option<T>> {
+        self.try_acquire()?.map(|guard| guard.run(work).done()).transpose()
     }
 }
 

@@ -1,4 +1,5 @@
-//! The same API for threads: it wraps, and never copies.
+//! The same API for threads: it wraps, and never copies. What it lacks is
+//! [`on_loss`](crate::Lock::on_loss): a thread cannot be stopped from outside.
 //!
 //! A client of this module owns a runtime thread of its own, where its
 //! connections and background tasks live. Callers wait on their own thread.
@@ -20,8 +21,8 @@
 //! let guard = lock.acquire()?;
 //! let again = lock.acquire()?; // the same thread: enters again
 //! assert_eq!(guard.count(), 2);
-//! again.release()?;
-//! guard.release()?;
+//! again.release()?.done()?;
+//! guard.release()?.done()?;
 //! # Ok::<(), leasehold::Error>(())
 //! ```
 
@@ -32,7 +33,7 @@ mod reentry;
 mod waiting;
 
 pub use self::{
-    client::Client,
+    client::{Client, ClientBuilder},
     guard::{LockGuard, OwnedLockGuard},
     lock::Lock,
 };

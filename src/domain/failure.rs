@@ -1,13 +1,18 @@
 //! Why a store has no answer.
 
-use std::{error::Error, fmt, sync::Arc};
+use std::{error::Error, fmt, io, sync::Arc};
+
+use tokio::time::error::Elapsed;
 
 /// Why a store has no answer, and whether the request may have been executed.
 #[derive(Clone, Debug)]
 #[cfg_attr(not(feature = "redis"), expect(dead_code, reason = "memory has fewer ways to fail"))]
 pub(crate) enum Failure {
-    /// The store refused, and says why. Nothing happened.
-    Refused { code: String, message: String },
+    /// Asked outside of a runtime. Nothing happened.
+    NoRuntime,
+    /// The store refused, and says why. Nothing happened. The command is named
+    /// where it is known.
+    Refused { code: String, message: String, command: Option<String> },
     /// Sent, but no answer came. It **may have happened**, or happen yet.
     Unanswered(Arc<dyn Error + Send + Sync>),
     /// Never sent. Nothing happened.
@@ -18,21 +23,62 @@ pub(crate) enum Failure {
     WrongType { found: String },
 }
 
-/// Refusals that end by themselves: the server starts, fails over or is busy.
-const PASSING: [&str; 8] = [
+/// What a refusal asks of the one who meets it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Refusal {
+    /// A right or the right password: somebody has to grant it.
+    Forbidden,
+    /// Time, or room: the server is not ready for this now.
+    NotReady,
+    /// Another request: this one will never do.
+    Lasting,
+}
+
+/// Codes of refusals that end by themselves, so that it helps to ask again. A
+/// server that cannot write its snapshot (`MISCONF`) tries that again every few
+/// seconds, and takes writes as soon as it can.
+const PASSING: [&str; 9] = [
     "BUSY",
     "CLUSTERDOWN",
     "LOADING",
     "MASTERDOWN",
+    "MISCONF",
     "NOREPLICAS",
     "READONLY",
     "TRYAGAIN",
     "UNKILLABLE",
 ];
 
+/// Codes of a missing right.
+const FORBIDDEN: [&str; 4] = ["DENIED", "NOAUTH", "NOPERM", "WRONGPASS"];
+
+/// A full server is told at once: waiting makes no room.
+const FULL: &str = "OOM";
+
+impl Refusal {
+    /// What a refusal with this code asks for.
+    pub(crate) fn of(code: &str) -> Self {
+        match code {
+            code if FORBIDDEN.contains(&code) => Self::Forbidden,
+            code if code == FULL || PASSING.contains(&code) => Self::NotReady,
+            _ => Self::Lasting,
+        }
+    }
+}
+
 impl Failure {
     pub(crate) fn refused(code: impl Into<String>, message: impl Into<String>) -> Self {
-        Self::Refused { code: code.into(), message: message.into() }
+        let message = message.into();
+        Self::Refused { code: code.into(), command: command_in(&message), message }
+    }
+
+    /// Names the `command` that was refused, unless the store has named it.
+    #[cfg(feature = "redis")]
+    pub(crate) fn naming(mut self, refused: Option<&str>) -> Self {
+        if let Self::Refused { command: command @ None, .. } = &mut self {
+            *command = refused.map(str::to_ascii_uppercase);
+        }
+        self
     }
 
     pub(crate) fn unanswered(cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
@@ -54,20 +100,43 @@ impl Failure {
         match self {
             Self::Refused { code, .. } => PASSING.contains(&code.as_str()),
             Self::Unanswered(_) | Self::Unreachable(_) => true,
-            Self::Unreadable(_) | Self::WrongType { .. } => false,
+            Self::NoRuntime | Self::Unreadable(_) | Self::WrongType { .. } => false,
         }
     }
+}
+
+/// The command that a refusal names: "no permissions to run the 'hset' command".
+fn command_in(message: &str) -> Option<String> {
+    let (_, rest) = message.split_once("the '")?;
+    let (command, _) = rest.split_once("' command")?;
+    Some(command.to_ascii_uppercase())
 }
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Refused { code, message } => write!(f, "refused: {code} {message}"),
-            Self::Unanswered(cause) => write!(f, "no answer: {cause}"),
-            Self::Unreachable(cause) => write!(f, "not reachable: {cause}"),
+            Self::NoRuntime => f.write_str("there is no tokio runtime"),
+            Self::Refused { code, message, .. } => write!(f, "refused: {code} {message}"),
+            Self::Unanswered(cause) if cause.is::<Elapsed>() => f.write_str("no answer in time"),
+            Self::Unanswered(cause) => write!(f, "no answer: {}", in_words(&**cause)),
+            Self::Unreachable(cause) => write!(f, "not reachable: {}", in_words(&**cause)),
             Self::Unreadable(what) => write!(f, "unexpected answer: {what}"),
             Self::WrongType { found } => write!(f, "the key is a {found}"),
         }
+    }
+}
+
+/// What `cause` means to a person.
+fn in_words(cause: &(dyn Error + Send + Sync + 'static)) -> String {
+    use io::ErrorKind::{
+        BrokenPipe, ConnectionAborted, ConnectionRefused, ConnectionReset, UnexpectedEof,
+    };
+    let kind = cause.downcast_ref::<io::Error>().map(io::Error::kind);
+    match kind {
+        Some(UnexpectedEof) => "the server closed the connection".into(),
+        Some(BrokenPipe | ConnectionAborted | ConnectionReset) => "the connection was lost".into(),
+        Some(ConnectionRefused) => "nothing listens at the address".into(),
+        _ => cause.to_string(),
     }
 }
 
@@ -92,5 +161,51 @@ mod tests {
             assert!(!Failure::refused(lasting, "").may_pass(), "{lasting}");
         }
         assert!(!Failure::WrongType { found: "string".into() }.may_pass());
+    }
+
+    #[test]
+    fn a_server_that_cannot_write_its_snapshot_is_asked_again() {
+        let words = "Redis is configured to save RDB snapshots, but it's currently unable to";
+        assert!(Failure::refused("MISCONF", words).may_pass());
+    }
+
+    #[test]
+    fn whatever_passes_is_not_ready_and_so_is_a_full_server() {
+        for code in PASSING.into_iter().chain([FULL]) {
+            assert_eq!(Refusal::of(code), Refusal::NotReady, "{code}");
+        }
+        for code in FORBIDDEN {
+            assert_eq!(Refusal::of(code), Refusal::Forbidden, "{code}");
+        }
+        assert_eq!(Refusal::of("ERR"), Refusal::Lasting);
+    }
+
+    #[test]
+    fn a_refusal_names_the_command_that_the_store_names() {
+        let command = |words: &str| match Failure::refused("NOPERM", words) {
+            Failure::Refused { command, .. } => command,
+            other => panic!("{other}"),
+        };
+        let words = "User limited has no permissions to run the 'hset' command";
+        assert_eq!(command(words).as_deref(), Some("HSET"));
+        assert_eq!(command("No permissions to access a key"), None);
+        assert_eq!(command("the 'maxmemory' is less than what is used"), None);
+    }
+
+    #[test]
+    fn a_failure_speaks_of_servers_and_not_of_sockets_and_timers() {
+        let says = |kind: io::ErrorKind| Failure::unanswered(io::Error::from(kind)).to_string();
+        let closed = "no answer: the server closed the connection";
+        assert_eq!(says(io::ErrorKind::UnexpectedEof), closed);
+        assert_eq!(says(io::ErrorKind::ConnectionReset), "no answer: the connection was lost");
+        let refused = Failure::unreachable(io::Error::from(io::ErrorKind::ConnectionRefused));
+        assert_eq!(refused.to_string(), "not reachable: nothing listens at the address");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn silence_is_called_silence() {
+        let never = std::future::pending::<()>();
+        let elapsed = tokio::time::timeout(std::time::Duration::ZERO, never).await.unwrap_err();
+        assert_eq!(Failure::unanswered(elapsed).to_string(), "no answer in time");
     }
 }

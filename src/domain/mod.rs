@@ -1,6 +1,6 @@
 //! The words: names, owners, claims, leases, failures.
 //!
-//! Nothing here does I/O, reads a clock or knows Redis.
+//! Nothing here does I/O or reads a clock. Of Redis `failure.rs` knows the error codes.
 
 mod claim;
 mod failure;
@@ -19,7 +19,7 @@ pub use self::{
 };
 pub(crate) use self::{
     claim::{Claim, GivenBack, Others, Outcome, Place, ReleaseMode, Renewal, Verdict, in_millis},
-    failure::Failure,
+    failure::{Failure, Refusal},
     hashed::{Map, Set},
     lease::{Lease, checked},
     owner::Identity,

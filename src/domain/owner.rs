@@ -115,6 +115,11 @@ impl Identity {
         &self.client
     }
 
+    /// Whether `owner` is one of this client's.
+    pub(crate) fn is_of(&self, owner: &Owner) -> bool {
+        owner.as_str().strip_prefix(&*self.client).is_some_and(|rest| rest.starts_with(':'))
+    }
+
     /// An owner that nobody had before.
     pub(crate) fn fresh_owner(&self) -> Owner {
         let number = self.last.fetch_add(1, Ordering::Relaxed) + 1;
@@ -136,6 +141,14 @@ mod tests {
         assert_eq!(client, identity.client());
         assert_eq!(client, Uuid::parse_str(client).unwrap().hyphenated().to_string());
         assert_eq!(number.parse::<i64>(), Ok(1));
+    }
+
+    #[test]
+    fn a_client_knows_its_own_owners_from_all_others() {
+        let (identity, other) = (Identity::of("a"), Identity::of("ab"));
+        assert!(identity.is_of(&identity.fresh_owner()));
+        assert!(!identity.is_of(&other.fresh_owner()));
+        assert!(!identity.is_of(&Owner::new("a").unwrap()));
     }
 
     #[test]

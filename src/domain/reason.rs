@@ -10,7 +10,7 @@
 /// let store = MemoryStore::new();
 /// let guard = Client::sharing(&store).lock("job")?.acquire().await?;
 /// let lost = guard.lost();
-/// guard.release().await?;
+/// guard.release().await?.done()?;
 /// assert_eq!(lost.await, LostReason::Released);
 /// # Ok(()) }
 /// ```

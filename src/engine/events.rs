@@ -20,6 +20,7 @@ impl Subscriber for Events {
     fn hear(&self, event: Event) {
         match &event {
             Event::Freed { name, .. } | Event::Hears(name, _) => self.doubt_our_own(name),
+            Event::Back => self.keeper.ask_about_all(self.clock.now()),
             Event::Ask { .. } | Event::SubscriptionsLost => {}
         }
         self.contention.hear(event);

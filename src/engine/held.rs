@@ -5,20 +5,19 @@
 
 use std::{
     fmt,
-    future::{Future, poll_fn},
+    future::{Future, pending, poll_fn},
     pin::pin,
     sync::Arc,
     task::Poll,
     time::Duration,
 };
 
-use tokio::time::Instant;
-
-use super::{
-    Engine,
-    hold::Hold,
-    release::{debts::Debt, recount::recount},
+use tokio::{
+    runtime::Handle,
+    time::{Instant, sleep},
 };
+
+use super::{Engine, debts::Debt, hold::Hold, release::recount::recount};
 use crate::{
     domain::{Claim, GivenBack, Holder, LostReason, Outcome},
     error::Error,
@@ -29,7 +28,7 @@ use crate::{
 pub(crate) enum Left {
     /// Other shares of the hold are still there.
     Shares(u32),
-    /// It was ours, and is free now.
+    /// It was ours until now.
     Nothing,
     /// It was over before.
     Lost { reason: LostReason, holder: Option<Holder> },
@@ -50,6 +49,11 @@ impl Held {
 
     pub(crate) fn claim(&self) -> &Claim {
         self.hold.claim()
+    }
+
+    /// How long work waits for its release.
+    pub(crate) fn release_after_run(&self) -> Duration {
+        self.engine.limits.release_after_run
     }
 
     pub(crate) fn watch(&self) -> Watch {
@@ -85,8 +89,9 @@ impl Held {
         self.engine.keeper.unwatch(hold.id());
         // When the store has answered, or we are dropped, whoever waits here may ask.
         let _leaving = Leaving(self);
-        // Before the store can grant it to somebody else. It may be over already.
-        hold.end(LostReason::Released).ok();
+        // Before the store can grant it to somebody else.
+        let counts = hold.end(LostReason::Released).is_ok();
+        let releasing = self.engine.counters.releasing(counts);
         let given = self.engine.give_back(hold, asked_at).await;
         tracing::debug!(target: "leasehold", lock = %hold.name(), owner = %hold.claim().owner,
             held = ?hold.held_for(self.engine.clock.now()), ?given, "release");
@@ -94,7 +99,9 @@ impl Held {
         let given = given.map_err(|failure| Error::about(hold.name(), failure))?;
         match (believed, given) {
             (Ok(_), GivenBack::Freed(_)) => {
-                hold.was_released();
+                if releasing.answered() {
+                    hold.was_released();
+                }
                 Ok(Left::Nothing)
             }
             (Ok(left), GivenBack::NotHeld { holder }) => {
@@ -103,7 +110,9 @@ impl Held {
                     true => LostReason::NotOurs,
                     false => LostReason::Expired,
                 };
-                hold.found_lost(reason);
+                if releasing.answered() {
+                    hold.found_lost(reason);
+                }
                 Ok(Left::Lost { reason, holder })
             }
             (Err(reason), GivenBack::NotHeld { holder }) => Ok(Left::Lost { reason, holder }),
@@ -224,13 +233,31 @@ impl Watch {
     }
 
     /// Waits until the hold is over. Each look at it reads the clock first: after
-    /// a pause of the process the clock knows before any timer does.
+    /// a pause of the process the clock knows before any timer does. The timer is ours:
+    /// the watchdog may be on a runtime that is blocked.
     pub(crate) async fn over(self) -> LostReason {
         let mut told = pin!(self.hold.ended());
-        poll_fn(|cx| match self.remaining() {
-            Ok(_) => told.as_mut().poll(cx),
-            Err(reason) => Poll::Ready(reason),
-        })
-        .await
+        loop {
+            let mut ends = pin!(self.timer());
+            let look = poll_fn(|cx| match self.remaining() {
+                Err(reason) => Poll::Ready(Some(reason)),
+                Ok(_) => match told.as_mut().poll(cx) {
+                    Poll::Ready(reason) => Poll::Ready(Some(reason)),
+                    Poll::Pending => ends.as_mut().poll(cx).map(|()| None),
+                },
+            });
+            if let Some(reason) = look.await {
+                return reason;
+            }
+        }
+    }
+
+    /// Waits until the hold would end as it is now. Without a runtime there is no timer.
+    async fn timer(&self) {
+        match self.remaining() {
+            Ok(left) if Handle::try_current().is_ok() => sleep(left).await,
+            Ok(_) => pending().await,
+            Err(_) => {}
+        }
     }
 }

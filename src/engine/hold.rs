@@ -214,7 +214,6 @@ impl Hold {
     fn set_over(&self, mut state: MutexGuard<'_, State>, reason: LostReason) {
         state.over = Some(reason);
         let told = state.told.take();
-        self.counters.ended();
         if reason != LostReason::Released {
             self.found_lost(reason);
         }

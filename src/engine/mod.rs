@@ -1,14 +1,15 @@
 //! Machinery that all primitives share: no keys, no scripts, no connections.
 //!
 //! ```text
-//!        held · events                shares in a hold; what the store tells
-//!   acquire       release::settle     THE waiting loop; debts settled
-//!   keeper                            grants kept alive
-//!   contention                        who wants a name, who has it, whose turn it is
-//!   release::debts, release::recount  what is owed
-//!   hold                              a grant while it lasts
-//!   grant · retry · stats · tasks
-//!   clock · timing
+//! acquire                   THE waiting loop
+//! events · held             what the store tells; shares in a hold
+//! release                   giving back
+//! keeper                    grants kept alive
+//! contention                who wants a name, who has it here, whose turn it is
+//! debts                     what is owed to the store
+//! hold                      a grant while it lasts
+//! grant · retry · limits · seldom   what is granted; asking again; bounds for callers and logs
+//! clock · timing · stats · tasks
 //! ```
 //!
 //! Arrows point down: `tests/tidy.rs` reads the imports. This file puts it together.
@@ -26,13 +27,16 @@
 pub(crate) mod acquire;
 pub(crate) mod clock;
 mod contention;
+mod debts;
 mod events;
 pub(crate) mod grant;
 pub(crate) mod held;
 mod hold;
 mod keeper;
+pub(crate) mod limits;
 mod release;
 mod retry;
+mod seldom;
 #[cfg(test)]
 mod simulation;
 pub(crate) mod stats;
@@ -57,20 +61,20 @@ use tokio::{
 use self::{
     clock::Clock,
     contention::Contention,
+    debts::{Debt, Debts},
     events::Events,
     hold::Hold,
     keeper::Keeper,
-    release::{
-        debts::{Debt, Debts},
-        settle::Settler,
-    },
+    limits::{Limits, within},
+    release::settle::Settler,
     retry::retry_until,
+    seldom::Seldom,
     stats::{Counters, Stats},
     tasks::Spawner,
-    timing::{LONGEST_PATIENCE, ONE_QUESTION},
+    timing::LONGEST_PATIENCE,
 };
 use crate::{
-    domain::{Failure, Holder, Identity, LostReason, Name, Owner},
+    domain::{Holder, Identity, LostReason, Name, Owner},
     error::Error,
     store::{Answer, Store, Subscriber},
 };
@@ -85,9 +89,12 @@ pub(crate) struct Engine {
     debts: Arc<Debts>,
     contention: Arc<Contention>,
     keeper: Arc<Keeper>,
+    given_up: Arc<Seldom>,
+    cannot_ask: Seldom,
     /// Kept for the store, which only knows where it is.
     _events: Arc<Events>,
     spawner: Spawner,
+    pub(crate) limits: Limits,
     running: Mutex<Vec<AbortHandle>>,
     /// How many grants there were: each has a number.
     grants: AtomicU64,
@@ -96,7 +103,19 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
+    #[cfg(test)]
     pub(crate) fn new(
+        identity: Identity,
+        store: Arc<dyn Store>,
+        clock: Clock,
+        spawner: Spawner,
+    ) -> Arc<Self> {
+        Self::within(Limits::default(), identity, store, clock, spawner)
+    }
+
+    /// A client's machinery that waits for its store within `limits`.
+    pub(crate) fn within(
+        limits: Limits,
         identity: Identity,
         store: Arc<dyn Store>,
         clock: Clock,
@@ -125,8 +144,11 @@ impl Engine {
             debts,
             contention,
             keeper,
+            given_up: Arc::default(),
+            cannot_ask: Seldom::default(),
             _events: events,
             spawner,
+            limits,
             running: Mutex::default(),
             grants: AtomicU64::new(0),
             closed: AtomicBool::new(false),
@@ -147,6 +169,7 @@ impl Engine {
     /// Starts the background tasks anew, on this runtime, if the one they ran on is gone;
     /// or if they never ran, and are `needed`.
     fn revive(&self, needed: bool) {
+        self.store.keep_up();
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         if (needed && running.is_empty()) || running.iter().any(AbortHandle::is_finished) {
             running.iter().for_each(AbortHandle::abort);
@@ -162,7 +185,8 @@ impl Engine {
         let (store, clock, counters) = parts();
         let contention = Arc::clone(&self.contention);
         let debts = Arc::clone(&self.debts);
-        let settler = Settler { debts, store, clock, counters, contention };
+        let given_up = Arc::clone(&self.given_up);
+        let settler = Settler { debts, store, clock, counters, contention, given_up };
         let keeper = Arc::clone(&self.keeper).run(world);
         vec![self.spawner.start(Box::pin(keeper)), self.spawner.start(Box::pin(settler.run()))]
     }
@@ -170,9 +194,9 @@ impl Engine {
     /// Asks the store about `name` until it answers or patience ends.
     async fn ask<'a, T>(&self, name: &Name, ask: impl Fn() -> Answer<'a, T>) -> Result<T, Error> {
         Handle::try_current().map_err(|_| Error::NoRuntime)?;
-        let until = self.clock.now() + ONE_QUESTION;
-        let given = timeout(ONE_QUESTION, retry_until(&self.clock, until, ask)).await;
-        let given = given.unwrap_or_else(|elapsed| Err(Failure::unanswered(elapsed)));
+        let limit = self.limits.question;
+        let until = self.clock.now() + limit;
+        let given = within(limit, retry_until(&self.clock, until, ask)).await;
         given.map(|given| given.answer).map_err(|failure| Error::about(name, failure))
     }
 
@@ -188,8 +212,10 @@ impl Engine {
 
     /// Frees `name`, whoever holds it. Returns whether somebody did.
     pub(crate) async fn force_release(&self, name: &Name) -> Result<bool, Error> {
+        Handle::try_current().map_err(|_| Error::NoRuntime)?;
         // Asked again it might free somebody who entered meanwhile.
-        self.store.force_release(name).await.map_err(|failure| Error::about(name, failure))
+        let freed = within(self.limits.question, self.store.force_release(name)).await;
+        freed.map_err(|failure| Error::about(name, failure))
     }
 
     pub(crate) fn stats(&self) -> Stats {

@@ -9,7 +9,13 @@ use crate::domain::LostReason;
 
 /// What one client has done so far, and does now.
 ///
-/// Counters only grow; `held` and `waiting` go up and down.
+/// Counters only grow; `held` and `waiting` go up and down. Every hold is
+/// counted once, whatever became of it:
+///
+/// ```text
+/// granted = held + released + releases_unanswered
+///         + lost_expired + lost_not_ours + lost_max_hold + lost_shut_down
+/// ```
 ///
 /// # Examples
 ///
@@ -18,23 +24,29 @@ use crate::domain::LostReason;
 /// let client = leasehold::Client::in_memory();
 /// let guard = client.lock("orders:42")?.acquire().await?;
 /// assert_eq!((client.stats().granted, client.stats().held), (1, 1));
-/// guard.release().await?;
+/// guard.release().await?.done()?;
 /// assert_eq!((client.stats().released, client.stats().held), (1, 0));
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Stats {
-    /// Holds that are alive now: not released, and not known to be lost.
+    /// Holds that are alive now: not known to be lost, and not released, or the
+    /// release is on its way.
     pub held: u64,
     /// Callers that wait for a lock now.
     pub waiting: u64,
     /// Acquisitions that succeeded.
     pub granted: u64,
-    /// Holds that were given back while they were ours.
+    /// Holds that were given back while they were ours; dropped guards among
+    /// them, whose releases are made in the background.
     pub released: u64,
-    /// Holds that went to the next waiter of this client without asking the store.
+    /// Those of `released` that went to the next waiter of this client without
+    /// asking the store.
     pub handed_over: u64,
+    /// Holds whose release was cancelled, or refused, or brought no answer: the
+    /// background goes on with it.
+    pub releases_unanswered: u64,
     /// Acquisitions that ran out of patience while somebody else held.
     pub timed_out: u64,
     /// Holds that ended before they were given back because their lease did.
@@ -61,14 +73,61 @@ pub struct Stats {
     pub releases_abandoned: u64,
 }
 
+impl Stats {
+    /// Every number with its name, for an exporter. Times are in seconds, and
+    /// their names say so.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let stats = leasehold::Client::in_memory().stats();
+    /// let page: String =
+    ///     stats.iter().map(|(name, value)| format!("leasehold_{name} {value}\n")).collect();
+    /// assert!(page.contains("leasehold_held 0\n"));
+    /// assert!(page.contains("leasehold_renewal_lag_seconds 0\n"));
+    /// ```
+    pub fn iter(&self) -> impl Iterator<Item = (&'static str, f64)> + use<> {
+        let counts = [
+            ("held", self.held),
+            ("waiting", self.waiting),
+            ("granted", self.granted),
+            ("released", self.released),
+            ("handed_over", self.handed_over),
+            ("releases_unanswered", self.releases_unanswered),
+            ("timed_out", self.timed_out),
+            ("lost_expired", self.lost_expired),
+            ("lost_not_ours", self.lost_not_ours),
+            ("lost_max_hold", self.lost_max_hold),
+            ("lost_shut_down", self.lost_shut_down),
+            ("renewals", self.renewals),
+            ("renewals_failed", self.renewals_failed),
+            ("reconnects", self.reconnects),
+            ("wake_ups", self.wake_ups),
+            ("releases_abandoned", self.releases_abandoned),
+        ];
+        let times = [
+            ("renewal_lag_seconds", self.renewal_lag.as_secs_f64()),
+            ("renewal_lag_max_seconds", self.renewal_lag_max.as_secs_f64()),
+        ];
+        counts.into_iter().map(|(name, count)| (name, count as f64)).chain(times)
+    }
+
+    /// Holds that are over.
+    fn ended(&self) -> u64 {
+        let given_back = self.released + self.releases_unanswered;
+        let lost = self.lost_expired + self.lost_not_ours + self.lost_max_hold;
+        given_back + lost + self.lost_shut_down
+    }
+}
+
 /// The counters behind [`Stats`].
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     granted: AtomicU64,
-    held: AtomicU64,
     waiting: AtomicU64,
     released: AtomicU64,
     handed_over: AtomicU64,
+    releases_unanswered: AtomicU64,
     timed_out: AtomicU64,
     lost_expired: AtomicU64,
     lost_not_ours: AtomicU64,
@@ -89,18 +148,12 @@ fn add(counter: &AtomicU64, n: u64) {
 impl Counters {
     /// Counts a hold.
     pub(crate) fn granted(&self) {
-        add(&self.held, 1);
         add(&self.granted, 1);
-    }
-
-    /// A hold is over.
-    pub(crate) fn ended(&self) {
-        self.held.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// How many holds are alive.
     pub(crate) fn held(&self) -> u64 {
-        self.held.load(Ordering::Relaxed)
+        self.read(0).held
     }
 
     /// A hold was found to be lost; given back is not lost.
@@ -120,6 +173,12 @@ impl Counters {
 
     pub(crate) fn handed_over(&self) {
         add(&self.handed_over, 1);
+    }
+
+    /// A release is on its way. Unless it is answered it counts as unanswered, if
+    /// it is one that `counts`: the hold was not over before.
+    pub(crate) fn releasing(&self, counts: bool) -> Releasing<'_> {
+        Releasing(counts.then_some(self))
     }
 
     /// Counts a waiter until what it returns is dropped.
@@ -153,12 +212,13 @@ impl Counters {
 
     pub(crate) fn read(&self, reconnects: u64) -> Stats {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        Stats {
-            held: read(&self.held),
+        let mut stats = Stats {
+            held: 0,
             waiting: read(&self.waiting),
-            granted: read(&self.granted),
+            granted: 0,
             released: read(&self.released),
             handed_over: read(&self.handed_over),
+            releases_unanswered: read(&self.releases_unanswered),
             timed_out: read(&self.timed_out),
             lost_expired: read(&self.lost_expired),
             lost_not_ours: read(&self.lost_not_ours),
@@ -171,7 +231,11 @@ impl Counters {
             reconnects,
             wake_ups: read(&self.wake_ups),
             releases_abandoned: read(&self.releases_abandoned),
-        }
+        };
+        // Last, so that no hold is over that was not granted.
+        stats.granted = read(&self.granted);
+        stats.held = stats.granted.saturating_sub(stats.ended());
+        stats
     }
 }
 
@@ -181,5 +245,24 @@ pub(crate) struct Waiting<'a>(&'a Counters);
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         self.0.waiting.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A release on its way, counted when it is dropped before its answer came.
+#[must_use = "the release counts as unanswered as soon as this is dropped"]
+pub(crate) struct Releasing<'a>(Option<&'a Counters>);
+
+impl Releasing<'_> {
+    /// The answer is there. Returns whether it is to be counted.
+    pub(crate) fn answered(mut self) -> bool {
+        self.0.take().is_some()
+    }
+}
+
+impl Drop for Releasing<'_> {
+    fn drop(&mut self) {
+        if let Some(counters) = self.0 {
+            add(&counters.releases_unanswered, 1);
+        }
     }
 }

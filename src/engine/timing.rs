@@ -53,15 +53,16 @@ pub(crate) const SHORTEST_RETRY: Duration = Duration::from_millis(20);
 
 // Asking and giving back.
 
-/// How long one question may take that is not to wait.
-pub(crate) const ONE_QUESTION: Duration = Duration::from_secs(3);
-
-/// How long a release is awaited before it is left to the background.
-pub(crate) const RELEASE_PATIENCE: Duration = Duration::from_secs(5);
-
 /// When to look again for a grant that arrives after it was withdrawn.
 pub(crate) const LOOK_AGAIN: [Duration; 3] =
     [Duration::from_millis(200), Duration::from_secs(1), Duration::from_secs(3)];
+
+/// For so long after it was given up a question may still be executed: it lies in the
+/// buffer of a server that hangs, or in that of a network that was cut.
+pub(crate) const LATEST: Duration = Duration::from_secs(15 * 60);
+
+/// How often it is told that releases are given up.
+pub(crate) const TOLD_APART: Duration = Duration::from_secs(10);
 
 /// The pauses between questions to a store that is in trouble.
 pub(crate) const BACKOFF: (Duration, Duration) =

@@ -2,11 +2,11 @@
 
 use std::{future::Future, time::Duration};
 
-use super::Holding;
+use super::{Holding, OnLoss, Ran, run};
 use crate::{
     domain::{Holder, LostReason, Name, Owner},
     engine::held::{Held, Left},
-    error::Result,
+    error::{Error, Result},
 };
 
 /// Proof that the lock was granted, and the way to give it back.
@@ -32,11 +32,12 @@ use crate::{
 #[must_use = "the lock is released as soon as the guard is dropped"]
 pub struct LockGuard {
     held: Held,
+    on_loss: OnLoss,
 }
 
 impl LockGuard {
-    pub(crate) fn new(held: Held) -> Self {
-        Self { held }
+    pub(crate) fn new(held: Held, on_loss: OnLoss) -> Self {
+        Self { held, on_loss }
     }
 
     /// What may be known of the hold without a share in it.
@@ -47,14 +48,16 @@ impl LockGuard {
     /// Releases the lock, and tells whether it was still ours.
     ///
     /// That it was not is an answer and no error: by then there is nothing left
-    /// to undo, but the work may have overlapped with another holder's.
+    /// to undo, but the work may have overlapped with another holder's. Who would
+    /// rather have an error asks for it: [`Release::done`].
     ///
     /// # Errors
     ///
-    /// [`Error::Unavailable`](crate::Error::Unavailable) if the store did not
-    /// answer for five seconds: the release goes on in the background, and the
-    /// lease ends by itself. [`Error::Refused`](crate::Error::Refused) if the
-    /// store refused.
+    /// [`Error::Unavailable`] if the store did not
+    /// answer within the [release timeout](crate::ClientBuilder::release_timeout):
+    /// the release goes on in the background, and the lease ends by itself. [`Error::NotReady`],
+    /// [`Error::Forbidden`] and
+    /// [`Error::Refused`] if the store refused.
     ///
     /// # Cancel safety
     ///
@@ -75,24 +78,79 @@ impl LockGuard {
     /// # Ok(()) }
     /// ```
     pub async fn release(self) -> Result<Release> {
+        let name = self.name().clone();
         Ok(match self.held.release().await? {
             Left::Shares(count) => Release::StillHeld { count },
             Left::Nothing => Release::Released,
-            Left::Lost { reason, holder } => Release::AlreadyGone { reason, holder },
+            Left::Lost { reason, holder } => Release::AlreadyGone { name, reason, holder },
         })
+    }
+
+    /// Runs `work` under this guard, gives it back, and tells all that became of
+    /// it: [`Lock::run`](crate::Lock::run) for those who want the result of work
+    /// whose lock was lost.
+    ///
+    /// Work is stopped when the lock is lost, as
+    /// [`on_loss`](crate::Lock::on_loss) says. A panic of the work releases the
+    /// lock, then goes on.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future drops the work where it stands and releases the lock
+    /// in the background.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// use leasehold::{Client, Ran};
+    /// let guard = Client::in_memory().lock("nightly-close")?.acquire().await?;
+    /// match guard.run(async |_held| 6 * 7).await {
+    ///     Ran::Done(answer) => assert_eq!(answer, 42),
+    ///     Ran::Overran { value, reason, .. } => eprintln!("check {value}: {reason}"),
+    ///     Ran::Stopped { reason, .. } => eprintln!("stopped: {reason}"),
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub async fn run<T, W, F>(self, work: W) -> Ran<T>
+    where
+        W: FnOnce(Holding) -> F,
+        F: Future<Output = T>,
+    {
+        let on_loss = self.on_loss;
+        run::run(self, on_loss, work).await
+    }
+
+    /// Releases the lock behind work that is done, and tells why it was lost before,
+    /// if it was. Waits for that only for a moment.
+    pub(crate) async fn release_after_run(self) -> Option<LostReason> {
+        let (name, limit) = (self.name().clone(), self.held.release_after_run());
+        let released = run::at_most(limit, self.release()).await;
+        let silent = || Err(Error::silent(name.clone(), format!("no answer within {limit:?}")));
+        match released.unwrap_or_else(silent) {
+            Ok(Release::AlreadyGone { reason, .. }) => Some(reason),
+            Ok(Release::Released | Release::StillHeld { .. }) => None,
+            // It was ours when the work was done; the rest is done in the background.
+            Err(error) => {
+                tracing::warn!(target: "leasehold", lock = %name, %error, "not released yet");
+                None
+            }
+        }
     }
 
     /// Enters once more: another guard of the same owner.
     ///
-    /// The lock is free when all of them are gone. Redis shows a hold count that
+    /// The lock goes to others when all of them are gone. Redis shows a hold count that
     /// is one higher, as after a second `lock()` of one Java thread. A lease
     /// kept by the watchdog is renewed by this; a fixed one is not.
     ///
     /// # Errors
     ///
-    /// [`Error::Lost`](crate::Error::Lost) if the hold is over.
-    /// [`Error::Unavailable`](crate::Error::Unavailable) and
-    /// [`Error::Refused`](crate::Error::Refused) as the store says; this guard
+    /// [`Error::Lost`] if the hold is over.
+    /// [`Error::Unavailable`],
+    /// [`Error::NotReady`],
+    /// [`Error::Forbidden`] and
+    /// [`Error::Refused`] as the store says; this guard
     /// holds on.
     ///
     /// # Cancel safety
@@ -112,7 +170,7 @@ impl LockGuard {
     /// # Ok(()) }
     /// ```
     pub async fn reenter(&self) -> Result<Self> {
-        Ok(Self::new(self.held.watch().reenter().await?))
+        Ok(Self::new(self.held.watch().reenter().await?, self.on_loss))
     }
 
     /// Waits until the hold is over, and tells why.
@@ -239,20 +297,50 @@ impl LockGuard {
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Debug, Eq, PartialEq)]
+#[must_use = "the lock may have been lost before: `done()` makes that an error"]
 #[non_exhaustive]
 pub enum Release {
     /// The hold was over before: the work may have overlapped with another's.
     AlreadyGone {
+        /// What was no longer held.
+        name: Name,
         /// Why it was over.
         reason: LostReason,
         /// Who holds the lock now, if anybody does.
         holder: Option<Holder>,
     },
-    /// It was ours until now, and is free.
+    /// It was ours until now. It is free, or the next waiter's already.
     Released,
     /// Other guards of the same owner hold on.
     StillHeld {
         /// How many.
         count: u32,
     },
+}
+
+impl Release {
+    /// Passes if the lock was ours until it was released.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Lost`] if it was not.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// let lock = leasehold::Client::in_memory().lock("orders:42")?;
+    /// lock.acquire().await?.release().await?.done()?;
+    ///
+    /// let guard = lock.acquire().await?;
+    /// lock.force_release().await?;
+    /// assert!(guard.release().await?.done().is_err());
+    /// # Ok(()) }
+    /// ```
+    pub fn done(self) -> Result<()> {
+        match self {
+            Self::AlreadyGone { name, reason, .. } => Err(Error::Lost { name, reason }),
+            Self::Released | Self::StillHeld { .. } => Ok(()),
+        }
+    }
 }

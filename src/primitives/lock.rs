@@ -2,13 +2,17 @@
 
 use std::{fmt, future::Future, sync::Arc, time::Duration};
 
-use super::{Holding, LockGuard, OnLoss, Ran, run};
+use super::{
+    Holding, LockGuard, OnLoss,
+    settings::{Settings, settings},
+};
 use crate::{
-    domain::{Holder, InvalidDuration, Name, Owner, checked},
+    domain::{Holder, InvalidDuration, Name, Owner},
     engine::{
         Engine,
         acquire::{WaitBy, Want},
-        grant::{LocalTurns, Terms},
+        grant::LocalTurns,
+        held::Held,
         timing::LONGEST_PATIENCE,
     },
     error::Result,
@@ -28,8 +32,8 @@ use crate::{
 /// [`lease`](Self::lease) it is **never renewed** and ends after that time,
 /// whether or not the work is done.
 ///
-/// Waiters of one process are served in the order in which they came; between
-/// processes there is no order.
+/// Waiters of one process are served in the order in which they came, and so are
+/// processes while the lock is contended: [the guide][crate::docs::guide] says when.
 ///
 /// # Examples
 ///
@@ -40,7 +44,7 @@ use crate::{
 /// # let client = leasehold::Client::in_memory();
 /// let guard = client.lock("orders:42")?.acquire().await?;
 /// // … the work …
-/// guard.release().await?;
+/// guard.release().await?.done()?;
 /// # Ok(()) }
 /// ```
 ///
@@ -51,7 +55,7 @@ use crate::{
 /// # let client = leasehold::Client::in_memory();
 /// if let Some(guard) = client.lock("reports/daily")?.try_acquire().await? {
 ///     // … the work …
-///     guard.release().await?;
+///     guard.release().await?.done()?;
 /// }
 /// # Ok(()) }
 /// ```
@@ -59,24 +63,14 @@ use crate::{
 pub struct Lock {
     engine: Arc<Engine>,
     name: Name,
-    ttl: Duration,
-    lease: Option<Duration>,
-    max_hold: Option<Duration>,
-    wait_by: WaitBy,
-    local: LocalTurns,
-    on_loss: OnLoss,
+    settings: Settings,
 }
 
 impl fmt::Debug for Lock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Lock")
             .field("name", &self.name)
-            .field("ttl", &self.ttl)
-            .field("lease", &self.lease)
-            .field("max_hold", &self.max_hold)
-            .field("wait_by", &self.wait_by)
-            .field("local_turns", &self.local)
-            .field("on_loss", &self.on_loss)
+            .field("settings", &self.settings)
             .finish_non_exhaustive()
     }
 }
@@ -85,126 +79,15 @@ impl fmt::Debug for Lock {
 /// Redis cannot keep is refused with [`Error::Duration`](crate::Error::Duration).
 impl Lock {
     pub(crate) fn new(engine: Arc<Engine>, name: Name, ttl: Duration) -> Self {
-        let (wait_by, on_loss) = (WaitBy::default(), OnLoss::default());
-        let local = LocalTurns::default();
-        Self { engine, name, ttl, lease: None, max_hold: None, wait_by, local, on_loss }
+        Self { engine, name, settings: Settings::new(ttl) }
     }
 
-    /// Sets how long the lock survives a holder that died. Default: 30 s.
-    ///
-    /// A living holder renews it in the background, each third of this time. So
-    /// this bounds how long others wait after a crash, not how long the work
-    /// may take.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # fn demo(client: leasehold::Client) -> Result<(), leasehold::Error> {
-    /// use std::time::Duration;
-    /// let lock = client.lock("orders:42")?.ttl(Duration::from_secs(10));
-    /// # Ok(()) }
-    /// ```
-    #[must_use]
-    pub fn ttl(mut self, ttl: Duration) -> Self {
-        self.ttl = ttl;
+    pub(crate) fn set(mut self, change: impl FnOnce(&mut Settings)) -> Self {
+        change(&mut self.settings);
         self
     }
 
-    /// Sets a fixed lease: the lock is **never renewed** and ends after this
-    /// time, even if the work goes on. Default: none, it is renewed.
-    ///
-    /// The guard tells when it has ended. Redisson's `lock(lease, unit)` is the same.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
-    /// # async fn main() -> Result<(), leasehold::Error> {
-    /// use std::time::Duration;
-    /// let lock = leasehold::Client::in_memory().lock("job")?.lease(Duration::from_secs(60));
-    /// let guard = lock.acquire().await?;
-    /// tokio::time::sleep(Duration::from_secs(61)).await;
-    /// assert!(!guard.is_held());
-    /// # Ok(()) }
-    /// ```
-    #[must_use]
-    pub fn lease(mut self, lease: Duration) -> Self {
-        self.lease = Some(lease);
-        self
-    }
-
-    /// Sets how long the lock may be held at all. Default: without limit.
-    ///
-    /// A holder that hangs but lives would be renewed for ever. After this time
-    /// its hold is over, with [`LostReason::MaxHold`](crate::LostReason::MaxHold),
-    /// and is not renewed any more: others enter when its guard goes, or at the
-    /// latest one ttl later.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
-    /// # async fn main() -> Result<(), leasehold::Error> {
-    /// use std::time::Duration;
-    /// let lock = leasehold::Client::in_memory().lock("job")?.max_hold(Duration::from_secs(600));
-    /// let guard = lock.acquire().await?;
-    /// assert_eq!(guard.lost().await, leasehold::LostReason::MaxHold);
-    /// # Ok(()) }
-    /// ```
-    #[must_use]
-    pub fn max_hold(mut self, most: Duration) -> Self {
-        self.max_hold = Some(most);
-        self
-    }
-
-    /// Sets how a waiter learns that the lock may be free. Default: by messages.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # fn demo(client: leasehold::Client) -> Result<(), leasehold::Error> {
-    /// let lock = client.lock("orders:42")?.wait_by(leasehold::WaitBy::Messages);
-    /// # Ok(()) }
-    /// ```
-    #[must_use]
-    pub fn wait_by(mut self, wait_by: WaitBy) -> Self {
-        self.wait_by = wait_by;
-        self
-    }
-
-    /// How long the lock may stay in this process when it is released while
-    /// others wait for it here: for `most` holds after the first one and for
-    /// `time`, whichever ends sooner. 10 000 and 10 ms by default.
-    ///
-    /// Within these bounds a release passes the lock on to the next task of this
-    /// process without asking the store at all, thousands of times as fast as by
-    /// way of the store. After that those who wait in other processes have their
-    /// turn. The store sees one owner all the while, and so does
-    /// [`LockGuard::owner`]. Only locks without a fixed [`lease`](Self::lease)
-    /// and with the same [`ttl`](Self::ttl) are passed on, and only while the
-    /// next renewal is not due.
-    ///
-    /// `most` of 0 gives each release back to the store.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
-    /// # let client = leasehold::Client::in_memory();
-    /// use std::time::Duration;
-    /// let lock = client.lock("orders:42")?.local_turns(100, Duration::from_millis(5));
-    /// let guard = lock.acquire().await?;
-    /// let (next, released) = tokio::join!(lock.acquire(), guard.release());
-    /// released?;
-    /// next?.release().await?;
-    /// assert_eq!(client.stats().handed_over, 1);
-    /// # Ok(()) }
-    /// ```
-    #[must_use]
-    pub fn local_turns(mut self, most: u32, time: Duration) -> Self {
-        self.local = LocalTurns { most, time };
-        self
-    }
+    settings!("leasehold::Client");
 
     /// Sets what [`run`](Self::run) does with work whose lock is lost. Default:
     /// the work is dropped.
@@ -217,9 +100,8 @@ impl Lock {
     /// # Ok(()) }
     /// ```
     #[must_use]
-    pub fn on_loss(mut self, on_loss: OnLoss) -> Self {
-        self.on_loss = on_loss;
-        self
+    pub fn on_loss(self, on_loss: OnLoss) -> Self {
+        self.set(|settings| settings.on_loss = on_loss)
     }
 
     /// The name of the lock.
@@ -237,17 +119,11 @@ impl Lock {
     }
 
     fn want(&self) -> Result<Want> {
-        let ttl = match self.lease {
-            Some(lease) => checked("lease", lease)?,
-            None => checked("ttl", self.ttl)?,
-        };
-        let max_hold = self.max_hold.map(|most| checked("max_hold", most)).transpose()?;
-        if let WaitBy::Polling { first, longest } = self.wait_by {
-            checked("first pause of polling", first)?;
-            checked("longest pause of polling", longest)?;
-        }
-        let terms = Terms { renewed: self.lease.is_none(), max_hold, local: self.local };
-        Ok(Want { name: self.name.clone(), ttl, terms, wait_by: self.wait_by })
+        self.settings.want(&self.name)
+    }
+
+    fn guard(&self, held: Held) -> LockGuard {
+        LockGuard::new(held, self.settings.on_loss)
     }
 }
 
@@ -260,10 +136,12 @@ impl Lock {
     ///
     /// # Errors
     ///
-    /// [`Error::Duration`](crate::Error::Duration) if a setting cannot be kept,
+    /// [`Error::Duration`](crate::Error::Duration) if a setting cannot be kept;
+    /// [`Error::Forbidden`](crate::Error::Forbidden),
     /// [`Error::Refused`](crate::Error::Refused) or
-    /// [`Error::WrongType`](crate::Error::WrongType) if the store says a no that
-    /// will stay, [`Error::ShutDown`](crate::Error::ShutDown), and
+    /// [`Error::WrongType`](crate::Error::WrongType) if the store rejects the
+    /// request for good; [`Error::NotReady`](crate::Error::NotReady) if the server
+    /// is full; [`Error::ShutDown`](crate::Error::ShutDown), and
     /// [`Error::NoRuntime`](crate::Error::NoRuntime) outside of tokio.
     ///
     /// # Cancel safety
@@ -282,7 +160,7 @@ impl Lock {
     /// # Ok(()) }
     /// ```
     pub async fn acquire(&self) -> Result<LockGuard> {
-        Ok(LockGuard::new(self.engine.acquire(&self.want()?).await?))
+        Ok(self.guard(self.engine.acquire(&self.want()?).await?))
     }
 
     /// Waits until the lock is ours, but no longer than `patience`: whatever the
@@ -292,7 +170,8 @@ impl Lock {
     ///
     /// [`Error::TimedOut`](crate::Error::TimedOut) if somebody else still had
     /// it; it names the holder. [`Error::Unavailable`](crate::Error::Unavailable)
-    /// if the store did not answer. Others as [`acquire`](Self::acquire). A
+    /// if the store did not answer, [`Error::NotReady`](crate::Error::NotReady)
+    /// if it refused for now. Others as [`acquire`](Self::acquire). A
     /// patience of zero is refused: [`try_acquire`](Self::try_acquire) asks once.
     ///
     /// # Cancel safety
@@ -310,7 +189,7 @@ impl Lock {
     /// ```
     pub async fn acquire_within(&self, patience: Duration) -> Result<LockGuard> {
         let patience = checked_patience(patience)?;
-        Ok(LockGuard::new(self.engine.acquire_within(&self.want()?, patience).await?))
+        Ok(self.guard(self.engine.acquire_within(&self.want()?, patience).await?))
     }
 
     /// Takes the lock if it is free now: one question, one answer.
@@ -318,7 +197,8 @@ impl Lock {
     /// # Errors
     ///
     /// [`Error::Unavailable`](crate::Error::Unavailable) if the store did not
-    /// answer within three seconds. Others as [`acquire`](Self::acquire).
+    /// answer within the
+    /// [question timeout](crate::ClientBuilder::question_timeout). Others as [`acquire`](Self::acquire).
     ///
     /// # Cancel safety
     ///
@@ -335,18 +215,25 @@ impl Lock {
     /// # Ok(()) }
     /// ```
     pub async fn try_acquire(&self) -> Result<Option<LockGuard>> {
-        Ok(self.engine.try_acquire(&self.want()?).await?.map(LockGuard::new))
+        Ok(self.engine.try_acquire(&self.want()?).await?.map(|held| self.guard(held)))
     }
 
-    /// Waits for the lock, runs `work` under it, and gives it back.
+    /// Waits for the lock, runs `work` under it, gives it back, and returns what
+    /// the work returned. It was protected from beginning to end, or this is an
+    /// error.
     ///
     /// Work is stopped when the lock is lost, as [`on_loss`](Self::on_loss)
-    /// says. A panic of the work releases the lock, then goes on.
+    /// says. A panic of the work releases the lock, then goes on. The result waits
+    /// for the release no longer than the
+    /// [run release timeout](crate::ClientBuilder::run_release_timeout).
     ///
     /// # Errors
     ///
-    /// As [`acquire`](Self::acquire). What happened to the work and the lock
-    /// after that is told by [`Ran`].
+    /// As [`acquire`](Self::acquire); then the work was not begun.
+    /// [`Error::Lost`](crate::Error::Lost), with the reason, if the lock was lost
+    /// while it ran. To know whether such work was stopped or went on to its end,
+    /// and to have its result all the same, run it under a guard:
+    /// [`LockGuard::run`].
     ///
     /// # Cancel safety
     ///
@@ -360,22 +247,23 @@ impl Lock {
     /// # let client = leasehold::Client::in_memory();
     /// let lock = client.lock("nightly-close")?;
     /// let sum = lock.run(async |_held| (1..=4).sum::<i32>()).await?;
-    /// assert_eq!(sum, leasehold::Ran::Done(10));
+    /// assert_eq!(sum, 10);
     /// # Ok(()) }
     /// ```
-    pub async fn run<T, W, F>(&self, work: W) -> Result<Ran<T>>
+    pub async fn run<T, W, F>(&self, work: W) -> Result<T>
     where
         W: FnOnce(Holding) -> F,
         F: Future<Output = T>,
     {
-        Ok(run::run(self.acquire().await?, self.on_loss, work).await)
+        self.acquire().await?.run(work).await.done()
     }
 
     /// As [`run`](Self::run), but waits for the lock no longer than `patience`.
     ///
     /// # Errors
     ///
-    /// As [`acquire_within`](Self::acquire_within).
+    /// As [`acquire_within`](Self::acquire_within), and
+    /// [`Error::Lost`](crate::Error::Lost).
     ///
     /// # Cancel safety
     ///
@@ -387,16 +275,16 @@ impl Lock {
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
     /// # let client = leasehold::Client::in_memory();
     /// use std::time::Duration;
-    /// let ran = client.lock("job")?.run_within(Duration::from_secs(5), async |_held| "done").await?;
-    /// assert_eq!(ran, leasehold::Ran::Done("done"));
+    /// let lock = client.lock("job")?;
+    /// assert_eq!(lock.run_within(Duration::from_secs(5), async |_held| "done").await?, "done");
     /// # Ok(()) }
     /// ```
-    pub async fn run_within<T, W, F>(&self, patience: Duration, work: W) -> Result<Ran<T>>
+    pub async fn run_within<T, W, F>(&self, patience: Duration, work: W) -> Result<T>
     where
         W: FnOnce(Holding) -> F,
         F: Future<Output = T>,
     {
-        Ok(run::run(self.acquire_within(patience).await?, self.on_loss, work).await)
+        self.acquire_within(patience).await?.run(work).await.done()
     }
 
     /// As [`run`](Self::run) if the lock is free now; else `None`, and the work
@@ -404,7 +292,8 @@ impl Lock {
     ///
     /// # Errors
     ///
-    /// As [`try_acquire`](Self::try_acquire).
+    /// As [`try_acquire`](Self::try_acquire), and
+    /// [`Error::Lost`](crate::Error::Lost).
     ///
     /// # Cancel safety
     ///
@@ -420,13 +309,13 @@ impl Lock {
     /// assert!(lock.try_run(async |_held| ()).await?.is_none());
     /// # Ok(()) }
     /// ```
-    pub async fn try_run<T, W, F>(&self, work: W) -> Result<Option<Ran<T>>>
+    pub async fn try_run<T, W, F>(&self, work: W) -> Result<Option<T>>
     where
         W: FnOnce(Holding) -> F,
         F: Future<Output = T>,
     {
         match self.try_acquire().await? {
-            Some(guard) => Ok(Some(run::run(guard, self.on_loss, work).await)),
+            Some(guard) => guard.run(work).await.done().map(Some),
             None => Ok(None),
         }
     }
@@ -461,8 +350,11 @@ impl Lock {
     /// # Errors
     ///
     /// [`Error::Unavailable`](crate::Error::Unavailable) if the store did not
-    /// answer within three seconds, [`Error::Refused`](crate::Error::Refused)
-    /// and [`Error::WrongType`](crate::Error::WrongType) as it says.
+    /// answer within the
+    /// [question timeout](crate::ClientBuilder::question_timeout); [`Error::NotReady`](crate::Error::NotReady),
+    /// [`Error::Forbidden`](crate::Error::Forbidden),
+    /// [`Error::Refused`](crate::Error::Refused) and
+    /// [`Error::WrongType`](crate::Error::WrongType) as it says.
     ///
     /// # Cancel safety
     ///

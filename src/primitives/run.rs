@@ -8,8 +8,9 @@ use std::{
 };
 
 use futures_util::FutureExt;
+use tokio::{runtime::Handle, time::timeout};
 
-use super::{LockGuard, Release};
+use super::LockGuard;
 use crate::{
     domain::{LostReason, Name, Owner},
     engine::held::Watch,
@@ -45,29 +46,32 @@ pub enum OnLoss {
     },
 }
 
-/// What became of work that ran under a lock.
+/// What became of work that ran under a guard: see
+/// [`LockGuard::run`](crate::LockGuard::run).
 ///
 /// # Examples
 ///
 /// ```
 /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
 /// use leasehold::{Client, Ran};
-/// let lock = Client::in_memory().lock("nightly-close")?;
-/// match lock.run(async |_| 6 * 7).await? {
+/// let guard = Client::in_memory().lock("nightly-close")?.acquire().await?;
+/// match guard.run(async |_held| 6 * 7).await {
 ///     Ran::Done(answer) => assert_eq!(answer, 42),
-///     Ran::Overran { value, reason } => eprintln!("check {value}: {reason}"),
-///     Ran::Stopped { reason } => eprintln!("stopped: {reason}"),
+///     Ran::Overran { value, reason, .. } => eprintln!("check {value}: {reason}"),
+///     Ran::Stopped { reason, .. } => eprintln!("stopped: {reason}"),
 /// }
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Debug, Eq, PartialEq)]
-#[must_use = "the lock may have been lost while the work ran"]
+#[must_use = "the lock may have been lost while the work ran: `done()` makes that an error"]
 pub enum Ran<T> {
     /// The work was done, and the lock was ours from beginning to end.
     Done(T),
     /// The work was done, but the lock was lost meanwhile: somebody else may
     /// have been at the same work.
     Overran {
+        /// The lock that was lost.
+        name: Name,
         /// What the work returned.
         value: T,
         /// Why the lock was lost.
@@ -75,32 +79,41 @@ pub enum Ran<T> {
     },
     /// The lock was lost, and the work was stopped.
     Stopped {
+        /// The lock that was lost.
+        name: Name,
         /// Why the lock was lost.
         reason: LostReason,
     },
 }
 
 impl<T> Ran<T> {
+    /// What became of work that was done, and whose lock may be `lost`.
+    pub(crate) fn of(value: T, name: Name, lost: Option<LostReason>) -> Self {
+        match lost {
+            None => Self::Done(value),
+            Some(reason) => Self::Overran { name, value, reason },
+        }
+    }
+
     /// The result of work that was protected from beginning to end.
     ///
     /// # Errors
     ///
-    /// [`Error::Lost`] if the lock on `name` was lost meanwhile.
+    /// [`Error::Lost`] if the lock was lost meanwhile.
     ///
     /// # Examples
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
-    /// let lock = leasehold::Client::in_memory().lock("nightly-close")?;
-    /// let answer = lock.run(async |_| 6 * 7).await?.done(lock.name())?;
-    /// assert_eq!(answer, 42);
+    /// let guard = leasehold::Client::in_memory().lock("nightly-close")?.acquire().await?;
+    /// assert_eq!(guard.run(async |_held| 6 * 7).await.done()?, 42);
     /// # Ok(()) }
     /// ```
-    pub fn done(self, name: &Name) -> Result<T> {
+    pub fn done(self) -> Result<T> {
         match self {
             Self::Done(value) => Ok(value),
-            Self::Overran { reason, .. } | Self::Stopped { reason } => {
-                Err(Error::Lost { name: name.clone(), reason })
+            Self::Overran { name, reason, .. } | Self::Stopped { name, reason } => {
+                Err(Error::Lost { name, reason })
             }
         }
     }
@@ -115,14 +128,14 @@ impl<T> Ran<T> {
 /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
 /// # async fn step() {}
 /// let lock = leasehold::Client::in_memory().lock("nightly-close")?;
-/// let ran = lock.run(async |held| {
+/// let work = lock.run(async |held| {
 ///     for _ in 0..3 {
 ///         held.check()?; // before each side effect
 ///         step().await;
 ///     }
 ///     Ok::<(), leasehold::Error>(())
 /// });
-/// ran.await?.done(lock.name())??;
+/// work.await??; // the lock's error, then the work's own
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Debug)]
@@ -138,7 +151,7 @@ impl Holding {
     /// Enters the hold once more, as [`LockGuard::reenter`] does.
     #[cfg(feature = "blocking")]
     pub(crate) async fn reenter(&self) -> Result<LockGuard> {
-        Ok(LockGuard::new(self.watch.reenter().await?))
+        Ok(LockGuard::new(self.watch.reenter().await?, OnLoss::default()))
     }
 
     /// Waits until the hold is over, as [`LockGuard::lost`] does.
@@ -152,8 +165,7 @@ impl Holding {
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
     /// let lock = leasehold::Client::in_memory().lock("nightly-close")?;
-    /// let ran = lock.run(async |held| held.lost()).await?;
-    /// let lost = ran.done(lock.name())?;
+    /// let lost = lock.run(async |held| held.lost()).await?;
     /// assert_eq!(lost.await, leasehold::LostReason::Released);
     /// # Ok(()) }
     /// ```
@@ -168,7 +180,7 @@ impl Holding {
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
     /// let lock = leasehold::Client::in_memory().lock("nightly-close")?;
-    /// assert!(lock.run(async |held| held.is_held()).await?.done(lock.name())?);
+    /// assert!(lock.run(async |held| held.is_held()).await?);
     /// # Ok(()) }
     /// ```
     #[must_use]
@@ -187,11 +199,11 @@ impl Holding {
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
     /// let lock = leasehold::Client::in_memory().lock("nightly-close")?;
-    /// lock.run(async |held| held.check()).await?.done(lock.name())??;
+    /// lock.run(async |held| held.check()).await??;
     /// # Ok(()) }
     /// ```
     pub fn check(&self) -> Result<()> {
-        let lost = |reason| Error::Lost { name: self.watch.claim().name.clone(), reason };
+        let lost = |reason| Error::Lost { name: self.name().clone(), reason };
         self.watch.remaining().map(drop).map_err(lost)
     }
 
@@ -202,7 +214,7 @@ impl Holding {
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
     /// let lock = leasehold::Client::in_memory().lock("nightly-close")?;
-    /// let left = lock.run(async |held| held.remaining()).await?.done(lock.name())?;
+    /// let left = lock.run(async |held| held.remaining()).await?;
     /// assert!(left.is_some_and(|left| left.as_secs() >= 28));
     /// # Ok(()) }
     /// ```
@@ -218,13 +230,29 @@ impl Holding {
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
     /// let lock = leasehold::Client::in_memory().lock("nightly-close")?;
-    /// let owner = lock.run(async |held| held.owner().clone()).await?.done(lock.name())?;
+    /// let owner = lock.run(async |held| held.owner().clone()).await?;
     /// assert!(owner.as_str().ends_with(":1"));
     /// # Ok(()) }
     /// ```
     #[must_use]
     pub fn owner(&self) -> &Owner {
         &self.watch.claim().owner
+    }
+
+    /// What is held.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// let lock = leasehold::Client::in_memory().lock("nightly-close")?;
+    /// let name = lock.run(async |held| held.name().clone()).await?;
+    /// assert_eq!(name.as_str(), "nightly-close");
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn name(&self) -> &Name {
+        &self.watch.claim().name
     }
 }
 
@@ -234,7 +262,7 @@ where
     W: FnOnce(Holding) -> F,
     F: Future<Output = T>,
 {
-    let holding = guard.holding();
+    let (holding, name) = (guard.holding(), guard.name().clone());
     let lost = holding.lost();
     // The call of the closure may panic as well as the future that it makes.
     let work = async move { work(holding).await };
@@ -247,11 +275,13 @@ where
     };
     // Whatever the work has is gone before anybody else can enter.
     let value = wind_up(on_loss, work).await;
-    give_back(guard).await;
+    // What is left of it in the store, as after `max_hold`, goes in the background: a
+    // loss is told at once.
+    drop(guard);
     match value {
-        Some(Ok(value)) => Ran::Overran { value, reason },
+        Some(Ok(value)) => Ran::Overran { name, value, reason },
         Some(Err(panic)) => resume_unwind(panic),
-        None => Ran::Stopped { reason },
+        None => Ran::Stopped { name, reason },
     }
 }
 
@@ -259,29 +289,21 @@ where
 async fn wind_up<T>(on_loss: OnLoss, work: Pin<Box<impl Future<Output = T>>>) -> Option<T> {
     match on_loss {
         OnLoss::Drop => None,
-        OnLoss::Signal { grace } => tokio::time::timeout(grace, work).await.ok(),
+        OnLoss::Signal { grace } => at_most(grace, work).await,
     }
+}
+
+/// Waits for `future` no longer than `limit`, and not at all where there are no timers.
+pub(super) async fn at_most<T>(limit: Duration, future: impl Future<Output = T>) -> Option<T> {
+    Handle::try_current().ok()?;
+    timeout(limit, future).await.ok()
 }
 
 async fn finish<T>(guard: LockGuard, done: std::thread::Result<T>) -> Ran<T> {
-    let lost = give_back(guard).await;
-    match (done, lost) {
-        (Err(panic), _) => resume_unwind(panic),
-        (Ok(value), None) => Ran::Done(value),
-        (Ok(value), Some(reason)) => Ran::Overran { value, reason },
-    }
-}
-
-/// Releases `guard`, and tells why it was lost if it was.
-async fn give_back(guard: LockGuard) -> Option<LostReason> {
     let name = guard.name().clone();
-    match guard.release().await {
-        Ok(Release::AlreadyGone { reason, .. }) => Some(reason),
-        Ok(Release::Released | Release::StillHeld { .. }) => None,
-        // It was ours when the work was done; the rest is done in the background.
-        Err(error) => {
-            tracing::warn!(target: "leasehold", lock = %name, %error, "not released yet");
-            None
-        }
+    let lost = guard.release_after_run().await;
+    match done {
+        Ok(value) => Ran::of(value, name, lost),
+        Err(panic) => resume_unwind(panic),
     }
 }

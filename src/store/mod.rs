@@ -77,6 +77,14 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
     /// Says whom to tell of events.
     fn tell(&self, subscriber: Weak<dyn Subscriber>);
 
+    /// Sees to it that the store's own tasks run, on this runtime if theirs is gone.
+    fn keep_up(&self) {}
+
+    /// What is in the way, if the store cannot be reached and knows why.
+    fn obstacle(&self) -> Option<String> {
+        None
+    }
+
     /// How often a connection was lost and made again.
     fn reconnects(&self) -> u64 {
         0
@@ -121,6 +129,9 @@ pub(crate) enum Event {
     SubscriptionsLost,
     /// What is heard of this name from now on; a release may just have been missed.
     Hears(Name, Hears),
+    /// The store is there again after it was away: it may have lost what it held.
+    #[cfg_attr(not(any(feature = "redis", test)), expect(dead_code, reason = "memory is there"))]
+    Back,
     /// This name was released. Who queues need not ask if the queue was told besides.
     Freed { name: Name, queue_told: bool },
     /// It is our turn to ask for this name, after so long.

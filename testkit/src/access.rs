@@ -8,6 +8,7 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use crate::program::redis_major;
 use crate::wire::{Connection, PATIENCE, Reply};
 
 /// The way into one server. Clones share one account.
@@ -37,8 +38,19 @@ impl Access {
     /// Sends a command that is none of the test's.
     pub(crate) fn command(&self, words: &[&str]) -> io::Result<Reply> {
         let reply = self.open()?.try_command(words)?;
-        self.count(words[0]);
+        self.count(&counted_as(words));
         Ok(reply)
+    }
+
+    /// Makes a user who has `rights` and no others. Returns the URL to log in by.
+    pub(crate) fn user(&self, name: &str, rights: &[&str]) -> io::Result<String> {
+        let plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
+        assert!(name.chars().all(plain), "`{name}` would have to be escaped in a URL");
+        let password = format!(">{USER_PASSWORD}");
+        let reply =
+            self.command(&[&["ACL", "SETUSER", name, "reset", "on", &password], rights].concat())?;
+        assert_eq!(reply, Reply::Text("OK".into()), "the rights {rights:?}");
+        Ok(format!("redis://{name}:{USER_PASSWORD}@127.0.0.1:{}/", self.port))
     }
 
     /// Whether the server answers.
@@ -68,3 +80,17 @@ impl Access {
         self.own.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+/// The name under which a server counts a command: from 7 on with the second word,
+/// where that belongs to it.
+fn counted_as(words: &[&str]) -> String {
+    match words {
+        [first @ ("ACL" | "CONFIG"), second, ..] if redis_major() >= 7 => {
+            format!("{first}|{second}")
+        }
+        _ => words[0].to_owned(),
+    }
+}
+
+/// The password of every user that a test makes.
+const USER_PASSWORD: &str = "secret";

@@ -2,10 +2,11 @@
 //!
 //! Locks are interesting when something breaks, so the tests need servers they
 //! may kill, pause and restart, a network they may cut, and processes that die
-//! while holding a lock. Everything here is real: no mocks, no virtual time.
+//! while holding a lock. Everything here is real: no mocks, no virtual time. Only
+//! the feature `twin` adds a server that is simulated, in `twin`.
 //!
 //! Start with [`Redis::start`]. Put a [`Proxy`] in front of it to break the
-//! network, watch it with [`Redis::calls`] and [`Redis::monitor`], and let a
+//! network, follow it with a [replica](Redis::start_replica_of), watch it with [`Redis::calls`] and [`Redis::monitor`], and let a
 //! [`Helper`] be the process that dies.
 //!
 //! All calls block, so that tests with and without a runtime can use them. They
@@ -17,17 +18,22 @@ mod access;
 mod certificates;
 mod child;
 mod clock;
+mod liar;
 mod monitor;
 mod options;
 mod port;
 mod process;
 mod program;
 mod proxy;
+mod replica;
 mod server;
 mod stats;
+#[cfg(feature = "twin")]
+pub mod twin;
 mod wire;
 
 pub use clock::eventually;
+pub use liar::{Liar, Lie, Said};
 pub use monitor::Monitor;
 pub use options::Options;
 pub use process::Helper;

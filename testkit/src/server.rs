@@ -243,6 +243,26 @@ impl Redis {
         reply.unwrap_or_else(|error| panic!("no reply to {words:?}: {error}"))
     }
 
+    /// Makes a user who has these rights and no others, each a rule of `ACL SETUSER`,
+    /// and returns the URL by which it logs in. One of this name loses what it had.
+    ///
+    /// # Panics
+    ///
+    /// If the server does not take the rules, or the name is more than letters,
+    /// digits and hyphens.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let redis = testkit::Redis::start();
+    /// let url = redis.user("reader", &["~*", "+get"]);
+    /// assert!(url.starts_with("redis://reader:"));
+    /// ```
+    #[track_caller]
+    pub fn user(&self, name: &str, rights: &[&str]) -> String {
+        self.access.user(name, rights).expect("the server replies")
+    }
+
     /// How often each command was called since the server started.
     ///
     /// Commands inside scripts count, failed ones too; what the test kit sends
@@ -269,6 +289,20 @@ impl Redis {
     #[track_caller]
     pub fn monitor(&self) -> Monitor {
         Monitor::start(self.access.clone())
+    }
+
+    /// Sends a command that is none of the test's.
+    #[track_caller]
+    pub(crate) fn own_command(&self, words: &[&str]) -> Reply {
+        let reply = self.access.command(words);
+        let reply = reply.unwrap_or_else(|error| panic!("no reply to {words:?}: {error}"));
+        assert!(!reply.is_error(), "{words:?}: {reply:?}");
+        reply
+    }
+
+    /// What the server asks for, if it does.
+    pub(crate) fn password(&self) -> Option<&str> {
+        self.options.password.as_deref()
     }
 
     fn pem(&self, name: &str) -> String {

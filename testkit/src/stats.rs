@@ -7,6 +7,9 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+/// What replicas say to their master, by their own clock.
+const OF_REPLICAS: [&str; 2] = ["psync", "replconf"];
+
 /// How often each command was called, by its name in lower case.
 ///
 /// Shown as `evalsha: 1, hset: 1`.
@@ -17,6 +20,7 @@ impl Calls {
     /// Reads the reply of `INFO commandstats`, without `own` commands.
     pub(crate) fn read(info: &str, own: &BTreeMap<String, u64>) -> Self {
         let mut calls: BTreeMap<_, _> = info.lines().filter_map(read_line).collect();
+        calls.retain(|command, _| !OF_REPLICAS.contains(&command.as_str()));
         for (command, count) in own {
             calls.entry(command.clone()).and_modify(|calls| *calls = calls.saturating_sub(*count));
         }

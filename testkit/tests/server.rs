@@ -52,6 +52,26 @@ fn a_persistent_server_remembers_when_it_restarts() {
 }
 
 #[test]
+fn a_user_may_do_what_it_was_given_and_nothing_else() {
+    // given a user, made without a trace in the counts
+    let redis = Redis::start();
+    redis.command(&["SET", "mine", "1"]);
+    let before = redis.calls();
+    let url = redis.user("reader", &["~mine", "+get"]);
+    assert_eq!(url, format!("redis://reader:secret@127.0.0.1:{}/", redis.port()));
+    assert_eq!(redis.calls().since(&before).to_string(), "no calls");
+
+    // when it logs in
+    let mut reader = Connection::open(redis.port());
+    assert_eq!(reader.command(&["AUTH", "reader", "secret"]).text(), "OK");
+
+    // then it may do that
+    assert_eq!(reader.command(&["GET", "mine"]).text(), "1");
+    assert!(reader.command(&["GET", "theirs"]).error().starts_with("NOPERM"));
+    assert!(reader.command(&["DEL", "mine"]).error().starts_with("NOPERM"));
+}
+
+#[test]
 fn a_stopped_server_refuses_until_it_starts_again() {
     let redis = Redis::start();
     let mut connection = Connection::open(redis.port());

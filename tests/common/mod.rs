@@ -36,6 +36,12 @@ pub(crate) async fn client(redis: &Redis) -> Client {
     Client::connect(&redis.url()).await.expect("the server is up")
 }
 
+/// A client of a user of this name, with these rights and no others.
+pub(crate) async fn with_rights(redis: &Redis, user: &str, rights: &[&str]) -> Client {
+    let url = redis.user(user, rights);
+    Client::connect(&url).await.expect("the server is up")
+}
+
 /// What comes of `future`, which must not take longer than `limit`.
 pub(crate) async fn within<T>(limit: Duration, what: &str, future: impl Future<Output = T>) -> T {
     timeout(limit, future).await.unwrap_or_else(|_| panic!("not within {limit:?}: {what}"))
@@ -172,4 +178,97 @@ impl Write for Log {
     fn flush(&mut self) -> std::io::Result<()> {
         Ok(())
     }
+}
+
+/// Where those who wait for `name`, which has no braces, have their places.
+pub(crate) fn queue(name: &str) -> String {
+    format!("leasehold_lock__queue:{{{name}}}")
+}
+
+/// Where those listen who queue for it, beside the channel of all.
+pub(crate) fn queuers(name: &str) -> String {
+    format!("leasehold_lock__channel:{{{name}}}")
+}
+
+/// Where `client` alone hears that it is its turn.
+pub(crate) fn turns_of(client: &Client, name: &str) -> String {
+    format!("leasehold_lock__waiter:{{{name}}}:{}", client.id())
+}
+
+/// How many places the queue of `name` has. Beside them it keeps two moments.
+pub(crate) fn places(redis: &Redis, name: &str) -> usize {
+    let all = redis.command(&["ZRANGE", &queue(name), "0", "-1"]);
+    all.texts().into_iter().filter(|member| !["gap", "turn"].contains(member)).count()
+}
+
+/// Waits until so many have a place in the queue of `name`.
+#[track_caller]
+pub(crate) fn until_places(redis: &Redis, name: &str, number: usize) {
+    eventually("they have their places", SOON, || places(redis, name) == number);
+}
+
+/// A client of a user that is there already.
+pub(crate) async fn as_user(redis: &Redis, user: &str) -> Client {
+    let builder = Client::builder().credentials(user, "secret");
+    builder.connect(&redis.url()).await.expect("it may connect")
+}
+
+/// Clients that take turns with one lock until this value is dropped.
+pub(crate) struct Chain {
+    clients: Vec<Client>,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+impl Chain {
+    /// Five clients of ours that want `name` all the time, each for so long.
+    pub(crate) async fn of(redis: &Redis, name: &str, hold: Duration) -> Self {
+        Self::with(redis, name, hold, |lock| lock).await
+    }
+
+    /// The same, with other settings of the lock.
+    pub(crate) async fn with(
+        redis: &Redis,
+        name: &str,
+        hold: Duration,
+        set: impl Fn(Lock) -> Lock,
+    ) -> Self {
+        let mut clients = Vec::new();
+        for _ in 0..5 {
+            clients.push(client(redis).await);
+        }
+        let tasks = clients.iter().map(|client| {
+            let lock = set(client.lock(name).expect("it is a name"));
+            tokio::spawn(async move {
+                loop {
+                    let guard = lock.acquire().await.expect("the server is up");
+                    tokio::time::sleep(hold).await;
+                    give_back(guard).await;
+                }
+            })
+        });
+        let tasks = tasks.collect();
+        let all_have_it = || clients.iter().all(|client| client.stats().granted > 3);
+        eventually("they take turns", secs(15), all_have_it);
+        Self { clients, tasks }
+    }
+
+    /// How often they have had it.
+    pub(crate) fn granted(&self) -> u64 {
+        self.clients.iter().map(|client| client.stats().granted).sum()
+    }
+}
+
+impl Drop for Chain {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(JoinHandle::abort);
+    }
+}
+
+/// How long it takes until `lock` is ours, which must not be longer than `bound`.
+pub(crate) async fn entry(lock: Lock, bound: Duration) -> Duration {
+    let begun = tokio::time::Instant::now();
+    let guard = within(bound, "it enters", lock.acquire()).await;
+    let took = begun.elapsed();
+    give_back(guard.expect("the server is up")).await;
+    took
 }

@@ -185,7 +185,7 @@ async fn a_no_that_will_stay_is_an_error_in_the_words_of_the_store() {
     let world = World::new();
     world.store.fail("OOM command not allowed when used memory > 'maxmemory'");
     let refused = world.door().acquire().await.unwrap_err();
-    let Error::Refused { name, code, message } = &refused else { panic!("{refused}") };
+    let Error::NotReady { name, code, message, .. } = &refused else { panic!("{refused}") };
     assert_eq!((name.as_str(), code.as_str()), ("door", "OOM"));
     assert!(message.starts_with("command not allowed"), "{message}");
     assert!(refused.to_string().contains("`door`: OOM command not allowed"), "{refused}");
@@ -200,7 +200,7 @@ async fn a_refused_acquisition_leaves_nothing_behind() {
         world.door().acquire_within(secs(1)).await.err(),
         world.door().try_acquire().await.err(),
     ] {
-        assert!(matches!(refused, Some(Error::Refused { .. })), "{refused:?}");
+        assert!(matches!(refused, Some(Error::Forbidden { .. })), "{refused:?}");
     }
     world.store.heal();
     assert!(world.other_door().try_acquire().await.unwrap().is_some());

@@ -4,7 +4,7 @@ use tokio::time::{Instant, sleep};
 
 use leasehold::{Client, Error, LostReason, MemoryStore, Release};
 
-use crate::world::{AT_ONCE, World, door, millis, secs};
+use crate::world::{AT_ONCE, World, door, gone, millis, secs};
 
 #[tokio::test(start_paused = true)]
 async fn each_reentry_is_counted_and_each_release_counts_back() {
@@ -94,7 +94,7 @@ async fn a_reentry_that_the_store_refuses_leaves_the_guard_as_it_was() {
     let guard = world.door().acquire().await.unwrap();
     world.store.fail("NOPERM no permission");
     let refused = guard.reenter().await.unwrap_err();
-    assert!(matches!(refused, Error::Refused { .. }), "{refused}");
+    assert!(matches!(refused, Error::Forbidden { .. }), "{refused}");
     world.store.heal();
     assert_eq!(guard.count(), 1);
     assert_eq!(guard.release().await.unwrap(), Release::Released);
@@ -104,7 +104,7 @@ async fn a_reentry_that_the_store_refuses_leaves_the_guard_as_it_was() {
 async fn releasing_after_the_lease_ended_says_that_it_expired() {
     let guard = World::new().door().lease(secs(1)).acquire().await.unwrap();
     sleep(secs(2)).await;
-    let expired = Release::AlreadyGone { reason: LostReason::Expired, holder: None };
+    let expired = gone(LostReason::Expired);
     assert_eq!(guard.release().await.unwrap(), expired);
 }
 
@@ -125,7 +125,9 @@ async fn releasing_what_somebody_else_holds_now_names_who_that_is() {
 
         // then the release tells both
         let release = guard.release().await.unwrap();
-        let Release::AlreadyGone { reason: told, holder } = release else { panic!("{release:?}") };
+        let Release::AlreadyGone { reason: told, holder, .. } = release else {
+            panic!("{release:?}")
+        };
         assert_eq!(told, reason);
         assert_eq!(holder.unwrap().owner(), next.owner());
 
@@ -155,7 +157,7 @@ async fn every_share_of_a_lost_hold_learns_that_it_was_lost() {
     assert_eq!(guard.lost().await, LostReason::NotOurs);
     for guard in [guard, again] {
         let release = guard.release().await.unwrap();
-        let gone = Release::AlreadyGone { reason: LostReason::NotOurs, holder: None };
+        let gone = gone(LostReason::NotOurs);
         assert_eq!(release, gone);
     }
 }
@@ -197,7 +199,7 @@ async fn a_release_that_the_store_refuses_is_an_error_and_the_lease_ends_by_itse
     let guard = world.door().acquire().await.unwrap();
     world.store.fail("NOPERM no permission");
     let refused = guard.release().await.unwrap_err();
-    assert!(matches!(refused, Error::Refused { .. }), "{refused}");
+    assert!(matches!(refused, Error::Forbidden { .. }), "{refused}");
 
     world.store.heal();
     let start = Instant::now();

@@ -18,9 +18,22 @@ async fn when_patience_ends_the_error_names_the_holder_and_how_long_we_waited() 
 
     let text = timed_out.to_string();
     assert!(text.contains("`door`") && text.contains(guard.owner().as_str()), "{text}");
-    let Error::TimedOut { name, waited, holder } = timed_out else { panic!("{text}") };
-    assert_eq!((name.as_str(), waited), ("door", secs(5)));
+    let Error::TimedOut { name, waited, holder, by_this_client } = timed_out else {
+        panic!("{text}")
+    };
+    assert_eq!((name.as_str(), waited, by_this_client), ("door", secs(5), false));
     assert_eq!(holder.unwrap().owner(), guard.owner());
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_who_waits_for_its_own_lock_is_told_that_it_is_its_own() {
+    let world = World::new();
+    let guard = world.door().acquire().await.unwrap();
+    let timed_out = world.door().acquire_within(secs(5)).await.unwrap_err();
+    assert!(matches!(timed_out, Error::TimedOut { by_this_client: true, .. }), "{timed_out}");
+    let text = timed_out.to_string();
+    let said = format!("`door` was still held after 5s by this client itself, `{}`", guard.owner());
+    assert!(text.starts_with(&said), "{text}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -6,7 +6,7 @@ use tokio::time::{Instant, sleep};
 
 use leasehold::{Error, LostReason, Release, WaitBy};
 
-use crate::world::{AT_ONCE, World, door, entered, leave, millis, secs, waiting};
+use crate::world::{AT_ONCE, World, door, entered, gone, leave, millis, secs, waiting};
 
 #[tokio::test(start_paused = true)]
 async fn after_it_nothing_new_is_acquired_by_any_clone() {
@@ -132,7 +132,7 @@ async fn it_takes_back_what_does_not_come_back() {
     leave(entered(waiter).await).await;
     assert!(start.elapsed() < secs(5) + AT_ONCE);
     let release = guard.release().await.unwrap();
-    let taken = Release::AlreadyGone { reason: LostReason::ShutDown, holder: None };
+    let taken = gone(LostReason::ShutDown);
     assert_eq!(release, taken);
 }
 

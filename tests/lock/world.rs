@@ -7,7 +7,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use leasehold::{Client, Lock, LockGuard, MemoryStore, Release, Result};
+use leasehold::{Client, Lock, LockGuard, LostReason, MemoryStore, Name, Release, Result};
 
 pub(crate) const fn secs(n: u64) -> Duration {
     Duration::from_secs(n)
@@ -68,4 +68,9 @@ pub(crate) async fn waiting(lock: Lock) -> JoinHandle<Result<LockGuard>> {
 /// Fails, rather than waiting for ever, when it is never let in.
 pub(crate) async fn entered(waiter: JoinHandle<Result<LockGuard>>) -> LockGuard {
     timeout(secs(7 * 24 * 60 * 60), waiter).await.unwrap().unwrap().unwrap()
+}
+
+/// What a release says of `door` when nobody has it now.
+pub(crate) fn gone(reason: LostReason) -> Release {
+    Release::AlreadyGone { name: Name::new("door").unwrap(), reason, holder: None }
 }

@@ -120,7 +120,7 @@ impl Task {
                 let guard = self.guards.get_mut(name).and_then(Vec::pop);
                 let guard = guard.ok_or_else(|| ("NotHeld", "no guard".to_owned()))?;
                 match guard.release().await.map_err(failed)? {
-                    Release::AlreadyGone { reason, holder } => {
+                    Release::AlreadyGone { reason, holder, .. } => {
                         let holder = holder.map(|holder| holder.to_string()).unwrap_or_default();
                         return Err(("AlreadyGone", format!("{reason:?} {holder}")));
                     }
@@ -307,6 +307,8 @@ impl Flags {
 fn failed(error: leasehold::Error) -> (&'static str, String) {
     let class = match &error {
         leasehold::Error::Lost { .. } => "Lost",
+        leasehold::Error::Forbidden { .. } => "Forbidden",
+        leasehold::Error::NotReady { .. } => "NotReady",
         leasehold::Error::Refused { .. } => "Refused",
         leasehold::Error::Unavailable { .. } => "Unavailable",
         _ => "Error",

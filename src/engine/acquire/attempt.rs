@@ -21,10 +21,11 @@ use crate::{
     engine::{
         Engine,
         contention::{Inbox, Turn},
+        debts::{Debt, Withdrawal},
         grant::Grant,
         held::Held,
-        release::debts::{Debt, Withdrawal},
         retry::Backoff,
+        timing::LATEST,
     },
     error::Error,
     store::Hears,
@@ -123,7 +124,10 @@ impl<'a> Attempt<'a> {
                     engine.unless_closed(self.wait()).await?;
                 }
                 Err(failure) if failure.may_pass() => {
-                    tracing::warn!(target: "leasehold", %failure, "cannot ask: trying again");
+                    if let Some(times) = engine.cannot_ask.once_more(engine.clock.now()) {
+                        tracing::warn!(target: "leasehold", %failure, times,
+                            "cannot ask: trying again");
+                    }
                     engine.unless_closed(sleep(backoff.next())).await?;
                 }
                 Err(failure) => return Err(Error::about(&self.want.name, failure)),
@@ -239,6 +243,10 @@ impl<'a> Attempt<'a> {
         if let Some(rest) = self.waiting.rest() {
             sleep(rest).await;
         }
+        if inbox.hears() == Hears::Nothing {
+            // Whoever listened for us may have gone with its runtime.
+            self.engine.store.keep_up();
+        }
         let limit = at_most(self.waiting.for_messages(inbox.hears(), self.engine.clock.now()));
         self.told = inbox.until_told(Instant::now() + limit).await;
     }
@@ -252,11 +260,12 @@ impl Drop for Attempt<'_> {
         if asked_at.is_none() && !queued {
             return;
         }
-        let until = asked_at.unwrap_or_else(|| self.engine.clock.now()) + self.claim.ttl;
+        // A lease begins when its question is executed, and that may be late.
+        let begins = asked_at.map_or_else(|| self.engine.clock.now(), |asked_at| asked_at + LATEST);
         self.engine.debts.owe(Debt::Release(Withdrawal {
             claim: self.claim.clone(),
             mode: ReleaseMode::HandOver,
-            until,
+            until: begins + self.claim.ttl,
             late: asked_at.is_some(),
             queued,
         }));

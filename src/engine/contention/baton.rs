@@ -5,8 +5,8 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use crate::engine::{
+    debts::{Debt, Debts},
     grant::{Grant, Shape},
-    release::debts::{Debt, Debts},
 };
 
 /// A grant that is nobody's for a moment. Who drops it gives the lock back to the store.

@@ -40,8 +40,8 @@ pub(crate) use self::{
 };
 use super::{
     clock::Clock,
+    debts::Debts,
     hold::Hold,
-    release::debts::Debts,
     stats::Counters,
     timing::{BATON_RESTS, LINGER},
 };
@@ -243,6 +243,8 @@ impl Contention {
                     inbox.hear(Hears::Nothing);
                 }
             }
+            // Who waits has been told by the answers that did not come.
+            Event::Back => {}
             Event::Hears(name, hears) => {
                 if let Some(inbox) = entries.inbox(&name) {
                     inbox.hear(hears);

@@ -85,6 +85,13 @@ impl Keeper {
         self.look_at(plan, due);
     }
 
+    /// Asks the store about every grant, at once and together.
+    pub(crate) fn ask_about_all(&self, now: Instant) {
+        let mut plan = self.plan();
+        plan.schedule.ask_about_all(now);
+        self.look_at(plan, now);
+    }
+
     /// The task also looks when nothing is due. So a lock that is taken and
     /// released in a loop does not wake it each time.
     fn look_at(&self, mut plan: MutexGuard<'_, Plan>, due: Instant) {

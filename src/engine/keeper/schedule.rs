@@ -87,6 +87,12 @@ impl Schedule {
         }
     }
 
+    /// Has every hold asked about at `now`, or once more if that is on its way.
+    pub(super) fn ask_about_all(&mut self, now: Instant) {
+        let all: Vec<Id> = self.due.iter().map(|(_, id)| *id).collect();
+        all.into_iter().for_each(|id| self.ask_about(id, now));
+    }
+
     /// Forgets the questions that are on their way, and asks them again at `now`.
     pub(super) fn ask_anew(&mut self, now: Instant) {
         let asked = self.watched.iter_mut().filter(|(_, watched)| watched.asked_at.is_some());
@@ -490,6 +496,15 @@ mod tests {
         assert_eq!((t.next(), t.renewed_at(11)), (11, 1));
         t.answer(&hold, Outcome::Renewed, 12);
         assert_eq!(t.next(), 1_011);
+    }
+
+    #[test]
+    fn all_holds_are_asked_about_at_once_when_the_store_is_back() {
+        let mut t = Setup::new();
+        let holds = [t.add_at(0), t.add_at(0), t.add_at(0)];
+        let now = t.at(10);
+        t.schedule.ask_about_all(now);
+        assert_eq!(t.renewed_at(10), holds.len());
     }
 
     #[test]

@@ -1,12 +1,11 @@
-//! Giving back: awaited here, or owed and settled in the background.
+//! Giving back: awaited here, or settled in the background. What is owed stands in
+//! `engine/debts.rs`.
 //!
 //! | file | does |
 //! |---|---|
-//! | `debts.rs` | what is owed, and what is promised |
 //! | `settle.rs` | the task that settles it |
 //! | `recount.rs` | tells the store how many shares a hold has |
 
-pub(crate) mod debts;
 pub(crate) mod recount;
 pub(crate) mod settle;
 
@@ -14,12 +13,13 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use self::{debts::Debt, recount::recount};
+use self::recount::recount;
 use super::{
     Engine,
+    debts::Debt,
     hold::Hold,
+    limits::within,
     retry::{Answered, retry_until},
-    timing::RELEASE_PATIENCE,
 };
 use crate::domain::{Failure, GivenBack, Others};
 
@@ -28,10 +28,11 @@ impl Engine {
     /// the rest, and looks again if a grant may still be on its way.
     pub(super) async fn give_back(&self, hold: &Hold, now: Instant) -> Result<GivenBack, Failure> {
         let promise = self.debts.promise(Debt::of(hold));
-        let until = hold.store_ends().min(now + RELEASE_PATIENCE);
+        let limit = self.limits.release;
+        let until = hold.store_ends().min(now + limit);
         let mode = hold.release_mode();
         let release = || self.store.release(hold.claim(), mode);
-        let given = retry_until(&self.clock, until, release).await?;
+        let given = within(limit, retry_until(&self.clock, until, release)).await?;
         if !hold.is_unsure() {
             promise.kept();
         }
@@ -52,8 +53,9 @@ impl Engine {
     /// Tells the store how many shares `hold` has now.
     pub(super) async fn tell_count(&self, hold: &Arc<Hold>) -> Result<(), Failure> {
         let promise = self.debts.promise(Debt::Recount { hold: Arc::clone(hold) });
-        let until = hold.store_ends().min(self.clock.now() + RELEASE_PATIENCE);
-        recount(&self.store, &self.clock, hold, None, until).await?;
+        let limit = self.limits.release;
+        let until = hold.store_ends().min(self.clock.now() + limit);
+        within(limit, recount(&self.store, &self.clock, hold, None, until)).await?;
         promise.kept();
         Ok(())
     }

@@ -5,14 +5,16 @@ use std::sync::Arc;
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use tokio::time::sleep;
 
-use super::{
-    debts::{Debt, Debts, Withdrawal},
-    recount::recount,
-};
+use super::recount::recount;
 use crate::{
     domain::{Failure, GivenBack},
     engine::{
-        clock::Clock, contention::Contention, retry::retry_until, stats::Counters,
+        clock::Clock,
+        contention::Contention,
+        debts::{Debt, Debts, Withdrawal},
+        retry::retry_until,
+        seldom::Seldom,
+        stats::Counters,
         timing::LOOK_AGAIN,
     },
     store::Store,
@@ -26,6 +28,7 @@ pub(crate) struct Settler {
     pub(crate) clock: Clock,
     pub(crate) counters: Arc<Counters>,
     pub(crate) contention: Arc<Contention>,
+    pub(crate) given_up: Arc<Seldom>,
 }
 
 impl Settler {
@@ -56,8 +59,10 @@ impl Settler {
             Err(failure) => {
                 self.counters.release_abandoned();
                 let claim = debt.claim();
-                tracing::warn!(target: "leasehold", lock = %claim.name, owner = %claim.owner,
-                    %failure, "a release was given up: the lease ends by itself");
+                if let Some(releases) = self.given_up.once_more(self.clock.now()) {
+                    tracing::warn!(target: "leasehold", lock = %claim.name, owner = %claim.owner,
+                        %failure, releases, "a release was given up: the lease ends by itself");
+                }
                 None
             }
         }
@@ -96,7 +101,8 @@ impl Settler {
             GivenBack::NotHeld { .. } => false,
         };
         // A grant may still come that was asked for before, also after a reservation.
-        let next = looks.filter(|looks| *looks < LOOK_AGAIN.len() && !(freed && !queued));
+        let may_come = !freed || *queued;
+        let next = looks.filter(|looks| may_come && *looks < LOOK_AGAIN.len());
         let next = next.filter(|looks| self.clock.now() + LOOK_AGAIN[*looks] < *until);
         Ok(next.map(|looks| Debt::LookAgain { withdrawal: withdrawal.clone(), looks }))
     }

@@ -157,7 +157,7 @@ impl MemoryStore {
     /// let store = leasehold::MemoryStore::new();
     /// let lock = leasehold::Client::sharing(&store).lock("job")?;
     /// store.fail("OOM command not allowed");
-    /// assert!(matches!(lock.acquire().await, Err(leasehold::Error::Refused { .. })));
+    /// assert!(matches!(lock.acquire().await, Err(leasehold::Error::NotReady { .. })));
     /// # Ok(()) }
     /// ```
     pub fn fail(&self, words: &str) {

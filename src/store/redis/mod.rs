@@ -16,9 +16,9 @@ use tokio::runtime::Handle;
 
 pub(crate) use self::connection::Settings;
 use self::{
-    connection::{Commands, Dialer, Link},
+    connection::{Dialer, Link},
     scripts::Script,
-    subscriptions::Subscriptions,
+    subscriptions::{Board, Commands, Subscriptions},
 };
 use super::{
     Answer, POLLERS_TURN, QUEUE_RESTS, RESERVATION, SOON, Store, Subscriber, WARNED_AFTER,
@@ -56,8 +56,10 @@ impl RedisStore {
         let client_name = format!("leasehold:{client_id}");
         let dialer = Dialer::new(target, settings, client_name, scripts::preloads())?;
         let dialer = Arc::new(dialer);
-        let commands = Link::connect(Arc::clone(&dialer), Arc::new(Commands), limit).await?;
-        let subscriptions = Subscriptions::connect(dialer, limit, client_id).await?;
+        let board = Board::of(client_id);
+        let watcher = Commands::telling(&board);
+        let commands = Link::connect(Arc::clone(&dialer), watcher, limit).await?;
+        let subscriptions = Subscriptions::connect(board, dialer, limit).await?;
         let store = Self { commands, subscriptions };
         store.warn_of_eviction().await;
         Ok(store)
@@ -95,7 +97,10 @@ impl RedisStore {
             reply = Box::pin(self.commands.call(&command)).await?;
         }
         match reply {
-            Value::ServerError(error) => Err(replies::refusal(&error)),
+            Value::ServerError(error) => {
+                let command = error.details().and_then(|words| script.command_at(words));
+                Err(replies::refusal(&error).naming(command))
+            }
             reply => Ok(reply),
         }
     }
@@ -183,7 +188,7 @@ impl RedisStore {
         announce.arg(keys::channel(&claim.name)).arg("0");
         let replies = self.commands.call_all(&[free, announce]).await?;
         let freed = match replies.first() {
-            Some(Value::ServerError(error)) => Err(replies::refusal(error)),
+            Some(Value::ServerError(error)) => Err(replies::refusal(error).naming(Some("HDEL"))),
             freed => replies::is_freed(freed.unwrap_or(&Value::Nil)),
         };
         if !self.explained(&claim.name, freed).await? {
@@ -232,7 +237,7 @@ impl RedisStore {
     /// Renews in halves, so that one that is refused spoils few others.
     async fn renew_in_parts(&self, renewals: &[Renewal]) -> Vec<Outcome> {
         let mut outcomes = vec![Outcome::Unknown; renewals.len()];
-        let mut parts = vec![0..renewals.len()];
+        let mut parts: Vec<_> = std::iter::once(0..renewals.len()).collect();
         for _ in 0..MOST_PARTS {
             let Some(part) = parts.pop() else { break };
             match self.renew_all(&renewals[part.clone()]).await {
@@ -312,7 +317,7 @@ impl Store for RedisStore {
         Box::pin(async move {
             let asked = cmd("HGET").arg(name.as_str()).arg(owner.as_str()).clone();
             let answer = match self.commands.call(&asked).await? {
-                Value::ServerError(error) => Err(replies::refusal(&error)),
+                Value::ServerError(error) => Err(replies::refusal(&error).naming(Some("HGET"))),
                 reply => Ok(reply),
             };
             replies::count(&self.explained(name, answer).await?)
@@ -339,6 +344,14 @@ impl Store for RedisStore {
 
     fn tell(&self, subscriber: Weak<dyn Subscriber>) {
         self.subscriptions.tell(subscriber);
+    }
+
+    fn keep_up(&self) {
+        self.subscriptions.keep_up();
+    }
+
+    fn obstacle(&self) -> Option<String> {
+        self.commands.obstacle()
     }
 
     fn reconnects(&self) -> u64 {

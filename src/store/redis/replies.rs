@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use redis::{ServerError, Value};
 
+use super::connection::shown;
 use crate::domain::{Failure, GivenBack, Holder, Others, Outcome, Owner, Verdict};
 
 /// Codes that some servers hide in the text of a script's error, and the text
@@ -28,7 +29,7 @@ pub(super) fn refusal(error: &ServerError) -> Failure {
         "ERR" => hidden().map_or("ERR", |(code, _)| code),
         code => code,
     };
-    Failure::refused(code, words)
+    Failure::refused(shown(code), shown(words))
 }
 
 /// Whether the server does not know the script.
@@ -173,7 +174,7 @@ fn text(value: &Value) -> Option<&str> {
 }
 
 fn unreadable(reply: &Value) -> Failure {
-    Failure::Unreadable(format!("{reply:?}"))
+    Failure::Unreadable(shown(&format!("{reply:?}")))
 }
 
 #[cfg(test)]

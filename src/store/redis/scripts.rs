@@ -30,7 +30,7 @@ pub(super) static RENEW: LazyLock<Script> = script!("lock/renew");
 /// All of them, to be loaded when a connection is made.
 pub(super) fn preloads() -> Vec<Preload> {
     let all = [&ACQUIRE, &FORCE_RELEASE, &HAND_OVER, &INSPECT, &RECOUNT, &RENEW];
-    all.map(|script| Preload { text: script.text }).into()
+    all.map(|script| Preload { hash: script.hash.clone(), text: script.text }).into()
 }
 
 impl Script {
@@ -50,5 +50,31 @@ impl Script {
         let mut command = cmd("EVAL");
         command.arg(self.text).arg(keys);
         command
+    }
+
+    /// The command that the server names by its line: "…, on @user_script:8."
+    pub(super) fn command_at(&self, words: &str) -> Option<&'static str> {
+        let (_, line) = words.split_once("user_script:")?;
+        let digits = line.split(|c: char| !c.is_ascii_digit()).next()?;
+        let line = self.text.lines().nth(digits.parse::<usize>().ok()?.checked_sub(1)?)?;
+        let (_, call) = line.split_once("call('")?;
+        call.split('\'').next()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_of_a_line_is_the_one_that_it_calls() {
+        let script = Script::new("-- a script\nlocal a = 1\nredis.pcall('HSET', KEYS[1])\n");
+        let at =
+            |line: &str| script.command_at(&format!("no: script: 0a, on @user_script:{line}."));
+        assert_eq!(at("3"), Some("HSET"));
+        for other in ["0", "2", "4", "x", "99999999999999999999999"] {
+            assert_eq!(at(other), None, "{other}");
+        }
+        assert_eq!(script.command_at("no line at all"), None);
     }
 }

@@ -1,76 +1,195 @@
-//! Finds the replies in a stream of bytes. What they say is read by the client
-//! crate's parser.
+//! Finds the replies in a stream of bytes, and goes on where it stopped when more
+//! has come. What they say is read by the client crate's parser.
+//!
+//! No more is kept than the longest reply we may be given. A push is not ours to
+//! limit, because others choose what they publish: one that is longer is passed over
+//! and thrown away as it comes.
 
 use redis::Value;
 
-/// The longest reply that is believed to be one.
-const LONGEST: usize = 64 * 1024 * 1024;
+/// The longest reply to what we ask: most are shorter than a hundred bytes.
+pub(super) const LONGEST: usize = 256 * 1024;
 
-/// Takes the first reply of `bytes`, and says how long it was. `None` if it is not
-/// all there yet.
-pub(super) fn first(bytes: &[u8]) -> Result<Option<(Value, usize)>, String> {
-    let Some(end) = end(bytes)? else { return Ok(None) };
-    let frame = &bytes[..end];
-    let value = match number(frame) {
-        Some(number) => Value::Int(number),
-        None => redis::parse_redis_value(frame).map_err(|error| error.to_string())?,
-    };
-    Ok(Some((value, end)))
+/// The longest that anything in a push may say it is: what Redis allows.
+const LONGEST_SAID: usize = 512 * 1024 * 1024;
+
+/// What came.
+#[derive(Debug, PartialEq)]
+pub(super) enum Frame {
+    Value(Value),
+    /// A push of so many bytes, which was too long to be kept.
+    PassedOver(usize),
+}
+
+/// What has come and is not taken yet.
+#[derive(Debug, Default)]
+pub(super) struct Frames {
+    bytes: Vec<u8>,
+    /// Where the first frame begins.
+    begin: usize,
+    scan: Scan,
+}
+
+impl Frames {
+    /// Where to put what comes, with room for `more`.
+    pub(super) fn space(&mut self, more: usize) -> &mut Vec<u8> {
+        self.bytes.drain(..self.begin);
+        self.begin = 0;
+        self.bytes.shrink_to(LONGEST);
+        self.bytes.reserve(more);
+        &mut self.bytes
+    }
+
+    /// Takes the first frame. `None` if it is not all there yet.
+    pub(super) fn take(&mut self) -> Result<Option<Frame>, String> {
+        let bytes = &self.bytes[self.begin..];
+        let end = self.scan.end(bytes)?;
+        if self.scan.kept() > LONGEST || self.scan.thrown > 0 {
+            return self.pass_over(end);
+        }
+        let Some(end) = end else { return Ok(None) };
+        let value = read(&bytes[..end])?;
+        self.begin += end;
+        self.scan = Scan::default();
+        Ok(Some(Frame::Value(value)))
+    }
+
+    /// How many bytes are kept.
+    #[cfg(test)]
+    pub(super) fn kept(&self) -> usize {
+        self.bytes.len() - self.begin
+    }
+
+    /// Throws away what has come of a push that is too long.
+    fn pass_over(&mut self, end: Option<usize>) -> Result<Option<Frame>, String> {
+        let come = self.bytes.len() - self.begin;
+        let is_push = self.scan.thrown > 0 || self.bytes.get(self.begin) == Some(&b'>');
+        if !is_push || self.scan.looked > LONGEST {
+            return Err(format!("a reply is longer than {LONGEST} bytes"));
+        }
+        let gone = end.unwrap_or_else(|| self.scan.at.min(come));
+        self.begin += gone;
+        self.scan.throw(gone);
+        let passed_over = |_| Frame::PassedOver(std::mem::take(&mut self.scan).thrown);
+        Ok(end.map(passed_over))
+    }
+}
+
+/// How far the first frame has been looked at.
+#[derive(Debug)]
+struct Scan {
+    /// Where its next line begins, which may be beyond what has come.
+    at: usize,
+    /// How much of that line has no end in it.
+    looked: usize,
+    /// How many parts are still to come.
+    missing: usize,
+    /// How much of the frame was thrown away.
+    thrown: usize,
+}
+
+impl Default for Scan {
+    fn default() -> Self {
+        Self { at: 0, looked: 0, missing: 1, thrown: 0 }
+    }
+}
+
+impl Scan {
+    /// Where the frame ends that `bytes` begin with, if it is all there.
+    fn end(&mut self, bytes: &[u8]) -> Result<Option<usize>, String> {
+        while self.missing > 0 {
+            let Some(line) = self.line(bytes)? else { return Ok(None) };
+            self.at += line.len() + 2;
+            self.looked = 0;
+            self.missing -= 1;
+            self.announce(line)?;
+        }
+        Ok((self.at <= bytes.len()).then_some(self.at))
+    }
+
+    /// The next line without its end, if it is all there.
+    fn line<'a>(&mut self, bytes: &'a [u8]) -> Result<Option<&'a [u8]>, String> {
+        let Some(rest) = bytes.get(self.at..) else { return Ok(None) };
+        match rest.first() {
+            None => return Ok(None),
+            Some(kind) if !KINDS.contains(kind) => return Err(stranger(*kind)),
+            Some(_) => {}
+        }
+        let is_end = |byte: &u8| matches!(byte, b'\r' | b'\n');
+        let Some(end) = rest[self.looked..].iter().position(is_end) else {
+            self.looked = rest.len();
+            return Ok(None);
+        };
+        let end = self.looked + end;
+        self.looked = end;
+        match &rest[end..] {
+            [b'\r', b'\n', ..] => Ok(Some(&rest[..end])),
+            [b'\r'] => Ok(None),
+            _ => Err("a line does not end as it must".into()),
+        }
+    }
+
+    /// Notes what `line` says is to come.
+    fn announce(&mut self, line: &[u8]) -> Result<(), String> {
+        let Some((kind, length)) = line.split_first() else { return Ok(()) };
+        match kind {
+            b'$' | b'=' | b'!' => self.at += count(length)?.map_or(0, |bytes| bytes + 2),
+            b'*' | b'~' | b'>' => self.missing += count(length)?.unwrap_or(0),
+            b'%' => self.missing += 2 * count(length)?.unwrap_or(0),
+            b'|' => self.missing += 2 * count(length)?.unwrap_or(0) + 1,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// How much of the frame must be kept to go on.
+    fn kept(&self) -> usize {
+        self.at + self.looked
+    }
+
+    /// `gone` bytes from the beginning of the frame are there no more.
+    fn throw(&mut self, gone: usize) {
+        self.at -= gone;
+        self.thrown += gone;
+    }
+}
+
+const KINDS: &[u8] = b":+-_#,($=!*~>%|";
+
+/// What it means that a reply begins with `byte`.
+fn stranger(byte: u8) -> String {
+    match byte {
+        // The first byte of an alert and of a handshake.
+        0x15 | 0x16 => "it speaks TLS".into(),
+        b'H' | b'<' => "it may be a web server".into(),
+        byte => format!("a reply begins with {:?}", char::from(byte)),
+    }
+}
+
+/// How long something is; `None` if it is not there at all.
+fn count(digits: &[u8]) -> Result<Option<usize>, String> {
+    match digits {
+        b"-1" => return Ok(None),
+        [b'0'..=b'9', ..] => {}
+        _ => return Err("a length is no number".into()),
+    }
+    let count = str::from_utf8(digits).ok().and_then(|text| text.parse().ok());
+    let count = count.filter(|count| *count <= LONGEST_SAID);
+    count.map(Some).ok_or_else(|| "a length is no number, or too large".into())
+}
+
+fn read(frame: &[u8]) -> Result<Value, String> {
+    match number(frame) {
+        Some(number) => Ok(Value::Int(number)),
+        // The parser's own words fill several lines.
+        None => redis::parse_redis_value(frame).map_err(|_| "a reply makes no sense".into()),
+    }
 }
 
 /// The commonest reply by far, `:1` and the like.
 fn number(frame: &[u8]) -> Option<i64> {
     let digits = frame.strip_prefix(b":")?.strip_suffix(b"\r\n")?;
     str::from_utf8(digits).ok()?.parse().ok()
-}
-
-/// Where the first reply of `bytes` ends, if it is all there.
-fn end(bytes: &[u8]) -> Result<Option<usize>, String> {
-    let (mut at, mut missing) = (0_usize, 1_usize);
-    while missing > 0 {
-        let Some(line) = line(&bytes[at..]) else { return short(bytes) };
-        let Some((kind, length)) = line.split_first() else {
-            return Err("an empty line".into());
-        };
-        at += line.len() + 2;
-        missing -= 1;
-        match kind {
-            b':' | b'+' | b'-' | b'_' | b'#' | b',' | b'(' => {}
-            b'$' | b'=' | b'!' => at += count(length)?.map_or(0, |bytes| bytes + 2),
-            b'*' | b'~' | b'>' => missing += count(length)?.unwrap_or(0),
-            b'%' => missing += 2 * count(length)?.unwrap_or(0),
-            b'|' => missing += 2 * count(length)?.unwrap_or(0) + 1,
-            other => return Err(format!("a reply begins with {:?}", char::from(*other))),
-        }
-        if at > bytes.len() || missing > LONGEST {
-            return short(bytes);
-        }
-    }
-    Ok(Some(at))
-}
-
-/// More bytes are to come, unless there are too many already.
-fn short(bytes: &[u8]) -> Result<Option<usize>, String> {
-    match bytes.len() > LONGEST {
-        true => Err(format!("a reply is longer than {LONGEST} bytes")),
-        false => Ok(None),
-    }
-}
-
-/// The first line, without its end.
-fn line(bytes: &[u8]) -> Option<&[u8]> {
-    let end = bytes.iter().position(|byte| *byte == b'\r')?;
-    (bytes.get(end + 1) == Some(&b'\n')).then(|| &bytes[..end])
-}
-
-/// How long something is; `None` if it is not there at all.
-fn count(digits: &[u8]) -> Result<Option<usize>, String> {
-    let text = str::from_utf8(digits).ok().filter(|text| !text.starts_with('+'));
-    if text == Some("-1") {
-        return Ok(None);
-    }
-    let count = text.and_then(|text| text.parse().ok()).filter(|count| *count <= LONGEST);
-    count.map(Some).ok_or_else(|| format!("a length of {:?}", String::from_utf8_lossy(digits)))
 }
 
 #[cfg(test)]
@@ -101,13 +220,35 @@ mod tests {
         "|1\r\n+ttl\r\n:3600\r\n:7\r\n",
     ];
 
+    /// The first frame, if it comes as a whole.
+    fn first(bytes: &[u8]) -> Result<Option<Frame>, String> {
+        let mut frames = Frames::default();
+        frames.space(0).extend_from_slice(bytes);
+        frames.take()
+    }
+
+    /// All frames, if they come in pieces of `size` bytes; and the most that was kept.
+    fn in_pieces(bytes: &[u8], size: usize) -> (Vec<Frame>, usize) {
+        let (mut frames, mut taken, mut most) = (Frames::default(), vec![], 0);
+        for piece in bytes.chunks(size) {
+            frames.space(piece.len()).extend_from_slice(piece);
+            while let Some(frame) = frames.take().unwrap() {
+                taken.push(frame);
+            }
+            most = most.max(frames.kept());
+        }
+        (taken, most)
+    }
+
+    fn parsed(reply: &str) -> Frame {
+        Frame::Value(redis::parse_redis_value(reply.as_bytes()).unwrap())
+    }
+
     #[test]
-    fn each_kind_of_reply_is_read_as_the_parser_reads_it() {
-        for reply in REPLIES {
-            let read = redis::parse_redis_value(reply.as_bytes()).unwrap();
-            // and what comes behind it is left alone
-            let bytes = format!("{reply}+next\r\n");
-            assert_eq!(first(bytes.as_bytes()), Ok(Some((read, reply.len()))), "{reply:?}");
+    fn each_kind_of_reply_is_read_as_the_parser_reads_it_whole_or_in_pieces() {
+        let all: Vec<_> = REPLIES.iter().map(|reply| parsed(reply)).collect();
+        for size in [1, 2, 3, 7, 1_000] {
+            assert_eq!(in_pieces(REPLIES.concat().as_bytes(), size).0, all, "{size}");
         }
     }
 
@@ -122,27 +263,41 @@ mod tests {
 
     #[test]
     fn what_is_no_reply_is_refused_and_not_waited_for() {
-        let odd = ["HTTP/1.1 400\r\n", "\r\n", "$x\r\n", "*+1\r\n", "$-2\r\n", ":one\r\n"];
+        let odd = ["H", "\r", "\n", "+a\n", "+a\rb", "$x\r\n", "*+1\r\n", "$-2\r\n", ":one\r\n"];
         for bytes in odd {
             assert!(first(bytes.as_bytes()).is_err(), "{bytes:?}");
         }
         let endless = format!("${}\r\n", usize::MAX);
         assert!(first(endless.as_bytes()).is_err());
-        let nested = "*1000000\r\n".repeat(70);
-        assert_eq!(first(nested.as_bytes()), Ok(None), "only what comes is kept");
-        assert!(first(&vec![b'+'; LONGEST + 1]).is_err());
     }
 
     #[test]
-    fn random_bytes_are_refused_or_waited_for_and_never_a_panic() {
-        let mut random = fastrand::Rng::with_seed(7);
-        for _ in 0..20_000 {
-            let length = random.usize(..24);
-            let some = || random.choice(b":+-_#,($=!*~>%|0123456789\r\n\r\n\xff").copied();
-            let bytes: Vec<u8> = std::iter::repeat_with(some).take(length).flatten().collect();
-            if let Ok(Some((_, end))) = first(&bytes) {
-                assert!(end <= bytes.len());
-            }
+    fn a_reply_that_is_too_long_is_refused_as_soon_as_that_is_known() {
+        assert!(first(format!("${LONGEST}\r\n").as_bytes()).is_err());
+        assert!(first(format!("*2\r\n:1\r\n${LONGEST}\r\n").as_bytes()).is_err());
+        assert!(first(&vec![b'+'; LONGEST + 1]).is_err());
+        assert!(first(&[b">2\r\n+", &*vec![b'+'; LONGEST]].concat()).is_err());
+        assert!(first("*1000000\r\n".repeat(LONGEST / 10 + 1).as_bytes()).is_err());
+        let long = format!("${0}\r\n{1}\r\n", LONGEST - 20, "x".repeat(LONGEST - 20));
+        assert!(matches!(first(long.as_bytes()), Ok(Some(Frame::Value(_)))));
+    }
+
+    #[test]
+    fn a_push_that_is_too_long_is_passed_over_and_never_kept() {
+        let body = "\r\n:7\r\n".repeat(LONGEST);
+        let long = format!(">3\r\n+message\r\n+door\r\n${}\r\n{body}\r\n", body.len());
+        let all = format!(":1\r\n{long}:2\r\n");
+        for size in [1_000, 16 * 1_024, all.len()] {
+            let (frames, most) = in_pieces(all.as_bytes(), size);
+            assert_eq!(frames, [parsed(":1\r\n"), Frame::PassedOver(long.len()), parsed(":2\r\n")]);
+            assert!(most <= LONGEST + size || size == all.len(), "{most}");
         }
+    }
+
+    #[test]
+    fn a_long_reply_in_small_pieces_is_looked_at_once() {
+        // looking at all of it for each piece takes minutes
+        let reply = format!("*{}\r\n{}", LONGEST / 8, ":1\r\n".repeat(LONGEST / 8));
+        assert_eq!(in_pieces(reply.as_bytes(), 1).0.len(), 1);
     }
 }

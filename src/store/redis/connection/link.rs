@@ -5,74 +5,34 @@
 //! engine knows what that would mean.
 
 use std::{
+    fmt,
     future::Future,
-    pin::Pin,
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, Mutex, PoisonError, atomic::Ordering},
     time::Duration,
 };
 
-use redis::{Cmd, PushInfo, Value};
+use redis::{Cmd, Value};
 use tokio::{
-    sync::{Notify, watch},
+    runtime::Handle,
     task::AbortHandle,
-    time::{sleep, timeout},
+    time::{Instant, timeout, timeout_at},
 };
 
 use super::{
     dial::{Dialer, Dialled},
-    wire::{OnPush, Wire},
+    supervisor::{State, Supervisor, pushes_to},
+    watcher::Watcher,
+    wire::Wire,
 };
 use crate::{domain::Failure, error::Error};
 
-/// The first and the longest pause before a lost connection is made again.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
-
-/// Who is told what happens on a link.
-pub(crate) trait Watcher: Send + Sync {
-    /// What the link carries.
-    fn carries(&self) -> &'static str;
-    /// The link is up, for the first time or again.
-    fn up(&self) {}
-    /// The link is down: what it carried is lost.
-    fn down(&self) {}
-    /// The server said something without being asked.
-    fn pushed(&self, _info: PushInfo) {}
-}
-
-/// Watches the link for commands, which has nothing to tell.
-#[derive(Debug)]
-pub(crate) struct Commands;
-
-impl Watcher for Commands {
-    fn carries(&self) -> &'static str {
-        "commands"
-    }
-}
-
 /// One supervised connection.
-#[derive(Debug)]
 pub(crate) struct Link {
-    shared: Arc<Shared>,
-    supervisor: AbortHandle,
+    state: Arc<State>,
+    dialer: Arc<Dialer>,
+    watcher: Arc<dyn Watcher>,
+    supervisor: Mutex<Option<AbortHandle>>,
     command_timeout: Duration,
-}
-
-#[derive(Debug)]
-struct Shared {
-    live: watch::Sender<Option<Arc<Live>>>,
-    reconnects: AtomicU64,
-    /// Why the last attempt to connect failed.
-    obstacle: Mutex<Option<String>>,
-}
-
-/// A connection while it is up.
-#[derive(Debug)]
-struct Live {
-    wire: Arc<Wire>,
-    cut: Notify,
 }
 
 impl Link {
@@ -82,153 +42,189 @@ impl Link {
         watcher: Arc<dyn Watcher>,
         command_timeout: Duration,
     ) -> Result<Self, Error> {
-        let dialled = dialer.dial(Some(pushes_to(&watcher))).await?;
-        let shared = Arc::new(Shared {
-            live: watch::Sender::new(None),
-            reconnects: AtomicU64::new(0),
-            obstacle: Mutex::default(),
-        });
-        let supervision = supervise(Arc::clone(&shared), dialer, watcher, dialled);
-        let supervisor = tokio::spawn(supervision).abort_handle();
-        let link = Self { shared, supervisor, command_timeout };
-        // The supervisor puts it there as soon as it runs.
-        link.live().await.map_err(|failure| Error::Connect {
-            server: "the server".into(),
-            reason: failure.to_string(),
-        })?;
+        let first = dialer.dial(Some(pushes_to(&watcher))).await?;
+        let supervisor = Mutex::default();
+        let link = Self { state: Arc::default(), dialer, watcher, supervisor, command_timeout };
+        let reason = |failure: Failure| failure.to_string();
+        let connected = match link.supervise(Some(first)) {
+            // The supervisor puts it there as soon as it runs.
+            Ok(()) => link.live().await.map(drop).map_err(reason),
+            Err(failure) => Err(reason(failure)),
+        };
+        connected.map_err(|reason| Error::Connect { server: link.dialer.server(), reason })?;
         Ok(link)
+    }
+
+    /// Sees to it that the connection is kept up, on the runtime of the caller if that
+    /// of the one before is gone. Whoever calls anything here does that by it.
+    ///
+    /// # Errors
+    ///
+    /// If there is no runtime.
+    pub(crate) fn keep_up(&self) -> Result<(), Failure> {
+        match self.state.supervised.load(Ordering::Acquire) {
+            true => Ok(()),
+            false => self.supervise(None),
+        }
+    }
+
+    fn supervise(&self, first: Option<Dialled>) -> Result<(), Failure> {
+        let runtime = Handle::try_current().map_err(|_| Failure::NoRuntime)?;
+        let Self { state, dialer, watcher, .. } = self;
+        if let Some(supervisor) = Supervisor::of(state, dialer, watcher, self.command_timeout) {
+            let task = runtime.spawn(supervisor.run(first)).abort_handle();
+            *self.supervisor.lock().unwrap_or_else(PoisonError::into_inner) = Some(task);
+        }
+        Ok(())
     }
 
     /// Sends `command` and waits for the reply, refusals among them.
     pub(crate) async fn call(&self, command: &Cmd) -> Result<Value, Failure> {
-        let live = self.live().await?;
-        self.awaited(&live, live.wire.call(command)).await
+        let wire = self.live().await?;
+        self.awaited(wire.call(command)).await
     }
 
     /// Sends all of `commands` at once and waits for the replies.
     pub(crate) async fn call_all(&self, commands: &[Cmd]) -> Result<Vec<Value>, Failure> {
-        let live = self.live().await?;
-        self.awaited(&live, live.wire.call_all(commands)).await
+        let wire = self.live().await?;
+        self.awaited(wire.call_all(commands)).await
     }
 
     /// Sends a command that subscribes or the like, and waits until that is done or
     /// refused.
     pub(crate) async fn confirm(&self, command: &Cmd) -> Result<Value, Failure> {
-        let live = self.live().await?;
-        self.awaited(&live, live.wire.confirm(command)).await
+        let wire = self.live().await?;
+        self.awaited(wire.confirm(command)).await
     }
 
     async fn awaited<T>(
         &self,
-        live: &Live,
         reply: impl Future<Output = Result<T, Failure>>,
     ) -> Result<T, Failure> {
-        let heard_before = live.wire.heard();
-        timeout(self.command_timeout, reply).await.unwrap_or_else(|elapsed| {
-            // Replies come in order. If nothing came, the other side hangs or is
-            // gone, and the kernel may never tell.
-            if live.wire.heard() == heard_before {
-                live.cut.notify_one();
-            }
-            Err(Failure::unanswered(elapsed))
-        })
+        // Whether the connection is of any more use is the supervisor's question.
+        let limit = self.command_timeout;
+        let late = |_| Err(Failure::unanswered(format!("nothing within {limit:?}")));
+        timeout(limit, reply).await.unwrap_or_else(late)
     }
 
     /// The connection, waited for if it is away.
-    async fn live(&self) -> Result<Arc<Live>, Failure> {
-        if let Some(live) = &*self.shared.live.borrow() {
-            return Ok(Arc::clone(live));
+    async fn live(&self) -> Result<Arc<Wire>, Failure> {
+        // Timers need one, and a panic is no answer.
+        Handle::try_current().map_err(|_| Failure::NoRuntime)?;
+        if let Some(wire) = &*self.state.live.borrow() {
+            return Ok(Arc::clone(wire));
         }
         // In a box: this is seldom, and a question is small that need not wait.
         Box::pin(self.until_live()).await
     }
 
-    async fn until_live(&self) -> Result<Arc<Live>, Failure> {
-        let mut changes = self.shared.live.subscribe();
-        let up = changes.wait_for(Option::is_some);
-        match timeout(self.command_timeout, up).await {
-            Ok(Ok(live)) => live.clone().ok_or_else(|| self.away()),
-            Ok(Err(_)) | Err(_) => Err(self.away()),
+    async fn until_live(&self) -> Result<Arc<Wire>, Failure> {
+        let until = Instant::now() + self.command_timeout;
+        let mut changes = self.state.live.subscribe();
+        loop {
+            if let Some(wire) = &*changes.borrow_and_update() {
+                return Ok(Arc::clone(wire));
+            }
+            self.keep_up()?;
+            if timeout_at(until, changes.changed()).await.is_err() {
+                return Err(self.away());
+            }
         }
     }
 
     fn away(&self) -> Failure {
-        let obstacle = self.shared.obstacle.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let obstacle = self.obstacle();
         Failure::unreachable(obstacle.unwrap_or_else(|| "the connection is being made".into()))
+    }
+
+    /// Why the connection is away, if it is and that is known.
+    pub(crate) fn obstacle(&self) -> Option<String> {
+        self.state.obstacle()
     }
 
     /// How often the connection was lost and made again.
     pub(crate) fn reconnects(&self) -> u64 {
-        self.shared.reconnects.load(Ordering::Relaxed)
+        self.state.reconnects.load(Ordering::Relaxed)
+    }
+}
+
+impl fmt::Debug for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Link").field("dialer", &self.dialer).finish_non_exhaustive()
     }
 }
 
 impl Drop for Link {
     fn drop(&mut self) {
-        self.supervisor.abort();
-    }
-}
-
-fn pushes_to(watcher: &Arc<dyn Watcher>) -> OnPush {
-    let watcher = Arc::downgrade(watcher);
-    Box::new(move |info| {
-        if let Some(watcher) = watcher.upgrade() {
-            watcher.pushed(info);
-        }
-    })
-}
-
-/// Keeps the connection up, for ever.
-async fn supervise(
-    shared: Arc<Shared>,
-    dialer: Arc<Dialer>,
-    watcher: Arc<dyn Watcher>,
-    mut dialled: Dialled,
-) {
-    loop {
-        let (wire, driver) = dialled;
-        carry(&shared, &*watcher, Live { wire, cut: Notify::new() }, driver).await;
-        let (server, carries) = (dialer.server(), watcher.carries());
-        tracing::warn!(target: "leasehold", server, carries, "connection lost");
-        dialled = dial_again(&shared, &dialer, &watcher).await;
-        shared.reconnects.fetch_add(1, Ordering::Relaxed);
-        tracing::info!(target: "leasehold", server, carries, "connected again");
-    }
-}
-
-/// Carries the bytes of one connection as long as it lives.
-async fn carry(
-    shared: &Shared,
-    watcher: &dyn Watcher,
-    live: Live,
-    driver: Pin<Box<dyn Future<Output = ()> + Send>>,
-) {
-    let live = Arc::new(live);
-    shared.live.send_replace(Some(Arc::clone(&live)));
-    watcher.up();
-    tokio::select! {
-        () = driver => {}
-        () = live.cut.notified() => {
-            let carries = watcher.carries();
-            tracing::warn!(target: "leasehold", carries, "the server answers nothing: connection cut");
+        let supervisor = self.supervisor.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if let Some(supervisor) = supervisor.take() {
+            supervisor.abort();
         }
     }
-    shared.live.send_replace(None);
-    watcher.down();
 }
 
-async fn dial_again(shared: &Shared, dialer: &Dialer, watcher: &Arc<dyn Watcher>) -> Dialled {
-    let (mut pause, longest) = PAUSES;
-    loop {
-        sleep(pause.mul_f64(0.5 + fastrand::f64())).await;
-        pause = (pause * 2).min(longest);
-        match dialer.dial(Some(pushes_to(watcher))).await {
-            Ok(dialled) => return dialled,
-            Err(error) => {
-                tracing::debug!(target: "leasehold", %error, "cannot connect yet");
-                let mut obstacle = shared.obstacle.lock().unwrap_or_else(PoisonError::into_inner);
-                *obstacle = Some(error.to_string());
-            }
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use futures_util::FutureExt;
+    use redis::cmd;
+    use testkit::Redis;
+    use tokio::runtime::Runtime;
+
+    use super::*;
+    use crate::store::redis::connection::{Settings, target};
+
+    #[derive(Debug, Default)]
+    struct Counter {
+        ups: AtomicUsize,
+        downs: AtomicUsize,
+    }
+
+    impl Watcher for Counter {
+        fn carries(&self) -> &'static str {
+            "tests"
         }
+
+        fn up(&self) {
+            self.ups.fetch_add(1, Ordering::SeqCst);
+        }
+
+        fn down(&self) {
+            self.downs.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    impl Counter {
+        fn seen(&self) -> (usize, usize) {
+            (self.ups.load(Ordering::SeqCst), self.downs.load(Ordering::SeqCst))
+        }
+    }
+
+    async fn link(redis: &Redis, watcher: &Arc<Counter>) -> Link {
+        let settings = Settings::default();
+        let target = target(&redis.url(), &settings).unwrap();
+        let dialer = Dialer::new(target, &settings, "tests".into(), vec![]).unwrap();
+        let watcher = Arc::<Counter>::clone(watcher);
+        Link::connect(Arc::new(dialer), watcher, Duration::from_secs(3)).await.unwrap()
+    }
+
+    #[test]
+    fn a_link_is_made_again_on_the_runtime_of_the_next_call_and_its_watcher_is_told() {
+        let (redis, watcher) = (Redis::start(), Arc::<Counter>::default());
+        let first = Runtime::new().unwrap();
+        let link = first.block_on(link(&redis, &watcher));
+        assert_eq!(watcher.seen(), (1, 0));
+        drop(first);
+        assert_eq!(watcher.seen(), (1, 1));
+
+        // without a runtime there is an error, and no panic
+        let asked = link.call(&cmd("PING")).now_or_never().unwrap();
+        assert!(matches!(asked, Err(Failure::NoRuntime)), "{asked:?}");
+        assert!(matches!(link.keep_up(), Err(Failure::NoRuntime)));
+
+        let next = Runtime::new().unwrap();
+        assert!(next.block_on(link.call(&cmd("PING"))).is_ok());
+        assert_eq!((watcher.seen(), link.reconnects()), ((2, 1), 1));
     }
 }

@@ -1,6 +1,6 @@
 //! TLS over a connection, by rustls.
 
-use std::sync::Arc;
+use std::{io, sync::Arc};
 
 use rustls_native_certs::load_native_certs;
 use tokio::net::TcpStream;
@@ -8,7 +8,7 @@ use tokio_rustls::{
     TlsConnector,
     client::TlsStream,
     rustls::{
-        ClientConfig, RootCertStore,
+        self, ClientConfig, RootCertStore,
         crypto::ring,
         pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject},
     },
@@ -48,13 +48,27 @@ impl Tls {
 
     pub(super) async fn over(&self, stream: TcpStream) -> Result<TlsStream<TcpStream>, String> {
         let secured = self.connector.connect(self.server.clone(), stream).await;
-        secured.map_err(|error| format!("TLS: {error}"))
+        secured.map_err(|error| format!("TLS: {}", words_of(&error)))
     }
 }
 
 impl std::fmt::Debug for Tls {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Tls").field("server", &self.server).finish_non_exhaustive()
+    }
+}
+
+/// Why TLS was not agreed on, in words for a person where rustls has none.
+fn words_of(error: &io::Error) -> String {
+    let cause = error.get_ref().and_then(|cause| cause.downcast_ref::<rustls::Error>());
+    match cause {
+        Some(rustls::Error::InvalidMessage(_)) => {
+            "the server does not speak it on this port".into()
+        }
+        _ if error.kind() == io::ErrorKind::UnexpectedEof => {
+            "the server closed the connection instead".into()
+        }
+        _ => error.to_string(),
     }
 }
 

@@ -3,11 +3,9 @@
 
 use std::{
     collections::VecDeque,
-    io,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+    convert::Infallible,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use redis::{Cmd, PushInfo, PushKind, Value};
@@ -15,9 +13,14 @@ use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf, split},
     sync::{Notify, oneshot},
     task::yield_now,
+    time::sleep,
 };
 
-use super::frames;
+use super::{
+    ending::Ending,
+    frames::{Frame, Frames},
+    watch::{LOOKS, Progress, Watch},
+};
 use crate::domain::Failure;
 
 /// What is told by the server without being asked.
@@ -39,8 +42,8 @@ const KEPT: usize = 1024 * 1024;
 pub(super) struct Wire {
     outbox: Mutex<Outbox>,
     filled: Notify,
-    /// How often something came from the other side.
-    heard: AtomicU64,
+    /// Something is asked, and nobody looks whether it is answered.
+    unwatched: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -49,8 +52,11 @@ struct Outbox {
     bytes: Vec<u8>,
     /// Who waits for what comes next, in order.
     asked: VecDeque<Asked>,
+    progress: Progress,
+    /// Whether somebody looks whether it makes progress.
+    watched: bool,
     /// Why nothing comes any more.
-    closed: Option<Failure>,
+    ended: Option<Ending>,
 }
 
 /// What a request is answered with.
@@ -101,54 +107,88 @@ impl Wire {
         reply.await.map_err(|_| self.failure())
     }
 
-    /// How often something came from the other side.
-    pub(super) fn heard(&self) -> u64 {
-        self.heard.load(Ordering::Relaxed)
-    }
-
     fn ask<'a>(
         &self,
         commands: impl IntoIterator<Item = &'a Cmd>,
         asked: Asked,
     ) -> Result<(), Failure> {
         let mut outbox = self.outbox();
-        if outbox.closed.is_some() {
-            return Err(Failure::unreachable("the connection is lost"));
+        if let Some(ending) = &outbox.ended {
+            return Err(Failure::unreachable(ending.to_string()));
         }
         let idle = outbox.bytes.is_empty();
         for command in commands {
             command.write_packed_command(&mut outbox.bytes);
         }
         outbox.asked.push_back(asked);
+        outbox.progress.asked += 1;
+        let unwatched = !std::mem::replace(&mut outbox.watched, true);
         drop(outbox);
         if idle {
             self.filled.notify_one();
+        }
+        if unwatched {
+            self.unwatched.notify_one();
         }
         Ok(())
     }
 
     /// Why a request was not answered.
     fn failure(&self) -> Failure {
-        self.outbox().closed.clone().unwrap_or_else(|| Failure::unanswered("connection lost"))
+        self.outbox().ended.clone().unwrap_or(Ending::Dropped).failure()
+    }
+
+    /// Looks whether what is asked is answered, and ends when it is not: see
+    /// [`Watch`]. Costs nothing while nothing is asked.
+    pub(super) async fn gives_up(&self, command_timeout: Duration) -> Ending {
+        loop {
+            let Some(now) = self.awaited() else {
+                self.unwatched.notified().await;
+                continue;
+            };
+            let mut watch = Watch::new(command_timeout, now);
+            loop {
+                sleep(command_timeout / LOOKS).await;
+                let Some(now) = self.awaited() else { break };
+                if let Some(ending) = watch.look(now) {
+                    return ending;
+                }
+            }
+        }
+    }
+
+    /// Nothing comes any more, because of `ending`.
+    pub(super) fn end(&self, ending: &Ending) {
+        self.outbox().ended.get_or_insert_with(|| ending.clone());
+    }
+
+    /// How far the replies have come, while some are missing.
+    fn awaited(&self) -> Option<Progress> {
+        let mut outbox = self.outbox();
+        outbox.watched = !outbox.asked.is_empty();
+        outbox.watched.then_some(outbox.progress)
     }
 
     /// Carries the bytes both ways for as long as `stream` lives, or this is polled.
+    /// Returns why that is over.
     pub(super) async fn carry(
         self: Arc<Self>,
         stream: impl AsyncRead + AsyncWrite,
         on_push: Option<OnPush>,
-    ) {
+    ) -> Ending {
         let closing = Closing(&self);
         let (from, to) = split(stream);
         let ended = tokio::select! {
             ended = self.write(to) => ended,
-            ended = self.read(from, on_push) => ended,
+            Err(ended) = self.read(from, on_push) => ended,
         };
-        closing.because(ended);
+        self.end(&ended);
+        drop(closing);
+        ended
     }
 
     /// Writes what is to be written, until that fails.
-    async fn write(&self, mut to: WriteHalf<impl AsyncWrite>) -> Failure {
+    async fn write(&self, mut to: WriteHalf<impl AsyncWrite>) -> Ending {
         let mut bytes = Vec::new();
         loop {
             while !self.take(&mut bytes) {
@@ -163,7 +203,7 @@ impl Wire {
                 to.flush().await
             };
             if let Err(error) = written.await {
-                return Failure::unanswered(error);
+                return error.into();
             }
             bytes.clear();
             bytes.shrink_to(KEPT);
@@ -183,47 +223,49 @@ impl Wire {
     }
 
     /// Reads what comes, until nothing more can.
-    async fn read(&self, mut from: ReadHalf<impl AsyncRead>, on_push: Option<OnPush>) -> Failure {
-        let (mut bytes, mut values) = (Vec::new(), Vec::new());
+    async fn read(
+        &self,
+        mut from: ReadHalf<impl AsyncRead>,
+        on_push: Option<OnPush>,
+    ) -> Result<Infallible, Ending> {
+        let (mut frames, mut come) = (Frames::default(), Vec::new());
         loop {
-            bytes.reserve(READ);
-            match from.read_buf(&mut bytes).await {
-                Ok(0) => return Failure::unanswered(io::Error::from(io::ErrorKind::UnexpectedEof)),
+            match from.read_buf(frames.space(READ)).await {
+                Ok(0) => return Err(Ending::HungUp),
                 Ok(_) => {}
-                Err(error) => return Failure::unanswered(error),
+                Err(error) => return Err(error.into()),
             }
-            self.heard.fetch_add(1, Ordering::Relaxed);
-            let read = read_all(&mut bytes, &mut values);
-            self.answer(&mut values, on_push.as_ref());
-            if let Err(reason) = read {
-                tracing::warn!(target: "leasehold", reason,
-                    "what the server says cannot be read: connection cut");
-                // Whose reply it was nobody knows: each may have been executed.
-                return Failure::unanswered(format!("a reply cannot be read: {reason}"));
-            }
-            bytes.shrink_to(KEPT);
+            let read = take_all(&mut frames, &mut come);
+            // What came before something that cannot be read was an answer.
+            self.answer(&mut come, on_push.as_ref())?;
+            read?;
         }
     }
 
     /// Tells whoever waits for them what has come.
-    fn answer(&self, values: &mut Vec<Value>, on_push: Option<&OnPush>) {
-        let mut answered = Vec::with_capacity(values.len());
-        let mut outbox = self.outbox();
+    fn answer(&self, come: &mut Vec<Frame>, on_push: Option<&OnPush>) -> Result<(), Ending> {
+        let mut answered = Vec::with_capacity(come.len());
         let mut pushes = Vec::new();
-        for value in values.drain(..) {
-            match value {
-                Value::Push { kind, data } => {
-                    answered.extend(outbox.confirmed(&kind));
+        let mut outbox = self.outbox();
+        let mut sort = |frame| {
+            match frame {
+                Frame::PassedOver(bytes) => tracing::debug!(target: "leasehold", bytes,
+                    "a message is too long: passed over"),
+                Frame::Value(Value::Push { kind, data }) => {
+                    answered.extend(outbox.confirmed(&kind)?);
                     pushes.push(PushInfo { kind, data });
                 }
-                value => answered.extend(outbox.replied(value)),
+                Frame::Value(value) => answered.extend(outbox.replied(value)?),
             }
-        }
+            Ok(())
+        };
+        let sorted = come.drain(..).try_for_each(&mut sort);
         drop(outbox);
         if let Some(on_push) = on_push {
             pushes.into_iter().for_each(on_push);
         }
         answered.into_iter().for_each(Answered::tell);
+        sorted
     }
 
     fn outbox(&self) -> MutexGuard<'_, Outbox> {
@@ -231,50 +273,53 @@ impl Wire {
     }
 }
 
-/// Takes every reply out of `bytes` that is all there.
-fn read_all(bytes: &mut Vec<u8>, values: &mut Vec<Value>) -> Result<(), String> {
-    let mut at = 0;
-    let read = loop {
-        match frames::first(&bytes[at..]) {
-            Ok(Some((value, length))) => {
-                values.push(value);
-                at += length;
-            }
-            Ok(None) => break Ok(()),
-            Err(reason) => break Err(reason),
-        }
-    };
-    bytes.drain(..at);
-    read
+/// Takes every frame that is all there.
+fn take_all(frames: &mut Frames, into: &mut Vec<Frame>) -> Result<(), Ending> {
+    while let Some(frame) = frames.take().map_err(Ending::Unreadable)? {
+        into.push(frame);
+    }
+    Ok(())
 }
 
 impl Outbox {
     /// The next reply has come. Returns the request that is answered with it.
-    fn replied(&mut self, value: Value) -> Option<Answered> {
+    ///
+    /// One too many is no reply to anything: those before it may have gone to the
+    /// wrong requests.
+    fn replied(&mut self, value: Value) -> Result<Option<Answered>, Ending> {
+        self.progress.replies += 1;
         if let Some(Asked::Many { missing, come, .. }) = self.asked.front_mut()
             && *missing > 1
         {
             *missing -= 1;
             come.push(value);
-            return None;
+            return Ok(None);
         }
-        Some(match self.asked.pop_front()? {
+        let asked = self.asked.pop_front().ok_or(Ending::Surplus)?;
+        self.progress.answered += 1;
+        Ok(Some(match asked {
             Asked::One(sender) | Asked::Confirmed { sender, .. } => Answered::One(sender, value),
             Asked::Many { mut come, sender, .. } => {
                 come.push(value);
                 Answered::Many(sender, come)
             }
-        })
+        }))
     }
 
     /// A push has come. Returns the request that is confirmed by it.
-    fn confirmed(&mut self, kind: &PushKind) -> Option<Answered> {
+    fn confirmed(&mut self, kind: &PushKind) -> Result<Option<Answered>, Ending> {
         let confirms = matches!(kind, PushKind::Subscribe | PushKind::Unsubscribe);
-        let Some(Asked::Confirmed { missing, .. }) = self.asked.front_mut() else { return None };
-        if !confirms || std::mem::replace(missing, missing.saturating_sub(1)) > 1 {
-            return None;
+        match self.asked.front_mut() {
+            Some(Asked::Confirmed { missing, .. }) if confirms => {
+                *missing = missing.saturating_sub(1);
+                if *missing == 0 {
+                    return self.replied(Value::Okay);
+                }
+                self.progress.replies += 1;
+                Ok(None)
+            }
+            _ => Ok(None),
         }
-        self.replied(Value::Okay)
     }
 }
 
@@ -291,16 +336,10 @@ impl Answered {
 /// When it is dropped nothing is answered any more.
 struct Closing<'a>(&'a Wire);
 
-impl Closing<'_> {
-    fn because(self, failure: Failure) {
-        self.0.outbox().closed = Some(failure);
-    }
-}
-
 impl Drop for Closing<'_> {
     fn drop(&mut self) {
+        self.0.end(&Ending::Dropped);
         let mut outbox = self.0.outbox();
-        outbox.closed.get_or_insert_with(|| Failure::unanswered("the connection was cut"));
         let asked = std::mem::take(&mut outbox.asked);
         drop(outbox);
         drop(asked);
@@ -316,10 +355,13 @@ mod tests {
     use tokio::{
         io::{DuplexStream, duplex},
         task::JoinHandle,
-        time::sleep,
+        time::{Instant, sleep, timeout},
     };
 
     use super::*;
+
+    /// How long a command may take.
+    const LIMIT: Duration = Duration::from_secs(1);
 
     type Pushed = Arc<Mutex<Vec<PushKind>>>;
 
@@ -328,7 +370,7 @@ mod tests {
         wire: Arc<Wire>,
         server: DuplexStream,
         pushed: Pushed,
-        carried: JoinHandle<()>,
+        carried: JoinHandle<Ending>,
     }
 
     impl Setup {
@@ -347,6 +389,11 @@ mod tests {
             let asked = tokio::spawn(async move { wire.call(&command).await });
             sleep(Duration::from_millis(1)).await;
             asked
+        }
+
+        /// Why the connection is given up, if it is within `limit`.
+        async fn given_up(&self, limit: Duration) -> Option<Ending> {
+            timeout(limit, self.wire.gives_up(LIMIT)).await.ok()
         }
 
         async fn says(&mut self, bytes: &str) {
@@ -458,11 +505,78 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_nobody_asked_for_is_passed_over() {
+    async fn a_reply_that_nobody_asked_for_ends_the_connection() {
+        // what is pushed is no reply
         let mut t = Setup::new();
-        t.says(":1\r\n>3\r\n+subscribe\r\n+a\r\n:1\r\n").await;
+        t.says(">3\r\n+subscribe\r\n+a\r\n:1\r\n").await;
+        assert!(!t.carried.is_finished());
         let asked = t.asks("PING").await;
+        t.says(":1\r\n").await;
+        assert_eq!(asked.await.unwrap().unwrap(), Value::Int(1));
+
+        // the next one is: whoever asks now would be given it
+        t.says(":1\r\n").await;
+        assert!(matches!(t.carried.await.unwrap(), Ending::Surplus));
+        let failure = t.wire.call(&cmd("PING")).await.unwrap_err();
+        assert!(matches!(failure, Failure::Unreachable(_)), "{failure}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_surplus_reply_ends_the_connection_though_others_came_with_it() {
+        let mut t = Setup::new();
+        let asked = t.asks("PING").await;
+        t.says(":1\r\n:2\r\n").await;
+        assert_eq!(asked.await.unwrap().unwrap(), Value::Int(1));
+        assert!(matches!(t.carried.await.unwrap(), Ending::Surplus));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whatever_is_no_answer_leads_to_the_end_within_two_command_timeouts() {
+        for silence in ["", "+half", ":1", "$200000\r\n", "*2\r\n:1\r\n"] {
+            let mut t = Setup::new();
+            let (_asked, start) = (t.asks("PING").await, Instant::now());
+            t.says(silence).await;
+            let push = ">3\r\n+message\r\n+a\r\n+0\r\n";
+            let (wire, says) = (Arc::clone(&t.wire), silence.is_empty());
+            let mut given_up = Box::pin(wire.gives_up(LIMIT));
+            while (&mut given_up).now_or_never().is_none() {
+                if says {
+                    // messages are no answer
+                    t.says(push).await;
+                }
+                sleep(Duration::from_millis(10)).await;
+            }
+            let took = start.elapsed();
+            assert!(took >= LIMIT && took < 2 * LIMIT, "{silence:?}: {took:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_that_answers_late_or_is_not_asked_is_kept() {
+        let mut t = Setup::new();
+        assert!(t.given_up(100 * LIMIT).await.is_none());
+        for _ in 0..20 {
+            // a caller that leaves changes nothing
+            t.asks("PING").await.abort();
+            assert!(t.given_up(LIMIT * 9 / 10).await.is_none());
+            t.says(":1\r\n").await;
+        }
+        assert!(t.given_up(100 * LIMIT).await.is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_whose_callers_have_left_is_given_up_all_the_same() {
+        let t = Setup::new();
+        t.asks("PING").await.abort();
+        assert!(matches!(t.given_up(2 * LIMIT).await, Some(Ending::Silent(_))));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_reply_that_is_missing_leads_to_the_end_when_the_last_one_waits() {
+        let mut t = Setup::new();
+        let (_lost, shifted) = (t.asks("PING").await, t.asks("PING").await);
         t.says(":2\r\n").await;
-        assert_eq!(asked.await.unwrap().unwrap(), Value::Int(2));
+        assert!(matches!(t.given_up(2 * LIMIT).await, Some(Ending::Silent(_))));
+        assert!(!shifted.is_finished());
     }
 }

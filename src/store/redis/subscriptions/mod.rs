@@ -4,24 +4,32 @@
 //! task. It lies behind one mutex, which is never held while somebody is told: events
 //! are told in order under a second mutex, by the tasks of the store alone.
 
+mod back;
 mod rights;
 mod table;
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
 use futures_util::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use redis::{PushInfo, PushKind, Value, cmd};
 use tokio::{
+    runtime::Handle,
     sync::Notify,
     task::AbortHandle,
     time::{Instant, sleep_until},
 };
 
-pub(super) use self::rights::{Refused, Rights};
 use self::table::{Answer, Correction, Table};
+pub(super) use self::{
+    back::Commands,
+    rights::{Refused, Rights},
+};
 use super::connection::{Dialer, Link, Watcher};
 use crate::{domain::Name, error::Error, store::Subscriber};
 
@@ -37,21 +45,33 @@ const RETRY: Duration = Duration::from_millis(250);
 pub(super) struct Subscriptions {
     board: Arc<Board>,
     link: Arc<Link>,
-    task: AbortHandle,
+    task: Mutex<Option<AbortHandle>>,
 }
 
 impl Subscriptions {
     pub(super) async fn connect(
+        board: Arc<Board>,
         dialer: Arc<Dialer>,
         command_timeout: Duration,
-        client_id: &str,
     ) -> Result<Self, Error> {
-        let board = Arc::new(Board::of(client_id));
         let watcher: Arc<dyn Watcher> = Arc::<Board>::clone(&board);
         let link = Arc::new(Link::connect(dialer, watcher, command_timeout).await?);
-        let keep = keep(Arc::clone(&board), Arc::clone(&link));
-        let task = tokio::spawn(keep).abort_handle();
-        Ok(Self { board, link, task })
+        let subscriptions = Self { board, link, task: Mutex::default() };
+        subscriptions.keep_up();
+        Ok(subscriptions)
+    }
+
+    /// Sees to it that the task runs, on the runtime of the caller if that of the one
+    /// before is gone.
+    pub(super) fn keep_up(&self) {
+        if self.board.kept.load(Ordering::Acquire) {
+            return;
+        }
+        let Ok(runtime) = Handle::try_current() else { return };
+        if let Some(kept) = Kept::by(&self.board) {
+            let task = runtime.spawn(keep(kept, Arc::clone(&self.link))).abort_handle();
+            *self.task.lock().unwrap_or_else(PoisonError::into_inner) = Some(task);
+        }
     }
 
     /// Tells `subscriber` what is heard from now on.
@@ -96,28 +116,51 @@ impl Subscriptions {
 
 impl Drop for Subscriptions {
     fn drop(&mut self) {
-        self.task.abort();
+        let task = self.task.get_mut().unwrap_or_else(PoisonError::into_inner);
+        task.take().iter().for_each(AbortHandle::abort);
     }
 }
 
-/// What the task and the connection share.
+/// What the task and the connections share.
 #[derive(Debug)]
-struct Board {
+pub(super) struct Board {
     table: Mutex<Table>,
     changed: Notify,
     /// Locked before the table by those who tell, and never by those who ask.
     subscriber: Mutex<Option<Weak<dyn Subscriber>>>,
     warned: Mutex<Vec<Refused>>,
+    /// Whether there is a task that keeps it.
+    kept: AtomicBool,
+}
+
+/// The board, in the hands of the one task that keeps it.
+struct Kept(Arc<Board>);
+
+impl Kept {
+    fn by(board: &Arc<Board>) -> Option<Self> {
+        let taken = board.kept.swap(true, Ordering::AcqRel);
+        (!taken).then(|| Self(Arc::clone(board)))
+    }
+}
+
+impl Drop for Kept {
+    /// Its runtime may have ended. What it asked for is asked for anew by the next one.
+    fn drop(&mut self) {
+        self.0.table().ask_anew();
+        self.0.kept.store(false, Ordering::Release);
+    }
 }
 
 impl Board {
-    fn of(client_id: &str) -> Self {
-        Self {
+    /// The board of the client called `client_id`.
+    pub(super) fn of(client_id: &str) -> Arc<Self> {
+        Arc::new(Self {
             table: Mutex::new(Table::of(client_id)),
             changed: Notify::new(),
             subscriber: Mutex::default(),
             warned: Mutex::default(),
-        }
+            kept: AtomicBool::new(false),
+        })
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
@@ -175,6 +218,7 @@ impl Watcher for Board {
     fn down(&self) {
         self.table().end();
         self.tell();
+        self.changed.notify_one();
     }
 
     fn pushed(&self, info: PushInfo) {
@@ -197,7 +241,8 @@ impl Watcher for Board {
 }
 
 /// Asks the server for what is wanted, whenever that changes.
-async fn keep(board: Arc<Board>, link: Arc<Link>) {
+async fn keep(kept: Kept, link: Arc<Link>) {
+    let board = &*kept.0;
     let mut asked: FuturesUnordered<BoxFuture<'_, (Correction, Answer)>> = FuturesUnordered::new();
     let mut rests_until = None;
     loop {
@@ -220,7 +265,7 @@ async fn keep(board: Arc<Board>, link: Arc<Link>) {
             }
             () = board.changed.notified() => {}
             () = sleep_until(wakes_at), if rests_until.is_some() => {}
-            () = sleep_until(wakes_at) => see_whether_it_lives(&board, &link).await,
+            () = sleep_until(wakes_at) => see_whether_it_lives(board, &link).await,
         }
     }
 }
@@ -231,7 +276,7 @@ async fn ask(link: &Link, correction: Correction) -> (Correction, Answer) {
     let answer = match link.confirm(cmd(verb).arg(&correction.channels)).await {
         Ok(Value::ServerError(error)) if error.code() == "NOPERM" => Answer::Forbidden,
         Ok(Value::ServerError(error)) => {
-            tracing::debug!(target: "leasehold", %error, verb, "refused, for now");
+            tracing::debug!(target: "leasehold", failure = %error, verb, "subscriptions in doubt");
             Answer::Failed
         }
         Ok(_) => Answer::Done,
@@ -250,6 +295,6 @@ async fn see_whether_it_lives(board: &Board, link: &Link) {
     }
     if let Err(failure) = link.call(&cmd("PING")).await {
         // The link is made again, and then everything is asked for anew.
-        tracing::debug!(target: "leasehold", %failure, "no sign of life");
+        tracing::debug!(target: "leasehold", %failure, verb = "PING", "subscriptions in doubt");
     }
 }

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use tokio::time::Instant;
 
 use super::{
-    super::keys,
+    super::{keys, replies},
     rights::{Refusals, Refused, Rights},
 };
 use crate::{
@@ -26,7 +26,7 @@ pub(super) struct Table {
     /// Channels that may not be as they are wanted.
     unsettled: BTreeSet<String>,
     refusals: Refusals,
-    /// Which connection this is: what was asked on an earlier one counts no more.
+    /// Counts connections, and those who ask: answers to what was asked before count no more.
     connection: u64,
     /// What is to be told, in order.
     events: VecDeque<Event>,
@@ -232,14 +232,23 @@ impl Table {
         }
     }
 
-    /// Another connection begins, on which nothing is heard yet.
-    pub(super) fn begin(&mut self) {
+    /// Nobody waits for the answers to what was asked: it is to be asked anew.
+    pub(super) fn ask_anew(&mut self) {
         self.connection += 1;
-        self.refusals.clear();
         for (channel, entry) in &mut self.channels {
-            entry.state = State::Off;
+            match entry.state {
+                State::Asked => entry.state = State::Off,
+                State::Leaving => entry.state = State::On,
+                State::Off | State::On => continue,
+            }
             self.unsettled.insert(channel.clone());
         }
+    }
+
+    /// Another connection begins, on which nothing is heard yet.
+    pub(super) fn begin(&mut self) {
+        self.silence();
+        self.refusals.clear();
         let names: BTreeSet<Name> = self.names.keys().cloned().collect();
         names.iter().for_each(|name| self.want(name));
     }
@@ -247,12 +256,22 @@ impl Table {
     /// The connection is lost, and with it everything that was heard.
     pub(super) fn end(&mut self) {
         self.names.values_mut().for_each(|wish| wish.hears = Hears::Nothing);
+        self.silence();
+        self.events.push_back(Event::SubscriptionsLost);
+    }
+
+    /// Nothing is heard, and what was asked counts no more.
+    fn silence(&mut self) {
+        self.connection += 1;
         for (channel, entry) in &mut self.channels {
             entry.state = State::Off;
             self.unsettled.insert(channel.clone());
         }
-        self.connection += 1;
-        self.events.push_back(Event::SubscriptionsLost);
+    }
+
+    /// Commands are answered again.
+    pub(super) fn back(&mut self) {
+        self.events.push_back(Event::Back);
     }
 
     /// The server has confirmed that we hear `channel`, or that we do not.
@@ -279,17 +298,17 @@ impl Table {
         }
     }
 
-    /// Something was said on `channel`: `queue_told` and `after` are how it reads.
+    /// Something was said on `channel`.
     pub(super) fn heard(&mut self, channel: &str, message: &redis::Value) {
         let Some(entry) = self.channels.get(channel) else { return };
         let names = entry.names.iter().cloned();
         match entry.says {
             Says::Released => {
-                let queue_told = super::super::replies::queue_was_told(message);
+                let queue_told = replies::queue_was_told(message);
                 self.events.extend(names.map(|name| Event::Freed { name, queue_told }));
             }
             Says::OurTurn => {
-                let after = super::super::replies::ask_after(message);
+                let after = replies::ask_after(message);
                 self.events.extend(names.map(|name| Event::Ask { name, after }));
             }
             Says::Nothing => {}

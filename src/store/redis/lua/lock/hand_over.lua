@@ -1,5 +1,6 @@
--- lock/hand_over: take the hold from its owner and reserve the lock for the next in
--- the queue, who is told to ask. Also withdraws an acquisition: its grant or its place.
+-- lock/hand_over: take the hold from its owner, and reserve the lock for the next one.
+--
+-- Also withdraws an acquisition: its grant, or its place in the queue.
 --
 --   KEYS[1]  lock      hash {owner: hold count}
 --   KEYS[2]  queue     zset of places {owner: microseconds when it came}. A place of one
@@ -37,11 +38,17 @@
 --
 -- Each place that is dropped, at most 100, costs ZRANGEBYSCORE, NUMSUB and ZREM.
 --
--- Time: ZREM, HDEL, EXISTS, NUMSUB, ZRANGE, TIME; and ZSCORE, two ZRANGEBYSCORE, NUMSUB,
--- ZREM, HSET, PEXPIRE and PUBLISH when somebody queues.
+-- When somebody queues: TIME, ZSCORE, two ZRANGEBYSCORE, NUMSUB, ZREM, HSET and PEXPIRE.
+--
+-- Time: ZREM, HDEL, EXISTS, NUMSUB, ZRANGE and PUBLISH.
 
 -- A place that polls has less than this.
 local POLLING = -4e15
+
+-- A score, which others may have written.
+local function number(score)
+    return tonumber(score) or 0
+end
 
 -- The client of an owner, if it has the form of one.
 local function client(owner)
@@ -69,7 +76,7 @@ end
 -- Microseconds since the moment called `what`; nil if there was none, or it is to come.
 local function since(what, now)
     local moment = redis.pcall('ZSCORE', KEYS[2], what)
-    local passed = type(moment) == 'string' and now + tonumber(moment)
+    local passed = type(moment) == 'string' and now + number(moment)
     return passed and passed >= 0 and passed
 end
 
@@ -77,7 +84,7 @@ end
 local function listening(index)
     local place =
         redis.pcall('ZRANGEBYSCORE', KEYS[2], '0', '+inf', 'WITHSCORES', 'LIMIT', index, 1)
-    return place[1], tonumber(place[2] or 0)
+    return place[1], number(place[2])
 end
 
 -- The first place whose client listens.
@@ -138,7 +145,7 @@ end
 
 -- Gives the lock to a place that polls, if there is one and it is time.
 local function poller(lowest, now)
-    if tonumber(lowest[2]) > POLLING then
+    if number(lowest[2]) > POLLING then
         return false
     end
     local passed = since('turn', now)

@@ -36,6 +36,8 @@ pub(crate) enum Debt {
 pub(crate) struct Withdrawal {
     pub(crate) claim: Claim,
     pub(crate) mode: ReleaseMode,
+    /// When the store has helped itself: the lease is over. A `late` one has no such end
+    /// before the question can have been executed.
     pub(crate) until: Instant,
     /// Whether it may find nothing and be needed all the same: a question is still on its
     /// way.
@@ -67,7 +69,7 @@ impl Debt {
         })
     }
 
-    pub(super) fn claim(&self) -> &Claim {
+    pub(crate) fn claim(&self) -> &Claim {
         match self {
             Self::Recount { hold } => hold.claim(),
             Self::LookAgain { withdrawal, .. } | Self::Release(withdrawal) => &withdrawal.claim,

@@ -1,0 +1,111 @@
+//! A web service whose requests take turns: one at a time for each order, in all
+//! instances together.
+//!
+//! ```text
+//! cargo run --example web                       # no server; or REDIS_URL=redis://127.0.0.1/
+//! curl -i -X POST localhost:3000/orders/42      # twice at once: 200, and 409 for the second
+//! curl localhost:3000/metrics                   # for Prometheus
+//! ```
+//!
+//! A client that hangs up ends its request: axum drops the handler, which drops the
+//! work and gives the lock back. Ctrl-C lets the requests on their way finish.
+
+use std::time::Duration;
+
+use axum::{
+    Router,
+    extract::{Path, State},
+    http::StatusCode,
+    response::{IntoResponse, Response},
+    routing::{get, post},
+};
+use leasehold::{Client, Error, Holding};
+use tokio::{net::TcpListener, time::sleep};
+
+/// How long a request waits for its turn: no longer than its client would.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// How long the requests and releases on their way may take at the end.
+const FAREWELL: Duration = Duration::from_secs(5);
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let client = match std::env::var("REDIS_URL") {
+        Ok(url) => Client::connect(&url).await?,
+        Err(_) => Client::in_memory(),
+    };
+    let listener = TcpListener::bind("127.0.0.1:3000").await?;
+    println!("listening on {}", listener.local_addr()?);
+    let stop = async { tokio::signal::ctrl_c().await.unwrap_or_default() };
+    serve(listener, client, stop).await?;
+    Ok(())
+}
+
+/// Serves until `stop`, then lets everything come to its end.
+pub(crate) async fn serve(
+    listener: TcpListener,
+    client: Client,
+    stop: impl Future<Output = ()> + Send + 'static,
+) -> std::io::Result<()> {
+    // First the requests, which give their locks back; then what is left.
+    axum::serve(listener, app(client.clone())).with_graceful_shutdown(stop).await?;
+    let shutdown = client.shutdown(FAREWELL).await;
+    println!(
+        "{} locks were still held, {} end by themselves",
+        shutdown.taken_back, shutdown.unsettled
+    );
+    Ok(())
+}
+
+fn app(client: Client) -> Router {
+    Router::new()
+        .route("/orders/{order}", post(work_on))
+        .route("/metrics", get(metrics))
+        .with_state(client)
+}
+
+async fn work_on(
+    State(client): State<Client>,
+    Path(order): Path<String>,
+) -> Result<String, Failed> {
+    let lock = client.lock(format!("orders:{order}"))?;
+    Ok(lock.run_within(PATIENCE, async |held| bill(&held, &order).await).await??)
+}
+
+/// What must not happen twice at once.
+async fn bill(held: &Holding, order: &str) -> Result<String, Error> {
+    for _step in 0..10 {
+        held.check()?; // before each side effect
+        sleep(Duration::from_millis(20)).await;
+    }
+    Ok(format!("billed {order}\n"))
+}
+
+/// Every number of the client, in the text format of Prometheus.
+async fn metrics(State(client): State<Client>) -> String {
+    client.stats().iter().map(|(name, value)| format!("leasehold_{name} {value}\n")).collect()
+}
+
+/// An error of a lock on its way to the client.
+struct Failed(Error);
+
+impl From<Error> for Failed {
+    fn from(error: Error) -> Self {
+        Self(error)
+    }
+}
+
+impl IntoResponse for Failed {
+    fn into_response(self) -> Response {
+        let Self(error) = self;
+        let (status, words) = match &error {
+            error if error.is_busy() => (StatusCode::CONFLICT, "somebody else is at it\n"),
+            error if error.is_transient() => (StatusCode::SERVICE_UNAVAILABLE, "try again\n"),
+            Error::ShutDown => (StatusCode::SERVICE_UNAVAILABLE, "try again\n"),
+            Error::Name(_) => (StatusCode::BAD_REQUEST, "there is no such order\n"),
+            _ => (StatusCode::INTERNAL_SERVER_ERROR, "this did not work\n"),
+        };
+        eprintln!("{status}: {error}"); // for us, and not for whoever asked
+        (status, words).into_response()
+    }
+}

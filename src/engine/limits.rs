@@ -1,0 +1,93 @@
+//! How long the engine waits for a store on behalf of a caller. What a caller waits
+//! for by patience, as in `acquire_within`, is bounded by that alone.
+
+use std::{
+    future::{Future, poll_fn},
+    pin::pin,
+    task::Poll,
+    time::Duration,
+};
+
+use tokio::time::timeout;
+
+use super::timing::LONGEST_PATIENCE;
+use crate::domain::Failure;
+
+/// How long one caller waits for one answer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// A question that is not to wait: may we have it, who has it.
+    pub(crate) question: Duration,
+    /// A release that is awaited; then it is left to the background.
+    pub(crate) release: Duration,
+    /// The same behind the result of work, which is not to wait for it.
+    pub(crate) release_after_run: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            question: Duration::from_secs(3),
+            release: Duration::from_secs(5),
+            release_after_run: Duration::from_millis(500),
+        }
+    }
+}
+
+impl Limits {
+    /// A limit that a timer can keep.
+    pub(crate) fn sound(limit: Duration) -> Duration {
+        limit.clamp(Duration::from_millis(1), LONGEST_PATIENCE)
+    }
+}
+
+/// Waits for `answer` no longer than `limit`. An answer that is there at once costs
+/// no timer.
+pub(crate) async fn within<T>(
+    limit: Duration,
+    answer: impl Future<Output = Result<T, Failure>>,
+) -> Result<T, Failure> {
+    let mut answer = pin!(answer);
+    let at_once = poll_fn(|cx| Poll::Ready(answer.as_mut().poll(cx))).await;
+    if let Poll::Ready(answered) = at_once {
+        return answered;
+    }
+    let answered = timeout(limit, answer).await;
+    answered.unwrap_or_else(|_| Err(Failure::unanswered(format!("nothing came within {limit:?}"))))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::{pending, ready};
+
+    use tokio::time::{Instant, sleep};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_in_time_is_passed_on_and_silence_ends() {
+        let (start, limit) = (Instant::now(), Duration::from_secs(1));
+        assert_eq!(within(limit, ready(Ok(1))).await.unwrap(), 1);
+        let late = async {
+            sleep(limit / 2).await;
+            Ok(2)
+        };
+        assert_eq!(within(limit, late).await.unwrap(), 2);
+        let silence = within(limit, pending::<Result<(), _>>()).await.unwrap_err();
+        assert!(silence.may_have_happened());
+        assert_eq!(silence.to_string(), "no answer: nothing came within 1s");
+        assert_eq!(start.elapsed(), limit * 3 / 2);
+    }
+
+    #[test]
+    fn without_a_runtime_what_is_there_at_once_is_passed_on() {
+        use futures_util::FutureExt;
+        assert!(within(Duration::ZERO, ready(Ok(()))).now_or_never().unwrap().is_ok());
+    }
+
+    #[test]
+    fn any_limit_can_be_kept() {
+        assert_eq!(Limits::sound(Duration::ZERO), Duration::from_millis(1));
+        assert_eq!(Limits::sound(Duration::MAX), LONGEST_PATIENCE);
+    }
+}

@@ -1,0 +1,39 @@
+//! Trouble that many callers have at once is told once, with how many they are.
+
+use std::sync::{Mutex, PoisonError};
+
+use tokio::time::Instant;
+
+use super::timing::TOLD_APART;
+
+/// When something was last told, and how often it has happened since.
+#[derive(Debug, Default)]
+pub(crate) struct Seldom(Mutex<(Option<Instant>, u64)>);
+
+impl Seldom {
+    /// Counts it once more at `now`. Returns how often it happened, if it is to be told.
+    pub(crate) fn once_more(&self, now: Instant) -> Option<u64> {
+        let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        told.1 += 1;
+        if told.0.is_some_and(|at| now < at + TOLD_APART) {
+            return None;
+        }
+        told.0 = Some(now);
+        Some(std::mem::take(&mut told.1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_is_told_at_once_and_the_others_together() {
+        let (seldom, now) = (Seldom::default(), Instant::now());
+        assert_eq!(seldom.once_more(now), Some(1));
+        assert_eq!(seldom.once_more(now), None);
+        assert_eq!(seldom.once_more(now + TOLD_APART / 2), None);
+        assert_eq!(seldom.once_more(now + TOLD_APART), Some(3));
+        assert_eq!(seldom.once_more(now + TOLD_APART), None);
+    }
+}

@@ -1,0 +1,125 @@
+//! Says who we are on a new connection, and checks that the other side answers as a
+//! Redis does: it will be asked who holds a lock.
+
+use redis::{Cmd, Value, cmd};
+
+use super::{obstacle::Obstacle, shown::shown, target::Target, wire::Wire};
+
+/// A script that the server is told when a connection is made.
+#[derive(Clone, Debug)]
+pub(crate) struct Preload {
+    /// What the server must call it: the SHA-1 of its text.
+    pub(crate) hash: String,
+    pub(crate) text: &'static str,
+}
+
+/// What a reply must be.
+#[derive(Clone, Copy, Debug)]
+enum Wanted<'a> {
+    /// This text.
+    Text(&'a str),
+    /// This text, or a refusal: we can do without.
+    Courtesy(&'a str),
+}
+
+/// Who we are, and what the server is told.
+#[derive(Debug)]
+pub(super) struct Login<'a> {
+    pub(super) target: &'a Target,
+    pub(super) client_name: &'a str,
+    pub(super) preloads: &'a [Preload],
+}
+
+impl Login<'_> {
+    /// Logs in on `wire`, which must be carried meanwhile. `None` if the connection
+    /// ended before that was done.
+    pub(super) async fn on(&self, wire: &Wire) -> Option<Result<(), Obstacle>> {
+        let greeted = wire.call(&self.greeting()).await.ok()?;
+        if let Err(obstacle) = self.check_greeting(&greeted) {
+            return Some(Err(obstacle));
+        }
+        let (commands, wanted): (Vec<_>, Vec<_>) = self.introduction().into_iter().unzip();
+        let replies = wire.call_all(&commands).await.ok()?;
+        let checked = replies.iter().zip(wanted).try_for_each(|(reply, it)| self.check(reply, it));
+        Some(checked)
+    }
+
+    fn greeting(&self) -> Cmd {
+        let mut greeting = cmd("HELLO");
+        greeting.arg(3);
+        if self.has_secret() {
+            let user = self.target.user.as_deref().unwrap_or("default");
+            let password = self.target.password.as_ref().map(|it| it.text());
+            greeting.arg("AUTH").arg(user).arg(password.as_deref().unwrap_or_default());
+        }
+        greeting
+    }
+
+    fn has_secret(&self) -> bool {
+        self.target.user.is_some() || self.target.password.is_some()
+    }
+
+    fn check_greeting(&self, reply: &Value) -> Result<(), Obstacle> {
+        match reply {
+            Value::ServerError(error) => Err(Obstacle::of_greeting(error, self.has_secret())),
+            Value::Map(about) if protocol(about) == Some(3) => Ok(()),
+            _ => Err(Obstacle::stranger("it does not return our greeting")),
+        }
+    }
+
+    /// What is said after the greeting, with what must be the answer.
+    fn introduction(&self) -> Vec<(Cmd, Wanted<'_>)> {
+        let words = |words: &[&str]| Cmd::new().arg(words).clone();
+        let client = |rest: &[&str]| (words(&[&["CLIENT"], rest].concat()), Wanted::Courtesy("OK"));
+        let mut all = vec![];
+        if self.target.database != 0 {
+            let database = self.target.database.to_string();
+            all.push((words(&["SELECT", &database]), Wanted::Text("OK")));
+        }
+        all.push(client(&["SETNAME", self.client_name]));
+        all.push(client(&["SETINFO", "LIB-NAME", "leasehold"]));
+        all.push(client(&["SETINFO", "LIB-VER", env!("CARGO_PKG_VERSION")]));
+        all.extend(self.preloads.iter().map(|script| {
+            (words(&["SCRIPT", "LOAD", script.text]), Wanted::Courtesy(&script.hash))
+        }));
+        all
+    }
+
+    fn check(&self, reply: &Value, wanted: Wanted<'_>) -> Result<(), Obstacle> {
+        let (Wanted::Text(text) | Wanted::Courtesy(text)) = wanted;
+        match (reply, wanted) {
+            // It shows whether we were let in at all.
+            (Value::ServerError(error), _) if error.code() == "NOAUTH" => {
+                Err(Obstacle("a password is needed: NOAUTH".into()))
+            }
+            (Value::ServerError(_), Wanted::Courtesy(_)) => Ok(()),
+            (Value::ServerError(error), Wanted::Text(_)) => {
+                let Obstacle(words) = Obstacle::of_refusal(error);
+                Err(Obstacle(format!("database {}: {words}", self.target.database)))
+            }
+            (reply, _) if says(reply, text) => Ok(()),
+            _ => Err(Obstacle(format!(
+                "the server answers something else than it is asked: {} was wanted",
+                shown(text)
+            ))),
+        }
+    }
+}
+
+/// The version of the protocol that the server will speak.
+fn protocol(about: &[(Value, Value)]) -> Option<i64> {
+    let proto = about.iter().find(|(key, _)| says(key, "proto"));
+    match proto? {
+        (_, Value::Int(version)) => Some(*version),
+        _ => None,
+    }
+}
+
+fn says(reply: &Value, text: &str) -> bool {
+    match reply {
+        Value::Okay => text == "OK",
+        Value::SimpleString(said) => said == text,
+        Value::BulkString(said) => said == text.as_bytes(),
+        _ => false,
+    }
+}

@@ -1,0 +1,123 @@
+//! Why there is no connection, in words for a person: one line, no secret, and no
+//! words of a stranger that are longer than need be.
+
+use std::{fmt, io};
+
+use redis::ServerError;
+
+use super::{ending::Ending, shown::shown};
+
+/// Why there is no connection.
+#[derive(Clone, Debug)]
+pub(super) struct Obstacle(pub(super) String);
+
+/// What servers say when they send somebody away who knocks, and what that means.
+const SENT_AWAY: [(&str, &str); 4] = [
+    ("max number of clients", "the server has too many clients: max number of clients reached"),
+    ("protected mode", "the server is in protected mode: it takes no connections from here"),
+    ("nknown command", "the server does not know HELLO: it is older than Redis 6, or hides it"),
+    ("nsupported command", "the server does not know HELLO: it may be a proxy"),
+];
+
+impl Obstacle {
+    /// The server refuses the greeting that carries user and password. Some repeat
+    /// what they do not understand: their words are not shown if there is a secret.
+    pub(super) fn of_greeting(error: &ServerError, secret: bool) -> Self {
+        let words = error.details().unwrap_or_default();
+        let known = SENT_AWAY.iter().find(|(said, _)| words.contains(said));
+        Self(match (error.code(), known) {
+            ("WRONGPASS", _) => "user or password is wrong: WRONGPASS".into(),
+            ("NOAUTH", _) => "a password is needed: NOAUTH".into(),
+            ("NOPROTO", _) => "the server is older than Redis 6: NOPROTO".into(),
+            (_, Some((_, meaning))) => (*meaning).into(),
+            (code, None) if PLAIN.contains(&code) && secret => {
+                format!("the server refuses to greet us: {code}")
+            }
+            (_, None) if secret => "the server refuses to greet us".into(),
+            (code, None) => format!("{} {}", shown(code), shown(words)).trim().to_owned(),
+        })
+    }
+
+    /// The server refuses something else, which carries no secret.
+    pub(super) fn of_refusal(error: &ServerError) -> Self {
+        let words = error.details().unwrap_or_default();
+        Self(format!("{} {}", shown(error.code()), shown(words)))
+    }
+
+    /// Something answers that is not what we look for.
+    pub(super) fn stranger(why: &str) -> Self {
+        Self(format!("this is not Redis: {why}"))
+    }
+}
+
+/// Codes that are no repetition of anything.
+const PLAIN: [&str; 8] =
+    ["BUSY", "CLUSTERDOWN", "DENIED", "ERR", "LOADING", "MASTERDOWN", "MISCONF", "NOPERM"];
+
+impl From<Ending> for Obstacle {
+    fn from(ending: Ending) -> Self {
+        match ending {
+            Ending::HungUp => Self(
+                "the server closed the connection at once: it may have too many clients, \
+                 or speak TLS on this port"
+                    .into(),
+            ),
+            // rustls puts the words of the other side's alert here.
+            Ending::Broken(how) if how.contains("alert") => Self(format!("TLS: {how}")),
+            Ending::Surplus => Self::stranger("it says more than it was asked"),
+            Ending::Unreadable(why) => Self::stranger(&why),
+            other => Self(other.to_string()),
+        }
+    }
+}
+
+impl From<io::Error> for Obstacle {
+    fn from(error: io::Error) -> Self {
+        Self(error.to_string())
+    }
+}
+
+impl fmt::Display for Obstacle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use redis::Value;
+
+    use super::*;
+
+    fn said(words: &str) -> ServerError {
+        match redis::parse_redis_value(format!("-{words}\r\n").as_bytes()) {
+            Ok(Value::ServerError(error)) => error,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_password_is_not_repeated_whatever_the_server_says() {
+        for words in [
+            "ERR unknown command `HELLO`, with args beginning with: `3`, `AUTH`, `u`, `hunter2`, ",
+            "ERR unknown command 'HELLO', with args beginning with: '3' 'AUTH' 'u' 'hunter2' ",
+            "ERR unsupported command 'HELLO' hunter2",
+            "ERR Protocol error: hunter2",
+            "hunter2 hunter2",
+            "WRONGPASS hunter2",
+            "NOAUTH hunter2",
+            "NOPROTO hunter2",
+            "DENIED hunter2",
+        ] {
+            let obstacle = Obstacle::of_greeting(&said(words), true).to_string();
+            assert!(!obstacle.contains("hunter2") && !obstacle.is_empty(), "{words}: {obstacle}");
+        }
+    }
+
+    #[test]
+    fn without_a_secret_the_servers_words_are_shown_on_one_line_and_not_all_of_them() {
+        let long = format!("ODD a\tb\u{1b}[31m{}", "x".repeat(10_000));
+        let obstacle = Obstacle::of_greeting(&said(&long), false).to_string();
+        assert!(obstacle.starts_with(r"ODD a\tb\u{1b}[31mxxx") && obstacle.len() < 300);
+    }
+}

@@ -1,0 +1,86 @@
+//! Decides when the state of a connection is told: when it changes, and now and again
+//! while it is bad. A connection that comes and goes fills no log.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// How long nothing more is told of the same trouble.
+const EVERY: Duration = Duration::from_secs(10);
+
+/// What was told of one connection.
+#[derive(Debug, Default)]
+pub(super) struct Reports {
+    told_at: Option<Instant>,
+    lost_at: Option<Instant>,
+    /// Whether the present loss was told.
+    told: bool,
+    /// Losses that were not told.
+    losses: u32,
+}
+
+impl Reports {
+    /// It is lost. Returns how often since that was told, if it is to be told now.
+    pub(super) fn lost(&mut self, now: Instant) -> Option<u32> {
+        self.lost_at = Some(now);
+        self.losses += 1;
+        self.told = self.is_due(now);
+        self.told.then(|| std::mem::take(&mut self.losses))
+    }
+
+    /// It is still lost. Returns for how long, if that is to be told now.
+    pub(super) fn still_lost(&mut self, now: Instant) -> Option<Duration> {
+        let due = self.is_due(now);
+        self.told |= due;
+        due.then(|| self.lost_for(now))
+    }
+
+    /// It is back. Returns after how long, if its loss was told.
+    pub(super) fn back(&mut self, now: Instant) -> Option<Duration> {
+        std::mem::take(&mut self.told).then(|| self.lost_for(now))
+    }
+
+    /// Whether it is time to tell something; then it is told.
+    fn is_due(&mut self, now: Instant) -> bool {
+        let due = self.told_at.is_none_or(|told_at| now >= told_at + EVERY);
+        if due {
+            self.told_at = Some(now);
+        }
+        due
+    }
+
+    /// Rounded, for people.
+    fn lost_for(&self, now: Instant) -> Duration {
+        let lost_for = self.lost_at.map(|at| now.duration_since(at)).unwrap_or_default();
+        Duration::from_millis(u64::try_from(lost_for.as_millis()).unwrap_or(u64::MAX))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_loss_is_told_at_once_then_every_ten_seconds_and_when_it_is_over() {
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let mut reports = Reports::default();
+        assert_eq!(reports.lost(at(0)), Some(1));
+        let told = (1..=35).filter(|second| reports.still_lost(at(*second)).is_some());
+        assert_eq!(told.collect::<Vec<_>>(), [10, 20, 30]);
+        assert_eq!(reports.back(at(36)), Some(Duration::from_secs(36)));
+    }
+
+    #[test]
+    fn a_connection_that_comes_and_goes_is_told_of_now_and_again_with_a_number() {
+        let start = Instant::now();
+        let mut reports = Reports::default();
+        let mut told = vec![];
+        for tenth in 0..300 {
+            let now = start + Duration::from_millis(100 * tenth);
+            told.extend(reports.lost(now));
+            assert_eq!(reports.back(now).is_some(), tenth % 100 == 0, "{tenth}");
+        }
+        assert_eq!(told, [1, 100, 100]);
+    }
+}

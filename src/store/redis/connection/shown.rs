@@ -1,0 +1,49 @@
+//! Shows what others sent: on one line, and not all of it.
+
+/// So many characters are shown: enough for what a server has to say.
+const SHOWN: usize = 200;
+
+/// `text` without control characters, and cut where it is too long.
+pub(crate) fn shown(text: &str) -> String {
+    let mut shown = String::new();
+    for character in text.chars().take(SHOWN) {
+        match is_plain(character) {
+            true => shown.push(character),
+            false => shown.extend(character.escape_default()),
+        }
+    }
+    if text.chars().nth(SHOWN).is_some() {
+        shown += "…";
+    }
+    shown
+}
+
+/// Whether it stays where it is written, and hides nothing.
+fn is_plain(character: char) -> bool {
+    let turns_text = matches!(character, '\u{200e}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    !character.is_control() && !turns_text && character != '\u{feff}'
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_short_and_plain_is_shown_as_it_is() {
+        for text in ["", "ERR no such key", "ключ 🔒", &"x".repeat(SHOWN)] {
+            assert_eq!(shown(text), text);
+        }
+    }
+
+    #[test]
+    fn what_moves_the_cursor_or_turns_the_text_is_escaped() {
+        assert_eq!(shown("a\nb\u{1b}[31m\u{202e}c"), r"a\nb\u{1b}[31m\u{202e}c");
+    }
+
+    #[test]
+    fn what_is_long_is_cut() {
+        let long = shown(&"🔒".repeat(1_000_000));
+        assert_eq!(long.chars().count(), SHOWN + 1);
+        assert!(long.ends_with('…'));
+    }
+}

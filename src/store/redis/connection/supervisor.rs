@@ -1,0 +1,202 @@
+//! Keeps one connection up: carries it while it lives, and makes it again.
+//!
+//! It is a task, and ends with its runtime. Then the next caller starts another one.
+
+use std::{
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep},
+};
+
+use super::{
+    dial::{Dialer, Dialled},
+    ending::Ending,
+    report::Reports,
+    watcher::Watcher,
+    wire::{OnPush, Wire},
+};
+
+/// The first and the longest pause before a lost connection is made again.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
+
+/// What callers see of a connection.
+#[derive(Debug, Default)]
+pub(super) struct State {
+    /// The connection, while it is up. Also told anew when the supervisor ends.
+    pub(super) live: watch::Sender<Option<Arc<Wire>>>,
+    /// Whether somebody keeps it up.
+    pub(super) supervised: AtomicBool,
+    pub(super) reconnects: AtomicU64,
+    /// Why it is not up.
+    obstacle: Mutex<Option<String>>,
+}
+
+impl State {
+    pub(super) fn obstacle(&self) -> Option<String> {
+        self.obstacle.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn note(&self, obstacle: Option<String>) {
+        *self.obstacle.lock().unwrap_or_else(PoisonError::into_inner) = obstacle;
+    }
+}
+
+/// Who keeps a connection up.
+pub(super) struct Supervisor {
+    state: Arc<State>,
+    dialer: Arc<Dialer>,
+    watcher: Arc<dyn Watcher>,
+    command_timeout: Duration,
+    reports: Reports,
+    pause: Duration,
+}
+
+impl Supervisor {
+    /// A supervisor of the connection that `state` tells of; `None` if it has one.
+    /// Until it is dropped there is no other.
+    pub(super) fn of(
+        state: &Arc<State>,
+        dialer: &Arc<Dialer>,
+        watcher: &Arc<dyn Watcher>,
+        command_timeout: Duration,
+    ) -> Option<Self> {
+        let taken = state.supervised.swap(true, Ordering::AcqRel);
+        (!taken).then(|| Self {
+            state: Arc::clone(state),
+            dialer: Arc::clone(dialer),
+            watcher: Arc::clone(watcher),
+            command_timeout,
+            reports: Reports::default(),
+            pause: PAUSES.0,
+        })
+    }
+
+    /// Keeps the connection up, for ever. `first` is the one to begin with; without
+    /// it there was one on a runtime that is gone.
+    pub(super) async fn run(mut self, first: Option<Dialled>) {
+        let mut dialled = match first {
+            Some(first) => first,
+            None => self.dial_again().await,
+        };
+        loop {
+            let since = Instant::now();
+            let ending = self.carry(dialled).await;
+            if since.elapsed() > PAUSES.1 {
+                self.pause = PAUSES.0;
+            }
+            self.lost(&ending);
+            self.rest().await;
+            dialled = self.dial_again().await;
+        }
+    }
+
+    /// Carries the bytes of one connection as long as it lives.
+    async fn carry(&self, (wire, driver): Dialled) -> Ending {
+        self.state.note(None);
+        self.state.live.send_replace(Some(Arc::clone(&wire)));
+        self.watcher.up();
+        let gives_up = async {
+            let ending = wire.gives_up(self.command_timeout).await;
+            wire.end(&ending);
+            ending
+        };
+        // What has come is read before anybody is said to be silent.
+        let ending = tokio::select! {
+            biased;
+            ending = driver => ending,
+            ending = gives_up => ending,
+        };
+        self.state.note(Some(format!("connection lost: {ending}")));
+        self.is_down();
+        ending
+    }
+
+    /// Connects, however often that needs to be tried.
+    async fn dial_again(&mut self) -> Dialled {
+        loop {
+            match self.dialer.dial(Some(pushes_to(&self.watcher))).await {
+                Ok(dialled) => {
+                    self.back();
+                    return dialled;
+                }
+                Err(error) => {
+                    self.state.note(Some(error.to_string()));
+                    self.still_lost();
+                }
+            }
+            self.rest().await;
+        }
+    }
+
+    /// Waits before the next attempt, longer each time.
+    async fn rest(&mut self) {
+        let pause = self.pause.mul_f64(0.5 + fastrand::f64());
+        self.pause = (self.pause * 2).min(PAUSES.1);
+        sleep(pause).await;
+    }
+
+    fn lost(&mut self, cause: &Ending) {
+        let (server, carries) = (self.dialer.server(), self.watcher.carries());
+        match self.reports.lost(Instant::now()) {
+            Some(losses) => tracing::warn!(target: "leasehold",
+                server, carries, %cause, losses, "connection lost"),
+            None => tracing::debug!(target: "leasehold",
+                server, carries, %cause, "connection lost"),
+        }
+    }
+
+    fn still_lost(&mut self) {
+        let (server, carries) = (self.dialer.server(), self.watcher.carries());
+        let cause = self.state.obstacle().unwrap_or_default();
+        match self.reports.still_lost(Instant::now()) {
+            Some(lost_for) => tracing::warn!(target: "leasehold",
+                server, carries, cause, ?lost_for, "still no connection"),
+            None => {
+                tracing::debug!(target: "leasehold", server, carries, cause, "still no connection");
+            }
+        }
+    }
+
+    fn back(&mut self) {
+        self.state.reconnects.fetch_add(1, Ordering::Relaxed);
+        let (server, carries) = (self.dialer.server(), self.watcher.carries());
+        match self.reports.back(Instant::now()) {
+            Some(after) => tracing::warn!(target: "leasehold",
+                server, carries, ?after, "connected again"),
+            None => tracing::debug!(target: "leasehold", server, carries, "connected again"),
+        }
+    }
+
+    fn is_down(&self) {
+        if self.state.live.send_replace(None).is_some() {
+            self.watcher.down();
+        }
+    }
+}
+
+/// The runtime is gone, or the link.
+impl Drop for Supervisor {
+    fn drop(&mut self) {
+        self.is_down();
+        self.state.supervised.store(false, Ordering::Release);
+        // Who waits for a connection can see to it again.
+        self.state.live.send_modify(|_| {});
+    }
+}
+
+/// Tells `watcher` what the server says without being asked.
+pub(super) fn pushes_to(watcher: &Arc<dyn Watcher>) -> OnPush {
+    let watcher = Arc::downgrade(watcher);
+    Box::new(move |info| {
+        if let Some(watcher) = watcher.upgrade() {
+            watcher.pushed(info);
+        }
+    })
+}

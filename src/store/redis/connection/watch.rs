@@ -1,0 +1,116 @@
+//! Finds out that the other side answers nothing, or much too late.
+//!
+//! What counts is replies, and not bytes: half a reply that never ends and messages
+//! that nobody asked for are no answer. Who asked does not count: a caller that has
+//! left changes nothing.
+//!
+//! It counts looks, and not time: a process that was stopped for a minute has looked
+//! once in it, and reads what has come before it looks again.
+
+use std::{collections::VecDeque, time::Duration};
+
+use super::ending::Ending;
+
+/// How often it looks within the time that a command may take.
+pub(super) const LOOKS: u32 = 4;
+
+/// How far the replies have come.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(super) struct Progress {
+    /// How many requests there were, ever.
+    pub(super) asked: u64,
+    /// How many of them are answered.
+    pub(super) answered: u64,
+    /// How many replies came: a request may have several.
+    pub(super) replies: u64,
+}
+
+/// Looks at one connection while something is asked on it.
+#[derive(Debug)]
+pub(super) struct Watch {
+    command_timeout: Duration,
+    replies: u64,
+    /// How many looks in a row found no new reply.
+    silent: u32,
+    /// How many requests there were at each of the last looks, the oldest first.
+    asked: VecDeque<u64>,
+}
+
+impl Watch {
+    /// Begins to look: a first time now.
+    pub(super) fn new(command_timeout: Duration, now: Progress) -> Self {
+        Self { command_timeout, replies: now.replies, silent: 0, asked: [now.asked].into() }
+    }
+
+    /// Looks again, a part of the command timeout after the last look. Says why the
+    /// connection is of no more use, if it is not.
+    ///
+    /// That is so when the command timeout has passed without any reply, or twice
+    /// that since the oldest request: its caller has long given up, and so will all
+    /// behind it.
+    pub(super) fn look(&mut self, now: Progress) -> Option<Ending> {
+        self.silent = if now.replies == self.replies { self.silent + 1 } else { 0 };
+        self.replies = now.replies;
+        if self.silent >= LOOKS {
+            return Some(Ending::Silent(self.command_timeout));
+        }
+        let latest = 2 * LOOKS as usize;
+        if self.asked.len() >= latest
+            && let Some(asked) = self.asked.pop_front()
+            && asked > now.answered
+        {
+            return Some(Ending::Behind(self.command_timeout));
+        }
+        self.asked.push_back(now.asked);
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_secs(1);
+
+    fn progress(asked: u64, answered: u64) -> Progress {
+        Progress { asked, answered, replies: answered }
+    }
+
+    fn watch(now: Progress) -> Watch {
+        Watch::new(LIMIT, now)
+    }
+
+    #[test]
+    fn a_server_that_answers_nothing_is_given_up_after_the_command_timeout() {
+        let mut watch = watch(progress(8, 7));
+        for _ in 1..LOOKS {
+            assert!(watch.look(progress(9, 7)).is_none());
+        }
+        assert!(matches!(watch.look(progress(9, 7)), Some(Ending::Silent(_))));
+    }
+
+    #[test]
+    fn a_server_that_is_slow_but_answers_is_not_given_up() {
+        let mut watch = watch(progress(1, 0));
+        for look in 1..100 {
+            // each request is answered within less than the command timeout
+            assert!(watch.look(progress(look + 2, look - 1)).is_none(), "{look}");
+            assert!(watch.look(progress(look + 3, look - 1)).is_none(), "{look}");
+        }
+    }
+
+    #[test]
+    fn a_server_whose_answers_are_late_by_two_command_timeouts_is_given_up() {
+        let mut watch = watch(progress(1_000, 0));
+        let looks = (1..100).find(|look| watch.look(progress(1_000, *look)).is_some());
+        assert_eq!(looks, Some(2 * u64::from(LOOKS)));
+    }
+
+    #[test]
+    fn a_part_of_a_reply_to_many_is_an_answer() {
+        let mut watch = watch(progress(1, 0));
+        for replies in 1..=2 * u64::from(LOOKS) - 1 {
+            assert!(watch.look(Progress { asked: 1, answered: 0, replies }).is_none());
+        }
+    }
+}

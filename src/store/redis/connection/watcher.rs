@@ -1,0 +1,15 @@
+//! Who is told what happens on a connection.
+
+use redis::PushInfo;
+
+/// Who is told what happens on a link.
+pub(crate) trait Watcher: Send + Sync {
+    /// What the link carries.
+    fn carries(&self) -> &'static str;
+    /// The link is up, for the first time or again.
+    fn up(&self) {}
+    /// The link is down: what it carried is lost.
+    fn down(&self) {}
+    /// The server said something without being asked.
+    fn pushed(&self, _info: PushInfo) {}
+}

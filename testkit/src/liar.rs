@@ -1,0 +1,221 @@
+//! A server that says what it should not: a proxy that changes replies.
+//!
+//! Unlike [`Proxy`](crate::Proxy) it knows where a reply begins and ends, so that it
+//! can leave one out, say it twice, or say something else in its place.
+
+use std::fmt;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle, sleep};
+use std::time::Duration;
+
+use crate::port::bind_free_port;
+
+/// What the server says: one reply, or one message of a subscription.
+#[derive(Clone, Copy, Debug)]
+pub struct Said<'a> {
+    /// The number of the connection: 0 is the first one.
+    pub connection: usize,
+    /// How many the server has said before on this connection.
+    pub nth: usize,
+    /// The bytes.
+    pub bytes: &'a [u8],
+}
+
+impl Said<'_> {
+    /// Whether nobody asked for it.
+    pub fn is_push(&self) -> bool {
+        self.bytes.starts_with(b">")
+    }
+}
+
+/// What the client hears instead.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Lie {
+    /// What the server said.
+    Truth,
+    /// Each of these, after a pause before it. Nothing at all if there are none.
+    Words(Vec<(Duration, Vec<u8>)>),
+    /// This without end.
+    Endless(Vec<u8>),
+    /// That the connection is closed.
+    HangUp,
+}
+
+/// A proxy in front of a port of 127.0.0.1 that changes what the server says.
+///
+/// # Examples
+///
+/// ```
+/// use testkit::{Connection, Liar, Lie, Redis};
+///
+/// let redis = Redis::start();
+/// let liar = Liar::before(redis.port(), |_| Lie::Words(vec![(Default::default(), b":7\r\n".into())]));
+/// assert_eq!(Connection::open(liar.port()).command(&["PING"]).number(), 7);
+/// ```
+pub struct Liar {
+    port: u16,
+    shared: Arc<Shared>,
+    acceptor: Option<JoinHandle<()>>,
+}
+
+struct Shared {
+    tell: Box<dyn Fn(Said<'_>) -> Lie + Send + Sync>,
+    closed: AtomicBool,
+    connections: AtomicUsize,
+    streams: Mutex<Vec<TcpStream>>,
+}
+
+impl Liar {
+    /// Starts a proxy in front of `port` that says what `tell` makes of each reply.
+    pub fn before(port: u16, tell: impl Fn(Said<'_>) -> Lie + Send + Sync + 'static) -> Self {
+        let listener = bind_free_port();
+        let own_port = listener.local_addr().expect("a bound socket has an address").port();
+        let shared = Arc::new(Shared {
+            tell: Box::new(tell),
+            closed: AtomicBool::new(false),
+            connections: AtomicUsize::new(0),
+            streams: Mutex::default(),
+        });
+        let acceptor = thread::spawn({
+            let shared = Arc::clone(&shared);
+            move || accept(&listener, port, &shared)
+        });
+        Self { port: own_port, shared, acceptor: Some(acceptor) }
+    }
+
+    /// The port to connect to, on 127.0.0.1.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// `redis://127.0.0.1:PORT/`.
+    pub fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}/", self.port)
+    }
+
+    /// How many connections there were by now.
+    pub fn connections(&self) -> usize {
+        self.shared.connections.load(Ordering::SeqCst)
+    }
+}
+
+impl fmt::Debug for Liar {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Liar").field("port", &self.port).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Liar {
+    fn drop(&mut self) {
+        self.shared.closed.store(true, Ordering::SeqCst);
+        for stream in self.shared.streams().drain(..) {
+            shut(&stream);
+        }
+        // Wakes the acceptor, which then sees that it is over.
+        TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).ok();
+        if let Some(acceptor) = self.acceptor.take() {
+            acceptor.join().ok();
+        }
+    }
+}
+
+impl Shared {
+    fn streams(&self) -> std::sync::MutexGuard<'_, Vec<TcpStream>> {
+        self.streams.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn accept(listener: &TcpListener, port: u16, shared: &Arc<Shared>) {
+    while let Ok((client, _)) = listener.accept() {
+        if shared.closed.load(Ordering::SeqCst) {
+            return;
+        }
+        let shared = Arc::clone(shared);
+        thread::spawn(move || serve(client, port, &shared).ok());
+    }
+}
+
+fn serve(client: TcpStream, port: u16, shared: &Shared) -> io::Result<()> {
+    let server = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
+    for stream in [&client, &server] {
+        stream.set_nodelay(true)?;
+        shared.streams().push(stream.try_clone()?);
+    }
+    let number = shared.connections.fetch_add(1, Ordering::SeqCst);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            io::copy(&mut &client, &mut &server).ok();
+            shut(&server);
+        });
+        tell(&client, &server, number, shared).ok();
+        shut(&client);
+        shut(&server);
+    });
+    Ok(())
+}
+
+fn tell(mut to: &TcpStream, from: &TcpStream, connection: usize, by: &Shared) -> io::Result<()> {
+    let mut from = BufReader::new(from);
+    for nth in 0.. {
+        let mut bytes = Vec::new();
+        read(&mut from, &mut bytes)?;
+        match (by.tell)(Said { connection, nth, bytes: &bytes }) {
+            Lie::Truth => to.write_all(&bytes)?,
+            Lie::Words(words) => {
+                for (pause, word) in words {
+                    sleep(pause);
+                    to.write_all(&word)?;
+                }
+            }
+            Lie::Endless(word) => loop {
+                to.write_all(&word)?;
+            },
+            Lie::HangUp => break,
+        }
+    }
+    Ok(())
+}
+
+/// Reads one reply into `bytes`.
+fn read(from: &mut impl BufRead, bytes: &mut Vec<u8>) -> io::Result<()> {
+    let begin = bytes.len();
+    if from.read_until(b'\n', bytes)? == 0 {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    let line = String::from_utf8_lossy(&bytes[begin..]).trim_end().to_owned();
+    let count = line.get(1..).and_then(|count| count.parse().ok()).unwrap_or(0);
+    match line.as_bytes().first() {
+        Some(b'$' | b'=' | b'!') if !line.ends_with("-1") => {
+            from.take(count + 2).read_to_end(bytes).map(drop)
+        }
+        Some(b'*' | b'~' | b'>') => (0..count).try_for_each(|_| read(from, bytes)),
+        Some(b'%') => (0..2 * count).try_for_each(|_| read(from, bytes)),
+        _ => Ok(()),
+    }
+}
+
+fn shut(stream: &TcpStream) {
+    // It fails only if the other side was quicker.
+    stream.shutdown(Shutdown::Both).ok();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_reply_is_told_by_itself() {
+        let said = "%1\r\n+a\r\n*2\r\n:1\r\n$2\r\n\r\n\r\n-ERR no\r\n$-1\r\n>1\r\n$1\r\nx\r\n";
+        let mut from = said.as_bytes();
+        let mut lengths = vec![];
+        while !from.is_empty() {
+            let mut bytes = Vec::new();
+            read(&mut from, &mut bytes).unwrap();
+            lengths.push(bytes.len());
+        }
+        assert_eq!(lengths, [26, 9, 5, 11]);
+    }
+}

@@ -1,0 +1,247 @@
+//! The clients: what they are told, and what they listen to.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    task::Waker,
+};
+
+use tokio::time::Instant;
+
+use super::{
+    core::Core,
+    faults::Cut,
+    reply::{Protocol, Reply},
+};
+
+/// What the server knows of a connection.
+#[derive(Debug)]
+pub(super) struct Client {
+    pub(super) name: String,
+    pub(super) user: String,
+    pub(super) logged_in: bool,
+    pub(super) protocol: Protocol,
+    pub(super) db: usize,
+    channels: BTreeSet<Vec<u8>>,
+    /// What is on its way to the client, and when it is there.
+    outbox: VecDeque<(Instant, Vec<u8>)>,
+    /// How the connection was cut while somebody still attends to it.
+    pub(super) cut: Option<Cut>,
+    waker: Option<Waker>,
+}
+
+/// A connection as a test sees it.
+///
+/// # Examples
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+/// use testkit::twin::{Cut, Twin};
+///
+/// let twin = Twin::new(7);
+/// let _stream = twin.connect().await;
+/// assert_eq!(twin.cut(Cut::Whole, |connection| connection.channels.is_empty()), 1);
+/// # });
+/// ```
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Connection {
+    /// The number that the server has given it.
+    pub id: u64,
+    /// What it calls itself, or nothing.
+    pub name: String,
+    /// The user that it has logged in as.
+    pub user: String,
+    /// The channels that it listens to.
+    pub channels: Vec<String>,
+}
+
+/// All of them.
+#[derive(Debug, Default)]
+pub(super) struct Clients {
+    by_id: BTreeMap<u64, Client>,
+    last: u64,
+    by_channel: BTreeMap<Vec<u8>, BTreeSet<u64>>,
+}
+
+impl Client {
+    pub(super) fn wake(&mut self) {
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+    }
+
+    /// Whether it is to be woken by this.
+    pub(super) fn attend(&mut self, waker: &Waker) {
+        if !self.waker.as_ref().is_some_and(|known| known.will_wake(waker)) {
+            self.waker = Some(waker.clone());
+        }
+    }
+
+    /// Puts what has arrived by `now` at the end of `bytes`.
+    pub(super) fn take(&mut self, now: Instant, bytes: &mut Vec<u8>) {
+        while let Some((due, _)) = self.outbox.front()
+            && *due <= now
+        {
+            let (_, arrived) = self.outbox.pop_front().unwrap_or_else(|| (now, vec![]));
+            if bytes.is_empty() {
+                *bytes = arrived;
+            } else {
+                bytes.extend_from_slice(&arrived);
+            }
+        }
+    }
+
+    /// When the next thing arrives that is on its way.
+    pub(super) fn next_due(&self) -> Option<Instant> {
+        self.outbox.front().map(|(due, _)| *due)
+    }
+
+    fn send(&mut self, due: Instant, reply: &Reply) {
+        let last = self.outbox.back_mut();
+        let due = last.as_ref().map_or(due, |(before, _)| due.max(*before));
+        match last {
+            Some((before, bytes)) if *before == due => reply.write(self.protocol, bytes),
+            _ => {
+                let mut bytes = Vec::new();
+                reply.write(self.protocol, &mut bytes);
+                self.outbox.push_back((due, bytes));
+            }
+        }
+    }
+
+    fn seen(&self, id: u64) -> Connection {
+        let text = |bytes: &Vec<u8>| String::from_utf8_lossy(bytes).into_owned();
+        let channels = self.channels.iter().map(text).collect();
+        Connection { id, name: self.name.clone(), user: self.user.clone(), channels }
+    }
+}
+
+impl Core {
+    /// A new client.
+    pub(super) fn join(&mut self) -> u64 {
+        let client = Client {
+            name: String::new(),
+            user: "default".into(),
+            logged_in: self.user("default").is_open(),
+            protocol: Protocol::default(),
+            db: 0,
+            channels: BTreeSet::new(),
+            outbox: VecDeque::new(),
+            cut: None,
+            waker: None,
+        };
+        self.clients.last += 1;
+        self.clients.by_id.insert(self.clients.last, client);
+        self.clients.last
+    }
+
+    /// A client that has gone, or has to.
+    pub(super) fn leave(&mut self, id: u64) {
+        for channel in self.heard_by(id) {
+            self.unsubscribe(id, &channel);
+        }
+        if let Some(mut client) = self.clients.by_id.remove(&id) {
+            client.wake();
+        }
+    }
+
+    pub(super) fn client(&mut self, id: u64) -> Option<&mut Client> {
+        self.clients.by_id.get_mut(&id)
+    }
+
+    pub(super) fn connected(&self) -> usize {
+        self.clients.by_id.len()
+    }
+
+    pub(super) fn connections(&self) -> Vec<Connection> {
+        self.clients.by_id.iter().map(|(id, client)| client.seen(*id)).collect()
+    }
+
+    /// Cuts a connection.
+    pub(super) fn cut(&mut self, id: u64, cut: Cut) {
+        if cut == Cut::Whole {
+            return self.leave(id);
+        }
+        if let Some(client) = self.client(id) {
+            client.cut = Some(cut);
+            client.outbox.clear();
+            client.wake();
+        }
+    }
+
+    /// Wakes every client, in any order.
+    pub(super) fn wake_all(&mut self) {
+        let mut all: Vec<_> = self.clients.by_id.values_mut().collect();
+        self.random.shuffle(&mut all);
+        all.into_iter().for_each(Client::wake);
+    }
+
+    /// Sends a reply to a client, if it is still there.
+    pub(super) fn say(&mut self, id: u64, reply: &Reply) {
+        let delay = self.faults.replies.draw(&mut self.random);
+        let due = self.instant() + delay;
+        let Some(client) = self.client(id) else { return };
+        if client.cut.is_none() && *reply != Reply::Said {
+            client.send(due, reply);
+            client.wake();
+        }
+    }
+
+    /// Tells all who listen to a channel, and says how many these are. Not all of
+    /// them hear it, if messages are lost.
+    pub(super) fn publish(&mut self, channel: &[u8], message: &[u8]) -> usize {
+        self.note_message(channel, message);
+        let hearers = self.clients.by_channel.get(channel);
+        let hearers: Vec<u64> = hearers.into_iter().flatten().copied().collect();
+        let words = [b"message".as_slice(), channel, message];
+        let message = Reply::Push(words.map(Reply::bulk).into());
+        for id in &hearers {
+            let lost = self.faults.lost;
+            if lost == 0 || self.random.u32(..1_000) >= lost {
+                self.say(*id, &message);
+            }
+        }
+        hearers.len()
+    }
+
+    /// How many channels the client hears from now on.
+    pub(super) fn subscribe(&mut self, id: u64, channel: &[u8]) -> usize {
+        self.clients.by_channel.entry(channel.to_vec()).or_default().insert(id);
+        let Some(client) = self.client(id) else { return 0 };
+        client.channels.insert(channel.to_vec());
+        client.channels.len()
+    }
+
+    /// How many channels the client still hears.
+    pub(super) fn unsubscribe(&mut self, id: u64, channel: &[u8]) -> usize {
+        if let Some(hearers) = self.clients.by_channel.get_mut(channel) {
+            hearers.remove(&id);
+            if hearers.is_empty() {
+                self.clients.by_channel.remove(channel);
+            }
+        }
+        let Some(client) = self.client(id) else { return 0 };
+        client.channels.remove(channel);
+        client.channels.len()
+    }
+
+    pub(super) fn heard_by(&self, id: u64) -> Vec<Vec<u8>> {
+        let client = self.clients.by_id.get(&id);
+        client.map(|client| client.channels.iter().cloned().collect()).unwrap_or_default()
+    }
+
+    pub(super) fn hearers(&self, channel: &[u8]) -> usize {
+        self.clients.by_channel.get(channel).map_or(0, BTreeSet::len)
+    }
+
+    pub(super) fn channels(&self) -> impl Iterator<Item = &Vec<u8>> {
+        self.clients.by_channel.keys()
+    }
+}
+
+impl Clients {
+    /// The user that a client has logged in as.
+    pub(super) fn user_of(&self, id: u64) -> Option<&str> {
+        self.by_id.get(&id).map(|client| client.user.as_str())
+    }
+}

@@ -1,0 +1,118 @@
+//! What a test can do to a server.
+
+use super::{
+    Twin,
+    clients::Connection,
+    core::Executed,
+    delay::Delay,
+    faults::{Cut, Reach, Refusal},
+    replica,
+};
+
+impl Twin {
+    /// Stops the server as SIGSTOP does: it takes in what is sent, and executes it
+    /// when it goes on, even for those who have gone meanwhile.
+    pub fn stop(&self) {
+        self.core().faults.stopped = true;
+    }
+
+    /// Lets a stopped server go on. Who is served first is left to chance.
+    pub fn resume(&self) {
+        let mut core = self.core();
+        core.faults.stopped = false;
+        core.wake_all();
+        drop(core);
+        self.shared.resumed.notify_waiters();
+    }
+
+    /// How long requests and replies are on their way from now on.
+    pub fn delay(&self, requests: Delay, replies: Delay) {
+        let mut core = self.core();
+        (core.faults.requests, core.faults.replies) = (requests, replies);
+    }
+
+    /// What becomes of those who want to connect from now on.
+    pub fn reach(&self, reach: Reach) {
+        self.core().faults.reach = reach;
+    }
+
+    /// Cuts the connections that are wanted, and says how many these were.
+    pub fn cut(&self, cut: Cut, wanted: impl Fn(&Connection) -> bool) -> usize {
+        let mut core = self.core();
+        let hit: Vec<_> = core.connections().into_iter().filter(wanted).collect();
+        hit.iter().for_each(|connection| core.cut(connection.id, cut));
+        hit.len()
+    }
+
+    /// Refuses so many of a thousand commands from now on, each by chance: 1 000 are
+    /// all, 0 is none any more.
+    ///
+    /// Refusals of writes reach into scripts: until its first write a script is
+    /// refused all of them, or none.
+    pub fn refuse(&self, refusal: Refusal, per_mille: u32) {
+        self.core().faults.refusals.insert(refusal, per_mille);
+    }
+
+    /// Loses so many of a thousand messages to subscribers from now on.
+    pub fn lose_messages(&self, per_mille: u32) {
+        self.core().faults.lost = per_mille;
+    }
+
+    /// Forgets all data and all scripts, as a server that has crashed and keeps
+    /// nothing. The connections stay; see [`cut`](Self::cut).
+    pub fn forget_everything(&self) {
+        let mut core = self.core();
+        core.tick();
+        core.scripts.clear();
+        core.clear();
+        core.feed();
+    }
+
+    /// Forgets all scripts.
+    pub fn flush_scripts(&self) {
+        self.core().scripts.clear();
+    }
+
+    /// Moves the clock that `TIME` shows, by microseconds in either direction. Leases
+    /// are not counted by it.
+    pub fn step_clock(&self, micros: i64) {
+        let mut core = self.core();
+        core.faults.step = core.faults.step.saturating_add(micros);
+    }
+
+    /// Changes the rights of a user by rules as `ACL SETUSER` has them. Its
+    /// subscribers that must not listen any more are cut off.
+    ///
+    /// # Panics
+    ///
+    /// If one of the rules is none.
+    #[track_caller]
+    pub fn user(&self, name: &str, rules: &str) {
+        let changed = self.core().set_user(name, rules.split_whitespace());
+        changed.unwrap_or_else(|refused| panic!("{rules:?}: {refused:?}"));
+    }
+
+    /// Tells each command that is executed from now on. It happens in the middle of
+    /// it: the closure must not call the server.
+    pub fn watch(&self, watcher: impl FnMut(&Executed<'_>) + Send + 'static) {
+        self.core().watcher = Some(Box::new(watcher));
+    }
+
+    /// Makes a replica the master. The old master becomes its replica: it keeps its
+    /// connections, refuses writes, and has forgotten what the new one has not heard
+    /// of as soon as that reaches it.
+    pub fn promote(&self) {
+        replica::promote(&self.shared, true);
+    }
+
+    /// As [`promote`](Self::promote), while the old master goes on and knows nothing
+    /// of it.
+    pub fn secede(&self) {
+        replica::promote(&self.shared, false);
+    }
+
+    /// Makes this server a replica of `master`, `lag` behind it.
+    pub fn follow(&self, master: &Self, lag: Delay) {
+        replica::follow(&self.shared, &master.shared, lag);
+    }
+}

@@ -1,0 +1,405 @@
+//! The server itself: what a command passes through on its way.
+//!
+//! Everything happens under one lock, so a command and a script are atomic. A
+//! command is looked up, admitted by the rights of its user and by what is wrong
+//! with the server, run, answered, and told to the replicas.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    sync::Arc,
+};
+
+use fastrand::Rng;
+use tokio::time::Instant;
+
+use super::{
+    clients::Clients,
+    commands::{self, Call, HEARING, NO_AUTH, NO_SCRIPT, Spec, Traits, WRITE},
+    data::Keyspace,
+    faults::{Faults, Refusal},
+    replica::Replication,
+    reply::{Answer, Protocol, Reply},
+    script::Script,
+    users::User,
+};
+
+/// The time at which every story begins: microseconds since 1970.
+const BEGINNING: i64 = 1_700_000_000_000_000;
+
+/// How many databases there are, as by default.
+const DATABASES: usize = 16;
+
+/// A server, with its data and its clients.
+pub(super) struct Core {
+    databases: Vec<Keyspace>,
+    pub(super) clients: Clients,
+    users: BTreeMap<String, User>,
+    pub(super) scripts: BTreeMap<String, Arc<Script>>,
+    pub(super) faults: Faults,
+    pub(super) random: Rng,
+    pub(super) replication: Replication,
+    pub(super) calls: BTreeMap<&'static str, u64>,
+    pub(super) watcher: Option<Watcher>,
+    born: Instant,
+    /// When the command that runs began: scripts see no other time.
+    now: Instant,
+}
+
+/// Who is told of each command.
+pub(super) type Watcher = Box<dyn FnMut(&Executed<'_>) + Send>;
+
+/// A command that was executed.
+///
+/// # Examples
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+/// let twin = testkit::twin::Twin::new(7);
+/// twin.watch(|executed| println!("{}: {}", executed.client, executed.command()));
+/// # });
+/// ```
+#[derive(Clone, Copy)]
+pub struct Executed<'a> {
+    /// The number of the connection that it came from.
+    pub client: u64,
+    /// Whether a script called it.
+    pub in_script: bool,
+    words: &'a [&'a [u8]],
+    reply: &'a Reply,
+}
+
+impl Executed<'_> {
+    /// The command as a person would type it.
+    pub fn command(&self) -> String {
+        let words: Vec<_> = self.words.iter().map(|word| String::from_utf8_lossy(word)).collect();
+        words.join(" ")
+    }
+
+    /// What it was answered with, in RESP3.
+    pub fn reply(&self) -> String {
+        let mut bytes = Vec::new();
+        self.reply.write(Protocol::Resp3, &mut bytes);
+        String::from_utf8_lossy(&bytes).trim_end().replace("\r\n", " ")
+    }
+}
+
+impl fmt::Debug for Executed<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {} -> {}", self.client, self.command(), self.reply())
+    }
+}
+
+/// What a script that runs may do.
+#[derive(Debug)]
+pub(super) struct InScript {
+    pub(super) client: u64,
+    pub(super) db: usize,
+    /// What keeps it from its first write.
+    pub(super) denied: Vec<Refusal>,
+    /// Whether it has written: nothing stops it then.
+    pub(super) wrote: bool,
+}
+
+impl Core {
+    pub(super) fn new(seed: u64) -> Self {
+        let now = Instant::now();
+        Self {
+            databases: vec![Keyspace::default(); DATABASES],
+            clients: Clients::default(),
+            users: BTreeMap::from([("default".into(), User::everybody())]),
+            scripts: BTreeMap::new(),
+            faults: Faults::default(),
+            random: Rng::with_seed(seed),
+            replication: Replication::default(),
+            calls: BTreeMap::new(),
+            watcher: None,
+            born: now,
+            now,
+        }
+    }
+
+    /// Answers a command of a client.
+    pub(super) fn serve(&mut self, client: u64, words: &[&[u8]]) {
+        if words.is_empty() {
+            return;
+        }
+        self.tick();
+        let reply = self.obey(client, words).unwrap_or_else(|refused| refused);
+        self.tell(client, words, &reply, false);
+        self.say(client, &reply);
+        self.feed();
+    }
+
+    fn obey(&mut self, id: u64, words: &[&[u8]]) -> Answer {
+        let spec = commands::lookup(words)?;
+        if !spec.takes(words.len()) {
+            return Err(commands::wrong_arity(spec.name));
+        }
+        self.admit(id, spec, words)?;
+        let db = self.client(id).map_or(0, |client| client.db);
+        let call = Call { words, client: id, db: db.into(), spec };
+        let answer = self.run(&call);
+        if let Some(client) = self.client(id) {
+            client.db = call.db.get();
+        }
+        answer
+    }
+
+    /// Whether the command may run, in the order in which Redis asks.
+    fn admit(&mut self, id: u64, spec: &Spec, words: &[&[u8]]) -> Result<(), Reply> {
+        if !spec.is(NO_AUTH) && !self.is_logged_in(id) {
+            return Err(Reply::error("NOAUTH Authentication required."));
+        }
+        if let Some(barrier) = self.barrier(id, spec, words) {
+            let name = spec.name;
+            return Err(Reply::error(match barrier {
+                Barrier::Command => {
+                    format!("NOPERM this user has no permissions to run the '{name}' command")
+                }
+                Barrier::Key => NO_KEY.into(),
+                Barrier::Channel => NO_CHANNEL.into(),
+            }));
+        }
+        if let Some(refusal) = self.refusal(spec.traits) {
+            return Err(Reply::error(refusal.words()));
+        }
+        self.admit_subscriber(id, spec)
+    }
+
+    /// Who listens in RESP2 may do little else.
+    fn admit_subscriber(&mut self, id: u64, spec: &Spec) -> Result<(), Reply> {
+        let new = self.client(id).is_some_and(|client| client.protocol == Protocol::Resp3);
+        if new || spec.is(HEARING) || self.heard_by(id).is_empty() {
+            return Ok(());
+        }
+        Err(Reply::error(format!(
+            "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET \
+             are allowed in this context",
+            spec.name
+        )))
+    }
+
+    /// Which right is missing, if one is.
+    fn barrier(&mut self, id: u64, spec: &Spec, words: &[&[u8]]) -> Option<Barrier> {
+        let user = self.clients.user_of(id).and_then(|user| self.users.get(user));
+        let user = user.filter(|_| !spec.is(NO_AUTH))?;
+        if !user.may_run(spec.name, spec.traits) {
+            return Some(Barrier::Command);
+        }
+        if !spec.keys(words).iter().all(|key| user.may_touch(key)) {
+            return Some(Barrier::Key);
+        }
+        let heard = spec.channels(words).iter().all(|channel| user.may_hear(channel));
+        (!heard).then_some(Barrier::Channel)
+    }
+
+    /// Why a command with these traits is refused, if it is this time.
+    fn refusal(&mut self, traits: Traits) -> Option<Refusal> {
+        self.refusals().into_iter().find(|refusal| refusal.hits(traits))
+    }
+
+    /// What is wrong this time.
+    fn refusals(&mut self) -> Vec<Refusal> {
+        let mut refusals = Vec::new();
+        for (refusal, per_mille) in &self.faults.refusals {
+            if self.random.u32(..1_000) < *per_mille {
+                refusals.push(*refusal);
+            }
+        }
+        if self.is_replica() {
+            refusals.push(Refusal::ReadOnly);
+        }
+        refusals
+    }
+
+    /// Runs a command that may run.
+    fn run(&mut self, call: &Call<'_>) -> Answer {
+        *self.calls.entry(call.spec.name).or_default() += 1;
+        let db = call.db.get();
+        let answer = (call.spec.run)(self, call);
+        if call.spec.is(WRITE) && answer.is_ok() {
+            self.note_keys(db, call.spec.keys(call.words));
+        }
+        answer
+    }
+
+    /// A script of this client begins.
+    pub(super) fn begin_script(&mut self, call: &Call<'_>) -> InScript {
+        let denied = self.refusals().into_iter().filter(|refusal| refusal.is_about_writes());
+        let denied = denied.collect();
+        InScript { client: call.client, db: call.db.get(), denied, wrote: false }
+    }
+
+    /// Answers a command of a script.
+    pub(super) fn serve_script(&mut self, script: &mut InScript, words: &[&[u8]]) -> Reply {
+        let reply = self.obey_script(script, words).unwrap_or_else(|refused| refused);
+        self.tell(script.client, words, &reply, true);
+        reply
+    }
+
+    fn obey_script(&mut self, script: &mut InScript, words: &[&[u8]]) -> Answer {
+        let unknown = |_| Reply::error("ERR Unknown Redis command called from script");
+        let spec = commands::lookup(words).map_err(unknown)?;
+        if !spec.takes(words.len()) {
+            return Err(Reply::error("ERR Wrong number of args calling Redis command from script"));
+        }
+        if spec.is(NO_SCRIPT) {
+            return Err(Reply::error("ERR This Redis command is not allowed from script"));
+        }
+        if let Some(barrier) = self.barrier(script.client, spec, words) {
+            return Err(Reply::error(barrier.in_script()));
+        }
+        let denied = script.denied.iter().find(|refusal| refusal.hits(spec.traits));
+        if let Some(denied) = denied.filter(|_| !script.wrote) {
+            return Err(Reply::error(denied.words()));
+        }
+        script.wrote |= spec.is(WRITE);
+        let call = Call { words, client: script.client, db: script.db.into(), spec };
+        let answer = self.run(&call);
+        script.db = call.db.get();
+        answer
+    }
+
+    fn tell(&mut self, client: u64, words: &[&[u8]], reply: &Reply, in_script: bool) {
+        if let Some(watcher) = &mut self.watcher {
+            watcher(&Executed { client, in_script, words, reply });
+        }
+    }
+}
+
+/// A right that is missing.
+#[derive(Clone, Copy, Debug)]
+enum Barrier {
+    Command,
+    Key,
+    Channel,
+}
+
+const NO_KEY: &str =
+    "NOPERM this user has no permissions to access one of the keys used as arguments";
+const NO_CHANNEL: &str =
+    "NOPERM this user has no permissions to access one of the channels used as arguments";
+
+impl Barrier {
+    const fn in_script(self) -> &'static str {
+        match self {
+            Self::Command => {
+                "ERR The user executing the script can't run this command or subcommand"
+            }
+            Self::Key => {
+                "ERR The user executing the script can't access at least one of the keys mentioned \
+                 in the command arguments"
+            }
+            Self::Channel => {
+                "ERR The user executing the script can't publish to the channel mentioned in the \
+                 command"
+            }
+        }
+    }
+}
+
+/// Users.
+impl Core {
+    pub(super) fn user(&self, name: &str) -> User {
+        self.users.get(name).cloned().unwrap_or_default()
+    }
+
+    pub(super) fn is_logged_in(&mut self, id: u64) -> bool {
+        let open = self.users.get("default").is_some_and(User::is_open);
+        open || self.client(id).is_some_and(|client| client.logged_in)
+    }
+
+    pub(super) fn log_in(&mut self, id: u64, user: &str, password: &str) -> Answer {
+        if !self.user(user).admits(password) {
+            let words = "WRONGPASS invalid username-password pair or user is disabled.";
+            return Err(Reply::error(words));
+        }
+        if let Some(client) = self.client(id) {
+            (client.user, client.logged_in) = (user.into(), true);
+        }
+        Ok(Reply::OK)
+    }
+
+    /// Changes a user's rights, and cuts off its subscribers that must not listen any
+    /// more. One rule that is none spoils them all.
+    pub(super) fn set_user<'a>(
+        &mut self,
+        name: &str,
+        rules: impl Iterator<Item = &'a str>,
+    ) -> Result<(), Reply> {
+        let mut user = self.user(name);
+        for rule in rules {
+            user.apply(rule).map_err(|why| {
+                Reply::error(format!("ERR Error in ACL SETUSER modifier '{rule}': {why}"))
+            })?;
+        }
+        let deaf = |channel: &String| !user.may_hear(channel.as_bytes());
+        for connection in self.connections() {
+            if connection.user == name && connection.channels.iter().any(deaf) {
+                self.leave(connection.id);
+            }
+        }
+        self.users.insert(name.into(), user);
+        Ok(())
+    }
+}
+
+/// Data and time.
+impl Core {
+    pub(super) fn database(&mut self, number: usize) -> &mut Keyspace {
+        &mut self.databases[number]
+    }
+
+    pub(super) fn databases(&self) -> usize {
+        self.databases.len()
+    }
+
+    /// Forgets all data.
+    pub(super) fn clear(&mut self) {
+        self.restore(vec![Keyspace::default(); DATABASES]);
+    }
+
+    pub(super) fn snapshot(&self) -> Vec<Keyspace> {
+        self.databases.clone()
+    }
+
+    pub(super) fn restore(&mut self, databases: Vec<Keyspace>) {
+        self.databases = databases;
+        self.note_everything();
+    }
+
+    /// It is a moment later.
+    pub(super) fn tick(&mut self) {
+        self.now = Instant::now();
+    }
+
+    pub(super) fn instant(&self) -> Instant {
+        self.now
+    }
+
+    /// What leases are counted by, in milliseconds since 1970.
+    pub(super) fn now(&self) -> i64 {
+        self.micros().div_euclid(1_000)
+    }
+
+    /// What the clock of the server shows, in microseconds since 1970.
+    pub(super) fn clock(&self) -> i64 {
+        self.micros().saturating_add(self.faults.step)
+    }
+
+    fn micros(&self) -> i64 {
+        let passed = self.now.duration_since(self.born).as_micros();
+        BEGINNING.saturating_add(i64::try_from(passed).unwrap_or(i64::MAX))
+    }
+}
+
+impl fmt::Debug for Core {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: BTreeSet<_> = self.users.keys().collect();
+        f.debug_struct("Core")
+            .field("faults", &self.faults)
+            .field("users", &names)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,165 @@
+//! What lies under the keys, and until when.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use super::{hash::Hash, reply::Reply, zset::Zset};
+
+/// A value of one of the types that the server has.
+#[derive(Clone, Debug)]
+pub(super) enum Value {
+    Text(Vec<u8>),
+    Hash(Hash),
+    Zset(Zset),
+    List(VecDeque<Vec<u8>>),
+}
+
+/// A value and its end, in milliseconds since 1970.
+#[derive(Clone, Debug)]
+pub(super) struct Entry {
+    pub(super) value: Value,
+    pub(super) ends: Option<i64>,
+}
+
+/// One database. Nobody sees a key after its end, so nobody has to delete it then.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Keyspace(BTreeMap<Vec<u8>, Entry>);
+
+/// What a type of values needs to be found by name.
+pub(super) trait Kind: Default + Sized {
+    fn of(value: &mut Value) -> Option<&mut Self>;
+    fn into_value(self) -> Value;
+    fn is_empty(&self) -> bool;
+}
+
+macro_rules! kind {
+    ($kind:ty, $variant:ident) => {
+        impl Kind for $kind {
+            fn of(value: &mut Value) -> Option<&mut Self> {
+                match value {
+                    Value::$variant(found) => Some(found),
+                    _ => None,
+                }
+            }
+            fn into_value(self) -> Value {
+                Value::$variant(self)
+            }
+            fn is_empty(&self) -> bool {
+                self.len() == 0
+            }
+        }
+    };
+}
+
+kind!(Hash, Hash);
+kind!(Zset, Zset);
+kind!(VecDeque<Vec<u8>>, List);
+
+impl Kind for Vec<u8> {
+    fn of(value: &mut Value) -> Option<&mut Self> {
+        match value {
+            Value::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+    fn into_value(self) -> Value {
+        Value::Text(self)
+    }
+    /// A text stays, even an empty one.
+    fn is_empty(&self) -> bool {
+        false
+    }
+}
+
+impl Value {
+    /// As `TYPE` calls it.
+    pub(super) fn kind(&self) -> &'static str {
+        match self {
+            Self::Text(_) => "string",
+            Self::Hash(_) => "hash",
+            Self::Zset(_) => "zset",
+            Self::List(_) => "list",
+        }
+    }
+}
+
+pub(super) const WRONG_TYPE: &str =
+    "WRONGTYPE Operation against a key holding the wrong kind of value";
+
+impl Keyspace {
+    /// The entry under `key`, if it has not ended by `now`.
+    pub(super) fn entry(&mut self, key: &[u8], now: i64) -> Option<&mut Entry> {
+        let ended = |entry: &Entry| entry.ends.is_some_and(|ends| now > ends);
+        if self.0.get(key).is_some_and(ended) {
+            self.0.remove(key);
+        }
+        self.0.get_mut(key)
+    }
+
+    /// The value of this kind, if there is one.
+    pub(super) fn find<K: Kind>(&mut self, key: &[u8], now: i64) -> Result<Option<&mut K>, Reply> {
+        let Some(entry) = self.entry(key, now) else { return Ok(None) };
+        K::of(&mut entry.value).map(Some).ok_or_else(|| Reply::error(WRONG_TYPE))
+    }
+
+    /// The value of this kind, made if there is nothing yet.
+    pub(super) fn make<K: Kind>(&mut self, key: &[u8], now: i64) -> Result<&mut K, Reply> {
+        if self.entry(key, now).is_none() {
+            self.put(key, Entry { value: K::default().into_value(), ends: None });
+        }
+        self.find(key, now)?.ok_or_else(|| Reply::error("ERR no such key"))
+    }
+
+    /// Works on the value of this kind, and deletes it if nothing is left of it.
+    pub(super) fn change<K: Kind, T>(
+        &mut self,
+        key: &[u8],
+        now: i64,
+        work: impl FnOnce(&mut K) -> T,
+    ) -> Result<Option<T>, Reply> {
+        let Some(value) = self.find::<K>(key, now)? else { return Ok(None) };
+        let done = work(value);
+        if value.is_empty() {
+            self.0.remove(key);
+        }
+        Ok(Some(done))
+    }
+
+    pub(super) fn put(&mut self, key: &[u8], entry: Entry) {
+        self.0.insert(key.to_vec(), entry);
+    }
+
+    /// Whether there was anything that had not ended.
+    pub(super) fn delete(&mut self, key: &[u8], now: i64) -> bool {
+        self.entry(key, now).is_some() && self.0.remove(key).is_some()
+    }
+
+    /// What has not ended by `now`, in order.
+    pub(super) fn live(&self, now: i64) -> impl Iterator<Item = (&Vec<u8>, &Entry)> {
+        self.0.iter().filter(move |(_, entry)| entry.ends.is_none_or(|ends| now <= ends))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_there_up_to_its_last_millisecond() {
+        let mut keys = Keyspace::default();
+        keys.put(b"k", Entry { value: Value::Text(vec![]), ends: Some(5) });
+        assert!(keys.entry(b"k", 5).is_some());
+        assert!(keys.entry(b"k", 6).is_none());
+        assert!(keys.entry(b"k", 5).is_none(), "it is deleted for good");
+    }
+
+    #[test]
+    fn an_empty_hash_vanishes_and_an_empty_text_stays() {
+        let mut keys = Keyspace::default();
+        keys.make::<Hash>(b"h", 0).unwrap().set(b"f", b"v".to_vec());
+        keys.make::<Vec<u8>>(b"t", 0).unwrap();
+        keys.change(b"h", 0, |hash: &mut Hash| hash.remove(b"f")).unwrap();
+        keys.change(b"t", 0, |_: &mut Vec<u8>| ()).unwrap();
+        assert_eq!(keys.live(0).map(|(key, _)| key.as_slice()).collect::<Vec<_>>(), [b"t"]);
+        assert!(keys.find::<Hash>(b"t", 0).is_err());
+    }
+}

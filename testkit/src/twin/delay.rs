@@ -1,0 +1,38 @@
+//! How long something is on its way.
+
+use std::time::Duration;
+
+use fastrand::Rng;
+
+/// How long something is on its way. The runtime's timers count in milliseconds:
+/// what is due in between comes at the next one.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use testkit::twin::Delay;
+///
+/// let slow = Delay::UpTo(Duration::from_millis(20));
+/// assert_ne!(slow, Delay::None);
+/// ```
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Delay {
+    /// It is there at once.
+    #[default]
+    None,
+    /// Always as long.
+    Fixed(Duration),
+    /// Anything from nothing to this, each time anew.
+    UpTo(Duration),
+}
+
+impl Delay {
+    pub(super) fn draw(self, random: &mut Rng) -> Duration {
+        match self {
+            Self::None => Duration::ZERO,
+            Self::Fixed(time) => time,
+            Self::UpTo(most) => most.mul_f64(random.f64()),
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! What can be wrong with a server, as a test wishes.
+
+use std::collections::BTreeMap;
+
+use super::{
+    commands::{BUSY, DISK, GROWS, LOADING, Traits, WRITE},
+    delay::Delay,
+};
+
+/// Why a server refuses commands for a while, in Redis's words.
+///
+/// # Examples
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+/// use testkit::twin::{Refusal, Twin};
+///
+/// let twin = Twin::new(7);
+/// // every tenth command meets a server that is busy with somebody's script
+/// twin.refuse(Refusal::Busy, 100);
+/// # });
+/// ```
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub enum Refusal {
+    /// There is no memory for commands that take more.
+    Oom,
+    /// Nothing can be written to the disk: writes are refused, and PING.
+    Misconf,
+    /// Too few replicas listen: writes are refused.
+    NoReplicas,
+    /// It is a replica: writes are refused.
+    ReadOnly,
+    /// It is a replica that has lost its master.
+    MasterDown,
+    /// It reads its data from the disk.
+    Loading,
+    /// Somebody's script runs for too long.
+    Busy,
+}
+
+impl Refusal {
+    pub(super) const fn words(self) -> &'static str {
+        match self {
+            Self::Oom => "OOM command not allowed when used memory > 'maxmemory'.",
+            Self::Misconf => MISCONF,
+            Self::NoReplicas => "NOREPLICAS Not enough good replicas to write.",
+            Self::ReadOnly => "READONLY You can't write against a read only replica.",
+            Self::MasterDown => {
+                "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'."
+            }
+            Self::Loading => "LOADING Redis is loading the dataset in memory",
+            Self::Busy => {
+                "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN \
+                 NOSAVE."
+            }
+        }
+    }
+
+    /// Whether a command with these traits is refused.
+    pub(super) const fn hits(self, traits: Traits) -> bool {
+        match self {
+            Self::Oom => traits & GROWS != 0,
+            Self::Misconf => traits & (WRITE | DISK) != 0,
+            Self::NoReplicas | Self::ReadOnly => traits & WRITE != 0,
+            Self::MasterDown | Self::Loading => traits & LOADING == 0,
+            Self::Busy => traits & BUSY == 0,
+        }
+    }
+
+    /// Whether it is about what changes data, in scripts too.
+    pub(super) const fn is_about_writes(self) -> bool {
+        matches!(self, Self::Oom | Self::Misconf | Self::NoReplicas | Self::ReadOnly)
+    }
+}
+
+const MISCONF: &str = "MISCONF Redis is configured to save RDB snapshots, but it's currently \
+    unable to persist to disk. Commands that may modify the data set are disabled, because this \
+    instance is configured to report errors during writes if RDB snapshotting fails \
+    (stop-writes-on-bgsave-error option). Please check the Redis logs for details about the RDB \
+    error.";
+
+/// What becomes of those who want to connect.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Reach {
+    /// They are connected.
+    #[default]
+    Open,
+    /// They are refused: nobody listens on the port.
+    Refused,
+    /// They hear nothing at all, for as long as they wait.
+    Silent,
+}
+
+/// How a connection ends.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Cut {
+    /// For both sides: what is on its way is lost in both directions.
+    Whole,
+    /// For the client: what it has sent still arrives and is executed, and nobody
+    /// hears the replies.
+    Replies,
+    /// For nobody: it looks alive to both sides, and nothing comes through any more.
+    Silence,
+}
+
+/// Everything that is wrong with a server.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Faults {
+    pub(super) requests: Delay,
+    pub(super) replies: Delay,
+    pub(super) reach: Reach,
+    /// As by SIGSTOP.
+    pub(super) stopped: bool,
+    /// Of a thousand messages to a subscriber so many are lost.
+    pub(super) lost: u32,
+    /// Of a thousand commands so many are refused.
+    pub(super) refusals: BTreeMap<Refusal, u32>,
+    /// How far the clock is off, in microseconds.
+    pub(super) step: i64,
+}

@@ -1,0 +1,48 @@
+//! A hash keeps its fields in the order in which they came, as small ones do in
+//! Redis.
+
+/// Fields and their values.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Hash {
+    fields: Vec<Field>,
+    next: u64,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Field {
+    /// Where a scan that has seen this field goes on.
+    pub(super) number: u64,
+    pub(super) name: Vec<u8>,
+    pub(super) value: Vec<u8>,
+}
+
+impl Hash {
+    pub(super) fn value(&self, name: &[u8]) -> Option<&Vec<u8>> {
+        self.fields.iter().find(|field| field.name == name).map(|field| &field.value)
+    }
+
+    /// Whether the field is new.
+    pub(super) fn set(&mut self, name: &[u8], value: Vec<u8>) -> bool {
+        if let Some(field) = self.fields.iter_mut().find(|field| field.name == name) {
+            field.value = value;
+            return false;
+        }
+        self.next += 1;
+        self.fields.push(Field { number: self.next, name: name.to_vec(), value });
+        true
+    }
+
+    /// Whether the field was there.
+    pub(super) fn remove(&mut self, name: &[u8]) -> bool {
+        let place = self.fields.iter().position(|field| field.name == name);
+        place.map(|place| self.fields.remove(place)).is_some()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.fields.len()
+    }
+
+    pub(super) fn fields(&self) -> impl Iterator<Item = &Field> {
+        self.fields.iter()
+    }
+}

@@ -1,0 +1,102 @@
+//! What a test can see of a server, without being a client of it.
+
+use std::collections::BTreeMap;
+
+use super::{
+    Twin,
+    clients::Connection,
+    data::{Kind, Value},
+    hash::Hash,
+    zset::Zset,
+};
+
+impl Twin {
+    /// The fields of a hash and their values, or `None` if there is none.
+    pub fn hash(&self, key: &str) -> Option<BTreeMap<String, String>> {
+        self.value(key, |hash: &mut Hash| {
+            hash.fields().map(|field| (text(&field.name), text(&field.value))).collect()
+        })
+    }
+
+    /// The members of a sorted set and their scores, in order, or `None`.
+    pub fn zset(&self, key: &str) -> Option<Vec<(String, f64)>> {
+        self.value(key, |set: &mut Zset| {
+            set.ranked().map(|(member, score)| (text(member), score)).collect()
+        })
+    }
+
+    /// What `PTTL` would answer: -1 for a key without an end, -2 if there is no key.
+    pub fn pttl(&self, key: &str) -> i64 {
+        let mut core = self.core();
+        core.tick();
+        let now = core.now();
+        match core.database(0).entry(key.as_bytes(), now) {
+            None => -2,
+            Some(entry) => entry.ends.map_or(-1, |ends| ends - now),
+        }
+    }
+
+    /// All keys, in order.
+    pub fn keys(&self) -> Vec<String> {
+        self.keys_by(|_| true)
+    }
+
+    /// All keys that stay for ever.
+    pub fn keys_without_ttl(&self) -> Vec<String> {
+        self.keys_by(|ends| ends.is_none())
+    }
+
+    /// The type of what lies under a key, as `TYPE` calls it.
+    pub fn kind(&self, key: &str) -> Option<&'static str> {
+        let mut core = self.core();
+        core.tick();
+        let now = core.now();
+        core.database(0).entry(key.as_bytes(), now).map(|entry| Value::kind(&entry.value))
+    }
+
+    /// How many clients listen to a channel.
+    pub fn subscribers(&self, channel: &str) -> usize {
+        self.core().hearers(channel.as_bytes())
+    }
+
+    /// The connections that there are, the oldest first.
+    pub fn connections(&self) -> Vec<Connection> {
+        self.core().connections()
+    }
+
+    /// Whether it follows another server.
+    pub fn is_replica(&self) -> bool {
+        self.core().is_replica()
+    }
+
+    /// How often each command ran, those that scripts called among them. Names are
+    /// in small letters, with their container before a `|`.
+    pub fn calls(&self) -> BTreeMap<String, u64> {
+        self.core().calls.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect()
+    }
+
+    /// How many scripts ran.
+    pub fn evals(&self) -> u64 {
+        let core = self.core();
+        ["eval", "evalsha"].iter().filter_map(|name| core.calls.get(name)).sum()
+    }
+
+    fn value<K: Kind, T>(&self, key: &str, read: impl FnOnce(&mut K) -> T) -> Option<T> {
+        let mut core = self.core();
+        core.tick();
+        let now = core.now();
+        core.database(0).find(key.as_bytes(), now).ok().flatten().map(read)
+    }
+
+    fn keys_by(&self, wanted: impl Fn(Option<i64>) -> bool) -> Vec<String> {
+        let mut core = self.core();
+        core.tick();
+        let now = core.now();
+        let live = core.database(0).live(now);
+        live.filter(|(_, entry)| wanted(entry.ends)).map(|(key, _)| text(key)).collect()
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}

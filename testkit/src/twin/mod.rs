@@ -1,0 +1,172 @@
+//! A Redis server that is not there: in virtual time, from a seed, with every fault
+//! that a test wishes.
+//!
+//! A [`Twin`] speaks the server's protocol over a stream in memory, so that a real
+//! client can be told stories about it. All of it runs on the runtime of the test,
+//! which has one thread and a paused clock; chance comes from the seed alone. The
+//! same seed tells the same story.
+//!
+//! What it answers is what Redis 7.0 answers to the commands that it knows, scripts
+//! and rights included; `tests/twin_differential.rs` asks both and compares.
+//!
+//! Start with [`Twin::new`] and [`Twin::connect`]. Then make its life hard:
+//! [`stop`](Twin::stop), [`cut`](Twin::cut), [`refuse`](Twin::refuse),
+//! [`delay`](Twin::delay), [`replica`](Twin::replica).
+
+mod clients;
+mod commands;
+mod connection;
+mod control;
+mod core;
+mod data;
+mod delay;
+mod faults;
+mod glob;
+mod hash;
+mod inspect;
+mod number;
+mod replica;
+mod reply;
+mod request;
+mod script;
+mod users;
+mod values;
+mod zset;
+
+use std::{
+    future::pending,
+    io,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use tokio::{
+    io::{DuplexStream, duplex},
+    sync::Notify,
+    time::sleep,
+};
+
+use self::core::Core;
+pub use self::{
+    clients::Connection,
+    core::Executed,
+    delay::Delay,
+    faults::{Cut, Reach, Refusal},
+};
+
+/// How much the network holds of what one side has not taken yet.
+const BUFFER: usize = 256 * 1024;
+
+/// A simulated server. Clones are the same one.
+///
+/// # Examples
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+/// use tokio::io::{AsyncReadExt, AsyncWriteExt};
+///
+/// let twin = testkit::twin::Twin::new(7);
+/// let mut stream = twin.connect().await.unwrap();
+/// stream.write_all(b"INCR visits\r\n").await.unwrap();
+/// let mut reply = [0; 4];
+/// stream.read_exact(&mut reply).await.unwrap();
+/// assert_eq!(&reply, b":1\r\n");
+/// # });
+/// ```
+#[derive(Clone, Debug)]
+pub struct Twin {
+    shared: Arc<Shared>,
+}
+
+/// What all handles, connections and replicas of one server share.
+#[derive(Debug)]
+struct Shared {
+    core: Mutex<Core>,
+    resumed: Notify,
+}
+
+impl Shared {
+    fn core(&self) -> MutexGuard<'_, Core> {
+        self.core.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until the server is not stopped.
+    async fn running(&self) {
+        loop {
+            let resumed = self.resumed.notified();
+            if !self.core().faults.stopped {
+                return;
+            }
+            resumed.await;
+        }
+    }
+}
+
+impl Twin {
+    /// A server without data, whose chances come from `seed`.
+    pub fn new(seed: u64) -> Self {
+        let shared = Shared { core: Mutex::new(Core::new(seed)), resumed: Notify::new() };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// A new connection: the client's end of it. Waits for as long as a request and
+    /// its reply would.
+    ///
+    /// # Errors
+    ///
+    /// If the server [refuses](Reach::Refused) connections.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping it connects nobody.
+    pub async fn connect(&self) -> io::Result<DuplexStream> {
+        let way = {
+            let mut core = self.core();
+            let (there, back) = (core.faults.requests, core.faults.replies);
+            there.draw(&mut core.random) + back.draw(&mut core.random)
+        };
+        if !way.is_zero() {
+            sleep(way).await;
+        }
+        let reach = self.core().faults.reach;
+        match reach {
+            Reach::Open => Ok(self.accept()),
+            Reach::Refused => Err(io::ErrorKind::ConnectionRefused.into()),
+            Reach::Silent => pending().await,
+        }
+    }
+
+    fn accept(&self) -> DuplexStream {
+        let (client, server) = duplex(BUFFER);
+        tokio::spawn(connection::Connection::new(Arc::clone(&self.shared), server));
+        client
+    }
+
+    /// A server that hears of what is written here a while later, and of what is
+    /// published. It answers reads and serves subscribers, whom this one does not
+    /// count.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+    /// use std::time::Duration;
+    /// use testkit::twin::{Delay, Twin};
+    ///
+    /// let master = Twin::new(7);
+    /// let replica = master.replica(Delay::UpTo(Duration::from_millis(50)));
+    /// replica.promote();
+    /// assert!(master.is_replica());
+    /// # });
+    /// ```
+    #[must_use]
+    pub fn replica(&self, lag: Delay) -> Self {
+        let seed = self.core().random.u64(..);
+        let replica = Self::new(seed);
+        replica.follow(self, lag);
+        replica
+    }
+
+    fn core(&self) -> MutexGuard<'_, Core> {
+        self.shared.core()
+    }
+}

@@ -1,0 +1,195 @@
+//! Who may run what on which keys and channels: the part of Redis's ACL that tests
+//! use, in its own words.
+
+use std::collections::BTreeSet;
+
+use super::{
+    commands::{self, Traits},
+    glob::is_like,
+};
+
+/// A user and its rights.
+#[derive(Clone, Debug, Default)]
+pub(super) struct User {
+    enabled: bool,
+    any_password: bool,
+    passwords: BTreeSet<String>,
+    keys: Vec<Vec<u8>>,
+    channels: Vec<Vec<u8>>,
+    /// The last one that fits counts.
+    commands: Vec<Rule>,
+}
+
+#[derive(Clone, Debug)]
+struct Rule {
+    allowed: bool,
+    which: Which,
+}
+
+#[derive(Clone, Debug)]
+enum Which {
+    All,
+    /// All with one of these traits.
+    Category(Traits),
+    /// A command, with all that it contains, or `container|command`.
+    Command(String),
+}
+
+impl User {
+    /// The one that everybody is who does not say otherwise.
+    pub(super) fn everybody() -> Self {
+        Self {
+            enabled: true,
+            any_password: true,
+            passwords: BTreeSet::new(),
+            keys: vec![b"*".to_vec()],
+            channels: vec![b"*".to_vec()],
+            commands: vec![Rule { allowed: true, which: Which::All }],
+        }
+    }
+
+    /// Changes the rights as `ACL SETUSER` does, or says why it cannot.
+    pub(super) fn apply(&mut self, rule: &str) -> Result<(), &'static str> {
+        match rule {
+            "on" => self.enabled = true,
+            "off" => self.enabled = false,
+            "nopass" => self.take_passwords(true),
+            "resetpass" => self.take_passwords(false),
+            "reset" => *self = Self::default(),
+            "resetkeys" => self.keys.clear(),
+            "resetchannels" => self.channels.clear(),
+            "allkeys" => return self.apply_to("~*"),
+            "allchannels" => return self.apply_to("&*"),
+            "allcommands" => return self.permit("@all", true),
+            "nocommands" => return self.permit("@all", false),
+            _ => return self.apply_to(rule),
+        }
+        Ok(())
+    }
+
+    fn take_passwords(&mut self, any: bool) {
+        self.passwords.clear();
+        self.any_password = any;
+    }
+
+    fn apply_to(&mut self, rule: &str) -> Result<(), &'static str> {
+        let mut characters = rule.chars();
+        let (first, rest) = (characters.next(), characters.as_str());
+        match first {
+            Some('>') => {
+                self.any_password = false;
+                self.passwords.insert(rest.into());
+            }
+            Some('<') if self.passwords.remove(rest) => {}
+            Some('<') => {
+                return Err("The password you are trying to remove from the user does not exist");
+            }
+            Some('~') => add(&mut self.keys, rest, KEYS_ARE_ALL)?,
+            Some('&') => add(&mut self.channels, rest, CHANNELS_ARE_ALL)?,
+            Some('+') => return self.permit(rest, true),
+            Some('-') => return self.permit(rest, false),
+            _ => return Err("Syntax error"),
+        }
+        Ok(())
+    }
+
+    fn permit(&mut self, what: &str, allowed: bool) -> Result<(), &'static str> {
+        let what = what.to_lowercase();
+        let which = match what.strip_prefix('@') {
+            Some("all") => {
+                self.commands.clear();
+                Which::All
+            }
+            Some(category) => Which::Category(commands::category(category).ok_or(UNKNOWN)?),
+            None if commands::exists(&what) => Which::Command(what),
+            None => return Err(UNKNOWN),
+        };
+        self.commands.push(Rule { allowed, which });
+        Ok(())
+    }
+
+    pub(super) fn admits(&self, password: &str) -> bool {
+        self.enabled && (self.any_password || self.passwords.contains(password))
+    }
+
+    /// Whether nobody has to say who he is to be this user.
+    pub(super) fn is_open(&self) -> bool {
+        self.enabled && self.any_password
+    }
+
+    pub(super) fn has_no_password(&self) -> bool {
+        self.any_password
+    }
+
+    /// Whether it may run the command called `name`, `container|command` perhaps.
+    pub(super) fn may_run(&self, name: &str, traits: Traits) -> bool {
+        let container = name.split('|').next().unwrap_or(name);
+        let fits = |rule: &&Rule| match &rule.which {
+            Which::All => true,
+            Which::Category(category) => traits & category != 0,
+            Which::Command(command) => command == name || command == container,
+        };
+        self.commands.iter().rev().find(fits).is_some_and(|rule| rule.allowed)
+    }
+
+    pub(super) fn may_touch(&self, key: &[u8]) -> bool {
+        self.keys.iter().any(|pattern| is_like(pattern, key))
+    }
+
+    pub(super) fn may_hear(&self, channel: &[u8]) -> bool {
+        self.channels.iter().any(|pattern| is_like(pattern, channel))
+    }
+}
+
+/// Adds a pattern, which says nothing new if there is one for everything.
+fn add(patterns: &mut Vec<Vec<u8>>, pattern: &str, all: &'static str) -> Result<(), &'static str> {
+    match patterns.iter().any(|known| known == b"*") {
+        true if pattern != "*" => Err(all),
+        true => Ok(()),
+        false => {
+            patterns.push(pattern.into());
+            Ok(())
+        }
+    }
+}
+
+const KEYS_ARE_ALL: &str = "Adding a pattern after the * pattern (or the 'allkeys' flag) is not \
+    valid and does not have any effect. Try 'resetkeys' to start with an empty list of patterns";
+const CHANNELS_ARE_ALL: &str = "Adding a pattern after the * pattern (or the 'allchannels' flag) \
+    is not valid and does not have any effect. Try 'resetchannels' to start with an empty list of \
+    channels";
+const UNKNOWN: &str = "Unknown command or category name in ACL";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::twin::commands::{READ, SCRIPTING};
+
+    fn user(rules: &str) -> User {
+        let mut user = User::default();
+        for rule in rules.split(' ') {
+            assert_eq!(user.apply(rule), Ok(()), "{rule}");
+        }
+        user
+    }
+
+    #[test]
+    fn the_last_rule_about_a_command_counts() {
+        let user = user("on +@all -@scripting +eval -client +client|setname");
+        assert!(user.may_run("get", READ));
+        assert!(user.may_run("eval", SCRIPTING));
+        assert!(!user.may_run("evalsha", SCRIPTING));
+        assert!(!user.may_run("client|id", 0));
+        assert!(user.may_run("client|setname", 0));
+    }
+
+    #[test]
+    fn keys_channels_and_passwords_are_as_the_rules_say() {
+        let user = user("on >secret ~a:* &b:*");
+        assert!(user.admits("secret") && !user.admits("other") && !user.is_open());
+        assert!(user.may_touch(b"a:1") && !user.may_touch(b"b:1"));
+        assert!(user.may_hear(b"b:1") && !user.may_hear(b"a:1"));
+        assert_eq!(User::default().apply("+nope"), Err(UNKNOWN));
+        assert_eq!(User::default().apply("foo"), Err("Syntax error"));
+    }
+}

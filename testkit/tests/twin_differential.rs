@@ -1,0 +1,678 @@
+//! Does the simulated server answer as Redis does? Both are asked the same, by
+//! several clients in either protocol, and every byte of the answers is compared.
+//!
+//! Leases are drawn so that a few seconds of difference do not show, and what is
+//! read from a clock is left out; see [`same`].
+
+mod speaking;
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::time::Duration;
+
+use fastrand::Rng;
+use speaking::{ENDED, Speaker, before, packed, shown};
+use testkit::Redis;
+use testkit::twin::{Refusal, Twin};
+use tokio::time::advance;
+
+/// The same client of the real server.
+struct Real {
+    stream: TcpStream,
+    asked: u64,
+}
+
+impl Real {
+    fn to(redis: &Redis) -> Self {
+        let stream = TcpStream::connect(("127.0.0.1", redis.port())).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        stream.set_nodelay(true).unwrap();
+        Self { stream, asked: 0 }
+    }
+
+    fn ask(&mut self, words: &[&str]) -> String {
+        self.asked += 1;
+        let marker = format!("marker-{}", self.asked);
+        let mut bytes = if words.is_empty() { vec![] } else { packed(words) };
+        bytes.extend(packed(&["PING", &marker]));
+        if self.stream.write_all(&bytes).is_err() {
+            return ENDED.into();
+        }
+        let (mut bytes, mut buffer) = (vec![], [0; 4096]);
+        loop {
+            if let Some(shown) = before(&bytes, &marker) {
+                return shown;
+            }
+            match self.stream.read(&mut buffer) {
+                Ok(0) => return shown(&bytes) + ENDED,
+                Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => {
+                    return shown(&bytes) + ENDED;
+                }
+                Err(error) => panic!("{error}: only {:?} came", shown(&bytes)),
+                Ok(length) => bytes.extend_from_slice(&buffer[..length]),
+            }
+        }
+    }
+}
+
+/// Both servers, and the same clients on both.
+struct Both {
+    redis: Redis,
+    twin: Twin,
+    clients: Vec<(Real, Speaker)>,
+    asked: Vec<String>,
+}
+
+impl Both {
+    async fn start(seed: u64) -> Self {
+        let twin = Twin::new(seed);
+        Self { redis: Redis::start(), twin, clients: vec![], asked: vec![] }
+    }
+
+    /// A new client. Returns its number.
+    async fn connect(&mut self) -> usize {
+        self.clients.push((Real::to(&self.redis), Speaker::to(&self.twin).await));
+        self.clients.len() - 1
+    }
+
+    /// Asks both, and compares what this client and all others hear.
+    async fn ask(&mut self, client: usize, words: &[&str]) {
+        let brief = |word: &&str| word.chars().take(60).collect::<String>().replace('\n', " ");
+        let brief: Vec<_> = words.iter().map(brief).collect();
+        self.asked.push(format!("{client}: {}", brief.join(" ")));
+        // No two commands at the same time, as on a real server.
+        advance(Duration::from_millis(1)).await;
+        let (real, twin) = &mut self.clients[client];
+        let (real, twin) = (real.ask(words), twin.ask_words(words).await);
+        let real_ended = real.ends_with(ENDED);
+        // Channels have no order in Redis.
+        let (real, twin) = match words {
+            ["UNSUBSCRIBE"] | ["PUBSUB", "CHANNELS", ..] => (sorted(&real), sorted(&twin)),
+            _ => (real, twin),
+        };
+        self.compare(client, &real, &twin);
+        if real_ended {
+            self.clients[client] = (Real::to(&self.redis), Speaker::to(&self.twin).await);
+        }
+        for other in 0..self.clients.len() {
+            if other != client {
+                self.listen(other).await;
+            }
+        }
+    }
+
+    async fn listen(&mut self, client: usize) {
+        let (real, twin) = &mut self.clients[client];
+        let (real, twin) = (real.ask(&[]), twin.heard().await);
+        let ended = real.ends_with(ENDED);
+        self.compare(client, &real, &twin);
+        if ended {
+            self.clients[client] = (Real::to(&self.redis), Speaker::to(&self.twin).await);
+        }
+    }
+
+    fn compare(&self, client: usize, real: &str, twin: &str) {
+        let recent = self.asked[self.asked.len().saturating_sub(20)..].join("\n");
+        assert_eq!(same(twin), same(real), "twin, then Redis, to {client} after\n{recent}");
+    }
+}
+
+fn sorted(answer: &str) -> String {
+    let mut words: Vec<_> = answer.split(' ').collect();
+    words.sort_unstable();
+    words.join(" ")
+}
+
+/// Leases are some hundred thousand milliseconds and a half.
+const UNIT: i64 = 100_000;
+
+/// An answer without what a clock has to do with.
+fn same(answer: &str) -> String {
+    let word = |word: &str| {
+        let lease = word.strip_prefix(':').and_then(|number| number.parse::<i64>().ok());
+        if let Some(lease) = lease.filter(|lease| *lease > UNIT) {
+            return format!(":{}..", lease / UNIT * UNIT);
+        }
+        let digits = word.bytes().all(|byte| byte.is_ascii_digit());
+        let clock = digits && word.len() == 16 && word.starts_with('1');
+        let shorter = word.strip_prefix(',').unwrap_or(word);
+        let double = shorter.len() == 16 && shorter.starts_with('1') && shorter != word;
+        if clock || double { "(clock)".into() } else { word.to_owned() }
+    };
+    answer.split(' ').map(word).collect::<Vec<_>>().join(" ")
+}
+
+// What is asked.
+
+/// A word for a command, of which some fit and some do not.
+fn pick(random: &mut Rng, from: &[&str]) -> String {
+    (*random.choice(from).unwrap()).to_owned()
+}
+
+const KEYS: [&str; 6] = ["a", "h1", "h2", "z1", "z2", "l1"];
+const FIELDS: [&str; 4] = ["f", "g", "one:1", ""];
+const NUMBERS: [&str; 8] = ["0", "1", "-1", "7", "x", "01", "9223372036854775807", "1.5"];
+const SCORES: [&str; 11] =
+    ["0", "1", "-1.5", "inf", "-inf", "2.25", "1e20", "9007199254740993", "0.1", "x", "3"];
+const BOUNDS: [&str; 9] = ["-inf", "+inf", "(1", "1", "(-1.5", "3", "x", "(x", "1e20"];
+const CHANNELS: [&str; 4] = ["c1", "c2", "redisson_lock__channel:{h1}", "leasehold_client:one"];
+
+fn lease(random: &mut Rng) -> String {
+    (UNIT * random.i64(1..9) + UNIT / 2).to_string()
+}
+
+/// How commands look: each word is a choice, a lease, or itself.
+const SHAPES: &[&str] = &[
+    "DEL K K",
+    "UNLINK K",
+    "EXISTS K K K",
+    "TYPE K",
+    "PTTL K",
+    "PERSIST K",
+    "PEXPIRE K T",
+    "PEXPIRE K T NX",
+    "PEXPIRE K T XX",
+    "PEXPIRE K N ODD",
+    "PEXPIRE K 0",
+    "PEXPIRE K -5",
+    "SET K F",
+    "SET K N PX T",
+    "SET K F NX",
+    "SET K N XX PX T",
+    "SET K F KEEPTTL",
+    "SET K F PX 0",
+    "SET K F PX N NX XX",
+    "SET K F ODD",
+    "GET K",
+    "INCR K",
+    "INCRBY K N",
+    "DECR K",
+    "DECRBY K N",
+    "HSET K F N",
+    "HSET K F N F N",
+    "HSET K F",
+    "HSET K F N F",
+    "HSETNX K F N",
+    "HGET K F",
+    "HDEL K F",
+    "HDEL K F F",
+    "HEXISTS K F",
+    "HLEN K",
+    "HGETALL K",
+    "HSCAN K 0",
+    "HSCAN K N",
+    "HSCAN K 0 MATCH o* COUNT N",
+    "HSCAN K 0 ODD",
+    "HINCRBY K F N",
+    "HKEYS K",
+    "HVALS K",
+    "ZADD K S F",
+    "ZADD K S F S F",
+    "ZADD K NX S F",
+    "ZADD K XX S F S F",
+    "ZADD K XX CH S F",
+    "ZADD K NX XX S F",
+    "ZADD K S",
+    "ZADD K S F S",
+    "ZREM K F F",
+    "ZSCORE K F",
+    "ZCARD K",
+    "ZCOUNT K B B",
+    "ZRANK K F",
+    "ZRANGE K N N",
+    "ZRANGE K 0 -1 WITHSCORES",
+    "ZRANGE K 0 -1 ODD",
+    "ZRANGEBYSCORE K B B",
+    "ZRANGEBYSCORE K B B WITHSCORES",
+    "ZRANGEBYSCORE K B B LIMIT N N",
+    "ZRANGEBYSCORE K -inf +inf WITHSCORES LIMIT 1 2",
+    "ZPOPMIN K",
+    "ZPOPMIN K N",
+    "ZREMRANGEBYSCORE K B B",
+    "LPUSH K F N",
+    "RPUSH K F",
+    "LRANGE K N N",
+    "LRANGE K 0 -1",
+    "LREM K N F",
+    "LLEN K",
+    "SUBSCRIBE C",
+    "SUBSCRIBE C C",
+    "UNSUBSCRIBE C",
+    "UNSUBSCRIBE",
+    "PUBLISH C F",
+    "PUBSUB NUMSUB C C",
+    "PUBSUB NUMSUB",
+    "PUBSUB CHANNELS",
+    "PUBSUB CHANNELS c?",
+    "PUBSUB ODD",
+    "PING",
+    "PING F",
+    "PING F F",
+    "ECHO F",
+    "SELECT 0",
+    "SELECT 16",
+    "SELECT N",
+    "CLIENT SETNAME F",
+    "CLIENT GETNAME",
+    "CLIENT ODD",
+    "CLIENT",
+    "SCRIPT EXISTS F",
+    "SCRIPT ODD",
+    "SCRIPT",
+    "SCRIPT LOAD",
+    "SCRIPT FLUSH ODD",
+    "SCRIPT LOAD ODD(",
+    "EVALSHA F N K",
+    "EVALSHA F 0",
+    "ODD F N",
+    "GET",
+    "HGET K",
+    "AUTH wrong",
+    "AUTH no body",
+    "ACL WHOAMI",
+    "HELLO 4",
+    "HELLO x",
+    "HELLO 3 ODD",
+    "FLUSHALL ODD",
+    "ROLE",
+    "INFO nothing",
+];
+
+fn command(random: &mut Rng, shape: &str) -> Vec<String> {
+    let mut words = vec![];
+    for word in shape.split(' ') {
+        words.push(match word {
+            "K" => pick(random, &KEYS),
+            "F" => pick(random, &FIELDS),
+            "N" => pick(random, &NUMBERS),
+            "S" => pick(random, &SCORES),
+            "B" => pick(random, &BOUNDS),
+            "C" => pick(random, &CHANNELS),
+            "T" => lease(random),
+            other => other.to_owned(),
+        });
+    }
+    words
+}
+
+/// Scripts about what becomes of values, of errors, and of rights.
+const SCRIPTS: &[&str] = &[
+    "return {1, 2.9, -1.5, true, 'text', {ok='fine'}, {err='bad thing'}, nil, 4}",
+    "return {1, false, 3, {4, {5}}}",
+    "return 2^53 * 8",
+    "return {2^63, -(2^70), 1/0}",
+    "return {KEYS, ARGV, #KEYS, #ARGV}",
+    "return redis.call(ARGV[1], KEYS[1])",
+    "return redis.pcall(ARGV[1], KEYS[1])",
+    "return {redis.pcall(ARGV[1], KEYS[1])}",
+    "local reply = redis.call('HGETALL', KEYS[1])\nreturn {#reply, reply}",
+    "redis.call('SET', KEYS[1], ARGV[1])\n\nreturn redis.call('HGET', KEYS[1], 'f')",
+    "local found = redis.call('GET', KEYS[1])\nif not found then return 'none' end return found",
+    "return type(redis.call('TYPE', KEYS[1])) .. redis.call('TYPE', KEYS[1]).ok",
+    "return redis.call('ZRANGE', KEYS[1], 0, -1, 'WITHSCORES')",
+    "return redis.call('ZSCORE', KEYS[1], ARGV[1])",
+    "return redis.call('ZPOPMIN', KEYS[1])",
+    "return redis.call('SET', KEYS[1], 0.1)",
+    "return redis.call('SET', KEYS[1], 2^60)",
+    "return redis.call('INCRBY', KEYS[1], 3)",
+    "return redis.call('PUBLISH', ARGV[1], KEYS[1])",
+    "local done, problem = pcall(redis.call, 'HGET', KEYS[1], 'f')\nreturn {tostring(done), problem}",
+    "local done, problem = pcall(error, 'mine')\nreturn {tostring(done), problem}",
+    "local done, problem = pcall(function() local n = nil; return n.x end)\nreturn problem",
+    "local function f() return redis.call('HGET', KEYS[1], 'f') end\n\nlocal r = f()\nreturn r",
+    "error('boom')",
+    "error('boom', 0)",
+    "error({err='MINE own error'})",
+    "local none\nreturn none.field",
+    "return redis.error_reply('CODE words')",
+    "return redis.error_reply('-CODE words')",
+    "return redis.error_reply('word')",
+    "return redis.status_reply('PONG of mine')",
+    "return redis.sha1hex(ARGV[1])",
+    "global = 1",
+    "return missing",
+    "return print",
+    "return no sense",
+    "return redis.call()",
+    "return redis.call({})",
+    "return redis.call('GET')",
+    "return redis.call('NOPE', 1)",
+    "return redis.pcall('NOPE', 1).err",
+    "return redis.call('SUBSCRIBE', 'c')",
+    "return redis.call('EVAL', 'return 1', 0)",
+    "return redis.call('PING')",
+    "return redis.call('PUBSUB', 'NUMSUB', ARGV[1])",
+    "redis.call('SELECT', 1) redis.call('SET', 'only there', 1)",
+    "return {string.match('owner|12|300', '^(.*)|(%d+)|(%d+)$')}",
+    "return string.format('%06d', ARGV[1])",
+    "return tostring(redis.call('GET', 'none')) .. tostring(tonumber('x')) .. tostring(10 / 4)",
+    "return function() end",
+    "return",
+    "local t = {} for i = 1, 3 do t[i] = i * 1.5 end return t",
+    "return {unpack({1, 2, 3}, 2)}",
+];
+
+const IN_SCRIPTS: [&str; 9] =
+    ["GET", "HGETALL", "TYPE", "DEL", "ZPOPMIN", "PTTL", "LLEN", "HLEN", "INCR"];
+
+fn evaluation(random: &mut Rng) -> Vec<String> {
+    let text = (*random.choice(SCRIPTS).unwrap()).to_owned();
+    let argument = match random.u8(..4) {
+        0 => pick(random, &CHANNELS),
+        1 => pick(random, &FIELDS),
+        _ => pick(random, &IN_SCRIPTS),
+    };
+    let count = pick(random, &["1", "1", "1", "1", "1", "0", "2", "3", "-1", "x"]);
+    vec!["EVAL".into(), text, count, pick(random, &KEYS), argument]
+}
+
+// The project's own scripts.
+
+/// A script of the store, and what its header calls its arguments.
+struct Own {
+    text: String,
+    keys: usize,
+    arguments: Vec<String>,
+    /// Whether it takes as many keys as one likes, with two arguments each.
+    many: bool,
+}
+
+fn own_scripts() -> Vec<Own> {
+    let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("../src/store/redis/lua")];
+    let mut paths = vec![];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() { folders.push(path) } else { paths.push(path) }
+        }
+    }
+    paths.sort();
+    paths.iter().map(|path| Own::read(&fs::read_to_string(path).unwrap())).collect()
+}
+
+impl Own {
+    fn read(text: &str) -> Self {
+        let named = |array: &str| -> Vec<String> {
+            let lines = text.lines().filter_map(|line| line.strip_prefix("--   "));
+            let lines = lines.filter_map(|line| line.strip_prefix(array));
+            lines.map(|line| line.split_whitespace().nth(1).unwrap().to_owned()).collect()
+        };
+        let many = text.contains("KEYS[i]");
+        Self { text: text.into(), keys: named("KEYS[").len(), arguments: named("ARGV["), many }
+    }
+
+    fn call(&self, random: &mut Rng) -> Vec<String> {
+        let odd = random.u8(..20) == 0;
+        let count = if self.many { random.usize(1..4) } else { random.usize(1..=self.keys) };
+        let key = |random: &mut Rng, place: usize| match (odd, place, self.many) {
+            (true, ..) => pick(random, &KEYS),
+            (_, 1, false) => pick(random, &["z1", "z2"]),
+            _ => pick(random, &["h1", "h2", "door"]),
+        };
+        let mut words = vec!["EVAL".to_owned(), self.text.clone(), count.to_string()];
+        words.extend((0..count).map(|place| key(random, place)));
+        let rounds = if self.many { count } else { 1 };
+        for name in (0..rounds).flat_map(|_| &self.arguments) {
+            words.push(argument(random, name));
+        }
+        words
+    }
+}
+
+const OWNERS: [&str; 3] = ["one:1", "one:2", "other:1"];
+
+/// Something that fits the name of an argument, or anything.
+fn argument(random: &mut Rng, name: &str) -> String {
+    let owner = |random: &mut Rng| pick(random, &OWNERS);
+    match name {
+        "owner" => owner(random),
+        "ttl" if random.bool() => "0".into(),
+        "ttl" | "rest" | "lease" => lease(random),
+        "before" | "place" if random.bool() => String::new(),
+        "before" | "place" => {
+            format!("{}|{}|{}", owner(random), random.u8(..3), lease(random))
+        }
+        "channel" => "redisson_lock__channel:{h1}".into(),
+        "queuers" => "c1".into(),
+        "clients" => "leasehold_client:".into(),
+        "wait" => pick(random, &["0", "1000000000000"]),
+        "passes" | "count" => random.u8(..4).to_string(),
+        _ => pick(random, &["0", "1", "", "c1", "one:1", "150000"]),
+    }
+}
+
+// The comparisons.
+
+/// Two clients in RESP3 and one in RESP2.
+async fn three(seed: u64) -> Both {
+    let mut both = Both::start(seed).await;
+    for client in 0..3 {
+        both.connect().await;
+        if client < 2 {
+            both.clients[client].0.ask(&["HELLO", "3"]);
+            both.clients[client].1.ask("HELLO 3").await;
+        }
+    }
+    both
+}
+
+/// How many commands are compared in each test.
+const STEPS: usize = 8_000;
+
+async fn ask_all(both: &mut Both, client: usize, words: &[String]) {
+    let words: Vec<_> = words.iter().map(String::as_str).collect();
+    both.ask(client, &words).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn commands_are_answered_as_redis_answers_them() {
+    let mut both = three(1).await;
+    let mut random = Rng::with_seed(fastrand_seed());
+    for _ in 0..STEPS {
+        let shape = random.choice(SHAPES).unwrap();
+        let words = command(&mut random, shape);
+        let client = random.usize(..3);
+        ask_all(&mut both, client, &words).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn scripts_are_run_as_redis_runs_them() {
+    let mut both = three(2).await;
+    let mut random = Rng::with_seed(fastrand_seed());
+    for _ in 0..STEPS {
+        let words = match random.u8(..3) {
+            0 => {
+                let shape = random.choice(SHAPES).unwrap();
+                command(&mut random, shape)
+            }
+            _ => evaluation(&mut random),
+        };
+        // The third one listens in RESP2, where scripts are refused meanwhile.
+        let client = random.usize(..3);
+        ask_all(&mut both, client, &words).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_scripts_of_the_store_do_the_same_on_both() {
+    let mut both = three(3).await;
+    let (own, mut random) = (own_scripts(), Rng::with_seed(fastrand_seed()));
+    assert!(own.len() >= 6);
+    let subscriptions = [
+        "SUBSCRIBE c1",
+        "UNSUBSCRIBE c1",
+        "SUBSCRIBE leasehold_client:one",
+        "SUBSCRIBE redisson_lock__channel:{h1} c1",
+        "UNSUBSCRIBE",
+    ];
+    let looks = [
+        "HGETALL h1",
+        "HGETALL h2",
+        "ZRANGE z1 0 -1 WITHSCORES",
+        "PTTL h1",
+        "PTTL z1",
+        "DEL h1",
+        "DEL z1",
+        "HGET h1 one:1",
+        "PERSIST h1",
+        "SET h2 1",
+        "LPUSH z2 1",
+        "DEL h2 z2",
+    ];
+    for _ in 0..STEPS {
+        let client = random.usize(..2);
+        let words = match random.u8(..8) {
+            0 => subscriptions[random.usize(..subscriptions.len())]
+                .split(' ')
+                .map(str::to_owned)
+                .collect(),
+            1 => looks[random.usize(..looks.len())].split(' ').map(str::to_owned).collect(),
+            _ => own[random.usize(..own.len())].call(&mut random),
+        };
+        ask_all(&mut both, client, &words).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn rights_are_as_in_redis_and_change_at_once() {
+    let mut both = three(4).await;
+    let (own, mut random) = (own_scripts(), Rng::with_seed(fastrand_seed()));
+    both.ask(0, &["ACL", "SETUSER", "limited", "reset", "on", ">secret", "+@all", "~*", "&*"])
+        .await;
+    let rules = [
+        "+@all",
+        "-@all",
+        "+@write",
+        "-@write",
+        "+@read",
+        "-@scripting",
+        "+eval",
+        "-hget",
+        "+hget",
+        "-script|load",
+        "+script",
+        "-publish",
+        "+publish",
+        "-subscribe",
+        "+subscribe",
+        "+ping",
+        "resetkeys",
+        "~*",
+        "~h*",
+        "~z1",
+        "resetchannels",
+        "&*",
+        "&c*",
+        "&c1",
+        "odd",
+        "+odd",
+        "+@odd",
+        "-client",
+        "+client|setname",
+        "-@pubsub",
+    ];
+    for _ in 0..STEPS / 2 {
+        let words: Vec<String> = match random.u8(..8) {
+            0 => {
+                let rule = *random.choice(&rules).unwrap();
+                let words = ["ACL", "SETUSER", "limited", rule];
+                // Without these the comparison itself would not work.
+                let words = [&words[..], &["+ping", "+auth"]].concat();
+                both.ask(0, &words).await;
+                continue;
+            }
+            1 => evaluation(&mut random),
+            2 => own[random.usize(..own.len())].call(&mut random),
+            3 => ["AUTH", "limited", "secret"].map(str::to_owned).into(),
+            _ => {
+                let shape = random.choice(SHAPES).unwrap();
+                command(&mut random, shape)
+            }
+        };
+        ask_all(&mut both, 1, &words).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_is_gone_after_its_time_on_both() {
+    let mut both = three(5).await;
+    let brief = ["SET a 1 PX 30", "HSET h1 f 1", "PEXPIRE h1 30", "ZADD z1 1 a", "PEXPIRE z1 30"];
+    for command in brief {
+        both.ask(0, &command.split(' ').collect::<Vec<_>>()).await;
+    }
+    std::thread::sleep(Duration::from_millis(60));
+    advance(Duration::from_millis(60)).await;
+    for command in ["EXISTS a h1 z1", "PTTL a", "HGETALL h1", "ZADD z1 XX 1 a", "TYPE z1", "INCR a"]
+    {
+        both.ask(0, &command.split(' ').collect::<Vec<_>>()).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_is_moved_only_as_far_as_it_is_asked_to_on_both() {
+    let mut both = three(7).await;
+    both.ask(0, &["SET", "a", "1"]).await;
+    for option in [
+        "150000 GT",
+        "150000 XX",
+        "150000 LT",
+        "250000 NX",
+        "350000 GT",
+        "250000 GT",
+        "450000 LT",
+        "150000 LT",
+        "250000 XX",
+        "150000 NX",
+        "150000 NX XX",
+        "150000 GT LT",
+        "150000 NX GT",
+    ] {
+        let words: Vec<_> = ["PEXPIRE", "a"].into_iter().chain(option.split(' ')).collect();
+        both.ask(0, &words).await;
+        both.ask(0, &["PTTL", "a"]).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_refused_is_refused_in_the_same_words() {
+    let mut both = three(6).await;
+    both.ask(0, &["HSET", "h1", "one:1", "1"]).await;
+    let (own, mut random) = (own_scripts(), Rng::with_seed(fastrand_seed()));
+    let faults: [(&[&str], &[&str], Refusal); 3] = [
+        (&["CONFIG", "SET", "maxmemory", "1"], &["CONFIG", "SET", "maxmemory", "0"], Refusal::Oom),
+        (&["REPLICAOF", "127.0.0.1", "1"], &["REPLICAOF", "NO", "ONE"], Refusal::ReadOnly),
+        (
+            &["CONFIG", "SET", "min-replicas-to-write", "1"],
+            &["CONFIG", "SET", "min-replicas-to-write", "0"],
+            Refusal::NoReplicas,
+        ),
+    ];
+    for (harm, mend, refusal) in faults {
+        both.redis.command(harm);
+        both.twin.refuse(refusal, 1_000);
+        for _ in 0..STEPS / 20 {
+            let words = match random.u8(..3) {
+                0 => evaluation(&mut random),
+                1 => own[random.usize(..own.len())].call(&mut random),
+                _ => {
+                    let shape = random.choice(SHAPES).unwrap();
+                    command(&mut random, shape)
+                }
+            };
+            if !["ROLE", "INFO"].contains(&words[0].as_str()) {
+                ask_all(&mut both, 0, &words).await;
+            }
+        }
+        both.redis.command(mend);
+        both.twin.refuse(refusal, 0);
+    }
+}
+
+/// Where the sequences come from: another seed asks other things.
+fn fastrand_seed() -> u64 {
+    let given = std::env::var("LEASEHOLD_SEED").ok().and_then(|seed| seed.parse().ok());
+    given.unwrap_or(7)
+}

@@ -1,0 +1,123 @@
+//! What Leasehold is built from: under which licences, from where, and why.
+//!
+//! The licences that may come in are those of `deny.toml`. They are read from
+//! `cargo tree`, so that nothing has to be installed for this; known
+//! vulnerabilities need a database and `cargo deny`, see `make advisories`.
+
+use std::{collections::BTreeSet, fs, path::Path, process::Command};
+
+#[test]
+fn every_dependency_has_a_licence_that_may_come_in() {
+    let allowed = allowed(&read("deny.toml"));
+    let tree = tree(&["--all-features", "--edges", "normal,build", "--format", "{p}|{l}"]);
+    let crates: BTreeSet<_> = tree.lines().filter(|line| !line.is_empty()).collect();
+    assert!(crates.len() > 20, "{tree}");
+    let refused: Vec<_> = crates.into_iter().filter(|line| !may_come_in(line, &allowed)).collect();
+    assert!(refused.is_empty(), "not in deny.toml: {refused:#?}");
+}
+
+#[test]
+fn every_dependency_comes_from_the_registry() {
+    let lock = read("Cargo.lock");
+    let elsewhere = elsewhere(&lock);
+    assert!(elsewhere.is_empty(), "{elsewhere:?}");
+}
+
+#[test]
+fn every_direct_dependency_is_told_with_its_reason() {
+    let (told, manifest) = (read("docs/dependencies.md"), read("Cargo.toml"));
+    let direct = direct(&manifest);
+    assert!(direct.len() > 10, "{direct:?}");
+    let untold: Vec<_> = direct.iter().filter(|name| !tells(&told, name)).collect();
+    assert!(untold.is_empty(), "not in docs/dependencies.md: {untold:?}");
+}
+
+/// The licences in the list `allow` of deny.toml.
+fn allowed(text: &str) -> Vec<String> {
+    let (_, after) = text.split_once("\nallow = [").expect("deny.toml has a list");
+    let (list, _) = after.split_once(']').expect("the list ends");
+    list.split('"').skip(1).step_by(2).map(str::to_owned).collect()
+}
+
+/// Whether a line `name v1.0|MIT OR Apache-2.0` names what is allowed: one choice
+/// of each part. An exception to a licence is another licence.
+fn may_come_in(line: &str, allowed: &[String]) -> bool {
+    let (_, licence) = line.split_once('|').unwrap_or((line, ""));
+    let is_allowed = |choice: &str| {
+        let choice = choice.trim_matches(|c: char| c.is_whitespace() || c == '(' || c == ')');
+        allowed.iter().any(|it| it == choice)
+    };
+    let choices = |part: &str| part.replace('/', " OR ").split(" OR ").any(is_allowed);
+    licence.split(" AND ").all(choices)
+}
+
+/// The packages of a Cargo.lock that come from neither here nor crates.io.
+fn elsewhere(lock: &str) -> Vec<&str> {
+    let sources = lock.lines().filter_map(|line| line.strip_prefix("source = "));
+    let registry = "\"registry+https://github.com/rust-lang/crates.io-index\"";
+    sources.filter(|source| *source != registry).collect()
+}
+
+/// The names below `[dependencies]` and `[dev-dependencies]`.
+fn direct(manifest: &str) -> Vec<&str> {
+    let mut inside = false;
+    let mut found = vec![];
+    for line in manifest.lines() {
+        if line.starts_with('[') {
+            inside = matches!(line, "[dependencies]" | "[dev-dependencies]");
+        } else if let Some((name, _)) = line.split_once(" = ").filter(|_| inside) {
+            found.push(name);
+        }
+    }
+    found
+}
+
+/// Whether a table has a row about the crate.
+fn tells(document: &str, name: &str) -> bool {
+    document.lines().any(|line| line.starts_with(&format!("| `{name}` | ")))
+}
+
+fn read(path: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+fn tree(arguments: &[&str]) -> String {
+    let output = Command::new(env!("CARGO"))
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .args(["tree", "--package", "leasehold", "--prefix", "none", "--no-dedupe"])
+        .args(arguments)
+        .output()
+        .expect("cargo runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("cargo writes text")
+}
+
+// The checks find what they are for.
+
+#[test]
+fn finds_a_licence_that_may_not_come_in() {
+    let allowed = allowed("[licenses]\nallow = [\n  \"MIT\",\n  \"ISC\",\n]\n");
+    assert_eq!(allowed, ["MIT", "ISC"]);
+    for good in ["MIT", "GPL-3.0 OR MIT", "Apache-2.0/MIT", "(MIT OR X) AND ISC"] {
+        assert!(may_come_in(&format!("a v1.0|{good}"), &allowed), "{good}");
+    }
+    for bad in ["", "GPL-3.0", "MIT AND GPL-3.0", "(MIT OR X) AND Y", "MIT WITH exception"] {
+        assert!(!may_come_in(&format!("a v1.0|{bad}"), &allowed), "{bad}");
+    }
+}
+
+#[test]
+fn finds_a_package_from_elsewhere() {
+    let registry = "source = \"registry+https://github.com/rust-lang/crates.io-index\"\n";
+    assert!(elsewhere(registry).is_empty());
+    assert_eq!(elsewhere("source = \"git+https://example.org/a\"\n").len(), 1);
+}
+
+#[test]
+fn finds_a_dependency_that_nobody_tells_of() {
+    let manifest = "[features]\na = []\n[dependencies]\nb = \"1\"\n[dev-dependencies]\nc = \"1\"\n";
+    assert_eq!(direct(manifest), ["b", "c"]);
+    assert!(tells("| `b` | MIT | words |", "b"));
+    assert!(!tells("of `c` we use little", "c"));
+}

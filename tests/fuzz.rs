@@ -1,0 +1,381 @@
+//! Clients of a server that lies by chance, and settings by chance.
+//!
+//! A seed decides what the server makes of each of its replies: said twice, late,
+//! never, in pieces, with other bytes in it, as something else, without end. Whatever
+//! it says, calls end in time, nothing panics, the password stays where it is, and a
+//! server that has come to its senses is of use again.
+//!
+//! `make fuzz SEEDS=n` tells so many stories, `make fuzz SEED=x` one of them once more.
+#![cfg(feature = "redis")]
+
+mod common;
+
+use std::{
+    env,
+    ops::Range,
+    panic,
+    sync::{
+        Arc, Mutex, Once,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use common::{ms, secs};
+use fastrand::Rng;
+use futures_util::{StreamExt, stream};
+use leasehold::{Client, Error, Lock, LockGuard};
+use testkit::{Liar, Lie, Redis, Said};
+use tokio::time::{Instant, timeout};
+
+/// How many stories every run of the tests tells.
+const FEW: u64 = 24;
+
+/// How many are told at the same time: they mostly wait.
+const TOGETHER: usize = 24;
+
+const COMMAND_TIMEOUT: Duration = Duration::from_millis(150);
+const CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// How much longer than promised something may take on a busy machine.
+const BUSY: Duration = Duration::from_secs(2);
+
+const PASSWORD: &str = "hunter2";
+
+/// The seeds to take: a few that are always the same, as many fresh ones as are asked
+/// for, or the one that is.
+fn seeds(few: u64) -> Range<u64> {
+    let setting = |name| env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    let asked_for = setting("LEASEHOLD_SEEDS");
+    let fresh = asked_for.map_or(0, |_| fastrand::u64(..) >> 16);
+    let base = setting("LEASEHOLD_BASE").unwrap_or(fresh);
+    let seeds = match setting("LEASEHOLD_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => base..base + asked_for.unwrap_or(few),
+    };
+    println!("seeds {seeds:?}");
+    seeds
+}
+
+/// How many panics there were in this process, in whatever task.
+fn panics() -> usize {
+    static PANICS: AtomicUsize = AtomicUsize::new(0);
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let print = panic::take_hook();
+        panic::set_hook(Box::new(move |info| {
+            PANICS.fetch_add(1, Ordering::SeqCst);
+            print(info);
+        }));
+    });
+    PANICS.load(Ordering::SeqCst)
+}
+
+/// What a server may do to a reply.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Fault {
+    Closed,
+    Endless,
+    Late,
+    Long,
+    Split,
+    // From here on a reply may be taken for another one, or for what it does not say.
+    Foreign,
+    Missing,
+    Spoilt,
+    Twice,
+    TwiceLate,
+}
+
+impl Fault {
+    const HONEST: [Self; 5] = [Self::Closed, Self::Endless, Self::Late, Self::Long, Self::Split];
+    const ALL: [Self; 10] = [
+        Self::Closed,
+        Self::Endless,
+        Self::Late,
+        Self::Long,
+        Self::Split,
+        Self::Foreign,
+        Self::Missing,
+        Self::Spoilt,
+        Self::Twice,
+        Self::TwiceLate,
+    ];
+
+    /// What becomes of `said`.
+    fn of(self, random: &mut Rng, Said { nth, bytes: said, .. }: Said<'_>) -> Lie {
+        let at_once = |word: Vec<u8>| (Duration::ZERO, word);
+        let pause = ms(random.u64(..2 * COMMAND_TIMEOUT.as_millis() as u64));
+        let said = said.to_vec();
+        Lie::Words(match self {
+            Self::Closed => return Lie::HangUp,
+            Self::Endless => [flood(&endless(random)), vec![at_once(said)]].concat(),
+            Self::Late => vec![(pause, said)],
+            Self::Long => vec![at_once(too_long(random)), at_once(said)],
+            Self::Split => said.chunks(random.usize(1..5)).map(|it| (ms(1), it.into())).collect(),
+            // Who does not know the greeting may repeat it.
+            Self::Foreign if nth == 0 && random.bool() => vec![at_once(echo())],
+            Self::Foreign if random.u8(..8) == 0 => flood(&foreign(random)),
+            Self::Foreign => vec![at_once(foreign(random))],
+            Self::Missing => vec![],
+            Self::Spoilt => vec![at_once(spoilt(random, said))],
+            Self::Twice => vec![at_once(said.clone()), at_once(said)],
+            Self::TwiceLate => vec![at_once(said.clone()), (pause, said)],
+        })
+    }
+}
+
+/// What a server may say, but not now.
+fn foreign(random: &mut Rng) -> Vec<u8> {
+    let words = [
+        ":0\r\n",
+        ":1\r\n",
+        "+OK\r\n",
+        "$-1\r\n",
+        "*0\r\n",
+        "%0\r\n",
+        "*2\r\n:-1\r\n*2\r\n$1\r\nx\r\n$1\r\n1\r\n",
+        ">3\r\n$7\r\nmessage\r\n$1\r\na\r\n$1\r\n0\r\n",
+        "-READONLY You can't write against a read only replica.\r\n",
+        "-NOSCRIPT No matching script.\r\n",
+        "-LOADING Redis is loading the dataset in memory\r\n",
+        "-NOAUTH Authentication required.\r\n",
+        "HTTP/1.1 400 Bad Request\r\n\r\n",
+        "$1000000000000\r\n",
+        "*100000000\r\n",
+        "\r",
+        "x",
+    ];
+    random.choice(words).unwrap_or_default().into()
+}
+
+fn echo() -> Vec<u8> {
+    let words = "-ERR unknown command 'HELLO', with args beginning with: '3' 'AUTH'";
+    format!("{words} 'default' '{PASSWORD}' \r\n").into()
+}
+
+/// Much of it, though not so much that nothing else is done on this machine.
+fn flood(word: &[u8]) -> Vec<(Duration, Vec<u8>)> {
+    vec![(ms(2), word.repeat(4_096 / word.len())); 400]
+}
+
+/// What has no end, and is no reply.
+fn endless(random: &mut Rng) -> Vec<u8> {
+    let push = ">3\r\n$7\r\nmessage\r\n$1\r\na\r\n$1\r\n0\r\n";
+    random.choice([push, "x", "+x", "+", "*1\r\n"]).unwrap_or_default().into()
+}
+
+fn too_long(random: &mut Rng) -> Vec<u8> {
+    let length = random.usize(300_000..2_000_000);
+    let kind = random.choice(["$", ">3\r\n$7\r\nmessage\r\n$1\r\na\r\n$", "*1\r\n$"]);
+    format!("{}{length}\r\n{}\r\n", kind.unwrap_or("$"), "x".repeat(length)).into()
+}
+
+fn spoilt(random: &mut Rng, mut said: Vec<u8>) -> Vec<u8> {
+    for _ in 0..random.usize(1..4) {
+        let at = random.usize(..said.len());
+        match random.u8(..3) {
+            0 => said[at] = random.u8(..),
+            1 => said.insert(at, random.u8(..)),
+            _ => said.truncate(at + 1),
+        }
+    }
+    said
+}
+
+/// One story.
+struct Story {
+    seed: u64,
+    random: Rng,
+    liar: Liar,
+    lies: Arc<AtomicBool>,
+    /// Whether each reply is, if it comes, the one to its request.
+    honest: bool,
+}
+
+impl Story {
+    fn of(seed: u64, redis: &Redis) -> Self {
+        let mut random = Rng::with_seed(seed);
+        let honest = random.bool();
+        let lies = Arc::new(AtomicBool::new(random.u8(..4) == 0));
+        let (switch, dice) = (Arc::clone(&lies), Mutex::new(random.fork()));
+        let liar = Liar::before(redis.port(), move |said: Said<'_>| {
+            let random = &mut *dice.lock().unwrap();
+            // A login is many replies, and must not fail for ever.
+            let seldom = if said.nth < 10 { 60 } else { 6 };
+            let lies = switch.load(Ordering::SeqCst) && random.u8(..seldom) == 0;
+            let faults = if honest { &Fault::HONEST[..] } else { &Fault::ALL[..] };
+            match random.choice(faults) {
+                Some(fault) if lies => fault.of(random, said),
+                _ => Lie::Truth,
+            }
+        });
+        Self { seed, random, liar, lies, honest }
+    }
+
+    /// Tells it. Returns how many calls there were.
+    async fn told(mut self, redis: &Redis) -> usize {
+        let builder = Client::builder()
+            .password(PASSWORD)
+            .command_timeout(COMMAND_TIMEOUT)
+            .connect_timeout(CONNECT_TIMEOUT);
+        let url = self.liar.url();
+        // Two connections, and a question.
+        let limit = 2 * CONNECT_TIMEOUT + COMMAND_TIMEOUT;
+        let client = match self.within(limit, "connect", builder.connect(&url)).await {
+            Ok(client) => client,
+            Err(error) => {
+                self.keeps_the_password(&error);
+                return 1;
+            }
+        };
+        self.lies.store(true, Ordering::SeqCst);
+        let calls = self.random.usize(4..16);
+        for _ in 0..calls {
+            let name = format!("{}-{}", self.seed, self.random.u8(..3));
+            let lock = client.lock(name).unwrap();
+            self.calls(redis, &lock).await;
+        }
+        self.lies.store(false, Ordering::SeqCst);
+        let lock = client.lock(format!("{}-after", self.seed)).unwrap();
+        // Replies may still be shifted, and then a first one makes no sense.
+        let recovered = async { while lock.acquire().await.is_err() {} };
+        self.within(secs(4), "the client recovers", recovered).await;
+        calls + 2
+    }
+
+    /// Asks for one thing or another.
+    async fn calls(&mut self, redis: &Redis, lock: &Lock) {
+        let patience = ms(self.random.u64(1..400));
+        match self.random.u8(..4) {
+            0 => {
+                let guard = self.within(secs(3), "try_acquire", lock.try_acquire()).await;
+                let guard = guard.unwrap_or_else(|error| {
+                    self.keeps_the_password(&error);
+                    None
+                });
+                self.holds(redis, guard).await;
+            }
+            1 | 2 => {
+                let acquired = lock.acquire_within(patience);
+                let guard = self.within(patience, "acquire_within", acquired).await;
+                let guard = guard.map_err(|error| self.keeps_the_password(&error)).ok();
+                self.holds(redis, guard).await;
+            }
+            _ => {
+                let looked = self.within(secs(3), "holder", lock.holder()).await;
+                looked.map_err(|error| self.keeps_the_password(&error)).ok();
+            }
+        }
+    }
+
+    /// What is granted is held, and given back in time.
+    async fn holds(&mut self, redis: &Redis, guard: Option<LockGuard>) {
+        let Some(guard) = guard else { return };
+        if self.honest && guard.is_held() {
+            let count = redis.command(&["HGET", guard.name().as_str(), guard.owner().as_str()]);
+            assert!(!count.is_nil(), "seed {}: granted, and not held", self.seed);
+        }
+        if self.random.bool() {
+            let released = self.within(secs(5), "release", guard.release()).await;
+            released.map_err(|error| self.keeps_the_password(&error)).ok();
+        }
+    }
+
+    async fn within<T>(&self, limit: Duration, what: &str, call: impl Future<Output = T>) -> T {
+        let done = timeout(limit + BUSY, call).await;
+        done.unwrap_or_else(|_| panic!("seed {}: {what} takes longer than {limit:?}", self.seed))
+    }
+
+    fn keeps_the_password(&self, error: &Error) {
+        let shown = format!("{error} {error:?}");
+        assert!(!shown.contains(PASSWORD), "seed {}: {shown}", self.seed);
+        assert!(shown.len() < 2_000, "seed {}: {shown}", self.seed);
+        let words = error.to_string();
+        assert!(!words.contains(char::is_control), "seed {}: {words:?}", self.seed);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whatever_the_server_says_calls_end_in_time_and_the_client_recovers() {
+    let redis = Redis::start();
+    let (before, start) = (panics(), Instant::now());
+    let tell = async |seed| Story::of(seed, &redis).told(&redis).await;
+    let told = stream::iter(seeds(FEW)).map(tell).buffer_unordered(TOGETHER);
+    let calls: Vec<usize> = told.collect().await;
+    println!(
+        "{} stories, {} calls, {:?}",
+        calls.len(),
+        calls.iter().sum::<usize>(),
+        start.elapsed()
+    );
+    assert_eq!(panics(), before, "a task panicked");
+}
+
+#[tokio::test(start_paused = true)]
+async fn any_text_is_a_name_that_locks_or_is_refused() {
+    let client = Client::in_memory();
+    let odd: Vec<char> =
+        "ab{}:%*?[]\\\r\n\0\t\u{1b}\u{7f}äключ🔒\u{202e}\u{feff}|'\"$ 0-1".chars().collect();
+    let (mut locked, mut refused) = (0, 0);
+    for seed in seeds(FEW).flat_map(|seed| 100 * seed..100 * (seed + 1)) {
+        let mut random = Rng::with_seed(seed);
+        let name: String =
+            (0..random.usize(..30)).filter_map(|_| random.choice(&odd).copied()).collect();
+        match client.lock(&name) {
+            Ok(lock) => {
+                let guard = lock.try_acquire().await.unwrap().unwrap_or_else(|| panic!("{name:?}"));
+                assert!(client.lock(&name).unwrap().try_acquire().await.unwrap().is_none());
+                assert!(!format!("{}", lock.name()).contains(char::is_control), "{name:?}");
+                guard.release().await.unwrap().done().unwrap();
+                locked += 1;
+            }
+            Err(error) => {
+                assert!(matches!(error, Error::Name(_)), "{name:?}: {error}");
+                refused += 1;
+            }
+        }
+    }
+    println!("{locked} names locked, {refused} refused");
+    assert!(locked > 0 && refused > 0);
+}
+
+/// A duration near one of the limits, or none.
+fn duration(random: &mut Rng) -> Duration {
+    let nanos = [0, 1, 999_999, 1_000_000, 1_000_001, 1_500_000, 30_000_000_000];
+    let secs = [1, 3_153_600_000, 3_153_600_001, 1 << 40, u64::MAX];
+    match random.u8(..3) {
+        0 => Duration::from_nanos(random.choice(nanos).unwrap_or_default()),
+        1 => Duration::from_secs(random.choice(secs).unwrap_or_default()),
+        _ => Duration::from_millis(random.u64(..100_000)),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn any_durations_are_kept_or_refused_and_none_panics() {
+    let (mut granted, mut refused) = (0, 0);
+    for seed in seeds(FEW).flat_map(|seed| 10 * seed..10 * (seed + 1)) {
+        let client = Client::in_memory();
+        let mut random = Rng::with_seed(seed);
+        let [a, b, c] = [(); 3].map(|()| duration(&mut random));
+        let lock = client.lock("door").unwrap();
+        let lock = match random.u8(..4) {
+            0 => lock.ttl(a).max_hold(b),
+            1 => lock.lease(a).max_hold(b),
+            2 => lock.ttl(a).lease(b),
+            _ => lock.local_turns(random.u32(..), a).max_hold(b),
+        };
+        match lock.acquire_within(c).await {
+            Ok(guard) => {
+                guard.release().await.unwrap().done().unwrap();
+                granted += 1;
+            }
+            Err(Error::Duration(_)) => refused += 1,
+            Err(Error::TimedOut { .. } | Error::Unavailable { .. }) => {}
+            Err(error) => panic!("seed {seed}: {error}"),
+        }
+        client.shutdown(a.min(secs(60))).await;
+    }
+    println!("{granted} durations kept, {refused} refused");
+    assert!(granted > 0 && refused > 0);
+}

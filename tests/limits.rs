@@ -1,0 +1,147 @@
+//! How long a caller waits for one answer: each bound is a setting of the client.
+
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use tokio::time::{Instant, sleep};
+
+use leasehold::{Client, ClientBuilder, Error, Lock, LostReason, MemoryStore, Ran};
+
+const fn millis(n: u64) -> Duration {
+    Duration::from_millis(n)
+}
+
+const fn secs(n: u64) -> Duration {
+    Duration::from_secs(n)
+}
+
+/// A lock of a client with these settings, and its store.
+fn world(set: impl FnOnce(ClientBuilder) -> ClientBuilder) -> (MemoryStore, Lock) {
+    let store = MemoryStore::new();
+    let lock = set(Client::builder()).sharing(&store).lock("door").unwrap();
+    (store, lock)
+}
+
+/// Claims that `asked` fails after `limit`, because nothing is known.
+async fn is_silent_for<T>(limit: Duration, asked: impl Future<Output = Result<T, Error>>) {
+    let start = Instant::now();
+    let error = asked.await.err().expect("nobody answers");
+    assert!(matches!(error, Error::Unavailable { .. }), "{error}");
+    let took = start.elapsed();
+    assert!(took >= limit && took < limit + millis(2), "{took:?}: {error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_that_is_not_to_wait_is_bounded_by_its_setting() {
+    let defaults = world(|builder| builder);
+    let hasty = world(|builder| builder.question_timeout(millis(200)));
+    for ((store, lock), limit) in [(defaults, secs(3)), (hasty, millis(200))] {
+        store.stall();
+        is_silent_for(limit, lock.try_acquire()).await;
+        is_silent_for(limit, lock.try_run(async |_held| unreachable!("not held"))).await;
+        is_silent_for(limit, lock.holder()).await;
+        is_silent_for(limit, lock.is_locked()).await;
+        is_silent_for(limit, lock.force_release()).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_is_bounded_by_its_setting_and_goes_on() {
+    let (store, lock) = world(|builder| builder.release_timeout(millis(200)));
+    let guard = lock.acquire().await.unwrap();
+    store.stall();
+    is_silent_for(millis(200), guard.release()).await;
+
+    // a release of one of two guards too
+    store.resume();
+    let guard = lock.acquire().await.unwrap();
+    let again = guard.reenter().await.unwrap();
+    store.stall();
+    is_silent_for(millis(200), again.release()).await;
+    store.resume();
+    assert!(guard.release().await.unwrap().done().is_ok());
+    sleep(millis(1)).await;
+    assert!(!lock.is_locked().await.unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_result_of_work_does_not_wait_for_a_silent_store() {
+    let defaults = world(|builder| builder);
+    let hasty = world(|builder| builder.run_release_timeout(millis(20)));
+    for ((store, lock), limit) in [(defaults, millis(500)), (hasty, millis(20))] {
+        let start = Instant::now();
+        let answer = lock.run(async |_held| {
+            sleep(millis(100)).await;
+            store.stall();
+            42
+        });
+        assert_eq!(answer.await.unwrap(), 42);
+        let waited = start.elapsed() - millis(100);
+        assert!(waited >= limit && waited < limit + millis(2), "{waited:?}");
+
+        // and the lock is given back as soon as that can be
+        store.resume();
+        let elsewhere = Client::sharing(&store).lock("door").unwrap();
+        assert!(elsewhere.acquire_within(secs(2)).await.is_ok());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_loss_is_told_at_once_though_the_store_is_silent() {
+    let (store, lock) = world(|builder| builder);
+    let lock = lock.max_hold(secs(10));
+    let start = Instant::now();
+    let ran = lock.acquire().await.unwrap().run(async |_held| {
+        store.stall();
+        std::future::pending::<()>().await;
+    });
+    assert!(matches!(ran.await, Ran::Stopped { reason: LostReason::MaxHold, .. }));
+    assert!(start.elapsed() <= secs(10) + millis(2), "{:?}", start.elapsed());
+
+    // and what is left of it in the store goes when it answers
+    store.resume();
+    let elsewhere = Client::sharing(&store).lock("door").unwrap();
+    assert!(elsewhere.acquire_within(secs(2)).await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn any_limit_will_do() {
+    for limit in [Duration::ZERO, Duration::MAX] {
+        let (_store, lock) = world(|builder| {
+            builder.question_timeout(limit).release_timeout(limit).run_release_timeout(limit)
+        });
+        assert!(lock.try_acquire().await.unwrap().unwrap().release().await.is_ok());
+        assert_eq!(lock.run(async |_held| 42).await.unwrap(), 42);
+        assert!(lock.holder().await.unwrap().is_none());
+    }
+}
+
+#[test]
+fn a_question_without_a_runtime_is_an_error_that_says_so() {
+    let (_store, lock) = world(|builder| builder);
+    let forced = lock.force_release().now_or_never().unwrap();
+    assert!(matches!(forced, Err(Error::NoRuntime)), "{forced:?}");
+    let holder = lock.holder().now_or_never().unwrap();
+    assert!(matches!(holder, Err(Error::NoRuntime)), "{holder:?}");
+}
+
+#[test]
+fn work_that_is_polled_without_a_runtime_ends_all_the_same() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let (_store, lock) = world(|builder| builder);
+    let guard = runtime.block_on(lock.acquire()).unwrap();
+    assert_eq!(guard.run(async |_held| 42).now_or_never().unwrap(), Ran::Done(42));
+    let next = runtime.block_on(lock.acquire_within(secs(2)));
+    assert!(next.is_ok());
+}
+
+#[cfg(feature = "blocking")]
+#[test]
+fn the_limits_are_those_of_threads_too() {
+    let store = MemoryStore::new();
+    let builder = leasehold::blocking::Client::builder().question_timeout(millis(50));
+    let lock = builder.sharing(&store).unwrap().lock("door").unwrap();
+    store.stall();
+    let error = lock.try_acquire().unwrap_err();
+    assert!(error.to_string().contains("50ms"), "{error}");
+}

@@ -1,0 +1,454 @@
+//! Nobody sleeps through a free lock on a real Redis: outages, refusals, leases without
+//! renewal, names that look alike, futures that nobody polls.
+//!
+//! Who writes what into the keys and channels is in `redis_strangers.rs`; how soon each
+//! kind of waiter enters in `redis_fairness.rs`.
+#![cfg(feature = "redis")]
+
+mod common;
+
+use std::time::Duration;
+
+use common::{
+    Chain, Listener, POLLING, SOON, channel, client, entered, entry, give_back, hold_by_hand, keys,
+    ms, places, queue, queuers, release_by_hand, secs, subscribers, turns_of, until_places, waiter,
+    with_rights, within,
+};
+use futures_util::poll;
+use leasehold::{Client, Lock};
+use testkit::{Connection, Helper, Redis, eventually};
+use tokio::time::{Instant, sleep};
+
+/// How long those hold who take turns.
+const HOLD: Duration = ms(20);
+
+fn door(client: &Client) -> Lock {
+    client.lock("door").unwrap()
+}
+
+/// Waits until `client`, the only one who waits for `name`, hears all there is to hear
+/// and has its place.
+fn until_it_queues(redis: &Redis, client: &Client, name: &str) {
+    for channel in [channel(name), queuers(name), turns_of(client, name)] {
+        eventually(&format!("it hears {channel}"), SOON, || subscribers(redis, &channel) == 1);
+    }
+    until_places(redis, name, 1);
+}
+
+/// Waits until nobody listens to anything.
+fn until_silence(redis: &Redis) {
+    let channels = || redis.command(&["PUBSUB", "CHANNELS"]);
+    eventually("nobody listens", secs(10), || channels().list().is_empty());
+}
+
+// Outages.
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_began_to_wait_in_a_long_outage_queues_when_it_is_over() {
+    // given two tasks that want a lock while the server is away for longer than an
+    // answer may take
+    let redis = Redis::start();
+    let builder = Client::builder().command_timeout(secs(1)).connect_timeout(secs(1));
+    let client = builder.connect(&redis.url()).await.unwrap();
+    redis.stop();
+    let crowd = [waiter(door(&client)), waiter(door(&client))];
+    sleep(ms(2_500)).await;
+    redis.start_again();
+
+    // then both enter when it is back
+    for waiting in crowd {
+        give_back(entered(waiting).await).await;
+    }
+
+    // and it queues for that name and for any other, as if nothing had been
+    for name in ["door", "window"] {
+        hold_by_hand(&redis, name, "java:1", secs(60));
+        let waiting = waiter(client.lock(name).unwrap());
+        until_it_queues(&redis, &client, name);
+        release_by_hand(&redis, name);
+        give_back(entered(waiting).await).await;
+    }
+    let chain = Chain::of(&redis, "door", HOLD).await;
+    let took = entry(door(&client), secs(2)).await;
+    println!("after an outage it enters within {took:?}, {} in all", chain.granted());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_subscription_that_meets_a_busy_server_is_made_when_it_is_busy_no_more() {
+    // given a server that runs an endless script while somebody begins to wait
+    let redis = Redis::start();
+    redis.command(&["CONFIG", "SET", "lua-time-limit", "50"]);
+    let client = client(&redis).await;
+    hold_by_hand(&redis, "door", "java:1", secs(120));
+    let mut endless = Connection::open(redis.port());
+    endless.send(&["EVAL", "while true do end", "0"]).unwrap();
+    let busy = || redis.command(&["GET", "x"]).is_error();
+    eventually("it is busy", SOON, busy);
+    let crowd = [waiter(door(&client)), waiter(door(&client))];
+    sleep(ms(1_500)).await;
+    assert_eq!(redis.command(&["SCRIPT", "KILL"]).text(), "OK");
+    eventually("it is busy no more", SOON, || !busy());
+
+    // then it queues soon after
+    until_it_queues(&redis, &client, "door");
+    release_by_hand(&redis, "door");
+    for waiting in crowd {
+        give_back(entered(waiting).await).await;
+    }
+    // and what it wants later it hears as well
+    hold_by_hand(&redis, "window", "java:1", secs(120));
+    let waiting = waiter(client.lock("window").unwrap());
+    until_it_queues(&redis, &client, "window");
+    waiting.abort();
+}
+
+// Rights.
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_user_with_all_channels_and_no_queue_enters_as_a_redisson_does() {
+    let redis = Redis::start();
+    let chain = Chain::of(&redis, "door", HOLD).await;
+    for (user, channels) in [("plain", "&redisson_lock__channel:*"), ("half", "&*")] {
+        let client = with_rights(&redis, user, &["~door", channels, "+@all"]).await;
+        for _ in 0..3 {
+            let before = chain.granted();
+            let took = entry(door(&client), secs(5)).await;
+            println!("{user}: in after {took:?} and {} others", chain.granted() - before);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_right_that_is_lost_is_lost_for_one_name() {
+    // given a client that loses the right to what it holds
+    let redis = Redis::start();
+    let client = with_rights(&redis, "some", &["~*", "&*", "+@all"]).await;
+    let guard = client.lock("theirs").unwrap().ttl(secs(3)).acquire().await.unwrap();
+    let ours = ["~door", "~leasehold_lock__queue:{door}"];
+    let less = [&["ACL", "SETUSER", "some", "resetkeys"][..], &ours].concat();
+    assert_eq!(redis.command(&less).text(), "OK");
+    within(SOON, "it is lost", guard.lost()).await;
+    assert!(guard.release().await.is_err());
+    let refused = client.lock("theirs").unwrap().try_acquire().await;
+    assert!(refused.is_err(), "{refused:?}");
+
+    // then it queues for what it has every right to
+    hold_by_hand(&redis, "door", "java:1", secs(60));
+    let waiting = waiter(door(&client));
+    until_it_queues(&redis, &client, "door");
+    release_by_hand(&redis, "door");
+    give_back(entered(waiting).await).await;
+    let chain = Chain::of(&redis, "door", HOLD).await;
+    let took = entry(door(&client), secs(2)).await;
+    println!("in after {took:?}, {} in all", chain.granted());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_right_that_is_given_later_is_used_later() {
+    // given a client that may not queue, and is told so
+    let redis = Redis::start();
+    let client =
+        with_rights(&redis, "some", &["~door", "&redisson_lock__channel:*", "+@all"]).await;
+    hold_by_hand(&redis, "door", "java:1", secs(120));
+    let waiting = waiter(door(&client));
+    eventually("it listens", SOON, || subscribers(&redis, &channel("door")) == 1);
+    assert_eq!(subscribers(&redis, &queuers("door")), 0);
+
+    // when it may, then it does after half a minute
+    let more = ["ACL", "SETUSER", "some", "~leasehold_lock__queue:{door}", "allchannels"];
+    assert_eq!(redis.command(&more).text(), "OK");
+    let queues = || subscribers(&redis, &turns_of(&client, "door")) == 1;
+    eventually("it hears its turn", secs(40), queues);
+    until_it_queues(&redis, &client, "door");
+    release_by_hand(&redis, "door");
+    give_back(entered(waiting).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_stays_subscribed_that_would_hide_a_redisson_who_listens() {
+    // given clients that may use some of the channels that a queue needs
+    for channels in [
+        &["&redisson_lock__channel:*", "&leasehold_lock__channel:*"][..],
+        &["&redisson_lock__channel:*", "&leasehold_lock__waiter:*"],
+        &["&leasehold_lock__channel:*", "&leasehold_lock__waiter:*"],
+    ] {
+        let redis = Redis::start();
+        let rights = [&["~*", "+@all"][..], channels].concat();
+        let client = with_rights(&redis, "half", &rights).await;
+        hold_by_hand(&redis, "door", "java:1", secs(60));
+        let waiting = waiter(door(&client));
+        sleep(secs(1)).await;
+        let counted =
+            || subscribers(&redis, &queuers("door")) <= subscribers(&redis, &channel("door"));
+        assert!(counted(), "{channels:?}");
+        release_by_hand(&redis, "door");
+        give_back(entered(waiting).await).await;
+
+        // then none of it is left when they have gone
+        until_silence(&redis);
+        let chain = Chain::of(&redis, "door", HOLD).await;
+        let mut java = Listener::to(&redis, &channel("door"));
+        let before = chain.granted();
+        sleep(secs(4)).await;
+        let (heard, passed) = (java.heard().len(), chain.granted() - before);
+        println!("{channels:?}: a Redisson hears of {heard} releases, of {passed}");
+        assert!(heard >= 10, "{heard} of {passed}");
+    }
+}
+
+// Leases.
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_who_polls_enters_behind_others_whatever_their_leases() {
+    // 1 s until it queues, then a turn each 0.8 s that lasts 0.4 s, and who has it
+    let bound = secs(1) + ms(1_200) + HOLD;
+    for fixed in [false, true] {
+        let redis = Redis::start();
+        let set = |lock: Lock| if fixed { lock.lease(secs(5)) } else { lock };
+        let chain = Chain::with(&redis, "door", HOLD, set).await;
+        let poller = client(&redis).await;
+        for _ in 0..3 {
+            let before = chain.granted();
+            let took = entry(door(&poller).wait_by(POLLING), bound + secs(1)).await;
+            println!("fixed {fixed}: in after {took:?} and {} others", chain.granted() - before);
+        }
+    }
+}
+
+// Names that look alike.
+
+#[tokio::test(flavor = "multi_thread")]
+async fn names_with_and_without_braces_share_no_queue_and_wake_both() {
+    // given one client that waits for two names that Redisson announces on one channel
+    let redis = Redis::start();
+    let client = client(&redis).await;
+    let names = ["x", "{x}"];
+    for name in names {
+        hold_by_hand(&redis, name, "java:1", secs(60));
+    }
+    let [one, other] = names.map(|name| waiter(client.lock(name).unwrap()));
+    let queues = ["leasehold_lock__queue:{x}", "leasehold_lock__queue::{x}"];
+    let placed = |queue: &str| redis.command(&["ZCARD", queue]).number() == 1;
+    eventually("both queue", SOON, || queues.iter().all(|queue| placed(queue)));
+    for own in ["leasehold_lock__channel:{x}", "leasehold_lock__channel::{x}"] {
+        assert_eq!(subscribers(&redis, own), 1, "{own}");
+    }
+
+    // when one is released as Redisson does, then its waiter enters at once
+    sleep(secs(1)).await;
+    let released = Instant::now();
+    redis.command(&["DEL", "{x}"]);
+    redis.command(&["PUBLISH", &channel("x"), "0"]);
+    let guard = entered(other).await;
+    assert!(released.elapsed() < ms(900), "{:?}", released.elapsed());
+    assert!(!one.is_finished());
+    assert_eq!(redis.command(&["ZCARD", queues[1]]).number(), 0);
+    assert_eq!(redis.command(&["ZCARD", queues[0]]).number(), 1);
+    give_back(guard).await;
+
+    // and the other one at the other's
+    let released = Instant::now();
+    release_by_hand(&redis, "x");
+    let guard = entered(one).await;
+    assert!(released.elapsed() < ms(900), "{:?}", released.elapsed());
+    give_back(guard).await;
+    until_silence(&redis);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lock_is_reserved_for_nobody_who_waits_for_a_name_that_looks_like_it() {
+    // given clients that take turns, and one that waits for the other name
+    let redis = Redis::start();
+    let chain = Chain::of(&redis, "x", ms(2)).await;
+    let other = client(&redis).await;
+    hold_by_hand(&redis, "{x}", "java:1", secs(60));
+    let monitor = redis.monitor();
+    let waiting = waiter(other.lock("{x}").unwrap());
+    let before = chain.granted();
+    eventually("they go on", secs(20), || chain.granted() > before + 200);
+
+    // then nobody tells it anything but what Redisson's channel is for
+    let lines = monitor.stop();
+    let told = lines.iter().filter(|line| line.contains("PUBLISH") && line.contains(other.id()));
+    assert_eq!(told.count(), 0);
+    let reserved = format!(r#""HSET" "x" "{}"#, other.id());
+    assert!(!lines.iter().any(|line| line.contains(&reserved)));
+    waiting.abort();
+}
+
+// Places.
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_place_goes_with_its_owner_however_that_goes() {
+    let redis = Redis::start();
+    let client = client(&redis).await;
+    let queued = |lock: Lock| {
+        hold_by_hand(&redis, "door", "java:1", secs(60));
+        let waiting = waiter(lock);
+        until_places(&redis, "door", 1);
+        waiting
+    };
+    let gone = |how: &str| eventually(how, SOON, || !keys(&redis).contains(&queue("door")));
+
+    // it is granted the lock by a question that nobody told it to ask
+    for lock in [door(&client), door(&client).lease(secs(20)), door(&client).wait_by(POLLING)] {
+        let waiting = queued(lock);
+        redis.command(&["DEL", "door"]);
+        let guard = entered(waiting).await;
+        assert_eq!(places(&redis, "door"), 0);
+        gone("granted");
+        give_back(guard).await;
+    }
+    // it leaves, or loses its patience
+    let waiting = queued(door(&client));
+    waiting.abort();
+    gone("aborted");
+    let lock = door(&client);
+    let patience = tokio::spawn(async move { lock.acquire_within(ms(1_500)).await });
+    until_places(&redis, "door", 1);
+    assert!(patience.await.unwrap().is_err());
+    gone("out of patience");
+
+    // its client is shut down
+    let waiting = queued(door(&client));
+    client.shutdown(secs(1)).await;
+    assert!(waiting.await.unwrap().is_err());
+    gone("shut down");
+}
+
+// Nobody comes.
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_future_that_nobody_polls_keeps_other_processes_out_for_less_than_a_second() {
+    let redis = Redis::start();
+    let [one, other] = [client(&redis).await, client(&redis).await];
+    for waits in [ms(5), ms(300), ms(1_200)] {
+        // given a holder, and one of the same client who was polled and is not any more
+        let lock = door(&one).ttl(secs(12));
+        let guard = lock.acquire().await.unwrap();
+        let mut idle = Box::pin(lock.acquire());
+        assert!(poll!(&mut idle).is_pending());
+        let waiting = waiter(door(&other));
+        sleep(waits).await;
+
+        // when the holder leaves, then another process enters all the same
+        let released = Instant::now();
+        give_back(guard).await;
+        let guard = within(secs(1), "another process enters", waiting).await.unwrap().unwrap();
+        println!("after {:?}", released.elapsed());
+        give_back(guard).await;
+        drop(idle);
+        eventually("it is free", SOON, || !keys(&redis).contains(&"door".to_owned()));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_place_of_a_future_that_nobody_polls_keeps_others_out_for_less_than_a_second() {
+    let redis = Redis::start();
+    let clients = [client(&redis).await, client(&redis).await];
+    for _ in 0..3 {
+        // given one that has its place, and is not polled any more
+        hold_by_hand(&redis, "door", "java:1", secs(60));
+        let lock = door(&clients[0]);
+        let mut idle = Box::pin(lock.acquire());
+        let until = Instant::now() + ms(300);
+        while Instant::now() < until || places(&redis, "door") == 0 {
+            assert!(poll!(&mut idle).is_pending());
+            sleep(ms(2)).await;
+        }
+        let behind = waiter(door(&clients[1]));
+        until_places(&redis, "door", 2);
+
+        // when the lock is handed on by one who had to wait for it
+        redis.command(&["DEL", "door"]);
+        redis.command(&["PUBLISH", &turns_of(&clients[1], "door"), "0"]);
+        let guard = entered(behind).await;
+        let behind = waiter(door(&clients[1]));
+        sleep(ms(300)).await;
+        let released = Instant::now();
+        give_back(guard).await;
+        let guard = within(secs(5), "it enters", behind).await.unwrap().unwrap();
+        let took = released.elapsed();
+        println!("after {took:?}");
+        assert!(took < secs(1), "{took:?}");
+        give_back(guard).await;
+        drop(idle);
+        eventually("it is free", SOON, || keys(&redis).is_empty());
+    }
+}
+
+/// A process that waits for `door`, when it has its place.
+fn waiting_process(redis: &Redis, place: usize) -> Helper {
+    let process = Helper::example("holder", &[&redis.url(), "door", "30000"]);
+    process.wait_for_line(|line| line == "waiting", secs(10));
+    until_places(redis, "door", place);
+    process
+}
+
+/// How long one waits behind so many processes that are stopped, and have waited for so
+/// long.
+async fn behind_paused(paused: usize, waited: Duration) -> Duration {
+    let redis = Redis::start();
+    let [first, behind] = [client(&redis).await, client(&redis).await];
+    hold_by_hand(&redis, "door", "java:1", secs(60));
+    let waiting = waiter(door(&first));
+    until_places(&redis, "door", 1);
+    release_by_hand(&redis, "door");
+    let guard = entered(waiting).await;
+    let processes: Vec<_> = (1..=paused).map(|place| waiting_process(&redis, place)).collect();
+    let waiting = waiter(door(&behind));
+    until_places(&redis, "door", paused + 1);
+    sleep(waited).await;
+    processes.iter().for_each(Helper::pause);
+
+    let released = Instant::now();
+    give_back(guard).await;
+    let guard = within(secs(20), "it enters", waiting).await.unwrap().unwrap();
+    let took = released.elapsed();
+    println!("behind {paused} that are stopped, after {waited:?}: {took:?}");
+    give_back(guard).await;
+    took
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_process_that_is_stopped_at_the_head_of_the_queue_costs_the_others_a_second() {
+    for waited in [ms(0), ms(800), secs(4)] {
+        let took = behind_paused(1, waited).await;
+        assert!(took < ms(1_250), "{waited:?}: {took:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_processes_that_are_stopped_in_a_row_cost_the_others_two_seconds() {
+    for waited in [ms(0), ms(800), secs(4)] {
+        let took = behind_paused(2, waited).await;
+        assert!(took < ms(2_500), "{waited:?}: {took:?}");
+    }
+}
+
+// A server in trouble.
+
+#[tokio::test(flavor = "multi_thread")]
+async fn three_hundred_holds_cost_a_server_that_is_read_only_a_few_questions() {
+    let redis = Redis::start();
+    let client = client(&redis).await;
+    let mut guards = Vec::new();
+    for n in 0..300 {
+        let lock = client.lock(format!("door-{n}")).unwrap().ttl(secs(6));
+        guards.push(lock.acquire().await.unwrap());
+    }
+    // when it is somebody's replica for some seconds
+    redis.command(&["REPLICAOF", "127.0.0.1", "1"]);
+    let before = redis.calls();
+    sleep(secs(4)).await;
+    let asked = redis.calls().since(&before).of("evalsha");
+    redis.command(&["REPLICAOF", "NO", "ONE"]);
+
+    // then it was asked a few times, in batches, and nothing was lost
+    println!("{asked} EVALSHA in 4 s");
+    assert!((1..=60).contains(&asked), "{asked}");
+    sleep(secs(3)).await;
+    assert!(guards.iter().all(|guard| guard.is_held()));
+    drop(guards);
+    eventually("all are free", secs(10), || keys(&redis).is_empty());
+}

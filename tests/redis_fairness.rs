@@ -1,0 +1,318 @@
+//! Each kind of waiter enters within a bound while five clients of ours take turns for
+//! ever, and a client that several runtimes share goes on when one of them ends.
+//!
+//! What was seen is printed: run with `--nocapture`.
+#![cfg(feature = "redis")]
+
+mod common;
+
+use std::{thread, time::Duration};
+
+use common::{
+    Chain, POLLING, SOON, channel, client, entered, entry, give_back, hash, hold_by_hand, ms, pttl,
+    release_by_hand, secs, subscribers, until_places, with_rights, within,
+};
+use leasehold::{Client, Lock};
+use testkit::{Connection, Redis, Reply, eventually};
+use tokio::{
+    runtime::Runtime,
+    task::{JoinHandle, spawn_blocking},
+    time::{Instant, sleep},
+};
+
+/// How long each of the five holds.
+const HOLD: Duration = ms(5);
+
+fn door(client: &Client) -> Lock {
+    client.lock("door").unwrap()
+}
+
+/// Has one who waits enter so many times, each within `bound`, and tells what was seen.
+async fn enters(
+    chain: &Chain,
+    who: &str,
+    times: u32,
+    bound: Duration,
+    mut enter: impl AsyncFnMut(),
+) {
+    let (mut longest, mut all, before) = (ms(0), ms(0), chain.granted());
+    for _ in 0..times {
+        let began = Instant::now();
+        within(bound, who, enter()).await;
+        (longest, all) = (longest.max(began.elapsed()), all + began.elapsed());
+        // The next one does not profit from what this one has left behind.
+        sleep(ms(300)).await;
+    }
+    let others = chain.granted() - before;
+    println!(
+        "{who}: {:?} on average, {longest:?} at most, bound {bound:?}; {others} to others",
+        all / times
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_more_who_queues_enters_when_the_others_have_had_it_once() {
+    let redis = Redis::start();
+    let chain = Chain::of(&redis, "door", HOLD).await;
+    let one_more = client(&redis).await;
+    let enter = async || {
+        entry(door(&one_more), secs(1)).await;
+    };
+    enters(&chain, "who queues", 20, secs(1), enter).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_who_polls_enters_within_its_turn() {
+    // 1 s until it queues, 0.8 s until the next turn, 0.4 s of that, and the holder
+    let bound = secs(1) + ms(800) + ms(400) + HOLD + secs(1);
+    let redis = Redis::start();
+    let chain = Chain::of(&redis, "door", HOLD).await;
+    let poller = client(&redis).await;
+    let enter = async || {
+        entry(door(&poller).wait_by(POLLING), bound).await;
+    };
+    enters(&chain, "who polls", 8, bound, enter).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_who_is_deaf_enters_within_its_turn() {
+    let bound = secs(1) + ms(800) + ms(400) + HOLD + secs(1);
+    let redis = Redis::start();
+    let chain = Chain::of(&redis, "door", HOLD).await;
+    let rights = ["~*", "resetchannels", "+@all", "-subscribe"];
+    let deaf = with_rights(&redis, "deaf", &rights).await;
+    let enter = async || {
+        entry(door(&deaf), bound).await;
+    };
+    enters(&chain, "who hears nothing", 8, bound, enter).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn three_who_poll_have_their_turns_one_after_the_other() {
+    // the last of three has two before it
+    let bound = secs(1) + 3 * (ms(800) + ms(400) + HOLD) + secs(1);
+    let redis = Redis::start();
+    let chain = Chain::of(&redis, "door", HOLD).await;
+    let pollers = [client(&redis).await, client(&redis).await, client(&redis).await];
+    let before = chain.granted();
+    let waiting = pollers.each_ref().map(|poller| {
+        let lock = door(poller).wait_by(POLLING);
+        tokio::spawn(async move { entry(lock, bound).await })
+    });
+    for poller in waiting {
+        println!("one of three who poll: {:?}", poller.await.unwrap());
+    }
+    println!("{} to others", chain.granted() - before);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_with_redissons_rights_enters_in_the_time_that_is_left_to_it() {
+    // a fifth of the time the lock is left to it, for 16 ms in each fourth second
+    let bound = secs(5);
+    let redis = Redis::start();
+    let chain = Chain::of(&redis, "door", HOLD).await;
+    let rights = ["~door", "resetchannels", "&redisson_lock__channel:*", "+@all"];
+    let limited = with_rights(&redis, "limited", &rights).await;
+    let enter = async || {
+        entry(door(&limited), bound).await;
+    };
+    enters(&chain, "who listens and does not queue", 10, bound, enter).await;
+}
+
+/// What Redisson runs to take a lock.
+const TAKE: &str = "if redis.call('exists', KEYS[1]) == 0 then \
+    redis.call('hincrby', KEYS[1], ARGV[2], 1); redis.call('pexpire', KEYS[1], ARGV[1]); \
+    return nil end return redis.call('pttl', KEYS[1])";
+
+/// Another program that wants `door`, without our library.
+struct Stranger {
+    connection: Connection,
+}
+
+impl Stranger {
+    fn of(redis: &Redis) -> Self {
+        Self { connection: Connection::open(redis.port()) }
+    }
+
+    /// Takes it if it is free, for a second at most.
+    fn takes(&mut self) -> bool {
+        self.connection.command(&["EVAL", TAKE, "1", "door", "1000", "java:1"]) == Reply::Nil
+    }
+
+    fn gives_back(&mut self) {
+        assert_eq!(self.connection.command(&["HDEL", "door", "java:1"]).number(), 1);
+        self.connection.command(&["PUBLISH", &channel("door"), "0"]);
+    }
+}
+
+/// Enters as a Redisson does: it listens, and asks when it hears that the lock is free.
+fn as_redisson(redis: &Redis) {
+    let mut stranger = Stranger::of(redis);
+    let mut ear = Connection::open(redis.port());
+    ear.command(&["SUBSCRIBE", &channel("door")]);
+    while !stranger.takes() {
+        // Redisson reads a number, and asks after 0.
+        while ear.next_reply().unwrap().list()[2].text().parse() != Ok(0) {}
+    }
+    stranger.gives_back();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_redisson_that_listens_enters_in_the_time_that_is_left_to_it() {
+    let bound = secs(5);
+    let redis = Redis::start();
+    let chain = Chain::of(&redis, "door", HOLD).await;
+    let shared = std::sync::Arc::new(redis);
+    let enter = async || {
+        let redis = std::sync::Arc::clone(&shared);
+        spawn_blocking(move || as_redisson(&redis)).await.unwrap();
+    };
+    enters(&chain, "a Redisson", 10, bound, enter).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_redisson_enters_behind_one_client_that_always_comes_back_at_once() {
+    // given a client that never waits, so that its lock is never handed on
+    let redis = std::sync::Arc::new(Redis::start());
+    let busy = client(&redis).await;
+    let lock = door(&busy);
+    let task = tokio::spawn(async move {
+        loop {
+            give_back(lock.acquire().await.unwrap()).await;
+        }
+    });
+    eventually("it does", SOON, || busy.stats().granted > 10);
+
+    // then one that has to hear of a release first is in soon
+    for _ in 0..10 {
+        let (before, began) = (busy.stats().granted, Instant::now());
+        let other = std::sync::Arc::clone(&redis);
+        within(secs(5), "it enters", spawn_blocking(move || as_redisson(&other))).await.unwrap();
+        println!("behind one: {:?}, {} to it", began.elapsed(), busy.stats().granted - before);
+        sleep(ms(100)).await;
+    }
+    task.abort();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_spinner_enters_in_the_fiftieth_of_the_time_that_is_left_to_it() {
+    // ten tries a second, each of which finds the lock free with a chance of a fiftieth:
+    // one in 200 000 spins for longer than a minute
+    let bound = secs(60);
+    let redis = std::sync::Arc::new(Redis::start());
+    let chain = Chain::of(&redis, "door", HOLD).await;
+    let enter = async || {
+        let redis = std::sync::Arc::clone(&redis);
+        let spin = move || {
+            let mut stranger = Stranger::of(&redis);
+            while !stranger.takes() {
+                thread::sleep(ms(100));
+            }
+            stranger.gives_back();
+        };
+        spawn_blocking(spin).await.unwrap();
+    };
+    enters(&chain, "a spinner each 100 ms", 3, bound, enter).await;
+}
+
+// Several runtimes.
+
+fn runtime() -> Runtime {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap()
+}
+
+/// A task that holds `lock` until its runtime ends, when it has it.
+fn holds(on: &Runtime, lock: Lock) -> JoinHandle<()> {
+    on.spawn(async move {
+        let _guard = lock.acquire().await.unwrap();
+        std::future::pending::<()>().await;
+    })
+}
+
+#[test]
+fn a_waiter_goes_on_when_the_runtime_of_another_ends_while_it_waits() {
+    // given a client that is used on two runtimes, and was first on the second
+    let redis = Redis::start();
+    let (home, first, second) = (runtime(), runtime(), runtime());
+    let client = home.block_on(client(&redis));
+    first.block_on(async { give_back(client.lock("x").unwrap().acquire().await.unwrap()).await });
+    hold_by_hand(&redis, "door", "java:1", secs(60));
+    let lost = holds(&first, door(&client));
+    until_places(&redis, "door", 1);
+    let lock = door(&client);
+    let waiting = second.spawn(async move { lock.acquire().await });
+    eventually("both wait", SOON, || client.stats().waiting == 2);
+
+    // when the runtime of the one who asks ends
+    first.shutdown_background();
+    eventually("it is gone", SOON, || lost.is_finished());
+
+    // then the other one asks, and enters when the lock is free
+    eventually("one waits", SOON, || client.stats().waiting == 1);
+    eventually("it listens", SOON, || subscribers(&redis, &channel("door")) == 1);
+    release_by_hand(&redis, "door");
+    second.block_on(async { give_back(entered(waiting).await).await });
+    eventually("it is free", SOON, || hash(&redis, "door").is_empty());
+}
+
+#[test]
+fn a_lock_goes_on_when_the_runtime_of_its_holder_ends() {
+    // given a hold on one runtime, and those who wait on another and in another process
+    let redis = Redis::start();
+    let (home, first, second) = (runtime(), runtime(), runtime());
+    let (shared, other) = home.block_on(async { (client(&redis).await, client(&redis).await) });
+    let held = holds(&first, door(&shared).ttl(secs(3)));
+    eventually("it is held", SOON, || shared.stats().held == 1);
+    let lock = door(&shared).ttl(secs(3));
+    let waiting = second.spawn(async move { lock.acquire().await });
+    eventually("one waits", SOON, || shared.stats().waiting == 1);
+    let behind = home.spawn(async move { door(&other).acquire().await });
+    until_places(&redis, "door", 1);
+
+    // when that runtime ends, then the lock is the next one's, who keeps it
+    first.shutdown_background();
+    eventually("it is gone", SOON, || held.is_finished());
+    let began = Instant::now();
+    second.block_on(async {
+        let behind = async {
+            let guard = within(secs(8), "another process enters", behind).await.unwrap().unwrap();
+            println!("another process, after {:?}", began.elapsed());
+            sleep(secs(4)).await;
+            assert!(guard.is_held());
+            give_back(guard).await;
+        };
+        let same = async {
+            let guard =
+                within(secs(8), "the other runtime enters", waiting).await.unwrap().unwrap();
+            println!("the other runtime, after {:?}", began.elapsed());
+            sleep(secs(4)).await;
+            assert!(guard.is_held(), "its lease is not renewed");
+            give_back(guard).await;
+        };
+        tokio::join!(behind, same);
+    });
+    eventually("it is free", SOON, || hash(&redis, "door").is_empty());
+}
+
+#[test]
+fn a_hold_is_kept_when_the_runtime_ends_that_has_used_the_client_first() {
+    // given a hold, and a client whose background runs on another runtime
+    let redis = Redis::start();
+    let (home, first, second) = (runtime(), runtime(), runtime());
+    let client = home.block_on(client(&redis));
+    first.block_on(async { give_back(door(&client).acquire().await.unwrap()).await });
+    let lock = door(&client).ttl(secs(2));
+    let guard = second.block_on(async { lock.acquire().await.unwrap() });
+
+    // when that one ends, and the client is used once within the lease
+    first.shutdown_background();
+    second.block_on(async {
+        give_back(client.lock("window").unwrap().acquire().await.unwrap()).await;
+    });
+
+    // then the hold is renewed as ever
+    thread::sleep(secs(5));
+    assert!(guard.is_held(), "its lease is not renewed");
+    assert!(pttl(&redis, "door") > 500);
+    second.block_on(give_back(guard));
+}

@@ -1,0 +1,408 @@
+//! Connections to a server that says what it should not, or nothing, and what a user
+//! is told about it.
+#![cfg(feature = "redis")]
+
+mod common;
+
+use std::{
+    sync::{
+        Arc, LazyLock,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use common::{Log, SOON, client, give_back, hold_by_hand, keys, ms, secs, within};
+use futures_util::FutureExt;
+use leasehold::{Client, ClientBuilder, Error};
+use testkit::{Connection, Liar, Lie, Redis, Said, eventually};
+use tokio::{runtime::Runtime, time::Instant};
+
+/// How long a command may take here.
+const LIMIT: Duration = Duration::from_millis(300);
+
+fn builder() -> ClientBuilder {
+    Client::builder().command_timeout(LIMIT).connect_timeout(secs(1))
+}
+
+fn words(bytes: impl Into<Vec<u8>>) -> Lie {
+    Lie::Words(vec![(Duration::ZERO, bytes.into())])
+}
+
+/// A server, and a liar before it that tells the truth until it is switched on; then
+/// it says `lie` to what is no push, on the connections that it had by then.
+struct Setup {
+    redis: Redis,
+    liar: Liar,
+    on: Arc<AtomicBool>,
+}
+
+impl Setup {
+    fn new(lie: impl Fn(&Said<'_>) -> Lie + Send + Sync + 'static) -> Self {
+        let redis = Redis::start();
+        let on = Arc::new(AtomicBool::new(false));
+        let switch = Arc::clone(&on);
+        let liar = Liar::before(redis.port(), move |said| {
+            let lies = switch.load(Ordering::SeqCst) && said.connection < 2 && !said.is_push();
+            if lies { lie(&said) } else { Lie::Truth }
+        });
+        Self { redis, liar, on }
+    }
+
+    async fn client(&self) -> Client {
+        builder().connect(&self.liar.url()).await.unwrap()
+    }
+
+    fn lies(&self) {
+        self.on.store(true, Ordering::SeqCst);
+    }
+}
+
+// A reply belongs to its request.
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reply_that_is_said_again_later_answers_no_other_question() {
+    // given a server that says its first reply once more when nobody asks
+    let once = AtomicBool::new(false);
+    let t = Setup::new(move |said| match once.swap(true, Ordering::SeqCst) {
+        true => Lie::Truth,
+        false => Lie::Words(vec![(ms(0), said.bytes.into()), (ms(30), said.bytes.into())]),
+    });
+    let client = t.client().await;
+    hold_by_hand(&t.redis, "held", "java:1", secs(60));
+    t.lies();
+
+    // when a lock is granted, and another one asked for that is held
+    let guard = client.lock("free").unwrap().acquire().await.unwrap();
+    eventually("the connection is made again", SOON, || client.stats().reconnects == 1);
+    let held = client.lock("held").unwrap().try_acquire().await.unwrap();
+
+    // then the grant grants nothing else
+    assert!(held.is_none());
+    give_back(guard).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_does_not_say_what_our_scripts_are_called_is_no_server_for_locks() {
+    let redis = Redis::start();
+    for (lie, part) in [
+        ("$40\r\n0123456789012345678901234567890123456789\r\n", "something else"),
+        (":1\r\n", "something else"),
+        ("+OK\r\n", "something else"),
+    ] {
+        let liar = Liar::before(redis.port(), move |said| match said.bytes.starts_with(b"$40") {
+            true => words(lie),
+            false => Lie::Truth,
+        });
+        let error = builder().connect(&liar.url()).await.unwrap_err();
+        assert!(error.to_string().contains(part), "{error}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_does_not_return_a_greeting_is_no_redis() {
+    let redis = Redis::start();
+    for lie in ["+OK\r\n", ":3\r\n", "%1\r\n+proto\r\n:2\r\n", "%0\r\n", "*0\r\n", "$-1\r\n"] {
+        let liar = Liar::before(redis.port(), move |said| match said.nth {
+            0 => words(lie),
+            _ => Lie::Truth,
+        });
+        let error = builder().connect(&liar.url()).await.unwrap_err().to_string();
+        assert!(error.contains("this is not Redis"), "{lie:?}: {error}");
+    }
+}
+
+// A connection that answers nothing is cut.
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_on_which_nothing_is_answered_is_made_again_in_time() {
+    for silence in ["", "\r", "$100000\r\n", "*3\r\n:1\r\n", ">3\r\n+message\r\n+a\r\n+0\r\n"] {
+        let t = Setup::new(move |_| words(silence));
+        let client = t.client().await;
+        t.lies();
+        let start = Instant::now();
+        let lock = client.lock("door").unwrap();
+        let guard = within(SOON, silence, lock.acquire()).await.unwrap();
+        let took = start.elapsed();
+        assert!(took < 3 * LIMIT, "{silence:?}: {took:?}");
+        assert_eq!(client.stats().reconnects, 1, "{silence:?}");
+        give_back(guard).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_answers_one_byte_after_the_other_is_given_up() {
+    let drip = |said: &Said<'_>| {
+        let word = |byte: &u8| (ms(100), vec![*byte]);
+        Lie::Words(said.bytes.iter().map(word).collect())
+    };
+    let t = Setup::new(drip);
+    let client = t.client().await;
+    hold_by_hand(&t.redis, "door", "java:1", secs(60));
+    t.lies();
+    let asked = within(SOON, "an answer", client.lock("door").unwrap().try_acquire()).await;
+    assert!(asked.unwrap().is_none());
+    assert_eq!(client.stats().reconnects, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_is_slow_and_callers_that_leave_cut_nothing() {
+    // given a server that takes a good part of the command timeout for each reply
+    let t = Setup::new(|said| Lie::Words(vec![(LIMIT / 2, said.bytes.into())]));
+    let client = t.client().await;
+    t.lies();
+
+    // when callers leave before they are answered, and others do not
+    for name in ["a", "b", "c", "d"] {
+        let left = client.lock(name).unwrap().acquire_within(ms(10)).await;
+        assert!(matches!(left, Err(Error::Unavailable { .. })), "{left:?}");
+        tokio::time::sleep(LIMIT).await;
+    }
+
+    // then the connection stays
+    eventually("what they left is given back", SOON, || keys(&t.redis).is_empty());
+    assert_eq!(client.stats().reconnects, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_script_that_blocks_the_server_for_less_than_the_command_timeout_cuts_nothing() {
+    let redis = Redis::start();
+    let client = Client::builder().command_timeout(secs(3)).connect(&redis.url()).await.unwrap();
+    let mut other = Connection::open(redis.port());
+    let until = "local t = redis.call('TIME'); local e = t[1] * 1000 + t[2] / 1000 + 1000; \
+                 repeat t = redis.call('TIME') until t[1] * 1000 + t[2] / 1000 > e";
+    other.send(&["EVAL", until, "0"]).unwrap();
+    give_back(client.lock("door").unwrap().acquire().await.unwrap()).await;
+    assert_eq!(client.stats().reconnects, 0);
+}
+
+// Limits.
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_login_that_never_ends_is_given_up_in_time_and_takes_no_memory() {
+    let redis = Redis::start();
+    for flood in [&b"+xxxxxxxxxxxxxxxx"[..], b"$1000000000000\r\n", b"x"] {
+        let flood = if flood == b"x" { vec![b'x'; 4096] } else { flood.to_vec() };
+        let liar = Liar::before(redis.port(), move |said| match said.nth {
+            0 => Lie::Endless(flood.clone()),
+            _ => Lie::Truth,
+        });
+        let (start, before) = (Instant::now(), memory());
+        let error = builder().connect(&liar.url()).await.unwrap_err();
+        assert!(matches!(error, Error::Connect { .. }), "{error}");
+        assert!(start.elapsed() < secs(2), "{:?}", start.elapsed());
+        assert!(memory() < before + 50_000_000, "{before} became {}", memory());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reply_that_is_too_long_cuts_the_connection_and_takes_no_memory() {
+    let long = format!("$60000000\r\n{}\r\n", "x".repeat(60_000_000));
+    let t = Setup::new(move |_| words(long.clone()));
+    let client = t.client().await;
+    t.lies();
+    let before = memory();
+    give_back(within(SOON, "a grant", client.lock("door").unwrap().acquire()).await.unwrap()).await;
+    assert_eq!(client.stats().reconnects, 1);
+    // the liar has its own copies of it
+    assert!(memory() < before + 250_000_000, "{before} became {}", memory());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_that_is_too_long_is_passed_over_and_cuts_nothing() {
+    let redis = Redis::start();
+    let client = client(&redis).await;
+    hold_by_hand(&redis, "door", "java:1", secs(60));
+    let waiting = common::waiter(client.lock("door").unwrap());
+    common::until_subscribed(&redis, &common::channel("door"));
+    let message = "0".repeat(20_000_000);
+    redis.command(&["PUBLISH", &common::channel("door"), &message]);
+    common::release_by_hand(&redis, "door");
+    give_back(common::entered(waiting).await).await;
+    assert_eq!(client.stats().reconnects, 0);
+}
+
+/// How many bytes of memory this process has.
+fn memory() -> usize {
+    let status = std::fs::read_to_string("/proc/self/statm").unwrap();
+    status.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
+}
+
+// Secrets.
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_hides_hello_repeats_the_password_and_we_do_not() {
+    // as Redis does whose HELLO has another name
+    let redis = Redis::start();
+    let liar = Liar::before(redis.port(), |_| {
+        words(
+            "-ERR unknown command 'HELLO', with args beginning with: '3' 'AUTH' 'default' \
+             'hunter2' \r\n",
+        )
+    });
+    let error = builder().password("hunter2").connect(&liar.url()).await.unwrap_err();
+    assert!(!format!("{error} {error:?}").contains("hunter2"), "{error}");
+    assert!(error.to_string().contains("does not know HELLO"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_user_without_a_password_is_the_user() {
+    let redis = Redis::start();
+    redis.command(&["ACL", "SETUSER", "billing", "on", "nopass", "~*", "&*", "+@all"]);
+    let url = format!("redis://billing@127.0.0.1:{}", redis.port());
+    let _client = Client::connect(&url).await.unwrap();
+    let list = redis.command(&["CLIENT", "LIST"]);
+    assert_eq!(list.text().matches("user=billing").count(), 2, "{}", list.text());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_error_copies_a_whole_reply() {
+    let long = format!("*2\r\n:1\r\n$100000\r\n{}\r\n", "\n".repeat(100_000));
+    let t = Setup::new(move |_| words(long.clone()));
+    let client = t.client().await;
+    t.lies();
+    let error = client.lock("door").unwrap().try_acquire().await.unwrap_err().to_string();
+    assert!(error.len() < 1_000 && !error.contains('\n'), "{error}");
+}
+
+// Runtimes.
+
+#[test]
+fn a_client_is_made_on_one_runtime_and_used_on_the_next() {
+    // given a client whose runtime is gone
+    let redis = Redis::start();
+    let first = Runtime::new().unwrap();
+    let (client, guard) = first.block_on(async {
+        let client = builder().connect(&redis.url()).await.unwrap();
+        let guard = client.lock("door").unwrap().ttl(secs(3)).acquire().await.unwrap();
+        (client, guard)
+    });
+    first.shutdown_timeout(secs(1));
+
+    // then it locks and releases on the next one
+    Runtime::new().unwrap().block_on(async {
+        let window = within(SOON, "a grant", client.lock("window").unwrap().acquire()).await;
+        give_back(window.unwrap()).await;
+        give_back(guard).await;
+    });
+    assert!(keys(&redis).is_empty());
+}
+
+#[test]
+fn a_call_outside_of_a_runtime_is_an_error_and_no_panic() {
+    let redis = Redis::start();
+    let runtime = Runtime::new().unwrap();
+    let (lock, guard) = runtime.block_on(async {
+        let lock = client(&redis).await.lock("door").unwrap();
+        let guard = lock.acquire().await.unwrap();
+        (lock, guard)
+    });
+    let nothing =
+        |error: Option<Error>| assert!(matches!(error, Some(Error::NoRuntime)), "{error:?}");
+    nothing(lock.holder().now_or_never().unwrap().err());
+    nothing(lock.is_locked().now_or_never().unwrap().err());
+    nothing(guard.release().now_or_never().unwrap().err());
+}
+
+// What a user is told.
+
+/// What is logged from now on about the server on `port`, by all threads.
+fn log_of(port: u16) -> impl Fn() -> String {
+    static LOG: LazyLock<Log> = LazyLock::new(|| {
+        let log = Log::default();
+        let writer = log.clone();
+        let subscriber = tracing_subscriber::fmt().with_writer(move || writer.clone()).finish();
+        tracing::subscriber::set_global_default(subscriber).unwrap();
+        log
+    });
+    LazyLock::force(&LOG);
+    move || {
+        let is_ours = |line: &&str| line.contains(&format!("127.0.0.1:{port}"));
+        LOG.text().lines().filter(is_ours).map(|line| format!("{line}\n")).collect()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_loss_is_told_once_with_its_cause_and_once_when_it_is_over() {
+    let redis = Redis::start();
+    let log = log_of(redis.port());
+    let client = builder().connect(&redis.url()).await.unwrap();
+    redis.stop();
+    tokio::time::sleep(secs(2)).await;
+    redis.start_again();
+    let lock = client.lock("door").unwrap();
+    give_back(within(SOON, "a grant", lock.acquire()).await.unwrap()).await;
+
+    let back = || log().matches("WARN leasehold: connected again").count() == 2;
+    eventually("both connections are back", SOON, back);
+    let log = log();
+    let about = |part: &str| log.lines().filter(|line| line.contains(part)).count();
+    for carries in ["commands", "messages"] {
+        let of = |line: &&str| line.contains(&format!("carries=\"{carries}\""));
+        let lost: Vec<_> =
+            log.lines().filter(|line| line.contains("connection lost")).filter(of).collect();
+        assert!(lost.len() == 1 && lost[0].contains("closed the connection"), "{lost:?}");
+    }
+    assert_eq!(about("still no connection"), 0, "{log}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn patience_that_ends_without_a_connection_names_what_is_in_the_way() {
+    // given a server that is away, or has another password by now
+    let away = Redis::start();
+    let changed = Redis::options().password("old").start();
+    let clients = [
+        (client(&away).await, "Connection refused"),
+        (Client::connect(&changed.url_with_password()).await.unwrap(), "password is wrong"),
+    ];
+    away.stop();
+    let mut admin = Connection::open(changed.port());
+    admin.command(&["AUTH", "old"]);
+    admin.command(&["CONFIG", "SET", "requirepass", "new"]);
+    admin.command(&["CLIENT", "KILL", "TYPE", "normal"]);
+
+    // then patience shorter than the command timeout is told so
+    for (client, part) in clients {
+        let lock = client.lock("door").unwrap();
+        let error = lock.acquire_within(ms(500)).await.unwrap_err();
+        assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
+        assert!(error.to_string().contains(part), "{error}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_is_none_is_told_in_one_plain_line() {
+    let redis = Redis::start();
+    for (says, part) in [
+        (&b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n"[..], "web server"),
+        (b"<html>", "web server"),
+        (b"\x15\x03\x01\x00\x02\x02\x0a", "TLS"),
+        (b"220 mail.example ESMTP\r\n", "begins with '2'"),
+        (b"+OK\r\n+OK\r\n", "this is not Redis"),
+        (b"-ERR unknown command\r\n", "does not know HELLO"),
+        (b"", "closed the connection"),
+    ] {
+        let liar = Liar::before(redis.port(), move |_| match says {
+            b"" => Lie::HangUp,
+            says => words(says),
+        });
+        let error = builder().connect(&liar.url()).await.unwrap_err().to_string();
+        assert!(error.contains(part) && !error.contains('\n'), "{error}");
+        assert!(error.len() < 300, "{error}");
+    }
+}
+
+/// Replies are counted by the liar alone: the client must not ask more than it needs.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_login_takes_a_greeting_and_one_introduction() {
+    let redis = Redis::start();
+    let replies = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&replies);
+    let liar = Liar::before(redis.port(), move |_| {
+        count.fetch_add(1, Ordering::SeqCst);
+        Lie::Truth
+    });
+    let _client = Client::connect(&liar.url()).await.unwrap();
+    // on each connection: HELLO, three times CLIENT, six scripts; and INFO once
+    assert_eq!(replies.load(Ordering::SeqCst), 2 * (1 + 3 + 6) + 1);
+}

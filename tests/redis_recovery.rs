@@ -1,0 +1,130 @@
+//! What a client does when a server comes back, and who tells its holders meanwhile.
+#![cfg(feature = "redis")]
+
+mod common;
+
+use std::{sync::mpsc, thread};
+
+use common::{Log, SOON, client, entered, give_back, ms, secs, waiter, within};
+use leasehold::{Client, LostReason};
+use testkit::{Redis, eventually};
+use tokio::{
+    runtime::{Builder, Runtime},
+    time::{Instant, sleep, timeout},
+};
+
+/// A question lay in the buffer of a server that hung, and was executed when it went on:
+/// the lock was then held by nobody for a whole ttl.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_question_that_was_given_up_while_the_server_hung_leaves_no_lock_behind() {
+    for (ttl, hangs, dropped) in
+        [(2_000, 5_000, false), (6_000, 2_000, true), (30_000, 7_000, true)]
+    {
+        // given a server that hangs, and questions that are given up
+        let redis = Redis::start();
+        let builder = Client::builder().ttl(ms(ttl)).command_timeout(ms(700));
+        let client = builder.connect(&redis.url()).await.unwrap();
+        redis.pause();
+        let lock = client.lock("door").unwrap();
+        match dropped {
+            true => assert!(timeout(ms(500), lock.acquire()).await.is_err()),
+            false => assert!(lock.acquire_within(ms(500)).await.is_err()),
+        }
+        sleep(ms(hangs)).await;
+
+        // when it goes on, whatever it executes then
+        redis.resume();
+        let other = common::client(&redis).await.lock("door").unwrap();
+        let begun = Instant::now();
+        give_back(within(secs(40), "another enters", other.acquire()).await.unwrap()).await;
+
+        // then nobody is kept out for a lease
+        let limit = ms(1_900).min(ms(ttl) / 2 + ms(900));
+        assert!(begun.elapsed() < limit, "ttl {ttl}, hung for {hangs}: {:?}", begun.elapsed());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn all_holds_are_looked_at_as_soon_as_the_server_is_back() {
+    // given many holds whose next renewal is ten seconds away
+    let redis = Redis::start();
+    let client = client(&redis).await;
+    let mut guards = Vec::new();
+    for n in 0..250 {
+        guards.push(client.lock(format!("door-{n}")).unwrap().acquire().await.unwrap());
+    }
+
+    // when the server is restarted, and its data is lost
+    redis.stop();
+    redis.start_again();
+    let back = Instant::now();
+
+    // then all of them are told soon after it is back, and not at their renewal
+    for guard in &guards {
+        let reason = within(SOON, "it is told", guard.lost()).await;
+        assert_eq!(reason, LostReason::NotOurs);
+    }
+    assert!(back.elapsed() < secs(3), "{:?}", back.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn holds_that_are_still_there_go_on_when_all_connections_are_lost() {
+    let redis = Redis::start();
+    let client = client(&redis).await;
+    let guard = client.lock("door").unwrap().acquire().await.unwrap();
+    let renewals = client.stats().renewals;
+    redis.command(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
+    eventually("it is looked at", SOON, || client.stats().renewals > renewals);
+    assert!(guard.is_held());
+    give_back(guard).await;
+}
+
+/// The watchdog is on the runtime of whoever acquired first. Blocked there, it told a guard
+/// on another runtime six seconds late.
+#[test]
+fn a_holder_is_told_in_time_though_the_runtime_of_the_watchdog_is_blocked() {
+    let redis = Redis::start();
+    let (hands_over, guard) = mpsc::channel();
+    let (ends, end) = mpsc::channel::<()>();
+    let url = redis.url();
+    let blocked = thread::spawn(move || {
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let client = Client::connect(&url).await.unwrap();
+            let lock = client.lock("door").unwrap().ttl(secs(2));
+            hands_over.send(lock.acquire().await.unwrap()).unwrap();
+            // a handler that blocks
+            let _ended = end.recv_timeout(secs(20));
+        });
+    });
+    let guard = guard.recv().unwrap();
+    Runtime::new().unwrap().block_on(async {
+        let begun = Instant::now();
+        let reason = within(secs(8), "it is told", guard.lost()).await;
+        assert_eq!(reason, LostReason::Expired);
+        assert!(begun.elapsed() < ms(2_900), "{:?}", begun.elapsed());
+    });
+    ends.send(()).unwrap();
+    blocked.join().unwrap();
+}
+
+/// One stall with two hundred requests wrote four hundred lines.
+#[tokio::test]
+async fn an_outage_with_many_callers_is_a_few_lines_in_the_log() {
+    let (log, _collecting) = Log::begin();
+    let redis = Redis::start();
+    let builder = Client::builder().ttl(secs(2)).command_timeout(ms(300));
+    let client = builder.connect(&redis.url()).await.unwrap();
+    redis.pause();
+    let callers = (0..200).map(|n| {
+        let lock = client.lock(format!("door-{n}")).unwrap();
+        async move { lock.acquire_within(ms(900)).await.map(drop) }
+    });
+    let failed = futures_util::future::join_all(callers).await;
+    assert!(failed.iter().all(Result::is_err));
+    redis.resume();
+    give_back(entered(waiter(client.lock("door").unwrap())).await).await;
+    let text = log.text();
+    let warnings = text.matches("WARN").count();
+    assert!((1..=20).contains(&warnings), "{warnings} lines: {text}");
+}

@@ -1,0 +1,310 @@
+//! What strangers leave in the keys and say on the channels of a lock: it costs little,
+//! and changes nothing but when somebody asks.
+#![cfg(feature = "redis")]
+
+mod common;
+
+use std::fs;
+
+use common::{
+    SOON, channel, client, entered, give_back, hash, hold_by_hand, ms, places, pttl, queue,
+    queuers, release_by_hand, secs, subscribers, turns_of, until_places, waiter, within,
+};
+use leasehold::{Client, Lock, LockGuard};
+use testkit::{Connection, Helper, Redis, eventually};
+use tokio::time::{Instant, sleep};
+
+fn door(client: &Client) -> Lock {
+    client.lock("door").unwrap()
+}
+
+/// A hold that somebody had to wait for, and so is handed on.
+async fn awaited(redis: &Redis, client: &Client) -> LockGuard {
+    hold_by_hand(redis, "door", "java:1", secs(60));
+    let waiting = waiter(door(client));
+    until_places(redis, "door", 1);
+    release_by_hand(redis, "door");
+    entered(waiting).await
+}
+
+// The queue.
+
+/// Puts places into the queue of `door` that are none. Each is a line of Lua that says
+/// score and member.
+fn put(redis: &Redis, scripts: &[&str]) {
+    for script in scripts {
+        let script = format!("return redis.call('ZADD', KEYS[1], {script})");
+        let added = redis.command(&["EVAL", &script, "1", &queue("door")]);
+        assert_eq!(added.number(), 1, "{script}: {added:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_no_place_is_dropped_from_the_queue_and_keeps_nobody_out() {
+    let redis = Redis::start();
+    let clients = [client(&redis).await, client(&redis).await];
+    for odd in [
+        &["1, 'garbage'"][..],
+        &["1, ''", "2, ':'", "3, ':1'", "4, 'a:'"],
+        &["1, '7'", "2, '-1'", "3, '1e300'", "4, 'nan'"],
+        &["'-inf', 'garbage'"],
+        &["-1, 'x'", "'-1e300', 'y'", "'-9e15', 'z'", "'+inf', 'w'"],
+        &["1, '\\255\\000\\254:1'", "2, '\\0:1'", "3, 'a\\n:1'"],
+        &["1, string.rep('x', 100000)", "2, string.rep('y', 100000) .. ':1'"],
+        &["1, 'gone:1'", "2, 'gone:2|1|5000'", "3, '*:1'", "4, '[a-z]:1'"],
+        &["-5, 'gap'", "-7, 'turn'"],
+        &["5, 'gap'", "7, 'turn'"],
+        &["'inf', 'gap'", "'-inf', 'turn'"],
+        &["'-1e17', 'gap'", "'-1e17', 'turn'"],
+    ] {
+        // given a lock that is to be handed on, and places before the one who waits
+        let guard = awaited(&redis, &clients[0]).await;
+        let waiting = waiter(door(&clients[1]));
+        until_places(&redis, "door", 1);
+        sleep(ms(300)).await;
+        redis.command(&["ZREM", &queue("door"), "gap", "turn"]);
+        put(&redis, odd);
+        let before = redis.calls();
+
+        // when it is given back, then that was so, and the one who waits has it at once
+        let released = Instant::now();
+        give_back(guard).await;
+        let guard = entered(waiting).await;
+        assert!(released.elapsed() < ms(500), "{odd:?}: {:?}", released.elapsed());
+        assert_eq!(hash(&redis, "door"), [(guard.owner().to_string(), "1".into())], "{odd:?}");
+
+        // and they cost no more than that they were removed
+        let calls = redis.calls().since(&before);
+        let most = odd.len() as u64 + 8;
+        assert!(calls.of("zrem") <= most, "{odd:?}: {calls}");
+        assert!(calls.of("evalsha") <= 4, "{odd:?}: {calls}");
+        give_back(guard).await;
+        redis.command(&["DEL", &queue("door")]);
+        eventually("it is free", SOON, || hash(&redis, "door").is_empty());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hundred_thousand_places_of_nobody_cost_each_release_a_hundred_at_most() {
+    // given a queue that is full of places whose clients do not listen
+    let redis = Redis::start();
+    let clients = [client(&redis).await, client(&redis).await];
+    let guard = awaited(&redis, &clients[0]).await;
+    let fill = "for n = 1, 100000 do redis.call('ZADD', KEYS[1], n, 'gone:' .. n) end";
+    redis.command(&["EVAL", fill, "1", &queue("door")]);
+    let waiting = waiter(door(&clients[1]));
+    eventually("it queues", SOON, || {
+        subscribers(&redis, &turns_of(&clients[1], "door")) == 1
+            && redis.command(&["ZCARD", &queue("door")]).number() > 100_000
+    });
+    let before = redis.calls();
+
+    // then the one who waits enters all the same
+    let released = Instant::now();
+    give_back(guard).await;
+    assert!(released.elapsed() < ms(500), "{:?}", released.elapsed());
+    let guard = entered(waiting).await;
+    let calls = redis.calls().since(&before);
+    println!("in after {:?}: {calls}", released.elapsed());
+    assert!(released.elapsed() < secs(1), "{:?}", released.elapsed());
+    assert!(calls.of("zrem") <= 110, "{calls}");
+    give_back(guard).await;
+
+    // and nobody prolongs what is left
+    assert!((0..=15_000).contains(&pttl(&redis, &queue("door"))));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_foreign_key_in_the_place_of_the_queue_is_neither_changed_nor_prolonged() {
+    let key = queue("door");
+    for put in [
+        &["SET", &key, "x"][..],
+        &["RPUSH", &key, "x"],
+        &["SADD", &key, "x"],
+        &["HSET", &key, "x", "y"],
+        &["XADD", &key, "1-1", "x", "y"],
+        &["PFADD", &key, "x"],
+    ] {
+        for ttl in [None, Some("90000")] {
+            // given a key of somebody else where the queue would be
+            let redis = Redis::start();
+            assert!(!redis.command(put).is_error());
+            if let Some(ttl) = ttl {
+                redis.command(&["PEXPIRE", &key, ttl]);
+            }
+            let was = redis.command(&["DUMP", &key]);
+
+            // when two take turns for a while, one of them by polling in the end
+            let clients = [client(&redis).await, client(&redis).await];
+            for _ in 0..3 {
+                for [holds, waits] in [[0, 1], [1, 0]] {
+                    let guard = door(&clients[holds]).acquire().await.unwrap();
+                    let waiting = waiter(door(&clients[waits]));
+                    sleep(ms(30)).await;
+                    give_back(guard).await;
+                    give_back(entered(waiting).await).await;
+                }
+            }
+            // then it is as it was
+            assert_eq!(redis.command(&["DUMP", &key]), was, "{put:?}");
+            match (ttl, pttl(&redis, &key)) {
+                (None, left) => assert_eq!(left, -1, "{put:?}"),
+                (Some(_), left) => assert!((60_000..90_000).contains(&left), "{put:?}: {left}"),
+            }
+        }
+    }
+}
+
+// The channels.
+
+/// Says `message` so many times on `channel`, in one command.
+fn say(redis: &Redis, channel: &str, message: &str, times: u32) {
+    let script = "for n = 1, ARGV[2] do redis.call('PUBLISH', KEYS[1], ARGV[1]) end";
+    let mut connection = Connection::open(redis.port());
+    let words = ["EVAL", script, "1", channel, message, &times.to_string()];
+    assert!(connection.command(&words).is_nil());
+}
+
+/// How much memory a process has, in MB; the most it had for `VmHWM`.
+fn memory(process: &Helper, what: &str) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{}/status", process.pid())).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix(what)).unwrap();
+    let kilobytes: u64 =
+        line.trim_matches([':', '\t', ' ']).trim_end_matches(" kB").parse().unwrap();
+    kilobytes / 1_024
+}
+
+/// All channels on which somebody hears of `door`.
+fn channels(redis: &Redis) -> Vec<String> {
+    let all = redis.command(&["PUBSUB", "CHANNELS", "*"]);
+    let all: Vec<String> = all.texts().into_iter().map(str::to_owned).collect();
+    assert_eq!(all.len(), 3, "{all:?}");
+    all
+}
+
+/// A process that waits for `door`, which somebody holds.
+async fn waiting_process(redis: &Redis) -> (LockGuard, Helper) {
+    let guard = door(&client(redis).await).acquire().await.unwrap();
+    let process = Helper::example("holder", &[&redis.url(), "door", "30000"]);
+    process.wait_for_line(|line| line == "waiting", secs(10));
+    until_places(redis, "door", 1);
+    sleep(ms(500)).await;
+    (guard, process)
+}
+
+/// Sees that it waits as before, and enters when the lock is free.
+async fn it_waits_and_enters(redis: &Redis, guard: LockGuard, process: &Helper) {
+    assert!(guard.is_held());
+    assert_eq!(hash(redis, "door"), [(guard.owner().to_string(), "1".into())]);
+    give_back(guard).await;
+    let line = process.next_line(SOON);
+    let owner = hash(redis, "door").remove(0).0;
+    assert_eq!(line, format!("held {owner}"));
+    process.send_line("release");
+    assert_eq!(process.next_line(SOON), "released");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hundred_thousand_messages_cost_few_questions_and_little_memory() {
+    let redis = Redis::start();
+    // A waiter that falls behind would be cut off, and have less to read.
+    redis.command(&["CONFIG", "SET", "client-output-buffer-limit", "pubsub 0 0 0"]);
+    let (guard, process) = waiting_process(&redis).await;
+    let had = memory(&process, "VmRSS");
+    for channel in channels(&redis) {
+        for message in ["0", "00", "granted 1 1 x:1 door"] {
+            // when that is all said at once
+            let (before, began) = (redis.calls(), Instant::now());
+            say(&redis, &channel, message, 100_000);
+            until_quiet(&redis).await;
+
+            // then it asks once a millisecond at most, while there is something to hear
+            let (asked, took) = (redis.calls().since(&before).of("evalsha"), began.elapsed());
+            println!("{channel} {message:?}: {asked} EVALSHA in {took:?}");
+            assert!(u128::from(asked) <= 50 + took.as_millis(), "{asked} in {took:?}");
+        }
+    }
+    let most = memory(&process, "VmHWM");
+    println!("{had} MB before, {most} MB at most");
+    assert!(most < had + 32, "{had} MB, then {most} MB");
+    it_waits_and_enters(&redis, guard, &process).await;
+}
+
+/// Waits until the waiter has heard all that was said, and asks no more.
+async fn until_quiet(redis: &Redis) {
+    let listeners = || redis.command(&["CLIENT", "LIST", "TYPE", "pubsub"]).text().to_owned();
+    eventually("all of it is sent", secs(60), || listeners().contains(" omem=0 "));
+    let asked = || redis.calls().of("evalsha");
+    let mut last = 0;
+    for _ in 0..100 {
+        let now = asked();
+        if now <= last + 1 {
+            return;
+        }
+        last = now;
+        sleep(ms(100)).await;
+    }
+    panic!("it goes on asking");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn messages_of_megabytes_change_nothing_and_are_not_kept() {
+    let redis = Redis::start();
+    redis.command(&["CONFIG", "SET", "client-output-buffer-limit", "pubsub 0 0 0"]);
+    let (guard, process) = waiting_process(&redis).await;
+    let had = memory(&process, "VmRSS");
+    let message = "0".repeat(5_000_000);
+    let before = redis.calls();
+    for channel in channels(&redis) {
+        say(&redis, &channel, &message, 8);
+        until_quiet(&redis).await;
+    }
+    let asked = redis.calls().since(&before).of("evalsha");
+    let most = memory(&process, "VmHWM");
+    println!("{asked} EVALSHA; {had} MB before, {most} MB at most");
+    assert!(asked <= 60, "{asked}");
+    assert!(most < had + 64, "{had} MB, then {most} MB");
+    it_waits_and_enters(&redis, guard, &process).await;
+}
+
+// The lock.
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hash_of_a_hundred_thousand_fields_is_answered_fast_and_harms_no_other_lock() {
+    // given what is no lock, and a client that has another one and waits for this
+    let redis = Redis::start();
+    let client = client(&redis).await;
+    let fill = "for n = 1, 100000 do redis.call('HSET', KEYS[1], 'poison:' .. n, '1') end";
+    redis.command(&["EVAL", fill, "1", "poison"]);
+    let good = client.lock("good").unwrap().ttl(secs(3)).acquire().await.unwrap();
+    let waiting = waiter(client.lock("poison").unwrap());
+    until_places(&redis, "poison", 1);
+    redis.command(&["CONFIG", "SET", "slowlog-log-slower-than", "50000"]);
+    redis.command(&["SLOWLOG", "RESET"]);
+
+    // then each look is answered at once, and the client's other locks work as ever
+    let mut longest = ms(0);
+    let began = Instant::now();
+    while began.elapsed() < secs(4) {
+        let asked = Instant::now();
+        assert!(client.lock("poison").unwrap().try_acquire().await.unwrap().is_none());
+        assert!(client.lock("poison").unwrap().holder().await.unwrap().is_some());
+        give_back(client.lock("quick").unwrap().acquire().await.unwrap()).await;
+        longest = longest.max(asked.elapsed());
+        sleep(ms(5)).await;
+    }
+    println!("the longest of three questions: {longest:?}");
+    assert!(longest < ms(500), "{longest:?}");
+    assert_eq!(redis.command(&["SLOWLOG", "LEN"]).number(), 0);
+    assert!(good.is_held());
+    assert_eq!(client.stats().reconnects, 0);
+
+    // and when it goes, the one who waits enters
+    release_by_hand(&redis, "poison");
+    let guard = within(SOON, "it enters", waiting).await.unwrap().unwrap();
+    assert_eq!(places(&redis, "poison"), 0);
+    assert!(subscribers(&redis, &channel("poison")) <= 1);
+    assert!(subscribers(&redis, &queuers("poison")) <= 1);
+    give_back(guard).await;
+    give_back(good).await;
+}

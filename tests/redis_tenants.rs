@@ -1,0 +1,301 @@
+//! Several tenants on one server: what the guide's user may do and what it may not, and
+//! what somebody can do who has the same rights as we have.
+#![cfg(feature = "redis")]
+
+mod common;
+
+use std::{fs, path::Path};
+
+use common::{
+    POLLING, SOON, as_user, channel, entered, entry, give_back, hash, ms, pttl, queue, queuers,
+    secs, turns_of, until_places, waiter, within,
+};
+use leasehold::{Client, Error, Lock, LockGuard};
+use testkit::{Connection, Redis, Reply, eventually};
+use tokio::time::{Instant, sleep};
+
+/// The name that the tenants are about.
+const DOOR: &str = "app:door";
+
+fn door(client: &Client) -> Lock {
+    client.lock(DOOR).unwrap()
+}
+
+/// The command of the guide that makes a user with few permissions, word by word.
+fn command_of_the_guide() -> Vec<String> {
+    let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/guide.md");
+    let guide = fs::read_to_string(guide).unwrap();
+    let (_, from) = guide.split_once("$ redis-cli ACL SETUSER leasehold ").unwrap();
+    let (words, _) = from.split_once("```").unwrap();
+    let words = words.split_whitespace().filter(|word| *word != "\\");
+    let words = words.map(|word| word.trim_matches('\'').to_owned());
+    ["ACL", "SETUSER", "leasehold"].map(str::to_owned).into_iter().chain(words).collect()
+}
+
+/// Makes the guide's user for the names below `tenant:`, called like it.
+fn tenant(redis: &Redis, tenant: &str) {
+    let words = command_of_the_guide().into_iter().map(|word| match word.as_str() {
+        "leasehold" => tenant.to_owned(),
+        _ => word.replace("app:", &format!("{tenant}:")),
+    });
+    let words: Vec<String> = words.collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    assert_eq!(redis.command(&words).text(), "OK", "{words:?}");
+}
+
+/// A connection of a user, without our library.
+fn raw(redis: &Redis, user: &str) -> Connection {
+    let mut connection = Connection::open(redis.port());
+    assert_eq!(connection.command(&["AUTH", user, "secret"]).text(), "OK");
+    connection
+}
+
+/// Whether the server refuses this for want of a right.
+fn is_forbidden(reply: &Reply) -> bool {
+    let Reply::Error(words) = reply else { return false };
+    ["NOPERM", "user executing the script can't"].iter().any(|no| words.contains(no))
+}
+
+/// Does all that there is to do, once.
+async fn do_everything(redis: &Redis) {
+    let [one, other] = [as_user(redis, "app").await, as_user(redis, "app").await];
+    // hold, enter again, look, leave
+    let guard = door(&one).ttl(secs(2)).acquire().await.unwrap();
+    let again = guard.reenter().await.unwrap();
+    assert_eq!(door(&other).held_by(guard.owner()).await.unwrap(), 2);
+    assert!(door(&other).holder().await.unwrap().is_some());
+    again.release().await.unwrap().done().unwrap();
+    sleep(secs(3)).await;
+    assert!(guard.is_held());
+    give_back(guard).await;
+
+    // take turns, by messages and without
+    for wait_by in [leasehold::WaitBy::Messages, POLLING] {
+        for _ in 0..3 {
+            let guard = door(&one).acquire().await.unwrap();
+            let locks = [door(&other).wait_by(wait_by), door(&one)];
+            let waiting = locks.map(|lock| tokio::spawn(entry(lock, secs(20))));
+            sleep(ms(1_500)).await;
+            give_back(guard).await;
+            for waiter in waiting {
+                waiter.await.unwrap();
+            }
+        }
+    }
+    // be taken away from, meet something else, a server that forgets, and a silent one
+    let guard = door(&one).acquire().await.unwrap();
+    assert!(door(&other).force_release().await.unwrap());
+    drop(guard);
+    redis.command(&["SET", "app:text", "x"]);
+    let error = one.lock("app:text").unwrap().try_acquire().await.unwrap_err();
+    assert!(matches!(error, Error::WrongType { .. }), "{error:?}");
+    let many: Vec<String> = (0..40).map(|n| n.to_string()).collect();
+    let fields = ["HMSET", "app:fields"].into_iter().chain(many.iter().map(String::as_str));
+    redis.command(&fields.collect::<Vec<_>>());
+    assert!(one.lock("app:fields").unwrap().try_acquire().await.unwrap().is_none());
+    redis.command(&["SCRIPT", "FLUSH"]);
+    let guard = door(&one).acquire().await.unwrap();
+    let waiting = waiter(door(&other));
+    sleep(secs(8)).await;
+    give_back(guard).await;
+    give_back(entered(waiting).await).await;
+    sleep(secs(4)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_user_of_the_guide_can_do_all_there_is_and_has_no_right_too_many() {
+    let redis = Redis::start();
+    tenant(&redis, "app");
+    redis.command(&["ACL", "LOG", "RESET"]);
+    let before = redis.calls();
+    do_everything(&redis).await;
+
+    // nothing was refused to it
+    let refused = redis.command(&["ACL", "LOG"]);
+    assert!(refused.list().is_empty(), "{refused:?}");
+
+    // and each command that it may run was run
+    let calls = redis.calls().since(&before);
+    let may_run = command_of_the_guide();
+    let may_run = may_run.iter().filter_map(|word| word.strip_prefix('+'));
+    let idle: Vec<&str> = may_run.filter(|command| calls.of(command) == 0).collect();
+    assert!(idle.is_empty(), "never used: {idle:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tenant_can_do_nothing_to_the_locks_of_another() {
+    // given a holder, one that waits, and another tenant who knows all their names
+    let redis = Redis::start();
+    tenant(&redis, "app");
+    tenant(&redis, "evil");
+    let [one, other] = [as_user(&redis, "app").await, as_user(&redis, "app").await];
+    let guard = door(&one).acquire().await.unwrap();
+    let waiting = waiter(door(&other));
+    until_places(&redis, DOOR, 1);
+    let mut evil = raw(&redis, "evil");
+    let (places, turns) = (queue(DOOR), turns_of(&other, DOOR));
+    let (releases, queuers) = (channel(DOOR), queuers(DOOR));
+
+    // when it tries to read or write a key
+    let mut tried: Vec<Vec<&str>> = vec![
+        vec!["PTTL", DOOR],
+        vec!["TYPE", DOOR],
+        vec!["HGETALL", DOOR],
+        vec!["HLEN", DOOR],
+        vec!["EXISTS", DOOR],
+        vec!["HSCAN", DOOR, "0"],
+        vec!["HGET", DOOR, guard.owner().as_str()],
+        vec!["HEXISTS", DOOR, guard.owner().as_str()],
+        vec!["HSET", DOOR, "evil:1", "1"],
+        vec!["HDEL", DOOR, guard.owner().as_str()],
+        vec!["DEL", DOOR],
+        vec!["PEXPIRE", DOOR, "1"],
+        vec!["DEL", &places],
+        vec!["PTTL", &places],
+        vec!["PEXPIRE", &places, "1"],
+        vec!["ZADD", &places, "0", "evil:1"],
+        vec!["ZREM", &places, "evil:1"],
+        vec!["ZRANGE", &places, "0", "-1"],
+        vec!["ZRANGEBYSCORE", &places, "-inf", "+inf"],
+        vec!["ZSCORE", &places, "gap"],
+        vec!["KEYS", "*"],
+        vec!["SCAN", "0"],
+        vec!["MONITOR"],
+        vec!["CLIENT", "LIST"],
+        vec!["PUBSUB", "CHANNELS"],
+        vec!["PSUBSCRIBE", "*"],
+    ];
+    // by a script, with the key named or not
+    for key in [DOOR, &places] {
+        tried.push(vec!["EVAL", "return redis.call('DEL', KEYS[1])", "1", key]);
+        tried.push(vec!["EVAL", "return redis.call('DEL', ARGV[1])", "0", key]);
+    }
+    // to say something, or to listen
+    let channels = [&releases, &queuers, &turns];
+    for channel in channels {
+        tried.push(vec!["PUBLISH", channel, "0"]);
+        tried.push(vec!["EVAL", "return redis.call('PUBLISH', ARGV[1], '0')", "0", channel]);
+        tried.push(vec!["SUBSCRIBE", channel]);
+    }
+    for words in &tried {
+        let reply = evil.command(words);
+        assert!(is_forbidden(&reply), "{words:?}: {reply:?}");
+    }
+    // and what lies beside its own names with braces is no way round
+    let beside = as_user(&redis, "evil").await;
+    for name in ["app:door", "{app:door}", "{app:door}evil:x"] {
+        let error = beside.lock(name).unwrap().try_acquire().await.unwrap_err();
+        assert!(matches!(error, Error::Refused { .. }), "{name}: {error:?}");
+    }
+
+    // then nothing has become of the lock or of the queue
+    assert!(guard.is_held() && !waiting.is_finished());
+    assert_eq!(hash(&redis, DOOR), [(guard.owner().to_string(), "1".into())]);
+    let released = Instant::now();
+    give_back(guard).await;
+    give_back(entered(waiting).await).await;
+    assert!(released.elapsed() < ms(900), "{:?}", released.elapsed());
+}
+
+// Within one tenant.
+
+/// What somebody might say who would have others believe something.
+fn forgeries(holder: &LockGuard, waits: &Client) -> Vec<String> {
+    let mut all = ["0", "00", "1", "-1", "750", "1e9", "", " ", "\0", "nil", "0\r\n", "true"]
+        .map(str::to_owned)
+        .to_vec();
+    all.push(format!("granted 1 1 {} {DOOR}", holder.owner()));
+    all.push(format!("granted 1 1 {}:1 {DOOR}", waits.id()));
+    all.push(holder.owner().to_string());
+    all.extend([u32::MAX.to_string(), u64::MAX.to_string(), "9".repeat(400), "x".repeat(100_000)]);
+    all
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_message_of_one_who_may_publish_grants_or_releases_anything() {
+    // given a holder, one that waits, and a bystander that has waited before
+    let redis = Redis::start();
+    tenant(&redis, "app");
+    let mut clients = Vec::new();
+    for _ in 0..3 {
+        clients.push(as_user(&redis, "app").await);
+    }
+    let guard = door(&clients[0]).acquire().await.unwrap();
+    let bystander = waiter(door(&clients[2]));
+    until_places(&redis, DOOR, 1);
+    bystander.abort();
+    let waiting = waiter(door(&clients[1]));
+    until_places(&redis, DOOR, 1);
+    let asked = redis.calls();
+
+    // when everything is said to everybody, by one who has our rights
+    let mut forger = raw(&redis, "app");
+    let mut channels = vec![channel(DOOR), queuers(DOOR)];
+    channels.extend(clients.iter().map(|client| turns_of(client, DOOR)));
+    let began = Instant::now();
+    let mut said = 0;
+    while began.elapsed() < secs(2) {
+        for message in forgeries(&guard, &clients[1]) {
+            for channel in &channels {
+                assert!(forger.command(&["PUBLISH", channel, &message]).number() >= 0);
+                said += 1;
+            }
+        }
+        // then the lock is the holder's as before, and nobody else believes in it
+        assert!(guard.is_held() && !waiting.is_finished());
+        assert_eq!(hash(&redis, DOOR), [(guard.owner().to_string(), "1".into())]);
+    }
+    let asked = redis.calls().since(&asked).of("evalsha");
+    println!("{said} forged messages: {asked} EVALSHA in {:?}", began.elapsed());
+    sleep(ms(300)).await;
+    assert!(guard.is_held() && !waiting.is_finished());
+    give_back(guard).await;
+    give_back(entered(waiting).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_forged_place_reserves_a_lock_for_less_than_a_second_and_grants_it_to_nobody() {
+    let redis = Redis::start();
+    tenant(&redis, "app");
+    let clients = [as_user(&redis, "app").await, as_user(&redis, "app").await];
+    let [holder, waits] = &clients;
+    let mut forger = raw(&redis, "app");
+    let mut ear = raw(&redis, "app");
+    ear.command(&["SUBSCRIBE", "leasehold_lock__waiter:{app:door}:evil"]);
+    // places that seem to be there: of one who listens, of those who want it, of pollers
+    for forged in [
+        &[("1", "evil:1".to_owned())][..],
+        &[("1", "evil:1".into()), ("2", "evil:2".into()), ("3", "evil:3".into())],
+        &[("1", format!("{}:999999", waits.id())), ("2", format!("{}:999999", holder.id()))],
+        &[("-inf", "evil:1".into()), ("-9e15", "evil:2".into())],
+        &[("1", "evil:1|1|3153600000000".into()), ("-inf", "evil:1|1|3153600000000".into())],
+    ] {
+        // given a lock that is handed on, and one that waits
+        let first = door(waits).acquire().await.unwrap();
+        let waiting = waiter(door(holder));
+        until_places(&redis, DOOR, 1);
+        give_back(first).await;
+        let guard = entered(waiting).await;
+        let waiting = waiter(door(waits));
+        until_places(&redis, DOOR, 1);
+
+        // when such places are before it as the lock is given back
+        for (score, place) in forged {
+            forger.command(&["ZADD", &queue(DOOR), score, place]);
+        }
+        let released = Instant::now();
+        give_back(guard).await;
+        assert!(pttl(&redis, DOOR) <= 750 || waiting.is_finished(), "{forged:?}");
+
+        // then the waiter has it soon, and it alone
+        let guard = within(SOON, "it enters", waiting).await.unwrap().unwrap();
+        let took = released.elapsed();
+        println!("{forged:?}: {took:?}");
+        assert!(took < ms(1_250), "{forged:?}: {took:?}");
+        assert_eq!(hash(&redis, DOOR), [(guard.owner().to_string(), "1".into())]);
+        assert!(door(holder).try_acquire().await.unwrap().is_none());
+        give_back(guard).await;
+        redis.command(&["DEL", &queue(DOOR)]);
+        eventually("it is free", SOON, || hash(&redis, DOOR).is_empty());
+    }
+}
