@@ -336,6 +336,36 @@ async fn a_lock_is_contended_for_a_while_after_a_release_that_found_it_so() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_left_the_lock_to_others_lets_them_ask_first() {
+    let engine = client();
+    let lock = Client::of(Arc::clone(&engine)).lock("door").unwrap();
+    let gap = Duration::from_millis(4);
+    engine.contention.note(&name("door"), Others::Outsiders(gap));
+    let start = Instant::now();
+    let guard = lock.acquire().await.unwrap();
+    assert_eq!(start.elapsed(), gap);
+    drop(guard);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_that_finds_others_is_remembered() {
+    let store = MemoryStore::new();
+    let [one, other] = ["one", "other"].map(|name| {
+        let store = Arc::new(store.session());
+        Engine::new(Identity::of(name), store, Clock::new(), Spawner::here())
+    });
+    let lock = |engine| Client::of(Arc::clone(engine)).lock("door").unwrap();
+    let guard = lock(&one).acquire().await.unwrap();
+    let door = lock(&other);
+    let waits = tokio::spawn(async move { door.acquire_within(Duration::from_secs(9)).await });
+    advance(Duration::from_millis(100)).await;
+    tokio::task::yield_now().await;
+    drop(guard.release().await.unwrap());
+    assert!(one.contention.is_contended(&name("door")));
+    drop(waits.await.unwrap().unwrap());
+}
+
+#[tokio::test(start_paused = true)]
 async fn who_asks_is_told_what_the_store_tells_and_nobody_else() {
     let (_engine, contention, name) = door();
     let released = || Event::Freed { name: name.clone(), queue_told: false };
