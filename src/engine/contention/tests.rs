@@ -28,7 +28,8 @@ fn name(name: &str) -> Name {
 
 fn client() -> Arc<Engine> {
     let store = Arc::new(MemoryStore::new().session());
-    Engine::new(Identity::of("client"), store, Clock::new(), Spawner::here())
+    let awake = Clock::with(|| Duration::ZERO);
+    Engine::new(Identity::of("client"), store, awake, Spawner::here())
 }
 
 /// A client, its contention, and a name.
@@ -352,7 +353,8 @@ async fn a_release_that_finds_others_is_remembered() {
     let store = MemoryStore::new();
     let [one, other] = ["one", "other"].map(|name| {
         let store = Arc::new(store.session());
-        Engine::new(Identity::of(name), store, Clock::new(), Spawner::here())
+        let awake = Clock::with(|| Duration::ZERO);
+        Engine::new(Identity::of(name), store, awake, Spawner::here())
     });
     let lock = |engine| Client::of(Arc::clone(engine)).lock("door").unwrap();
     let guard = lock(&one).acquire().await.unwrap();

@@ -44,8 +44,22 @@ struct Wish {
 struct Channel {
     says: Says,
     state: State,
+    /// Whether the server was asked to subscribe, and may do so yet.
+    in_doubt: bool,
     /// Who wants it: `door` and `{door}` share the one of their releases.
     names: BTreeSet<Name>,
+}
+
+impl Channel {
+    /// What was asked for was not confirmed; it may have `failed`, and be done later.
+    fn is_not_confirmed(&mut self, failed: bool) {
+        match self.state {
+            State::Asked => (self.state, self.in_doubt) = (State::Off, failed),
+            State::Leaving if self.in_doubt => self.state = State::Off,
+            State::Leaving => self.state = State::On,
+            State::Off | State::On => {}
+        }
+    }
 }
 
 /// What a message on a channel is about.
@@ -154,7 +168,8 @@ impl Table {
         let gone = gone.collect();
         self.give_up(name, gone);
         for (channel, says) in wanted {
-            let fresh = || Channel { says, state: State::Off, names: BTreeSet::new() };
+            let fresh =
+                || Channel { says, state: State::Off, in_doubt: false, names: BTreeSet::new() };
             self.channels.entry(channel.clone()).or_insert_with(fresh).names.insert(name.clone());
             self.unsettled.insert(channel);
         }
@@ -191,12 +206,12 @@ impl Table {
             let Some(channel) = self.channels.get_mut(&name) else { continue };
             match (channel.names.first(), channel.state) {
                 (Some(_), State::On) => {}
-                (None, State::Off) => drop(self.channels.remove(&name)),
+                (None, State::Off) if !channel.in_doubt => drop(self.channels.remove(&name)),
                 (Some(user), State::Off) => {
                     channel.state = State::Asked;
                     subscribe.entry(user.clone()).or_default().push(name);
                 }
-                (None, State::On) => {
+                (None, State::Off | State::On) => {
                     channel.state = State::Leaving;
                     unsubscribe.push(name);
                 }
@@ -220,11 +235,10 @@ impl Table {
         }
         for channel in &asked.channels {
             let Some(entry) = self.channels.get_mut(channel) else { continue };
-            match entry.state {
-                State::Asked => entry.state = State::Off,
-                State::Leaving => entry.state = State::On,
-                State::Off | State::On => {}
-            }
+            entry.is_not_confirmed(answer == Answer::Failed);
+            // One who came back while we were leaving is still there.
+            let names = entry.names.clone();
+            names.iter().for_each(|name| self.update(name));
             self.unsettled.insert(channel.clone());
         }
         if let (Answer::Forbidden, Some(name)) = (answer, &asked.subscribe) {
@@ -236,12 +250,10 @@ impl Table {
     pub(super) fn ask_anew(&mut self) {
         self.connection += 1;
         for (channel, entry) in &mut self.channels {
-            match entry.state {
-                State::Asked => entry.state = State::Off,
-                State::Leaving => entry.state = State::On,
-                State::Off | State::On => continue,
+            if matches!(entry.state, State::Asked | State::Leaving) {
+                entry.is_not_confirmed(true);
+                self.unsettled.insert(channel.clone());
             }
-            self.unsettled.insert(channel.clone());
         }
     }
 
@@ -264,7 +276,7 @@ impl Table {
     fn silence(&mut self) {
         self.connection += 1;
         for (channel, entry) in &mut self.channels {
-            entry.state = State::Off;
+            (entry.state, entry.in_doubt) = (State::Off, false);
             self.unsettled.insert(channel.clone());
         }
     }
@@ -277,7 +289,7 @@ impl Table {
     /// The server has confirmed that we hear `channel`, or that we do not.
     pub(super) fn confirmed(&mut self, channel: &str, on: bool) {
         let Some(entry) = self.channels.get_mut(channel) else { return };
-        entry.state = if on { State::On } else { State::Off };
+        (entry.state, entry.in_doubt) = (if on { State::On } else { State::Off }, false);
         self.unsettled.insert(channel.to_owned());
         let names = entry.names.clone();
         names.iter().for_each(|name| self.update(name));

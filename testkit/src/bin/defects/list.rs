@@ -576,8 +576,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "a channel whose reply was lost is never asked for again",
             edits: &[Edit {
                 file: "src/store/redis/subscriptions/table.rs",
-                from: "                State::Asked => entry.state = State::Off,\n                State::Leaving => entry.state = State::On,\n                State::Off | State::On => {}\n",
-                to: "                State::Asked | State::Leaving => {}\n                State::Off | State::On => {}\n",
+                from: "            State::Asked => (self.state, self.in_doubt) = (State::Off, failed),",
+                to: "            State::Asked => self.in_doubt = failed,",
             }],
         },
     ),
@@ -589,8 +589,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "what was subscribed is not asked for on the next connection",
             edits: &[Edit {
                 file: "src/store/redis/subscriptions/table.rs",
-                from: "            entry.state = State::Off;\n            self.unsettled.insert(channel.clone());\n        }\n    }\n",
-                to: "            self.unsettled.insert(channel.clone());\n            let _ = &entry.state;\n        }\n    }\n",
+                from: "            (entry.state, entry.in_doubt) = (State::Off, false);\n",
+                to: "            entry.in_doubt = false;\n",
             }],
         },
     ),
@@ -617,6 +617,19 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
                 file: "src/store/redis/subscriptions/table.rs",
                 from: "                entry.names.remove(name);\n                self.unsettled",
                 to: "                entry.names.clear();\n                self.unsettled",
+            }],
+        },
+    ),
+    (
+        Finder::Unit(
+            "store::redis::subscriptions::table::tests::whatever_happens_it_ends_as_it_is_wanted",
+        ),
+        Defect {
+            says: "a subscription that comes after it was given up stays",
+            edits: &[Edit {
+                file: "src/store/redis/subscriptions/table.rs",
+                from: "(None, State::Off) if !channel.in_doubt =>",
+                to: "(None, State::Off) if !channel.in_doubt || channel.in_doubt =>",
             }],
         },
     ),
