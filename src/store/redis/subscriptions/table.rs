@@ -249,12 +249,15 @@ impl Table {
     /// Nobody waits for the answers to what was asked: it is to be asked anew.
     pub(super) fn ask_anew(&mut self) {
         self.connection += 1;
+        let mut names = BTreeSet::new();
         for (channel, entry) in &mut self.channels {
             if matches!(entry.state, State::Asked | State::Leaving) {
                 entry.is_not_confirmed(true);
+                names.extend(entry.names.iter().cloned());
                 self.unsettled.insert(channel.clone());
             }
         }
+        names.iter().for_each(|name| self.update(name));
     }
 
     /// Another connection begins, on which nothing is heard yet.
@@ -529,6 +532,7 @@ mod tests {
                 }
                 5..8 => self.asked.extend(self.table.corrections()),
                 8..13 => self.answer(),
+                13 if self.chance.bool() => self.table.ask_anew(),
                 13 => self.lose_the_connection(),
                 14 => self.allows = self.chance.bool(),
                 _ => {
