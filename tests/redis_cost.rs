@@ -11,7 +11,10 @@ use common::{
 use futures_util::future::join_all;
 use leasehold::{Client, Lock, LockGuard};
 use testkit::{Calls, Redis, eventually};
-use tokio::{task::JoinHandle, time::sleep};
+use tokio::{
+    task::JoinHandle,
+    time::{Instant, sleep},
+};
 
 /// A server, a client that has done all that it does once, and a lock.
 struct Setup {
@@ -399,7 +402,7 @@ async fn clients_that_take_turns_cost_three_evalsha_for_each_however_many_they_a
         let granted_before = granted();
 
         // when each of them always has to wait for the others
-        take_turns(&clients, rounds).await;
+        let long = take_turns(&clients, rounds).await;
         let (calls, granted) = (redis.calls().since(&before), granted() - granted_before);
 
         // then each time one asks for a place, one releases, and one asks when it is told
@@ -407,15 +410,16 @@ async fn clients_that_take_turns_cost_three_evalsha_for_each_however_many_they_a
         let asked = calls.of("evalsha");
         let each = |calls: u64| calls as f64 / granted as f64;
         println!(
-            "{} clients, for each of {granted}: {:.2} EVALSHA, {:.1} commands: {calls}",
+            "{} clients, for each of {granted}: {:.2} EVALSHA, {:.1} commands, {long} waited long: \
+             {calls}",
             clients.len(),
             each(asked),
             each(calls.total())
         );
-        // But for a look of who waits for long, now and then: 3.0 in all.
-        assert!(asked * 20 <= granted * 61, "{asked} for {granted}: {calls}");
+        // And those who wait for long, as on a busy machine, look once or twice besides.
+        assert!(asked * 20 <= granted * 61 + 40 * long, "{asked} for {granted}, {long}: {calls}");
         assert_eq!(of(&calls, &["subscribe", "unsubscribe", "eval"]), [0, 0, 0], "{calls}");
-        costs.push(each(asked));
+        costs.push(each(asked.saturating_sub(2 * long)));
     }
     // and that does not grow with their number
     let (least, most) =
@@ -423,21 +427,28 @@ async fn clients_that_take_turns_cost_three_evalsha_for_each_however_many_they_a
     assert!(most <= least * 1.15, "{costs:?}");
 }
 
-/// Each client enters so many times, and stays for so long that the others wait.
-async fn take_turns(clients: &[Client], rounds: usize) {
+/// Each client enters so many times, and stays for so long that the others wait. Returns how
+/// many waited for so long that they looked by themselves.
+async fn take_turns(clients: &[Client], rounds: usize) -> u64 {
     let tasks = clients.iter().map(|client| {
         let lock = client.lock("door").unwrap();
         tokio::spawn(async move {
+            let mut long = 0;
             for _ in 0..rounds {
+                let begun = Instant::now();
                 let guard = lock.acquire().await.unwrap();
+                long += u64::from(begun.elapsed() > ms(200));
                 sleep(ms(2)).await;
                 give_back(guard).await;
             }
+            long
         })
     });
+    let mut long = 0;
     for task in tasks.collect::<Vec<_>>() {
-        within(secs(60), "all have had their turns", task).await.unwrap();
+        long += within(secs(60), "all have had their turns", task).await.unwrap();
     }
+    long
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -40,6 +40,8 @@ mod seldom;
 #[cfg(test)]
 mod simulation;
 pub(crate) mod stats;
+#[cfg(test)]
+mod stress;
 pub(crate) mod tasks;
 pub(crate) mod timing;
 

@@ -59,7 +59,6 @@ pub(super) struct Called {
 #[derive(Debug, Default)]
 pub(super) struct Crowd {
     pub(super) waiting: BTreeMap<u64, Waiter>,
-    pub(super) last_ticket: u64,
     pub(super) inbox: Arc<Inbox>,
     /// Whether releases are to be listened to.
     pub(super) listens: bool,

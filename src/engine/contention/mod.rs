@@ -74,6 +74,8 @@ struct Entries {
     lingering: VecDeque<(Instant, Name)>,
     /// Those where somebody waits behind a hold of this client, by when to say so.
     behind_our_own: VecDeque<(Instant, Name)>,
+    /// Of all names together: one who slept may come back when its name was forgotten.
+    last_ticket: u64,
     closed: bool,
 }
 
@@ -310,6 +312,14 @@ impl Contention {
                 held = ?hold.held_for(now), "this client waits for a lock that it holds itself");
         }
         again
+    }
+
+    /// How many stand in line for `name`.
+    #[cfg(test)]
+    pub(crate) fn in_line(&self, name: &Name) -> usize {
+        let entries = self.entries();
+        let crowd = entries.of.get(name).and_then(|entry| entry.crowd.as_ref());
+        crowd.map_or(0, |crowd| crowd.waiting.len())
     }
 
     #[cfg(test)]

@@ -28,7 +28,8 @@ fn name(name: &str) -> Name {
 
 fn client() -> Arc<Engine> {
     let store = Arc::new(MemoryStore::new().session());
-    Engine::new(Identity::of("client"), store, Clock::new(), Spawner::here())
+    let awake = Clock::with(|| Duration::ZERO);
+    Engine::new(Identity::of("client"), store, awake, Spawner::here())
 }
 
 /// A client, its contention, and a name.
@@ -254,6 +255,31 @@ async fn who_comes_to_wait_behind_one_that_was_called_and_sleeps_is_called_inste
     assert!((&mut comes).now_or_never().flatten().is_some());
 }
 
+/// It had the ticket of somebody else, who was sent away as if the client were shut down.
+#[tokio::test(start_paused = true)]
+async fn one_that_sleeps_while_its_name_is_forgotten_takes_nobodys_place() {
+    let (engine, contention, name) = door();
+    let first = hold(&engine, &name).await;
+    let mut sleeps = Box::pin(contention.turn(&name, PLAIN));
+    assert!((&mut sleeps).now_or_never().is_none());
+    assert!(contention.hand_over(&first, Instant::now()));
+    while contention.look().is_some() {
+        advance(BATON_RESTS).await;
+    }
+    advance(2 * LINGER).await;
+    contention.look();
+    assert!(contention.is_idle());
+
+    let turn = contention.turn(&name, PLAIN).await;
+    let mut waits = Box::pin(contention.turn(&name, PLAIN));
+    assert!((&mut waits).now_or_never().is_none());
+    assert!((&mut sleeps).now_or_never().is_none());
+    assert!((&mut waits).now_or_never().is_none(), "it waits as before");
+    drop(turn);
+    drop(sleeps);
+    assert!(waits.now_or_never().flatten().is_some());
+}
+
 /// The store's no came while the grant was nobody's, and nobody was told.
 #[tokio::test]
 async fn a_grant_that_is_lost_on_its_way_is_believed_by_nobody() {
@@ -314,6 +340,37 @@ async fn a_lock_is_contended_for_a_while_after_a_release_that_found_it_so() {
     assert_eq!(contention.turn(&door, PLAIN).await.unwrap().head_start(), Some(gap));
     advance(CONTENDED).await;
     assert!(!contention.is_contended(&door));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_left_the_lock_to_others_lets_them_ask_first() {
+    let engine = client();
+    let lock = Client::of(Arc::clone(&engine)).lock("door").unwrap();
+    let gap = Duration::from_millis(4);
+    engine.contention.note(&name("door"), Others::Outsiders(gap));
+    let start = Instant::now();
+    let guard = lock.acquire().await.unwrap();
+    assert_eq!(start.elapsed(), gap);
+    drop(guard);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_that_finds_others_is_remembered() {
+    let store = MemoryStore::new();
+    let [one, other] = ["one", "other"].map(|name| {
+        let store = Arc::new(store.session());
+        let awake = Clock::with(|| Duration::ZERO);
+        Engine::new(Identity::of(name), store, awake, Spawner::here())
+    });
+    let lock = |engine| Client::of(Arc::clone(engine)).lock("door").unwrap();
+    let guard = lock(&one).acquire().await.unwrap();
+    let door = lock(&other);
+    let waits = tokio::spawn(async move { door.acquire_within(Duration::from_secs(9)).await });
+    advance(Duration::from_millis(100)).await;
+    tokio::task::yield_now().await;
+    drop(guard.release().await.unwrap());
+    assert!(one.contention.is_contended(&name("door")));
+    drop(waits.await.unwrap().unwrap());
 }
 
 #[tokio::test(start_paused = true)]

@@ -75,6 +75,8 @@ impl Contention {
         if entries.closed {
             return None;
         }
+        entries.last_ticket += 1;
+        let fresh = entries.last_ticket;
         let entry = entries.of.entry(name.clone()).or_default();
         let is_ours = ticket.is_some_and(|ticket| entry.has_called(ticket));
         if is_ours || matches!(entry.turn, TurnOf::Nobody) {
@@ -84,16 +86,13 @@ impl Contention {
         let listens_first = wants.listens && !crowd.listens;
         crowd.listens |= wants.listens;
         crowd.quiet_since = None;
-        crowd.last_ticket += 1;
-        let ticket = ticket.unwrap_or(crowd.last_ticket);
+        let ticket = ticket.unwrap_or(fresh);
         let (calls, called) = oneshot::channel();
         crowd.waiting.insert(ticket, Waiter { calls, shape: wants.shape });
         if entry.waits_behind() {
             let due = self.clock.now() + OWN_HOLD_TOLD;
             entries.behind_our_own.push_back((due, name.clone()));
-            return Some(Err(Place { ticket, called, listens_first }));
-        }
-        if matches!(entry.turn, TurnOf::Called(_)) {
+        } else if matches!(entry.turn, TurnOf::Called(_)) {
             // The one who was called may never come, and now somebody waits for it.
             entries.look_after(name, &self.clock, &self.stirred);
         }

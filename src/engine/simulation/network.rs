@@ -10,14 +10,14 @@ use std::{
     pin::Pin,
     sync::{
         Arc, Mutex, Weak,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, Ordering},
     },
     time::Duration,
 };
 
 use tokio::{
     sync::oneshot,
-    time::{sleep, timeout},
+    time::{Instant, sleep, timeout},
 };
 
 use super::{
@@ -40,8 +40,8 @@ pub(super) struct Network {
     chance: Mutex<fastrand::Rng>,
     oracle: Arc<Oracle>,
     line: Arc<Line>,
-    /// How many questions it was asked to carry.
-    questions: AtomicU64,
+    /// When the last request arrives that was sent.
+    arrives_at: Mutex<Instant>,
     /// Whether somebody in the store tells the client to ask, each time that it has.
     floods: Arc<AtomicBool>,
     _arriving: Arc<dyn Subscriber>,
@@ -63,14 +63,14 @@ impl Network {
         let store = Arc::new(store);
         store.tell(Arc::downgrade(&arriving));
         let chance = Mutex::new(chance);
-        let (questions, floods) = (AtomicU64::new(0), Arc::default());
+        let floods = Arc::default();
         Arc::new(Self {
             store,
             weather,
             chance,
             oracle,
             line,
-            questions,
+            arrives_at: Mutex::new(Instant::now()),
             floods,
             _arriving: arriving,
         })
@@ -133,17 +133,24 @@ impl Network {
         self.floods.store(does, Ordering::Relaxed);
     }
 
-    /// How many questions were asked.
-    pub(super) fn questions(&self) -> u64 {
-        self.questions.load(Ordering::Relaxed)
-    }
-
     fn happens(&self, per_mille: u32) -> bool {
         self.chance.lock().unwrap().u32(..1_000) < per_mille
     }
 
     fn delay(&self) -> Duration {
         Duration::from_millis(self.chance.lock().unwrap().u64(..=self.weather.delay))
+    }
+
+    /// How long a request takes that is sent now. Where nothing is lost they stay in
+    /// order, as on one connection.
+    fn there(&self) -> Duration {
+        let delay = self.delay();
+        if !self.weather.in_order {
+            return delay;
+        }
+        let (mut last, now) = (self.arrives_at.lock().unwrap(), Instant::now());
+        *last = (now + delay).max(*last + Duration::from_millis(1));
+        *last - now
     }
 
     /// Sends a request about `name` on its way, and waits for the reply.
@@ -165,7 +172,7 @@ impl Network {
         let lost = self.happens(self.weather.lose_request);
         let unanswered = self.happens(self.weather.lose_reply);
         let again = self.happens(self.weather.double).then(|| self.delay() * 20);
-        let (there, back) = (self.delay(), self.delay());
+        let (there, back) = (self.there(), self.delay());
         let (store, oracle) = (Arc::clone(&self.store), Arc::clone(&self.oracle));
         tokio::spawn(async move {
             sleep(there).await;
@@ -213,7 +220,6 @@ impl fmt::Debug for Network {
 impl Store for Network {
     fn acquire<'a>(&'a self, claim: &'a Claim, place: Option<Place>) -> Answer<'a, Verdict> {
         self.oracle.asking(&claim.owner, &claim.name);
-        self.questions.fetch_add(1, Ordering::Relaxed);
         let (asked, oracle) = (claim.clone(), Arc::clone(&self.oracle));
         let (floods, line) = (Arc::clone(&self.floods), Arc::clone(&self.line));
         self.send(Some(&claim.name), move |store| {
@@ -221,6 +227,7 @@ impl Store for Network {
             let (floods, line) = (Arc::clone(&floods), Arc::clone(&line));
             Box::pin(async move {
                 let verdict = store.acquire(&claim, place).await;
+                oracle.aside(|| format!("{} asks, {place:?}: {verdict:?}", claim.owner));
                 if let Ok(Verdict::Granted) = verdict {
                     oracle.granted(&claim.owner);
                 }
@@ -253,6 +260,7 @@ impl Store for Network {
             let (claim, oracle) = (asked.clone(), Arc::clone(&oracle));
             Box::pin(async move {
                 let given = store.release(&claim, mode).await;
+                oracle.aside(|| format!("{} gives back, {mode:?}: {given:?}", claim.owner));
                 if let Ok(GivenBack::Freed(_)) = given {
                     oracle.given_back(&claim.owner);
                 }

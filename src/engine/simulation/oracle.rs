@@ -12,6 +12,7 @@
 //! | a free lock is entered | somebody waits for a free lock for too long |
 //! | a reservation is short | a lock waits for one who does not come |
 //! | nobody is passed over | others have a lock again and again while somebody waits |
+//! | a lock does not stay | tasks of one client pass it on for longer than they may |
 //! | nobody is flooded | a client asks more often than messages may make it ask |
 //! | shut down is shut down | somebody of a client that was shut down believes, or enters |
 //! | a lease goes on in sleep | it is believed when its machine has slept beyond its end |
@@ -44,6 +45,9 @@ use crate::{
 /// How many questions about one name a client may ask in [`FLOOD_TIME`].
 const FLOOD: u32 = 60;
 const FLOOD_TIME: Duration = Duration::from_millis(10);
+
+/// How long a lock goes from task to task of one client, with a little for the clock.
+const LOCAL_TIME: Duration = Duration::from_millis(12);
 
 /// Watches one story.
 pub(super) struct Oracle {
@@ -86,6 +90,7 @@ struct Believer {
     owner: Owner,
     holding: Holding,
     gate: Gate,
+    entered_at: Instant,
     /// When it was over, or its guard was gone.
     over_at: Option<Instant>,
     guard_gone_at: Option<Instant>,
@@ -122,9 +127,15 @@ impl Oracle {
     }
 
     /// Somebody begins to wait; over when what it returns is dropped.
-    pub(super) fn waits(self: &Arc<Self>, name: &Name, gate: &Gate, class: Class) -> Waits {
+    pub(super) fn waits(
+        self: &Arc<Self>,
+        who: &str,
+        name: &Name,
+        gate: &Gate,
+        class: Class,
+    ) -> Waits {
         let mut seen = self.seen.lock().unwrap();
-        let number = seen.waiting.begins(name, gate, class, Instant::now());
+        let number = seen.waiting.begins(who, name, gate, class, Instant::now());
         Waits { oracle: Arc::clone(self), number }
     }
 
@@ -141,6 +152,7 @@ impl Oracle {
             owner: owner.clone(),
             holding: holding.clone(),
             gate: gate.clone(),
+            entered_at: Instant::now(),
             over_at: None,
             guard_gone_at: None,
             release_sent_at: None,
@@ -153,13 +165,20 @@ impl Oracle {
         let number = seen.entered;
         // What was handed over within a client is not to be given back by who had it.
         let before = seen.believers.values_mut().filter(|before| before.owner == *owner);
-        let (mut left_early, mut again) = (false, false);
+        let (mut left_early, mut again, mut stayed) = (false, false, Duration::ZERO);
+        let mut first_at = None;
         for before in before {
+            let first_at = *first_at.get_or_insert(before.entered_at);
+            stayed = before.guard_gone_at.map_or(stayed, |gone_at| gone_at - first_at);
             left_early |= before.guard_gone_at.is_none();
             (before.freed, again) = (true, true);
         }
         seen.believers.insert(number, believer);
         seen.waiting.entered(name, gate, again, Instant::now());
+        if stayed > LOCAL_TIME {
+            let rule = format!("{owner} stayed in its process for {stayed:?}");
+            self.break_rule(&mut seen, rule);
+        }
         if seen.clients.values().any(|client| client.is_shut && client.gate.is(gate)) {
             self.break_rule(&mut seen, format!("{owner} entered after its client was shut down"));
         }
@@ -244,6 +263,11 @@ impl Oracle {
         }
     }
 
+    /// What is of use only to who reads the story.
+    pub(super) fn aside(&self, what: impl FnOnce() -> String) {
+        self.story.aside(what);
+    }
+
     /// The store granted a lock to `owner`.
     pub(super) fn granted(&self, owner: &Owner) {
         self.seen.lock().unwrap().granted.insert(owner.clone());
@@ -261,7 +285,9 @@ impl Oracle {
         let Some(client) = seen.clients.get_mut(client) else { return };
         client.is_shut = true;
         let gate = client.gate.clone();
-        for believer in seen.believers.values_mut().filter(|it| it.gate.is(&gate)) {
+        // What was over before is its guard's to give back.
+        let taken = |it: &&mut Believer| it.gate.is(&gate) && !it.told;
+        for believer in seen.believers.values_mut().filter(taken) {
             believer.guard_gone_at.get_or_insert_with(Instant::now);
         }
         drop(seen);

@@ -26,6 +26,8 @@ pub(super) struct Weather {
     pub(super) lose_message: u32,
     /// The longest delay one way, in milliseconds.
     pub(super) delay: u64,
+    /// Whether requests of one client arrive in the order in which they were sent.
+    pub(super) in_order: bool,
 }
 
 /// What kind of story it is: the calmer, the tighter the bounds.
@@ -172,7 +174,7 @@ impl Plot {
 
 fn weather(mood: Mood, chance: &mut fastrand::Rng) -> Weather {
     if mood != Mood::Rough {
-        return Weather { delay: chance.u64(..=8), ..Weather::default() };
+        return Weather { delay: chance.u64(..=8), in_order: true, ..Weather::default() };
     }
     let most = if chance.bool() { 300 } else { 8 };
     Weather {
@@ -182,6 +184,7 @@ fn weather(mood: Mood, chance: &mut fastrand::Rng) -> Weather {
         refuse: chance.u32(..=30),
         lose_message: chance.u32(..=300),
         delay: chance.u64(..=most),
+        in_order: false,
     }
 }
 

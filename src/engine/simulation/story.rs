@@ -31,6 +31,13 @@ impl Story {
         writeln!(self.text.lock().unwrap(), "{line}").unwrap();
     }
 
+    /// The same, of what is of use only to who reads the story.
+    pub(super) fn aside(&self, what: impl FnOnce() -> String) {
+        if self.aloud {
+            self.say(what);
+        }
+    }
+
     pub(super) fn text(&self) -> String {
         self.text.lock().unwrap().clone()
     }

@@ -54,6 +54,7 @@ pub(super) struct Waiting {
 }
 
 struct Waiter {
+    who: String,
     name: Name,
     gate: Gate,
     class: Class,
@@ -78,9 +79,17 @@ struct Watched {
 
 impl Waiting {
     /// Somebody begins to wait. Returns its number.
-    pub(super) fn begins(&mut self, name: &Name, gate: &Gate, class: Class, now: Instant) -> u64 {
+    pub(super) fn begins(
+        &mut self,
+        who: &str,
+        name: &Name,
+        gate: &Gate,
+        class: Class,
+        now: Instant,
+    ) -> u64 {
         self.next += 1;
         let waiter = Waiter {
+            who: who.to_owned(),
             name: name.clone(),
             gate: gate.clone(),
             class,
@@ -199,10 +208,12 @@ impl Waiting {
         };
         let ready = |waiter: &&Waiter| waiter.name == *name;
         let waited = self.waiters.values().filter(ready);
-        let first = waited.map(|waiter| waiter.since.max(waiter.gate.opens())).min()?;
-        let used = &watched.used;
-        let too_long = how.now > since.max(first).max(watched.quiet_until) + limit;
-        too_long.then(|| format!("somebody waits for `{name}`, which is {used:?}, for {limit:?}"))
+        let ready_since = |waiter: &Waiter| waiter.since.max(waiter.gate.opens());
+        let waiter = waited.min_by_key(|waiter| ready_since(waiter))?;
+        let since = since.max(ready_since(waiter)).max(watched.quiet_until);
+        let (who, used) = (&waiter.who, &watched.used);
+        let too_long = how.now > since + limit;
+        too_long.then(|| format!("{who} waits for `{name}`, which is {used:?}, for {limit:?}"))
     }
 
     /// Nobody waits for longer than its class has to.
@@ -219,8 +230,8 @@ impl Waiting {
         };
         let waiter = self.waiters.values().filter(|it| it.name == *name).find(unfair)?;
         Some(format!(
-            "one who waits for `{name}` ({:?}) was passed over {} times, in {:?}",
-            waiter.class,
+            "{}, who waits for `{name}`, was passed over {} times, in {:?}",
+            waiter.who,
             waiter.passed_over,
             how.now - waiter.first_since
         ))

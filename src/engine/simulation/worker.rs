@@ -7,7 +7,7 @@ use tokio::time::{sleep, timeout};
 
 use super::{
     citizen::Citizen,
-    oracle::{Believes, Oracle},
+    oracle::{Believes, Oracle, Waits},
     plot::{LONGEST_POLL, Mood, Plot},
     story::{Story, name},
     waiting::Class,
@@ -94,11 +94,14 @@ impl Worker {
         }
     }
 
+    fn waits(&self, lock: &Lock) -> Waits {
+        self.oracle.waits(&self.label, lock.name(), &self.citizen.gate, self.class())
+    }
+
     async fn enter(&mut self, lock: &Lock) -> Option<LockGuard> {
         let patience = Duration::from_millis(1) + self.up_to(4_000);
         let way = self.chance.u32(..6);
-        let waits = || self.oracle.waits(lock.name(), &self.citizen.gate, self.class());
-        let waiting = (way < 5).then(waits);
+        let waiting = (way < 5).then(|| self.waits(lock));
         let entered = match way {
             0 => lock.try_acquire().await,
             1 => lock.acquire_within(patience).await.map(Some),
@@ -122,21 +125,22 @@ impl Worker {
     /// Begins to wait and does something else before it goes on, as a branch of a
     /// `select!` does. Who stands in line behind others of its client holds nobody up.
     async fn doze(&mut self, lock: &Lock, time: Duration) -> Result<Option<LockGuard>, Error> {
-        let before = self.citizen.network.questions();
+        let in_line = || self.citizen.engine.contention.in_line(lock.name());
+        let before = in_line();
         let mut acquire = Box::pin(lock.acquire());
         if let Poll::Ready(entered) = poll!(&mut acquire) {
             return entered.map(Some);
         }
-        let asks = self.citizen.network.questions() > before;
-        if asks && self.plot.mood != Mood::Rough {
-            return cancelled(time, acquire).await;
-        }
-        if asks {
+        // One that has the turn of its client keeps the others of its client waiting.
+        if in_line() <= before {
+            if self.plot.mood != Mood::Rough {
+                return cancelled(time, acquire).await;
+            }
             self.oracle.dozes(lock.name(), time);
         }
         self.say(&format!("dozes for {time:?}"));
         sleep(time).await;
-        let _waits = self.oracle.waits(lock.name(), &self.citizen.gate, self.class());
+        let _waits = self.waits(lock);
         acquire.await.map(Some)
     }
 

@@ -44,8 +44,22 @@ struct Wish {
 struct Channel {
     says: Says,
     state: State,
+    /// Whether the server was asked to subscribe, and may do so yet.
+    in_doubt: bool,
     /// Who wants it: `door` and `{door}` share the one of their releases.
     names: BTreeSet<Name>,
+}
+
+impl Channel {
+    /// What was asked for was not confirmed; it may have `failed`, and be done later.
+    fn is_not_confirmed(&mut self, failed: bool) {
+        match self.state {
+            State::Asked => (self.state, self.in_doubt) = (State::Off, failed),
+            State::Leaving if self.in_doubt => self.state = State::Off,
+            State::Leaving => self.state = State::On,
+            State::Off | State::On => {}
+        }
+    }
 }
 
 /// What a message on a channel is about.
@@ -154,7 +168,8 @@ impl Table {
         let gone = gone.collect();
         self.give_up(name, gone);
         for (channel, says) in wanted {
-            let fresh = || Channel { says, state: State::Off, names: BTreeSet::new() };
+            let fresh =
+                || Channel { says, state: State::Off, in_doubt: false, names: BTreeSet::new() };
             self.channels.entry(channel.clone()).or_insert_with(fresh).names.insert(name.clone());
             self.unsettled.insert(channel);
         }
@@ -191,12 +206,12 @@ impl Table {
             let Some(channel) = self.channels.get_mut(&name) else { continue };
             match (channel.names.first(), channel.state) {
                 (Some(_), State::On) => {}
-                (None, State::Off) => drop(self.channels.remove(&name)),
+                (None, State::Off) if !channel.in_doubt => drop(self.channels.remove(&name)),
                 (Some(user), State::Off) => {
                     channel.state = State::Asked;
                     subscribe.entry(user.clone()).or_default().push(name);
                 }
-                (None, State::On) => {
+                (None, State::Off | State::On) => {
                     channel.state = State::Leaving;
                     unsubscribe.push(name);
                 }
@@ -220,11 +235,10 @@ impl Table {
         }
         for channel in &asked.channels {
             let Some(entry) = self.channels.get_mut(channel) else { continue };
-            match entry.state {
-                State::Asked => entry.state = State::Off,
-                State::Leaving => entry.state = State::On,
-                State::Off | State::On => {}
-            }
+            entry.is_not_confirmed(answer == Answer::Failed);
+            // One who came back while we were leaving is still there.
+            let names = entry.names.clone();
+            names.iter().for_each(|name| self.update(name));
             self.unsettled.insert(channel.clone());
         }
         if let (Answer::Forbidden, Some(name)) = (answer, &asked.subscribe) {
@@ -235,14 +249,15 @@ impl Table {
     /// Nobody waits for the answers to what was asked: it is to be asked anew.
     pub(super) fn ask_anew(&mut self) {
         self.connection += 1;
+        let mut names = BTreeSet::new();
         for (channel, entry) in &mut self.channels {
-            match entry.state {
-                State::Asked => entry.state = State::Off,
-                State::Leaving => entry.state = State::On,
-                State::Off | State::On => continue,
+            if matches!(entry.state, State::Asked | State::Leaving) {
+                entry.is_not_confirmed(true);
+                names.extend(entry.names.iter().cloned());
+                self.unsettled.insert(channel.clone());
             }
-            self.unsettled.insert(channel.clone());
         }
+        names.iter().for_each(|name| self.update(name));
     }
 
     /// Another connection begins, on which nothing is heard yet.
@@ -264,7 +279,7 @@ impl Table {
     fn silence(&mut self) {
         self.connection += 1;
         for (channel, entry) in &mut self.channels {
-            entry.state = State::Off;
+            (entry.state, entry.in_doubt) = (State::Off, false);
             self.unsettled.insert(channel.clone());
         }
     }
@@ -277,7 +292,7 @@ impl Table {
     /// The server has confirmed that we hear `channel`, or that we do not.
     pub(super) fn confirmed(&mut self, channel: &str, on: bool) {
         let Some(entry) = self.channels.get_mut(channel) else { return };
-        entry.state = if on { State::On } else { State::Off };
+        (entry.state, entry.in_doubt) = (if on { State::On } else { State::Off }, false);
         self.unsettled.insert(channel.to_owned());
         let names = entry.names.clone();
         names.iter().for_each(|name| self.update(name));
@@ -312,6 +327,318 @@ impl Table {
                 self.events.extend(names.map(|name| Event::Ask { name, after }));
             }
             Says::Nothing => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use redis::Value;
+
+    use super::*;
+
+    fn name(name: &str) -> Name {
+        Name::new(name).unwrap()
+    }
+
+    fn table() -> Table {
+        let mut table = Table::of("id");
+        table.begin();
+        table
+    }
+
+    /// Everything that is asked for now is done, and said.
+    fn done(table: &mut Table) {
+        for asked in table.corrections() {
+            for channel in &asked.channels {
+                table.confirmed(channel, asked.subscribe.is_some());
+            }
+            table.answered(&asked, Answer::Done, Instant::now());
+        }
+    }
+
+    fn told(table: &mut Table) -> Vec<Event> {
+        std::iter::from_fn(|| table.next_event()).collect()
+    }
+
+    /// A table that hears of the turn at `door`, as it was told.
+    fn hearing() -> Table {
+        let mut table = table();
+        table.listen(&name("door"));
+        done(&mut table);
+        assert_eq!(told(&mut table), [Event::Hears(name("door"), Hears::Turns)]);
+        table
+    }
+
+    #[test]
+    fn what_is_wanted_is_asked_for_once_and_told_when_all_of_it_is_confirmed() {
+        let mut table = table();
+        table.listen(&name("door"));
+        let [asked] = table.corrections().try_into().unwrap();
+        assert_eq!((asked.subscribe.as_ref(), asked.channels.len()), (Some(&name("door")), 3));
+        assert_eq!(table.corrections(), []);
+        for channel in &asked.channels {
+            assert_eq!(told(&mut table), []);
+            table.confirmed(channel, true);
+        }
+        assert_eq!(told(&mut table), [Event::Hears(name("door"), Hears::Turns)]);
+        table.answered(&asked, Answer::Done, Instant::now());
+        assert_eq!(table.corrections(), []);
+        assert!(table.hears_releases(&name("door")));
+    }
+
+    #[test]
+    fn an_outage_is_told_and_everything_is_asked_for_anew() {
+        let mut table = hearing();
+        table.end();
+        assert_eq!(told(&mut table), [Event::SubscriptionsLost]);
+        assert!(!table.hears_releases(&name("door")));
+        // however long it takes, and whatever fails meanwhile
+        for asked in table.corrections() {
+            table.answered(&asked, Answer::Failed, Instant::now());
+        }
+        table.begin();
+        done(&mut table);
+        assert_eq!(told(&mut table), [Event::Hears(name("door"), Hears::Turns)]);
+    }
+
+    #[test]
+    fn a_refusal_that_passes_costs_nothing_but_another_question() {
+        let mut table = table();
+        table.listen(&name("door"));
+        let [asked] = table.corrections().try_into().unwrap();
+        table.answered(&asked, Answer::Failed, Instant::now());
+        let [again] = table.corrections().try_into().unwrap();
+        assert_eq!(asked, again);
+        assert_eq!(told(&mut table), []);
+    }
+
+    #[test]
+    fn a_refusal_that_stays_costs_one_right_and_is_tried_again_later() {
+        let (mut table, now) = (table(), Instant::now());
+        table.listen(&name("door"));
+        let [asked] = table.corrections().try_into().unwrap();
+        table.answered(&asked, Answer::Forbidden, now);
+        let [less] = table.corrections().try_into().unwrap();
+        assert_eq!(less.channels, [keys::channel(&name("door"))]);
+        table.confirmed(&less.channels[0], true);
+        table.answered(&less, Answer::Done, now);
+        assert_eq!(told(&mut table), [Event::Hears(name("door"), Hears::Releases)]);
+
+        table.forgive(now + Duration::from_secs(29));
+        assert_eq!(table.corrections(), []);
+        table.forgive(now + Duration::from_secs(31));
+        done(&mut table);
+        assert_eq!(told(&mut table).last(), Some(&Event::Hears(name("door"), Hears::Turns)));
+    }
+
+    #[test]
+    fn two_names_share_a_channel_until_the_last_one_leaves() {
+        let (mut table, shared) = (hearing(), keys::channel(&name("door")));
+        table.listen(&name("{door}"));
+        done(&mut table);
+        told(&mut table);
+        table.heard(&shared, &Value::BulkString(b"00".to_vec()));
+        assert_eq!(told(&mut table).len(), 2, "both are told");
+
+        table.unlisten(&name("door"));
+        done(&mut table);
+        table.heard(&shared, &Value::BulkString(b"0".to_vec()));
+        let freed = Event::Freed { name: name("{door}"), queue_told: false };
+        assert_eq!(told(&mut table), [freed]);
+        table.unlisten(&name("{door}"));
+        done(&mut table);
+        assert!(table.corrections().is_empty() && table.is_quiet());
+    }
+
+    #[test]
+    fn an_answer_of_an_old_connection_settles_nothing() {
+        let mut table = table();
+        table.listen(&name("door"));
+        let [old] = table.corrections().try_into().unwrap();
+        table.end();
+        table.begin();
+        let [_new] = table.corrections().try_into().unwrap();
+        for answer in [Answer::Failed, Answer::Forbidden, Answer::Done] {
+            table.answered(&old, answer, Instant::now());
+            assert_eq!(table.corrections(), [], "it is asked for already");
+        }
+        assert!(table.rights(&name("door")).queue);
+    }
+
+    #[test]
+    fn who_leaves_and_comes_back_while_the_server_is_asked_hears_in_the_end() {
+        let mut table = table();
+        table.listen(&name("door"));
+        let [asked] = table.corrections().try_into().unwrap();
+        table.unlisten(&name("door"));
+        assert_eq!(table.corrections(), []);
+        asked.channels.iter().for_each(|channel| table.confirmed(channel, true));
+        table.answered(&asked, Answer::Done, Instant::now());
+        let [leaves] = table.corrections().try_into().unwrap();
+        table.listen(&name("door"));
+        leaves.channels.iter().for_each(|channel| table.confirmed(channel, false));
+        table.answered(&leaves, Answer::Done, Instant::now());
+        done(&mut table);
+        assert_eq!(told(&mut table).last(), Some(&Event::Hears(name("door"), Hears::Turns)));
+    }
+
+    /// A server that takes its time, refuses, loses replies and connections; and what was
+    /// told of it.
+    struct Server {
+        table: Table,
+        chance: fastrand::Rng,
+        now: Instant,
+        asked: Vec<Correction>,
+        subscribed: BTreeSet<String>,
+        wanted: BTreeSet<Name>,
+        heard: BTreeMap<Name, Hears>,
+        /// What was done, and is said when it is no longer waited for.
+        late: Vec<(String, bool)>,
+        /// Whether our own channels are allowed.
+        allows: bool,
+    }
+
+    impl Server {
+        fn of(seed: u64) -> Self {
+            Self {
+                table: table(),
+                chance: fastrand::Rng::with_seed(seed),
+                now: Instant::now(),
+                asked: Vec::new(),
+                subscribed: BTreeSet::new(),
+                wanted: BTreeSet::new(),
+                heard: BTreeMap::new(),
+                late: Vec::new(),
+                allows: true,
+            }
+        }
+
+        /// One thing happens.
+        fn step(&mut self) {
+            let names = ["door", "{door}", "window"];
+            let one = name(names[self.chance.usize(..names.len())]);
+            match self.chance.u32(..16) {
+                0..3 => {
+                    self.table.listen(&one);
+                    self.wanted.insert(one);
+                }
+                3..5 => {
+                    self.table.unlisten(&one);
+                    self.wanted.remove(&one);
+                    self.heard.remove(&one);
+                }
+                5..8 => self.asked.extend(self.table.corrections()),
+                8..13 => self.answer(),
+                13 if self.chance.bool() => self.table.ask_anew(),
+                13 => self.lose_the_connection(),
+                14 => self.allows = self.chance.bool(),
+                _ => {
+                    let time = self.chance.u64(..40);
+                    self.pass(Duration::from_secs(time));
+                }
+            }
+            self.hear();
+        }
+
+        /// Answers what was asked first, or loses it, or its answer.
+        fn answer(&mut self) {
+            if self.asked.is_empty() {
+                return;
+            }
+            let asked = self.asked.remove(0);
+            let own = |channel: &String| channel.starts_with("leasehold");
+            let forbidden = asked.subscribe.is_some() && asked.channels.iter().any(own);
+            let answer = match self.chance.u32(..8) {
+                0 => Answer::Failed,
+                _ if forbidden && !self.allows => Answer::Forbidden,
+                _ => Answer::Done,
+            };
+            let is_late = self.chance.u32(..4) == 0;
+            if asked.connection == self.table.connection && answer == Answer::Done {
+                self.execute(&asked);
+            }
+            if is_late && answer == Answer::Done {
+                return self.table.answered(&asked, Answer::Failed, self.now);
+            }
+            self.catch_up();
+            self.table.answered(&asked, answer, self.now);
+        }
+
+        fn execute(&mut self, asked: &Correction) {
+            let on = asked.subscribe.is_some();
+            for channel in &asked.channels {
+                match on {
+                    true => self.subscribed.insert(channel.clone()),
+                    false => self.subscribed.remove(channel),
+                };
+                self.late.push((channel.clone(), on));
+            }
+        }
+
+        /// What was done and has not been said is said, in order.
+        fn catch_up(&mut self) {
+            for (channel, on) in std::mem::take(&mut self.late) {
+                self.table.confirmed(&channel, on);
+            }
+        }
+
+        fn lose_the_connection(&mut self) {
+            self.subscribed.clear();
+            self.late.clear();
+            self.table.end();
+            self.table.begin();
+        }
+
+        fn pass(&mut self, time: Duration) {
+            self.now += time;
+            self.table.forgive(self.now);
+        }
+
+        fn hear(&mut self) {
+            for event in told(&mut self.table) {
+                match event {
+                    Event::SubscriptionsLost => self.heard.clear(),
+                    Event::Hears(name, hears) => drop(self.heard.insert(name, hears)),
+                    Event::Freed { .. } | Event::Ask { .. } | Event::Back => {}
+                }
+            }
+        }
+
+        /// Nothing goes wrong any more, until nothing is asked for.
+        fn settle(&mut self) {
+            self.allows = true;
+            while !self.asked.is_empty() {
+                self.answer();
+            }
+            self.catch_up();
+            self.pass(Duration::from_secs(31));
+            for _ in 0..50 {
+                for asked in self.table.corrections() {
+                    self.execute(&asked);
+                    self.catch_up();
+                    self.table.answered(&asked, Answer::Done, self.now);
+                }
+            }
+            self.hear();
+        }
+    }
+
+    #[test]
+    fn whatever_happens_it_ends_as_it_is_wanted() {
+        for seed in 0..2_000 {
+            let mut server = Server::of(seed);
+            (0..200).for_each(|_| server.step());
+            server.settle();
+            let of =
+                |name: &Name| [keys::channel(name), keys::queuers(name), keys::waiter(name, "id")];
+            let wanted: BTreeSet<String> = server.wanted.iter().flat_map(of).collect();
+            assert_eq!(server.subscribed, wanted, "seed {seed}");
+            for name in &server.wanted {
+                assert_eq!(server.heard.get(name), Some(&Hears::Turns), "seed {seed}: {name}");
+            }
         }
     }
 }

@@ -9,9 +9,9 @@ use crate::{Defect, Edit, Finder};
 /// What the simulation has to find.
 pub(crate) const DEFECTS: &[Defect] = &[
     Defect {
-        says: "a waiter does not listen anew, and sleeps until its timer",
+        says: "a waiter does not listen, and sleeps until its timer",
         edits: &[Edit {
-            file: "src/engine/wakeups.rs",
+            file: "src/engine/contention/mod.rs",
             from: "            self.store.listen(name);\n",
             to: "",
         }],
@@ -19,13 +19,13 @@ pub(crate) const DEFECTS: &[Defect] = &[
     Defect {
         says: "a lease is counted from the answer, not from the question",
         edits: &[Edit {
-            file: "src/engine/acquire.rs",
-            from: "self.enter(lease, lease.asked_at, now, 0)",
-            to: "self.enter(Lease::new(now, self.claim.ttl), lease.asked_at, now, 0)",
+            file: "src/engine/acquire/attempt.rs",
+            from: "return self.enter(lease, now).map(",
+            to: "return self.enter(Lease::new(now, self.claim.ttl), now).map(",
         }],
     },
     Defect {
-        says: "a lease has no margin and is renewed from when the answer came",
+        says: "a lease is renewed from when the answer came",
         edits: &[Edit {
             file: "src/engine/hold.rs",
             from: "state.lease = Lease::new(asked_at, self.claim.ttl);",
@@ -33,32 +33,69 @@ pub(crate) const DEFECTS: &[Defect] = &[
         }],
     },
     Defect {
+        says: "a lease has no margin for clocks that are slow",
+        edits: &[Edit {
+            file: "src/domain/lease.rs",
+            from: "self.asked_at + self.ttl - margin(self.ttl)",
+            to: "self.asked_at + self.ttl - margin(Duration::ZERO)",
+        }],
+    },
+    Defect {
+        says: "a lease stands still while the machine sleeps",
+        edits: &[Edit {
+            file: "src/engine/clock.rs",
+            from: "Instant::now() + (self.slept)().saturating_sub(self.slept_before)",
+            to: "Instant::now() + (self.slept)().min(self.slept_before)",
+        }],
+    },
+    Defect {
         says: "a cancelled acquire withdraws nothing",
         edits: &[Edit {
-            file: "src/engine/acquire.rs",
-            from: "        if asked_at.is_none() && stood.is_none() {\n",
-            to: "        if asked_at.is_none() || stood.is_none() || true {\n",
+            file: "src/engine/acquire/attempt.rs",
+            from: "if asked_at.is_none() && !queued {",
+            to: "if asked_at.is_none() || !queued || queued {",
+        }],
+    },
+    Defect {
+        says: "a cancelled acquire keeps its place in the queue",
+        edits: &[Edit {
+            file: "src/engine/acquire/attempt.rs",
+            from: "        let queued = self.waiting.may_have_place();\n        if",
+            to: "        let queued = false;\n        if",
         }],
     },
     Defect {
         says: "a grant that comes after its lease has ended is believed",
         edits: &[Edit {
-            file: "src/engine/acquire.rs",
+            file: "src/engine/acquire/attempt.rs",
             from: "Ok(Verdict::Granted) if now < lease.ends() => {",
-            to: "Ok(Verdict::Granted) if now < lease.ends() || true => {",
+            to: "Ok(Verdict::Granted) if now < lease.ends() || self.turn.is_some() => {",
+        }],
+    },
+    Defect {
+        says: "a message grants a lock: nobody asks",
+        edits: &[Edit {
+            file: "src/engine/acquire/attempt.rs",
+            from: "            answer = self.ask().await?;\n",
+            to: "            answer = match self.told {\n                false => self.ask().await?,\n                true => {\n                    let now = engine.clock.now();\n                    Ok(Asked::Granted(self.enter(Lease::new(now, self.claim.ttl), now)?))\n                }\n            };\n",
         }],
     },
     Defect {
         says: "what was lost is held again when a late renewal succeeds",
         edits: &[Edit {
             file: "src/engine/hold.rs",
-            from: "        if self.remaining(now).is_err() {\n            return;\n        }\n        let mut state = self.state();\n",
-            to: "        let mut state = self.state();\n        state.over = None;\n",
+            from: "        if self.remaining(now).is_err() {\n            return;\n        }\n        let mut state = self.state();\n        state.doubted = false;",
+            to: "        let _ = now;\n        let mut state = self.state();\n        state.over = None;\n        state.doubted = false;",
         }],
     },
     Defect {
         says: "the watchdog goes on after the guard has gone",
         edits: &[
+            Edit {
+                file: "src/engine/held.rs",
+                from: "        self.engine.keeper.unwatch(hold.id());\n",
+                to: "",
+            },
             Edit {
                 file: "src/engine/held.rs",
                 from: "        self.engine.keeper.unwatch(self.hold.id());\n",
@@ -75,17 +112,24 @@ pub(crate) const DEFECTS: &[Defect] = &[
         says: "a hold whose release is on its way is still believed",
         edits: &[Edit {
             file: "src/engine/held.rs",
-            from: "        // Before the store can grant it to somebody else.\n        hold.end(LostReason::Released);\n",
-            to: "        // Before the store can grant it to somebody else.\n",
+            from: "let counts = hold.end(LostReason::Released).is_ok();",
+            to: "let counts = hold.shares() == 0 && !hold.claim().ttl.is_zero();",
         }],
     },
     Defect {
         says: "the store's no is taken for silence",
-        edits: &[Edit {
-            file: "src/engine/keeper/schedule.rs",
-            from: "                hold.end(LostReason::NotOurs);\n                self.unwatch(id);\n",
-            to: "                self.put_off(id, hold.ends());\n",
-        }],
+        edits: &[
+            Edit {
+                file: "src/engine/keeper/mod.rs",
+                from: "            world.contention.disown(hold);\n",
+                to: "            let _ = hold;\n",
+            },
+            Edit {
+                file: "src/engine/keeper/schedule.rs",
+                from: "Outcome::NotOurs => self.unwatch(id),",
+                to: "Outcome::NotOurs => self.put_off(id, hold.ends()),",
+            },
+        ],
     },
     Defect {
         says: "nobody is told when a lease has ended",
@@ -93,46 +137,6 @@ pub(crate) const DEFECTS: &[Defect] = &[
             file: "src/engine/hold.rs",
             from: "            told.notify_waiters();\n",
             to: "            drop(told);\n",
-        }],
-    },
-    Defect {
-        says: "a waiter that leaves keeps its turn",
-        edits: &[Edit {
-            file: "src/engine/turns.rs",
-            from: "        if let Some(right) = self.0.take() {\n            right.pass_on();\n        }\n",
-            to: "        self.0 = None;\n",
-        }],
-    },
-    Defect {
-        says: "a release that was not answered is given up",
-        edits: &[Edit {
-            file: "src/engine/releases.rs",
-            from: "    let given = persist(clock, until, || store.release(claim, way)).await?;\n",
-            to: "    let given = super::persist::Given { answer: store.release(claim, way).await?, unsure: false };\n",
-        }],
-    },
-    Defect {
-        says: "a release that ran unanswered is taken for a loss",
-        edits: &[Edit {
-            file: "src/engine/mod.rs",
-            from: "unsure: true } => {\n                Ok(GivenBack::Freed(",
-            to: "unsure: true } if false => {\n                Ok(GivenBack::Freed(",
-        }],
-    },
-    Defect {
-        says: "a wake-up that comes before the waiter sleeps is lost",
-        edits: &[Edit {
-            file: "src/engine/wakeups.rs",
-            from: "        self.woken.notify_one();\n",
-            to: "        self.woken.notify_waiters();\n",
-        }],
-    },
-    Defect {
-        says: "after a lost connection nobody asks more often",
-        edits: &[Edit {
-            file: "src/engine/acquire.rs",
-            from: "                    false => spread(LONGEST_WAIT_UNHEARD),\n",
-            to: "                    false => Duration::from_secs(3_600),\n",
         }],
     },
     Defect {
@@ -144,43 +148,239 @@ pub(crate) const DEFECTS: &[Defect] = &[
         }],
     },
     Defect {
-        says: "an offer is believed from when it came, not from when its place was asked for",
+        says: "a waiter that leaves keeps its turn",
         edits: &[Edit {
-            file: "src/engine/acquire.rs",
-            from: "let lease = self.standing.lease_of(&offer)?;",
-            to: "let lease = self.standing.lease_of(&offer)?;\n        let lease = Lease::new(self.engine.clock.now(), lease.ttl);",
+            file: "src/engine/contention/turn.rs",
+            from: "        if !self.spent {\n",
+            to: "        if !self.spent && self.baton.is_some() {\n",
         }],
     },
     Defect {
-        says: "an offer to an earlier place is taken for one to the last",
+        says: "a release that was not answered is given up",
         edits: &[Edit {
-            file: "src/engine/standing.rs",
-            from: "self.has.filter(|(place, _)| place.number == offer.number)?;",
-            to: "self.has.filter(|_| offer.number > 0)?;",
+            file: "src/engine/release/settle.rs",
+            from: "let given = retry_until(&self.clock, *until, release).await?;",
+            to: "let answer = release().await?;\n        let _ = until;\n        let given = crate::engine::retry::Answered { answer, unsure: false };",
         }],
     },
     Defect {
-        says: "an offer that comes when its owner has entered by asking frees the lock",
+        says: "a release that ran unanswered is taken for a loss",
         edits: &[Edit {
-            file: "src/engine/news.rs",
-            from: "if !self.hub.offer(offer) && !self.turns.owns(&offer.name, &offer.owner) {",
-            to: "if !self.hub.offer(offer) {",
+            file: "src/engine/release/mod.rs",
+            from: "unsure: true } => {\n                Ok(GivenBack::Freed(",
+            to: "unsure: true } if hold.shares() > 9 => {\n                Ok(GivenBack::Freed(",
         }],
     },
     Defect {
-        says: "a cancelled acquire keeps its place in the queue",
+        says: "what is told before a waiter waits is forgotten",
         edits: &[Edit {
-            file: "src/engine/acquire.rs",
-            from: "let stood = self.standing.stood();",
-            to: "let stood = self.standing.stood().filter(|_| false);",
+            file: "src/engine/contention/inbox.rs",
+            from: "    pub(crate) async fn until_told(&self, limit: Instant) -> bool {\n",
+            to: "    pub(crate) async fn until_told(&self, limit: Instant) -> bool {\n        self.told().ask_at = None;\n",
         }],
     },
     Defect {
-        says: "a lock is granted to a waiter that cannot hear of it",
+        says: "after a lost connection nobody asks more often",
         edits: &[Edit {
-            file: "src/store/memory.rs",
-            from: "let Some(sleepers) = session.and_then(Listening::sleepers) else { continue };",
-            to: "let Some(sleepers) = session.and_then(|it| it.sleepers.clone()) else { continue };",
+            file: "src/engine/acquire/waiting.rs",
+            from: "Hears::Nothing => spread(LONGEST_WAIT_UNHEARD),",
+            to: "Hears::Nothing => spread(LONGEST_WAIT_UNHEARD * 1_000),",
+        }],
+    },
+    Defect {
+        says: "nobody is told that the connection for messages is lost",
+        edits: &[Edit {
+            file: "src/engine/contention/mod.rs",
+            from: "                    inbox.hear(Hears::Nothing);\n",
+            to: "                    inbox.ask_at(Instant::now());\n",
+        }],
+    },
+    Defect {
+        says: "listening is never ended",
+        edits: &[Edit {
+            file: "src/engine/contention/mod.rs",
+            from: "            self.store.unlisten(name);\n",
+            to: "",
+        }],
+    },
+    Defect {
+        says: "listening ends while somebody waits",
+        edits: &[Edit {
+            file: "src/engine/contention/mod.rs",
+            from: "        let quiet = entry.is_quiet();\n        let Some(crowd) = &mut entry.crowd else { return false };\n        crowd.lingers = false;\n        let Some(since) = crowd.quiet_since.filter(|_| quiet)",
+            to: "        let Some(crowd) = &mut entry.crowd else { return false };\n        crowd.lingers = false;\n        let Some(since) = Some(crowd.quiet_since.unwrap_or(now - LINGER))",
+        }],
+    },
+    Defect {
+        says: "a lock goes from task to task for as long as somebody waits here",
+        edits: &[Edit {
+            file: "src/engine/hold.rs",
+            from: "self.stay.turns > 0 && self.stay.until > now.into()",
+            to: "self.stay.turns > 0 && (self.stay.until > now.into() || self.stay.turns > 1)",
+        }],
+    },
+    Defect {
+        says: "a grant that nobody takes stays with who was called",
+        edits: &[Edit {
+            file: "src/engine/contention/entry.rs",
+            from: "if missed && now >=",
+            to: "if missed && others && now >=",
+        }],
+    },
+    Defect {
+        says: "one that was called and sleeps keeps its turn though others wait",
+        edits: &[Edit {
+            file: "src/engine/contention/entry.rs",
+            from: "            missed = others || called.baton.is_some();",
+            to: "            missed = called.baton.is_some();",
+        }],
+    },
+    Defect {
+        says: "nobody looks after one that was called alone when another one comes",
+        edits: &[Edit {
+            file: "src/engine/contention/turn.rs",
+            from: "            entries.look_after(name, &self.clock, &self.stirred);\n        }\n        Some(Err(",
+            to: "        }\n        Some(Err(",
+        }],
+    },
+    Defect {
+        says: "a grant that nobody takes over is not given back",
+        edits: &[Edit {
+            file: "src/engine/contention/baton.rs",
+            from: "self.debts.owe(Debt::of_grant(&grant));",
+            to: "drop(Debt::of_grant(&grant));",
+        }],
+    },
+    Defect {
+        says: "what a lost runtime was settling is forgotten",
+        edits: &[Edit {
+            file: "src/engine/release/settle.rs",
+            from: "        self.debts.take_up_again();\n",
+            to: "",
+        }],
+    },
+    Defect {
+        says: "a shutdown on another runtime settles nothing",
+        edits: &[Edit { file: "src/engine/mod.rs", from: "        self.revive(false);\n", to: "" }],
+    },
+    Defect {
+        says: "a shutdown sends nobody away",
+        edits: &[Edit {
+            file: "src/engine/contention/mod.rs",
+            from: "            entry.crowd.iter_mut().for_each(|crowd| crowd.waiting.clear());\n",
+            to: "",
+        }],
+    },
+    Defect {
+        says: "a shutdown takes nothing back",
+        edits: &[Edit {
+            file: "src/engine/mod.rs",
+            from: "if returned.is_ok() { 0 } else { self.take_back_all() }",
+            to: "if returned.is_ok() { 0 } else { self.keeper.holds().len() }",
+        }],
+    },
+    Defect {
+        says: "questions that messages ask for have no limit",
+        edits: &[Edit {
+            file: "src/engine/acquire/waiting.rs",
+            from: "(self.vain >= VAIN_QUESTIONS).then_some(VAIN_REST)",
+            to: "(self.vain >= VAIN_QUESTIONS * 1_000_000).then_some(VAIN_REST)",
+        }],
+    },
+    Defect {
+        says: "a release that finds a queue reserves for one that cannot hear",
+        edits: &[Edit {
+            file: "src/store/memory/mod.rs",
+            from: "sessions.get(&session).is_some_and(|it| !it.queueless && it.subscriber(name).is_some())",
+            to: "sessions.get(&session).is_some_and(|it| it.subscriber.is_some() && !name.as_str().is_empty())",
+        }],
+    },
+    Defect {
+        says: "a reservation lasts for as long as a lease",
+        edits: &[Edit {
+            file: "src/store/memory/mod.rs",
+            from: "self.grant(name, &next.owner, now + time, now);",
+            to: "self.grant(name, &next.owner, now + time * 10, now);",
+        }],
+    },
+    Defect {
+        says: "nobody is told that the lock is reserved for it",
+        edits: &[Edit {
+            file: "src/store/memory/mod.rs",
+            from: "                    self.ask(name, next.session, Duration::ZERO);\n                    self.warn(name, 0, now);",
+            to: "                    self.warn(name, 0, now);",
+        }],
+    },
+    Defect {
+        says: "a release announces nothing",
+        edits: &[Edit {
+            file: "src/store/memory/mod.rs",
+            from: "        self.events.extend(subscribers.map(|subscriber| (subscriber, event.clone())));\n",
+            to: "        drop((subscribers.count(), event));\n",
+        }],
+    },
+    Defect {
+        says: "a gap is announced, and the first in the queue is not told",
+        edits: &[Edit {
+            file: "src/store/memory/mod.rs",
+            from: "                self.ask(name, next.session, time);\n",
+            to: "                let _ = next;\n",
+        }],
+    },
+    Defect {
+        says: "a lock that goes on and on is never left free",
+        edits: &[Edit {
+            file: "src/store/memory/queue.rs",
+            from: "(!first || outsiders).then_some(time)",
+            to: "(!first && time.is_zero() || outsiders && time.is_zero()).then_some(time)",
+        }],
+    },
+    Defect {
+        says: "those who queue hear of a gap as if it were a release, and the others do not",
+        edits: &[Edit {
+            file: "src/engine/contention/inbox.rs",
+            from: "if !(queue_told && self.told().queued) {",
+            to: "if !queue_told {",
+        }],
+    },
+    Defect {
+        says: "the queue is served from its end",
+        edits: &[Edit {
+            file: "src/store/memory/queue.rs",
+            from: "line.into_iter().for_each(|line| line.push_back(waiter.clone()));",
+            to: "line.into_iter().for_each(|line| line.push_front(waiter.clone()));",
+        }],
+    },
+    Defect {
+        says: "a withdrawal leaves the place behind",
+        edits: &[Edit {
+            file: "src/store/memory/mod.rs",
+            from: "let left = mode == ReleaseMode::HandOver && state.leave_queue(claim, now);",
+            to: "let left = mode == ReleaseMode::HandOver && now < now;",
+        }],
+    },
+    Defect {
+        says: "a grant leaves the place behind",
+        edits: &[Edit {
+            file: "src/store/memory/mod.rs",
+            from: "                if place.is_some() {\n                    state.leave_queue(claim, now);\n                }\n",
+            to: "",
+        }],
+    },
+    Defect {
+        says: "one who polls never has a place",
+        edits: &[Edit {
+            file: "src/engine/acquire/waiting.rs",
+            from: "long.then_some(Place::Polling)",
+            to: "long.then_some(Place::Kept)",
+        }],
+    },
+    Defect {
+        says: "the turn of one who polls is shorter than its pauses",
+        edits: &[Edit {
+            file: "src/store/memory/queue.rs",
+            from: "time: POLLERS_TURN, polls: true",
+            to: "time: POLLERS_TURN / 200, polls: true",
         }],
     },
 ];
@@ -201,59 +401,13 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::news::tests::an_offer_to_one_that_has_gone_is_given_back"),
-        Defect {
-            says: "an offer that nobody takes is not given back",
-            edits: &[Edit {
-                file: "src/engine/news.rs",
-                from: "self.releases.owe(Debt::of_offer(offer, self.clock.now()));",
-                to: "drop(Debt::of_offer(offer, self.clock.now()));",
-            }],
-        },
-    ),
-    (
-        Finder::Unit("engine::standing::tests::who_asks_again_soon_is_still_new"),
-        Defect {
-            says: "who is woken in vain soon after it came does not learn who is next",
-            edits: &[Edit {
-                file: "src/engine/standing.rs",
-                from: "asked_at < joined_at + FIRST_LOOK",
-                to: "asked_at == joined_at",
-            }],
-        },
-    ),
-    (
-        Finder::Unit(
-            "engine::courtesy::tests::a_lock_is_sought_for_a_while_after_a_release_that_found_it_so",
-        ),
-        Defect {
-            says: "who takes a lock back before others have heard does so for ever",
-            edits: &[Edit {
-                file: "src/engine/courtesy.rs",
-                from: "        self.seen(name).is_some()\n",
-                to: "        self.seen(name).is_some() && false\n",
-            }],
-        },
-    ),
-    (
-        Finder::Unit("engine::turns::tests::a_grant_that_has_ended_on_its_way_is_given_back"),
+        Finder::Unit("engine::contention::tests::a_grant_that_has_ended_on_its_way_is_given_back"),
         Defect {
             says: "a grant whose lease ended on its way to the next hold is believed",
             edits: &[Edit {
-                file: "src/engine/turns.rs",
+                file: "src/engine/contention/baton.rs",
                 from: "self.grant.take_if(|grant| now < grant.lease.ends())",
-                to: "self.grant.take_if(|grant| now < grant.lease.ends() || true)",
-            }],
-        },
-    ),
-    (
-        Finder::Unit("engine::turns::tests::a_grant_that_has_ended_on_its_way_is_given_back"),
-        Defect {
-            says: "a grant that nobody takes over is not given back",
-            edits: &[Edit {
-                file: "src/engine/turns.rs",
-                from: "self.engine.releases.owe(Debt::of_grant(&grant));",
-                to: "drop(Debt::of_grant(&grant));",
+                to: "self.grant.take_if(|grant| now < grant.lease.ends() + grant.claim.ttl)",
             }],
         },
     ),
@@ -284,13 +438,198 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
+        Finder::Unit(
+            "engine::contention::tests::a_grant_that_is_lost_on_its_way_is_believed_by_nobody",
+        ),
+        Defect {
+            says: "the store's no is forgotten while a grant is nobody's",
+            edits: &[Edit {
+                file: "src/engine/contention/mod.rs",
+                from: "called.baton.iter_mut().for_each(|baton| baton.disown(asked.id()));",
+                to: "let _ = called;",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("engine::contention::tests::a_grant_goes_to_the_next_one_with_the_turn"),
+        Defect {
+            says: "the end of a hold takes the turn of the one after it",
+            edits: &[Edit {
+                file: "src/engine/contention/mod.rs",
+                from: "                // Its grant has gone on to another hold.\n                return;\n",
+                to: "",
+            }],
+        },
+    ),
+    (
+        Finder::Unit(
+            "engine::contention::tests::one_that_sleeps_while_its_name_is_forgotten_takes_nobodys_place",
+        ),
+        Defect {
+            says: "tickets begin anew when a name is forgotten",
+            edits: &[Edit {
+                file: "src/engine/contention/turn.rs",
+                from: "        let fresh = entries.last_ticket;\n        let entry = entries.of.entry(name.clone()).or_default();\n",
+                to: "        let entry = entries.of.entry(name.clone()).or_default();\n        let fresh = 1 + entry.crowd().waiting.len() as u64;\n",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("engine::contention::tests::who_left_the_lock_to_others_lets_them_ask_first"),
+        Defect {
+            says: "who leaves the lock to others is there before them",
+            edits: &[Edit {
+                file: "src/engine/acquire/mod.rs",
+                from: "if let Some(others_first) = turn.head_start() {",
+                to: "if let Some(others_first) = turn.head_start().filter(Duration::is_zero) {",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("engine::contention::tests::a_release_that_finds_others_is_remembered"),
+        Defect {
+            says: "a release forgets that it found others",
+            edits: &[Edit {
+                file: "src/engine/release/mod.rs",
+                from: "                    self.contention.note(hold.name(), others);\n",
+                to: "                    let _ = others;\n",
+            }],
+        },
+    ),
+    (
+        Finder::Unit(
+            "engine::contention::inbox::tests::who_queues_leaves_a_release_to_the_queue_that_was_told",
+        ),
+        Defect {
+            says: "whoever has the turn is thought to queue as the one before it did",
+            edits: &[Edit {
+                file: "src/engine/contention/inbox.rs",
+                from: "(told.queued, told.ask_at) = (false, None);",
+                to: "told.ask_at = None;",
+            }],
+        },
+    ),
+    (
+        Finder::Unit(
+            "engine::acquire::waiting::tests::who_came_to_the_queue_looks_soon_and_then_seldom",
+        ),
+        Defect {
+            says: "who came to a queue does not look soon",
+            edits: &[Edit {
+                file: "src/engine/acquire/waiting.rs",
+                from: "first_look.filter(|look| now < *look)",
+                to: "first_look.filter(|look| now > *look)",
+            }],
+        },
+    ),
+    (
         Finder::Unit("store::memory::tests::it_conforms"),
         Defect {
             says: "who leaves the queue does not tell who is first now",
             edits: &[Edit {
-                file: "src/store/memory.rs",
-                from: "            {\n                state.tell_first(&claim.name, now);\n            }\n",
-                to: "            {\n            }\n",
+                file: "src/store/memory/mod.rs",
+                from: "                    state.tell_first(&claim.name);\n",
+                to: "",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("store::memory::tests::it_conforms"),
+        Defect {
+            says: "those who poll have every turn",
+            edits: &[Edit {
+                file: "src/store/memory/queue.rs",
+                from: "is_some_and(|at| now < at + 2 * POLLERS_TURN)",
+                to: "is_some_and(|at| now < at)",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("engine::stress::a_client_that_is_shut_down_believes_nothing"),
+        Defect {
+            says: "who enters while the client is shut down is not looked at again",
+            edits: &[Edit {
+                file: "src/engine/acquire/mod.rs",
+                from: "        if self.is_shut() {\n            self.take_back(&hold);",
+                to: "        if self.is_shut() && self.contention.is_contended(hold.name()) {\n            self.take_back(&hold);",
+            }],
+        },
+    ),
+    (
+        Finder::Unit(
+            "store::redis::subscriptions::table::tests::an_answer_of_an_old_connection_settles_nothing",
+        ),
+        Defect {
+            says: "a late answer of an old connection is taken for one of the new",
+            edits: &[Edit {
+                file: "src/store/redis/subscriptions/table.rs",
+                from: "        if asked.connection != self.connection {\n            return;\n        }\n",
+                to: "",
+            }],
+        },
+    ),
+    (
+        Finder::Unit(
+            "store::redis::subscriptions::table::tests::whatever_happens_it_ends_as_it_is_wanted",
+        ),
+        Defect {
+            says: "a channel whose reply was lost is never asked for again",
+            edits: &[Edit {
+                file: "src/store/redis/subscriptions/table.rs",
+                from: "            State::Asked => (self.state, self.in_doubt) = (State::Off, failed),",
+                to: "            State::Asked => self.in_doubt = failed,",
+            }],
+        },
+    ),
+    (
+        Finder::Unit(
+            "store::redis::subscriptions::table::tests::whatever_happens_it_ends_as_it_is_wanted",
+        ),
+        Defect {
+            says: "what was subscribed is not asked for on the next connection",
+            edits: &[Edit {
+                file: "src/store/redis/subscriptions/table.rs",
+                from: "            (entry.state, entry.in_doubt) = (State::Off, false);\n",
+                to: "            entry.in_doubt = false;\n",
+            }],
+        },
+    ),
+    (
+        Finder::Unit(
+            "store::redis::subscriptions::table::tests::a_refusal_that_stays_costs_one_right_and_is_tried_again_later",
+        ),
+        Defect {
+            says: "what was refused once is refused for ever",
+            edits: &[Edit {
+                file: "src/store/redis/subscriptions/table.rs",
+                from: "        self.refusals.forget(now).iter().for_each(|name| self.want(name));\n",
+                to: "        let _ = now;\n",
+            }],
+        },
+    ),
+    (
+        Finder::Unit(
+            "store::redis::subscriptions::table::tests::two_names_share_a_channel_until_the_last_one_leaves",
+        ),
+        Defect {
+            says: "who leaves takes a channel from who shares it",
+            edits: &[Edit {
+                file: "src/store/redis/subscriptions/table.rs",
+                from: "                entry.names.remove(name);\n                self.unsettled",
+                to: "                entry.names.clear();\n                self.unsettled",
+            }],
+        },
+    ),
+    (
+        Finder::Unit(
+            "store::redis::subscriptions::table::tests::whatever_happens_it_ends_as_it_is_wanted",
+        ),
+        Defect {
+            says: "a subscription that comes after it was given up stays",
+            edits: &[Edit {
+                file: "src/store/redis/subscriptions/table.rs",
+                from: "(None, State::Off) if !channel.in_doubt =>",
+                to: "(None, State::Off) if !channel.in_doubt || channel.in_doubt =>",
             }],
         },
     ),

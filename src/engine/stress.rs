@@ -1,0 +1,167 @@
+//! Real threads, thousands of rounds: what one thread alone cannot come across.
+
+use std::{
+    hint::spin_loop,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
+
+use futures_util::FutureExt;
+use tokio::{
+    runtime::{Builder, Runtime},
+    task::yield_now,
+    time::{sleep, timeout},
+};
+
+use super::{Engine, clock::Clock, tasks::Spawner};
+use crate::{Client, Lock, LockGuard, MemoryStore, domain::Identity, error::Error};
+
+fn threads(threads: usize) -> Runtime {
+    Builder::new_multi_thread().worker_threads(threads).enable_all().build().unwrap()
+}
+
+fn engine(store: &MemoryStore, name: &str) -> Arc<Engine> {
+    Engine::new(Identity::of(name), Arc::new(store.session()), Clock::new(), Spawner::here())
+}
+
+fn door(engine: &Arc<Engine>) -> Lock {
+    Client::of(Arc::clone(engine)).lock("door").unwrap()
+}
+
+/// Until a debt is settled, or a name is forgotten.
+async fn becomes(what: impl Fn() -> bool) {
+    let becomes = async {
+        while !what() {
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(Duration::from_secs(20), becomes).await.unwrap();
+}
+
+/// One that wants the lock in every way there is.
+struct Worker {
+    lock: Lock,
+    inside: Arc<AtomicU32>,
+    chance: fastrand::Rng,
+}
+
+impl Worker {
+    async fn enter(&mut self) -> Option<LockGuard> {
+        let patience = Duration::from_micros(self.chance.u64(..300));
+        let entered = match self.chance.u32(..4) {
+            0 => self.lock.try_acquire().await.unwrap(),
+            1 => self.lock.acquire_within(patience).await.ok(),
+            2 => timeout(patience, self.lock.acquire()).await.ok().map(Result::unwrap),
+            _ => Some(self.lock.acquire().await.unwrap()),
+        };
+        entered.filter(LockGuard::is_held)
+    }
+
+    async fn work(mut self, rounds: u32) {
+        for _ in 0..rounds {
+            let Some(guard) = self.enter().await else { continue };
+            assert_eq!(self.inside.fetch_add(1, Ordering::SeqCst), 0, "two believe");
+            if self.chance.u32(..4) == 0 {
+                yield_now().await;
+            }
+            if self.chance.u32(..8) == 0 {
+                drop(guard.reenter().await.unwrap());
+            }
+            assert!(guard.is_held());
+            assert_eq!(self.inside.fetch_sub(1, Ordering::SeqCst), 1, "two believe");
+            match self.chance.u32(..3) {
+                0 => drop(guard),
+                1 => drop(timeout(Duration::from_micros(20), guard.release()).await),
+                _ => drop(guard.release().await.unwrap()),
+            }
+        }
+    }
+}
+
+#[test]
+fn one_believes_at_a_time_and_nothing_is_left() {
+    const ROUNDS: u32 = 400;
+    let store = MemoryStore::new();
+    let clients = ["one", "other", "third"].map(|name| engine(&store, name));
+    let inside = Arc::<AtomicU32>::default();
+    threads(4).block_on(async {
+        let workers = (0..9).map(|number| {
+            let (lock, inside) = (door(&clients[number % 3]), Arc::clone(&inside));
+            let chance = fastrand::Rng::with_seed(number as u64);
+            tokio::spawn(Worker { lock, inside, chance }.work(ROUNDS))
+        });
+        for worker in workers.collect::<Vec<_>>() {
+            worker.await.unwrap();
+        }
+        becomes(|| clients.iter().all(|client| client.is_idle())).await;
+    });
+    assert!(store.is_idle() && store.queued().is_empty(), "{:?}", store.queued());
+}
+
+/// A grant on its way from task to task is taken back as one that is held, also by a
+/// shutdown that no runtime knows of.
+#[test]
+fn a_client_that_is_shut_down_believes_nothing() {
+    const ROUNDS: u32 = 1_000;
+    let (runtime, mut chance) = (threads(2), fastrand::Rng::with_seed(1));
+    for _ in 0..ROUNDS {
+        let store = MemoryStore::new();
+        let (one, other) = (engine(&store, "one"), engine(&store, "other"));
+        let guard = runtime.block_on(door(&one).acquire()).unwrap();
+        let lock = door(&one);
+        let waits = runtime.spawn(async move { lock.acquire().await });
+        while one.stats().waiting < 1 {
+            spin_loop();
+        }
+        (0..200).for_each(|_| spin_loop());
+        drop(guard);
+        (0..chance.u32(..3_000)).for_each(|_| spin_loop());
+
+        one.shut_down(Duration::ZERO).now_or_never().unwrap();
+        let entered = runtime.block_on(waits).unwrap();
+        match &entered {
+            Ok(guard) => assert!(!guard.is_held(), "it believes"),
+            Err(error) => assert!(matches!(error, Error::ShutDown), "{error}"),
+        }
+        let lock = door(&other);
+        let given_back = runtime.block_on(lock.acquire_within(Duration::from_secs(5)));
+        assert!(given_back.is_ok(), "it is not given back");
+    }
+}
+
+/// Whoever has a guard learns when the client is shut down, and nobody enters after it.
+#[test]
+fn a_shutdown_in_a_crowd_leaves_nothing() {
+    const ROUNDS: u32 = 100;
+    let runtime = threads(4);
+    for round in 0..ROUNDS {
+        let store = MemoryStore::new();
+        let client = engine(&store, "client");
+        runtime.block_on(async {
+            let works = |lock: Lock| async move {
+                loop {
+                    match lock.acquire().await {
+                        Ok(guard) => {
+                            yield_now().await;
+                            drop(guard);
+                        }
+                        Err(error) => return assert!(matches!(error, Error::ShutDown)),
+                    }
+                }
+            };
+            let tasks: Vec<_> = (0..4).map(|_| tokio::spawn(works(door(&client)))).collect();
+            sleep(Duration::from_micros(u64::from(round % 10) * 50)).await;
+            let patience = Duration::from_millis(u64::from(round % 2) * 50);
+            client.shut_down(patience).await;
+            for task in tasks {
+                task.await.unwrap();
+            }
+            assert_eq!(client.stats().held, 0);
+            becomes(|| client.debts.owed() == 0 && client.keeper.watched() == 0).await;
+            becomes(|| store.truth(door(&client).name()).is_none()).await;
+        });
+    }
+}
