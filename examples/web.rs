@@ -5,7 +5,10 @@
 //! cargo run --example web                       # no server; or REDIS_URL=redis://127.0.0.1/
 //! curl -i -X POST localhost:3000/orders/42      # twice at once: 200, and 409 for the second
 //! curl localhost:3000/metrics                   # for Prometheus
+//! curl -i localhost:3000/ready                  # for a load balancer: 200, or 503
 //! ```
+//!
+//! It starts also while Redis is down, and is ready when Redis is there.
 //!
 //! A client that hangs up ends its request: axum drops the handler, which drops the
 //! work and gives the lock back. Ctrl-C lets the requests on their way finish.
@@ -31,7 +34,7 @@ const FAREWELL: Duration = Duration::from_secs(5);
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let client = match std::env::var("REDIS_URL") {
-        Ok(url) => Client::connect(&url).await?,
+        Ok(url) => Client::connect_lazily(&url)?,
         Err(_) => Client::in_memory(),
     };
     let listener = TcpListener::bind("127.0.0.1:3000").await?;
@@ -61,6 +64,7 @@ fn app(client: Client) -> Router {
     Router::new()
         .route("/orders/{order}", post(work_on))
         .route("/metrics", get(metrics))
+        .route("/ready", get(ready))
         .with_state(client)
 }
 
@@ -84,6 +88,17 @@ async fn bill(held: &Holding, order: &str) -> Result<String, Error> {
 /// Every number of the client, in the text format of Prometheus.
 async fn metrics(State(client): State<Client>) -> String {
     client.stats().iter().map(|(name, value)| format!("leasehold_{name} {value}\n")).collect()
+}
+
+/// Whether requests had better come here.
+async fn ready(State(client): State<Client>) -> (StatusCode, &'static str) {
+    match client.health().await.obstacle {
+        None => (StatusCode::OK, "ready\n"),
+        Some(obstacle) => {
+            eprintln!("not ready: {obstacle}");
+            (StatusCode::SERVICE_UNAVAILABLE, "not ready\n")
+        }
+    }
 }
 
 /// An error of a lock on its way to the client.

@@ -5,7 +5,7 @@ use std::{marker::PhantomData, sync::Arc, time::Duration};
 #[cfg(feature = "redis")]
 use crate::store::redis::{RedisStore, Settings};
 use crate::{
-    domain::{Identity, Name},
+    domain::{Health, Identity, Name},
     engine::{Engine, clock::Clock, limits::Limits, stats::Stats, tasks::Spawner},
     error::Result,
     primitives::Lock,
@@ -71,6 +71,35 @@ impl Client {
     #[cfg(feature = "redis")]
     pub async fn connect(url: &str) -> Result<Self> {
         Self::builder().connect(url).await
+    }
+
+    /// A client that connects in the background, with default settings: it is there at
+    /// once, also while Redis is not. Waits for nothing.
+    ///
+    /// Until there is a connection it is as in an outage: `acquire` waits, and what is
+    /// not to wait fails after its timeout with the reason. It goes on trying for as
+    /// long as it lives, also with a password or an address that is wrong: the log
+    /// says at WARN what is in the way, and so does [`health`](Self::health).
+    ///
+    /// On a runtime it begins to connect now, elsewhere with the first call on one.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Url`](crate::Error::Url) if the URL cannot be used,
+    /// [`Error::Duration`](crate::Error::Duration) if a timeout cannot, and
+    /// [`Error::Connect`](crate::Error::Connect) if the certificates for TLS cannot.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// let client = leasehold::Client::connect_lazily("redis://redis.invalid/")?;
+    /// assert!(!client.health().await.is_ready());
+    /// # Ok(()) }
+    /// ```
+    #[cfg(feature = "redis")]
+    pub fn connect_lazily(url: &str) -> Result<Self> {
+        Self::builder().connect_lazily(url)
     }
 
     /// A client with a store of its own in this process.
@@ -154,6 +183,30 @@ impl Client {
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.engine.stats()
+    }
+
+    /// How this client and its server are right now, for a probe: one question to the
+    /// server, bounded by
+    /// [`question_timeout`](ClientBuilder::question_timeout). While a connection is away
+    /// it is not waited for.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves nothing behind.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() {
+    /// let health = leasehold::Client::in_memory().health().await;
+    /// match health.obstacle {
+    ///     None => println!("ready: the server answers in {:?}", health.round_trip),
+    ///     Some(obstacle) => eprintln!("not ready: {obstacle}"),
+    /// }
+    /// # }
+    /// ```
+    pub async fn health(&self) -> Health {
+        self.engine.health().await
     }
 
     /// Ends this client and its clones in an orderly way, within `patience`.
@@ -478,6 +531,26 @@ impl ClientBuilder {
     pub async fn connect(self, url: &str) -> Result<Client> {
         let identity = Identity::random();
         let store = RedisStore::connect(url, &self.redis, identity.client()).await?;
+        Ok(self.client(identity, Arc::new(store)))
+    }
+
+    /// Makes a client that connects in the background: see [`Client::connect_lazily`].
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// let client = leasehold::Client::builder().connect_lazily("redis://127.0.0.1/")?;
+    /// # Ok(()) }
+    /// ```
+    #[cfg(feature = "redis")]
+    pub fn connect_lazily(self, url: &str) -> Result<Client> {
+        let identity = Identity::random();
+        let store = RedisStore::connect_lazily(url, &self.redis, identity.client())?;
         Ok(self.client(identity, Arc::new(store)))
     }
 

@@ -41,7 +41,9 @@ mod store;
 
 pub use crate::{
     client::{Client, ClientBuilder, Shutdown},
-    domain::{Holder, InvalidDuration, InvalidName, InvalidOwner, LostReason, Name, Owner},
+    domain::{
+        Health, Holder, InvalidDuration, InvalidName, InvalidOwner, LostReason, Name, Owner, Role,
+    },
     engine::{acquire::WaitBy, stats::Stats},
     error::{Cause, Error, Result},
     primitives::{Holding, Lock, LockGuard, OnLoss, Ran, Release},

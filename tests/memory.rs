@@ -10,7 +10,7 @@ use std::{
 
 use tokio::time::{Instant, sleep};
 
-use leasehold::{Client, Error, LostReason, MemoryStore, Release};
+use leasehold::{Client, Error, LostReason, MemoryStore, Release, Role};
 
 const fn secs(n: u64) -> Duration {
     Duration::from_secs(n)
@@ -340,6 +340,57 @@ mod fail {
             let tried = lock.try_acquire().await;
             assert!(matches!(tried, Err(Error::Refused { .. })), "{words:?}: {tried:?}");
         }
+    }
+}
+
+mod health {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_store_that_is_well_is_ready() {
+        let health = Client::in_memory().health().await;
+        assert!(health.is_ready() && health.commands_up && health.messages_up, "{health:?}");
+        assert_eq!((health.role, health.server_version), (Some(Role::Primary), None));
+        assert_eq!(health.round_trip, Some(Duration::ZERO));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_store_that_hangs_is_asked_for_as_long_as_a_question_may_take() {
+        let store = MemoryStore::new();
+        let client = Client::builder().question_timeout(secs(1)).sharing(&store);
+        store.stall();
+        let start = Instant::now();
+        let health = client.health().await;
+        assert_eq!((start.elapsed(), health.round_trip), (secs(1), None));
+        assert!(health.obstacle.unwrap().contains("nothing came within 1s"));
+        store.resume();
+        assert!(client.health().await.is_ready());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn holds_are_in_doubt_from_a_renewal_that_fails_to_one_that_does_not() {
+        let store = MemoryStore::new();
+        let client = Client::sharing(&store);
+        let _guards = [
+            client.lock("one").unwrap().acquire().await.unwrap(),
+            client.lock("other").unwrap().acquire().await.unwrap(),
+        ];
+        store.fail("NOPERM no permission");
+        sleep(secs(11)).await;
+        let health = client.health().await;
+        assert_eq!((health.holds_in_doubt, health.is_ready()), (2, false));
+        assert!(health.obstacle.unwrap().contains("NOPERM"));
+        store.heal();
+        sleep(secs(5)).await;
+        assert_eq!(client.health().await.holds_in_doubt, 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_was_shut_down_is_not_ready() {
+        let client = Client::in_memory();
+        client.shutdown(secs(1)).await;
+        let health = client.health().await;
+        assert_eq!(health.obstacle.as_deref(), Some("the client was shut down"));
     }
 }
 

@@ -305,7 +305,7 @@ fn a_hold_is_kept_when_the_runtime_ends_that_has_used_the_client_first() {
     let guard = second.block_on(async { lock.acquire().await.unwrap() });
 
     // when that one ends, and the client is used once within the lease
-    first.shutdown_background();
+    first.shutdown_timeout(secs(2));
     second.block_on(async {
         give_back(client.lock("window").unwrap().acquire().await.unwrap()).await;
     });

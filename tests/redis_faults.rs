@@ -7,8 +7,8 @@ mod common;
 use std::time::Duration;
 
 use common::{
-    Listener, Log, SOON, channel, client, entered, give_back, hash, hold_by_hand, keys, ms, pttl,
-    secs, subscribers, until_subscribed, waiter, with_rights, within,
+    Listener, SOON, channel, client, entered, give_back, hash, hold_by_hand, keys, ms, pttl, secs,
+    subscribers, until_subscribed, waiter, with_rights, within,
 };
 use futures_util::future::join_all;
 use leasehold::{Client, Error, Lock, LostReason, Owner, Release};
@@ -731,15 +731,6 @@ async fn a_server_that_is_busy_with_an_endless_script_is_waited_for() {
     assert!(!waiting.is_finished());
     redis.command(&["SCRIPT", "KILL"]);
     give_back(entered(waiting).await).await;
-}
-
-#[tokio::test]
-async fn a_server_that_may_evict_locks_is_warned_of() {
-    let redis = Redis::options().arg("--maxmemory-policy", "volatile-lru").start();
-    let (log, _logged) = Log::begin();
-    let _client = client(&redis).await;
-    let logged = log.text();
-    assert!(logged.contains("WARN") && logged.contains("volatile-lru"), "{logged}");
 }
 
 // Processes die.

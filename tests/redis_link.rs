@@ -112,6 +112,21 @@ async fn a_server_that_does_not_return_a_greeting_is_no_redis() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sentinel_is_told_apart_from_a_server_for_locks() {
+    let redis = Redis::start();
+    let liar = Liar::before(redis.port(), |said| match said.nth {
+        0 => {
+            let greeting = String::from_utf8(said.bytes.into()).unwrap();
+            words(greeting.replace("$10\r\nstandalone", "$8\r\nsentinel"))
+        }
+        _ => Lie::Truth,
+    });
+    let error = builder().connect(&liar.url()).await.unwrap_err().to_string();
+    let words = error.replace(&format!(":{}", liar.port()), ":6379");
+    assert!(include_str!("../docs/guide.md").contains(&format!("`{words}`")), "{words}");
+}
+
 // A connection that answers nothing is cut.
 
 #[tokio::test(flavor = "multi_thread")]
@@ -403,6 +418,6 @@ async fn a_login_takes_a_greeting_and_one_introduction() {
         Lie::Truth
     });
     let _client = Client::connect(&liar.url()).await.unwrap();
-    // on each connection: HELLO, three times CLIENT, six scripts; and INFO once
-    assert_eq!(replies.load(Ordering::SeqCst), 2 * (1 + 3 + 6) + 1);
+    // on each connection: HELLO, three times CLIENT, six scripts and INFO
+    assert_eq!(replies.load(Ordering::SeqCst), 2 * (1 + 3 + 6 + 1));
 }

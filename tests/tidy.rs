@@ -105,6 +105,13 @@ fn every_make_target_that_a_document_names_exists() {
 }
 
 #[test]
+fn every_command_of_cargo_that_a_document_names_can_be_typed() {
+    none(documents().flat_map(|(path, text)| cargo(&path, &text, &|file| root(file).exists())));
+    let all: Vec<_> = documents().flat_map(|(_, text)| commands(&text)).collect();
+    assert!(all.iter().any(|(_, command)| command.starts_with("cargo add leasehold")), "{all:?}");
+}
+
+#[test]
 fn the_guide_explains_every_event_and_every_number() {
     let guide = read("docs/guide.md");
     none(of_users().flat_map(|(path, text)| events(&path, &text, &guide)));
@@ -638,6 +645,47 @@ fn make_targets(path: &str, text: &str, makefile: &str) -> Vec<String> {
     complaints
 }
 
+/// Each line of a shell in `text`, with its number.
+fn commands(text: &str) -> Vec<(usize, String)> {
+    let mut found = vec![];
+    let mut in_shell = false;
+    for (at, line) in text.lines().enumerate() {
+        match line.trim().strip_prefix("```") {
+            Some(language) => in_shell = !in_shell && ["sh", "console"].contains(&language),
+            None if in_shell => found.push((at + 1, line.trim_start_matches("$ ").to_owned())),
+            None => {}
+        }
+    }
+    found
+}
+
+/// Each example and each test program that is run exists, and we are not added from a
+/// registry that does not have us.
+fn cargo(path: &str, text: &str, exists: &dyn Fn(&str) -> bool) -> Vec<String> {
+    let mut complaints = vec![];
+    for (line, command) in commands(text) {
+        let command = command.split(" #").next().unwrap_or_default();
+        let words: Vec<_> = command.split_whitespace().collect();
+        for pair in words.windows(2) {
+            let folder = match pair[0] {
+                "--example" => "examples",
+                "--test" => "tests",
+                _ => continue,
+            };
+            let name = pair[1];
+            let files = [format!("{folder}/{name}.rs"), format!("{folder}/{name}/main.rs")];
+            if !files.iter().any(|file| exists(file)) {
+                complaints.push(format!("{path}:{line}: {folder} has no `{name}`"));
+            }
+        }
+        let is_from = |word: &&str| ["--git", "--path"].contains(word);
+        if words.starts_with(&["cargo", "add", "leasehold"]) && !words.iter().any(is_from) {
+            complaints.push(format!("{path}:{line}: no registry has us: `{command}`"));
+        }
+    }
+    complaints
+}
+
 /// What each call of tracing says is in the guide.
 fn events(path: &str, text: &str, guide: &str) -> Vec<String> {
     let code = code(text);
@@ -1106,6 +1154,20 @@ fn finds_a_make_target_that_does_not_exist() {
     assert!(make_targets("README.md", "We make no promise.", makefile).is_empty());
     one(&make_targets("README.md", "Run `make sense`.", makefile), "`sense`");
     one(&make_targets("README.md", "make sense SEEDS=3", makefile), "`sense`");
+}
+
+#[test]
+fn finds_a_command_of_cargo_that_cannot_be_typed() {
+    let check = |line: &str| {
+        let text = format!("Look:\n```sh\n{line}\n```\ncargo add leasehold\n");
+        cargo("README.md", &text, &|file| file == "examples/web.rs" || file == "tests/lock/main.rs")
+    };
+    assert!(check("cargo run --example web # --example gone").is_empty());
+    assert!(check("$ cargo test --test lock").is_empty());
+    assert!(check("cargo add leasehold --path ../leasehold").is_empty());
+    one(&check("cargo run --example gone"), "README.md:3: examples has no `gone`");
+    one(&check("X=1 cargo test --test gone"), "tests has no `gone`");
+    one(&check("cargo add leasehold # --path ."), "no registry has us");
 }
 
 #[test]

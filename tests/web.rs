@@ -121,6 +121,18 @@ async fn the_numbers_are_served() {
 }
 
 #[tokio::test]
+async fn it_is_ready_while_locks_can_be_had() {
+    let service = Service::start().await;
+    assert_eq!(service.ask("GET /ready").await.0, 200);
+    service.store.fail("LOADING the dataset");
+    let (status, answer) = service.ask("GET /ready").await;
+    assert_eq!(status, 503, "{answer}");
+    assert!(!answer.contains("LOADING"), "{answer}");
+    service.store.heal();
+    assert_eq!(service.ask("GET /ready").await.0, 200);
+}
+
+#[tokio::test]
 async fn a_request_on_its_way_is_finished_before_the_end() {
     let mut service = Service::start().await;
     let stream = service.send("POST /orders/42").await;

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use super::{Lock, waiting::Core};
-use crate::{MemoryStore, Shutdown, Stats, error::Result};
+use crate::{Health, MemoryStore, Shutdown, Stats, error::Result};
 
 /// Settings of a [`Client`] for threads: those of
 /// [`ClientBuilder`](crate::ClientBuilder).
@@ -40,6 +40,24 @@ impl Client {
     #[cfg(feature = "redis")]
     pub fn connect(url: &str) -> Result<Self> {
         Self::builder().connect(url)
+    }
+
+    /// As [`Client::connect_lazily`](crate::Client::connect_lazily).
+    ///
+    /// # Errors
+    ///
+    /// As there, and as [`in_memory`](Self::in_memory).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let client = leasehold::blocking::Client::connect_lazily("redis://redis.invalid/")?;
+    /// assert!(!client.health()?.is_ready());
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    #[cfg(feature = "redis")]
+    pub fn connect_lazily(url: &str) -> Result<Self> {
+        Self::builder().connect_lazily(url)
     }
 
     /// As [`Client::in_memory`](crate::Client::in_memory).
@@ -132,6 +150,22 @@ impl Client {
         self.core.client().stats()
     }
 
+    /// As [`Client::health`](crate::Client::health).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InsideAsync`](crate::Error::InsideAsync).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// assert!(leasehold::blocking::Client::in_memory()?.health()?.is_ready());
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn health(&self) -> Result<Health> {
+        self.core.wait(self.core.client().health())
+    }
+
     /// As [`Client::shutdown`](crate::Client::shutdown).
     ///
     /// # Errors
@@ -168,6 +202,23 @@ impl crate::ClientBuilder<Client> {
     #[cfg(feature = "redis")]
     pub fn connect(self, url: &str) -> Result<Client> {
         Ok(Client { core: Core::start(async || self.for_tasks().connect(url).await)? })
+    }
+
+    /// As [`ClientBuilder::connect_lazily`](crate::ClientBuilder::connect_lazily).
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::connect_lazily`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let client = leasehold::blocking::Client::builder().connect_lazily("redis://127.0.0.1/")?;
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    #[cfg(feature = "redis")]
+    pub fn connect_lazily(self, url: &str) -> Result<Client> {
+        Ok(Client { core: Core::start(async || self.for_tasks().connect_lazily(url))? })
     }
 
     /// As [`ClientBuilder::in_memory`](crate::ClientBuilder::in_memory).

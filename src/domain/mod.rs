@@ -5,6 +5,7 @@
 mod claim;
 mod failure;
 mod hashed;
+mod health;
 mod lease;
 mod name;
 mod owner;
@@ -12,6 +13,7 @@ mod reason;
 
 pub use self::{
     claim::Holder,
+    health::{Health, Role},
     lease::InvalidDuration,
     name::{InvalidName, Name},
     owner::{InvalidOwner, Owner},
@@ -21,6 +23,7 @@ pub(crate) use self::{
     claim::{Claim, GivenBack, Others, Outcome, Place, ReleaseMode, Renewal, Verdict, in_millis},
     failure::{Failure, Refusal},
     hashed::{Map, Set},
+    health::About,
     lease::{Lease, checked},
     owner::Identity,
 };

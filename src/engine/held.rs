@@ -76,7 +76,7 @@ impl Held {
         }
         let left = self.hold.shares();
         let told = self.engine.tell_count(&self.hold).await;
-        told.map_err(|failure| Error::about(self.hold.name(), failure))?;
+        told.map_err(|failure| self.engine.error(self.hold.name(), failure))?;
         Ok(Left::Shares(left))
     }
 
@@ -96,7 +96,7 @@ impl Held {
         tracing::debug!(target: "leasehold", lock = %hold.name(), owner = %hold.claim().owner,
             held = ?hold.held_for(self.engine.clock.now()), ?given, "release");
 
-        let given = given.map_err(|failure| Error::about(hold.name(), failure))?;
+        let given = given.map_err(|failure| self.engine.error(hold.name(), failure))?;
         match (believed, given) {
             (Ok(_), GivenBack::Freed(_)) => {
                 if releasing.answered() {

@@ -202,6 +202,12 @@ impl Hold {
         }
     }
 
+    /// Whether nobody knows if the store renewed it when last asked.
+    pub(super) fn is_in_doubt(&self) -> bool {
+        let state = self.state();
+        state.doubted && state.over.is_none()
+    }
+
     /// Ends it, unless it is over already: then this says why.
     pub(crate) fn end(&self, reason: LostReason) -> Result<(), LostReason> {
         let state = self.state();

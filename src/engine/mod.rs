@@ -70,11 +70,11 @@ use self::{
     retry::retry_until,
     seldom::Seldom,
     stats::{Counters, Stats},
-    tasks::Spawner,
+    tasks::{Alive, Spawner},
     timing::{LONGEST_PATIENCE, RETURN_LOOKS},
 };
 use crate::{
-    domain::{Holder, Identity, LostReason, Name, Owner},
+    domain::{Failure, Health, Holder, Identity, LostReason, Name, Owner, Role},
     error::Error,
     store::{Answer, Store, Subscriber},
 };
@@ -96,6 +96,7 @@ pub(crate) struct Engine {
     spawner: Spawner,
     pub(crate) limits: Limits,
     running: Mutex<Vec<AbortHandle>>,
+    alive: Alive,
     /// How many grants there were: each has a number.
     grants: AtomicU64,
     closed: AtomicBool,
@@ -150,6 +151,7 @@ impl Engine {
             spawner,
             limits,
             running: Mutex::default(),
+            alive: Alive::default(),
             grants: AtomicU64::new(0),
             closed: AtomicBool::new(false),
             closing: Notify::new(),
@@ -162,6 +164,7 @@ impl Engine {
             return Err(Error::ShutDown);
         }
         Handle::try_current().map_err(|_| Error::NoRuntime)?;
+        self.store.keep_up();
         self.revive(true);
         Ok(())
     }
@@ -169,9 +172,11 @@ impl Engine {
     /// Starts the background tasks anew, on this runtime, if the one they ran on is gone;
     /// or if they never ran, and are `needed`.
     fn revive(&self, needed: bool) {
-        self.store.keep_up();
+        if self.alive.is_alive() || Handle::try_current().is_err() {
+            return;
+        }
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-        if (needed && running.is_empty()) || running.iter().any(AbortHandle::is_finished) {
+        if !self.alive.is_alive() && (needed || !running.is_empty()) {
             running.iter().for_each(AbortHandle::abort);
             *running = self.start();
         }
@@ -188,7 +193,9 @@ impl Engine {
         let given_up = Arc::clone(&self.given_up);
         let settler = Settler { debts, store, clock, counters, contention, given_up };
         let keeper = Arc::clone(&self.keeper).run(world);
-        vec![self.spawner.start(Box::pin(keeper)), self.spawner.start(Box::pin(settler.run()))]
+        let noted = self.alive.begin();
+        let start = |job| self.spawner.start(noted(job));
+        vec![start(Box::pin(keeper)), start(Box::pin(settler.run()))]
     }
 
     /// Asks the store about `name` until it answers or patience ends.
@@ -197,7 +204,7 @@ impl Engine {
         let limit = self.limits.question;
         let until = self.clock.now() + limit;
         let given = within(limit, retry_until(&self.clock, until, ask)).await;
-        given.map(|given| given.answer).map_err(|failure| Error::about(name, failure))
+        given.map(|given| given.answer).map_err(|failure| self.error(name, failure))
     }
 
     /// Who holds `name` now.
@@ -215,7 +222,50 @@ impl Engine {
         Handle::try_current().map_err(|_| Error::NoRuntime)?;
         // Asked again it might free somebody who entered meanwhile.
         let freed = within(self.limits.question, self.store.force_release(name)).await;
-        freed.map_err(|failure| Error::about(name, failure))
+        freed.map_err(|failure| self.error(name, failure))
+    }
+
+    /// What `failure` means to somebody who asked about `name`; silence, with what is in
+    /// the way.
+    pub(crate) fn error(&self, name: &Name, failure: Failure) -> Error {
+        let obstacle = self.store.obstacle().filter(|_| matches!(failure, Failure::Unanswered(_)));
+        let mut error = Error::about(name, failure);
+        if let (Error::Unavailable { reason, .. }, Some(obstacle)) = (&mut error, obstacle)
+            && !reason.contains(&obstacle)
+        {
+            *reason = format!("{reason}: {obstacle}");
+        }
+        error
+    }
+
+    /// How client and store are, by a question of its own.
+    pub(crate) async fn health(&self) -> Health {
+        let start = Instant::now();
+        let looked = match Handle::try_current() {
+            Ok(_) => within(self.limits.question, self.store.look()).await,
+            Err(_) => Err(Failure::NoRuntime),
+        };
+        let round_trip = looked.is_ok().then(|| start.elapsed());
+        let obstacle = match &looked {
+            _ if self.is_shut() => Some(Error::ShutDown.to_string()),
+            Ok(about) if about.role == Some(Role::Replica) => {
+                Some("this server is a replica and takes no locks: connect to its primary".into())
+            }
+            Ok(_) => None,
+            Err(failure) => Some(failure.to_string()),
+        };
+        let about = looked.unwrap_or_default();
+        let (commands_up, messages_up) = self.store.are_up();
+        Health {
+            commands_up,
+            messages_up,
+            round_trip,
+            obstacle,
+            role: about.role,
+            server_version: about.version,
+            eviction_policy: about.eviction_policy,
+            holds_in_doubt: self.keeper.holds().iter().filter(|hold| hold.is_in_doubt()).count(),
+        }
     }
 
     pub(crate) fn stats(&self) -> Stats {

@@ -1,11 +1,58 @@
-//! Where background tasks start.
+//! Where background tasks start, and whether they still run.
 
-use std::{fmt, future::Future, pin::Pin, sync::Arc};
+use std::{
+    fmt,
+    future::Future,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
 
 use tokio::task::AbortHandle;
 
 /// A task before it runs.
 pub(crate) type Job = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// Which tasks are alive: those of the last start, until the first of them ends.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Alive(Arc<AtomicU64>);
+
+impl Alive {
+    /// Whether all tasks of the last start are alive. One load: each acquisition asks.
+    pub(crate) fn is_alive(&self) -> bool {
+        self.0.load(Ordering::Acquire) != 0
+    }
+
+    /// Begins a new start. What is returned notes for each of its tasks that it ends.
+    pub(crate) fn begin(&self) -> impl Fn(Job) -> Job + use<> {
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        let start = LAST.fetch_add(1, Ordering::Relaxed) + 1;
+        self.0.store(start, Ordering::Release);
+        let alive = Arc::clone(&self.0);
+        move |job| {
+            let ends = Ends { alive: Arc::clone(&alive), start };
+            Box::pin(async move {
+                let _ends = ends;
+                job.await;
+            })
+        }
+    }
+}
+
+/// When it is dropped a task has ended, or its runtime.
+struct Ends {
+    alive: Arc<AtomicU64>,
+    start: u64,
+}
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        // Unless others were started meanwhile.
+        self.alive.compare_exchange(self.start, 0, Ordering::AcqRel, Ordering::Relaxed).ok();
+    }
+}
 
 /// Starts tasks: on the runtime of whoever asks, unless a simulation puts them
 /// somewhere else.

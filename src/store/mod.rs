@@ -4,12 +4,13 @@
 //! schedule: that is the engine's part. Every question may be asked again with
 //! the same owner, so a lost answer is recovered by asking again.
 //!
-//! `conformance.rs` says as plain functions what every store must do.
+//! `conformance/` says as plain functions what every store must do.
 
 use std::{fmt, future::Future, pin::Pin, sync::Weak, time::Duration};
 
 use crate::domain::{
-    Claim, Failure, GivenBack, Holder, Name, Outcome, Owner, Place, ReleaseMode, Renewal, Verdict,
+    About, Claim, Failure, GivenBack, Holder, Name, Outcome, Owner, Place, ReleaseMode, Renewal,
+    Verdict,
 };
 
 #[cfg(test)]
@@ -80,6 +81,15 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
     /// Sees to it that the store's own tasks run, on this runtime if theirs is gone.
     fn keep_up(&self) {}
 
+    /// What the store says of itself, if it answers now: a connection that is away is not
+    /// waited for.
+    fn look(&self) -> Answer<'_, About>;
+
+    /// Whether the connections for commands and for messages are up.
+    fn are_up(&self) -> (bool, bool) {
+        (true, true)
+    }
+
     /// What is in the way, if the store cannot be reached and knows why.
     fn obstacle(&self) -> Option<String> {
         None
@@ -100,6 +110,9 @@ pub(crate) const RESERVATION: Duration = Duration::from_millis(750);
 pub(crate) const WARNED_AFTER: Duration = Duration::from_millis(200);
 pub(crate) const SOON: Duration = Duration::from_millis(50);
 
+/// When the one behind that one is told to look: both before it may be dead.
+pub(crate) const LATER: Duration = Duration::from_secs(1);
+
 /// For so long a lock is reserved for one who polls: it asks meanwhile. As long again
 /// others have it in any case.
 pub(crate) const POLLERS_TURN: Duration = Duration::from_millis(400);
@@ -114,7 +127,6 @@ pub(crate) enum Hears {
     #[default]
     Nothing,
     /// That it was released: who waits asks then, and does not queue.
-    #[cfg_attr(not(any(feature = "redis", test)), expect(dead_code, reason = "memory lets all"))]
     Releases,
     /// Also when it is our turn: who waits may queue.
     Turns,

@@ -115,7 +115,11 @@ impl<'a> Attempt<'a> {
         let mut backoff = Backoff::default();
         loop {
             match answer {
-                Ok(Asked::Granted(held)) => return Ok(held),
+                Ok(Asked::Granted(held)) => {
+                    // The runtime may have ended meanwhile on which the background ran.
+                    engine.revive(true);
+                    return Ok(held);
+                }
                 Ok(Asked::TooLate) => {
                     tracing::warn!(target: "leasehold", "granted too late: asking again");
                 }

@@ -115,6 +115,12 @@ impl Entry {
         matches!(self.turn, TurnOf::Hold(id) if id == grant)
     }
 
+    /// Whether somebody was called, and that is looked after.
+    pub(super) fn is_in_transit(&self) -> bool {
+        let looked_after = self.crowd.as_ref().is_some_and(|crowd| crowd.in_transit);
+        looked_after && matches!(self.turn, TurnOf::Called(_))
+    }
+
     /// Whether the turn is with the waiter of this ticket, who has not come yet.
     pub(super) fn has_called(&self, ticket: u64) -> bool {
         matches!(&self.turn, TurnOf::Called(called) if called.ticket == ticket)
@@ -161,12 +167,12 @@ impl Entry {
     /// Notes that somebody waits behind the hold that has the turn. Returns whether that is
     /// to be looked at later: once for each hold.
     pub(super) fn waits_behind(&mut self) -> bool {
-        let hold = Weak::clone(&self.held);
-        let TurnOf::Hold(_) = self.turn else { return false };
-        let crowd = self.crowd();
-        let first = crowd.behind.is_none();
-        crowd.behind.get_or_insert(hold);
-        first
+        let known = self.crowd.as_ref().is_some_and(|crowd| crowd.behind.is_some());
+        if known || !matches!(self.turn, TurnOf::Hold(_)) {
+            return false;
+        }
+        self.crowd().behind = Some(Weak::clone(&self.held));
+        true
     }
 
     /// The hold that somebody here still waits behind since it began to.

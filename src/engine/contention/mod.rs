@@ -112,14 +112,14 @@ impl Contention {
         let mut entries = self.entries();
         let entry = entries.of.entry(hold.name().clone()).or_default();
         let before = std::mem::replace(&mut entry.held, Arc::downgrade(hold)).upgrade();
-        if let Some(crowd) = &mut entry.crowd {
-            crowd.seen = None;
-        }
         if let Some(turn) = turn {
             turn.spend();
             entry.turn = TurnOf::Hold(hold.id());
         }
-        entries.rest(hold.name(), &self.clock);
+        if let Some(crowd) = &mut entry.crowd {
+            crowd.seen = None;
+            entries.rest(hold.name(), &self.clock);
+        }
         drop(entries);
         if let Some(past) = before.filter(|past| past.was_known_at(asked_at)) {
             self.lost(&past);
@@ -181,7 +181,12 @@ impl Contention {
         if entry.is_kept_by(hold.id()) {
             entry.call_next(None);
         }
-        entries.look_after(hold.name(), &self.clock, &self.stirred);
+        // Most names are only held, and are forgotten here.
+        if entry.is_of_no_use() {
+            entries.of.remove(hold.name());
+        } else {
+            entries.look_after(hold.name(), &self.clock, &self.stirred);
+        }
     }
 
     /// Passes the grant of `hold` on to whoever is next here, if it is of use and others
@@ -196,7 +201,9 @@ impl Contention {
         let Some(grant) = hold.hand_over(now) else { return false };
         entry.held = Weak::new();
         entry.call_next(Some(Baton::new(grant, &self.debts)));
-        entries.look_after(hold.name(), &self.clock, &self.stirred);
+        if !entry.is_in_transit() {
+            entries.look_after(hold.name(), &self.clock, &self.stirred);
+        }
         true
     }
 

@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 use super::{
     Contention,
     baton::Baton,
-    entry::{Entry, TurnOf, Waiter},
+    entry::{Called, Entry, TurnOf, Waiter},
     inbox::Inbox,
 };
 use crate::{
@@ -29,11 +29,16 @@ pub(crate) struct Wants {
 pub(crate) struct Turn {
     contention: Arc<Contention>,
     name: Name,
-    baton: Option<Baton>,
+    /// How we were called, if we had to wait. In a box: a turn is moved about.
+    called: Option<Box<Called>>,
+    /// Where it is told to us that we may ask, if the name is listened to already.
+    inbox: Option<Arc<Inbox>>,
     /// For how long those who do not queue may still ask first.
     head_start: Option<Duration>,
     /// Whether others are known to want the name.
     contended: bool,
+    /// Whether it came to one who had to wait for it.
+    waited: bool,
     spent: bool,
 }
 
@@ -73,7 +78,7 @@ impl Contention {
         let entry = entries.of.entry(name.clone()).or_default();
         let is_ours = ticket.is_some_and(|ticket| entry.has_called(ticket));
         if is_ours || matches!(entry.turn, TurnOf::Nobody) {
-            return Some(Ok(self.begin(name, entry)));
+            return Some(Ok(self.begin(name, entry, ticket.is_some())));
         }
         let crowd = entry.crowd();
         let listens_first = wants.listens && !crowd.listens;
@@ -96,23 +101,27 @@ impl Contention {
     }
 
     /// Gives the turn to who asks now.
-    fn begin(self: &Arc<Self>, name: &Name, entry: &mut Entry) -> Turn {
+    fn begin(self: &Arc<Self>, name: &Name, entry: &mut Entry, waited: bool) -> Turn {
         let called = match std::mem::replace(&mut entry.turn, TurnOf::Asker) {
             TurnOf::Called(called) => Some(called),
             TurnOf::Nobody | TurnOf::Asker | TurnOf::Hold(_) => None,
         };
         let contended = entry.is_contended(&self.clock);
         let head_start = entry.head_start(&self.clock);
+        let mut inbox = None;
         if let Some(crowd) = &mut entry.crowd {
             crowd.quiet_since = None;
             crowd.inbox.clear();
+            inbox = crowd.listens.then(|| Arc::clone(&crowd.inbox));
         }
         Turn {
             contention: Arc::clone(self),
             name: name.clone(),
-            baton: called.and_then(|called| called.baton),
+            called,
+            inbox,
             head_start,
             contended,
+            waited,
             spent: false,
         }
     }
@@ -153,24 +162,22 @@ impl Contention {
         self.settle_listening(name);
         Some(inbox)
     }
-
-    /// The same, if it is listened to already.
-    fn inbox(&self, name: &Name) -> Option<Arc<Inbox>> {
-        let entries = self.entries();
-        let crowd = entries.of.get(name)?.crowd.as_ref().filter(|crowd| crowd.listens)?;
-        Some(Arc::clone(&crowd.inbox))
-    }
 }
 
 impl Turn {
     /// What the hold before left to us, if it did.
     pub(crate) fn take_baton(&mut self) -> Option<Baton> {
-        self.baton.take()
+        self.called.as_mut()?.baton.take()
     }
 
     /// For how long those who do not queue may still ask first.
     pub(crate) fn head_start(&self) -> Option<Duration> {
         self.head_start
+    }
+
+    /// Whether it came to one who had to wait for it.
+    pub(crate) fn has_waited(&self) -> bool {
+        self.waited
     }
 
     /// Whether others are known to want the name.
@@ -183,10 +190,9 @@ impl Turn {
         self.contention.listen(&self.name)
     }
 
-    /// The same, if the name is listened to already. One who has not asked yet has missed
-    /// nothing.
+    /// The same, if the name was listened to before: who has not asked yet has missed nothing.
     pub(crate) fn inbox(&self) -> Option<Arc<Inbox>> {
-        self.contention.inbox(&self.name)
+        self.inbox.clone()
     }
 
     /// Leaves the turn to the hold that came of it.
@@ -198,7 +204,8 @@ impl Turn {
 impl Drop for Turn {
     fn drop(&mut self) {
         if !self.spent {
-            self.contention.pass_turn(&self.name, self.baton.take());
+            let baton = self.take_baton();
+            self.contention.pass_turn(&self.name, baton);
         }
     }
 }

@@ -27,8 +27,8 @@ use super::{
 };
 use crate::{
     domain::{
-        Claim, Failure, GivenBack, Holder, Name, Outcome, Owner, Place, ReleaseMode, Renewal,
-        Verdict,
+        About, Claim, Failure, GivenBack, Holder, Name, Outcome, Owner, Place, ReleaseMode,
+        Renewal, Verdict,
     },
     store::{Answer, Event, Store, Subscriber, memory::Session},
 };
@@ -314,6 +314,10 @@ impl Store for Network {
 
     fn tell(&self, subscriber: Weak<dyn Subscriber>) {
         self.line.state.lock().unwrap().subscriber = Some(subscriber);
+    }
+
+    fn look(&self) -> Answer<'_, About> {
+        self.send(None, |store| Box::pin(async move { store.look().await }))
     }
 }
 

@@ -19,10 +19,10 @@ use tokio::{
 };
 
 use self::queue::{Queue, Turn};
-use super::{Answer, Event, Hears, SOON, Store, Subscriber};
+use super::{Answer, Event, Hears, Store, Subscriber};
 use crate::domain::{
-    Claim, Failure, GivenBack, Holder, Map, Name, Others, Outcome, Owner, Place, ReleaseMode,
-    Renewal, Set, Verdict,
+    About, Claim, Failure, GivenBack, Holder, Map, Name, Others, Outcome, Owner, Place,
+    ReleaseMode, Renewal, Role, Set, Verdict,
 };
 
 /// How long a stalled store is waited for: what a client on Redis waits by default.
@@ -372,6 +372,10 @@ impl Store for Session {
     fn tell(&self, subscriber: Weak<dyn Subscriber>) {
         self.shared.state().sessions.entry(self.id).or_default().subscriber = Some(subscriber);
     }
+
+    fn look(&self) -> Answer<'_, About> {
+        self.ask(|_, _| About { role: Some(Role::Primary), ..About::default() })
+    }
 }
 
 impl Drop for Session {
@@ -545,11 +549,11 @@ impl State {
         }
     }
 
-    /// Has the one behind look who has the lock now.
+    /// Has those behind look who has the lock now.
     fn warn(&mut self, name: &Name, behind: usize, now: Instant) {
-        let next = self.queues.get(name).and_then(|queue| queue.warned(behind, now));
-        if let Some(session) = next.map(|next| next.session) {
-            self.ask(name, session, SOON);
+        let next = self.queues.get(name).map(|queue| queue.warned(behind, now));
+        for (session, after) in next.unwrap_or_default() {
+            self.ask(name, session, after);
         }
     }
 

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use crate::{
     domain::{Owner, Place},
-    store::{POLLERS_TURN, QUEUE_RESTS, RESERVATION, WARNED_AFTER},
+    store::{LATER, POLLERS_TURN, QUEUE_RESTS, RESERVATION, SOON, WARNED_AFTER},
 };
 
 /// The queue of one lock.
@@ -144,8 +144,10 @@ impl Queue {
         (!first || outsiders).then_some(time)
     }
 
-    /// Who looks who has the lock now, unless it came lately and does so by itself.
-    pub(super) fn warned(&self, behind: usize, now: Instant) -> Option<&Waiter> {
-        self.listening.get(behind).filter(|waiter| waiter.since + WARNED_AFTER <= now)
+    /// Who looks who has the lock now, and when. Who came lately does so by itself.
+    pub(super) fn warned(&self, behind: usize, now: Instant) -> Vec<(u64, Duration)> {
+        let next = self.listening.iter().skip(behind).zip([SOON, LATER]);
+        let next = next.filter(|(waiter, _)| waiter.since + WARNED_AFTER <= now);
+        next.map(|(waiter, after)| (waiter.session, after)).collect()
     }
 }

@@ -5,6 +5,8 @@ mod keys;
 mod replies;
 mod scripts;
 mod subscriptions;
+mod warnings;
+mod watcher;
 
 use std::{
     sync::{Arc, Weak},
@@ -16,17 +18,18 @@ use tokio::runtime::Handle;
 
 pub(crate) use self::connection::Settings;
 use self::{
-    connection::{Dialer, Link},
+    connection::{Dialer, Link, Watcher},
     scripts::Script,
-    subscriptions::{Board, Commands, Subscriptions},
+    subscriptions::{Board, Subscriptions},
+    watcher::Commands,
 };
 use super::{
-    Answer, POLLERS_TURN, QUEUE_RESTS, RESERVATION, SOON, Store, Subscriber, WARNED_AFTER,
+    Answer, LATER, POLLERS_TURN, QUEUE_RESTS, RESERVATION, SOON, Store, Subscriber, WARNED_AFTER,
 };
 use crate::{
     domain::{
-        Claim, Failure, GivenBack, Holder, Name, Others, Outcome, Owner, Place, ReleaseMode,
-        Renewal, Verdict, checked,
+        About, Claim, Failure, GivenBack, Holder, Name, Others, Outcome, Owner, Place, ReleaseMode,
+        Renewal, Role, Verdict, checked,
     },
     error::Error,
 };
@@ -40,6 +43,7 @@ const MOST_PARTS: usize = 32;
 pub(crate) struct RedisStore {
     commands: Link,
     subscriptions: Subscriptions,
+    watcher: Arc<Commands>,
 }
 
 impl RedisStore {
@@ -50,30 +54,48 @@ impl RedisStore {
         client_id: &str,
     ) -> Result<Self, Error> {
         Handle::try_current().map_err(|_| Error::NoRuntime)?;
-        let target = connection::target(url, settings)?;
-        checked("connect_timeout", settings.connect_timeout)?;
-        let limit = checked("command_timeout", settings.command_timeout)?;
-        let client_name = format!("leasehold:{client_id}");
-        let dialer = Dialer::new(target, settings, client_name, scripts::preloads())?;
-        let dialer = Arc::new(dialer);
+        let (dialer, limit) = dialer(url, settings, client_id)?;
         let board = Board::of(client_id);
         let watcher = Commands::telling(&board);
-        let commands = Link::connect(Arc::clone(&dialer), watcher, limit).await?;
+        let watching: Arc<dyn Watcher> = Arc::<Commands>::clone(&watcher);
+        let commands = Link::connect(Arc::clone(&dialer), watching, limit).await?;
         let subscriptions = Subscriptions::connect(board, dialer, limit).await?;
-        let store = Self { commands, subscriptions };
-        store.warn_of_eviction().await;
-        Ok(store)
+        Ok(Self { commands, subscriptions, watcher })
     }
 
-    /// Locks are keys with a lease: some policies throw just those away first.
-    async fn warn_of_eviction(&self) {
-        let info = self.commands.call(cmd("INFO").arg("memory")).await;
-        let info = info.map(|reply| replies::into_text(&reply)).unwrap_or_default();
-        let policy = info.lines().find_map(|line| line.strip_prefix("maxmemory_policy:"));
-        if let Some(policy) = policy.filter(|policy| *policy != "noeviction") {
-            tracing::warn!(target: "leasehold", policy,
-                "this server may evict locks when its memory is full: use noeviction");
+    /// The same without a connection: it is made in the background.
+    pub(crate) fn connect_lazily(
+        url: &str,
+        settings: &Settings,
+        client_id: &str,
+    ) -> Result<Self, Error> {
+        let (dialer, limit) = dialer(url, settings, client_id)?;
+        let board = Board::of(client_id);
+        let watcher = Commands::telling(&board);
+        let watching: Arc<dyn Watcher> = Arc::<Commands>::clone(&watcher);
+        let commands = Link::connect_lazily(Arc::clone(&dialer), watching, limit);
+        let subscriptions = Subscriptions::connect_lazily(board, dialer, limit);
+        Ok(Self { commands, subscriptions, watcher })
+    }
+
+    /// Asks the server what it says of itself.
+    async fn look(&self) -> Result<About, Failure> {
+        self.commands.keep_up()?;
+        self.subscriptions.keep_up();
+        if !self.commands.is_up() {
+            return Err(self.commands.away());
         }
+        let info = |section| cmd("INFO").arg(section).clone();
+        let asked = [cmd("PING"), info("memory"), info("replication")];
+        let replies = self.commands.call_all(&asked).await?;
+        if let Some(Value::ServerError(error)) = replies.first()
+            && error.code() != "NOPERM"
+        {
+            return Err(replies::refusal(error));
+        }
+        let about = now(self.commands.about(), &replies);
+        self.watcher.met(&about);
+        Ok(about)
     }
 
     /// Runs `script` on `keys`, with the arguments that `more` adds.
@@ -166,7 +188,7 @@ impl RedisStore {
             command.arg(keys::channel(&claim.name)).arg(keys::queuers(&claim.name));
             command.arg(keys::waiters(&claim.name));
             command.arg(millis(RESERVATION)).arg(millis(POLLERS_TURN));
-            command.arg(millis(WARNED_AFTER)).arg(millis(SOON));
+            command.arg(millis(WARNED_AFTER)).arg(millis(SOON)).arg(millis(LATER));
         });
         if let Some(reply) = Box::pin(asked).await {
             return replies::given_back(&reply?);
@@ -253,6 +275,32 @@ impl RedisStore {
         }
         outcomes
     }
+}
+
+/// How to reach the server at `url`, and how long a command may take.
+fn dialer(
+    url: &str,
+    settings: &Settings,
+    client_id: &str,
+) -> Result<(Arc<Dialer>, Duration), Error> {
+    let target = connection::target(url, settings)?;
+    checked("connect_timeout", settings.connect_timeout)?;
+    let limit = checked("command_timeout", settings.command_timeout)?;
+    let client_name = format!("leasehold:{client_id}");
+    let dialer = Dialer::new(target, settings, client_name, scripts::preloads())?;
+    Ok((Arc::new(dialer), limit))
+}
+
+/// What is known of the server, with what may have changed since it greeted us.
+fn now(mut known: About, replies: &[Value]) -> About {
+    match replies.iter().find_map(connection::is_replica) {
+        Some(true) => known.role = Some(Role::Replica),
+        Some(false) if known.role == Some(Role::Replica) => known.role = Some(Role::Primary),
+        _ => {}
+    }
+    known.eviction_policy =
+        replies.iter().find_map(connection::eviction_policy).or(known.eviction_policy);
+    known
 }
 
 /// Whole milliseconds, rounded up: the server must not end a lease before us.
@@ -348,6 +396,14 @@ impl Store for RedisStore {
 
     fn keep_up(&self) {
         self.subscriptions.keep_up();
+    }
+
+    fn look(&self) -> Answer<'_, About> {
+        Box::pin(self.look())
+    }
+
+    fn are_up(&self) -> (bool, bool) {
+        (self.commands.is_up(), self.subscriptions.are_up())
     }
 
     fn obstacle(&self) -> Option<String> {

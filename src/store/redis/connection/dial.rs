@@ -19,10 +19,14 @@ use super::{
     target::{Address, Target},
     wire::{OnPush, Wire},
 };
-use crate::error::Error;
+use crate::{domain::About, error::Error};
 
-/// A connection, and what carries its bytes as long as it is polled.
-pub(super) type Dialled = (Arc<Wire>, Driver);
+/// A connection, what carries its bytes as long as it is polled, and whom it leads to.
+pub(super) struct Dialled {
+    pub(super) wire: Arc<Wire>,
+    pub(super) driver: Driver,
+    pub(super) about: About,
+}
 
 /// Carries the bytes of a connection, and says why that is over.
 pub(super) type Driver = Pin<Box<dyn Future<Output = Ending> + Send>>;
@@ -98,7 +102,7 @@ impl Dialer {
         let login = Login { target, client_name, preloads };
         tokio::select! {
             biased;
-            Some(done) = login.on(&wire) => done.map(|()| (wire, driver)),
+            Some(met) = login.on(&wire) => met.map(|about| Dialled { wire, driver, about }),
             ending = &mut driver => Err(ending.into()),
         }
     }

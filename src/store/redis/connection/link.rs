@@ -24,7 +24,10 @@ use super::{
     watcher::Watcher,
     wire::Wire,
 };
-use crate::{domain::Failure, error::Error};
+use crate::{
+    domain::{About, Failure},
+    error::Error,
+};
 
 /// One supervised connection.
 pub(crate) struct Link {
@@ -43,8 +46,7 @@ impl Link {
         command_timeout: Duration,
     ) -> Result<Self, Error> {
         let first = dialer.dial(Some(pushes_to(&watcher))).await?;
-        let supervisor = Mutex::default();
-        let link = Self { state: Arc::default(), dialer, watcher, supervisor, command_timeout };
+        let link = Self::new(dialer, watcher, command_timeout);
         let reason = |failure: Failure| failure.to_string();
         let connected = match link.supervise(Some(first)) {
             // The supervisor puts it there as soon as it runs.
@@ -53,6 +55,24 @@ impl Link {
         };
         connected.map_err(|reason| Error::Connect { server: link.dialer.server(), reason })?;
         Ok(link)
+    }
+
+    /// Connects in the background, now if there is a runtime, else with the first call.
+    /// Until then it is a connection that is away.
+    pub(crate) fn connect_lazily(
+        dialer: Arc<Dialer>,
+        watcher: Arc<dyn Watcher>,
+        command_timeout: Duration,
+    ) -> Self {
+        let link = Self::new(dialer, watcher, command_timeout);
+        // Without a runtime the next caller sees to it.
+        drop(link.keep_up());
+        link
+    }
+
+    fn new(dialer: Arc<Dialer>, watcher: Arc<dyn Watcher>, command_timeout: Duration) -> Self {
+        let supervisor = Mutex::default();
+        Self { state: Arc::default(), dialer, watcher, supervisor, command_timeout }
     }
 
     /// Sees to it that the connection is kept up, on the runtime of the caller if that
@@ -132,7 +152,8 @@ impl Link {
         }
     }
 
-    fn away(&self) -> Failure {
+    /// What is in the way while the connection is away.
+    pub(crate) fn away(&self) -> Failure {
         let obstacle = self.obstacle();
         Failure::unreachable(obstacle.unwrap_or_else(|| "the connection is being made".into()))
     }
@@ -144,7 +165,16 @@ impl Link {
 
     /// How often the connection was lost and made again.
     pub(crate) fn reconnects(&self) -> u64 {
-        self.state.reconnects.load(Ordering::Relaxed)
+        self.state.reconnects()
+    }
+
+    pub(crate) fn is_up(&self) -> bool {
+        self.state.live.borrow().is_some()
+    }
+
+    /// What the server said of itself when the connection was last made.
+    pub(crate) fn about(&self) -> About {
+        self.state.about()
     }
 }
 

@@ -3,7 +3,8 @@
 
 use redis::{Cmd, Value, cmd};
 
-use super::{obstacle::Obstacle, shown::shown, target::Target, wire::Wire};
+use super::{about, obstacle::Obstacle, shown::shown, target::Target, wire::Wire};
+use crate::domain::About;
 
 /// A script that the server is told when a connection is made.
 #[derive(Clone, Debug)]
@@ -20,6 +21,8 @@ enum Wanted<'a> {
     Text(&'a str),
     /// This text, or a refusal: we can do without.
     Courtesy(&'a str),
+    /// What it says of its memory, if it likes.
+    Memory,
 }
 
 /// Who we are, and what the server is told.
@@ -31,17 +34,19 @@ pub(super) struct Login<'a> {
 }
 
 impl Login<'_> {
-    /// Logs in on `wire`, which must be carried meanwhile. `None` if the connection
-    /// ended before that was done.
-    pub(super) async fn on(&self, wire: &Wire) -> Option<Result<(), Obstacle>> {
+    /// Logs in on `wire`, which must be carried meanwhile, and returns whom it met.
+    /// `None` if the connection ended before that was done.
+    pub(super) async fn on(&self, wire: &Wire) -> Option<Result<About, Obstacle>> {
         let greeted = wire.call(&self.greeting()).await.ok()?;
-        if let Err(obstacle) = self.check_greeting(&greeted) {
-            return Some(Err(obstacle));
-        }
+        let mut met = match self.check_greeting(&greeted) {
+            Ok(met) => met,
+            Err(obstacle) => return Some(Err(obstacle)),
+        };
         let (commands, wanted): (Vec<_>, Vec<_>) = self.introduction().into_iter().unzip();
         let replies = wire.call_all(&commands).await.ok()?;
         let checked = replies.iter().zip(wanted).try_for_each(|(reply, it)| self.check(reply, it));
-        Some(checked)
+        met.eviction_policy = replies.last().and_then(about::eviction_policy);
+        Some(checked.map(|()| met))
     }
 
     fn greeting(&self) -> Cmd {
@@ -59,10 +64,10 @@ impl Login<'_> {
         self.target.user.is_some() || self.target.password.is_some()
     }
 
-    fn check_greeting(&self, reply: &Value) -> Result<(), Obstacle> {
+    fn check_greeting(&self, reply: &Value) -> Result<About, Obstacle> {
         match reply {
             Value::ServerError(error) => Err(Obstacle::of_greeting(error, self.has_secret())),
-            Value::Map(about) if protocol(about) == Some(3) => Ok(()),
+            Value::Map(facts) if protocol(facts) == Some(3) => about::greeted(facts),
             _ => Err(Obstacle::stranger("it does not return our greeting")),
         }
     }
@@ -82,17 +87,22 @@ impl Login<'_> {
         all.extend(self.preloads.iter().map(|script| {
             (words(&["SCRIPT", "LOAD", script.text]), Wanted::Courtesy(&script.hash))
         }));
+        all.push((words(&["INFO", "memory"]), Wanted::Memory));
         all
     }
 
     fn check(&self, reply: &Value, wanted: Wanted<'_>) -> Result<(), Obstacle> {
-        let (Wanted::Text(text) | Wanted::Courtesy(text)) = wanted;
+        let text = match wanted {
+            Wanted::Text(text) | Wanted::Courtesy(text) => text,
+            Wanted::Memory => "INFO",
+        };
         match (reply, wanted) {
             // It shows whether we were let in at all.
             (Value::ServerError(error), _) if error.code() == "NOAUTH" => {
                 Err(Obstacle("a password is needed: NOAUTH".into()))
             }
-            (Value::ServerError(_), Wanted::Courtesy(_)) => Ok(()),
+            (Value::ServerError(_), Wanted::Courtesy(_) | Wanted::Memory) => Ok(()),
+            (reply, Wanted::Memory) if about::is_text(reply) => Ok(()),
             (Value::ServerError(error), Wanted::Text(_)) => {
                 let Obstacle(words) = Obstacle::of_refusal(error);
                 Err(Obstacle(format!("database {}: {words}", self.target.database)))

@@ -6,6 +6,7 @@
 //! Start with `link.rs`, which keeps a connection up. It gets one from `dial.rs` and
 //! sends commands through `wire.rs`.
 
+mod about;
 mod dial;
 mod ending;
 mod frames;
@@ -29,5 +30,11 @@ mod wire;
 
 pub(crate) use self::settings::Settings;
 pub(super) use self::{
-    dial::Dialer, link::Link, login::Preload, shown::shown, url::target, watcher::Watcher,
+    about::{eviction_policy, is_replica},
+    dial::Dialer,
+    link::Link,
+    login::Preload,
+    shown::shown,
+    url::target,
+    watcher::Watcher,
 };

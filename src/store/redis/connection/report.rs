@@ -20,6 +20,11 @@ pub(super) struct Reports {
 }
 
 impl Reports {
+    /// It is not there yet, from now on.
+    pub(super) fn begin(&mut self, now: Instant) {
+        self.lost_at = Some(now);
+    }
+
     /// It is lost. Returns how often since that was told, if it is to be told now.
     pub(super) fn lost(&mut self, now: Instant) -> Option<u32> {
         self.lost_at = Some(now);

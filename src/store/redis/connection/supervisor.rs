@@ -22,6 +22,7 @@ use super::{
     watcher::Watcher,
     wire::{OnPush, Wire},
 };
+use crate::domain::About;
 
 /// The first and the longest pause before a lost connection is made again.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
@@ -33,14 +34,36 @@ pub(super) struct State {
     pub(super) live: watch::Sender<Option<Arc<Wire>>>,
     /// Whether somebody keeps it up.
     pub(super) supervised: AtomicBool,
-    pub(super) reconnects: AtomicU64,
+    /// How many connections there were.
+    connections: AtomicU64,
     /// Why it is not up.
     obstacle: Mutex<Option<String>>,
+    /// What the server said of itself when the last connection was made.
+    about: Mutex<About>,
 }
 
 impl State {
     pub(super) fn obstacle(&self) -> Option<String> {
         self.obstacle.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(super) fn about(&self) -> About {
+        self.about.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// How often the connection was lost and made again.
+    pub(super) fn reconnects(&self) -> u64 {
+        self.connections.load(Ordering::Relaxed).saturating_sub(1)
+    }
+
+    /// Whether there was a connection before.
+    fn had_one(&self) -> bool {
+        self.connections.load(Ordering::Relaxed) > 0
+    }
+
+    fn met(&self, about: About) {
+        self.connections.fetch_add(1, Ordering::Relaxed);
+        *self.about.lock().unwrap_or_else(PoisonError::into_inner) = about;
     }
 
     fn note(&self, obstacle: Option<String>) {
@@ -79,11 +102,14 @@ impl Supervisor {
     }
 
     /// Keeps the connection up, for ever. `first` is the one to begin with; without
-    /// it there was one on a runtime that is gone.
+    /// it there was none yet, or one on a runtime that is gone.
     pub(super) async fn run(mut self, first: Option<Dialled>) {
         let mut dialled = match first {
             Some(first) => first,
-            None => self.dial_again().await,
+            None => {
+                self.reports.begin(Instant::now());
+                self.dial_again().await
+            }
         };
         loop {
             let since = Instant::now();
@@ -98,8 +124,10 @@ impl Supervisor {
     }
 
     /// Carries the bytes of one connection as long as it lives.
-    async fn carry(&self, (wire, driver): Dialled) -> Ending {
+    async fn carry(&self, Dialled { wire, driver, about }: Dialled) -> Ending {
         self.state.note(None);
+        self.watcher.met(&about);
+        self.state.met(about);
         self.state.live.send_replace(Some(Arc::clone(&wire)));
         self.watcher.up();
         let gives_up = async {
@@ -156,8 +184,10 @@ impl Supervisor {
         let (server, carries) = (self.dialer.server(), self.watcher.carries());
         let cause = self.state.obstacle().unwrap_or_default();
         match self.reports.still_lost(Instant::now()) {
-            Some(lost_for) => tracing::warn!(target: "leasehold",
+            Some(lost_for) if self.state.had_one() => tracing::warn!(target: "leasehold",
                 server, carries, cause, ?lost_for, "still no connection"),
+            Some(tried_for) => tracing::warn!(target: "leasehold",
+                server, carries, cause, ?tried_for, "no connection yet"),
             None => {
                 tracing::debug!(target: "leasehold", server, carries, cause, "still no connection");
             }
@@ -165,12 +195,13 @@ impl Supervisor {
     }
 
     fn back(&mut self) {
-        self.state.reconnects.fetch_add(1, Ordering::Relaxed);
         let (server, carries) = (self.dialer.server(), self.watcher.carries());
         match self.reports.back(Instant::now()) {
-            Some(after) => tracing::warn!(target: "leasehold",
+            Some(after) if self.state.had_one() => tracing::warn!(target: "leasehold",
                 server, carries, ?after, "connected again"),
-            None => tracing::debug!(target: "leasehold", server, carries, "connected again"),
+            Some(after) => tracing::warn!(target: "leasehold",
+                server, carries, ?after, "connected at last"),
+            None => tracing::debug!(target: "leasehold", server, carries, "connected"),
         }
     }
 

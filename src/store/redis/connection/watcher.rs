@@ -2,10 +2,14 @@
 
 use redis::PushInfo;
 
+use crate::domain::About;
+
 /// Who is told what happens on a link.
 pub(crate) trait Watcher: Send + Sync {
     /// What the link carries.
     fn carries(&self) -> &'static str;
+    /// A connection is made to a server that says this of itself.
+    fn met(&self, _about: &About) {}
     /// The link is up, for the first time or again.
     fn up(&self) {}
     /// The link is down: what it carried is lost.

@@ -4,7 +4,6 @@
 //! task. It lies behind one mutex, which is never held while somebody is told: events
 //! are told in order under a second mutex, by the tasks of the store alone.
 
-mod back;
 mod rights;
 mod table;
 
@@ -25,11 +24,8 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
+pub(super) use self::rights::{Refused, Rights};
 use self::table::{Answer, Correction, Table};
-pub(super) use self::{
-    back::Commands,
-    rights::{Refused, Rights},
-};
 use super::connection::{Dialer, Link, Watcher};
 use crate::{domain::Name, error::Error, store::Subscriber};
 
@@ -55,15 +51,31 @@ impl Subscriptions {
         command_timeout: Duration,
     ) -> Result<Self, Error> {
         let watcher: Arc<dyn Watcher> = Arc::<Board>::clone(&board);
-        let link = Arc::new(Link::connect(dialer, watcher, command_timeout).await?);
-        let subscriptions = Self { board, link, task: Mutex::default() };
-        subscriptions.keep_up();
-        Ok(subscriptions)
+        let link = Link::connect(dialer, watcher, command_timeout).await?;
+        Ok(Self::on(link, board))
     }
 
-    /// Sees to it that the task runs, on the runtime of the caller if that of the one
-    /// before is gone.
+    /// The same without a connection: it is made in the background.
+    pub(super) fn connect_lazily(
+        board: Arc<Board>,
+        dialer: Arc<Dialer>,
+        command_timeout: Duration,
+    ) -> Self {
+        let watcher: Arc<dyn Watcher> = Arc::<Board>::clone(&board);
+        Self::on(Link::connect_lazily(dialer, watcher, command_timeout), board)
+    }
+
+    fn on(link: Link, board: Arc<Board>) -> Self {
+        let subscriptions = Self { board, link: Arc::new(link), task: Mutex::default() };
+        subscriptions.keep_up();
+        subscriptions
+    }
+
+    /// Sees to it that the connection and the task are there, on the runtime of the
+    /// caller if that of the ones before is gone.
     pub(super) fn keep_up(&self) {
+        // Without a runtime the next caller sees to it.
+        drop(self.link.keep_up());
         if self.board.kept.load(Ordering::Acquire) {
             return;
         }
@@ -107,6 +119,11 @@ impl Subscriptions {
     /// Whether releases of `name` reach us.
     pub(super) fn hears_releases(&self, name: &Name) -> bool {
         self.board.table().hears_releases(name)
+    }
+
+    /// Whether there is a connection for them.
+    pub(super) fn are_up(&self) -> bool {
+        self.link.is_up()
     }
 
     pub(super) fn reconnects(&self) -> u64 {
@@ -169,6 +186,12 @@ impl Board {
 
     fn subscriber(&self) -> MutexGuard<'_, Option<Weak<dyn Subscriber>>> {
         self.subscriber.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Commands are answered again.
+    pub(super) fn back(&self) {
+        self.table().back();
+        self.tell();
     }
 
     /// Tells what there is to be told, in order.

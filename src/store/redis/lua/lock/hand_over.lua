@@ -16,6 +16,7 @@
 --                      again until the next one
 --   ARGV[7]  long      milliseconds of waiting after which the one behind is told to look
 --   ARGV[8]  soon      in so many milliseconds
+--   ARGV[9]  later     and the one behind that in so many
 --
 --   0                      was held, is free or the next one's
 --   -1                     the same, but the server refused to say so on the channel
@@ -81,17 +82,10 @@ local function since(what, now)
     return passed and passed >= 0 and passed
 end
 
--- The place with this index among those who listen, and since when it is there.
-local function listening(index)
-    local place =
-        redis.pcall('ZRANGEBYSCORE', KEYS[2], '0', '+inf', 'WITHSCORES', 'LIMIT', index, 1)
-    return place[1], number(place[2])
-end
-
 -- The first place whose client listens.
 local function next_listener()
     for _ = 1, 100 do
-        local place = listening(0)
+        local place = redis.pcall('ZRANGEBYSCORE', KEYS[2], '0', '+inf', 'LIMIT', 0, 1)[1]
         if not place then
             return nil
         end
@@ -105,11 +99,15 @@ local function next_listener()
     end
 end
 
--- The one behind looks who has the lock now. Who came lately does so by itself.
+-- The one behind looks who has the lock now, and the one behind that a second later: both
+-- before them may be dead. Who came lately looks by itself.
 local function warn_next(index, now)
-    local place, came = listening(index)
-    if place and came <= now - ARGV[7] * 1000 then
-        tell(place, ARGV[8])
+    local next = redis.pcall('ZRANGEBYSCORE', KEYS[2], '0', '+inf', 'WITHSCORES',
+        'LIMIT', index, 2)
+    for place, millis in pairs({[1] = ARGV[8], [3] = ARGV[9]}) do
+        if next[place] and number(next[place + 1]) <= now - ARGV[7] * 1000 then
+            tell(next[place], millis)
+        end
     end
 end
 

@@ -1,0 +1,99 @@
+//! How a client and its store are.
+
+use std::{fmt, time::Duration};
+
+/// How a client and its store are right now: see [`Client::health`](crate::Client::health).
+///
+/// # Examples
+///
+/// ```
+/// # #[tokio::main] async fn main() {
+/// let health = leasehold::Client::in_memory().health().await;
+/// assert!(health.is_ready());
+/// # }
+/// ```
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct Health {
+    /// Whether the connection for commands is up.
+    pub commands_up: bool,
+    /// Whether the connection for messages is up. Without it waiters ask by a timer.
+    pub messages_up: bool,
+    /// How long the server took to answer just now; `None` if it did not.
+    pub round_trip: Option<Duration>,
+    /// What keeps this client from locking, in words for a log: no connection and why,
+    /// silence, a refusal, a replica, a shutdown.
+    pub obstacle: Option<String>,
+    /// What the server is to others, if it says so.
+    pub role: Option<Role>,
+    /// The version of the server, if it says so.
+    pub server_version: Option<String>,
+    /// What the server throws away when its memory is full, if it says so. Anything but
+    /// `noeviction` may throw locks away.
+    pub eviction_policy: Option<String>,
+    /// Holds whose last renewal failed. It is tried again until their leases end.
+    pub holds_in_doubt: usize,
+}
+
+impl Health {
+    /// Whether a lock can be had now, as far as this client can know: nothing is in
+    /// the way.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() {
+    /// let store = leasehold::MemoryStore::new();
+    /// let client = leasehold::Client::sharing(&store);
+    /// store.fail("LOADING Redis is loading the dataset in memory");
+    /// let health = client.health().await;
+    /// assert!(!health.is_ready());
+    /// assert!(health.obstacle.unwrap().contains("LOADING"));
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.obstacle.is_none()
+    }
+}
+
+/// What a server is to others.
+///
+/// # Examples
+///
+/// ```
+/// # #[tokio::main] async fn main() {
+/// use leasehold::Role;
+/// let health = leasehold::Client::in_memory().health().await;
+/// assert_eq!(health.role, Some(Role::Primary));
+/// assert_eq!(Role::ClusterNode.to_string(), "a node of a cluster");
+/// # }
+/// ```
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum Role {
+    /// It takes writes, and so locks.
+    Primary,
+    /// It copies a primary, and refuses locks.
+    Replica,
+    /// It is one of several that share the keys: it refuses names that are not its own.
+    ClusterNode,
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Primary => "a primary",
+            Self::Replica => "a replica",
+            Self::ClusterNode => "a node of a cluster",
+        })
+    }
+}
+
+/// What a store says of itself. It may say less.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(crate) struct About {
+    pub(crate) role: Option<Role>,
+    pub(crate) version: Option<String>,
+    pub(crate) eviction_policy: Option<String>,
+}

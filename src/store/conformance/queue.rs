@@ -1,0 +1,239 @@
+//! What every store must do for those who queue.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use super::{Bench, NOW, freed, told_to_ask};
+use crate::{
+    domain::{GivenBack, Others, Place, ReleaseMode, Verdict},
+    store::{POLLERS_TURN, RESERVATION, SOON, WARNED_AFTER},
+};
+
+/// Runs every case on `bench`.
+pub(super) async fn all(bench: &Bench) {
+    a_release_reserves_the_lock_for_the_first_in_its_queue(bench).await;
+    a_reservation_is_short_and_its_place_is_gone(bench).await;
+    a_place_is_kept_by_asking_again_and_lost_by_leaving(bench).await;
+    a_release_with_an_empty_queue_tells_everybody(bench).await;
+    who_enters_by_asking_leaves_the_queue(bench).await;
+    who_is_told_and_leaves_lets_the_next_one_know(bench).await;
+    who_has_waited_for_long_looks_when_the_lock_has_gone_to_another(bench).await;
+    a_lock_that_goes_on_and_on_is_left_free_now_and_then(bench).await;
+    who_polls_has_its_turn_without_being_told(bench).await;
+    two_who_poll_leave_time_to_others_in_between(bench).await;
+    who_polls_keeps_its_place_while_it_rests(bench).await;
+    names_that_share_a_hash_tag_share_no_queue(bench).await;
+}
+
+async fn a_release_reserves_the_lock_for_the_first_in_its_queue(t: &Bench) {
+    let [held, first, second] = t.held("turns").await;
+    t.queue(&first).await;
+    t.queue(&second).await;
+
+    t.hand_over(&held).await;
+    assert_eq!(t.owner_of(&held).await, Some(first.owner.clone()));
+    t.told(&told_to_ask(&held, NOW), 1).await;
+    assert!(matches!(t.other.acquire(&second, None).await.unwrap(), Verdict::Busy(_)));
+
+    // who was told asks, and has it for its whole ttl
+    assert_eq!(t.other.acquire(&first, Some(Place::Listening)).await.unwrap(), Verdict::Granted);
+    assert_eq!(t.one.held_by(&held.name, &first.owner).await.unwrap(), 1);
+    let left = t.one.holder(&held.name).await.unwrap().unwrap().remaining().unwrap();
+    assert!(left > RESERVATION, "{left:?}");
+
+    t.hand_over(&first).await;
+    t.told(&told_to_ask(&held, NOW), 2).await;
+    assert_eq!(t.other.acquire(&second, Some(Place::Listening)).await.unwrap(), Verdict::Granted);
+    t.told(&freed(&held), 0).await;
+    t.hand_over(&second).await;
+    assert_eq!(t.owner_of(&held).await, None);
+    t.told(&freed(&held), 1).await;
+    t.other.unlisten(&held.name);
+}
+
+async fn a_reservation_is_short_and_its_place_is_gone(t: &Bench) {
+    let [held, next] = t.held("reserved").await;
+    t.queue(&next).await;
+    t.hand_over(&held).await;
+    let left = t.one.holder(&held.name).await.unwrap().unwrap().remaining().unwrap();
+    assert!(left <= RESERVATION, "{left:?}");
+    sleep(RESERVATION + Duration::from_millis(20)).await;
+    assert_eq!(t.owner_of(&held).await, None);
+
+    // who did not come does not keep the others out again
+    t.grant(&held).await;
+    t.hand_over(&held).await;
+    assert_eq!(t.owner_of(&held).await, None);
+    t.other.unlisten(&held.name);
+}
+
+async fn a_place_is_kept_by_asking_again_and_lost_by_leaving(t: &Bench) {
+    let [held, first, second, third] = t.held("places").await;
+    for claim in [&first, &second, &third] {
+        t.queue(claim).await;
+    }
+    t.queue(&second).await;
+    t.queue_by(&second, Place::Kept).await;
+    let left = t.other.release(&first, ReleaseMode::HandOver).await.unwrap();
+    assert!(matches!(left, GivenBack::NotHeld { holder: Some(_) }), "{left:?}");
+
+    for (gives, next) in [(&held, &second), (&second, &third)] {
+        t.hand_over(gives).await;
+        assert_eq!(t.owner_of(&held).await, Some(next.owner.clone()));
+        assert_eq!(t.other.acquire(next, Some(Place::Kept)).await.unwrap(), Verdict::Granted);
+    }
+    t.hand_over(&third).await;
+    assert_eq!(t.owner_of(&held).await, None);
+    t.other.unlisten(&held.name);
+}
+
+async fn a_release_with_an_empty_queue_tells_everybody(t: &Bench) {
+    let [claim] = t.held("nobody-queues").await;
+    t.hand_over(&claim).await;
+    t.told(&freed(&claim), 1).await;
+    assert_eq!(t.owner_of(&claim).await, None);
+    t.other.unlisten(&claim.name);
+}
+
+async fn who_enters_by_asking_leaves_the_queue(t: &Bench) {
+    for place in [Place::Listening, Place::Kept] {
+        let [held, next] = t.held(&format!("asked-for-{place:?}")).await;
+        t.queue(&next).await;
+        t.broadcast(&held).await;
+        assert_eq!(t.other.acquire(&next, Some(place)).await.unwrap(), Verdict::Granted);
+        t.hand_over(&next).await;
+        assert_eq!(t.owner_of(&held).await, None);
+        t.other.unlisten(&held.name);
+    }
+}
+
+async fn who_is_told_and_leaves_lets_the_next_one_know(t: &Bench) {
+    let [held, first, second] = t.held("told-and-gone").await;
+    t.queue(&first).await;
+    t.queue(&second).await;
+    t.hand_over(&held).await;
+    t.told(&told_to_ask(&held, NOW), 1).await;
+    // with the reservation
+    t.hand_over(&first).await;
+    t.told(&told_to_ask(&held, NOW), 2).await;
+    assert_eq!(t.owner_of(&held).await, Some(second.owner.clone()));
+
+    // and when nobody has it
+    let [held, first, second] = t.held("free-and-gone").await;
+    t.queue(&first).await;
+    t.queue(&second).await;
+    t.broadcast(&held).await;
+    let left = t.other.release(&first, ReleaseMode::HandOver).await.unwrap();
+    assert_eq!(left, GivenBack::NotHeld { holder: None });
+    t.told(&told_to_ask(&held, NOW), 1).await;
+    t.other.unlisten(&held.name);
+}
+
+async fn who_has_waited_for_long_looks_when_the_lock_has_gone_to_another(t: &Bench) {
+    let [held, first, second] = t.held("second").await;
+    let look = told_to_ask(&held, SOON);
+    t.queue(&first).await;
+    sleep(WARNED_AFTER + Duration::from_millis(20)).await;
+    t.queue(&second).await;
+    // who came lately looks by itself
+    t.hand_over(&held).await;
+    t.told(&look, 0).await;
+    t.grant(&first).await;
+    t.queue(&held).await;
+    sleep(WARNED_AFTER + Duration::from_millis(20)).await;
+    let given = t.one.release(&first, ReleaseMode::HandOver).await.unwrap();
+    assert!(matches!(given, GivenBack::Freed(_)), "{given:?}");
+    t.told(&look, 1).await;
+    t.other.unlisten(&held.name);
+}
+
+async fn a_lock_that_goes_on_and_on_is_left_free_now_and_then(t: &Bench) {
+    let [mut held, mut next] = t.held("on-and-on").await;
+    let began = Instant::now();
+    let (mut gaps, mut reserved) = (0, 0);
+    while began.elapsed() < Duration::from_millis(1_500) {
+        t.queue(&next).await;
+        match t.one.release(&held, ReleaseMode::HandOver).await.unwrap() {
+            GivenBack::Freed(Others::Nobody) => reserved += 1,
+            GivenBack::Freed(Others::Outsiders(gap)) => {
+                assert!(gap >= Duration::from_millis(2) && gap <= Duration::from_millis(16));
+                assert_eq!(t.owner_of(&held).await, None);
+                gaps += 1;
+                let told = t.count(&told_to_ask(&held, gap));
+                t.told(&told_to_ask(&held, gap), told.max(1)).await;
+            }
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(t.other.acquire(&next, Some(Place::Kept)).await.unwrap(), Verdict::Granted);
+        sleep(Duration::from_millis(5)).await;
+        std::mem::swap(&mut held, &mut next);
+    }
+    // A fiftieth of the time: 2 ms in 100, or 16 in 800.
+    assert!((1..=15).contains(&gaps) && reserved > 2 * gaps, "{gaps} gaps, {reserved} reserved");
+    t.broadcast(&held).await;
+    t.other.unlisten(&held.name);
+}
+
+async fn who_polls_has_its_turn_without_being_told(t: &Bench) {
+    let [held, first, polls] = t.held("polled").await;
+    t.queue(&first).await;
+    t.queue_by(&polls, Place::Polling).await;
+    t.hand_over(&held).await;
+    assert_eq!(t.owner_of(&held).await, Some(polls.owner.clone()));
+    t.told(&told_to_ask(&held, NOW), 0).await;
+    let left = t.one.holder(&held.name).await.unwrap().unwrap().remaining().unwrap();
+    assert!(left <= POLLERS_TURN && left > POLLERS_TURN / 2, "{left:?}");
+    assert_eq!(t.other.acquire(&polls, Some(Place::Polling)).await.unwrap(), Verdict::Granted);
+    t.hand_over(&polls).await;
+    assert_eq!(t.owner_of(&held).await, Some(first.owner));
+    t.other.unlisten(&held.name);
+}
+
+async fn two_who_poll_leave_time_to_others_in_between(t: &Bench) {
+    let [held, one, other, listens] = t.held("polled-by-two").await;
+    t.queue_by(&one, Place::Polling).await;
+    t.queue_by(&other, Place::Polling).await;
+    t.queue(&listens).await;
+    t.hand_over(&held).await;
+    assert_eq!(t.owner_of(&held).await, Some(one.owner.clone()));
+    t.hand_over(&one).await;
+    assert_eq!(t.owner_of(&held).await, Some(listens.owner.clone()));
+    t.queue(&held).await;
+    sleep(2 * POLLERS_TURN + Duration::from_millis(20)).await;
+    t.grant(&listens).await;
+    t.hand_over(&listens).await;
+    assert_eq!(t.owner_of(&held).await, Some(other.owner));
+    t.other.unlisten(&held.name);
+}
+
+async fn who_polls_keeps_its_place_while_it_rests(t: &Bench) {
+    let [held, one, other] = t.held("polled-by-two-alone").await;
+    t.queue_by(&one, Place::Polling).await;
+    t.queue_by(&other, Place::Polling).await;
+    t.hand_over(&held).await;
+    assert_eq!(t.owner_of(&held).await, Some(one.owner.clone()));
+    // now the lock is free for anybody, and again
+    for claim in [&one, &held] {
+        t.hand_over(claim).await;
+        assert_eq!(t.owner_of(&held).await, None);
+        t.grant(&held).await;
+    }
+    sleep(2 * POLLERS_TURN + Duration::from_millis(20)).await;
+    t.hand_over(&held).await;
+    assert_eq!(t.owner_of(&held).await, Some(other.owner));
+    t.other.unlisten(&held.name);
+}
+
+async fn names_that_share_a_hash_tag_share_no_queue(t: &Bench) {
+    let [plain] = t.held("tagged").await;
+    let [braced, waits] = t.held("{tagged}").await;
+    t.queue(&waits).await;
+    t.hand_over(&plain).await;
+    assert_eq!(t.owner_of(&plain).await, None);
+    t.hand_over(&braced).await;
+    assert_eq!(t.owner_of(&braced).await, Some(waits.owner));
+    t.told(&told_to_ask(&plain, NOW), 0).await;
+    t.told(&told_to_ask(&braced, NOW), 1).await;
+    [&plain, &braced].iter().for_each(|claim| t.other.unlisten(&claim.name));
+}

@@ -1,0 +1,47 @@
+//! Warns of servers that will not do for locks, once of each kind.
+
+use std::sync::{Mutex, PoisonError};
+
+use crate::domain::{About, Role};
+
+/// What was warned of.
+#[derive(Debug, Default)]
+pub(super) struct Warnings(Mutex<Vec<Trouble>>);
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Trouble {
+    ClusterNode,
+    Eviction,
+    Replica,
+}
+
+impl Warnings {
+    /// Whether it is time to warn of this, and then it is done.
+    fn is_new(&self, trouble: Trouble) -> bool {
+        let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let new = !told.contains(&trouble);
+        if new {
+            told.push(trouble);
+        }
+        new
+    }
+
+    /// Warns of what a server says of itself.
+    pub(super) fn warn_of(&self, about: &About) {
+        if about.role == Some(Role::Replica) && self.is_new(Trouble::Replica) {
+            tracing::warn!(target: "leasehold",
+                "this server is a replica and takes no locks: connect to its primary");
+        }
+        if about.role == Some(Role::ClusterNode) && self.is_new(Trouble::ClusterNode) {
+            tracing::warn!(target: "leasehold",
+                "this server is a node of a cluster, which is not supported yet: it takes no \
+                 names but its own: connect to a server without cluster mode");
+        }
+        // Locks are keys with a lease: some policies throw just those away first.
+        let policy = about.eviction_policy.as_deref().filter(|policy| *policy != "noeviction");
+        if let Some(policy) = policy.filter(|_| self.is_new(Trouble::Eviction)) {
+            tracing::warn!(target: "leasehold", policy,
+                "this server may evict locks when its memory is full: use noeviction");
+        }
+    }
+}

@@ -1,0 +1,364 @@
+//! Clients that start before their server, servers that will not do, and what a probe
+//! is told.
+#![cfg(feature = "redis")]
+
+mod common;
+
+use std::time::Duration;
+
+use common::{Log, SOON, client, entered, give_back, ms, secs, waiter, with_rights, within};
+use leasehold::{Client, ClientBuilder, Error, Health, Role};
+use testkit::{Connection, Redis};
+use tokio::{
+    runtime::Runtime,
+    time::{Instant, sleep},
+};
+
+/// How long a question may take here.
+const LIMIT: Duration = Duration::from_millis(500);
+
+fn builder() -> ClientBuilder {
+    Client::builder().question_timeout(LIMIT).connect_timeout(secs(1))
+}
+
+/// A server that is not there yet.
+fn not_yet() -> Redis {
+    let redis = Redis::start();
+    redis.stop();
+    redis
+}
+
+fn lazy(redis: &Redis) -> Client {
+    builder().connect_lazily(&redis.url()).unwrap()
+}
+
+/// The health of `client` as soon as it is as it should be.
+async fn healed(client: &Client, what: &str, is_it: impl Fn(&Health) -> bool) -> Health {
+    let healed = async {
+        loop {
+            let health = client.health().await;
+            if is_it(&health) {
+                return health;
+            }
+            sleep(ms(10)).await;
+        }
+    };
+    within(SOON, what, healed).await
+}
+
+// A client that starts though Redis is down.
+
+#[tokio::test]
+async fn a_lazy_client_waits_for_a_server_that_starts_later() {
+    // given a waiter whose server is not there
+    let redis = not_yet();
+    let (log, _logged) = Log::begin();
+    let client = lazy(&redis);
+    let waiting = waiter(client.lock("door").unwrap());
+    sleep(secs(2)).await;
+    assert!(!waiting.is_finished());
+
+    // when it starts
+    redis.start_again();
+
+    // then the waiter enters, and both connections are there for the first time
+    give_back(entered(waiting).await).await;
+    let health = healed(&client, "both are up", |health| health.messages_up).await;
+    assert!(health.is_ready() && health.commands_up, "{health:?}");
+    assert_eq!(client.stats().reconnects, 0);
+
+    // and the log says so once for each
+    let log = log.text();
+    for said in ["no connection yet", "connected at last"] {
+        for carries in ["commands", "messages"] {
+            let of = |line: &&str| line.contains(said) && line.contains(carries);
+            assert_eq!(log.lines().filter(of).count(), 1, "{said} {carries}: {log}");
+        }
+    }
+    assert!(log.contains("Connection refused") && !log.contains("connection lost"), "{log}");
+}
+
+#[tokio::test]
+async fn a_lazy_client_whose_server_is_there_has_nothing_to_tell() {
+    let redis = Redis::start();
+    let (log, _logged) = Log::begin();
+    let client = lazy(&redis);
+    give_back(client.lock("door").unwrap().acquire().await.unwrap()).await;
+    healed(&client, "both are up", |health| health.messages_up).await;
+    assert_eq!((log.text().as_str(), client.stats().reconnects), ("", 0));
+}
+
+#[tokio::test]
+async fn a_lazy_client_without_a_server_says_in_time_what_is_in_the_way() {
+    let redis = not_yet();
+    let client = lazy(&redis);
+    let lock = client.lock("door").unwrap();
+    let start = Instant::now();
+    for error in [
+        lock.try_acquire().await.map(drop).unwrap_err(),
+        lock.acquire_within(LIMIT).await.map(drop).unwrap_err(),
+        lock.holder().await.map(drop).unwrap_err(),
+    ] {
+        assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
+        assert!(
+            error.is_transient() && error.to_string().contains("Connection refused"),
+            "{error}"
+        );
+        assert!(error.to_string().contains(&format!("127.0.0.1:{}", redis.port())), "{error}");
+    }
+    assert!(start.elapsed() < 6 * LIMIT, "{:?}", start.elapsed());
+}
+
+#[tokio::test]
+async fn a_release_without_a_server_says_what_is_in_the_way() {
+    let redis = Redis::start();
+    let client = builder().release_timeout(LIMIT).connect(&redis.url()).await.unwrap();
+    let guard = client.lock("door").unwrap().acquire().await.unwrap();
+    redis.stop();
+    let refused = |health: &Health| {
+        health.obstacle.as_ref().is_some_and(|words| words.contains("Connection refused"))
+    };
+    healed(&client, "it is noticed", refused).await;
+    let error = guard.release().await.unwrap_err();
+    assert!(error.to_string().contains("Connection refused"), "{error}");
+}
+
+#[tokio::test]
+async fn a_lazy_client_with_a_wrong_password_says_so_until_it_is_right() {
+    let redis = Redis::options().password("right").start();
+    let client = builder().password("later").connect_lazily(&redis.url()).unwrap();
+    let error = client.lock("door").unwrap().try_acquire().await.unwrap_err();
+    assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
+    assert!(error.to_string().contains("password is wrong"), "{error}");
+    let obstacle = client.health().await.obstacle.unwrap();
+    assert!(obstacle.contains("password is wrong") && !obstacle.contains("later"), "{obstacle}");
+
+    let mut admin = Connection::open(redis.port());
+    admin.command(&["AUTH", "right"]);
+    admin.command(&["CONFIG", "SET", "requirepass", "later"]);
+    let guard = within(SOON, "a grant", client.lock("door").unwrap().acquire()).await;
+    give_back(guard.unwrap()).await;
+}
+
+#[tokio::test]
+async fn a_lazy_client_outlives_a_restart_of_its_server() {
+    let redis = Redis::start();
+    let client = lazy(&redis);
+    give_back(client.lock("door").unwrap().acquire().await.unwrap()).await;
+    healed(&client, "both are up", |health| health.messages_up).await;
+    redis.stop();
+    let down = healed(&client, "it is noticed", |health| !health.is_ready()).await;
+    assert!(!down.commands_up && down.round_trip.is_none(), "{down:?}");
+    redis.start_again();
+    healed(&client, "it is back", |health| health.is_ready() && health.messages_up).await;
+    give_back(client.lock("door").unwrap().acquire().await.unwrap()).await;
+    assert_eq!(client.stats().reconnects, 2);
+}
+
+#[test]
+fn a_lazy_client_is_made_where_there_is_no_runtime_and_its_settings_are_checked() {
+    let redis = Redis::start();
+    for url in ["redis://", "http://127.0.0.1/", "redis-sentinel://127.0.0.1/"] {
+        assert!(matches!(Client::connect_lazily(url), Err(Error::Url(_))), "{url}");
+    }
+    for wrong in [
+        builder().connect_timeout(Duration::ZERO).connect_lazily(&redis.url()),
+        builder().command_timeout(Duration::MAX).connect_lazily(&redis.url()),
+    ] {
+        assert!(matches!(wrong, Err(Error::Duration(_))), "{wrong:?}");
+    }
+
+    let client = lazy(&redis);
+    let runtime = Runtime::new().unwrap();
+    runtime.block_on(healed(&client, "a probe is a call, too", |health| {
+        health.is_ready() && health.messages_up
+    }));
+    runtime.block_on(async {
+        give_back(client.lock("door").unwrap().acquire().await.unwrap()).await;
+    });
+}
+
+#[cfg(feature = "blocking")]
+#[test]
+fn a_lazy_client_for_threads_is_there_before_its_server() {
+    let redis = not_yet();
+    let builder = leasehold::blocking::Client::builder().question_timeout(LIMIT);
+    let client = builder.connect_lazily(&redis.url()).unwrap();
+    let lock = client.lock("door").unwrap();
+    let error = lock.try_acquire().unwrap_err();
+    assert!(error.to_string().contains("Connection refused"), "{error}");
+    assert!(!client.health().unwrap().is_ready());
+
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| lock.acquire_within(4 * SOON).unwrap().release());
+        redis.start_again();
+        waiting.join().unwrap().unwrap().done().unwrap();
+    });
+}
+
+// What a newcomer meets.
+
+#[tokio::test]
+async fn the_errors_in_the_guide_are_those_that_are_printed() {
+    let guide = include_str!("../docs/guide.md");
+    let said = |redis: &Redis, error: Error| {
+        let words = error.to_string().replace(&format!(":{}", redis.port()), ":6379");
+        assert!(guide.contains(&format!("`{words}`")), "the guide does not say: {words}");
+    };
+    let refused = async |redis: &Redis, url: &str| {
+        said(redis, builder().connect(url).await.unwrap_err());
+    };
+    let (away, closed) = (not_yet(), Redis::options().password("right").start());
+    refused(&away, &away.url()).await;
+    refused(&closed, &closed.url()).await;
+    refused(&closed, &format!("redis://:wrong@127.0.0.1:{}/", closed.port())).await;
+    refused(&closed, "redis-sentinel://127.0.0.1:26379/mymaster").await;
+    refused(&closed, "localhost").await;
+
+    let primary = Redis::start();
+    let replica = Redis::start_replica_of(&primary);
+    let lock = client(&replica).await.lock("billing/round").unwrap();
+    said(&replica, lock.acquire_within(LIMIT).await.unwrap_err());
+}
+
+// Servers that will not do.
+
+/// What is logged from the first moment on about a server that gets ready later.
+async fn logged_about(redis: &Redis, url: &str) -> String {
+    let (log, _logged) = Log::begin();
+    let connected = Client::connect(url).await.unwrap();
+    drop(connected);
+    let eager = log.text();
+
+    // a lazy client says the same when it is there, and once
+    let (log, _logged) = Log::begin();
+    let client = Client::connect_lazily(url).unwrap();
+    healed(&client, "it is there", |health| health.commands_up && health.messages_up).await;
+    redis.command(&["CLIENT", "KILL", "TYPE", "normal"]);
+    let back = |health: &Health| health.commands_up && client.stats().reconnects > 0;
+    healed(&client, "it is back", back).await;
+    for line in eager.lines() {
+        let words = line.split_once("leasehold: ").unwrap().1;
+        assert_eq!(log.text().matches(words).count(), 1, "{words}: {}", log.text());
+    }
+    eager
+}
+
+#[tokio::test]
+async fn a_server_that_may_evict_locks_is_warned_of_once() {
+    let redis = Redis::options().arg("--maxmemory-policy", "volatile-lru").start();
+    let log = logged_about(&redis, &redis.url()).await;
+    assert!(log.contains("WARN") && log.contains("policy=\"volatile-lru\""), "{log}");
+    assert_eq!(log.lines().count(), 1, "{log}");
+    let health = client(&redis).await.health().await;
+    assert_eq!(health.eviction_policy.as_deref(), Some("volatile-lru"));
+    assert!(health.is_ready());
+}
+
+#[tokio::test]
+async fn a_replica_is_warned_of_once_and_is_not_ready_until_it_is_promoted() {
+    let primary = Redis::start();
+    let replica = Redis::start_replica_of(&primary);
+    let log = logged_about(&replica, &replica.url()).await;
+    assert!(log.contains("WARN") && log.contains("connect to its primary"), "{log}");
+    assert_eq!(log.lines().count(), 1, "{log}");
+
+    let client = client(&replica).await;
+    let health = client.health().await;
+    assert!(health.commands_up && health.round_trip.is_some(), "{health:?}");
+    assert_eq!(health.role, Some(Role::Replica));
+    assert!(health.obstacle.unwrap().contains("replica"));
+
+    replica.promote();
+    let health = client.health().await;
+    assert_eq!((health.role, health.obstacle), (Some(Role::Primary), None));
+}
+
+#[tokio::test]
+async fn a_primary_that_becomes_a_replica_is_warned_of_by_the_next_probe() {
+    let (old, new) = (Redis::start(), Redis::start());
+    let client = client(&old).await;
+    assert!(client.health().await.is_ready());
+    let (log, _logged) = Log::begin();
+    old.follow(&new);
+    assert_eq!(client.health().await.role, Some(Role::Replica));
+    assert!(!client.health().await.is_ready());
+    assert_eq!(log.text().matches("this server is a replica").count(), 1, "{}", log.text());
+}
+
+#[tokio::test]
+async fn a_node_of_a_cluster_is_warned_of_once() {
+    let redis = Redis::options().arg("--cluster-enabled", "yes").start();
+    let log = logged_about(&redis, &redis.url()).await;
+    assert!(log.contains("WARN") && log.contains("without cluster mode"), "{log}");
+    assert_eq!(log.lines().count(), 1, "{log}");
+    assert_eq!(client(&redis).await.health().await.role, Some(Role::ClusterNode));
+}
+
+// What a probe is told.
+
+#[tokio::test]
+async fn a_probe_of_a_server_that_is_well_says_what_it_is() {
+    let redis = Redis::start();
+    let client = client(&redis).await;
+    let health = healed(&client, "both are up", |health| health.messages_up).await;
+    assert!(health.is_ready() && health.commands_up, "{health:?}");
+    assert!(health.round_trip.is_some_and(|took| took < SOON));
+    let told = (health.role, health.eviction_policy.as_deref(), health.holds_in_doubt);
+    assert_eq!(told, (Some(Role::Primary), Some("noeviction"), 0));
+    let version = health.server_version.unwrap();
+    let info = redis.command(&["INFO", "server"]);
+    assert!(info.text().contains(&format!("redis_version:{version}\r\n")), "{version}");
+}
+
+#[tokio::test]
+async fn a_probe_does_not_wait_for_a_connection_that_is_away() {
+    let redis = not_yet();
+    let client = Client::builder().question_timeout(secs(60)).connect_lazily(&redis.url()).unwrap();
+    let refused = |health: &Health| {
+        health.obstacle.as_ref().is_some_and(|words| words.contains("Connection refused"))
+    };
+    healed(&client, "what is in the way", refused).await;
+    let start = Instant::now();
+    let health = client.health().await;
+    assert!(start.elapsed() < secs(1), "{:?}", start.elapsed());
+    assert!(!health.commands_up && !health.messages_up, "{health:?}");
+    assert_eq!((health.round_trip, health.role, health.server_version), (None, None, None));
+}
+
+#[tokio::test]
+async fn a_probe_of_a_server_that_hangs_ends_in_time() {
+    let redis = Redis::start();
+    let client = builder().connect(&redis.url()).await.unwrap();
+    redis.pause();
+    let start = Instant::now();
+    let health = client.health().await;
+    assert!(start.elapsed() >= LIMIT && start.elapsed() < 2 * LIMIT, "{:?}", start.elapsed());
+    assert!(health.commands_up && health.round_trip.is_none(), "{health:?}");
+    assert!(health.obstacle.unwrap().contains("nothing came within 500ms"));
+    redis.resume();
+    assert!(healed(&client, "it goes on", Health::is_ready).await.round_trip.is_some());
+}
+
+#[tokio::test]
+async fn a_probe_of_a_busy_server_says_so() {
+    // the setting has a new name since Redis 7, and keeps its old one
+    let redis = Redis::options().arg("--lua-time-limit", "50").start();
+    let client = client(&redis).await;
+    let mut other = Connection::open(redis.port());
+    other.send(&["EVAL", "while true do end", "0"]).unwrap();
+    let busy =
+        |health: &Health| health.obstacle.as_ref().is_some_and(|words| words.contains("BUSY"));
+    healed(&client, "it is busy", busy).await;
+    redis.command(&["SCRIPT", "KILL"]);
+    healed(&client, "it goes on", Health::is_ready).await;
+}
+
+#[tokio::test]
+async fn a_probe_that_may_ask_for_nothing_says_what_it_knows() {
+    let redis = Redis::start();
+    let client = with_rights(&redis, "limited", &["~*", "&*", "+@all", "-info", "-ping"]).await;
+    let health = client.health().await;
+    assert!(health.is_ready() && health.round_trip.is_some(), "{health:?}");
+    assert_eq!((health.role, health.eviction_policy), (Some(Role::Primary), None));
+}
