@@ -90,6 +90,11 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
         (true, true)
     }
 
+    /// Whether questions reach the store now. What is asked meanwhile waits to be sent.
+    fn is_up(&self) -> bool {
+        true
+    }
+
     /// What is in the way, if the store cannot be reached and knows why.
     fn obstacle(&self) -> Option<String> {
         None

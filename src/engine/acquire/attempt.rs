@@ -42,6 +42,8 @@ pub(super) struct Attempt<'a> {
     began_at: Option<Instant>,
     /// The question that may still be granted, if there is one.
     asked: Option<Lease>,
+    /// If the store was away when it was asked: how often it had been made again then.
+    unsent: Option<u64>,
     /// Whether a question went unanswered, so that the store may grant it yet.
     unsure: bool,
     /// When the holder's lease ends, as far as the store has told.
@@ -77,6 +79,7 @@ impl<'a> Attempt<'a> {
             turn,
             began_at: None,
             asked: None,
+            unsent: None,
             unsure: false,
             free_at: None,
             told: false,
@@ -148,6 +151,7 @@ impl<'a> Attempt<'a> {
         self.began_at.get_or_insert(lease.asked_at);
         let place = self.place(lease.asked_at);
         self.asked = Some(lease);
+        self.unsent = (!engine.store.is_up()).then(|| engine.store.reconnects());
         let verdict = engine.unless_closed(engine.store.acquire(&self.claim, place)).await?;
         self.weigh(verdict, lease)
     }
@@ -218,6 +222,13 @@ impl<'a> Attempt<'a> {
         self.engine.enter(self.want, grant, self.turn.take(), now)
     }
 
+    /// Whether the last question, or one before, may have reached the store.
+    fn may_have_been_sent(&self) -> bool {
+        let store = &self.engine.store;
+        let away = |reconnects| !store.is_up() && store.reconnects() == reconnects;
+        self.unsure || !self.unsent.is_some_and(away)
+    }
+
     /// Whether others are known to want the lock.
     fn is_contended(&self) -> bool {
         match &self.turn {
@@ -260,7 +271,7 @@ impl<'a> Attempt<'a> {
 impl Drop for Attempt<'_> {
     /// Withdraws a question that may still be granted, and its place.
     fn drop(&mut self) {
-        let asked_at = self.asked.map(|lease| lease.asked_at);
+        let asked_at = self.asked.filter(|_| self.may_have_been_sent()).map(|lease| lease.asked_at);
         let queued = self.waiting.may_have_place();
         if asked_at.is_none() && !queued {
             return;

@@ -274,12 +274,13 @@ impl Contention {
         }
     }
 
-    /// Has the store listen to `name`, or no longer, as is wanted now.
-    fn settle_listening(&self, name: &Name) {
+    /// Has the store listen to `name`, or no longer, as is wanted now. Who begins `anew` has
+    /// heard nothing yet, though the store may listen for one who is forgotten.
+    fn settle_listening(&self, name: &Name, anew: bool) {
         let mut listening = self.listening.lock().unwrap_or_else(PoisonError::into_inner);
         let crowd = |entry: &Entry| entry.crowd.as_ref().is_some_and(|crowd| crowd.listens);
         let wanted = self.entries().of.get(name).is_some_and(crowd);
-        if wanted && listening.insert(name.clone()) {
+        if wanted && (listening.insert(name.clone()) || anew) {
             self.store.listen(name);
         } else if !wanted && listening.remove(name) {
             self.store.unlisten(name);
@@ -306,7 +307,7 @@ impl Contention {
         let waited_for = entries.waited_for(now);
         let again = (!entries.in_transit.is_empty()).then(|| now + BATON_RESTS);
         drop(entries);
-        ended.iter().for_each(|name| self.settle_listening(name));
+        ended.iter().for_each(|name| self.settle_listening(name, false));
         for hold in waited_for {
             tracing::warn!(target: "leasehold", lock = %hold.name(), owner = %hold.claim().owner,
                 held = ?hold.held_for(now), "this client waits for a lock that it holds itself");

@@ -56,7 +56,7 @@ impl Contention {
                     seat.ticket = Some(ticket);
                     if listens_first {
                         // Who holds it here learns at once if it is taken away by force.
-                        self.settle_listening(name);
+                        self.settle_listening(name, true);
                     }
                     called.await.ok()?;
                 }
@@ -152,13 +152,13 @@ impl Contention {
 
     /// Where it is told to us that we may ask for `name`; it is listened to from now on.
     fn listen(&self, name: &Name) -> Option<Arc<Inbox>> {
-        let inbox = {
+        let (inbox, anew) = {
             let mut entries = self.entries();
             let crowd = entries.of.get_mut(name)?.crowd();
-            crowd.listens = true;
-            Arc::clone(&crowd.inbox)
+            let anew = !std::mem::replace(&mut crowd.listens, true);
+            (Arc::clone(&crowd.inbox), anew)
         };
-        self.settle_listening(name);
+        self.settle_listening(name, anew);
         Some(inbox)
     }
 }

@@ -532,12 +532,11 @@ impl State {
                 self.announce(name, session, false);
                 if outsiders { Others::Outsiders(HEAD_START) } else { Others::Nobody }
             }
-            Turn::Reserved { next, time, polls } => {
+            Turn::Reserved { next, time } => {
                 self.grant(name, &next.owner, now + time, now);
-                if !polls {
-                    self.ask(name, next.session, Duration::ZERO);
-                    self.warn(name, 0, now);
-                }
+                // One who polls may hear by now.
+                self.ask(name, next.session, Duration::ZERO);
+                self.warn(name, 0, now);
                 Others::Nobody
             }
             Turn::Gap { next, time } => {

@@ -38,8 +38,8 @@ pub(super) struct Waiter {
 pub(super) enum Turn {
     /// Nobody queues.
     Nobodys,
-    /// The lock is reserved for this one, for so long; who listens is told.
-    Reserved { next: Waiter, time: Duration, polls: bool },
+    /// The lock is reserved for this one, for so long; it is told if it listens.
+    Reserved { next: Waiter, time: Duration },
     /// The lock is left free for so long. Then this one asks.
     Gap { next: Waiter, time: Duration },
 }
@@ -110,7 +110,7 @@ impl Queue {
         now: Instant,
     ) -> Turn {
         if let Some(next) = self.poller(now) {
-            return Turn::Reserved { next, time: POLLERS_TURN, polls: true };
+            return Turn::Reserved { next, time: POLLERS_TURN };
         }
         let Some(next) = self.first(reached).cloned() else {
             self.gap_at = None;
@@ -121,7 +121,7 @@ impl Queue {
             return Turn::Gap { next, time };
         }
         self.listening.pop_front();
-        Turn::Reserved { next, time: RESERVATION, polls: false }
+        Turn::Reserved { next, time: RESERVATION }
     }
 
     fn poller(&mut self, now: Instant) -> Option<Waiter> {

@@ -167,7 +167,11 @@ impl RedisStore {
             command.arg(place).arg(millis(QUEUE_RESTS));
         });
         if let Some(reply) = Box::pin(asked).await {
-            return replies::verdict(&reply?, &claim.owner);
+            let reply = reply?;
+            if replies::place_was_refused(&reply) {
+                self.subscriptions.queue_refused(&claim.name);
+            }
+            return replies::verdict(&reply, &claim.owner);
         }
         let verdict = self.acquire_alone(claim).await?;
         self.subscriptions.queue_refused(&claim.name);
@@ -183,6 +187,9 @@ impl RedisStore {
 
     /// Gives a lock back to the next in its queue, or to everybody if we may not queue.
     async fn hand_over(&self, claim: &Claim) -> Result<GivenBack, Failure> {
+        if !self.subscriptions.rights(&claim.name).may_tell() {
+            return Box::pin(self.release_openly(claim)).await;
+        }
         let asked = self.run_on_queue(&claim.name, &scripts::HAND_OVER, |command| {
             command.arg(claim.owner.as_str());
             command.arg(keys::channel(&claim.name)).arg(keys::queuers(&claim.name));
@@ -404,6 +411,10 @@ impl Store for RedisStore {
 
     fn are_up(&self) -> (bool, bool) {
         (self.commands.is_up(), self.subscriptions.are_up())
+    }
+
+    fn is_up(&self) -> bool {
+        self.commands.is_up()
     }
 
     fn obstacle(&self) -> Option<String> {

@@ -1,6 +1,9 @@
 //! What Redis answers, in our words.
 
-use std::time::Duration;
+use std::{
+    sync::{Mutex, PoisonError},
+    time::{Duration, Instant},
+};
 
 use redis::{ServerError, Value};
 
@@ -46,6 +49,11 @@ pub(super) fn verdict(reply: &Value, owner: &Owner) -> Result<Verdict, Failure> 
         }
         other => holder(other)?.map(Verdict::Busy).ok_or_else(|| unreadable(reply)),
     }
+}
+
+/// Whether an answer to one who waits says that the server refused it a place.
+pub(super) fn place_was_refused(reply: &Value) -> bool {
+    matches!(reply, Value::Array(parts) if parts.len() == 4)
 }
 
 /// What `lua/lock/hand_over.lua` says.
@@ -113,7 +121,14 @@ pub(super) fn forced(reply: &Value) -> Result<bool, Failure> {
     }
 }
 
+/// At most every ten seconds: each release may be refused.
 fn warn_unannounced() {
+    static TOLD_AT: Mutex<Option<Instant>> = Mutex::new(None);
+    let mut told_at = TOLD_AT.lock().unwrap_or_else(PoisonError::into_inner);
+    if told_at.is_some_and(|at| at.elapsed() < Duration::from_secs(10)) {
+        return;
+    }
+    *told_at = Some(Instant::now());
     tracing::warn!(target: "leasehold",
         "the server refuses to announce a release: waiters notice when they ask again");
 }
@@ -132,6 +147,7 @@ pub(super) fn holder(reply: &Value) -> Result<Option<Holder>, Failure> {
     let (pttl, owner, count) = match parts.as_slice() {
         [] => return Ok(None),
         [Value::Int(pttl), Value::BulkString(owner), count] => (*pttl, owner, count),
+        [Value::Int(pttl), Value::BulkString(owner), count, Value::Int(1)] => (*pttl, owner, count),
         _ => return Err(unreadable(reply)),
     };
     // It may be anybody's, in any form: it is only shown and compared.

@@ -28,6 +28,11 @@ pub(in crate::store::redis) struct Rights {
 
 impl Rights {
     const ALL: Self = Self { queue: true, own_channels: true, releases: true };
+
+    /// Whether we can tell the next in the queue that it is its turn.
+    pub(in crate::store::redis) fn may_tell(self) -> bool {
+        self.queue && self.own_channels
+    }
 }
 
 /// What was refused.
@@ -49,7 +54,7 @@ impl Refusals {
     /// Notes that the server says no to `what` at `now`.
     pub(super) fn note(&mut self, name: &Name, what: Refused, now: Instant) {
         if self.0.len() >= MOST && !self.0.contains_key(name) {
-            return;
+            self.forget_oldest();
         }
         let (rights, until) = self.0.entry(name.clone()).or_insert((Rights::ALL, now));
         *until = now + BELIEVED;
@@ -60,6 +65,13 @@ impl Refusals {
                 rights.own_channels = false;
             }
             Refused::Subscription => rights.releases = false,
+        }
+    }
+
+    fn forget_oldest(&mut self) {
+        let oldest = self.0.iter().min_by_key(|(_, (_, until))| *until);
+        if let Some(name) = oldest.map(|(name, _)| name.clone()) {
+            self.0.remove(&name);
         }
     }
 

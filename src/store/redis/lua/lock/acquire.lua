@@ -11,24 +11,33 @@
 --
 --   {owner}                granted, with a hold count of 1. The same owner asking again
 --                          gets the same grant and a fresh lease, so a lost reply is safe.
---   {pttl, owner, count}   taken for at most pttl milliseconds (-1: without end).
+--   {pttl, owner, count}   taken for at most pttl milliseconds (-1: without end). With
+--                          a fourth, 1, there is no place: the server refuses it
 --
 -- Who has a place already keeps it: it costs TIME, ZADD and PEXPIRE.
 --
 -- Time: PTTL, HSET and PEXPIRE when free; PTTL, HLEN and HGETALL when taken.
 
--- What the server refuses here, it refuses the queue: the answer is the same.
+-- Takes a place. Returns whether the server let us.
 local function queue_up()
-    local now = redis.call('TIME')
+    local now = redis.pcall('TIME')
+    if not now[1] then
+        return false
+    end
     local since = now[1] * 1000000 + now[2]
     if ARGV[3] == 'polling' then
         since = since - 2 ^ 53
     end
     local added = redis.pcall('ZADD', KEYS[2], 'NX', string.format('%.0f', since), ARGV[1])
-    if type(added) == 'number' and type(redis.pcall('PEXPIRE', KEYS[2], ARGV[4])) == 'table' then
+    if type(added) ~= 'number' then
+        return false
+    end
+    if type(redis.pcall('PEXPIRE', KEYS[2], ARGV[4])) == 'table' then
         -- A queue without an end must not stay.
         redis.pcall('ZREM', KEYS[2], ARGV[1])
+        return false
     end
+    return true
 end
 
 local pttl = redis.call('PTTL', KEYS[1])
@@ -36,8 +45,8 @@ local pttl = redis.call('PTTL', KEYS[1])
 if pttl ~= -2 then
     local held = holder(KEYS[1], pttl)
     if held[2] ~= ARGV[1] then
-        if KEYS[2] and ARGV[3] ~= 'kept' then
-            queue_up()
+        if KEYS[2] and ARGV[3] ~= 'kept' and not queue_up() then
+            held[4] = 1
         end
         return held
     end

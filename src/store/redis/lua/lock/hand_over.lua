@@ -57,11 +57,11 @@ local function client(owner)
     return #owner <= 64 and string.match(owner, '^([%w%-]+):%d+$')
 end
 
--- Tells the client of `owner` to ask in so many milliseconds.
+-- Tells the client of `owner` to ask in so many milliseconds. Returns whether the server
+-- let us.
 local function tell(owner, millis)
-    if client(owner) then
-        redis.pcall('PUBLISH', ARGV[4] .. client(owner), millis)
-    end
+    local told = client(owner) and redis.pcall('PUBLISH', ARGV[4] .. client(owner), millis)
+    return type(told) == 'number'
 end
 
 -- Says on the channel that the lock is free.
@@ -143,9 +143,12 @@ local function gap(place, outsiders, now)
         -- From now on others queue.
         return nil
     end
-    announce('00')
-    tell(place, millis)
-    warn_next(1, now)
+    if tell(place, millis) then
+        announce('00')
+        warn_next(1, now)
+    else
+        announce('0')
+    end
     return millis
 end
 
@@ -163,7 +166,13 @@ local function poller(lowest, now)
         return false
     end
     note('turn', now)
-    return reserve(lowest[1], ARGV[6])
+    if not reserve(lowest[1], ARGV[6]) then
+        return false
+    end
+    -- It may hear by now; and it may be dead.
+    tell(lowest[1], 0)
+    warn_next(0, now)
+    return true
 end
 
 -- Gives the lock to whom it is due.
@@ -195,7 +204,11 @@ local function pass_on(outsiders)
     if not reserve(place, ARGV[5]) then
         return announce('0')
     end
-    tell(place, 0)
+    if not tell(place, 0) then
+        -- Who is not told does not come.
+        redis.call('HDEL', KEYS[1], place)
+        return announce('0')
+    end
     warn_next(0, now)
     return 0
 end
