@@ -46,6 +46,14 @@ struct Channel {
     state: State,
     /// Who wants it: `door` and `{door}` share the one of their releases.
     names: BTreeSet<Name>,
+    /// Whether it may be heard although it is off.
+    in_doubt: bool,
+}
+
+impl Channel {
+    fn of(says: Says) -> Self {
+        Self { says, state: State::Off, names: BTreeSet::new(), in_doubt: false }
+    }
 }
 
 /// What a message on a channel is about.
@@ -154,8 +162,9 @@ impl Table {
         let gone = gone.collect();
         self.give_up(name, gone);
         for (channel, says) in wanted {
-            let fresh = || Channel { says, state: State::Off, names: BTreeSet::new() };
-            self.channels.entry(channel.clone()).or_insert_with(fresh).names.insert(name.clone());
+            let entry = self.channels.entry(channel.clone()).or_insert_with(|| Channel::of(says));
+            entry.says = says;
+            entry.names.insert(name.clone());
             self.unsettled.insert(channel);
         }
         self.update(name);
@@ -191,12 +200,14 @@ impl Table {
             let Some(channel) = self.channels.get_mut(&name) else { continue };
             match (channel.names.first(), channel.state) {
                 (Some(_), State::On) => {}
-                (None, State::Off) => drop(self.channels.remove(&name)),
+                (None, State::Off) if !channel.in_doubt => drop(self.channels.remove(&name)),
                 (Some(user), State::Off) => {
+                    channel.in_doubt = false;
                     channel.state = State::Asked;
                     subscribe.entry(user.clone()).or_default().push(name);
                 }
-                (None, State::On) => {
+                (None, State::On | State::Off) => {
+                    channel.in_doubt = false;
                     channel.state = State::Leaving;
                     unsubscribe.push(name);
                 }
@@ -215,6 +226,9 @@ impl Table {
 
     /// Takes the answer to `asked`. What was confirmed was told before it.
     pub(super) fn answered(&mut self, asked: &Correction, answer: Answer, now: Instant) {
+        if asked.subscribe.is_some() && answer != Answer::Forbidden {
+            self.leave_unwanted(&asked.channels);
+        }
         if asked.connection != self.connection {
             return;
         }
@@ -229,6 +243,17 @@ impl Table {
         }
         if let (Answer::Forbidden, Some(name)) = (answer, &asked.subscribe) {
             self.refused(name, Refused::Subscription, now);
+        }
+    }
+
+    /// What we asked to hear, and want no more, may reach us: also if it was asked for
+    /// before this connection, and sent on it.
+    fn leave_unwanted(&mut self, channels: &[String]) {
+        for channel in channels {
+            let fresh = || Channel::of(Says::Nothing);
+            let entry = self.channels.entry(channel.clone()).or_insert_with(fresh);
+            entry.in_doubt |= entry.names.is_empty();
+            self.unsettled.insert(channel.clone());
         }
     }
 
@@ -313,5 +338,49 @@ impl Table {
             }
             Says::Nothing => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_subscribed_to_on_a_later_connection_is_left_if_nobody_wants_it() {
+        // given a subscription that is asked for while the connection is away
+        let (mut table, door) = (Table::of("me"), Name::new("door").unwrap());
+        table.end();
+        table.listen(&door);
+        let asked = table.corrections().remove(0);
+
+        // when nobody wants it any more, and it is sent on the next connection
+        table.unlisten(&door);
+        table.begin();
+        assert!(table.corrections().is_empty());
+        asked.channels.iter().for_each(|channel| table.confirmed(channel, true));
+        table.answered(&asked, Answer::Done, Instant::now());
+
+        // then it is left
+        let left = table.corrections().remove(0);
+        assert_eq!((left.subscribe.is_some(), left.channels.len()), (false, 3));
+        left.channels.iter().for_each(|channel| table.confirmed(channel, false));
+        table.answered(&left, Answer::Done, Instant::now());
+        assert!(table.corrections().is_empty() && table.is_quiet());
+    }
+
+    #[test]
+    fn what_is_wanted_again_meanwhile_is_heard() {
+        let (mut table, door) = (Table::of("me"), Name::new("door").unwrap());
+        table.listen(&door);
+        let asked = table.corrections().remove(0);
+        table.unlisten(&door);
+        table.answered(&asked, Answer::Failed, Instant::now());
+        table.listen(&door);
+        let again = table.corrections().remove(0);
+        again.channels.iter().for_each(|channel| table.confirmed(channel, true));
+        table.heard(&keys::channel(&door), &redis::Value::BulkString(b"0".to_vec()));
+        let freed = Event::Freed { name: door, queue_told: false };
+        let told: Vec<Event> = std::iter::from_fn(|| table.next_event()).collect();
+        assert!(told.contains(&freed), "{told:?}");
     }
 }
