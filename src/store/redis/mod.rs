@@ -14,9 +14,11 @@ use std::{
 use redis::{Cmd, Value, cmd};
 use tokio::runtime::Handle;
 
+#[cfg(test)]
+pub(crate) use self::connection::Connector;
 pub(crate) use self::connection::Settings;
 use self::{
-    connection::{Dialer, Link},
+    connection::{Dialer, Link, Target},
     scripts::Script,
     subscriptions::{Board, Commands, Subscriptions},
 };
@@ -50,7 +52,27 @@ impl RedisStore {
         client_id: &str,
     ) -> Result<Self, Error> {
         Handle::try_current().map_err(|_| Error::NoRuntime)?;
-        let target = connection::target(url, settings)?;
+        Self::connect_to(connection::target(url, settings)?, settings, client_id).await
+    }
+
+    /// Connects to a server that a test has made.
+    #[cfg(test)]
+    pub(crate) async fn connect_by(
+        connector: Connector,
+        settings: &Settings,
+        client_id: &str,
+    ) -> Result<Self, Error> {
+        let address = connection::Address::Made(connector);
+        let user = settings.user.clone();
+        let target = Target { address, user, password: settings.password.clone(), database: 0 };
+        Self::connect_to(target, settings, client_id).await
+    }
+
+    async fn connect_to(
+        target: Target,
+        settings: &Settings,
+        client_id: &str,
+    ) -> Result<Self, Error> {
         checked("connect_timeout", settings.connect_timeout)?;
         let limit = checked("command_timeout", settings.command_timeout)?;
         let client_name = format!("leasehold:{client_id}");

@@ -6,6 +6,8 @@
 //! Start with `link.rs`, which keeps a connection up. It gets one from `dial.rs` and
 //! sends commands through `wire.rs`.
 
+#[cfg(test)]
+mod connector;
 mod dial;
 mod ending;
 mod frames;
@@ -18,6 +20,7 @@ mod report;
 mod secret;
 mod settings;
 mod shown;
+mod stream;
 mod supervisor;
 mod target;
 #[cfg(feature = "tls")]
@@ -28,6 +31,9 @@ mod watcher;
 mod wire;
 
 pub(crate) use self::settings::Settings;
+#[cfg(test)]
+pub(crate) use self::{connector::Connector, target::Address};
 pub(super) use self::{
-    dial::Dialer, link::Link, login::Preload, shown::shown, url::target, watcher::Watcher,
+    dial::Dialer, link::Link, login::Preload, shown::shown, target::Target, url::target,
+    watcher::Watcher,
 };
