@@ -384,7 +384,7 @@ impl Store for RedisStore {
 #[cfg(test)]
 mod tests {
     use futures_util::FutureExt;
-    use testkit::Redis;
+    use testkit::{Redis, twin::Twin};
 
     use super::*;
     use crate::store::conformance::{self, Bench};
@@ -398,6 +398,51 @@ mod tests {
         let redis = Redis::start();
         let (one, other) = (store(&redis, "one").await, store(&redis, "other").await);
         conformance::all(&Bench::new(one, other, "other")).await;
+    }
+
+    /// A client of a simulated server whose user may do what `rules` say.
+    async fn served(twin: &Twin, id: &str, rules: &str) -> RedisStore {
+        twin.user(id, &format!("on nopass +@all ~* {rules}"));
+        let server = twin.clone();
+        let connector = Connector::by(move || {
+            let server = server.clone();
+            async move { server.connect().await }
+        });
+        let settings = Settings { user: Some(id.into()), ..Settings::default() };
+        RedisStore::connect_by(connector, &settings, id).await.unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_may_not_tell_the_next_in_the_queue_tells_everybody() {
+        let twin = Twin::new(7);
+        let mute = served(&twin, "mute", "&redisson_lock__channel:*").await;
+        let waiter = served(&twin, "waiter", "&*").await;
+        let name = Name::new("door").unwrap();
+        let claim = |owner| {
+            let (name, owner) = (name.clone(), Owner::new(owner).unwrap());
+            Claim { name, owner, ttl: Duration::from_secs(30) }
+        };
+        let (held, wanted) = (claim("mute:1"), claim("waiter:1"));
+        waiter.listen(&name);
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        mute.acquire(&held, None).await.unwrap();
+        waiter.acquire(&wanted, Some(Place::Listening)).await.unwrap();
+
+        let said = Arc::<std::sync::Mutex<Vec<String>>>::default();
+        let heard = Arc::clone(&said);
+        twin.watch(move |it| {
+            if it.command().starts_with("PUBLISH redisson") {
+                heard.lock().unwrap().push(it.command());
+            }
+        });
+        for _ in 0..2 {
+            // a first time it is noted that others queue, or that a gap was left
+            mute.release(&held, ReleaseMode::HandOver).await.unwrap();
+            assert_eq!(twin.hash("door"), None);
+            mute.acquire(&held, None).await.unwrap();
+        }
+        let said = said.lock().unwrap().clone();
+        assert_eq!(said, ["PUBLISH redisson_lock__channel:{door} 0"; 2]);
     }
 
     #[test]

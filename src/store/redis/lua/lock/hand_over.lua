@@ -31,6 +31,7 @@
 --
 -- A reservation grants nothing: who is told asks, and finds the lock its own. A client
 -- that does not listen is gone, and its place with it; so is a place of another form.
+-- Where the server does not let us tell the next one, everybody is told: `0`.
 --
 -- The lock is left free for a fiftieth of the time while others queue, for those whom
 -- nobody can count: who spins, or listens at a replica. For a fifth, if more listen to
@@ -55,11 +56,11 @@ local function client(owner)
     return #owner <= 64 and string.match(owner, '^([%w%-]+):%d+$')
 end
 
--- Tells the client of `owner` to ask in so many milliseconds.
+-- Tells the client of `owner` to ask in so many milliseconds. Returns whether the server
+-- let us.
 local function tell(owner, millis)
-    if client(owner) then
-        redis.pcall('PUBLISH', ARGV[4] .. client(owner), millis)
-    end
+    local to = client(owner)
+    return to and type(redis.pcall('PUBLISH', ARGV[4] .. to, millis)) ~= 'table'
 end
 
 -- Says on the channel that the lock is free.
@@ -137,8 +138,7 @@ local function gap(place, outsiders, now)
         -- From now on others queue.
         return nil
     end
-    announce('00')
-    tell(place, millis)
+    announce(tell(place, millis) and '00' or '0')
     warn_next(1, now)
     return millis
 end
@@ -180,10 +180,9 @@ local function pass_on(outsiders)
     if millis then
         return millis
     end
-    if not reserve(place, ARGV[5]) then
+    if not tell(place, 0) or not reserve(place, ARGV[5]) then
         return announce('0')
     end
-    tell(place, 0)
     warn_next(0, now)
     return 0
 end
