@@ -6,6 +6,7 @@ SEEDS ?= 2000
 SEED ?=
 BASE ?=
 ONLY ?=
+WORLDS ?= run run_served
 
 # Workspaces of their own, where there are any.
 OTHERS := $(patsubst %/Cargo.toml,%,$(wildcard interop/Cargo.toml))
@@ -23,9 +24,9 @@ fix:        ## formats, and mends what the lints can mend
 	cargo fmt --all
 	$(call in_others,cargo clippy --all-targets --fix --allow-dirty --allow-staged && cargo fmt --all)
 
-simulate:   ## many clients, one unreliable store: SEEDS=n seeds from a fresh base or from BASE=b, or SEED=x once more with its story
+simulate:   ## many clients, one unreliable store, or one simulated server: SEEDS=n seeds each from a fresh base or from BASE=b, or SEED=x of WORLDS=run or run_served once more with its story
 	LEASEHOLD_SEEDS=$(SEEDS) LEASEHOLD_BASE=$(BASE) LEASEHOLD_SEED=$(SEED) \
-		cargo test --release --lib engine::simulation::run -- --exact --nocapture
+		cargo test --release --lib -- $(addprefix engine::simulation::,$(WORLDS)) --exact --nocapture
 
 fuzz:       ## spoilt bytes, odd texts, and clients of a server that lies: SEEDS=n stories and a hundred times as many bytes, or SEED=x
 	@export LEASEHOLD_SEEDS=$(SEEDS) LEASEHOLD_BASE=$(BASE) LEASEHOLD_SEED=$(SEED); \

@@ -5,9 +5,10 @@
 //! doubled, when the store forgets. Time is virtual, so that a minute passes in
 //! milliseconds, and the same seed makes the same story again.
 //!
-//! What must always be true is in [`oracle`]. `make simulate SEEDS=n` tells
-//! many stories, `make simulate SEED=x` tells one aloud, and `make defects`
-//! shows that the oracle finds what is planted.
+//! What must always be true is in [`oracle`], and in `served/judge.rs` for the second
+//! world, where the store is the real one. `make simulate SEEDS=n` tells many stories of
+//! each, `make simulate SEED=x WORLDS=run_served` tells one aloud, and `make defects`
+//! shows that what is planted is found.
 //!
 //! ```text
 //! world               a story: its clients, their troubles, its end
@@ -16,6 +17,7 @@
 //! network             a store behind one that loses, delays and doubles
 //! oracle              the rules
 //! waiting             who waits, and for how long it may
+//! served              the same clients on the real store, on a simulated server
 //! gate · plot · story
 //! ```
 
@@ -24,6 +26,8 @@ mod gate;
 mod network;
 mod oracle;
 mod plot;
+#[cfg(feature = "redis")]
+mod served;
 mod story;
 mod waiting;
 mod worker;
@@ -33,13 +37,21 @@ use std::{
     env,
     panic::{AssertUnwindSafe, catch_unwind},
     str::FromStr,
-    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
     thread,
     time::Duration,
 };
 
 /// How many seeds every run of the tests tells.
 const FEW: u64 = 300;
+#[cfg(feature = "redis")]
+const FEW_SERVED: u64 = 100;
+
+/// Lives through the story of a seed.
+type World = fn(u64, &Arc<story::Story>) -> Result<(), String>;
 
 /// One story that broke a rule.
 struct Broken {
@@ -48,9 +60,9 @@ struct Broken {
 }
 
 /// Tells the story of `seed`; what it says is printed if `aloud`.
-fn tell(seed: u64, aloud: bool) -> Result<(), Broken> {
+fn tell(world: World, seed: u64, aloud: bool) -> Result<(), Broken> {
     let story = story::Story::new(aloud);
-    let told = catch_unwind(AssertUnwindSafe(|| world::run(seed, &story)));
+    let told = catch_unwind(AssertUnwindSafe(|| world(seed, &story)));
     let rule = match told {
         Ok(Ok(())) => return Ok(()),
         Ok(Err(rule)) => rule,
@@ -71,7 +83,7 @@ fn setting<T: FromStr>(name: &str) -> Option<T> {
 
 /// Tells stories from `base` on, on every core, until one breaks a rule.
 /// Returns how many were told, and the one that broke.
-fn tell_many(base: u64, seeds: u64) -> (u64, Option<Broken>) {
+fn tell_many(world: World, base: u64, seeds: u64) -> (u64, Option<Broken>) {
     let (next, stop) = (AtomicU64::new(0), AtomicBool::new(false));
     let cores = thread::available_parallelism().map_or(1, usize::from);
     let tellers: Vec<AtomicU64> = (0..cores).map(|_| AtomicU64::new(0)).collect();
@@ -84,7 +96,7 @@ fn tell_many(base: u64, seeds: u64) -> (u64, Option<Broken>) {
                 break;
             }
             telling.store(base.wrapping_add(number), Ordering::Relaxed);
-            broken = tell(base.wrapping_add(number), false).err();
+            broken = tell(world, base.wrapping_add(number), false).err();
             stop.fetch_or(broken.is_some(), Ordering::Relaxed);
         }
         broken
@@ -124,8 +136,19 @@ fn end_what_hangs(tellers: &[AtomicU64], stop: &AtomicBool) {
 /// The simulation, as a test: see the Makefile for how to tell more stories.
 #[test]
 fn run() {
+    simulate(world::run, "run", FEW);
+}
+
+/// The same on a simulated server.
+#[cfg(feature = "redis")]
+#[test]
+fn run_served() {
+    simulate(served::run, "run_served", FEW_SERVED);
+}
+
+fn simulate(world: World, called: &str, few: u64) {
     if let Some(seed) = setting::<u64>("LEASEHOLD_SEED") {
-        match tell(seed, true) {
+        match tell(world, seed, true) {
             Ok(()) => println!("seed {seed}: every rule held"),
             Err(Broken { rule, .. }) => panic!("seed {seed} broke a rule: {rule}"),
         }
@@ -134,16 +157,16 @@ fn run() {
     let seeds = setting("LEASEHOLD_SEEDS");
     let fresh = || if seeds.is_some() { fastrand::u64(..) >> 16 } else { 0 };
     let base = setting("LEASEHOLD_BASE").unwrap_or_else(fresh);
-    let seeds = seeds.unwrap_or(FEW);
+    let seeds = seeds.unwrap_or(few);
     println!("simulating {seeds} seeds from {base}");
 
-    let (told, broken) = tell_many(base, seeds);
+    let (told, broken) = tell_many(world, base, seeds);
     if let Some(Broken { seed, rule }) = broken {
         // The story again, aloud this time.
-        drop(tell(seed, true));
+        drop(tell(world, seed, true));
         panic!(
             "seed {seed} broke a rule after {told} seeds: {rule}\n\
-             replay it with: make simulate SEED={seed}"
+             replay it with: make simulate SEED={seed} WORLDS={called}"
         );
     }
     println!("{told} seeds, every rule held");
@@ -152,10 +175,20 @@ fn run() {
 /// The same seed makes the same story, word for word.
 #[test]
 fn a_story_can_be_told_again() {
+    tell_twice(world::run);
+}
+
+#[cfg(feature = "redis")]
+#[test]
+fn a_story_of_a_server_can_be_told_again() {
+    tell_twice(served::run);
+}
+
+fn tell_twice(world: World) {
     for seed in 0..20 {
         let stories = [(); 2].map(|()| {
             let story = story::Story::new(false);
-            drop(world::run(seed, &story));
+            drop(world(seed, &story));
             story.text()
         });
         assert!(!stories[0].is_empty());

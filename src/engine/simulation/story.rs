@@ -38,6 +38,12 @@ impl Story {
         }
     }
 
+    /// Whether it is told as it happens.
+    #[cfg(feature = "redis")]
+    pub(super) fn is_aloud(&self) -> bool {
+        self.aloud
+    }
+
     pub(super) fn text(&self) -> String {
         self.text.lock().unwrap().clone()
     }

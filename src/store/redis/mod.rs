@@ -16,9 +16,11 @@ use std::{
 use redis::{Cmd, Value, cmd};
 use tokio::runtime::Handle;
 
+#[cfg(test)]
+pub(crate) use self::connection::Connector;
 pub(crate) use self::connection::Settings;
 use self::{
-    connection::{Dialer, Link, Watcher},
+    connection::{Dialer, Link, Target, Watcher},
     scripts::Script,
     subscriptions::{Board, Subscriptions},
     watcher::Commands,
@@ -54,7 +56,29 @@ impl RedisStore {
         client_id: &str,
     ) -> Result<Self, Error> {
         Handle::try_current().map_err(|_| Error::NoRuntime)?;
-        let (dialer, limit) = dialer(url, settings, client_id)?;
+        let target = connection::target(url, settings)?;
+        Self::connect_to(target, settings, client_id).await
+    }
+
+    /// Connects to a server that a test has made.
+    #[cfg(test)]
+    pub(crate) async fn connect_by(
+        connector: Connector,
+        settings: &Settings,
+        client_id: &str,
+    ) -> Result<Self, Error> {
+        let address = connection::Address::Made(connector);
+        let user = settings.user.clone();
+        let target = Target { address, user, password: settings.password.clone(), database: 0 };
+        Self::connect_to(target, settings, client_id).await
+    }
+
+    async fn connect_to(
+        target: Target,
+        settings: &Settings,
+        client_id: &str,
+    ) -> Result<Self, Error> {
+        let (dialer, limit) = dialer(target, settings, client_id)?;
         let board = Board::of(client_id);
         let watcher = Commands::telling(&board);
         let watching: Arc<dyn Watcher> = Arc::<Commands>::clone(&watcher);
@@ -69,7 +93,8 @@ impl RedisStore {
         settings: &Settings,
         client_id: &str,
     ) -> Result<Self, Error> {
-        let (dialer, limit) = dialer(url, settings, client_id)?;
+        let target = connection::target(url, settings)?;
+        let (dialer, limit) = dialer(target, settings, client_id)?;
         let board = Board::of(client_id);
         let watcher = Commands::telling(&board);
         let watching: Arc<dyn Watcher> = Arc::<Commands>::clone(&watcher);
@@ -286,11 +311,10 @@ impl RedisStore {
 
 /// How to reach the server at `url`, and how long a command may take.
 fn dialer(
-    url: &str,
+    target: Target,
     settings: &Settings,
     client_id: &str,
 ) -> Result<(Arc<Dialer>, Duration), Error> {
-    let target = connection::target(url, settings)?;
     checked("connect_timeout", settings.connect_timeout)?;
     let limit = checked("command_timeout", settings.command_timeout)?;
     let client_name = format!("leasehold:{client_id}");
@@ -429,7 +453,7 @@ impl Store for RedisStore {
 #[cfg(test)]
 mod tests {
     use futures_util::FutureExt;
-    use testkit::Redis;
+    use testkit::{Redis, twin::Twin};
 
     use super::*;
     use crate::store::conformance::{self, Bench};
@@ -443,6 +467,51 @@ mod tests {
         let redis = Redis::start();
         let (one, other) = (store(&redis, "one").await, store(&redis, "other").await);
         conformance::all(&Bench::new(one, other, "other")).await;
+    }
+
+    /// A client of a simulated server whose user may do what `rules` say.
+    async fn served(twin: &Twin, id: &str, rules: &str) -> RedisStore {
+        twin.user(id, &format!("on nopass +@all ~* {rules}"));
+        let server = twin.clone();
+        let connector = Connector::by(move || {
+            let server = server.clone();
+            async move { server.connect().await }
+        });
+        let settings = Settings { user: Some(id.into()), ..Settings::default() };
+        RedisStore::connect_by(connector, &settings, id).await.unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_may_not_tell_the_next_in_the_queue_tells_everybody() {
+        let twin = Twin::new(7);
+        let mute = served(&twin, "mute", "&redisson_lock__channel:*").await;
+        let waiter = served(&twin, "waiter", "&*").await;
+        let name = Name::new("door").unwrap();
+        let claim = |owner| {
+            let (name, owner) = (name.clone(), Owner::new(owner).unwrap());
+            Claim { name, owner, ttl: Duration::from_secs(30) }
+        };
+        let (held, wanted) = (claim("mute:1"), claim("waiter:1"));
+        waiter.listen(&name);
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        mute.acquire(&held, None).await.unwrap();
+        waiter.acquire(&wanted, Some(Place::Listening)).await.unwrap();
+
+        let said = Arc::<std::sync::Mutex<Vec<String>>>::default();
+        let heard = Arc::clone(&said);
+        twin.watch(move |it| {
+            if it.command().starts_with("PUBLISH redisson") {
+                heard.lock().unwrap().push(it.command());
+            }
+        });
+        for _ in 0..2 {
+            // a first time it is noted that others queue, or that a gap was left
+            mute.release(&held, ReleaseMode::HandOver).await.unwrap();
+            assert_eq!(twin.hash("door"), None);
+            mute.acquire(&held, None).await.unwrap();
+        }
+        let said = said.lock().unwrap().clone();
+        assert_eq!(said, ["PUBLISH redisson_lock__channel:{door} 0"; 2]);
     }
 
     #[test]

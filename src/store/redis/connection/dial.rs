@@ -4,7 +4,6 @@ use std::{future::Future, io, pin::Pin, sync::Arc, time::Duration};
 
 use socket2::{SockRef, TcpKeepalive};
 use tokio::{
-    io::{AsyncRead, AsyncWrite},
     net::{TcpStream, UnixStream},
     time::timeout,
 };
@@ -16,6 +15,7 @@ use super::{
     login::{Login, Preload},
     obstacle::Obstacle,
     settings::Settings,
+    stream::Stream,
     target::{Address, Target},
     wire::{OnPush, Wire},
 };
@@ -30,10 +30,6 @@ pub(super) struct Dialled {
 
 /// Carries the bytes of a connection, and says why that is over.
 pub(super) type Driver = Pin<Box<dyn Future<Output = Ending> + Send>>;
-
-/// Bytes both ways.
-trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
 /// Knows how to reach one server.
 #[derive(Debug)]
@@ -115,6 +111,8 @@ impl Dialer {
                 watch_over(&stream)?;
                 self.secured(stream).await
             }
+            #[cfg(test)]
+            Address::Made(connector) => Ok(connector.connect().await?),
         }
     }
 

@@ -7,6 +7,8 @@
 //! sends commands through `wire.rs`.
 
 mod about;
+#[cfg(test)]
+mod connector;
 mod dial;
 mod ending;
 mod frames;
@@ -19,6 +21,7 @@ mod report;
 mod secret;
 mod settings;
 mod shown;
+mod stream;
 mod supervisor;
 mod target;
 #[cfg(feature = "tls")]
@@ -35,6 +38,9 @@ pub(super) use self::{
     link::Link,
     login::Preload,
     shown::shown,
+    target::Target,
     url::target,
     watcher::Watcher,
 };
+#[cfg(test)]
+pub(crate) use self::{connector::Connector, target::Address};

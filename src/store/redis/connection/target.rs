@@ -2,13 +2,22 @@
 
 use std::{fmt, path::PathBuf};
 
+#[cfg(test)]
+use super::connector::Connector;
 use super::secret::Secret;
 
 /// Where a server listens.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Address {
-    Tcp { host: String, port: u16, tls: bool },
+    Tcp {
+        host: String,
+        port: u16,
+        tls: bool,
+    },
     Unix(PathBuf),
+    /// Whatever a test has instead.
+    #[cfg(test)]
+    Made(Connector),
 }
 
 /// Says where, never who.
@@ -18,6 +27,8 @@ impl fmt::Display for Address {
             Self::Tcp { host, port, .. } if host.contains(':') => write!(f, "[{host}]:{port}"),
             Self::Tcp { host, port, .. } => write!(f, "{host}:{port}"),
             Self::Unix(path) => write!(f, "{}", path.display()),
+            #[cfg(test)]
+            Self::Made(_) => f.write_str("a server that a test has made"),
         }
     }
 }

@@ -179,6 +179,7 @@ impl Wire {
         let closing = Closing(&self);
         let (from, to) = split(stream);
         let ended = tokio::select! {
+            biased;
             ended = self.write(to) => ended,
             Err(ended) = self.read(from, on_push) => ended,
         };

@@ -44,13 +44,18 @@ struct Wish {
 struct Channel {
     says: Says,
     state: State,
-    /// Whether the server was asked to subscribe, and may do so yet.
+    /// Whether the server was asked to subscribe, and may do so yet: it may be heard though
+    /// it is off.
     in_doubt: bool,
     /// Who wants it: `door` and `{door}` share the one of their releases.
     names: BTreeSet<Name>,
 }
 
 impl Channel {
+    fn of(says: Says) -> Self {
+        Self { says, state: State::Off, names: BTreeSet::new(), in_doubt: false }
+    }
+
     /// What was asked for was not confirmed; it may have `failed`, and be done later.
     fn is_not_confirmed(&mut self, failed: bool) {
         match self.state {
@@ -168,9 +173,9 @@ impl Table {
         let gone = gone.collect();
         self.give_up(name, gone);
         for (channel, says) in wanted {
-            let fresh =
-                || Channel { says, state: State::Off, in_doubt: false, names: BTreeSet::new() };
-            self.channels.entry(channel.clone()).or_insert_with(fresh).names.insert(name.clone());
+            let entry = self.channels.entry(channel.clone()).or_insert_with(|| Channel::of(says));
+            entry.says = says;
+            entry.names.insert(name.clone());
             self.unsettled.insert(channel);
         }
         self.update(name);
@@ -230,6 +235,9 @@ impl Table {
 
     /// Takes the answer to `asked`. What was confirmed was told before it.
     pub(super) fn answered(&mut self, asked: &Correction, answer: Answer, now: Instant) {
+        if asked.subscribe.is_some() && answer != Answer::Forbidden {
+            self.leave_unwanted(&asked.channels);
+        }
         if asked.connection != self.connection {
             return;
         }
@@ -243,6 +251,17 @@ impl Table {
         }
         if let (Answer::Forbidden, Some(name)) = (answer, &asked.subscribe) {
             self.refused(name, Refused::Subscription, now);
+        }
+    }
+
+    /// What we asked to hear, and want no more, may reach us: also if it was asked for
+    /// before this connection, and sent on it.
+    fn leave_unwanted(&mut self, channels: &[String]) {
+        for channel in channels {
+            let fresh = || Channel::of(Says::Nothing);
+            let entry = self.channels.entry(channel.clone()).or_insert_with(fresh);
+            entry.in_doubt |= entry.names.is_empty();
+            self.unsettled.insert(channel.clone());
         }
     }
 
@@ -640,5 +659,43 @@ mod tests {
                 assert_eq!(server.heard.get(name), Some(&Hears::Turns), "seed {seed}: {name}");
             }
         }
+    }
+
+    #[test]
+    fn what_is_subscribed_to_on_a_later_connection_is_left_if_nobody_wants_it() {
+        // given a subscription that is asked for while the connection is away
+        let (mut table, door) = (Table::of("me"), Name::new("door").unwrap());
+        table.end();
+        table.listen(&door);
+        let asked = table.corrections().remove(0);
+
+        // when nobody wants it any more, and it is sent on the next connection
+        table.unlisten(&door);
+        table.begin();
+        assert!(table.corrections().is_empty());
+        asked.channels.iter().for_each(|channel| table.confirmed(channel, true));
+        table.answered(&asked, Answer::Done, Instant::now());
+
+        // then it is left
+        let left = table.corrections().remove(0);
+        assert_eq!((left.subscribe.is_some(), left.channels.len()), (false, 3));
+        left.channels.iter().for_each(|channel| table.confirmed(channel, false));
+        table.answered(&left, Answer::Done, Instant::now());
+    }
+
+    #[test]
+    fn what_is_wanted_again_meanwhile_is_heard() {
+        let (mut table, door) = (Table::of("me"), Name::new("door").unwrap());
+        table.listen(&door);
+        let asked = table.corrections().remove(0);
+        table.unlisten(&door);
+        table.answered(&asked, Answer::Failed, Instant::now());
+        table.listen(&door);
+        let again = table.corrections().remove(0);
+        again.channels.iter().for_each(|channel| table.confirmed(channel, true));
+        table.heard(&keys::channel(&door), &Value::BulkString(b"0".to_vec()));
+        let freed = Event::Freed { name: door, queue_told: false };
+        let told: Vec<Event> = std::iter::from_fn(|| table.next_event()).collect();
+        assert!(told.contains(&freed), "{told:?}");
     }
 }

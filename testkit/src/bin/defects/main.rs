@@ -15,6 +15,7 @@
 mod copy;
 mod list;
 mod search;
+mod store;
 
 use std::env;
 use std::path::Path;
@@ -25,6 +26,7 @@ use std::time::{Duration, Instant};
 use copy::Copy;
 use list::{DEFECTS, ELSEWHERE};
 use search::{Found, Program};
+use store::SERVED;
 
 /// A mistake that somebody could make.
 struct Defect {
@@ -45,6 +47,8 @@ struct Edit {
 enum Finder {
     /// The simulation, within [`search::SEEDS`] seeds.
     Simulation,
+    /// The simulation on a simulated server, within as many.
+    Served,
     /// A test in the library, by its whole path.
     Unit(&'static str),
     /// A test in `tests`: the file or folder, and the path of the test within.
@@ -76,6 +80,8 @@ fn main() -> ExitCode {
 /// Every defect, or those whose words contain `part`.
 fn chosen(part: Option<&str>) -> Vec<Case> {
     let simulated = DEFECTS.iter().map(|defect| (Finder::Simulation, defect));
+    let served = SERVED.iter().map(|defect| (Finder::Served, defect));
+    let simulated = simulated.chain(served);
     let all = simulated.chain(ELSEWHERE.iter().map(|(finder, defect)| (*finder, defect)));
     let all = all.zip(1..).map(|((finder, defect), number)| Case { number, finder, defect });
     all.filter(|case| part.is_none_or(|part| case.defect.says.contains(part))).collect()
@@ -189,7 +195,7 @@ mod tests {
 
     #[test]
     fn defects_are_chosen_by_their_words() {
-        assert_eq!(chosen(None).len(), DEFECTS.len() + ELSEWHERE.len());
+        assert_eq!(chosen(None).len(), DEFECTS.len() + SERVED.len() + ELSEWHERE.len());
         assert_eq!(chosen(Some(DEFECTS[2].says))[0].number, 3);
         assert!(chosen(Some("no defect says this")).is_empty());
     }

@@ -18,6 +18,7 @@ pub(crate) const SEEDS: u64 = 2_000;
 const LONGEST: Duration = Duration::from_secs(300);
 
 const SIMULATION: &str = "engine::simulation::run";
+const SERVED: &str = "engine::simulation::run_served";
 
 /// Who found a defect, and after how much.
 #[derive(Debug, PartialEq, Eq)]
@@ -38,7 +39,9 @@ impl Program {
     /// its own, since the one before may still run.
     pub(crate) fn build(copy: &Copy, finder: Finder, number: usize) -> Result<Self, String> {
         let built = match finder {
-            Finder::Simulation | Finder::Unit(_) => cargo(copy, &["test", "--no-run", "--lib"])?,
+            Finder::Simulation | Finder::Served | Finder::Unit(_) => {
+                cargo(copy, &["test", "--no-run", "--lib"])?
+            }
             Finder::Integration(file, _) => {
                 cargo(copy, &["build", "--examples"])?;
                 cargo(copy, &["test", "--no-run", "--test", file])?
@@ -55,6 +58,7 @@ impl Program {
     pub(crate) fn run(self) -> Outcome {
         let name = match self.finder {
             Finder::Simulation => SIMULATION,
+            Finder::Served => SERVED,
             Finder::Unit(name) | Finder::Integration(_, name) => name,
         };
         let output = self.path.with_extension("said");
@@ -66,7 +70,7 @@ impl Program {
             return Ok(Some(Found { by: format!("`{name}`"), after }));
         };
         match self.finder {
-            Finder::Simulation => by_simulation(status.success(), &said),
+            Finder::Simulation | Finder::Served => by_simulation(status.success(), &said),
             _ => by_test(name, status.success(), &said),
         }
     }

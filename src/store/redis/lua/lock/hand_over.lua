@@ -32,6 +32,7 @@
 --
 -- A reservation grants nothing: who is told asks, and finds the lock its own. A client
 -- that does not listen is gone, and its place with it; so is a place of another form.
+-- Where the server does not let us tell the next one, everybody is told: `0`.
 --
 -- The lock is left free for a fiftieth of the time while others queue, for those whom
 -- nobody can count: who spins, or listens at a replica. For a fifth, if more listen to
@@ -143,12 +144,8 @@ local function gap(place, outsiders, now)
         -- From now on others queue.
         return nil
     end
-    if tell(place, millis) then
-        announce('00')
-        warn_next(1, now)
-    else
-        announce('0')
-    end
+    announce(tell(place, millis) and '00' or '0')
+    warn_next(1, now)
     return millis
 end
 
@@ -201,12 +198,7 @@ local function pass_on(outsiders)
     if millis then
         return millis
     end
-    if not reserve(place, ARGV[5]) then
-        return announce('0')
-    end
-    if not tell(place, 0) then
-        -- Who is not told does not come.
-        redis.call('HDEL', KEYS[1], place)
+    if not tell(place, 0) or not reserve(place, ARGV[5]) then
         return announce('0')
     end
     warn_next(0, now)

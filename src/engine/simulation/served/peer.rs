@@ -1,0 +1,158 @@
+//! A client on the simulated server, with its process and its connections.
+
+use std::{
+    io,
+    pin::Pin,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use testkit::twin::Cut;
+use tokio::{
+    io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf},
+    task::AbortHandle,
+    time::{Instant, Sleep, sleep_until},
+};
+
+use super::{plot::PATIENCE, rights::Rights, site::Site};
+use crate::{
+    domain::Identity,
+    engine::{Engine, clock::Clock, simulation::gate::Gate},
+    store::redis::{Connector, RedisStore, Settings},
+};
+
+/// One client.
+pub(super) struct Peer {
+    pub(super) id: String,
+    pub(super) engine: Arc<Engine>,
+    pub(super) gate: Gate,
+    pub(super) rights: Mutex<Rights>,
+    site: Site,
+    is_dead: Arc<AtomicBool>,
+    /// Its tasks, but for those of the engine.
+    tasks: Mutex<Vec<AbortHandle>>,
+}
+
+impl Peer {
+    /// The client with this `number`.
+    pub(super) async fn connect(number: u32, site: &Site, rights: Rights) -> Self {
+        let (id, gate) = (format!("client-{number}"), Gate::open());
+        site.user(&id, &rights.rules());
+        let is_dead = Arc::<AtomicBool>::default();
+        let settings = Settings {
+            connect_timeout: PATIENCE,
+            command_timeout: PATIENCE,
+            user: Some(id.clone()),
+            ..Settings::default()
+        };
+        let connector = connector(site, &gate, &is_dead);
+        let store = RedisStore::connect_by(connector, &settings, &id).await.unwrap();
+        let clock = Clock::with(|| Duration::ZERO);
+        let engine = Engine::new(Identity::of(&*id), Arc::new(store), clock, gate.spawner());
+        let (rights, tasks, site) = (Mutex::new(rights), Mutex::default(), site.clone());
+        Self { id, engine, gate, rights, site, is_dead, tasks }
+    }
+
+    pub(super) fn is_dead(&self) -> bool {
+        self.is_dead.load(Ordering::Relaxed)
+    }
+
+    /// Has `task` end when its process does.
+    pub(super) fn owns(&self, task: AbortHandle) {
+        self.tasks.lock().unwrap().push(task);
+    }
+
+    /// Its process is killed, wherever it stands. What it has sent still arrives.
+    pub(super) fn dies(&self) {
+        self.is_dead.store(true, Ordering::Relaxed);
+        self.gate.close();
+        self.cut(Cut::Replies);
+        self.tasks.lock().unwrap().drain(..).for_each(|task| task.abort());
+    }
+
+    /// Cuts all its connections.
+    pub(super) fn cut(&self, cut: Cut) {
+        for server in self.site.all() {
+            server.cut(cut, |connection| connection.user == self.id);
+        }
+    }
+
+    pub(super) fn is_given(&self, rights: Rights) {
+        *self.rights.lock().unwrap() = rights;
+        self.site.user(&self.id, &rights.rules());
+    }
+
+    /// How many channels it listens to.
+    pub(super) fn channels(&self) -> Vec<String> {
+        let servers = self.site.all().into_iter();
+        let connections = servers.flat_map(|server| server.connections());
+        let own = connections.filter(|connection| connection.user == self.id);
+        own.flat_map(|connection| connection.channels).collect()
+    }
+}
+
+/// Connects to whoever is in charge.
+fn connector(site: &Site, gate: &Gate, is_dead: &Arc<AtomicBool>) -> Connector {
+    let (site, gate, is_dead) = (site.clone(), gate.clone(), Arc::clone(is_dead));
+    Connector::by(move || {
+        let (master, gate, is_dead) = (site.master(), gate.clone(), Arc::clone(&is_dead));
+        async move {
+            let stream = gate.pass(master.connect()).await?;
+            match is_dead.load(Ordering::Relaxed) {
+                true => Err(io::ErrorKind::NotConnected.into()),
+                false => Ok(Behind { gate, stream, opens: None }),
+            }
+        }
+    })
+}
+
+/// A stream whose client sees nothing of it while it is paused.
+struct Behind {
+    gate: Gate,
+    stream: DuplexStream,
+    opens: Option<Pin<Box<Sleep>>>,
+}
+
+impl Behind {
+    fn passes(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        while self.gate.opens() > Instant::now() {
+            let opens = self.opens.insert(Box::pin(sleep_until(self.gate.opens())));
+            ready!(opens.as_mut().poll(cx));
+        }
+        self.opens = None;
+        Poll::Ready(())
+    }
+}
+
+impl AsyncRead for Behind {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        ready!(self.passes(cx));
+        Pin::new(&mut self.stream).poll_read(cx, buffer)
+    }
+}
+
+impl AsyncWrite for Behind {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}

@@ -1,0 +1,120 @@
+//! What kind of story it is.
+
+use std::time::Duration;
+
+use fastrand::Rng;
+
+/// How long a client waits for a connection, and for an answer.
+pub(super) const PATIENCE: Duration = Duration::from_millis(500);
+
+/// The longest pause of one who polls.
+pub(super) const LONGEST_POLL: Duration = Duration::from_millis(128);
+
+/// What may happen.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Kind {
+    /// Nothing; and all clients queue for one lock.
+    Crowd,
+    /// Nothing.
+    Calm,
+    /// Anything.
+    Rough,
+}
+
+/// Which troubles there are.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Troubles {
+    pub(super) cuts: bool,
+    pub(super) stops: bool,
+    pub(super) refusals: bool,
+    pub(super) losses: bool,
+    pub(super) flushes: bool,
+    pub(super) forgetting: bool,
+    pub(super) rights: bool,
+    pub(super) promotion: bool,
+    pub(super) deaths: bool,
+    pub(super) pauses: bool,
+    pub(super) forger: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Plot {
+    pub(super) kind: Kind,
+    pub(super) clients: u32,
+    pub(super) workers: u32,
+    pub(super) names: u32,
+    pub(super) rounds: u32,
+    /// The longest pause of a worker and its longest hold on most days, in milliseconds.
+    pub(super) rest: u64,
+    pub(super) hold: u64,
+    /// The longest way to the server and back, in milliseconds each.
+    pub(super) delay: u64,
+    pub(super) ttl: Duration,
+    /// Whether some poll.
+    pub(super) polling: bool,
+    /// How many of the clients may not queue.
+    pub(super) outsiders: u32,
+    pub(super) redisson: bool,
+    pub(super) spinner: bool,
+    pub(super) troubles: Troubles,
+}
+
+impl Plot {
+    pub(super) fn draw(chance: &mut Rng) -> Self {
+        let kind = match chance.u32(..8) {
+            0 => Kind::Crowd,
+            1 | 2 => Kind::Calm,
+            _ => Kind::Rough,
+        };
+        let (crowd, rough) = (kind == Kind::Crowd, kind == Kind::Rough);
+        let mut one_in = |n| !crowd && chance.u32(..n) == 0;
+        let (polling, outside) = (one_in(3), one_in(4));
+        let (redisson, spinner) = (one_in(3), one_in(4));
+        let most = if rough && chance.u32(..4) == 0 { 60 } else { 2 };
+        let busy = crowd || redisson || spinner;
+        Self {
+            kind,
+            clients: chance.u32(2..=4),
+            workers: chance.u32(1..=3),
+            names: if crowd { 1 } else { chance.u32(1..=2) },
+            rounds: chance.u32(if busy { 15..=30 } else { 3..=8 }),
+            rest: if busy { 5 } else { 300 },
+            hold: if busy { 20 } else { 200 },
+            delay: chance.u64(..=most),
+            ttl: Duration::from_millis(chance.u64(1_500..=5_000)),
+            polling,
+            outsiders: u32::from(outside),
+            redisson,
+            spinner,
+            troubles: if rough { Troubles::draw(chance) } else { Troubles::default() },
+        }
+    }
+
+    pub(super) fn is_calm(&self) -> bool {
+        self.kind != Kind::Rough
+    }
+
+    /// A lease may be up to two seconds longer than half of the ttl.
+    pub(super) fn lease(&self) -> Duration {
+        self.ttl + Duration::from_secs(2)
+    }
+}
+
+impl Troubles {
+    fn draw(chance: &mut Rng) -> Self {
+        let mut one_in = |n| chance.u32(..n) == 0;
+        Self {
+            cuts: one_in(2),
+            stops: one_in(3),
+            refusals: one_in(3),
+            losses: one_in(3),
+            flushes: one_in(3),
+            forgetting: one_in(5),
+            rights: one_in(3),
+            promotion: one_in(5),
+            deaths: one_in(4),
+            pauses: one_in(4),
+            forger: one_in(3),
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! A task of a client that wants a lock now and then.
+
+use std::{future::Future, sync::Arc, time::Duration};
+
+use tokio::time::{sleep, timeout};
+
+use super::{
+    judge::{Believes, Class, Judge},
+    peer::Peer,
+    plot::{Kind, LONGEST_POLL, Plot},
+};
+use crate::{
+    Client, Lock, LockGuard, LostReason, Release, WaitBy,
+    engine::simulation::story::{Story, name},
+    error::Error,
+};
+
+/// A worker: whose it is, and what it may want.
+pub(super) struct Worker {
+    pub(super) peer: Arc<Peer>,
+    pub(super) label: String,
+    pub(super) judge: Arc<Judge>,
+    pub(super) story: Arc<Story>,
+    pub(super) chance: fastrand::Rng,
+    pub(super) plot: Plot,
+}
+
+impl Worker {
+    /// Works for some rounds, behind its client's gate.
+    pub(super) async fn work(mut self) {
+        let gate = self.peer.gate.clone();
+        gate.pass(async move {
+            for _ in 0..self.plot.rounds {
+                let pause = Duration::from_millis(1) + self.up_to(self.plot.rest);
+                sleep(pause).await;
+                self.round().await;
+            }
+        })
+        .await;
+    }
+
+    fn up_to(&mut self, millis: u64) -> Duration {
+        Duration::from_millis(self.chance.u64(..=millis))
+    }
+
+    /// Whether it does something odd, one time in `n`; in a crowd never.
+    fn one_in(&mut self, n: u32) -> bool {
+        self.plot.kind != Kind::Crowd && self.chance.u32(..n) == 0
+    }
+
+    fn say(&self, what: impl FnOnce() -> String) {
+        self.story.say(|| format!("{}: {}", self.label, what()));
+    }
+
+    async fn round(&mut self) {
+        let name = name(self.chance.u32(..self.plot.names));
+        let client = Client::of(Arc::clone(&self.peer.engine));
+        let lock = self.manner(client.lock(&name).unwrap().ttl(self.plot.ttl));
+        let Some(guard) = self.enter(&lock).await else { return };
+        self.say(|| format!("enters {name} as {}", guard.owner()));
+        let believes = self.judge.entered(&name, &guard.holding(), &self.peer.gate);
+        self.watch(&guard, &believes);
+        self.hold(&guard).await;
+        self.leave(guard, believes).await;
+    }
+
+    /// How it waits, and how long it holds at most.
+    fn manner(&mut self, lock: Lock) -> Lock {
+        let ttl = self.plot.ttl;
+        let lock = match self.one_in(4) {
+            true => lock.lease(ttl / 2 + self.up_to(2_000)),
+            false => lock,
+        };
+        let lock = match self.one_in(8) {
+            true => lock.max_hold(Duration::from_millis(50) + self.up_to(2_000)),
+            false => lock,
+        };
+        match self.plot.polling && self.one_in(4) {
+            true => lock.wait_by(WaitBy::Polling {
+                first: Duration::from_millis(1),
+                longest: LONGEST_POLL,
+            }),
+            false => lock,
+        }
+    }
+
+    /// How its client waits.
+    fn class(&self) -> Class {
+        let queues = self.peer.rights.lock().unwrap().queues();
+        match (queues, self.plot.polling) {
+            (true, false) => Class::Queues,
+            (true, true) => Class::Polls,
+            (false, _) => Class::Outside,
+        }
+    }
+
+    async fn enter(&mut self, lock: &Lock) -> Option<LockGuard> {
+        let patience = Duration::from_millis(1) + self.up_to(4_000);
+        let way = if self.one_in(2) { self.chance.u32(..3) } else { 3 };
+        let waiting = self.judge.waits(lock.name(), &self.peer.id, &self.peer.gate, self.class());
+        let entered = match way {
+            0 => lock.try_acquire().await,
+            1 => lock.acquire_within(patience).await.map(Some),
+            2 => cancelled(patience / 8, lock.acquire()).await,
+            _ => lock.acquire().await.map(Some),
+        };
+        drop(waiting);
+        entered.unwrap_or_else(|error| {
+            self.say(|| format!("does not enter: {error}"));
+            assert!(!matches!(error, Error::NoRuntime | Error::ShutDown), "{error}");
+            None
+        })
+    }
+
+    /// Waits to be told when the hold is over.
+    fn watch(&self, guard: &LockGuard, believes: &Believes) {
+        let (owner, lost, number) = (guard.owner().clone(), guard.lost(), believes.number());
+        let (gate, judge) = (self.peer.gate.clone(), Arc::clone(&self.judge));
+        let story = Arc::clone(&self.story);
+        tokio::spawn(async move {
+            let reason = gate.pass(lost).await;
+            story.say(|| format!("{owner} is over: {reason}"));
+            judge.told(number);
+        });
+    }
+
+    async fn hold(&mut self, guard: &LockGuard) {
+        let time = match self.one_in(6) {
+            true => self.up_to(20 * self.plot.hold),
+            false => self.up_to(self.plot.hold),
+        };
+        sleep(time).await;
+        if self.one_in(6) {
+            let again = cancelled(Duration::from_millis(1) + time, guard.reenter()).await;
+            sleep(time / 2).await;
+            drop(again);
+        }
+    }
+
+    async fn leave(&mut self, guard: LockGuard, believes: Believes) {
+        let (owner, name) = (guard.owner().clone(), guard.name().clone());
+        drop(believes);
+        if self.one_in(4) {
+            drop(guard);
+            return self.say(|| format!("drops {owner}"));
+        }
+        let hurries = self.one_in(4);
+        let released = if hurries {
+            cancelled(self.up_to(50), guard.release()).await
+        } else {
+            guard.release().await.map(Some)
+        };
+        self.say(|| format!("releases {owner}: {released:?}"));
+        if let Ok(Some(Release::AlreadyGone { reason: LostReason::NotOurs, .. })) = released {
+            self.judge.found_lost(&name, &owner);
+        }
+        self.judge.look();
+    }
+}
+
+/// Drops `future` after `patience`.
+async fn cancelled<T>(
+    patience: Duration,
+    future: impl Future<Output = Result<T, Error>>,
+) -> Result<Option<T>, Error> {
+    match timeout(patience, future).await {
+        Ok(done) => done.map(Some),
+        Err(_) => Ok(None),
+    }
+}

@@ -1,0 +1,55 @@
+//! The defects of the store itself, as data.
+
+use crate::{Defect, Edit};
+
+/// What the simulation on a simulated server has to find.
+pub(crate) const SERVED: &[Defect] = &[
+    Defect {
+        says: "a reservation has no end",
+        edits: &[Edit {
+            file: "src/store/redis/lua/lock/hand_over.lua",
+            from: "if redis.pcall('PEXPIRE', KEYS[1], millis) ~= 1 then",
+            to: "if false then",
+        }],
+    },
+    Defect {
+        says: "nobody unsubscribes",
+        edits: &[Edit {
+            file: "src/store/redis/subscriptions/table.rs",
+            from: "if !unsubscribe.is_empty() {",
+            to: "if false {",
+        }],
+    },
+    Defect {
+        says: "a lock is granted whoever has it",
+        edits: &[Edit {
+            file: "src/store/redis/lua/lock/acquire.lua",
+            from: "if held[2] ~= ARGV[1] then",
+            to: "if false then",
+        }],
+    },
+    Defect {
+        says: "a queue has no end",
+        edits: &[Edit {
+            file: "src/store/redis/lua/lock/acquire.lua",
+            from: "    if type(added) == 'number' and type(redis.pcall('PEXPIRE', KEYS[2], ARGV[4])) == 'table' then",
+            to: "    if false then",
+        }],
+    },
+    Defect {
+        says: "a gap tells nobody who queues",
+        edits: &[Edit {
+            file: "src/store/redis/lua/lock/hand_over.lua",
+            from: "    announce(tell(place, millis) and '00' or '0')\n",
+            to: "    announce('00')\n",
+        }],
+    },
+    Defect {
+        says: "after a reconnection all channels count as subscribed to",
+        edits: &[Edit {
+            file: "src/store/redis/subscriptions/table.rs",
+            from: "            entry.state = State::Off;\n            self.unsettled",
+            to: "            self.unsettled",
+        }],
+    },
+];
