@@ -59,7 +59,7 @@ impl Channel {
     /// What was asked for was not confirmed; it may have `failed`, and be done later.
     fn is_not_confirmed(&mut self, failed: bool) {
         match self.state {
-            State::Asked => (self.state, self.in_doubt) = (State::Off, failed),
+            State::Asked => (self.state, self.in_doubt) = (State::Off, self.in_doubt || failed),
             State::Leaving if self.in_doubt => self.state = State::Off,
             State::Leaving => self.state = State::On,
             State::Off | State::On => {}
