@@ -69,14 +69,6 @@ pub(crate) const SERVED: &[Defect] = &[
         }],
     },
     Defect {
-        says: "scripts are not loaded again when the server has forgotten them",
-        edits: &[Edit {
-            file: "src/store/redis/mod.rs",
-            from: "if replies::is_no_script(&reply) {",
-            to: "if false {",
-        }],
-    },
-    Defect {
         says: "what was subscribed to on a later connection stays when nobody wants it",
         edits: &[Edit {
             file: "src/store/redis/subscriptions/table.rs",
