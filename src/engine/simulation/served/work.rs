@@ -108,6 +108,7 @@ impl Worker {
         entered.unwrap_or_else(|error| {
             self.say(|| format!("does not enter: {error}"));
             assert!(!matches!(error, Error::NoRuntime | Error::ShutDown), "{error}");
+            assert!(!error.to_string().contains("NOSCRIPT"), "{error}");
             None
         })
     }

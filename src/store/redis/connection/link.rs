@@ -140,13 +140,13 @@ impl Link {
 
     async fn until_live(&self) -> Result<Arc<Wire>, Failure> {
         let until = Instant::now() + self.command_timeout;
-        let mut changes = self.state.live.subscribe();
         loop {
-            if let Some(wire) = &*changes.borrow_and_update() {
+            let changed = self.state.changed.notified();
+            if let Some(wire) = &*self.state.live.borrow() {
                 return Ok(Arc::clone(wire));
             }
             self.keep_up()?;
-            if timeout_at(until, changes.changed()).await.is_err() {
+            if timeout_at(until, changed).await.is_err() {
                 return Err(self.away());
             }
         }

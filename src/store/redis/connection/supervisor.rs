@@ -11,7 +11,7 @@ use std::{
 };
 
 use tokio::{
-    sync::watch,
+    sync::{Notify, watch},
     time::{Instant, sleep},
 };
 
@@ -30,8 +30,11 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_
 /// What callers see of a connection.
 #[derive(Debug, Default)]
 pub(super) struct State {
-    /// The connection, while it is up. Also told anew when the supervisor ends.
+    /// The connection, while it is up.
     pub(super) live: watch::Sender<Option<Arc<Wire>>>,
+    /// Told when that changes, and when the supervisor ends. Who waits is woken in the
+    /// order of coming.
+    pub(super) changed: Notify,
     /// Whether somebody keeps it up.
     pub(super) supervised: AtomicBool,
     /// How many connections there were.
@@ -129,6 +132,7 @@ impl Supervisor {
         self.watcher.met(&about);
         self.state.met(about);
         self.state.live.send_replace(Some(Arc::clone(&wire)));
+        self.state.changed.notify_waiters();
         self.watcher.up();
         let gives_up = async {
             let ending = wire.gives_up(self.command_timeout).await;
@@ -218,7 +222,7 @@ impl Drop for Supervisor {
         self.is_down();
         self.state.supervised.store(false, Ordering::Release);
         // Who waits for a connection can see to it again.
-        self.state.live.send_modify(|_| {});
+        self.state.changed.notify_waiters();
     }
 }
 

@@ -13,6 +13,22 @@ pub(crate) const SERVED: &[Defect] = &[
         }],
     },
     Defect {
+        says: "a reservation is told nobody",
+        edits: &[Edit {
+            file: "src/store/redis/lua/lock/hand_over.lua",
+            from: "not tell(place, 0) or not reserve",
+            to: "not reserve",
+        }],
+    },
+    Defect {
+        says: "who withdraws keeps its place",
+        edits: &[Edit {
+            file: "src/store/redis/lua/lock/hand_over.lua",
+            from: "local queued = redis.pcall('ZREM', KEYS[2], ARGV[1]) == 1",
+            to: "local queued = false",
+        }],
+    },
+    Defect {
         says: "nobody unsubscribes",
         edits: &[Edit {
             file: "src/store/redis/subscriptions/table.rs",
@@ -50,6 +66,22 @@ pub(crate) const SERVED: &[Defect] = &[
             file: "src/store/redis/subscriptions/table.rs",
             from: "            entry.state = State::Off;\n            self.unsettled",
             to: "            self.unsettled",
+        }],
+    },
+    Defect {
+        says: "what was subscribed to on a later connection stays when nobody wants it",
+        edits: &[Edit {
+            file: "src/store/redis/subscriptions/table.rs",
+            from: "entry.in_doubt |= entry.names.is_empty();",
+            to: "",
+        }],
+    },
+    Defect {
+        says: "who may not tell the next in the queue does not tell the others either",
+        edits: &[Edit {
+            file: "src/store/redis/lua/lock/hand_over.lua",
+            from: "if not tell(place, 0) or not reserve(place, ARGV[5]) then",
+            to: "tell(place, 0)\n    if not reserve(place, ARGV[5]) then",
         }],
     },
 ];
