@@ -163,7 +163,8 @@ impl Plot {
     fn fairness(&self, prompt: Duration) -> Fairness {
         let outside = 40 + 10 * self.clients;
         Fairness {
-            queueing: if self.outsiders > 0 { outside } else { self.clients + 8 },
+            // While a gap lasts whoever comes back asks as soon as the first in the queue.
+            queueing: if self.outsiders > 0 { outside } else { self.clients + 16 },
             outside,
             polls_from: POLLER_QUEUES,
             polls: 2 * POLLERS_TURN + POLLERS_TURN + prompt,
