@@ -241,10 +241,10 @@ impl Judge {
         seen.waiters.retain(|_, waiter| !waiter.gate.is(gate));
     }
 
-    /// A release found that the server did not know the hold.
-    pub(super) fn found_lost(&self, name: &Name, owner: &Owner) {
+    /// A release found that the server did not know the hold that began at `since`.
+    pub(super) fn found_lost(&self, name: &Name, owner: &Owner, since: Instant) {
         let mut seen = self.seen();
-        if seen.locks.get(name).is_none_or(|lock| lock.doubtful_until < Instant::now()) {
+        if seen.locks.get(name).is_none_or(|lock| lock.doubtful_until < since) {
             self.break_rule(&mut seen, format!("{owner} was told of a loss that was none"));
         }
     }

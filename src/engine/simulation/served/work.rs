@@ -2,7 +2,7 @@
 
 use std::{future::Future, sync::Arc, time::Duration};
 
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::{
     judge::{Believes, Class, Judge},
@@ -57,11 +57,12 @@ impl Worker {
         let client = Client::of(Arc::clone(&self.peer.engine));
         let lock = self.manner(client.lock(&name).unwrap().ttl(self.plot.ttl));
         let Some(guard) = self.enter(&lock).await else { return };
+        let since = Instant::now();
         self.say(|| format!("enters {name} as {}", guard.owner()));
         let believes = self.judge.entered(&name, &guard.holding(), &self.peer.gate);
         self.watch(&guard, &believes);
         self.hold(&guard).await;
-        self.leave(guard, believes).await;
+        self.leave(guard, believes, since).await;
     }
 
     /// How it waits, and how long it holds at most.
@@ -138,7 +139,7 @@ impl Worker {
         }
     }
 
-    async fn leave(&mut self, guard: LockGuard, believes: Believes) {
+    async fn leave(&mut self, guard: LockGuard, believes: Believes, since: Instant) {
         let (owner, name) = (guard.owner().clone(), guard.name().clone());
         drop(believes);
         if self.one_in(4) {
@@ -153,7 +154,7 @@ impl Worker {
         };
         self.say(|| format!("releases {owner}: {released:?}"));
         if let Ok(Some(Release::AlreadyGone { reason: LostReason::NotOurs, .. })) = released {
-            self.judge.found_lost(&name, &owner);
+            self.judge.found_lost(&name, &owner, since);
         }
         self.judge.look();
     }
