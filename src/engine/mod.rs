@@ -46,6 +46,7 @@ pub(crate) mod tasks;
 pub(crate) mod timing;
 
 use std::{
+    fmt,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -82,7 +83,6 @@ use crate::{
 };
 
 /// One client's machinery over one store.
-#[derive(Debug)]
 pub(crate) struct Engine {
     pub(crate) identity: Identity,
     store: Arc<dyn Store>,
@@ -344,6 +344,17 @@ impl Engine {
     #[cfg(test)]
     pub(crate) fn is_idle(&self) -> bool {
         self.contention.is_idle() && self.keeper.watched() == 0 && self.debts.owed() == 0
+    }
+}
+
+/// Who it is and what it does: a client is shown in states and spans of its users.
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Engine")
+            .field("client", &self.identity.client())
+            .field("held", &self.counters.held())
+            .field("owed", &self.debts.owed())
+            .finish_non_exhaustive()
     }
 }
 

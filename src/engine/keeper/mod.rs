@@ -16,7 +16,8 @@ use tokio::{
 
 use self::schedule::Schedule;
 use super::{
-    clock::Clock, contention::Contention, hold::Hold, stats::Counters, timing::LONGEST_SLEEP,
+    clock::Clock, contention::Contention, hold::Hold, seldom::Seldom, stats::Counters,
+    timing::LONGEST_SLEEP,
 };
 use crate::{
     domain::{Failure, Outcome, Renewal},
@@ -35,6 +36,7 @@ const BATCH: usize = 100;
 pub(crate) struct Keeper {
     plan: Mutex<Plan>,
     changed: Notify,
+    failing: Seldom,
 }
 
 #[derive(Debug)]
@@ -61,7 +63,11 @@ impl Keeper {
     pub(crate) fn new(clock: &Clock) -> Arc<Self> {
         let schedule = Schedule::default();
         let plan = Plan { schedule, looks_at: clock.now(), closed: false };
-        Arc::new(Self { plan: Mutex::new(plan), changed: Notify::new() })
+        Arc::new(Self {
+            plan: Mutex::new(plan),
+            changed: Notify::new(),
+            failing: Seldom::default(),
+        })
     }
 
     /// Keeps `hold` alive until [`unwatch`](Self::unwatch).
@@ -165,6 +171,10 @@ impl Keeper {
 
     fn heard(&self, holds: &[Arc<Hold>], answer: Result<Vec<Outcome>, Failure>, world: &World) {
         let outcomes = answer.unwrap_or_else(|failure| {
+            if let Some(times) = self.failing.once_more(world.clock.now()) {
+                tracing::warn!(target: "leasehold", of = holds.len(), %failure, times,
+                    "renewals fail: tried again until the leases end");
+            }
             tracing::debug!(target: "leasehold", of = holds.len(), %failure, "renew failed");
             vec![Outcome::Unknown; holds.len()]
         });
