@@ -310,6 +310,16 @@ mod tests {
     }
 
     #[test]
+    fn a_hold_that_re_entry_prolongs_while_it_is_renewed_is_not_due_all_the_time() {
+        let mut t = Setup::new();
+        let hold = t.add_at(0);
+        t.renewed_at(1_000);
+        hold.renewed(t.at(1_500), t.at(1_500));
+        assert_eq!((t.next(), t.renewed_at(END)), (END, 0));
+        assert_eq!(t.next(), 1_500 + END);
+    }
+
+    #[test]
     fn a_store_that_never_answers_does_not_hide_the_end() {
         // given a renewal that was sent and stays unanswered
         let mut t = Setup::new();

@@ -149,7 +149,10 @@ impl Network {
             return delay;
         }
         let (mut last, now) = (self.arrives_at.lock().unwrap(), Instant::now());
-        *last = (now + delay).max(*last + Duration::from_millis(1));
+        *last = match *last > now {
+            true => (now + delay).max(*last + Duration::from_millis(1)),
+            false => now + delay,
+        };
         *last - now
     }
 

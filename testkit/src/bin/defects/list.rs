@@ -106,6 +106,11 @@ pub(crate) const DEFECTS: &[Defect] = &[
                 from: "if watched.hold.remaining(now).is_err() {",
                 to: "if now >= watched.hold.ends() {",
             },
+            Edit {
+                file: "src/engine/keeper/schedule.rs",
+                from: "Some(hold) if hold.remaining(now).is_err() =>",
+                to: "Some(hold) if now >= hold.ends() =>",
+            },
         ],
     },
     Defect {
@@ -137,14 +142,6 @@ pub(crate) const DEFECTS: &[Defect] = &[
             file: "src/engine/hold.rs",
             from: "            told.notify_waiters();\n",
             to: "            drop(told);\n",
-        }],
-    },
-    Defect {
-        says: "a hold that is renewed by re-entry makes the keeper spin",
-        edits: &[Edit {
-            file: "src/engine/keeper/schedule.rs",
-            from: "        self.put_off(id, ends);\n        (!in_flight).then_some(hold)",
-            to: "        if in_flight {\n            return None;\n        }\n        self.put_off(id, ends);\n        Some(hold)",
         }],
     },
     Defect {
@@ -288,14 +285,6 @@ pub(crate) const DEFECTS: &[Defect] = &[
         }],
     },
     Defect {
-        says: "a release that finds a queue reserves for one that cannot hear",
-        edits: &[Edit {
-            file: "src/store/memory/mod.rs",
-            from: "sessions.get(&session).is_some_and(|it| !it.queueless && it.subscriber(name).is_some())",
-            to: "sessions.get(&session).is_some_and(|it| it.subscriber.is_some() && !name.as_str().is_empty())",
-        }],
-    },
-    Defect {
         says: "a reservation lasts for as long as a lease",
         edits: &[Edit {
             file: "src/store/memory/mod.rs",
@@ -360,14 +349,6 @@ pub(crate) const DEFECTS: &[Defect] = &[
         }],
     },
     Defect {
-        says: "a grant leaves the place behind",
-        edits: &[Edit {
-            file: "src/store/memory/mod.rs",
-            from: "                if place.is_some() {\n                    state.leave_queue(claim, now);\n                }\n",
-            to: "",
-        }],
-    },
-    Defect {
         says: "one who polls never has a place",
         edits: &[Edit {
             file: "src/engine/acquire/waiting.rs",
@@ -387,6 +368,41 @@ pub(crate) const DEFECTS: &[Defect] = &[
 
 /// What the simulation does not come across, with the test that has to find it.
 pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
+    (
+        Finder::Unit("store::memory::tests::it_conforms"),
+        Defect {
+            says: "a grant leaves the place behind",
+            edits: &[Edit {
+                file: "src/store/memory/mod.rs",
+                from: "                if place.is_some() {\n                    state.leave_queue(claim, now);\n                }\n",
+                to: "",
+            }],
+        },
+    ),
+    (
+        Finder::Unit(
+            "engine::keeper::schedule::tests::a_hold_that_re_entry_prolongs_while_it_is_renewed_is_not_due_all_the_time",
+        ),
+        Defect {
+            says: "a hold that is renewed by re-entry makes the keeper spin",
+            edits: &[Edit {
+                file: "src/engine/keeper/schedule.rs",
+                from: "        self.put_off(id, ends);\n        (!in_flight).then_some(hold)",
+                to: "        if in_flight {\n            return None;\n        }\n        self.put_off(id, ends);\n        Some(hold)",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("store::memory::tests::it_conforms"),
+        Defect {
+            says: "a release that finds a queue reserves for one that cannot hear",
+            edits: &[Edit {
+                file: "src/store/memory/mod.rs",
+                from: "sessions.get(&session).is_some_and(|it| !it.queueless && it.subscriber(name).is_some())",
+                to: "sessions.get(&session).is_some_and(|it| it.subscriber.is_some() && !name.as_str().is_empty())",
+            }],
+        },
+    ),
     (
         Finder::Unit(
             "engine::keeper::schedule::tests::a_failed_renewal_is_doubt_and_is_tried_until_the_end",
