@@ -30,7 +30,8 @@ local function queue_up()
     end
     local added = redis.pcall('ZADD', KEYS[2], 'NX', string.format('%.0f', since), ARGV[1])
     if type(added) ~= 'number' then
-        return false
+        -- Without memory the place that it has stays.
+        return type(redis.pcall('ZSCORE', KEYS[2], ARGV[1])) == 'string'
     end
     if type(redis.pcall('PEXPIRE', KEYS[2], ARGV[4])) == 'table' then
         -- A queue without an end must not stay.
