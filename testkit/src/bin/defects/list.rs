@@ -296,8 +296,8 @@ pub(crate) const DEFECTS: &[Defect] = &[
         says: "nobody is told that the lock is reserved for it",
         edits: &[Edit {
             file: "src/store/memory/mod.rs",
-            from: "                    self.ask(name, next.session, Duration::ZERO);\n                    self.warn(name, 0, now);",
-            to: "                    self.warn(name, 0, now);",
+            from: "                // One who polls may hear by now.\n                self.ask(name, next.session, Duration::ZERO);\n",
+            to: "",
         }],
     },
     Defect {
@@ -328,8 +328,8 @@ pub(crate) const DEFECTS: &[Defect] = &[
         says: "those who queue hear of a gap as if it were a release, and the others do not",
         edits: &[Edit {
             file: "src/engine/contention/inbox.rs",
-            from: "if !(queue_told && self.told().queued) {",
-            to: "if !queue_told {",
+            from: "let asks = !(queue_told && self.told().queued);",
+            to: "let asks = !queue_told;",
         }],
     },
     Defect {
@@ -360,8 +360,8 @@ pub(crate) const DEFECTS: &[Defect] = &[
         says: "the turn of one who polls is shorter than its pauses",
         edits: &[Edit {
             file: "src/store/memory/queue.rs",
-            from: "time: POLLERS_TURN, polls: true",
-            to: "time: POLLERS_TURN / 200, polls: true",
+            from: "time: POLLERS_TURN }",
+            to: "time: POLLERS_TURN / 200 }",
         }],
     },
 ];
@@ -592,8 +592,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "a channel whose reply was lost is never asked for again",
             edits: &[Edit {
                 file: "src/store/redis/subscriptions/table.rs",
-                from: "            State::Asked => (self.state, self.in_doubt) = (State::Off, failed),",
-                to: "            State::Asked => self.in_doubt = failed,",
+                from: "(self.state, self.in_doubt) = (State::Off, self.in_doubt || failed)",
+                to: "self.in_doubt |= failed",
             }],
         },
     ),
