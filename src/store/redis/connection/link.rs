@@ -246,7 +246,7 @@ mod tests {
             caller.call(&cmd("PING")).await
         });
         std::thread::sleep(Duration::from_millis(50));
-        let began = std::time::Instant::now();
+        let began = Instant::now();
         drop(runtime);
         assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
     }
