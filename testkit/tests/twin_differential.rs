@@ -419,7 +419,11 @@ impl Own {
             (_, 1, false) => pick(random, &["z1", "z2"]),
             _ => pick(random, &["h1", "h2", "door"]),
         };
-        let mut words = vec!["EVAL".to_owned(), self.text.clone(), count.to_string()];
+        // Two servers have two clocks, and a gap depends on it: both are told the same moment.
+        let (second, micros) = (1_700_000_000 + random.u32(..4), random.u32(..1_000_000));
+        let moment = format!("{{'{second}', '{micros}'}}");
+        let text = self.text.replace("redis.pcall('TIME')", &moment);
+        let mut words = vec!["EVAL".to_owned(), text, count.to_string()];
         words.extend((0..count).map(|place| key(random, place)));
         let rounds = if self.many { count } else { 1 };
         for name in (0..rounds).flat_map(|_| &self.arguments) {
