@@ -48,7 +48,7 @@ pub(crate) const SERVED: &[Defect] = &[
         says: "a queue has no end",
         edits: &[Edit {
             file: "src/store/redis/lua/lock/acquire.lua",
-            from: "    if type(added) == 'number' and type(redis.pcall('PEXPIRE', KEYS[2], ARGV[4])) == 'table' then",
+            from: "    if type(redis.pcall('PEXPIRE', KEYS[2], ARGV[4])) == 'table' then",
             to: "    if false then",
         }],
     },
@@ -64,8 +64,8 @@ pub(crate) const SERVED: &[Defect] = &[
         says: "after a reconnection all channels count as subscribed to",
         edits: &[Edit {
             file: "src/store/redis/subscriptions/table.rs",
-            from: "            entry.state = State::Off;\n            self.unsettled",
-            to: "            self.unsettled",
+            from: "(entry.state, entry.in_doubt) = (State::Off, false);",
+            to: "entry.in_doubt = false;",
         }],
     },
     Defect {
