@@ -392,7 +392,7 @@ async fn one_who_polls_asks_as_often_as_it_said_and_never_subscribes() {
 #[tokio::test(flavor = "multi_thread")]
 async fn clients_that_take_turns_cost_three_evalsha_for_each_however_many_they_are() {
     let mut costs = Vec::new();
-    for (clients, rounds) in [(2, 150), (8, 50), (32, 15)] {
+    for (clients, rounds) in [(2, 300), (8, 150), (32, 60)] {
         // given clients that have waited for each other before
         let redis = Redis::start();
         let clients = join_all((0..clients).map(|_| client(&redis))).await;

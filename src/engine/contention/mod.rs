@@ -338,7 +338,8 @@ impl Entries {
     /// The holds of this client that somebody here has waited behind for long.
     fn waited_for(&mut self, now: Instant) -> Vec<Arc<Hold>> {
         let mut found = Vec::new();
-        while let Some((_, name)) = self.behind_our_own.pop_front_if(|(due, _)| *due <= now) {
+        let due = self.behind_our_own.partition_point(|(due, _)| *due <= now);
+        for (_, name) in self.behind_our_own.drain(..due) {
             found.extend(self.of.get_mut(&name).and_then(Entry::still_behind));
         }
         found

@@ -2,10 +2,11 @@
 
 use std::{
     sync::{Mutex, PoisonError},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use redis::{ServerError, Value};
+use tokio::time::Instant;
 
 use super::connection::shown;
 use crate::domain::{Failure, GivenBack, Holder, Others, Outcome, Owner, Verdict};

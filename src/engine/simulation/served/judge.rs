@@ -207,8 +207,11 @@ impl Judge {
         let mut seen = self.seen();
         (seen.next, seen.entered) = (seen.next + 1, seen.entered + 1);
         let number = seen.next;
+        // Who goes on with a grant that its client has already passes over nobody.
+        let last = seen.believers.values().rev().find(|it| it.name == *name);
+        let again = last.is_some_and(|it| it.owner == *holding.owner());
         seen.believers.insert(number, believer);
-        seen.passes_over(name, gate);
+        seen.passes_over(name, gate, again);
         if !holding.is_held() {
             self.break_rule(&mut seen, format!("{} enters what is over", holding.owner()));
         }
@@ -219,7 +222,7 @@ impl Judge {
 
     /// One who is none of us has entered.
     pub(super) fn stranger_entered(&self, name: &Name, gate: &Gate) {
-        self.seen().passes_over(name, gate);
+        self.seen().passes_over(name, gate, false);
     }
 
     /// Somebody who watched this hold was told that it is over.
@@ -305,13 +308,14 @@ impl Judge {
 }
 
 impl Seen {
-    /// Somebody behind `gate` has entered `name`.
-    fn passes_over(&mut self, name: &Name, gate: &Gate) {
+    /// Somebody behind `gate` has entered `name`: with a grant of its own, or with one that
+    /// its client had already.
+    fn passes_over(&mut self, name: &Name, gate: &Gate, again: bool) {
         let now = Instant::now();
         for waiter in self.waiters.values_mut().filter(|waiter| waiter.name == *name) {
             match waiter.gate.is(gate) {
                 true => (waiter.passed_over, waiter.first_since) = (0, now),
-                false => waiter.passed_over += 1,
+                false => waiter.passed_over += u32::from(!again),
             }
         }
     }

@@ -14,7 +14,7 @@ use std::{
 use redis::{Cmd, Value};
 use tokio::{
     runtime::Handle,
-    task::AbortHandle,
+    task::{AbortHandle, yield_now},
     time::{Instant, timeout, timeout_at},
 };
 
@@ -146,9 +146,12 @@ impl Link {
                 return Ok(Arc::clone(wire));
             }
             self.keep_up()?;
-            if timeout_at(until, changed).await.is_err() {
+            if timeout_at(until, changed).await.is_err() || Instant::now() >= until {
                 return Err(self.away());
             }
+            // A runtime that shuts down drops the supervisor at once, which is a change as
+            // well: here it drops us too.
+            yield_now().await;
         }
     }
 
@@ -229,6 +232,23 @@ mod tests {
         fn seen(&self) -> (usize, usize) {
             (self.ups.load(Ordering::SeqCst), self.downs.load(Ordering::SeqCst))
         }
+    }
+
+    #[test]
+    fn a_runtime_that_shuts_down_is_not_held_up_by_those_who_wait_for_a_connection() {
+        let (redis, watcher) = (Redis::start(), Arc::<Counter>::default());
+        let runtime = Runtime::new().unwrap();
+        let link = Arc::new(runtime.block_on(link(&redis, &watcher)));
+        let caller = Arc::clone(&link);
+        // It is at work while all that rests is shut down, the connection among it.
+        runtime.spawn(async move {
+            std::thread::sleep(Duration::from_millis(300));
+            caller.call(&cmd("PING")).await
+        });
+        std::thread::sleep(Duration::from_millis(50));
+        let began = Instant::now();
+        drop(runtime);
+        assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
     }
 
     async fn link(redis: &Redis, watcher: &Arc<Counter>) -> Link {

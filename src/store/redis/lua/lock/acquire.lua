@@ -30,7 +30,12 @@ local function queue_up()
     end
     local added = redis.pcall('ZADD', KEYS[2], 'NX', string.format('%.0f', since), ARGV[1])
     if type(added) ~= 'number' then
-        return false
+        -- A server that is no master any more refuses it for a while, and not to us alone.
+        if string.find(added.err, 'READONLY', 1, true) then
+            return true
+        end
+        -- Without memory the place that it has stays.
+        return type(redis.pcall('ZSCORE', KEYS[2], ARGV[1])) == 'string'
     end
     if type(redis.pcall('PEXPIRE', KEYS[2], ARGV[4])) == 'table' then
         -- A queue without an end must not stay.
