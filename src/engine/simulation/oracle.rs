@@ -37,7 +37,7 @@ use super::{
     waiting::{Circumstances, Class, Use, Waiting},
 };
 use crate::{
-    domain::{Name, Owner, Renewal},
+    domain::{LostReason, Name, Owner, Renewal},
     primitives::Holding,
     store::memory::MemoryStore,
 };
@@ -202,10 +202,14 @@ impl Oracle {
     }
 
     /// Somebody who watched this hold was told that it is over.
-    pub(super) fn told(&self, number: u64) {
+    pub(super) fn told(&self, number: u64, reason: LostReason) {
         let mut seen = self.seen.lock().unwrap();
         let Some(believer) = seen.believers.get_mut(&number) else { return };
         believer.told = true;
+        if reason == LostReason::ShutDown {
+            // The client gives it back, and not its guard.
+            believer.guard_gone_at.get_or_insert_with(Instant::now);
+        }
         if believer.holding.is_held() {
             let owner = believer.owner.clone();
             self.break_rule(&mut seen, format!("{owner} was told of a loss and still believes"));
@@ -278,18 +282,11 @@ impl Oracle {
         self.seen.lock().unwrap().gave_back.insert(owner.clone());
     }
 
-    /// The client was shut down: nobody of it believes any more, and all that it has is
-    /// given back.
+    /// The client was shut down: nobody of it believes any more.
     pub(super) fn is_shut(&self, client: &str) {
         let mut seen = self.seen.lock().unwrap();
         let Some(client) = seen.clients.get_mut(client) else { return };
         client.is_shut = true;
-        let gate = client.gate.clone();
-        // What was over before is its guard's to give back.
-        let taken = |it: &&mut Believer| it.gate.is(&gate) && !it.told;
-        for believer in seen.believers.values_mut().filter(taken) {
-            believer.guard_gone_at.get_or_insert_with(Instant::now);
-        }
         drop(seen);
         self.look();
     }

@@ -152,7 +152,7 @@ impl Worker {
         tokio::spawn(async move {
             let reason = gate.pass(lost).await;
             story.say(|| format!("{owner} is over: {reason}"));
-            oracle.told(number);
+            oracle.told(number, reason);
         });
     }
 

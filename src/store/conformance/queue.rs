@@ -17,6 +17,7 @@ pub(super) async fn all(bench: &Bench) {
     a_place_is_kept_by_asking_again_and_lost_by_leaving(bench).await;
     a_release_with_an_empty_queue_tells_everybody(bench).await;
     who_enters_by_asking_leaves_the_queue(bench).await;
+    one_that_stopped_listening_is_passed_over(bench).await;
     who_is_told_and_leaves_lets_the_next_one_know(bench).await;
     who_has_waited_for_long_looks_when_the_lock_has_gone_to_another(bench).await;
     a_lock_that_goes_on_and_on_is_left_free_now_and_then(bench).await;
@@ -98,14 +99,26 @@ async fn a_release_with_an_empty_queue_tells_everybody(t: &Bench) {
 
 async fn who_enters_by_asking_leaves_the_queue(t: &Bench) {
     for place in [Place::Listening, Place::Kept] {
-        let [held, next] = t.held(&format!("asked-for-{place:?}")).await;
+        let [held, next, last] = t.held(&format!("asked-for-{place:?}")).await;
         t.queue(&next).await;
         t.broadcast(&held).await;
         assert_eq!(t.other.acquire(&next, Some(place)).await.unwrap(), Verdict::Granted);
-        t.hand_over(&next).await;
+        // and not by what gives it back alone
+        t.broadcast(&next).await;
+        t.grant(&last).await;
+        t.hand_over(&last).await;
         assert_eq!(t.owner_of(&held).await, None);
         t.other.unlisten(&held.name);
     }
+}
+
+async fn one_that_stopped_listening_is_passed_over(t: &Bench) {
+    let [held, gone] = t.held("gone").await;
+    t.queue(&gone).await;
+    t.other.unlisten(&held.name);
+    sleep(Duration::from_millis(50)).await;
+    t.hand_over(&held).await;
+    assert_eq!(t.owner_of(&held).await, None);
 }
 
 async fn who_is_told_and_leaves_lets_the_next_one_know(t: &Bench) {

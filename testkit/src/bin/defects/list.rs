@@ -261,14 +261,6 @@ pub(crate) const DEFECTS: &[Defect] = &[
         edits: &[Edit { file: "src/engine/mod.rs", from: "        self.revive(false);\n", to: "" }],
     },
     Defect {
-        says: "a shutdown sends nobody away",
-        edits: &[Edit {
-            file: "src/engine/contention/mod.rs",
-            from: "            entry.crowd.iter_mut().for_each(|crowd| crowd.waiting.clear());\n",
-            to: "",
-        }],
-    },
-    Defect {
         says: "a shutdown takes nothing back",
         edits: &[Edit {
             file: "src/engine/mod.rs",
@@ -296,8 +288,8 @@ pub(crate) const DEFECTS: &[Defect] = &[
         says: "nobody is told that the lock is reserved for it",
         edits: &[Edit {
             file: "src/store/memory/mod.rs",
-            from: "                // One who polls may hear by now.\n                self.ask(name, next.session, Duration::ZERO);\n",
-            to: "",
+            from: "                self.ask(name, next.session, Duration::ZERO);\n                self.warn(name, 0, now);",
+            to: "                self.warn(name, 0, now);",
         }],
     },
     Defect {
@@ -360,14 +352,27 @@ pub(crate) const DEFECTS: &[Defect] = &[
         says: "the turn of one who polls is shorter than its pauses",
         edits: &[Edit {
             file: "src/store/memory/queue.rs",
-            from: "time: POLLERS_TURN }",
-            to: "time: POLLERS_TURN / 200 }",
+            from: "time: POLLERS_TURN };",
+            to: "time: POLLERS_TURN / 1_000 };",
         }],
     },
 ];
 
 /// What the simulation does not come across, with the test that has to find it.
 pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
+    (
+        Finder::Unit(
+            "engine::contention::tests::who_waits_is_sent_away_when_the_client_is_shut_down",
+        ),
+        Defect {
+            says: "one may wait though the client was shut down",
+            edits: &[Edit {
+                file: "src/engine/contention/mod.rs",
+                from: "        entries.closed = true;\n",
+                to: "",
+            }],
+        },
+    ),
     (
         Finder::Unit("store::memory::tests::it_conforms"),
         Defect {
@@ -592,8 +597,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "a channel whose reply was lost is never asked for again",
             edits: &[Edit {
                 file: "src/store/redis/subscriptions/table.rs",
-                from: "(self.state, self.in_doubt) = (State::Off, self.in_doubt || failed)",
-                to: "self.in_doubt |= failed",
+                from: "            State::Asked => (self.state, self.in_doubt) = (State::Off, self.in_doubt || failed),",
+                to: "            State::Asked => self.in_doubt |= failed,",
             }],
         },
     ),
