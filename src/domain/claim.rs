@@ -62,6 +62,8 @@ pub(crate) enum Others {
     Listeners,
     /// Those who do not queue may ask first, for so long.
     Outsiders(Duration),
+    /// The same, and after that the next in the queue asks.
+    Next(Duration),
 }
 
 /// A hold to be looked after.

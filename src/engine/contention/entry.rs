@@ -183,14 +183,17 @@ impl Entry {
     }
 
     /// Notes what a release found. Those who do not queue ask first for a quarter of the
-    /// time at most: they may be there and want nothing.
+    /// time at most: they may be there and want nothing. The next in the queue wants it: who
+    /// comes back leaves it as long again as the gap, or they would ask at the same moment.
     pub(super) fn note(&mut self, others: Others, now: Instant) {
         let crowd = self.crowd();
         crowd.contended_at = Some(now);
-        if let Others::Outsiders(gap) = others
-            && crowd.gap_ends.is_none_or(|ended| now >= ended + 3 * gap)
-        {
-            crowd.gap_ends = Some(now + gap);
+        match others {
+            Others::Outsiders(gap) if crowd.gap_ends.is_none_or(|it| now >= it + 3 * gap) => {
+                crowd.gap_ends = Some(now + gap);
+            }
+            Others::Next(gap) => crowd.gap_ends = Some(now + 2 * gap),
+            Others::Outsiders(_) | Others::Listeners | Others::Nobody => {}
         }
     }
 

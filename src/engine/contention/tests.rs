@@ -347,11 +347,24 @@ async fn who_left_the_lock_to_others_lets_them_ask_first() {
     let engine = client();
     let lock = Client::of(Arc::clone(&engine)).lock("door").unwrap();
     let gap = Duration::from_millis(4);
-    engine.contention.note(&name("door"), Others::Outsiders(gap));
-    let start = Instant::now();
-    let guard = lock.acquire().await.unwrap();
-    assert_eq!(start.elapsed(), gap);
-    drop(guard);
+    // The first in the queue asks when the gap ends: whoever comes back, after it.
+    for (others, waits) in [(Others::Outsiders(gap), gap), (Others::Next(gap), 2 * gap)] {
+        engine.contention.note(&name("door"), others);
+        let start = Instant::now();
+        drop(lock.acquire().await.unwrap());
+        assert_eq!(start.elapsed(), waits);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_in_the_queue_is_let_in_after_each_gap() {
+    let (_engine, contention, door) = door();
+    let gap = Duration::from_millis(4);
+    for _ in 0..2 {
+        contention.note(&door, Others::Next(gap));
+        assert_eq!(contention.turn(&door, PLAIN).await.unwrap().head_start(), Some(2 * gap));
+        advance(gap).await;
+    }
 }
 
 #[tokio::test(start_paused = true)]

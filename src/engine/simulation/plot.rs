@@ -163,8 +163,7 @@ impl Plot {
     fn fairness(&self, prompt: Duration) -> Fairness {
         let outside = 40 + 10 * self.clients;
         Fairness {
-            // While a gap lasts whoever comes back asks as soon as the first in the queue.
-            queueing: if self.outsiders > 0 { outside } else { self.clients + 16 },
+            queueing: if self.outsiders > 0 { outside } else { self.clients + 8 },
             outside,
             polls_from: POLLER_QUEUES,
             polls: 2 * POLLERS_TURN + POLLERS_TURN + prompt,

@@ -169,7 +169,7 @@ async fn a_lock_that_goes_on_and_on_is_left_free_now_and_then(t: &Bench) {
         t.queue(&next).await;
         match t.one.release(&held, ReleaseMode::HandOver).await.unwrap() {
             GivenBack::Freed(Others::Nobody) => reserved += 1,
-            GivenBack::Freed(Others::Outsiders(gap)) => {
+            GivenBack::Freed(Others::Next(gap)) => {
                 assert!(gap >= Duration::from_millis(2) && gap <= Duration::from_millis(16));
                 assert_eq!(t.owner_of(&held).await, None);
                 gaps += 1;

@@ -543,7 +543,7 @@ impl State {
                 self.announce(name, session, true);
                 self.ask(name, next.session, time);
                 self.warn(name, 1, now);
-                Others::Outsiders(time)
+                Others::Next(time)
             }
         }
     }

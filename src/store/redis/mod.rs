@@ -212,9 +212,6 @@ impl RedisStore {
 
     /// Gives a lock back to the next in its queue, or to everybody if we may not queue.
     async fn hand_over(&self, claim: &Claim) -> Result<GivenBack, Failure> {
-        if !self.subscriptions.rights(&claim.name).may_tell() {
-            return Box::pin(self.release_openly(claim)).await;
-        }
         let asked = self.run_on_queue(&claim.name, &scripts::HAND_OVER, |command| {
             command.arg(claim.owner.as_str());
             command.arg(keys::channel(&claim.name)).arg(keys::queuers(&claim.name));
@@ -481,16 +478,31 @@ mod tests {
         RedisStore::connect_by(connector, &settings, id).await.unwrap()
     }
 
+    fn claim(owner: &str) -> Claim {
+        let (name, owner) = (Name::new("door").unwrap(), Owner::new(owner).unwrap());
+        Claim { name, owner, ttl: Duration::from_secs(30) }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_may_not_listen_leaves_the_queue_when_it_gives_up() {
+        let twin = Twin::new(7);
+        let deaf = served(&twin, "deaf", "&redisson_lock__channel:*").await;
+        let (held, wanted) = (claim("other:1"), claim("deaf:1"));
+        deaf.acquire(&held, None).await.unwrap();
+        deaf.listen(&wanted.name);
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        deaf.acquire(&wanted, Some(Place::Polling)).await.unwrap();
+        assert!(twin.zset("leasehold_lock__queue:{door}").is_some());
+        deaf.release(&wanted, ReleaseMode::HandOver).await.unwrap();
+        assert_eq!(twin.zset("leasehold_lock__queue:{door}"), None);
+    }
+
     #[tokio::test(start_paused = true)]
     async fn who_may_not_tell_the_next_in_the_queue_tells_everybody() {
         let twin = Twin::new(7);
         let mute = served(&twin, "mute", "&redisson_lock__channel:*").await;
         let waiter = served(&twin, "waiter", "&*").await;
         let name = Name::new("door").unwrap();
-        let claim = |owner| {
-            let (name, owner) = (name.clone(), Owner::new(owner).unwrap());
-            Claim { name, owner, ttl: Duration::from_secs(30) }
-        };
         let (held, wanted) = (claim("mute:1"), claim("waiter:1"));
         waiter.listen(&name);
         tokio::time::sleep(Duration::from_millis(10)).await;

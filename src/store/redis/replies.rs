@@ -65,12 +65,17 @@ pub(super) fn given_back(reply: &Value) -> Result<GivenBack, Failure> {
             warn_unannounced();
             Ok(GivenBack::Freed(Others::Nobody))
         }
-        Value::Int(gap @ 1..=1_000) => {
-            let gap = Duration::from_millis(gap.unsigned_abs());
-            Ok(GivenBack::Freed(Others::Outsiders(gap)))
-        }
-        other => Ok(GivenBack::NotHeld { holder: holder(other)? }),
+        Value::Int(gap @ 1..=1_000) => Ok(GivenBack::Freed(Others::Outsiders(lasting(*gap)))),
+        Value::Array(parts) => match parts[..] {
+            [Value::Int(gap @ 1..=1_000)] => Ok(GivenBack::Freed(Others::Next(lasting(gap)))),
+            _ => Ok(GivenBack::NotHeld { holder: holder(reply)? }),
+        },
+        other => Err(unreadable(other)),
     }
+}
+
+fn lasting(gap: i64) -> Duration {
+    Duration::from_millis(gap.unsigned_abs())
 }
 
 /// Whether a hold was there to be deleted.
@@ -246,9 +251,12 @@ mod tests {
     fn what_a_release_found_is_read() {
         let freed = |others| GivenBack::Freed(others);
         assert_eq!(given_back(&Value::Int(0)).unwrap(), freed(Others::Nobody));
-        let gap = Others::Outsiders(Duration::from_millis(4));
-        assert_eq!(given_back(&Value::Int(4)).unwrap(), freed(gap));
-        assert!(given_back(&Value::Int(1_001)).is_err());
+        let (gap, array) = (Duration::from_millis(4), |gap| Value::Array(vec![Value::Int(gap)]));
+        assert_eq!(given_back(&Value::Int(4)).unwrap(), freed(Others::Outsiders(gap)));
+        assert_eq!(given_back(&array(4)).unwrap(), freed(Others::Next(gap)));
+        for odd in [Value::Int(1_001), array(1_001), array(0), Value::Nil] {
+            assert!(given_back(&odd).is_err(), "{odd:?}");
+        }
         let gone = given_back(&Value::Array(vec![])).unwrap();
         assert_eq!(gone, GivenBack::NotHeld { holder: None });
     }

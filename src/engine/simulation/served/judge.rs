@@ -8,7 +8,7 @@
 //! | no false alarm | a release tells of a loss that was none |
 //! | a free lock is entered | somebody waits for a free lock, long after the last trouble |
 //! | who waits is told | one who waits and may queue does not listen |
-//! | the dead are passed over | a lock is given to one who has gone |
+//! | the dead are passed over | a lock is given to one who has gone; one that polled has a turn more |
 //! | nobody's lock is freed | a lock stays held by one who has no guard |
 //! | nobody is passed over | in a calm story one waits for longer than its class has to |
 //! | everything ends | a key of ours has no ttl, or is left when all is done |
@@ -85,6 +85,8 @@ struct Seen {
     locks: BTreeMap<Name, Watched>,
     /// Clients that are gone.
     dead: BTreeSet<String>,
+    /// When an owner had a turn after that: nobody hears whether one who polls is there.
+    last_turns: BTreeMap<String, Instant>,
     /// Until when those who wait may not know what is so.
     quiet_until: Option<Instant>,
     broken: Option<String>,
@@ -207,11 +209,8 @@ impl Judge {
         let mut seen = self.seen();
         (seen.next, seen.entered) = (seen.next + 1, seen.entered + 1);
         let number = seen.next;
-        // Who goes on with a grant that its client has already passes over nobody.
-        let last = seen.believers.values().rev().find(|it| it.name == *name);
-        let again = last.is_some_and(|it| it.owner == *holding.owner());
         seen.believers.insert(number, believer);
-        seen.passes_over(name, gate, again);
+        seen.passes_over(name, gate);
         if !holding.is_held() {
             self.break_rule(&mut seen, format!("{} enters what is over", holding.owner()));
         }
@@ -222,7 +221,7 @@ impl Judge {
 
     /// One who is none of us has entered.
     pub(super) fn stranger_entered(&self, name: &Name, gate: &Gate) {
-        self.seen().passes_over(name, gate, false);
+        self.seen().passes_over(name, gate);
     }
 
     /// Somebody who watched this hold was told that it is over.
@@ -265,8 +264,12 @@ impl Judge {
         let entered = entered(&self.plot);
         let rule =
             rule.or_else(|| self.names.iter().find_map(|name| seen.idle(name, entered, now)));
-        let rule =
-            rule.or_else(|| self.names.iter().find_map(|name| seen.given_to_dead(name, now)));
+        let rule = rule.or_else(|| {
+            self.names.iter().find_map(|name| {
+                let lasts = master.pttl(name.as_str()).unsigned_abs();
+                seen.given_to_dead(name, Duration::from_millis(lasts), now)
+            })
+        });
         let rule = rule.or_else(|| self.deaf(&seen, now));
         let lease = self.plot.lease();
         let rule = rule.or_else(|| self.names.iter().find_map(|it| seen.ghost(it, lease, now)));
@@ -308,14 +311,13 @@ impl Judge {
 }
 
 impl Seen {
-    /// Somebody behind `gate` has entered `name`: with a grant of its own, or with one that
-    /// its client had already.
-    fn passes_over(&mut self, name: &Name, gate: &Gate, again: bool) {
+    /// Somebody behind `gate` has entered `name`.
+    fn passes_over(&mut self, name: &Name, gate: &Gate) {
         let now = Instant::now();
         for waiter in self.waiters.values_mut().filter(|waiter| waiter.name == *name) {
             match waiter.gate.is(gate) {
                 true => (waiter.passed_over, waiter.first_since) = (0, now),
-                false => waiter.passed_over += u32::from(!again),
+                false => waiter.passed_over += 1,
             }
         }
     }
@@ -375,12 +377,15 @@ impl Seen {
         self.quiet_until.is_some_and(|until| now <= until)
     }
 
-    /// A lock does not go to one who has gone, when that has come round.
-    fn given_to_dead(&self, name: &Name, now: Instant) -> Option<String> {
+    /// A lock does not go to one who has gone, when that has come round. It `lasts` for as
+    /// long.
+    fn given_to_dead(&mut self, name: &Name, lasts: Duration, now: Instant) -> Option<String> {
         let lock = self.locks.get(name).filter(|it| it.since == now && !self.is_troubled(now))?;
         let client = |owner: &String| owner.rsplit_once(':').map_or("", |it| it.0).to_owned();
         let dead = lock.held_by.iter().find(|owner| self.dead.contains(&client(owner)))?;
-        Some(format!("`{name}` is given to {dead}, whose client is gone"))
+        let turn = *self.last_turns.entry(dead.clone()).or_insert(now);
+        let last_turn = turn == now && lasts <= POLLERS_TURN;
+        (!last_turn).then(|| format!("`{name}` is given to {dead}, whose client is gone"))
     }
 
     /// A lock of ours does not stay held without a guard.

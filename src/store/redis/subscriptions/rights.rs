@@ -28,11 +28,6 @@ pub(in crate::store::redis) struct Rights {
 
 impl Rights {
     const ALL: Self = Self { queue: true, own_channels: true, releases: true };
-
-    /// Whether we can tell the next in the queue that it is its turn.
-    pub(in crate::store::redis) fn may_tell(self) -> bool {
-        self.queue && self.own_channels
-    }
 }
 
 /// What was refused.

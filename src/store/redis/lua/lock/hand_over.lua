@@ -21,7 +21,8 @@
 --   0                      was held, is free or the next one's
 --   -1                     the same, but the server refused to say so on the channel
 --   2, 4, 8 or 16          was held, is free: who does not queue may ask first, for so
---                          many milliseconds. Then the next in the queue is told to ask
+--                          many milliseconds. Nobody queues
+--   {2, 4, 8 or 16}        the same, and after that the next in the queue was told to ask
 --   {}                     not held by this owner, nor by anybody
 --   {pttl, owner, count}   not held by this owner, but by another
 --
@@ -146,7 +147,7 @@ local function gap(place, outsiders, now)
     end
     announce(tell(place, millis) and '00' or '0')
     warn_next(1, now)
-    return millis
+    return {millis}
 end
 
 -- Gives the lock to a place that polls, if there is one and it is time.
