@@ -17,7 +17,7 @@ use testkit::{Connection, Redis, Reply, eventually};
 use tokio::{
     runtime::Runtime,
     task::{JoinHandle, spawn_blocking},
-    time::{Instant, sleep},
+    time::{Instant, sleep, timeout},
 };
 
 /// How long each of the five holds.
@@ -285,13 +285,32 @@ fn a_lock_goes_on_when_the_runtime_of_its_holder_ends() {
             let guard =
                 within(secs(8), "the other runtime enters", waiting).await.unwrap().unwrap();
             println!("the other runtime, after {:?}", began.elapsed());
-            sleep(secs(4)).await;
-            assert!(guard.is_held(), "its lease is not renewed");
+            assert!(timeout(secs(4), guard.lost()).await.is_err(), "its lease is not renewed");
             give_back(guard).await;
         };
         tokio::join!(behind, same);
     });
     eventually("it is free", SOON, || hash(&redis, "door").is_empty());
+}
+
+#[test]
+fn a_hold_whose_loss_is_awaited_is_kept_when_the_runtime_of_the_background_ends() {
+    // given a client whose background runs on another runtime than a hold's
+    let redis = Redis::start();
+    let (home, first, second) = (runtime(), runtime(), runtime());
+    let client = home.block_on(client(&redis));
+    first.block_on(async { give_back(door(&client).acquire().await.unwrap()).await });
+    let lock = door(&client).ttl(secs(2));
+    let guard = second.block_on(async { lock.acquire().await.unwrap() });
+
+    // when that one ends, and nobody does more than to wait for the loss
+    first.shutdown_timeout(secs(2));
+
+    // then there is none
+    second.block_on(async {
+        assert!(timeout(secs(4), guard.lost()).await.is_err(), "its lease is not renewed");
+        give_back(guard).await;
+    });
 }
 
 #[test]

@@ -17,7 +17,7 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-use super::{Engine, debts::Debt, hold::Hold, release::recount::recount};
+use super::{Engine, debts::Debt, hold::Hold, release::recount::recount, timing::END_IS_NEAR};
 use crate::{
     domain::{Claim, GivenBack, Holder, LostReason, Outcome},
     error::Error,
@@ -249,13 +249,18 @@ impl Watch {
             if let Some(reason) = look.await {
                 return reason;
             }
+            // The runtime of the watchdog may be gone, while this one is there.
+            self.engine.revive(false);
         }
     }
 
-    /// Waits until the hold would end as it is now. Without a runtime there is no timer.
+    /// Waits until half of the time has passed that is left to the hold as it is now, or
+    /// all of it if that is little. Without a runtime there is no timer.
     async fn timer(&self) {
         match self.remaining() {
-            Ok(left) if Handle::try_current().is_ok() => sleep(left).await,
+            Ok(left) if Handle::try_current().is_ok() => {
+                sleep(if left > END_IS_NEAR { left / 2 } else { left }).await;
+            }
             Ok(_) => pending().await,
             Err(_) => {}
         }

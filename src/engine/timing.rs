@@ -55,6 +55,10 @@ pub(crate) const TOGETHER: Duration = Duration::from_millis(250);
 /// The shortest pause after a renewal that failed.
 pub(crate) const SHORTEST_RETRY: Duration = Duration::from_millis(20);
 
+/// Who waits for a loss looks half-way to it whether the watchdog still runs, but not when
+/// so little is left.
+pub(crate) const END_IS_NEAR: Duration = Duration::from_millis(20);
+
 // Asking and giving back.
 
 /// When to look again for a grant that arrives after it was withdrawn.
