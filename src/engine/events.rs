@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use tokio::sync::Notify;
+
 use super::{clock::Clock, contention::Contention, keeper::Keeper};
 use crate::{
     domain::Name,
@@ -14,13 +16,18 @@ pub(crate) struct Events {
     pub(super) contention: Arc<Contention>,
     pub(super) keeper: Arc<Keeper>,
     pub(super) clock: Clock,
+    /// The store is there again.
+    pub(super) back: Notify,
 }
 
 impl Subscriber for Events {
     fn hear(&self, event: Event) {
         match &event {
             Event::Freed { name, .. } | Event::Hears(name, _) => self.doubt_our_own(name),
-            Event::Back => self.keeper.ask_about_all(self.clock.now()),
+            Event::Back => {
+                self.keeper.ask_about_all(self.clock.now());
+                self.back.notify_waiters();
+            }
             Event::Ask { .. } | Event::SubscriptionsLost => {}
         }
         self.contention.hear(event);
@@ -36,5 +43,32 @@ impl Events {
             let due = hold.trusts_releases_from().max(self.clock.now());
             self.keeper.ask_about(hold.id(), due);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use futures_util::FutureExt;
+
+    use super::*;
+    use crate::{
+        domain::Identity,
+        engine::{Engine, tasks::Spawner},
+        store::memory::MemoryStore,
+    };
+
+    #[tokio::test(start_paused = true)]
+    async fn who_leaves_a_store_alone_asks_again_when_it_is_back() {
+        let store = Arc::new(MemoryStore::new().session());
+        let clock = Clock::with(|| Duration::ZERO);
+        let engine = Engine::new(Identity::of("one"), store, clock, Spawner::here());
+        let mut rests = Box::pin(engine.rest(Duration::from_secs(1)));
+        assert!((&mut rests).now_or_never().is_none());
+        engine.events.hear(Event::SubscriptionsLost);
+        assert!((&mut rests).now_or_never().is_none());
+        engine.events.hear(Event::Back);
+        assert!(rests.now_or_never().is_some());
     }
 }

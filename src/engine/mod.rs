@@ -58,7 +58,7 @@ use tokio::{
     runtime::Handle,
     sync::Notify,
     task::AbortHandle,
-    time::{Instant, timeout, timeout_at},
+    time::{Instant, sleep, timeout, timeout_at},
 };
 
 use self::{
@@ -94,7 +94,7 @@ pub(crate) struct Engine {
     given_up: Arc<Seldom>,
     cannot_ask: Seldom,
     /// Kept for the store, which only knows where it is.
-    _events: Arc<Events>,
+    events: Arc<Events>,
     spawner: Spawner,
     pub(crate) limits: Limits,
     running: Mutex<Vec<AbortHandle>>,
@@ -136,6 +136,7 @@ impl Engine {
             contention: Arc::clone(&contention),
             keeper: Arc::clone(&keeper),
             clock: clock.clone(),
+            back: Notify::new(),
         });
         let told: Arc<dyn Subscriber> = Arc::<Events>::clone(&events);
         store.tell(Arc::downgrade(&told));
@@ -149,7 +150,7 @@ impl Engine {
             keeper,
             given_up: Arc::default(),
             cannot_ask: Seldom::default(),
-            _events: events,
+            events,
             spawner,
             limits,
             running: Mutex::default(),
@@ -289,6 +290,14 @@ impl Engine {
         }
     }
 
+    /// Leaves a store that is in trouble alone for `pause`, or until it is back.
+    async fn rest(&self, pause: Duration) {
+        tokio::select! {
+            () = sleep(pause) => {}
+            () = self.events.back.notified() => {}
+        }
+    }
+
     /// Admits nothing new, waits for holds to come back, takes back what is left
     /// and settles what is owed; all of it within `patience`. Returns how many
     /// holds were taken back, and how many releases are left unsettled.
@@ -319,7 +328,7 @@ impl Engine {
 
     async fn all_returned(&self) {
         while self.counters.held() > 0 {
-            tokio::time::sleep(RETURN_LOOKS).await;
+            sleep(RETURN_LOOKS).await;
         }
     }
 

@@ -100,7 +100,7 @@ impl<'a> Attempt<'a> {
         loop {
             match self.ask().await? {
                 Ok(asked) => return Ok(asked),
-                Err(failure) if failure.may_pass() => sleep(backoff.next()).await,
+                Err(failure) if failure.may_pass() => self.engine.rest(backoff.next()).await,
                 Err(failure) => return Err(Error::about(&self.want.name, failure)),
             }
         }
@@ -135,7 +135,7 @@ impl<'a> Attempt<'a> {
                         tracing::warn!(target: "leasehold", %failure, times,
                             "cannot ask: trying again");
                     }
-                    engine.unless_closed(sleep(backoff.next())).await?;
+                    engine.unless_closed(engine.rest(backoff.next())).await?;
                 }
                 Err(failure) => return Err(Error::about(&self.want.name, failure)),
             }

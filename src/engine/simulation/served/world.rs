@@ -47,6 +47,16 @@ pub(in crate::engine::simulation) fn run(seed: u64, story: &Arc<Story>) -> Resul
     })
 }
 
+/// Tells what `server` is asked.
+fn tell(server: &Twin, story: &Arc<Story>) {
+    let story = Arc::clone(story);
+    server.watch(move |it| {
+        if !it.in_script {
+            story.say(|| format!("{it:?}"));
+        }
+    });
+}
+
 struct World {
     plot: Plot,
     site: Site,
@@ -58,17 +68,12 @@ struct World {
 impl World {
     async fn new(plot: Plot, chance: &mut fastrand::Rng, story: &Arc<Story>) -> Self {
         let master = Twin::new(chance.u64(..));
-        if story.is_aloud() {
-            let story = Arc::clone(story);
-            master.watch(move |it| {
-                if !it.in_script {
-                    story.say(|| format!("{it:?}"));
-                }
-            });
-        }
         let lag = Delay::UpTo(Duration::from_millis(chance.u64(..=500)));
         let replica = plot.troubles.promotion.then(|| master.replica(lag));
         let site = Site::new(master, replica);
+        if story.is_aloud() {
+            site.all().iter().for_each(|server| tell(server, story));
+        }
         let names: Vec<Name> = (0..plot.names).map(name).collect();
         let judge = Judge::new(&site, story, plot, &names);
         let mut peers = vec![];

@@ -131,9 +131,10 @@ impl Supervisor {
         self.state.note(None);
         self.watcher.met(&about);
         self.state.met(about);
+        // Before anybody can use it: what begins anew has begun when the first reply comes.
+        self.watcher.up();
         self.state.live.send_replace(Some(Arc::clone(&wire)));
         self.state.changed.notify_waiters();
-        self.watcher.up();
         let gives_up = async {
             let ending = wire.gives_up(self.command_timeout).await;
             wire.end(&ending);
