@@ -51,6 +51,11 @@ pub enum Error {
         server: String,
         /// What went wrong, and what to do about it.
         reason: String,
+        /// Whether it stays until somebody changes something: user, password, database,
+        /// certificates, or the kind of server.
+        lasting: bool,
+        /// The error below it, if there is one.
+        source: Option<Cause>,
     },
 
     /// A duration that the store cannot keep.
@@ -219,9 +224,9 @@ impl Error {
     /// Whether the store is away or not ready: the same may do in a while, with
     /// nothing changed here.
     ///
-    /// [`Connect`](Self::Connect) is among them, since a server that is still
-    /// starting looks like that; so does a wrong address, so try it a few times
-    /// and not for ever.
+    /// [`Connect`](Self::Connect) is among them unless it is `lasting`, as a wrong
+    /// password is: a server that is still starting looks like that; so does a wrong
+    /// address, so try it a few times and not for ever.
     ///
     /// # Examples
     ///
@@ -237,7 +242,10 @@ impl Error {
     /// ```
     #[must_use]
     pub fn is_transient(&self) -> bool {
-        matches!(self, Self::Connect { .. } | Self::NotReady { .. } | Self::Unavailable { .. })
+        match self {
+            Self::Connect { lasting, .. } => !lasting,
+            _ => matches!(self, Self::NotReady { .. } | Self::Unavailable { .. }),
+        }
     }
 
     /// What `failure` means to somebody who asked about `name`.
@@ -283,6 +291,13 @@ impl Error {
 /// ```
 #[derive(Clone)]
 pub struct Cause(Arc<dyn StdError + Send + Sync>);
+
+impl Cause {
+    #[cfg(feature = "redis")]
+    pub(crate) fn of(error: impl StdError + Send + Sync + 'static) -> Self {
+        Self(Arc::new(error))
+    }
+}
 
 impl Deref for Cause {
     type Target = dyn StdError + Send + Sync;

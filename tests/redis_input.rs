@@ -319,6 +319,9 @@ async fn a_closed_port_is_named() {
     drop(listener);
     let error = refusal(hasty(), &format!("redis://:hunter2@{address}")).await;
     says(&error, &[&address, "refused"]);
+    assert!(error.is_transient(), "it may be starting: {error}");
+    let source = error.source().unwrap().downcast_ref::<std::io::Error>().unwrap();
+    assert_eq!(source.kind(), std::io::ErrorKind::ConnectionRefused);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -339,6 +342,7 @@ async fn a_wrong_password_is_named_as_that() {
     let address = format!("127.0.0.1:{}", redis.port());
     let error = refusal(hasty(), &format!("redis://:hunter2@{address}")).await;
     says(&error, &[&address, "password is wrong"]);
+    assert!(!error.is_transient(), "it does not get right by itself");
     let error = refusal(hasty().password(PASSWORD), &redis.url()).await;
     says(&error, &[&address, "password is wrong"]);
 }
@@ -348,6 +352,7 @@ async fn a_missing_password_is_asked_for() {
     let redis = Redis::options().password("right").start();
     let error = refusal(hasty(), &redis.url()).await;
     says(&error, &[&format!("127.0.0.1:{}", redis.port()), "password is needed"]);
+    assert!(!error.is_transient(), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -372,6 +377,7 @@ async fn a_database_that_the_server_does_not_have_is_named() {
     let redis = Redis::start();
     let error = refusal(hasty(), &format!("{}99", redis.url())).await;
     says(&error, &["DB index"]);
+    assert!(!error.is_transient(), "{error}");
     let error = refusal(hasty().database(16), &redis.url()).await;
     says(&error, &["DB index"]);
 }

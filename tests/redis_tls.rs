@@ -29,7 +29,7 @@ async fn refusal(builder: ClientBuilder, url: &str) -> String {
     let connected = builder.connect_timeout(secs(2)).connect(url);
     match within(secs(10), url, connected).await {
         Ok(_) => panic!("{url} was connected to"),
-        Err(Error::Connect { server, reason }) => {
+        Err(Error::Connect { server, reason, .. }) => {
             assert!(start.elapsed() < secs(4), "{:?}", start.elapsed());
             assert!(url.contains(&server), "{server} is not of {url}");
             reason

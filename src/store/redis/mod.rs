@@ -450,7 +450,7 @@ impl Store for RedisStore {
 #[cfg(test)]
 mod tests {
     use futures_util::FutureExt;
-    use testkit::{Redis, twin::Twin};
+    use testkit::{Redis, eventually, twin::Twin};
 
     use super::*;
     use crate::store::conformance::{self, Bench};
@@ -464,6 +464,38 @@ mod tests {
         let redis = Redis::start();
         let (one, other) = (store(&redis, "one").await, store(&redis, "other").await);
         conformance::all(&Bench::new(one, other, "other")).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_node_that_is_no_primary_for_a_while_takes_no_right_away() {
+        let redis = Redis::start();
+        let (store, held, wanted) = (store(&redis, "one").await, claim("java:1"), claim("one:1"));
+        store.acquire(&held, None).await.unwrap();
+        redis.command(&["REPLICAOF", "127.0.0.1", "1"]);
+        let verdict = store.acquire(&wanted, Some(Place::Listening)).await.unwrap();
+        assert!(
+            matches!(verdict, Verdict::Busy(_)) && store.subscriptions.rights(&held.name).queue
+        );
+
+        redis.command(&["REPLICAOF", "NO", "ONE"]);
+        store.acquire(&wanted, Some(Place::Listening)).await.unwrap();
+        assert_eq!(redis.command(&["ZCARD", "leasehold_lock__queue:{door}"]).number(), 1);
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_right_that_is_missing_is_tried_again_on_the_next_connection() {
+        let redis = Redis::start();
+        redis.command(&["ACL", "SETUSER", "narrow", "on", "nopass", "+@all", "&*", "~door"]);
+        let settings = Settings { user: Some("narrow".into()), ..Settings::default() };
+        let store = RedisStore::connect(&redis.url(), &settings, "one").await.unwrap();
+        let (held, wanted) = (claim("java:1"), claim("one:1"));
+        store.acquire(&held, None).await.unwrap();
+        store.acquire(&wanted, Some(Place::Listening)).await.unwrap();
+        assert!(!store.subscriptions.rights(&held.name).queue);
+
+        redis.command(&["CLIENT", "KILL", "USER", "narrow"]);
+        let forgotten = || store.subscriptions.rights(&held.name).queue;
+        eventually("it is forgotten", Duration::from_secs(5), forgotten);
     }
 
     /// A client of a simulated server whose user may do what `rules` say.

@@ -13,9 +13,8 @@ pub(super) fn greeted(facts: &[(Value, Value)]) -> Result<About, Obstacle> {
     };
     let role = match (fact("mode"), fact("role")) {
         (Some("sentinel"), _) => {
-            return Err(Obstacle(
-                "this is a Sentinel, and keeps no locks: name the Redis server that it watches"
-                    .into(),
+            return Err(Obstacle::lasting(
+                "this is a Sentinel, and keeps no locks: name the Redis server that it watches",
             ));
         }
         (_, Some("replica" | "slave")) => Some(Role::Replica),

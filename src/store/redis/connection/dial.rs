@@ -55,7 +55,7 @@ impl Dialer {
         let tls = match &target.address {
             Address::Tcp { host, tls: true, .. } => {
                 let tls = Tls::new(host, &settings.tls);
-                Some(tls.map_err(|reason| connect_error(&target.address, reason))?)
+                Some(tls.map_err(|why| Obstacle::lasting(why).before(target.address.to_string()))?)
             }
             _ => None,
         };
@@ -79,7 +79,7 @@ impl Dialer {
         let dialled = timeout(self.limit, self.connect(on_push)).await;
         let late = |_| self.silence();
         let dialled = dialled.map_err(late).and_then(|dialled| dialled);
-        dialled.map_err(|Obstacle(reason)| connect_error(&self.target.address, reason))
+        dialled.map_err(|obstacle| obstacle.before(self.server()))
     }
 
     fn silence(&self) -> Obstacle {
@@ -87,7 +87,7 @@ impl Dialer {
             Address::Tcp { tls: true, .. } => ": does this port speak TLS?",
             _ => "",
         };
-        Obstacle(format!("no answer within {:?}{hint}", self.limit))
+        Obstacle::passing(format!("no answer within {:?}{hint}", self.limit))
     }
 
     async fn connect(&self, on_push: Option<OnPush>) -> Result<Dialled, Obstacle> {
@@ -119,7 +119,7 @@ impl Dialer {
     #[cfg(feature = "tls")]
     async fn secured(&self, stream: TcpStream) -> Result<Box<dyn Stream>, Obstacle> {
         match &self.tls {
-            Some(tls) => Ok(Box::new(tls.over(stream).await.map_err(Obstacle)?)),
+            Some(tls) => Ok(Box::new(tls.over(stream).await.map_err(Obstacle::passing)?)),
             None => Ok(Box::new(stream)),
         }
     }
@@ -142,8 +142,4 @@ fn watch_over(stream: &TcpStream) -> io::Result<()> {
     #[cfg(target_os = "linux")]
     socket.set_tcp_user_timeout(Some(Duration::from_secs(3)))?;
     Ok(())
-}
-
-fn connect_error(address: &Address, reason: String) -> Error {
-    Error::Connect { server: address.to_string(), reason }
 }

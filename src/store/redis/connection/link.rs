@@ -20,6 +20,7 @@ use tokio::{
 
 use super::{
     dial::{Dialer, Dialled},
+    obstacle::Obstacle,
     supervisor::{State, Supervisor, pushes_to},
     watcher::Watcher,
     wire::Wire,
@@ -47,13 +48,13 @@ impl Link {
     ) -> Result<Self, Error> {
         let first = dialer.dial(Some(pushes_to(&watcher))).await?;
         let link = Self::new(dialer, watcher, command_timeout);
-        let reason = |failure: Failure| failure.to_string();
+        let obstacle = |failure: Failure| Obstacle::passing(failure.to_string());
         let connected = match link.supervise(Some(first)) {
             // The supervisor puts it there as soon as it runs.
-            Ok(()) => link.live().await.map(drop).map_err(reason),
-            Err(failure) => Err(reason(failure)),
+            Ok(()) => link.live().await.map(drop).map_err(obstacle),
+            Err(failure) => Err(obstacle(failure)),
         };
-        connected.map_err(|reason| Error::Connect { server: link.dialer.server(), reason })?;
+        connected.map_err(|obstacle| obstacle.before(link.dialer.server()))?;
         Ok(link)
     }
 

@@ -99,16 +99,15 @@ impl Login<'_> {
         match (reply, wanted) {
             // It shows whether we were let in at all.
             (Value::ServerError(error), _) if error.code() == "NOAUTH" => {
-                Err(Obstacle("a password is needed: NOAUTH".into()))
+                Err(Obstacle::no_password())
             }
             (Value::ServerError(_), Wanted::Courtesy(_) | Wanted::Memory) => Ok(()),
             (reply, Wanted::Memory) if about::is_text(reply) => Ok(()),
             (Value::ServerError(error), Wanted::Text(_)) => {
-                let Obstacle(words) = Obstacle::of_refusal(error);
-                Err(Obstacle(format!("database {}: {words}", self.target.database)))
+                Err(Obstacle::of_database(self.target.database, error))
             }
             (reply, _) if says(reply, text) => Ok(()),
-            _ => Err(Obstacle(format!(
+            _ => Err(Obstacle::passing(format!(
                 "the server answers something else than it is asked: {} was wanted",
                 shown(text)
             ))),

@@ -6,10 +6,16 @@ use std::{fmt, io};
 use redis::ServerError;
 
 use super::{ending::Ending, shown::shown};
+use crate::error::{Cause, Error};
 
 /// Why there is no connection.
 #[derive(Clone, Debug)]
-pub(super) struct Obstacle(pub(super) String);
+pub(super) struct Obstacle {
+    words: String,
+    /// Whether it stays until somebody changes something.
+    lasting: bool,
+    source: Option<Cause>,
+}
 
 /// What servers say when they send somebody away who knocks, and what that means.
 const SENT_AWAY: [(&str, &str); 4] = [
@@ -20,33 +26,54 @@ const SENT_AWAY: [(&str, &str); 4] = [
 ];
 
 impl Obstacle {
+    /// One that may be gone in a moment.
+    pub(super) fn passing(words: impl Into<String>) -> Self {
+        Self { words: words.into(), lasting: false, source: None }
+    }
+
+    /// One that stays until somebody changes something.
+    pub(super) fn lasting(words: impl Into<String>) -> Self {
+        Self { words: words.into(), lasting: true, source: None }
+    }
+
+    /// What it is to whoever wants to connect to `server`.
+    pub(super) fn before(self, server: String) -> Error {
+        let Self { words: reason, lasting, source } = self;
+        Error::Connect { server, reason, lasting, source }
+    }
+
     /// The server refuses the greeting that carries user and password. Some repeat
     /// what they do not understand: their words are not shown if there is a secret.
     pub(super) fn of_greeting(error: &ServerError, secret: bool) -> Self {
         let words = error.details().unwrap_or_default();
         let known = SENT_AWAY.iter().find(|(said, _)| words.contains(said));
-        Self(match (error.code(), known) {
-            ("WRONGPASS", _) => "user or password is wrong: WRONGPASS".into(),
-            ("NOAUTH", _) => "a password is needed: NOAUTH".into(),
-            ("NOPROTO", _) => "the server is older than Redis 6: NOPROTO".into(),
-            (_, Some((_, meaning))) => (*meaning).into(),
+        match (error.code(), known) {
+            ("WRONGPASS", _) => Self::lasting("user or password is wrong: WRONGPASS"),
+            ("NOAUTH", _) => Self::no_password(),
+            ("NOPROTO", _) => Self::lasting("the server is older than Redis 6: NOPROTO"),
+            (_, Some((_, meaning))) => Self::passing(*meaning),
             (code, None) if PLAIN.contains(&code) && secret => {
-                format!("the server refuses to greet us: {code}")
+                Self::passing(format!("the server refuses to greet us: {code}"))
             }
-            (_, None) if secret => "the server refuses to greet us".into(),
-            (code, None) => format!("{} {}", shown(code), shown(words)).trim().to_owned(),
-        })
+            (_, None) if secret => Self::passing("the server refuses to greet us"),
+            (code, None) => Self::passing(format!("{} {}", shown(code), shown(words)).trim()),
+        }
     }
 
-    /// The server refuses something else, which carries no secret.
-    pub(super) fn of_refusal(error: &ServerError) -> Self {
+    /// The server wants a password, and there is none.
+    pub(super) fn no_password() -> Self {
+        Self::lasting("a password is needed: NOAUTH")
+    }
+
+    /// The server refuses the database with this number.
+    pub(super) fn of_database(number: u32, error: &ServerError) -> Self {
         let words = error.details().unwrap_or_default();
-        Self(format!("{} {}", shown(error.code()), shown(words)))
+        Self::lasting(format!("database {number}: {} {}", shown(error.code()), shown(words)))
     }
 
     /// Something answers that is not what we look for.
     pub(super) fn stranger(why: &str) -> Self {
-        Self(format!("this is not Redis: {why}"))
+        Self::passing(format!("this is not Redis: {why}"))
     }
 }
 
@@ -57,29 +84,29 @@ const PLAIN: [&str; 8] =
 impl From<Ending> for Obstacle {
     fn from(ending: Ending) -> Self {
         match ending {
-            Ending::HungUp => Self(
+            Ending::HungUp => Self::passing(
                 "the server closed the connection at once: it may have too many clients, \
-                 or speak TLS on this port"
-                    .into(),
+                 or speak TLS on this port",
             ),
             // rustls puts the words of the other side's alert here.
-            Ending::Broken(how) if how.contains("alert") => Self(format!("TLS: {how}")),
+            Ending::Broken(how) if how.contains("alert") => Self::passing(format!("TLS: {how}")),
             Ending::Surplus => Self::stranger("it says more than it was asked"),
             Ending::Unreadable(why) => Self::stranger(&why),
-            other => Self(other.to_string()),
+            other => Self::passing(other.to_string()),
         }
     }
 }
 
 impl From<io::Error> for Obstacle {
     fn from(error: io::Error) -> Self {
-        Self(error.to_string())
+        let words = error.to_string();
+        Self { source: Some(Cause::of(error)), ..Self::passing(words) }
     }
 }
 
 impl fmt::Display for Obstacle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.words)
     }
 }
 

@@ -23,9 +23,6 @@ const PARTS: [&str; 10] = [
     "testkit",
 ];
 
-/// Built from as well, where a defect is to be found by one of them.
-const TESTS: &str = "tests";
-
 /// What a run before has built stays, so that little is built anew.
 const TARGET: &str = "target";
 
@@ -45,7 +42,7 @@ impl Copy {
         flock(&lock, FlockOperation::NonBlockingLockExclusive)
             .map_err(|_| "another run is planting defects already".to_owned())?;
         clear(&folder).map_err(said)?;
-        for part in PARTS.into_iter().chain([TESTS]) {
+        for part in PARTS {
             copy(&root.join(part), &folder.join(part)).map_err(said)?;
         }
         Ok(Self { folder, _lock: lock })

@@ -655,7 +655,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Integration("redis_cost", "a_fixed_lease_is_looked_at_but_never_prolonged"),
+        Finder::Unit("store::redis::tests::it_conforms"),
         Defect {
             says: "a look at a fixed lease ends it",
             edits: &[Edit {

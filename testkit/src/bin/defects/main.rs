@@ -51,8 +51,6 @@ enum Finder {
     Served,
     /// A test in the library, by its whole path.
     Unit(&'static str),
-    /// A test in `tests`: the file or folder, and the path of the test within.
-    Integration(&'static str, &'static str),
 }
 
 /// A defect with its number in the list.
@@ -138,12 +136,8 @@ fn plant_each(copy: &Copy, cases: &[Case]) -> usize {
             let build = || Program::build(copy, case.finder, case.number);
             let program = copy.planted(case.defect, build);
             found += usize::from(running.take().is_some_and(joined));
-            let run = scope.spawn(move || told(case, program.and_then(Program::run), started));
-            // A real server takes real time, which a build would take from it.
-            match case.finder {
-                Finder::Integration(..) => found += usize::from(joined(run)),
-                _ => running = Some(run),
-            }
+            let run = move || told(case, program.and_then(Program::run), started);
+            running = Some(scope.spawn(run));
         }
         found + usize::from(running.is_some_and(joined))
     })
