@@ -149,7 +149,7 @@ pub(crate) const DEFECTS: &[Defect] = &[
         edits: &[Edit {
             file: "src/engine/contention/turn.rs",
             from: "        if !self.spent {\n",
-            to: "        if !self.spent && self.baton.is_some() {\n",
+            to: "        if !self.spent && self.called.is_some() {\n",
         }],
     },
     Defect {
@@ -662,6 +662,76 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
                 file: "src/store/redis/lua/lock/renew.lua",
                 from: "if held == 1 and ttl ~= '0' then",
                 to: "if held == 1 then",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("store::redis::tests::who_may_not_tell_the_next_in_the_queue_tells_everybody"),
+        Defect {
+            says: "who may not tell the next in the queue does not tell the others either",
+            edits: &[Edit {
+                file: "src/store/redis/lua/lock/hand_over.lua",
+                from: "if not tell(place, 0) or not reserve(place, ARGV[5]) then",
+                to: "tell(place, 0)\n    if not reserve(place, ARGV[5]) then",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("store::redis::tests::who_may_not_listen_leaves_the_queue_when_it_gives_up"),
+        Defect {
+            says: "who may not listen stays in the queue when it gives up",
+            edits: &[Edit {
+                file: "src/store/redis/mod.rs",
+                from: "ReleaseMode::HandOver => Box::pin(self.hand_over(claim)).await,",
+                to: "ReleaseMode::HandOver => self.release_openly(claim).await,",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("engine::contention::tests::the_first_in_the_queue_is_let_in_after_each_gap"),
+        Defect {
+            says: "who comes back asks with the first in the queue when a gap ends",
+            edits: &[Edit {
+                file: "src/engine/contention/entry.rs",
+                from: "crowd.gap_ends = Some(now + 2 * gap),",
+                to: "crowd.gap_ends = Some(now + gap),",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("engine::events::tests::who_leaves_a_store_alone_asks_again_when_it_is_back"),
+        Defect {
+            says: "who waits for a store that was away does not ask when it is back",
+            edits: &[Edit {
+                file: "src/engine/events.rs",
+                from: "                self.back.notify_waiters();\n",
+                to: "",
+            }],
+        },
+    ),
+    (
+        Finder::Unit(
+            "store::redis::tests::a_node_that_is_no_primary_for_a_while_takes_no_right_away",
+        ),
+        Defect {
+            says: "a node that is no primary for a while takes the right to queue away",
+            edits: &[Edit {
+                file: "src/store/redis/lua/lock/acquire.lua",
+                from: "string.find(added.err, 'READONLY', 1, true)",
+                to: "string.find(added.err, 'WRITEONLY', 1, true)",
+            }],
+        },
+    ),
+    (
+        Finder::Unit(
+            "store::redis::tests::a_right_that_is_missing_is_tried_again_on_the_next_connection",
+        ),
+        Defect {
+            says: "a right that was missing is not tried again on the next connection",
+            edits: &[Edit {
+                file: "src/store/redis/subscriptions/table.rs",
+                from: "        self.refusals.clear();\n",
+                to: "",
             }],
         },
     ),

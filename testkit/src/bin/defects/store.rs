@@ -76,12 +76,4 @@ pub(crate) const SERVED: &[Defect] = &[
             to: "",
         }],
     },
-    Defect {
-        says: "who may not tell the next in the queue does not tell the others either",
-        edits: &[Edit {
-            file: "src/store/redis/lua/lock/hand_over.lua",
-            from: "if not tell(place, 0) or not reserve(place, ARGV[5]) then",
-            to: "tell(place, 0)\n    if not reserve(place, ARGV[5]) then",
-        }],
-    },
 ];
