@@ -39,9 +39,8 @@ impl Events {
     /// forced it, or the message is an echo of the hold before ours, as it is
     /// soon after we entered.
     fn doubt_our_own(&self, name: &Name) {
-        if let Some(hold) = self.contention.held(name) {
-            let due = hold.trusts_releases_from().max(self.clock.now());
-            self.keeper.ask_about(hold.id(), due);
+        if let Some((grant, trusts_from)) = self.contention.grant(name) {
+            self.keeper.ask_about(grant, trusts_from.max(self.clock.now()));
         }
     }
 }

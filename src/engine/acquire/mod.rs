@@ -133,7 +133,7 @@ impl Engine {
         let asked_at = grant.lease.asked_at;
         let hold = Arc::new(Hold::new(grant, want.terms, now, &self.counters));
         self.contention.entered(&hold, Some(turn), asked_at);
-        self.keeper.hand_over(&hold);
+        self.keeper.hand_over(&hold, now);
         self.admitted(hold)
     }
 

@@ -25,6 +25,11 @@ impl Baton {
         Shape(self.grant.as_ref().map(|grant| grant.claim.ttl))
     }
 
+    /// The number of the grant, unless it is over.
+    pub(super) fn id(&self) -> Option<u64> {
+        self.grant.as_ref().map(|grant| grant.id)
+    }
+
     /// The store says that this grant is not ours any more.
     pub(super) fn disown(&mut self, id: u64) {
         self.grant.take_if(|grant| grant.id == id);

@@ -209,9 +209,15 @@ impl Contention {
         true
     }
 
-    /// The hold of `name` that this client believes in.
-    pub(crate) fn held(&self, name: &Name) -> Option<Arc<Hold>> {
-        self.entries().of.get(name)?.held.upgrade()
+    /// The grant of `name` that this client has, also while it is on its way from one hold
+    /// to the next, and from when on messages that the lock is free are about it.
+    pub(crate) fn grant(&self, name: &Name) -> Option<(u64, Instant)> {
+        let entries = self.entries();
+        let entry = entries.of.get(name)?;
+        if let TurnOf::Called(called) = &entry.turn {
+            return Some((called.baton.as_ref()?.id()?, self.clock.now()));
+        }
+        entry.held.upgrade().map(|hold| (hold.id(), hold.trusts_releases_from()))
     }
 
     /// Who has `name`, as far as this client knows.

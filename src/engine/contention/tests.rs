@@ -177,7 +177,7 @@ async fn a_grant_goes_to_the_next_one_with_the_turn() {
 
     // and that the first one is over does not end the second's turn
     contention.left(&first);
-    assert!(contention.held(&name).is_some());
+    assert_eq!(contention.grant(&name).map(|it| it.0), Some(second.id()));
     assert!(contention.turn(&name, PLAIN).now_or_never().is_none());
 }
 
@@ -302,6 +302,29 @@ async fn a_grant_that_is_lost_on_its_way_is_believed_by_nobody() {
     contention.disown(&first);
     assert_eq!(second.remaining(Instant::now()), Err(LostReason::NotOurs));
     assert!(contention.turn(&name, PLAIN).now_or_never().is_some(), "the turn is free");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_that_is_taken_away_while_its_grant_is_on_its_way_is_not_believed_for_long() {
+    // given a grant on its way to one that sleeps
+    let (store, awake) = (MemoryStore::new(), Clock::with(|| Duration::ZERO));
+    let session = Arc::new(store.session());
+    let engine = Engine::new(Identity::of("one"), session, awake, Spawner::here());
+    let lock = Client::of(engine).lock("door").unwrap().local_turns(9, Duration::from_secs(9));
+    let first = lock.acquire().await.unwrap();
+    let mut waits = Box::pin(lock.acquire());
+    assert!((&mut waits).now_or_never().is_none());
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    drop(first);
+
+    // when an operator frees the lock, and then that one goes on
+    let operator = Client::sharing(&store).lock("door").unwrap();
+    assert!(operator.force_release().await.unwrap());
+    let second = waits.now_or_never().unwrap().unwrap();
+
+    // then it learns so at once
+    let lost = tokio::time::timeout(Duration::from_millis(100), second.lost()).await;
+    assert_eq!(lost, Ok(LostReason::NotOurs));
 }
 
 #[tokio::test]

@@ -78,9 +78,9 @@ impl Keeper {
     }
 
     /// The grant of a hold that was kept alive is `hold`'s now.
-    pub(crate) fn hand_over(&self, hold: &Arc<Hold>) {
+    pub(crate) fn hand_over(&self, hold: &Arc<Hold>, now: Instant) {
         let mut plan = self.plan();
-        let due = plan.schedule.hand_over(hold);
+        let due = plan.schedule.hand_over(hold, now);
         self.look_at(plan, due);
     }
 

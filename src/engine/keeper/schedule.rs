@@ -62,11 +62,14 @@ impl Schedule {
         }
     }
 
-    /// Looks after `hold` from now on, in place of the one that had its grant
-    /// before. Returns when it is due.
-    pub(super) fn hand_over(&mut self, hold: &Arc<Hold>) -> Instant {
+    /// Looks after `hold` from `now` on, in place of the one that had its grant before.
+    /// Returns when it is due.
+    pub(super) fn hand_over(&mut self, hold: &Arc<Hold>, now: Instant) -> Instant {
         let Some(watched) = self.watched.get_mut(&hold.id()) else {
-            return self.watch(Arc::clone(hold));
+            // The store has said no while the grant was on its way to this hold.
+            self.watch(Arc::clone(hold));
+            self.put_off(hold.id(), now);
+            return now;
         };
         watched.hold = Arc::clone(hold);
         // Its own end may come before its next renewal.
@@ -433,7 +436,7 @@ mod tests {
         fn pass_on(&mut self, hold: &Arc<Hold>, at: u64) -> Option<Arc<Hold>> {
             let (now, grant) = (self.at(at), hold.hand_over(self.at(at))?);
             let next = Arc::new(Hold::new(grant, RENEWED, now, &self.counters));
-            self.schedule.hand_over(&next);
+            self.schedule.hand_over(&next, now);
             Some(next)
         }
     }
@@ -455,8 +458,19 @@ mod tests {
         let grant = first.hand_over(t.at(100)).unwrap();
         assert_eq!((t.renewed_at(1_000), t.schedule.len()), (0, 0));
         let next = Arc::new(Hold::new(grant, RENEWED, t.at(1_001), &t.counters));
-        t.schedule.hand_over(&next);
+        t.schedule.hand_over(&next, t.at(1_001));
         assert_eq!(t.renewed_at(1_001), 1);
+    }
+
+    #[test]
+    fn a_grant_that_the_store_knows_no_more_on_its_way_is_asked_about_at_once() {
+        let mut t = Setup::new();
+        let first = t.add_at(0);
+        let grant = first.hand_over(t.at(100)).unwrap();
+        t.schedule.unwatch(first.id());
+        let next = Arc::new(Hold::new(grant, RENEWED, t.at(101), &t.counters));
+        t.schedule.hand_over(&next, t.at(101));
+        assert_eq!((t.next(), t.renewed_at(101)), (101, 1));
     }
 
     #[test]
