@@ -57,6 +57,7 @@ pub(crate) enum GivenBack {
 /// Who is known to want a lock that was given back, and has to ask for it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Others {
+    /// Nobody, or the one alone for whom it is reserved.
     Nobody,
     /// Other clients listen. They may have been waiting, and may queue.
     Listeners,

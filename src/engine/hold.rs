@@ -2,7 +2,7 @@
 //! believed.
 //!
 //! It knows no store: it is told what was answered, and what time it is. Its one lock
-//! guards what changes of it, and is a leaf.
+//! guards what changes of it but the number of its shares, and is a leaf.
 
 use std::{
     fmt,
@@ -23,7 +23,7 @@ use super::{
 };
 use crate::domain::{Claim, Holder, Lease, LostReason, Name, ReleaseMode, Renewal};
 
-/// One owner's grant of one name, as one guard sees it.
+/// One owner's grant of one name, as its guards see it.
 pub(crate) struct Hold {
     /// What tells it from the client's other grants.
     id: u64,

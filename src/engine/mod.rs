@@ -14,7 +14,7 @@
 //!
 //! Arrows point down: `tests/tidy.rs` reads the imports. This file puts it together.
 //!
-//! Two background tasks, both started in [`Engine::ready`]: the keeper's and the
+//! Two background tasks, both started in [`Engine::revive`]: the keeper's and the
 //! settler's. Neither holds the engine; they end when it is dropped, the settler's after
 //! everything owed is settled.
 //!
@@ -22,7 +22,7 @@
 //!
 //! In this order: `contention`'s `listening`; its `entries`, or the keeper's plan, never
 //! both; a hold's state, an inbox, the debts. No store is called under any of them but
-//! `listening`. What is logged is logged under the plan or `entries` at most.
+//! `listening`. What is logged is logged under the plan at most.
 
 pub(crate) mod acquire;
 pub(crate) mod clock;

@@ -92,7 +92,7 @@ impl Entry {
         self.crowd.get_or_insert_default()
     }
 
-    /// Whether nobody here asks, holds or waits.
+    /// Whether nobody here asks or waits.
     pub(super) fn is_quiet(&self) -> bool {
         let waited_for = self.crowd.as_ref().is_some_and(|crowd| !crowd.waiting.is_empty());
         !waited_for && matches!(self.turn, TurnOf::Nobody | TurnOf::Hold(_))
@@ -183,8 +183,8 @@ impl Entry {
     }
 
     /// Notes what a release found. Those who do not queue ask first for a quarter of the
-    /// time at most: they may be there and want nothing. The next in the queue wants it: who
-    /// comes back leaves it as long again as the gap, or they would ask at the same moment.
+    /// time at most: they may be there and want nothing. After a gap for others the first in
+    /// the queue asks: whoever comes back waits twice as long, so as not to race with it.
     pub(super) fn note(&mut self, others: Others, now: Instant) {
         let crowd = self.crowd();
         crowd.contended_at = Some(now);

@@ -30,8 +30,8 @@ const BATCH: usize = 100;
 
 /// The watchdog of one client.
 ///
-/// Its one lock guards the plan, and is taken before a hold's state. Nothing else is
-/// called under it: what came to an end is passed on when it is off.
+/// Its one lock guards the plan, and is taken before a hold's state. Nobody else is told
+/// anything under it: what came to an end is passed on when it is off.
 #[derive(Debug)]
 pub(crate) struct Keeper {
     plan: Mutex<Plan>,
