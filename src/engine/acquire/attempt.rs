@@ -118,11 +118,7 @@ impl<'a> Attempt<'a> {
         let mut backoff = Backoff::default();
         loop {
             match answer {
-                Ok(Asked::Granted(held)) => {
-                    // The runtime may have ended meanwhile on which the background ran.
-                    engine.revive(true);
-                    return Ok(held);
-                }
+                Ok(Asked::Granted(held)) => return Ok(held),
                 Ok(Asked::TooLate) => {
                     tracing::warn!(target: "leasehold", "granted too late: asking again");
                 }
@@ -147,6 +143,8 @@ impl<'a> Attempt<'a> {
     /// still be granted is then withdrawn.
     async fn ask(&mut self) -> Result<Result<Asked, Failure>, Error> {
         let engine = self.engine;
+        // What is asked may have to be withdrawn.
+        engine.revive(true);
         let lease = Lease::new(engine.clock.now(), self.claim.ttl);
         self.began_at.get_or_insert(lease.asked_at);
         let place = self.place(lease.asked_at);
@@ -237,15 +235,12 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// How long to wait for `moment`. It was told rounded down to the millisecond, and
-    /// timers are late by as much; who comes too early all the same asks once more.
-    fn until(&self, moment: Instant) -> Duration {
-        moment.saturating_duration_since(self.engine.clock.now()).max(NEXT_TICK)
-    }
-
     /// Waits until it makes sense to ask again.
     async fn wait(&mut self) {
-        let expiry = self.free_at.map(|at| self.until(at));
+        // It was told rounded down to the millisecond, and timers are late by as much; who
+        // comes too early all the same asks once more.
+        let left = |at: Instant| at.saturating_duration_since(self.engine.clock.now());
+        let expiry = self.free_at.map(|at| left(at).max(NEXT_TICK));
         let at_most = |limit: Duration| expiry.map_or(limit, |expiry| expiry.min(limit));
         if let WaitBy::Polling { first, longest } = self.want.wait_by {
             let pause = self.waiting.for_poll(first, longest);

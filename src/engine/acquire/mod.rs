@@ -100,10 +100,6 @@ impl Engine {
         let _waiting = self.counters.waiting();
         let turn = self.contention.turn(&want.name, want.wants()).await;
         let mut turn = turn.ok_or(Error::ShutDown)?;
-        if turn.has_waited() {
-            // The runtime may have ended meanwhile on which the background ran.
-            self.revive(true);
-        }
         if let Some(baton) = turn.take_baton() {
             let now = self.clock.now();
             if let Some(grant) = baton.take(now) {
@@ -158,6 +154,8 @@ impl Engine {
             self.take_back(&hold);
             return Err(Error::ShutDown);
         }
+        // The runtime may have ended meanwhile on which the background ran.
+        self.revive(true);
         Ok(Held::new(hold, self))
     }
 

@@ -27,7 +27,8 @@ pub enum WaitBy {
     ///
     /// For servers without publish and subscribe. Who has waited for a second so has
     /// a place in the queue, and the lock is reserved for it for 0.4 s when its turn
-    /// comes: pauses should not be longer.
+    /// comes. With pauses longer than 0.25 s there is no place, since nobody would ask
+    /// in that time: it enters when it meets a free lock.
     Polling {
         /// The first pause.
         first: Duration,

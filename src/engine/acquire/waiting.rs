@@ -46,6 +46,8 @@ impl Waiting {
         let place = match (by, hears) {
             (WaitBy::Messages, Hears::Turns) => Some(Place::Listening),
             (WaitBy::Messages, Hears::Releases) => None,
+            // It would not ask while the lock is reserved for it.
+            (WaitBy::Polling { longest, .. }, _) if longest > LONGEST_WAIT_UNHEARD => None,
             (WaitBy::Messages, Hears::Nothing) | (WaitBy::Polling { .. }, _) => {
                 let long = self.since.is_some_and(|since| now >= since + POLLER_QUEUES);
                 long.then_some(Place::Polling)
@@ -106,6 +108,9 @@ mod tests {
 
         let later = now + POLLER_QUEUES;
         assert_eq!(waiting.place(WaitBy::Messages, Hears::Releases, later), None);
+        let (first, longest) = (Duration::ZERO, 2 * LONGEST_WAIT_UNHEARD);
+        let seldom = WaitBy::Polling { first, longest };
+        assert_eq!(waiting.place(seldom, Hears::Nothing, later), None);
         assert_eq!(waiting.place(POLLING, Hears::Nothing, later), Some(Place::Polling));
         assert_eq!(waiting.place(WaitBy::Messages, Hears::Turns, later), Some(Place::Listening));
         // what it has it keeps, and names, so that it goes with the grant

@@ -37,8 +37,6 @@ pub(crate) struct Turn {
     head_start: Option<Duration>,
     /// Whether others are known to want the name.
     contended: bool,
-    /// Whether it came to one who had to wait for it.
-    waited: bool,
     spent: bool,
 }
 
@@ -80,7 +78,7 @@ impl Contention {
         let entry = entries.of.entry(name.clone()).or_default();
         let is_ours = ticket.is_some_and(|ticket| entry.has_called(ticket));
         if is_ours || matches!(entry.turn, TurnOf::Nobody) {
-            return Some(Ok(self.begin(name, entry, ticket.is_some())));
+            return Some(Ok(self.begin(name, entry)));
         }
         let crowd = entry.crowd();
         let listens_first = wants.listens && !crowd.listens;
@@ -100,7 +98,7 @@ impl Contention {
     }
 
     /// Gives the turn to who asks now.
-    fn begin(self: &Arc<Self>, name: &Name, entry: &mut Entry, waited: bool) -> Turn {
+    fn begin(self: &Arc<Self>, name: &Name, entry: &mut Entry) -> Turn {
         let called = match std::mem::replace(&mut entry.turn, TurnOf::Asker) {
             TurnOf::Called(called) => Some(called),
             TurnOf::Nobody | TurnOf::Asker | TurnOf::Hold(_) => None,
@@ -120,7 +118,6 @@ impl Contention {
             inbox,
             head_start,
             contended,
-            waited,
             spent: false,
         }
     }
@@ -172,11 +169,6 @@ impl Turn {
     /// For how long those who do not queue may still ask first.
     pub(crate) fn head_start(&self) -> Option<Duration> {
         self.head_start
-    }
-
-    /// Whether it came to one who had to wait for it.
-    pub(crate) fn has_waited(&self) -> bool {
-        self.waited
     }
 
     /// Whether others are known to want the name.
