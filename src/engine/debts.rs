@@ -42,8 +42,9 @@ pub(crate) struct Withdrawal {
     /// Whether it may find nothing and be needed all the same: a question is still on its
     /// way.
     pub(crate) late: bool,
-    /// Whether what it finds may be a reservation, with the grant still to come.
-    pub(crate) queued: bool,
+    /// Whether a grant may still come after what it finds: that may be a reservation, or the
+    /// grant of a later question than one that is still on its way.
+    pub(crate) more: bool,
 }
 
 impl Debt {
@@ -54,7 +55,7 @@ impl Debt {
             mode: hold.release_mode(),
             until: hold.store_ends(),
             late: hold.is_unsure(),
-            queued: false,
+            more: hold.is_unsure(),
         })
     }
 
@@ -65,7 +66,7 @@ impl Debt {
             mode: grant.release_mode(),
             until: grant.store_ends(),
             late: grant.unsure,
-            queued: false,
+            more: grant.unsure,
         })
     }
 

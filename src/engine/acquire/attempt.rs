@@ -278,7 +278,7 @@ impl Drop for Attempt<'_> {
             mode: ReleaseMode::HandOver,
             until: begins + self.claim.ttl,
             late: asked_at.is_some(),
-            queued,
+            more: queued || self.unsure,
         }));
     }
 }

@@ -162,11 +162,11 @@ impl Contention {
         }
     }
 
-    /// The store has told us that `hold` is not ours any more.
+    /// The store has told us that `hold` is not ours any more. Somebody may have seen before
+    /// that it is over, and told nobody.
     fn lost(&self, hold: &Hold) {
-        if hold.end(LostReason::NotOurs).is_ok() {
-            self.left(hold);
-        }
+        hold.end(LostReason::NotOurs).ok();
+        self.left(hold);
     }
 
     /// Notes that `hold` is over: whoever waits here may ask now.

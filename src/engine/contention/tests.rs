@@ -327,6 +327,19 @@ async fn a_lock_that_is_taken_away_while_its_grant_is_on_its_way_is_not_believed
     assert_eq!(lost, Ok(LostReason::NotOurs));
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_no_about_a_hold_that_was_seen_to_be_over_calls_the_next_one() {
+    let (engine, contention, name) = door();
+    let hold = hold(&engine, &name).await;
+    let mut waits = Box::pin(contention.turn(&name, PLAIN));
+    assert!((&mut waits).now_or_never().is_none());
+    // its holder looks, and the watchdog has not yet
+    advance(2 * TTL).await;
+    assert_eq!(hold.remaining(Instant::now()), Err(LostReason::Expired));
+    contention.disown(&hold);
+    assert!(waits.now_or_never().is_some());
+}
+
 #[tokio::test]
 async fn a_hold_that_somebody_else_is_seen_to_have_is_lost() {
     let (engine, contention, name) = door();

@@ -56,8 +56,8 @@ pub(crate) struct World {
     pub(crate) contention: Arc<Contention>,
 }
 
-/// The holds of one request, and the answer to it.
-type Answered = (Vec<Arc<Hold>>, Result<Vec<Outcome>, Failure>);
+/// The holds of one request, when it was made, and the answer to it.
+type Answered = (Vec<Arc<Hold>>, Instant, Result<Vec<Outcome>, Failure>);
 
 impl Keeper {
     pub(crate) fn new(clock: &Clock) -> Arc<Self> {
@@ -138,7 +138,7 @@ impl Keeper {
                 biased;
                 () = self.changed.notified() => {}
                 () = world.contention.stirred() => {}
-                Some((holds, answer)) = asked.next() => self.heard(&holds, answer, &world),
+                Some(answered) = asked.next() => self.heard(answered, &world),
                 () = sleep_until(looks_at) => {}
             }
         }
@@ -152,12 +152,13 @@ impl Keeper {
     ) -> Option<Instant> {
         let stirs_at = world.contention.look();
         let mut plan = self.plan();
-        let due = plan.schedule.tick(world.clock.now());
+        let now = world.clock.now();
+        let due = plan.schedule.tick(now);
         if !due.renew.is_empty() {
             world.counters.lagged(due.lag);
         }
         for batch in due.renew.chunks(BATCH) {
-            asked.push(renew(&world.store, batch.to_vec()).boxed());
+            asked.push(renew(&world.store, batch.to_vec(), now).boxed());
         }
         let longest = world.clock.now() + LONGEST_SLEEP;
         let planned = [plan.schedule.next(), stirs_at].into_iter().flatten().min();
@@ -169,7 +170,7 @@ impl Keeper {
         (!closed).then(|| world.clock.timer(looks_at))
     }
 
-    fn heard(&self, holds: &[Arc<Hold>], answer: Result<Vec<Outcome>, Failure>, world: &World) {
+    fn heard(&self, (holds, asked_at, answer): Answered, world: &World) {
         let outcomes = answer.unwrap_or_else(|failure| {
             if let Some(times) = self.failing.once_more(world.clock.now()) {
                 tracing::warn!(target: "leasehold", of = holds.len(), %failure, times,
@@ -190,7 +191,7 @@ impl Keeper {
         let now = world.clock.now();
         let mut plan = self.plan();
         for (hold, outcome) in holds.iter().zip(&outcomes) {
-            plan.schedule.answered(hold, *outcome, now);
+            plan.schedule.answered(hold, *outcome, asked_at, now);
         }
         drop(plan);
         // The grant may have gone on meanwhile: whoever has it is told.
@@ -205,8 +206,8 @@ impl Keeper {
     }
 }
 
-async fn renew(store: &Arc<dyn Store>, holds: Vec<Arc<Hold>>) -> Answered {
+async fn renew(store: &Arc<dyn Store>, holds: Vec<Arc<Hold>>, asked_at: Instant) -> Answered {
     let renewals: Vec<Renewal> = holds.iter().map(|hold| hold.renewal()).collect();
     let answer = store.renew(&renewals).await;
-    (holds, answer)
+    (holds, asked_at, answer)
 }

@@ -166,11 +166,20 @@ impl Schedule {
         self.due.insert((watched.due, id));
     }
 
-    /// Takes the store's word on a hold that was to be renewed.
-    pub(super) fn answered(&mut self, hold: &Arc<Hold>, outcome: Outcome, now: Instant) {
+    /// Takes the store's word on a hold that was to be renewed when it was `asked_at`. What
+    /// comes later than the answer to a later question says nothing about that one.
+    pub(super) fn answered(
+        &mut self,
+        hold: &Arc<Hold>,
+        outcome: Outcome,
+        asked_at: Instant,
+        now: Instant,
+    ) {
         let id = hold.id();
         let Some(watched) = self.watched.get_mut(&id) else { return };
-        let Some(asked_at) = watched.asked_at.take().map(Instant::from) else { return };
+        if watched.asked_at.take_if(|at| *at == asked_at.into()).is_none() {
+            return;
+        }
         // The grant may have gone to another hold since it was asked for.
         let hold = Arc::clone(&watched.hold);
         let ask_again = std::mem::take(&mut watched.ask_again);
@@ -269,7 +278,8 @@ mod tests {
 
         fn answer(&mut self, hold: &Arc<Hold>, outcome: Outcome, at: u64) {
             let now = self.at(at);
-            self.schedule.answered(hold, outcome, now);
+            let asked = self.schedule.watched.get(&hold.id()).and_then(|it| it.asked_at);
+            self.schedule.answered(hold, outcome, asked.map_or(now, Instant::from), now);
         }
 
         fn over(&self, hold: &Arc<Hold>, at: u64) -> Option<LostReason> {
@@ -460,6 +470,20 @@ mod tests {
         let next = Arc::new(Hold::new(grant, RENEWED, t.at(1_001), &t.counters));
         t.schedule.hand_over(&next, t.at(1_001));
         assert_eq!(t.renewed_at(1_001), 1);
+    }
+
+    #[test]
+    fn a_late_answer_is_not_taken_for_that_to_a_later_question() {
+        // given a question that was asked, forgotten, and asked again
+        let mut t = Setup::new();
+        let hold = t.add_at(0);
+        assert_eq!(t.renewed_at(1_000), 1);
+        t.schedule.ask_anew(t.at(1_400));
+        assert_eq!(t.renewed_at(1_400), 1);
+
+        // when the first one is answered, then the lease begins with none of them
+        t.schedule.answered(&hold, Outcome::Renewed, t.at(1_000), t.at(1_500));
+        assert_eq!(t.over(&hold, END), Some(LostReason::Expired));
     }
 
     #[test]

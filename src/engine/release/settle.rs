@@ -90,7 +90,7 @@ impl Settler {
         withdrawal: &Withdrawal,
         looks: Option<usize>,
     ) -> Result<Option<Debt>, Failure> {
-        let Withdrawal { claim, mode, until, queued, .. } = withdrawal;
+        let Withdrawal { claim, mode, until, more, .. } = withdrawal;
         let release = || self.store.release(claim, *mode);
         let given = retry_until(&self.clock, *until, release).await?;
         let freed = match given.answer {
@@ -100,10 +100,58 @@ impl Settler {
             }
             GivenBack::NotHeld { .. } => false,
         };
-        // A grant may still come that was asked for before, also after a reservation.
-        let may_come = !freed || *queued;
+        let may_come = !freed || *more;
         let next = looks.filter(|looks| may_come && *looks < LOOK_AGAIN.len());
         let next = next.filter(|looks| self.clock.now() + LOOK_AGAIN[*looks] < *until);
         Ok(next.map(|looks| Debt::LookAgain { withdrawal: withdrawal.clone(), looks }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::{
+        domain::{Claim, Identity, Lease, Name},
+        engine::{
+            Engine,
+            grant::{Grant, LocalTurns},
+            tasks::Spawner,
+        },
+        store::memory::MemoryStore,
+    };
+
+    #[tokio::test(start_paused = true)]
+    async fn a_question_that_comes_after_the_grant_of_a_later_one_is_withdrawn_too() {
+        // given a grant by the second question, while the first one is still on its way
+        let memory = MemoryStore::new();
+        let store: Arc<dyn Store> = Arc::new(memory.session());
+        let clock = Clock::with(|| Duration::ZERO);
+        let engine = Engine::new(Identity::of("one"), Arc::clone(&store), clock, Spawner::here());
+        engine.ready().unwrap();
+        let (ttl, now) = (Duration::from_secs(30), tokio::time::Instant::now());
+        let name = Name::new("door").unwrap();
+        let claim = Claim { name: name.clone(), owner: engine.identity.fresh_owner(), ttl };
+        store.acquire(&claim, None).await.unwrap();
+        let grant = Grant {
+            id: engine.next_grant(),
+            claim: claim.clone(),
+            lease: Lease::new(now, ttl),
+            asked_at: now.into(),
+            unsure: true,
+            contended: false,
+            stay: LocalTurns::default().from(now),
+        };
+
+        // when nobody wants it any more, and then the first question is executed
+        engine.debts.owe(Debt::of_grant(&grant));
+        sleep(Duration::from_millis(100)).await;
+        assert_eq!(store.holder(&name).await.unwrap(), None);
+        store.acquire(&claim, None).await.unwrap();
+
+        // then that grant is taken back as well
+        sleep(LOOK_AGAIN.iter().sum()).await;
+        assert_eq!(store.holder(&name).await.unwrap(), None);
     }
 }

@@ -285,7 +285,8 @@ impl RedisStore {
         replies::outcomes(&reply.await?, renewals.len())
     }
 
-    /// Renews in halves, so that one that is refused spoils few others.
+    /// Renews in halves, so that one that is refused spoils few others. Which half comes
+    /// first is left to chance: no hold is always behind those that are refused.
     async fn renew_in_parts(&self, renewals: &[Renewal]) -> Vec<Outcome> {
         let mut outcomes = vec![Outcome::Unknown; renewals.len()];
         let mut parts: Vec<_> = std::iter::once(0..renewals.len()).collect();
@@ -296,6 +297,10 @@ impl RedisStore {
                 Err(failure) if !failure.may_pass() && part.len() > 1 => {
                     let middle = part.start + part.len() / 2;
                     parts.extend([middle..part.end, part.start..middle]);
+                    if fastrand::bool() {
+                        let last = parts.len() - 1;
+                        parts.swap(last - 1, last);
+                    }
                 }
                 // Others would fare no better, or it is the one.
                 Err(failure) if failure.may_pass() => break,
@@ -496,6 +501,32 @@ mod tests {
         redis.command(&["CLIENT", "KILL", "USER", "narrow"]);
         let forgotten = || store.subscriptions.rights(&held.name).queue;
         eventually("it is forgotten", Duration::from_secs(5), forgotten);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn many_names_that_are_refused_take_no_other_with_them() {
+        // given a hundred holds, of which the first forty are refused from now on
+        let twin = Twin::new(7);
+        let store = served(&twin, "one", "&*").await;
+        let mut renewals = Vec::new();
+        for number in 0..100_u32 {
+            let name = format!("{}:{number}", if number < 40 { "bad" } else { "good" });
+            let name = Name::new(name).unwrap();
+            let claim = Claim { name: name.clone(), ..claim("one:1") };
+            store.acquire(&claim, None).await.unwrap();
+            renewals.push(Renewal { name, owner: claim.owner, ttl: Some(claim.ttl) });
+        }
+        twin.user("one", "resetkeys ~good:*");
+
+        // when they are renewed some times, then each of the others is
+        let mut renewed = vec![false; 100];
+        for _ in 0..30 {
+            let outcomes = store.renew(&renewals).await.unwrap();
+            let known = outcomes.iter().map(|outcome| *outcome == Outcome::Renewed);
+            renewed.iter_mut().zip(known).for_each(|(it, known)| *it |= known);
+        }
+        assert_eq!(renewed.iter().position(|it| *it), Some(40));
+        assert_eq!(renewed.iter().filter(|it| **it).count(), 60);
     }
 
     /// A client of a simulated server whose user may do what `rules` say.

@@ -45,9 +45,7 @@ pub(super) fn is_no_script(value: &Value) -> bool {
 /// that no other reply can be taken for it.
 pub(super) fn verdict(reply: &Value, owner: &Owner) -> Result<Verdict, Failure> {
     match reply {
-        Value::Array(parts) if parts.len() == 1 && text(&parts[0]) == Some(owner.as_str()) => {
-            Ok(Verdict::Granted)
-        }
+        granted if text(granted) == Some(owner.as_str()) => Ok(Verdict::Granted),
         other => holder(other)?.map(Verdict::Busy).ok_or_else(|| unreadable(reply)),
     }
 }
@@ -228,10 +226,11 @@ mod tests {
     #[test]
     fn a_grant_is_believed_only_by_its_owner() {
         let (mine, yours) = (Owner::new("8c6d:42").unwrap(), Owner::new("8c6d:43").unwrap());
-        let grant = Value::Array(vec![bulk("8c6d:42")]);
+        let grant = bulk("8c6d:42");
         assert_eq!(verdict(&grant, &mine).unwrap(), Verdict::Granted);
         assert!(verdict(&grant, &yours).is_err());
         assert!(verdict(&Value::Int(1), &mine).is_err());
+        assert!(verdict(&Value::Array(vec![grant]), &mine).is_err());
     }
 
     #[test]

@@ -54,15 +54,15 @@ impl Library for Raw {
         let owner = format!("raw:{name}");
         let mut call = redis::cmd("EVALSHA");
         call.arg(&self.acquire).arg(1).arg(name).arg(&owner).arg(lease.as_millis() as u64);
-        self.granted(&call).await?;
+        self.granted(&call, &owner).await?;
         Ok(Held { name: name.to_owned(), owner })
     }
 }
 
 impl Raw {
-    async fn granted(&self, call: &redis::Cmd) -> Outcome<()> {
+    async fn granted(&self, call: &redis::Cmd, owner: &str) -> Outcome<()> {
         match self.connection.clone().send_packed_command(call).await? {
-            Value::Int(1) => Ok(()),
+            Value::BulkString(granted) if granted == owner.as_bytes() => Ok(()),
             other => Err(format!("a script answered {other:?}").into()),
         }
     }

@@ -9,7 +9,7 @@
 --                    `polling`, or nothing new for `kept`
 --   ARGV[4]  rest    milliseconds after which a queue that nobody asks about goes
 --
---   {owner}                granted, with a hold count of 1. The same owner asking again
+--   owner                  granted, with a hold count of 1. The same owner asking again
 --                          gets the same grant and a fresh lease, so a lost reply is safe.
 --   {pttl, owner, count}   taken for at most pttl milliseconds (-1: without end). With
 --                          a fourth, 1, there is no place: the server refuses it
@@ -68,4 +68,4 @@ end
 if KEYS[2] then
     redis.pcall('ZREM', KEYS[2], ARGV[1])
 end
-return {ARGV[1]}
+return ARGV[1]
