@@ -2,11 +2,9 @@
 
 use super::{
     Twin,
-    clients::Connection,
-    core::Executed,
+    core::{Executed, clients::Connection, replica},
     delay::Delay,
     faults::{Cut, Reach, Refusal},
-    replica,
 };
 
 impl Twin {

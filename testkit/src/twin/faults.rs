@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::{
-    commands::{BUSY, DISK, GROWS, LOADING, Traits, WRITE},
     delay::Delay,
+    traits::{BUSY, DISK, GROWS, LOADING, Traits, WRITE},
 };
 
 /// Why a server refuses commands for a while, in Redis's words.

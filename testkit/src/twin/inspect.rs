@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{
     Twin,
-    clients::Connection,
+    core::clients::Connection,
     data::{Kind, Value},
     hash::Hash,
     zset::Zset,

@@ -13,7 +13,6 @@
 //! [`stop`](Twin::stop), [`cut`](Twin::cut), [`refuse`](Twin::refuse),
 //! [`delay`](Twin::delay), [`replica`](Twin::replica).
 
-mod clients;
 mod commands;
 mod connection;
 mod control;
@@ -25,10 +24,10 @@ mod glob;
 mod hash;
 mod inspect;
 mod number;
-mod replica;
 mod reply;
 mod request;
 mod script;
+mod traits;
 mod users;
 mod values;
 mod zset;
@@ -47,8 +46,7 @@ use tokio::{
 
 use self::core::Core;
 pub use self::{
-    clients::Connection,
-    core::Executed,
+    core::{Executed, clients::Connection},
     delay::Delay,
     faults::{Cut, Reach, Refusal},
 };
@@ -104,7 +102,8 @@ impl Shared {
 impl Twin {
     /// A server without data, whose chances come from `seed`.
     pub fn new(seed: u64) -> Self {
-        let shared = Shared { core: Mutex::new(Core::new(seed)), resumed: Notify::new() };
+        let core = Mutex::new(Core::new(seed, &commands::TABLE));
+        let shared = Shared { core, resumed: Notify::new() };
         Self { shared: Arc::new(shared) }
     }
 

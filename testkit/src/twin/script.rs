@@ -12,24 +12,10 @@ use mlua::{
 use sha1_smol::Sha1;
 
 use super::{
-    commands::Call,
-    core::{Core, InScript},
+    core::{Core, InScript, Script, spec::Call},
     reply::Reply,
     values::{self, Word},
 };
-
-/// A script, and the hash by which it is called.
-#[derive(Debug)]
-pub(super) struct Script {
-    pub(super) hash: String,
-    text: Vec<u8>,
-}
-
-impl Script {
-    pub(super) fn of(text: &[u8]) -> Self {
-        Self { hash: Sha1::from(text).digest().to_string(), text: text.to_vec() }
-    }
-}
 
 /// Says what is wrong with a script, if it cannot be run at all.
 pub(super) fn compile(script: &Script) -> Result<(), Reply> {
@@ -155,7 +141,7 @@ impl Machine {
         self.globals.raw_set("KEYS", self.texts(keys)?)?;
         self.globals.raw_set("ARGV", self.texts(arguments)?)?;
         let script = core.begin_script(call);
-        let hollow = self.hollow.take().unwrap_or_else(|| Core::new(0));
+        let hollow = self.hollow.take().unwrap_or_else(|| Core::new(0, core.table));
         let lent = mem::replace(core, hollow);
         *self.running.borrow_mut() = Some(Running { core: lent, script });
         let ended = self.runner.call::<(bool, Value)>(function);

@@ -4,8 +4,8 @@
 use std::collections::BTreeSet;
 
 use super::{
-    commands::{self, Traits},
     glob::is_like,
+    traits::{self, Traits},
 };
 
 /// A user and its rights.
@@ -35,6 +35,9 @@ enum Which {
     Command(String),
 }
 
+/// Whether there is a command, or a container, of a name.
+pub(super) type Exists<'a> = &'a dyn Fn(&str) -> bool;
+
 impl User {
     /// The one that everybody is who does not say otherwise.
     pub(super) fn everybody() -> Self {
@@ -49,7 +52,7 @@ impl User {
     }
 
     /// Changes the rights as `ACL SETUSER` does, or says why it cannot.
-    pub(super) fn apply(&mut self, rule: &str) -> Result<(), &'static str> {
+    pub(super) fn apply(&mut self, rule: &str, exists: Exists<'_>) -> Result<(), &'static str> {
         match rule {
             "on" => self.enabled = true,
             "off" => self.enabled = false,
@@ -58,11 +61,11 @@ impl User {
             "reset" => *self = Self::default(),
             "resetkeys" => self.keys.clear(),
             "resetchannels" => self.channels.clear(),
-            "allkeys" => return self.apply_to("~*"),
-            "allchannels" => return self.apply_to("&*"),
-            "allcommands" => return self.permit("@all", true),
-            "nocommands" => return self.permit("@all", false),
-            _ => return self.apply_to(rule),
+            "allkeys" => return self.apply_to("~*", exists),
+            "allchannels" => return self.apply_to("&*", exists),
+            "allcommands" => return self.permit("@all", true, exists),
+            "nocommands" => return self.permit("@all", false, exists),
+            _ => return self.apply_to(rule, exists),
         }
         Ok(())
     }
@@ -72,7 +75,7 @@ impl User {
         self.any_password = any;
     }
 
-    fn apply_to(&mut self, rule: &str) -> Result<(), &'static str> {
+    fn apply_to(&mut self, rule: &str, exists: Exists<'_>) -> Result<(), &'static str> {
         let mut characters = rule.chars();
         let (first, rest) = (characters.next(), characters.as_str());
         match first {
@@ -86,22 +89,27 @@ impl User {
             }
             Some('~') => add(&mut self.keys, rest, KEYS_ARE_ALL)?,
             Some('&') => add(&mut self.channels, rest, CHANNELS_ARE_ALL)?,
-            Some('+') => return self.permit(rest, true),
-            Some('-') => return self.permit(rest, false),
+            Some('+') => return self.permit(rest, true, exists),
+            Some('-') => return self.permit(rest, false, exists),
             _ => return Err("Syntax error"),
         }
         Ok(())
     }
 
-    fn permit(&mut self, what: &str, allowed: bool) -> Result<(), &'static str> {
+    fn permit(
+        &mut self,
+        what: &str,
+        allowed: bool,
+        exists: Exists<'_>,
+    ) -> Result<(), &'static str> {
         let what = what.to_lowercase();
         let which = match what.strip_prefix('@') {
             Some("all") => {
                 self.commands.clear();
                 Which::All
             }
-            Some(category) => Which::Category(commands::category(category).ok_or(UNKNOWN)?),
-            None if commands::exists(&what) => Which::Command(what),
+            Some(category) => Which::Category(traits::category(category).ok_or(UNKNOWN)?),
+            None if exists(&what) => Which::Command(what),
             None => return Err(UNKNOWN),
         };
         self.commands.push(Rule { allowed, which });
@@ -163,12 +171,12 @@ const UNKNOWN: &str = "Unknown command or category name in ACL";
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::twin::commands::{READ, SCRIPTING};
+    use crate::twin::traits::{READ, SCRIPTING};
 
     fn user(rules: &str) -> User {
         let mut user = User::default();
         for rule in rules.split(' ') {
-            assert_eq!(user.apply(rule), Ok(()), "{rule}");
+            assert_eq!(user.apply(rule, &|_| true), Ok(()), "{rule}");
         }
         user
     }
@@ -189,7 +197,7 @@ mod tests {
         assert!(user.admits("secret") && !user.admits("other") && !user.is_open());
         assert!(user.may_touch(b"a:1") && !user.may_touch(b"b:1"));
         assert!(user.may_hear(b"b:1") && !user.may_hear(b"a:1"));
-        assert_eq!(User::default().apply("+nope"), Err(UNKNOWN));
-        assert_eq!(User::default().apply("foo"), Err("Syntax error"));
+        assert_eq!(User::default().apply("+nope", &|_| false), Err(UNKNOWN));
+        assert_eq!(User::default().apply("foo", &|_| true), Err("Syntax error"));
     }
 }

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use super::{Call, Keys, NO_SCRIPT, SCRIPTING, Spec};
 use crate::twin::{
-    core::Core,
+    core::{Core, Script},
     reply::{Answer, Reply},
-    script::{self, Script},
+    script,
 };
 
 const TRAITS: u16 = NO_SCRIPT | SCRIPTING;

@@ -2,7 +2,12 @@
 //!
 //! Everything happens under one lock, so a command and a script are atomic. A
 //! command is looked up, admitted by the rights of its user and by what is wrong
-//! with the server, run, answered, and told to the replicas.
+//! with the server, run, answered, and told to the replicas. The server is given the
+//! table of the commands: it knows none of them itself.
+
+pub(super) mod clients;
+pub(super) mod replica;
+pub(super) mod spec;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,16 +16,19 @@ use std::{
 };
 
 use fastrand::Rng;
+use sha1_smol::Sha1;
 use tokio::time::Instant;
 
-use super::{
+use self::{
     clients::Clients,
-    commands::{self, Call, HEARING, NO_AUTH, NO_SCRIPT, Spec, Traits, WRITE},
+    replica::Replication,
+    spec::{Call, Spec, Table},
+};
+use super::{
     data::Keyspace,
     faults::{Faults, Refusal},
-    replica::Replication,
     reply::{Answer, Protocol, Reply},
-    script::Script,
+    traits::{HEARING, NO_AUTH, NO_SCRIPT, Traits, WRITE},
     users::User,
 };
 
@@ -32,13 +40,14 @@ const DATABASES: usize = 16;
 
 /// A server, with its data and its clients.
 pub(super) struct Core {
+    pub(super) table: &'static Table,
     databases: Vec<Keyspace>,
-    pub(super) clients: Clients,
+    clients: Clients,
     users: BTreeMap<String, User>,
     pub(super) scripts: BTreeMap<String, Arc<Script>>,
     pub(super) faults: Faults,
     pub(super) random: Rng,
-    pub(super) replication: Replication,
+    replication: Replication,
     pub(super) calls: BTreeMap<&'static str, u64>,
     pub(super) watcher: Option<Watcher>,
     born: Instant,
@@ -90,6 +99,19 @@ impl fmt::Debug for Executed<'_> {
     }
 }
 
+/// A script, and the hash by which it is called.
+#[derive(Debug)]
+pub(super) struct Script {
+    pub(super) hash: String,
+    pub(super) text: Vec<u8>,
+}
+
+impl Script {
+    pub(super) fn of(text: &[u8]) -> Self {
+        Self { hash: Sha1::from(text).digest().to_string(), text: text.to_vec() }
+    }
+}
+
 /// What a script that runs may do.
 #[derive(Debug)]
 pub(super) struct InScript {
@@ -102,9 +124,10 @@ pub(super) struct InScript {
 }
 
 impl Core {
-    pub(super) fn new(seed: u64) -> Self {
+    pub(super) fn new(seed: u64, table: &'static Table) -> Self {
         let now = Instant::now();
         Self {
+            table,
             databases: vec![Keyspace::default(); DATABASES],
             clients: Clients::default(),
             users: BTreeMap::from([("default".into(), User::everybody())]),
@@ -132,9 +155,9 @@ impl Core {
     }
 
     fn obey(&mut self, id: u64, words: &[&[u8]]) -> Answer {
-        let spec = commands::lookup(words)?;
+        let spec = spec::lookup(self.table, words)?;
         if !spec.takes(words.len()) {
-            return Err(commands::wrong_arity(spec.name));
+            return Err(spec::wrong_arity(spec.name));
         }
         self.admit(id, spec, words)?;
         let db = self.client(id).map_or(0, |client| client.db);
@@ -240,7 +263,7 @@ impl Core {
 
     fn obey_script(&mut self, script: &mut InScript, words: &[&[u8]]) -> Answer {
         let unknown = |_| Reply::error("ERR Unknown Redis command called from script");
-        let spec = commands::lookup(words).map_err(unknown)?;
+        let spec = spec::lookup(self.table, words).map_err(unknown)?;
         if !spec.takes(words.len()) {
             return Err(Reply::error("ERR Wrong number of args calling Redis command from script"));
         }
@@ -330,7 +353,7 @@ impl Core {
     ) -> Result<(), Reply> {
         let mut user = self.user(name);
         for rule in rules {
-            user.apply(rule).map_err(|why| {
+            user.apply(rule, &|command| spec::exists(self.table, command)).map_err(|why| {
                 Reply::error(format!("ERR Error in ACL SETUSER modifier '{rule}': {why}"))
             })?;
         }

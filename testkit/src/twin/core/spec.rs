@@ -1,0 +1,148 @@
+//! What is known of a command before it runs, and how it is found.
+
+use std::{cell::Cell, collections::BTreeMap};
+
+use super::Core;
+use crate::twin::{
+    reply::{Answer, Reply},
+    traits::Traits,
+};
+
+/// Which words of a command are keys.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::twin) enum Keys {
+    None,
+    /// The first after the name.
+    One,
+    /// All after the name.
+    All,
+    /// As many as the second one says, from the third on.
+    Counted,
+}
+
+/// What is known of a command before it runs.
+#[derive(Debug)]
+pub(in crate::twin) struct Spec {
+    /// In small letters; `container|command` if it is in a container.
+    pub(in crate::twin) name: &'static str,
+    /// How many words it has, its name among them; if negative, at least so many.
+    arity: i32,
+    pub(super) traits: Traits,
+    keys: Keys,
+    /// From this word on there are channels.
+    channels: Option<usize>,
+    pub(super) run: fn(&mut Core, &Call<'_>) -> Answer,
+}
+
+impl Spec {
+    pub(in crate::twin) const fn new(
+        name: &'static str,
+        arity: i32,
+        traits: Traits,
+        keys: Keys,
+        run: fn(&mut Core, &Call<'_>) -> Answer,
+    ) -> Self {
+        Self { name, arity, traits, keys, channels: None, run }
+    }
+
+    pub(in crate::twin) const fn on_channels(mut self, from: usize) -> Self {
+        self.channels = Some(from);
+        self
+    }
+
+    pub(super) const fn is(&self, traits: Traits) -> bool {
+        self.traits & traits != 0
+    }
+
+    pub(super) fn takes(&self, words: usize) -> bool {
+        let wanted = self.arity.unsigned_abs() as usize;
+        if self.arity < 0 { words >= wanted } else { words == wanted }
+    }
+
+    /// The words that are keys.
+    pub(super) fn keys<'a>(&self, words: &'a [&'a [u8]]) -> &'a [&'a [u8]] {
+        let (from, count): (usize, usize) = match self.keys {
+            Keys::None => (0, 0),
+            Keys::One => (1, 1),
+            Keys::All => (1, words.len()),
+            Keys::Counted => {
+                let count = words.get(2).map_or(0, |word| leading(word));
+                // More than there are is refused by the command itself.
+                (3, if count > words.len().saturating_sub(3) { 0 } else { count })
+            }
+        };
+        let end = from.saturating_add(count).min(words.len());
+        words.get(from..end).unwrap_or_default()
+    }
+
+    /// The words that are channels and need a right.
+    pub(super) fn channels<'a>(&self, words: &'a [&'a [u8]]) -> &'a [&'a [u8]] {
+        let Some(from) = self.channels else { return &[] };
+        let end = if self.name == "publish" { from + 1 } else { words.len() };
+        words.get(from..end).unwrap_or_default()
+    }
+}
+
+/// The digits that a word begins with: rights read it so, before the command does.
+fn leading(word: &[u8]) -> usize {
+    let digits = word.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    str::from_utf8(&word[..digits]).ok().and_then(|digits| digits.parse().ok()).unwrap_or(0)
+}
+
+/// A command on its way.
+#[derive(Debug)]
+pub(in crate::twin) struct Call<'a> {
+    pub(in crate::twin) words: &'a [&'a [u8]],
+    pub(in crate::twin) client: u64,
+    pub(in crate::twin) db: Cell<usize>,
+    pub(in crate::twin) spec: &'static Spec,
+}
+
+/// All commands that a server knows, by their names.
+pub(in crate::twin) type Table = BTreeMap<&'static str, &'static Spec>;
+
+const CONTAINERS: [&str; 4] = ["acl", "client", "pubsub", "script"];
+
+/// The command that these words call, or why there is none.
+pub(super) fn lookup(table: &Table, words: &[&[u8]]) -> Result<&'static Spec, Reply> {
+    let name = lower(words.first().copied().unwrap_or_default());
+    if let Some(spec) = table.get(name.as_str()) {
+        return Ok(spec);
+    }
+    if !CONTAINERS.contains(&name.as_str()) {
+        return Err(unknown(words));
+    }
+    let Some(inner) = words.get(1) else { return Err(wrong_arity(&name)) };
+    let full = format!("{name}|{}", lower(inner));
+    table.get(full.as_str()).copied().ok_or_else(|| {
+        let (inner, container) = (String::from_utf8_lossy(inner), name.to_uppercase());
+        Reply::error(format!("ERR unknown subcommand '{inner}'. Try {container} HELP."))
+    })
+}
+
+fn lower(word: &[u8]) -> String {
+    String::from_utf8_lossy(word).to_ascii_lowercase()
+}
+
+fn unknown(words: &[&[u8]]) -> Reply {
+    let shown = |word: &&[u8]| String::from_utf8_lossy(&word[..word.len().min(128)]).into_owned();
+    let mut words = words.iter().map(shown);
+    let name = words.next().unwrap_or_default();
+    let mut rest = String::new();
+    for word in words {
+        if rest.len() >= 128 {
+            break;
+        }
+        rest += &format!("'{}' ", word.chars().take(128 - rest.len()).collect::<String>());
+    }
+    Reply::error(format!("ERR unknown command '{name}', with args beginning with: {rest}"))
+}
+
+/// Whether there is a command, or a container, of that name.
+pub(super) fn exists(table: &Table, name: &str) -> bool {
+    table.contains_key(name) || CONTAINERS.contains(&name)
+}
+
+pub(in crate::twin) fn wrong_arity(name: &str) -> Reply {
+    Reply::error(format!("ERR wrong number of arguments for '{name}' command"))
+}

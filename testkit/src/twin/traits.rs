@@ -1,0 +1,43 @@
+//! The traits of commands, by which rights and faults know them.
+
+/// What a command is, as a set of bits.
+pub(super) type Traits = u16;
+
+/// It may change data.
+pub(super) const WRITE: Traits = 1;
+/// It may take more memory.
+pub(super) const GROWS: Traits = 1 << 1;
+pub(super) const READ: Traits = 1 << 2;
+/// Scripts must not call it.
+pub(super) const NO_SCRIPT: Traits = 1 << 3;
+/// It works while the server loads its data.
+pub(super) const LOADING: Traits = 1 << 4;
+/// It works before the client has said who it is.
+pub(super) const NO_AUTH: Traits = 1 << 5;
+/// It works while a script runs for too long.
+pub(super) const BUSY: Traits = 1 << 6;
+pub(super) const PUBSUB: Traits = 1 << 7;
+pub(super) const SCRIPTING: Traits = 1 << 8;
+pub(super) const CONNECTION: Traits = 1 << 9;
+pub(super) const ADMIN: Traits = 1 << 10;
+pub(super) const DANGEROUS: Traits = 1 << 11;
+/// A subscriber that speaks RESP2 may send it.
+pub(super) const HEARING: Traits = 1 << 12;
+/// It fails while the server cannot write to its disk, though it changes nothing.
+pub(super) const DISK: Traits = 1 << 13;
+
+/// The names that rights have for some of these.
+const CATEGORIES: [(&str, Traits); 7] = [
+    ("admin", ADMIN),
+    ("connection", CONNECTION),
+    ("dangerous", DANGEROUS),
+    ("pubsub", PUBSUB),
+    ("read", READ),
+    ("scripting", SCRIPTING),
+    ("write", WRITE),
+];
+
+/// The trait that rights call so.
+pub(super) fn category(name: &str) -> Option<Traits> {
+    CATEGORIES.iter().find(|(category, _)| *category == name).map(|(_, traits)| *traits)
+}
