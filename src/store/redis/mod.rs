@@ -519,7 +519,7 @@ mod tests {
         twin.user("one", "resetkeys ~good:*");
 
         // when they are renewed some times, then each of the others is
-        let mut renewed = vec![false; 100];
+        let mut renewed = [false; 100];
         for _ in 0..30 {
             let outcomes = store.renew(&renewals).await.unwrap();
             let known = outcomes.iter().map(|outcome| *outcome == Outcome::Renewed);
