@@ -248,7 +248,8 @@ impl LockGuard {
         self.held.watch().count()
     }
 
-    /// Who holds: unique to this acquisition.
+    /// Who holds: unique to this grant. After a hand-over within the process it is the
+    /// owner of the hold before.
     ///
     /// # Examples
     ///

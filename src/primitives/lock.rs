@@ -219,8 +219,8 @@ impl Lock {
     }
 
     /// Waits for the lock, runs `work` under it, gives it back, and returns what
-    /// the work returned. It was protected from beginning to end, or this is an
-    /// error.
+    /// the work returned. It was protected from beginning to end, as far as this
+    /// client's clock and the last answer of the store tell, or this is an error.
     ///
     /// Work is stopped when the lock is lost, as [`on_loss`](Self::on_loss)
     /// says. A panic of the work releases the lock, then goes on. The result waits

@@ -65,7 +65,10 @@ pub enum OnLoss {
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[must_use = "the lock may have been lost while the work ran: `done()` makes that an error"]
 pub enum Ran<T> {
-    /// The work was done, and the lock was ours from beginning to end.
+    /// The work was done, and the lock was ours from beginning to end, as far as this
+    /// client's clock and the last answer of the store tell. A store that is silent for
+    /// longer than the [run release timeout](crate::ClientBuilder::run_release_timeout)
+    /// confirms it later, or not.
     Done(T),
     /// The work was done, but the lock was lost meanwhile: somebody else may
     /// have been at the same work.
