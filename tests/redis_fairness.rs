@@ -12,7 +12,7 @@ use common::{
     Chain, POLLING, SOON, channel, client, entered, entry, give_back, hash, hold_by_hand, ms, pttl,
     release_by_hand, secs, subscribers, until_places, with_rights, within,
 };
-use leasehold::{Client, Lock};
+use leasehold::{Client, Lock, LockGuard};
 use testkit::{Connection, Redis, Reply, eventually};
 use tokio::{
     runtime::Runtime,
@@ -293,21 +293,33 @@ fn a_lock_goes_on_when_the_runtime_of_its_holder_ends() {
     eventually("it is free", SOON, || hash(&redis, "door").is_empty());
 }
 
+/// A hold on one runtime, while the background of its client ran on another, which has ended.
+struct Bereft {
+    _home: Runtime,
+    on: Runtime,
+    client: Client,
+    guard: LockGuard,
+}
+
+impl Bereft {
+    fn of(redis: &Redis) -> Self {
+        let (home, first, on) = (runtime(), runtime(), runtime());
+        let client = home.block_on(client(redis));
+        first.block_on(async { give_back(door(&client).acquire().await.unwrap()).await });
+        let lock = door(&client).ttl(secs(2));
+        let guard = on.block_on(async { lock.acquire().await.unwrap() });
+        first.shutdown_timeout(secs(2));
+        Self { _home: home, on, client, guard }
+    }
+}
+
 #[test]
 fn a_hold_whose_loss_is_awaited_is_kept_when_the_runtime_of_the_background_ends() {
-    // given a client whose background runs on another runtime than a hold's
     let redis = Redis::start();
-    let (home, first, second) = (runtime(), runtime(), runtime());
-    let client = home.block_on(client(&redis));
-    first.block_on(async { give_back(door(&client).acquire().await.unwrap()).await });
-    let lock = door(&client).ttl(secs(2));
-    let guard = second.block_on(async { lock.acquire().await.unwrap() });
+    let Bereft { on, guard, _home, client: _client } = Bereft::of(&redis);
 
-    // when that one ends, and nobody does more than to wait for the loss
-    first.shutdown_timeout(secs(2));
-
-    // then there is none
-    second.block_on(async {
+    // when nobody does more than to wait for the loss, then there is none
+    on.block_on(async {
         assert!(timeout(secs(4), guard.lost()).await.is_err(), "its lease is not renewed");
         give_back(guard).await;
     });
@@ -315,17 +327,11 @@ fn a_hold_whose_loss_is_awaited_is_kept_when_the_runtime_of_the_background_ends(
 
 #[test]
 fn a_hold_is_kept_when_the_runtime_ends_that_has_used_the_client_first() {
-    // given a hold, and a client whose background runs on another runtime
     let redis = Redis::start();
-    let (home, first, second) = (runtime(), runtime(), runtime());
-    let client = home.block_on(client(&redis));
-    first.block_on(async { give_back(door(&client).acquire().await.unwrap()).await });
-    let lock = door(&client).ttl(secs(2));
-    let guard = second.block_on(async { lock.acquire().await.unwrap() });
+    let Bereft { on, client, guard, _home } = Bereft::of(&redis);
 
-    // when that one ends, and the client is used once within the lease
-    first.shutdown_timeout(secs(2));
-    second.block_on(async {
+    // when the client is used once within the lease
+    on.block_on(async {
         give_back(client.lock("window").unwrap().acquire().await.unwrap()).await;
     });
 
@@ -333,5 +339,5 @@ fn a_hold_is_kept_when_the_runtime_ends_that_has_used_the_client_first() {
     thread::sleep(secs(5));
     assert!(guard.is_held(), "its lease is not renewed");
     assert!(pttl(&redis, "door") > 500);
-    second.block_on(give_back(guard));
+    on.block_on(give_back(guard));
 }
