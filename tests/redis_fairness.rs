@@ -170,18 +170,28 @@ async fn a_redisson_that_listens_enters_in_the_time_that_is_left_to_it() {
     enters(&chain, "a Redisson", 10, bound, enter).await;
 }
 
+/// Has a client of its own take the lock again and again, each time for so long.
+fn comes_back_at_once(busy: &Client, hold: Duration) -> JoinHandle<()> {
+    let lock = door(busy);
+    let task = tokio::spawn(async move {
+        loop {
+            let guard = lock.acquire().await.unwrap();
+            if !hold.is_zero() {
+                sleep(hold).await;
+            }
+            give_back(guard).await;
+        }
+    });
+    eventually("it does", SOON, || busy.stats().granted > 10);
+    task
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_redisson_enters_behind_one_client_that_always_comes_back_at_once() {
     // given a client that never waits, so that its lock is never handed on
     let redis = std::sync::Arc::new(Redis::start());
     let busy = client(&redis).await;
-    let lock = door(&busy);
-    let task = tokio::spawn(async move {
-        loop {
-            give_back(lock.acquire().await.unwrap()).await;
-        }
-    });
-    eventually("it does", SOON, || busy.stats().granted > 10);
+    let task = comes_back_at_once(&busy, ms(0));
 
     // then one that has to hear of a release first is in soon
     for _ in 0..10 {
@@ -192,6 +202,21 @@ async fn a_redisson_enters_behind_one_client_that_always_comes_back_at_once() {
         sleep(ms(100)).await;
     }
     task.abort();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_who_polls_enters_behind_one_client_that_always_comes_back_at_once() {
+    // 1 s until it queues, and then one in sixteen releases looks for it
+    for (hold, bound) in [(ms(20), secs(5)), (ms(60), secs(3))] {
+        let redis = Redis::start();
+        let (busy, poller) = (client(&redis).await, client(&redis).await);
+        let task = comes_back_at_once(&busy, hold);
+        for _ in 0..6 {
+            let took = entry(door(&poller).wait_by(POLLING), bound).await;
+            println!("polls behind one that holds for {hold:?}: {took:?}");
+        }
+        task.abort();
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

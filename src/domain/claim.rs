@@ -59,7 +59,7 @@ pub(crate) enum GivenBack {
 pub(crate) enum Others {
     /// Nobody, or the one alone for whom it is reserved.
     Nobody,
-    /// Other clients listen. They may have been waiting, and may queue.
+    /// Other clients listen, or poll. They may have been waiting, and may queue.
     Listeners,
     /// Those who do not queue may ask first, for so long.
     Outsiders(Duration),

@@ -49,10 +49,10 @@ pub(crate) struct Withdrawal {
 
 impl Debt {
     /// What is owed for `hold` when its last share is gone.
-    pub(crate) fn of(hold: &Hold) -> Self {
+    pub(crate) fn of(hold: &Hold, now: Instant) -> Self {
         Self::Release(Withdrawal {
             claim: hold.claim().clone(),
-            mode: hold.release_mode(),
+            mode: hold.release_mode(now),
             until: hold.store_ends(),
             late: hold.is_unsure(),
             more: hold.is_unsure(),

@@ -134,16 +134,16 @@ impl Held {
     }
 
     /// Gives the last share back without waiting for it.
-    fn free_in_background(&self) {
+    fn free_in_background(&self, now: Instant) {
         self.engine.keeper.unwatch(self.hold.id());
         let _leaving = Leaving(self);
-        let held = self.hold.held_for(self.engine.clock.now());
         tracing::debug!(target: "leasehold", lock = %self.hold.name(),
-            owner = %self.hold.claim().owner, ?held, "release, in the background");
+            owner = %self.hold.claim().owner, held = ?self.hold.held_for(now),
+            "release, in the background");
         if self.hold.end(LostReason::Released).is_ok() {
             self.hold.was_released();
         }
-        self.engine.debts.owe(Debt::of(&self.hold));
+        self.engine.debts.owe(Debt::of(&self.hold, now));
     }
 }
 
@@ -165,7 +165,7 @@ impl Drop for Held {
         let believed = self.hold.remaining(now);
         if self.hold.one_share_less() {
             if !self.hand_over(now) {
-                self.free_in_background();
+                self.free_in_background(now);
             }
         } else if believed.is_ok() {
             self.engine.debts.owe(Debt::Recount { hold: Arc::clone(&self.hold) });

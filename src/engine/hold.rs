@@ -19,7 +19,7 @@ use super::{
     clock::Stamp,
     grant::{Grant, Shape, Stay, Terms, release_mode},
     stats::Counters,
-    timing::ECHO,
+    timing::{ECHO, LONG_HOLD, LONGEST_REST, OPEN_RELEASES},
 };
 use crate::domain::{Claim, Holder, Lease, LostReason, Name, ReleaseMode, Renewal};
 
@@ -144,10 +144,23 @@ impl Hold {
         Shape(self.renewed.then_some(self.claim.ttl))
     }
 
-    /// How it is to be given back.
-    pub(super) fn release_mode(&self) -> ReleaseMode {
+    /// How it is to be given back at `now`.
+    pub(super) fn release_mode(&self, now: Instant) -> ReleaseMode {
         let lost = self.state().over.is_some_and(|reason| reason != LostReason::Released);
-        release_mode(self.contended || self.unsure || lost)
+        release_mode(self.contended || self.unsure || lost || self.looks_around(now))
+    }
+
+    /// Whether its release looks for those whom nobody hears. By the number of its grant,
+    /// and not by a count: names that take turns would each have the same one.
+    fn looks_around(&self, now: Instant) -> bool {
+        let in_its_turn = || fastrand::Rng::with_seed(self.id).u32(..OPEN_RELEASES) == 0;
+        self.held_for(now) >= LONG_HOLD || in_its_turn()
+    }
+
+    /// For how long it is left alone when it was given back, if nobody is known to want it.
+    pub(super) fn rests(&self, now: Instant) -> Option<Duration> {
+        let held = self.held_for(now);
+        (held >= LONG_HOLD).then(|| (held / 50).min(LONGEST_REST))
     }
 
     /// Whether its lease is renewed, or fixed.

@@ -346,7 +346,7 @@ impl Engine {
         }
         self.keeper.unwatch(hold.id());
         self.contention.left(hold);
-        self.debts.owe(Debt::of(hold));
+        self.debts.owe(Debt::of(hold, self.clock.now()));
         true
     }
 

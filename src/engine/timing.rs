@@ -33,6 +33,15 @@ pub(crate) const LINGER: Duration = Duration::from_secs(2);
 /// For so long a lock counts as contended after a release that found it so.
 pub(crate) const CONTENDED: Duration = Duration::from_secs(1);
 
+/// A hold of so long looks for a queue when it is released, and one in so many of the
+/// others: who polls is heard by nobody. A look is a script, and costs a quarter more.
+pub(crate) const LONG_HOLD: Duration = Duration::from_millis(50);
+pub(crate) const OPEN_RELEASES: u32 = 16;
+
+/// After a long hold of which nobody else is known to have waited its client leaves the
+/// lock alone for a fiftieth of that time, but no longer than this: somebody may spin.
+pub(crate) const LONGEST_REST: Duration = Duration::from_millis(8);
+
 /// Who waits for so long behind one hold of its own client is told so in the log.
 pub(crate) const OWN_HOLD_TOLD: Duration = Duration::from_secs(5);
 

@@ -4,7 +4,7 @@ use tokio::time::{Instant, sleep};
 
 use leasehold::{Client, Error, LostReason, MemoryStore, Release};
 
-use crate::world::{AT_ONCE, World, door, gone, millis, secs};
+use crate::world::{AT_ONCE, World, door, gone, leave, millis, secs};
 
 #[tokio::test(start_paused = true)]
 async fn each_reentry_is_counted_and_each_release_counts_back() {
@@ -23,6 +23,20 @@ async fn each_reentry_is_counted_and_each_release_counts_back() {
     assert!(second.is_held());
     assert_eq!(second.release().await.unwrap(), Release::Released);
     assert!(!lock.is_locked().await.unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_comes_back_at_once_after_a_long_hold_leaves_a_fiftieth_of_that_time_to_others() {
+    let lock = World::new().door();
+    for (held, left) in [(millis(40), millis(0)), (millis(100), millis(2)), (secs(9), millis(8))] {
+        let guard = lock.acquire().await.unwrap();
+        sleep(held).await;
+        leave(guard).await;
+        let begun = Instant::now();
+        leave(lock.acquire().await.unwrap()).await;
+        assert!(begun.elapsed() >= left && begun.elapsed() <= left + millis(1), "after {held:?}");
+        sleep(secs(3)).await;
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -239,8 +239,10 @@ impl Contention {
         }
         let now = self.clock.now();
         let mut entries = self.entries();
-        entries.of.entry(name.clone()).or_default().note(others, now);
-        entries.rest(name, &self.clock);
+        if entries.lingering.len() < MOST_LINGERING || entries.of.contains_key(name) {
+            entries.of.entry(name.clone()).or_default().note(others, now);
+            entries.rest(name, &self.clock);
+        }
     }
 
     /// Whether others want `name`, as far as we have heard lately.

@@ -132,7 +132,6 @@ async fn what_is_known_of_names_that_nobody_wants_does_not_grow_without_end() {
     for n in 0..2 * MOST_LINGERING {
         contention.note(&name(&format!("door-{n}")), Others::Listeners);
     }
-    contention.look();
     assert!(contention.entries().of.len() <= MOST_LINGERING);
 }
 

@@ -27,10 +27,10 @@ impl Engine {
     /// Gives `hold` back, as far as the caller waits for it. The background does
     /// the rest, and looks again if a grant may still be on its way.
     pub(super) async fn give_back(&self, hold: &Hold, now: Instant) -> Result<GivenBack, Failure> {
-        let promise = self.debts.promise(Debt::of(hold));
+        let promise = self.debts.promise(Debt::of(hold, now));
         let limit = self.limits.release;
         let until = hold.store_ends().min(now + limit);
-        let mode = hold.release_mode();
+        let mode = hold.release_mode(now);
         let release = || self.store.release(hold.claim(), mode);
         let given = within(limit, retry_until(&self.clock, until, release)).await?;
         if !hold.is_unsure() {
@@ -43,7 +43,8 @@ impl Engine {
             }
             Answered { answer, .. } => {
                 if let GivenBack::Freed(others) = answer {
-                    self.contention.note(hold.name(), others);
+                    let rests = hold.rests(now).filter(|_| others == Others::Nobody);
+                    self.contention.note(hold.name(), rests.map_or(others, Others::Outsiders));
                 }
                 Ok(answer)
             }

@@ -227,9 +227,11 @@ async fn who_polls_keeps_its_place_while_it_rests(t: &Bench) {
     t.queue_by(&other, Place::Polling).await;
     t.hand_over(&held).await;
     assert_eq!(t.owner_of(&held).await, Some(one.owner.clone()));
-    // now the lock is free for anybody, and again
+    // now the lock is free for anybody, and again; but who gives it back is told that
+    // another one is there
     for claim in [&one, &held] {
-        t.hand_over(claim).await;
+        let left = t.one.release(claim, ReleaseMode::HandOver).await.unwrap();
+        assert_eq!(left, GivenBack::Freed(Others::Listeners));
         assert_eq!(t.owner_of(&held).await, None);
         t.grant(&held).await;
     }

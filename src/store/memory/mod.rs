@@ -530,7 +530,12 @@ impl State {
                     self.queues.remove(name);
                 }
                 self.announce(name, session, false);
-                if outsiders { Others::Outsiders(HEAD_START) } else { Others::Nobody }
+                match outsiders {
+                    true => Others::Outsiders(HEAD_START),
+                    // Those who poll and have had their turn lately.
+                    false if self.queues.contains_key(name) => Others::Listeners,
+                    false => Others::Nobody,
+                }
             }
             Turn::Reserved { next, time } => {
                 self.grant(name, &next.owner, now + time, now);

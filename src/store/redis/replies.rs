@@ -63,7 +63,8 @@ pub(super) fn given_back(reply: &Value) -> Result<GivenBack, Failure> {
             warn_unannounced();
             Ok(GivenBack::Freed(Others::Nobody))
         }
-        Value::Int(gap @ 1..=1_000) => Ok(GivenBack::Freed(Others::Outsiders(lasting(*gap)))),
+        Value::Int(1) => Ok(GivenBack::Freed(Others::Listeners)),
+        Value::Int(gap @ 2..=1_000) => Ok(GivenBack::Freed(Others::Outsiders(lasting(*gap)))),
         Value::Array(parts) => match parts[..] {
             [Value::Int(gap @ 1..=1_000)] => Ok(GivenBack::Freed(Others::Next(lasting(gap)))),
             _ => Ok(GivenBack::NotHeld { holder: holder(reply)? }),

@@ -56,11 +56,40 @@ pub(super) struct Plot {
     pub(super) outsiders: u32,
     pub(super) redisson: bool,
     pub(super) spinner: bool,
+    /// Whether who gives back comes back at once.
+    pub(super) restless: bool,
     pub(super) troubles: Troubles,
 }
 
 impl Plot {
     pub(super) fn draw(chance: &mut Rng) -> Self {
+        let plot = Self::draw_any(chance);
+        match plot.kind == Kind::Calm && chance.u32(..8) == 0 {
+            true => plot.of_two_that_do_not_rest(chance),
+            false => plot,
+        }
+    }
+
+    /// Two clients that want one lock all the time, at a server next door: who polls meets
+    /// it free by chance alone, unless the other one sees to it.
+    fn of_two_that_do_not_rest(self, chance: &mut Rng) -> Self {
+        Self {
+            clients: 2,
+            workers: 1,
+            names: 1,
+            rounds: chance.u32(500..=800),
+            hold: 40,
+            delay: 0,
+            polling: true,
+            outsiders: 0,
+            redisson: false,
+            spinner: false,
+            restless: true,
+            ..self
+        }
+    }
+
+    fn draw_any(chance: &mut Rng) -> Self {
         let kind = match chance.u32(..8) {
             0 => Kind::Crowd,
             1 | 2 => Kind::Calm,
@@ -86,6 +115,7 @@ impl Plot {
             outsiders: u32::from(outside),
             redisson,
             spinner,
+            restless: false,
             troubles: if rough { Troubles::draw(chance) } else { Troubles::default() },
         }
     }

@@ -31,8 +31,10 @@ impl Worker {
         let gate = self.peer.gate.clone();
         gate.pass(async move {
             for _ in 0..self.plot.rounds {
-                let pause = Duration::from_millis(1) + self.up_to(self.plot.rest);
-                sleep(pause).await;
+                if !self.plot.restless {
+                    let pause = Duration::from_millis(1) + self.up_to(self.plot.rest);
+                    sleep(pause).await;
+                }
                 self.round().await;
             }
         })
@@ -43,9 +45,10 @@ impl Worker {
         Duration::from_millis(self.chance.u64(..=millis))
     }
 
-    /// Whether it does something odd, one time in `n`; in a crowd never.
+    /// Whether it does something odd, one time in `n`; in a crowd never, nor in haste.
     fn one_in(&mut self, n: u32) -> bool {
-        self.plot.kind != Kind::Crowd && self.chance.u32(..n) == 0
+        let plain = self.plot.kind == Kind::Crowd || self.plot.restless;
+        !plain && self.chance.u32(..n) == 0
     }
 
     fn say(&self, what: impl FnOnce() -> String) {
@@ -76,7 +79,12 @@ impl Worker {
             true => lock.max_hold(Duration::from_millis(50) + self.up_to(2_000)),
             false => lock,
         };
-        match self.plot.polling && self.one_in(4) {
+        let polls = match self.plot.restless {
+            // One comes back all the time, the other one cannot be heard.
+            true => self.peer.id != "client-0",
+            false => self.plot.polling && self.one_in(4),
+        };
+        match polls {
             true => lock.wait_by(WaitBy::Polling {
                 first: Duration::from_millis(1),
                 longest: LONGEST_POLL,

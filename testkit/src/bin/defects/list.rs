@@ -668,11 +668,22 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Unit("store::redis::tests::who_may_not_tell_the_next_in_the_queue_tells_everybody"),
         Defect {
+            says: "who may not tell the next in the queue leaves the lock to whoever is first",
+            edits: &[Edit {
+                file: "src/store/redis/lua/lock/hand_over.lua",
+                from: "if not tell(place, 0) and announce('0') ~= 0 then\n        return -1",
+                to: "if not tell(place, 0) then\n        return announce('0')",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("store::redis::tests::who_may_not_tell_the_next_in_the_queue_tells_everybody"),
+        Defect {
             says: "who may not tell the next in the queue does not tell the others either",
             edits: &[Edit {
                 file: "src/store/redis/lua/lock/hand_over.lua",
-                from: "if not tell(place, 0) or not reserve(place, ARGV[5]) then",
-                to: "tell(place, 0)\n    if not reserve(place, ARGV[5]) then",
+                from: "if not tell(place, 0) and announce('0') ~= 0 then",
+                to: "if not tell(place, 0) and not ARGV[1] then",
             }],
         },
     ),

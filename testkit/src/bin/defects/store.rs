@@ -5,6 +5,14 @@ use crate::{Defect, Edit};
 /// What the simulation on a simulated server has to find.
 pub(crate) const SERVED: &[Defect] = &[
     Defect {
+        says: "who always comes back never looks for those who poll",
+        edits: &[Edit {
+            file: "src/engine/hold.rs",
+            from: "self.held_for(now) >= LONG_HOLD || in_its_turn()",
+            to: "self.held_for(now) >= LONG_HOLD * 1_000 && in_its_turn()",
+        }],
+    },
+    Defect {
         says: "a reservation has no end",
         edits: &[Edit {
             file: "src/store/redis/lua/lock/hand_over.lua",

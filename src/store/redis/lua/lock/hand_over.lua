@@ -19,6 +19,7 @@
 --   ARGV[9]  later     and the one behind that in so many
 --
 --   0                      was held, is free or the next one's
+--   1                      was held, is free: those who poll have had their turn lately
 --   -1                     the same, but the server refused to say so on the channel
 --   2, 4, 8 or 16          was held, is free: who does not queue may ask first, for so
 --                          many milliseconds. Nobody queues
@@ -33,7 +34,8 @@
 --
 -- A reservation grants nothing: who is told asks, and finds the lock its own. A client
 -- that does not listen is gone, and its place with it; so is a place of another form.
--- Where the server does not let us tell the next one, everybody is told: `0`.
+-- Where the server does not let us tell the next one, everybody is told, `0`, and it is
+-- reserved all the same: who queues hears that as well.
 --
 -- The lock is left free for a fiftieth of the time while others queue, for those whom
 -- nobody can count: who spins, or listens at a replica. For a fifth, if more listen to
@@ -193,13 +195,17 @@ local function pass_on(outsiders)
         local rests = lowest[1] and number(lowest[2]) <= POLLING
         redis.pcall('ZREM', KEYS[2], 'gap', rests and 'gap' or 'turn')
         local said = announce('0')
-        return said == 0 and outsiders and gap_lasts(now) or said
+        local others = outsiders and gap_lasts(now) or rests and 1
+        return said == 0 and others or said
     end
     local millis = gap(place, outsiders, now)
     if millis then
         return millis
     end
-    if not tell(place, 0) or not reserve(place, ARGV[5]) then
+    if not tell(place, 0) and announce('0') ~= 0 then
+        return -1
+    end
+    if not reserve(place, ARGV[5]) then
         return announce('0')
     end
     warn_next(0, now)
