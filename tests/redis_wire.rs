@@ -320,13 +320,14 @@ async fn a_waiter_enters_when_the_lease_of_a_dead_java_process_ends() {
     let guard = within(SOON, "the lease ends", client.lock("door").unwrap().acquire()).await;
 
     // then we enter at its end and not before, having asked for the state, again
-    // when listening and soon after, and at the end, once more if that was a
-    // millisecond early (Redis tells it rounded down); asking by a timer alone
-    // would take 2.25 s or more
+    // when listening and soon after, and at the end; and once more each millisecond while
+    // that was early (Redis tells it rounded down, and a busy machine tells it late); asking
+    // by a timer alone would take 2.25 s or more
     let took = start.elapsed();
     assert!(took >= ms(490) && took < secs(2), "{took:?}");
     let asked = redis.calls().since(&before).of("evalsha");
-    assert!((2..=5).contains(&asked), "{asked}");
+    let late = (took - ms(490)).as_millis() as u64;
+    assert!((2..=5 + late).contains(&asked), "{asked} in {took:?}");
     give_back(guard.unwrap()).await;
 }
 

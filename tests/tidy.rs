@@ -170,11 +170,12 @@ fn floors(path: &str, text: &str) -> Vec<String> {
 
 /// The engine's own floors, from the bottom to the top, as `engine/mod.rs` draws them.
 /// What shares a floor does not know each other.
-const ENGINE_FLOORS: [&[&str]; 9] = [
+const ENGINE_FLOORS: [&[&str]; 10] = [
     &["clock", "stats", "tasks", "timing"],
     &["grant", "limits", "retry", "seldom"],
     &["hold"],
     &["debts"],
+    &["core"],
     &["contention"],
     &["keeper"],
     &["release"],

@@ -16,7 +16,7 @@ use tokio::{sync::Notify, time::Instant};
 
 use crate::{
     domain::{Claim, ReleaseMode},
-    engine::{grant::Grant, hold::Hold},
+    engine::hold::Hold,
 };
 
 /// What we owe the store, until a moment when it will have helped itself.
@@ -24,9 +24,6 @@ use crate::{
 pub(crate) enum Debt {
     /// Give the lock back.
     Release(Withdrawal),
-    /// See whether a grant has come that was withdrawn before; it was looked for so often
-    /// already.
-    LookAgain { withdrawal: Withdrawal, looks: usize },
     /// Tell it how many shares the hold has.
     Recount { hold: Arc<Hold> },
 }
@@ -36,50 +33,39 @@ pub(crate) enum Debt {
 pub(crate) struct Withdrawal {
     pub(crate) claim: Claim,
     pub(crate) mode: ReleaseMode,
-    /// When the store has helped itself: the lease is over. A `late` one has no such end
-    /// before the question can have been executed.
+    /// When the store has helped itself: the lease is over. If a question is still on its way
+    /// that is not before it can have been executed.
     pub(crate) until: Instant,
-    /// Whether it may find nothing and be needed all the same: a question is still on its
-    /// way.
-    pub(crate) late: bool,
+    /// How often it was looked for already, if a question is still on its way: it may find
+    /// nothing and be needed all the same.
+    pub(crate) looks: Option<usize>,
     /// Whether a grant may still come after what it finds: that may be a reservation, or the
     /// grant of a later question than one that is still on its way.
     pub(crate) more: bool,
 }
 
 impl Debt {
-    /// What is owed for `hold` when its last share is gone.
-    pub(crate) fn of(hold: &Hold, now: Instant) -> Self {
+    /// What is owed for `hold` when its last share is gone, or its grant is of use to nobody.
+    pub(crate) fn of(hold: &Hold, mode: ReleaseMode) -> Self {
         Self::Release(Withdrawal {
             claim: hold.claim().clone(),
-            mode: hold.release_mode(now),
+            mode,
             until: hold.store_ends(),
-            late: hold.is_unsure(),
+            looks: hold.is_unsure().then_some(0),
             more: hold.is_unsure(),
-        })
-    }
-
-    /// What is owed for a grant that no hold was made of.
-    pub(crate) fn of_grant(grant: &Grant) -> Self {
-        Self::Release(Withdrawal {
-            claim: grant.claim.clone(),
-            mode: grant.release_mode(),
-            until: grant.store_ends(),
-            late: grant.unsure,
-            more: grant.unsure,
         })
     }
 
     pub(crate) fn claim(&self) -> &Claim {
         match self {
             Self::Recount { hold } => hold.claim(),
-            Self::LookAgain { withdrawal, .. } | Self::Release(withdrawal) => &withdrawal.claim,
+            Self::Release(withdrawal) => &withdrawal.claim,
         }
     }
 
     /// Whether it is precaution only, which nobody need wait for.
     fn is_precaution(&self) -> bool {
-        matches!(self, Self::LookAgain { .. })
+        matches!(self, Self::Release(Withdrawal { looks: Some(1..), .. }))
     }
 }
 
@@ -108,8 +94,8 @@ impl Debts {
     }
 
     /// Promises `debt`: it is owed when the promise is dropped unless it is kept.
-    pub(crate) fn promise(self: &Arc<Self>, debt: Debt) -> Promise {
-        Promise { debts: Arc::clone(self), debt: Some(debt) }
+    pub(crate) fn promise(&self, debt: Debt) -> Promise<'_> {
+        Promise { debts: self, debt: Some(debt) }
     }
 
     /// Lets the task end when everything is settled.
@@ -178,19 +164,19 @@ impl Debts {
 
 /// A debt that is owed unless the promise is kept.
 #[derive(Debug)]
-pub(crate) struct Promise {
-    debts: Arc<Debts>,
+pub(crate) struct Promise<'a> {
+    debts: &'a Debts,
     debt: Option<Debt>,
 }
 
-impl Promise {
+impl Promise<'_> {
     /// Nothing is owed any more.
     pub(crate) fn kept(mut self) {
         self.debt = None;
     }
 }
 
-impl Drop for Promise {
+impl Drop for Promise<'_> {
     fn drop(&mut self) {
         if let Some(debt) = self.debt.take() {
             self.debts.owe(debt);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::Notify;
 
-use super::{clock::Clock, contention::Contention, keeper::Keeper};
+use super::{contention::Contention, keeper::Keeper};
 use crate::{
     domain::Name,
     store::{Event, Subscriber},
@@ -13,9 +13,8 @@ use crate::{
 /// Hears everything that the store tells one client.
 #[derive(Debug)]
 pub(crate) struct Events {
-    pub(super) contention: Arc<Contention>,
-    pub(super) keeper: Arc<Keeper>,
-    pub(super) clock: Clock,
+    contention: Arc<Contention>,
+    keeper: Arc<Keeper>,
     /// The store is there again.
     pub(super) back: Notify,
 }
@@ -25,7 +24,7 @@ impl Subscriber for Events {
         match &event {
             Event::Freed { name, .. } | Event::Hears(name, _) => self.doubt_our_own(name),
             Event::Back => {
-                self.keeper.ask_about_all(self.clock.now());
+                self.keeper.ask_about_all();
                 self.back.notify_waiters();
             }
             Event::Ask { .. } | Event::SubscriptionsLost => {}
@@ -35,12 +34,17 @@ impl Subscriber for Events {
 }
 
 impl Events {
+    pub(super) fn new(contention: &Arc<Contention>, keeper: &Arc<Keeper>) -> Arc<Self> {
+        let (contention, keeper) = (Arc::clone(contention), Arc::clone(keeper));
+        Arc::new(Self { contention, keeper, back: Notify::new() })
+    }
+
     /// A lock that we hold is announced to be free, or may have been: somebody
     /// forced it, or the message is an echo of the hold before ours, as it is
     /// soon after we entered.
     fn doubt_our_own(&self, name: &Name) {
         if let Some((grant, trusts_from)) = self.contention.grant(name) {
-            self.keeper.ask_about(grant, trusts_from.max(self.clock.now()));
+            self.keeper.ask_about(grant, trusts_from);
         }
     }
 }
@@ -54,7 +58,7 @@ mod tests {
     use super::*;
     use crate::{
         domain::Identity,
-        engine::{Engine, tasks::Spawner},
+        engine::{Engine, clock::Clock, tasks::Spawner},
         store::memory::MemoryStore,
     };
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::{clock::Stamp, timing::LONGEST_PATIENCE};
-use crate::domain::{Claim, Lease, ReleaseMode};
+use crate::domain::{Claim, Lease};
 
 /// What the store granted, and when we knew.
 #[derive(Debug)]
@@ -25,27 +25,6 @@ pub(crate) struct Grant {
     pub(crate) contended: bool,
     /// How long it may stay in this process.
     pub(crate) stay: Stay,
-}
-
-impl Grant {
-    /// By when the store has ended it by itself, at the latest.
-    pub(super) fn store_ends(&self) -> Instant {
-        Instant::from(self.asked_at) + self.claim.ttl
-    }
-
-    /// How it is to be given back.
-    pub(super) fn release_mode(&self) -> ReleaseMode {
-        release_mode(self.contended || self.unsure)
-    }
-}
-
-/// A broadcast says that the lock is free even if it finds nothing: what is in doubt is
-/// given back by a release that looks first.
-pub(super) fn release_mode(contended_or_doubtful: bool) -> ReleaseMode {
-    match contended_or_doubtful {
-        true => ReleaseMode::HandOver,
-        false => ReleaseMode::Broadcast,
-    }
 }
 
 /// What is left of the time that a grant may stay in this process.

@@ -63,10 +63,10 @@ impl Held {
     /// Gives the share back, now.
     pub(crate) async fn release(mut self) -> Result<Left, Error> {
         self.given_back = true;
-        let now = self.engine.clock.now();
+        let now = self.engine.core.clock.now();
         let believed = self.hold.remaining(now);
         if self.hold.one_share_less() {
-            return match self.hand_over(now) {
+            return match self.pass_on(now) {
                 true => Ok(Left::Nothing),
                 false => self.free(believed, now).await,
             };
@@ -91,10 +91,10 @@ impl Held {
         let _leaving = Leaving(self);
         // Before the store can grant it to somebody else.
         let counts = hold.end(LostReason::Released).is_ok();
-        let releasing = self.engine.counters.releasing(counts);
+        let releasing = self.engine.core.counters.releasing(counts);
         let given = self.engine.give_back(hold, asked_at).await;
         tracing::debug!(target: "leasehold", lock = %hold.name(), owner = %hold.claim().owner,
-            held = ?hold.held_for(self.engine.clock.now()), ?given, "release");
+            held = ?hold.held_for(self.engine.core.clock.now()), ?given, "release");
 
         let given = given.map_err(|failure| self.engine.error(hold.name(), failure))?;
         match (believed, given) {
@@ -106,7 +106,7 @@ impl Held {
             }
             (Ok(left), GivenBack::NotHeld { holder }) => {
                 // It may have ended while we asked.
-                let reason = match self.engine.clock.now() < asked_at + left {
+                let reason = match self.engine.core.clock.now() < asked_at + left {
                     true => LostReason::NotOurs,
                     false => LostReason::Expired,
                 };
@@ -122,14 +122,14 @@ impl Held {
 
     /// Passes the last share's grant on to whoever is next in this process, if
     /// somebody waits here and nobody else is kept waiting for too long.
-    fn hand_over(&self, now: Instant) -> bool {
+    fn pass_on(&self, now: Instant) -> bool {
         let (hold, engine) = (&self.hold, &self.engine);
-        if !engine.contention.hand_over(hold, now) {
+        if !engine.contention.pass_on(hold, now) {
             return false;
         }
         tracing::debug!(target: "leasehold", lock = %hold.name(), owner = %hold.claim().owner,
             held = ?hold.held_for(now), "release, to the next one here");
-        engine.counters.handed_over();
+        engine.core.counters.handed_over.add(1);
         true
     }
 
@@ -143,7 +143,7 @@ impl Held {
         if self.hold.end(LostReason::Released).is_ok() {
             self.hold.was_released();
         }
-        self.engine.debts.owe(Debt::of(&self.hold, now));
+        self.engine.core.debts.owe(Debt::of(&self.hold, self.hold.release_mode(now)));
     }
 }
 
@@ -161,14 +161,14 @@ impl Drop for Held {
         if self.given_back {
             return;
         }
-        let now = self.engine.clock.now();
+        let now = self.engine.core.clock.now();
         let believed = self.hold.remaining(now);
         if self.hold.one_share_less() {
-            if !self.hand_over(now) {
+            if !self.pass_on(now) {
                 self.free_in_background(now);
             }
         } else if believed.is_ok() {
-            self.engine.debts.owe(Debt::Recount { hold: Arc::clone(&self.hold) });
+            self.engine.core.debts.owe(Debt::Recount { hold: Arc::clone(&self.hold) });
         }
     }
 }
@@ -210,12 +210,12 @@ impl Watch {
 
         // From here on dropping it takes the share back.
         let share = Held::new(Arc::clone(hold), engine);
-        let asked_at = engine.clock.now();
+        let asked_at = engine.core.clock.now();
         hold.asks(asked_at);
         let ttl = hold.renewal().ttl;
-        match recount(&engine.store, &engine.clock, hold, ttl, hold.ends()).await {
+        match recount(&engine.core, hold, ttl, hold.ends()).await {
             Ok(Outcome::Renewed) => {
-                hold.renewed(asked_at, engine.clock.now());
+                hold.renewed(asked_at, engine.core.clock.now());
                 self.remaining().map_err(ended)?;
                 Ok(share)
             }
@@ -229,7 +229,7 @@ impl Watch {
 
     /// How long the hold may still be believed.
     pub(crate) fn remaining(&self) -> Result<Duration, LostReason> {
-        self.hold.remaining(self.engine.clock.now())
+        self.hold.remaining(self.engine.core.clock.now())
     }
 
     /// Waits until the hold is over. Each look at it reads the clock first: after

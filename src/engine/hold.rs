@@ -17,7 +17,7 @@ use tokio::{sync::Notify, time::Instant};
 
 use super::{
     clock::Stamp,
-    grant::{Grant, Shape, Stay, Terms, release_mode},
+    grant::{Grant, Shape, Stay, Terms},
     stats::Counters,
     timing::{ECHO, LONG_HOLD, LONGEST_REST, OPEN_RELEASES},
 };
@@ -60,7 +60,7 @@ struct State {
 impl Hold {
     /// The hold of `grant`, entered at `now`.
     pub(crate) fn new(grant: Grant, terms: Terms, now: Instant, counters: &Arc<Counters>) -> Self {
-        counters.granted();
+        counters.granted.add(1);
         let Grant { id, claim, lease, asked_at, unsure, contended, stay } = grant;
         Self {
             id,
@@ -147,7 +147,12 @@ impl Hold {
     /// How it is to be given back at `now`.
     pub(super) fn release_mode(&self, now: Instant) -> ReleaseMode {
         let lost = self.state().over.is_some_and(|reason| reason != LostReason::Released);
-        release_mode(self.contended || self.unsure || lost || self.looks_around(now))
+        // A broadcast says that the lock is free even if it finds nothing: what is in doubt is
+        // given back by a release that looks first.
+        match self.contended || self.unsure || lost || self.looks_around(now) {
+            true => ReleaseMode::HandOver,
+            false => ReleaseMode::Broadcast,
+        }
     }
 
     /// Whether its release looks for those whom nobody hears. By the number of its grant,
@@ -243,26 +248,31 @@ impl Hold {
         }
     }
 
-    /// Ends it as released and returns its grant for the next hold of this client,
-    /// if that can have it as it is and others are not kept waiting.
-    pub(super) fn hand_over(&self, now: Instant) -> Option<Grant> {
+    /// Ends it as released, if the next hold of this client can have its grant as it is and
+    /// others are not kept waiting.
+    pub(super) fn pass_on(&self, now: Instant) -> bool {
         let state = self.state();
-        if !self.may_stay(now) || !self.is_as_granted(&state, now) {
-            return None;
+        let may = self.may_stay(now) && self.is_as_granted(&state, now);
+        if may {
+            self.set_over(state, LostReason::Released);
+            self.was_released();
         }
-        let grant = Grant {
+        may
+    }
+
+    /// What it leaves to the next hold, if that may still be believed at `now`.
+    pub(super) fn grant_for_next(&self, now: Instant) -> Option<Grant> {
+        let State { lease, asked_at, .. } = *self.state();
+        (now < lease.ends()).then(|| Grant {
             id: self.id,
             claim: self.claim.clone(),
-            lease: state.lease,
-            asked_at: state.asked_at,
+            lease,
+            asked_at,
             unsure: self.unsure,
             stay: Stay { turns: self.stay.turns - 1, ..self.stay },
-            // Somebody waits here, so others may wait elsewhere.
+            // Somebody waited here, so others may wait elsewhere.
             contended: true,
-        };
-        self.set_over(state, LostReason::Released);
-        self.was_released();
-        Some(grant)
+        })
     }
 
     /// Whether the lock may stay in this process for another hold.
@@ -333,7 +343,7 @@ impl Hold {
 
     /// Gives back what was ours to the end.
     pub(super) fn was_released(&self) {
-        self.counters.released();
+        self.counters.released.add(1);
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -6,6 +6,7 @@
 //! release                   giving back
 //! keeper                    grants kept alive
 //! contention                who wants a name, who has it here, whose turn it is
+//! core                      the store, the clock, counters and debts: what every room uses
 //! debts                     what is owed to the store
 //! hold                      a grant while it lasts
 //! grant · retry · limits · seldom   what is granted; asking again; bounds for callers and logs
@@ -14,9 +15,8 @@
 //!
 //! Arrows point down: `tests/tidy.rs` reads the imports. This file puts it together.
 //!
-//! Two background tasks, both started in [`Engine::revive`]: the keeper's and the
-//! settler's. Neither holds the engine; they end when it is dropped, the settler's after
-//! everything owed is settled.
+//! One background task, started in [`Engine::revive`]: the keeper's loop beside the settler's.
+//! It does not hold the engine; it ends when that is dropped and everything owed is settled.
 //!
 //! # Locks
 //!
@@ -27,6 +27,7 @@
 pub(crate) mod acquire;
 pub(crate) mod clock;
 mod contention;
+mod core;
 mod debts;
 mod events;
 pub(crate) mod grant;
@@ -54,6 +55,7 @@ use std::{
     time::Duration,
 };
 
+use futures_util::future::join;
 use tokio::{
     runtime::Handle,
     sync::Notify,
@@ -64,6 +66,7 @@ use tokio::{
 use self::{
     clock::Clock,
     contention::Contention,
+    core::Core,
     debts::{Debt, Debts},
     events::Events,
     hold::Hold,
@@ -72,7 +75,7 @@ use self::{
     release::settle::Settler,
     retry::retry_until,
     seldom::Seldom,
-    stats::{Counters, Stats},
+    stats::Stats,
     tasks::{Alive, Spawner},
     timing::{LONGEST_PATIENCE, RETURN_LOOKS},
 };
@@ -85,19 +88,16 @@ use crate::{
 /// One client's machinery over one store.
 pub(crate) struct Engine {
     pub(crate) identity: Identity,
-    store: Arc<dyn Store>,
-    clock: Clock,
-    counters: Arc<Counters>,
-    debts: Arc<Debts>,
+    core: Arc<Core>,
     contention: Arc<Contention>,
     keeper: Arc<Keeper>,
-    given_up: Arc<Seldom>,
+    settler: Settler,
     cannot_ask: Seldom,
     /// Kept for the store, which only knows where it is.
     events: Arc<Events>,
     spawner: Spawner,
     pub(crate) limits: Limits,
-    running: Mutex<Vec<AbortHandle>>,
+    running: Mutex<Option<AbortHandle>>,
     alive: Alive,
     /// How many grants there were: each has a number.
     grants: AtomicU64,
@@ -124,31 +124,20 @@ impl Engine {
         clock: Clock,
         spawner: Spawner,
     ) -> Arc<Self> {
-        let (counters, debts) = (Arc::<Counters>::default(), Arc::<Debts>::default());
-        let contention = Contention::new(
-            Arc::clone(&store),
-            clock.clone(),
-            Arc::clone(&counters),
-            Arc::clone(&debts),
-        );
-        let keeper = Keeper::new(&clock);
-        let events = Arc::new(Events {
-            contention: Arc::clone(&contention),
-            keeper: Arc::clone(&keeper),
-            clock: clock.clone(),
-            back: Notify::new(),
-        });
+        let (counters, debts) = (Arc::default(), Debts::default());
+        let core = Arc::new(Core { store, clock, counters, debts });
+        let contention = Contention::new(&core);
+        let keeper = Keeper::new(&core, &contention);
+        let settler = Settler::new(&core, &contention);
+        let events = Events::new(&contention, &keeper);
         let told: Arc<dyn Subscriber> = Arc::<Events>::clone(&events);
-        store.tell(Arc::downgrade(&told));
+        core.store.tell(Arc::downgrade(&told));
         Arc::new(Self {
             identity,
-            store,
-            clock,
-            counters,
-            debts,
+            core,
             contention,
             keeper,
-            given_up: Arc::default(),
+            settler,
             cannot_ask: Seldom::default(),
             events,
             spawner,
@@ -167,7 +156,7 @@ impl Engine {
             return Err(Error::ShutDown);
         }
         Handle::try_current().map_err(|_| Error::NoRuntime)?;
-        self.store.keep_up();
+        self.core.store.keep_up();
         self.revive(true);
         Ok(())
     }
@@ -179,59 +168,49 @@ impl Engine {
             return;
         }
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-        if !self.alive.is_alive() && (needed || !running.is_empty()) {
+        if !self.alive.is_alive() && (needed || running.is_some()) {
             running.iter().for_each(AbortHandle::abort);
-            *running = self.start();
+            *running = Some(self.start());
         }
     }
 
-    fn start(&self) -> Vec<AbortHandle> {
-        let parts = || (Arc::clone(&self.store), self.clock.clone(), Arc::clone(&self.counters));
-        let (store, clock, counters) = parts();
-        let contention = Arc::clone(&self.contention);
-        let world = keeper::World { store, clock, counters, contention };
-        let (store, clock, counters) = parts();
-        let contention = Arc::clone(&self.contention);
-        let debts = Arc::clone(&self.debts);
-        let given_up = Arc::clone(&self.given_up);
-        let settler = Settler { debts, store, clock, counters, contention, given_up };
-        let keeper = Arc::clone(&self.keeper).run(world);
-        let noted = self.alive.begin();
-        let start = |job| self.spawner.start(noted(job));
-        vec![start(Box::pin(keeper)), start(Box::pin(settler.run()))]
+    fn start(&self) -> AbortHandle {
+        let both = join(Arc::clone(&self.keeper).run(), self.settler.clone().run());
+        self.spawner.start(self.alive.during(both))
     }
 
     /// Asks the store about `name` until it answers or patience ends.
     async fn ask<'a, T>(&self, name: &Name, ask: impl Fn() -> Answer<'a, T>) -> Result<T, Error> {
         Handle::try_current().map_err(|_| Error::NoRuntime)?;
         let limit = self.limits.question;
-        let until = self.clock.now() + limit;
-        let given = within(limit, retry_until(&self.clock, until, ask)).await;
+        let until = self.core.clock.now() + limit;
+        let given = within(limit, retry_until(&self.core.clock, until, ask)).await;
         given.map(|given| given.answer).map_err(|failure| self.error(name, failure))
     }
 
     /// Who holds `name` now.
     pub(crate) async fn holder(&self, name: &Name) -> Result<Option<Holder>, Error> {
-        self.ask(name, || self.store.holder(name)).await
+        self.ask(name, || self.core.store.holder(name)).await
     }
 
     /// How many times `owner` holds `name` now.
     pub(crate) async fn held_by(&self, name: &Name, owner: &Owner) -> Result<u32, Error> {
-        self.ask(name, || self.store.held_by(name, owner)).await
+        self.ask(name, || self.core.store.held_by(name, owner)).await
     }
 
     /// Frees `name`, whoever holds it. Returns whether somebody did.
     pub(crate) async fn force_release(&self, name: &Name) -> Result<bool, Error> {
         Handle::try_current().map_err(|_| Error::NoRuntime)?;
         // Asked again it might free somebody who entered meanwhile.
-        let freed = within(self.limits.question, self.store.force_release(name)).await;
+        let freed = within(self.limits.question, self.core.store.force_release(name)).await;
         freed.map_err(|failure| self.error(name, failure))
     }
 
     /// What `failure` means to somebody who asked about `name`; silence, with what is in
     /// the way.
     pub(crate) fn error(&self, name: &Name, failure: Failure) -> Error {
-        let obstacle = self.store.obstacle().filter(|_| matches!(failure, Failure::Unanswered(_)));
+        let obstacle =
+            self.core.store.obstacle().filter(|_| matches!(failure, Failure::Unanswered(_)));
         let mut error = Error::about(name, failure);
         if let (Error::Unavailable { reason, .. }, Some(obstacle)) = (&mut error, obstacle)
             && !reason.contains(&obstacle)
@@ -245,7 +224,7 @@ impl Engine {
     pub(crate) async fn health(&self) -> Health {
         let start = Instant::now();
         let looked = match Handle::try_current() {
-            Ok(_) => within(self.limits.question, self.store.look()).await,
+            Ok(_) => within(self.limits.question, self.core.store.look()).await,
             Err(_) => Err(Failure::NoRuntime),
         };
         let round_trip = looked.is_ok().then(|| start.elapsed());
@@ -258,7 +237,7 @@ impl Engine {
             Err(failure) => Some(failure.to_string()),
         };
         let about = looked.unwrap_or_default();
-        let (commands_up, messages_up) = self.store.are_up();
+        let (commands_up, messages_up) = self.core.store.are_up();
         Health {
             commands_up,
             messages_up,
@@ -272,7 +251,7 @@ impl Engine {
     }
 
     pub(crate) fn stats(&self) -> Stats {
-        self.counters.read(self.store.reconnects())
+        self.core.counters.read(self.core.store.reconnects())
     }
 
     fn is_shut(&self) -> bool {
@@ -310,24 +289,24 @@ impl Engine {
 
         if Handle::try_current().is_err() {
             // Without timers there is no waiting.
-            return (self.take_back_all(), self.debts.owed());
+            return (self.take_back_all(), self.core.debts.owed());
         }
         self.revive(false);
         let returned = timeout(patience / 2, self.all_returned()).await;
         let taken = if returned.is_ok() { 0 } else { self.take_back_all() };
-        let flushed = timeout_at(start + patience, self.debts.all_settled()).await;
-        let left = if flushed.is_ok() { 0 } else { self.debts.owed() };
+        let flushed = timeout_at(start + patience, self.core.debts.all_settled()).await;
+        let left = if flushed.is_ok() { 0 } else { self.core.debts.owed() };
         (taken, left)
     }
 
     /// Waits until every release that nobody waits for is made.
     #[cfg(feature = "blocking")]
     pub(crate) async fn settled(&self) {
-        self.debts.all_settled().await;
+        self.core.debts.all_settled().await;
     }
 
     async fn all_returned(&self) {
-        while self.counters.held() > 0 {
+        while self.core.counters.held() > 0 {
             sleep(RETURN_LOOKS).await;
         }
     }
@@ -346,13 +325,13 @@ impl Engine {
         }
         self.keeper.unwatch(hold.id());
         self.contention.left(hold);
-        self.debts.owe(Debt::of(hold, self.clock.now()));
+        self.core.debts.owe(Debt::of(hold, hold.release_mode(self.core.clock.now())));
         true
     }
 
     #[cfg(test)]
     pub(crate) fn is_idle(&self) -> bool {
-        self.contention.is_idle() && self.keeper.watched() == 0 && self.debts.owed() == 0
+        self.contention.is_idle() && self.keeper.watched() == 0 && self.core.debts.owed() == 0
     }
 }
 
@@ -361,8 +340,8 @@ impl fmt::Debug for Engine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Engine")
             .field("client", &self.identity.client())
-            .field("held", &self.counters.held())
-            .field("owed", &self.debts.owed())
+            .field("held", &self.core.counters.held())
+            .field("owed", &self.core.debts.owed())
             .finish_non_exhaustive()
     }
 }
@@ -370,6 +349,6 @@ impl fmt::Debug for Engine {
 impl Drop for Engine {
     fn drop(&mut self) {
         self.keeper.close();
-        self.debts.close();
+        self.core.debts.close();
     }
 }

@@ -87,29 +87,11 @@ impl Stats {
     /// assert!(page.contains("leasehold_renewal_lag_seconds 0\n"));
     /// ```
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, f64)> + use<> {
-        let counts = [
-            ("held", self.held),
-            ("waiting", self.waiting),
-            ("granted", self.granted),
-            ("released", self.released),
-            ("handed_over", self.handed_over),
-            ("releases_unanswered", self.releases_unanswered),
-            ("timed_out", self.timed_out),
-            ("lost_expired", self.lost_expired),
-            ("lost_not_ours", self.lost_not_ours),
-            ("lost_max_hold", self.lost_max_hold),
-            ("lost_shut_down", self.lost_shut_down),
-            ("renewals", self.renewals),
-            ("renewals_failed", self.renewals_failed),
-            ("reconnects", self.reconnects),
-            ("wake_ups", self.wake_ups),
-            ("releases_abandoned", self.releases_abandoned),
-        ];
         let times = [
             ("renewal_lag_seconds", self.renewal_lag.as_secs_f64()),
             ("renewal_lag_max_seconds", self.renewal_lag_max.as_secs_f64()),
         ];
-        counts.into_iter().map(|(name, count)| (name, count as f64)).chain(times)
+        self.counts().map(|(name, count)| (name, count as f64)).chain(times)
     }
 
     /// Holds that are over.
@@ -120,37 +102,68 @@ impl Stats {
     }
 }
 
-/// The counters behind [`Stats`].
-#[derive(Debug, Default)]
-pub(crate) struct Counters {
-    granted: AtomicU64,
-    waiting: AtomicU64,
-    released: AtomicU64,
-    handed_over: AtomicU64,
-    releases_unanswered: AtomicU64,
-    timed_out: AtomicU64,
-    lost_expired: AtomicU64,
-    lost_not_ours: AtomicU64,
-    lost_max_hold: AtomicU64,
-    lost_shut_down: AtomicU64,
-    renewals: AtomicU64,
-    renewals_failed: AtomicU64,
-    renewal_lag: AtomicU64,
-    renewal_lag_max: AtomicU64,
-    wake_ups: AtomicU64,
-    releases_abandoned: AtomicU64,
+/// Makes the counters behind [`Stats`], and their names. What stands in `Stats` and not here
+/// is told besides.
+macro_rules! counters {
+    ($($count:ident,)+) => {
+        #[derive(Debug, Default)]
+        pub(crate) struct Counters {
+            $(pub(super) $count: Count,)+
+            renewal_lag: AtomicU64,
+            renewal_lag_max: AtomicU64,
+        }
+
+        impl Counters {
+            fn counted(&self) -> Stats {
+                Stats { $($count: self.$count.get(),)+ ..Stats::default() }
+            }
+        }
+
+        impl Stats {
+            fn counts(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
+                let told = [("held", self.held), ("reconnects", self.reconnects)];
+                told.into_iter().chain([$((stringify!($count), self.$count),)+])
+            }
+        }
+    };
 }
 
-fn add(counter: &AtomicU64, n: u64) {
-    counter.fetch_add(n, Ordering::Relaxed);
+counters! {
+    waiting, granted, released, handed_over, releases_unanswered, timed_out, lost_expired,
+    lost_not_ours, lost_max_hold, lost_shut_down, renewals, renewals_failed, wake_ups,
+    releases_abandoned,
+}
+
+/// A number that grows, and one that goes up and down.
+#[derive(Debug, Default)]
+pub(super) struct Count(AtomicU64);
+
+impl Count {
+    pub(super) fn add(&self, n: usize) {
+        self.0.fetch_add(n as u64, Ordering::Relaxed);
+    }
+
+    fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Counts one until what it returns is dropped.
+    pub(super) fn while_kept(&self) -> Counted<'_> {
+        self.add(1);
+        Counted(self)
+    }
+}
+
+/// One who is counted.
+pub(super) struct Counted<'a>(&'a Count);
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Counters {
-    /// Counts a hold.
-    pub(crate) fn granted(&self) {
-        add(&self.granted, 1);
-    }
-
     /// How many holds are alive.
     pub(crate) fn held(&self) -> u64 {
         self.read(0).held
@@ -159,20 +172,12 @@ impl Counters {
     /// A hold was found to be lost; given back is not lost.
     pub(crate) fn lost(&self, reason: LostReason) {
         match reason {
-            LostReason::Expired => add(&self.lost_expired, 1),
-            LostReason::MaxHold => add(&self.lost_max_hold, 1),
-            LostReason::NotOurs => add(&self.lost_not_ours, 1),
+            LostReason::Expired => self.lost_expired.add(1),
+            LostReason::MaxHold => self.lost_max_hold.add(1),
+            LostReason::NotOurs => self.lost_not_ours.add(1),
             LostReason::Released => {}
-            LostReason::ShutDown => add(&self.lost_shut_down, 1),
+            LostReason::ShutDown => self.lost_shut_down.add(1),
         }
-    }
-
-    pub(crate) fn released(&self) {
-        add(&self.released, 1);
-    }
-
-    pub(crate) fn handed_over(&self) {
-        add(&self.handed_over, 1);
     }
 
     /// A release is on its way. Unless it is answered it counts as unanswered, if
@@ -181,70 +186,20 @@ impl Counters {
         Releasing(counts.then_some(self))
     }
 
-    /// Counts a waiter until what it returns is dropped.
-    pub(crate) fn waiting(&self) -> Waiting<'_> {
-        add(&self.waiting, 1);
-        Waiting(self)
-    }
-
-    pub(crate) fn timed_out(&self) {
-        add(&self.timed_out, 1);
-    }
-
-    pub(crate) fn renewed(&self, leases: usize, failed: usize) {
-        add(&self.renewals, leases as u64);
-        add(&self.renewals_failed, failed as u64);
-    }
-
     pub(crate) fn lagged(&self, lag: Duration) {
         let micros = u64::try_from(lag.as_micros()).unwrap_or(u64::MAX);
         self.renewal_lag.store(micros, Ordering::Relaxed);
         self.renewal_lag_max.fetch_max(micros, Ordering::Relaxed);
     }
 
-    pub(crate) fn woken(&self) {
-        add(&self.wake_ups, 1);
-    }
-
-    pub(crate) fn release_abandoned(&self) {
-        add(&self.releases_abandoned, 1);
-    }
-
     pub(crate) fn read(&self, reconnects: u64) -> Stats {
-        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let mut stats = Stats {
-            held: 0,
-            waiting: read(&self.waiting),
-            granted: 0,
-            released: read(&self.released),
-            handed_over: read(&self.handed_over),
-            releases_unanswered: read(&self.releases_unanswered),
-            timed_out: read(&self.timed_out),
-            lost_expired: read(&self.lost_expired),
-            lost_not_ours: read(&self.lost_not_ours),
-            lost_max_hold: read(&self.lost_max_hold),
-            lost_shut_down: read(&self.lost_shut_down),
-            renewals: read(&self.renewals),
-            renewals_failed: read(&self.renewals_failed),
-            renewal_lag: Duration::from_micros(read(&self.renewal_lag)),
-            renewal_lag_max: Duration::from_micros(read(&self.renewal_lag_max)),
-            reconnects,
-            wake_ups: read(&self.wake_ups),
-            releases_abandoned: read(&self.releases_abandoned),
-        };
-        // Last, so that no hold is over that was not granted.
-        stats.granted = read(&self.granted);
-        stats.held = stats.granted.saturating_sub(stats.ended());
-        stats
-    }
-}
-
-/// One who waits, counted.
-pub(crate) struct Waiting<'a>(&'a Counters);
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        self.0.waiting.fetch_sub(1, Ordering::Relaxed);
+        let lag = |of: &AtomicU64| Duration::from_micros(of.load(Ordering::Relaxed));
+        let (renewal_lag, renewal_lag_max) = (lag(&self.renewal_lag), lag(&self.renewal_lag_max));
+        let counted = self.counted();
+        // Read last, so that no hold is over that was not granted.
+        let granted = self.granted.get();
+        let held = granted.saturating_sub(counted.ended());
+        Stats { held, granted, reconnects, renewal_lag, renewal_lag_max, ..counted }
     }
 }
 
@@ -262,7 +217,7 @@ impl Releasing<'_> {
 impl Drop for Releasing<'_> {
     fn drop(&mut self) {
         if let Some(counters) = self.0 {
-            add(&counters.releases_unanswered, 1);
+            counters.releases_unanswered.add(1);
         }
     }
 }

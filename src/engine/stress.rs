@@ -160,7 +160,7 @@ fn a_shutdown_in_a_crowd_leaves_nothing() {
                 task.await.unwrap();
             }
             assert_eq!(client.stats().held, 0);
-            becomes(|| client.debts.owed() == 0 && client.keeper.watched() == 0).await;
+            becomes(|| client.core.debts.owed() == 0 && client.keeper.watched() == 0).await;
             becomes(|| store.truth(door(&client).name()).is_none()).await;
         });
     }

@@ -15,29 +15,26 @@ use tokio::task::AbortHandle;
 /// A task before it runs.
 pub(crate) type Job = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Which tasks are alive: those of the last start, until the first of them ends.
+/// Whether the last task that was started still runs.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Alive(Arc<AtomicU64>);
 
 impl Alive {
-    /// Whether all tasks of the last start are alive. One load: each acquisition asks.
+    /// One load: each acquisition asks.
     pub(crate) fn is_alive(&self) -> bool {
         self.0.load(Ordering::Acquire) != 0
     }
 
-    /// Begins a new start. What is returned notes for each of its tasks that it ends.
-    pub(crate) fn begin(&self) -> impl Fn(Job) -> Job + use<> {
+    /// Begins a new start: it is alive until `job` ends, or is dropped with its runtime.
+    pub(crate) fn during(&self, job: impl Future<Output: Send> + Send + 'static) -> Job {
         static LAST: AtomicU64 = AtomicU64::new(0);
         let start = LAST.fetch_add(1, Ordering::Relaxed) + 1;
         self.0.store(start, Ordering::Release);
-        let alive = Arc::clone(&self.0);
-        move |job| {
-            let ends = Ends { alive: Arc::clone(&alive), start };
-            Box::pin(async move {
-                let _ends = ends;
-                job.await;
-            })
-        }
+        let ends = Ends { alive: Arc::clone(&self.0), start };
+        Box::pin(async move {
+            let _ends = ends;
+            job.await;
+        })
     }
 }
 

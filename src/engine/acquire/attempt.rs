@@ -15,7 +15,7 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::time::{Instant, sleep};
 
-use super::{Heard, WaitBy, Want, waiting::Waiting};
+use super::{Heard, WaitBy, Want, too_late, waiting::Waiting};
 use crate::{
     domain::{Claim, Failure, Holder, Lease, Place, ReleaseMode, Verdict},
     engine::{
@@ -38,8 +38,6 @@ pub(super) struct Attempt<'a> {
     claim: Claim,
     /// The right to ask, for those who wait for it.
     turn: Option<Turn>,
-    /// When it asked first.
-    began_at: Option<Instant>,
     /// The question that may still be granted, if there is one.
     asked: Option<Lease>,
     /// If the store was away when it was asked: how often it had been made again then.
@@ -62,6 +60,7 @@ pub(super) enum Asked {
     Granted(Held),
     /// Granted, but so late that the lease was over.
     TooLate,
+    Failed(Failure),
 }
 
 impl<'a> Attempt<'a> {
@@ -77,7 +76,6 @@ impl<'a> Attempt<'a> {
             want,
             claim: Claim { name: want.name.clone(), owner, ttl: want.ttl },
             turn,
-            began_at: None,
             asked: None,
             unsent: None,
             unsure: false,
@@ -95,62 +93,67 @@ impl<'a> Attempt<'a> {
     }
 
     /// Asks until the store answers, or says a no that will stay.
-    pub(super) async fn ask_until_answered(&mut self) -> Result<Asked, Error> {
+    pub(super) async fn ask_until_answered(mut self) -> Result<Option<Held>, Error> {
         let mut backoff = Backoff::default();
         loop {
             match self.ask().await? {
-                Ok(asked) => return Ok(asked),
-                Err(failure) if failure.may_pass() => self.engine.rest(backoff.next()).await,
-                Err(failure) => return Err(Error::about(&self.want.name, failure)),
+                Asked::Granted(held) => return Ok(Some(held)),
+                Asked::Busy(_) => return Ok(None),
+                Asked::TooLate => return Err(too_late(self.want)),
+                Asked::Failed(failure) => self.rest_after(failure, &mut backoff).await?,
             }
         }
     }
 
     pub(super) async fn run(mut self) -> Result<Held, Error> {
         match self.ask().await? {
-            Ok(Asked::Granted(held)) => Ok(held),
-            answer => Box::pin(self.go_on(answer)).await,
+            Asked::Granted(held) => Ok(held),
+            asked => Box::pin(self.go_on(asked)).await,
         }
     }
 
-    async fn go_on(mut self, mut answer: Result<Asked, Failure>) -> Result<Held, Error> {
+    async fn go_on(mut self, mut asked: Asked) -> Result<Held, Error> {
         let engine = self.engine;
         let mut backoff = Backoff::default();
         loop {
-            match answer {
-                Ok(Asked::Granted(held)) => return Ok(held),
-                Ok(Asked::TooLate) => {
+            match asked {
+                Asked::Granted(held) => return Ok(held),
+                Asked::TooLate => {
                     tracing::warn!(target: "leasehold", "granted too late: asking again");
                 }
-                Ok(Asked::Busy(holder)) => {
+                Asked::Busy(holder) => {
                     tracing::debug!(target: "leasehold", %holder, "wait");
                     engine.unless_closed(self.wait()).await?;
                 }
-                Err(failure) if failure.may_pass() => {
-                    if let Some(times) = engine.cannot_ask.once_more(engine.clock.now()) {
-                        tracing::warn!(target: "leasehold", %failure, times,
-                            "cannot ask: trying again");
-                    }
-                    engine.unless_closed(engine.rest(backoff.next())).await?;
-                }
-                Err(failure) => return Err(Error::about(&self.want.name, failure)),
+                Asked::Failed(failure) => self.rest_after(failure, &mut backoff).await?,
             }
-            answer = self.ask().await?;
+            asked = self.ask().await?;
         }
+    }
+
+    /// Leaves a store in trouble alone for a while, if that can help.
+    async fn rest_after(&self, failure: Failure, backoff: &mut Backoff) -> Result<(), Error> {
+        let engine = self.engine;
+        if !failure.may_pass() {
+            return Err(Error::about(&self.want.name, failure));
+        }
+        if let Some(times) = engine.cannot_ask.once_more(engine.core.clock.now()) {
+            tracing::warn!(target: "leasehold", %failure, times, "cannot ask: trying again");
+        }
+        engine.unless_closed(engine.rest(backoff.next())).await
     }
 
     /// Asks the store once. Fails if the client is shut down meanwhile: what may
     /// still be granted is then withdrawn.
-    async fn ask(&mut self) -> Result<Result<Asked, Failure>, Error> {
+    async fn ask(&mut self) -> Result<Asked, Error> {
         let engine = self.engine;
         // What is asked may have to be withdrawn.
         engine.revive(true);
-        let lease = Lease::new(engine.clock.now(), self.claim.ttl);
-        self.began_at.get_or_insert(lease.asked_at);
+        let lease = Lease::new(engine.core.clock.now(), self.claim.ttl);
         let place = self.place(lease.asked_at);
         self.asked = Some(lease);
-        self.unsent = (!engine.store.is_up()).then(|| engine.store.reconnects());
-        let verdict = engine.unless_closed(engine.store.acquire(&self.claim, place)).await?;
+        self.unsent = (!engine.core.store.is_up()).then(|| engine.core.store.reconnects());
+        let verdict = engine.unless_closed(engine.core.store.acquire(&self.claim, place)).await?;
         self.weigh(verdict, lease)
     }
 
@@ -158,7 +161,7 @@ impl<'a> Attempt<'a> {
     fn place(&mut self, now: Instant) -> Option<Place> {
         let turn = self.turn.as_ref()?;
         if self.want.wait_by == WaitBy::Messages && self.inbox.is_none() {
-            self.inbox = turn.inbox();
+            self.inbox = turn.inbox.clone();
         }
         let hears = self.inbox.as_ref().map_or(Hears::Nothing, |inbox| inbox.hears());
         let place = self.waiting.place(self.want.wait_by, hears, now);
@@ -169,31 +172,27 @@ impl<'a> Attempt<'a> {
     }
 
     /// What `verdict` means for who asked for `lease`.
-    fn weigh(
-        &mut self,
-        verdict: Result<Verdict, Failure>,
-        lease: Lease,
-    ) -> Result<Result<Asked, Failure>, Error> {
-        let (engine, now) = (self.engine, self.engine.clock.now());
+    fn weigh(&mut self, verdict: Result<Verdict, Failure>, lease: Lease) -> Result<Asked, Error> {
+        let (engine, now) = (self.engine, self.engine.core.clock.now());
         let asked = match verdict {
             Ok(Verdict::Granted) if now < lease.ends() => {
-                return self.enter(lease, now).map(|held| Ok(Asked::Granted(held)));
+                return self.enter(lease, now).map(Asked::Granted);
             }
             Ok(Verdict::Granted) => {
                 self.unsure = true;
-                Ok(Asked::TooLate)
+                Asked::TooLate
             }
             Ok(Verdict::Busy(holder)) => {
                 engine.contention.saw(&self.claim.name, &holder, lease.asked_at);
                 self.heard.note(Ok(holder.clone()));
                 self.waiting.in_vain(lease.asked_at, self.told);
                 self.free_at = holder.remaining.map(|left| lease.asked_at + left);
-                Ok(Asked::Busy(holder))
+                Asked::Busy(holder)
             }
             Err(failure) => {
                 self.unsure |= failure.may_have_happened();
                 self.heard.note(Err(failure.clone()));
-                Err(failure)
+                Asked::Failed(failure)
             }
         };
         if !self.unsure {
@@ -205,41 +204,39 @@ impl<'a> Attempt<'a> {
     /// Makes the grant a hold. If the client was shut down, it is given back.
     fn enter(&mut self, lease: Lease, now: Instant) -> Result<Held, Error> {
         self.asked = None;
-        let waited = std::mem::take(&mut self.waiting).has_waited();
+        let since = std::mem::take(&mut self.waiting).since();
         tracing::debug!(target: "leasehold", lock = %self.claim.name, owner = %self.claim.owner,
-            waited = ?now.saturating_duration_since(self.began_at.unwrap_or(now)), "grant");
+            waited = ?now.saturating_duration_since(since.unwrap_or(lease.asked_at)), "grant");
         let grant = Grant {
             id: self.engine.next_grant(),
             claim: self.claim.clone(),
             lease,
             asked_at: lease.asked_at.into(),
             unsure: self.unsure,
-            contended: waited || self.is_contended(),
+            contended: since.is_some() || self.is_contended(),
             stay: self.want.terms.local.from(now),
         };
-        self.engine.enter(self.want, grant, self.turn.take(), now)
+        self.engine.enter(self.want, grant, self.turn.take(), now, None)
     }
 
     /// Whether the last question, or one before, may have reached the store.
     fn may_have_been_sent(&self) -> bool {
-        let store = &self.engine.store;
+        let store = &self.engine.core.store;
         let away = |reconnects| !store.is_up() && store.reconnects() == reconnects;
         self.unsure || !self.unsent.is_some_and(away)
     }
 
     /// Whether others are known to want the lock.
     fn is_contended(&self) -> bool {
-        match &self.turn {
-            Some(turn) => turn.is_contended(),
-            None => self.engine.contention.is_contended(&self.claim.name),
-        }
+        let known = || self.engine.contention.is_contended(&self.claim.name);
+        self.turn.as_ref().map_or_else(known, |turn| turn.contended)
     }
 
     /// Waits until it makes sense to ask again.
     async fn wait(&mut self) {
         // It was told rounded down to the millisecond, and timers are late by as much; who
         // comes too early all the same asks once more.
-        let left = |at: Instant| at.saturating_duration_since(self.engine.clock.now());
+        let left = |at: Instant| at.saturating_duration_since(self.engine.core.clock.now());
         let expiry = self.free_at.map(|at| left(at).max(NEXT_TICK));
         let at_most = |limit: Duration| expiry.map_or(limit, |expiry| expiry.min(limit));
         if let WaitBy::Polling { first, longest } = self.want.wait_by {
@@ -256,9 +253,9 @@ impl<'a> Attempt<'a> {
         }
         if inbox.hears() == Hears::Nothing {
             // Whoever listened for us may have gone with its runtime.
-            self.engine.store.keep_up();
+            self.engine.core.store.keep_up();
         }
-        let limit = at_most(self.waiting.for_messages(inbox.hears(), self.engine.clock.now()));
+        let limit = at_most(self.waiting.for_messages(inbox.hears(), self.engine.core.clock.now()));
         self.told = inbox.until_told(Instant::now() + limit).await;
     }
 }
@@ -272,12 +269,13 @@ impl Drop for Attempt<'_> {
             return;
         }
         // A lease begins when its question is executed, and that may be late.
-        let begins = asked_at.map_or_else(|| self.engine.clock.now(), |asked_at| asked_at + LATEST);
-        self.engine.debts.owe(Debt::Release(Withdrawal {
+        let begins =
+            asked_at.map_or_else(|| self.engine.core.clock.now(), |asked_at| asked_at + LATEST);
+        self.engine.core.debts.owe(Debt::Release(Withdrawal {
             claim: self.claim.clone(),
             mode: ReleaseMode::HandOver,
             until: begins + self.claim.ttl,
-            late: asked_at.is_some(),
+            looks: asked_at.map(|_| 0),
             more: queued || self.unsure,
         }));
     }

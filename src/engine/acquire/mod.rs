@@ -10,10 +10,10 @@ use std::{
     time::Duration,
 };
 
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tracing::Instrument;
 
-use self::attempt::{Asked, Attempt};
+use self::attempt::Attempt;
 pub use self::wait_by::WaitBy;
 use super::{
     Engine,
@@ -82,31 +82,27 @@ impl Engine {
     pub(crate) async fn try_acquire(self: &Arc<Self>, want: &Want) -> Result<Option<Held>, Error> {
         self.ready()?;
         let heard = Heard::default();
-        let mut attempt = Attempt::new(self, want, &heard, None);
+        let attempt = Attempt::new(self, want, &heard, None);
         let span = attempt.span();
-        let until = Instant::now() + self.limits.question;
-        let asked = timeout_at(until, attempt.ask_until_answered().instrument(span)).await;
-        match asked {
-            Ok(Ok(Asked::Granted(held))) => Ok(Some(held)),
-            Ok(Ok(Asked::Busy(_))) => Ok(None),
-            Ok(Ok(Asked::TooLate)) => Err(too_late(want)),
-            Ok(Err(error)) => Err(error),
-            Err(_) => Err(self.unanswered(&want.name, self.limits.question, heard.take())),
-        }
+        let limit = self.limits.question;
+        let asked = timeout(limit, attempt.ask_until_answered().instrument(span)).await;
+        asked.unwrap_or_else(|_| Err(self.unanswered(&want.name, limit, heard.take())))
     }
 
     async fn acquire_noting(self: &Arc<Self>, want: &Want, heard: &Heard) -> Result<Held, Error> {
         self.ready()?;
-        let _waiting = self.counters.waiting();
+        let _waiting = self.core.counters.waiting.while_kept();
         let turn = self.contention.turn(&want.name, want.wants()).await;
         let mut turn = turn.ok_or(Error::ShutDown)?;
         if let Some(baton) = turn.take_baton() {
-            let now = self.clock.now();
+            let now = self.core.clock.now();
             if let Some(grant) = baton.take(now) {
-                return self.take_over(want, grant, turn, now);
+                tracing::debug!(target: "leasehold", lock = %want.name, owner = %grant.claim.owner,
+                    "grant, by the one before here");
+                return self.enter(want, grant, Some(turn), now, Some(now));
             }
         }
-        if let Some(others_first) = turn.head_start() {
+        if let Some(others_first) = turn.head_start {
             Box::pin(self.unless_closed(sleep(others_first))).await?;
         }
         let attempt = Attempt::new(self, want, heard, Some(turn));
@@ -116,40 +112,20 @@ impl Engine {
         Box::pin(attempt.run().instrument(span)).await
     }
 
-    /// Makes the grant of the hold before a hold for `want`.
-    fn take_over(
-        self: &Arc<Self>,
-        want: &Want,
-        grant: Grant,
-        turn: Turn,
-        now: Instant,
-    ) -> Result<Held, Error> {
-        tracing::debug!(target: "leasehold", lock = %want.name, owner = %grant.claim.owner,
-            "grant, by the one before here");
-        let asked_at = grant.lease.asked_at;
-        let hold = Arc::new(Hold::new(grant, want.terms, now, &self.counters));
-        self.contention.entered(&hold, Some(turn), asked_at);
-        self.keeper.hand_over(&hold, now);
-        self.admitted(hold)
-    }
-
-    /// Makes a new grant a hold for `want`. The store was asked for it at `asked_at`.
+    /// Makes a grant a hold for `want`: a new one, or that of the hold before, which left it at
+    /// `left_at`. Fails if the client was shut down before it was seen to have this hold.
     fn enter(
         self: &Arc<Self>,
         want: &Want,
         grant: Grant,
         turn: Option<Turn>,
         now: Instant,
+        left_at: Option<Instant>,
     ) -> Result<Held, Error> {
         let asked_at = grant.lease.asked_at;
-        let hold = Arc::new(Hold::new(grant, want.terms, now, &self.counters));
+        let hold = Arc::new(Hold::new(grant, want.terms, now, &self.core.counters));
         self.contention.entered(&hold, turn, asked_at);
-        self.keeper.watch(&hold);
-        self.admitted(hold)
-    }
-
-    /// A hold, unless the client was shut down before it was seen to have this one.
-    fn admitted(self: &Arc<Self>, hold: Arc<Hold>) -> Result<Held, Error> {
+        self.keeper.watch(&hold, left_at);
         if self.is_shut() {
             self.take_back(&hold);
             return Err(Error::ShutDown);
@@ -172,10 +148,10 @@ impl Engine {
     ) -> Error {
         let (name, waited) = (&want.name, in_millis(waited));
         // Who never had the turn knows what those before it were told.
-        let seen = || self.contention.seen(name, self.clock.now()).map(Ok);
+        let seen = || self.contention.seen(name, self.core.clock.now()).map(Ok);
         match heard.or_else(seen) {
             Some(Ok(holder)) => {
-                self.counters.timed_out();
+                self.core.counters.timed_out.add(1);
                 let by_this_client = self.identity.is_of(holder.owner());
                 Error::TimedOut { name: name.clone(), waited, holder: Some(holder), by_this_client }
             }
@@ -190,7 +166,7 @@ impl Engine {
         waited: Duration,
         heard: Option<Result<Holder, Failure>>,
     ) -> Error {
-        let reason = match (self.store.obstacle(), heard) {
+        let reason = match (self.core.store.obstacle(), heard) {
             // What is in the way now is newer than what was heard.
             (Some(obstacle), _) => format!("no answer within {waited:?}: {obstacle}"),
             (None, Some(Err(failure))) => return Error::about(name, failure),

@@ -30,9 +30,9 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
-    /// Whether the store ever said no.
-    pub(super) fn has_waited(&self) -> bool {
-        self.since.is_some()
+    /// When the store first said no.
+    pub(super) fn since(&self) -> Option<Instant> {
+        self.since
     }
 
     /// The store said no when it was asked at `asked_at`, because we were told to or not.

@@ -4,47 +4,54 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use crate::engine::{
-    debts::{Debt, Debts},
-    grant::{Grant, Shape},
+use crate::{
+    domain::ReleaseMode,
+    engine::{
+        core::Core,
+        debts::Debt,
+        grant::{Grant, Shape},
+        hold::Hold,
+    },
 };
 
-/// A grant that is nobody's for a moment. Who drops it gives the lock back to the store.
+/// A hold whose grant is nobody's for a moment. Who drops it gives the lock back to the store.
 #[derive(Debug)]
 pub(crate) struct Baton {
-    grant: Option<Grant>,
-    debts: Arc<Debts>,
+    from: Option<Arc<Hold>>,
+    core: Arc<Core>,
 }
 
 impl Baton {
-    pub(super) fn new(grant: Grant, debts: &Arc<Debts>) -> Self {
-        Self { grant: Some(grant), debts: Arc::clone(debts) }
+    pub(super) fn new(from: &Arc<Hold>, core: &Arc<Core>) -> Self {
+        Self { from: Some(Arc::clone(from)), core: Arc::clone(core) }
     }
 
     pub(super) fn shape(&self) -> Shape {
-        Shape(self.grant.as_ref().map(|grant| grant.claim.ttl))
+        self.from.as_ref().map_or(Shape(None), |from| from.shape())
     }
 
     /// The number of the grant, unless it is over.
     pub(super) fn id(&self) -> Option<u64> {
-        self.grant.as_ref().map(|grant| grant.id)
+        self.from.as_ref().map(|from| from.id())
     }
 
     /// The store says that this grant is not ours any more.
     pub(super) fn disown(&mut self, id: u64) {
-        self.grant.take_if(|grant| grant.id == id);
+        self.from.take_if(|from| from.id() == id);
     }
 
     /// The grant, if it may still be believed at `now`.
     pub(crate) fn take(mut self, now: Instant) -> Option<Grant> {
-        self.grant.take_if(|grant| now < grant.lease.ends())
+        let grant = self.from.as_ref()?.grant_for_next(now)?;
+        self.from = None;
+        Some(grant)
     }
 }
 
 impl Drop for Baton {
     fn drop(&mut self) {
-        if let Some(grant) = self.grant.take() {
-            self.debts.owe(Debt::of_grant(&grant));
+        if let Some(from) = self.from.take() {
+            self.core.debts.owe(Debt::of(&from, ReleaseMode::HandOver));
         }
     }
 }

@@ -40,14 +40,13 @@ pub(crate) use self::{
 };
 use super::{
     clock::Clock,
-    debts::Debts,
+    core::Core,
     hold::Hold,
-    stats::Counters,
     timing::{BATON_RESTS, LINGER},
 };
 use crate::{
     domain::{Holder, LostReason, Map, Name, Others, Set},
-    store::{Event, Hears, Store},
+    store::{Event, Hears},
 };
 
 /// How many names stay known though nobody here wants them.
@@ -56,10 +55,7 @@ const MOST_LINGERING: usize = 1_024;
 /// The contention of one client.
 #[derive(Debug)]
 pub(crate) struct Contention {
-    store: Arc<dyn Store>,
-    clock: Clock,
-    counters: Arc<Counters>,
-    debts: Arc<Debts>,
+    core: Arc<Core>,
     listening: Mutex<Set<Name>>,
     entries: Mutex<Entries>,
     stirred: Notify,
@@ -74,20 +70,18 @@ struct Entries {
     lingering: VecDeque<(Instant, Name)>,
     /// Those where somebody waits behind a hold of this client, by when to say so.
     behind_our_own: VecDeque<(Instant, Name)>,
+    /// The last one that was given back after a long hold, and until when it is left alone.
+    /// Who always comes back finds its own here.
+    left_alone: Option<(Name, Instant)>,
     /// Of all names together: one who slept may come back when its name was forgotten.
     last_ticket: u64,
     closed: bool,
 }
 
 impl Contention {
-    pub(crate) fn new(
-        store: Arc<dyn Store>,
-        clock: Clock,
-        counters: Arc<Counters>,
-        debts: Arc<Debts>,
-    ) -> Arc<Self> {
+    pub(crate) fn new(core: &Arc<Core>) -> Arc<Self> {
         let (listening, entries) = (Mutex::default(), Mutex::default());
-        Arc::new(Self { store, clock, counters, debts, listening, entries, stirred: Notify::new() })
+        Arc::new(Self { core: Arc::clone(core), listening, entries, stirred: Notify::new() })
     }
 
     fn entries(&self) -> MutexGuard<'_, Entries> {
@@ -120,7 +114,7 @@ impl Contention {
         }
         if let Some(crowd) = &mut entry.crowd {
             crowd.seen = None;
-            entries.rest(hold.name(), &self.clock);
+            entries.rest(hold.name(), &self.core.clock);
         }
         drop(entries);
         if let Some(past) = before.filter(|past| past.was_known_at(asked_at)) {
@@ -187,24 +181,23 @@ impl Contention {
         if entry.is_of_no_use() {
             entries.of.remove(hold.name());
         } else {
-            entries.look_after(hold.name(), &self.clock, &self.stirred);
+            entries.look_after(hold.name(), &self.core.clock, &self.stirred);
         }
     }
 
     /// Passes the grant of `hold` on to whoever is next here, if it is of use and others
     /// are not kept waiting.
-    pub(crate) fn hand_over(&self, hold: &Hold, now: Instant) -> bool {
+    pub(crate) fn pass_on(&self, hold: &Arc<Hold>, now: Instant) -> bool {
         let mut entries = self.entries();
         let Some(entry) = entries.of.get_mut(hold.name()) else { return false };
         let of_use = entry.next_wants().is_some_and(|wants| wants.matches(hold.shape()));
-        if !of_use || !entry.is_kept_by(hold.id()) {
+        if !of_use || !entry.is_kept_by(hold.id()) || !hold.pass_on(now) {
             return false;
         }
-        let Some(grant) = hold.hand_over(now) else { return false };
         entry.held = Weak::new();
-        entry.call_next(Some(Baton::new(grant, &self.debts)));
+        entry.call_next(Some(Baton::new(hold, &self.core)));
         if !entry.is_in_transit() {
-            entries.look_after(hold.name(), &self.clock, &self.stirred);
+            entries.look_after(hold.name(), &self.core.clock, &self.stirred);
         }
         true
     }
@@ -215,7 +208,7 @@ impl Contention {
         let entries = self.entries();
         let entry = entries.of.get(name)?;
         if let TurnOf::Called(called) = &entry.turn {
-            return Some((called.baton.as_ref()?.id()?, self.clock.now()));
+            return Some((called.baton.as_ref()?.id()?, self.core.clock.now()));
         }
         entry.held.upgrade().map(|hold| (hold.id(), hold.trusts_releases_from()))
     }
@@ -237,18 +230,23 @@ impl Contention {
         if others == Others::Nobody {
             return;
         }
-        let now = self.clock.now();
+        let now = self.core.clock.now();
         let mut entries = self.entries();
         if entries.lingering.len() < MOST_LINGERING || entries.of.contains_key(name) {
             entries.of.entry(name.clone()).or_default().note(others, now);
-            entries.rest(name, &self.clock);
+            entries.rest(name, &self.core.clock);
         }
+    }
+
+    /// Has this client leave `name` alone until `until`, if it comes back to it at once.
+    pub(crate) fn leave_alone(&self, name: &Name, until: Instant) {
+        self.entries().left_alone = Some((name.clone(), until));
     }
 
     /// Whether others want `name`, as far as we have heard lately.
     pub(crate) fn is_contended(&self, name: &Name) -> bool {
         let entries = self.entries();
-        entries.of.get(name).is_some_and(|entry| entry.is_contended(&self.clock))
+        entries.of.get(name).is_some_and(|entry| entry.is_contended(&self.core.clock))
     }
 
     /// What the store tells. None of it is believed: it makes somebody ask.
@@ -270,12 +268,12 @@ impl Contention {
             Event::Freed { name, queue_told } => {
                 let inbox = entries.inbox_of_asker(&name);
                 if inbox.is_some_and(|inbox| inbox.freed(queue_told)) {
-                    self.counters.woken();
+                    self.core.counters.wake_ups.add(1);
                 }
             }
             Event::Ask { name, after } => {
                 if let Some(inbox) = entries.inbox_of_asker(&name) {
-                    self.counters.woken();
+                    self.core.counters.wake_ups.add(1);
                     inbox.ask_at(Instant::now() + after);
                 }
             }
@@ -289,9 +287,9 @@ impl Contention {
         let crowd = |entry: &Entry| entry.crowd.as_ref().is_some_and(|crowd| crowd.listens);
         let wanted = self.entries().of.get(name).is_some_and(crowd);
         if wanted && (listening.insert(name.clone()) || anew) {
-            self.store.listen(name);
+            self.core.store.listen(name);
         } else if !wanted && listening.remove(name) {
-            self.store.unlisten(name);
+            self.core.store.unlisten(name);
         }
     }
 
@@ -309,9 +307,9 @@ impl Contention {
         if entries.is_calm() {
             return None;
         }
-        let now = self.clock.now();
-        entries.call_others(&self.clock);
-        let ended = entries.end_quiet(now, &self.clock);
+        let now = self.core.clock.now();
+        entries.call_others(&self.core.clock);
+        let ended = entries.end_quiet(now, &self.core.clock);
         let waited_for = entries.waited_for(now);
         let again = (!entries.in_transit.is_empty()).then(|| now + BATON_RESTS);
         drop(entries);

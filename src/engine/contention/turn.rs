@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::sync::oneshot;
 
 use super::{
-    Contention,
+    Contention, Entries,
     baton::Baton,
     entry::{Called, Entry, TurnOf, Waiter},
     inbox::Inbox,
@@ -31,12 +31,13 @@ pub(crate) struct Turn {
     name: Name,
     /// How we were called, if we had to wait. In a box: a turn is moved about.
     called: Option<Box<Called>>,
-    /// Where it is told to us that we may ask, if the name is listened to already.
-    inbox: Option<Arc<Inbox>>,
+    /// Where it is told to us that we may ask, if the name was listened to before: who has
+    /// not asked yet has missed nothing.
+    pub(crate) inbox: Option<Arc<Inbox>>,
     /// For how long those who do not queue may still ask first.
-    head_start: Option<Duration>,
+    pub(crate) head_start: Option<Duration>,
     /// Whether others are known to want the name.
-    contended: bool,
+    pub(crate) contended: bool,
     spent: bool,
 }
 
@@ -75,10 +76,16 @@ impl Contention {
         }
         entries.last_ticket += 1;
         let fresh = entries.last_ticket;
-        let entry = entries.of.entry(name.clone()).or_default();
+        let Entries { of, left_alone, .. } = &mut *entries;
+        let entry = of.entry(name.clone()).or_default();
         let is_ours = ticket.is_some_and(|ticket| entry.has_called(ticket));
         if is_ours || matches!(entry.turn, TurnOf::Nobody) {
-            return Some(Ok(self.begin(name, entry)));
+            let mut turn = self.begin(name, entry);
+            if let Some((_, until)) = left_alone.take_if(|(left, _)| left == name) {
+                let rest = until.checked_duration_since(self.core.clock.now());
+                turn.head_start = turn.head_start.or(rest);
+            }
+            return Some(Ok(turn));
         }
         let crowd = entry.crowd();
         let listens_first = wants.listens && !crowd.listens;
@@ -88,11 +95,11 @@ impl Contention {
         let (calls, called) = oneshot::channel();
         crowd.waiting.insert(ticket, Waiter { calls, shape: wants.shape });
         if entry.waits_behind() {
-            let due = self.clock.now() + OWN_HOLD_TOLD;
+            let due = self.core.clock.now() + OWN_HOLD_TOLD;
             entries.behind_our_own.push_back((due, name.clone()));
         } else if matches!(entry.turn, TurnOf::Called(_)) {
             // The one who was called may never come, and now somebody waits for it.
-            entries.look_after(name, &self.clock, &self.stirred);
+            entries.look_after(name, &self.core.clock, &self.stirred);
         }
         Some(Err(Place { ticket, called, listens_first }))
     }
@@ -103,8 +110,8 @@ impl Contention {
             TurnOf::Called(called) => Some(called),
             TurnOf::Nobody | TurnOf::Asker | TurnOf::Hold(_) => None,
         };
-        let contended = entry.is_contended(&self.clock);
-        let head_start = entry.head_start(&self.clock);
+        let contended = entry.is_contended(&self.core.clock);
+        let head_start = entry.head_start(&self.core.clock);
         let mut inbox = None;
         if let Some(crowd) = &mut entry.crowd {
             crowd.quiet_since = None;
@@ -134,7 +141,7 @@ impl Contention {
         {
             entry.call_next(called.baton);
         }
-        entries.look_after(name, &self.clock, &self.stirred);
+        entries.look_after(name, &self.core.clock, &self.stirred);
     }
 
     /// Gives the turn to the next in line.
@@ -144,7 +151,7 @@ impl Contention {
         if matches!(entry.turn, TurnOf::Asker) {
             entry.call_next(baton);
         }
-        entries.look_after(name, &self.clock, &self.stirred);
+        entries.look_after(name, &self.core.clock, &self.stirred);
     }
 
     /// Where it is told to us that we may ask for `name`; it is listened to from now on.
@@ -166,24 +173,9 @@ impl Turn {
         self.called.as_mut()?.baton.take()
     }
 
-    /// For how long those who do not queue may still ask first.
-    pub(crate) fn head_start(&self) -> Option<Duration> {
-        self.head_start
-    }
-
-    /// Whether others are known to want the name.
-    pub(crate) fn is_contended(&self) -> bool {
-        self.contended
-    }
-
     /// Where it is told to us that we may ask, from now on.
     pub(crate) fn listen(&self) -> Option<Arc<Inbox>> {
         self.contention.listen(&self.name)
-    }
-
-    /// The same, if the name was listened to before: who has not asked yet has missed nothing.
-    pub(crate) fn inbox(&self) -> Option<Arc<Inbox>> {
-        self.inbox.clone()
     }
 
     /// Leaves the turn to the hold that came of it.

@@ -16,8 +16,7 @@ use tokio::{
 
 use self::schedule::Schedule;
 use super::{
-    clock::Clock, contention::Contention, hold::Hold, seldom::Seldom, stats::Counters,
-    timing::LONGEST_SLEEP,
+    contention::Contention, core::Core, hold::Hold, seldom::Seldom, timing::LONGEST_SLEEP,
 };
 use crate::{
     domain::{Failure, Outcome, Renewal},
@@ -34,6 +33,8 @@ const BATCH: usize = 100;
 /// anything under it: what came to an end is passed on when it is off.
 #[derive(Debug)]
 pub(crate) struct Keeper {
+    core: Arc<Core>,
+    contention: Arc<Contention>,
     plan: Mutex<Plan>,
     changed: Notify,
     failing: Seldom,
@@ -47,52 +48,40 @@ struct Plan {
     closed: bool,
 }
 
-/// What the watchdog looks at and speaks to.
-#[derive(Clone, Debug)]
-pub(crate) struct World {
-    pub(crate) store: Arc<dyn Store>,
-    pub(crate) clock: Clock,
-    pub(crate) counters: Arc<Counters>,
-    pub(crate) contention: Arc<Contention>,
-}
-
 /// The holds of one request, when it was made, and the answer to it.
 type Answered = (Vec<Arc<Hold>>, Instant, Result<Vec<Outcome>, Failure>);
 
 impl Keeper {
-    pub(crate) fn new(clock: &Clock) -> Arc<Self> {
-        let schedule = Schedule::default();
-        let plan = Plan { schedule, looks_at: clock.now(), closed: false };
+    pub(crate) fn new(core: &Arc<Core>, contention: &Arc<Contention>) -> Arc<Self> {
+        let looks_at = core.clock.now();
         Arc::new(Self {
-            plan: Mutex::new(plan),
+            core: Arc::clone(core),
+            contention: Arc::clone(contention),
+            plan: Mutex::new(Plan { schedule: Schedule::default(), looks_at, closed: false }),
             changed: Notify::new(),
             failing: Seldom::default(),
         })
     }
 
-    /// Keeps `hold` alive until [`unwatch`](Self::unwatch).
-    pub(crate) fn watch(&self, hold: &Arc<Hold>) {
+    /// Keeps the grant of `hold` alive until [`unwatch`](Self::unwatch): a new one, or one
+    /// that the hold before left at `left_at`.
+    pub(crate) fn watch(&self, hold: &Arc<Hold>, left_at: Option<Instant>) {
         let mut plan = self.plan();
-        let due = plan.schedule.watch(Arc::clone(hold));
+        let due = plan.schedule.watch(hold, left_at);
         self.look_at(plan, due);
     }
 
-    /// The grant of a hold that was kept alive is `hold`'s now.
-    pub(crate) fn hand_over(&self, hold: &Arc<Hold>, now: Instant) {
-        let mut plan = self.plan();
-        let due = plan.schedule.hand_over(hold, now);
-        self.look_at(plan, due);
-    }
-
-    /// Asks the store about the grant with this number at `due`, if not before.
-    pub(crate) fn ask_about(&self, id: u64, due: Instant) {
+    /// Asks the store about the grant with this number now, but not before `earliest`.
+    pub(crate) fn ask_about(&self, id: u64, earliest: Instant) {
+        let due = earliest.max(self.core.clock.now());
         let mut plan = self.plan();
         plan.schedule.ask_about(id, due);
         self.look_at(plan, due);
     }
 
     /// Asks the store about every grant, at once and together.
-    pub(crate) fn ask_about_all(&self, now: Instant) {
+    pub(crate) fn ask_about_all(&self) {
+        let now = self.core.clock.now();
         let mut plan = self.plan();
         plan.schedule.ask_about_all(now);
         self.look_at(plan, now);
@@ -129,50 +118,46 @@ impl Keeper {
     }
 
     /// Renews what is due, until it is closed.
-    pub(crate) async fn run(self: Arc<Self>, world: World) {
+    pub(crate) async fn run(self: Arc<Self>) {
         // A runtime may have taken questions down with it.
-        self.plan().schedule.ask_anew(world.clock.now());
+        self.plan().schedule.ask_anew(self.core.clock.now());
         let mut asked: FuturesUnordered<BoxFuture<'_, Answered>> = FuturesUnordered::new();
-        while let Some(looks_at) = self.look(&world, &asked) {
+        while let Some(looks_at) = self.look(&asked) {
             tokio::select! {
                 biased;
                 () = self.changed.notified() => {}
-                () = world.contention.stirred() => {}
-                Some(answered) = asked.next() => self.heard(answered, &world),
+                () = self.contention.stirred() => {}
+                Some(answered) = asked.next() => self.heard(answered),
                 () = sleep_until(looks_at) => {}
             }
         }
     }
 
     /// Sends what is due. Returns when to look again, or `None` when closed.
-    fn look<'a>(
-        &self,
-        world: &'a World,
-        asked: &FuturesUnordered<BoxFuture<'a, Answered>>,
-    ) -> Option<Instant> {
-        let stirs_at = world.contention.look();
+    fn look<'a>(&'a self, asked: &FuturesUnordered<BoxFuture<'a, Answered>>) -> Option<Instant> {
+        let stirs_at = self.contention.look();
         let mut plan = self.plan();
-        let now = world.clock.now();
+        let now = self.core.clock.now();
         let due = plan.schedule.tick(now);
         if !due.renew.is_empty() {
-            world.counters.lagged(due.lag);
+            self.core.counters.lagged(due.lag);
         }
         for batch in due.renew.chunks(BATCH) {
-            asked.push(renew(&world.store, batch.to_vec(), now).boxed());
+            asked.push(renew(&*self.core.store, batch.to_vec(), now).boxed());
         }
-        let longest = world.clock.now() + LONGEST_SLEEP;
+        let longest = self.core.clock.now() + LONGEST_SLEEP;
         let planned = [plan.schedule.next(), stirs_at].into_iter().flatten().min();
         let looks_at = planned.map_or(longest, |next| next.min(longest));
         plan.looks_at = looks_at;
         let closed = plan.closed;
         drop(plan);
-        due.over.iter().for_each(|hold| world.contention.left(hold));
-        (!closed).then(|| world.clock.timer(looks_at))
+        due.over.iter().for_each(|hold| self.contention.left(hold));
+        (!closed).then(|| self.core.clock.timer(looks_at))
     }
 
-    fn heard(&self, (holds, asked_at, answer): Answered, world: &World) {
+    fn heard(&self, (holds, asked_at, answer): Answered) {
         let outcomes = answer.unwrap_or_else(|failure| {
-            if let Some(times) = self.failing.once_more(world.clock.now()) {
+            if let Some(times) = self.failing.once_more(self.core.clock.now()) {
                 tracing::warn!(target: "leasehold", of = holds.len(), %failure, times,
                     "renewals fail: tried again until the leases end");
             }
@@ -185,10 +170,11 @@ impl Keeper {
             both.filter(|(hold, outcome)| hold.is_renewed() && **outcome == which).count()
         };
         let (renewed, failed) = (of_kind(Outcome::Renewed), of_kind(Outcome::Unknown));
-        world.counters.renewed(renewed, failed);
+        self.core.counters.renewals.add(renewed);
+        self.core.counters.renewals_failed.add(failed);
         tracing::debug!(target: "leasehold", of = holds.len(), renewed, failed, "renew");
 
-        let now = world.clock.now();
+        let now = self.core.clock.now();
         let mut plan = self.plan();
         for (hold, outcome) in holds.iter().zip(&outcomes) {
             plan.schedule.answered(hold, *outcome, asked_at, now);
@@ -197,7 +183,7 @@ impl Keeper {
         // The grant may have gone on meanwhile: whoever has it is told.
         let gone = holds.iter().zip(&outcomes).filter(|(_, it)| **it == Outcome::NotOurs);
         for (hold, _) in gone {
-            world.contention.disown(hold);
+            self.contention.disown(hold);
         }
     }
 
@@ -206,7 +192,7 @@ impl Keeper {
     }
 }
 
-async fn renew(store: &Arc<dyn Store>, holds: Vec<Arc<Hold>>, asked_at: Instant) -> Answered {
+async fn renew(store: &dyn Store, holds: Vec<Arc<Hold>>, asked_at: Instant) -> Answered {
     let renewals: Vec<Renewal> = holds.iter().map(|hold| hold.renewal()).collect();
     let answer = store.renew(&renewals).await;
     (holds, asked_at, answer)

@@ -47,10 +47,22 @@ pub(super) struct Due {
 }
 
 impl Schedule {
-    /// Looks after `hold` from now on. Returns when it is due.
-    pub(super) fn watch(&mut self, hold: Arc<Hold>) -> Instant {
-        let due = hold.renew_at().min(hold.ends());
-        let (id, stamp) = (hold.id(), due.into());
+    /// Looks after the grant of `hold` from now on, which another hold had before if that
+    /// left it, at `left_at`. Returns when it is due.
+    pub(super) fn watch(&mut self, hold: &Arc<Hold>, left_at: Option<Instant>) -> Instant {
+        let (id, ends) = (hold.id(), hold.ends());
+        if let Some(watched) = self.watched.get_mut(&id) {
+            watched.hold = Arc::clone(hold);
+            let planned = Instant::from(watched.due);
+            // Its own end may come before its next renewal.
+            if ends < planned {
+                self.put_off(id, ends);
+            }
+            return planned.min(ends);
+        }
+        // If another hold had it the store has said no on its way to this one.
+        let due = left_at.unwrap_or_else(|| hold.renew_at()).min(ends);
+        let (hold, stamp) = (Arc::clone(hold), due.into());
         self.due.insert((stamp, id));
         self.watched.insert(id, Watched { hold, due: stamp, asked_at: None, ask_again: false });
         due
@@ -60,25 +72,6 @@ impl Schedule {
         if let Some(watched) = self.watched.remove(&id) {
             self.due.remove(&(watched.due, id));
         }
-    }
-
-    /// Looks after `hold` from `now` on, in place of the one that had its grant before.
-    /// Returns when it is due.
-    pub(super) fn hand_over(&mut self, hold: &Arc<Hold>, now: Instant) -> Instant {
-        let Some(watched) = self.watched.get_mut(&hold.id()) else {
-            // The store has said no while the grant was on its way to this hold.
-            self.watch(Arc::clone(hold));
-            self.put_off(hold.id(), now);
-            return now;
-        };
-        watched.hold = Arc::clone(hold);
-        // Its own end may come before its next renewal.
-        let planned = Instant::from(watched.due);
-        let due = planned.min(hold.ends());
-        if due < planned {
-            self.put_off(hold.id(), due);
-        }
-        due
     }
 
     /// Has this hold asked about at `due`, or once more if that is on its way.
@@ -263,7 +256,7 @@ mod tests {
                 stay: terms.local.from(self.at(at)),
             };
             let hold = Arc::new(Hold::new(grant, terms, self.at(at), &self.counters));
-            self.schedule.watch(Arc::clone(&hold));
+            self.schedule.watch(&hold, None);
             hold
         }
 
@@ -441,12 +434,17 @@ mod tests {
         assert_eq!(t.over(&hold, END), Some(LostReason::Expired));
     }
 
+    /// What `hold` leaves to the next one, if it may.
+    fn left(hold: &Hold, now: Instant) -> Option<Grant> {
+        hold.pass_on(now).then(|| hold.grant_for_next(now))?
+    }
+
     impl Setup {
         /// Makes the grant of `hold` the next one's, if it may be.
         fn pass_on(&mut self, hold: &Arc<Hold>, at: u64) -> Option<Arc<Hold>> {
-            let (now, grant) = (self.at(at), hold.hand_over(self.at(at))?);
+            let (now, grant) = (self.at(at), left(hold, self.at(at))?);
             let next = Arc::new(Hold::new(grant, RENEWED, now, &self.counters));
-            self.schedule.hand_over(&next, now);
+            self.schedule.watch(&next, Some(now));
             Some(next)
         }
     }
@@ -465,10 +463,10 @@ mod tests {
     fn a_grant_on_its_way_to_the_next_hold_is_not_renewed() {
         let mut t = Setup::new();
         let first = t.add_at(0);
-        let grant = first.hand_over(t.at(100)).unwrap();
+        let grant = left(&first, t.at(100)).unwrap();
         assert_eq!((t.renewed_at(1_000), t.schedule.len()), (0, 0));
         let next = Arc::new(Hold::new(grant, RENEWED, t.at(1_001), &t.counters));
-        t.schedule.hand_over(&next, t.at(1_001));
+        t.schedule.watch(&next, Some(t.at(1_001)));
         assert_eq!(t.renewed_at(1_001), 1);
     }
 
@@ -490,10 +488,10 @@ mod tests {
     fn a_grant_that_the_store_knows_no_more_on_its_way_is_asked_about_at_once() {
         let mut t = Setup::new();
         let first = t.add_at(0);
-        let grant = first.hand_over(t.at(100)).unwrap();
+        let grant = left(&first, t.at(100)).unwrap();
         t.schedule.unwatch(first.id());
         let next = Arc::new(Hold::new(grant, RENEWED, t.at(101), &t.counters));
-        t.schedule.hand_over(&next, t.at(101));
+        t.schedule.watch(&next, Some(t.at(101)));
         assert_eq!((t.next(), t.renewed_at(101)), (101, 1));
     }
 

@@ -27,12 +27,12 @@ impl Engine {
     /// Gives `hold` back, as far as the caller waits for it. The background does
     /// the rest, and looks again if a grant may still be on its way.
     pub(super) async fn give_back(&self, hold: &Hold, now: Instant) -> Result<GivenBack, Failure> {
-        let promise = self.debts.promise(Debt::of(hold, now));
+        let mode = hold.release_mode(now);
+        let promise = self.core.debts.promise(Debt::of(hold, mode));
         let limit = self.limits.release;
         let until = hold.store_ends().min(now + limit);
-        let mode = hold.release_mode(now);
-        let release = || self.store.release(hold.claim(), mode);
-        let given = within(limit, retry_until(&self.clock, until, release)).await?;
+        let release = || self.core.store.release(hold.claim(), mode);
+        let given = within(limit, retry_until(&self.core.clock, until, release)).await?;
         if !hold.is_unsure() {
             promise.kept();
         }
@@ -43,8 +43,12 @@ impl Engine {
             }
             Answered { answer, .. } => {
                 if let GivenBack::Freed(others) = answer {
-                    let rests = hold.rests(now).filter(|_| others == Others::Nobody);
-                    self.contention.note(hold.name(), rests.map_or(others, Others::Outsiders));
+                    self.contention.note(hold.name(), others);
+                }
+                if answer == GivenBack::Freed(Others::Nobody)
+                    && let Some(rest) = hold.rests(now)
+                {
+                    self.contention.leave_alone(hold.name(), self.core.clock.now() + rest);
                 }
                 Ok(answer)
             }
@@ -53,10 +57,10 @@ impl Engine {
 
     /// Tells the store how many shares `hold` has now.
     pub(super) async fn tell_count(&self, hold: &Arc<Hold>) -> Result<(), Failure> {
-        let promise = self.debts.promise(Debt::Recount { hold: Arc::clone(hold) });
+        let promise = self.core.debts.promise(Debt::Recount { hold: Arc::clone(hold) });
         let limit = self.limits.release;
-        let until = hold.store_ends().min(self.clock.now() + limit);
-        within(limit, recount(&self.store, &self.clock, hold, None, until)).await?;
+        let until = hold.store_ends().min(self.core.clock.now() + limit);
+        within(limit, recount(&self.core, hold, None, until)).await?;
         promise.kept();
         Ok(())
     }

@@ -9,45 +9,45 @@ use super::recount::recount;
 use crate::{
     domain::{Failure, GivenBack},
     engine::{
-        clock::Clock,
         contention::Contention,
-        debts::{Debt, Debts, Withdrawal},
+        core::Core,
+        debts::{Debt, Withdrawal},
         retry::retry_until,
         seldom::Seldom,
-        stats::Counters,
         timing::LOOK_AGAIN,
     },
-    store::Store,
 };
 
 /// What the task needs.
 #[derive(Clone, Debug)]
 pub(crate) struct Settler {
-    pub(crate) debts: Arc<Debts>,
-    pub(crate) store: Arc<dyn Store>,
-    pub(crate) clock: Clock,
-    pub(crate) counters: Arc<Counters>,
+    pub(crate) core: Arc<Core>,
     pub(crate) contention: Arc<Contention>,
     pub(crate) given_up: Arc<Seldom>,
 }
 
 impl Settler {
+    pub(crate) fn new(core: &Arc<Core>, contention: &Arc<Contention>) -> Self {
+        let (core, contention) = (Arc::clone(core), Arc::clone(contention));
+        Self { core, contention, given_up: Arc::default() }
+    }
+
     /// Settles what is owed, until the debts are closed.
     pub(crate) async fn run(self) {
         let mut settling = FuturesUnordered::new();
-        self.debts.take_up_again();
+        self.core.debts.take_up_again();
         loop {
-            while let Some((number, debt)) = self.debts.next() {
+            while let Some((number, debt)) = self.core.debts.next() {
                 let settled = self.settle(debt);
                 settling.push(async move { (number, settled.await) });
             }
-            if settling.is_empty() && self.debts.is_closed() {
+            if settling.is_empty() && self.core.debts.is_closed() {
                 return;
             }
             tokio::select! {
                 biased;
-                Some((number, more)) = settling.next() => self.debts.is_settled(number, more),
-                () = self.debts.changed() => {}
+                Some((number, more)) = settling.next() => self.core.debts.is_settled(number, more),
+                () = self.core.debts.changed() => {}
             }
         }
     }
@@ -57,9 +57,9 @@ impl Settler {
         match self.try_to_settle(&debt).await {
             Ok(more) => more,
             Err(failure) => {
-                self.counters.release_abandoned();
+                self.core.counters.releases_abandoned.add(1);
                 let claim = debt.claim();
-                if let Some(releases) = self.given_up.once_more(self.clock.now()) {
+                if let Some(releases) = self.given_up.once_more(self.core.clock.now()) {
                     tracing::warn!(target: "leasehold", lock = %claim.name, owner = %claim.owner,
                         %failure, releases, "a release was given up: the lease ends by itself");
                 }
@@ -71,39 +71,31 @@ impl Settler {
     async fn try_to_settle(&self, debt: &Debt) -> Result<Option<Debt>, Failure> {
         match debt {
             Debt::Recount { hold } => {
-                recount(&self.store, &self.clock, hold, None, hold.store_ends()).await?;
+                recount(&self.core, hold, None, hold.store_ends()).await?;
                 Ok(None)
             }
             Debt::Release(withdrawal) => {
-                self.withdraw(withdrawal, withdrawal.late.then_some(0)).await
-            }
-            Debt::LookAgain { withdrawal, looks } => {
-                sleep(LOOK_AGAIN[*looks]).await;
-                self.withdraw(withdrawal, Some(looks + 1)).await
+                if let Some(looks @ 1..) = withdrawal.looks {
+                    sleep(LOOK_AGAIN[looks - 1]).await;
+                }
+                self.withdraw(withdrawal).await
             }
         }
     }
 
-    /// Gives back what is there. After so many `looks` there may be another one.
-    async fn withdraw(
-        &self,
-        withdrawal: &Withdrawal,
-        looks: Option<usize>,
-    ) -> Result<Option<Debt>, Failure> {
-        let Withdrawal { claim, mode, until, more, .. } = withdrawal;
-        let release = || self.store.release(claim, *mode);
-        let given = retry_until(&self.clock, *until, release).await?;
-        let freed = match given.answer {
-            GivenBack::Freed(others) => {
-                self.contention.note(&claim.name, others);
-                true
-            }
-            GivenBack::NotHeld { .. } => false,
-        };
-        let may_come = !freed || *more;
-        let next = looks.filter(|looks| may_come && *looks < LOOK_AGAIN.len());
-        let next = next.filter(|looks| self.clock.now() + LOOK_AGAIN[*looks] < *until);
-        Ok(next.map(|looks| Debt::LookAgain { withdrawal: withdrawal.clone(), looks }))
+    /// Gives back what is there. There may be another one later.
+    async fn withdraw(&self, withdrawal: &Withdrawal) -> Result<Option<Debt>, Failure> {
+        let Withdrawal { claim, mode, until, looks, more } = withdrawal;
+        let release = || self.core.store.release(claim, *mode);
+        let given = retry_until(&self.core.clock, *until, release).await?.answer;
+        if let GivenBack::Freed(others) = given {
+            self.contention.note(&claim.name, others);
+        }
+        let may_come = *more || matches!(given, GivenBack::NotHeld { .. });
+        let pause = looks.and_then(|looks| LOOK_AGAIN.get(looks)).filter(|_| may_come);
+        let again = pause.is_some_and(|pause| self.core.clock.now() + *pause < *until);
+        let looks = looks.map(|looks| looks + 1);
+        Ok(again.then(|| Debt::Release(Withdrawal { looks, ..withdrawal.clone() })))
     }
 }
 
@@ -113,13 +105,15 @@ mod tests {
 
     use super::*;
     use crate::{
-        domain::{Claim, Identity, Lease, Name},
+        domain::{Claim, Identity, Lease, LostReason, Name, ReleaseMode},
         engine::{
             Engine,
-            grant::{Grant, LocalTurns},
+            clock::Clock,
+            grant::{Grant, LocalTurns, Terms},
+            hold::Hold,
             tasks::Spawner,
         },
-        store::memory::MemoryStore,
+        store::{Store, memory::MemoryStore},
     };
 
     #[tokio::test(start_paused = true)]
@@ -145,7 +139,11 @@ mod tests {
         };
 
         // when nobody wants it any more, and then the first question is executed
-        engine.debts.owe(Debt::of_grant(&grant));
+        let local = LocalTurns::default();
+        let terms = Terms { renewed: true, max_hold: None, local };
+        let hold = Hold::new(grant, terms, now, &engine.core.counters);
+        hold.end(LostReason::Released).unwrap();
+        engine.core.debts.owe(Debt::of(&hold, ReleaseMode::HandOver));
         sleep(Duration::from_millis(100)).await;
         assert_eq!(store.holder(&name).await.unwrap(), None);
         store.acquire(&claim, None).await.unwrap();

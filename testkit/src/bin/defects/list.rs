@@ -12,7 +12,7 @@ pub(crate) const DEFECTS: &[Defect] = &[
         says: "a waiter does not listen, and sleeps until its timer",
         edits: &[Edit {
             file: "src/engine/contention/mod.rs",
-            from: "            self.store.listen(name);\n",
+            from: "            self.core.store.listen(name);\n",
             to: "",
         }],
     },
@@ -76,8 +76,8 @@ pub(crate) const DEFECTS: &[Defect] = &[
         says: "a message grants a lock: nobody asks",
         edits: &[Edit {
             file: "src/engine/acquire/attempt.rs",
-            from: "            answer = self.ask().await?;\n",
-            to: "            answer = match self.told {\n                false => self.ask().await?,\n                true => {\n                    let now = engine.clock.now();\n                    Ok(Asked::Granted(self.enter(Lease::new(now, self.claim.ttl), now)?))\n                }\n            };\n",
+            from: "            asked = self.ask().await?;\n",
+            to: "            asked = match self.told {\n                false => self.ask().await?,\n                true => {\n                    let now = engine.core.clock.now();\n                    Asked::Granted(self.enter(Lease::new(now, self.claim.ttl), now)?)\n                }\n            };\n",
         }],
     },
     Defect {
@@ -126,7 +126,7 @@ pub(crate) const DEFECTS: &[Defect] = &[
         edits: &[
             Edit {
                 file: "src/engine/keeper/mod.rs",
-                from: "            world.contention.disown(hold);\n",
+                from: "            self.contention.disown(hold);\n",
                 to: "            let _ = hold;\n",
             },
             Edit {
@@ -156,8 +156,8 @@ pub(crate) const DEFECTS: &[Defect] = &[
         says: "a release that was not answered is given up",
         edits: &[Edit {
             file: "src/engine/release/settle.rs",
-            from: "let given = retry_until(&self.clock, *until, release).await?;",
-            to: "let answer = release().await?;\n        let _ = until;\n        let given = crate::engine::retry::Answered { answer, unsure: false };",
+            from: "let given = retry_until(&self.core.clock, *until, release).await?.answer;",
+            to: "let given = release().await?;",
         }],
     },
     Defect {
@@ -196,7 +196,7 @@ pub(crate) const DEFECTS: &[Defect] = &[
         says: "listening is never ended",
         edits: &[Edit {
             file: "src/engine/contention/mod.rs",
-            from: "            self.store.unlisten(name);\n",
+            from: "            self.core.store.unlisten(name);\n",
             to: "",
         }],
     },
@@ -236,7 +236,7 @@ pub(crate) const DEFECTS: &[Defect] = &[
         says: "nobody looks after one that was called alone when another one comes",
         edits: &[Edit {
             file: "src/engine/contention/turn.rs",
-            from: "            entries.look_after(name, &self.clock, &self.stirred);\n        }\n        Some(Err(",
+            from: "            entries.look_after(name, &self.core.clock, &self.stirred);\n        }\n        Some(Err(",
             to: "        }\n        Some(Err(",
         }],
     },
@@ -244,15 +244,15 @@ pub(crate) const DEFECTS: &[Defect] = &[
         says: "a grant that nobody takes over is not given back",
         edits: &[Edit {
             file: "src/engine/contention/baton.rs",
-            from: "self.debts.owe(Debt::of_grant(&grant));",
-            to: "drop(Debt::of_grant(&grant));",
+            from: "self.core.debts.owe(Debt::of(&from, ReleaseMode::HandOver));",
+            to: "drop(Debt::of(&from, ReleaseMode::HandOver));",
         }],
     },
     Defect {
         says: "what a lost runtime was settling is forgotten",
         edits: &[Edit {
             file: "src/engine/release/settle.rs",
-            from: "        self.debts.take_up_again();\n",
+            from: "        self.core.debts.take_up_again();\n",
             to: "",
         }],
     },
@@ -426,9 +426,9 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         Defect {
             says: "a grant whose lease ended on its way to the next hold is believed",
             edits: &[Edit {
-                file: "src/engine/contention/baton.rs",
-                from: "self.grant.take_if(|grant| now < grant.lease.ends())",
-                to: "self.grant.take_if(|grant| now < grant.lease.ends() + grant.claim.ttl)",
+                file: "src/engine/hold.rs",
+                from: "(now < lease.ends()).then(|| Grant {",
+                to: "(now < lease.ends() + self.claim.ttl).then(|| Grant {",
             }],
         },
     ),
@@ -490,8 +490,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "tickets begin anew when a name is forgotten",
             edits: &[Edit {
                 file: "src/engine/contention/turn.rs",
-                from: "        let fresh = entries.last_ticket;\n        let entry = entries.of.entry(name.clone()).or_default();\n",
-                to: "        let entry = entries.of.entry(name.clone()).or_default();\n        let fresh = 1 + entry.crowd().waiting.len() as u64;\n",
+                from: "        let fresh = entries.last_ticket;\n        let Entries { of, left_alone, .. } = &mut *entries;\n        let entry = of.entry(name.clone()).or_default();\n",
+                to: "        let Entries { of, left_alone, .. } = &mut *entries;\n        let entry = of.entry(name.clone()).or_default();\n        let fresh = 1 + entry.crowd().waiting.len() as u64;\n",
             }],
         },
     ),
@@ -501,8 +501,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "who leaves the lock to others is there before them",
             edits: &[Edit {
                 file: "src/engine/acquire/mod.rs",
-                from: "if let Some(others_first) = turn.head_start() {",
-                to: "if let Some(others_first) = turn.head_start().filter(Duration::is_zero) {",
+                from: "if let Some(others_first) = turn.head_start {",
+                to: "if let Some(others_first) = turn.head_start.filter(Duration::is_zero) {",
             }],
         },
     ),

@@ -24,8 +24,8 @@ pub(crate) const SERVED: &[Defect] = &[
         says: "a reservation is told nobody",
         edits: &[Edit {
             file: "src/store/redis/lua/lock/hand_over.lua",
-            from: "not tell(place, 0) or not reserve",
-            to: "not reserve",
+            from: "if not tell(place, 0) and announce('0') ~= 0 then\n        return -1\n    end\n    if not reserve",
+            to: "if not reserve",
         }],
     },
     Defect {
