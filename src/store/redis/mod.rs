@@ -246,8 +246,8 @@ impl RedisStore {
             return Ok(GivenBack::NotHeld { holder: self.successor(&claim.name).await });
         }
         let ears = replies.get(1).map_or(Ok(0), replies::ears)?;
-        let ours = i64::from(self.subscriptions.hears_releases(&claim.name));
-        let others = ears > ours;
+        // Where nobody listens, nothing is looked up.
+        let others = ears > 0 && ears > i64::from(self.subscriptions.hears_releases(&claim.name));
         Ok(GivenBack::Freed(match others {
             true => Others::Listeners,
             false => Others::Nobody,
