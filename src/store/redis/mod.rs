@@ -21,7 +21,7 @@ pub(crate) use self::connection::Connector;
 pub(crate) use self::connection::Settings;
 use self::{
     connection::{Dialer, Link, Target, Watcher},
-    scripts::Script,
+    scripts::{Script, roomy},
     subscriptions::{Board, Subscriptions},
     watcher::Commands,
 };
@@ -233,9 +233,9 @@ impl RedisStore {
     /// Both are sent whatever becomes of the first, so that asking again makes up for
     /// a message that was lost. One too many wakes waiters for nothing.
     async fn release_openly(&self, claim: &Claim) -> Result<GivenBack, Failure> {
-        let mut free = cmd("HDEL");
+        let mut free = roomy("HDEL");
         free.arg(claim.name.as_str()).arg(claim.owner.as_str());
-        let mut announce = cmd("PUBLISH");
+        let mut announce = roomy("PUBLISH");
         announce.arg(keys::channel(&claim.name)).arg("0");
         let replies = self.commands.call_all(&[free, announce]).await?;
         let freed = match replies.first() {

@@ -40,7 +40,7 @@ impl Script {
 
     /// The beginning of a call by hash: keys and arguments follow.
     pub(super) fn by_hash(&self, keys: usize) -> Cmd {
-        let mut command = cmd("EVALSHA");
+        let mut command = roomy("EVALSHA");
         command.arg(&self.hash).arg(keys);
         command
     }
@@ -60,6 +60,14 @@ impl Script {
         let (_, call) = line.split_once("call('")?;
         call.split('\'').next()
     }
+}
+
+/// The beginning of a command, with room for most: what grows by and by is copied
+/// again and again.
+pub(super) fn roomy(name: &str) -> Cmd {
+    let mut command = Cmd::with_capacity(8, 256);
+    command.arg(name);
+    command
 }
 
 #[cfg(test)]
