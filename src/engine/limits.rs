@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use tokio::time::timeout;
+use tokio::time::sleep;
 
 use super::timing::LONGEST_PATIENCE;
 use crate::domain::Failure;
@@ -47,20 +47,26 @@ pub(crate) async fn within<T>(
     limit: Duration,
     answer: impl Future<Output = Result<T, Failure>>,
 ) -> Result<T, Failure> {
-    let mut answer = pin!(answer);
-    let at_once = poll_fn(|cx| Poll::Ready(answer.as_mut().poll(cx))).await;
-    if let Poll::Ready(answered) = at_once {
-        return answered;
-    }
-    let answered = timeout(limit, answer).await;
-    answered.unwrap_or_else(|_| Err(Failure::unanswered(format!("nothing came within {limit:?}"))))
+    let (mut answer, mut timer) = (pin!(answer), pin!(None));
+    let silent = || Err(Failure::unanswered(format!("nothing came within {limit:?}")));
+    poll_fn(|cx| {
+        if let Poll::Ready(answered) = answer.as_mut().poll(cx) {
+            return Poll::Ready(answered);
+        }
+        if timer.is_none() {
+            timer.set(Some(sleep(limit)));
+        }
+        let over = timer.as_mut().as_pin_mut().map_or(Poll::Pending, |timer| timer.poll(cx));
+        over.map(|()| silent())
+    })
+    .await
 }
 
 #[cfg(test)]
 mod tests {
     use std::future::{pending, ready};
 
-    use tokio::time::{Instant, sleep};
+    use tokio::time::Instant;
 
     use super::*;
 

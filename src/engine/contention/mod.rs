@@ -12,7 +12,7 @@
 //!
 //! | lock | guards | is taken before |
 //! |---|---|---|
-//! | `listening` | what the store was asked to listen to | `entries`, whatever the store locks, and what hearing it locks: the watchdog's plan |
+//! | `listening` | the order in which the store is asked to listen, or no longer | `entries`, whatever the store locks, and what hearing it locks: the watchdog's plan |
 //! | `entries` | all that is known of each name | a hold's state, an inbox, the debts |
 //!
 //! The store is never called under `entries`: it may tell us something at once. `entries`
@@ -45,7 +45,7 @@ use super::{
     timing::{BATON_RESTS, LINGER},
 };
 use crate::{
-    domain::{Holder, LostReason, Map, Name, Others, Set},
+    domain::{Holder, LostReason, Map, Name, Others},
     store::{Event, Hears},
 };
 
@@ -56,7 +56,7 @@ const MOST_LINGERING: usize = 1_024;
 #[derive(Debug)]
 pub(crate) struct Contention {
     core: Arc<Core>,
-    listening: Mutex<Set<Name>>,
+    listening: Mutex<()>,
     entries: Mutex<Entries>,
     stirred: Notify,
 }
@@ -280,16 +280,15 @@ impl Contention {
         }
     }
 
-    /// Has the store listen to `name`, or no longer, as is wanted now. Who begins `anew` has
-    /// heard nothing yet, though the store may listen for one who is forgotten.
+    /// Has the store listen to `name` for one who begins `anew`, or no longer if nobody wants
+    /// it now. One at a time, so that whoever comes last has looked last.
     fn settle_listening(&self, name: &Name, anew: bool) {
-        let mut listening = self.listening.lock().unwrap_or_else(PoisonError::into_inner);
-        let crowd = |entry: &Entry| entry.crowd.as_ref().is_some_and(|crowd| crowd.listens);
-        let wanted = self.entries().of.get(name).is_some_and(crowd);
-        if wanted && (listening.insert(name.clone()) || anew) {
-            self.core.store.listen(name);
-        } else if !wanted && listening.remove(name) {
+        let _one_at_a_time = self.listening.lock().unwrap_or_else(PoisonError::into_inner);
+        let listens = |entry: &Entry| entry.crowd.as_ref().is_some_and(|crowd| crowd.listens);
+        if !self.entries().of.get(name).is_some_and(listens) {
             self.core.store.unlisten(name);
+        } else if anew {
+            self.core.store.listen(name);
         }
     }
 

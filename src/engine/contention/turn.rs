@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 use super::{
     Contention, Entries,
     baton::Baton,
-    entry::{Called, Entry, TurnOf, Waiter},
+    entry::{Entry, TurnOf, Waiter},
     inbox::Inbox,
 };
 use crate::{
@@ -29,8 +29,8 @@ pub(crate) struct Wants {
 pub(crate) struct Turn {
     contention: Arc<Contention>,
     name: Name,
-    /// How we were called, if we had to wait. In a box: a turn is moved about.
-    called: Option<Box<Called>>,
+    /// What the hold before left to us, if it did.
+    baton: Option<Baton>,
     /// Where it is told to us that we may ask, if the name was listened to before: who has
     /// not asked yet has missed nothing.
     pub(crate) inbox: Option<Arc<Inbox>>,
@@ -106,8 +106,8 @@ impl Contention {
 
     /// Gives the turn to who asks now.
     fn begin(self: &Arc<Self>, name: &Name, entry: &mut Entry) -> Turn {
-        let called = match std::mem::replace(&mut entry.turn, TurnOf::Asker) {
-            TurnOf::Called(called) => Some(called),
+        let baton = match std::mem::replace(&mut entry.turn, TurnOf::Asker) {
+            TurnOf::Called(called) => called.baton,
             TurnOf::Nobody | TurnOf::Asker | TurnOf::Hold(_) => None,
         };
         let contended = entry.is_contended(&self.core.clock);
@@ -121,7 +121,7 @@ impl Contention {
         Turn {
             contention: Arc::clone(self),
             name: name.clone(),
-            called,
+            baton,
             inbox,
             head_start,
             contended,
@@ -170,7 +170,7 @@ impl Contention {
 impl Turn {
     /// What the hold before left to us, if it did.
     pub(crate) fn take_baton(&mut self) -> Option<Baton> {
-        self.called.as_mut()?.baton.take()
+        self.baton.take()
     }
 
     /// Where it is told to us that we may ask, from now on.
