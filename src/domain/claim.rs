@@ -57,7 +57,7 @@ pub(crate) enum GivenBack {
 /// Who is known to want a lock that was given back, and has to ask for it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Others {
-    /// Nobody, or the one alone for whom it is reserved.
+    /// Nobody; or it is reserved, and others may queue behind.
     Nobody,
     /// Other clients listen, or poll. They may have been waiting, and may queue.
     Listeners,

@@ -5,7 +5,6 @@
 //! and add what the machine has slept through since the clock was made.
 
 use std::{
-    fmt,
     num::NonZero,
     sync::{Arc, LazyLock},
     time::Duration,
@@ -73,12 +72,6 @@ impl Clock {
     /// before.
     pub(crate) fn timer(&self, moment: Instant) -> Instant {
         Instant::now() + moment.saturating_duration_since(self.now())
-    }
-}
-
-impl fmt::Debug for Clock {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Clock").finish_non_exhaustive()
     }
 }
 

@@ -6,7 +6,6 @@ use super::{clock::Clock, debts::Debts, stats::Counters};
 use crate::store::Store;
 
 /// The store of one client and the time, what it counts, and what it owes.
-#[derive(Debug)]
 pub(crate) struct Core {
     pub(super) store: Arc<dyn Store>,
     pub(super) clock: Clock,

@@ -5,7 +5,7 @@
 //! One mutex guards the list. It is a leaf: whoever holds another lock may take it.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::BTreeMap,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -16,7 +16,7 @@ use tokio::{sync::Notify, time::Instant};
 
 use crate::{
     domain::{Claim, ReleaseMode},
-    engine::hold::Hold,
+    engine::{hold::Hold, seldom::Seldom},
 };
 
 /// What we owe the store, until a moment when it will have helped itself.
@@ -70,26 +70,33 @@ impl Debt {
 }
 
 /// What this client owes its store.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Debts {
     list: Mutex<List>,
     changed: Notify,
     settled: Notify,
     closed: AtomicBool,
+    pub(super) given_up: Seldom,
 }
 
-#[derive(Debug, Default)]
+/// By the order in which they came.
+#[derive(Default)]
 struct List {
-    new: VecDeque<Debt>,
-    /// Those that are being settled, by the order in which that began.
-    open: BTreeMap<u64, Debt>,
+    owed: BTreeMap<u64, Debt>,
     last: u64,
+}
+
+impl List {
+    fn add(&mut self, debt: Debt) {
+        self.last += 1;
+        self.owed.insert(self.last, debt);
+    }
 }
 
 impl Debts {
     /// Has `debt` settled in the background.
     pub(crate) fn owe(&self, debt: Debt) {
-        self.list().new.push_back(debt);
+        self.list().add(debt);
         self.changed.notify_one();
     }
 
@@ -110,9 +117,7 @@ impl Debts {
 
     /// How many debts are not settled.
     pub(crate) fn owed(&self) -> usize {
-        let list = self.list();
-        let all = list.new.iter().chain(list.open.values());
-        all.filter(|debt| !debt.is_precaution()).count()
+        self.list().owed.values().filter(|debt| !debt.is_precaution()).count()
     }
 
     /// Waits until nothing is owed.
@@ -131,28 +136,18 @@ impl Debts {
         self.changed.notified().await;
     }
 
-    /// Owes anew what a runtime took down with it while it was being settled.
-    pub(super) fn take_up_again(&self) {
-        let mut list = self.list();
-        let open = std::mem::take(&mut list.open);
-        list.new.extend(open.into_values());
-    }
-
-    /// The next one to be settled, and its number.
-    pub(super) fn next(&self) -> Option<(u64, Debt)> {
-        let mut list = self.list();
-        let debt = list.new.pop_front()?;
-        list.last += 1;
-        let number = list.last;
-        list.open.insert(number, debt.clone());
-        Some((number, debt))
+    /// The first one that came after that with this number, and its own number.
+    pub(super) fn after(&self, number: u64) -> Option<(u64, Debt)> {
+        let list = self.list();
+        let (number, debt) = list.owed.range(number + 1..).next()?;
+        Some((*number, debt.clone()))
     }
 
     /// Notes that this one is settled but for `more`.
     pub(super) fn is_settled(&self, number: u64, more: Option<Debt>) {
         let mut list = self.list();
-        list.open.remove(&number);
-        list.new.extend(more);
+        list.owed.remove(&number);
+        more.into_iter().for_each(|debt| list.add(debt));
         drop(list);
         self.settled.notify_waiters();
     }
@@ -163,7 +158,6 @@ impl Debts {
 }
 
 /// A debt that is owed unless the promise is kept.
-#[derive(Debug)]
 pub(crate) struct Promise<'a> {
     debts: &'a Debts,
     debt: Option<Debt>,

@@ -1,25 +1,12 @@
 //! What the store tells goes to whom it concerns.
 
-use std::sync::Arc;
-
-use tokio::sync::Notify;
-
-use super::{contention::Contention, keeper::Keeper};
+use super::Engine;
 use crate::{
     domain::Name,
     store::{Event, Subscriber},
 };
 
-/// Hears everything that the store tells one client.
-#[derive(Debug)]
-pub(crate) struct Events {
-    contention: Arc<Contention>,
-    keeper: Arc<Keeper>,
-    /// The store is there again.
-    pub(super) back: Notify,
-}
-
-impl Subscriber for Events {
+impl Subscriber for Engine {
     fn hear(&self, event: Event) {
         match &event {
             Event::Freed { name, .. } | Event::Hears(name, _) => self.doubt_our_own(name),
@@ -33,15 +20,9 @@ impl Subscriber for Events {
     }
 }
 
-impl Events {
-    pub(super) fn new(contention: &Arc<Contention>, keeper: &Arc<Keeper>) -> Arc<Self> {
-        let (contention, keeper) = (Arc::clone(contention), Arc::clone(keeper));
-        Arc::new(Self { contention, keeper, back: Notify::new() })
-    }
-
-    /// A lock that we hold is announced to be free, or may have been: somebody
-    /// forced it, or the message is an echo of the hold before ours, as it is
-    /// soon after we entered.
+impl Engine {
+    /// A release of a lock that we hold was announced: somebody forced it, or it is the echo
+    /// of our previous hold, as it is soon after we entered.
     fn doubt_our_own(&self, name: &Name) {
         if let Some((grant, trusts_from)) = self.contention.grant(name) {
             self.keeper.ask_about(grant, trusts_from);
@@ -51,14 +32,14 @@ impl Events {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::{sync::Arc, time::Duration};
 
     use futures_util::FutureExt;
 
     use super::*;
     use crate::{
         domain::Identity,
-        engine::{Engine, clock::Clock, tasks::Spawner},
+        engine::{clock::Clock, tasks::Spawner},
         store::memory::MemoryStore,
     };
 
@@ -69,9 +50,9 @@ mod tests {
         let engine = Engine::new(Identity::of("one"), store, clock, Spawner::here());
         let mut rests = Box::pin(engine.rest(Duration::from_secs(1)));
         assert!((&mut rests).now_or_never().is_none());
-        engine.events.hear(Event::SubscriptionsLost);
+        engine.hear(Event::SubscriptionsLost);
         assert!((&mut rests).now_or_never().is_none());
-        engine.events.hear(Event::Back);
+        engine.hear(Event::Back);
         assert!(rests.now_or_never().is_some());
     }
 }

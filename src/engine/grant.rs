@@ -11,7 +11,6 @@ use super::{clock::Stamp, timing::LONGEST_PATIENCE};
 use crate::domain::{Claim, Lease};
 
 /// What the store granted, and when we knew.
-#[derive(Debug)]
 pub(crate) struct Grant {
     /// What tells it from the client's other grants.
     pub(crate) id: u64,

@@ -17,14 +17,13 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-use super::{Engine, debts::Debt, hold::Hold, release::recount::recount, timing::END_IS_NEAR};
+use super::{Engine, debts::Debt, hold::Hold, release::recount, timing::END_IS_NEAR};
 use crate::{
     domain::{Claim, GivenBack, Holder, LostReason, Outcome},
     error::Error,
 };
 
 /// What a release found.
-#[derive(Debug)]
 pub(crate) enum Left {
     /// Other shares of the hold are still there.
     Shares(u32),

@@ -42,7 +42,6 @@ pub(crate) struct Hold {
     counters: Arc<Counters>,
 }
 
-#[derive(Debug)]
 struct State {
     lease: Lease,
     /// When more time was last asked for, answered or not.
@@ -165,7 +164,7 @@ impl Hold {
     /// For how long it is left alone when it was given back, if nobody is known to want it.
     pub(super) fn rests(&self, now: Instant) -> Option<Duration> {
         let held = self.held_for(now);
-        (held >= LONG_HOLD).then(|| (held / 50).min(LONGEST_REST))
+        (held >= LONG_HOLD && !self.contended).then(|| (held / 50).min(LONGEST_REST))
     }
 
     /// Whether its lease is renewed, or fixed.

@@ -13,7 +13,8 @@
 //! clock · timing · stats · tasks
 //! ```
 //!
-//! Arrows point down: `tests/tidy.rs` reads the imports. This file puts it together.
+//! Arrows point down: `tests/tidy.rs` reads the imports. This file puts it together; the
+//! uppermost rooms, from `release` on, are methods of the [`Engine`] that it makes.
 //!
 //! One background task, started in [`Engine::revive`]: the keeper's loop beside the settler's.
 //! It does not hold the engine; it ends when that is dropped and everything owed is settled.
@@ -68,11 +69,10 @@ use self::{
     contention::Contention,
     core::Core,
     debts::{Debt, Debts},
-    events::Events,
     hold::Hold,
     keeper::Keeper,
     limits::{Limits, within},
-    release::settle::Settler,
+    release::settle::settle_all,
     retry::retry_until,
     seldom::Seldom,
     stats::Stats,
@@ -91,10 +91,9 @@ pub(crate) struct Engine {
     core: Arc<Core>,
     contention: Arc<Contention>,
     keeper: Arc<Keeper>,
-    settler: Settler,
     cannot_ask: Seldom,
-    /// Kept for the store, which only knows where it is.
-    events: Arc<Events>,
+    /// The store is there again.
+    back: Notify,
     spawner: Spawner,
     pub(crate) limits: Limits,
     running: Mutex<Option<AbortHandle>>,
@@ -128,18 +127,13 @@ impl Engine {
         let core = Arc::new(Core { store, clock, counters, debts });
         let contention = Contention::new(&core);
         let keeper = Keeper::new(&core, &contention);
-        let settler = Settler::new(&core, &contention);
-        let events = Events::new(&contention, &keeper);
-        let told: Arc<dyn Subscriber> = Arc::<Events>::clone(&events);
-        core.store.tell(Arc::downgrade(&told));
-        Arc::new(Self {
+        let engine = Arc::new(Self {
             identity,
             core,
             contention,
             keeper,
-            settler,
             cannot_ask: Seldom::default(),
-            events,
+            back: Notify::new(),
             spawner,
             limits,
             running: Mutex::default(),
@@ -147,7 +141,10 @@ impl Engine {
             grants: AtomicU64::new(0),
             closed: AtomicBool::new(false),
             closing: Notify::new(),
-        })
+        });
+        let told: Arc<dyn Subscriber> = Arc::<Self>::clone(&engine);
+        engine.core.store.tell(Arc::downgrade(&told));
+        engine
     }
 
     /// Makes sure that the client is open and its background tasks run.
@@ -169,13 +166,13 @@ impl Engine {
         }
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         if !self.alive.is_alive() && (needed || running.is_some()) {
-            running.iter().for_each(AbortHandle::abort);
             *running = Some(self.start());
         }
     }
 
     fn start(&self) -> AbortHandle {
-        let both = join(Arc::clone(&self.keeper).run(), self.settler.clone().run());
+        let settler = settle_all(Arc::clone(&self.core), Arc::clone(&self.contention));
+        let both = join(Arc::clone(&self.keeper).run(), settler);
         self.spawner.start(self.alive.during(both))
     }
 
@@ -273,7 +270,7 @@ impl Engine {
     async fn rest(&self, pause: Duration) {
         tokio::select! {
             () = sleep(pause) => {}
-            () = self.events.back.notified() => {}
+            () = self.back.notified() => {}
         }
     }
 

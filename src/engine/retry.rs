@@ -11,7 +11,6 @@ use super::{
 use crate::{domain::Failure, store::Answer};
 
 /// An answer, with what is left in doubt about it.
-#[derive(Debug)]
 pub(crate) struct Answered<T> {
     pub(crate) answer: T,
     /// Whether an earlier question went unanswered: it may have been executed
@@ -49,7 +48,7 @@ fn silent<T>(elapsed: Elapsed) -> Result<T, Failure> {
 }
 
 /// Growing pauses between questions to a store that is in trouble.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Backoff {
     last: Duration,
 }

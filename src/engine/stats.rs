@@ -67,7 +67,7 @@ pub struct Stats {
     pub renewal_lag_max: Duration,
     /// Times that a connection was lost and made again.
     pub reconnects: u64,
-    /// Messages that woke a waiter.
+    /// Messages that woke a waiter, or came while it was asking.
     pub wake_ups: u64,
     /// Releases that nobody waited for and that could not be made: their leases end by themselves.
     pub releases_abandoned: u64,

@@ -1,12 +1,11 @@
 //! Where background tasks start, and whether they still run.
 
 use std::{
-    fmt,
     future::Future,
     pin::Pin,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, Ordering},
     },
 };
 
@@ -15,22 +14,20 @@ use tokio::task::AbortHandle;
 /// A task before it runs.
 pub(crate) type Job = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Whether the last task that was started still runs.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Alive(Arc<AtomicU64>);
+/// Whether the task that was started still runs. The next one is started when it does not.
+#[derive(Clone, Default)]
+pub(crate) struct Alive(Arc<AtomicBool>);
 
 impl Alive {
     /// One load: each acquisition asks.
     pub(crate) fn is_alive(&self) -> bool {
-        self.0.load(Ordering::Acquire) != 0
+        self.0.load(Ordering::Acquire)
     }
 
-    /// Begins a new start: it is alive until `job` ends, or is dropped with its runtime.
+    /// From now on it is alive, until `job` ends or is dropped with its runtime.
     pub(crate) fn during(&self, job: impl Future<Output: Send> + Send + 'static) -> Job {
-        static LAST: AtomicU64 = AtomicU64::new(0);
-        let start = LAST.fetch_add(1, Ordering::Relaxed) + 1;
-        self.0.store(start, Ordering::Release);
-        let ends = Ends { alive: Arc::clone(&self.0), start };
+        self.0.store(true, Ordering::Release);
+        let ends = Ends(Arc::clone(&self.0));
         Box::pin(async move {
             let _ends = ends;
             job.await;
@@ -38,16 +35,12 @@ impl Alive {
     }
 }
 
-/// When it is dropped a task has ended, or its runtime.
-struct Ends {
-    alive: Arc<AtomicU64>,
-    start: u64,
-}
+/// When it is dropped the task has ended, or its runtime.
+struct Ends(Arc<AtomicBool>);
 
 impl Drop for Ends {
     fn drop(&mut self) {
-        // Unless others were started meanwhile.
-        self.alive.compare_exchange(self.start, 0, Ordering::AcqRel, Ordering::Relaxed).ok();
+        self.0.store(false, Ordering::Release);
     }
 }
 
@@ -68,11 +61,5 @@ impl Spawner {
     /// Starts `job`. The caller must be on a runtime.
     pub(crate) fn start(&self, job: Job) -> AbortHandle {
         (self.0)(job)
-    }
-}
-
-impl fmt::Debug for Spawner {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Spawner").finish_non_exhaustive()
     }
 }

@@ -27,7 +27,7 @@ pub(crate) const POLLER_QUEUES: Duration = Duration::from_secs(1);
 pub(crate) const VAIN_QUESTIONS: u32 = 16;
 pub(crate) const VAIN_REST: Duration = Duration::from_millis(1);
 
-/// For so long after its last waiter a name is listened to, and known to be contended.
+/// For so long after its last waiter a name is remembered and listened to.
 pub(crate) const LINGER: Duration = Duration::from_secs(2);
 
 /// For so long a lock counts as contended after a release that found it so.
@@ -42,7 +42,8 @@ pub(crate) const OPEN_RELEASES: u32 = 16;
 /// lock alone for a fiftieth of that time, but no longer than this: somebody may spin.
 pub(crate) const LONGEST_REST: Duration = Duration::from_millis(8);
 
-/// Who waits for so long behind one hold of its own client is told so in the log.
+/// A hold that has lasted for so long, and is waited for by its own client, is told in the log
+/// at each of its renewals.
 pub(crate) const OWN_HOLD_TOLD: Duration = Duration::from_secs(5);
 
 /// So soon a task takes the grant that was handed to it, or it goes on to the next.
@@ -78,7 +79,7 @@ pub(crate) const LOOK_AGAIN: [Duration; 3] =
 /// buffer of a server that hangs, or in that of a network that was cut.
 pub(crate) const LATEST: Duration = Duration::from_secs(15 * 60);
 
-/// How often it is told that releases are given up.
+/// How far apart the same trouble of many callers is told.
 pub(crate) const TOLD_APART: Duration = Duration::from_secs(10);
 
 /// The pauses between questions to a store that is in trouble.

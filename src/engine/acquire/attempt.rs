@@ -3,8 +3,8 @@
 //! Have the turn of this process. Ask, bound to withdraw on drop. Granted and still in
 //! time: hold. Else listen, and once we hear *ask again*, because a release between the
 //! first question and the subscription wakes nobody; from then on with a place in the
-//! queue. Then wait to be told, or for the holder's remaining lease, whichever is first,
-//! but never longer than a few seconds. Repeat.
+//! queue. Then wait to be told, or for the holder's remaining lease, whichever is first, but
+//! by messages never longer than a few seconds. Repeat.
 //!
 //! What we are told is when to ask. What we believe is the answer.
 //!
@@ -40,7 +40,7 @@ pub(super) struct Attempt<'a> {
     turn: Option<Turn>,
     /// The question that may still be granted, if there is one.
     asked: Option<Lease>,
-    /// If the store was away when it was asked: how often it had been made again then.
+    /// If the connection was down at that question: how often it had been made again by then.
     unsent: Option<u64>,
     /// Whether a question went unanswered, so that the store may grant it yet.
     unsure: bool,

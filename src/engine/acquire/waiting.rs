@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// What one acquisition has waited through so far. Pure: it is told the time.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Waiting {
     /// When the store first said no.
     since: Option<Instant>,

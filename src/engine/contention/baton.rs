@@ -14,8 +14,7 @@ use crate::{
     },
 };
 
-/// A hold whose grant is nobody's for a moment. Who drops it gives the lock back to the store.
-#[derive(Debug)]
+/// A grant between two holds. Dropping it gives the lock back to the store.
 pub(crate) struct Baton {
     from: Option<Arc<Hold>>,
     core: Arc<Core>,

@@ -1,7 +1,7 @@
 //! What is known of one name while somebody here has it or wants it.
 //!
-//! Pure state, behind the mutex of [`Contention`](super::Contention). It is given the clock
-//! and not the time: most changes need none, and to read it is dear.
+//! Pure state, behind the mutex of [`Contention`](super::Contention). Where most
+//! changes need no time it is given the clock: to read it is dear.
 
 use std::{
     collections::BTreeMap,
@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// One name.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Entry {
     pub(super) turn: TurnOf,
     /// The hold that this client believes in.
@@ -33,7 +33,7 @@ pub(super) struct Entry {
 }
 
 /// Who has the right to ask for a name.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) enum TurnOf {
     #[default]
     Nobody,
@@ -46,7 +46,6 @@ pub(super) enum TurnOf {
 }
 
 /// One who was called to have the turn.
-#[derive(Debug)]
 pub(super) struct Called {
     pub(super) ticket: u64,
     /// What the hold before left to it, if it did.
@@ -56,7 +55,7 @@ pub(super) struct Called {
 }
 
 /// Who waits for a name here, and what is known of who has it elsewhere.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Crowd {
     pub(super) waiting: BTreeMap<u64, Waiter>,
     pub(super) inbox: Arc<Inbox>,
@@ -76,12 +75,9 @@ pub(super) struct Crowd {
     pub(super) in_transit: bool,
     /// Whether somebody was called since it was last looked at.
     pub(super) called_lately: bool,
-    /// The hold of this client that somebody here began to wait behind.
-    pub(super) behind: Option<Weak<Hold>>,
 }
 
 /// One who waits for the turn.
-#[derive(Debug)]
 pub(super) struct Waiter {
     pub(super) calls: oneshot::Sender<()>,
     pub(super) shape: Shape,
@@ -161,25 +157,6 @@ impl Entry {
         }
         let lately = |crowd: &mut Box<Crowd>| std::mem::take(&mut crowd.called_lately);
         self.crowd.as_mut().is_some_and(lately) || missed
-    }
-
-    /// Notes that somebody waits behind the hold that has the turn. Returns whether that is
-    /// to be looked at later: once for each hold.
-    pub(super) fn waits_behind(&mut self) -> bool {
-        let known = self.crowd.as_ref().is_some_and(|crowd| crowd.behind.is_some());
-        if known || !matches!(self.turn, TurnOf::Hold(_)) {
-            return false;
-        }
-        self.crowd().behind = Some(Weak::clone(&self.held));
-        true
-    }
-
-    /// The hold that somebody here still waits behind since it began to.
-    pub(super) fn still_behind(&mut self) -> Option<Arc<Hold>> {
-        let crowd = self.crowd.as_mut()?;
-        let behind = crowd.behind.take()?;
-        let waits = !crowd.waiting.is_empty() && behind.ptr_eq(&self.held);
-        self.held.upgrade().filter(|_| waits)
     }
 
     /// Notes what a release found. Those who do not queue ask first for a quarter of the

@@ -53,7 +53,6 @@ use crate::{
 const MOST_LINGERING: usize = 1_024;
 
 /// The contention of one client.
-#[derive(Debug)]
 pub(crate) struct Contention {
     core: Arc<Core>,
     listening: Mutex<()>,
@@ -61,15 +60,13 @@ pub(crate) struct Contention {
     stirred: Notify,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Entries {
     of: Map<Name, Entry>,
     /// Those where somebody was called, and may not come.
     in_transit: Vec<Name>,
     /// Those that nobody wants, by when to look at them.
     lingering: VecDeque<(Instant, Name)>,
-    /// Those where somebody waits behind a hold of this client, by when to say so.
-    behind_our_own: VecDeque<(Instant, Name)>,
     /// The last one that was given back after a long hold, and until when it is left alone.
     /// Who always comes back finds its own here.
     left_alone: Option<(Name, Instant)>,
@@ -243,6 +240,11 @@ impl Contention {
         self.entries().left_alone = Some((name.clone(), until));
     }
 
+    /// Whether somebody here waits for `name`.
+    pub(crate) fn is_waited_for(&self, name: &Name) -> bool {
+        self.entries().of.get(name).is_some_and(|entry| entry.next_wants().is_some())
+    }
+
     /// Whether others want `name`, as far as we have heard lately.
     pub(crate) fn is_contended(&self, name: &Name) -> bool {
         let entries = self.entries();
@@ -309,14 +311,9 @@ impl Contention {
         let now = self.core.clock.now();
         entries.call_others(&self.core.clock);
         let ended = entries.end_quiet(now, &self.core.clock);
-        let waited_for = entries.waited_for(now);
         let again = (!entries.in_transit.is_empty()).then(|| now + BATON_RESTS);
         drop(entries);
         ended.iter().for_each(|name| self.settle_listening(name, false));
-        for hold in waited_for {
-            tracing::warn!(target: "leasehold", lock = %hold.name(), owner = %hold.claim().owner,
-                held = ?hold.held_for(now), "this client waits for a lock that it holds itself");
-        }
         again
     }
 
@@ -337,17 +334,7 @@ impl Contention {
 impl Entries {
     /// Whether there is nothing to look after.
     fn is_calm(&self) -> bool {
-        self.in_transit.is_empty() && self.lingering.is_empty() && self.behind_our_own.is_empty()
-    }
-
-    /// The holds of this client that somebody here has waited behind for long.
-    fn waited_for(&mut self, now: Instant) -> Vec<Arc<Hold>> {
-        let mut found = Vec::new();
-        let due = self.behind_our_own.partition_point(|(due, _)| *due <= now);
-        for (_, name) in self.behind_our_own.drain(..due) {
-            found.extend(self.of.get_mut(&name).and_then(Entry::still_behind));
-        }
-        found
+        self.in_transit.is_empty() && self.lingering.is_empty()
     }
 
     /// The mailbox of `name`, if there is one.

@@ -10,10 +10,7 @@ use super::{
     entry::{Entry, TurnOf, Waiter},
     inbox::Inbox,
 };
-use crate::{
-    domain::Name,
-    engine::{grant::Shape, timing::OWN_HOLD_TOLD},
-};
+use crate::{domain::Name, engine::grant::Shape};
 
 /// What one wants who waits for the turn.
 #[derive(Clone, Copy, Debug)]
@@ -25,7 +22,6 @@ pub(crate) struct Wants {
 }
 
 /// The right to ask for one name, until it is dropped or a hold keeps it.
-#[derive(Debug)]
 pub(crate) struct Turn {
     contention: Arc<Contention>,
     name: Name,
@@ -94,10 +90,7 @@ impl Contention {
         let ticket = ticket.unwrap_or(fresh);
         let (calls, called) = oneshot::channel();
         crowd.waiting.insert(ticket, Waiter { calls, shape: wants.shape });
-        if entry.waits_behind() {
-            let due = self.core.clock.now() + OWN_HOLD_TOLD;
-            entries.behind_our_own.push_back((due, name.clone()));
-        } else if matches!(entry.turn, TurnOf::Called(_)) {
+        if matches!(entry.turn, TurnOf::Called(_)) {
             // The one who was called may never come, and now somebody waits for it.
             entries.look_after(name, &self.core.clock, &self.stirred);
         }

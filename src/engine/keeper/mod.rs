@@ -1,8 +1,8 @@
 //! Keeps leases alive: one task and one timer for all of them.
 //!
 //! *When* to renew, *what* to renew together and *which* holds are beyond hope
-//! is decided by [`Schedule`], which does no I/O and reads no clock. This file
-//! only carries its decisions to the store and back.
+//! is decided by [`Schedule`], which does no I/O and reads no clock. This file carries its
+//! decisions to the store and back, and looks after the contention beside.
 
 mod schedule;
 
@@ -16,7 +16,11 @@ use tokio::{
 
 use self::schedule::Schedule;
 use super::{
-    contention::Contention, core::Core, hold::Hold, seldom::Seldom, timing::LONGEST_SLEEP,
+    contention::Contention,
+    core::Core,
+    hold::Hold,
+    seldom::Seldom,
+    timing::{LONGEST_SLEEP, OWN_HOLD_TOLD},
 };
 use crate::{
     domain::{Failure, Outcome, Renewal},
@@ -29,9 +33,8 @@ const BATCH: usize = 100;
 
 /// The watchdog of one client.
 ///
-/// Its one lock guards the plan, and is taken before a hold's state. Nobody else is told
-/// anything under it: what came to an end is passed on when it is off.
-#[derive(Debug)]
+/// Its one lock guards the plan, and is taken before a hold's state. Who awaits a loss is
+/// notified under it; contention is told when it is off.
 pub(crate) struct Keeper {
     core: Arc<Core>,
     contention: Arc<Contention>,
@@ -40,7 +43,6 @@ pub(crate) struct Keeper {
     failing: Seldom,
 }
 
-#[derive(Debug)]
 struct Plan {
     schedule: Schedule,
     /// When the task looks at the schedule next, whatever happens.
@@ -152,7 +154,17 @@ impl Keeper {
         let closed = plan.closed;
         drop(plan);
         due.over.iter().for_each(|hold| self.contention.left(hold));
+        due.renew.iter().for_each(|hold| self.look_behind(hold, now));
         (!closed).then(|| self.core.clock.timer(looks_at))
+    }
+
+    /// Tells who waits for a lock that its own client holds: it may wait for itself.
+    fn look_behind(&self, hold: &Hold, now: Instant) {
+        let held = hold.held_for(now);
+        if held >= OWN_HOLD_TOLD && self.contention.is_waited_for(hold.name()) {
+            tracing::warn!(target: "leasehold", lock = %hold.name(), owner = %hold.claim().owner,
+                ?held, "this client waits for a lock that it holds itself");
+        }
     }
 
     fn heard(&self, (holds, asked_at, answer): Answered) {

@@ -1,27 +1,21 @@
 //! Giving back: awaited here, or settled in the background. What is owed stands in
-//! `engine/debts.rs`.
-//!
-//! | file | does |
-//! |---|---|
-//! | `settle.rs` | the task that settles it |
-//! | `recount.rs` | tells the store how many shares a hold has |
+//! `engine/debts.rs`; `settle.rs` has the loop that settles it.
 
-pub(crate) mod recount;
 pub(crate) mod settle;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
-use self::recount::recount;
 use super::{
     Engine,
+    core::Core,
     debts::Debt,
     hold::Hold,
     limits::within,
     retry::{Answered, retry_until},
 };
-use crate::domain::{Failure, GivenBack, Others};
+use crate::domain::{Failure, GivenBack, Others, Outcome};
 
 impl Engine {
     /// Gives `hold` back, as far as the caller waits for it. The background does
@@ -63,5 +57,28 @@ impl Engine {
         within(limit, recount(&self.core, hold, None, until)).await?;
         promise.kept();
         Ok(())
+    }
+}
+
+/// Tells the store how many shares `hold` has, until that is what it was told.
+pub(crate) async fn recount(
+    core: &Core,
+    hold: &Hold,
+    ttl: Option<Duration>,
+    until: Instant,
+) -> Result<Outcome, Failure> {
+    loop {
+        let shares = hold.shares();
+        // Nobody holds a share any more: the release takes it all.
+        if shares == 0 {
+            return Ok(Outcome::Renewed);
+        }
+        let told = || core.store.recount(hold.claim(), shares, ttl);
+        let given = retry_until(&core.clock, until, told).await?;
+        // Others may have told another number meanwhile, and have been executed
+        // in another order.
+        if given.answer != Outcome::Renewed || hold.shares() == shares {
+            return Ok(given.answer);
+        }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use tokio::time::sleep;
 
-use super::recount::recount;
+use super::recount;
 use crate::{
     domain::{Failure, GivenBack},
     engine::{
@@ -13,90 +13,68 @@ use crate::{
         core::Core,
         debts::{Debt, Withdrawal},
         retry::retry_until,
-        seldom::Seldom,
         timing::LOOK_AGAIN,
     },
 };
 
-/// What the task needs.
-#[derive(Clone, Debug)]
-pub(crate) struct Settler {
-    pub(crate) core: Arc<Core>,
-    pub(crate) contention: Arc<Contention>,
-    pub(crate) given_up: Arc<Seldom>,
+/// Settles what is owed, until the debts are closed. What a runtime took down with it while
+/// it was being settled is still owed, and settled by the next one.
+pub(crate) async fn settle_all(core: Arc<Core>, contention: Arc<Contention>) {
+    let (mut settling, mut last) = (FuturesUnordered::new(), 0);
+    loop {
+        while let Some((number, debt)) = core.debts.after(last) {
+            let settled = settle(&core, &contention, debt);
+            settling.push(async move { (number, settled.await) });
+            last = number;
+        }
+        if settling.is_empty() && core.debts.is_closed() {
+            return;
+        }
+        tokio::select! {
+            biased;
+            Some((number, more)) = settling.next() => core.debts.is_settled(number, more),
+            () = core.debts.changed() => {}
+        }
+    }
 }
 
-impl Settler {
-    pub(crate) fn new(core: &Arc<Core>, contention: &Arc<Contention>) -> Self {
-        let (core, contention) = (Arc::clone(core), Arc::clone(contention));
-        Self { core, contention, given_up: Arc::default() }
-    }
-
-    /// Settles what is owed, until the debts are closed.
-    pub(crate) async fn run(self) {
-        let mut settling = FuturesUnordered::new();
-        self.core.debts.take_up_again();
-        loop {
-            while let Some((number, debt)) = self.core.debts.next() {
-                let settled = self.settle(debt);
-                settling.push(async move { (number, settled.await) });
-            }
-            if settling.is_empty() && self.core.debts.is_closed() {
-                return;
-            }
-            tokio::select! {
-                biased;
-                Some((number, more)) = settling.next() => self.core.debts.is_settled(number, more),
-                () = self.core.debts.changed() => {}
-            }
+/// Settles `debt`. Returns what is owed after it.
+async fn settle(core: &Core, contention: &Contention, debt: Debt) -> Option<Debt> {
+    let settled = match &debt {
+        Debt::Recount { hold } => recount(core, hold, None, hold.store_ends()).await.map(|_| None),
+        Debt::Release(withdrawal) => withdraw(core, contention, withdrawal).await,
+    };
+    settled.unwrap_or_else(|failure| {
+        core.counters.releases_abandoned.add(1);
+        let claim = debt.claim();
+        if let Some(releases) = core.debts.given_up.once_more(core.clock.now()) {
+            tracing::warn!(target: "leasehold", lock = %claim.name, owner = %claim.owner,
+                %failure, releases, "a release was given up: the lease ends by itself");
         }
-    }
+        None
+    })
+}
 
-    /// Settles `debt`. Returns what is owed after it.
-    async fn settle(&self, debt: Debt) -> Option<Debt> {
-        match self.try_to_settle(&debt).await {
-            Ok(more) => more,
-            Err(failure) => {
-                self.core.counters.releases_abandoned.add(1);
-                let claim = debt.claim();
-                if let Some(releases) = self.given_up.once_more(self.core.clock.now()) {
-                    tracing::warn!(target: "leasehold", lock = %claim.name, owner = %claim.owner,
-                        %failure, releases, "a release was given up: the lease ends by itself");
-                }
-                None
-            }
-        }
+/// Gives back what is there. There may be another one later.
+async fn withdraw(
+    core: &Core,
+    contention: &Contention,
+    withdrawal: &Withdrawal,
+) -> Result<Option<Debt>, Failure> {
+    let Withdrawal { claim, mode, until, looks, more } = withdrawal;
+    if let Some(looks @ 1..) = *looks {
+        sleep(LOOK_AGAIN[looks - 1]).await;
     }
-
-    async fn try_to_settle(&self, debt: &Debt) -> Result<Option<Debt>, Failure> {
-        match debt {
-            Debt::Recount { hold } => {
-                recount(&self.core, hold, None, hold.store_ends()).await?;
-                Ok(None)
-            }
-            Debt::Release(withdrawal) => {
-                if let Some(looks @ 1..) = withdrawal.looks {
-                    sleep(LOOK_AGAIN[looks - 1]).await;
-                }
-                self.withdraw(withdrawal).await
-            }
-        }
+    let release = || core.store.release(claim, *mode);
+    let given = retry_until(&core.clock, *until, release).await?.answer;
+    if let GivenBack::Freed(others) = given {
+        contention.note(&claim.name, others);
     }
-
-    /// Gives back what is there. There may be another one later.
-    async fn withdraw(&self, withdrawal: &Withdrawal) -> Result<Option<Debt>, Failure> {
-        let Withdrawal { claim, mode, until, looks, more } = withdrawal;
-        let release = || self.core.store.release(claim, *mode);
-        let given = retry_until(&self.core.clock, *until, release).await?.answer;
-        if let GivenBack::Freed(others) = given {
-            self.contention.note(&claim.name, others);
-        }
-        let may_come = *more || matches!(given, GivenBack::NotHeld { .. });
-        let pause = looks.and_then(|looks| LOOK_AGAIN.get(looks)).filter(|_| may_come);
-        let again = pause.is_some_and(|pause| self.core.clock.now() + *pause < *until);
-        let looks = looks.map(|looks| looks + 1);
-        Ok(again.then(|| Debt::Release(Withdrawal { looks, ..withdrawal.clone() })))
-    }
+    let may_come = *more || matches!(given, GivenBack::NotHeld { .. });
+    let pause = looks.and_then(|looks| LOOK_AGAIN.get(looks)).filter(|_| may_come);
+    let again = pause.is_some_and(|pause| core.clock.now() + *pause < *until);
+    let looks = looks.map(|looks| looks + 1);
+    Ok(again.then(|| Debt::Release(Withdrawal { looks, ..withdrawal.clone() })))
 }
 
 #[cfg(test)]

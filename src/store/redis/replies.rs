@@ -134,6 +134,7 @@ fn warn_unannounced() {
         return;
     }
     *told_at = Some(Instant::now());
+    drop(told_at);
     tracing::warn!(target: "leasehold",
         "the server refuses to announce a release: waiters notice when they ask again");
 }

@@ -212,6 +212,7 @@ impl Board {
             return;
         }
         warned.push(what);
+        drop(warned);
         match what {
             Refused::Queue => tracing::warn!(target: "leasehold",
                 "the server refuses a queue of waiters: each release wakes them all"),

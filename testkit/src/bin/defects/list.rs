@@ -156,7 +156,7 @@ pub(crate) const DEFECTS: &[Defect] = &[
         says: "a release that was not answered is given up",
         edits: &[Edit {
             file: "src/engine/release/settle.rs",
-            from: "let given = retry_until(&self.core.clock, *until, release).await?.answer;",
+            from: "let given = retry_until(&core.clock, *until, release).await?.answer;",
             to: "let given = release().await?;",
         }],
     },
@@ -251,9 +251,9 @@ pub(crate) const DEFECTS: &[Defect] = &[
     Defect {
         says: "what a lost runtime was settling is forgotten",
         edits: &[Edit {
-            file: "src/engine/release/settle.rs",
-            from: "        self.core.debts.take_up_again();\n",
-            to: "",
+            file: "src/engine/debts.rs",
+            from: "        let list = self.list();\n        let (number, debt) = list.owed.range(number + 1..).next()?;\n        Some((*number, debt.clone()))",
+            to: "        let mut list = self.list();\n        let number = *list.owed.range(number + 1..).next()?.0;\n        list.owed.remove(&number).map(|debt| (number, debt))",
         }],
     },
     Defect {

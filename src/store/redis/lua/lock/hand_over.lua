@@ -20,7 +20,7 @@
 --
 --   0                      was held, is free or the next one's
 --   1                      was held, is free: those who poll have had their turn lately
---   -1                     the same, but the server refused to say so on the channel
+--   -1                     was held, is free, but the server refused to say so on the channel
 --   2, 4, 8 or 16          was held, is free: who does not queue may ask first, for so
 --                          many milliseconds. Nobody queues
 --   {2, 4, 8 or 16}        the same, and after that the next in the queue was told to ask
