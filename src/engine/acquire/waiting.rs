@@ -22,8 +22,8 @@ use crate::{
 pub(super) struct Waiting {
     /// When the store first said no.
     since: Option<Instant>,
-    /// When it first was to have a place in the queue.
-    queued_since: Option<Instant>,
+    /// When it looks first, once it was to have a place in the queue.
+    first_look: Option<Instant>,
     /// How often in a row it was told to ask, and asked in vain.
     vain: u32,
     polls: Backoff,
@@ -54,27 +54,22 @@ impl Waiting {
             }
         };
         if place.is_some() {
-            self.queued_since.get_or_insert(now);
+            self.first_look.get_or_insert_with(|| now + FIRST_LOOK.mul_f64(1.0 + fastrand::f64() / 4.0));
         }
         place.or_else(|| self.may_have_place().then_some(Place::Kept))
     }
 
     /// Whether there may be a place in the queue.
     pub(super) fn may_have_place(&self) -> bool {
-        self.queued_since.is_some()
+        self.first_look.is_some()
     }
 
     /// How long to wait for a message at `now`.
     pub(super) fn for_messages(&self, hears: Hears, now: Instant) -> Duration {
-        let first_look = FIRST_LOOK + FIRST_LOOK.mul_f64(fastrand::f64() / 4.0);
-        let first_look = self.queued_since.map(|since| since + first_look);
-        match hears {
-            Hears::Nothing => spread(LONGEST_WAIT_UNHEARD),
-            Hears::Releases => spread(LONGEST_WAIT),
-            Hears::Turns => match first_look.filter(|look| now < *look) {
-                Some(look) => look - now,
-                None => spread(LONGEST_WAIT),
-            },
+        match (hears, self.first_look) {
+            (Hears::Nothing, _) => spread(LONGEST_WAIT_UNHEARD),
+            (Hears::Turns, Some(look)) if now < look => look - now,
+            (Hears::Turns | Hears::Releases, _) => spread(LONGEST_WAIT),
         }
     }
 
@@ -121,9 +116,12 @@ mod tests {
     fn who_came_to_the_queue_looks_soon_and_then_seldom() {
         let (mut waiting, now) = (Waiting::default(), Instant::now());
         waiting.place(WaitBy::Messages, Hears::Turns, now);
-        assert!(waiting.for_messages(Hears::Turns, now) <= FIRST_LOOK.mul_f64(1.25));
-        let later = now + FIRST_LOOK.mul_f64(1.25);
-        assert!(waiting.for_messages(Hears::Turns, later) >= LONGEST_WAIT.mul_f64(0.75));
+        let look = waiting.for_messages(Hears::Turns, now);
+        assert!(look >= FIRST_LOOK && look <= FIRST_LOOK.mul_f64(1.25));
+        // once: who has looked does not look again a moment later
+        for _ in 0..100 {
+            assert!(waiting.for_messages(Hears::Turns, now + look) >= LONGEST_WAIT.mul_f64(0.75));
+        }
         assert!(waiting.for_messages(Hears::Nothing, now) <= LONGEST_WAIT_UNHEARD.mul_f64(1.25));
     }
 
