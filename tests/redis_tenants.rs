@@ -8,7 +8,7 @@ use std::{fs, path::Path};
 
 use common::{
     POLLING, SOON, as_user, channel, entered, entry, give_back, hash, ms, queue, queuers, secs,
-    turns_of, until_places, waiter, within,
+    subscribers, turns_of, until_places, waiter, within,
 };
 use leasehold::{Client, Error, Lock, LockGuard};
 use testkit::{Connection, Redis, Reply, eventually};
@@ -251,6 +251,34 @@ async fn no_message_of_one_who_may_publish_grants_or_releases_anything() {
     assert!(guard.is_held() && !waiting.is_finished());
     give_back(guard).await;
     give_back(entered(waiting).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_who_may_publish_does_not_keep_the_watchdog_busy() {
+    // given a holder who listens, and one who says all the time that its lock is free
+    let redis = Redis::start();
+    tenant(&redis, "app");
+    let client = as_user(&redis, "app").await;
+    let guard = door(&client).acquire().await.unwrap();
+    let waiting = waiter(door(&client));
+    eventually("it listens", SOON, || subscribers(&redis, &channel(DOOR)) == 1);
+    waiting.abort();
+    let mut forger = raw(&redis, "app");
+    let dropped = client.lock("app:another").unwrap().acquire().await.unwrap();
+    let (asked, began) = (redis.calls(), Instant::now());
+    drop(dropped);
+    let mut said = 0;
+    while began.elapsed() < ms(1_000) {
+        assert_eq!(forger.command(&["PUBLISH", &channel(DOOR), "0"]).number(), 1);
+        said += 1;
+    }
+
+    // then it asks now and then, and what is left to the background is done meanwhile
+    let (asked, took) = (redis.calls().since(&asked).of("evalsha"), began.elapsed());
+    assert!(u128::from(asked) <= took.as_millis() / 25 + 2, "{asked} for {said} in {took:?}");
+    assert!(asked > 0 && guard.is_held());
+    assert!(hash(&redis, "app:another").is_empty(), "what was dropped is given back meanwhile");
+    give_back(guard).await;
 }
 
 /// Who has the lock, and for how many milliseconds, both at one moment.

@@ -24,8 +24,8 @@ impl Engine {
     /// A release of a lock that we hold was announced: somebody forced it, or it is the echo
     /// of our previous hold, as it is soon after we entered.
     fn doubt_our_own(&self, name: &Name) {
-        if let Some((grant, trusts_from)) = self.contention.grant(name) {
-            self.keeper.ask_about(grant, trusts_from);
+        if let Some(grant) = self.contention.grant(name) {
+            self.keeper.ask_about(grant);
         }
     }
 }

@@ -51,8 +51,8 @@ pub(crate) const BATON_RESTS: Duration = Duration::from_millis(10);
 
 // Holding.
 
-/// For so long after it was entered a hold does not trust messages that its lock is free:
-/// they may be about the hold before it.
+/// For so long after it was entered, or asked about, a hold does not trust messages that its
+/// lock is free: they may be about the hold before it, and there may be very many.
 pub(crate) const ECHO: Duration = Duration::from_millis(25);
 
 /// The longest sleep of the watchdog. Timers stand still while the machine is suspended;

@@ -54,7 +54,8 @@ impl Waiting {
             }
         };
         if place.is_some() {
-            self.first_look.get_or_insert_with(|| now + FIRST_LOOK.mul_f64(1.0 + fastrand::f64() / 4.0));
+            self.first_look
+                .get_or_insert_with(|| now + FIRST_LOOK.mul_f64(1.0 + fastrand::f64() / 4.0));
         }
         place.or_else(|| self.may_have_place().then_some(Place::Kept))
     }

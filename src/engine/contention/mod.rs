@@ -200,14 +200,14 @@ impl Contention {
     }
 
     /// The grant of `name` that this client has, also while it is on its way from one hold
-    /// to the next, and from when on messages that the lock is free are about it.
-    pub(crate) fn grant(&self, name: &Name) -> Option<(u64, Instant)> {
+    /// to the next.
+    pub(crate) fn grant(&self, name: &Name) -> Option<u64> {
         let entries = self.entries();
         let entry = entries.of.get(name)?;
-        if let TurnOf::Called(called) = &entry.turn {
-            return Some((called.baton.as_ref()?.id()?, self.core.clock.now()));
+        match &entry.turn {
+            TurnOf::Called(called) => called.baton.as_ref()?.id(),
+            _ => entry.held.upgrade().map(|hold| hold.id()),
         }
-        entry.held.upgrade().map(|hold| (hold.id(), hold.trusts_releases_from()))
     }
 
     /// Who has `name`, as far as this client knows.

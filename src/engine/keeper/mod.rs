@@ -73,20 +73,20 @@ impl Keeper {
         self.look_at(plan, due);
     }
 
-    /// Asks the store about the grant with this number now, but not before `earliest`.
-    pub(crate) fn ask_about(&self, id: u64, earliest: Instant) {
-        let due = earliest.max(self.core.clock.now());
+    /// Asks the store about the grant with this number, unless it has just been asked.
+    pub(crate) fn ask_about(&self, id: u64) {
         let mut plan = self.plan();
-        plan.schedule.ask_about(id, due);
-        self.look_at(plan, due);
+        if let Some(due) = plan.schedule.ask_about(id, self.core.clock.now()) {
+            self.look_at(plan, due);
+        }
     }
 
     /// Asks the store about every grant, at once and together.
     pub(crate) fn ask_about_all(&self) {
-        let now = self.core.clock.now();
         let mut plan = self.plan();
-        plan.schedule.ask_about_all(now);
-        self.look_at(plan, now);
+        if let Some(due) = plan.schedule.ask_about_all(self.core.clock.now()) {
+            self.look_at(plan, due);
+        }
     }
 
     /// The task also looks when nothing is due. So a lock that is taken and
@@ -127,9 +127,9 @@ impl Keeper {
         while let Some(looks_at) = self.look(&asked) {
             tokio::select! {
                 biased;
+                Some(answered) = asked.next() => self.heard(answered),
                 () = self.changed.notified() => {}
                 () = self.contention.stirred() => {}
-                Some(answered) = asked.next() => self.heard(answered),
                 () = sleep_until(looks_at) => {}
             }
         }

@@ -11,7 +11,7 @@ use crate::{
     engine::{
         clock::Stamp,
         hold::Hold,
-        timing::{SHORTEST_RETRY, TOGETHER},
+        timing::{ECHO, SHORTEST_RETRY, TOGETHER},
     },
 };
 
@@ -33,6 +33,8 @@ struct Watched {
     asked_at: Option<Stamp>,
     /// Whether that answer may come too early to be of use.
     ask_again: bool,
+    /// Whoever tells us of it does not make us ask before this.
+    asks_from: Stamp,
 }
 
 /// What a look at the schedule says is to be done.
@@ -64,7 +66,9 @@ impl Schedule {
         let due = left_at.unwrap_or_else(|| hold.renew_at()).min(ends);
         let (hold, stamp) = (Arc::clone(hold), due.into());
         self.due.insert((stamp, id));
-        self.watched.insert(id, Watched { hold, due: stamp, asked_at: None, ask_again: false });
+        let asks_from = hold.trusts_releases_from().into();
+        let (asked_at, ask_again) = (None, false);
+        self.watched.insert(id, Watched { hold, due: stamp, asked_at, ask_again, asks_from });
         due
     }
 
@@ -74,19 +78,23 @@ impl Schedule {
         }
     }
 
-    /// Has this hold asked about at `due`, or once more if that is on its way.
-    pub(super) fn ask_about(&mut self, id: Id, due: Instant) {
-        let Some(watched) = self.watched.get_mut(&id) else { return };
+    /// Has this hold asked about at `now`, or once more if that is on its way; but not more
+    /// often than every [`ECHO`]: whoever may publish a message may publish many. Returns
+    /// when it is due.
+    pub(super) fn ask_about(&mut self, id: Id, now: Instant) -> Option<Instant> {
+        let watched = self.watched.get_mut(&id)?;
         watched.ask_again = watched.asked_at.is_some();
+        let due = now.max(watched.asks_from.into());
         if !watched.ask_again && watched.due > due.into() {
             self.put_off(id, due);
         }
+        Some(due)
     }
 
     /// Has every hold asked about at `now`, or once more if that is on its way.
-    pub(super) fn ask_about_all(&mut self, now: Instant) {
+    pub(super) fn ask_about_all(&mut self, now: Instant) -> Option<Instant> {
         let all: Vec<Id> = self.due.iter().map(|(_, id)| *id).collect();
-        all.into_iter().for_each(|id| self.ask_about(id, now));
+        all.into_iter().filter_map(|id| self.ask_about(id, now)).min()
     }
 
     /// Forgets the questions that are on their way, and asks them again at `now`.
@@ -143,6 +151,7 @@ impl Schedule {
         let in_flight = watched.asked_at.is_some();
         if !in_flight {
             watched.asked_at = Some(now.into());
+            watched.asks_from = (now + ECHO).into();
             watched.hold.asks(now);
         }
         let (hold, ends) = (Arc::clone(&watched.hold), watched.hold.ends());
@@ -175,16 +184,17 @@ impl Schedule {
         }
         // The grant may have gone to another hold since it was asked for.
         let hold = Arc::clone(&watched.hold);
-        let ask_again = std::mem::take(&mut watched.ask_again);
+        let ask_again =
+            std::mem::take(&mut watched.ask_again).then(|| now.max(watched.asks_from.into()));
         match outcome {
             Outcome::Renewed => {
                 hold.renewed(asked_at, now);
                 let due = match hold.renew_at() {
-                    _ if ask_again => now,
                     renew_at if renew_at > now => renew_at,
                     // A fixed lease: look at it again after another third.
                     _ => asked_at + hold.claim().ttl / 3,
                 };
+                let due = ask_again.map_or(due, |again| again.min(due));
                 self.put_off(id, due.min(hold.ends()));
             }
             // Whoever has the grant by now is told by who asked.
@@ -531,26 +541,42 @@ mod tests {
     fn a_hold_is_asked_about_when_it_is_in_doubt() {
         let mut t = Setup::new();
         let hold = t.add_at(0);
-        let now = t.at(10);
+        let now = t.at(40);
         t.schedule.ask_about(hold.id(), now);
-        assert_eq!((t.next(), t.renewed_at(10)), (10, 1));
+        assert_eq!((t.next(), t.renewed_at(40)), (40, 1));
 
         // once more if a question is on its way
         t.schedule.ask_about(hold.id(), now);
-        assert_eq!(t.renewed_at(10), 0);
-        t.answer(&hold, Outcome::Renewed, 11);
-        assert_eq!((t.next(), t.renewed_at(11)), (11, 1));
-        t.answer(&hold, Outcome::Renewed, 12);
-        assert_eq!(t.next(), 1_011);
+        assert_eq!(t.renewed_at(40), 0);
+        t.answer(&hold, Outcome::Renewed, 41);
+        assert_eq!((t.next(), t.renewed_at(65)), (65, 1));
+        t.answer(&hold, Outcome::Renewed, 66);
+        assert_eq!(t.next(), 1_065);
+    }
+
+    #[test]
+    fn who_tells_of_a_hold_again_and_again_has_it_asked_about_now_and_then() {
+        let mut t = Setup::new();
+        let hold = t.add_at(0);
+        let asked: usize = (0..1_000)
+            .map(|at| {
+                let now = t.at(at);
+                t.schedule.ask_about(hold.id(), now);
+                let asked = t.renewed_at(at);
+                t.answer(&hold, Outcome::Renewed, at);
+                asked
+            })
+            .sum();
+        assert_eq!(asked, 1_000 / 25 - 1, "not in the first 25 ms either: that may be an echo");
     }
 
     #[test]
     fn all_holds_are_asked_about_at_once_when_the_store_is_back() {
         let mut t = Setup::new();
         let holds = [t.add_at(0), t.add_at(0), t.add_at(0)];
-        let now = t.at(10);
-        t.schedule.ask_about_all(now);
-        assert_eq!(t.renewed_at(10), holds.len());
+        let now = t.at(40);
+        assert_eq!(t.schedule.ask_about_all(now), Some(now));
+        assert_eq!(t.renewed_at(40), holds.len());
     }
 
     #[test]
