@@ -318,6 +318,26 @@ fn a_lock_goes_on_when_the_runtime_of_its_holder_ends() {
     eventually("it is free", SOON, || hash(&redis, "door").is_empty());
 }
 
+#[test]
+fn one_who_waits_in_line_enters_though_the_runtime_of_the_background_has_ended() {
+    // given a hold that nobody gives back, one who waits behind it on the same runtime, and
+    // the background on another one
+    let redis = Redis::start();
+    let (home, first, second) = (runtime(), runtime(), runtime());
+    let client = home.block_on(client(&redis));
+    first.block_on(async { give_back(client.lock("x").unwrap().acquire().await.unwrap()).await });
+    let lock = door(&client);
+    let waiting = second.block_on(async {
+        std::mem::forget(lock.clone().lease(secs(2)).acquire().await.unwrap());
+        tokio::spawn(async move { lock.acquire().await })
+    });
+    eventually("it waits", SOON, || client.stats().waiting == 1);
+
+    // when that runtime ends, then the waiter enters when the lease is over
+    first.shutdown_timeout(secs(2));
+    second.block_on(async { give_back(entered(waiting).await).await });
+}
+
 /// A hold on one runtime, while the background of its client ran on another, which has ended.
 struct Bereft {
     _home: Runtime,

@@ -135,3 +135,14 @@ async fn endless_patience_waits_like_no_bound_at_all() {
     leave(guard).await;
     assert!(entered(waiter).await.is_held());
 }
+
+#[tokio::test(start_paused = true)]
+async fn one_who_comes_back_after_a_long_hold_with_little_patience_asks_before_it_ends() {
+    let world = World::new();
+    let guard = world.door().acquire().await.unwrap();
+    sleep(secs(1)).await;
+    leave(guard).await;
+    // It leaves the lock alone for a while, in case that somebody spins.
+    let guard = world.door().acquire_within(millis(5)).await.unwrap();
+    leave(guard).await;
+}

@@ -6,6 +6,7 @@ mod waiting;
 
 use std::{
     future::Future,
+    pin::pin,
     sync::{Arc, Mutex, PoisonError, atomic::Ordering},
     time::Duration,
 };
@@ -61,7 +62,7 @@ impl Heard {
 impl Engine {
     /// Waits until `want` is ours.
     pub(crate) async fn acquire(self: &Arc<Self>, want: &Want) -> Result<Held, Error> {
-        self.acquire_noting(want, &Heard::default()).await
+        self.acquire_noting(want, &Heard::default(), None).await
     }
 
     /// Waits until `want` is ours, but no longer than `patience`.
@@ -74,7 +75,8 @@ impl Engine {
         self.ready()?;
         let start = Instant::now();
         let heard = Heard::default();
-        let acquired = timeout_at(start + patience, self.acquire_noting(want, &heard)).await;
+        let until = start + patience;
+        let acquired = timeout_at(until, self.acquire_noting(want, &heard, Some(until))).await;
         acquired.unwrap_or_else(|_| Err(self.gave_up(want, start.elapsed(), heard.take())))
     }
 
@@ -89,10 +91,15 @@ impl Engine {
         asked.unwrap_or_else(|_| Err(self.unanswered(&want.name, limit, heard.take())))
     }
 
-    async fn acquire_noting(self: &Arc<Self>, want: &Want, heard: &Heard) -> Result<Held, Error> {
+    async fn acquire_noting(
+        self: &Arc<Self>,
+        want: &Want,
+        heard: &Heard,
+        until: Option<Instant>,
+    ) -> Result<Held, Error> {
         self.ready()?;
         let _waiting = self.core.counters.waiting.while_kept();
-        let turn = self.contention.turn(&want.name, want.wants()).await;
+        let turn = self.while_alive(self.contention.turn(&want.name, want.wants())).await;
         let mut turn = turn.ok_or(Error::ShutDown)?;
         if let Some(baton) = turn.take_baton() {
             let now = self.core.clock.now();
@@ -103,7 +110,10 @@ impl Engine {
             }
         }
         if let Some(others_first) = turn.head_start {
-            Box::pin(self.unless_closed(sleep(others_first))).await?;
+            // Who has little patience asks while it has some.
+            let most = until.map(|until| until.saturating_duration_since(Instant::now()) / 2);
+            let rest = others_first.min(most.unwrap_or(others_first));
+            Box::pin(self.unless_closed(sleep(rest))).await?;
         }
         let attempt = Attempt::new(self, want, heard, Some(turn));
         let span = attempt.span();
@@ -173,6 +183,19 @@ impl Engine {
             (None, _) => format!("no answer within {waited:?}"),
         };
         Error::silent(name.clone(), reason)
+    }
+
+    /// Waits for `something` that the background sees to, which may end with its runtime.
+    async fn while_alive<T>(&self, something: impl Future<Output = T>) -> T {
+        let mut something = pin!(something);
+        while self.alive.is_alive() {
+            tokio::select! {
+                biased;
+                done = &mut something => return done,
+                () = self.alive.ended() => self.revive(true),
+            }
+        }
+        something.await
     }
 
     /// Waits for `something`, unless the client is shut down before.
