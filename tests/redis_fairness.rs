@@ -327,10 +327,9 @@ fn one_who_waits_in_line_enters_though_the_runtime_of_the_background_has_ended()
     let client = home.block_on(client(&redis));
     first.block_on(async { give_back(client.lock("x").unwrap().acquire().await.unwrap()).await });
     let lock = door(&client);
-    let waiting = second.block_on(async {
-        std::mem::forget(lock.clone().lease(secs(2)).acquire().await.unwrap());
-        tokio::spawn(async move { lock.acquire().await })
-    });
+    let leased = lock.clone().lease(secs(2));
+    std::mem::forget(second.block_on(async { leased.acquire().await.unwrap() }));
+    let waiting = second.spawn(async move { lock.acquire().await });
     eventually("it waits", SOON, || client.stats().waiting == 1);
 
     // when that runtime ends, then the waiter enters when the lease is over

@@ -611,6 +611,26 @@ async fn who_may_queue_and_who_may_not_take_turns() {
     nothing_is_left(&redis);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn one_who_may_not_count_who_listens_leaves_the_places_of_others_when_it_leaves() {
+    // given a lock that a stranger has, one who queues, and one who may not count
+    let redis = Redis::start();
+    let rights = ["~*", "&*", "+@all", "-pubsub"];
+    let (uncounting, free) =
+        (with_rights(&redis, "uncounting", &rights).await, client(&redis).await);
+    hold_by_hand(&redis, "door", "java:1", secs(60));
+    let waiting = waiter(door(&free));
+    until_queued(&redis, 1);
+    let leaves = waiter(door(&uncounting));
+    until_queued(&redis, 2);
+    sleep(ms(400)).await; // both have looked, and look again seconds later
+
+    // when the lock is free, unheard, and that one leaves, then the other is told
+    redis.command(&["DEL", "door"]);
+    leaves.abort();
+    give_back(entered_at_once(waiting).await).await;
+}
+
 /// A client of a user who knows nothing of queues.
 async fn limited(redis: &Redis) -> Client {
     with_rights(redis, "limited", &["~door", "&redisson_lock__channel:*", "+@all"]).await

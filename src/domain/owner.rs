@@ -54,6 +54,13 @@ impl Owner {
         }
     }
 
+    /// Whoever it is that a store names: cut short, and `?` if there is nothing to show.
+    pub(crate) fn lossy(text: &str) -> Self {
+        let end = (0..=text.len().min(MAX_BYTES)).rev().find(|end| text.is_char_boundary(*end));
+        let cut = end.map_or("", |end| &text[..end]);
+        Self(if cut.is_empty() { "?" } else { cut }.into())
+    }
+
     /// The owner as Redis knows it.
     ///
     /// # Examples

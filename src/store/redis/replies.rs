@@ -139,11 +139,12 @@ fn warn_unannounced() {
         "the server refuses to announce a release: waiters notice when they ask again");
 }
 
-/// A hold count; none is 0.
+/// A hold count; none is 0. Whatever else somebody wrote there is a hold.
 pub(super) fn count(reply: &Value) -> Result<u32, Failure> {
     match reply {
         Value::Nil => Ok(0),
-        other => text(other).and_then(|it| it.parse().ok()).ok_or_else(|| unreadable(other)),
+        Value::BulkString(_) => Ok(text(reply).and_then(|it| it.parse().ok()).unwrap_or(1)),
+        other => Err(unreadable(other)),
     }
 }
 
@@ -157,9 +158,8 @@ pub(super) fn holder(reply: &Value) -> Result<Option<Holder>, Failure> {
         _ => return Err(unreadable(reply)),
     };
     // It may be anybody's, in any form: it is only shown and compared.
-    let owner = Owner::new(String::from_utf8_lossy(owner)).map_err(|_| unreadable(reply))?;
     Ok(Some(Holder {
-        owner,
+        owner: Owner::lossy(&String::from_utf8_lossy(owner)),
         count: self::count(count)?,
         remaining: u64::try_from(pttl).ok().map(Duration::from_millis),
     }))
@@ -220,9 +220,22 @@ mod tests {
 
         assert_eq!(read(-1, "x", "1").remaining, None);
         assert_eq!(holder(&Value::Array(vec![])).unwrap(), None);
-        let odd = Value::BulkString(vec![b'x', 0xff]);
-        let odd = Value::Array(vec![Value::Int(1), odd, bulk("1")]);
-        assert_eq!(holder(&odd).unwrap().unwrap().owner.as_str(), "x\u{fffd}");
+    }
+
+    #[test]
+    fn a_holder_of_any_form_is_a_holder() {
+        let read = |owner: &[u8], count| {
+            let owner = Value::BulkString(owner.to_vec());
+            let odd = Value::Array(vec![Value::Int(1), owner, bulk(count)]);
+            holder(&odd).unwrap().unwrap()
+        };
+        assert_eq!(read(b"x\xff", "1").owner.as_str(), "x\u{fffd}");
+        assert_eq!(read(b"", "1").owner.as_str(), "?");
+        assert_eq!(read(&[0xff; 300], "1").owner.as_str(), "\u{fffd}".repeat(170));
+        assert_eq!(read("€".repeat(200).as_bytes(), "1").owner.as_str(), "€".repeat(170));
+        for count in ["-1", "many", "", "99999999999"] {
+            assert_eq!(read(b"x", count).count, 1, "{count}");
+        }
     }
 
     #[test]
@@ -269,8 +282,8 @@ mod tests {
             Value::Int(7),
             Value::Array(vec![Value::Int(1)]),
             Value::Array(vec![bulk("x"), bulk("1")]),
-            held(1, "owner", "many"),
-            held(1, "", "1"),
+            Value::Array(vec![Value::Int(1), Value::Int(2), bulk("1")]),
+            Value::Array(vec![Value::Int(1), bulk("x"), Value::Int(1)]),
         ];
         let owner = Owner::new("8c6d:42").unwrap();
         for reply in odd {

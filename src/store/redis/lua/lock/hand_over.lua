@@ -95,7 +95,8 @@ local function next_listener()
         end
         if client(place) then
             local ears = redis.pcall('PUBSUB', 'NUMSUB', ARGV[4] .. client(place))
-            if ears[2] and ears[2] > 0 then
+            -- It may be there if the server does not let us count.
+            if ears[2] ~= 0 then
                 return place
             end
         end
