@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use common::{Log, SOON, client, entered, give_back, ms, secs, waiter, with_rights, within};
 use leasehold::{Client, ClientBuilder, Error, Health, Role};
-use testkit::{Connection, Redis};
+use testkit::{Connection, Proxy, Redis, eventually};
 use tokio::{
     runtime::Runtime,
-    time::{Instant, sleep},
+    time::{Instant, sleep, timeout},
 };
 
 /// How long a question may take here.
@@ -76,6 +76,33 @@ async fn a_lazy_client_waits_for_a_server_that_starts_later() {
         }
     }
     assert!(log.contains("Connection refused") && !log.contains("connection lost"), "{log}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_lazy_client_asked_on_its_first_connection_is_withdrawn_when_that_is_lost() {
+    // given a question that was sent as soon as there was a connection
+    let redis = Redis::start();
+    let proxy = Proxy::before(redis.port());
+    proxy.refuse(true);
+    let client = builder().connect_lazily(&proxy.url()).unwrap();
+    let lock = client.lock("door").unwrap();
+    let mut asks = Box::pin(lock.acquire());
+    assert!(futures_util::poll!(&mut asks).is_pending());
+    proxy.refuse(false);
+    healed(&client, "it is connected", |health| health.commands_up).await;
+    proxy.swallow_replies(true);
+    assert!(timeout(ms(300), &mut asks).await.is_err());
+    eventually("it is granted", SOON, || !redis.command(&["KEYS", "door"]).list().is_empty());
+
+    // when that is lost, and nobody wants the lock any more
+    proxy.refuse(true);
+    healed(&client, "it is gone", |health| !health.commands_up).await;
+    drop(asks);
+    proxy.swallow_replies(false);
+    proxy.refuse(false);
+
+    // then it is given back
+    eventually("it is free", SOON, || redis.command(&["KEYS", "door"]).list().is_empty());
 }
 
 #[tokio::test]

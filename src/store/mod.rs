@@ -95,6 +95,11 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
         true
     }
 
+    /// How often the way for questions was made, the first time too.
+    fn connections(&self) -> u64 {
+        0
+    }
+
     /// What is in the way, if the store cannot be reached and knows why.
     fn obstacle(&self) -> Option<String> {
         None

@@ -40,7 +40,7 @@ pub(super) struct Attempt<'a> {
     turn: Option<Turn>,
     /// The question that may still be granted, if there is one.
     asked: Option<Lease>,
-    /// If the connection was down at that question: how often it had been made again by then.
+    /// If the connection was down at that question: how often it had been made by then.
     unsent: Option<u64>,
     /// Whether a question went unanswered, so that the store may grant it yet.
     unsure: bool,
@@ -152,7 +152,7 @@ impl<'a> Attempt<'a> {
         let lease = Lease::new(engine.core.clock.now(), self.claim.ttl);
         let place = self.place(lease.asked_at);
         self.asked = Some(lease);
-        self.unsent = (!engine.core.store.is_up()).then(|| engine.core.store.reconnects());
+        self.unsent = (!engine.core.store.is_up()).then(|| engine.core.store.connections());
         let verdict = engine.unless_closed(engine.core.store.acquire(&self.claim, place)).await?;
         self.weigh(verdict, lease)
     }
@@ -222,7 +222,7 @@ impl<'a> Attempt<'a> {
     /// Whether the last question, or one before, may have reached the store.
     fn may_have_been_sent(&self) -> bool {
         let store = &self.engine.core.store;
-        let away = |reconnects| !store.is_up() && store.reconnects() == reconnects;
+        let away = |connections| !store.is_up() && store.connections() == connections;
         self.unsure || !self.unsent.is_some_and(away)
     }
 

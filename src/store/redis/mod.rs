@@ -443,6 +443,10 @@ impl Store for RedisStore {
         self.commands.is_up()
     }
 
+    fn connections(&self) -> u64 {
+        self.commands.connections()
+    }
+
     fn obstacle(&self) -> Option<String> {
         self.commands.obstacle()
     }

@@ -169,7 +169,12 @@ impl Link {
 
     /// How often the connection was lost and made again.
     pub(crate) fn reconnects(&self) -> u64 {
-        self.state.reconnects()
+        self.connections().saturating_sub(1)
+    }
+
+    /// How often the connection was made.
+    pub(crate) fn connections(&self) -> u64 {
+        self.state.connections()
     }
 
     pub(crate) fn is_up(&self) -> bool {

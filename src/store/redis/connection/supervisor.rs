@@ -54,14 +54,14 @@ impl State {
         self.about.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// How often the connection was lost and made again.
-    pub(super) fn reconnects(&self) -> u64 {
-        self.connections.load(Ordering::Relaxed).saturating_sub(1)
+    /// How often the connection was made.
+    pub(super) fn connections(&self) -> u64 {
+        self.connections.load(Ordering::Relaxed)
     }
 
     /// Whether there was a connection before.
     fn had_one(&self) -> bool {
-        self.connections.load(Ordering::Relaxed) > 0
+        self.connections() > 0
     }
 
     fn met(&self, about: About) {
