@@ -81,6 +81,22 @@ async fn a_restart_that_loses_the_data_is_told_to_the_holder_and_lets_a_waiter_i
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_release_of_what_is_known_to_be_lost_does_not_wait_for_a_server_that_is_away() {
+    let redis = Redis::start();
+    let client = client(&redis).await;
+    let lock = client.lock("door").unwrap();
+    let guard = lock.clone().lease(secs(1)).acquire().await.unwrap();
+    redis.stop();
+    assert_eq!(within(SOON, "the loss is told", guard.lost()).await, LostReason::Expired);
+    let began = Instant::now();
+    match guard.release().await.unwrap() {
+        Release::AlreadyGone { reason: LostReason::Expired, holder: None, .. } => {}
+        other => panic!("{other:?}"),
+    }
+    assert!(began.elapsed() < ms(500), "{:?}", began.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_acquire_without_a_limit_outlasts_an_outage() {
     let redis = Redis::start();
     let client = client(&redis).await;

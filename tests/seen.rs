@@ -247,13 +247,30 @@ async fn doubt_is_warned_of_once_for_each_time_of_trouble() {
         let doubts = notes.of("in doubt");
         assert_eq!(doubts.len(), times, "{doubts:?}");
         doubts[0].is_about(&guard);
-        assert_eq!(doubts[0].level, Level::WARN);
+        let failing = notes.of("renewals fail").pop().unwrap();
+        assert_eq!((failing.level, failing.field("lock")), (Level::WARN, "orders:42"));
 
         // and one that works
         world.store.heal();
         sleep(secs(20)).await;
     }
     assert!(guard.is_held());
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_who_waits_for_a_lock_of_its_own_client_is_told_so_at_each_renewal() {
+    let world = World::new();
+    let (notes, _taking) = Notes::taken();
+    let guard = world.lock.acquire().await.unwrap();
+    sleep(secs(15)).await;
+    assert!(world.lock.acquire_within(secs(20)).await.is_err());
+    let told = notes.of("this client waits for a lock that it holds itself");
+    // It is asked about when it is first waited for, and each third of its lease.
+    assert_eq!(told.len(), 2, "{told:?}");
+    for (told, held) in told.iter().zip([15.0, 25.0]) {
+        told.is_about(&guard);
+        assert_eq!((told.level, told.seconds("held")), (Level::WARN, held));
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -54,6 +54,16 @@ pub(crate) enum GivenBack {
     NotHeld { holder: Option<Holder> },
 }
 
+impl GivenBack {
+    /// Who holds it, if that is known.
+    pub(crate) fn holder(self) -> Option<Holder> {
+        match self {
+            Self::NotHeld { holder } => holder,
+            Self::Freed(_) => None,
+        }
+    }
+}
+
 /// Who is known to want a lock that was given back, and has to ask for it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Others {

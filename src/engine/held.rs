@@ -65,9 +65,14 @@ impl Held {
         let now = self.engine.core.clock.now();
         let believed = self.hold.remaining(now);
         if self.hold.one_share_less() {
-            return match self.pass_on(now) {
-                true => Ok(Left::Nothing),
-                false => self.free(believed, now).await,
+            return match believed {
+                // Nobody waits for a store that is away to hear what is known.
+                Err(reason) if !self.engine.core.store.is_up() => {
+                    self.free_in_background(now);
+                    Ok(Left::Lost { reason, holder: None })
+                }
+                Ok(_) if self.pass_on(now) => Ok(Left::Nothing),
+                believed => self.free(believed, now).await,
             };
         }
         if let Err(reason) = believed {
@@ -95,28 +100,29 @@ impl Held {
         tracing::debug!(target: "leasehold", lock = %hold.name(), owner = %hold.claim().owner,
             held = ?hold.held_for(self.engine.core.clock.now()), ?given, "release");
 
-        let given = given.map_err(|failure| self.engine.error(hold.name(), failure))?;
-        match (believed, given) {
-            (Ok(_), GivenBack::Freed(_)) => {
-                if releasing.answered() {
-                    hold.was_released();
-                }
-                Ok(Left::Nothing)
+        let left = match (believed, given) {
+            (Err(reason), given) => {
+                let holder = given.ok().and_then(GivenBack::holder);
+                return Ok(Left::Lost { reason, holder });
             }
-            (Ok(left), GivenBack::NotHeld { holder }) => {
+            (Ok(_), Err(failure)) => return Err(self.engine.error(hold.name(), failure)),
+            (Ok(_), Ok(GivenBack::Freed(_))) => Left::Nothing,
+            (Ok(left), Ok(GivenBack::NotHeld { holder })) => {
                 // It may have ended while we asked.
                 let reason = match self.engine.core.clock.now() < asked_at + left {
                     true => LostReason::NotOurs,
                     false => LostReason::Expired,
                 };
-                if releasing.answered() {
-                    hold.found_lost(reason);
-                }
-                Ok(Left::Lost { reason, holder })
+                Left::Lost { reason, holder }
             }
-            (Err(reason), GivenBack::NotHeld { holder }) => Ok(Left::Lost { reason, holder }),
-            (Err(reason), GivenBack::Freed(_)) => Ok(Left::Lost { reason, holder: None }),
+        };
+        if releasing.answered() {
+            match &left {
+                Left::Lost { reason, .. } => hold.found_lost(*reason),
+                _ => hold.was_released(),
+            }
         }
+        Ok(left)
     }
 
     /// Passes the last share's grant on to whoever is next in this process, if
@@ -222,7 +228,7 @@ impl Watch {
                 engine.contention.disown(hold);
                 Err(ended(self.remaining().err().unwrap_or(LostReason::NotOurs)))
             }
-            Err(failure) => Err(Error::about(hold.name(), failure)),
+            Err(failure) => Err(engine.error(hold.name(), failure)),
         }
     }
 

@@ -214,7 +214,7 @@ impl Hold {
     pub(crate) fn doubt(&self) {
         let first = !std::mem::replace(&mut self.state().doubted, true);
         if first {
-            tracing::warn!(target: "leasehold", lock = %self.name(), owner = %self.claim.owner,
+            tracing::debug!(target: "leasehold", lock = %self.name(), owner = %self.claim.owner,
                 "in doubt: a renewal failed and is tried again until the lease ends");
         }
     }

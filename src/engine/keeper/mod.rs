@@ -170,7 +170,8 @@ impl Keeper {
     fn heard(&self, (holds, asked_at, answer): Answered) {
         let outcomes = answer.unwrap_or_else(|failure| {
             if let Some(times) = self.failing.once_more(self.core.clock.now()) {
-                tracing::warn!(target: "leasehold", of = holds.len(), %failure, times,
+                let lock = holds.first().map(|hold| tracing::field::display(hold.name()));
+                tracing::warn!(target: "leasehold", lock, of = holds.len(), %failure, times,
                     "renewals fail: tried again until the leases end");
             }
             tracing::debug!(target: "leasehold", of = holds.len(), %failure, "renew failed");

@@ -220,7 +220,7 @@ impl RedisStore {
             command.arg(millis(WARNED_AFTER)).arg(millis(SOON)).arg(millis(LATER));
         });
         if let Some(reply) = Box::pin(asked).await {
-            return replies::given_back(&reply?);
+            return replies::given_back(&reply?, &claim.name);
         }
         let given = Box::pin(self.release_openly(claim)).await?;
         self.subscriptions.queue_refused(&claim.name);
@@ -245,7 +245,7 @@ impl RedisStore {
         if !self.explained(&claim.name, freed).await? {
             return Ok(GivenBack::NotHeld { holder: self.successor(&claim.name).await });
         }
-        let ears = replies.get(1).map_or(Ok(0), replies::ears)?;
+        let ears = replies.get(1).map_or(Ok(0), |reply| replies::ears(reply, &claim.name))?;
         // Where nobody listens, nothing is looked up.
         let others = ears > 0 && ears > i64::from(self.subscriptions.hears_releases(&claim.name));
         Ok(GivenBack::Freed(match others {
@@ -411,7 +411,7 @@ impl Store for RedisStore {
             let reply = self.run_on(name, &scripts::FORCE_RELEASE, |command| {
                 command.arg(&channel);
             });
-            replies::forced(&reply.await?)
+            replies::forced(&reply.await?, name)
         })
     }
 

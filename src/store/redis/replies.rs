@@ -9,7 +9,7 @@ use redis::{ServerError, Value};
 use tokio::time::Instant;
 
 use super::connection::shown;
-use crate::domain::{Failure, GivenBack, Holder, Others, Outcome, Owner, Verdict};
+use crate::domain::{Failure, GivenBack, Holder, Name, Others, Outcome, Owner, Verdict};
 
 /// Codes that some servers hide in the text of a script's error, and the text
 /// that shows them.
@@ -56,11 +56,11 @@ pub(super) fn place_was_refused(reply: &Value) -> bool {
 }
 
 /// What `lua/lock/hand_over.lua` says.
-pub(super) fn given_back(reply: &Value) -> Result<GivenBack, Failure> {
+pub(super) fn given_back(reply: &Value, name: &Name) -> Result<GivenBack, Failure> {
     match reply {
         Value::Int(0) => Ok(GivenBack::Freed(Others::Nobody)),
         Value::Int(-1) => {
-            warn_unannounced();
+            warn_unannounced(name);
             Ok(GivenBack::Freed(Others::Nobody))
         }
         Value::Int(1) => Ok(GivenBack::Freed(Others::Listeners)),
@@ -86,11 +86,11 @@ pub(super) fn is_freed(reply: &Value) -> Result<bool, Failure> {
 }
 
 /// How many clients a message went to.
-pub(super) fn ears(reply: &Value) -> Result<i64, Failure> {
+pub(super) fn ears(reply: &Value, name: &Name) -> Result<i64, Failure> {
     match reply {
         Value::Int(ears) => Ok(*ears),
         Value::ServerError(_) => {
-            warn_unannounced();
+            warn_unannounced(name);
             Ok(0)
         }
         other => Err(unreadable(other)),
@@ -114,12 +114,12 @@ pub(super) fn outcomes(reply: &Value, asked: usize) -> Result<Vec<Outcome>, Fail
 }
 
 /// Whether a forced release freed anything.
-pub(super) fn forced(reply: &Value) -> Result<bool, Failure> {
+pub(super) fn forced(reply: &Value, name: &Name) -> Result<bool, Failure> {
     match reply {
         Value::Int(0) => Ok(false),
         Value::Int(1) => Ok(true),
         Value::Int(2) => {
-            warn_unannounced();
+            warn_unannounced(name);
             Ok(true)
         }
         other => Err(unreadable(other)),
@@ -127,7 +127,7 @@ pub(super) fn forced(reply: &Value) -> Result<bool, Failure> {
 }
 
 /// At most every ten seconds: each release may be refused.
-fn warn_unannounced() {
+fn warn_unannounced(name: &Name) {
     static TOLD_AT: Mutex<Option<Instant>> = Mutex::new(None);
     let mut told_at = TOLD_AT.lock().unwrap_or_else(PoisonError::into_inner);
     if told_at.is_some_and(|at| at.elapsed() < Duration::from_secs(10)) {
@@ -135,7 +135,7 @@ fn warn_unannounced() {
     }
     *told_at = Some(Instant::now());
     drop(told_at);
-    tracing::warn!(target: "leasehold",
+    tracing::warn!(target: "leasehold", lock = %name,
         "the server refuses to announce a release: waiters notice when they ask again");
 }
 
@@ -264,6 +264,7 @@ mod tests {
     #[test]
     fn what_a_release_found_is_read() {
         let freed = |others| GivenBack::Freed(others);
+        let given_back = |reply: &Value| given_back(reply, &Name::new("door").unwrap());
         assert_eq!(given_back(&Value::Int(0)).unwrap(), freed(Others::Nobody));
         let (gap, array) = (Duration::from_millis(4), |gap| Value::Array(vec![Value::Int(gap)]));
         assert_eq!(given_back(&Value::Int(4)).unwrap(), freed(Others::Outsiders(gap)));

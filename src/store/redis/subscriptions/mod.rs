@@ -111,7 +111,7 @@ impl Subscriptions {
         if !self.rights(name).queue {
             return;
         }
-        self.board.warn_once(Refused::Queue);
+        self.board.warn_once(Refused::Queue, name);
         self.board.table().refused(name, Refused::Queue, Instant::now());
         self.board.changed.notify_one();
     }
@@ -206,7 +206,7 @@ impl Board {
     }
 
     /// Who may not do something still gets the lock, if later.
-    fn warn_once(&self, what: Refused) {
+    fn warn_once(&self, what: Refused, name: &Name) {
         let mut warned = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
         if warned.contains(&what) {
             return;
@@ -214,16 +214,16 @@ impl Board {
         warned.push(what);
         drop(warned);
         match what {
-            Refused::Queue => tracing::warn!(target: "leasehold",
+            Refused::Queue => tracing::warn!(target: "leasehold", lock = %name,
                 "the server refuses a queue of waiters: each release wakes them all"),
-            Refused::Subscription => tracing::warn!(target: "leasehold",
+            Refused::Subscription => tracing::warn!(target: "leasehold", lock = %name,
                 "the server refuses to send messages: waiters ask more often, or do not queue"),
         }
     }
 
     fn answered(&self, asked: &Correction, answer: Answer) {
-        if answer == Answer::Forbidden {
-            self.warn_once(Refused::Subscription);
+        if let (Answer::Forbidden, Some(name)) = (&answer, &asked.subscribe) {
+            self.warn_once(Refused::Subscription, name);
         }
         self.table().answered(asked, answer, Instant::now());
     }
