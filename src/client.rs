@@ -331,7 +331,8 @@ impl<Made> ClientBuilder<Made> {
     /// [`try_acquire`](Lock::try_acquire), [`try_run`](Lock::try_run) until the
     /// work begins, [`holder`](Lock::holder) and its kin,
     /// [`force_release`](Lock::force_release). It is asked again meanwhile if that
-    /// can help. Default: 3 s.
+    /// can help. Default: 3 s. One shorter than the command timeout ends the question
+    /// and not the connection.
     ///
     /// # Examples
     ///

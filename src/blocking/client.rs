@@ -60,7 +60,8 @@ impl Client {
         Self::builder().connect_lazily(url)
     }
 
-    /// As [`Client::in_memory`](crate::Client::in_memory).
+    /// As [`Client::in_memory`](crate::Client::in_memory), on real time: a paused clock
+    /// of tokio does not reach it.
     ///
     /// # Errors
     ///

@@ -164,12 +164,14 @@ impl Lock {
     }
 
     /// Waits until the lock is ours, but no longer than `patience`: whatever the
-    /// network does, this returns by then.
+    /// network does, this returns by then. Its place in the queue goes with it: the
+    /// next call begins at the end.
     ///
     /// # Errors
     ///
     /// [`Error::TimedOut`](crate::Error::TimedOut) if somebody else still had
-    /// it; it names the holder. [`Error::Unavailable`](crate::Error::Unavailable)
+    /// it; it names the holder, or the waiter for whom the lock was reserved for a
+    /// moment. [`Error::Unavailable`](crate::Error::Unavailable)
     /// if the store did not answer, [`Error::NotReady`](crate::Error::NotReady)
     /// if it refused for now. Others as [`acquire`](Self::acquire). A
     /// patience of zero is refused: [`try_acquire`](Self::try_acquire) asks once.
@@ -193,6 +195,9 @@ impl Lock {
     }
 
     /// Takes the lock if it is free now: one question, one answer.
+    ///
+    /// It has no place in the queue. In a loop it may never enter a lock that others
+    /// wait for: wait with [`acquire_within`](Self::acquire_within).
     ///
     /// # Errors
     ///
@@ -323,7 +328,8 @@ impl Lock {
 
 /// Looking at the lock from outside.
 impl Lock {
-    /// Whether anybody holds the lock now.
+    /// Whether anybody holds the lock now, or a release has reserved it for the next
+    /// waiter, for 750 ms at most.
     ///
     /// # Errors
     ///
@@ -345,7 +351,8 @@ impl Lock {
         Ok(self.holder().await?.is_some())
     }
 
-    /// Who holds the lock now, how many times, and for how long without renewal.
+    /// Who holds the lock now, how many times, and for how long without renewal. A
+    /// waiter for whom a release has reserved it, for 750 ms at most, looks like a holder.
     ///
     /// # Errors
     ///
