@@ -23,6 +23,7 @@ pub(super) async fn all(bench: &Bench) {
     a_lock_that_goes_on_and_on_is_left_free_now_and_then(bench).await;
     who_polls_has_its_turn_whether_it_is_told_or_not(bench).await;
     two_who_poll_leave_time_to_others_in_between(bench).await;
+    who_polls_for_long_leaves_the_next_turn_to_others(bench).await;
     who_polls_keeps_its_place_while_it_rests(bench).await;
     names_that_share_a_hash_tag_share_no_queue(bench).await;
 }
@@ -215,6 +216,22 @@ async fn two_who_poll_leave_time_to_others_in_between(t: &Bench) {
     assert_eq!(t.owner_of(&held).await, Some(listens.owner.clone()));
     t.queue(&held).await;
     sleep(2 * POLLERS_TURN + Duration::from_millis(20)).await;
+    t.grant(&listens).await;
+    t.hand_over(&listens).await;
+    assert_eq!(t.owner_of(&held).await, Some(other.owner));
+    t.other.unlisten(&held.name);
+}
+
+async fn who_polls_for_long_leaves_the_next_turn_to_others(t: &Bench) {
+    let [held, one, other, listens] = t.held("polled-for-long").await;
+    t.queue_by(&one, Place::Polling).await;
+    t.queue_by(&other, Place::Polling).await;
+    t.queue(&listens).await;
+    t.hand_over(&held).await;
+    t.grant(&one).await;
+    sleep(2 * POLLERS_TURN + Duration::from_millis(20)).await;
+    t.hand_over(&one).await;
+    assert_eq!(t.owner_of(&held).await, Some(listens.owner.clone()));
     t.grant(&listens).await;
     t.hand_over(&listens).await;
     assert_eq!(t.owner_of(&held).await, Some(other.owner));

@@ -19,8 +19,8 @@ pub(super) struct Queue {
     polling: VecDeque<Waiter>,
     /// When it was left to those who do not queue.
     gap_at: Option<Instant>,
-    /// When it was reserved for one who polls.
-    turn_at: Option<Instant>,
+    /// When it was reserved for one who polls, and whether nobody else had it since.
+    turn_at: Option<(Instant, bool)>,
     began_at: Instant,
     asked_at: Instant,
 }
@@ -125,12 +125,14 @@ impl Queue {
     }
 
     fn poller(&mut self, now: Instant) -> Option<Waiter> {
-        let rests = self.turn_at.is_some_and(|at| now < at + 2 * POLLERS_TURN);
-        let next = if rests { None } else { self.polling.pop_front() };
-        if next.is_some() {
-            self.turn_at = Some(now);
+        self.polling.front()?;
+        if let Some((at, last)) = &mut self.turn_at
+            && (std::mem::take(last) || now < *at + 2 * POLLERS_TURN)
+        {
+            return None;
         }
-        next
+        self.turn_at = Some((now, true));
+        self.polling.pop_front()
     }
 
     fn gap(&mut self, outsiders: bool, now: Instant) -> Option<Duration> {

@@ -591,6 +591,22 @@ mod tests {
         assert_eq!(waiter.holder(&name).await.unwrap().unwrap().owner, wanted.owner);
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn who_may_not_read_when_the_last_turn_was_leaves_the_lock_to_those_who_listen() {
+        let twin = Twin::new(7);
+        let blind = served(&twin, "blind", "&* -zscore").await;
+        let waiter = served(&twin, "two", "&*").await;
+        let name = Name::new("door").unwrap();
+        let [held, polls, listens] = ["blind:1", "two:1", "two:2"].map(claim);
+        waiter.listen(&name);
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        blind.acquire(&held, None).await.unwrap();
+        waiter.acquire(&polls, Some(Place::Polling)).await.unwrap();
+        waiter.acquire(&listens, Some(Place::Listening)).await.unwrap();
+        blind.release(&held, ReleaseMode::HandOver).await.unwrap();
+        assert_eq!(waiter.holder(&name).await.unwrap().unwrap().owner, listens.owner);
+    }
+
     #[test]
     fn connecting_without_a_runtime_is_an_error_that_says_so() {
         let settings = Settings::default();

@@ -247,7 +247,10 @@ impl Table {
             // One who came back while we were leaving is still there.
             let names = entry.names.clone();
             names.iter().for_each(|name| self.update(name));
-            self.unsettled.insert(channel.clone());
+            // Who may not leave stays until somebody wants it again.
+            if asked.subscribe.is_some() || answer != Answer::Forbidden {
+                self.unsettled.insert(channel.clone());
+            }
         }
         if let (Answer::Forbidden, Some(name)) = (answer, &asked.subscribe) {
             self.refused(name, Refused::Subscription, now);
@@ -450,6 +453,20 @@ mod tests {
         assert_eq!(table.corrections(), []);
         table.forgive(now + Duration::from_secs(31));
         done(&mut table);
+        assert_eq!(told(&mut table).last(), Some(&Event::Hears(name("door"), Hears::Turns)));
+    }
+
+    #[test]
+    fn who_may_not_leave_a_channel_stays_and_does_not_ask_again_and_again() {
+        let mut table = hearing();
+        table.unlisten(&name("door"));
+        let [leaves] = table.corrections().try_into().unwrap();
+        table.answered(&leaves, Answer::Forbidden, Instant::now());
+        assert_eq!(table.corrections(), []);
+
+        // and hears at once when it comes back
+        table.listen(&name("door"));
+        assert_eq!(table.corrections(), []);
         assert_eq!(told(&mut table).last(), Some(&Event::Hears(name("door"), Hears::Turns)));
     }
 

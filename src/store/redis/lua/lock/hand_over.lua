@@ -6,7 +6,8 @@
 --   KEYS[2]  queue     zset of places {owner: microseconds when it came}. A place of one
 --                      who polls has 2^53 less. Beside them two moments, negated: `gap`
 --                      when the lock was last left to who does not queue, `turn` when it
---                      was last reserved for one who polls
+--                      was last reserved for one who polls: odd, until a release since
+--                      then has gone to others
 --   ARGV[1]  owner     who gives back
 --   ARGV[2]  channel   where everybody listens who waits
 --   ARGV[3]  queuers   where those listen, beside it, who queue
@@ -79,11 +80,15 @@ local function note(what, now)
     redis.pcall('ZADD', KEYS[2], string.format('%.0f', -now), what)
 end
 
--- Microseconds since the moment called `what`; nil if there was none, or it is to come.
+-- Microseconds since the moment called `what`; nil if there was none, or it is to come. None
+-- have passed if the server does not tell.
 local function since(what, now)
     local moment = redis.pcall('ZSCORE', KEYS[2], what)
-    local passed = type(moment) == 'string' and now + number(moment)
-    return passed and passed >= 0 and passed
+    if type(moment) ~= 'string' then
+        return type(moment) == 'table' and 0 or nil
+    end
+    local passed = now + number(moment)
+    return passed >= 0 and passed or nil
 end
 
 -- The first place whose client listens.
@@ -159,6 +164,11 @@ local function poller(lowest, now)
         return false
     end
     local passed = since('turn', now)
+    if passed and (now - passed) % 2 == 1 then
+        -- However long that one had it.
+        note('turn', now - passed - 1)
+        return false
+    end
     if passed and passed < 2000 * ARGV[6] then
         return false
     end
@@ -166,7 +176,7 @@ local function poller(lowest, now)
         redis.pcall('ZREM', KEYS[2], lowest[1])
         return false
     end
-    note('turn', now)
+    note('turn', now - now % 2 + 1)
     if not reserve(lowest[1], ARGV[6]) then
         return false
     end
