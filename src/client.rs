@@ -5,8 +5,8 @@ use std::{marker::PhantomData, sync::Arc, time::Duration};
 #[cfg(feature = "redis")]
 use crate::store::redis::{RedisStore, Settings};
 use crate::{
-    domain::{Health, Identity, Name},
-    engine::{Engine, clock::Clock, limits::Limits, stats::Stats, tasks::Spawner},
+    domain::{Health, Identity, Name, Stats},
+    engine::{Engine, clock::Clock, limits::Limits, tasks::Spawner},
     error::Result,
     primitives::Lock,
     store::{Store, memory::MemoryStore},

@@ -43,8 +43,8 @@ pub use crate::{
     client::{Client, ClientBuilder, Shutdown},
     domain::{
         Health, Holder, InvalidDuration, InvalidName, InvalidOwner, LostReason, Name, Owner, Role,
+        Stats, WaitBy,
     },
-    engine::{acquire::WaitBy, stats::Stats},
     error::{Cause, Error, Result},
     primitives::{Holding, Lock, LockGuard, OnLoss, Ran, Release},
     store::memory::MemoryStore,

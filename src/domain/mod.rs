@@ -10,6 +10,8 @@ mod lease;
 mod name;
 mod owner;
 mod reason;
+mod stats;
+mod wait_by;
 
 pub use self::{
     claim::Holder,
@@ -18,6 +20,8 @@ pub use self::{
     name::{InvalidName, Name},
     owner::{InvalidOwner, Owner},
     reason::LostReason,
+    stats::Stats,
+    wait_by::WaitBy,
 };
 pub(crate) use self::{
     claim::{Claim, GivenBack, Others, Outcome, Place, ReleaseMode, Renewal, Verdict, in_millis},

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{clock::Clock, debts::Debts, stats::Counters};
+use super::{clock::Clock, counters::Counters, debts::Debts};
 use crate::store::Store;
 
 /// The store of one client and the time, what it counts, and what it owes.

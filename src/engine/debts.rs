@@ -48,17 +48,17 @@ impl Debt {
     /// What is owed for `hold` when its last share is gone, or its grant is of use to nobody.
     pub(crate) fn of(hold: &Hold, mode: ReleaseMode) -> Self {
         Self::Release(Withdrawal {
-            claim: hold.claim().clone(),
+            claim: hold.claim.clone(),
             mode,
             until: hold.store_ends(),
-            looks: hold.is_unsure().then_some(0),
-            more: hold.is_unsure(),
+            looks: hold.unsure.then_some(0),
+            more: hold.unsure,
         })
     }
 
     pub(crate) fn claim(&self) -> &Claim {
         match self {
-            Self::Recount { hold } => hold.claim(),
+            Self::Recount { hold } => &hold.claim,
             Self::Release(withdrawal) => &withdrawal.claim,
         }
     }

@@ -17,8 +17,8 @@ use tokio::{sync::Notify, time::Instant};
 
 use super::{
     clock::Stamp,
+    counters::Counters,
     grant::{Grant, Shape, Stay, Terms},
-    stats::Counters,
     timing::{ECHO, LONG_HOLD, LONGEST_REST, OPEN_RELEASES},
 };
 use crate::domain::{Claim, Holder, Lease, LostReason, Name, ReleaseMode, Renewal};
@@ -26,12 +26,12 @@ use crate::domain::{Claim, Holder, Lease, LostReason, Name, ReleaseMode, Renewal
 /// One owner's grant of one name, as its guards see it.
 pub(crate) struct Hold {
     /// What tells it from the client's other grants.
-    id: u64,
-    claim: Claim,
+    pub(super) id: u64,
+    pub(super) claim: Claim,
     /// Whether its lease is renewed, or fixed.
-    renewed: bool,
+    pub(super) renewed: bool,
     /// Whether a request to acquire it may still be on its way to the store.
-    unsure: bool,
+    pub(super) unsure: bool,
     stay: Stay,
     /// Whether others are known to want the lock.
     contended: bool,
@@ -83,14 +83,6 @@ impl Hold {
         }
     }
 
-    pub(crate) fn id(&self) -> u64 {
-        self.id
-    }
-
-    pub(crate) fn claim(&self) -> &Claim {
-        &self.claim
-    }
-
     /// Whether a question asked at `moment` was asked by one who knew of the grant.
     pub(crate) fn was_known_at(&self, moment: Instant) -> bool {
         self.entered_at < moment.into()
@@ -133,11 +125,6 @@ impl Hold {
         self.state().lease.renew_at()
     }
 
-    /// Whether a request to acquire it may still be on its way to the store.
-    pub(super) fn is_unsure(&self) -> bool {
-        self.unsure
-    }
-
     /// What its grant is like.
     pub(super) fn shape(&self) -> Shape {
         Shape(self.renewed.then_some(self.claim.ttl))
@@ -165,11 +152,6 @@ impl Hold {
     pub(super) fn rests(&self, now: Instant) -> Option<Duration> {
         let held = self.held_for(now);
         (held >= LONG_HOLD && !self.contended).then(|| (held / 50).min(LONGEST_REST))
-    }
-
-    /// Whether its lease is renewed, or fixed.
-    pub(crate) fn is_renewed(&self) -> bool {
-        self.renewed
     }
 
     /// The question to keep it alive with.

@@ -10,7 +10,7 @@
 //! debts                     what is owed to the store
 //! hold                      a grant while it lasts
 //! grant · retry · limits · seldom   what is granted; asking again; bounds for callers and logs
-//! clock · timing · stats · tasks
+//! clock · timing · counters · tasks
 //! ```
 //!
 //! Arrows point down: `tests/tidy.rs` reads the imports. This file puts it together; the
@@ -29,6 +29,7 @@ pub(crate) mod acquire;
 pub(crate) mod clock;
 mod contention;
 mod core;
+mod counters;
 mod debts;
 mod events;
 pub(crate) mod grant;
@@ -36,12 +37,11 @@ pub(crate) mod held;
 mod hold;
 mod keeper;
 pub(crate) mod limits;
-mod release;
+pub(crate) mod release;
 mod retry;
 mod seldom;
 #[cfg(test)]
 mod simulation;
-pub(crate) mod stats;
 #[cfg(test)]
 mod stress;
 pub(crate) mod tasks;
@@ -68,19 +68,17 @@ use self::{
     clock::Clock,
     contention::Contention,
     core::Core,
-    debts::{Debt, Debts},
-    hold::Hold,
+    debts::Debts,
     keeper::Keeper,
     limits::{Limits, within},
     release::settle::settle_all,
     retry::retry_until,
     seldom::Seldom,
-    stats::Stats,
     tasks::{Alive, Spawner},
     timing::{LONGEST_PATIENCE, RETURN_LOOKS},
 };
 use crate::{
-    domain::{Failure, Health, Holder, Identity, LostReason, Name, Owner, Role},
+    domain::{Failure, Health, Holder, Identity, Name, Owner, Role, Stats},
     error::Error,
     store::{Answer, Store, Subscriber},
 };
@@ -312,18 +310,6 @@ impl Engine {
     fn take_back_all(&self) -> usize {
         let holds = self.keeper.holds();
         holds.into_iter().filter(|hold| self.take_back(hold)).count()
-    }
-
-    /// Ends `hold` because the client is shut down, unless it is over: its grant may have
-    /// gone on to another one.
-    fn take_back(&self, hold: &Hold) -> bool {
-        if hold.end(LostReason::ShutDown).is_err() {
-            return false;
-        }
-        self.keeper.unwatch(hold.id());
-        self.contention.left(hold);
-        self.core.debts.owe(Debt::of(hold, hold.release_mode(self.core.clock.now())));
-        true
     }
 
     #[cfg(test)]

@@ -5,7 +5,7 @@ use std::{future::Future, time::Duration};
 use super::{Holding, OnLoss, Ran, run};
 use crate::{
     domain::{Holder, LostReason, Name, Owner},
-    engine::held::{Held, Left},
+    engine::{held::Held, release::Left},
     error::{Error, Result},
 };
 
@@ -42,7 +42,7 @@ impl LockGuard {
 
     /// What may be known of the hold without a share in it.
     pub(crate) fn holding(&self) -> Holding {
-        Holding::new(self.held.watch())
+        Holding::new(self.held.watch.clone())
     }
 
     /// Releases the lock, and tells whether it was still ours.
@@ -170,7 +170,7 @@ impl LockGuard {
     /// # Ok(()) }
     /// ```
     pub async fn reenter(&self) -> Result<Self> {
-        Ok(Self::new(self.held.watch().reenter().await?, self.on_loss))
+        Ok(Self::new(self.held.watch.reenter().await?, self.on_loss))
     }
 
     /// Waits until the hold is over, and tells why.
@@ -199,7 +199,7 @@ impl LockGuard {
     /// # Ok(()) }
     /// ```
     pub fn lost(&self) -> impl Future<Output = LostReason> + Send + use<> {
-        self.held.watch().over()
+        self.held.watch.clone().over()
     }
 
     /// Whether the lock may still be believed to be ours. Reads a clock, asks
@@ -230,7 +230,7 @@ impl LockGuard {
     /// ```
     #[must_use]
     pub fn remaining(&self) -> Option<Duration> {
-        self.held.watch().remaining().ok()
+        self.held.watch.remaining().ok()
     }
 
     /// How many guards this hold has: what Redis shows as its hold count.
@@ -245,7 +245,7 @@ impl LockGuard {
     /// ```
     #[must_use]
     pub fn count(&self) -> u32 {
-        self.held.watch().count()
+        self.held.watch.count()
     }
 
     /// Who holds: unique to this grant. After a hand-over within the process it is the
@@ -262,7 +262,7 @@ impl LockGuard {
     /// ```
     #[must_use]
     pub fn owner(&self) -> &Owner {
-        &self.held.claim().owner
+        &self.held.watch.claim().owner
     }
 
     /// What is held.
@@ -277,7 +277,7 @@ impl LockGuard {
     /// ```
     #[must_use]
     pub fn name(&self) -> &Name {
-        &self.held.claim().name
+        &self.held.watch.claim().name
     }
 }
 

@@ -7,14 +7,8 @@ use super::{
     settings::{Settings, settings},
 };
 use crate::{
-    domain::{Holder, InvalidDuration, Name, Owner},
-    engine::{
-        Engine,
-        acquire::{WaitBy, Want},
-        grant::LocalTurns,
-        held::Held,
-        timing::LONGEST_PATIENCE,
-    },
+    domain::{Holder, InvalidDuration, Name, Owner, WaitBy},
+    engine::{Engine, acquire::Want, grant::LocalTurns, held::Held, timing::LONGEST_PATIENCE},
     error::Result,
 };
 

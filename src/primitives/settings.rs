@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use super::OnLoss;
 use crate::{
-    domain::{Name, checked},
+    domain::{Name, WaitBy, checked},
     engine::{
-        acquire::{WaitBy, Want},
+        acquire::Want,
         grant::{LocalTurns, Terms},
     },
     error::Result,

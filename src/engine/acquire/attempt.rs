@@ -15,9 +15,9 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::time::{Instant, sleep};
 
-use super::{Heard, WaitBy, Want, too_late, waiting::Waiting};
+use super::{Heard, Want, waiting::Waiting};
 use crate::{
-    domain::{Claim, Failure, Holder, Lease, Place, ReleaseMode, Verdict},
+    domain::{Claim, Failure, Holder, Lease, Place, ReleaseMode, Verdict, WaitBy},
     engine::{
         Engine,
         contention::{Inbox, Turn},
@@ -58,8 +58,6 @@ pub(super) struct Attempt<'a> {
 pub(super) enum Asked {
     Busy(Holder),
     Granted(Held),
-    /// Granted, but so late that the lease was over.
-    TooLate,
     Failed(Failure),
 }
 
@@ -99,7 +97,6 @@ impl<'a> Attempt<'a> {
             match self.ask().await? {
                 Asked::Granted(held) => return Ok(Some(held)),
                 Asked::Busy(_) => return Ok(None),
-                Asked::TooLate => return Err(too_late(self.want)),
                 Asked::Failed(failure) => self.rest_after(failure, &mut backoff).await?,
             }
         }
@@ -118,9 +115,6 @@ impl<'a> Attempt<'a> {
         loop {
             match asked {
                 Asked::Granted(held) => return Ok(held),
-                Asked::TooLate => {
-                    tracing::warn!(target: "leasehold", "granted too late: asking again");
-                }
                 Asked::Busy(holder) => {
                     tracing::debug!(target: "leasehold", %holder, "wait");
                     engine.unless_closed(self.wait()).await?;
@@ -174,14 +168,13 @@ impl<'a> Attempt<'a> {
     /// What `verdict` means for who asked for `lease`.
     fn weigh(&mut self, verdict: Result<Verdict, Failure>, lease: Lease) -> Result<Asked, Error> {
         let (engine, now) = (self.engine, self.engine.core.clock.now());
+        let too_late = || format!("granted when its lease of {:?} had ended", self.claim.ttl);
+        let verdict = match verdict {
+            Ok(Verdict::Granted) if now >= lease.ends() => Err(Failure::unanswered(too_late())),
+            verdict => verdict,
+        };
         let asked = match verdict {
-            Ok(Verdict::Granted) if now < lease.ends() => {
-                return self.enter(lease, now).map(Asked::Granted);
-            }
-            Ok(Verdict::Granted) => {
-                self.unsure = true;
-                Asked::TooLate
-            }
+            Ok(Verdict::Granted) => return self.enter(lease, now).map(Asked::Granted),
             Ok(Verdict::Busy(holder)) => {
                 engine.contention.saw(&self.claim.name, &holder, lease.asked_at);
                 self.heard.note(Ok(holder.clone()));

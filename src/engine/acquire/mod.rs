@@ -1,7 +1,6 @@
 //! The ways to acquire, and what they have in common: read `attempt.rs` first.
 
 mod attempt;
-mod wait_by;
 mod waiting;
 
 use std::{
@@ -15,16 +14,15 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tracing::Instrument;
 
 use self::attempt::Attempt;
-pub use self::wait_by::WaitBy;
 use super::{
     Engine,
-    contention::{Turn, Wants},
+    contention::Turn,
     grant::{Grant, Shape, Terms},
     held::Held,
     hold::Hold,
 };
 use crate::{
-    domain::{Failure, Holder, Name, in_millis},
+    domain::{Failure, Holder, Name, WaitBy, in_millis},
     error::Error,
 };
 
@@ -35,13 +33,6 @@ pub(crate) struct Want {
     pub(crate) ttl: Duration,
     pub(crate) terms: Terms,
     pub(crate) wait_by: WaitBy,
-}
-
-impl Want {
-    fn wants(&self) -> Wants {
-        let shape = Shape(self.terms.renewed.then_some(self.ttl));
-        Wants { shape, listens: self.wait_by == WaitBy::Messages }
-    }
 }
 
 /// What the store last said. It outlives the attempt, to be named when patience
@@ -99,8 +90,10 @@ impl Engine {
     ) -> Result<Held, Error> {
         self.ready()?;
         let _waiting = self.core.counters.waiting.while_kept();
-        let turn = self.while_alive(self.contention.turn(&want.name, want.wants())).await;
-        let mut turn = turn.ok_or(Error::ShutDown)?;
+        let shape = Shape(want.terms.renewed.then_some(want.ttl));
+        let listens = want.wait_by == WaitBy::Messages;
+        let turn = self.contention.turn(&want.name, shape, listens);
+        let mut turn = self.while_alive(turn).await.ok_or(Error::ShutDown)?;
         if let Some(baton) = turn.take_baton() {
             let now = self.core.clock.now();
             if let Some(grant) = baton.take(now) {
@@ -206,9 +199,4 @@ impl Engine {
             () = self.is_closed() => Err(Error::ShutDown),
         }
     }
-}
-
-fn too_late(want: &Want) -> Error {
-    let reason = format!("each grant came later than its lease of {:?} ended", want.ttl);
-    Error::silent(want.name.clone(), reason)
 }

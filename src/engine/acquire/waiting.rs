@@ -4,9 +4,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::WaitBy;
 use crate::{
-    domain::Place,
+    domain::{Place, WaitBy},
     engine::{
         retry::Backoff,
         timing::{

@@ -102,7 +102,7 @@ impl Entry {
 
     /// The hold that this client believes in, if it is of this grant.
     pub(super) fn hold_of(&self, grant: u64) -> Option<Arc<Hold>> {
-        self.held.upgrade().filter(|hold| hold.id() == grant)
+        self.held.upgrade().filter(|hold| hold.id == grant)
     }
 
     /// Whether the turn is with the hold of this grant.

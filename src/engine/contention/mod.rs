@@ -33,13 +33,8 @@ use std::{
 use tokio::{sync::Notify, time::Instant};
 
 use self::entry::{Entry, TurnOf};
-pub(crate) use self::{
-    baton::Baton,
-    inbox::Inbox,
-    turn::{Turn, Wants},
-};
+pub(crate) use self::{baton::Baton, inbox::Inbox, turn::Turn};
 use super::{
-    clock::Clock,
     core::Core,
     hold::Hold,
     timing::{BATON_RESTS, LINGER},
@@ -57,11 +52,12 @@ pub(crate) struct Contention {
     core: Arc<Core>,
     listening: Mutex<()>,
     entries: Mutex<Entries>,
-    stirred: Notify,
+    stirred: Arc<Notify>,
 }
 
-#[derive(Default)]
 struct Entries {
+    core: Arc<Core>,
+    stirred: Arc<Notify>,
     of: Map<Name, Entry>,
     /// Those where somebody was called, and may not come.
     in_transit: Vec<Name>,
@@ -77,8 +73,18 @@ struct Entries {
 
 impl Contention {
     pub(crate) fn new(core: &Arc<Core>) -> Arc<Self> {
-        let (listening, entries) = (Mutex::default(), Mutex::default());
-        Arc::new(Self { core: Arc::clone(core), listening, entries, stirred: Notify::new() })
+        let stirred = Arc::<Notify>::default();
+        let entries = Mutex::new(Entries {
+            core: Arc::clone(core),
+            stirred: Arc::clone(&stirred),
+            of: Map::default(),
+            in_transit: Vec::new(),
+            lingering: VecDeque::new(),
+            left_alone: None,
+            last_ticket: 0,
+            closed: false,
+        });
+        Arc::new(Self { core: Arc::clone(core), listening: Mutex::default(), entries, stirred })
     }
 
     fn entries(&self) -> MutexGuard<'_, Entries> {
@@ -107,11 +113,11 @@ impl Contention {
         let before = std::mem::replace(&mut entry.held, Arc::downgrade(hold)).upgrade();
         if let Some(turn) = turn {
             turn.spend();
-            entry.turn = TurnOf::Hold(hold.id());
+            entry.turn = TurnOf::Hold(hold.id);
         }
         if let Some(crowd) = &mut entry.crowd {
             crowd.seen = None;
-            entries.rest(hold.name(), &self.core.clock);
+            entries.rest(hold.name());
         }
         drop(entries);
         if let Some(past) = before.filter(|past| past.was_known_at(asked_at)) {
@@ -130,7 +136,7 @@ impl Contention {
         };
         // An answer that was on its way while we were granted says nothing.
         let past =
-            |hold: &Arc<Hold>| hold.was_known_at(asked_at) && hold.claim().owner != holder.owner;
+            |hold: &Arc<Hold>| hold.was_known_at(asked_at) && hold.claim.owner != holder.owner;
         if let Some(past) = held.filter(past) {
             self.lost(&past);
         }
@@ -144,9 +150,9 @@ impl Contention {
             let mut entries = self.entries();
             let Some(entry) = entries.of.get_mut(asked.name()) else { return };
             if let TurnOf::Called(called) = &mut entry.turn {
-                called.baton.iter_mut().for_each(|baton| baton.disown(asked.id()));
+                called.baton.iter_mut().for_each(|baton| baton.disown(asked.id));
             }
-            entry.hold_of(asked.id())
+            entry.hold_of(asked.id)
         };
         if let Some(hold) = held {
             self.lost(&hold);
@@ -164,21 +170,21 @@ impl Contention {
     pub(crate) fn left(&self, hold: &Hold) {
         let mut entries = self.entries();
         let Some(entry) = entries.of.get_mut(hold.name()) else { return };
-        if let Some(current) = entry.hold_of(hold.id()) {
+        if let Some(current) = entry.hold_of(hold.id) {
             if !std::ptr::eq(&*current, hold) {
                 // Its grant has gone on to another hold.
                 return;
             }
             entry.held = Weak::new();
         }
-        if entry.is_kept_by(hold.id()) {
+        if entry.is_kept_by(hold.id) {
             entry.call_next(None);
         }
         // Most names are only held, and are forgotten here.
         if entry.is_of_no_use() {
             entries.of.remove(hold.name());
         } else {
-            entries.look_after(hold.name(), &self.core.clock, &self.stirred);
+            entries.look_after(hold.name());
         }
     }
 
@@ -188,13 +194,13 @@ impl Contention {
         let mut entries = self.entries();
         let Some(entry) = entries.of.get_mut(hold.name()) else { return false };
         let of_use = entry.next_wants().is_some_and(|wants| wants.matches(hold.shape()));
-        if !of_use || !entry.is_kept_by(hold.id()) || !hold.pass_on(now) {
+        if !of_use || !entry.is_kept_by(hold.id) || !hold.pass_on(now) {
             return false;
         }
         entry.held = Weak::new();
         entry.call_next(Some(Baton::new(hold, &self.core)));
         if !entry.is_in_transit() {
-            entries.look_after(hold.name(), &self.core.clock, &self.stirred);
+            entries.look_after(hold.name());
         }
         true
     }
@@ -206,7 +212,7 @@ impl Contention {
         let entry = entries.of.get(name)?;
         match &entry.turn {
             TurnOf::Called(called) => called.baton.as_ref()?.id(),
-            _ => entry.held.upgrade().map(|hold| hold.id()),
+            _ => entry.held.upgrade().map(|hold| hold.id),
         }
     }
 
@@ -231,7 +237,7 @@ impl Contention {
         let mut entries = self.entries();
         if entries.lingering.len() < MOST_LINGERING || entries.of.contains_key(name) {
             entries.of.entry(name.clone()).or_default().note(others, now);
-            entries.rest(name, &self.core.clock);
+            entries.rest(name);
         }
     }
 
@@ -309,8 +315,8 @@ impl Contention {
             return None;
         }
         let now = self.core.clock.now();
-        entries.call_others(&self.core.clock);
-        let ended = entries.end_quiet(now, &self.core.clock);
+        entries.call_others();
+        let ended = entries.end_quiet(now);
         let again = (!entries.in_transit.is_empty()).then(|| now + BATON_RESTS);
         drop(entries);
         ended.iter().for_each(|name| self.settle_listening(name, false));
@@ -357,31 +363,31 @@ impl Entries {
     }
 
     /// Looks after `name` when its turn has changed hands.
-    fn look_after(&mut self, name: &Name, clock: &Clock, stirred: &Notify) {
+    fn look_after(&mut self, name: &Name) {
         let Some(entry) = self.of.get_mut(name) else { return };
         if !matches!(entry.turn, TurnOf::Called(_)) {
-            self.rest(name, clock);
+            self.rest(name);
         } else if !std::mem::replace(&mut entry.crowd().in_transit, true) {
             self.in_transit.push(name.clone());
-            stirred.notify_one();
+            self.stirred.notify_one();
         }
     }
 
-    fn call_others(&mut self, clock: &Clock) {
+    fn call_others(&mut self) {
         for name in std::mem::take(&mut self.in_transit) {
             let Some(entry) = self.of.get_mut(&name) else { continue };
-            let again = entry.call_another(clock);
+            let again = entry.call_another(&self.core.clock);
             entry.crowd().in_transit = again;
             if again {
                 self.in_transit.push(name.clone());
             }
-            self.rest(&name, clock);
+            self.rest(&name);
         }
     }
 
     /// Forgets `name` if there is nothing to know of it, now or when it has been quiet for
     /// a while.
-    fn rest(&mut self, name: &Name, clock: &Clock) {
+    fn rest(&mut self, name: &Name) {
         let Some(entry) = self.of.get_mut(name) else { return };
         if entry.is_of_no_use() {
             self.of.remove(name);
@@ -391,28 +397,31 @@ impl Entries {
             return;
         }
         let Some(crowd) = &mut entry.crowd else { return };
-        let now = *crowd.quiet_since.get_or_insert_with(|| clock.now());
+        let now = *crowd.quiet_since.get_or_insert_with(|| self.core.clock.now());
         if !std::mem::replace(&mut crowd.lingers, true) {
             self.lingering.push_back((now + LINGER, name.clone()));
+            if self.lingering.len() > MOST_LINGERING {
+                self.stirred.notify_one();
+            }
         }
     }
 
     /// Ends what has been quiet for long, or is too much. Returns the names.
-    fn end_quiet(&mut self, now: Instant, clock: &Clock) -> Vec<Name> {
+    fn end_quiet(&mut self, now: Instant) -> Vec<Name> {
         let mut ended = Vec::new();
         while let Some((due, _)) = self.lingering.front() {
             if now < *due && self.lingering.len() <= MOST_LINGERING {
                 break;
             }
             let Some((due, name)) = self.lingering.pop_front() else { break };
-            if self.end_if_quiet(&name, now, now < due, clock) {
+            if self.end_if_quiet(&name, now, now < due) {
                 ended.push(name);
             }
         }
         ended
     }
 
-    fn end_if_quiet(&mut self, name: &Name, now: Instant, at_once: bool, clock: &Clock) -> bool {
+    fn end_if_quiet(&mut self, name: &Name, now: Instant, at_once: bool) -> bool {
         let Some(entry) = self.of.get_mut(name) else { return false };
         let quiet = entry.is_quiet();
         let Some(crowd) = &mut entry.crowd else { return false };
@@ -424,7 +433,7 @@ impl Entries {
             return false;
         }
         entry.crowd = None;
-        self.rest(name, clock);
+        self.rest(name);
         true
     }
 }

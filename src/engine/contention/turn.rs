@@ -12,15 +12,6 @@ use super::{
 };
 use crate::{domain::Name, engine::grant::Shape};
 
-/// What one wants who waits for the turn.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Wants {
-    /// What a grant must be like to be of use.
-    pub(crate) shape: Shape,
-    /// Whether it listens to releases. Who polls does so because there may be none.
-    pub(crate) listens: bool,
-}
-
 /// The right to ask for one name, until it is dropped or a hold keeps it.
 pub(crate) struct Turn {
     contention: Arc<Contention>,
@@ -39,10 +30,17 @@ pub(crate) struct Turn {
 
 impl Contention {
     /// Waits until it is our turn to ask for `name`; `None` when the client is shut down.
-    pub(crate) async fn turn(self: &Arc<Self>, name: &Name, wants: Wants) -> Option<Turn> {
+    /// A grant of this `shape` is of use to us. Who polls does not listen to releases:
+    /// there may be none.
+    pub(crate) async fn turn(
+        self: &Arc<Self>,
+        name: &Name,
+        shape: Shape,
+        listens: bool,
+    ) -> Option<Turn> {
         let mut seat = Seat { contention: self, name, ticket: None };
         loop {
-            match self.take_or_wait(name, wants, seat.ticket)? {
+            match self.take_or_wait(name, shape, listens, seat.ticket)? {
                 Ok(turn) => {
                     seat.ticket = None;
                     return Some(turn);
@@ -63,7 +61,8 @@ impl Contention {
     fn take_or_wait(
         self: &Arc<Self>,
         name: &Name,
-        wants: Wants,
+        shape: Shape,
+        listens: bool,
         ticket: Option<u64>,
     ) -> Option<Result<Turn, Place>> {
         let mut entries = self.entries();
@@ -84,15 +83,15 @@ impl Contention {
             return Some(Ok(turn));
         }
         let crowd = entry.crowd();
-        let listens_first = wants.listens && !crowd.listens;
-        crowd.listens |= wants.listens;
+        let listens_first = listens && !crowd.listens;
+        crowd.listens |= listens;
         crowd.quiet_since = None;
         let ticket = ticket.unwrap_or(fresh);
         let (calls, called) = oneshot::channel();
-        crowd.waiting.insert(ticket, Waiter { calls, shape: wants.shape });
+        crowd.waiting.insert(ticket, Waiter { calls, shape });
         if matches!(entry.turn, TurnOf::Called(_)) {
             // The one who was called may never come, and now somebody waits for it.
-            entries.look_after(name, &self.core.clock, &self.stirred);
+            entries.look_after(name);
         }
         Some(Err(Place { ticket, called, listens_first }))
     }
@@ -134,7 +133,7 @@ impl Contention {
         {
             entry.call_next(called.baton);
         }
-        entries.look_after(name, &self.core.clock, &self.stirred);
+        entries.look_after(name);
     }
 
     /// Gives the turn to the next in line.
@@ -144,7 +143,7 @@ impl Contention {
         if matches!(entry.turn, TurnOf::Asker) {
             entry.call_next(baton);
         }
-        entries.look_after(name, &self.core.clock, &self.stirred);
+        entries.look_after(name);
     }
 
     /// Where it is told to us that we may ask for `name`; it is listened to from now on.

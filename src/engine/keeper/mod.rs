@@ -162,7 +162,7 @@ impl Keeper {
     fn look_behind(&self, hold: &Hold, now: Instant) {
         let held = hold.held_for(now);
         if held >= OWN_HOLD_TOLD && self.contention.is_waited_for(hold.name()) {
-            tracing::warn!(target: "leasehold", lock = %hold.name(), owner = %hold.claim().owner,
+            tracing::warn!(target: "leasehold", lock = %hold.name(), owner = %hold.claim.owner,
                 ?held, "this client waits for a lock that it holds itself");
         }
     }
@@ -180,7 +180,7 @@ impl Keeper {
         // Fixed leases are only looked at.
         let of_kind = |which| {
             let both = holds.iter().zip(&outcomes);
-            both.filter(|(hold, outcome)| hold.is_renewed() && **outcome == which).count()
+            both.filter(|(hold, outcome)| hold.renewed && **outcome == which).count()
         };
         let (renewed, failed) = (of_kind(Outcome::Renewed), of_kind(Outcome::Unknown));
         self.core.counters.renewals.add(renewed);

@@ -52,7 +52,7 @@ impl Schedule {
     /// Looks after the grant of `hold` from now on, which another hold had before if that
     /// left it, at `left_at`. Returns when it is due.
     pub(super) fn watch(&mut self, hold: &Arc<Hold>, left_at: Option<Instant>) -> Instant {
-        let (id, ends) = (hold.id(), hold.ends());
+        let (id, ends) = (hold.id, hold.ends());
         if let Some(watched) = self.watched.get_mut(&id) {
             watched.hold = Arc::clone(hold);
             let planned = Instant::from(watched.due);
@@ -177,7 +177,7 @@ impl Schedule {
         asked_at: Instant,
         now: Instant,
     ) {
-        let id = hold.id();
+        let id = hold.id;
         let Some(watched) = self.watched.get_mut(&id) else { return };
         if watched.asked_at.take_if(|at| *at == asked_at.into()).is_none() {
             return;
@@ -192,7 +192,7 @@ impl Schedule {
                 let due = match hold.renew_at() {
                     renew_at if renew_at > now => renew_at,
                     // A fixed lease: look at it again after another third.
-                    _ => asked_at + hold.claim().ttl / 3,
+                    _ => asked_at + hold.claim.ttl / 3,
                 };
                 let due = ask_again.map_or(due, |again| again.min(due));
                 self.put_off(id, due.min(hold.ends()));
@@ -202,7 +202,7 @@ impl Schedule {
             Outcome::Unknown => {
                 hold.doubt();
                 let left = hold.ends().saturating_duration_since(now);
-                let pause = (left / 4).min(hold.claim().ttl / 10).max(SHORTEST_RETRY);
+                let pause = (left / 4).min(hold.claim.ttl / 10).max(SHORTEST_RETRY);
                 self.put_off(id, (now + pause).min(hold.ends()));
             }
         }
@@ -215,8 +215,8 @@ mod tests {
     use crate::{
         domain::{Claim, Identity, Lease, LostReason, Name},
         engine::{
+            counters::Counters,
             grant::{Grant, LocalTurns, Terms},
-            stats::Counters,
         },
     };
 
@@ -281,7 +281,7 @@ mod tests {
 
         fn answer(&mut self, hold: &Arc<Hold>, outcome: Outcome, at: u64) {
             let now = self.at(at);
-            let asked = self.schedule.watched.get(&hold.id()).and_then(|it| it.asked_at);
+            let asked = self.schedule.watched.get(&hold.id).and_then(|it| it.asked_at);
             self.schedule.answered(hold, outcome, asked.map_or(now, Instant::from), now);
         }
 
@@ -409,7 +409,7 @@ mod tests {
     fn nothing_is_renewed_that_is_not_watched_any_more() {
         let mut t = Setup::new();
         let hold = t.add_at(0);
-        t.schedule.unwatch(hold.id());
+        t.schedule.unwatch(hold.id);
         assert_eq!(t.renewed_at(1_000), 0);
         assert_eq!(t.schedule.next(), None);
         t.answer(&hold, Outcome::Renewed, 1_001);
@@ -499,7 +499,7 @@ mod tests {
         let mut t = Setup::new();
         let first = t.add_at(0);
         let grant = left(&first, t.at(100)).unwrap();
-        t.schedule.unwatch(first.id());
+        t.schedule.unwatch(first.id);
         let next = Arc::new(Hold::new(grant, RENEWED, t.at(101), &t.counters));
         t.schedule.watch(&next, Some(t.at(101)));
         assert_eq!((t.next(), t.renewed_at(101)), (101, 1));
@@ -542,11 +542,11 @@ mod tests {
         let mut t = Setup::new();
         let hold = t.add_at(0);
         let now = t.at(40);
-        t.schedule.ask_about(hold.id(), now);
+        t.schedule.ask_about(hold.id, now);
         assert_eq!((t.next(), t.renewed_at(40)), (40, 1));
 
         // once more if a question is on its way
-        t.schedule.ask_about(hold.id(), now);
+        t.schedule.ask_about(hold.id, now);
         assert_eq!(t.renewed_at(40), 0);
         t.answer(&hold, Outcome::Renewed, 41);
         assert_eq!((t.next(), t.renewed_at(65)), (65, 1));
@@ -561,7 +561,7 @@ mod tests {
         let asked: usize = (0..1_000)
             .map(|at| {
                 let now = t.at(at);
-                t.schedule.ask_about(hold.id(), now);
+                t.schedule.ask_about(hold.id, now);
                 let asked = t.renewed_at(at);
                 t.answer(&hold, Outcome::Renewed, at);
                 asked

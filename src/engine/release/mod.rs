@@ -1,5 +1,5 @@
-//! Giving back: awaited here, or settled in the background. What is owed stands in
-//! `engine/debts.rs`; `settle.rs` has the loop that settles it.
+//! Giving back: to the next one here, awaited, or settled in the background. What is owed
+//! stands in `engine/debts.rs`; `settle.rs` has the loop that settles it.
 
 pub(crate) mod settle;
 
@@ -15,9 +15,118 @@ use super::{
     limits::within,
     retry::{Answered, retry_until},
 };
-use crate::domain::{Failure, GivenBack, Others, Outcome};
+use crate::{
+    domain::{Failure, GivenBack, Holder, LostReason, Others, Outcome},
+    error::Error,
+};
+
+/// What a release found.
+pub(crate) enum Left {
+    /// Other shares of the hold are still there.
+    Shares(u32),
+    /// It was ours until now.
+    Nothing,
+    /// It was over before.
+    Lost { reason: LostReason, holder: Option<Holder> },
+}
+
+/// When it is dropped the hold leaves the turn to others here.
+struct Leaving<'a>(&'a Engine, &'a Hold);
+
+impl Drop for Leaving<'_> {
+    fn drop(&mut self) {
+        self.0.contention.left(self.1);
+    }
+}
 
 impl Engine {
+    /// Gives back `hold`, whose last share is gone and which was `believed` in at `now`.
+    pub(super) async fn free(
+        &self,
+        hold: &Arc<Hold>,
+        believed: Result<Duration, LostReason>,
+        now: Instant,
+    ) -> Result<Left, Error> {
+        if self.pass_on(hold, now) {
+            return Ok(Left::Nothing);
+        }
+        if let Err(reason) = believed
+            && !self.core.store.is_up()
+        {
+            // Nobody waits for a store that is away to hear what is known.
+            self.free_in_background(hold, now);
+            return Ok(Left::Lost { reason, holder: None });
+        }
+        self.keeper.unwatch(hold.id);
+        // When the store has answered, or we are dropped, whoever waits here may ask.
+        let _leaving = Leaving(self, hold);
+        // Before the store can grant it to somebody else.
+        let counts = hold.end(LostReason::Released).is_ok();
+        let releasing = self.core.counters.releasing(counts);
+        let given = self.give_back(hold, now).await;
+        tracing::debug!(target: "leasehold", lock = %hold.name(), owner = %hold.claim.owner,
+            held = ?hold.held_for(self.core.clock.now()), ?given, "release");
+
+        let left = match (believed, given) {
+            (Err(reason), Ok(given)) => Left::Lost { reason, holder: given.holder() },
+            (Err(reason), Err(failure)) if failure.may_pass() => {
+                Left::Lost { reason, holder: None }
+            }
+            (_, Err(failure)) => return Err(self.error(hold.name(), failure)),
+            (Ok(_), Ok(GivenBack::Freed(_))) => Left::Nothing,
+            (Ok(left), Ok(GivenBack::NotHeld { holder })) => {
+                // It may have ended while we asked.
+                let reason = match self.core.clock.now() < now + left {
+                    true => LostReason::NotOurs,
+                    false => LostReason::Expired,
+                };
+                Left::Lost { reason, holder }
+            }
+        };
+        if releasing.answered() {
+            match left {
+                Left::Lost { reason, .. } => hold.found_lost(reason),
+                _ => hold.was_released(),
+            }
+        }
+        Ok(left)
+    }
+
+    /// Passes the grant of `hold` on to whoever is next in this process, if somebody waits
+    /// here and nobody else is kept waiting for too long.
+    pub(super) fn pass_on(&self, hold: &Arc<Hold>, now: Instant) -> bool {
+        if !self.contention.pass_on(hold, now) {
+            return false;
+        }
+        tracing::debug!(target: "leasehold", lock = %hold.name(), owner = %hold.claim.owner,
+            held = ?hold.held_for(now), "release, to the next one here");
+        self.core.counters.handed_over.add(1);
+        true
+    }
+
+    /// Gives `hold` back without waiting for it.
+    pub(super) fn free_in_background(&self, hold: &Hold, now: Instant) {
+        self.keeper.unwatch(hold.id);
+        tracing::debug!(target: "leasehold", lock = %hold.name(), owner = %hold.claim.owner,
+            held = ?hold.held_for(now), "release, in the background");
+        if hold.end(LostReason::Released).is_ok() {
+            hold.was_released();
+        }
+        self.core.debts.owe(Debt::of(hold, hold.release_mode(now)));
+        self.contention.left(hold);
+    }
+
+    /// Ends `hold` because the client is shut down, unless it is over: its grant may have
+    /// gone on to another one.
+    pub(super) fn take_back(&self, hold: &Hold) -> bool {
+        if hold.end(LostReason::ShutDown).is_err() {
+            return false;
+        }
+        self.keeper.unwatch(hold.id);
+        self.contention.left(hold);
+        self.core.debts.owe(Debt::of(hold, hold.release_mode(self.core.clock.now())));
+        true
+    }
     /// Gives `hold` back, as far as the caller waits for it. The background does
     /// the rest, and looks again if a grant may still be on its way.
     pub(super) async fn give_back(&self, hold: &Hold, now: Instant) -> Result<GivenBack, Failure> {
@@ -25,9 +134,9 @@ impl Engine {
         let promise = self.core.debts.promise(Debt::of(hold, mode));
         let limit = self.limits.release;
         let until = hold.store_ends().min(now + limit);
-        let release = || self.core.store.release(hold.claim(), mode);
+        let release = || self.core.store.release(&hold.claim, mode);
         let given = within(limit, retry_until(&self.core.clock, until, release)).await?;
-        if !hold.is_unsure() {
+        if !hold.unsure {
             promise.kept();
         }
         match given {
@@ -73,7 +182,7 @@ pub(crate) async fn recount(
         if shares == 0 {
             return Ok(Outcome::Renewed);
         }
-        let told = || core.store.recount(hold.claim(), shares, ttl);
+        let told = || core.store.recount(&hold.claim, shares, ttl);
         let given = retry_until(&core.clock, until, told).await?;
         // Others may have told another number meanwhile, and have been executed
         // in another order.

@@ -68,8 +68,8 @@ pub(crate) const DEFECTS: &[Defect] = &[
         says: "a grant that comes after its lease has ended is believed",
         edits: &[Edit {
             file: "src/engine/acquire/attempt.rs",
-            from: "Ok(Verdict::Granted) if now < lease.ends() => {",
-            to: "Ok(Verdict::Granted) if now < lease.ends() || self.turn.is_some() => {",
+            from: "Ok(Verdict::Granted) if now >= lease.ends() =>",
+            to: "Ok(Verdict::Granted) if now >= lease.ends() && self.turn.is_none() =>",
         }],
     },
     Defect {
@@ -92,14 +92,14 @@ pub(crate) const DEFECTS: &[Defect] = &[
         says: "the watchdog goes on after the guard has gone",
         edits: &[
             Edit {
-                file: "src/engine/held.rs",
-                from: "        self.engine.keeper.unwatch(hold.id());\n",
-                to: "",
+                file: "src/engine/release/mod.rs",
+                from: "        self.keeper.unwatch(hold.id);\n        // When the store",
+                to: "        // When the store",
             },
             Edit {
-                file: "src/engine/held.rs",
-                from: "        self.engine.keeper.unwatch(self.hold.id());\n",
-                to: "",
+                file: "src/engine/release/mod.rs",
+                from: "        self.keeper.unwatch(hold.id);\n        tracing",
+                to: "        tracing",
             },
             Edit {
                 file: "src/engine/keeper/schedule.rs",
@@ -116,9 +116,9 @@ pub(crate) const DEFECTS: &[Defect] = &[
     Defect {
         says: "a hold whose release is on its way is still believed",
         edits: &[Edit {
-            file: "src/engine/held.rs",
+            file: "src/engine/release/mod.rs",
             from: "let counts = hold.end(LostReason::Released).is_ok();",
-            to: "let counts = hold.shares() == 0 && !hold.claim().ttl.is_zero();",
+            to: "let counts = hold.shares() == 0 && !hold.claim.ttl.is_zero();",
         }],
     },
     Defect {
@@ -180,8 +180,8 @@ pub(crate) const DEFECTS: &[Defect] = &[
         says: "after a lost connection nobody asks more often",
         edits: &[Edit {
             file: "src/engine/acquire/waiting.rs",
-            from: "Hears::Nothing => spread(LONGEST_WAIT_UNHEARD),",
-            to: "Hears::Nothing => spread(LONGEST_WAIT_UNHEARD * 1_000),",
+            from: "(Hears::Nothing, _) => spread(LONGEST_WAIT_UNHEARD),",
+            to: "(Hears::Nothing, _) => spread(LONGEST_WAIT_UNHEARD * 1_000),",
         }],
     },
     Defect {
@@ -236,7 +236,7 @@ pub(crate) const DEFECTS: &[Defect] = &[
         says: "nobody looks after one that was called alone when another one comes",
         edits: &[Edit {
             file: "src/engine/contention/turn.rs",
-            from: "            entries.look_after(name, &self.core.clock, &self.stirred);\n        }\n        Some(Err(",
+            from: "            entries.look_after(name);\n        }\n        Some(Err(",
             to: "        }\n        Some(Err(",
         }],
     },
@@ -341,14 +341,6 @@ pub(crate) const DEFECTS: &[Defect] = &[
         }],
     },
     Defect {
-        says: "one who polls never has a place",
-        edits: &[Edit {
-            file: "src/engine/acquire/waiting.rs",
-            from: "long.then_some(Place::Polling)",
-            to: "long.then_some(Place::Kept)",
-        }],
-    },
-    Defect {
         says: "the turn of one who polls is shorter than its pauses",
         edits: &[Edit {
             file: "src/store/memory/queue.rs",
@@ -370,6 +362,43 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
                 file: "src/engine/contention/mod.rs",
                 from: "        entries.closed = true;\n",
                 to: "",
+            }],
+        },
+    ),
+    (
+        Finder::Unit(
+            "engine::keeper::schedule::tests::who_tells_of_a_hold_again_and_again_has_it_asked_about_now_and_then",
+        ),
+        Defect {
+            says: "whoever publishes drives the watchdog",
+            edits: &[Edit {
+                file: "src/engine/keeper/schedule.rs",
+                from: "watched.asks_from = (now + ECHO).into();",
+                to: "watched.asks_from = now.into();",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("store::memory::tests::it_conforms"),
+        Defect {
+            says: "one who polls has the lock after one who polled for long",
+            edits: &[Edit {
+                file: "src/store/memory/queue.rs",
+                from: "(std::mem::take(last) || ",
+                to: "((*last && at.elapsed().is_zero()) || ",
+            }],
+        },
+    ),
+    (
+        Finder::Unit(
+            "store::redis::subscriptions::table::tests::who_may_not_leave_a_channel_stays_and_does_not_ask_again_and_again",
+        ),
+        Defect {
+            says: "who may not leave a channel asks for ever",
+            edits: &[Edit {
+                file: "src/store/redis/subscriptions/table.rs",
+                from: "if asked.subscribe.is_some() || answer != Answer::Forbidden {",
+                to: "if asked.subscribe.is_some() || answer != Answer::Done {",
             }],
         },
     ),
@@ -466,7 +495,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "the store's no is forgotten while a grant is nobody's",
             edits: &[Edit {
                 file: "src/engine/contention/mod.rs",
-                from: "called.baton.iter_mut().for_each(|baton| baton.disown(asked.id()));",
+                from: "called.baton.iter_mut().for_each(|baton| baton.disown(asked.id));",
                 to: "let _ = called;",
             }],
         },
@@ -538,8 +567,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "who came to a queue does not look soon",
             edits: &[Edit {
                 file: "src/engine/acquire/waiting.rs",
-                from: "first_look.filter(|look| now < *look)",
-                to: "first_look.filter(|look| now > *look)",
+                from: "(Hears::Turns, Some(look)) if now < look => look - now,",
+                to: "(Hears::Turns, Some(look)) if now > look => now - look,",
             }],
         },
     ),
@@ -560,8 +589,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "those who poll have every turn",
             edits: &[Edit {
                 file: "src/store/memory/queue.rs",
-                from: "is_some_and(|at| now < at + 2 * POLLERS_TURN)",
-                to: "is_some_and(|at| now < at)",
+                from: "now < *at + 2 * POLLERS_TURN)",
+                to: "now < *at)",
             }],
         },
     ),

@@ -5,6 +5,14 @@ use crate::{Defect, Edit};
 /// What the simulation on a simulated server has to find.
 pub(crate) const SERVED: &[Defect] = &[
     Defect {
+        says: "one who polls never has a place",
+        edits: &[Edit {
+            file: "src/engine/acquire/waiting.rs",
+            from: "long.then_some(Place::Polling)",
+            to: "long.then_some(Place::Kept)",
+        }],
+    },
+    Defect {
         says: "who always comes back never looks for those who poll",
         edits: &[Edit {
             file: "src/engine/hold.rs",

@@ -1,0 +1,120 @@
+//! What a client counts.
+
+use std::{
+    sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
+};
+
+use crate::domain::{LostReason, Stats};
+
+/// Makes the counters behind [`Stats`]. What stands in `Stats` and not here is told besides.
+macro_rules! counters {
+    ($($count:ident,)+) => {
+        #[derive(Debug, Default)]
+        pub(crate) struct Counters {
+            $(pub(super) $count: Count,)+
+            renewal_lag: AtomicU64,
+            renewal_lag_max: AtomicU64,
+        }
+
+        impl Counters {
+            fn counted(&self) -> Stats {
+                Stats { $($count: self.$count.get(),)+ ..Stats::default() }
+            }
+        }
+    };
+}
+
+counters! {
+    waiting, granted, released, handed_over, releases_unanswered, timed_out, lost_expired,
+    lost_not_ours, lost_max_hold, lost_shut_down, renewals, renewals_failed, wake_ups,
+    releases_abandoned,
+}
+
+/// A number that grows, and one that goes up and down.
+#[derive(Debug, Default)]
+pub(super) struct Count(AtomicU64);
+
+impl Count {
+    pub(super) fn add(&self, n: usize) {
+        self.0.fetch_add(n as u64, Ordering::Relaxed);
+    }
+
+    fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Counts one until what it returns is dropped.
+    pub(super) fn while_kept(&self) -> Counted<'_> {
+        self.add(1);
+        Counted(self)
+    }
+}
+
+/// One who is counted.
+pub(super) struct Counted<'a>(&'a Count);
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Counters {
+    /// How many holds are alive.
+    pub(crate) fn held(&self) -> u64 {
+        self.read(0).held
+    }
+
+    /// A hold was found to be lost; given back is not lost.
+    pub(crate) fn lost(&self, reason: LostReason) {
+        match reason {
+            LostReason::Expired => self.lost_expired.add(1),
+            LostReason::MaxHold => self.lost_max_hold.add(1),
+            LostReason::NotOurs => self.lost_not_ours.add(1),
+            LostReason::Released => {}
+            LostReason::ShutDown => self.lost_shut_down.add(1),
+        }
+    }
+
+    /// A release is on its way. Unless it is answered it counts as unanswered, if
+    /// it is one that `counts`: the hold was not over before.
+    pub(crate) fn releasing(&self, counts: bool) -> Releasing<'_> {
+        Releasing(counts.then_some(self))
+    }
+
+    pub(crate) fn lagged(&self, lag: Duration) {
+        let micros = u64::try_from(lag.as_micros()).unwrap_or(u64::MAX);
+        self.renewal_lag.store(micros, Ordering::Relaxed);
+        self.renewal_lag_max.fetch_max(micros, Ordering::Relaxed);
+    }
+
+    pub(crate) fn read(&self, reconnects: u64) -> Stats {
+        let lag = |of: &AtomicU64| Duration::from_micros(of.load(Ordering::Relaxed));
+        let (renewal_lag, renewal_lag_max) = (lag(&self.renewal_lag), lag(&self.renewal_lag_max));
+        let counted = self.counted();
+        // Read last, so that no hold is over that was not granted.
+        let granted = self.granted.get();
+        let held = granted.saturating_sub(counted.ended());
+        Stats { held, granted, reconnects, renewal_lag, renewal_lag_max, ..counted }
+    }
+}
+
+/// A release on its way, counted when it is dropped before its answer came.
+#[must_use = "the release counts as unanswered as soon as this is dropped"]
+pub(crate) struct Releasing<'a>(Option<&'a Counters>);
+
+impl Releasing<'_> {
+    /// The answer is there. Returns whether it is to be counted.
+    pub(crate) fn answered(mut self) -> bool {
+        self.0.take().is_some()
+    }
+}
+
+impl Drop for Releasing<'_> {
+    fn drop(&mut self) {
+        if let Some(counters) = self.0 {
+            counters.releases_unanswered.add(1);
+        }
+    }
+}
