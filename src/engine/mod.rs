@@ -171,7 +171,8 @@ impl Engine {
     fn start(&self) -> AbortHandle {
         let settler = settle_all(Arc::clone(&self.core), Arc::clone(&self.contention));
         let both = join(Arc::clone(&self.keeper).run(), settler);
-        self.spawner.start(self.alive.during(both))
+        let contention = Arc::clone(&self.contention);
+        self.spawner.start(self.alive.during(both, move || contention.rouse()))
     }
 
     /// Asks the store about `name` until it answers or patience ends.

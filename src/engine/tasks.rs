@@ -9,39 +9,30 @@ use std::{
     },
 };
 
-use tokio::{sync::Notify, task::AbortHandle};
+use tokio::task::AbortHandle;
 
 /// A task before it runs.
 pub(crate) type Job = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Whether the task that was started still runs. The next one is started when it does not.
 #[derive(Default)]
-pub(crate) struct Alive(Arc<State>);
-
-#[derive(Default)]
-struct State {
-    alive: AtomicBool,
-    ended: Notify,
-}
+pub(crate) struct Alive(Arc<AtomicBool>);
 
 impl Alive {
     /// One load: each acquisition asks.
     pub(crate) fn is_alive(&self) -> bool {
-        self.0.alive.load(Ordering::Acquire)
+        self.0.load(Ordering::Acquire)
     }
 
-    /// Waits until it ends.
-    pub(crate) async fn ended(&self) {
-        let ended = self.0.ended.notified();
-        if self.is_alive() {
-            ended.await;
-        }
-    }
-
-    /// From now on it is alive, until `job` ends or is dropped with its runtime.
-    pub(crate) fn during(&self, job: impl Future<Output: Send> + Send + 'static) -> Job {
-        self.0.alive.store(true, Ordering::Release);
-        let ends = Ends(Arc::clone(&self.0));
+    /// From now on it is alive, until `job` ends or is dropped with its runtime. Then `tell`
+    /// is called.
+    pub(crate) fn during(
+        &self,
+        job: impl Future<Output: Send> + Send + 'static,
+        tell: impl Fn() + Send + 'static,
+    ) -> Job {
+        self.0.store(true, Ordering::Release);
+        let ends = Ends(Arc::clone(&self.0), tell);
         Box::pin(async move {
             let _ends = ends;
             job.await;
@@ -50,12 +41,12 @@ impl Alive {
 }
 
 /// When it is dropped the task has ended, or its runtime.
-struct Ends(Arc<State>);
+struct Ends<F: Fn()>(Arc<AtomicBool>, F);
 
-impl Drop for Ends {
+impl<F: Fn()> Drop for Ends<F> {
     fn drop(&mut self) {
-        self.0.alive.store(false, Ordering::Release);
-        self.0.ended.notify_waiters();
+        self.0.store(false, Ordering::Release);
+        (self.1)();
     }
 }
 

@@ -5,7 +5,6 @@ mod waiting;
 
 use std::{
     future::Future,
-    pin::pin,
     sync::{Arc, Mutex, PoisonError, atomic::Ordering},
     time::Duration,
 };
@@ -92,8 +91,8 @@ impl Engine {
         let _waiting = self.core.counters.waiting.while_kept();
         let shape = Shape(want.terms.renewed.then_some(want.ttl));
         let listens = want.wait_by == WaitBy::Messages;
-        let turn = self.contention.turn(&want.name, shape, listens);
-        let mut turn = self.while_alive(turn).await.ok_or(Error::ShutDown)?;
+        let turn = self.contention.turn(&want.name, shape, listens, || self.revive(true)).await;
+        let mut turn = turn.ok_or(Error::ShutDown)?;
         if let Some(baton) = turn.take_baton() {
             let now = self.core.clock.now();
             if let Some(grant) = baton.take(now) {
@@ -176,19 +175,6 @@ impl Engine {
             (None, _) => format!("no answer within {waited:?}"),
         };
         Error::silent(name.clone(), reason)
-    }
-
-    /// Waits for `something` that the background sees to, which may end with its runtime.
-    async fn while_alive<T>(&self, something: impl Future<Output = T>) -> T {
-        let mut something = pin!(something);
-        while self.alive.is_alive() {
-            tokio::select! {
-                biased;
-                done = &mut something => return done,
-                () = self.alive.ended() => self.revive(true),
-            }
-        }
-        something.await
     }
 
     /// Waits for `something`, unless the client is shut down before.

@@ -103,6 +103,13 @@ impl Contention {
         }
     }
 
+    /// Has everybody who waits see to it that somebody looks after them: nobody does now.
+    pub(crate) fn rouse(&self) {
+        let mut entries = self.entries();
+        let crowds = entries.of.values_mut().filter_map(|entry| entry.crowd.as_mut());
+        crowds.for_each(|crowd| crowd.waiting.clear());
+    }
+
     // Holds.
 
     /// Notes that this client has `hold`, which was asked for at `asked_at`, and that the

@@ -42,7 +42,7 @@ fn door() -> (Arc<Engine>, Arc<Contention>, Name) {
 
 /// A new hold that keeps its turn.
 async fn hold(engine: &Engine, name: &Name) -> Arc<Hold> {
-    let turn = engine.contention.turn(name, PLAIN, true).await;
+    let turn = engine.contention.turn(name, PLAIN, true, || ()).await;
     let now = Instant::now();
     let grant = Grant {
         id: engine.next_grant(),
@@ -70,9 +70,9 @@ fn take_over(engine: &Engine, mut turn: Turn) -> Option<Arc<Hold>> {
 #[tokio::test]
 async fn turns_are_taken_in_the_order_of_coming() {
     let (_engine, contention, name) = door();
-    let turn = contention.turn(&name, PLAIN, true).await;
-    let mut first = Box::pin(contention.turn(&name, PLAIN, true));
-    let mut second = Box::pin(contention.turn(&name, PLAIN, true));
+    let turn = contention.turn(&name, PLAIN, true, || ()).await;
+    let mut first = Box::pin(contention.turn(&name, PLAIN, true, || ()));
+    let mut second = Box::pin(contention.turn(&name, PLAIN, true, || ()));
     assert!((&mut first).now_or_never().is_none());
     assert!((&mut second).now_or_never().is_none());
 
@@ -87,8 +87,8 @@ async fn turns_are_taken_in_the_order_of_coming() {
 #[tokio::test]
 async fn who_leaves_passes_its_turn_on_wherever_it_stands() {
     let (_engine, contention, name) = door();
-    let turn = contention.turn(&name, PLAIN, true).await;
-    let waits = || Box::pin(contention.turn(&name, PLAIN, true));
+    let turn = contention.turn(&name, PLAIN, true, || ()).await;
+    let waits = || Box::pin(contention.turn(&name, PLAIN, true, || ()));
     let (mut first, mut second, mut third) = (waits(), waits(), waits());
     for waiter in [&mut first, &mut second, &mut third] {
         assert!(waiter.now_or_never().is_none());
@@ -103,8 +103,8 @@ async fn who_leaves_passes_its_turn_on_wherever_it_stands() {
 #[tokio::test(start_paused = true)]
 async fn when_nobody_wants_a_name_any_more_it_is_forgotten_after_a_while() {
     let (_engine, contention, name) = door();
-    let turn = contention.turn(&name, PLAIN, true).await;
-    assert!(contention.turn(&name, PLAIN, true).now_or_never().is_none());
+    let turn = contention.turn(&name, PLAIN, true, || ()).await;
+    assert!(contention.turn(&name, PLAIN, true, || ()).now_or_never().is_none());
     drop(turn);
     assert!(!contention.is_idle(), "it may be wanted again soon");
     advance(LINGER / 2).await;
@@ -118,7 +118,7 @@ async fn when_nobody_wants_a_name_any_more_it_is_forgotten_after_a_while() {
 #[tokio::test]
 async fn a_name_that_nobody_waited_for_is_forgotten_at_once() {
     let (engine, contention, name) = door();
-    drop(contention.turn(&name, PLAIN, true).await);
+    drop(contention.turn(&name, PLAIN, true, || ()).await);
     assert!(contention.is_idle());
     let hold = hold(&engine, &name).await;
     hold.end(LostReason::Released).unwrap();
@@ -140,7 +140,7 @@ async fn names_that_were_waited_for_do_not_pile_up_until_the_watchdog_looks() {
     let (_engine, contention, _) = door();
     for n in 0..=MOST_LINGERING {
         let name = name(&format!("door-{n}"));
-        let turn = contention.turn(&name, PLAIN, true).await.unwrap();
+        let turn = contention.turn(&name, PLAIN, true, || ()).await.unwrap();
         turn.listen();
     }
     assert!(contention.stirred().now_or_never().is_some(), "it is to look at once");
@@ -152,8 +152,8 @@ async fn names_that_were_waited_for_do_not_pile_up_until_the_watchdog_looks() {
 async fn who_waits_is_sent_away_when_the_client_is_shut_down() {
     let (engine, contention, name) = door();
     let hold = hold(&engine, &name).await;
-    let mut called = Box::pin(contention.turn(&name, PLAIN, true));
-    let mut waiting = Box::pin(contention.turn(&name, PLAIN, true));
+    let mut called = Box::pin(contention.turn(&name, PLAIN, true, || ()));
+    let mut waiting = Box::pin(contention.turn(&name, PLAIN, true, || ()));
     assert!((&mut called).now_or_never().is_none());
     assert!((&mut waiting).now_or_never().is_none());
     assert!(contention.pass_on(&hold, Instant::now()));
@@ -163,22 +163,22 @@ async fn who_waits_is_sent_away_when_the_client_is_shut_down() {
     assert!(called.now_or_never().unwrap().is_none());
     assert!(waiting.now_or_never().unwrap().is_none());
     assert_eq!(engine.core.debts.owed(), 1);
-    assert!(contention.turn(&name, PLAIN, true).await.is_none());
+    assert!(contention.turn(&name, PLAIN, true, || ()).await.is_none());
 }
 
 #[tokio::test]
 async fn different_names_do_not_wait_for_each_other() {
     let (_engine, contention, name) = door();
-    let _turn = contention.turn(&name, PLAIN, true).await;
+    let _turn = contention.turn(&name, PLAIN, true, || ()).await;
     let other = self::name("window");
-    assert!(contention.turn(&other, PLAIN, true).now_or_never().is_some());
+    assert!(contention.turn(&other, PLAIN, true, || ()).now_or_never().is_some());
 }
 
 #[tokio::test]
 async fn a_grant_goes_to_the_next_one_with_the_turn() {
     let (engine, contention, name) = door();
     let first = hold(&engine, &name).await;
-    let mut waits = Box::pin(contention.turn(&name, PLAIN, true));
+    let mut waits = Box::pin(contention.turn(&name, PLAIN, true, || ()));
     assert!((&mut waits).now_or_never().is_none());
     assert!(contention.pass_on(&first, Instant::now()));
 
@@ -190,7 +190,7 @@ async fn a_grant_goes_to_the_next_one_with_the_turn() {
     // and that the first one is over does not end the second's turn
     contention.left(&first);
     assert_eq!(contention.grant(&name), Some(second.id));
-    assert!(contention.turn(&name, PLAIN, true).now_or_never().is_none());
+    assert!(contention.turn(&name, PLAIN, true, || ()).now_or_never().is_none());
 }
 
 #[tokio::test]
@@ -199,7 +199,7 @@ async fn a_grant_that_is_of_no_use_to_the_next_one_stays_where_it_is() {
     let hold = hold(&engine, &name).await;
     assert!(!contention.pass_on(&hold, Instant::now()), "nobody waits");
     let other = Shape(Some(TTL * 2));
-    let mut waits = Box::pin(contention.turn(&name, other, true));
+    let mut waits = Box::pin(contention.turn(&name, other, true, || ()));
     assert!((&mut waits).now_or_never().is_none());
     assert!(!contention.pass_on(&hold, Instant::now()), "it wants another ttl");
     assert!(hold.remaining(Instant::now()).is_ok());
@@ -209,7 +209,7 @@ async fn a_grant_that_is_of_no_use_to_the_next_one_stays_where_it_is() {
 async fn a_grant_that_has_ended_on_its_way_is_given_back() {
     let (engine, contention, name) = door();
     let first = hold(&engine, &name).await;
-    let mut waits = Box::pin(contention.turn(&name, PLAIN, true));
+    let mut waits = Box::pin(contention.turn(&name, PLAIN, true, || ()));
     assert!((&mut waits).now_or_never().is_none());
     assert!(contention.pass_on(&first, Instant::now()));
     advance(TTL).await;
@@ -223,7 +223,7 @@ async fn a_grant_that_has_ended_on_its_way_is_given_back() {
 async fn a_grant_that_is_not_taken_goes_on_to_the_next_and_then_back_to_the_store() {
     let (engine, contention, name) = door();
     let first = hold(&engine, &name).await;
-    let waits = || Box::pin(contention.turn(&name, PLAIN, true));
+    let waits = || Box::pin(contention.turn(&name, PLAIN, true, || ()));
     let (mut sleeps, mut takes) = (waits(), waits());
     assert!((&mut sleeps).now_or_never().is_none());
     assert!((&mut takes).now_or_never().is_none());
@@ -251,15 +251,15 @@ async fn a_grant_that_is_not_taken_goes_on_to_the_next_and_then_back_to_the_stor
 #[tokio::test(start_paused = true)]
 async fn who_comes_to_wait_behind_one_that_was_called_and_sleeps_is_called_instead() {
     let (_engine, contention, name) = door();
-    let turn = contention.turn(&name, PLAIN, true).await;
-    let mut sleeps = Box::pin(contention.turn(&name, PLAIN, true));
+    let turn = contention.turn(&name, PLAIN, true, || ()).await;
+    let mut sleeps = Box::pin(contention.turn(&name, PLAIN, true, || ()));
     assert!((&mut sleeps).now_or_never().is_none());
     drop(turn);
     while contention.look().is_some() {
         advance(BATON_RESTS).await;
     }
 
-    let mut comes = Box::pin(contention.turn(&name, PLAIN, true));
+    let mut comes = Box::pin(contention.turn(&name, PLAIN, true, || ()));
     assert!((&mut comes).now_or_never().is_none());
     assert!(contention.look().is_some(), "somebody waits now");
     advance(BATON_RESTS).await;
@@ -272,7 +272,7 @@ async fn who_comes_to_wait_behind_one_that_was_called_and_sleeps_is_called_inste
 async fn one_that_sleeps_while_its_name_is_forgotten_takes_nobodys_place() {
     let (engine, contention, name) = door();
     let first = hold(&engine, &name).await;
-    let mut sleeps = Box::pin(contention.turn(&name, PLAIN, true));
+    let mut sleeps = Box::pin(contention.turn(&name, PLAIN, true, || ()));
     assert!((&mut sleeps).now_or_never().is_none());
     assert!(contention.pass_on(&first, Instant::now()));
     while contention.look().is_some() {
@@ -282,8 +282,8 @@ async fn one_that_sleeps_while_its_name_is_forgotten_takes_nobodys_place() {
     contention.look();
     assert!(contention.is_idle());
 
-    let turn = contention.turn(&name, PLAIN, true).await;
-    let mut waits = Box::pin(contention.turn(&name, PLAIN, true));
+    let turn = contention.turn(&name, PLAIN, true, || ()).await;
+    let mut waits = Box::pin(contention.turn(&name, PLAIN, true, || ()));
     assert!((&mut waits).now_or_never().is_none());
     assert!((&mut sleeps).now_or_never().is_none());
     assert!((&mut waits).now_or_never().is_none(), "it waits as before");
@@ -297,7 +297,7 @@ async fn one_that_sleeps_while_its_name_is_forgotten_takes_nobodys_place() {
 async fn a_grant_that_is_lost_on_its_way_is_believed_by_nobody() {
     let (engine, contention, name) = door();
     let first = hold(&engine, &name).await;
-    let mut waits = Box::pin(contention.turn(&name, PLAIN, true));
+    let mut waits = Box::pin(contention.turn(&name, PLAIN, true, || ()));
     assert!((&mut waits).now_or_never().is_none());
     assert!(contention.pass_on(&first, Instant::now()));
     contention.disown(&first);
@@ -307,13 +307,16 @@ async fn a_grant_that_is_lost_on_its_way_is_believed_by_nobody() {
 
     // nor by who has taken it already
     let first = hold(&engine, &name).await;
-    let mut waits = Box::pin(contention.turn(&name, PLAIN, true));
+    let mut waits = Box::pin(contention.turn(&name, PLAIN, true, || ()));
     assert!((&mut waits).now_or_never().is_none());
     assert!(contention.pass_on(&first, Instant::now()));
     let second = take_over(&engine, waits.now_or_never().flatten().unwrap()).unwrap();
     contention.disown(&first);
     assert_eq!(second.remaining(Instant::now()), Err(LostReason::NotOurs));
-    assert!(contention.turn(&name, PLAIN, true).now_or_never().is_some(), "the turn is free");
+    assert!(
+        contention.turn(&name, PLAIN, true, || ()).now_or_never().is_some(),
+        "the turn is free"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -343,7 +346,7 @@ async fn a_lock_that_is_taken_away_while_its_grant_is_on_its_way_is_not_believed
 async fn a_no_about_a_hold_that_was_seen_to_be_over_calls_the_next_one() {
     let (engine, contention, name) = door();
     let hold = hold(&engine, &name).await;
-    let mut waits = Box::pin(contention.turn(&name, PLAIN, true));
+    let mut waits = Box::pin(contention.turn(&name, PLAIN, true, || ()));
     assert!((&mut waits).now_or_never().is_none());
     // its holder looks, and the watchdog has not yet
     advance(2 * TTL).await;
@@ -373,19 +376,19 @@ async fn a_lock_is_contended_for_a_while_after_a_release_that_found_it_so() {
 
     contention.note(&door, Others::Listeners);
     assert!(contention.is_contended(&door) && !contention.is_contended(&name("window")));
-    assert_eq!(contention.turn(&door, PLAIN, true).await.unwrap().head_start, None);
+    assert_eq!(contention.turn(&door, PLAIN, true, || ()).await.unwrap().head_start, None);
 
     let gap = Duration::from_millis(4);
     contention.note(&door, Others::Outsiders(gap));
-    assert_eq!(contention.turn(&door, PLAIN, true).await.unwrap().head_start, Some(gap));
+    assert_eq!(contention.turn(&door, PLAIN, true, || ()).await.unwrap().head_start, Some(gap));
     advance(gap).await;
-    assert_eq!(contention.turn(&door, PLAIN, true).await.unwrap().head_start, None);
+    assert_eq!(contention.turn(&door, PLAIN, true, || ()).await.unwrap().head_start, None);
     // no more than a quarter of the time
     contention.note(&door, Others::Outsiders(gap));
-    assert_eq!(contention.turn(&door, PLAIN, true).await.unwrap().head_start, None);
+    assert_eq!(contention.turn(&door, PLAIN, true, || ()).await.unwrap().head_start, None);
     advance(3 * gap).await;
     contention.note(&door, Others::Outsiders(gap));
-    assert_eq!(contention.turn(&door, PLAIN, true).await.unwrap().head_start, Some(gap));
+    assert_eq!(contention.turn(&door, PLAIN, true, || ()).await.unwrap().head_start, Some(gap));
     advance(CONTENDED).await;
     assert!(!contention.is_contended(&door));
 }
@@ -410,7 +413,10 @@ async fn the_first_in_the_queue_is_let_in_after_each_gap() {
     let gap = Duration::from_millis(4);
     for _ in 0..2 {
         contention.note(&door, Others::Next(gap));
-        assert_eq!(contention.turn(&door, PLAIN, true).await.unwrap().head_start, Some(2 * gap));
+        assert_eq!(
+            contention.turn(&door, PLAIN, true, || ()).await.unwrap().head_start,
+            Some(2 * gap)
+        );
         advance(gap).await;
     }
 }
@@ -442,7 +448,7 @@ async fn who_asks_is_told_what_the_store_tells_and_nobody_else() {
     contention.hear(released());
     assert!(contention.is_idle(), "nobody asks");
 
-    let turn = contention.turn(&name, PLAIN, true).await.unwrap();
+    let turn = contention.turn(&name, PLAIN, true, || ()).await.unwrap();
     assert!(turn.inbox.is_none());
     let inbox = turn.listen().unwrap();
     assert_eq!(inbox.hears(), Hears::Turns);

@@ -31,12 +31,13 @@ pub(crate) struct Turn {
 impl Contention {
     /// Waits until it is our turn to ask for `name`; `None` when the client is shut down.
     /// A grant of this `shape` is of use to us. Who polls does not listen to releases:
-    /// there may be none.
+    /// there may be none. When the background ends that looks after us, it is to `revive`.
     pub(crate) async fn turn(
         self: &Arc<Self>,
         name: &Name,
         shape: Shape,
         listens: bool,
+        revive: impl Fn(),
     ) -> Option<Turn> {
         let mut seat = Seat { contention: self, name, ticket: None };
         loop {
@@ -51,7 +52,9 @@ impl Contention {
                         // Who holds it here learns at once if it is taken away by force.
                         self.settle_listening(name, true);
                     }
-                    called.await.ok()?;
+                    if called.await.is_err() {
+                        revive();
+                    }
                 }
             }
         }

@@ -120,6 +120,7 @@ mod tests {
         let local = LocalTurns::default();
         let terms = Terms { renewed: true, max_hold: None, local };
         let hold = Hold::new(grant, terms, now, &engine.core.counters);
+        assert!(hold.grant_for_next(now).is_some_and(|next| next.unsure), "so is the next hold");
         hold.end(LostReason::Released).unwrap();
         engine.core.debts.owe(Debt::of(&hold, ReleaseMode::HandOver));
         sleep(Duration::from_millis(100)).await;
