@@ -19,7 +19,7 @@ use super::{
     clock::Stamp,
     counters::Counters,
     grant::{Grant, Shape, Stay, Terms},
-    timing::{ECHO, LONG_HOLD, LONGEST_REST, OPEN_RELEASES},
+    timing::{LONG_HOLD, LONGEST_REST, OPEN_RELEASES},
 };
 use crate::domain::{Claim, Holder, Lease, LostReason, Name, ReleaseMode, Renewal};
 
@@ -35,7 +35,7 @@ pub(crate) struct Hold {
     stay: Stay,
     /// Whether others are known to want the lock.
     contended: bool,
-    entered_at: Stamp,
+    pub(super) entered_at: Stamp,
     must_end_at: Option<Stamp>,
     state: Mutex<State>,
     shares: AtomicU32,
@@ -86,11 +86,6 @@ impl Hold {
     /// Whether a question asked at `moment` was asked by one who knew of the grant.
     pub(crate) fn was_known_at(&self, moment: Instant) -> bool {
         self.entered_at < moment.into()
-    }
-
-    /// From when on messages that its lock is free are not about the one before it.
-    pub(super) fn trusts_releases_from(&self) -> Instant {
-        Instant::from(self.entered_at) + ECHO
     }
 
     pub(crate) fn name(&self) -> &Name {

@@ -29,12 +29,18 @@ type Id = u64;
 struct Watched {
     hold: Arc<Hold>,
     due: Stamp,
-    /// When the renewal was sent that is not answered yet.
-    asked_at: Option<Stamp>,
-    /// Whether that answer may come too early to be of use.
-    ask_again: bool,
-    /// Whoever tells us of it does not make us ask before this.
-    asks_from: Stamp,
+    /// When the store was last asked about it, or granted it.
+    asked_at: Stamp,
+    awaits: Awaits,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Awaits {
+    Nothing,
+    /// The answer to the last question.
+    Answer,
+    /// The same, and it may come too early to be of use: then ask again.
+    Another,
 }
 
 /// What a look at the schedule says is to be done.
@@ -66,9 +72,8 @@ impl Schedule {
         let due = left_at.unwrap_or_else(|| hold.renew_at()).min(ends);
         let (hold, stamp) = (Arc::clone(hold), due.into());
         self.due.insert((stamp, id));
-        let asks_from = hold.trusts_releases_from().into();
-        let (asked_at, ask_again) = (None, false);
-        self.watched.insert(id, Watched { hold, due: stamp, asked_at, ask_again, asks_from });
+        let (asked_at, awaits) = (hold.entered_at, Awaits::Nothing);
+        self.watched.insert(id, Watched { hold, due: stamp, asked_at, awaits });
         due
     }
 
@@ -83,9 +88,10 @@ impl Schedule {
     /// when it is due.
     pub(super) fn ask_about(&mut self, id: Id, now: Instant) -> Option<Instant> {
         let watched = self.watched.get_mut(&id)?;
-        watched.ask_again = watched.asked_at.is_some();
-        let due = now.max(watched.asks_from.into());
-        if !watched.ask_again && watched.due > due.into() {
+        let due = now.max(Instant::from(watched.asked_at) + ECHO);
+        if watched.awaits != Awaits::Nothing {
+            watched.awaits = Awaits::Another;
+        } else if watched.due > due.into() {
             self.put_off(id, due);
         }
         Some(due)
@@ -99,8 +105,12 @@ impl Schedule {
 
     /// Forgets the questions that are on their way, and asks them again at `now`.
     pub(super) fn ask_anew(&mut self, now: Instant) {
-        let asked = self.watched.iter_mut().filter(|(_, watched)| watched.asked_at.is_some());
-        let again: Vec<Id> = asked.map(|(id, watched)| (watched.asked_at = None, *id).1).collect();
+        let mut again = Vec::new();
+        for (id, watched) in &mut self.watched {
+            if std::mem::replace(&mut watched.awaits, Awaits::Nothing) != Awaits::Nothing {
+                again.push(*id);
+            }
+        }
         again.into_iter().for_each(|id| self.put_off(id, now));
     }
 
@@ -148,10 +158,9 @@ impl Schedule {
             self.unwatch(id);
             return Some(over);
         }
-        let in_flight = watched.asked_at.is_some();
+        let in_flight = watched.awaits != Awaits::Nothing;
         if !in_flight {
-            watched.asked_at = Some(now.into());
-            watched.asks_from = (now + ECHO).into();
+            (watched.asked_at, watched.awaits) = (now.into(), Awaits::Answer);
             watched.hold.asks(now);
         }
         let (hold, ends) = (Arc::clone(&watched.hold), watched.hold.ends());
@@ -179,13 +188,16 @@ impl Schedule {
     ) {
         let id = hold.id;
         let Some(watched) = self.watched.get_mut(&id) else { return };
-        if watched.asked_at.take_if(|at| *at == asked_at.into()).is_none() {
+        if watched.asked_at != asked_at.into() {
             return;
         }
+        let again = match std::mem::replace(&mut watched.awaits, Awaits::Nothing) {
+            Awaits::Nothing => return,
+            Awaits::Answer => None,
+            Awaits::Another => Some(now.max(asked_at + ECHO)),
+        };
         // The grant may have gone to another hold since it was asked for.
         let hold = Arc::clone(&watched.hold);
-        let ask_again =
-            std::mem::take(&mut watched.ask_again).then(|| now.max(watched.asks_from.into()));
         match outcome {
             Outcome::Renewed => {
                 hold.renewed(asked_at, now);
@@ -194,8 +206,7 @@ impl Schedule {
                     // A fixed lease: look at it again after another third.
                     _ => asked_at + hold.claim.ttl / 3,
                 };
-                let due = ask_again.map_or(due, |again| again.min(due));
-                self.put_off(id, due.min(hold.ends()));
+                self.put_off(id, again.unwrap_or(due).min(due).min(hold.ends()));
             }
             // Whoever has the grant by now is told by who asked.
             Outcome::NotOurs => self.unwatch(id),
@@ -281,7 +292,8 @@ mod tests {
 
         fn answer(&mut self, hold: &Arc<Hold>, outcome: Outcome, at: u64) {
             let now = self.at(at);
-            let asked = self.schedule.watched.get(&hold.id).and_then(|it| it.asked_at);
+            let asked = self.schedule.watched.get(&hold.id);
+            let asked = asked.filter(|it| it.awaits != Awaits::Nothing).map(|it| it.asked_at);
             self.schedule.answered(hold, outcome, asked.map_or(now, Instant::from), now);
         }
 
