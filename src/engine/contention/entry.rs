@@ -18,7 +18,7 @@ use crate::{
         clock::Clock,
         grant::Shape,
         hold::Hold,
-        timing::{BATON_RESTS, CONTENDED},
+        timing::{BATON_RESTS, CONTENDED, LINGER},
     },
 };
 
@@ -50,8 +50,8 @@ pub(super) struct Called {
     pub(super) ticket: u64,
     /// What the hold before left to it, if it did.
     pub(super) baton: Option<Baton>,
-    /// When it was first seen that it has not come yet.
-    pub(super) missed_at: Option<Instant>,
+    /// When it was called.
+    pub(super) at: Instant,
 }
 
 /// Who waits for a name here, and what is known of who has it elsewhere.
@@ -69,12 +69,8 @@ pub(super) struct Crowd {
     pub(super) gap_ends: Option<Instant>,
     /// Since when nobody here wants it.
     pub(super) quiet_since: Option<Instant>,
-    /// Whether it is among those that are ended when they have been quiet for long.
-    pub(super) lingers: bool,
-    /// Whether it is among those where somebody was called.
-    pub(super) in_transit: bool,
-    /// Whether somebody was called since it was last looked at.
-    pub(super) called_lately: bool,
+    /// When it is to be looked at.
+    pub(super) due: Option<Instant>,
 }
 
 /// One who waits for the turn.
@@ -110,10 +106,9 @@ impl Entry {
         matches!(self.turn, TurnOf::Hold(id) if id == grant)
     }
 
-    /// Whether somebody was called, and that is looked after.
-    pub(super) fn is_in_transit(&self) -> bool {
-        let looked_after = self.crowd.as_ref().is_some_and(|crowd| crowd.in_transit);
-        looked_after && matches!(self.turn, TurnOf::Called(_))
+    /// Whether it is to be looked at no later than `moment`.
+    pub(super) fn is_looked_at_by(&self, moment: Instant) -> bool {
+        self.crowd.as_ref().and_then(|crowd| crowd.due).is_some_and(|due| due <= moment)
     }
 
     /// Whether the turn is with the waiter of this ticket, who has not come yet.
@@ -129,34 +124,37 @@ impl Entry {
 
     /// Gives the turn to the next in line that is still there, and `baton` with it if
     /// that is of use. A baton that nobody takes is given back to the store.
-    pub(super) fn call_next(&mut self, mut baton: Option<Baton>) {
+    pub(super) fn call_next(&mut self, mut baton: Option<Baton>, now: impl FnOnce() -> Instant) {
         self.turn = TurnOf::Nobody;
         let Some(crowd) = &mut self.crowd else { return };
         while let Some((ticket, next)) = crowd.waiting.pop_first() {
             baton = baton.filter(|baton| next.shape.matches(baton.shape()));
             if next.calls.send(()).is_ok() {
-                crowd.called_lately = true;
-                self.turn = TurnOf::Called(Box::new(Called { ticket, baton, missed_at: None }));
+                self.turn = TurnOf::Called(Box::new(Called { ticket, baton, at: now() }));
                 return;
             }
         }
     }
 
     /// Takes the turn from one who was called and does not come, if another one waits or
-    /// the lock does. Returns whether to look again soon: somebody was called lately.
-    pub(super) fn call_another(&mut self, clock: &Clock) -> bool {
+    /// the lock does. Returns when to look again.
+    pub(super) fn look(&mut self, now: Instant) -> Option<Instant> {
         let others = self.next_wants().is_some();
-        let mut missed = false;
-        if let TurnOf::Called(called) = &mut self.turn {
-            missed = others || called.baton.is_some();
-            let now = clock.now();
-            if missed && now >= *called.missed_at.get_or_insert(now) + BATON_RESTS {
-                let baton = called.baton.take();
-                self.call_next(baton);
-            }
+        let TurnOf::Called(called) = &mut self.turn else { return None };
+        if !others && called.baton.is_none() {
+            return None;
         }
-        let lately = |crowd: &mut Box<Crowd>| std::mem::take(&mut crowd.called_lately);
-        self.crowd.as_mut().is_some_and(lately) || missed
+        if now >= called.at + BATON_RESTS {
+            let baton = called.baton.take();
+            self.call_next(baton, || now);
+        }
+        matches!(self.turn, TurnOf::Called(_)).then_some(now + BATON_RESTS)
+    }
+
+    /// Whether nobody has wanted it for a while.
+    pub(super) fn is_past(&self, now: Instant) -> bool {
+        let since = self.crowd.as_ref().and_then(|crowd| crowd.quiet_since);
+        self.is_quiet() && since.is_some_and(|since| now >= since + LINGER)
     }
 
     /// Notes what a release found. Those who do not queue ask first for a quarter of the

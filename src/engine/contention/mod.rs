@@ -26,7 +26,7 @@ mod tests;
 mod turn;
 
 use std::{
-    collections::VecDeque,
+    collections::BTreeSet,
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
 
@@ -59,10 +59,9 @@ struct Entries {
     core: Arc<Core>,
     stirred: Arc<Notify>,
     of: Map<Name, Entry>,
-    /// Those where somebody was called, and may not come.
-    in_transit: Vec<Name>,
-    /// Those that nobody wants, by when to look at them.
-    lingering: VecDeque<(Instant, Name)>,
+    /// Those where somebody was called, who may not come, and those that nobody wants: by
+    /// when to look at them.
+    agenda: BTreeSet<(Instant, Name)>,
     /// The last one that was given back after a long hold, and until when it is left alone.
     /// Who always comes back finds its own here.
     left_alone: Option<(Name, Instant)>,
@@ -78,8 +77,7 @@ impl Contention {
             core: Arc::clone(core),
             stirred: Arc::clone(&stirred),
             of: Map::default(),
-            in_transit: Vec::new(),
-            lingering: VecDeque::new(),
+            agenda: BTreeSet::new(),
             left_alone: None,
             last_ticket: 0,
             closed: false,
@@ -93,12 +91,12 @@ impl Contention {
 
     /// Sends everybody away, now and later. Batons that nobody took are given back.
     pub(crate) fn close(&self) {
-        let mut entries = self.entries();
+        let (mut entries, now) = (self.entries(), self.core.clock.now());
         entries.closed = true;
         for entry in entries.of.values_mut() {
             entry.crowd.iter_mut().for_each(|crowd| crowd.waiting.clear());
             if matches!(entry.turn, TurnOf::Called(_)) {
-                entry.call_next(None);
+                entry.call_next(None, || now);
             }
         }
     }
@@ -185,7 +183,7 @@ impl Contention {
             entry.held = Weak::new();
         }
         if entry.is_kept_by(hold.id) {
-            entry.call_next(None);
+            entry.call_next(None, || self.core.clock.now());
         }
         // Most names are only held, and are forgotten here.
         if entry.is_of_no_use() {
@@ -205,8 +203,8 @@ impl Contention {
             return false;
         }
         entry.held = Weak::new();
-        entry.call_next(Some(Baton::new(hold, &self.core)));
-        if !entry.is_in_transit() {
+        entry.call_next(Some(Baton::new(hold, &self.core)), || now);
+        if !entry.is_looked_at_by(now + BATON_RESTS) {
             entries.look_after(hold.name());
         }
         true
@@ -242,7 +240,7 @@ impl Contention {
         }
         let now = self.core.clock.now();
         let mut entries = self.entries();
-        if entries.lingering.len() < MOST_LINGERING || entries.of.contains_key(name) {
+        if entries.agenda.len() < MOST_LINGERING || entries.of.contains_key(name) {
             entries.of.entry(name.clone()).or_default().note(others, now);
             entries.rest(name);
         }
@@ -318,13 +316,9 @@ impl Contention {
     /// Returns when to look again.
     pub(crate) fn look(&self) -> Option<Instant> {
         let mut entries = self.entries();
-        if entries.is_calm() {
-            return None;
-        }
-        let now = self.core.clock.now();
-        entries.call_others();
-        let ended = entries.end_quiet(now);
-        let again = (!entries.in_transit.is_empty()).then(|| now + BATON_RESTS);
+        entries.agenda.first()?;
+        let ended = entries.attend(self.core.clock.now());
+        let again = entries.agenda.first().map(|(due, _)| *due);
         drop(entries);
         ended.iter().for_each(|name| self.settle_listening(name, false));
         again
@@ -345,11 +339,6 @@ impl Contention {
 }
 
 impl Entries {
-    /// Whether there is nothing to look after.
-    fn is_calm(&self) -> bool {
-        self.in_transit.is_empty() && self.lingering.is_empty()
-    }
-
     /// The mailbox of `name`, if there is one.
     fn inbox(&self, name: &Name) -> Option<&Inbox> {
         let crowd = self.of.get(name)?.crowd.as_ref()?;
@@ -371,24 +360,10 @@ impl Entries {
 
     /// Looks after `name` when its turn has changed hands.
     fn look_after(&mut self, name: &Name) {
-        let Some(entry) = self.of.get_mut(name) else { return };
-        if !matches!(entry.turn, TurnOf::Called(_)) {
-            self.rest(name);
-        } else if !std::mem::replace(&mut entry.crowd().in_transit, true) {
-            self.in_transit.push(name.clone());
-            self.stirred.notify_one();
-        }
-    }
-
-    fn call_others(&mut self) {
-        for name in std::mem::take(&mut self.in_transit) {
-            let Some(entry) = self.of.get_mut(&name) else { continue };
-            let again = entry.call_another(&self.core.clock);
-            entry.crowd().in_transit = again;
-            if again {
-                self.in_transit.push(name.clone());
-            }
-            self.rest(&name);
+        let Some(entry) = self.of.get(name) else { return };
+        match &entry.turn {
+            TurnOf::Called(called) => self.plan(name, called.at + BATON_RESTS),
+            _ => self.rest(name),
         }
     }
 
@@ -398,49 +373,54 @@ impl Entries {
         let Some(entry) = self.of.get_mut(name) else { return };
         if entry.is_of_no_use() {
             self.of.remove(name);
-            return;
-        }
-        if !entry.is_quiet() {
-            return;
-        }
-        let Some(crowd) = &mut entry.crowd else { return };
-        let now = *crowd.quiet_since.get_or_insert_with(|| self.core.clock.now());
-        if !std::mem::replace(&mut crowd.lingers, true) {
-            self.lingering.push_back((now + LINGER, name.clone()));
-            if self.lingering.len() > MOST_LINGERING {
-                self.stirred.notify_one();
-            }
+        } else if entry.is_quiet()
+            && let Some(crowd) = &mut entry.crowd
+        {
+            let since = *crowd.quiet_since.get_or_insert_with(|| self.core.clock.now());
+            self.plan(name, since + LINGER);
         }
     }
 
-    /// Ends what has been quiet for long, or is too much. Returns the names.
-    fn end_quiet(&mut self, now: Instant) -> Vec<Name> {
-        let mut ended = Vec::new();
-        while let Some((due, _)) = self.lingering.front() {
-            if now < *due && self.lingering.len() <= MOST_LINGERING {
-                break;
-            }
-            let Some((due, name)) = self.lingering.pop_front() else { break };
-            if self.end_if_quiet(&name, now, now < due) {
-                ended.push(name);
-            }
+    /// Has `name` looked at when it is `due`, if not before.
+    fn plan(&mut self, name: &Name, due: Instant) {
+        let Some(entry) = self.of.get_mut(name) else { return };
+        let planned = &mut entry.crowd().due;
+        if planned.is_some_and(|planned| planned <= due) {
+            return;
         }
-        ended
+        if let Some(later) = planned.replace(due) {
+            self.agenda.remove(&(later, name.clone()));
+        }
+        self.agenda.insert((due, name.clone()));
+        let first = self.agenda.first().is_some_and(|(first, _)| *first == due);
+        if first || self.agenda.len() > MOST_LINGERING {
+            self.stirred.notify_one();
+        }
     }
 
-    fn end_if_quiet(&mut self, name: &Name, now: Instant, at_once: bool) -> bool {
+    /// Looks at those that are due, or too many. Returns the names that nobody has wanted
+    /// for long.
+    fn attend(&mut self, now: Instant) -> Vec<Name> {
+        let excess = self.agenda.len().saturating_sub(MOST_LINGERING);
+        let due = self.agenda.iter().enumerate();
+        let due = due.take_while(|(n, (due, _))| *due <= now || *n < excess);
+        let mut due: Vec<_> = due.map(|(_, planned)| planned.clone()).collect();
+        due.retain(|(due, name)| self.is_ended(*due, name, now));
+        due.into_iter().map(|(_, name)| name).collect()
+    }
+
+    /// Looks at one that was `due`. Returns whether it is to be listened to no longer.
+    fn is_ended(&mut self, due: Instant, name: &Name, now: Instant) -> bool {
+        self.agenda.remove(&(due, name.clone()));
         let Some(entry) = self.of.get_mut(name) else { return false };
-        let quiet = entry.is_quiet();
-        let Some(crowd) = &mut entry.crowd else { return false };
-        crowd.lingers = false;
-        let Some(since) = crowd.quiet_since.filter(|_| quiet) else { return false };
-        if now < since + LINGER && !at_once {
-            crowd.lingers = true;
-            self.lingering.push_back((since + LINGER, name.clone()));
-            return false;
+        entry.crowd().due = None;
+        let again = entry.look(now);
+        let ended = entry.is_past(now) || due > now && entry.is_quiet();
+        if ended {
+            entry.crowd = None;
         }
-        entry.crowd = None;
+        again.into_iter().for_each(|again| self.plan(name, again));
         self.rest(name);
-        true
+        ended
     }
 }

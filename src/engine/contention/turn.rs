@@ -134,7 +134,7 @@ impl Contention {
         if entry.has_called(ticket)
             && let TurnOf::Called(called) = std::mem::take(&mut entry.turn)
         {
-            entry.call_next(called.baton);
+            entry.call_next(called.baton, || self.core.clock.now());
         }
         entries.look_after(name);
     }
@@ -144,7 +144,7 @@ impl Contention {
         let mut entries = self.entries();
         let Some(entry) = entries.of.get_mut(name) else { return };
         if matches!(entry.turn, TurnOf::Asker) {
-            entry.call_next(baton);
+            entry.call_next(baton, || self.core.clock.now());
         }
         entries.look_after(name);
     }

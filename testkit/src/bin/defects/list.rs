@@ -204,8 +204,8 @@ pub(crate) const DEFECTS: &[Defect] = &[
         says: "listening ends while somebody waits",
         edits: &[Edit {
             file: "src/engine/contention/mod.rs",
-            from: "        let quiet = entry.is_quiet();\n        let Some(crowd) = &mut entry.crowd else { return false };\n        crowd.lingers = false;\n        let Some(since) = crowd.quiet_since.filter(|_| quiet)",
-            to: "        let Some(crowd) = &mut entry.crowd else { return false };\n        crowd.lingers = false;\n        let Some(since) = Some(crowd.quiet_since.unwrap_or(now - LINGER))",
+            from: "let ended = entry.is_past(now)",
+            to: "let ended = again.is_none() || entry.is_past(now)",
         }],
     },
     Defect {
@@ -220,16 +220,16 @@ pub(crate) const DEFECTS: &[Defect] = &[
         says: "a grant that nobody takes stays with who was called",
         edits: &[Edit {
             file: "src/engine/contention/entry.rs",
-            from: "if missed && now >=",
-            to: "if missed && others && now >=",
+            from: "if !others && called.baton.is_none() {",
+            to: "if !others {",
         }],
     },
     Defect {
         says: "one that was called and sleeps keeps its turn though others wait",
         edits: &[Edit {
             file: "src/engine/contention/entry.rs",
-            from: "            missed = others || called.baton.is_some();",
-            to: "            missed = called.baton.is_some();",
+            from: "if !others && called.baton.is_none() {",
+            to: "if called.baton.is_none() {",
         }],
     },
     Defect {
