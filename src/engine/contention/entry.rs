@@ -106,9 +106,11 @@ impl Entry {
         matches!(self.turn, TurnOf::Hold(id) if id == grant)
     }
 
-    /// Whether it is to be looked at no later than `moment`.
-    pub(super) fn is_looked_at_by(&self, moment: Instant) -> bool {
-        self.crowd.as_ref().and_then(|crowd| crowd.due).is_some_and(|due| due <= moment)
+    /// Whether somebody was called, and it is not yet planned to look whether that one comes.
+    pub(super) fn is_called_unseen(&self) -> bool {
+        let TurnOf::Called(called) = &self.turn else { return false };
+        let due = self.crowd.as_ref().and_then(|crowd| crowd.due);
+        due.is_none_or(|due| due > called.at + BATON_RESTS)
     }
 
     /// Whether the turn is with the waiter of this ticket, who has not come yet.

@@ -204,7 +204,7 @@ impl Contention {
         }
         entry.held = Weak::new();
         entry.call_next(Some(Baton::new(hold, &self.core)), || now);
-        if !entry.is_looked_at_by(now + BATON_RESTS) {
+        if entry.is_called_unseen() {
             entries.look_after(hold.name());
         }
         true
@@ -377,7 +377,9 @@ impl Entries {
             && let Some(crowd) = &mut entry.crowd
         {
             let since = *crowd.quiet_since.get_or_insert_with(|| self.core.clock.now());
-            self.plan(name, since + LINGER);
+            if crowd.due.is_none() {
+                self.plan(name, since + LINGER);
+            }
         }
     }
 

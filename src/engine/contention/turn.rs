@@ -92,7 +92,7 @@ impl Contention {
         let ticket = ticket.unwrap_or(fresh);
         let (calls, called) = oneshot::channel();
         crowd.waiting.insert(ticket, Waiter { calls, shape });
-        if matches!(entry.turn, TurnOf::Called(_)) {
+        if entry.is_called_unseen() {
             // The one who was called may never come, and now somebody waits for it.
             entries.look_after(name);
         }
