@@ -15,7 +15,7 @@ use common::{
     with_rights, within,
 };
 use futures_util::poll;
-use leasehold::{Client, Lock};
+use leasehold::{Client, Lock, Release};
 use testkit::{Connection, Helper, Redis, eventually};
 use tokio::time::{Instant, sleep};
 
@@ -128,7 +128,8 @@ async fn one_right_that_is_lost_is_lost_for_one_name() {
     let less = [&["ACL", "SETUSER", "some", "resetkeys"][..], &ours].concat();
     assert_eq!(redis.command(&less).text(), "OK");
     within(SOON, "it is lost", guard.lost()).await;
-    assert!(guard.release().await.is_err());
+    let release = guard.release().await.unwrap();
+    assert!(matches!(release, Release::AlreadyGone { holder: None, .. }), "{release:?}");
     let refused = client.lock("theirs").unwrap().try_acquire().await;
     assert!(refused.is_err(), "{refused:?}");
 

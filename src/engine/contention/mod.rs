@@ -215,10 +215,11 @@ impl Contention {
     pub(crate) fn grant(&self, name: &Name) -> Option<u64> {
         let entries = self.entries();
         let entry = entries.of.get(name)?;
-        match &entry.turn {
-            TurnOf::Called(called) => called.baton.as_ref()?.id(),
-            _ => entry.held.upgrade().map(|hold| hold.id),
-        }
+        let in_transit = match &entry.turn {
+            TurnOf::Called(called) => called.baton.as_ref().and_then(Baton::id),
+            TurnOf::Nobody | TurnOf::Asker | TurnOf::Hold(_) => None,
+        };
+        in_transit.or_else(|| entry.held.upgrade().map(|hold| hold.id))
     }
 
     /// Who has `name`, as far as this client knows.

@@ -40,11 +40,8 @@ fn door() -> (Arc<Engine>, Arc<Contention>, Name) {
     (engine, contention, name("door"))
 }
 
-/// A new hold that keeps its turn.
-async fn hold(engine: &Engine, name: &Name) -> Arc<Hold> {
-    let turn = engine.contention.turn(name, PLAIN, true, || ()).await;
-    let now = Instant::now();
-    let grant = Grant {
+fn grant(engine: &Engine, name: &Name, now: Instant) -> Grant {
+    Grant {
         id: engine.next_grant(),
         claim: Claim { name: name.clone(), owner: engine.identity.fresh_owner(), ttl: TTL },
         lease: Lease::new(now, TTL),
@@ -52,8 +49,14 @@ async fn hold(engine: &Engine, name: &Name) -> Arc<Hold> {
         unsure: false,
         contended: false,
         stay: TERMS.local.from(now),
-    };
-    let hold = Arc::new(Hold::new(grant, TERMS, now, &engine.core.counters));
+    }
+}
+
+/// A new hold that keeps its turn.
+async fn hold(engine: &Engine, name: &Name) -> Arc<Hold> {
+    let turn = engine.contention.turn(name, PLAIN, true, || ()).await;
+    let now = Instant::now();
+    let hold = Arc::new(Hold::new(grant(engine, name, now), TERMS, now, &engine.core.counters));
     engine.contention.entered(&hold, turn, now);
     hold
 }
@@ -65,6 +68,20 @@ fn take_over(engine: &Engine, mut turn: Turn) -> Option<Arc<Hold>> {
     let hold = Arc::new(Hold::new(grant, TERMS, now, &engine.core.counters));
     engine.contention.entered(&hold, Some(turn), now);
     Some(hold)
+}
+
+/// A forced release of such a hold was doubted by nobody until its renewal.
+#[tokio::test]
+async fn a_hold_that_came_without_a_turn_is_seen_behind_one_who_was_called() {
+    let (engine, contention, name) = door();
+    let first = hold(&engine, &name).await;
+    let mut waits = Box::pin(contention.turn(&name, PLAIN, true, || ()));
+    assert!((&mut waits).now_or_never().is_none());
+    let now = Instant::now();
+    let tried = Arc::new(Hold::new(grant(&engine, &name, now), TERMS, now, &engine.core.counters));
+    contention.entered(&tried, None, now);
+    contention.left(&first);
+    assert_eq!(contention.grant(&name), Some(tried.id));
 }
 
 #[tokio::test]

@@ -63,16 +63,21 @@ impl Engine {
         // Before the store can grant it to somebody else.
         let counts = hold.end(LostReason::Released).is_ok();
         let releasing = self.core.counters.releasing(counts);
-        let given = self.give_back(hold, now).await;
+        let limit = match believed {
+            Ok(_) => self.limits.release,
+            Err(_) => self.limits.release_after_run.min(self.limits.release),
+        };
+        let given = self.give_back(hold, now, limit).await;
         tracing::debug!(target: "leasehold", lock = %hold.name(), owner = %hold.claim.owner,
             held = ?hold.held_for(self.core.clock.now()), ?given, "release");
 
         let left = match (believed, given) {
-            (Err(reason), Ok(given)) => Left::Lost { reason, holder: given.holder() },
-            (Err(reason), Err(failure)) if failure.may_pass() => {
-                Left::Lost { reason, holder: None }
+            // What is known to be lost is told, whatever the store says.
+            (Err(reason), given) => {
+                let holder = given.ok().and_then(GivenBack::holder);
+                Left::Lost { reason, holder }
             }
-            (_, Err(failure)) => return Err(self.error(hold.name(), failure)),
+            (Ok(_), Err(failure)) => return Err(self.error(hold.name(), failure)),
             (Ok(_), Ok(GivenBack::Freed(_))) => Left::Nothing,
             (Ok(left), Ok(GivenBack::NotHeld { holder })) => {
                 // It may have ended while we asked.
@@ -129,10 +134,14 @@ impl Engine {
     }
     /// Gives `hold` back, as far as the caller waits for it. The background does
     /// the rest, and looks again if a grant may still be on its way.
-    pub(super) async fn give_back(&self, hold: &Hold, now: Instant) -> Result<GivenBack, Failure> {
+    async fn give_back(
+        &self,
+        hold: &Hold,
+        now: Instant,
+        limit: Duration,
+    ) -> Result<GivenBack, Failure> {
         let mode = hold.release_mode(now);
         let promise = self.core.debts.promise(Debt::of(hold, mode));
-        let limit = self.limits.release;
         let until = hold.store_ends().min(now + limit);
         let release = || self.core.store.release(&hold.claim, mode);
         let given = within(limit, retry_until(&self.core.clock, until, release)).await?;

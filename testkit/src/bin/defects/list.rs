@@ -149,7 +149,7 @@ pub(crate) const DEFECTS: &[Defect] = &[
         edits: &[Edit {
             file: "src/engine/contention/turn.rs",
             from: "        if !self.spent {\n",
-            to: "        if !self.spent && self.called.is_some() {\n",
+            to: "        if !self.spent && self.baton.is_some() {\n",
         }],
     },
     Defect {

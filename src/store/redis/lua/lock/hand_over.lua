@@ -80,12 +80,16 @@ local function note(what, now)
     redis.pcall('ZADD', KEYS[2], string.format('%.0f', -now), what)
 end
 
+-- Whether the server does not tell a moment.
+local blind = false
+
 -- Microseconds since the moment called `what`; nil if there was none, or it is to come. None
 -- have passed if the server does not tell.
 local function since(what, now)
     local moment = redis.pcall('ZSCORE', KEYS[2], what)
     if type(moment) ~= 'string' then
-        return type(moment) == 'table' and 0 or nil
+        blind = type(moment) == 'table'
+        return blind and 0 or nil
     end
     local passed = now + number(moment)
     return passed >= 0 and passed or nil
@@ -212,6 +216,10 @@ local function pass_on(outsiders)
     local millis = gap(place, outsiders, now)
     if millis then
         return millis
+    end
+    if blind then
+        -- Nobody is to starve for that.
+        return announce('0')
     end
     if not tell(place, 0) and announce('0') ~= 0 then
         return -1
