@@ -36,8 +36,8 @@ pub struct Health {
 }
 
 impl Health {
-    /// Whether a lock can be had now, as far as this client can know: nothing is in
-    /// the way.
+    /// Whether nothing is in the way of every lock, as far as this client can know. It
+    /// tries none: a user without rights to the keys of some is ready.
     ///
     /// # Examples
     ///

@@ -43,7 +43,7 @@ pub(crate) const OPEN_RELEASES: u32 = 16;
 pub(crate) const LONGEST_REST: Duration = Duration::from_millis(8);
 
 /// A hold that has lasted for so long, and is waited for by its own client, is told in the log
-/// at each of its renewals.
+/// when it is renewed.
 pub(crate) const OWN_HOLD_TOLD: Duration = Duration::from_secs(5);
 
 /// So soon a task takes the grant that was handed to it, or it goes on to the next.

@@ -136,7 +136,7 @@ macro_rules! settings {
         /// `time`, whichever ends sooner. 10 000 and 10 ms by default.
         ///
         /// Within these bounds a release passes the lock on to the next waiter of
-        /// this process without asking the store at all, thousands of times as fast
+        /// this process without asking the store at all, hundreds of times as fast
         /// as by way of the store. After that those who wait in other processes have
         /// their turn. The store sees one owner all the while, and so does
         /// [`LockGuard::owner`](crate::LockGuard::owner). Only locks without a fixed

@@ -95,8 +95,8 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
         true
     }
 
-    /// How often the way for questions was made, the first time too.
-    fn connections(&self) -> u64 {
+    /// How often the way for questions was lost.
+    fn losses(&self) -> u64 {
         0
     }
 

@@ -40,7 +40,7 @@ pub(super) struct Attempt<'a> {
     turn: Option<Turn>,
     /// The question that may still be granted, if there is one.
     asked: Option<Lease>,
-    /// If the connection was down at that question: how often it had been made by then.
+    /// If the connection was down at that question: how often it had been lost by then.
     unsent: Option<u64>,
     /// Whether a question went unanswered, so that the store may grant it yet.
     unsure: bool,
@@ -146,7 +146,7 @@ impl<'a> Attempt<'a> {
         let lease = Lease::new(engine.core.clock.now(), self.claim.ttl);
         let place = self.place(lease.asked_at);
         self.asked = Some(lease);
-        self.unsent = (!engine.core.store.is_up()).then(|| engine.core.store.connections());
+        self.unsent = (!engine.core.store.is_up()).then(|| engine.core.store.losses());
         let verdict = engine.unless_closed(engine.core.store.acquire(&self.claim, place)).await?;
         self.weigh(verdict, lease)
     }
@@ -215,7 +215,7 @@ impl<'a> Attempt<'a> {
     /// Whether the last question, or one before, may have reached the store.
     fn may_have_been_sent(&self) -> bool {
         let store = &self.engine.core.store;
-        let away = |connections| !store.is_up() && store.connections() == connections;
+        let away = |losses| !store.is_up() && store.losses() == losses;
         self.unsure || !self.unsent.is_some_and(away)
     }
 

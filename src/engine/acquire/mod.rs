@@ -102,10 +102,11 @@ impl Engine {
             }
         }
         if let Some(others_first) = turn.head_start {
-            // Who has little patience asks while it has some.
-            let most = until.map(|until| until.saturating_duration_since(Instant::now()) / 2);
-            let rest = others_first.min(most.unwrap_or(others_first));
-            Box::pin(self.unless_closed(sleep(rest))).await?;
+            // Who has little patience needs it to ask.
+            let most = until.map(|until| until.saturating_duration_since(Instant::now()) / 4);
+            if most.is_none_or(|most| others_first <= most) {
+                Box::pin(self.unless_closed(sleep(others_first))).await?;
+            }
         }
         let attempt = Attempt::new(self, want, heard, Some(turn));
         let span = attempt.span();

@@ -70,6 +70,23 @@ fn take_over(engine: &Engine, mut turn: Turn) -> Option<Arc<Hold>> {
     Some(hold)
 }
 
+/// The background may end between the look at it and the place in the line.
+#[tokio::test]
+async fn who_comes_to_the_line_sees_to_it_that_somebody_looks_after_it() {
+    let (engine, contention, name) = door();
+    let _hold = hold(&engine, &name).await;
+    let revived = std::cell::Cell::new(0);
+    let waits = contention.turn(&name, PLAIN, true, || revived.set(revived.get() + 1));
+    let mut waits = Box::pin(waits);
+    assert!((&mut waits).now_or_never().is_none());
+    assert_eq!(revived.get(), 1);
+
+    // and when it ends while it stands there
+    contention.rouse();
+    assert!((&mut waits).now_or_never().is_none());
+    assert_eq!((revived.get(), contention.in_line(&name)), (3, 1));
+}
+
 /// A forced release of such a hold was doubted by nobody until its renewal.
 #[tokio::test]
 async fn a_hold_that_came_without_a_turn_is_seen_behind_one_who_was_called() {

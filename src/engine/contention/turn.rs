@@ -52,6 +52,8 @@ impl Contention {
                         // Who holds it here learns at once if it is taken away by force.
                         self.settle_listening(name, true);
                     }
+                    // The background may have ended before we stood in the line.
+                    revive();
                     if called.await.is_err() {
                         revive();
                     }

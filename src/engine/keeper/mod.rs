@@ -41,6 +41,7 @@ pub(crate) struct Keeper {
     plan: Mutex<Plan>,
     changed: Notify,
     failing: Seldom,
+    waits_for_itself: Seldom,
 }
 
 struct Plan {
@@ -62,6 +63,7 @@ impl Keeper {
             plan: Mutex::new(Plan { schedule: Schedule::default(), looks_at, closed: false }),
             changed: Notify::new(),
             failing: Seldom::default(),
+            waits_for_itself: Seldom::default(),
         })
     }
 
@@ -161,9 +163,12 @@ impl Keeper {
     /// Tells who waits for a lock that its own client holds: it may wait for itself.
     fn look_behind(&self, hold: &Hold, now: Instant) {
         let held = hold.held_for(now);
-        if held >= OWN_HOLD_TOLD && self.contention.is_waited_for(hold.name()) {
+        if held >= OWN_HOLD_TOLD
+            && self.contention.is_waited_for(hold.name())
+            && let Some(times) = self.waits_for_itself.once_more(now)
+        {
             tracing::warn!(target: "leasehold", lock = %hold.name(), owner = %hold.claim.owner,
-                ?held, "this client waits for a lock that it holds itself");
+                ?held, times, "this client waits for a lock that it holds itself");
         }
     }
 

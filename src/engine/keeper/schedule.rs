@@ -85,13 +85,15 @@ impl Schedule {
 
     /// Has this hold asked about at `now`, or once more if that is on its way; but not more
     /// often than every [`ECHO`]: whoever may publish a message may publish many. Returns
-    /// when it is due.
+    /// when it is due, unless an answer decides that.
     pub(super) fn ask_about(&mut self, id: Id, now: Instant) -> Option<Instant> {
         let watched = self.watched.get_mut(&id)?;
         let due = now.max(Instant::from(watched.asked_at) + ECHO);
         if watched.awaits != Awaits::Nothing {
             watched.awaits = Awaits::Another;
-        } else if watched.due > due.into() {
+            return None;
+        }
+        if watched.due > due.into() {
             self.put_off(id, due);
         }
         Some(due)
@@ -214,7 +216,8 @@ impl Schedule {
                 hold.doubt();
                 let left = hold.ends().saturating_duration_since(now);
                 let pause = (left / 4).min(hold.claim.ttl / 10).max(SHORTEST_RETRY);
-                self.put_off(id, (now + pause).min(hold.ends()));
+                let due = now + pause;
+                self.put_off(id, again.unwrap_or(due).min(due).min(hold.ends()));
             }
         }
     }
@@ -580,6 +583,18 @@ mod tests {
             })
             .sum();
         assert_eq!(asked, 1_000 / 25 - 1, "not in the first 25 ms either: that may be an echo");
+    }
+
+    #[test]
+    fn who_is_told_of_a_hold_while_a_question_fails_asks_about_it_soon() {
+        let mut t = Setup::new();
+        let hold = t.add_at(0);
+        let now = t.at(40);
+        t.schedule.ask_about(hold.id, now);
+        assert_eq!(t.renewed_at(40), 1);
+        t.schedule.ask_about(hold.id, now);
+        t.answer(&hold, Outcome::Unknown, 50);
+        assert_eq!(t.next(), 65);
     }
 
     #[test]

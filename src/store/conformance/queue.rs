@@ -24,6 +24,7 @@ pub(super) async fn all(bench: &Bench) {
     who_polls_has_its_turn_whether_it_is_told_or_not(bench).await;
     two_who_poll_leave_time_to_others_in_between(bench).await;
     who_polls_for_long_leaves_the_next_turn_to_others(bench).await;
+    between_two_gaps_one_who_listens_has_the_lock(bench).await;
     who_polls_keeps_its_place_while_it_rests(bench).await;
     names_that_share_a_hash_tag_share_no_queue(bench).await;
 }
@@ -235,6 +236,31 @@ async fn who_polls_for_long_leaves_the_next_turn_to_others(t: &Bench) {
     t.grant(&listens).await;
     t.hand_over(&listens).await;
     assert_eq!(t.owner_of(&held).await, Some(other.owner));
+    t.other.unlisten(&held.name);
+}
+
+async fn between_two_gaps_one_who_listens_has_the_lock(t: &Bench) {
+    // Holds are so long that it would be time for a gap at each release.
+    let long = Duration::from_millis(850);
+    let [held, first, second, third] = t.held("gapped").await;
+    for waits in [&first, &second, &third] {
+        t.queue(waits).await;
+    }
+    t.hand_over(&held).await;
+    t.grant(&first).await;
+    sleep(long).await;
+    t.hand_over(&first).await;
+    t.grant(&second).await;
+    sleep(long).await;
+    let left = t.one.release(&second, ReleaseMode::HandOver).await.unwrap();
+    assert!(matches!(left, GivenBack::Freed(Others::Next(_))), "{left:?}");
+
+    // and who meets it free does not leave it to the next of its kind
+    t.grant(&held).await;
+    sleep(long).await;
+    t.hand_over(&held).await;
+    assert_eq!(t.owner_of(&held).await, Some(third.owner.clone()));
+    t.broadcast(&third).await;
     t.other.unlisten(&held.name);
 }
 

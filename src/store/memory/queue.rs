@@ -17,9 +17,9 @@ use crate::{
 pub(super) struct Queue {
     listening: VecDeque<Waiter>,
     polling: VecDeque<Waiter>,
-    /// When it was left to those who do not queue.
-    gap_at: Option<Instant>,
-    /// When it was reserved for one who polls, and whether nobody else had it since.
+    /// When it was left to those who do not queue, and whether none who listens had it since.
+    gap_at: Option<(Instant, bool)>,
+    /// When it was reserved for one who polls, and the same.
     turn_at: Option<(Instant, bool)>,
     began_at: Instant,
     asked_at: Instant,
@@ -109,7 +109,8 @@ impl Queue {
         reached: impl Fn(u64) -> bool,
         now: Instant,
     ) -> Turn {
-        if let Some(next) = self.poller(now) {
+        let after_poller = !self.polling.is_empty() && is_first_since(&mut self.turn_at);
+        if !after_poller && let Some(next) = self.poller(now) {
             return Turn::Reserved { next, time: POLLERS_TURN };
         }
         let Some(next) = self.first(reached).cloned() else {
@@ -117,7 +118,11 @@ impl Queue {
             self.turn_at.take_if(|_| self.polling.is_empty());
             return Turn::Nobodys;
         };
-        if let Some(time) = self.gap(outsiders, now) {
+        let after_gap = is_first_since(&mut self.gap_at);
+        if !after_poller
+            && !after_gap
+            && let Some(time) = self.gap(outsiders, now)
+        {
             return Turn::Gap { next, time };
         }
         self.listening.pop_front();
@@ -126,9 +131,7 @@ impl Queue {
 
     fn poller(&mut self, now: Instant) -> Option<Waiter> {
         self.polling.front()?;
-        if let Some((at, last)) = &mut self.turn_at
-            && (std::mem::take(last) || now < *at + 2 * POLLERS_TURN)
-        {
+        if self.turn_at.is_some_and(|(at, _)| now < at + 2 * POLLERS_TURN) {
             return None;
         }
         self.turn_at = Some((now, true));
@@ -139,10 +142,10 @@ impl Queue {
         let seconds = now.saturating_duration_since(self.began_at).as_secs();
         let time = Duration::from_millis(2 << (seconds % 4));
         let rests = time * if outsiders { 5 } else { 50 };
-        if self.gap_at.is_some_and(|at| now < at + rests) {
+        if self.gap_at.is_some_and(|(at, _)| now < at + rests) {
             return None;
         }
-        let first = self.gap_at.replace(now).is_none();
+        let first = self.gap_at.replace((now, true)).is_none();
         (!first || outsiders).then_some(time)
     }
 
@@ -152,4 +155,9 @@ impl Queue {
         let next = next.filter(|(waiter, _)| waiter.since + WARNED_AFTER <= now);
         next.map(|(waiter, after)| (waiter.session, after)).collect()
     }
+}
+
+/// Whether this release is the first since `moment`. It goes to the first who listens.
+fn is_first_since(moment: &mut Option<(Instant, bool)>) -> bool {
+    moment.as_mut().is_some_and(|(_, first)| std::mem::take(first))
 }

@@ -443,8 +443,8 @@ impl Store for RedisStore {
         self.commands.is_up()
     }
 
-    fn connections(&self) -> u64 {
-        self.commands.connections()
+    fn losses(&self) -> u64 {
+        self.commands.losses()
     }
 
     fn obstacle(&self) -> Option<String> {

@@ -169,12 +169,12 @@ impl Link {
 
     /// How often the connection was lost and made again.
     pub(crate) fn reconnects(&self) -> u64 {
-        self.connections().saturating_sub(1)
+        self.state.reconnects()
     }
 
-    /// How often the connection was made.
-    pub(crate) fn connections(&self) -> u64 {
-        self.state.connections()
+    /// How often the connection was lost.
+    pub(crate) fn losses(&self) -> u64 {
+        self.state.losses()
     }
 
     pub(crate) fn is_up(&self) -> bool {

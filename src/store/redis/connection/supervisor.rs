@@ -39,6 +39,8 @@ pub(super) struct State {
     pub(super) supervised: AtomicBool,
     /// How many connections there were.
     connections: AtomicU64,
+    /// How many of them have ended. Counted before that can be seen.
+    losses: AtomicU64,
     /// Why it is not up.
     obstacle: Mutex<Option<String>>,
     /// What the server said of itself when the last connection was made.
@@ -54,14 +56,19 @@ impl State {
         self.about.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// How often the connection was made.
-    pub(super) fn connections(&self) -> u64 {
-        self.connections.load(Ordering::Relaxed)
+    /// How often the connection was lost and made again.
+    pub(super) fn reconnects(&self) -> u64 {
+        self.connections.load(Ordering::Relaxed).saturating_sub(1)
+    }
+
+    /// How often the connection was lost.
+    pub(super) fn losses(&self) -> u64 {
+        self.losses.load(Ordering::Acquire)
     }
 
     /// Whether there was a connection before.
     fn had_one(&self) -> bool {
-        self.connections() > 0
+        self.connections.load(Ordering::Relaxed) > 0
     }
 
     fn met(&self, about: About) {
@@ -211,6 +218,7 @@ impl Supervisor {
     }
 
     fn is_down(&self) {
+        self.state.losses.fetch_add(1, Ordering::Release);
         if self.state.live.send_replace(None).is_some() {
             self.watcher.down();
         }

@@ -7,7 +7,7 @@
 --                      who polls has 2^53 less. Beside them two moments, negated: `gap`
 --                      when the lock was last left to who does not queue, `turn` when it
 --                      was last reserved for one who polls: odd, until a release since
---                      then has gone to others
+--                      then has gone to the first who listens
 --   ARGV[1]  owner     who gives back
 --   ARGV[2]  channel   where everybody listens who waits
 --   ARGV[3]  queuers   where those listen, beside it, who queue
@@ -95,6 +95,24 @@ local function since(what, now)
     return passed >= 0 and passed or nil
 end
 
+local function odd(now)
+    return now - now % 2 + 1
+end
+
+-- Whether this release is the first since `what`, however long the lock was held since. It
+-- goes to the first who listens; those who do not would come back for each.
+local listeners_next = false
+local function is_first_since(what, passed, now)
+    if blind then
+        return true
+    end
+    local first = passed and (now - passed) % 2 == 1
+    if first then
+        note(what, now - passed - 1)
+    end
+    return first
+end
+
 -- The first place whose client listens.
 local function next_listener()
     for _ = 1, 100 do
@@ -149,10 +167,13 @@ end
 local function gap(place, outsiders, now)
     local millis = gap_lasts(now)
     local passed = since('gap', now)
+    if is_first_since('gap', passed, now) or listeners_next then
+        return nil
+    end
     if passed and passed < millis * 1000 * (outsiders and 5 or 50) then
         return nil
     end
-    note('gap', now)
+    note('gap', odd(now))
     if not passed and not outsiders then
         -- From now on others queue.
         return nil
@@ -168,9 +189,8 @@ local function poller(lowest, now)
         return false
     end
     local passed = since('turn', now)
-    if passed and (now - passed) % 2 == 1 then
-        -- However long that one had it.
-        note('turn', now - passed - 1)
+    if is_first_since('turn', passed, now) then
+        listeners_next = true
         return false
     end
     if passed and passed < 2000 * ARGV[6] then
@@ -180,7 +200,7 @@ local function poller(lowest, now)
         redis.pcall('ZREM', KEYS[2], lowest[1])
         return false
     end
-    note('turn', now - now % 2 + 1)
+    note('turn', odd(now))
     if not reserve(lowest[1], ARGV[6]) then
         return false
     end
