@@ -1,6 +1,6 @@
 //! Contention by itself, on a store in memory.
 
-use std::{sync::Arc, time::Duration};
+use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
 
 use futures_util::FutureExt;
 use tokio::time::{Instant, advance};
@@ -61,6 +61,16 @@ async fn hold(engine: &Engine, name: &Name) -> Arc<Hold> {
     hold
 }
 
+/// One who stands in line for the turn.
+fn in_line<'a>(
+    contention: &'a Arc<Contention>,
+    name: &'a Name,
+) -> Pin<Box<impl Future<Output = Option<Turn>> + 'a>> {
+    let mut waits = Box::pin(contention.turn(name, PLAIN, true, || ()));
+    assert!((&mut waits).now_or_never().is_none());
+    waits
+}
+
 /// Makes what was left to `turn` a hold of the same grant.
 fn take_over(engine: &Engine, mut turn: Turn) -> Option<Arc<Hold>> {
     let now = Instant::now();
@@ -92,8 +102,7 @@ async fn who_comes_to_the_line_sees_to_it_that_somebody_looks_after_it() {
 async fn a_hold_that_came_without_a_turn_is_seen_behind_one_who_was_called() {
     let (engine, contention, name) = door();
     let first = hold(&engine, &name).await;
-    let mut waits = Box::pin(contention.turn(&name, PLAIN, true, || ()));
-    assert!((&mut waits).now_or_never().is_none());
+    let mut waits = in_line(&contention, &name);
     let now = Instant::now();
     let tried = Arc::new(Hold::new(grant(&engine, &name, now), TERMS, now, &engine.core.counters));
     contention.entered(&tried, None, now);
@@ -212,8 +221,7 @@ async fn different_names_do_not_wait_for_each_other() {
 async fn a_grant_goes_to_the_next_one_with_the_turn() {
     let (engine, contention, name) = door();
     let first = hold(&engine, &name).await;
-    let mut waits = Box::pin(contention.turn(&name, PLAIN, true, || ()));
-    assert!((&mut waits).now_or_never().is_none());
+    let mut waits = in_line(&contention, &name);
     assert!(contention.pass_on(&first, Instant::now()));
 
     let turn = waits.now_or_never().flatten().unwrap();
@@ -243,8 +251,7 @@ async fn a_grant_that_is_of_no_use_to_the_next_one_stays_where_it_is() {
 async fn a_grant_that_has_ended_on_its_way_is_given_back() {
     let (engine, contention, name) = door();
     let first = hold(&engine, &name).await;
-    let mut waits = Box::pin(contention.turn(&name, PLAIN, true, || ()));
-    assert!((&mut waits).now_or_never().is_none());
+    let mut waits = in_line(&contention, &name);
     assert!(contention.pass_on(&first, Instant::now()));
     advance(TTL).await;
     let turn = waits.now_or_never().flatten().unwrap();
@@ -287,15 +294,13 @@ async fn a_grant_that_is_not_taken_goes_on_to_the_next_and_then_back_to_the_stor
 async fn who_comes_to_wait_behind_one_that_was_called_and_sleeps_is_called_instead() {
     let (_engine, contention, name) = door();
     let turn = contention.turn(&name, PLAIN, true, || ()).await;
-    let mut sleeps = Box::pin(contention.turn(&name, PLAIN, true, || ()));
-    assert!((&mut sleeps).now_or_never().is_none());
+    let mut sleeps = in_line(&contention, &name);
     drop(turn);
     while contention.look().is_some() {
         advance(BATON_RESTS).await;
     }
 
-    let mut comes = Box::pin(contention.turn(&name, PLAIN, true, || ()));
-    assert!((&mut comes).now_or_never().is_none());
+    let mut comes = in_line(&contention, &name);
     assert!(contention.look().is_some(), "somebody waits now");
     advance(BATON_RESTS).await;
     contention.look();
@@ -307,8 +312,7 @@ async fn who_comes_to_wait_behind_one_that_was_called_and_sleeps_is_called_inste
 async fn one_that_sleeps_while_its_name_is_forgotten_takes_nobodys_place() {
     let (engine, contention, name) = door();
     let first = hold(&engine, &name).await;
-    let mut sleeps = Box::pin(contention.turn(&name, PLAIN, true, || ()));
-    assert!((&mut sleeps).now_or_never().is_none());
+    let mut sleeps = in_line(&contention, &name);
     assert!(contention.pass_on(&first, Instant::now()));
     while contention.look().is_some() {
         advance(BATON_RESTS).await;
@@ -318,8 +322,7 @@ async fn one_that_sleeps_while_its_name_is_forgotten_takes_nobodys_place() {
     assert!(contention.is_idle());
 
     let turn = contention.turn(&name, PLAIN, true, || ()).await;
-    let mut waits = Box::pin(contention.turn(&name, PLAIN, true, || ()));
-    assert!((&mut waits).now_or_never().is_none());
+    let mut waits = in_line(&contention, &name);
     assert!((&mut sleeps).now_or_never().is_none());
     assert!((&mut waits).now_or_never().is_none(), "it waits as before");
     drop(turn);
@@ -332,8 +335,7 @@ async fn one_that_sleeps_while_its_name_is_forgotten_takes_nobodys_place() {
 async fn a_grant_that_is_lost_on_its_way_is_believed_by_nobody() {
     let (engine, contention, name) = door();
     let first = hold(&engine, &name).await;
-    let mut waits = Box::pin(contention.turn(&name, PLAIN, true, || ()));
-    assert!((&mut waits).now_or_never().is_none());
+    let mut waits = in_line(&contention, &name);
     assert!(contention.pass_on(&first, Instant::now()));
     contention.disown(&first);
     let turn = waits.now_or_never().flatten().unwrap();
@@ -342,8 +344,7 @@ async fn a_grant_that_is_lost_on_its_way_is_believed_by_nobody() {
 
     // nor by who has taken it already
     let first = hold(&engine, &name).await;
-    let mut waits = Box::pin(contention.turn(&name, PLAIN, true, || ()));
-    assert!((&mut waits).now_or_never().is_none());
+    let mut waits = in_line(&contention, &name);
     assert!(contention.pass_on(&first, Instant::now()));
     let second = take_over(&engine, waits.now_or_never().flatten().unwrap()).unwrap();
     contention.disown(&first);
@@ -381,8 +382,7 @@ async fn a_lock_that_is_taken_away_while_its_grant_is_on_its_way_is_not_believed
 async fn a_no_about_a_hold_that_was_seen_to_be_over_calls_the_next_one() {
     let (engine, contention, name) = door();
     let hold = hold(&engine, &name).await;
-    let mut waits = Box::pin(contention.turn(&name, PLAIN, true, || ()));
-    assert!((&mut waits).now_or_never().is_none());
+    let mut waits = in_line(&contention, &name);
     // its holder looks, and the watchdog has not yet
     advance(2 * TTL).await;
     assert_eq!(hold.remaining(Instant::now()), Err(LostReason::Expired));

@@ -394,11 +394,22 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Unit("store::memory::tests::it_conforms"),
         Defect {
+            says: "gap follows gap: who does not queue takes every turn",
+            edits: &[Edit {
+                file: "src/store/memory/queue.rs",
+                from: "let after_gap = is_first_since(&mut self.gap_at);",
+                to: "let after_gap = false;",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("store::memory::tests::it_conforms"),
+        Defect {
             says: "one who polls has the lock after one who polled for long",
             edits: &[Edit {
                 file: "src/store/memory/queue.rs",
-                from: "(std::mem::take(last) || ",
-                to: "((*last && at.elapsed().is_zero()) || ",
+                from: "let after_poller = !self.polling.is_empty() && is_first_since(&mut self.turn_at);",
+                to: "let after_poller = false;",
             }],
         },
     ),
@@ -458,8 +469,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "a failed renewal is never tried again",
             edits: &[Edit {
                 file: "src/engine/keeper/schedule.rs",
-                from: "self.put_off(id, (now + pause).min(hold.ends()));",
-                to: "let _ = pause;",
+                from: "let due = now + pause;",
+                to: "let due = hold.ends() + pause;",
             }],
         },
     ),
@@ -602,8 +613,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "those who poll have every turn",
             edits: &[Edit {
                 file: "src/store/memory/queue.rs",
-                from: "now < *at + 2 * POLLERS_TURN)",
-                to: "now < *at)",
+                from: "now < at + 2 * POLLERS_TURN)",
+                to: "now < at)",
             }],
         },
     ),
