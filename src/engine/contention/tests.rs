@@ -102,7 +102,7 @@ async fn who_comes_to_the_line_sees_to_it_that_somebody_looks_after_it() {
 async fn a_hold_that_came_without_a_turn_is_seen_behind_one_who_was_called() {
     let (engine, contention, name) = door();
     let first = hold(&engine, &name).await;
-    let mut waits = in_line(&contention, &name);
+    let _waits = in_line(&contention, &name);
     let now = Instant::now();
     let tried = Arc::new(Hold::new(grant(&engine, &name, now), TERMS, now, &engine.core.counters));
     contention.entered(&tried, None, now);
@@ -114,10 +114,7 @@ async fn a_hold_that_came_without_a_turn_is_seen_behind_one_who_was_called() {
 async fn turns_are_taken_in_the_order_of_coming() {
     let (_engine, contention, name) = door();
     let turn = contention.turn(&name, PLAIN, true, || ()).await;
-    let mut first = Box::pin(contention.turn(&name, PLAIN, true, || ()));
-    let mut second = Box::pin(contention.turn(&name, PLAIN, true, || ()));
-    assert!((&mut first).now_or_never().is_none());
-    assert!((&mut second).now_or_never().is_none());
+    let (mut first, mut second) = (in_line(&contention, &name), in_line(&contention, &name));
 
     drop(turn);
     assert!((&mut second).now_or_never().is_none());
@@ -195,10 +192,7 @@ async fn names_that_were_waited_for_do_not_pile_up_until_the_watchdog_looks() {
 async fn who_waits_is_sent_away_when_the_client_is_shut_down() {
     let (engine, contention, name) = door();
     let hold = hold(&engine, &name).await;
-    let mut called = Box::pin(contention.turn(&name, PLAIN, true, || ()));
-    let mut waiting = Box::pin(contention.turn(&name, PLAIN, true, || ()));
-    assert!((&mut called).now_or_never().is_none());
-    assert!((&mut waiting).now_or_never().is_none());
+    let (called, waiting) = (in_line(&contention, &name), in_line(&contention, &name));
     assert!(contention.pass_on(&hold, Instant::now()));
 
     // one of them has been called: what it was to have is given back
@@ -221,7 +215,7 @@ async fn different_names_do_not_wait_for_each_other() {
 async fn a_grant_goes_to_the_next_one_with_the_turn() {
     let (engine, contention, name) = door();
     let first = hold(&engine, &name).await;
-    let mut waits = in_line(&contention, &name);
+    let waits = in_line(&contention, &name);
     assert!(contention.pass_on(&first, Instant::now()));
 
     let turn = waits.now_or_never().flatten().unwrap();
@@ -251,7 +245,7 @@ async fn a_grant_that_is_of_no_use_to_the_next_one_stays_where_it_is() {
 async fn a_grant_that_has_ended_on_its_way_is_given_back() {
     let (engine, contention, name) = door();
     let first = hold(&engine, &name).await;
-    let mut waits = in_line(&contention, &name);
+    let waits = in_line(&contention, &name);
     assert!(contention.pass_on(&first, Instant::now()));
     advance(TTL).await;
     let turn = waits.now_or_never().flatten().unwrap();
@@ -264,10 +258,7 @@ async fn a_grant_that_has_ended_on_its_way_is_given_back() {
 async fn a_grant_that_is_not_taken_goes_on_to_the_next_and_then_back_to_the_store() {
     let (engine, contention, name) = door();
     let first = hold(&engine, &name).await;
-    let waits = || Box::pin(contention.turn(&name, PLAIN, true, || ()));
-    let (mut sleeps, mut takes) = (waits(), waits());
-    assert!((&mut sleeps).now_or_never().is_none());
-    assert!((&mut takes).now_or_never().is_none());
+    let (mut sleeps, mut takes) = (in_line(&contention, &name), in_line(&contention, &name));
     assert!(contention.pass_on(&first, Instant::now()));
 
     assert!(contention.look().is_some(), "it is to be looked after");
@@ -294,7 +285,7 @@ async fn a_grant_that_is_not_taken_goes_on_to_the_next_and_then_back_to_the_stor
 async fn who_comes_to_wait_behind_one_that_was_called_and_sleeps_is_called_instead() {
     let (_engine, contention, name) = door();
     let turn = contention.turn(&name, PLAIN, true, || ()).await;
-    let mut sleeps = in_line(&contention, &name);
+    let _sleeps = in_line(&contention, &name);
     drop(turn);
     while contention.look().is_some() {
         advance(BATON_RESTS).await;
@@ -335,7 +326,7 @@ async fn one_that_sleeps_while_its_name_is_forgotten_takes_nobodys_place() {
 async fn a_grant_that_is_lost_on_its_way_is_believed_by_nobody() {
     let (engine, contention, name) = door();
     let first = hold(&engine, &name).await;
-    let mut waits = in_line(&contention, &name);
+    let waits = in_line(&contention, &name);
     assert!(contention.pass_on(&first, Instant::now()));
     contention.disown(&first);
     let turn = waits.now_or_never().flatten().unwrap();
@@ -344,7 +335,7 @@ async fn a_grant_that_is_lost_on_its_way_is_believed_by_nobody() {
 
     // nor by who has taken it already
     let first = hold(&engine, &name).await;
-    let mut waits = in_line(&contention, &name);
+    let waits = in_line(&contention, &name);
     assert!(contention.pass_on(&first, Instant::now()));
     let second = take_over(&engine, waits.now_or_never().flatten().unwrap()).unwrap();
     contention.disown(&first);
@@ -382,7 +373,7 @@ async fn a_lock_that_is_taken_away_while_its_grant_is_on_its_way_is_not_believed
 async fn a_no_about_a_hold_that_was_seen_to_be_over_calls_the_next_one() {
     let (engine, contention, name) = door();
     let hold = hold(&engine, &name).await;
-    let mut waits = in_line(&contention, &name);
+    let waits = in_line(&contention, &name);
     // its holder looks, and the watchdog has not yet
     advance(2 * TTL).await;
     assert_eq!(hold.remaining(Instant::now()), Err(LostReason::Expired));
