@@ -581,8 +581,8 @@ impl ClientBuilder {
     }
 
     fn client(self, identity: Identity, store: Arc<dyn Store>) -> Client {
-        let (clock, spawner) = (Clock::new(), Spawner::here());
-        let engine = Engine::within(self.limits, identity, store, clock, spawner);
+        let spawner: Spawner = Arc::new(|job| drop(tokio::spawn(job)));
+        let engine = Engine::within(self.limits, identity, store, Clock::new(), spawner);
         Client { engine, ttl: self.ttl }
     }
 }

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 const SHORTEST: Duration = Duration::from_millis(1);
 
 /// A century: far below what overflows in Redis, in Java or here.
-const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
+pub(crate) const CENTURY: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
 /// A grant as its holder sees it: asked for at a moment, for a time.
 ///
@@ -50,7 +50,7 @@ pub(crate) fn checked(
 ) -> Result<Duration, InvalidDuration> {
     match duration {
         d if d < SHORTEST => Err(InvalidDuration { setting, given: d, rule: "at least 1 ms" }),
-        d if d > LONGEST => Err(InvalidDuration { setting, given: d, rule: "at most 100 years" }),
+        d if d > CENTURY => Err(InvalidDuration { setting, given: d, rule: "at most 100 years" }),
         d => Ok(d),
     }
 }
@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn a_duration_is_refused_when_redis_cannot_keep_it() {
-        for good in [SHORTEST, Duration::from_micros(1_500), LONGEST] {
+        for good in [SHORTEST, Duration::from_micros(1_500), CENTURY] {
             assert_eq!(checked("ttl", good), Ok(good));
         }
         for bad in [Duration::ZERO, Duration::from_nanos(999_999), Duration::MAX] {
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn the_longest_lease_does_not_overflow_a_clock() {
-        let lease = Lease::new(Instant::now(), LONGEST);
+        let lease = Lease::new(Instant::now(), CENTURY);
         assert!(lease.ends() > lease.renew_at());
     }
 }

@@ -7,6 +7,7 @@ mod failure;
 mod hashed;
 mod health;
 mod lease;
+mod mutex;
 mod name;
 mod owner;
 mod reason;
@@ -28,6 +29,7 @@ pub(crate) use self::{
     failure::{Failure, Refusal},
     hashed::{Map, Set},
     health::About,
-    lease::{Lease, checked},
+    lease::{CENTURY, Lease, checked},
+    mutex::Mutex,
     owner::Identity,
 };

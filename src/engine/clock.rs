@@ -12,37 +12,28 @@ use std::{
 
 use tokio::time::Instant;
 
-/// A moment in half the space of an [`Instant`], for those who keep many.
-#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub(crate) struct Stamp(NonZero<i64>);
+use crate::domain::CENTURY;
 
-/// What stamps count from, in nanoseconds. None is 0: that is 146 years before.
-static BASE: LazyLock<std::time::Instant> = LazyLock::new(|| Instant::now().into_std());
-const AT_BASE: i64 = 1 << 62;
+/// A moment in half the space of an [`Instant`], for those who keep many: nanoseconds since
+/// one that is long past.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(crate) struct Stamp(NonZero<u64>);
+
+static BASE: LazyLock<Instant> = LazyLock::new(|| {
+    let now = Instant::now();
+    now.checked_sub(CENTURY).unwrap_or(now)
+});
 
 impl From<Instant> for Stamp {
     fn from(moment: Instant) -> Self {
-        let moment = moment.into_std();
-        let stamp = match moment.checked_duration_since(*BASE) {
-            Some(after) => AT_BASE.saturating_add(nanos(after)),
-            None => AT_BASE - nanos(BASE.duration_since(moment)),
-        };
-        Self(NonZero::new(stamp).unwrap_or(NonZero::<i64>::MAX))
+        let since = moment.saturating_duration_since(*BASE).as_nanos();
+        Self(NonZero::<u64>::MIN.saturating_add(u64::try_from(since).unwrap_or(u64::MAX)))
     }
-}
-
-/// As many nanoseconds as a stamp can count.
-fn nanos(time: Duration) -> i64 {
-    let seconds = time.as_secs().saturating_mul(1_000_000_000);
-    i64::try_from(seconds.saturating_add(time.subsec_nanos().into()))
-        .map_or(AT_BASE - 1, |nanos| nanos.min(AT_BASE - 1))
 }
 
 impl From<Stamp> for Instant {
     fn from(stamp: Stamp) -> Self {
-        let nanos = stamp.0.get() - AT_BASE;
-        let away = Duration::from_nanos(nanos.unsigned_abs());
-        Self::from_std(if nanos < 0 { *BASE - away } else { *BASE + away })
+        *BASE + Duration::from_nanos(stamp.0.get() - 1)
     }
 }
 

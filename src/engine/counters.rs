@@ -44,19 +44,8 @@ impl Count {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Counts one until what it returns is dropped.
-    pub(super) fn while_kept(&self) -> Counted<'_> {
-        self.add(1);
-        Counted(self)
-    }
-}
-
-/// One who is counted.
-pub(super) struct Counted<'a>(&'a Count);
-
-impl Drop for Counted<'_> {
-    fn drop(&mut self) {
-        self.0.0.fetch_sub(1, Ordering::Relaxed);
+    pub(super) fn one_less(&self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -77,12 +66,6 @@ impl Counters {
         }
     }
 
-    /// A release is on its way. Unless it is answered it counts as unanswered, if
-    /// it is one that `counts`: the hold was not over before.
-    pub(crate) fn releasing(&self, counts: bool) -> Releasing<'_> {
-        Releasing(counts.then_some(self))
-    }
-
     pub(crate) fn lagged(&self, lag: Duration) {
         let micros = u64::try_from(lag.as_micros()).unwrap_or(u64::MAX);
         self.renewal_lag.store(micros, Ordering::Relaxed);
@@ -97,24 +80,5 @@ impl Counters {
         let granted = self.granted.get();
         let held = granted.saturating_sub(counted.ended());
         Stats { held, granted, reconnects, renewal_lag, renewal_lag_max, ..counted }
-    }
-}
-
-/// A release on its way, counted when it is dropped before its answer came.
-#[must_use = "the release counts as unanswered as soon as this is dropped"]
-pub(crate) struct Releasing<'a>(Option<&'a Counters>);
-
-impl Releasing<'_> {
-    /// The answer is there. Returns whether it is to be counted.
-    pub(crate) fn answered(mut self) -> bool {
-        self.0.take().is_some()
-    }
-}
-
-impl Drop for Releasing<'_> {
-    fn drop(&mut self) {
-        if let Some(counters) = self.0 {
-            counters.releases_unanswered.add(1);
-        }
     }
 }

@@ -1,21 +1,15 @@
 //! What this client owes its store: releases that nobody waits for, of dropped guards and
 //! of cancelled acquisitions.
 //!
-//! What is promised is owed even if whoever promised it is dropped: see [`Promise`].
+//! Who settles something itself owes it if it is dropped before it is done.
 //! One mutex guards the list. It is a leaf: whoever holds another lock may take it.
 
-use std::{
-    collections::BTreeMap,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use tokio::{sync::Notify, time::Instant};
 
 use crate::{
-    domain::{Claim, ReleaseMode},
+    domain::{Claim, Mutex, ReleaseMode},
     engine::{hold::Hold, seldom::Seldom},
 };
 
@@ -48,17 +42,17 @@ impl Debt {
     /// What is owed for `hold` when its last share is gone, or its grant is of use to nobody.
     pub(crate) fn of(hold: &Hold, mode: ReleaseMode) -> Self {
         Self::Release(Withdrawal {
-            claim: hold.claim.clone(),
+            claim: hold.grant.claim.clone(),
             mode,
             until: hold.store_ends(),
-            looks: hold.unsure.then_some(0),
-            more: hold.unsure,
+            looks: hold.grant.unsure.then_some(0),
+            more: hold.grant.unsure,
         })
     }
 
     pub(crate) fn claim(&self) -> &Claim {
         match self {
-            Self::Recount { hold } => &hold.claim,
+            Self::Recount { hold } => &hold.grant.claim,
             Self::Release(withdrawal) => &withdrawal.claim,
         }
     }
@@ -75,7 +69,6 @@ pub(crate) struct Debts {
     list: Mutex<List>,
     changed: Notify,
     settled: Notify,
-    closed: AtomicBool,
     pub(super) given_up: Seldom,
 }
 
@@ -96,28 +89,13 @@ impl List {
 impl Debts {
     /// Has `debt` settled in the background.
     pub(crate) fn owe(&self, debt: Debt) {
-        self.list().add(debt);
+        self.list.lock().add(debt);
         self.changed.notify_one();
-    }
-
-    /// Promises `debt`: it is owed when the promise is dropped unless it is kept.
-    pub(crate) fn promise(&self, debt: Debt) -> Promise<'_> {
-        Promise { debts: self, debt: Some(debt) }
-    }
-
-    /// Lets the task end when everything is settled.
-    pub(crate) fn close(&self) {
-        self.closed.store(true, Ordering::Release);
-        self.changed.notify_one();
-    }
-
-    pub(super) fn is_closed(&self) -> bool {
-        self.closed.load(Ordering::Acquire)
     }
 
     /// How many debts are not settled.
     pub(crate) fn owed(&self) -> usize {
-        self.list().owed.values().filter(|debt| !debt.is_precaution()).count()
+        self.list.lock().owed.values().filter(|debt| !debt.is_precaution()).count()
     }
 
     /// Waits until nothing is owed.
@@ -138,42 +116,17 @@ impl Debts {
 
     /// The first one that came after that with this number, and its own number.
     pub(super) fn after(&self, number: u64) -> Option<(u64, Debt)> {
-        let list = self.list();
+        let list = self.list.lock();
         let (number, debt) = list.owed.range(number + 1..).next()?;
         Some((*number, debt.clone()))
     }
 
     /// Notes that this one is settled but for `more`.
     pub(super) fn is_settled(&self, number: u64, more: Option<Debt>) {
-        let mut list = self.list();
+        let mut list = self.list.lock();
         list.owed.remove(&number);
         more.into_iter().for_each(|debt| list.add(debt));
         drop(list);
         self.settled.notify_waiters();
-    }
-
-    fn list(&self) -> MutexGuard<'_, List> {
-        self.list.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// A debt that is owed unless the promise is kept.
-pub(crate) struct Promise<'a> {
-    debts: &'a Debts,
-    debt: Option<Debt>,
-}
-
-impl Promise<'_> {
-    /// Nothing is owed any more.
-    pub(crate) fn kept(mut self) {
-        self.debt = None;
-    }
-}
-
-impl Drop for Promise<'_> {
-    fn drop(&mut self) {
-        if let Some(debt) = self.debt.take() {
-            self.debts.owe(debt);
-        }
     }
 }

@@ -1,15 +1,16 @@
 //! What the store tells goes to whom it concerns.
 
 use super::Engine;
-use crate::{
-    domain::Name,
-    store::{Event, Subscriber},
-};
+use crate::store::{Event, Subscriber};
 
 impl Subscriber for Engine {
     fn hear(&self, event: Event) {
         match &event {
-            Event::Freed { name, .. } | Event::Hears(name, _) => self.doubt_our_own(name),
+            // Somebody forced a release of a lock that we hold; or this is the echo of our
+            // previous hold, as it is soon after we entered.
+            Event::Freed { name, .. } | Event::Hears(name, _) => {
+                self.contention.grant(name).iter().for_each(|id| self.keeper.ask_about(*id));
+            }
             Event::Back => {
                 self.keeper.ask_about_all();
                 self.back.notify_waiters();
@@ -17,16 +18,6 @@ impl Subscriber for Engine {
             Event::Ask { .. } | Event::SubscriptionsLost => {}
         }
         self.contention.hear(event);
-    }
-}
-
-impl Engine {
-    /// A release of a lock that we hold was announced: somebody forced it, or it is the echo
-    /// of our previous hold, as it is soon after we entered.
-    fn doubt_our_own(&self, name: &Name) {
-        if let Some(grant) = self.contention.grant(name) {
-            self.keeper.ask_about(grant);
-        }
     }
 }
 
@@ -39,7 +30,7 @@ mod tests {
     use super::*;
     use crate::{
         domain::Identity,
-        engine::{clock::Clock, tasks::Spawner},
+        engine::{clock::Clock, tasks::here},
         store::memory::MemoryStore,
     };
 
@@ -47,7 +38,7 @@ mod tests {
     async fn who_leaves_a_store_alone_asks_again_when_it_is_back() {
         let store = Arc::new(MemoryStore::new().session());
         let clock = Clock::with(|| Duration::ZERO);
-        let engine = Engine::new(Identity::of("one"), store, clock, Spawner::here());
+        let engine = Engine::new(Identity::of("one"), store, clock, here());
         let mut rests = Box::pin(engine.rest(Duration::from_secs(1)));
         assert!((&mut rests).now_or_never().is_none());
         engine.hear(Event::SubscriptionsLost);

@@ -8,14 +8,16 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::{clock::Stamp, timing::LONGEST_PATIENCE};
-use crate::domain::{Claim, Lease};
+use crate::domain::Claim;
 
 /// What the store granted, and when we knew.
+#[derive(Clone)]
 pub(crate) struct Grant {
     /// What tells it from the client's other grants.
     pub(crate) id: u64,
     pub(crate) claim: Claim,
-    pub(crate) lease: Lease,
+    /// When the question was asked that was granted, or renewed: the lease counts from then.
+    pub(crate) leased_at: Instant,
     /// When more time was last asked for, answered or not.
     pub(crate) asked_at: Stamp,
     /// Whether an earlier question for it went unanswered.
@@ -67,27 +69,6 @@ impl LocalTurns {
 }
 
 /// What a grant is like, or must be like to be of use to a waiter: the ttl that its lease
-/// is renewed to. A fixed lease is of use to nobody but who asked for it.
+/// is renewed to. A fixed one has none, and stays with who asked for it: see `Hold::pass_on`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Shape(pub(crate) Option<Duration>);
-
-impl Shape {
-    pub(crate) fn matches(self, other: Self) -> bool {
-        self == other && self.0.is_some()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_grant_is_of_use_to_who_wants_the_same() {
-        let of = |seconds| Shape(Some(Duration::from_secs(seconds)));
-        assert!(of(30).matches(of(30)));
-        for other in [of(31), Shape(None)] {
-            assert!(!of(30).matches(other) && !other.matches(of(30)));
-        }
-        assert!(!Shape(None).matches(Shape(None)), "a fixed lease begins when it is granted");
-    }
-}

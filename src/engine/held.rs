@@ -4,9 +4,7 @@
 //! gives the hold back.
 
 use std::{
-    fmt,
-    future::{Future, pending, poll_fn},
-    pin::pin,
+    future::{pending, poll_fn},
     sync::Arc,
     task::Poll,
     time::Duration,
@@ -28,6 +26,7 @@ use crate::{
 
 /// One share in a hold. Dropped without [`release`](Self::release) it is given
 /// back in the background.
+#[derive(Debug)]
 pub(crate) struct Held {
     pub(crate) watch: Watch,
     given_back: bool,
@@ -80,20 +79,8 @@ impl Drop for Held {
     }
 }
 
-impl fmt::Debug for Held {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.watch.hold, f)
-    }
-}
-
-impl fmt::Debug for Watch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.hold, f)
-    }
-}
-
 /// Sees a hold without a share in it.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(crate) struct Watch {
     hold: Arc<Hold>,
     engine: Arc<Engine>,
@@ -101,7 +88,7 @@ pub(crate) struct Watch {
 
 impl Watch {
     pub(crate) fn claim(&self) -> &Claim {
-        &self.hold.claim
+        &self.hold.grant.claim
     }
 
     pub(crate) fn count(&self) -> u32 {
@@ -143,21 +130,15 @@ impl Watch {
     /// a pause of the process the clock knows before any timer does. The timer is ours:
     /// the watchdog may be on a runtime that is blocked.
     pub(crate) async fn over(self) -> LostReason {
-        let mut told = pin!(self.hold.ended());
         loop {
-            let mut ends = pin!(self.timer());
-            let look = poll_fn(|cx| match self.remaining() {
-                Err(reason) => Poll::Ready(Some(reason)),
-                Ok(_) => match told.as_mut().poll(cx) {
-                    Poll::Ready(reason) => Poll::Ready(Some(reason)),
-                    Poll::Pending => ends.as_mut().poll(cx).map(|()| None),
-                },
-            });
-            if let Some(reason) = look.await {
-                return reason;
+            let look = poll_fn(|_| self.remaining().err().map_or(Poll::Pending, Poll::Ready));
+            tokio::select! {
+                biased;
+                reason = look => return reason,
+                () = self.hold.ended() => {}
+                // The runtime of the watchdog may be gone, while this one is there.
+                () = self.timer() => self.engine.revive(),
             }
-            // The runtime of the watchdog may be gone, while this one is there.
-            self.engine.revive(false);
         }
     }
 

@@ -7,7 +7,7 @@
 use std::{
     fmt,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, MutexGuard,
         atomic::{AtomicU32, Ordering},
     },
     time::Duration,
@@ -21,20 +21,14 @@ use super::{
     grant::{Grant, Shape, Stay, Terms},
     timing::{LONG_HOLD, LONGEST_REST, OPEN_RELEASES},
 };
-use crate::domain::{Claim, Holder, Lease, LostReason, Name, ReleaseMode, Renewal};
+use crate::domain::{Claim, Holder, Lease, LostReason, Mutex, Name, ReleaseMode, Renewal};
 
 /// One owner's grant of one name, as its guards see it.
 pub(crate) struct Hold {
-    /// What tells it from the client's other grants.
-    pub(super) id: u64,
-    pub(super) claim: Claim,
+    /// As it was when it was entered.
+    pub(super) grant: Grant,
     /// Whether its lease is renewed, or fixed.
     pub(super) renewed: bool,
-    /// Whether a request to acquire it may still be on its way to the store.
-    pub(super) unsure: bool,
-    stay: Stay,
-    /// Whether others are known to want the lock.
-    contended: bool,
     pub(super) entered_at: Stamp,
     must_end_at: Option<Stamp>,
     state: Mutex<State>,
@@ -43,7 +37,8 @@ pub(crate) struct Hold {
 }
 
 struct State {
-    lease: Lease,
+    /// Its lease began at the question that was granted or renewed last.
+    leased_at: Instant,
     /// When more time was last asked for, answered or not.
     asked_at: Stamp,
     /// Whether the last renewal failed.
@@ -60,24 +55,15 @@ impl Hold {
     /// The hold of `grant`, entered at `now`.
     pub(crate) fn new(grant: Grant, terms: Terms, now: Instant, counters: &Arc<Counters>) -> Self {
         counters.granted.add(1);
-        let Grant { id, claim, lease, asked_at, unsure, contended, stay } = grant;
+        let Grant { leased_at, asked_at, .. } = grant;
+        let (doubted, recounted, over, told) = (false, false, None, None);
+        let state = State { leased_at, asked_at, doubted, recounted, over, told };
         Self {
-            id,
-            claim,
+            grant,
             renewed: terms.renewed,
-            unsure,
-            stay,
-            contended,
             entered_at: now.into(),
             must_end_at: terms.max_hold.map(|most| (now + most).into()),
-            state: Mutex::new(State {
-                lease,
-                asked_at,
-                doubted: false,
-                recounted: false,
-                over: None,
-                told: None,
-            }),
+            state: Mutex::new(state),
             shares: AtomicU32::new(1),
             counters: Arc::clone(counters),
         }
@@ -89,48 +75,52 @@ impl Hold {
     }
 
     pub(crate) fn name(&self) -> &Name {
-        &self.claim.name
+        &self.grant.claim.name
     }
 
     /// From this moment on it must not be believed.
     pub(crate) fn ends(&self) -> Instant {
-        self.earliest_end(&self.state())
+        self.earliest_end(&self.state.lock())
+    }
+
+    fn lease(&self, state: &State) -> Lease {
+        Lease::new(state.leased_at, self.grant.claim.ttl)
     }
 
     fn earliest_end(&self, state: &State) -> Instant {
-        let lease = state.lease.ends();
+        let lease = self.lease(state).ends();
         self.must_end_at.map_or(lease, |most| lease.min(most.into()))
     }
 
     /// By when the store has ended it by itself, at the latest: a renewal that was
     /// not answered may have been executed.
     pub(crate) fn store_ends(&self) -> Instant {
-        Instant::from(self.state().asked_at) + self.claim.ttl
+        Instant::from(self.state.lock().asked_at) + self.grant.claim.ttl
     }
 
     /// Notes that the store is asked for more time at `now`.
     pub(crate) fn asks(&self, now: Instant) {
         if self.renewed {
-            self.state().asked_at = now.into();
+            self.state.lock().asked_at = now.into();
         }
     }
 
     /// When to ask the store about it again.
     pub(crate) fn renew_at(&self) -> Instant {
-        self.state().lease.renew_at()
+        self.lease(&self.state.lock()).renew_at()
     }
 
     /// What its grant is like.
     pub(super) fn shape(&self) -> Shape {
-        Shape(self.renewed.then_some(self.claim.ttl))
+        Shape(self.renewed.then_some(self.grant.claim.ttl))
     }
 
     /// How it is to be given back at `now`.
     pub(super) fn release_mode(&self, now: Instant) -> ReleaseMode {
-        let lost = self.state().over.is_some_and(|reason| reason != LostReason::Released);
+        let lost = self.state.lock().over.is_some_and(|reason| reason != LostReason::Released);
         // A broadcast says that the lock is free even if it finds nothing: what is in doubt is
         // given back by a release that looks first.
-        match self.contended || self.unsure || lost || self.looks_around(now) {
+        match self.grant.contended || self.grant.unsure || lost || self.looks_around(now) {
             true => ReleaseMode::HandOver,
             false => ReleaseMode::Broadcast,
         }
@@ -139,19 +129,19 @@ impl Hold {
     /// Whether its release looks for those whom nobody hears. By the number of its grant,
     /// and not by a count: names that take turns would each have the same one.
     fn looks_around(&self, now: Instant) -> bool {
-        let in_its_turn = || fastrand::Rng::with_seed(self.id).u32(..OPEN_RELEASES) == 0;
+        let in_its_turn = || fastrand::Rng::with_seed(self.grant.id).u32(..OPEN_RELEASES) == 0;
         self.held_for(now) >= LONG_HOLD || in_its_turn()
     }
 
     /// For how long it is left alone when it was given back, if nobody is known to want it.
     pub(super) fn rests(&self, now: Instant) -> Option<Duration> {
         let held = self.held_for(now);
-        (held >= LONG_HOLD && !self.contended).then(|| (held / 50).min(LONGEST_REST))
+        (held >= LONG_HOLD && !self.grant.contended).then(|| (held / 50).min(LONGEST_REST))
     }
 
     /// The question to keep it alive with.
     pub(crate) fn renewal(&self) -> Renewal {
-        let Claim { name, owner, ttl, .. } = &self.claim;
+        let Claim { name, owner, ttl, .. } = &self.grant.claim;
         let ttl = self.renewed.then_some(*ttl);
         Renewal { name: name.clone(), owner: owner.clone(), ttl }
     }
@@ -159,7 +149,7 @@ impl Hold {
     /// How long it may still be believed, if at all. Reads as lost what has
     /// just ended, whether or not a timer was in time to say so.
     pub(crate) fn remaining(&self, now: Instant) -> Result<Duration, LostReason> {
-        let state = self.state();
+        let state = self.state.lock();
         if let Some(reason) = state.over {
             return Err(reason);
         }
@@ -180,31 +170,31 @@ impl Hold {
         if self.remaining(now).is_err() {
             return;
         }
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.doubted = false;
-        if self.renewed && asked_at > state.lease.asked_at {
-            state.lease = Lease::new(asked_at, self.claim.ttl);
+        if self.renewed {
+            state.leased_at = state.leased_at.max(asked_at);
         }
     }
 
     /// Notes that nobody knows whether the store renewed it.
     pub(crate) fn doubt(&self) {
-        let first = !std::mem::replace(&mut self.state().doubted, true);
+        let first = !std::mem::replace(&mut self.state.lock().doubted, true);
         if first {
-            tracing::debug!(target: "leasehold", lock = %self.name(), owner = %self.claim.owner,
+            tracing::debug!(target: "leasehold", lock = %self.name(), owner = %self.grant.claim.owner,
                 "in doubt: a renewal failed and is tried again until the lease ends");
         }
     }
 
     /// Whether nobody knows if the store renewed it when last asked.
     pub(super) fn is_in_doubt(&self) -> bool {
-        let state = self.state();
+        let state = self.state.lock();
         state.doubted && state.over.is_none()
     }
 
     /// Ends it, unless it is over already: then this says why.
     pub(crate) fn end(&self, reason: LostReason) -> Result<(), LostReason> {
-        let state = self.state();
+        let state = self.state.lock();
         if let Some(before) = state.over {
             return Err(before);
         }
@@ -227,38 +217,33 @@ impl Hold {
     /// Ends it as released, if the next hold of this client can have its grant as it is and
     /// others are not kept waiting.
     pub(super) fn pass_on(&self, now: Instant) -> bool {
-        let state = self.state();
+        let state = self.state.lock();
         let may = self.may_stay(now) && self.is_as_granted(&state, now);
         if may {
             self.set_over(state, LostReason::Released);
-            self.was_released();
+            self.counters.released.add(1);
         }
         may
     }
 
     /// What it leaves to the next hold, if that may still be believed at `now`.
     pub(super) fn grant_for_next(&self, now: Instant) -> Option<Grant> {
-        let State { lease, asked_at, .. } = *self.state();
-        (now < lease.ends()).then(|| Grant {
-            id: self.id,
-            claim: self.claim.clone(),
-            lease,
-            asked_at,
-            unsure: self.unsure,
-            stay: Stay { turns: self.stay.turns - 1, ..self.stay },
-            // Somebody waited here, so others may wait elsewhere.
-            contended: true,
-        })
+        let state = self.state.lock();
+        let (leased_at, asked_at) = (state.leased_at, state.asked_at);
+        let stay = Stay { turns: self.grant.stay.turns.saturating_sub(1), ..self.grant.stay };
+        // Somebody waited here, so others may wait elsewhere.
+        let next = Grant { leased_at, asked_at, stay, contended: true, ..self.grant.clone() };
+        (now < self.lease(&state).ends()).then_some(next)
     }
 
     /// Whether the lock may stay in this process for another hold.
     fn may_stay(&self, now: Instant) -> bool {
-        self.stay.turns > 0 && self.stay.until > now.into()
+        self.grant.stay.turns > 0 && self.grant.stay.until > now.into()
     }
 
     /// Whether nothing would have to change in the store for another hold.
     fn is_as_granted(&self, state: &State, now: Instant) -> bool {
-        let fresh = now < state.lease.renew_at().min(self.earliest_end(state));
+        let fresh = now < self.lease(state).renew_at().min(self.earliest_end(state));
         let sound = state.over.is_none() && !state.doubted && !state.recounted;
         self.renewed && fresh && sound
     }
@@ -267,7 +252,7 @@ impl Hold {
     pub(super) fn as_holder(&self, now: Instant) -> Option<Holder> {
         let remaining = self.remaining(now).ok()?;
         Some(Holder {
-            owner: self.claim.owner.clone(),
+            owner: self.grant.claim.owner.clone(),
             count: self.shares(),
             remaining: Some(remaining),
         })
@@ -275,23 +260,20 @@ impl Hold {
 
     pub(super) fn found_lost(&self, reason: LostReason) {
         self.counters.lost(reason);
-        tracing::warn!(target: "leasehold", lock = %self.claim.name, owner = %self.claim.owner,
-            %reason, "lost");
+        tracing::warn!(target: "leasehold", lock = %self.name(),
+            owner = %self.grant.claim.owner, %reason, "lost");
     }
 
-    /// Waits until it is over.
-    pub(super) async fn ended(&self) -> LostReason {
-        loop {
-            let told = {
-                let mut state = self.state();
-                if let Some(reason) = state.over {
-                    return reason;
-                }
-                let told = state.told.get_or_insert_default();
-                Arc::clone(told).notified_owned()
-            };
-            told.await;
-        }
+    /// Waits until somebody ends it.
+    pub(super) async fn ended(&self) {
+        let told = {
+            let mut state = self.state.lock();
+            if state.over.is_some() {
+                return;
+            }
+            Arc::clone(state.told.get_or_insert_default()).notified_owned()
+        };
+        told.await;
     }
 
     /// How many shares it has.
@@ -303,7 +285,7 @@ impl Hold {
     pub(super) fn one_more_share(&self) -> Option<u32> {
         let more = |shares| (shares > 0).then_some(shares + 1);
         let before = self.shares.fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
-        self.state().recounted |= before.is_ok();
+        self.state.lock().recounted |= before.is_ok();
         before.ok().map(|before| before + 1)
     }
 
@@ -316,23 +298,14 @@ impl Hold {
     pub(super) fn held_for(&self, now: Instant) -> Duration {
         now.saturating_duration_since(self.entered_at.into())
     }
-
-    /// Gives back what was ours to the end.
-    pub(super) fn was_released(&self) {
-        self.counters.released.add(1);
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl fmt::Debug for Hold {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Hold")
-            .field("name", &self.claim.name)
-            .field("owner", &self.claim.owner)
-            .field("over", &self.state().over)
+            .field("name", &self.grant.claim.name)
+            .field("owner", &self.grant.claim.owner)
+            .field("over", &self.state.lock().over)
             .finish_non_exhaustive()
     }
 }

@@ -1,12 +1,7 @@
 //! How long the engine waits for a store on behalf of a caller. What a caller waits
 //! for by patience, as in `acquire_within`, is bounded by that alone.
 
-use std::{
-    future::{Future, poll_fn},
-    pin::pin,
-    task::Poll,
-    time::Duration,
-};
+use std::{future::Future, time::Duration};
 
 use tokio::time::sleep;
 
@@ -47,19 +42,17 @@ pub(crate) async fn within<T>(
     limit: Duration,
     answer: impl Future<Output = Result<T, Failure>>,
 ) -> Result<T, Failure> {
-    let (mut answer, mut timer) = (pin!(answer), pin!(None));
-    let silent = || Err(Failure::unanswered(format!("nothing came within {limit:?}")));
-    poll_fn(|cx| {
-        if let Poll::Ready(answered) = answer.as_mut().poll(cx) {
-            return Poll::Ready(answered);
-        }
-        if timer.is_none() {
-            timer.set(Some(sleep(limit)));
-        }
-        let over = timer.as_mut().as_pin_mut().map_or(Poll::Pending, |timer| timer.poll(cx));
-        over.map(|()| silent())
-    })
-    .await
+    tokio::select! {
+        biased;
+        answered = answer => answered,
+        // In a block it is made when it is first polled.
+        () = async { sleep(limit).await } => Err(nothing_came(limit)),
+    }
+}
+
+/// Nobody has answered within `limit`.
+pub(crate) fn nothing_came(limit: Duration) -> Failure {
+    Failure::unanswered(format!("nothing came within {limit:?}"))
 }
 
 #[cfg(test)]

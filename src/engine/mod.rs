@@ -6,7 +6,7 @@
 //! release                   giving back
 //! keeper                    grants kept alive
 //! contention                who wants a name, who has it here, whose turn it is
-//! core                      the store, the clock, counters and debts: what every room uses
+//! core                      what every room uses: the store, the clock, counters, debts, a bell
 //! debts                     what is owed to the store
 //! hold                      a grant while it lasts
 //! grant · retry · limits · seldom   what is granted; asking again; bounds for callers and logs
@@ -23,7 +23,8 @@
 //!
 //! In this order: `contention`'s `listening`; its `entries`, or the keeper's plan, never
 //! both; a hold's state, an inbox, the debts. No store is called under any of them but
-//! `listening`. What is logged is logged under the plan at most.
+//! `listening`; a store may hold a lock of its own while it tells us something. What is
+//! logged is logged under the plan at most.
 
 pub(crate) mod acquire;
 pub(crate) mod clock;
@@ -50,7 +51,7 @@ pub(crate) mod timing;
 use std::{
     fmt,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
@@ -59,8 +60,7 @@ use std::{
 use futures_util::future::join;
 use tokio::{
     runtime::Handle,
-    sync::Notify,
-    task::AbortHandle,
+    sync::{Notify, Semaphore},
     time::{Instant, sleep, timeout, timeout_at},
 };
 
@@ -74,7 +74,7 @@ use self::{
     release::settle::settle_all,
     retry::retry_until,
     seldom::Seldom,
-    tasks::{Alive, Spawner},
+    tasks::{OnDrop, Spawner},
     timing::{LONGEST_PATIENCE, RETURN_LOOKS},
 };
 use crate::{
@@ -94,12 +94,10 @@ pub(crate) struct Engine {
     back: Notify,
     spawner: Spawner,
     pub(crate) limits: Limits,
-    running: Mutex<Option<AbortHandle>>,
-    alive: Alive,
+    /// Whether the background runs.
+    runs: Arc<AtomicBool>,
     /// How many grants there were: each has a number.
     grants: AtomicU64,
-    closed: AtomicBool,
-    closing: Notify,
 }
 
 impl Engine {
@@ -121,8 +119,9 @@ impl Engine {
         clock: Clock,
         spawner: Spawner,
     ) -> Arc<Self> {
-        let (counters, debts) = (Arc::default(), Debts::default());
-        let core = Arc::new(Core { store, clock, counters, debts });
+        let (counters, debts, bell) = (Arc::default(), Debts::default(), Notify::new());
+        let (open, used) = (Semaphore::new(0), Semaphore::new(0));
+        let core = Arc::new(Core { store, clock, counters, debts, bell, open, used });
         let contention = Contention::new(&core);
         let keeper = Keeper::new(&core, &contention);
         let engine = Arc::new(Self {
@@ -134,11 +133,8 @@ impl Engine {
             back: Notify::new(),
             spawner,
             limits,
-            running: Mutex::default(),
-            alive: Alive::default(),
+            runs: Arc::default(),
             grants: AtomicU64::new(0),
-            closed: AtomicBool::new(false),
-            closing: Notify::new(),
         });
         let told: Arc<dyn Subscriber> = Arc::<Self>::clone(&engine);
         engine.core.store.tell(Arc::downgrade(&told));
@@ -147,32 +143,33 @@ impl Engine {
 
     /// Makes sure that the client is open and its background tasks run.
     fn ready(&self) -> Result<(), Error> {
-        if self.is_shut() {
+        if self.core.open.is_closed() {
             return Err(Error::ShutDown);
         }
         Handle::try_current().map_err(|_| Error::NoRuntime)?;
         self.core.store.keep_up();
-        self.revive(true);
+        self.revive();
         Ok(())
     }
 
-    /// Starts the background tasks anew, on this runtime, if the one they ran on is gone;
-    /// or if they never ran, and are `needed`.
-    fn revive(&self, needed: bool) {
-        if self.alive.is_alive() || Handle::try_current().is_err() {
+    /// Starts the background on this runtime, if it does not run or the one it ran on is gone.
+    fn revive(&self) {
+        // One load: each acquisition asks.
+        let runs = self.runs.load(Ordering::Acquire) || Handle::try_current().is_err();
+        if runs || self.runs.swap(true, Ordering::AcqRel) {
             return;
         }
-        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-        if !self.alive.is_alive() && (needed || running.is_some()) {
-            *running = Some(self.start());
-        }
-    }
-
-    fn start(&self) -> AbortHandle {
-        let settler = settle_all(Arc::clone(&self.core), Arc::clone(&self.contention));
+        let (runs, contention) = (Arc::clone(&self.runs), Arc::clone(&self.contention));
+        let settler = settle_all(Arc::clone(&self.core), Arc::clone(&contention));
         let both = join(Arc::clone(&self.keeper).run(), settler);
-        let contention = Arc::clone(&self.contention);
-        self.spawner.start(self.alive.during(both, move || contention.rouse()))
+        let ends = OnDrop::new(move || {
+            runs.store(false, Ordering::Release);
+            contention.rouse();
+        });
+        (self.spawner)(Box::pin(async move {
+            let _ends = ends;
+            both.await;
+        }));
     }
 
     /// Asks the store about `name` until it answers or patience ends.
@@ -225,7 +222,7 @@ impl Engine {
         };
         let round_trip = looked.is_ok().then(|| start.elapsed());
         let obstacle = match &looked {
-            _ if self.is_shut() => Some(Error::ShutDown.to_string()),
+            _ if self.core.open.is_closed() => Some(Error::ShutDown.to_string()),
             Ok(about) if about.role == Some(Role::Replica) => {
                 Some("this server is a replica and takes no locks: connect to its primary".into())
             }
@@ -250,21 +247,6 @@ impl Engine {
         self.core.counters.read(self.core.store.reconnects())
     }
 
-    fn is_shut(&self) -> bool {
-        self.closed.load(Ordering::Acquire)
-    }
-
-    /// Waits until the client is shut down.
-    async fn is_closed(&self) {
-        loop {
-            let closing = self.closing.notified();
-            if self.is_shut() {
-                return;
-            }
-            closing.await;
-        }
-    }
-
     /// Leaves a store that is in trouble alone for `pause`, or until it is back.
     async fn rest(&self, pause: Duration) {
         tokio::select! {
@@ -279,15 +261,13 @@ impl Engine {
     pub(crate) async fn shut_down(&self, patience: Duration) -> (usize, usize) {
         let start = Instant::now();
         let patience = patience.min(LONGEST_PATIENCE);
-        self.closed.store(true, Ordering::Release);
-        self.closing.notify_waiters();
         self.contention.close();
 
         if Handle::try_current().is_err() {
             // Without timers there is no waiting.
             return (self.take_back_all(), self.core.debts.owed());
         }
-        self.revive(false);
+        self.revive();
         let returned = timeout(patience / 2, self.all_returned()).await;
         let taken = if returned.is_ok() { 0 } else { self.take_back_all() };
         let flushed = timeout_at(start + patience, self.core.debts.all_settled()).await;
@@ -309,8 +289,7 @@ impl Engine {
 
     /// Ends every hold and gives it back.
     fn take_back_all(&self) -> usize {
-        let holds = self.keeper.holds();
-        holds.into_iter().filter(|hold| self.take_back(hold)).count()
+        self.keeper.holds().iter().filter(|hold| self.take_back(hold)).count()
     }
 
     #[cfg(test)]
@@ -332,7 +311,6 @@ impl fmt::Debug for Engine {
 
 impl Drop for Engine {
     fn drop(&mut self) {
-        self.keeper.close();
-        self.core.debts.close();
+        self.core.used.close();
     }
 }

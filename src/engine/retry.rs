@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tokio::time::{Instant, error::Elapsed, sleep, timeout_at};
+use tokio::time::{Instant, sleep, timeout_at};
 
 use super::{
     clock::Clock,
@@ -32,19 +32,17 @@ pub(crate) async fn retry_until<'a, T>(
             Ok(answer) => return Ok(Answered { answer, unsure }),
             Err(failure) => failure,
         };
-        let pause = backoff.next();
+        let pause = backoff.next(BACKOFF);
         if !failure.may_pass() || clock.now() + pause >= until {
             return Err(failure);
         }
         unsure |= failure.may_have_happened();
         sleep(pause).await;
         // The first question is bounded by its store; only trouble costs a timer.
-        answer = timeout_at(clock.timer(until), ask()).await.unwrap_or_else(silent);
+        answer = timeout_at(clock.timer(until), ask())
+            .await
+            .unwrap_or_else(|elapsed| Err(Failure::unanswered(elapsed)));
     }
-}
-
-fn silent<T>(elapsed: Elapsed) -> Result<T, Failure> {
-    Err(Failure::unanswered(elapsed))
 }
 
 /// Growing pauses between questions to a store that is in trouble.
@@ -54,14 +52,9 @@ pub(crate) struct Backoff {
 }
 
 impl Backoff {
-    /// Twice the last one, spread so that clients do not come back in step.
-    pub(crate) fn next(&mut self) -> Duration {
-        let (first, longest) = BACKOFF;
-        self.next_between(first, longest)
-    }
-
-    /// The same, from `first` up to `longest`.
-    pub(crate) fn next_between(&mut self, first: Duration, longest: Duration) -> Duration {
+    /// Twice the last one, from `first` up to `longest`; spread, so that clients do not come
+    /// back in step.
+    pub(crate) fn next(&mut self, (first, longest): (Duration, Duration)) -> Duration {
         self.last = self.last.saturating_mul(2).max(first).min(longest);
         spread(self.last)
     }

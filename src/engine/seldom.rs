@@ -1,10 +1,9 @@
 //! Trouble that many callers have at once is told once, with how many they are.
 
-use std::sync::{Mutex, PoisonError};
-
 use tokio::time::Instant;
 
 use super::timing::TOLD_APART;
+use crate::domain::Mutex;
 
 /// When something was last told, and how often it has happened since.
 #[derive(Debug, Default)]
@@ -13,7 +12,7 @@ pub(crate) struct Seldom(Mutex<(Option<Instant>, u64)>);
 impl Seldom {
     /// Counts it once more at `now`. Returns how often it happened, if it is to be told.
     pub(crate) fn once_more(&self, now: Instant) -> Option<u64> {
-        let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut told = self.0.lock();
         told.1 += 1;
         if told.0.is_some_and(|at| now < at + TOLD_APART) {
             return None;

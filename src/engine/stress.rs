@@ -16,7 +16,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::{Engine, clock::Clock, tasks::Spawner};
+use super::{Engine, clock::Clock, tasks::here};
 use crate::{Client, Lock, LockGuard, MemoryStore, domain::Identity, error::Error};
 
 fn threads(threads: usize) -> Runtime {
@@ -24,7 +24,7 @@ fn threads(threads: usize) -> Runtime {
 }
 
 fn engine(store: &MemoryStore, name: &str) -> Arc<Engine> {
-    Engine::new(Identity::of(name), Arc::new(store.session()), Clock::new(), Spawner::here())
+    Engine::new(Identity::of(name), Arc::new(store.session()), Clock::new(), here())
 }
 
 fn door(engine: &Arc<Engine>) -> Lock {

@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use crate::domain::CENTURY;
 use crate::store::{POLLERS_TURN, QUEUE_RESTS, RESERVATION, SOON, WARNED_AFTER};
 
 // Waiting.
@@ -93,7 +94,7 @@ pub(crate) const RETURN_LOOKS: Duration = Duration::from_millis(5);
 pub(crate) const NEXT_TICK: Duration = Duration::from_millis(1);
 
 /// More patience than any clock can count to is as good as this.
-pub(crate) const LONGEST_PATIENCE: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
+pub(crate) const LONGEST_PATIENCE: Duration = CENTURY;
 
 /// Three quarters to five quarters of `time`, so that clients do not come in step.
 pub(crate) fn spread(time: Duration) -> Duration {

@@ -11,9 +11,10 @@
 //! Every await is a place where the caller may leave: a question that may still be granted
 //! then becomes a debt, as does the place, and the turn goes to the next in line.
 
-use std::{sync::Arc, time::Duration};
+use std::{future::Future, sync::Arc, time::Duration};
 
 use tokio::time::{Instant, sleep};
+use tracing::Instrument;
 
 use super::{Heard, Want, waiting::Waiting};
 use crate::{
@@ -25,7 +26,7 @@ use crate::{
         grant::Grant,
         held::Held,
         retry::Backoff,
-        timing::{LATEST, LONGEST_WAIT_UNHEARD, NEXT_TICK},
+        timing::{BACKOFF, LATEST, LONGEST_WAIT_UNHEARD, NEXT_TICK},
     },
     error::Error,
     store::Hears,
@@ -85,43 +86,31 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    pub(super) fn span(&self) -> tracing::Span {
-        tracing::debug_span!(target: "leasehold", "acquire",
-            lock = %self.claim.name, owner = %self.claim.owner)
+    /// Asks until it is granted, or the store says a no that will stay. Who has no turn does
+    /// not wait either.
+    /// Asks until it is granted. No `async fn`: that would hold the attempt twice.
+    pub(super) fn run(self) -> impl Future<Output = Result<Held, Error>> {
+        let span = tracing::debug_span!(target: "leasehold", "acquire",
+            lock = %self.claim.name, owner = %self.claim.owner);
+        self.until_granted().instrument(span)
     }
 
-    /// Asks until the store answers, or says a no that will stay.
-    pub(super) async fn ask_until_answered(mut self) -> Result<Option<Held>, Error> {
-        let mut backoff = Backoff::default();
+    async fn until_granted(mut self) -> Result<Held, Error> {
+        let (engine, mut backoff) = (self.engine, Backoff::default());
         loop {
             match self.ask().await? {
-                Asked::Granted(held) => return Ok(Some(held)),
-                Asked::Busy(_) => return Ok(None),
-                Asked::Failed(failure) => self.rest_after(failure, &mut backoff).await?,
-            }
-        }
-    }
-
-    pub(super) async fn run(mut self) -> Result<Held, Error> {
-        match self.ask().await? {
-            Asked::Granted(held) => Ok(held),
-            asked => Box::pin(self.go_on(asked)).await,
-        }
-    }
-
-    async fn go_on(mut self, mut asked: Asked) -> Result<Held, Error> {
-        let engine = self.engine;
-        let mut backoff = Backoff::default();
-        loop {
-            match asked {
                 Asked::Granted(held) => return Ok(held),
+                Asked::Busy(holder) if self.turn.is_none() => {
+                    return Err(engine.busy(&self.claim.name, Duration::ZERO, holder));
+                }
                 Asked::Busy(holder) => {
                     tracing::debug!(target: "leasehold", %holder, "wait");
-                    engine.unless_closed(self.wait()).await?;
+                    Box::pin(engine.unless_closed(self.wait())).await?;
                 }
-                Asked::Failed(failure) => self.rest_after(failure, &mut backoff).await?,
+                Asked::Failed(failure) => {
+                    Box::pin(self.rest_after(failure, &mut backoff)).await?;
+                }
             }
-            asked = self.ask().await?;
         }
     }
 
@@ -134,7 +123,7 @@ impl<'a> Attempt<'a> {
         if let Some(times) = engine.cannot_ask.once_more(engine.core.clock.now()) {
             tracing::warn!(target: "leasehold", %failure, times, "cannot ask: trying again");
         }
-        engine.unless_closed(engine.rest(backoff.next())).await
+        engine.unless_closed(engine.rest(backoff.next(BACKOFF))).await
     }
 
     /// Asks the store once. Fails if the client is shut down meanwhile: what may
@@ -142,7 +131,7 @@ impl<'a> Attempt<'a> {
     async fn ask(&mut self) -> Result<Asked, Error> {
         let engine = self.engine;
         // What is asked may have to be withdrawn.
-        engine.revive(true);
+        engine.revive();
         let lease = Lease::new(engine.core.clock.now(), self.claim.ttl);
         let place = self.place(lease.asked_at);
         self.asked = Some(lease);
@@ -177,14 +166,14 @@ impl<'a> Attempt<'a> {
             Ok(Verdict::Granted) => return self.enter(lease, now).map(Asked::Granted),
             Ok(Verdict::Busy(holder)) => {
                 engine.contention.saw(&self.claim.name, &holder, lease.asked_at);
-                self.heard.note(Ok(holder.clone()));
+                *self.heard.lock() = Some(Ok(holder.clone()));
                 self.waiting.in_vain(lease.asked_at, self.told);
                 self.free_at = holder.remaining.map(|left| lease.asked_at + left);
                 Asked::Busy(holder)
             }
             Err(failure) => {
                 self.unsure |= failure.may_have_happened();
-                self.heard.note(Err(failure.clone()));
+                *self.heard.lock() = Some(Err(failure.clone()));
                 Asked::Failed(failure)
             }
         };
@@ -203,7 +192,7 @@ impl<'a> Attempt<'a> {
         let grant = Grant {
             id: self.engine.next_grant(),
             claim: self.claim.clone(),
-            lease,
+            leased_at: lease.asked_at,
             asked_at: lease.asked_at.into(),
             unsure: self.unsure,
             contended: since.is_some() || self.is_contended(),
@@ -233,9 +222,7 @@ impl<'a> Attempt<'a> {
         let expiry = self.free_at.map(|at| left(at).max(NEXT_TICK));
         let at_most = |limit: Duration| expiry.map_or(limit, |expiry| expiry.min(limit));
         if let WaitBy::Polling { first, longest } = self.want.wait_by {
-            let pause = self.waiting.for_poll(first, longest);
-            sleep(at_most(pause)).await;
-            return;
+            return sleep(at_most(self.waiting.for_poll(first, longest))).await;
         }
         self.inbox = self.inbox.take().or_else(|| self.turn.as_ref()?.listen());
         let Some(inbox) = &self.inbox else {

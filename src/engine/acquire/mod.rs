@@ -5,12 +5,11 @@ mod waiting;
 
 use std::{
     future::Future,
-    sync::{Arc, Mutex, PoisonError, atomic::Ordering},
+    sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
 use tokio::time::{Instant, sleep, timeout, timeout_at};
-use tracing::Instrument;
 
 use self::attempt::Attempt;
 use super::{
@@ -19,9 +18,11 @@ use super::{
     grant::{Grant, Shape, Terms},
     held::Held,
     hold::Hold,
+    limits::nothing_came,
+    tasks::OnDrop,
 };
 use crate::{
-    domain::{Failure, Holder, Name, WaitBy, in_millis},
+    domain::{Failure, Holder, Mutex, Name, WaitBy, in_millis},
     error::Error,
 };
 
@@ -34,20 +35,11 @@ pub(crate) struct Want {
     pub(crate) wait_by: WaitBy,
 }
 
-/// What the store last said. It outlives the attempt, to be named when patience
-/// ends.
-#[derive(Default)]
-struct Heard(Mutex<Option<Result<Holder, Failure>>>);
+/// What the store said.
+type Said = Result<Holder, Failure>;
 
-impl Heard {
-    fn note(&self, said: Result<Holder, Failure>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(said);
-    }
-
-    fn take(&self) -> Option<Result<Holder, Failure>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
-}
+/// What it said last. It outlives the attempt, to be named when patience ends.
+type Heard = Mutex<Option<Said>>;
 
 impl Engine {
     /// Waits until `want` is ours.
@@ -67,18 +59,20 @@ impl Engine {
         let heard = Heard::default();
         let until = start + patience;
         let acquired = timeout_at(until, self.acquire_noting(want, &heard, Some(until))).await;
-        acquired.unwrap_or_else(|_| Err(self.gave_up(want, start.elapsed(), heard.take())))
+        acquired
+            .unwrap_or_else(|_| Err(self.gave_up(&want.name, start.elapsed(), heard.lock().take())))
     }
 
     /// Asks once whether `want` can be ours now.
     pub(crate) async fn try_acquire(self: &Arc<Self>, want: &Want) -> Result<Option<Held>, Error> {
         self.ready()?;
         let heard = Heard::default();
-        let attempt = Attempt::new(self, want, &heard, None);
-        let span = attempt.span();
         let limit = self.limits.question;
-        let asked = timeout(limit, attempt.ask_until_answered().instrument(span)).await;
-        asked.unwrap_or_else(|_| Err(self.unanswered(&want.name, limit, heard.take())))
+        match timeout(limit, Attempt::new(self, want, &heard, None).run()).await {
+            Ok(Err(Error::TimedOut { .. })) => Ok(None),
+            Ok(asked) => asked.map(Some),
+            Err(_) => Err(self.unanswered(&want.name, limit, heard.lock().take())),
+        }
     }
 
     async fn acquire_noting(
@@ -88,12 +82,14 @@ impl Engine {
         until: Option<Instant>,
     ) -> Result<Held, Error> {
         self.ready()?;
-        let _waiting = self.core.counters.waiting.while_kept();
+        let waiting = &self.core.counters.waiting;
+        waiting.add(1);
+        let _waits = OnDrop::new(|| waiting.one_less());
         let shape = Shape(want.terms.renewed.then_some(want.ttl));
         let listens = want.wait_by == WaitBy::Messages;
-        let turn = self.contention.turn(&want.name, shape, listens, || self.revive(true)).await;
+        let turn = self.contention.turn(&want.name, shape, listens, || self.revive()).await;
         let mut turn = turn.ok_or(Error::ShutDown)?;
-        if let Some(baton) = turn.take_baton() {
+        if let Some(baton) = turn.baton.take() {
             let now = self.core.clock.now();
             if let Some(grant) = baton.take(now) {
                 tracing::debug!(target: "leasehold", lock = %want.name, owner = %grant.claim.owner,
@@ -108,11 +104,9 @@ impl Engine {
                 Box::pin(self.unless_closed(sleep(others_first))).await?;
             }
         }
-        let attempt = Attempt::new(self, want, heard, Some(turn));
-        let span = attempt.span();
-        // In boxes, this one and the next: who waits for a turn is small, and so is
+        // In boxes, this one and those within: who waits for a turn is small, and so is
         // who need not wait for the store.
-        Box::pin(attempt.run().instrument(span)).await
+        Box::pin(Attempt::new(self, want, heard, Some(turn)).run()).await
     }
 
     /// Makes a grant a hold for `want`: a new one, or that of the hold before, which left it at
@@ -125,16 +119,16 @@ impl Engine {
         now: Instant,
         left_at: Option<Instant>,
     ) -> Result<Held, Error> {
-        let asked_at = grant.lease.asked_at;
+        let asked_at = grant.leased_at;
         let hold = Arc::new(Hold::new(grant, want.terms, now, &self.core.counters));
         self.contention.entered(&hold, turn, asked_at);
         self.keeper.watch(&hold, left_at);
-        if self.is_shut() {
+        if self.core.open.is_closed() {
             self.take_back(&hold);
             return Err(Error::ShutDown);
         }
         // The runtime may have ended meanwhile on which the background ran.
-        self.revive(true);
+        self.revive();
         Ok(Held::new(hold, self))
     }
 
@@ -143,39 +137,31 @@ impl Engine {
     }
 
     /// Why patience ended in vain.
-    fn gave_up(
-        &self,
-        want: &Want,
-        waited: Duration,
-        heard: Option<Result<Holder, Failure>>,
-    ) -> Error {
-        let (name, waited) = (&want.name, in_millis(waited));
+    fn gave_up(&self, name: &Name, waited: Duration, heard: Option<Said>) -> Error {
         // Who never had the turn knows what those before it were told.
         let seen = || self.contention.seen(name, self.core.clock.now()).map(Ok);
         match heard.or_else(seen) {
             Some(Ok(holder)) => {
                 self.core.counters.timed_out.add(1);
-                let by_this_client = self.identity.is_of(holder.owner());
-                Error::TimedOut { name: name.clone(), waited, holder: Some(holder), by_this_client }
+                self.busy(name, waited, holder)
             }
             heard => self.unanswered(name, waited, heard),
         }
     }
 
+    /// `holder` had the lock all the time.
+    fn busy(&self, name: &Name, waited: Duration, holder: Holder) -> Error {
+        let (waited, by_this_client) = (in_millis(waited), self.identity.is_of(holder.owner()));
+        Error::TimedOut { name: name.clone(), waited, holder: Some(holder), by_this_client }
+    }
+
     /// The store did not answer for so long, and `heard` is what it said before.
-    fn unanswered(
-        &self,
-        name: &Name,
-        waited: Duration,
-        heard: Option<Result<Holder, Failure>>,
-    ) -> Error {
-        let reason = match (self.core.store.obstacle(), heard) {
+    fn unanswered(&self, name: &Name, waited: Duration, heard: Option<Said>) -> Error {
+        match heard {
             // What is in the way now is newer than what was heard.
-            (Some(obstacle), _) => format!("no answer within {waited:?}: {obstacle}"),
-            (None, Some(Err(failure))) => return Error::about(name, failure),
-            (None, _) => format!("no answer within {waited:?}"),
-        };
-        Error::silent(name.clone(), reason)
+            Some(Err(failure)) if self.core.store.obstacle().is_none() => self.error(name, failure),
+            _ => self.error(name, nothing_came(in_millis(waited))),
+        }
     }
 
     /// Waits for `something`, unless the client is shut down before.
@@ -183,7 +169,7 @@ impl Engine {
         tokio::select! {
             biased;
             done = something => Ok(done),
-            () = self.is_closed() => Err(Error::ShutDown),
+            _ = self.core.open.acquire() => Err(Error::ShutDown),
         }
     }
 }

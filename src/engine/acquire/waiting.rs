@@ -75,7 +75,7 @@ impl Waiting {
 
     /// How long to wait without messages, from `first` to `longest`.
     pub(super) fn for_poll(&mut self, first: Duration, longest: Duration) -> Duration {
-        self.polls.next_between(first.min(longest), longest)
+        self.polls.next((first.min(longest), longest))
     }
 
     /// How long to rest though we are told to ask: it was in vain so often.

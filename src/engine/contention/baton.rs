@@ -31,12 +31,12 @@ impl Baton {
 
     /// The number of the grant, unless it is over.
     pub(super) fn id(&self) -> Option<u64> {
-        self.from.as_ref().map(|from| from.id)
+        self.from.as_ref().map(|from| from.grant.id)
     }
 
     /// The store says that this grant is not ours any more.
     pub(super) fn disown(&mut self, id: u64) {
-        self.from.take_if(|from| from.id == id);
+        self.from.take_if(|from| from.grant.id == id);
     }
 
     /// The grant, if it may still be believed at `now`.

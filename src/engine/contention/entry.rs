@@ -98,7 +98,7 @@ impl Entry {
 
     /// The hold that this client believes in, if it is of this grant.
     pub(super) fn hold_of(&self, grant: u64) -> Option<Arc<Hold>> {
-        self.held.upgrade().filter(|hold| hold.id == grant)
+        self.held.upgrade().filter(|hold| hold.grant.id == grant)
     }
 
     /// Whether the turn is with the hold of this grant.
@@ -130,7 +130,7 @@ impl Entry {
         self.turn = TurnOf::Nobody;
         let Some(crowd) = &mut self.crowd else { return };
         while let Some((ticket, next)) = crowd.waiting.pop_first() {
-            baton = baton.filter(|baton| next.shape.matches(baton.shape()));
+            baton = baton.filter(|baton| next.shape == baton.shape());
             if next.calls.send(()).is_ok() {
                 self.turn = TurnOf::Called(Box::new(Called { ticket, baton, at: now() }));
                 return;

@@ -3,14 +3,12 @@
 //! Its mutex guards three small facts and is a leaf. What is told is *when to ask*, and
 //! nothing else: a message that is lost, late or forged changes no more than that.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
 use tokio::{
     sync::Notify,
     time::{Instant, sleep_until},
 };
 
-use crate::store::Hears;
+use crate::{domain::Mutex, store::Hears};
 
 /// The mailbox of whoever has the turn.
 #[derive(Debug, Default)]
@@ -31,30 +29,30 @@ struct Told {
 impl Inbox {
     /// What is heard of the name.
     pub(crate) fn hears(&self) -> Hears {
-        self.told().hears
+        self.told.lock().hears
     }
 
     /// Notes whether there may be a place in the queue.
     pub(crate) fn queues(&self, queued: bool) {
-        self.told().queued = queued;
+        self.told.lock().queued = queued;
     }
 
     /// Begins anew, for the next one who has the turn.
     pub(super) fn clear(&self) {
-        let mut told = self.told();
+        let mut told = self.told.lock();
         (told.queued, told.ask_at) = (false, None);
     }
 
     /// From now on this is heard. Something may have been missed before.
     pub(super) fn hear(&self, hears: Hears) {
-        self.told().hears = hears;
+        self.told.lock().hears = hears;
         self.ask_at(Instant::now());
     }
 
     /// The lock was released. Who queues need not ask if the queue was told besides.
     /// Returns whether it is to ask.
     pub(super) fn freed(&self, queue_told: bool) -> bool {
-        let asks = !(queue_told && self.told().queued);
+        let asks = !(queue_told && self.told.lock().queued);
         if asks {
             self.ask_at(Instant::now());
         }
@@ -63,7 +61,7 @@ impl Inbox {
 
     /// Has whoever has the turn ask at `moment`, if not before.
     pub(super) fn ask_at(&self, moment: Instant) {
-        let mut told = self.told();
+        let mut told = self.told.lock();
         told.ask_at = Some(told.ask_at.map_or(moment, |before| before.min(moment)));
         drop(told);
         self.changed.notify_one();
@@ -73,21 +71,17 @@ impl Inbox {
     pub(crate) async fn until_told(&self, limit: Instant) -> bool {
         loop {
             let now = Instant::now();
-            let told = self.told().ask_at.take_if(|at| *at <= now);
+            let told = self.told.lock().ask_at.take_if(|at| *at <= now);
             if told.is_some() || now >= limit {
                 return told.is_some();
             }
-            let due = self.told().ask_at.map_or(limit, |at| at.min(limit));
+            let due = self.told.lock().ask_at.map_or(limit, |at| at.min(limit));
             tokio::select! {
                 biased;
                 () = self.changed.notified() => {}
                 () = sleep_until(due) => {}
             }
         }
-    }
-
-    fn told(&self) -> MutexGuard<'_, Told> {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

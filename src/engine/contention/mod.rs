@@ -27,10 +27,10 @@ mod turn;
 
 use std::{
     collections::BTreeSet,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Weak},
 };
 
-use tokio::{sync::Notify, time::Instant};
+use tokio::time::Instant;
 
 use self::entry::{Entry, TurnOf};
 pub(crate) use self::{baton::Baton, inbox::Inbox, turn::Turn};
@@ -40,7 +40,7 @@ use super::{
     timing::{BATON_RESTS, LINGER},
 };
 use crate::{
-    domain::{Holder, LostReason, Map, Name, Others},
+    domain::{Holder, LostReason, Map, Mutex, Name, Others},
     store::{Event, Hears},
 };
 
@@ -52,12 +52,10 @@ pub(crate) struct Contention {
     core: Arc<Core>,
     listening: Mutex<()>,
     entries: Mutex<Entries>,
-    stirred: Arc<Notify>,
 }
 
+#[derive(Default)]
 struct Entries {
-    core: Arc<Core>,
-    stirred: Arc<Notify>,
     of: Map<Name, Entry>,
     /// Those where somebody was called, who may not come, and those that nobody wants: by
     /// when to look at them.
@@ -67,32 +65,19 @@ struct Entries {
     left_alone: Option<(Name, Instant)>,
     /// Of all names together: one who slept may come back when its name was forgotten.
     last_ticket: u64,
-    closed: bool,
 }
 
 impl Contention {
     pub(crate) fn new(core: &Arc<Core>) -> Arc<Self> {
-        let stirred = Arc::<Notify>::default();
-        let entries = Mutex::new(Entries {
-            core: Arc::clone(core),
-            stirred: Arc::clone(&stirred),
-            of: Map::default(),
-            agenda: BTreeSet::new(),
-            left_alone: None,
-            last_ticket: 0,
-            closed: false,
-        });
-        Arc::new(Self { core: Arc::clone(core), listening: Mutex::default(), entries, stirred })
+        let (listening, entries) = (Mutex::default(), Mutex::default());
+        Arc::new(Self { core: Arc::clone(core), listening, entries })
     }
 
-    fn entries(&self) -> MutexGuard<'_, Entries> {
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Sends everybody away, now and later. Batons that nobody took are given back.
+    /// Shuts the client: sends everybody away, now and later. Batons that nobody took are
+    /// given back.
     pub(crate) fn close(&self) {
-        let (mut entries, now) = (self.entries(), self.core.clock.now());
-        entries.closed = true;
+        self.core.open.close();
+        let (mut entries, now) = (self.entries.lock(), self.core.clock.now());
         for entry in entries.of.values_mut() {
             entry.crowd.iter_mut().for_each(|crowd| crowd.waiting.clear());
             if matches!(entry.turn, TurnOf::Called(_)) {
@@ -103,7 +88,7 @@ impl Contention {
 
     /// Has everybody who waits see to it that somebody looks after them: nobody does now.
     pub(crate) fn rouse(&self) {
-        let mut entries = self.entries();
+        let mut entries = self.entries.lock();
         let crowds = entries.of.values_mut().filter_map(|entry| entry.crowd.as_mut());
         crowds.for_each(|crowd| crowd.waiting.clear());
     }
@@ -113,16 +98,16 @@ impl Contention {
     /// Notes that this client has `hold`, which was asked for at `asked_at`, and that the
     /// turn stays with it. A hold of an earlier grant is a thing of the past.
     pub(crate) fn entered(&self, hold: &Arc<Hold>, turn: Option<Turn>, asked_at: Instant) {
-        let mut entries = self.entries();
+        let mut entries = self.entries.lock();
         let entry = entries.of.entry(hold.name().clone()).or_default();
         let before = std::mem::replace(&mut entry.held, Arc::downgrade(hold)).upgrade();
         if let Some(turn) = turn {
             turn.spend();
-            entry.turn = TurnOf::Hold(hold.id);
+            entry.turn = TurnOf::Hold(hold.grant.id);
         }
         if let Some(crowd) = &mut entry.crowd {
             crowd.seen = None;
-            entries.rest(hold.name());
+            entries.rest(hold.name(), &self.core);
         }
         drop(entries);
         if let Some(past) = before.filter(|past| past.was_known_at(asked_at)) {
@@ -134,14 +119,15 @@ impl Contention {
     /// before we asked, that is a thing of the past.
     pub(crate) fn saw(&self, name: &Name, holder: &Holder, asked_at: Instant) {
         let held = {
-            let mut entries = self.entries();
+            let mut entries = self.entries.lock();
             let Some(entry) = entries.of.get_mut(name) else { return };
             entry.crowd().seen = Some(holder.clone());
             entry.held.upgrade()
         };
         // An answer that was on its way while we were granted says nothing.
-        let past =
-            |hold: &Arc<Hold>| hold.was_known_at(asked_at) && hold.claim.owner != holder.owner;
+        let past = |hold: &Arc<Hold>| {
+            hold.was_known_at(asked_at) && hold.grant.claim.owner != holder.owner
+        };
         if let Some(past) = held.filter(past) {
             self.lost(&past);
         }
@@ -152,12 +138,12 @@ impl Contention {
     pub(crate) fn disown(&self, asked: &Hold) {
         self.lost(asked);
         let held = {
-            let mut entries = self.entries();
+            let mut entries = self.entries.lock();
             let Some(entry) = entries.of.get_mut(asked.name()) else { return };
             if let TurnOf::Called(called) = &mut entry.turn {
-                called.baton.iter_mut().for_each(|baton| baton.disown(asked.id));
+                called.baton.iter_mut().for_each(|baton| baton.disown(asked.grant.id));
             }
-            entry.hold_of(asked.id)
+            entry.hold_of(asked.grant.id)
         };
         if let Some(hold) = held {
             self.lost(&hold);
@@ -173,39 +159,39 @@ impl Contention {
 
     /// Notes that `hold` is over: whoever waits here may ask now.
     pub(crate) fn left(&self, hold: &Hold) {
-        let mut entries = self.entries();
+        let mut entries = self.entries.lock();
         let Some(entry) = entries.of.get_mut(hold.name()) else { return };
-        if let Some(current) = entry.hold_of(hold.id) {
+        if let Some(current) = entry.hold_of(hold.grant.id) {
             if !std::ptr::eq(&*current, hold) {
                 // Its grant has gone on to another hold.
                 return;
             }
             entry.held = Weak::new();
         }
-        if entry.is_kept_by(hold.id) {
+        if entry.is_kept_by(hold.grant.id) {
             entry.call_next(None, || self.core.clock.now());
         }
         // Most names are only held, and are forgotten here.
         if entry.is_of_no_use() {
             entries.of.remove(hold.name());
         } else {
-            entries.look_after(hold.name());
+            entries.look_after(hold.name(), &self.core);
         }
     }
 
     /// Passes the grant of `hold` on to whoever is next here, if it is of use and others
     /// are not kept waiting.
     pub(crate) fn pass_on(&self, hold: &Arc<Hold>, now: Instant) -> bool {
-        let mut entries = self.entries();
+        let mut entries = self.entries.lock();
         let Some(entry) = entries.of.get_mut(hold.name()) else { return false };
-        let of_use = entry.next_wants().is_some_and(|wants| wants.matches(hold.shape()));
-        if !of_use || !entry.is_kept_by(hold.id) || !hold.pass_on(now) {
+        let of_use = entry.next_wants() == Some(hold.shape());
+        if !of_use || !entry.is_kept_by(hold.grant.id) || !hold.pass_on(now) {
             return false;
         }
         entry.held = Weak::new();
         entry.call_next(Some(Baton::new(hold, &self.core)), || now);
         if entry.is_called_unseen() {
-            entries.look_after(hold.name());
+            entries.look_after(hold.name(), &self.core);
         }
         true
     }
@@ -213,19 +199,19 @@ impl Contention {
     /// The grant of `name` that this client has, also while it is on its way from one hold
     /// to the next.
     pub(crate) fn grant(&self, name: &Name) -> Option<u64> {
-        let entries = self.entries();
+        let entries = self.entries.lock();
         let entry = entries.of.get(name)?;
         let in_transit = match &entry.turn {
             TurnOf::Called(called) => called.baton.as_ref().and_then(Baton::id),
-            TurnOf::Nobody | TurnOf::Asker | TurnOf::Hold(_) => None,
+            _ => None,
         };
-        in_transit.or_else(|| entry.held.upgrade().map(|hold| hold.id))
+        in_transit.or_else(|| entry.held.upgrade().map(|hold| hold.grant.id))
     }
 
     /// Who has `name`, as far as this client knows.
     pub(crate) fn seen(&self, name: &Name, now: Instant) -> Option<Holder> {
         let (held, seen) = {
-            let entries = self.entries();
+            let entries = self.entries.lock();
             let entry = entries.of.get(name)?;
             (entry.held.upgrade(), entry.crowd.as_ref().and_then(|crowd| crowd.seen.clone()))
         };
@@ -240,37 +226,35 @@ impl Contention {
             return;
         }
         let now = self.core.clock.now();
-        let mut entries = self.entries();
+        let mut entries = self.entries.lock();
         if entries.agenda.len() < MOST_LINGERING || entries.of.contains_key(name) {
             entries.of.entry(name.clone()).or_default().note(others, now);
-            entries.rest(name);
+            entries.rest(name, &self.core);
         }
     }
 
     /// Has this client leave `name` alone until `until`, if it comes back to it at once.
     pub(crate) fn leave_alone(&self, name: &Name, until: Instant) {
-        self.entries().left_alone = Some((name.clone(), until));
+        self.entries.lock().left_alone = Some((name.clone(), until));
     }
 
     /// Whether somebody here waits for `name`.
     pub(crate) fn is_waited_for(&self, name: &Name) -> bool {
-        self.entries().of.get(name).is_some_and(|entry| entry.next_wants().is_some())
+        self.entries.lock().of.get(name).is_some_and(|entry| entry.next_wants().is_some())
     }
 
     /// Whether others want `name`, as far as we have heard lately.
     pub(crate) fn is_contended(&self, name: &Name) -> bool {
-        let entries = self.entries();
+        let entries = self.entries.lock();
         entries.of.get(name).is_some_and(|entry| entry.is_contended(&self.core.clock))
     }
 
     /// What the store tells. None of it is believed: it makes somebody ask.
     pub(crate) fn hear(&self, event: Event) {
-        let entries = self.entries();
+        let entries = self.entries.lock();
         match event {
             Event::SubscriptionsLost => {
-                for inbox in entries.inboxes() {
-                    inbox.hear(Hears::Nothing);
-                }
+                entries.inboxes().for_each(|inbox| inbox.hear(Hears::Nothing));
             }
             // Who waits has been told by the answers that did not come.
             Event::Back => {}
@@ -281,9 +265,8 @@ impl Contention {
             }
             Event::Freed { name, queue_told } => {
                 let inbox = entries.inbox_of_asker(&name);
-                if inbox.is_some_and(|inbox| inbox.freed(queue_told)) {
-                    self.core.counters.wake_ups.add(1);
-                }
+                let asks = inbox.is_some_and(|inbox| inbox.freed(queue_told));
+                self.core.counters.wake_ups.add(usize::from(asks));
             }
             Event::Ask { name, after } => {
                 if let Some(inbox) = entries.inbox_of_asker(&name) {
@@ -297,9 +280,9 @@ impl Contention {
     /// Has the store listen to `name` for one who begins `anew`, or no longer if nobody wants
     /// it now. One at a time, so that whoever comes last has looked last.
     fn settle_listening(&self, name: &Name, anew: bool) {
-        let _one_at_a_time = self.listening.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one_at_a_time = self.listening.lock();
         let listens = |entry: &Entry| entry.crowd.as_ref().is_some_and(|crowd| crowd.listens);
-        if !self.entries().of.get(name).is_some_and(listens) {
+        if !self.entries.lock().of.get(name).is_some_and(listens) {
             self.core.store.unlisten(name);
         } else if anew {
             self.core.store.listen(name);
@@ -308,17 +291,12 @@ impl Contention {
 
     // The watchdog looks after what nobody else does.
 
-    /// Woken when there is something to look after sooner than planned.
-    pub(crate) async fn stirred(&self) {
-        self.stirred.notified().await;
-    }
-
     /// Takes turns from those who do not come, and ends what nobody has wanted for a while.
     /// Returns when to look again.
     pub(crate) fn look(&self) -> Option<Instant> {
-        let mut entries = self.entries();
+        let mut entries = self.entries.lock();
         entries.agenda.first()?;
-        let ended = entries.attend(self.core.clock.now());
+        let ended = entries.attend(self.core.clock.now(), &self.core);
         let again = entries.agenda.first().map(|(due, _)| *due);
         drop(entries);
         ended.iter().for_each(|name| self.settle_listening(name, false));
@@ -328,14 +306,14 @@ impl Contention {
     /// How many stand in line for `name`.
     #[cfg(test)]
     pub(crate) fn in_line(&self, name: &Name) -> usize {
-        let entries = self.entries();
+        let entries = self.entries.lock();
         let crowd = entries.of.get(name).and_then(|entry| entry.crowd.as_ref());
         crowd.map_or(0, |crowd| crowd.waiting.len())
     }
 
     #[cfg(test)]
     pub(crate) fn is_idle(&self) -> bool {
-        self.entries().of.is_empty()
+        self.entries.lock().of.is_empty()
     }
 }
 
@@ -360,32 +338,32 @@ impl Entries {
     }
 
     /// Looks after `name` when its turn has changed hands.
-    fn look_after(&mut self, name: &Name) {
+    fn look_after(&mut self, name: &Name, core: &Core) {
         let Some(entry) = self.of.get(name) else { return };
         match &entry.turn {
-            TurnOf::Called(called) => self.plan(name, called.at + BATON_RESTS),
-            _ => self.rest(name),
+            TurnOf::Called(called) => self.plan(name, called.at + BATON_RESTS, core),
+            _ => self.rest(name, core),
         }
     }
 
     /// Forgets `name` if there is nothing to know of it, now or when it has been quiet for
     /// a while.
-    fn rest(&mut self, name: &Name) {
+    fn rest(&mut self, name: &Name, core: &Core) {
         let Some(entry) = self.of.get_mut(name) else { return };
         if entry.is_of_no_use() {
             self.of.remove(name);
         } else if entry.is_quiet()
             && let Some(crowd) = &mut entry.crowd
         {
-            let since = *crowd.quiet_since.get_or_insert_with(|| self.core.clock.now());
+            let since = *crowd.quiet_since.get_or_insert_with(|| core.clock.now());
             if crowd.due.is_none() {
-                self.plan(name, since + LINGER);
+                self.plan(name, since + LINGER, core);
             }
         }
     }
 
     /// Has `name` looked at when it is `due`, if not before.
-    fn plan(&mut self, name: &Name, due: Instant) {
+    fn plan(&mut self, name: &Name, due: Instant, core: &Core) {
         let Some(entry) = self.of.get_mut(name) else { return };
         let planned = &mut entry.crowd().due;
         if planned.is_some_and(|planned| planned <= due) {
@@ -397,23 +375,23 @@ impl Entries {
         self.agenda.insert((due, name.clone()));
         let first = self.agenda.first().is_some_and(|(first, _)| *first == due);
         if first || self.agenda.len() > MOST_LINGERING {
-            self.stirred.notify_one();
+            core.bell.notify_one();
         }
     }
 
     /// Looks at those that are due, or too many. Returns the names that nobody has wanted
     /// for long.
-    fn attend(&mut self, now: Instant) -> Vec<Name> {
+    fn attend(&mut self, now: Instant, core: &Core) -> Vec<Name> {
         let excess = self.agenda.len().saturating_sub(MOST_LINGERING);
         let due = self.agenda.iter().enumerate();
         let due = due.take_while(|(n, (due, _))| *due <= now || *n < excess);
         let mut due: Vec<_> = due.map(|(_, planned)| planned.clone()).collect();
-        due.retain(|(due, name)| self.is_ended(*due, name, now));
+        due.retain(|(due, name)| self.is_ended(*due, name, now, core));
         due.into_iter().map(|(_, name)| name).collect()
     }
 
     /// Looks at one that was `due`. Returns whether it is to be listened to no longer.
-    fn is_ended(&mut self, due: Instant, name: &Name, now: Instant) -> bool {
+    fn is_ended(&mut self, due: Instant, name: &Name, now: Instant, core: &Core) -> bool {
         self.agenda.remove(&(due, name.clone()));
         let Some(entry) = self.of.get_mut(name) else { return false };
         entry.crowd().due = None;
@@ -422,8 +400,8 @@ impl Entries {
         if ended {
             entry.crowd = None;
         }
-        again.into_iter().for_each(|again| self.plan(name, again));
-        self.rest(name);
+        again.into_iter().for_each(|again| self.plan(name, again, core));
+        self.rest(name, core);
         ended
     }
 }

@@ -8,12 +8,12 @@ use tokio::time::{Instant, advance};
 use super::*;
 use crate::{
     Client, MemoryStore,
-    domain::{Claim, Identity, Lease, Owner},
+    domain::{Claim, Identity, Owner},
     engine::{
         Engine,
         clock::Clock,
         grant::{Grant, LocalTurns, Shape, Terms},
-        tasks::Spawner,
+        tasks::here,
         timing::{CONTENDED, LINGER, LONG_HOLD},
     },
 };
@@ -30,7 +30,7 @@ fn name(name: &str) -> Name {
 fn client() -> Arc<Engine> {
     let store = Arc::new(MemoryStore::new().session());
     let awake = Clock::with(|| Duration::ZERO);
-    Engine::new(Identity::of("client"), store, awake, Spawner::here())
+    Engine::new(Identity::of("client"), store, awake, here())
 }
 
 /// A client, its contention, and a name.
@@ -44,7 +44,7 @@ fn grant(engine: &Engine, name: &Name, now: Instant) -> Grant {
     Grant {
         id: engine.next_grant(),
         claim: Claim { name: name.clone(), owner: engine.identity.fresh_owner(), ttl: TTL },
-        lease: Lease::new(now, TTL),
+        leased_at: now,
         asked_at: now.into(),
         unsure: false,
         contended: false,
@@ -74,7 +74,7 @@ fn in_line<'a>(
 /// Makes what was left to `turn` a hold of the same grant.
 fn take_over(engine: &Engine, mut turn: Turn) -> Option<Arc<Hold>> {
     let now = Instant::now();
-    let grant = turn.take_baton()?.take(now)?;
+    let grant = turn.baton.take()?.take(now)?;
     let hold = Arc::new(Hold::new(grant, TERMS, now, &engine.core.counters));
     engine.contention.entered(&hold, Some(turn), now);
     Some(hold)
@@ -107,7 +107,7 @@ async fn a_hold_that_came_without_a_turn_is_seen_behind_one_who_was_called() {
     let tried = Arc::new(Hold::new(grant(&engine, &name, now), TERMS, now, &engine.core.counters));
     contention.entered(&tried, None, now);
     contention.left(&first);
-    assert_eq!(contention.grant(&name), Some(tried.id));
+    assert_eq!(contention.grant(&name), Some(tried.grant.id));
 }
 
 #[tokio::test]
@@ -172,7 +172,7 @@ async fn what_is_known_of_names_that_nobody_wants_does_not_grow_without_end() {
     for n in 0..2 * MOST_LINGERING {
         contention.note(&name(&format!("door-{n}")), Others::Listeners);
     }
-    assert!(contention.entries().of.len() <= MOST_LINGERING);
+    assert!(contention.entries.lock().of.len() <= MOST_LINGERING);
 }
 
 #[tokio::test]
@@ -183,9 +183,9 @@ async fn names_that_were_waited_for_do_not_pile_up_until_the_watchdog_looks() {
         let turn = contention.turn(&name, PLAIN, true, || ()).await.unwrap();
         turn.listen();
     }
-    assert!(contention.stirred().now_or_never().is_some(), "it is to look at once");
+    assert!(contention.core.bell.notified().now_or_never().is_some(), "it is to look at once");
     contention.look();
-    assert!(contention.entries().of.len() <= MOST_LINGERING);
+    assert!(contention.entries.lock().of.len() <= MOST_LINGERING);
 }
 
 #[tokio::test]
@@ -220,12 +220,12 @@ async fn a_grant_goes_to_the_next_one_with_the_turn() {
 
     let turn = waits.now_or_never().flatten().unwrap();
     let second = take_over(&engine, turn).unwrap();
-    assert_eq!((second.id, engine.core.debts.owed()), (first.id, 0));
+    assert_eq!((second.grant.id, engine.core.debts.owed()), (first.grant.id, 0));
     assert_eq!(first.remaining(Instant::now()), Err(LostReason::Released));
 
     // and that the first one is over does not end the second's turn
     contention.left(&first);
-    assert_eq!(contention.grant(&name), Some(second.id));
+    assert_eq!(contention.grant(&name), Some(second.grant.id));
     assert!(contention.turn(&name, PLAIN, true, || ()).now_or_never().is_none());
 }
 
@@ -277,7 +277,7 @@ async fn a_grant_that_is_not_taken_goes_on_to_the_next_and_then_back_to_the_stor
     let again = contention.look();
     assert!(again.is_none_or(|at| at > Instant::now() + BATON_RESTS), "nobody is called any more");
     let mut turn = sleeps.now_or_never().flatten().unwrap();
-    assert!(turn.take_baton().is_none());
+    assert!(turn.baton.take().is_none());
 }
 
 /// One that was called alone, and slept, kept out whoever came after it.
@@ -351,7 +351,7 @@ async fn a_lock_that_is_taken_away_while_its_grant_is_on_its_way_is_not_believed
     // given a grant on its way to one that sleeps
     let (store, awake) = (MemoryStore::new(), Clock::with(|| Duration::ZERO));
     let session = Arc::new(store.session());
-    let engine = Engine::new(Identity::of("one"), session, awake, Spawner::here());
+    let engine = Engine::new(Identity::of("one"), session, awake, here());
     let lock = Client::of(engine).lock("door").unwrap().local_turns(9, Duration::from_secs(9));
     let first = lock.acquire().await.unwrap();
     let mut waits = Box::pin(lock.acquire());
@@ -386,7 +386,7 @@ async fn a_hold_that_somebody_else_is_seen_to_have_is_lost() {
     let (engine, contention, name) = door();
     let hold = hold(&engine, &name).await;
     let holder = |owner: &Owner| Holder { owner: owner.clone(), count: 1, remaining: None };
-    let (now, ours) = (Instant::now(), hold.claim.owner.clone());
+    let (now, ours) = (Instant::now(), hold.grant.claim.owner.clone());
     contention.saw(&name, &holder(&ours), now + TTL);
     contention.saw(&name, &holder(&Owner::new("java:1").unwrap()), now - TTL);
     assert!(hold.remaining(now).is_ok(), "an answer from before it says nothing");
@@ -453,7 +453,7 @@ async fn a_release_that_finds_others_is_remembered() {
     let [one, other] = ["one", "other"].map(|name| {
         let store = Arc::new(store.session());
         let awake = Clock::with(|| Duration::ZERO);
-        Engine::new(Identity::of(name), store, awake, Spawner::here())
+        Engine::new(Identity::of(name), store, awake, here())
     });
     let lock = |engine| Client::of(Arc::clone(engine)).lock("door").unwrap();
     let guard = lock(&one).acquire().await.unwrap();

@@ -10,14 +10,17 @@ use super::{
     entry::{Entry, TurnOf, Waiter},
     inbox::Inbox,
 };
-use crate::{domain::Name, engine::grant::Shape};
+use crate::{
+    domain::Name,
+    engine::{grant::Shape, tasks::OnDrop},
+};
 
 /// The right to ask for one name, until it is dropped or a hold keeps it.
 pub(crate) struct Turn {
     contention: Arc<Contention>,
     name: Name,
     /// What the hold before left to us, if it did.
-    baton: Option<Baton>,
+    pub(crate) baton: Option<Baton>,
     /// Where it is told to us that we may ask, if the name was listened to before: who has
     /// not asked yet has missed nothing.
     pub(crate) inbox: Option<Arc<Inbox>>,
@@ -39,25 +42,28 @@ impl Contention {
         listens: bool,
         revive: impl Fn(),
     ) -> Option<Turn> {
-        let mut seat = Seat { contention: self, name, ticket: None };
+        let mut seat = match self.take_or_wait(name, shape, listens, None)? {
+            Ok(turn) => return Some(turn),
+            Err(seat) => seat,
+        };
+        let ticket = seat.ticket;
+        let leaves = OnDrop::new(|| self.leave_line(name, ticket));
         loop {
-            match self.take_or_wait(name, shape, listens, seat.ticket)? {
+            if seat.listens_first {
+                // Who holds it here learns at once if it is taken away by force.
+                self.settle_listening(name, true);
+            }
+            // The background may have ended before we stood in the line.
+            revive();
+            if seat.called.await.is_err() {
+                revive();
+            }
+            match self.take_or_wait(name, shape, listens, Some(ticket))? {
                 Ok(turn) => {
-                    seat.ticket = None;
+                    leaves.cancel();
                     return Some(turn);
                 }
-                Err(Place { ticket, called, listens_first }) => {
-                    seat.ticket = Some(ticket);
-                    if listens_first {
-                        // Who holds it here learns at once if it is taken away by force.
-                        self.settle_listening(name, true);
-                    }
-                    // The background may have ended before we stood in the line.
-                    revive();
-                    if called.await.is_err() {
-                        revive();
-                    }
-                }
+                Err(again) => seat = again,
             }
         }
     }
@@ -69,9 +75,9 @@ impl Contention {
         shape: Shape,
         listens: bool,
         ticket: Option<u64>,
-    ) -> Option<Result<Turn, Place>> {
-        let mut entries = self.entries();
-        if entries.closed {
+    ) -> Option<Result<Turn, Seat>> {
+        let mut entries = self.entries.lock();
+        if self.core.open.is_closed() {
             return None;
         }
         entries.last_ticket += 1;
@@ -96,9 +102,9 @@ impl Contention {
         crowd.waiting.insert(ticket, Waiter { calls, shape });
         if entry.is_called_unseen() {
             // The one who was called may never come, and now somebody waits for it.
-            entries.look_after(name);
+            entries.look_after(name, &self.core);
         }
-        Some(Err(Place { ticket, called, listens_first }))
+        Some(Err(Seat { ticket, called, listens_first }))
     }
 
     /// Gives the turn to who asks now.
@@ -128,7 +134,7 @@ impl Contention {
 
     /// Gives up a place in the line, or the turn if it was given meanwhile.
     fn leave_line(&self, name: &Name, ticket: u64) {
-        let mut entries = self.entries();
+        let mut entries = self.entries.lock();
         let Some(entry) = entries.of.get_mut(name) else { return };
         if let Some(crowd) = &mut entry.crowd {
             crowd.waiting.remove(&ticket);
@@ -138,41 +144,21 @@ impl Contention {
         {
             entry.call_next(called.baton, || self.core.clock.now());
         }
-        entries.look_after(name);
-    }
-
-    /// Gives the turn to the next in line.
-    fn pass_turn(&self, name: &Name, baton: Option<Baton>) {
-        let mut entries = self.entries();
-        let Some(entry) = entries.of.get_mut(name) else { return };
-        if matches!(entry.turn, TurnOf::Asker) {
-            entry.call_next(baton, || self.core.clock.now());
-        }
-        entries.look_after(name);
-    }
-
-    /// Where it is told to us that we may ask for `name`; it is listened to from now on.
-    fn listen(&self, name: &Name) -> Option<Arc<Inbox>> {
-        let (inbox, anew) = {
-            let mut entries = self.entries();
-            let crowd = entries.of.get_mut(name)?.crowd();
-            let anew = !std::mem::replace(&mut crowd.listens, true);
-            (Arc::clone(&crowd.inbox), anew)
-        };
-        self.settle_listening(name, anew);
-        Some(inbox)
+        entries.look_after(name, &self.core);
     }
 }
 
 impl Turn {
-    /// What the hold before left to us, if it did.
-    pub(crate) fn take_baton(&mut self) -> Option<Baton> {
-        self.baton.take()
-    }
-
-    /// Where it is told to us that we may ask, from now on.
+    /// Where it is told to us that we may ask; the name is listened to from now on.
     pub(crate) fn listen(&self) -> Option<Arc<Inbox>> {
-        self.contention.listen(&self.name)
+        let (inbox, anew) = {
+            let mut entries = self.contention.entries.lock();
+            let crowd = entries.of.get_mut(&self.name)?.crowd();
+            let anew = !std::mem::replace(&mut crowd.listens, true);
+            (Arc::clone(&crowd.inbox), anew)
+        };
+        self.contention.settle_listening(&self.name, anew);
+        Some(inbox)
     }
 
     /// Leaves the turn to the hold that came of it.
@@ -182,33 +168,25 @@ impl Turn {
 }
 
 impl Drop for Turn {
+    /// Gives the turn to the next in line.
     fn drop(&mut self) {
-        if !self.spent {
-            let baton = self.take_baton();
-            self.contention.pass_turn(&self.name, baton);
+        if self.spent {
+            return;
         }
+        let mut entries = self.contention.entries.lock();
+        let Some(entry) = entries.of.get_mut(&self.name) else { return };
+        if matches!(entry.turn, TurnOf::Asker) {
+            let now = || self.contention.core.clock.now();
+            entry.call_next(self.baton.take(), now);
+        }
+        entries.look_after(&self.name, &self.contention.core);
     }
 }
 
 /// A place in the line, to be called from.
-struct Place {
+struct Seat {
     ticket: u64,
     called: oneshot::Receiver<()>,
     /// Whether nobody listened to the name before.
     listens_first: bool,
-}
-
-/// Gives up a place in the line when it is dropped.
-struct Seat<'a> {
-    contention: &'a Contention,
-    name: &'a Name,
-    ticket: Option<u64>,
-}
-
-impl Drop for Seat<'_> {
-    fn drop(&mut self) {
-        if let Some(ticket) = self.ticket {
-            self.contention.leave_line(self.name, ticket);
-        }
-    }
 }

@@ -6,13 +6,10 @@
 
 mod schedule;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
-use tokio::{
-    sync::Notify,
-    time::{Instant, sleep_until},
-};
+use tokio::time::{Instant, sleep_until};
 
 use self::schedule::Schedule;
 use super::{
@@ -23,7 +20,7 @@ use super::{
     timing::{LONGEST_SLEEP, OWN_HOLD_TOLD},
 };
 use crate::{
-    domain::{Failure, Outcome, Renewal},
+    domain::{Failure, Mutex, Outcome, Renewal},
     store::Store,
 };
 
@@ -39,7 +36,6 @@ pub(crate) struct Keeper {
     core: Arc<Core>,
     contention: Arc<Contention>,
     plan: Mutex<Plan>,
-    changed: Notify,
     failing: Seldom,
     waits_for_itself: Seldom,
 }
@@ -48,7 +44,6 @@ struct Plan {
     schedule: Schedule,
     /// When the task looks at the schedule next, whatever happens.
     looks_at: Instant,
-    closed: bool,
 }
 
 /// The holds of one request, when it was made, and the answer to it.
@@ -60,8 +55,7 @@ impl Keeper {
         Arc::new(Self {
             core: Arc::clone(core),
             contention: Arc::clone(contention),
-            plan: Mutex::new(Plan { schedule: Schedule::default(), looks_at, closed: false }),
-            changed: Notify::new(),
+            plan: Mutex::new(Plan { schedule: Schedule::default(), looks_at }),
             failing: Seldom::default(),
             waits_for_itself: Seldom::default(),
         })
@@ -70,77 +64,66 @@ impl Keeper {
     /// Keeps the grant of `hold` alive until [`unwatch`](Self::unwatch): a new one, or one
     /// that the hold before left at `left_at`.
     pub(crate) fn watch(&self, hold: &Arc<Hold>, left_at: Option<Instant>) {
-        let mut plan = self.plan();
-        let due = plan.schedule.watch(hold, left_at);
-        self.look_at(plan, due);
+        self.replan(|schedule| schedule.watch(hold, left_at));
     }
 
     /// Asks the store about the grant with this number, unless it has just been asked.
     pub(crate) fn ask_about(&self, id: u64) {
-        let mut plan = self.plan();
-        if let Some(due) = plan.schedule.ask_about(id, self.core.clock.now()) {
-            self.look_at(plan, due);
-        }
+        self.replan(|schedule| schedule.ask_about(id, self.core.clock.now()));
     }
 
     /// Asks the store about every grant, at once and together.
     pub(crate) fn ask_about_all(&self) {
-        let mut plan = self.plan();
-        if let Some(due) = plan.schedule.ask_about_all(self.core.clock.now()) {
-            self.look_at(plan, due);
-        }
+        self.replan(|schedule| schedule.ask_about_all(self.core.clock.now()));
     }
 
     /// The task also looks when nothing is due. So a lock that is taken and
     /// released in a loop does not wake it each time.
-    fn look_at(&self, mut plan: MutexGuard<'_, Plan>, due: Instant) {
-        if due < plan.looks_at {
-            plan.looks_at = due;
-            self.changed.notify_one();
+    fn replan(&self, change: impl FnOnce(&mut Schedule)) {
+        let mut plan = self.plan.lock();
+        change(&mut plan.schedule);
+        if let Some(next) = plan.schedule.next().filter(|next| *next < plan.looks_at) {
+            plan.looks_at = next;
+            self.core.bell.notify_one();
         }
     }
 
     /// Keeps the grant with this number alive no longer.
     pub(crate) fn unwatch(&self, id: u64) {
-        self.plan().schedule.unwatch(id);
+        self.plan.lock().schedule.unwatch(id);
     }
 
     /// Every hold that is kept alive.
     pub(crate) fn holds(&self) -> Vec<Arc<Hold>> {
-        self.plan().schedule.holds()
+        self.plan.lock().schedule.holds()
     }
 
     #[cfg(test)]
     pub(crate) fn watched(&self) -> usize {
-        self.plan().schedule.len()
+        self.plan.lock().schedule.len()
     }
 
-    /// Ends the task.
-    pub(crate) fn close(&self) {
-        self.plan().closed = true;
-        self.changed.notify_one();
-    }
-
-    /// Renews what is due, until it is closed.
+    /// Renews what is due, until the engine is dropped.
     pub(crate) async fn run(self: Arc<Self>) {
         // A runtime may have taken questions down with it.
-        self.plan().schedule.ask_anew(self.core.clock.now());
+        self.plan.lock().schedule.ask_anew(self.core.clock.now());
         let mut asked: FuturesUnordered<BoxFuture<'_, Answered>> = FuturesUnordered::new();
-        while let Some(looks_at) = self.look(&asked) {
+        loop {
+            let looks_at = self.look(&asked);
             tokio::select! {
                 biased;
+                _ = self.core.used.acquire() => return,
                 Some(answered) = asked.next() => self.heard(answered),
-                () = self.changed.notified() => {}
-                () = self.contention.stirred() => {}
+                () = self.core.bell.notified() => {}
                 () = sleep_until(looks_at) => {}
             }
         }
     }
 
-    /// Sends what is due. Returns when to look again, or `None` when closed.
-    fn look<'a>(&'a self, asked: &FuturesUnordered<BoxFuture<'a, Answered>>) -> Option<Instant> {
+    /// Sends what is due. Returns when to look again.
+    fn look<'a>(&'a self, asked: &FuturesUnordered<BoxFuture<'a, Answered>>) -> Instant {
         let stirs_at = self.contention.look();
-        let mut plan = self.plan();
+        let mut plan = self.plan.lock();
         let now = self.core.clock.now();
         let due = plan.schedule.tick(now);
         if !due.renew.is_empty() {
@@ -153,11 +136,10 @@ impl Keeper {
         let planned = [plan.schedule.next(), stirs_at].into_iter().flatten().min();
         let looks_at = planned.map_or(longest, |next| next.min(longest));
         plan.looks_at = looks_at;
-        let closed = plan.closed;
         drop(plan);
         due.over.iter().for_each(|hold| self.contention.left(hold));
         due.renew.iter().for_each(|hold| self.look_behind(hold, now));
-        (!closed).then(|| self.core.clock.timer(looks_at))
+        self.core.clock.timer(looks_at)
     }
 
     /// Tells who waits for a lock that its own client holds: it may wait for itself.
@@ -167,7 +149,7 @@ impl Keeper {
             && self.contention.is_waited_for(hold.name())
             && let Some(times) = self.waits_for_itself.once_more(now)
         {
-            tracing::warn!(target: "leasehold", lock = %hold.name(), owner = %hold.claim.owner,
+            tracing::warn!(target: "leasehold", lock = %hold.name(), owner = %hold.grant.claim.owner,
                 ?held, times, "this client waits for a lock that it holds itself");
         }
     }
@@ -193,7 +175,7 @@ impl Keeper {
         tracing::debug!(target: "leasehold", of = holds.len(), renewed, failed, "renew");
 
         let now = self.core.clock.now();
-        let mut plan = self.plan();
+        let mut plan = self.plan.lock();
         for (hold, outcome) in holds.iter().zip(&outcomes) {
             plan.schedule.answered(hold, *outcome, asked_at, now);
         }
@@ -203,10 +185,6 @@ impl Keeper {
         for (hold, _) in gone {
             self.contention.disown(hold);
         }
-    }
-
-    fn plan(&self) -> MutexGuard<'_, Plan> {
-        self.plan.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

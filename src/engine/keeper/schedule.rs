@@ -56,17 +56,16 @@ pub(super) struct Due {
 
 impl Schedule {
     /// Looks after the grant of `hold` from now on, which another hold had before if that
-    /// left it, at `left_at`. Returns when it is due.
-    pub(super) fn watch(&mut self, hold: &Arc<Hold>, left_at: Option<Instant>) -> Instant {
-        let (id, ends) = (hold.id, hold.ends());
+    /// left it, at `left_at`.
+    pub(super) fn watch(&mut self, hold: &Arc<Hold>, left_at: Option<Instant>) {
+        let (id, ends) = (hold.grant.id, hold.ends());
         if let Some(watched) = self.watched.get_mut(&id) {
             watched.hold = Arc::clone(hold);
-            let planned = Instant::from(watched.due);
             // Its own end may come before its next renewal.
-            if ends < planned {
+            if watched.due > ends.into() {
                 self.put_off(id, ends);
             }
-            return planned.min(ends);
+            return;
         }
         // If another hold had it the store has said no on its way to this one.
         let due = left_at.unwrap_or_else(|| hold.renew_at()).min(ends);
@@ -74,7 +73,6 @@ impl Schedule {
         self.due.insert((stamp, id));
         let (asked_at, awaits) = (hold.entered_at, Awaits::Nothing);
         self.watched.insert(id, Watched { hold, due: stamp, asked_at, awaits });
-        due
     }
 
     pub(super) fn unwatch(&mut self, id: Id) {
@@ -84,25 +82,21 @@ impl Schedule {
     }
 
     /// Has this hold asked about at `now`, or once more if that is on its way; but not more
-    /// often than every [`ECHO`]: whoever may publish a message may publish many. Returns
-    /// when it is due, unless an answer decides that.
-    pub(super) fn ask_about(&mut self, id: Id, now: Instant) -> Option<Instant> {
-        let watched = self.watched.get_mut(&id)?;
+    /// often than every [`ECHO`]: whoever may publish a message may publish many.
+    pub(super) fn ask_about(&mut self, id: Id, now: Instant) {
+        let Some(watched) = self.watched.get_mut(&id) else { return };
         let due = now.max(Instant::from(watched.asked_at) + ECHO);
         if watched.awaits != Awaits::Nothing {
             watched.awaits = Awaits::Another;
-            return None;
-        }
-        if watched.due > due.into() {
+        } else if watched.due > due.into() {
             self.put_off(id, due);
         }
-        Some(due)
     }
 
     /// Has every hold asked about at `now`, or once more if that is on its way.
-    pub(super) fn ask_about_all(&mut self, now: Instant) -> Option<Instant> {
+    pub(super) fn ask_about_all(&mut self, now: Instant) {
         let all: Vec<Id> = self.due.iter().map(|(_, id)| *id).collect();
-        all.into_iter().filter_map(|id| self.ask_about(id, now)).min()
+        all.into_iter().for_each(|id| self.ask_about(id, now));
     }
 
     /// Forgets the questions that are on their way, and asks them again at `now`.
@@ -188,7 +182,7 @@ impl Schedule {
         asked_at: Instant,
         now: Instant,
     ) {
-        let id = hold.id;
+        let id = hold.grant.id;
         let Some(watched) = self.watched.get_mut(&id) else { return };
         if watched.asked_at != asked_at.into() {
             return;
@@ -206,7 +200,7 @@ impl Schedule {
                 let due = match hold.renew_at() {
                     renew_at if renew_at > now => renew_at,
                     // A fixed lease: look at it again after another third.
-                    _ => asked_at + hold.claim.ttl / 3,
+                    _ => asked_at + hold.grant.claim.ttl / 3,
                 };
                 self.put_off(id, again.unwrap_or(due).min(due).min(hold.ends()));
             }
@@ -215,7 +209,7 @@ impl Schedule {
             Outcome::Unknown => {
                 hold.doubt();
                 let left = hold.ends().saturating_duration_since(now);
-                let pause = (left / 4).min(hold.claim.ttl / 10).max(SHORTEST_RETRY);
+                let pause = (left / 4).min(hold.grant.claim.ttl / 10).max(SHORTEST_RETRY);
                 let due = now + pause;
                 self.put_off(id, again.unwrap_or(due).min(due).min(hold.ends()));
             }
@@ -273,7 +267,7 @@ mod tests {
             let grant = Grant {
                 id: self.last_id,
                 claim,
-                lease,
+                leased_at: lease.asked_at,
                 asked_at: lease.asked_at.into(),
                 unsure: false,
                 contended: false,
@@ -295,7 +289,7 @@ mod tests {
 
         fn answer(&mut self, hold: &Arc<Hold>, outcome: Outcome, at: u64) {
             let now = self.at(at);
-            let asked = self.schedule.watched.get(&hold.id);
+            let asked = self.schedule.watched.get(&hold.grant.id);
             let asked = asked.filter(|it| it.awaits != Awaits::Nothing).map(|it| it.asked_at);
             self.schedule.answered(hold, outcome, asked.map_or(now, Instant::from), now);
         }
@@ -424,7 +418,7 @@ mod tests {
     fn nothing_is_renewed_that_is_not_watched_any_more() {
         let mut t = Setup::new();
         let hold = t.add_at(0);
-        t.schedule.unwatch(hold.id);
+        t.schedule.unwatch(hold.grant.id);
         assert_eq!(t.renewed_at(1_000), 0);
         assert_eq!(t.schedule.next(), None);
         t.answer(&hold, Outcome::Renewed, 1_001);
@@ -514,7 +508,7 @@ mod tests {
         let mut t = Setup::new();
         let first = t.add_at(0);
         let grant = left(&first, t.at(100)).unwrap();
-        t.schedule.unwatch(first.id);
+        t.schedule.unwatch(first.grant.id);
         let next = Arc::new(Hold::new(grant, RENEWED, t.at(101), &t.counters));
         t.schedule.watch(&next, Some(t.at(101)));
         assert_eq!((t.next(), t.renewed_at(101)), (101, 1));
@@ -557,11 +551,11 @@ mod tests {
         let mut t = Setup::new();
         let hold = t.add_at(0);
         let now = t.at(40);
-        t.schedule.ask_about(hold.id, now);
+        t.schedule.ask_about(hold.grant.id, now);
         assert_eq!((t.next(), t.renewed_at(40)), (40, 1));
 
         // once more if a question is on its way
-        t.schedule.ask_about(hold.id, now);
+        t.schedule.ask_about(hold.grant.id, now);
         assert_eq!(t.renewed_at(40), 0);
         t.answer(&hold, Outcome::Renewed, 41);
         assert_eq!((t.next(), t.renewed_at(65)), (65, 1));
@@ -576,7 +570,7 @@ mod tests {
         let asked: usize = (0..1_000)
             .map(|at| {
                 let now = t.at(at);
-                t.schedule.ask_about(hold.id, now);
+                t.schedule.ask_about(hold.grant.id, now);
                 let asked = t.renewed_at(at);
                 t.answer(&hold, Outcome::Renewed, at);
                 asked
@@ -590,9 +584,9 @@ mod tests {
         let mut t = Setup::new();
         let hold = t.add_at(0);
         let now = t.at(40);
-        t.schedule.ask_about(hold.id, now);
+        t.schedule.ask_about(hold.grant.id, now);
         assert_eq!(t.renewed_at(40), 1);
-        t.schedule.ask_about(hold.id, now);
+        t.schedule.ask_about(hold.grant.id, now);
         t.answer(&hold, Outcome::Unknown, 50);
         assert_eq!(t.next(), 65);
     }
@@ -602,7 +596,7 @@ mod tests {
         let mut t = Setup::new();
         let holds = [t.add_at(0), t.add_at(0), t.add_at(0)];
         let now = t.at(40);
-        assert_eq!(t.schedule.ask_about_all(now), Some(now));
+        t.schedule.ask_about_all(now);
         assert_eq!(t.renewed_at(40), holds.len());
     }
 

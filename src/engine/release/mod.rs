@@ -12,8 +12,9 @@ use super::{
     core::Core,
     debts::Debt,
     hold::Hold,
-    limits::within,
+    limits::{Limits, within},
     retry::{Answered, retry_until},
+    tasks::OnDrop,
 };
 use crate::{
     domain::{Failure, GivenBack, Holder, LostReason, Others, Outcome},
@@ -28,15 +29,6 @@ pub(crate) enum Left {
     Nothing,
     /// It was over before.
     Lost { reason: LostReason, holder: Option<Holder> },
-}
-
-/// When it is dropped the hold leaves the turn to others here.
-struct Leaving<'a>(&'a Engine, &'a Hold);
-
-impl Drop for Leaving<'_> {
-    fn drop(&mut self) {
-        self.0.contention.left(self.1);
-    }
 }
 
 impl Engine {
@@ -57,42 +49,38 @@ impl Engine {
             self.free_in_background(hold, now);
             return Ok(Left::Lost { reason, holder: None });
         }
-        self.keeper.unwatch(hold.id);
+        self.keeper.unwatch(hold.grant.id);
         // When the store has answered, or we are dropped, whoever waits here may ask.
-        let _leaving = Leaving(self, hold);
+        let _leaves = OnDrop::new(|| self.contention.left(hold));
         // Before the store can grant it to somebody else.
-        let counts = hold.end(LostReason::Released).is_ok();
-        let releasing = self.core.counters.releasing(counts);
-        let limit = match believed {
-            Ok(_) => self.limits.release,
-            Err(_) => self.limits.release_after_run.min(self.limits.release),
-        };
+        let counts = usize::from(hold.end(LostReason::Released).is_ok());
+        let unanswered = OnDrop::new(|| self.core.counters.releases_unanswered.add(counts));
+        let Limits { release, release_after_run, .. } = self.limits;
+        let limit = if believed.is_ok() { release } else { release_after_run };
         let given = self.give_back(hold, now, limit).await;
-        tracing::debug!(target: "leasehold", lock = %hold.name(), owner = %hold.claim.owner,
+        tracing::debug!(target: "leasehold", lock = %hold.name(), owner = %hold.grant.claim.owner,
             held = ?hold.held_for(self.core.clock.now()), ?given, "release");
 
-        let left = match (believed, given) {
+        let left = match given {
             // What is known to be lost is told, whatever the store says.
-            (Err(reason), given) => {
-                let holder = given.ok().and_then(GivenBack::holder);
-                Left::Lost { reason, holder }
-            }
-            (Ok(_), Err(failure)) => return Err(self.error(hold.name(), failure)),
-            (Ok(_), Ok(GivenBack::Freed(_))) => Left::Nothing,
-            (Ok(left), Ok(GivenBack::NotHeld { holder })) => {
+            Err(failure) if believed.is_ok() => return Err(self.error(hold.name(), failure)),
+            Ok(GivenBack::Freed(_)) if believed.is_ok() => Left::Nothing,
+            given => {
                 // It may have ended while we asked.
-                let reason = match self.core.clock.now() < now + left {
-                    true => LostReason::NotOurs,
-                    false => LostReason::Expired,
+                let ends_now = |left| self.core.clock.now() >= now + left;
+                let reason = match believed {
+                    Ok(left) if ends_now(left) => LostReason::Expired,
+                    Ok(_) => LostReason::NotOurs,
+                    Err(reason) => reason,
                 };
-                Left::Lost { reason, holder }
+                Left::Lost { reason, holder: given.ok().and_then(GivenBack::holder) }
             }
         };
-        if releasing.answered() {
-            match left {
-                Left::Lost { reason, .. } => hold.found_lost(reason),
-                _ => hold.was_released(),
-            }
+        unanswered.cancel();
+        match left {
+            _ if counts == 0 => {}
+            Left::Lost { reason, .. } => hold.found_lost(reason),
+            _ => self.core.counters.released.add(1),
         }
         Ok(left)
     }
@@ -103,7 +91,7 @@ impl Engine {
         if !self.contention.pass_on(hold, now) {
             return false;
         }
-        tracing::debug!(target: "leasehold", lock = %hold.name(), owner = %hold.claim.owner,
+        tracing::debug!(target: "leasehold", lock = %hold.name(), owner = %hold.grant.claim.owner,
             held = ?hold.held_for(now), "release, to the next one here");
         self.core.counters.handed_over.add(1);
         true
@@ -111,11 +99,11 @@ impl Engine {
 
     /// Gives `hold` back without waiting for it.
     pub(super) fn free_in_background(&self, hold: &Hold, now: Instant) {
-        self.keeper.unwatch(hold.id);
-        tracing::debug!(target: "leasehold", lock = %hold.name(), owner = %hold.claim.owner,
+        self.keeper.unwatch(hold.grant.id);
+        tracing::debug!(target: "leasehold", lock = %hold.name(), owner = %hold.grant.claim.owner,
             held = ?hold.held_for(now), "release, in the background");
         if hold.end(LostReason::Released).is_ok() {
-            hold.was_released();
+            self.core.counters.released.add(1);
         }
         self.core.debts.owe(Debt::of(hold, hold.release_mode(now)));
         self.contention.left(hold);
@@ -127,11 +115,12 @@ impl Engine {
         if hold.end(LostReason::ShutDown).is_err() {
             return false;
         }
-        self.keeper.unwatch(hold.id);
+        self.keeper.unwatch(hold.grant.id);
         self.contention.left(hold);
         self.core.debts.owe(Debt::of(hold, hold.release_mode(self.core.clock.now())));
         true
     }
+
     /// Gives `hold` back, as far as the caller waits for it. The background does
     /// the rest, and looks again if a grant may still be on its way.
     async fn give_back(
@@ -141,12 +130,12 @@ impl Engine {
         limit: Duration,
     ) -> Result<GivenBack, Failure> {
         let mode = hold.release_mode(now);
-        let promise = self.core.debts.promise(Debt::of(hold, mode));
+        let promise = OnDrop::new(|| self.core.debts.owe(Debt::of(hold, mode)));
         let until = hold.store_ends().min(now + limit);
-        let release = || self.core.store.release(&hold.claim, mode);
+        let release = || self.core.store.release(&hold.grant.claim, mode);
         let given = within(limit, retry_until(&self.core.clock, until, release)).await?;
-        if !hold.unsure {
-            promise.kept();
+        if !hold.grant.unsure {
+            promise.cancel();
         }
         match given {
             // The question that went unanswered was executed.
@@ -169,11 +158,12 @@ impl Engine {
 
     /// Tells the store how many shares `hold` has now.
     pub(super) async fn tell_count(&self, hold: &Arc<Hold>) -> Result<(), Failure> {
-        let promise = self.core.debts.promise(Debt::Recount { hold: Arc::clone(hold) });
+        let debt = || Debt::Recount { hold: Arc::clone(hold) };
+        let promise = OnDrop::new(|| self.core.debts.owe(debt()));
         let limit = self.limits.release;
         let until = hold.store_ends().min(self.core.clock.now() + limit);
         within(limit, recount(&self.core, hold, None, until)).await?;
-        promise.kept();
+        promise.cancel();
         Ok(())
     }
 }
@@ -191,7 +181,7 @@ pub(crate) async fn recount(
         if shares == 0 {
             return Ok(Outcome::Renewed);
         }
-        let told = || core.store.recount(&hold.claim, shares, ttl);
+        let told = || core.store.recount(&hold.grant.claim, shares, ttl);
         let given = retry_until(&core.clock, until, told).await?;
         // Others may have told another number meanwhile, and have been executed
         // in another order.

@@ -27,13 +27,15 @@ pub(crate) async fn settle_all(core: Arc<Core>, contention: Arc<Contention>) {
             settling.push(async move { (number, settled.await) });
             last = number;
         }
-        if settling.is_empty() && core.debts.is_closed() {
+        let dropped = core.used.is_closed();
+        if settling.is_empty() && dropped {
             return;
         }
         tokio::select! {
             biased;
             Some((number, more)) = settling.next() => core.debts.is_settled(number, more),
             () = core.debts.changed() => {}
+            _ = core.used.acquire(), if !dropped => {}
         }
     }
 }
@@ -83,13 +85,13 @@ mod tests {
 
     use super::*;
     use crate::{
-        domain::{Claim, Identity, Lease, LostReason, Name, ReleaseMode},
+        domain::{Claim, Identity, LostReason, Name, ReleaseMode},
         engine::{
             Engine,
             clock::Clock,
             grant::{Grant, LocalTurns, Terms},
             hold::Hold,
-            tasks::Spawner,
+            tasks::here,
         },
         store::{Store, memory::MemoryStore},
     };
@@ -100,7 +102,7 @@ mod tests {
         let memory = MemoryStore::new();
         let store: Arc<dyn Store> = Arc::new(memory.session());
         let clock = Clock::with(|| Duration::ZERO);
-        let engine = Engine::new(Identity::of("one"), Arc::clone(&store), clock, Spawner::here());
+        let engine = Engine::new(Identity::of("one"), Arc::clone(&store), clock, here());
         engine.ready().unwrap();
         let (ttl, now) = (Duration::from_secs(30), tokio::time::Instant::now());
         let name = Name::new("door").unwrap();
@@ -109,7 +111,7 @@ mod tests {
         let grant = Grant {
             id: engine.next_grant(),
             claim: claim.clone(),
-            lease: Lease::new(now, ttl),
+            leased_at: now,
             asked_at: now.into(),
             unsure: true,
             contended: false,

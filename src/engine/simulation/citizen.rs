@@ -13,7 +13,13 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-use super::{gate::Gate, network::Network, oracle::Oracle, plot::Plot, story::Story};
+use super::{
+    gate::{Gate, Tasks},
+    network::Network,
+    oracle::Oracle,
+    plot::Plot,
+    story::Story,
+};
 use crate::{
     domain::Identity,
     engine::{Engine, clock::Clock},
@@ -34,6 +40,8 @@ pub(super) struct Citizen {
     story: Arc<Story>,
     /// How long its machine has slept, in milliseconds.
     slept: Arc<AtomicU64>,
+    /// The tasks of its engine.
+    engines: Tasks,
     /// Its tasks, but for those of the engine.
     tasks: Mutex<Vec<AbortHandle>>,
     is_dead: AtomicBool,
@@ -60,7 +68,8 @@ impl Citizen {
         network.may_queue(may_queue);
         let store = Arc::<Network>::clone(&network);
         let clock = clock(drift, Arc::clone(&slept));
-        let engine = Engine::new(Identity::of(client), store, clock, gate.spawner());
+        let engines = Tasks::default();
+        let engine = Engine::new(Identity::of(client), store, clock, gate.spawner(&engines));
         Self {
             engine,
             network,
@@ -69,6 +78,7 @@ impl Citizen {
             oracle: Arc::clone(oracle),
             story: Arc::clone(story),
             slept,
+            engines,
             tasks: Mutex::default(),
             is_dead: AtomicBool::new(false),
             is_shut: AtomicBool::new(false),
@@ -141,7 +151,7 @@ impl Citizen {
     pub(super) fn loses_its_runtime(&self) {
         self.runtimes.fetch_add(1, Ordering::Relaxed);
         self.say(|| "loses its runtime".into());
-        self.engine.running.lock().unwrap().iter().for_each(AbortHandle::abort);
+        self.engines.lock().unwrap().drain(..).for_each(|task| task.abort());
         self.ends_its_tasks();
     }
 

@@ -8,9 +8,15 @@ use std::{
     time::Duration,
 };
 
-use tokio::time::{Instant, Sleep, sleep_until};
+use tokio::{
+    task::AbortHandle,
+    time::{Instant, Sleep, sleep_until},
+};
 
 use crate::engine::tasks::Spawner;
+
+/// Tasks that can be ended.
+pub(super) type Tasks = Arc<Mutex<Vec<AbortHandle>>>;
 
 /// The gate through which all polls of one client go.
 #[derive(Clone, Debug)]
@@ -63,12 +69,13 @@ impl Gate {
         .await
     }
 
-    /// Starts tasks behind the gate.
-    pub(super) fn spawner(&self) -> Spawner {
-        let gate = self.clone();
-        Spawner::by(move |job| {
+    /// Starts tasks behind the gate, whose handles are kept in `tasks`.
+    pub(super) fn spawner(&self, tasks: &Tasks) -> Spawner {
+        let (gate, tasks) = (self.clone(), Arc::clone(tasks));
+        Arc::new(move |job| {
             let gate = gate.clone();
-            tokio::spawn(async move { gate.pass(job).await }).abort_handle()
+            let task = tokio::spawn(async move { gate.pass(job).await });
+            tasks.lock().unwrap().push(task.abort_handle());
         })
     }
 }

@@ -21,7 +21,11 @@ use tokio::{
 use super::{plot::PATIENCE, rights::Rights, site::Site};
 use crate::{
     domain::Identity,
-    engine::{Engine, clock::Clock, simulation::gate::Gate},
+    engine::{
+        Engine,
+        clock::Clock,
+        simulation::gate::{Gate, Tasks},
+    },
     store::redis::{Connector, RedisStore, Settings},
 };
 
@@ -52,7 +56,12 @@ impl Peer {
         let connector = connector(site, &gate, &is_dead);
         let store = RedisStore::connect_by(connector, &settings, &id).await.unwrap();
         let clock = Clock::with(|| Duration::ZERO);
-        let engine = Engine::new(Identity::of(&*id), Arc::new(store), clock, gate.spawner());
+        let engine = Engine::new(
+            Identity::of(&*id),
+            Arc::new(store),
+            clock,
+            gate.spawner(&Tasks::default()),
+        );
         let (rights, tasks, site) = (Mutex::new(rights), Mutex::default(), site.clone());
         Self { id, engine, gate, rights, site, is_dead, tasks }
     }

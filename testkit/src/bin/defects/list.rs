@@ -28,8 +28,8 @@ pub(crate) const DEFECTS: &[Defect] = &[
         says: "a lease is renewed from when the answer came",
         edits: &[Edit {
             file: "src/engine/hold.rs",
-            from: "state.lease = Lease::new(asked_at, self.claim.ttl);",
-            to: "state.lease = Lease::new(now, self.claim.ttl);",
+            from: "state.leased_at = state.leased_at.max(asked_at);",
+            to: "state.leased_at = now;",
         }],
     },
     Defect {
@@ -76,16 +76,16 @@ pub(crate) const DEFECTS: &[Defect] = &[
         says: "a message grants a lock: nobody asks",
         edits: &[Edit {
             file: "src/engine/acquire/attempt.rs",
-            from: "            asked = self.ask().await?;\n",
-            to: "            asked = match self.told {\n                false => self.ask().await?,\n                true => {\n                    let now = engine.core.clock.now();\n                    Asked::Granted(self.enter(Lease::new(now, self.claim.ttl), now)?)\n                }\n            };\n",
+            from: "            match self.ask().await? {\n",
+            to: "            let asked = match self.told {\n                false => self.ask().await?,\n                true => {\n                    let now = engine.core.clock.now();\n                    Asked::Granted(self.enter(Lease::new(now, self.claim.ttl), now)?)\n                }\n            };\n            match asked {\n",
         }],
     },
     Defect {
         says: "what was lost is held again when a late renewal succeeds",
         edits: &[Edit {
             file: "src/engine/hold.rs",
-            from: "        if self.remaining(now).is_err() {\n            return;\n        }\n        let mut state = self.state();\n        state.doubted = false;",
-            to: "        let _ = now;\n        let mut state = self.state();\n        state.over = None;\n        state.doubted = false;",
+            from: "        if self.remaining(now).is_err() {\n            return;\n        }\n        let mut state = self.state.lock();\n        state.doubted = false;",
+            to: "        let _ = now;\n        let mut state = self.state.lock();\n        state.over = None;\n        state.doubted = false;",
         }],
     },
     Defect {
@@ -93,12 +93,12 @@ pub(crate) const DEFECTS: &[Defect] = &[
         edits: &[
             Edit {
                 file: "src/engine/release/mod.rs",
-                from: "        self.keeper.unwatch(hold.id);\n        // When the store",
+                from: "        self.keeper.unwatch(hold.grant.id);\n        // When the store",
                 to: "        // When the store",
             },
             Edit {
                 file: "src/engine/release/mod.rs",
-                from: "        self.keeper.unwatch(hold.id);\n        tracing",
+                from: "        self.keeper.unwatch(hold.grant.id);\n        tracing",
                 to: "        tracing",
             },
             Edit {
@@ -117,8 +117,8 @@ pub(crate) const DEFECTS: &[Defect] = &[
         says: "a hold whose release is on its way is still believed",
         edits: &[Edit {
             file: "src/engine/release/mod.rs",
-            from: "let counts = hold.end(LostReason::Released).is_ok();",
-            to: "let counts = hold.shares() == 0 && !hold.claim.ttl.is_zero();",
+            from: "let counts = usize::from(hold.end(LostReason::Released).is_ok());",
+            to: "let counts = usize::from(hold.shares() == 0);",
         }],
     },
     Defect {
@@ -148,8 +148,8 @@ pub(crate) const DEFECTS: &[Defect] = &[
         says: "a waiter that leaves keeps its turn",
         edits: &[Edit {
             file: "src/engine/contention/turn.rs",
-            from: "        if !self.spent {\n",
-            to: "        if !self.spent && self.baton.is_some() {\n",
+            from: "        if self.spent {\n",
+            to: "        if self.spent || self.baton.is_none() {\n",
         }],
     },
     Defect {
@@ -188,8 +188,8 @@ pub(crate) const DEFECTS: &[Defect] = &[
         says: "nobody is told that the connection for messages is lost",
         edits: &[Edit {
             file: "src/engine/contention/mod.rs",
-            from: "                    inbox.hear(Hears::Nothing);\n",
-            to: "                    inbox.ask_at(Instant::now());\n",
+            from: "entries.inboxes().for_each(|inbox| inbox.hear(Hears::Nothing));",
+            to: "entries.inboxes().for_each(|inbox| inbox.ask_at(Instant::now()));",
         }],
     },
     Defect {
@@ -212,8 +212,8 @@ pub(crate) const DEFECTS: &[Defect] = &[
         says: "a lock goes from task to task for as long as somebody waits here",
         edits: &[Edit {
             file: "src/engine/hold.rs",
-            from: "self.stay.turns > 0 && self.stay.until > now.into()",
-            to: "self.stay.turns > 0 && (self.stay.until > now.into() || self.stay.turns > 1)",
+            from: "self.grant.stay.turns > 0 && self.grant.stay.until > now.into()",
+            to: "self.grant.stay.turns > 1 || self.grant.stay.until > now.into()",
         }],
     },
     Defect {
@@ -236,7 +236,7 @@ pub(crate) const DEFECTS: &[Defect] = &[
         says: "nobody looks after one that was called alone when another one comes",
         edits: &[Edit {
             file: "src/engine/contention/turn.rs",
-            from: "            entries.look_after(name);\n        }\n        Some(Err(",
+            from: "            entries.look_after(name, &self.core);\n        }\n        Some(Err(",
             to: "        }\n        Some(Err(",
         }],
     },
@@ -252,13 +252,17 @@ pub(crate) const DEFECTS: &[Defect] = &[
         says: "what a lost runtime was settling is forgotten",
         edits: &[Edit {
             file: "src/engine/debts.rs",
-            from: "        let list = self.list();\n        let (number, debt) = list.owed.range(number + 1..).next()?;\n        Some((*number, debt.clone()))",
-            to: "        let mut list = self.list();\n        let number = *list.owed.range(number + 1..).next()?.0;\n        list.owed.remove(&number).map(|debt| (number, debt))",
+            from: "        let list = self.list.lock();\n        let (number, debt) = list.owed.range(number + 1..).next()?;\n        Some((*number, debt.clone()))",
+            to: "        let mut list = self.list.lock();\n        let number = *list.owed.range(number + 1..).next()?.0;\n        list.owed.remove(&number).map(|debt| (number, debt))",
         }],
     },
     Defect {
         says: "a shutdown on another runtime settles nothing",
-        edits: &[Edit { file: "src/engine/mod.rs", from: "        self.revive(false);\n", to: "" }],
+        edits: &[Edit {
+            file: "src/engine/mod.rs",
+            from: "        self.revive();\n        let returned",
+            to: "        let returned",
+        }],
     },
     Defect {
         says: "a shutdown takes nothing back",
@@ -320,7 +324,7 @@ pub(crate) const DEFECTS: &[Defect] = &[
         says: "those who queue hear of a gap as if it were a release, and the others do not",
         edits: &[Edit {
             file: "src/engine/contention/inbox.rs",
-            from: "let asks = !(queue_told && self.told().queued);",
+            from: "let asks = !(queue_told && self.told.lock().queued);",
             to: "let asks = !queue_told;",
         }],
     },
@@ -359,9 +363,9 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         Defect {
             says: "one may wait though the client was shut down",
             edits: &[Edit {
-                file: "src/engine/contention/mod.rs",
-                from: "        entries.closed = true;\n",
-                to: "",
+                file: "src/engine/contention/turn.rs",
+                from: "        if self.core.open.is_closed() {",
+                to: "        if self.core.used.is_closed() {",
             }],
         },
     ),
@@ -373,8 +377,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "a grant forgets on its way that an earlier question for it is out",
             edits: &[Edit {
                 file: "src/engine/hold.rs",
-                from: "unsure: self.unsure,",
-                to: "unsure: self.unsure && self.stay.turns == 0,",
+                from: "stay, contended: true, ..",
+                to: "stay, contended: true, unsure: false, ..",
             }],
         },
     ),
@@ -480,8 +484,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "a grant whose lease ended on its way to the next hold is believed",
             edits: &[Edit {
                 file: "src/engine/hold.rs",
-                from: "(now < lease.ends()).then(|| Grant {",
-                to: "(now < lease.ends() + self.claim.ttl).then(|| Grant {",
+                from: "(now < self.lease(&state).ends()).then_some(next)",
+                to: "(now < self.lease(&state).ends() + self.grant.claim.ttl).then_some(next)",
             }],
         },
     ),
@@ -493,7 +497,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "a hold that is due or in doubt is handed over",
             edits: &[Edit {
                 file: "src/engine/hold.rs",
-                from: "let fresh = now < state.lease.renew_at().min(self.earliest_end(state));\n        let sound = state.over.is_none() && !state.doubted && !state.recounted;",
+                from: "let fresh = now < self.lease(state).renew_at().min(self.earliest_end(state));\n        let sound = state.over.is_none() && !state.doubted && !state.recounted;",
                 to: "let fresh = now < self.earliest_end(state);\n        let sound = state.over.is_none() && !state.recounted;",
             }],
         },
@@ -519,7 +523,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "the store's no is forgotten while a grant is nobody's",
             edits: &[Edit {
                 file: "src/engine/contention/mod.rs",
-                from: "called.baton.iter_mut().for_each(|baton| baton.disown(asked.id));",
+                from: "called.baton.iter_mut().for_each(|baton| baton.disown(asked.grant.id));",
                 to: "let _ = called;",
             }],
         },
@@ -624,8 +628,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "who enters while the client is shut down is not looked at again",
             edits: &[Edit {
                 file: "src/engine/acquire/mod.rs",
-                from: "        if self.is_shut() {\n            self.take_back(&hold);",
-                to: "        if self.is_shut() && self.contention.is_contended(hold.name()) {\n            self.take_back(&hold);",
+                from: "        if self.core.open.is_closed() {\n            self.take_back(&hold);",
+                to: "        if self.core.open.is_closed() && self.contention.is_contended(hold.name()) {\n            self.take_back(&hold);",
             }],
         },
     ),
