@@ -112,7 +112,8 @@ const _: () = assert!(QUEUE_RESTS.as_millis() >= 4 * most(LONGEST_WAIT));
 const _: () = assert!(LINGER.as_millis() >= CONTENDED.as_millis());
 // Who hears nothing asks while the lock is reserved for it, with time for the question.
 const _: () = assert!(most(LONGEST_WAIT_UNHEARD) + 50 <= POLLERS_TURN.as_millis());
-// Who is not told to look has not looked yet. Who is told learns of a reservation.
+// A waiter too young to be warned still makes its first look. One that is warned asks while
+// the reservation lasts.
 const _: () = assert!(FIRST_LOOK.as_millis() > WARNED_AFTER.as_millis());
 const _: () = assert!(SOON.as_millis() < RESERVATION.as_millis());
 // A grant in transit rests for less than anybody else would notice.

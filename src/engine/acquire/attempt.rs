@@ -86,9 +86,9 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Asks until it is granted, or the store says a no that will stay. Who has no turn does
-    /// not wait either.
-    /// Asks until it is granted. No `async fn`: that would hold the attempt twice.
+    /// Asks until it is granted, or the store says a no that will stay. Without a turn it
+    /// does not wait. No `async fn`: that would hold the attempt twice, and miss malloc's fast
+    /// path.
     pub(super) fn run(self) -> impl Future<Output = Result<Held, Error>> {
         let span = tracing::debug_span!(target: "leasehold", "acquire",
             lock = %self.claim.name, owner = %self.claim.owner);

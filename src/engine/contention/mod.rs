@@ -256,7 +256,7 @@ impl Contention {
             Event::SubscriptionsLost => {
                 entries.inboxes().for_each(|inbox| inbox.hear(Hears::Nothing));
             }
-            // Who waits has been told by the answers that did not come.
+            // Waiters ask again by themselves: their questions failed.
             Event::Back => {}
             Event::Hears(name, hears) => {
                 if let Some(inbox) = entries.inbox(&name) {

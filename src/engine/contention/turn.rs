@@ -21,8 +21,8 @@ pub(crate) struct Turn {
     name: Name,
     /// What the hold before left to us, if it did.
     pub(crate) baton: Option<Baton>,
-    /// Where it is told to us that we may ask, if the name was listened to before: who has
-    /// not asked yet has missed nothing.
+    /// Where it is told to us that we may ask, if the name is subscribed to already. A turn
+    /// that has not asked cannot have missed a message.
     pub(crate) inbox: Option<Arc<Inbox>>,
     /// For how long those who do not queue may still ask first.
     pub(crate) head_start: Option<Duration>,

@@ -17,7 +17,7 @@ use crate::{
     },
 };
 
-/// Settles what is owed, until the debts are closed. What a runtime took down with it while
+/// Settles what is owed, until the engine is dropped. What a runtime took down with it while
 /// it was being settled is still owed, and settled by the next one.
 pub(crate) async fn settle_all(core: Arc<Core>, contention: Arc<Contention>) {
     let (mut settling, mut last) = (FuturesUnordered::new(), 0);

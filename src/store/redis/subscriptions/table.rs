@@ -247,7 +247,7 @@ impl Table {
             // One who came back while we were leaving is still there.
             let names = entry.names.clone();
             names.iter().for_each(|name| self.update(name));
-            // Who may not leave stays until somebody wants it again.
+            // If UNSUBSCRIBE is forbidden, we stay subscribed.
             if asked.subscribe.is_some() || answer != Answer::Forbidden {
                 self.unsettled.insert(channel.clone());
             }
