@@ -312,11 +312,12 @@ fn java_that_waits_is_left_a_gap_though_ours_queue() {
     assert!(java.thread("T1").unlock("door").is_true());
     passing.end(&scene);
 
-    // and each time the lock was free it was told so, and the first of ours to ask later
+    // and every second time the lock was left to it: it was told so, and the first of ours to
+    // ask later. In between it went to that one
     let told = told(&lines);
     let gaps = told.iter().filter(|it| **it == format!("{CHANNEL} 00")).count();
     let releases = lines.iter().filter(|it| it.contains(r#"lua] "HDEL" "door""#)).count();
-    assert!(gaps >= 1 && gaps == releases, "{gaps} of {releases}: {told:#?}");
+    assert!(gaps >= 1 && releases <= 2 * gaps + 1, "{gaps} of {releases}: {told:#?}");
     for gap in Gap::all(&lines) {
         assert!([2, 4, 8, 16].contains(&gap.millis), "{gap:?}");
     }
@@ -347,10 +348,9 @@ fn a_fiftieth_of_the_time_the_lock_is_left_to_who_does_not_queue() {
     for pair in gaps.windows(2) {
         let passed = pair[1].at - pair[0].at;
         let lasts = Duration::from_millis(pair[1].millis);
-        assert!(passed + MILLI * 2 >= lasts * 50, "{pair:?}");
-        // The script looked at the clock a little before.
-        let seconds = [pair[1].at, pair[1].at - MILLI * 20].map(|at| at.as_secs() % 4);
-        assert!(seconds.iter().any(|second| pair[1].millis == 2 << second), "{pair:?}");
+        // A moment is odd or even by what has become of it.
+        assert!(passed + Duration::from_micros(2) >= lasts * 50, "{pair:?}");
+        assert_eq!(pair[1].millis, 2 << (pair[1].at.as_secs() % 4), "{pair:?}");
     }
     // Two rounds of 2, 4, 8 and 16 ms would have 36 of them, if a release came at once.
     assert!((10..=45).contains(&gaps.len()), "{gaps:?}");
@@ -804,10 +804,14 @@ impl Gap {
     fn all(lines: &[String]) -> Vec<Self> {
         let open = format!(r#"lua] "PUBLISH" "{CHANNEL}" "00""#);
         let gaps = lines.iter().enumerate().filter(|(_, line)| line.contains(&open));
-        gaps.map(|(at, line)| {
+        gaps.map(|(at, _)| {
             let (_, said) = lines[at - 1].rsplit_once(' ').unwrap();
-            let time = line.trim_start_matches('+').split(' ').next().unwrap();
-            let at = Duration::from_secs_f64(time.parse().unwrap());
+            // As the script has noted it: MONITOR's time is later, and may be much later.
+            let notes =
+                |line: &&String| line.contains(r#"lua] "ZADD""#) && line.ends_with(r#""gap""#);
+            let noted = lines[..at].iter().rev().find(notes).unwrap();
+            let micros = noted.rsplit(' ').nth(1).unwrap().trim_matches(['"', '-']);
+            let at = Duration::from_micros(micros.parse().unwrap());
             Self { at, millis: said.trim_matches('"').parse().unwrap() }
         })
         .collect()
