@@ -6,7 +6,7 @@ use std::{marker::PhantomData, sync::Arc, time::Duration};
 use crate::store::redis::{RedisStore, Settings};
 use crate::{
     domain::{Health, Identity, Name, Stats},
-    engine::{Engine, clock::Clock, limits::Limits, tasks::Spawner},
+    engine::{Engine, clock::Clock, limits::Limits, tasks::here},
     error::Result,
     primitives::Lock,
     store::{Store, memory::MemoryStore},
@@ -581,8 +581,7 @@ impl ClientBuilder {
     }
 
     fn client(self, identity: Identity, store: Arc<dyn Store>) -> Client {
-        let spawner: Spawner = Arc::new(|job| drop(tokio::spawn(job)));
-        let engine = Engine::within(self.limits, identity, store, Clock::new(), spawner);
+        let engine = Engine::within(self.limits, identity, store, Clock::new(), here());
         Client { engine, ttl: self.ttl }
     }
 }

@@ -261,6 +261,7 @@ impl Engine {
     pub(crate) async fn shut_down(&self, patience: Duration) -> (usize, usize) {
         let start = Instant::now();
         let patience = patience.min(LONGEST_PATIENCE);
+        self.core.open.close();
         self.contention.close();
 
         if Handle::try_current().is_err() {

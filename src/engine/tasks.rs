@@ -33,7 +33,6 @@ impl<F: FnOnce()> Drop for OnDrop<F> {
 /// them somewhere else.
 pub(crate) type Spawner = Arc<dyn Fn(Job) + Send + Sync>;
 
-#[cfg(test)]
 pub(crate) fn here() -> Spawner {
     Arc::new(|job| drop(tokio::spawn(job)))
 }

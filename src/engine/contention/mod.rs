@@ -73,10 +73,9 @@ impl Contention {
         Arc::new(Self { core: Arc::clone(core), listening, entries })
     }
 
-    /// Shuts the client: sends everybody away, now and later. Batons that nobody took are
+    /// Sends everybody away: the client is not open any more. Batons that nobody took are
     /// given back.
     pub(crate) fn close(&self) {
-        self.core.open.close();
         let (mut entries, now) = (self.entries.lock(), self.core.clock.now());
         for entry in entries.of.values_mut() {
             entry.crowd.iter_mut().for_each(|crowd| crowd.waiting.clear());

@@ -218,8 +218,10 @@ impl Supervisor {
     }
 
     fn is_down(&self) {
-        self.state.losses.fetch_add(1, Ordering::Release);
-        if self.state.live.send_replace(None).is_some() {
+        // Nobody else sets it.
+        if self.state.live.borrow().is_some() {
+            self.state.losses.fetch_add(1, Ordering::Release);
+            self.state.live.send_replace(None);
             self.watcher.down();
         }
     }

@@ -99,10 +99,13 @@ fn plant_all(cases: &[Case]) -> Result<bool, String> {
     println!("nothing is found where nothing is planted: {}\n", seconds(started));
     println!("| # | defect | found by | after | time |");
     println!("|---|---|---|---|---|");
-    let found = plant_each(&copy, cases);
-    let took = seconds(started);
-    println!("\n{} defects planted, {found} found, in {took}", cases.len());
-    Ok(found == cases.len())
+    let missed = plant_each(&copy, cases);
+    let (planted, took) = (cases.len(), seconds(started));
+    println!("\n{planted} defects planted, {} found, in {took}", planted - missed.len());
+    for case in &missed {
+        println!("not found: {} | {}", case.number, case.defect.says);
+    }
+    Ok(missed.is_empty())
 }
 
 fn root() -> &'static Path {
@@ -124,22 +127,26 @@ fn find_nothing_in(copy: &Copy, cases: &[Case]) -> Result<(), String> {
     Ok(())
 }
 
-/// Builds each defect while the one before is searched for. Returns how many
-/// were found.
-fn plant_each(copy: &Copy, cases: &[Case]) -> usize {
+/// Builds each defect while the one before is searched for. Returns those that were
+/// not found.
+fn plant_each(copy: &Copy, cases: &[Case]) -> Vec<Case> {
     thread::scope(|scope| {
-        let mut found = 0;
-        let mut running: Option<ScopedJoinHandle<'_, bool>> = None;
-        let joined = |run: ScopedJoinHandle<'_, bool>| run.join().expect("a search never panics");
+        let mut missed = vec![];
+        let mut running: Option<(Case, ScopedJoinHandle<'_, bool>)> = None;
+        let joined = |(case, run): (Case, ScopedJoinHandle<'_, bool>)| {
+            let found = run.join().expect("a search never panics");
+            (!found).then_some(case)
+        };
         for &case in cases {
             let started = clock();
             let build = || Program::build(copy, case.finder, case.number);
             let program = copy.planted(case.defect, build);
-            found += usize::from(running.take().is_some_and(joined));
+            missed.extend(running.take().and_then(joined));
             let run = move || told(case, program.and_then(Program::run), started);
-            running = Some(scope.spawn(run));
+            running = Some((case, scope.spawn(run)));
         }
-        found + usize::from(running.is_some_and(joined))
+        missed.extend(running.and_then(joined));
+        missed
     })
 }
 
