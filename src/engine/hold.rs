@@ -30,7 +30,8 @@ pub(crate) struct Hold {
     /// Whether its lease is renewed, or fixed.
     pub(super) renewed: bool,
     pub(super) entered_at: Stamp,
-    must_end_at: Option<Stamp>,
+    /// However often it is renewed.
+    pub(super) must_end_at: Option<Stamp>,
     state: Mutex<State>,
     shares: AtomicU32,
     counters: Arc<Counters>,

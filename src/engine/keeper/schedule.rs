@@ -58,17 +58,17 @@ impl Schedule {
     /// Looks after the grant of `hold` from now on, which another hold had before if that
     /// left it, at `left_at`.
     pub(super) fn watch(&mut self, hold: &Arc<Hold>, left_at: Option<Instant>) {
-        let (id, ends) = (hold.grant.id, hold.ends());
+        let id = hold.grant.id;
         if let Some(watched) = self.watched.get_mut(&id) {
             watched.hold = Arc::clone(hold);
-            // Its own end may come before its next renewal.
-            if watched.due > ends.into() {
-                self.put_off(id, ends);
+            // It has the lease of the hold before, but an end of its own.
+            if let Some(end) = hold.must_end_at.filter(|end| watched.due > *end) {
+                self.put_off(id, end.into());
             }
             return;
         }
         // If another hold had it the store has said no on its way to this one.
-        let due = left_at.unwrap_or_else(|| hold.renew_at()).min(ends);
+        let due = left_at.unwrap_or_else(|| hold.renew_at()).min(hold.ends());
         let (hold, stamp) = (Arc::clone(hold), due.into());
         self.due.insert((stamp, id));
         let (asked_at, awaits) = (hold.entered_at, Awaits::Nothing);
