@@ -111,13 +111,6 @@ impl Link {
         self.awaited(wire.call_all(commands)).await
     }
 
-    /// Sends a command that subscribes or the like, and waits until that is done or
-    /// refused.
-    pub(crate) async fn confirm(&self, command: &Cmd) -> Result<Value, Failure> {
-        let wire = self.live().await?;
-        self.awaited(wire.confirm(command)).await
-    }
-
     async fn awaited<T>(
         &self,
         reply: impl Future<Output = Result<T, Failure>>,

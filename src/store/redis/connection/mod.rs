@@ -41,6 +41,7 @@ pub(super) use self::{
     target::Target,
     url::target,
     watcher::Watcher,
+    wire::Wire,
 };
 #[cfg(test)]
 pub(crate) use self::{connector::Connector, target::Address};

@@ -152,6 +152,7 @@ impl Supervisor {
             biased;
             ending = driver => ending,
             ending = gives_up => ending,
+            never = self.watcher.attend(&wire) => match never {},
         };
         self.state.note(Some(format!("connection lost: {ending}")));
         self.is_down();

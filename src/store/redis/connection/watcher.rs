@@ -1,7 +1,11 @@
 //! Who is told what happens on a connection.
 
+use std::{convert::Infallible, future::pending};
+
+use futures_util::future::BoxFuture;
 use redis::PushInfo;
 
+use super::wire::Wire;
 use crate::domain::About;
 
 /// Who is told what happens on a link.
@@ -12,6 +16,10 @@ pub(crate) trait Watcher: Send + Sync {
     fn met(&self, _about: &About) {}
     /// The link is up, for the first time or again.
     fn up(&self) {}
+    /// What is to be done as long as this connection lives, by the task that carries it.
+    fn attend<'a>(&'a self, _wire: &'a Wire) -> BoxFuture<'a, Infallible> {
+        Box::pin(pending())
+    }
     /// The link is down: what it carried is lost.
     fn down(&self) {}
     /// The server said something without being asked.

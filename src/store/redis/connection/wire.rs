@@ -39,7 +39,7 @@ const KEPT: usize = 1024 * 1024;
 
 /// One connection, for all who speak on it.
 #[derive(Debug, Default)]
-pub(super) struct Wire {
+pub(crate) struct Wire {
     outbox: Mutex<Outbox>,
     filled: Notify,
     /// Something is asked, and nobody looks whether it is answered.
@@ -84,7 +84,7 @@ enum Answered {
 
 impl Wire {
     /// Sends `command` and waits for the reply, refusals among them.
-    pub(super) async fn call(&self, command: &Cmd) -> Result<Value, Failure> {
+    pub(crate) async fn call(&self, command: &Cmd) -> Result<Value, Failure> {
         let (sender, reply) = oneshot::channel();
         self.ask([command], Asked::One(sender))?;
         reply.await.map_err(|_| self.failure())
@@ -100,7 +100,7 @@ impl Wire {
 
     /// Sends a command that subscribes or the like, and waits until it is confirmed
     /// for each of its arguments, or refused.
-    pub(super) async fn confirm(&self, command: &Cmd) -> Result<Value, Failure> {
+    pub(crate) async fn confirm(&self, command: &Cmd) -> Result<Value, Failure> {
         let (sender, reply) = oneshot::channel();
         let missing = command.args_iter().len().saturating_sub(1);
         self.ask([command], Asked::Confirmed { missing, sender })?;

@@ -1,32 +1,29 @@
 //! The subscriptions of one client, on a connection of their own.
 //!
-//! [`Table`] knows what is wanted and what is confirmed, and is brought up to date by one
-//! task. It lies behind one mutex, which is never held while somebody is told: events
-//! are told in order under a second mutex, by the tasks of the store alone.
+//! [`Table`] knows what is wanted and what is confirmed, and is brought up to date by the
+//! task that carries the connection. It lies behind one mutex, which is never held while
+//! somebody is told: events are told in order under a second mutex, by the tasks of the
+//! store alone.
 
 mod rights;
 mod table;
 
 use std::{
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError, Weak,
-        atomic::{AtomicBool, Ordering},
-    },
+    convert::Infallible,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     time::Duration,
 };
 
 use futures_util::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use redis::{PushInfo, PushKind, Value, cmd};
 use tokio::{
-    runtime::Handle,
     sync::Notify,
-    task::AbortHandle,
     time::{Instant, sleep_until},
 };
 
 pub(super) use self::rights::{Refused, Rights};
-use self::table::{Answer, Correction, Table};
-use super::connection::{Dialer, Link, Watcher};
+use self::table::{Correction, Refusal, Table};
+use super::connection::{Dialer, Link, Watcher, Wire};
 use crate::{domain::Name, error::Error, store::Subscriber};
 
 /// How long nothing may be sent while we listen: then we see whether the other
@@ -40,8 +37,7 @@ const RETRY: Duration = Duration::from_millis(250);
 #[derive(Debug)]
 pub(super) struct Subscriptions {
     board: Arc<Board>,
-    link: Arc<Link>,
-    task: Mutex<Option<AbortHandle>>,
+    link: Link,
 }
 
 impl Subscriptions {
@@ -52,7 +48,7 @@ impl Subscriptions {
     ) -> Result<Self, Error> {
         let watcher: Arc<dyn Watcher> = Arc::<Board>::clone(&board);
         let link = Link::connect(dialer, watcher, command_timeout).await?;
-        Ok(Self::on(link, board))
+        Ok(Self { board, link })
     }
 
     /// The same without a connection: it is made in the background.
@@ -62,28 +58,15 @@ impl Subscriptions {
         command_timeout: Duration,
     ) -> Self {
         let watcher: Arc<dyn Watcher> = Arc::<Board>::clone(&board);
-        Self::on(Link::connect_lazily(dialer, watcher, command_timeout), board)
+        let link = Link::connect_lazily(dialer, watcher, command_timeout);
+        Self { board, link }
     }
 
-    fn on(link: Link, board: Arc<Board>) -> Self {
-        let subscriptions = Self { board, link: Arc::new(link), task: Mutex::default() };
-        subscriptions.keep_up();
-        subscriptions
-    }
-
-    /// Sees to it that the connection and the task are there, on the runtime of the
-    /// caller if that of the ones before is gone.
+    /// Sees to it that there is a connection, on the runtime of the caller if that of the
+    /// one before is gone.
     pub(super) fn keep_up(&self) {
         // Without a runtime the next caller sees to it.
         drop(self.link.keep_up());
-        if self.board.kept.load(Ordering::Acquire) {
-            return;
-        }
-        let Ok(runtime) = Handle::try_current() else { return };
-        if let Some(kept) = Kept::by(&self.board) {
-            let task = runtime.spawn(keep(kept, Arc::clone(&self.link))).abort_handle();
-            *self.task.lock().unwrap_or_else(PoisonError::into_inner) = Some(task);
-        }
     }
 
     /// Tells `subscriber` what is heard from now on.
@@ -131,14 +114,7 @@ impl Subscriptions {
     }
 }
 
-impl Drop for Subscriptions {
-    fn drop(&mut self) {
-        let task = self.task.get_mut().unwrap_or_else(PoisonError::into_inner);
-        task.take().iter().for_each(AbortHandle::abort);
-    }
-}
-
-/// What the task and the connections share.
+/// What is wanted and heard, in the hands of whoever carries the connection.
 #[derive(Debug)]
 pub(super) struct Board {
     table: Mutex<Table>,
@@ -146,26 +122,6 @@ pub(super) struct Board {
     /// Locked before the table by those who tell, and never by those who ask.
     subscriber: Mutex<Option<Weak<dyn Subscriber>>>,
     warned: Mutex<Vec<Refused>>,
-    /// Whether there is a task that keeps it.
-    kept: AtomicBool,
-}
-
-/// The board, in the hands of the one task that keeps it.
-struct Kept(Arc<Board>);
-
-impl Kept {
-    fn by(board: &Arc<Board>) -> Option<Self> {
-        let taken = board.kept.swap(true, Ordering::AcqRel);
-        (!taken).then(|| Self(Arc::clone(board)))
-    }
-}
-
-impl Drop for Kept {
-    /// Its runtime may have ended. What it asked for is asked for anew by the next one.
-    fn drop(&mut self) {
-        self.0.table().ask_anew();
-        self.0.kept.store(false, Ordering::Release);
-    }
 }
 
 impl Board {
@@ -176,7 +132,6 @@ impl Board {
             changed: Notify::new(),
             subscriber: Mutex::default(),
             warned: Mutex::default(),
-            kept: AtomicBool::new(false),
         })
     }
 
@@ -221,11 +176,59 @@ impl Board {
         }
     }
 
-    fn answered(&self, asked: &Correction, answer: Answer) {
-        if let (Answer::Forbidden, Some(name)) = (&answer, &asked.subscribe) {
+    /// Asks the server for what is wanted, whenever that changes, as long as `wire` lives.
+    async fn keep(&self, wire: &Wire) -> Infallible {
+        let mut asked = FuturesUnordered::new();
+        let mut rests_until = None;
+        loop {
+            self.tell();
+            if rests_until.is_none_or(|until| until <= Instant::now()) {
+                rests_until = None;
+                let mut table = self.table();
+                table.forgive(Instant::now());
+                asked.extend(table.corrections().into_iter().map(|it| self.ask(wire, it)));
+            }
+            let wakes_at = rests_until.unwrap_or_else(|| Instant::now() + QUIET);
+            tokio::select! {
+                biased;
+                Some(refusal) = asked.next() => {
+                    if refusal == Some(Refusal::Passing) {
+                        rests_until = Some(Instant::now() + RETRY);
+                    }
+                }
+                () = self.changed.notified() => {}
+                () = sleep_until(wakes_at), if rests_until.is_some() => {}
+                () = sleep_until(wakes_at) => self.see_whether_it_lives(wire).await,
+            }
+        }
+    }
+
+    /// Asks for one correction. Returns why it is not made: if it is, that was told before.
+    async fn ask(&self, wire: &Wire, correction: Correction) -> Option<Refusal> {
+        let verb = if correction.subscribe.is_some() { "SUBSCRIBE" } else { "UNSUBSCRIBE" };
+        // Without an answer the connection is over, and nothing is heard on it.
+        let Ok(Value::ServerError(error)) = wire.confirm(cmd(verb).arg(&correction.channels)).await
+        else {
+            return None;
+        };
+        let refusal = match error.code() {
+            "NOPERM" => Refusal::Forbidden,
+            _ => Refusal::Passing,
+        };
+        tracing::debug!(target: "leasehold", failure = %error, verb, "subscriptions refused");
+        if let (Refusal::Forbidden, Some(name)) = (refusal, &correction.subscribe) {
             self.warn_once(Refused::Subscription, name);
         }
-        self.table().answered(asked, answer, Instant::now());
+        self.table().not_done(&correction, refusal, Instant::now());
+        Some(refusal)
+    }
+
+    /// A connection on which nothing is sent may be gone without our knowing. Whether an
+    /// answer comes is seen by those who carry it.
+    async fn see_whether_it_lives(&self, wire: &Wire) {
+        if !self.table().is_quiet() {
+            drop(wire.call(&cmd("PING")).await);
+        }
     }
 }
 
@@ -236,13 +239,15 @@ impl Watcher for Board {
 
     fn up(&self) {
         self.table().begin();
-        self.changed.notify_one();
+    }
+
+    fn attend<'a>(&'a self, wire: &'a Wire) -> BoxFuture<'a, Infallible> {
+        Box::pin(self.keep(wire))
     }
 
     fn down(&self) {
         self.table().end();
         self.tell();
-        self.changed.notify_one();
     }
 
     fn pushed(&self, info: PushInfo) {
@@ -261,64 +266,5 @@ impl Watcher for Board {
         }
         drop(table);
         self.tell();
-    }
-}
-
-/// Asks the server for what is wanted, whenever that changes.
-async fn keep(kept: Kept, link: Arc<Link>) {
-    let board = &*kept.0;
-    let mut asked: FuturesUnordered<BoxFuture<'_, (Correction, Answer)>> = FuturesUnordered::new();
-    let mut rests_until = None;
-    loop {
-        board.tell();
-        if rests_until.is_none_or(|until| until <= Instant::now()) {
-            rests_until = None;
-            board.table().forgive(Instant::now());
-            for correction in board.table().corrections() {
-                asked.push(Box::pin(ask(&link, correction)));
-            }
-        }
-        let wakes_at = rests_until.unwrap_or_else(|| Instant::now() + QUIET);
-        tokio::select! {
-            biased;
-            Some((correction, answer)) = asked.next() => {
-                board.answered(&correction, answer);
-                if answer == Answer::Failed {
-                    rests_until = Some(Instant::now() + RETRY);
-                }
-            }
-            () = board.changed.notified() => {}
-            () = sleep_until(wakes_at), if rests_until.is_some() => {}
-            () = sleep_until(wakes_at) => see_whether_it_lives(board, &link).await,
-        }
-    }
-}
-
-/// Asks for one correction.
-async fn ask(link: &Link, correction: Correction) -> (Correction, Answer) {
-    let verb = if correction.subscribe.is_some() { "SUBSCRIBE" } else { "UNSUBSCRIBE" };
-    let answer = match link.confirm(cmd(verb).arg(&correction.channels)).await {
-        Ok(Value::ServerError(error)) if error.code() == "NOPERM" => Answer::Forbidden,
-        Ok(Value::ServerError(error)) => {
-            tracing::debug!(target: "leasehold", failure = %error, verb, "subscriptions in doubt");
-            Answer::Failed
-        }
-        Ok(_) => Answer::Done,
-        Err(failure) => {
-            tracing::debug!(target: "leasehold", %failure, verb, "subscriptions in doubt");
-            Answer::Failed
-        }
-    };
-    (correction, answer)
-}
-
-/// A connection on which nothing is sent may be gone without our knowing.
-async fn see_whether_it_lives(board: &Board, link: &Link) {
-    if board.table().is_quiet() {
-        return;
-    }
-    if let Err(failure) = link.call(&cmd("PING")).await {
-        // The link is made again, and then everything is asked for anew.
-        tracing::debug!(target: "leasehold", %failure, verb = "PING", "subscriptions in doubt");
     }
 }

@@ -1,8 +1,8 @@
 //! What is to be heard, and what the server has confirmed: one is brought to the other.
 //!
-//! Pure: no I/O, told the time. A channel whose state is not what is wanted stays
-//! *unsettled* until the server's answer settles it. So whatever gets lost on the way, a
-//! reply, a message or a connection, the next look asks for what is missing then.
+//! Pure: no I/O, told the time. What is asked for is asked on one connection and answered
+//! there, or that ends and everything is asked for anew on the next. So nobody need ask
+//! what an answer that never came would have said.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
@@ -26,8 +26,6 @@ pub(super) struct Table {
     /// Channels that may not be as they are wanted.
     unsettled: BTreeSet<String>,
     refusals: Refusals,
-    /// Counts connections, and those who ask: answers to what was asked before count no more.
-    connection: u64,
     /// What is to be told, in order.
     events: VecDeque<Event>,
 }
@@ -44,27 +42,8 @@ struct Wish {
 struct Channel {
     says: Says,
     state: State,
-    /// Whether the server was asked to subscribe, and may do so yet: it may be heard though
-    /// it is off.
-    in_doubt: bool,
     /// Who wants it: `door` and `{door}` share the one of their releases.
     names: BTreeSet<Name>,
-}
-
-impl Channel {
-    fn of(says: Says) -> Self {
-        Self { says, state: State::Off, names: BTreeSet::new(), in_doubt: false }
-    }
-
-    /// What was asked for was not confirmed; it may have `failed`, and be done later.
-    fn is_not_confirmed(&mut self, failed: bool) {
-        match self.state {
-            State::Asked => (self.state, self.in_doubt) = (State::Off, self.in_doubt || failed),
-            State::Leaving if self.in_doubt => self.state = State::Off,
-            State::Leaving => self.state = State::On,
-            State::Off | State::On => {}
-        }
-    }
 }
 
 /// What a message on a channel is about.
@@ -90,17 +69,15 @@ pub(super) struct Correction {
     /// Whether to subscribe: then for this name.
     pub(super) subscribe: Option<Name>,
     pub(super) channels: Vec<String>,
-    connection: u64,
 }
 
-/// What became of a correction.
+/// Why a correction is not made.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Answer {
-    Done,
+pub(super) enum Refusal {
     /// We have no right to it.
     Forbidden,
     /// It may be otherwise later.
-    Failed,
+    Passing,
 }
 
 impl Table {
@@ -111,7 +88,6 @@ impl Table {
             channels: HashMap::new(),
             unsettled: BTreeSet::new(),
             refusals: Refusals::default(),
-            connection: 0,
             events: VecDeque::new(),
         }
     }
@@ -173,8 +149,8 @@ impl Table {
         let gone = gone.collect();
         self.give_up(name, gone);
         for (channel, says) in wanted {
-            let entry = self.channels.entry(channel.clone()).or_insert_with(|| Channel::of(says));
-            entry.says = says;
+            let fresh = || Channel { says, state: State::Off, names: BTreeSet::new() };
+            let entry = self.channels.entry(channel.clone()).or_insert_with(fresh);
             entry.names.insert(name.clone());
             self.unsettled.insert(channel);
         }
@@ -211,20 +187,20 @@ impl Table {
             let Some(channel) = self.channels.get_mut(&name) else { continue };
             match (channel.names.first(), channel.state) {
                 (Some(_), State::On) => {}
-                (None, State::Off) if !channel.in_doubt => drop(self.channels.remove(&name)),
+                (None, State::Off) => drop(self.channels.remove(&name)),
                 (Some(user), State::Off) => {
                     channel.state = State::Asked;
                     subscribe.entry(user.clone()).or_default().push(name);
                 }
-                (None, State::Off | State::On) => {
+                (None, State::On) => {
                     channel.state = State::Leaving;
                     unsubscribe.push(name);
                 }
-                (_, State::Asked | State::Leaving) => drop(self.unsettled.insert(name)),
+                // The answer will say how it is.
+                (_, State::Asked | State::Leaving) => {}
             }
         }
-        let connection = self.connection;
-        let of = |subscribe, channels| Correction { subscribe, channels, connection };
+        let of = |subscribe, channels| Correction { subscribe, channels };
         let mut all: Vec<_> =
             subscribe.into_iter().map(|(name, channels)| of(Some(name), channels)).collect();
         if !unsubscribe.is_empty() {
@@ -233,77 +209,34 @@ impl Table {
         all
     }
 
-    /// Takes the answer to `asked`. What was confirmed was told before it.
-    pub(super) fn answered(&mut self, asked: &Correction, answer: Answer, now: Instant) {
-        if asked.subscribe.is_some() && answer != Answer::Forbidden {
-            self.leave_unwanted(&asked.channels);
-        }
-        if asked.connection != self.connection {
-            return;
-        }
+    /// Notes that `asked` was refused: everything is as it was.
+    pub(super) fn not_done(&mut self, asked: &Correction, refusal: Refusal, now: Instant) {
+        let before = if asked.subscribe.is_some() { State::Off } else { State::On };
         for channel in &asked.channels {
-            let Some(entry) = self.channels.get_mut(channel) else { continue };
-            entry.is_not_confirmed(answer == Answer::Failed);
-            // One who came back while we were leaving is still there.
-            let names = entry.names.clone();
-            names.iter().for_each(|name| self.update(name));
-            // If UNSUBSCRIBE is forbidden, we stay subscribed.
-            if asked.subscribe.is_some() || answer != Answer::Forbidden {
-                self.unsettled.insert(channel.clone());
+            self.is_now(channel, before);
+        }
+        match (refusal, &asked.subscribe) {
+            (Refusal::Passing, _) => {}
+            (Refusal::Forbidden, Some(name)) => self.refused(name, Refused::Subscription, now),
+            // Who may not leave stays, and need not ask again.
+            (Refusal::Forbidden, None) => {
+                self.unsettled.retain(|it| !asked.channels.contains(it));
             }
         }
-        if let (Answer::Forbidden, Some(name)) = (answer, &asked.subscribe) {
-            self.refused(name, Refused::Subscription, now);
-        }
     }
 
-    /// What we asked to hear, and want no more, may reach us: also if it was asked for
-    /// before this connection, and sent on it.
-    fn leave_unwanted(&mut self, channels: &[String]) {
-        for channel in channels {
-            let fresh = || Channel::of(Says::Nothing);
-            let entry = self.channels.entry(channel.clone()).or_insert_with(fresh);
-            entry.in_doubt |= entry.names.is_empty();
-            self.unsettled.insert(channel.clone());
-        }
-    }
-
-    /// Nobody waits for the answers to what was asked: it is to be asked anew.
-    pub(super) fn ask_anew(&mut self) {
-        self.connection += 1;
-        let mut names = BTreeSet::new();
-        for (channel, entry) in &mut self.channels {
-            if matches!(entry.state, State::Asked | State::Leaving) {
-                entry.is_not_confirmed(true);
-                names.extend(entry.names.iter().cloned());
-                self.unsettled.insert(channel.clone());
-            }
-        }
-        names.iter().for_each(|name| self.update(name));
-    }
-
-    /// Another connection begins, on which nothing is heard yet.
+    /// A connection begins, on which nothing is heard yet.
     pub(super) fn begin(&mut self) {
-        self.silence();
         self.refusals.clear();
         let names: BTreeSet<Name> = self.names.keys().cloned().collect();
         names.iter().for_each(|name| self.want(name));
     }
 
-    /// The connection is lost, and with it everything that was heard.
+    /// The connection is lost: everything that was heard, and what was asked.
     pub(super) fn end(&mut self) {
         self.names.values_mut().for_each(|wish| wish.hears = Hears::Nothing);
-        self.silence();
+        self.channels.clear();
         self.events.push_back(Event::SubscriptionsLost);
-    }
-
-    /// Nothing is heard, and what was asked counts no more.
-    fn silence(&mut self) {
-        self.connection += 1;
-        for (channel, entry) in &mut self.channels {
-            (entry.state, entry.in_doubt) = (State::Off, false);
-            self.unsettled.insert(channel.clone());
-        }
     }
 
     /// Commands are answered again.
@@ -313,8 +246,12 @@ impl Table {
 
     /// The server has confirmed that we hear `channel`, or that we do not.
     pub(super) fn confirmed(&mut self, channel: &str, on: bool) {
+        self.is_now(channel, if on { State::On } else { State::Off });
+    }
+
+    fn is_now(&mut self, channel: &str, state: State) {
         let Some(entry) = self.channels.get_mut(channel) else { return };
-        (entry.state, entry.in_doubt) = (if on { State::On } else { State::Off }, false);
+        entry.state = state;
         self.unsettled.insert(channel.to_owned());
         let names = entry.names.clone();
         names.iter().for_each(|name| self.update(name));
@@ -374,10 +311,13 @@ mod tests {
     /// Everything that is asked for now is done, and said.
     fn done(table: &mut Table) {
         for asked in table.corrections() {
-            for channel in &asked.channels {
-                table.confirmed(channel, asked.subscribe.is_some());
-            }
-            table.answered(&asked, Answer::Done, Instant::now());
+            confirmed(table, &asked);
+        }
+    }
+
+    fn confirmed(table: &mut Table, asked: &Correction) {
+        for channel in &asked.channels {
+            table.confirmed(channel, asked.subscribe.is_some());
         }
     }
 
@@ -406,7 +346,6 @@ mod tests {
             table.confirmed(channel, true);
         }
         assert_eq!(told(&mut table), [Event::Hears(name("door"), Hears::Turns)]);
-        table.answered(&asked, Answer::Done, Instant::now());
         assert_eq!(table.corrections(), []);
         assert!(table.hears_releases(&name("door")));
     }
@@ -417,10 +356,6 @@ mod tests {
         table.end();
         assert_eq!(told(&mut table), [Event::SubscriptionsLost]);
         assert!(!table.hears_releases(&name("door")));
-        // however long it takes, and whatever fails meanwhile
-        for asked in table.corrections() {
-            table.answered(&asked, Answer::Failed, Instant::now());
-        }
         table.begin();
         done(&mut table);
         assert_eq!(told(&mut table), [Event::Hears(name("door"), Hears::Turns)]);
@@ -431,7 +366,7 @@ mod tests {
         let mut table = table();
         table.listen(&name("door"));
         let [asked] = table.corrections().try_into().unwrap();
-        table.answered(&asked, Answer::Failed, Instant::now());
+        table.not_done(&asked, Refusal::Passing, Instant::now());
         let [again] = table.corrections().try_into().unwrap();
         assert_eq!(asked, again);
         assert_eq!(told(&mut table), []);
@@ -442,11 +377,10 @@ mod tests {
         let (mut table, now) = (table(), Instant::now());
         table.listen(&name("door"));
         let [asked] = table.corrections().try_into().unwrap();
-        table.answered(&asked, Answer::Forbidden, now);
+        table.not_done(&asked, Refusal::Forbidden, now);
         let [less] = table.corrections().try_into().unwrap();
         assert_eq!(less.channels, [keys::channel(&name("door"))]);
-        table.confirmed(&less.channels[0], true);
-        table.answered(&less, Answer::Done, now);
+        confirmed(&mut table, &less);
         assert_eq!(told(&mut table), [Event::Hears(name("door"), Hears::Releases)]);
 
         table.forgive(now + Duration::from_secs(29));
@@ -461,7 +395,7 @@ mod tests {
         let mut table = hearing();
         table.unlisten(&name("door"));
         let [leaves] = table.corrections().try_into().unwrap();
-        table.answered(&leaves, Answer::Forbidden, Instant::now());
+        table.not_done(&leaves, Refusal::Forbidden, Instant::now());
         assert_eq!(table.corrections(), []);
 
         // and hears at once when it comes back
@@ -490,18 +424,15 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_of_an_old_connection_settles_nothing() {
+    fn what_was_asked_on_a_connection_that_is_lost_is_asked_on_the_next() {
         let mut table = table();
         table.listen(&name("door"));
         let [old] = table.corrections().try_into().unwrap();
         table.end();
         table.begin();
-        let [_new] = table.corrections().try_into().unwrap();
-        for answer in [Answer::Failed, Answer::Forbidden, Answer::Done] {
-            table.answered(&old, answer, Instant::now());
-            assert_eq!(table.corrections(), [], "it is asked for already");
-        }
-        assert!(table.rights(&name("door")).queue);
+        let [new] = table.corrections().try_into().unwrap();
+        assert_eq!(new, old);
+        assert_eq!(table.corrections(), [], "it is asked for already");
     }
 
     #[test]
@@ -511,28 +442,23 @@ mod tests {
         let [asked] = table.corrections().try_into().unwrap();
         table.unlisten(&name("door"));
         assert_eq!(table.corrections(), []);
-        asked.channels.iter().for_each(|channel| table.confirmed(channel, true));
-        table.answered(&asked, Answer::Done, Instant::now());
+        confirmed(&mut table, &asked);
         let [leaves] = table.corrections().try_into().unwrap();
         table.listen(&name("door"));
-        leaves.channels.iter().for_each(|channel| table.confirmed(channel, false));
-        table.answered(&leaves, Answer::Done, Instant::now());
+        confirmed(&mut table, &leaves);
         done(&mut table);
         assert_eq!(told(&mut table).last(), Some(&Event::Hears(name("door"), Hears::Turns)));
     }
 
-    /// A server that takes its time, refuses, loses replies and connections; and what was
-    /// told of it.
+    /// A server that takes its time, refuses and loses connections; and what was told of it.
     struct Server {
         table: Table,
         chance: fastrand::Rng,
         now: Instant,
-        asked: Vec<Correction>,
+        asked: VecDeque<Correction>,
         subscribed: BTreeSet<String>,
         wanted: BTreeSet<Name>,
         heard: BTreeMap<Name, Hears>,
-        /// What was done, and is said when it is no longer waited for.
-        late: Vec<(String, bool)>,
         /// Whether our own channels are allowed.
         allows: bool,
     }
@@ -543,11 +469,10 @@ mod tests {
                 table: table(),
                 chance: fastrand::Rng::with_seed(seed),
                 now: Instant::now(),
-                asked: Vec::new(),
+                asked: VecDeque::new(),
                 subscribed: BTreeSet::new(),
                 wanted: BTreeSet::new(),
                 heard: BTreeMap::new(),
-                late: Vec::new(),
                 allows: true,
             }
         }
@@ -568,7 +493,6 @@ mod tests {
                 }
                 5..8 => self.asked.extend(self.table.corrections()),
                 8..13 => self.answer(),
-                13 if self.chance.bool() => self.table.ask_anew(),
                 13 => self.lose_the_connection(),
                 14 => self.allows = self.chance.bool(),
                 _ => {
@@ -579,51 +503,31 @@ mod tests {
             self.hear();
         }
 
-        /// Answers what was asked first, or loses it, or its answer.
+        /// Answers what was asked first.
         fn answer(&mut self) {
-            if self.asked.is_empty() {
-                return;
-            }
-            let asked = self.asked.remove(0);
+            let Some(asked) = self.asked.pop_front() else { return };
             let own = |channel: &String| channel.starts_with("leasehold");
             let forbidden = asked.subscribe.is_some() && asked.channels.iter().any(own);
-            let answer = match self.chance.u32(..8) {
-                0 => Answer::Failed,
-                _ if forbidden && !self.allows => Answer::Forbidden,
-                _ => Answer::Done,
-            };
-            let is_late = self.chance.u32(..4) == 0;
-            if asked.connection == self.table.connection && answer == Answer::Done {
-                self.execute(&asked);
+            match self.chance.u32(..8) {
+                0 => self.table.not_done(&asked, Refusal::Passing, self.now),
+                _ if forbidden && !self.allows => {
+                    self.table.not_done(&asked, Refusal::Forbidden, self.now);
+                }
+                _ => self.execute(&asked),
             }
-            if is_late && answer == Answer::Done {
-                return self.table.answered(&asked, Answer::Failed, self.now);
-            }
-            self.catch_up();
-            self.table.answered(&asked, answer, self.now);
         }
 
         fn execute(&mut self, asked: &Correction) {
-            let on = asked.subscribe.is_some();
-            for channel in &asked.channels {
-                match on {
-                    true => self.subscribed.insert(channel.clone()),
-                    false => self.subscribed.remove(channel),
-                };
-                self.late.push((channel.clone(), on));
+            match asked.subscribe {
+                Some(_) => self.subscribed.extend(asked.channels.iter().cloned()),
+                None => self.subscribed.retain(|it| !asked.channels.contains(it)),
             }
-        }
-
-        /// What was done and has not been said is said, in order.
-        fn catch_up(&mut self) {
-            for (channel, on) in std::mem::take(&mut self.late) {
-                self.table.confirmed(&channel, on);
-            }
+            confirmed(&mut self.table, asked);
         }
 
         fn lose_the_connection(&mut self) {
             self.subscribed.clear();
-            self.late.clear();
+            self.asked.clear();
             self.table.end();
             self.table.begin();
         }
@@ -646,17 +550,11 @@ mod tests {
         /// Nothing goes wrong any more, until nothing is asked for.
         fn settle(&mut self) {
             self.allows = true;
-            while !self.asked.is_empty() {
-                self.answer();
-            }
-            self.catch_up();
             self.pass(Duration::from_secs(31));
-            for _ in 0..50 {
-                for asked in self.table.corrections() {
-                    self.execute(&asked);
-                    self.catch_up();
-                    self.table.answered(&asked, Answer::Done, self.now);
-                }
+            self.asked.extend(self.table.corrections());
+            while let Some(asked) = self.asked.pop_front() {
+                self.execute(&asked);
+                self.asked.extend(self.table.corrections());
             }
             self.hear();
         }
@@ -676,43 +574,5 @@ mod tests {
                 assert_eq!(server.heard.get(name), Some(&Hears::Turns), "seed {seed}: {name}");
             }
         }
-    }
-
-    #[test]
-    fn what_is_subscribed_to_on_a_later_connection_is_left_if_nobody_wants_it() {
-        // given a subscription that is asked for while the connection is away
-        let (mut table, door) = (Table::of("me"), Name::new("door").unwrap());
-        table.end();
-        table.listen(&door);
-        let asked = table.corrections().remove(0);
-
-        // when nobody wants it any more, and it is sent on the next connection
-        table.unlisten(&door);
-        table.begin();
-        assert!(table.corrections().is_empty());
-        asked.channels.iter().for_each(|channel| table.confirmed(channel, true));
-        table.answered(&asked, Answer::Done, Instant::now());
-
-        // then it is left
-        let left = table.corrections().remove(0);
-        assert_eq!((left.subscribe.is_some(), left.channels.len()), (false, 3));
-        left.channels.iter().for_each(|channel| table.confirmed(channel, false));
-        table.answered(&left, Answer::Done, Instant::now());
-    }
-
-    #[test]
-    fn what_is_wanted_again_meanwhile_is_heard() {
-        let (mut table, door) = (Table::of("me"), Name::new("door").unwrap());
-        table.listen(&door);
-        let asked = table.corrections().remove(0);
-        table.unlisten(&door);
-        table.answered(&asked, Answer::Failed, Instant::now());
-        table.listen(&door);
-        let again = table.corrections().remove(0);
-        again.channels.iter().for_each(|channel| table.confirmed(channel, true));
-        table.heard(&keys::channel(&door), &Value::BulkString(b"0".to_vec()));
-        let freed = Event::Freed { name: door, queue_told: false };
-        let told: Vec<Event> = std::iter::from_fn(|| table.next_event()).collect();
-        assert!(told.contains(&freed), "{told:?}");
     }
 }

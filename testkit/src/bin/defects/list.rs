@@ -425,8 +425,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "who may not leave a channel asks for ever",
             edits: &[Edit {
                 file: "src/store/redis/subscriptions/table.rs",
-                from: "if asked.subscribe.is_some() || answer != Answer::Forbidden {",
-                to: "if asked.subscribe.is_some() || answer != Answer::Done {",
+                from: "                self.unsettled.retain(|it| !asked.channels.contains(it));\n",
+                to: "",
             }],
         },
     ),
@@ -635,14 +635,14 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "store::redis::subscriptions::table::tests::an_answer_of_an_old_connection_settles_nothing",
+            "store::redis::subscriptions::table::tests::what_was_asked_on_a_connection_that_is_lost_is_asked_on_the_next",
         ),
         Defect {
-            says: "a late answer of an old connection is taken for one of the new",
+            says: "what was asked on a connection that is lost counts as asked",
             edits: &[Edit {
                 file: "src/store/redis/subscriptions/table.rs",
-                from: "        if asked.connection != self.connection {\n            return;\n        }\n",
-                to: "",
+                from: "        self.channels.clear();\n",
+                to: "        self.channels.retain(|_, it| it.state == State::Asked);\n",
             }],
         },
     ),
@@ -651,11 +651,11 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             "store::redis::subscriptions::table::tests::whatever_happens_it_ends_as_it_is_wanted",
         ),
         Defect {
-            says: "a channel whose reply was lost is never asked for again",
+            says: "what was refused for a while is never asked for again",
             edits: &[Edit {
                 file: "src/store/redis/subscriptions/table.rs",
-                from: "            State::Asked => (self.state, self.in_doubt) = (State::Off, self.in_doubt || failed),",
-                to: "            State::Asked => self.in_doubt |= failed,",
+                from: "(Refusal::Passing, _) => {}",
+                to: "(Refusal::Passing, _) => self.unsettled.clear(),",
             }],
         },
     ),
@@ -667,8 +667,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "what was subscribed is not asked for on the next connection",
             edits: &[Edit {
                 file: "src/store/redis/subscriptions/table.rs",
-                from: "            (entry.state, entry.in_doubt) = (State::Off, false);\n",
-                to: "            entry.in_doubt = false;\n",
+                from: "        self.channels.clear();\n",
+                to: "",
             }],
         },
     ),
@@ -706,8 +706,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "a subscription that comes after it was given up stays",
             edits: &[Edit {
                 file: "src/store/redis/subscriptions/table.rs",
-                from: "(None, State::Off) if !channel.in_doubt =>",
-                to: "(None, State::Off) if !channel.in_doubt || channel.in_doubt =>",
+                from: "        self.unsettled.insert(channel.to_owned());\n",
+                to: "        if state == State::Off {\n            self.unsettled.insert(channel.to_owned());\n        }\n",
             }],
         },
     ),

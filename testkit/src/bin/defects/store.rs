@@ -80,15 +80,15 @@ pub(crate) const SERVED: &[Defect] = &[
         says: "after a reconnection all channels count as subscribed to",
         edits: &[Edit {
             file: "src/store/redis/subscriptions/table.rs",
-            from: "(entry.state, entry.in_doubt) = (State::Off, false);",
-            to: "entry.in_doubt = false;",
+            from: "        self.channels.clear();\n",
+            to: "",
         }],
     },
     Defect {
-        says: "what was subscribed to on a later connection stays when nobody wants it",
+        says: "what is wanted is not asked for when a connection begins",
         edits: &[Edit {
-            file: "src/store/redis/subscriptions/table.rs",
-            from: "entry.in_doubt |= entry.names.is_empty();",
+            file: "src/store/redis/subscriptions/mod.rs",
+            from: "self.table().begin();",
             to: "",
         }],
     },
