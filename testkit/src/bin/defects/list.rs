@@ -173,7 +173,7 @@ pub(crate) const DEFECTS: &[Defect] = &[
         edits: &[Edit {
             file: "src/engine/contention/inbox.rs",
             from: "    pub(crate) async fn until_told(&self, limit: Instant) -> bool {\n",
-            to: "    pub(crate) async fn until_told(&self, limit: Instant) -> bool {\n        self.told().ask_at = None;\n",
+            to: "    pub(crate) async fn until_told(&self, limit: Instant) -> bool {\n        self.told.lock().ask_at = None;\n",
         }],
     },
     Defect {
