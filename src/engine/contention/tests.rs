@@ -296,7 +296,7 @@ async fn who_comes_to_wait_behind_one_that_was_called_and_sleeps_is_called_inste
     assert!((&mut comes).now_or_never().flatten().is_some());
 }
 
-/// It had the ticket of somebody else, who was sent away as if the client were shut down.
+/// It had the ticket of somebody else: each took the other's place, for ever.
 #[tokio::test(start_paused = true)]
 async fn one_that_sleeps_while_its_name_is_forgotten_takes_nobodys_place() {
     let (engine, contention, name) = door();
@@ -314,6 +314,7 @@ async fn one_that_sleeps_while_its_name_is_forgotten_takes_nobodys_place() {
     let mut waits = in_line(&contention, &name);
     assert!((&mut sleeps).now_or_never().is_none());
     assert!((&mut waits).now_or_never().is_none(), "it waits as before");
+    assert_eq!(contention.in_line(&name), 2, "each has a place of its own");
     drop(turn);
     drop(sleeps);
     assert!(waits.now_or_never().flatten().is_some());
