@@ -2,6 +2,7 @@
 //!
 //! Nothing here does I/O or reads a clock. Of Redis `failure.rs` knows the error codes.
 
+mod backoff;
 mod claim;
 mod failure;
 mod hashed;
@@ -14,6 +15,16 @@ mod reason;
 mod stats;
 mod wait_by;
 
+pub(crate) use self::{
+    backoff::{Backoff, spread},
+    claim::{Claim, GivenBack, Others, Outcome, Place, ReleaseMode, Renewal, Verdict, in_millis},
+    failure::{Failure, Refusal},
+    hashed::{Map, Set},
+    health::About,
+    lease::{CENTURY, Lease, checked},
+    mutex::Mutex,
+    owner::Identity,
+};
 pub use self::{
     claim::Holder,
     health::{Health, Role},
@@ -23,13 +34,4 @@ pub use self::{
     reason::LostReason,
     stats::Stats,
     wait_by::WaitBy,
-};
-pub(crate) use self::{
-    claim::{Claim, GivenBack, Others, Outcome, Place, ReleaseMode, Renewal, Verdict, in_millis},
-    failure::{Failure, Refusal},
-    hashed::{Map, Set},
-    health::About,
-    lease::{CENTURY, Lease, checked},
-    mutex::Mutex,
-    owner::Identity,
 };

@@ -6,8 +6,13 @@ use std::sync::{self, MutexGuard, PoisonError};
 pub(crate) struct Mutex<T>(sync::Mutex<T>);
 
 impl<T> Mutex<T> {
-    pub(crate) fn new(value: T) -> Self {
+    pub(crate) const fn new(value: T) -> Self {
         Self(sync::Mutex::new(value))
+    }
+
+    #[cfg_attr(not(feature = "redis"), expect(dead_code, reason = "connections are of Redis"))]
+    pub(crate) fn get_mut(&mut self) -> &mut T {
+        self.0.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {

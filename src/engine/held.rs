@@ -56,8 +56,10 @@ impl Held {
         }
         let left = hold.shares();
         let told = engine.tell_count(hold).await;
-        told.map_err(|failure| engine.error(hold.name(), failure))?;
-        Ok(Left::Shares(left))
+        Ok(match told.map_err(|failure| engine.error(hold.name(), failure))? {
+            Outcome::Renewed => Left::Shares(left),
+            _ => Left::Lost { reason: LostReason::NotOurs, holder: None },
+        })
     }
 }
 
@@ -106,17 +108,14 @@ impl Watch {
         let share = Held::new(Arc::clone(hold), engine);
         let asked_at = engine.core.clock.now();
         hold.asks(asked_at);
-        let ttl = hold.renewal().ttl;
-        match recount(&engine.core, hold, ttl, hold.ends()).await {
+        let ttl = hold.shape().0;
+        match recount(&engine.core, &engine.contention, hold, ttl, hold.ends()).await {
             Ok(Outcome::Renewed) => {
                 hold.renewed(asked_at, engine.core.clock.now());
                 self.remaining().map_err(ended)?;
                 Ok(share)
             }
-            Ok(_) => {
-                engine.contention.disown(hold);
-                Err(ended(self.remaining().err().unwrap_or(LostReason::NotOurs)))
-            }
+            Ok(_) => Err(ended(self.remaining().err().unwrap_or(LostReason::NotOurs))),
             Err(failure) => Err(engine.error(hold.name(), failure)),
         }
     }
@@ -151,6 +150,37 @@ impl Watch {
             }
             Ok(_) => pending().await,
             Err(_) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::timeout;
+
+    use crate::{Client, LostReason, MemoryStore, Release};
+
+    use super::*;
+
+    /// The store's no to the count of the others was taken for an answer like any other.
+    #[tokio::test(start_paused = true)]
+    async fn who_gives_back_a_share_of_what_was_taken_away_learns_it_and_so_do_the_others() {
+        for dropped in [true, false] {
+            let store = MemoryStore::new();
+            let [door, operator] = [(); 2].map(|()| Client::sharing(&store).lock("door").unwrap());
+            let guard = door.acquire().await.unwrap();
+            let again = guard.reenter().await.unwrap();
+            assert!(operator.force_release().await.unwrap());
+            match dropped {
+                true => drop(again),
+                false => {
+                    let left = again.release().await.unwrap();
+                    let gone = LostReason::NotOurs;
+                    assert!(matches!(left, Release::AlreadyGone { reason, .. } if reason == gone));
+                }
+            }
+            let lost = timeout(Duration::from_millis(10), guard.lost()).await;
+            assert_eq!(lost, Ok(LostReason::NotOurs));
         }
     }
 }

@@ -142,9 +142,8 @@ impl Hold {
 
     /// The question to keep it alive with.
     pub(crate) fn renewal(&self) -> Renewal {
-        let Claim { name, owner, ttl, .. } = &self.grant.claim;
-        let ttl = self.renewed.then_some(*ttl);
-        Renewal { name: name.clone(), owner: owner.clone(), ttl }
+        let Claim { name, owner, .. } = &self.grant.claim;
+        Renewal { name: name.clone(), owner: owner.clone(), ttl: self.shape().0 }
     }
 
     /// How long it may still be believed, if at all. Reads as lost what has

@@ -23,8 +23,7 @@
 //!
 //! In this order: `contention`'s `listening`; its `entries`, or the keeper's plan, never
 //! both; a hold's state, an inbox, the debts. No store is called under any of them but
-//! `listening`; a store may hold a lock of its own while it tells us something. What is
-//! logged is logged under the plan at most.
+//! `listening`; a store may hold a lock of its own while it tells us something.
 
 pub(crate) mod acquire;
 pub(crate) mod clock;

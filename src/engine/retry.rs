@@ -1,14 +1,12 @@
 //! Asks a store again while that can help.
 
-use std::time::Duration;
-
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::{
-    clock::Clock,
-    timing::{BACKOFF, spread},
+use super::{clock::Clock, timing::BACKOFF};
+use crate::{
+    domain::{Backoff, Failure},
+    store::Answer,
 };
-use crate::{domain::Failure, store::Answer};
 
 /// An answer, with what is left in doubt about it.
 pub(crate) struct Answered<T> {
@@ -42,20 +40,5 @@ pub(crate) async fn retry_until<'a, T>(
         answer = timeout_at(clock.timer(until), ask())
             .await
             .unwrap_or_else(|elapsed| Err(Failure::unanswered(elapsed)));
-    }
-}
-
-/// Growing pauses between questions to a store that is in trouble.
-#[derive(Default)]
-pub(crate) struct Backoff {
-    last: Duration,
-}
-
-impl Backoff {
-    /// Twice the last one, from `first` up to `longest`; spread, so that clients do not come
-    /// back in step.
-    pub(crate) fn next(&mut self, (first, longest): (Duration, Duration)) -> Duration {
-        self.last = self.last.saturating_mul(2).max(first).min(longest);
-        spread(self.last)
     }
 }

@@ -96,12 +96,7 @@ pub(crate) const NEXT_TICK: Duration = Duration::from_millis(1);
 /// More patience than any clock can count to is as good as this.
 pub(crate) const LONGEST_PATIENCE: Duration = CENTURY;
 
-/// Three quarters to five quarters of `time`, so that clients do not come in step.
-pub(crate) fn spread(time: Duration) -> Duration {
-    time.mul_f64(0.75 + fastrand::f64() / 2.0)
-}
-
-/// The most that [`spread`] makes of `time`.
+/// The most that [`spread`](crate::domain::spread) makes of `time`.
 const fn most(time: Duration) -> u128 {
     time.as_millis() * 5 / 4
 }
@@ -118,16 +113,3 @@ const _: () = assert!(FIRST_LOOK.as_millis() > WARNED_AFTER.as_millis());
 const _: () = assert!(SOON.as_millis() < RESERVATION.as_millis());
 // A grant in transit rests for less than anybody else would notice.
 const _: () = assert!(BATON_RESTS.as_millis() * 10 <= RESERVATION.as_millis());
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_spread_stays_near() {
-        for _ in 0..1_000 {
-            let time = spread(Duration::from_secs(4));
-            assert!(time >= Duration::from_secs(3) && time <= Duration::from_secs(5));
-        }
-    }
-}

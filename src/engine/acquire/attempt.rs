@@ -18,14 +18,13 @@ use tracing::Instrument;
 
 use super::{Heard, Want, waiting::Waiting};
 use crate::{
-    domain::{Claim, Failure, Holder, Lease, Place, ReleaseMode, Verdict, WaitBy},
+    domain::{Backoff, Claim, Failure, Holder, Lease, Place, ReleaseMode, Verdict, WaitBy},
     engine::{
         Engine,
         contention::{Inbox, Turn},
         debts::{Debt, Withdrawal},
         grant::Grant,
         held::Held,
-        retry::Backoff,
         timing::{BACKOFF, LATEST, LONGEST_WAIT_UNHEARD, NEXT_TICK},
     },
     error::Error,
@@ -224,7 +223,7 @@ impl<'a> Attempt<'a> {
         if let WaitBy::Polling { first, longest } = self.want.wait_by {
             return sleep(at_most(self.waiting.for_poll(first, longest))).await;
         }
-        self.inbox = self.inbox.take().or_else(|| self.turn.as_ref()?.listen());
+        self.inbox = self.inbox.take().or_else(|| Some(self.turn.as_ref()?.listen()));
         let Some(inbox) = &self.inbox else {
             return sleep(at_most(LONGEST_WAIT_UNHEARD)).await;
         };

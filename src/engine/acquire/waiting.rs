@@ -5,13 +5,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::{
-    domain::{Place, WaitBy},
-    engine::{
-        retry::Backoff,
-        timing::{
-            FIRST_LOOK, LONGEST_WAIT, LONGEST_WAIT_UNHEARD, POLLER_QUEUES, VAIN_QUESTIONS,
-            VAIN_REST, spread,
-        },
+    domain::{Backoff, Place, WaitBy, spread},
+    engine::timing::{
+        FIRST_LOOK, LONGEST_WAIT, LONGEST_WAIT_UNHEARD, POLLER_QUEUES, VAIN_QUESTIONS, VAIN_REST,
     },
     store::Hears,
 };

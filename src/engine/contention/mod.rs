@@ -60,9 +60,6 @@ struct Entries {
     /// Those where somebody was called, who may not come, and those that nobody wants: by
     /// when to look at them.
     agenda: BTreeSet<(Instant, Name)>,
-    /// The last one that was given back after a long hold, and until when it is left alone.
-    /// Who always comes back finds its own here.
-    left_alone: Option<(Name, Instant)>,
     /// Of all names together: one who slept may come back when its name was forgotten.
     last_ticket: u64,
 }
@@ -221,20 +218,24 @@ impl Contention {
 
     /// Notes what a release of `name` found.
     pub(crate) fn note(&self, name: &Name, others: Others) {
-        if others == Others::Nobody {
-            return;
-        }
-        let now = self.core.clock.now();
-        let mut entries = self.entries.lock();
-        if entries.agenda.len() < MOST_LINGERING || entries.of.contains_key(name) {
-            entries.of.entry(name.clone()).or_default().note(others, now);
-            entries.rest(name, &self.core);
+        if others != Others::Nobody {
+            let now = self.core.clock.now();
+            self.remember(name, |entry| entry.note(others, now));
         }
     }
 
     /// Has this client leave `name` alone until `until`, if it comes back to it at once.
     pub(crate) fn leave_alone(&self, name: &Name, until: Instant) {
-        self.entries.lock().left_alone = Some((name.clone(), until));
+        self.remember(name, |entry| entry.crowd().gap_ends = Some(until));
+    }
+
+    /// Keeps something in mind of `name` for a while, unless that is too much.
+    fn remember(&self, name: &Name, what: impl FnOnce(&mut Entry)) {
+        let mut entries = self.entries.lock();
+        if entries.agenda.len() < MOST_LINGERING || entries.of.contains_key(name) {
+            what(entries.of.entry(name.clone()).or_default());
+            entries.rest(name, &self.core);
+        }
     }
 
     /// Whether somebody here waits for `name`.

@@ -95,7 +95,7 @@ async fn who_comes_to_the_line_sees_to_it_that_somebody_looks_after_it() {
     // and when it ends while it stands there
     contention.rouse();
     assert!((&mut waits).now_or_never().is_none());
-    assert_eq!((revived.get(), contention.in_line(&name)), (3, 1));
+    assert_eq!((revived.get(), contention.in_line(&name)), (2, 1));
 }
 
 /// A forced release of such a hold was doubted by nobody until its renewal.
@@ -473,7 +473,7 @@ async fn who_asks_is_told_what_the_store_tells_and_nobody_else() {
 
     let turn = contention.turn(&name, PLAIN, true, || ()).await.unwrap();
     assert!(turn.inbox.is_none());
-    let inbox = turn.listen().unwrap();
+    let inbox = turn.listen();
     assert_eq!(inbox.hears(), Hears::Turns);
     let limit = Instant::now() + TTL;
     assert!(inbox.until_told(limit).await, "that it listens now");

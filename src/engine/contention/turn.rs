@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::sync::oneshot;
 
 use super::{
-    Contention, Entries,
+    Contention,
     baton::Baton,
     entry::{Entry, TurnOf, Waiter},
     inbox::Inbox,
@@ -55,9 +55,7 @@ impl Contention {
             }
             // The background may have ended before we stood in the line.
             revive();
-            if seat.called.await.is_err() {
-                revive();
-            }
+            seat.called.await.ok();
             match self.take_or_wait(name, shape, listens, Some(ticket))? {
                 Ok(turn) => {
                     leaves.cancel();
@@ -82,16 +80,10 @@ impl Contention {
         }
         entries.last_ticket += 1;
         let fresh = entries.last_ticket;
-        let Entries { of, left_alone, .. } = &mut *entries;
-        let entry = of.entry(name.clone()).or_default();
+        let entry = entries.of.entry(name.clone()).or_default();
         let is_ours = ticket.is_some_and(|ticket| entry.has_called(ticket));
         if is_ours || matches!(entry.turn, TurnOf::Nobody) {
-            let mut turn = self.begin(name, entry);
-            if let Some((_, until)) = left_alone.take_if(|(left, _)| left == name) {
-                let rest = until.checked_duration_since(self.core.clock.now());
-                turn.head_start = turn.head_start.or(rest);
-            }
-            return Some(Ok(turn));
+            return Some(Ok(self.begin(name, entry)));
         }
         let crowd = entry.crowd();
         let listens_first = listens && !crowd.listens;
@@ -150,15 +142,15 @@ impl Contention {
 
 impl Turn {
     /// Where it is told to us that we may ask; the name is listened to from now on.
-    pub(crate) fn listen(&self) -> Option<Arc<Inbox>> {
+    pub(crate) fn listen(&self) -> Arc<Inbox> {
         let (inbox, anew) = {
             let mut entries = self.contention.entries.lock();
-            let crowd = entries.of.get_mut(&self.name)?.crowd();
+            let crowd = entries.of.entry(self.name.clone()).or_default().crowd();
             let anew = !std::mem::replace(&mut crowd.listens, true);
             (Arc::clone(&crowd.inbox), anew)
         };
         self.contention.settle_listening(&self.name, anew);
-        Some(inbox)
+        inbox
     }
 
     /// Leaves the turn to the hold that came of it.

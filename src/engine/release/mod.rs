@@ -9,6 +9,7 @@ use tokio::time::Instant;
 
 use super::{
     Engine,
+    contention::Contention,
     core::Core,
     debts::Debt,
     hold::Hold,
@@ -116,8 +117,8 @@ impl Engine {
             return false;
         }
         self.keeper.unwatch(hold.grant.id);
-        self.contention.left(hold);
         self.core.debts.owe(Debt::of(hold, hold.release_mode(self.core.clock.now())));
+        self.contention.left(hold);
         true
     }
 
@@ -157,20 +158,23 @@ impl Engine {
     }
 
     /// Tells the store how many shares `hold` has now.
-    pub(super) async fn tell_count(&self, hold: &Arc<Hold>) -> Result<(), Failure> {
+    pub(super) async fn tell_count(&self, hold: &Arc<Hold>) -> Result<Outcome, Failure> {
         let debt = || Debt::Recount { hold: Arc::clone(hold) };
         let promise = OnDrop::new(|| self.core.debts.owe(debt()));
         let limit = self.limits.release;
         let until = hold.store_ends().min(self.core.clock.now() + limit);
-        within(limit, recount(&self.core, hold, None, until)).await?;
+        let told = recount(&self.core, &self.contention, hold, None, until);
+        let outcome = within(limit, told).await?;
         promise.cancel();
-        Ok(())
+        Ok(outcome)
     }
 }
 
-/// Tells the store how many shares `hold` has, until that is what it was told.
+/// Tells the store how many shares `hold` has, until that is what it was told. If it is not
+/// ours any more, whoever has a share learns so.
 pub(crate) async fn recount(
     core: &Core,
+    contention: &Contention,
     hold: &Hold,
     ttl: Option<Duration>,
     until: Instant,
@@ -182,11 +186,15 @@ pub(crate) async fn recount(
             return Ok(Outcome::Renewed);
         }
         let told = || core.store.recount(&hold.grant.claim, shares, ttl);
-        let given = retry_until(&core.clock, until, told).await?;
+        let outcome = retry_until(&core.clock, until, told).await?.answer;
+        if outcome != Outcome::Renewed {
+            contention.disown(hold);
+            return Ok(outcome);
+        }
         // Others may have told another number meanwhile, and have been executed
         // in another order.
-        if given.answer != Outcome::Renewed || hold.shares() == shares {
-            return Ok(given.answer);
+        if hold.shares() == shares {
+            return Ok(outcome);
         }
     }
 }

@@ -43,7 +43,9 @@ pub(crate) async fn settle_all(core: Arc<Core>, contention: Arc<Contention>) {
 /// Settles `debt`. Returns what is owed after it.
 async fn settle(core: &Core, contention: &Contention, debt: Debt) -> Option<Debt> {
     let settled = match &debt {
-        Debt::Recount { hold } => recount(core, hold, None, hold.store_ends()).await.map(|_| None),
+        Debt::Recount { hold } => {
+            recount(core, contention, hold, None, hold.store_ends()).await.map(|_| None)
+        }
         Debt::Release(withdrawal) => withdraw(core, contention, withdrawal).await,
     };
     settled.unwrap_or_else(|failure| {

@@ -8,7 +8,7 @@ mod queue;
 use std::{
     collections::BTreeMap,
     fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Weak},
     time::Duration,
 };
 
@@ -21,7 +21,7 @@ use tokio::{
 use self::queue::{Queue, Turn};
 use super::{Answer, Event, Hears, Store, Subscriber};
 use crate::domain::{
-    About, Claim, Failure, GivenBack, Holder, Map, Name, Others, Outcome, Owner, Place,
+    About, Claim, Failure, GivenBack, Holder, Map, Mutex, Name, Others, Outcome, Owner, Place,
     ReleaseMode, Renewal, Role, Set, Verdict,
 };
 
@@ -92,7 +92,7 @@ impl MemoryStore {
     /// ```
     pub fn lose(&self, name: &str) -> bool {
         let now = Instant::now();
-        let mut state = self.shared.state();
+        let mut state = self.shared.state.lock();
         let known = state.locks.keys().find(|known| known.as_str() == name).cloned();
         known.is_some_and(|name| state.take(&name, now).is_some())
     }
@@ -112,7 +112,7 @@ impl MemoryStore {
     /// # Ok(()) }
     /// ```
     pub fn lose_everything(&self) {
-        let mut state = self.shared.state();
+        let mut state = self.shared.state.lock();
         state.locks.clear();
         state.queues.clear();
     }
@@ -164,7 +164,7 @@ impl MemoryStore {
     /// # Ok(()) }
     /// ```
     pub fn fail(&self, words: &str) {
-        self.shared.state().failing = Some(words.to_owned());
+        self.shared.state.lock().failing = Some(words.to_owned());
     }
 
     /// Ends what [`fail`](Self::fail) began.
@@ -177,20 +177,20 @@ impl MemoryStore {
     /// store.heal();
     /// ```
     pub fn heal(&self) {
-        self.shared.state().failing = None;
+        self.shared.state.lock().failing = None;
     }
 
     /// Who really holds `name`.
     #[cfg(test)]
     pub(crate) fn truth(&self, name: &Name) -> Option<Owner> {
         let now = Instant::now();
-        self.shared.state().holding(name, now).map(|entry| entry.owner.clone())
+        self.shared.state.lock().holding(name, now).map(|entry| entry.owner.clone())
     }
 
     /// Whether nothing is held and nobody listens.
     #[cfg(test)]
     pub(crate) fn is_idle(&self) -> bool {
-        let (state, now) = (self.shared.state(), Instant::now());
+        let (state, now) = (self.shared.state.lock(), Instant::now());
         let held = state.locks.values().any(|entry| now < entry.ends);
         !held && state.sessions.values().all(|session| session.names.is_empty())
     }
@@ -198,14 +198,14 @@ impl MemoryStore {
     /// Who stands in a queue.
     #[cfg(test)]
     pub(crate) fn queued(&self) -> Vec<Owner> {
-        let (state, now) = (self.shared.state(), Instant::now());
+        let (state, now) = (self.shared.state.lock(), Instant::now());
         let queues = state.queues.values().filter(|queue| !queue.is_past(now));
         queues.flat_map(Queue::owners).cloned().collect()
     }
 
     /// One client's way to this store.
     pub(crate) fn session(&self) -> Session {
-        let mut state = self.shared.state();
+        let mut state = self.shared.state.lock();
         let id = state.next_session;
         state.next_session += 1;
         state.sessions.insert(id, Listening::default());
@@ -230,13 +230,13 @@ impl Session {
     /// Cuts it off from what the store tells, or ends that.
     #[cfg(test)]
     pub(crate) fn deafen(&self, deaf: bool) {
-        self.shared.state().sessions.entry(self.id).or_default().deaf = deaf;
+        self.shared.state.lock().sessions.entry(self.id).or_default().deaf = deaf;
     }
 
     /// Whether it may queue. If not it hears of releases alone.
     #[cfg(test)]
     pub(crate) fn may_queue(&self, may: bool) {
-        self.shared.state().sessions.entry(self.id).or_default().queueless = !may;
+        self.shared.state.lock().sessions.entry(self.id).or_default().queueless = !may;
     }
 
     /// Runs `question` on the locks when the store answers at all.
@@ -249,7 +249,7 @@ impl Session {
             consume_budget().await;
             self.shared.answering().await?;
             let (answer, events) = {
-                let mut state = self.shared.state();
+                let mut state = self.shared.state.lock();
                 state.refusal()?;
                 let answer = question(&mut state, Instant::now());
                 (answer, std::mem::take(&mut state.events))
@@ -355,7 +355,7 @@ impl Store for Session {
     }
 
     fn listen(&self, name: &Name) {
-        let mut state = self.shared.state();
+        let mut state = self.shared.state.lock();
         let listening = state.sessions.entry(self.id).or_default();
         listening.names.insert(name.clone());
         let (hears, subscriber) = (listening.hears(), listening.subscriber.clone());
@@ -366,11 +366,11 @@ impl Store for Session {
     }
 
     fn unlisten(&self, name: &Name) {
-        self.shared.state().sessions.entry(self.id).or_default().names.remove(name);
+        self.shared.state.lock().sessions.entry(self.id).or_default().names.remove(name);
     }
 
     fn tell(&self, subscriber: Weak<dyn Subscriber>) {
-        self.shared.state().sessions.entry(self.id).or_default().subscriber = Some(subscriber);
+        self.shared.state.lock().sessions.entry(self.id).or_default().subscriber = Some(subscriber);
     }
 
     fn look(&self) -> Answer<'_, About> {
@@ -380,7 +380,7 @@ impl Store for Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        self.shared.state().sessions.remove(&self.id);
+        self.shared.state.lock().sessions.remove(&self.id);
     }
 }
 
@@ -390,10 +390,6 @@ struct Shared {
 }
 
 impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Waits while the store is stalled, as long as a client has patience.
     async fn answering(&self) -> Result<(), Failure> {
         if !*self.stalled.borrow() {
@@ -649,6 +645,6 @@ mod tests {
     async fn a_client_that_is_gone_is_not_told() {
         let store = MemoryStore::new();
         drop(store.session());
-        assert!(store.shared.state().sessions.is_empty());
+        assert!(store.shared.state.lock().sessions.is_empty());
     }
 }

@@ -1,15 +1,12 @@
 //! What Redis answers, in our words.
 
-use std::{
-    sync::{Mutex, PoisonError},
-    time::Duration,
-};
+use std::time::Duration;
 
 use redis::{ServerError, Value};
 use tokio::time::Instant;
 
 use super::connection::shown;
-use crate::domain::{Failure, GivenBack, Holder, Name, Others, Outcome, Owner, Verdict};
+use crate::domain::{Failure, GivenBack, Holder, Mutex, Name, Others, Outcome, Owner, Verdict};
 
 /// Codes that some servers hide in the text of a script's error, and the text
 /// that shows them.
@@ -129,7 +126,7 @@ pub(super) fn forced(reply: &Value, name: &Name) -> Result<bool, Failure> {
 /// At most every ten seconds: each release may be refused.
 fn warn_unannounced(name: &Name) {
     static TOLD_AT: Mutex<Option<Instant>> = Mutex::new(None);
-    let mut told_at = TOLD_AT.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut told_at = TOLD_AT.lock();
     if told_at.is_some_and(|at| at.elapsed() < Duration::from_secs(10)) {
         return;
     }

@@ -1,8 +1,6 @@
 //! Warns of servers that will not do for locks, once of each kind.
 
-use std::sync::{Mutex, PoisonError};
-
-use crate::domain::{About, Role};
+use crate::domain::{About, Mutex, Role};
 
 /// What was warned of.
 #[derive(Debug, Default)]
@@ -18,7 +16,7 @@ enum Trouble {
 impl Warnings {
     /// Whether it is time to warn of this, and then it is done.
     fn is_new(&self, trouble: Trouble) -> bool {
-        let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut told = self.0.lock();
         let new = !told.contains(&trouble);
         if new {
             told.push(trouble);

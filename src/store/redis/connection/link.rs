@@ -7,7 +7,7 @@
 use std::{
     fmt,
     future::Future,
-    sync::{Arc, Mutex, PoisonError, atomic::Ordering},
+    sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
@@ -26,7 +26,7 @@ use super::{
     wire::Wire,
 };
 use crate::{
-    domain::{About, Failure},
+    domain::{About, Failure, Mutex},
     error::Error,
 };
 
@@ -94,7 +94,7 @@ impl Link {
         let Self { state, dialer, watcher, .. } = self;
         if let Some(supervisor) = Supervisor::of(state, dialer, watcher, self.command_timeout) {
             let task = runtime.spawn(supervisor.run(first)).abort_handle();
-            *self.supervisor.lock().unwrap_or_else(PoisonError::into_inner) = Some(task);
+            *self.supervisor.lock() = Some(task);
         }
         Ok(())
     }
@@ -125,7 +125,7 @@ impl Link {
     async fn live(&self) -> Result<Arc<Wire>, Failure> {
         // Timers need one, and a panic is no answer.
         Handle::try_current().map_err(|_| Failure::NoRuntime)?;
-        if let Some(wire) = &*self.state.live.borrow() {
+        if let Some(wire) = &*self.state.live.lock() {
             return Ok(Arc::clone(wire));
         }
         // In a box: this is seldom, and a question is small that need not wait.
@@ -136,7 +136,7 @@ impl Link {
         let until = Instant::now() + self.command_timeout;
         loop {
             let changed = self.state.changed.notified();
-            if let Some(wire) = &*self.state.live.borrow() {
+            if let Some(wire) = &*self.state.live.lock() {
                 return Ok(Arc::clone(wire));
             }
             self.keep_up()?;
@@ -171,7 +171,7 @@ impl Link {
     }
 
     pub(crate) fn is_up(&self) -> bool {
-        self.state.live.borrow().is_some()
+        self.state.live.lock().is_some()
     }
 
     /// What the server said of itself when the connection was last made.
@@ -188,7 +188,7 @@ impl fmt::Debug for Link {
 
 impl Drop for Link {
     fn drop(&mut self) {
-        let supervisor = self.supervisor.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let supervisor = self.supervisor.get_mut();
         if let Some(supervisor) = supervisor.take() {
             supervisor.abort();
         }

@@ -4,14 +4,14 @@
 
 use std::{
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
 
 use tokio::{
-    sync::{Notify, watch},
+    sync::Notify,
     time::{Instant, sleep},
 };
 
@@ -22,7 +22,7 @@ use super::{
     watcher::Watcher,
     wire::{OnPush, Wire},
 };
-use crate::domain::About;
+use crate::domain::{About, Backoff, Mutex};
 
 /// The first and the longest pause before a lost connection is made again.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
@@ -31,7 +31,7 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_
 #[derive(Debug, Default)]
 pub(super) struct State {
     /// The connection, while it is up.
-    pub(super) live: watch::Sender<Option<Arc<Wire>>>,
+    pub(super) live: Mutex<Option<Arc<Wire>>>,
     /// Told when that changes, and when the supervisor ends. Who waits is woken in the
     /// order of coming.
     pub(super) changed: Notify,
@@ -49,11 +49,11 @@ pub(super) struct State {
 
 impl State {
     pub(super) fn obstacle(&self) -> Option<String> {
-        self.obstacle.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.obstacle.lock().clone()
     }
 
     pub(super) fn about(&self) -> About {
-        self.about.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.about.lock().clone()
     }
 
     /// How often the connection was lost and made again.
@@ -73,11 +73,11 @@ impl State {
 
     fn met(&self, about: About) {
         self.connections.fetch_add(1, Ordering::Relaxed);
-        *self.about.lock().unwrap_or_else(PoisonError::into_inner) = about;
+        *self.about.lock() = about;
     }
 
     fn note(&self, obstacle: Option<String>) {
-        *self.obstacle.lock().unwrap_or_else(PoisonError::into_inner) = obstacle;
+        *self.obstacle.lock() = obstacle;
     }
 }
 
@@ -88,7 +88,7 @@ pub(super) struct Supervisor {
     watcher: Arc<dyn Watcher>,
     command_timeout: Duration,
     reports: Reports,
-    pause: Duration,
+    backoff: Backoff,
 }
 
 impl Supervisor {
@@ -107,7 +107,7 @@ impl Supervisor {
             watcher: Arc::clone(watcher),
             command_timeout,
             reports: Reports::default(),
-            pause: PAUSES.0,
+            backoff: Backoff::default(),
         })
     }
 
@@ -124,8 +124,9 @@ impl Supervisor {
         loop {
             let since = Instant::now();
             let ending = self.carry(dialled).await;
+            // One that is cut as soon as it is made is no success.
             if since.elapsed() > PAUSES.1 {
-                self.pause = PAUSES.0;
+                self.backoff = Backoff::default();
             }
             self.lost(&ending);
             self.rest().await;
@@ -140,7 +141,7 @@ impl Supervisor {
         self.state.met(about);
         // Before anybody can use it: what begins anew has begun when the first reply comes.
         self.watcher.up();
-        self.state.live.send_replace(Some(Arc::clone(&wire)));
+        *self.state.live.lock() = Some(Arc::clone(&wire));
         self.state.changed.notify_waiters();
         let gives_up = async {
             let ending = wire.gives_up(self.command_timeout).await;
@@ -178,9 +179,7 @@ impl Supervisor {
 
     /// Waits before the next attempt, longer each time.
     async fn rest(&mut self) {
-        let pause = self.pause.mul_f64(0.5 + fastrand::f64());
-        self.pause = (self.pause * 2).min(PAUSES.1);
-        sleep(pause).await;
+        sleep(self.backoff.next(PAUSES)).await;
     }
 
     fn lost(&mut self, cause: &Ending) {
@@ -219,10 +218,11 @@ impl Supervisor {
     }
 
     fn is_down(&self) {
-        // Nobody else sets it.
-        if self.state.live.borrow().is_some() {
+        let mut live = self.state.live.lock();
+        if live.is_some() {
             self.state.losses.fetch_add(1, Ordering::Release);
-            self.state.live.send_replace(None);
+            *live = None;
+            drop(live);
             self.watcher.down();
         }
     }

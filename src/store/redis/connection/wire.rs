@@ -1,12 +1,7 @@
 //! Many callers on one stream: requests are written as they come, and answered in
 //! that order.
 
-use std::{
-    collections::VecDeque,
-    convert::Infallible,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{collections::VecDeque, convert::Infallible, sync::Arc, time::Duration};
 
 use redis::{Cmd, PushInfo, PushKind, Value};
 use tokio::{
@@ -21,7 +16,7 @@ use super::{
     frames::{Frame, Frames},
     watch::{LOOKS, Progress, Watch},
 };
-use crate::domain::Failure;
+use crate::domain::{Failure, Mutex};
 
 /// What is told by the server without being asked.
 pub(super) type OnPush = Box<dyn Fn(PushInfo) + Send + Sync>;
@@ -112,7 +107,7 @@ impl Wire {
         commands: impl IntoIterator<Item = &'a Cmd>,
         asked: Asked,
     ) -> Result<(), Failure> {
-        let mut outbox = self.outbox();
+        let mut outbox = self.outbox.lock();
         if let Some(ending) = &outbox.ended {
             return Err(Failure::unreachable(ending.to_string()));
         }
@@ -135,7 +130,7 @@ impl Wire {
 
     /// Why a request was not answered.
     fn failure(&self) -> Failure {
-        self.outbox().ended.clone().unwrap_or(Ending::Dropped).failure()
+        self.outbox.lock().ended.clone().unwrap_or(Ending::Dropped).failure()
     }
 
     /// Looks whether what is asked is answered, and ends when it is not: see
@@ -159,12 +154,12 @@ impl Wire {
 
     /// Nothing comes any more, because of `ending`.
     pub(super) fn end(&self, ending: &Ending) {
-        self.outbox().ended.get_or_insert_with(|| ending.clone());
+        self.outbox.lock().ended.get_or_insert_with(|| ending.clone());
     }
 
     /// How far the replies have come, while some are missing.
     fn awaited(&self) -> Option<Progress> {
-        let mut outbox = self.outbox();
+        let mut outbox = self.outbox.lock();
         outbox.watched = !outbox.asked.is_empty();
         outbox.watched.then_some(outbox.progress)
     }
@@ -213,13 +208,13 @@ impl Wire {
 
     /// Whether so many speak that they are better written together.
     fn is_crowded(&self) -> bool {
-        self.outbox().asked.len() > FEW
+        self.outbox.lock().asked.len() > FEW
     }
 
     /// Takes what is to be written, into an empty buffer. Returns whether that is
     /// anything.
     fn take(&self, bytes: &mut Vec<u8>) -> bool {
-        std::mem::swap(&mut self.outbox().bytes, bytes);
+        std::mem::swap(&mut self.outbox.lock().bytes, bytes);
         !bytes.is_empty()
     }
 
@@ -247,7 +242,7 @@ impl Wire {
     fn answer(&self, come: &mut Vec<Frame>, on_push: Option<&OnPush>) -> Result<(), Ending> {
         let mut answered = Vec::with_capacity(come.len());
         let mut pushes = Vec::new();
-        let mut outbox = self.outbox();
+        let mut outbox = self.outbox.lock();
         let mut sort = |frame| {
             match frame {
                 Frame::PassedOver(bytes) => tracing::debug!(target: "leasehold", bytes,
@@ -267,10 +262,6 @@ impl Wire {
         }
         answered.into_iter().for_each(Answered::tell);
         sorted
-    }
-
-    fn outbox(&self) -> MutexGuard<'_, Outbox> {
-        self.outbox.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -340,7 +331,7 @@ struct Closing<'a>(&'a Wire);
 impl Drop for Closing<'_> {
     fn drop(&mut self) {
         self.0.end(&Ending::Dropped);
-        let mut outbox = self.0.outbox();
+        let mut outbox = self.0.outbox.lock();
         let asked = std::mem::take(&mut outbox.asked);
         drop(outbox);
         drop(asked);
@@ -379,7 +370,7 @@ mod tests {
             let (client, server) = duplex(1 << 16);
             let (wire, pushed) = (Arc::<Wire>::default(), Pushed::default());
             let told = Arc::clone(&pushed);
-            let on_push: OnPush = Box::new(move |info| told.lock().unwrap().push(info.kind));
+            let on_push: OnPush = Box::new(move |info| told.lock().push(info.kind));
             let carried = tokio::spawn(Arc::clone(&wire).carry(client, Some(on_push)));
             Self { wire, server, pushed, carried }
         }
@@ -458,7 +449,7 @@ mod tests {
         t.says(">3\r\n+subscribe\r\n+b\r\n:2\r\n+PONG\r\n").await;
         assert_eq!(asked.await.unwrap(), Value::Okay);
         assert_eq!(next.await.unwrap().unwrap(), Value::SimpleString("PONG".into()));
-        let pushed = t.pushed.lock().unwrap().clone();
+        let pushed = t.pushed.lock().clone();
         assert_eq!(pushed, [PushKind::Subscribe, PushKind::Message, PushKind::Subscribe]);
     }
 

@@ -10,7 +10,7 @@ mod table;
 
 use std::{
     convert::Infallible,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Weak},
     time::Duration,
 };
 
@@ -24,7 +24,11 @@ use tokio::{
 pub(super) use self::rights::{Refused, Rights};
 use self::table::{Correction, Refusal, Table};
 use super::connection::{Dialer, Link, Watcher, Wire};
-use crate::{domain::Name, error::Error, store::Subscriber};
+use crate::{
+    domain::{Mutex, Name},
+    error::Error,
+    store::Subscriber,
+};
 
 /// How long nothing may be sent while we listen: then we see whether the other
 /// side is still there.
@@ -71,22 +75,22 @@ impl Subscriptions {
 
     /// Tells `subscriber` what is heard from now on.
     pub(super) fn tell(&self, subscriber: Weak<dyn Subscriber>) {
-        *self.board.subscriber() = Some(subscriber);
+        *self.board.subscriber.lock() = Some(subscriber);
     }
 
     pub(super) fn listen(&self, name: &Name) {
-        self.board.table().listen(name);
+        self.board.table.lock().listen(name);
         self.board.changed.notify_one();
     }
 
     pub(super) fn unlisten(&self, name: &Name) {
-        self.board.table().unlisten(name);
+        self.board.table.lock().unlisten(name);
         self.board.changed.notify_one();
     }
 
     /// What we may do about `name`.
     pub(super) fn rights(&self, name: &Name) -> Rights {
-        self.board.table().rights(name)
+        self.board.table.lock().rights(name)
     }
 
     /// Notes that the server refuses us the queue of `name`.
@@ -95,13 +99,13 @@ impl Subscriptions {
             return;
         }
         self.board.warn_once(Refused::Queue, name);
-        self.board.table().refused(name, Refused::Queue, Instant::now());
+        self.board.table.lock().refused(name, Refused::Queue, Instant::now());
         self.board.changed.notify_one();
     }
 
     /// Whether releases of `name` reach us.
     pub(super) fn hears_releases(&self, name: &Name) -> bool {
-        self.board.table().hears_releases(name)
+        self.board.table.lock().hears_releases(name)
     }
 
     /// Whether there is a connection for them.
@@ -135,25 +139,17 @@ impl Board {
         })
     }
 
-    fn table(&self) -> MutexGuard<'_, Table> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn subscriber(&self) -> MutexGuard<'_, Option<Weak<dyn Subscriber>>> {
-        self.subscriber.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Commands are answered again.
     pub(super) fn back(&self) {
-        self.table().back();
+        self.table.lock().back();
         self.tell();
     }
 
     /// Tells what there is to be told, in order.
     fn tell(&self) {
-        let subscriber = self.subscriber();
+        let subscriber = self.subscriber.lock();
         loop {
-            let Some(event) = self.table().next_event() else { return };
+            let Some(event) = self.table.lock().next_event() else { return };
             if let Some(subscriber) = subscriber.as_ref().and_then(Weak::upgrade) {
                 subscriber.hear(event);
             }
@@ -162,7 +158,7 @@ impl Board {
 
     /// Who may not do something still gets the lock, if later.
     fn warn_once(&self, what: Refused, name: &Name) {
-        let mut warned = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut warned = self.warned.lock();
         if warned.contains(&what) {
             return;
         }
@@ -171,8 +167,10 @@ impl Board {
         match what {
             Refused::Queue => tracing::warn!(target: "leasehold", lock = %name,
                 "the server refuses a queue of waiters: each release wakes them all"),
-            Refused::Subscription => tracing::warn!(target: "leasehold", lock = %name,
-                "the server refuses to send messages: waiters ask more often, or do not queue"),
+            Refused::OwnChannels => tracing::warn!(target: "leasehold", lock = %name,
+                "the server refuses our own channels: waiters do not queue"),
+            Refused::Releases => tracing::warn!(target: "leasehold", lock = %name,
+                "the server refuses to send messages: waiters ask more often"),
         }
     }
 
@@ -184,7 +182,7 @@ impl Board {
             self.tell();
             if rests_until.is_none_or(|until| until <= Instant::now()) {
                 rests_until = None;
-                let mut table = self.table();
+                let mut table = self.table.lock();
                 table.forgive(Instant::now());
                 asked.extend(table.corrections().into_iter().map(|it| self.ask(wire, it)));
             }
@@ -217,16 +215,16 @@ impl Board {
         };
         tracing::debug!(target: "leasehold", failure = %error, verb, "subscriptions refused");
         if let (Refusal::Forbidden, Some(name)) = (refusal, &correction.subscribe) {
-            self.warn_once(Refused::Subscription, name);
+            self.warn_once(correction.needs(), name);
         }
-        self.table().not_done(&correction, refusal, Instant::now());
+        self.table.lock().not_done(&correction, refusal, Instant::now());
         Some(refusal)
     }
 
     /// A connection on which nothing is sent may be gone without our knowing. Whether an
     /// answer comes is seen by those who carry it.
     async fn see_whether_it_lives(&self, wire: &Wire) {
-        if !self.table().is_quiet() {
+        if !self.table.lock().is_quiet() {
             drop(wire.call(&cmd("PING")).await);
         }
     }
@@ -238,7 +236,7 @@ impl Watcher for Board {
     }
 
     fn up(&self) {
-        self.table().begin();
+        self.table.lock().begin();
     }
 
     fn attend<'a>(&'a self, wire: &'a Wire) -> BoxFuture<'a, Infallible> {
@@ -246,14 +244,14 @@ impl Watcher for Board {
     }
 
     fn down(&self) {
-        self.table().end();
+        self.table.lock().end();
         self.tell();
     }
 
     fn pushed(&self, info: PushInfo) {
         let Some(Value::BulkString(channel)) = info.data.first() else { return };
         let Ok(channel) = std::str::from_utf8(channel) else { return };
-        let mut table = self.table();
+        let mut table = self.table.lock();
         match info.kind {
             PushKind::Subscribe => table.confirmed(channel, true),
             PushKind::Unsubscribe => table.confirmed(channel, false),

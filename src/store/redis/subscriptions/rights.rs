@@ -34,7 +34,8 @@ impl Rights {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(in crate::store::redis) enum Refused {
     Queue,
-    Subscription,
+    OwnChannels,
+    Releases,
 }
 
 /// Every no that we believe.
@@ -55,11 +56,8 @@ impl Refusals {
         *until = now + BELIEVED;
         match what {
             Refused::Queue => rights.queue = false,
-            // Both were asked for while we might queue; then the other one alone.
-            Refused::Subscription if rights.queue && rights.own_channels => {
-                rights.own_channels = false;
-            }
-            Refused::Subscription => rights.releases = false,
+            Refused::OwnChannels => rights.own_channels = false,
+            Refused::Releases => rights.releases = false,
         }
     }
 
@@ -93,24 +91,15 @@ mod tests {
     }
 
     #[test]
-    fn a_no_takes_one_right_after_the_other() {
+    fn a_no_takes_the_right_that_it_is_about() {
         let (mut refusals, now) = (Refusals::default(), Instant::now());
         assert_eq!(refusals.rights(&door()), Rights::ALL);
-        refusals.note(&door(), Refused::Subscription, now);
+        refusals.note(&door(), Refused::OwnChannels, now);
         let left = refusals.rights(&door());
         assert_eq!(left, Rights { own_channels: false, ..Rights::ALL });
-        refusals.note(&door(), Refused::Subscription, now);
-        assert!(!refusals.rights(&door()).releases && refusals.rights(&door()).queue);
-    }
-
-    #[test]
-    fn a_no_to_the_queue_is_none_to_messages() {
-        let (mut refusals, now) = (Refusals::default(), Instant::now());
         refusals.note(&door(), Refused::Queue, now);
-        let left = refusals.rights(&door());
-        assert_eq!(left, Rights { queue: false, ..Rights::ALL });
-        // and then only releases are subscribed to
-        refusals.note(&door(), Refused::Subscription, now);
+        assert!(refusals.rights(&door()).releases && !refusals.rights(&door()).queue);
+        refusals.note(&door(), Refused::Releases, now);
         assert!(!refusals.rights(&door()).releases);
     }
 

@@ -71,6 +71,18 @@ pub(super) struct Correction {
     pub(super) channels: Vec<String>,
 }
 
+impl Correction {
+    /// What we have no right to if it is forbidden. What is asked for with our own channels
+    /// is asked for again without them.
+    pub(super) fn needs(&self) -> Refused {
+        let releases = self.subscribe.as_ref().map(keys::channel);
+        match self.channels.iter().all(|it| Some(it) == releases.as_ref()) {
+            true => Refused::Releases,
+            false => Refused::OwnChannels,
+        }
+    }
+}
+
 /// Why a correction is not made.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Refusal {
@@ -209,7 +221,7 @@ impl Table {
         all
     }
 
-    /// Notes that `asked` was refused: everything is as it was.
+    /// Notes that `asked` was refused: everything is as it was, but for a right that we lack.
     pub(super) fn not_done(&mut self, asked: &Correction, refusal: Refusal, now: Instant) {
         let before = if asked.subscribe.is_some() { State::Off } else { State::On };
         for channel in &asked.channels {
@@ -217,7 +229,7 @@ impl Table {
         }
         match (refusal, &asked.subscribe) {
             (Refusal::Passing, _) => {}
-            (Refusal::Forbidden, Some(name)) => self.refused(name, Refused::Subscription, now),
+            (Refusal::Forbidden, Some(name)) => self.refused(name, asked.needs(), now),
             // Who may not leave stays, and need not ask again.
             (Refusal::Forbidden, None) => {
                 self.unsettled.retain(|it| !asked.channels.contains(it));
@@ -388,6 +400,18 @@ mod tests {
         table.forgive(now + Duration::from_secs(31));
         done(&mut table);
         assert_eq!(told(&mut table).last(), Some(&Event::Hears(name("door"), Hears::Turns)));
+    }
+
+    /// It was taken for a no to what may still be heard.
+    #[test]
+    fn a_refusal_takes_the_right_that_was_asked_for_whatever_was_refused_meanwhile() {
+        let (mut table, now) = (table(), Instant::now());
+        table.listen(&name("door"));
+        let [asked] = table.corrections().try_into().unwrap();
+        table.refused(&name("door"), Refused::Queue, now);
+        table.not_done(&asked, Refusal::Forbidden, now);
+        done(&mut table);
+        assert!(table.hears_releases(&name("door")));
     }
 
     #[test]

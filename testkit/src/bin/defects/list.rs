@@ -358,6 +358,19 @@ pub(crate) const DEFECTS: &[Defect] = &[
 pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Unit(
+            "engine::held::tests::who_gives_back_a_share_of_what_was_taken_away_learns_it_and_so_do_the_others",
+        ),
+        Defect {
+            says: "the store's no to a count is taken for an answer like any other",
+            edits: &[Edit {
+                file: "src/engine/release/mod.rs",
+                from: "            contention.disown(hold);\n            return Ok(outcome);\n",
+                to: "            return Ok(outcome);\n",
+            }],
+        },
+    ),
+    (
+        Finder::Unit(
             "engine::contention::tests::who_waits_is_sent_away_when_the_client_is_shut_down",
         ),
         Defect {
@@ -547,8 +560,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "tickets begin anew when a name is forgotten",
             edits: &[Edit {
                 file: "src/engine/contention/turn.rs",
-                from: "        let fresh = entries.last_ticket;\n        let Entries { of, left_alone, .. } = &mut *entries;\n        let entry = of.entry(name.clone()).or_default();\n",
-                to: "        let Entries { of, left_alone, .. } = &mut *entries;\n        let entry = of.entry(name.clone()).or_default();\n        let fresh = 1 + entry.crowd().waiting.len() as u64;\n",
+                from: "        let fresh = entries.last_ticket;\n        let entry = entries.of.entry(name.clone()).or_default();\n",
+                to: "        let entry = entries.of.entry(name.clone()).or_default();\n        let fresh = 1 + entry.crowd().waiting.len() as u64;\n",
             }],
         },
     ),

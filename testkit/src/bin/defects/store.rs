@@ -88,7 +88,7 @@ pub(crate) const SERVED: &[Defect] = &[
         says: "what is wanted is not asked for when a connection begins",
         edits: &[Edit {
             file: "src/store/redis/subscriptions/mod.rs",
-            from: "self.table().begin();",
+            from: "self.table.lock().begin();",
             to: "",
         }],
     },
