@@ -97,3 +97,25 @@ pub(crate) struct About {
     pub(crate) version: Option<String>,
     pub(crate) eviction_policy: Option<String>,
 }
+
+impl About {
+    /// Why it takes no locks, if it does not.
+    pub(crate) fn obstacle(&self) -> Option<String> {
+        let replica = "this server is a replica and takes no locks: connect to its primary";
+        (self.role == Some(Role::Replica)).then(|| replica.into())
+    }
+
+    /// What is known of it, and nothing else.
+    pub(crate) fn health(self) -> Health {
+        Health {
+            commands_up: false,
+            messages_up: false,
+            round_trip: None,
+            obstacle: None,
+            role: self.role,
+            server_version: self.version,
+            eviction_policy: self.eviction_policy,
+            holds_in_doubt: 0,
+        }
+    }
+}

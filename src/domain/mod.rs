@@ -12,6 +12,7 @@ mod mutex;
 mod name;
 mod owner;
 mod reason;
+mod seldom;
 mod stats;
 mod wait_by;
 
@@ -24,6 +25,7 @@ pub(crate) use self::{
     lease::{CENTURY, Lease, checked},
     mutex::Mutex,
     owner::Identity,
+    seldom::{Seldom, TOLD_APART},
 };
 pub use self::{
     claim::Holder,

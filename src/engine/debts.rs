@@ -9,8 +9,8 @@ use std::{collections::BTreeMap, sync::Arc};
 use tokio::{sync::Notify, time::Instant};
 
 use crate::{
-    domain::{Claim, Mutex, ReleaseMode},
-    engine::{hold::Hold, seldom::Seldom},
+    domain::{Claim, Mutex, ReleaseMode, Seldom},
+    engine::hold::Hold,
 };
 
 /// What we owe the store, until a moment when it will have helped itself.
@@ -26,6 +26,8 @@ pub(crate) enum Debt {
 #[derive(Clone, Debug)]
 pub(crate) struct Withdrawal {
     pub(crate) claim: Claim,
+    /// The number of the grant, if it was entered: it may still be kept alive.
+    pub(crate) grant: Option<u64>,
     pub(crate) mode: ReleaseMode,
     /// When the store has helped itself: the lease is over. If a question is still on its way
     /// that is not before it can have been executed.
@@ -43,6 +45,7 @@ impl Debt {
     pub(crate) fn of(hold: &Hold, mode: ReleaseMode) -> Self {
         Self::Release(Withdrawal {
             claim: hold.grant.claim.clone(),
+            grant: Some(hold.grant.id),
             mode,
             until: hold.store_ends(),
             looks: hold.grant.unsure.then_some(0),

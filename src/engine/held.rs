@@ -48,13 +48,13 @@ impl Held {
         let Watch { hold, engine } = &self.watch;
         let now = engine.core.clock.now();
         let believed = hold.remaining(now);
-        if hold.one_share_less() {
+        let left = hold.one_share_less();
+        if left == 0 {
             return engine.free(hold, believed, now).await;
         }
         if let Err(reason) = believed {
             return Ok(Left::Lost { reason, holder: None });
         }
-        let left = hold.shares();
         let told = engine.tell_count(hold).await;
         Ok(match told.map_err(|failure| engine.error(hold.name(), failure))? {
             Outcome::Renewed => Left::Shares(left),
@@ -71,7 +71,7 @@ impl Drop for Held {
         let Watch { hold, engine } = &self.watch;
         let now = engine.core.clock.now();
         let believed = hold.remaining(now);
-        if hold.one_share_less() {
+        if hold.one_share_less() == 0 {
             if !engine.pass_on(hold, now) {
                 engine.free_in_background(hold, now);
             }
@@ -136,7 +136,7 @@ impl Watch {
                 reason = look => return reason,
                 () = self.hold.ended() => {}
                 // The runtime of the watchdog may be gone, while this one is there.
-                () = self.timer() => self.engine.revive(),
+                () = self.timer() => { self.engine.revive(); }
             }
         }
     }

@@ -174,6 +174,8 @@ impl Hold {
         state.doubted = false;
         if self.renewed {
             state.leased_at = state.leased_at.max(asked_at);
+            // The hold before this one may have asked.
+            state.asked_at = state.asked_at.max(asked_at.into());
         }
     }
 
@@ -289,9 +291,9 @@ impl Hold {
         before.ok().map(|before| before + 1)
     }
 
-    /// Counts one share less. Returns whether it was the last one.
-    pub(super) fn one_share_less(&self) -> bool {
-        self.shares.fetch_sub(1, Ordering::AcqRel) == 1
+    /// Counts one share less. Returns how many are left.
+    pub(super) fn one_share_less(&self) -> u32 {
+        self.shares.fetch_sub(1, Ordering::AcqRel) - 1
     }
 
     /// For how long it has been held at `now`.

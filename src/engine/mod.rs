@@ -9,7 +9,7 @@
 //! core                      what every room uses: the store, the clock, counters, debts, a bell
 //! debts                     what is owed to the store
 //! hold                      a grant while it lasts
-//! grant · retry · limits · seldom   what is granted; asking again; bounds for callers and logs
+//! grant · retry · limits    what is granted; asking again; bounds for callers
 //! clock · timing · counters · tasks
 //! ```
 //!
@@ -39,7 +39,6 @@ mod keeper;
 pub(crate) mod limits;
 pub(crate) mod release;
 mod retry;
-mod seldom;
 #[cfg(test)]
 mod simulation;
 #[cfg(test)]
@@ -72,12 +71,11 @@ use self::{
     limits::{Limits, within},
     release::settle::settle_all,
     retry::retry_until,
-    seldom::Seldom,
     tasks::{OnDrop, Spawner},
     timing::{LONGEST_PATIENCE, RETURN_LOOKS},
 };
 use crate::{
-    domain::{Failure, Health, Holder, Identity, Name, Owner, Role, Stats},
+    domain::{Failure, Health, Holder, Identity, Name, Owner, Seldom, Stats},
     error::Error,
     store::{Answer, Store, Subscriber},
 };
@@ -152,15 +150,17 @@ impl Engine {
     }
 
     /// Starts the background on this runtime, if it does not run or the one it ran on is gone.
-    fn revive(&self) {
+    /// Returns whether it runs: this runtime may be gone, too.
+    fn revive(&self) -> bool {
         // One load: each acquisition asks.
-        let runs = self.runs.load(Ordering::Acquire) || Handle::try_current().is_err();
-        if runs || self.runs.swap(true, Ordering::AcqRel) {
-            return;
+        let running = self.runs.load(Ordering::Acquire);
+        if running || Handle::try_current().is_err() || self.runs.swap(true, Ordering::AcqRel) {
+            return self.runs.load(Ordering::Acquire);
         }
         let (runs, contention) = (Arc::clone(&self.runs), Arc::clone(&self.contention));
-        let settler = settle_all(Arc::clone(&self.core), Arc::clone(&contention));
-        let both = join(Arc::clone(&self.keeper).run(), settler);
+        let (core, keeper) = (Arc::clone(&self.core), Arc::clone(&self.keeper));
+        let settler = settle_all(core, Arc::clone(&contention), Arc::clone(&keeper));
+        let both = join(keeper.run(), settler);
         let ends = OnDrop::new(move || {
             runs.store(false, Ordering::Release);
             contention.rouse();
@@ -169,6 +169,7 @@ impl Engine {
             let _ends = ends;
             both.await;
         }));
+        self.runs.load(Ordering::Acquire)
     }
 
     /// Asks the store about `name` until it answers or patience ends.
@@ -222,24 +223,13 @@ impl Engine {
         let round_trip = looked.is_ok().then(|| start.elapsed());
         let obstacle = match &looked {
             _ if self.core.open.is_closed() => Some(Error::ShutDown.to_string()),
-            Ok(about) if about.role == Some(Role::Replica) => {
-                Some("this server is a replica and takes no locks: connect to its primary".into())
-            }
-            Ok(_) => None,
+            Ok(about) => about.obstacle(),
             Err(failure) => Some(failure.to_string()),
         };
-        let about = looked.unwrap_or_default();
         let (commands_up, messages_up) = self.core.store.are_up();
-        Health {
-            commands_up,
-            messages_up,
-            round_trip,
-            obstacle,
-            role: about.role,
-            server_version: about.version,
-            eviction_policy: about.eviction_policy,
-            holds_in_doubt: self.keeper.holds().iter().filter(|hold| hold.is_in_doubt()).count(),
-        }
+        let holds_in_doubt = self.keeper.holds().iter().filter(|hold| hold.is_in_doubt()).count();
+        let health = looked.unwrap_or_default().health();
+        Health { commands_up, messages_up, round_trip, obstacle, holds_in_doubt, ..health }
     }
 
     pub(crate) fn stats(&self) -> Stats {

@@ -38,7 +38,7 @@ async fn becomes(what: impl Fn() -> bool) {
             sleep(Duration::from_millis(5)).await;
         }
     };
-    timeout(Duration::from_secs(20), becomes).await.unwrap();
+    timeout(Duration::from_secs(5), becomes).await.unwrap();
 }
 
 /// One that wants the lock in every way there is.
@@ -164,4 +164,19 @@ fn a_shutdown_in_a_crowd_leaves_nothing() {
             becomes(|| store.truth(door(&client).name()).is_none()).await;
         });
     }
+}
+
+/// Each start of the background ended at once, and made the waiter start another one.
+#[test]
+fn who_waits_in_line_on_a_runtime_that_is_gone_is_told() {
+    let store = MemoryStore::new();
+    let engine = engine(&store, "one");
+    let (lock, runtime) = (door(&engine), threads(1));
+    let _guard = runtime.block_on(lock.acquire()).unwrap();
+    let handle = runtime.handle().clone();
+    let waiter = std::thread::spawn(move || handle.block_on(lock.acquire()).map(drop));
+    testkit::eventually("it waits", Duration::from_secs(5), || engine.stats().waiting == 1);
+    runtime.shutdown_background();
+    let told = waiter.join().unwrap();
+    assert!(matches!(told, Err(Error::NoRuntime)), "{told:?}");
 }

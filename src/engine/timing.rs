@@ -80,9 +80,6 @@ pub(crate) const LOOK_AGAIN: [Duration; 3] =
 /// buffer of a server that hangs, or in that of a network that was cut.
 pub(crate) const LATEST: Duration = Duration::from_secs(15 * 60);
 
-/// How far apart the same trouble of many callers is told.
-pub(crate) const TOLD_APART: Duration = Duration::from_secs(10);
-
 /// The pauses between questions to a store that is in trouble.
 pub(crate) const BACKOFF: (Duration, Duration) =
     (Duration::from_millis(10), Duration::from_secs(1));

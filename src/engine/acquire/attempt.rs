@@ -194,10 +194,10 @@ impl<'a> Attempt<'a> {
             leased_at: lease.asked_at,
             asked_at: lease.asked_at.into(),
             unsure: self.unsure,
-            contended: since.is_some() || self.is_contended(),
+            contended: since.is_some() || self.engine.contention.is_contended(&self.claim.name),
             stay: self.want.terms.local.from(now),
         };
-        self.engine.enter(self.want, grant, self.turn.take(), now, None)
+        self.engine.enter(self.want, grant, self.turn.take(), now, false)
     }
 
     /// Whether the last question, or one before, may have reached the store.
@@ -205,12 +205,6 @@ impl<'a> Attempt<'a> {
         let store = &self.engine.core.store;
         let away = |losses| !store.is_up() && store.losses() == losses;
         self.unsure || !self.unsent.is_some_and(away)
-    }
-
-    /// Whether others are known to want the lock.
-    fn is_contended(&self) -> bool {
-        let known = || self.engine.contention.is_contended(&self.claim.name);
-        self.turn.as_ref().map_or_else(known, |turn| turn.contended)
     }
 
     /// Waits until it makes sense to ask again.
@@ -252,6 +246,7 @@ impl Drop for Attempt<'_> {
             asked_at.map_or_else(|| self.engine.core.clock.now(), |asked_at| asked_at + LATEST);
         self.engine.core.debts.owe(Debt::Release(Withdrawal {
             claim: self.claim.clone(),
+            grant: None,
             mode: ReleaseMode::HandOver,
             until: begins + self.claim.ttl,
             looks: asked_at.map(|_| 0),

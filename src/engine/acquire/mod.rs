@@ -88,41 +88,40 @@ impl Engine {
         let shape = Shape(want.terms.renewed.then_some(want.ttl));
         let listens = want.wait_by == WaitBy::Messages;
         let turn = self.contention.turn(&want.name, shape, listens, || self.revive()).await;
-        let mut turn = turn.ok_or(Error::ShutDown)?;
+        let closed = || if self.core.open.is_closed() { Error::ShutDown } else { Error::NoRuntime };
+        let mut turn = turn.ok_or_else(closed)?;
         if let Some(baton) = turn.baton.take() {
             let now = self.core.clock.now();
             if let Some(grant) = baton.take(now) {
                 tracing::debug!(target: "leasehold", lock = %want.name, owner = %grant.claim.owner,
                     "grant, by the one before here");
-                return self.enter(want, grant, Some(turn), now, Some(now));
+                return self.enter(want, grant, Some(turn), now, true);
             }
         }
         if let Some(others_first) = turn.head_start {
             // Who has little patience needs it to ask.
             let most = until.map(|until| until.saturating_duration_since(Instant::now()) / 4);
-            if most.is_none_or(|most| others_first <= most) {
-                Box::pin(self.unless_closed(sleep(others_first))).await?;
-            }
+            let rest = most.map_or(others_first, |most| others_first.min(most));
+            Box::pin(self.unless_closed(sleep(rest))).await?;
         }
         // In boxes, this one and those within: who waits for a turn is small, and so is
         // who need not wait for the store.
         Box::pin(Attempt::new(self, want, heard, Some(turn)).run()).await
     }
 
-    /// Makes a grant a hold for `want`: a new one, or that of the hold before, which left it at
-    /// `left_at`. Fails if the client was shut down before it was seen to have this hold.
+    /// Makes a grant a hold for `want`: a new one, or one that is `taken_over` from the hold
+    /// before. Fails if the client was shut down before it was seen to have this hold.
     fn enter(
         self: &Arc<Self>,
         want: &Want,
         grant: Grant,
         turn: Option<Turn>,
         now: Instant,
-        left_at: Option<Instant>,
+        taken_over: bool,
     ) -> Result<Held, Error> {
-        let asked_at = grant.leased_at;
         let hold = Arc::new(Hold::new(grant, want.terms, now, &self.core.counters));
-        self.contention.entered(&hold, turn, asked_at);
-        self.keeper.watch(&hold, left_at);
+        self.contention.entered(&hold, turn);
+        self.keeper.watch(&hold, taken_over);
         if self.core.open.is_closed() {
             self.take_back(&hold);
             return Err(Error::ShutDown);

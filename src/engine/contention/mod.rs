@@ -60,6 +60,10 @@ struct Entries {
     /// Those where somebody was called, who may not come, and those that nobody wants: by
     /// when to look at them.
     agenda: BTreeSet<(Instant, Name)>,
+    /// The last one that was given back after a long hold, and until when it is left alone.
+    /// One for all names: who always comes back finds its own here, and many long holds
+    /// leave nothing behind. Kept with each name it cost 1.6 % of the instructions of a hold.
+    left_alone: Option<(Name, Instant)>,
     /// Of all names together: one who slept may come back when its name was forgotten.
     last_ticket: u64,
 }
@@ -91,9 +95,9 @@ impl Contention {
 
     // Holds.
 
-    /// Notes that this client has `hold`, which was asked for at `asked_at`, and that the
-    /// turn stays with it. A hold of an earlier grant is a thing of the past.
-    pub(crate) fn entered(&self, hold: &Arc<Hold>, turn: Option<Turn>, asked_at: Instant) {
+    /// Notes that this client has `hold`, and that the turn stays with it. A hold of an
+    /// earlier grant is a thing of the past.
+    pub(crate) fn entered(&self, hold: &Arc<Hold>, turn: Option<Turn>) {
         let mut entries = self.entries.lock();
         let entry = entries.of.entry(hold.name().clone()).or_default();
         let before = std::mem::replace(&mut entry.held, Arc::downgrade(hold)).upgrade();
@@ -106,7 +110,7 @@ impl Contention {
             entries.rest(hold.name(), &self.core);
         }
         drop(entries);
-        if let Some(past) = before.filter(|past| past.was_known_at(asked_at)) {
+        if let Some(past) = before.filter(|past| past.was_known_at(hold.grant.leased_at)) {
             self.lost(&past);
         }
     }
@@ -218,24 +222,20 @@ impl Contention {
 
     /// Notes what a release of `name` found.
     pub(crate) fn note(&self, name: &Name, others: Others) {
-        if others != Others::Nobody {
-            let now = self.core.clock.now();
-            self.remember(name, |entry| entry.note(others, now));
+        if others == Others::Nobody {
+            return;
+        }
+        let now = self.core.clock.now();
+        let mut entries = self.entries.lock();
+        if entries.agenda.len() < MOST_LINGERING || entries.of.contains_key(name) {
+            entries.of.entry(name.clone()).or_default().note(others, now);
+            entries.rest(name, &self.core);
         }
     }
 
     /// Has this client leave `name` alone until `until`, if it comes back to it at once.
     pub(crate) fn leave_alone(&self, name: &Name, until: Instant) {
-        self.remember(name, |entry| entry.crowd().gap_ends = Some(until));
-    }
-
-    /// Keeps something in mind of `name` for a while, unless that is too much.
-    fn remember(&self, name: &Name, what: impl FnOnce(&mut Entry)) {
-        let mut entries = self.entries.lock();
-        if entries.agenda.len() < MOST_LINGERING || entries.of.contains_key(name) {
-            what(entries.of.entry(name.clone()).or_default());
-            entries.rest(name, &self.core);
-        }
+        self.entries.lock().left_alone = Some((name.clone(), until));
     }
 
     /// Whether somebody here waits for `name`.
@@ -365,6 +365,7 @@ impl Entries {
     /// Has `name` looked at when it is `due`, if not before.
     fn plan(&mut self, name: &Name, due: Instant, core: &Core) {
         let Some(entry) = self.of.get_mut(name) else { return };
+        let lingers = entry.is_quiet();
         let planned = &mut entry.crowd().due;
         if planned.is_some_and(|planned| planned <= due) {
             return;
@@ -374,7 +375,7 @@ impl Entries {
         }
         self.agenda.insert((due, name.clone()));
         let first = self.agenda.first().is_some_and(|(first, _)| *first == due);
-        if first || self.agenda.len() > MOST_LINGERING {
+        if first || lingers && self.agenda.len() > MOST_LINGERING {
             core.bell.notify_one();
         }
     }
@@ -382,16 +383,23 @@ impl Entries {
     /// Looks at those that are due, or too many. Returns the names that nobody has wanted
     /// for long.
     fn attend(&mut self, now: Instant, core: &Core) -> Vec<Name> {
-        let excess = self.agenda.len().saturating_sub(MOST_LINGERING);
-        let due = self.agenda.iter().enumerate();
-        let due = due.take_while(|(n, (due, _))| *due <= now || *n < excess);
-        let mut due: Vec<_> = due.map(|(_, planned)| planned.clone()).collect();
-        due.retain(|(due, name)| self.is_ended(*due, name, now, core));
-        due.into_iter().map(|(_, name)| name).collect()
+        let mut excess = self.agenda.len().saturating_sub(MOST_LINGERING);
+        let lingers = |name: &Name| self.of.get(name).is_some_and(Entry::is_quiet);
+        let mut looked_at = Vec::new();
+        for planned @ (due, name) in &self.agenda {
+            if *due <= now || excess > 0 && lingers(name) {
+                excess = excess.saturating_sub(1);
+                looked_at.push(planned.clone());
+            } else if excess == 0 {
+                break;
+            }
+        }
+        looked_at.retain(|(due, name)| self.end_if_past(*due, name, now, core));
+        looked_at.into_iter().map(|(_, name)| name).collect()
     }
 
     /// Looks at one that was `due`. Returns whether it is to be listened to no longer.
-    fn is_ended(&mut self, due: Instant, name: &Name, now: Instant, core: &Core) -> bool {
+    fn end_if_past(&mut self, due: Instant, name: &Name, now: Instant, core: &Core) -> bool {
         self.agenda.remove(&(due, name.clone()));
         let Some(entry) = self.of.get_mut(name) else { return false };
         entry.crowd().due = None;

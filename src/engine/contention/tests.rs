@@ -1,5 +1,7 @@
 //! Contention by itself, on a store in memory.
 
+mod lingering;
+
 use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
 
 use futures_util::FutureExt;
@@ -54,14 +56,14 @@ fn grant(engine: &Engine, name: &Name, now: Instant) -> Grant {
 
 /// A new hold that keeps its turn.
 async fn hold(engine: &Engine, name: &Name) -> Arc<Hold> {
-    let turn = engine.contention.turn(name, PLAIN, true, || ()).await;
+    let turn = engine.contention.turn(name, PLAIN, true, || true).await;
     entered(engine, grant(engine, name, Instant::now()), turn)
 }
 
 fn entered(engine: &Engine, grant: Grant, turn: Option<Turn>) -> Arc<Hold> {
     let now = Instant::now();
     let hold = Arc::new(Hold::new(grant, TERMS, now, &engine.core.counters));
-    engine.contention.entered(&hold, turn, now);
+    engine.contention.entered(&hold, turn);
     hold
 }
 
@@ -70,7 +72,7 @@ fn in_line<'a>(
     contention: &'a Arc<Contention>,
     name: &'a Name,
 ) -> Pin<Box<impl Future<Output = Option<Turn>> + 'a>> {
-    let mut waits = Box::pin(contention.turn(name, PLAIN, true, || ()));
+    let mut waits = Box::pin(contention.turn(name, PLAIN, true, || true));
     assert!((&mut waits).now_or_never().is_none());
     waits
 }
@@ -87,7 +89,10 @@ async fn who_comes_to_the_line_sees_to_it_that_somebody_looks_after_it() {
     let (engine, contention, name) = door();
     let _hold = hold(&engine, &name).await;
     let revived = std::cell::Cell::new(0);
-    let waits = contention.turn(&name, PLAIN, true, || revived.set(revived.get() + 1));
+    let waits = contention.turn(&name, PLAIN, true, || {
+        revived.set(revived.get() + 1);
+        true
+    });
     let mut waits = Box::pin(waits);
     assert!((&mut waits).now_or_never().is_none());
     assert_eq!(revived.get(), 1);
@@ -112,7 +117,7 @@ async fn a_hold_that_came_without_a_turn_is_seen_behind_one_who_was_called() {
 #[tokio::test]
 async fn turns_are_taken_in_the_order_of_coming() {
     let (_engine, contention, name) = door();
-    let turn = contention.turn(&name, PLAIN, true, || ()).await;
+    let turn = contention.turn(&name, PLAIN, true, || true).await;
     let (mut first, mut second) = (in_line(&contention, &name), in_line(&contention, &name));
 
     drop(turn);
@@ -126,7 +131,7 @@ async fn turns_are_taken_in_the_order_of_coming() {
 #[tokio::test]
 async fn who_leaves_passes_its_turn_on_wherever_it_stands() {
     let (_engine, contention, name) = door();
-    let turn = contention.turn(&name, PLAIN, true, || ()).await;
+    let turn = contention.turn(&name, PLAIN, true, || true).await;
     let waits = || in_line(&contention, &name);
     let (first, second, third) = (waits(), waits(), waits());
     // one while it waits, and one after it was called, before it knew
@@ -134,55 +139,6 @@ async fn who_leaves_passes_its_turn_on_wherever_it_stands() {
     drop(turn);
     drop(second);
     assert!(third.now_or_never().unwrap().is_some());
-}
-
-#[tokio::test(start_paused = true)]
-async fn when_nobody_wants_a_name_any_more_it_is_forgotten_after_a_while() {
-    let (_engine, contention, name) = door();
-    let turn = contention.turn(&name, PLAIN, true, || ()).await;
-    assert!(contention.turn(&name, PLAIN, true, || ()).now_or_never().is_none());
-    drop(turn);
-    assert!(!contention.is_idle(), "it may be wanted again soon");
-    advance(LINGER / 2).await;
-    contention.look();
-    assert!(!contention.is_idle());
-    advance(LINGER / 2).await;
-    contention.look();
-    assert!(contention.is_idle());
-}
-
-#[tokio::test]
-async fn a_name_that_nobody_waited_for_is_forgotten_at_once() {
-    let (engine, contention, name) = door();
-    drop(contention.turn(&name, PLAIN, true, || ()).await);
-    assert!(contention.is_idle());
-    let hold = hold(&engine, &name).await;
-    hold.end(LostReason::Released).unwrap();
-    contention.left(&hold);
-    assert!(contention.is_idle());
-}
-
-#[tokio::test]
-async fn what_is_known_of_names_that_nobody_wants_does_not_grow_without_end() {
-    let (_engine, contention, _) = door();
-    for n in 0..2 * MOST_LINGERING {
-        contention.note(&name(&format!("door-{n}")), Others::Listeners);
-    }
-    assert!(contention.entries.lock().of.len() <= MOST_LINGERING);
-}
-
-#[tokio::test]
-async fn names_that_were_waited_for_do_not_pile_up_until_the_watchdog_looks() {
-    let (_engine, contention, _) = door();
-    for n in 0..=MOST_LINGERING {
-        // The first one rings too, and is heard here.
-        let _ = contention.core.bell.notified().now_or_never();
-        let name = name(&format!("door-{n}"));
-        contention.turn(&name, PLAIN, true, || ()).await.unwrap().listen();
-    }
-    assert!(contention.core.bell.notified().now_or_never().is_some(), "it is to look at once");
-    contention.look();
-    assert!(contention.entries.lock().of.len() <= MOST_LINGERING);
 }
 
 #[tokio::test]
@@ -198,15 +154,15 @@ async fn who_waits_is_sent_away_when_the_client_is_shut_down() {
     assert!(called.now_or_never().unwrap().is_none());
     assert!(waiting.now_or_never().unwrap().is_none());
     assert_eq!(engine.core.debts.owed(), 1);
-    assert!(contention.turn(&name, PLAIN, true, || ()).await.is_none());
+    assert!(contention.turn(&name, PLAIN, true, || true).await.is_none());
 }
 
 #[tokio::test]
 async fn different_names_do_not_wait_for_each_other() {
     let (_engine, contention, name) = door();
-    let _turn = contention.turn(&name, PLAIN, true, || ()).await;
+    let _turn = contention.turn(&name, PLAIN, true, || true).await;
     let other = self::name("window");
-    assert!(contention.turn(&other, PLAIN, true, || ()).now_or_never().is_some());
+    assert!(contention.turn(&other, PLAIN, true, || true).now_or_never().is_some());
 }
 
 #[tokio::test]
@@ -224,7 +180,7 @@ async fn a_grant_goes_to_the_next_one_with_the_turn() {
     // and that the first one is over does not end the second's turn
     contention.left(&first);
     assert_eq!(contention.grant(&name), Some(second.grant.id));
-    assert!(contention.turn(&name, PLAIN, true, || ()).now_or_never().is_none());
+    assert!(contention.turn(&name, PLAIN, true, || true).now_or_never().is_none());
 }
 
 #[tokio::test]
@@ -233,7 +189,7 @@ async fn a_grant_that_is_of_no_use_to_the_next_one_stays_where_it_is() {
     let hold = hold(&engine, &name).await;
     assert!(!contention.pass_on(&hold, Instant::now()), "nobody waits");
     let other = Shape(Some(TTL * 2));
-    let mut waits = Box::pin(contention.turn(&name, other, true, || ()));
+    let mut waits = Box::pin(contention.turn(&name, other, true, || true));
     assert!((&mut waits).now_or_never().is_none());
     assert!(!contention.pass_on(&hold, Instant::now()), "it wants another ttl");
     assert!(hold.remaining(Instant::now()).is_ok());
@@ -282,7 +238,7 @@ async fn a_grant_that_is_not_taken_goes_on_to_the_next_and_then_back_to_the_stor
 #[tokio::test(start_paused = true)]
 async fn who_comes_to_wait_behind_one_that_was_called_and_sleeps_is_called_instead() {
     let (_engine, contention, name) = door();
-    let turn = contention.turn(&name, PLAIN, true, || ()).await;
+    let turn = contention.turn(&name, PLAIN, true, || true).await;
     let _sleeps = in_line(&contention, &name);
     drop(turn);
     while contention.look().is_some() {
@@ -310,7 +266,7 @@ async fn one_that_sleeps_while_its_name_is_forgotten_takes_nobodys_place() {
     contention.look();
     assert!(contention.is_idle());
 
-    let turn = contention.turn(&name, PLAIN, true, || ()).await;
+    let turn = contention.turn(&name, PLAIN, true, || true).await;
     let mut waits = in_line(&contention, &name);
     assert!((&mut sleeps).now_or_never().is_none());
     assert!((&mut waits).now_or_never().is_none(), "it waits as before");
@@ -339,7 +295,7 @@ async fn a_grant_that_is_lost_on_its_way_is_believed_by_nobody() {
     let second = take_over(&engine, waits.now_or_never().flatten().unwrap()).unwrap();
     contention.disown(&first);
     assert_eq!(second.remaining(Instant::now()), Err(LostReason::NotOurs));
-    let turn = contention.turn(&name, PLAIN, true, || ()).now_or_never();
+    let turn = contention.turn(&name, PLAIN, true, || true).now_or_never();
     assert!(turn.is_some(), "the turn is free");
 }
 
@@ -399,19 +355,19 @@ async fn a_lock_is_contended_for_a_while_after_a_release_that_found_it_so() {
 
     contention.note(&door, Others::Listeners);
     assert!(contention.is_contended(&door) && !contention.is_contended(&name("window")));
-    assert_eq!(contention.turn(&door, PLAIN, true, || ()).await.unwrap().head_start, None);
+    assert_eq!(contention.turn(&door, PLAIN, true, || true).await.unwrap().head_start, None);
 
     let gap = Duration::from_millis(4);
     contention.note(&door, Others::Outsiders(gap));
-    assert_eq!(contention.turn(&door, PLAIN, true, || ()).await.unwrap().head_start, Some(gap));
+    assert_eq!(contention.turn(&door, PLAIN, true, || true).await.unwrap().head_start, Some(gap));
     advance(gap).await;
-    assert_eq!(contention.turn(&door, PLAIN, true, || ()).await.unwrap().head_start, None);
+    assert_eq!(contention.turn(&door, PLAIN, true, || true).await.unwrap().head_start, None);
     // no more than a quarter of the time
     contention.note(&door, Others::Outsiders(gap));
-    assert_eq!(contention.turn(&door, PLAIN, true, || ()).await.unwrap().head_start, None);
+    assert_eq!(contention.turn(&door, PLAIN, true, || true).await.unwrap().head_start, None);
     advance(3 * gap).await;
     contention.note(&door, Others::Outsiders(gap));
-    assert_eq!(contention.turn(&door, PLAIN, true, || ()).await.unwrap().head_start, Some(gap));
+    assert_eq!(contention.turn(&door, PLAIN, true, || true).await.unwrap().head_start, Some(gap));
     advance(CONTENDED).await;
     assert!(!contention.is_contended(&door));
 }
@@ -428,6 +384,11 @@ async fn who_left_the_lock_to_others_lets_them_ask_first() {
         drop(lock.acquire().await.unwrap());
         assert_eq!(start.elapsed(), waits);
     }
+    // Who has little patience rests for a quarter of it.
+    engine.contention.note(&name("door"), Others::Next(gap));
+    let start = Instant::now();
+    drop(lock.acquire_within(gap).await.unwrap());
+    assert_eq!(start.elapsed(), gap / 4);
 }
 
 #[tokio::test(start_paused = true)]
@@ -437,7 +398,7 @@ async fn the_first_in_the_queue_is_let_in_after_each_gap() {
     for _ in 0..2 {
         contention.note(&door, Others::Next(gap));
         assert_eq!(
-            contention.turn(&door, PLAIN, true, || ()).await.unwrap().head_start,
+            contention.turn(&door, PLAIN, true, || true).await.unwrap().head_start,
             Some(2 * gap)
         );
         advance(gap).await;
@@ -471,7 +432,7 @@ async fn who_asks_is_told_what_the_store_tells_and_nobody_else() {
     contention.hear(released());
     assert!(contention.is_idle(), "nobody asks");
 
-    let turn = contention.turn(&name, PLAIN, true, || ()).await.unwrap();
+    let turn = contention.turn(&name, PLAIN, true, || true).await.unwrap();
     assert!(turn.inbox.is_none());
     let inbox = turn.listen();
     assert_eq!(inbox.hears(), Hears::Turns);

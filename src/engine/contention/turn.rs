@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::sync::oneshot;
 
 use super::{
-    Contention,
+    Contention, Entries,
     baton::Baton,
     entry::{Entry, TurnOf, Waiter},
     inbox::Inbox,
@@ -26,21 +26,20 @@ pub(crate) struct Turn {
     pub(crate) inbox: Option<Arc<Inbox>>,
     /// For how long those who do not queue may still ask first.
     pub(crate) head_start: Option<Duration>,
-    /// Whether others are known to want the name.
-    pub(crate) contended: bool,
     spent: bool,
 }
 
 impl Contention {
-    /// Waits until it is our turn to ask for `name`; `None` when the client is shut down.
-    /// A grant of this `shape` is of use to us. Who polls does not listen to releases:
-    /// there may be none. When the background ends that looks after us, it is to `revive`.
+    /// Waits until it is our turn to ask for `name`; `None` when the client is shut down, or
+    /// nobody can look after those who wait. A grant of this `shape` is of use to us. Who
+    /// polls does not listen to releases: there may be none. When the background ends, it is
+    /// to `revive` it, and say whether it runs.
     pub(crate) async fn turn(
         self: &Arc<Self>,
         name: &Name,
         shape: Shape,
         listens: bool,
-        revive: impl Fn(),
+        revive: impl Fn() -> bool,
     ) -> Option<Turn> {
         let mut seat = match self.take_or_wait(name, shape, listens, None)? {
             Ok(turn) => return Some(turn),
@@ -53,8 +52,11 @@ impl Contention {
                 // Who holds it here learns at once if it is taken away by force.
                 self.settle_listening(name, true);
             }
-            // The background may have ended before we stood in the line.
-            revive();
+            // The background may have ended before we stood in the line. Who is called out
+            // of the line sees to it anew.
+            if !revive() {
+                return None;
+            }
             seat.called.await.ok();
             match self.take_or_wait(name, shape, listens, Some(ticket))? {
                 Ok(turn) => {
@@ -80,10 +82,16 @@ impl Contention {
         }
         entries.last_ticket += 1;
         let fresh = entries.last_ticket;
-        let entry = entries.of.entry(name.clone()).or_default();
+        let Entries { of, left_alone, .. } = &mut *entries;
+        let entry = of.entry(name.clone()).or_default();
         let is_ours = ticket.is_some_and(|ticket| entry.has_called(ticket));
         if is_ours || matches!(entry.turn, TurnOf::Nobody) {
-            return Some(Ok(self.begin(name, entry)));
+            let mut turn = self.begin(name, entry);
+            if let Some((_, until)) = left_alone.take_if(|(left, _)| left == name) {
+                let rest = until.checked_duration_since(self.core.clock.now());
+                turn.head_start = turn.head_start.or(rest);
+            }
+            return Some(Ok(turn));
         }
         let crowd = entry.crowd();
         let listens_first = listens && !crowd.listens;
@@ -105,7 +113,6 @@ impl Contention {
             TurnOf::Called(called) => called.baton,
             TurnOf::Nobody | TurnOf::Asker | TurnOf::Hold(_) => None,
         };
-        let contended = entry.is_contended(&self.core.clock);
         let head_start = entry.head_start(&self.core.clock);
         let mut inbox = None;
         if let Some(crowd) = &mut entry.crowd {
@@ -119,7 +126,6 @@ impl Contention {
             baton,
             inbox,
             head_start,
-            contended,
             spent: false,
         }
     }

@@ -16,11 +16,10 @@ use super::{
     contention::Contention,
     core::Core,
     hold::Hold,
-    seldom::Seldom,
     timing::{LONGEST_SLEEP, OWN_HOLD_TOLD},
 };
 use crate::{
-    domain::{Failure, Mutex, Outcome, Renewal},
+    domain::{Failure, Mutex, Outcome, Renewal, Seldom},
     store::Store,
 };
 
@@ -62,9 +61,9 @@ impl Keeper {
     }
 
     /// Keeps the grant of `hold` alive until [`unwatch`](Self::unwatch): a new one, or one
-    /// that the hold before left at `left_at`.
-    pub(crate) fn watch(&self, hold: &Arc<Hold>, left_at: Option<Instant>) {
-        self.replan(|schedule| schedule.watch(hold, left_at));
+    /// that is `taken_over` from the hold before.
+    pub(crate) fn watch(&self, hold: &Arc<Hold>, taken_over: bool) {
+        self.replan(|schedule| schedule.watch(hold, taken_over));
     }
 
     /// Asks the store about the grant with this number, unless it has just been asked.

@@ -55,9 +55,9 @@ pub(super) struct Due {
 }
 
 impl Schedule {
-    /// Looks after the grant of `hold` from now on, which another hold had before if that
-    /// left it, at `left_at`.
-    pub(super) fn watch(&mut self, hold: &Arc<Hold>, left_at: Option<Instant>) {
+    /// Looks after the grant of `hold` from now on, which another hold had before if it is
+    /// `taken_over`.
+    pub(super) fn watch(&mut self, hold: &Arc<Hold>, taken_over: bool) {
         let id = hold.grant.id;
         if let Some(watched) = self.watched.get_mut(&id) {
             watched.hold = Arc::clone(hold);
@@ -68,7 +68,8 @@ impl Schedule {
             return;
         }
         // If another hold had it the store has said no on its way to this one.
-        let due = left_at.unwrap_or_else(|| hold.renew_at()).min(hold.ends());
+        let due = if taken_over { hold.entered_at.into() } else { hold.renew_at() };
+        let due = due.min(hold.ends());
         let (hold, stamp) = (Arc::clone(hold), due.into());
         self.due.insert((stamp, id));
         let (asked_at, awaits) = (hold.entered_at, Awaits::Nothing);
@@ -274,7 +275,7 @@ mod tests {
                 stay: terms.local.from(self.at(at)),
             };
             let hold = Arc::new(Hold::new(grant, terms, self.at(at), &self.counters));
-            self.schedule.watch(&hold, None);
+            self.schedule.watch(&hold, false);
             hold
         }
 
@@ -463,7 +464,7 @@ mod tests {
         fn pass_on(&mut self, hold: &Arc<Hold>, at: u64) -> Option<Arc<Hold>> {
             let (now, grant) = (self.at(at), left(hold, self.at(at))?);
             let next = Arc::new(Hold::new(grant, RENEWED, now, &self.counters));
-            self.schedule.watch(&next, Some(now));
+            self.schedule.watch(&next, true);
             Some(next)
         }
     }
@@ -485,7 +486,7 @@ mod tests {
         let grant = left(&first, t.at(100)).unwrap();
         assert_eq!((t.renewed_at(1_000), t.schedule.len()), (0, 0));
         let next = Arc::new(Hold::new(grant, RENEWED, t.at(1_001), &t.counters));
-        t.schedule.watch(&next, Some(t.at(1_001)));
+        t.schedule.watch(&next, true);
         assert_eq!(t.renewed_at(1_001), 1);
     }
 
@@ -510,8 +511,23 @@ mod tests {
         let grant = left(&first, t.at(100)).unwrap();
         t.schedule.unwatch(first.grant.id);
         let next = Arc::new(Hold::new(grant, RENEWED, t.at(101), &t.counters));
-        t.schedule.watch(&next, Some(t.at(101)));
+        t.schedule.watch(&next, true);
         assert_eq!((t.next(), t.renewed_at(101)), (101, 1));
+    }
+
+    /// A release that failed was given up while the store still had the lock.
+    #[test]
+    fn what_was_asked_for_the_hold_before_prolongs_the_one_behind_it() {
+        // given a grant that went on as it was before its renewal
+        let mut t = Setup::new();
+        let first = t.add_at(0);
+        let grant = left(&first, t.at(100)).unwrap();
+        first.asks(t.at(1_000));
+
+        // when that is answered for the next hold
+        let next = Hold::new(grant, RENEWED, t.at(101), &t.counters);
+        next.renewed(t.at(1_000), t.at(1_010));
+        assert_eq!(next.store_ends(), t.at(1_000 + TTL));
     }
 
     #[test]

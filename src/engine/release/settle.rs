@@ -12,6 +12,7 @@ use crate::{
         contention::Contention,
         core::Core,
         debts::{Debt, Withdrawal},
+        keeper::Keeper,
         retry::retry_until,
         timing::LOOK_AGAIN,
     },
@@ -19,10 +20,13 @@ use crate::{
 
 /// Settles what is owed, until the engine is dropped. What a runtime took down with it while
 /// it was being settled is still owed, and settled by the next one.
-pub(crate) async fn settle_all(core: Arc<Core>, contention: Arc<Contention>) {
+pub(crate) async fn settle_all(core: Arc<Core>, contention: Arc<Contention>, keeper: Arc<Keeper>) {
     let (mut settling, mut last) = (FuturesUnordered::new(), 0);
     loop {
         while let Some((number, debt)) = core.debts.after(last) {
+            if let Debt::Release(Withdrawal { grant: Some(grant), .. }) = debt {
+                keeper.unwatch(grant);
+            }
             let settled = settle(&core, &contention, debt);
             settling.push(async move { (number, settled.await) });
             last = number;
@@ -65,7 +69,7 @@ async fn withdraw(
     contention: &Contention,
     withdrawal: &Withdrawal,
 ) -> Result<Option<Debt>, Failure> {
-    let Withdrawal { claim, mode, until, looks, more } = withdrawal;
+    let Withdrawal { claim, mode, until, looks, more, .. } = withdrawal;
     if let Some(looks @ 1..) = *looks {
         sleep(LOOK_AGAIN[looks - 1]).await;
     }

@@ -164,16 +164,13 @@ impl RedisStore {
     }
 
     /// As [`run_on`](Self::run_on), with the name's queue. `None` if the server refuses us
-    /// that: then it is to be done without one, which shows whether the lock is refused too.
+    /// that now: then it is to be done without one, which shows whether the lock is refused too.
     async fn run_on_queue(
         &self,
         name: &Name,
         script: &Script,
         more: impl Fn(&mut Cmd),
     ) -> Option<Result<Value, Failure>> {
-        if !self.subscriptions.rights(name).queue {
-            return None;
-        }
         match self.run(script, &[name.as_str(), &keys::queue(name)], more).await {
             Err(Failure::Refused { code, .. }) if code == "NOPERM" => None,
             answer => Some(self.explained(name, answer).await),
@@ -187,6 +184,9 @@ impl RedisStore {
             Place::Listening => "listening",
             Place::Polling => "polling",
         };
+        if !self.subscriptions.rights(&claim.name).queue {
+            return self.acquire_alone(claim).await;
+        }
         let asked = self.run_on_queue(&claim.name, &scripts::ACQUIRE, |command| {
             command.arg(claim.owner.as_str()).arg(millis(claim.ttl));
             command.arg(place).arg(millis(QUEUE_RESTS));
@@ -212,6 +212,9 @@ impl RedisStore {
 
     /// Gives a lock back to the next in its queue, or to everybody if we may not queue.
     async fn hand_over(&self, claim: &Claim) -> Result<GivenBack, Failure> {
+        if !self.subscriptions.rights(&claim.name).queue {
+            return Box::pin(self.release_openly(claim)).await;
+        }
         let asked = self.run_on_queue(&claim.name, &scripts::HAND_OVER, |command| {
             command.arg(claim.owner.as_str());
             command.arg(keys::channel(&claim.name)).arg(keys::queuers(&claim.name));
@@ -627,5 +630,24 @@ mod tests {
         assert_eq!(millis(Duration::from_micros(1)), 1);
         assert_eq!(millis(Duration::from_millis(30_000)), 30_000);
         assert_eq!(millis(Duration::from_micros(1_500)), 2);
+    }
+
+    /// Who rang for something else was taken for a sign of life.
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_for_messages_that_is_silent_is_found_whatever_else_goes_on() {
+        let twin = Twin::new(7);
+        let store = served(&twin, "one", "&*").await;
+        let door = claim("one:1").name;
+        store.listen(&door);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert!(store.subscriptions.hears_releases(&door));
+        twin.cut(testkit::twin::Cut::Silence, |it| !it.channels.is_empty());
+
+        let start = tokio::time::Instant::now();
+        while store.reconnects() == 0 {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            store.unlisten(&Name::new("nobody's").unwrap());
+            assert!(start.elapsed() < Duration::from_secs(10), "still believed");
+        }
     }
 }

@@ -6,7 +6,7 @@ use redis::{ServerError, Value};
 use tokio::time::Instant;
 
 use super::connection::shown;
-use crate::domain::{Failure, GivenBack, Holder, Mutex, Name, Others, Outcome, Owner, Verdict};
+use crate::domain::{Failure, GivenBack, Holder, Name, Others, Outcome, Owner, Seldom, Verdict};
 
 /// Codes that some servers hide in the text of a script's error, and the text
 /// that shows them.
@@ -123,17 +123,13 @@ pub(super) fn forced(reply: &Value, name: &Name) -> Result<bool, Failure> {
     }
 }
 
-/// At most every ten seconds: each release may be refused.
+/// Each release may be refused.
 fn warn_unannounced(name: &Name) {
-    static TOLD_AT: Mutex<Option<Instant>> = Mutex::new(None);
-    let mut told_at = TOLD_AT.lock();
-    if told_at.is_some_and(|at| at.elapsed() < Duration::from_secs(10)) {
-        return;
+    static UNANNOUNCED: Seldom = Seldom::new();
+    if let Some(releases) = UNANNOUNCED.once_more(Instant::now()) {
+        tracing::warn!(target: "leasehold", lock = %name, releases,
+            "the server refuses to announce a release: waiters notice when they ask again");
     }
-    *told_at = Some(Instant::now());
-    drop(told_at);
-    tracing::warn!(target: "leasehold", lock = %name,
-        "the server refuses to announce a release: waiters notice when they ask again");
 }
 
 /// A hold count; none is 0. Whatever else somebody wrote there is a hold.

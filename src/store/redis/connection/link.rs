@@ -92,9 +92,10 @@ impl Link {
     fn supervise(&self, first: Option<Dialled>) -> Result<(), Failure> {
         let runtime = Handle::try_current().map_err(|_| Failure::NoRuntime)?;
         let Self { state, dialer, watcher, .. } = self;
+        // Locked before: whoever supervises next is noted next.
+        let mut task = self.supervisor.lock();
         if let Some(supervisor) = Supervisor::of(state, dialer, watcher, self.command_timeout) {
-            let task = runtime.spawn(supervisor.run(first)).abort_handle();
-            *self.supervisor.lock() = Some(task);
+            *task = Some(runtime.spawn(supervisor.run(first)).abort_handle());
         }
         Ok(())
     }

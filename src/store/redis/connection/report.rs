@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// How long nothing more is told of the same trouble.
-const EVERY: Duration = Duration::from_secs(10);
+use crate::domain::TOLD_APART;
 
 /// What was told of one connection.
 #[derive(Debug, Default)]
@@ -47,7 +46,7 @@ impl Reports {
 
     /// Whether it is time to tell something; then it is told.
     fn is_due(&mut self, now: Instant) -> bool {
-        let due = self.told_at.is_none_or(|told_at| now >= told_at + EVERY);
+        let due = self.told_at.is_none_or(|told_at| now >= told_at + TOLD_APART);
         if due {
             self.told_at = Some(now);
         }

@@ -177,26 +177,32 @@ impl Board {
     /// Asks the server for what is wanted, whenever that changes, as long as `wire` lives.
     async fn keep(&self, wire: &Wire) -> Infallible {
         let mut asked = FuturesUnordered::new();
-        let mut rests_until = None;
+        let (mut rests_until, mut sent_at) = (Instant::now(), Instant::now());
         loop {
             self.tell();
-            if rests_until.is_none_or(|until| until <= Instant::now()) {
-                rests_until = None;
+            let now = Instant::now();
+            if rests_until <= now {
                 let mut table = self.table.lock();
-                table.forgive(Instant::now());
-                asked.extend(table.corrections().into_iter().map(|it| self.ask(wire, it)));
+                table.forgive(now);
+                for correction in table.corrections() {
+                    asked.push(self.ask(wire, correction));
+                    sent_at = now;
+                }
             }
-            let wakes_at = rests_until.unwrap_or_else(|| Instant::now() + QUIET);
             tokio::select! {
                 biased;
                 Some(refusal) = asked.next() => {
+                    // Of the server, for a while: any name would fare alike.
                     if refusal == Some(Refusal::Passing) {
-                        rests_until = Some(Instant::now() + RETRY);
+                        rests_until = Instant::now() + RETRY;
                     }
                 }
                 () = self.changed.notified() => {}
-                () = sleep_until(wakes_at), if rests_until.is_some() => {}
-                () = sleep_until(wakes_at) => self.see_whether_it_lives(wire).await,
+                () = sleep_until(rests_until), if rests_until > now => {}
+                () = sleep_until(sent_at + QUIET) => {
+                    self.see_whether_it_lives(wire).await;
+                    sent_at = Instant::now();
+                }
             }
         }
     }

@@ -358,6 +358,58 @@ pub(crate) const DEFECTS: &[Defect] = &[
 pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
         Finder::Unit(
+            "store::redis::tests::a_connection_for_messages_that_is_silent_is_found_whatever_else_goes_on",
+        ),
+        Defect {
+            says: "who rings for something else is taken for a sign of life",
+            edits: &[Edit {
+                file: "src/store/redis/subscriptions/mod.rs",
+                from: "() = self.changed.notified() => {}",
+                to: "() = self.changed.notified() => sent_at = Instant::now(),",
+            }],
+        },
+    ),
+    (
+        Finder::Unit(
+            "engine::contention::tests::lingering::one_in_transit_does_not_keep_those_that_linger",
+        ),
+        Defect {
+            says: "one in transit stands before those that linger",
+            edits: &[Edit {
+                file: "src/engine/contention/mod.rs",
+                from: "excess > 0 && lingers(name)",
+                to: "excess > 0",
+            }],
+        },
+    ),
+    (
+        Finder::Unit(
+            "store::redis::subscriptions::table::tests::a_refusal_takes_the_right_that_was_asked_for_whatever_was_refused_meanwhile",
+        ),
+        Defect {
+            says: "a refusal of our own channels is taken for one of all",
+            edits: &[Edit {
+                file: "src/store/redis/subscriptions/table.rs",
+                from: "false => Refused::OwnChannels,",
+                to: "false => Refused::Releases,",
+            }],
+        },
+    ),
+    (
+        Finder::Unit(
+            "engine::keeper::schedule::tests::what_was_asked_for_the_hold_before_prolongs_the_one_behind_it",
+        ),
+        Defect {
+            says: "what was asked for the hold before is not known of the next",
+            edits: &[Edit {
+                file: "src/engine/hold.rs",
+                from: "            state.asked_at = state.asked_at.max(asked_at.into());\n",
+                to: "",
+            }],
+        },
+    ),
+    (
+        Finder::Unit(
             "engine::held::tests::who_gives_back_a_share_of_what_was_taken_away_learns_it_and_so_do_the_others",
         ),
         Defect {
@@ -560,8 +612,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "tickets begin anew when a name is forgotten",
             edits: &[Edit {
                 file: "src/engine/contention/turn.rs",
-                from: "        let fresh = entries.last_ticket;\n        let entry = entries.of.entry(name.clone()).or_default();\n",
-                to: "        let entry = entries.of.entry(name.clone()).or_default();\n        let fresh = 1 + entry.crowd().waiting.len() as u64;\n",
+                from: "        let fresh = entries.last_ticket;\n        let Entries { of, left_alone, .. } = &mut *entries;\n        let entry = of.entry(name.clone()).or_default();\n",
+                to: "        let Entries { of, left_alone, .. } = &mut *entries;\n        let entry = of.entry(name.clone()).or_default();\n        let fresh = 1 + entry.crowd().waiting.len() as u64;\n",
             }],
         },
     ),

@@ -1,15 +1,24 @@
 //! Trouble that many callers have at once is told once, with how many they are.
 
+use std::time::Duration;
+
 use tokio::time::Instant;
 
-use super::timing::TOLD_APART;
-use crate::domain::Mutex;
+use super::Mutex;
+
+/// How far apart the same trouble is told.
+pub(crate) const TOLD_APART: Duration = Duration::from_secs(10);
 
 /// When something was last told, and how often it has happened since.
 #[derive(Debug, Default)]
 pub(crate) struct Seldom(Mutex<(Option<Instant>, u64)>);
 
 impl Seldom {
+    #[cfg_attr(not(feature = "redis"), expect(dead_code, reason = "replies are of Redis"))]
+    pub(crate) const fn new() -> Self {
+        Self(Mutex::new((None, 0)))
+    }
+
     /// Counts it once more at `now`. Returns how often it happened, if it is to be told.
     pub(crate) fn once_more(&self, now: Instant) -> Option<u64> {
         let mut told = self.0.lock();

@@ -1,0 +1,72 @@
+//! For how long a name is known that nobody wants any more.
+
+use super::*;
+
+#[tokio::test(start_paused = true)]
+async fn when_nobody_wants_a_name_any_more_it_is_forgotten_after_a_while() {
+    let (_engine, contention, name) = door();
+    let turn = contention.turn(&name, PLAIN, true, || true).await;
+    assert!(contention.turn(&name, PLAIN, true, || true).now_or_never().is_none());
+    drop(turn);
+    assert!(!contention.is_idle(), "it may be wanted again soon");
+    advance(LINGER / 2).await;
+    contention.look();
+    assert!(!contention.is_idle());
+    advance(LINGER / 2).await;
+    contention.look();
+    assert!(contention.is_idle());
+}
+
+#[tokio::test]
+async fn a_name_that_nobody_waited_for_is_forgotten_at_once() {
+    let (engine, contention, name) = door();
+    drop(contention.turn(&name, PLAIN, true, || true).await);
+    assert!(contention.is_idle());
+    let hold = hold(&engine, &name).await;
+    hold.end(LostReason::Released).unwrap();
+    contention.left(&hold);
+    assert!(contention.is_idle());
+}
+
+#[tokio::test]
+async fn what_is_known_of_names_that_nobody_wants_does_not_grow_without_end() {
+    let (_engine, contention, _) = door();
+    for n in 0..2 * MOST_LINGERING {
+        contention.note(&name(&format!("door-{n}")), Others::Listeners);
+    }
+    assert!(contention.entries.lock().of.len() <= MOST_LINGERING);
+}
+
+#[tokio::test]
+async fn names_that_were_waited_for_do_not_pile_up_until_the_watchdog_looks() {
+    let (_engine, contention, _) = door();
+    for n in 0..=MOST_LINGERING {
+        // The first one rings too, and is heard here.
+        let _ = contention.core.bell.notified().now_or_never();
+        let name = name(&format!("door-{n}"));
+        contention.turn(&name, PLAIN, true, || true).await.unwrap().listen();
+    }
+    assert!(contention.core.bell.notified().now_or_never().is_some(), "it is to look at once");
+    contention.look();
+    assert!(contention.entries.lock().of.len() <= MOST_LINGERING);
+}
+
+/// Who was called stood before all those that linger, and was looked at again and again.
+#[tokio::test(start_paused = true)]
+async fn one_in_transit_does_not_keep_those_that_linger() {
+    let (engine, contention, door) = door();
+    let first = hold(&engine, &door).await;
+    let _waits = (in_line(&contention, &door), in_line(&contention, &door));
+    for n in 0..=MOST_LINGERING {
+        let name = name(&format!("door-{n}"));
+        contention.turn(&name, PLAIN, true, || true).await.unwrap().listen();
+    }
+    contention.left(&first);
+    let mut looks = 0;
+    while contention.core.bell.notified().now_or_never().is_some() && looks < 100 {
+        contention.look();
+        looks += 1;
+    }
+    assert!(looks < 10, "and there is nothing to do");
+    assert_eq!(contention.entries.lock().agenda.len(), MOST_LINGERING);
+}
