@@ -22,19 +22,29 @@ fn door(client: &Client) -> Lock {
 }
 
 /// The command of the guide that makes a user with few permissions, word by word.
-fn command_of_the_guide() -> Vec<String> {
+fn command_of_the_guide(user: &str) -> Vec<String> {
     let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/guide.md");
     let guide = fs::read_to_string(guide).unwrap();
-    let (_, from) = guide.split_once("$ redis-cli ACL SETUSER leasehold ").unwrap();
+    let (_, from) = guide.split_once(&format!("$ redis-cli ACL SETUSER {user} ")).unwrap();
     let (words, _) = from.split_once("```").unwrap();
     let words = words.split_whitespace().filter(|word| *word != "\\");
     let words = words.map(|word| word.trim_matches('\'').to_owned());
-    ["ACL", "SETUSER", "leasehold"].map(str::to_owned).into_iter().chain(words).collect()
+    ["ACL", "SETUSER", user].map(str::to_owned).into_iter().chain(words).collect()
+}
+
+/// The patterns of keys and channels that stand in a paragraph of the guide.
+fn patterns_of_the_guide(begins: &str) -> Vec<String> {
+    let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/guide.md");
+    let guide = fs::read_to_string(guide).unwrap();
+    let (_, from) = guide.split_once(begins).unwrap();
+    let (paragraph, _) = from.split_once("\n\n").unwrap();
+    let quoted = paragraph.split('\'').skip(1).step_by(2).map(str::to_owned);
+    quoted.collect()
 }
 
 /// Makes the guide's user for the names below `tenant:`, called like it.
 fn tenant(redis: &Redis, tenant: &str) {
-    let words = command_of_the_guide().into_iter().map(|word| match word.as_str() {
+    let words = command_of_the_guide("leasehold").into_iter().map(|word| match word.as_str() {
         "leasehold" => tenant.to_owned(),
         _ => word.replace("app:", &format!("{tenant}:")),
     });
@@ -116,10 +126,39 @@ async fn the_user_of_the_guide_can_do_all_there_is_and_has_no_right_too_many() {
 
     // and each command that it may run was run
     let calls = redis.calls().since(&before);
-    let may_run = command_of_the_guide();
+    let may_run = command_of_the_guide("leasehold");
     let may_run = may_run.iter().filter_map(|word| word.strip_prefix('+'));
     let idle: Vec<&str> = may_run.filter(|command| calls.of(command) == 0).collect();
     assert!(idle.is_empty(), "never used: {idle:?}");
+}
+
+/// Names with braces have another place in our own keys and channels.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_users_of_the_guide_for_names_with_braces_take_turns_and_are_refused_nothing() {
+    let redis = Redis::start();
+    let run = |words: &[String]| {
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        assert_eq!(redis.command(&words).text(), "OK", "{words:?}");
+    };
+    run(&command_of_the_guide("tenant-7"));
+    let mut app = command_of_the_guide("leasehold");
+    app[2] = "app".into();
+    app.extend(patterns_of_the_guide("For names with braces below `app:`"));
+    run(&app);
+    for (user, name) in [("tenant-7", "{tenant-7}:door"), ("app", "app:{7}:door")] {
+        let [one, other] = [as_user(&redis, user).await, as_user(&redis, user).await];
+        redis.command(&["ACL", "LOG", "RESET"]);
+        for _ in 0..3 {
+            let guard = one.lock(name).unwrap().acquire().await.unwrap();
+            let waiting = waiter(other.lock(name).unwrap());
+            let place = format!("leasehold_lock__queue::{name}");
+            eventually("it queues", SOON, || redis.command(&["ZCARD", &place]).number() == 1);
+            give_back(guard).await;
+            give_back(entered(waiting).await).await;
+        }
+        let refused = redis.command(&["ACL", "LOG"]);
+        assert!(refused.list().is_empty(), "{user}: {refused:?}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -16,6 +16,8 @@ mod seldom;
 mod stats;
 mod wait_by;
 
+#[cfg(feature = "redis")]
+pub(crate) use self::seldom::TOLD_APART;
 pub(crate) use self::{
     backoff::{Backoff, spread},
     claim::{Claim, GivenBack, Others, Outcome, Place, ReleaseMode, Renewal, Verdict, in_millis},
@@ -25,7 +27,7 @@ pub(crate) use self::{
     lease::{CENTURY, Lease, checked},
     mutex::Mutex,
     owner::Identity,
-    seldom::{Seldom, TOLD_APART},
+    seldom::Seldom,
 };
 pub use self::{
     claim::Holder,

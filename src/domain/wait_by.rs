@@ -23,16 +23,17 @@ pub enum WaitBy {
     #[default]
     Messages,
     /// By asking again and again, as Redisson's spin lock does: after `first`,
-    /// then after twice as long each time, with some jitter, up to `longest`.
+    /// then after twice as long each time, up to `longest`; each give or take a quarter.
     ///
     /// For servers without publish and subscribe. Who has waited for a second so has
     /// a place in the queue, and the lock is reserved for it for 0.4 s when its turn
     /// comes. With pauses longer than 0.25 s there is no place, since nobody would ask
-    /// in that time: it enters when it meets a free lock.
+    /// in that time: it enters when it meets a free lock. Tasks of the same client that stand
+    /// behind it ask when it does, so use one way for each name.
     Polling {
         /// The first pause.
         first: Duration,
-        /// The longest pause.
+        /// The longest pause, but for its quarter of jitter.
         longest: Duration,
     },
 }

@@ -15,7 +15,8 @@ use tokio::time::Instant;
 use crate::domain::CENTURY;
 
 /// A moment in half the space of an [`Instant`], for those who keep many: nanoseconds since
-/// one that is long past.
+/// one that is long past. Saves 80 bytes of a hold for 2 to 3 % of its instructions; what is
+/// read often stays an `Instant`.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) struct Stamp(NonZero<u64>);
 

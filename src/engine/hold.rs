@@ -19,7 +19,7 @@ use super::{
     clock::Stamp,
     counters::Counters,
     grant::{Grant, Shape, Stay, Terms},
-    timing::{LONG_HOLD, LONGEST_REST, OPEN_RELEASES},
+    timing::{LONG_HOLD, LONGEST_REST, LOOKS_ONE_IN},
 };
 use crate::domain::{Claim, Holder, Lease, LostReason, Mutex, Name, ReleaseMode, Renewal};
 
@@ -130,7 +130,7 @@ impl Hold {
     /// Whether its release looks for those whom nobody hears. By the number of its grant,
     /// and not by a count: names that take turns would each have the same one.
     fn looks_around(&self, now: Instant) -> bool {
-        let in_its_turn = || fastrand::Rng::with_seed(self.grant.id).u32(..OPEN_RELEASES) == 0;
+        let in_its_turn = || fastrand::Rng::with_seed(self.grant.id).u32(..LOOKS_ONE_IN) == 0;
         self.held_for(now) >= LONG_HOLD || in_its_turn()
     }
 

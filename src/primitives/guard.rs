@@ -307,7 +307,7 @@ pub enum Release {
         name: Name,
         /// Why it was over.
         reason: LostReason,
-        /// Who holds the lock now, if anybody does.
+        /// Who holds the lock now, or has it reserved, if anybody does.
         holder: Option<Holder>,
     },
     /// It was ours until now. It is free, or the next waiter's already.

@@ -141,9 +141,9 @@ impl Lock {
     /// # Cancel safety
     ///
     /// Dropping the future leaves nothing behind: a grant that was on its way
-    /// is given back in the background. A grant whose future is not polled is
-    /// not renewed either, and ends by itself; but such a future keeps its place
-    /// in this process's queue, so poll it or drop it.
+    /// is given back in the background. But poll it or drop it: a future that is
+    /// neither keeps its place in this process's queue, and if its question was
+    /// granted the lock is nobody's until the ttl is over.
     ///
     /// # Examples
     ///
@@ -376,7 +376,8 @@ impl Lock {
         self.engine.holder(&self.name).await
     }
 
-    /// How many times `owner` holds the lock now: 0 if it does not.
+    /// How many times `owner` holds the lock now, or has it reserved, for 750 ms at most:
+    /// 0 if it does not.
     ///
     /// # Errors
     ///
