@@ -97,7 +97,8 @@ struct Believer {
     release_sent_at: Option<Instant>,
     freed: bool,
     told: bool,
-    /// Whether its machine has slept: it may give up what the store still keeps.
+    /// Whether its machine has slept, or its lease is longer than it knows: it may give up what
+    /// the store still keeps.
     helpless: bool,
 }
 
@@ -272,9 +273,13 @@ impl Oracle {
         self.story.aside(what);
     }
 
-    /// The store granted a lock to `owner`.
+    /// The store granted a lock to `owner`. If that one has entered already its question was
+    /// doubled, and the lease is longer than its client can know.
     pub(super) fn granted(&self, owner: &Owner) {
-        self.seen.lock().unwrap().granted.insert(owner.clone());
+        let mut seen = self.seen.lock().unwrap();
+        seen.granted.insert(owner.clone());
+        let doubled = seen.believers.values_mut().filter(|it| it.owner == *owner);
+        doubled.for_each(|it| it.helpless = true);
     }
 
     /// The store took back what `owner` had.
