@@ -177,6 +177,7 @@ fn who_waits_in_line_on_a_runtime_that_is_gone_is_told() {
     let waiter = std::thread::spawn(move || handle.block_on(lock.acquire()).map(drop));
     testkit::eventually("it waits", Duration::from_secs(5), || engine.stats().waiting == 1);
     runtime.shutdown_background();
+    testkit::eventually("it is told", Duration::from_secs(5), || waiter.is_finished());
     let told = waiter.join().unwrap();
     assert!(matches!(told, Err(Error::NoRuntime)), "{told:?}");
 }

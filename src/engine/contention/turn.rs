@@ -52,8 +52,8 @@ impl Contention {
                 // Who holds it here learns at once if it is taken away by force.
                 self.settle_listening(name, true);
             }
-            // The background may have ended before we stood in the line. Who is called out
-            // of the line sees to it anew.
+            // The background may have ended before we stood in the line. When it ends later we
+            // are called out of the line, which is no turn, and see to it anew.
             if !revive() {
                 return None;
             }

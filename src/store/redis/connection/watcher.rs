@@ -1,4 +1,5 @@
-//! Who is told what happens on a connection.
+//! Who uses a connection that is kept up: told when it comes and goes, and at work while it
+//! lives.
 
 use std::{convert::Infallible, future::pending};
 
