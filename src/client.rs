@@ -8,7 +8,7 @@ use crate::{
     domain::{Health, Identity, Name, Stats},
     engine::{Engine, clock::Clock, limits::Limits, tasks::here},
     error::Result,
-    primitives::Lock,
+    primitives::{FencedLock, Lock},
     store::{Store, memory::MemoryStore},
 };
 
@@ -159,6 +159,23 @@ impl Client {
     /// ```
     pub fn lock(&self, name: impl AsRef<str>) -> Result<Lock> {
         Ok(Lock::new(Arc::clone(&self.engine), Name::new(name)?, self.ttl))
+    }
+
+    /// The lock called `name`, each hold of which has a token. Touches no network.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Name`](crate::Error::Name) if there can be no such name.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn demo(client: leasehold::Client) -> Result<(), leasehold::Error> {
+    /// let lock = client.fenced("orders:42")?;
+    /// # Ok(()) }
+    /// ```
+    pub fn fenced(&self, name: impl AsRef<str>) -> Result<FencedLock> {
+        Ok(FencedLock::new(self.lock(name)?))
     }
 
     /// The uuid that owners of this client begin with.

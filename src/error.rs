@@ -104,6 +104,16 @@ pub enum Error {
     #[error("leasehold needs a tokio runtime: call it from one, or use the blocking API")]
     NoRuntime,
 
+    /// This thread holds `name` by a plain lock, so that the hold has no token, and acquired it
+    /// again by a fenced one. Acquire it by the fenced lock first.
+    #[error(
+        "this thread holds `{name}` by a plain lock, without a token: acquire it by the fenced lock first"
+    )]
+    NoToken {
+        /// What is held.
+        name: Name,
+    },
+
     /// The server is there, but not ready for this: it starts, fails over, takes
     /// no writes, or is full. Nothing happened.
     ///

@@ -36,6 +36,7 @@ pub mod docs;
 mod domain;
 mod engine;
 mod error;
+pub mod fence;
 mod primitives;
 mod store;
 
@@ -46,6 +47,6 @@ pub use crate::{
         Stats, WaitBy,
     },
     error::{Cause, Error, Result},
-    primitives::{Holding, Lock, LockGuard, OnLoss, Ran, Release},
+    primitives::{FencedGuard, FencedLock, Holding, Lock, LockGuard, OnLoss, Ran, Release},
     store::memory::MemoryStore,
 };

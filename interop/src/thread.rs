@@ -39,6 +39,18 @@ impl Thread {
         Self { kind: "spin", ..self.clone() }
     }
 
+    /// The same thread, whose locks are made by `getFencedLock`; in Rust they are `fenced`.
+    #[must_use]
+    pub fn fenced(&self) -> Self {
+        Self { kind: "fenced", ..self.clone() }
+    }
+
+    /// The token of what it holds: `getToken()`, which in Java is the last one that anybody drew.
+    #[track_caller]
+    pub fn token(&self, name: &str) -> i64 {
+        self.on_lock("token", name, json!({})).wait(PATIENCE).number()
+    }
+
     /// `lock()`: waits for the lock, which is then renewed until it is given back.
     #[track_caller]
     pub fn lock(&self, name: &str) -> Answer {

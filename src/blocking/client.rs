@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{Lock, waiting::Core};
+use super::{FencedLock, Lock, waiting::Core};
 use crate::{Health, MemoryStore, Shutdown, Stats, error::Result};
 
 /// Settings of a [`Client`] for threads: those of
@@ -123,6 +123,22 @@ impl Client {
     /// ```
     pub fn lock(&self, name: impl AsRef<str>) -> Result<Lock> {
         Ok(Lock::new(Arc::clone(&self.core), self.core.client().lock(name)?))
+    }
+
+    /// As [`Client::fenced`](crate::Client::fenced).
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let lock = leasehold::blocking::Client::in_memory()?.fenced("orders:42")?;
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn fenced(&self, name: impl AsRef<str>) -> Result<FencedLock> {
+        Ok(FencedLock::new(self.lock(name)?))
     }
 
     /// As [`Client::id`](crate::Client::id).

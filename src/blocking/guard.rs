@@ -137,6 +137,10 @@ impl OwnedLockGuard {
         Self { guard, core: Arc::clone(core) }
     }
 
+    pub(super) fn holding(&self) -> Holding {
+        self.guard.holding()
+    }
+
     /// As [`LockGuard::release`](crate::LockGuard::release).
     ///
     /// # Errors

@@ -45,12 +45,12 @@ impl Lock {
         Self { core, lock }
     }
 
-    fn set(mut self, change: impl FnOnce(&mut Settings)) -> Self {
+    pub(super) fn set(mut self, change: impl FnOnce(&mut Settings)) -> Self {
         self.lock = self.lock.set(change);
         self
     }
 
-    settings!("leasehold::blocking::Client");
+    settings!("leasehold::blocking::Client", "lock");
 
     /// As [`Lock::name`](crate::Lock::name).
     ///

@@ -27,6 +27,7 @@
 //! ```
 
 mod client;
+mod fenced;
 mod guard;
 mod lock;
 mod reentry;
@@ -34,6 +35,7 @@ mod waiting;
 
 pub use self::{
     client::{Client, ClientBuilder},
+    fenced::{FencedGuard, FencedLock, OwnedFencedGuard},
     guard::{LockGuard, OwnedLockGuard},
     lock::Lock,
 };

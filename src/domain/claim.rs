@@ -1,6 +1,6 @@
 //! What is asked of a store, and what it answers.
 
-use std::{fmt, time::Duration};
+use std::{fmt, num::NonZero, time::Duration};
 
 use super::{Name, Owner};
 
@@ -11,7 +11,13 @@ pub(crate) struct Claim {
     pub(crate) owner: Owner,
     /// How long a grant lasts unless it is renewed.
     pub(crate) ttl: Duration,
+    /// How many fencing tokens to draw with the grant, one for each hold that may be made
+    /// of it.
+    pub(crate) tokens: u32,
 }
+
+/// A number that grows with each hold of a name, whoever has it.
+pub(crate) type Token = NonZero<u64>;
 
 /// What a question that is answered "busy" leaves in the queue of the lock. A place
 /// is its owner's: it goes when the owner is granted the lock, or withdraws.
@@ -41,8 +47,9 @@ pub(crate) enum ReleaseMode {
 pub(crate) enum Verdict {
     /// Somebody else has it.
     Busy(Holder),
-    /// It is the claim's, from now on for its whole ttl.
-    Granted,
+    /// It is the claim's, from now on for its whole ttl; with the first of the tokens that
+    /// were to be drawn. The others follow it.
+    Granted { token: Option<Token> },
 }
 
 /// What became of a hold that was given back.

@@ -20,7 +20,9 @@ mod wait_by;
 pub(crate) use self::seldom::TOLD_APART;
 pub(crate) use self::{
     backoff::{Backoff, spread},
-    claim::{Claim, GivenBack, Others, Outcome, Place, ReleaseMode, Renewal, Verdict, in_millis},
+    claim::{
+        Claim, GivenBack, Others, Outcome, Place, ReleaseMode, Renewal, Token, Verdict, in_millis,
+    },
     failure::{Failure, Refusal},
     hashed::{Map, Set},
     health::About,

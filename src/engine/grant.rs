@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::{clock::Stamp, timing::LONGEST_PATIENCE};
-use crate::domain::Claim;
+use crate::domain::{Claim, Token};
 
 /// What the store granted, and when we knew.
 #[derive(Clone)]
@@ -24,8 +24,11 @@ pub(crate) struct Grant {
     pub(crate) unsure: bool,
     /// Whether others are known to want the lock.
     pub(crate) contended: bool,
-    /// How long it may stay in this process.
+    /// How long it may stay in this process. Where there are tokens, for as many holds as
+    /// were drawn.
     pub(crate) stay: Stay,
+    /// The token of its hold. The next hold has the next one.
+    pub(crate) token: Option<Token>,
 }
 
 /// What is left of the time that a grant may stay in this process.
@@ -45,6 +48,15 @@ pub(crate) struct Terms {
     pub(crate) max_hold: Option<Duration>,
     /// How long the lock may stay in this process.
     pub(crate) local: LocalTurns,
+    /// Whether each hold has a token.
+    pub(crate) fenced: bool,
+}
+
+impl Terms {
+    /// What a grant with this `ttl` must be like.
+    pub(crate) fn shape(self, ttl: Duration) -> Shape {
+        Shape { ttl: self.renewed.then_some(ttl), fenced: self.fenced }
+    }
 }
 
 /// How long a lock may go from task to task within one process, before those
@@ -70,5 +82,9 @@ impl LocalTurns {
 
 /// What a grant is like, or must be like to be of use to a waiter: the ttl that its lease
 /// is renewed to. A fixed one has none, and stays with who asked for it: see `Hold::pass_on`.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct Shape(pub(crate) Option<Duration>);
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Shape {
+    pub(crate) ttl: Option<Duration>,
+    /// Whether each hold has a token.
+    pub(crate) fenced: bool,
+}

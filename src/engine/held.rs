@@ -20,7 +20,7 @@ use super::{
     timing::END_IS_NEAR,
 };
 use crate::{
-    domain::{Claim, LostReason, Outcome},
+    domain::{Claim, LostReason, Outcome, Token},
     error::Error,
 };
 
@@ -93,6 +93,10 @@ impl Watch {
         &self.hold.grant.claim
     }
 
+    pub(crate) fn token(&self) -> Option<Token> {
+        self.hold.grant.token
+    }
+
     pub(crate) fn count(&self) -> u32 {
         self.hold.shares()
     }
@@ -108,7 +112,7 @@ impl Watch {
         let share = Held::new(Arc::clone(hold), engine);
         let asked_at = engine.core.clock.now();
         hold.asks(asked_at);
-        let ttl = hold.shape().0;
+        let ttl = hold.shape().ttl;
         match recount(&engine.core, &engine.contention, hold, ttl, hold.ends()).await {
             Ok(Outcome::Renewed) => {
                 hold.renewed(asked_at, engine.core.clock.now());

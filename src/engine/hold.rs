@@ -113,7 +113,8 @@ impl Hold {
 
     /// What its grant is like.
     pub(super) fn shape(&self) -> Shape {
-        Shape(self.renewed.then_some(self.grant.claim.ttl))
+        let ttl = self.renewed.then_some(self.grant.claim.ttl);
+        Shape { ttl, fenced: self.grant.token.is_some() }
     }
 
     /// How it is to be given back at `now`.
@@ -143,7 +144,7 @@ impl Hold {
     /// The question to keep it alive with.
     pub(crate) fn renewal(&self) -> Renewal {
         let Claim { name, owner, .. } = &self.grant.claim;
-        Renewal { name: name.clone(), owner: owner.clone(), ttl: self.shape().0 }
+        Renewal { name: name.clone(), owner: owner.clone(), ttl: self.shape().ttl }
     }
 
     /// How long it may still be believed, if at all. Reads as lost what has
@@ -234,7 +235,9 @@ impl Hold {
         let (leased_at, asked_at) = (state.leased_at, state.asked_at);
         let stay = Stay { turns: self.grant.stay.turns.saturating_sub(1), ..self.grant.stay };
         // Somebody waited here, so others may wait elsewhere.
-        let next = Grant { leased_at, asked_at, stay, contended: true, ..self.grant.clone() };
+        let token = self.grant.token.and_then(|token| token.checked_add(1));
+        let next =
+            Grant { leased_at, asked_at, stay, token, contended: true, ..self.grant.clone() };
         (now < self.lease(&state).ends()).then_some(next)
     }
 

@@ -71,6 +71,10 @@ pub(crate) const SHORTEST_RETRY: Duration = Duration::from_millis(20);
 /// so little is left.
 pub(crate) const END_IS_NEAR: Duration = Duration::from_millis(20);
 
+/// The most tokens that a grant draws at once, for those who wait here. What is not used is
+/// a gap, which harms nobody.
+pub(crate) const MOST_TOKENS: u32 = 64;
+
 // Asking and giving back.
 
 /// When to look again for a grant that arrives after it was withdrawn.

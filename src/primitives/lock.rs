@@ -4,7 +4,7 @@ use std::{fmt, future::Future, sync::Arc, time::Duration};
 
 use super::{
     Holding, LockGuard, OnLoss,
-    settings::{Settings, settings},
+    settings::{Settings, on_loss, settings},
 };
 use crate::{
     domain::{Holder, InvalidDuration, Name, Owner, WaitBy},
@@ -81,22 +81,8 @@ impl Lock {
         self
     }
 
-    settings!("leasehold::Client");
-
-    /// Sets what [`run`](Self::run) does with work whose lock is lost. Default:
-    /// the work is dropped.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # fn demo(client: leasehold::Client) -> Result<(), leasehold::Error> {
-    /// let lock = client.lock("orders:42")?.on_loss(leasehold::OnLoss::Drop);
-    /// # Ok(()) }
-    /// ```
-    #[must_use]
-    pub fn on_loss(self, on_loss: OnLoss) -> Self {
-        self.set(|settings| settings.on_loss = on_loss)
-    }
+    settings!("leasehold::Client", "lock");
+    on_loss!("lock");
 
     /// The name of the lock.
     ///

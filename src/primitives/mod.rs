@@ -1,12 +1,16 @@
 //! What a caller asks for: each one a claim and a guard; no loops and no tasks.
 //! The one timer is that of work which winds up after a loss: see `run.rs`.
 
+mod fenced;
 mod guard;
 mod lock;
 mod run;
 pub(crate) mod settings;
 
+#[cfg(feature = "blocking")]
+pub(crate) use self::fenced::token_of;
 pub use self::{
+    fenced::{FencedGuard, FencedLock},
     guard::{LockGuard, Release},
     lock::Lock,
     run::{Holding, OnLoss, Ran},

@@ -2,6 +2,7 @@
 
 use std::{
     future::Future,
+    num::NonZero,
     panic::{AssertUnwindSafe, resume_unwind},
     pin::Pin,
     time::Duration,
@@ -224,6 +225,22 @@ impl Holding {
     #[must_use]
     pub fn remaining(&self) -> Option<Duration> {
         self.watch.remaining().ok()
+    }
+
+    /// The number of this hold, if its lock is a [`FencedLock`](crate::FencedLock).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// # let client = leasehold::Client::in_memory();
+    /// assert_eq!(client.lock("orders:42")?.run(async |held| held.token()).await?, None);
+    /// assert!(client.fenced("orders:42")?.run(async |held| held.token()).await?.is_some());
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn token(&self) -> Option<u64> {
+        self.watch.token().map(NonZero::get)
     }
 
     /// Who holds.

@@ -22,6 +22,7 @@ pub(crate) struct Settings {
     pub(crate) wait_by: WaitBy,
     pub(crate) local_turns: LocalTurns,
     pub(crate) on_loss: OnLoss,
+    pub(crate) fenced: bool,
 }
 
 impl Settings {
@@ -33,6 +34,7 @@ impl Settings {
             wait_by: WaitBy::default(),
             local_turns: LocalTurns::default(),
             on_loss: OnLoss::default(),
+            fenced: false,
         }
     }
 
@@ -47,15 +49,16 @@ impl Settings {
             checked("first pause of polling", first)?;
             checked("longest pause of polling", longest)?;
         }
-        let terms = Terms { renewed: self.lease.is_none(), max_hold, local: self.local_turns };
+        let Self { local_turns: local, fenced, .. } = *self;
+        let terms = Terms { renewed: self.lease.is_none(), max_hold, local, fenced };
         Ok(Want { name: name.clone(), ttl, terms, wait_by: self.wait_by })
     }
 }
 
 /// The public methods that set them, for a type with a method `set`. Each is shown
-/// on a client of the type `$client`.
+/// on what `$kind` of a client of the type `$client` makes.
 macro_rules! settings {
-    ($client:literal) => {
+    ($client:literal, $kind:literal) => {
         /// Sets how long the lock survives a holder that died. Default: 30 s.
         ///
         /// A living holder renews it in the background, each third of this time.
@@ -67,7 +70,7 @@ macro_rules! settings {
         /// ```
         /// use std::time::Duration;
         #[doc = concat!("# fn demo(client: ", $client, ") -> Result<(), leasehold::Error> {")]
-        /// let lock = client.lock("orders:42")?.ttl(Duration::from_secs(10));
+        #[doc = concat!("let lock = client.", $kind, "(\"orders:42\")?.ttl(Duration::from_secs(10));")]
         /// # Ok(()) }
         /// ```
         #[must_use]
@@ -86,7 +89,7 @@ macro_rules! settings {
         /// ```
         /// use std::time::Duration;
         #[doc = concat!("# fn demo(client: ", $client, ") -> Result<(), leasehold::Error> {")]
-        /// let lock = client.lock("mails/hourly")?.lease(Duration::from_secs(30 * 60));
+        #[doc = concat!("let lock = client.", $kind, "(\"mails/hourly\")?.lease(Duration::from_secs(30 * 60));")]
         /// # Ok(()) }
         /// ```
         #[must_use]
@@ -106,7 +109,7 @@ macro_rules! settings {
         /// ```
         /// use std::time::Duration;
         #[doc = concat!("# fn demo(client: ", $client, ") -> Result<(), leasehold::Error> {")]
-        /// let lock = client.lock("nightly-close")?.max_hold(Duration::from_secs(60 * 60));
+        #[doc = concat!("let lock = client.", $kind, "(\"nightly-close\")?.max_hold(Duration::from_secs(60 * 60));")]
         /// # Ok(()) }
         /// ```
         #[must_use]
@@ -123,7 +126,7 @@ macro_rules! settings {
         ///
         /// ```
         #[doc = concat!("# fn demo(client: ", $client, ") -> Result<(), leasehold::Error> {")]
-        /// let lock = client.lock("orders:42")?.wait_by(leasehold::WaitBy::Messages);
+        #[doc = concat!("let lock = client.", $kind, "(\"orders:42\")?.wait_by(leasehold::WaitBy::Messages);")]
         /// # Ok(()) }
         /// ```
         #[must_use]
@@ -150,7 +153,7 @@ macro_rules! settings {
         /// ```
         /// use std::time::Duration;
         #[doc = concat!("# fn demo(client: ", $client, ") -> Result<(), leasehold::Error> {")]
-        /// let lock = client.lock("orders:42")?.local_turns(100, Duration::from_millis(5));
+        #[doc = concat!("let lock = client.", $kind, "(\"orders:42\")?.local_turns(100, Duration::from_millis(5));")]
         /// # Ok(()) }
         /// ```
         #[must_use]
@@ -160,4 +163,24 @@ macro_rules! settings {
     };
 }
 
-pub(crate) use settings;
+/// The setting that threads lack, for the same types.
+macro_rules! on_loss {
+    ($kind:literal) => {
+        /// Sets what [`run`](crate::Lock::run) does with work whose lock is lost. Default:
+        /// the work is dropped.
+        ///
+        /// # Examples
+        ///
+        /// ```
+        /// # fn demo(client: leasehold::Client) -> Result<(), leasehold::Error> {
+        #[doc = concat!("let lock = client.", $kind, "(\"orders:42\")?.on_loss(leasehold::OnLoss::Drop);")]
+        /// # Ok(()) }
+        /// ```
+        #[must_use]
+        pub fn on_loss(self, on_loss: OnLoss) -> Self {
+            self.set(|settings| settings.on_loss = on_loss)
+        }
+    };
+}
+
+pub(crate) use {on_loss, settings};

@@ -18,14 +18,14 @@ use tracing::Instrument;
 
 use super::{Heard, Want, waiting::Waiting};
 use crate::{
-    domain::{Backoff, Claim, Failure, Holder, Lease, Place, ReleaseMode, Verdict, WaitBy},
+    domain::{Backoff, Claim, Failure, Holder, Lease, Place, ReleaseMode, Token, Verdict, WaitBy},
     engine::{
         Engine,
         contention::{Inbox, Turn},
         debts::{Debt, Withdrawal},
-        grant::Grant,
+        grant::{Grant, Stay},
         held::Held,
-        timing::{BACKOFF, LATEST, LONGEST_WAIT_UNHEARD, NEXT_TICK},
+        timing::{BACKOFF, LATEST, LONGEST_WAIT_UNHEARD, MOST_TOKENS, NEXT_TICK},
     },
     error::Error,
     store::Hears,
@@ -72,7 +72,7 @@ impl<'a> Attempt<'a> {
         Self {
             engine,
             want,
-            claim: Claim { name: want.name.clone(), owner, ttl: want.ttl },
+            claim: Claim { name: want.name.clone(), owner, ttl: want.ttl, tokens: 0 },
             turn,
             asked: None,
             unsent: None,
@@ -133,6 +133,10 @@ impl<'a> Attempt<'a> {
         engine.revive();
         let lease = Lease::new(engine.core.clock.now(), self.claim.ttl);
         let place = self.place(lease.asked_at);
+        if self.want.terms.fenced {
+            let waiting = engine.contention.in_line(&self.claim.name);
+            self.claim.tokens = MOST_TOKENS.min(1 + u32::try_from(waiting).unwrap_or(u32::MAX));
+        }
         self.asked = Some(lease);
         self.unsent = (!engine.core.store.is_up()).then(|| engine.core.store.losses());
         let verdict = engine.unless_closed(engine.core.store.acquire(&self.claim, place)).await?;
@@ -158,11 +162,15 @@ impl<'a> Attempt<'a> {
         let (engine, now) = (self.engine, self.engine.core.clock.now());
         let too_late = || format!("granted when its lease of {:?} had ended", self.claim.ttl);
         let verdict = match verdict {
-            Ok(Verdict::Granted) if now >= lease.ends() => Err(Failure::unanswered(too_late())),
+            Ok(Verdict::Granted { .. }) if now >= lease.ends() => {
+                Err(Failure::unanswered(too_late()))
+            }
             verdict => verdict,
         };
         let asked = match verdict {
-            Ok(Verdict::Granted) => return self.enter(lease, now).map(Asked::Granted),
+            Ok(Verdict::Granted { token }) => {
+                return self.enter(lease, token, now).map(Asked::Granted);
+            }
             Ok(Verdict::Busy(holder)) => {
                 engine.contention.saw(&self.claim.name, &holder, lease.asked_at);
                 *self.heard.lock() = Some(Ok(holder.clone()));
@@ -183,7 +191,7 @@ impl<'a> Attempt<'a> {
     }
 
     /// Makes the grant a hold. If the client was shut down, it is given back.
-    fn enter(&mut self, lease: Lease, now: Instant) -> Result<Held, Error> {
+    fn enter(&mut self, lease: Lease, token: Option<Token>, now: Instant) -> Result<Held, Error> {
         self.asked = None;
         let since = std::mem::take(&mut self.waiting).since();
         tracing::debug!(target: "leasehold", lock = %self.claim.name, owner = %self.claim.owner,
@@ -195,9 +203,19 @@ impl<'a> Attempt<'a> {
             asked_at: lease.asked_at.into(),
             unsure: self.unsure,
             contended: since.is_some() || self.engine.contention.is_contended(&self.claim.name),
-            stay: self.want.terms.local.from(now),
+            stay: self.stay(now),
+            token,
         };
         self.engine.enter(self.want, grant, self.turn.take(), now, false)
+    }
+
+    /// How long the grant may stay here: no longer than there are tokens for its holds.
+    fn stay(&self, now: Instant) -> Stay {
+        let stay = self.want.terms.local.from(now);
+        match self.want.terms.fenced {
+            true => Stay { turns: stay.turns.min(self.claim.tokens - 1), ..stay },
+            false => stay,
+        }
     }
 
     /// Whether the last question, or one before, may have reached the store.

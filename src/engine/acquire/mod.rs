@@ -15,7 +15,7 @@ use self::attempt::Attempt;
 use super::{
     Engine,
     contention::Turn,
-    grant::{Grant, Shape, Terms},
+    grant::{Grant, Terms},
     held::Held,
     hold::Hold,
     limits::nothing_came,
@@ -85,7 +85,7 @@ impl Engine {
         let waiting = &self.core.counters.waiting;
         waiting.add(1);
         let _waits = OnDrop::new(|| waiting.one_less());
-        let shape = Shape(want.terms.renewed.then_some(want.ttl));
+        let shape = want.terms.shape(want.ttl);
         let listens = want.wait_by == WaitBy::Messages;
         let turn = self.contention.turn(&want.name, shape, listens, || self.revive()).await;
         let closed = || if self.core.open.is_closed() { Error::ShutDown } else { Error::NoRuntime };

@@ -26,7 +26,7 @@ impl Baton {
     }
 
     pub(super) fn shape(&self) -> Shape {
-        self.from.as_ref().map_or(Shape(None), |from| from.shape())
+        self.from.as_ref().map_or_else(Shape::default, |from| from.shape())
     }
 
     /// The number of the grant, unless it is over.

@@ -304,7 +304,6 @@ impl Contention {
     }
 
     /// How many stand in line for `name`.
-    #[cfg(test)]
     pub(crate) fn in_line(&self, name: &Name) -> usize {
         let entries = self.entries.lock();
         let crowd = entries.of.get(name).and_then(|entry| entry.crowd.as_ref());

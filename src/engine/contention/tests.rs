@@ -21,9 +21,13 @@ use crate::{
 };
 
 const TTL: Duration = Duration::from_secs(30);
-const PLAIN: Shape = Shape(Some(TTL));
-const TERMS: Terms =
-    Terms { renewed: true, max_hold: None, local: LocalTurns { most: 10, time: TTL } };
+const PLAIN: Shape = Shape { ttl: Some(TTL), fenced: false };
+const TERMS: Terms = Terms {
+    renewed: true,
+    max_hold: None,
+    local: LocalTurns { most: 10, time: TTL },
+    fenced: false,
+};
 
 fn name(name: &str) -> Name {
     Name::new(name).unwrap()
@@ -45,12 +49,18 @@ fn door() -> (Arc<Engine>, Arc<Contention>, Name) {
 fn grant(engine: &Engine, name: &Name, now: Instant) -> Grant {
     Grant {
         id: engine.next_grant(),
-        claim: Claim { name: name.clone(), owner: engine.identity.fresh_owner(), ttl: TTL },
+        claim: Claim {
+            name: name.clone(),
+            owner: engine.identity.fresh_owner(),
+            ttl: TTL,
+            tokens: 0,
+        },
         leased_at: now,
         asked_at: now.into(),
         unsure: false,
         contended: false,
         stay: TERMS.local.from(now),
+        token: None,
     }
 }
 
@@ -188,7 +198,7 @@ async fn a_grant_that_is_of_no_use_to_the_next_one_stays_where_it_is() {
     let (engine, contention, name) = door();
     let hold = hold(&engine, &name).await;
     assert!(!contention.pass_on(&hold, Instant::now()), "nobody waits");
-    let other = Shape(Some(TTL * 2));
+    let other = Shape { ttl: Some(TTL * 2), ..PLAIN };
     let mut waits = Box::pin(contention.turn(&name, other, true, || true));
     assert!((&mut waits).now_or_never().is_none());
     assert!(!contention.pass_on(&hold, Instant::now()), "it wants another ttl");

@@ -234,7 +234,7 @@ mod tests {
     const END: u64 = 2_968;
 
     const LOCAL: LocalTurns = LocalTurns { most: 2, time: Duration::from_millis(500) };
-    const RENEWED: Terms = Terms { renewed: true, max_hold: None, local: LOCAL };
+    const RENEWED: Terms = Terms { renewed: true, max_hold: None, local: LOCAL, fenced: false };
 
     struct Setup {
         schedule: Schedule,
@@ -262,7 +262,7 @@ mod tests {
         fn add(&mut self, at: u64, terms: Terms) -> Arc<Hold> {
             let ttl = Duration::from_millis(TTL);
             let owner = self.identity.fresh_owner();
-            let claim = Claim { name: Name::new("door").unwrap(), owner, ttl };
+            let claim = Claim { name: Name::new("door").unwrap(), owner, ttl, tokens: 0 };
             let lease = Lease::new(self.at(at), ttl);
             self.last_id += 1;
             let grant = Grant {
@@ -273,6 +273,7 @@ mod tests {
                 unsure: false,
                 contended: false,
                 stay: terms.local.from(self.at(at)),
+                token: None,
             };
             let hold = Arc::new(Hold::new(grant, terms, self.at(at), &self.counters));
             self.schedule.watch(&hold, false);

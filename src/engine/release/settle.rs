@@ -112,7 +112,8 @@ mod tests {
         engine.ready().unwrap();
         let (ttl, now) = (Duration::from_secs(30), tokio::time::Instant::now());
         let name = Name::new("door").unwrap();
-        let claim = Claim { name: name.clone(), owner: engine.identity.fresh_owner(), ttl };
+        let claim =
+            Claim { name: name.clone(), owner: engine.identity.fresh_owner(), ttl, tokens: 0 };
         store.acquire(&claim, None).await.unwrap();
         let grant = Grant {
             id: engine.next_grant(),
@@ -122,11 +123,12 @@ mod tests {
             unsure: true,
             contended: false,
             stay: LocalTurns::default().from(now),
+            token: None,
         };
 
         // when nobody wants it any more, and then the first question is executed
         let local = LocalTurns::default();
-        let terms = Terms { renewed: true, max_hold: None, local };
+        let terms = Terms { renewed: true, max_hold: None, local, fenced: false };
         let hold = Hold::new(grant, terms, now, &engine.core.counters);
         assert!(hold.grant_for_next(now).is_some_and(|next| next.unsure), "so is the next hold");
         hold.end(LostReason::Released).unwrap();

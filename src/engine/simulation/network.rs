@@ -231,7 +231,7 @@ impl Store for Network {
             Box::pin(async move {
                 let verdict = store.acquire(&claim, place).await;
                 oracle.aside(|| format!("{} asks, {place:?}: {verdict:?}", claim.owner));
-                if let Ok(Verdict::Granted) = verdict {
+                if let Ok(Verdict::Granted { .. }) = verdict {
                     oracle.granted(&claim.owner);
                 }
                 if floods.load(Ordering::Relaxed) {

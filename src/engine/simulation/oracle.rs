@@ -15,6 +15,7 @@
 //! | a lock does not stay | tasks of one client pass it on for longer than they may |
 //! | nobody is flooded | a client asks more often than messages may make it ask |
 //! | shut down is shut down | somebody of a client that was shut down believes, or enters |
+//! | tokens grow | a hold enters with a token that is not greater than those before |
 //! | a lease goes on in sleep | it is believed when its machine has slept beyond its end |
 //! | counts return to zero | something is left when all is done |
 //!
@@ -66,6 +67,12 @@ struct Seen {
     /// Owners from whom the store took a hold, and until when they may not know.
     excused: BTreeMap<Owner, Instant>,
     waiting: Waiting,
+    /// The newest token of each name that somebody entered with, of those that were granted
+    /// between two losses of data: a loss takes the counters, too.
+    tokens: BTreeMap<(Name, u64), u64>,
+    /// How often the store has forgotten everything, and how often it had when it granted.
+    losses: u64,
+    granted_after: BTreeMap<Owner, u64>,
     clients: BTreeMap<String, Client>,
     /// Owners to whom the store said "granted", and those who gave back.
     granted: BTreeSet<Owner>,
@@ -183,6 +190,17 @@ impl Oracle {
         if seen.clients.values().any(|client| client.is_shut && client.gate.is(gate)) {
             self.break_rule(&mut seen, format!("{owner} entered after its client was shut down"));
         }
+        if let Some(token) = holding.token() {
+            let era = seen.granted_after.get(owner).copied().unwrap_or_default();
+            let known = seen.tokens.entry((name.clone(), era)).or_default();
+            let newest = *known;
+            *known = token.max(newest);
+            // Who was forced away does not know yet, and neither does its late grant.
+            if token <= newest && !seen.excused.contains_key(owner) {
+                let rule = format!("{owner} entered with token {token} after {newest}");
+                self.break_rule(&mut seen, rule);
+            }
+        }
         if left_early {
             self.break_rule(&mut seen, format!("{owner} was granted twice"));
         }
@@ -227,6 +245,7 @@ impl Oracle {
 
     /// The store forgets everything, and wakes nobody.
     pub(super) fn forgets(&self) {
+        self.seen.lock().unwrap().losses += 1;
         for name in &self.names {
             // Those who wait find out when they ask again.
             self.nobody_hears_for(name, self.bounds.unheard);
@@ -278,6 +297,8 @@ impl Oracle {
     pub(super) fn granted(&self, owner: &Owner) {
         let mut seen = self.seen.lock().unwrap();
         seen.granted.insert(owner.clone());
+        let losses = seen.losses;
+        seen.granted_after.insert(owner.clone(), losses);
         let doubled = seen.believers.values_mut().filter(|it| it.owner == *owner);
         doubled.for_each(|it| it.helpless = true);
     }

@@ -108,6 +108,11 @@ impl Plot {
         }
     }
 
+    /// Whether the locks are fenced: in one story of two, which changes no other one.
+    pub(super) fn fenced(&self) -> bool {
+        self.ttl.as_millis() % 2 == 1
+    }
+
     /// Whether nothing happens but what the workers do themselves.
     pub(super) fn is_orderly(&self) -> bool {
         let Troubles { pauses, deaths, forgetting, shutdowns, .. } = self.troubles;

@@ -67,6 +67,7 @@ impl Worker {
     fn lock(&mut self, name: &Name) -> Lock {
         let ttl = self.plot.ttl;
         let lock = Client::of(Arc::clone(&self.citizen.engine)).lock(name).unwrap().ttl(ttl);
+        let lock = lock.set(|settings| settings.fenced = self.plot.fenced());
         let lock = match self.one_in(4) {
             true => lock.lease(ttl / 2 + self.up_to(2_000)),
             false => lock,

@@ -6,6 +6,7 @@
 mod queue;
 
 use std::{
+    num::NonZero,
     sync::{Arc, Mutex, Weak},
     time::Duration,
 };
@@ -63,7 +64,7 @@ impl Bench {
 
     fn claim_for(&self, name: &str, ttl: Duration) -> Claim {
         let name = Name::new(name).unwrap();
-        Claim { name, owner: self.identity.fresh_owner(), ttl }
+        Claim { name, owner: self.identity.fresh_owner(), ttl, tokens: 0 }
     }
 
     /// Claims to one lock, the first of which is granted. The other client listens.
@@ -99,7 +100,7 @@ impl Bench {
     }
 
     async fn grant(&self, claim: &Claim) {
-        assert_eq!(self.one.acquire(claim, None).await.unwrap(), Verdict::Granted);
+        assert_eq!(self.one.acquire(claim, None).await.unwrap(), Verdict::Granted { token: None });
     }
 
     /// Waits until the other client has been told `event` so many times.
@@ -132,7 +133,30 @@ pub(crate) async fn all(bench: &Bench) {
     a_release_knows_whether_others_listen(bench).await;
     who_stops_listening_is_told_nothing(bench).await;
     names_that_differ_in_odd_characters_are_different_locks(bench).await;
+    tokens_grow_with_each_grant_and_blocks_do_not_overlap(bench).await;
     queue::all(bench).await;
+}
+
+async fn tokens_grow_with_each_grant_and_blocks_do_not_overlap(t: &Bench) {
+    let fenced = |tokens| Claim { tokens, ..t.claim("fenced") };
+    let drawn = async |claim: &Claim| match t.one.acquire(claim, None).await.unwrap() {
+        Verdict::Granted { token } => token.map(NonZero::get),
+        Verdict::Busy(holder) => panic!("{holder} has it"),
+    };
+    let (one, block, next) = (fenced(1), fenced(3), fenced(1));
+    assert_eq!(drawn(&one).await, Some(1));
+    // Who may not have it draws nothing.
+    t.queue(&next).await;
+    assert_eq!(t.broadcast(&one).await, GivenBack::Freed(Others::Nobody));
+    assert_eq!(drawn(&block).await, Some(2));
+    // A lost reply is recovered by asking again: the first block is a gap.
+    assert_eq!(drawn(&block).await, Some(5));
+    t.one.release(&block, ReleaseMode::Broadcast).await.unwrap();
+    // Who wants none gets none, and none is lost.
+    t.grant(&t.claim("fenced")).await;
+    t.one.force_release(&block.name).await.unwrap();
+    assert_eq!(drawn(&next).await, Some(8));
+    t.one.release(&next, ReleaseMode::HandOver).await.unwrap();
 }
 
 async fn a_free_lock_is_granted_and_a_held_one_names_its_holder(t: &Bench) {
@@ -167,7 +191,10 @@ async fn a_grant_ends_with_its_ttl(t: &Bench) {
     t.grant(&claim).await;
     sleep(Duration::from_millis(80)).await;
     assert_eq!(t.one.holder(&claim.name).await.unwrap(), None);
-    assert_eq!(t.other.acquire(&t.claim("short"), None).await.unwrap(), Verdict::Granted);
+    assert_eq!(
+        t.other.acquire(&t.claim("short"), None).await.unwrap(),
+        Verdict::Granted { token: None }
+    );
 }
 
 async fn a_renewal_prolongs_only_what_is_still_held(t: &Bench) {

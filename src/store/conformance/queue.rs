@@ -40,14 +40,20 @@ async fn a_release_reserves_the_lock_for_the_first_in_its_queue(t: &Bench) {
     assert!(matches!(t.other.acquire(&second, None).await.unwrap(), Verdict::Busy(_)));
 
     // who was told asks, and has it for its whole ttl
-    assert_eq!(t.other.acquire(&first, Some(Place::Listening)).await.unwrap(), Verdict::Granted);
+    assert_eq!(
+        t.other.acquire(&first, Some(Place::Listening)).await.unwrap(),
+        Verdict::Granted { token: None }
+    );
     assert_eq!(t.one.held_by(&held.name, &first.owner).await.unwrap(), 1);
     let left = t.one.holder(&held.name).await.unwrap().unwrap().remaining().unwrap();
     assert!(left > RESERVATION, "{left:?}");
 
     t.hand_over(&first).await;
     t.told(&told_to_ask(&held, NOW), 2).await;
-    assert_eq!(t.other.acquire(&second, Some(Place::Listening)).await.unwrap(), Verdict::Granted);
+    assert_eq!(
+        t.other.acquire(&second, Some(Place::Listening)).await.unwrap(),
+        Verdict::Granted { token: None }
+    );
     t.told(&freed(&held), 0).await;
     t.hand_over(&second).await;
     assert_eq!(t.owner_of(&held).await, None);
@@ -84,7 +90,10 @@ async fn a_place_is_kept_by_asking_again_and_lost_by_leaving(t: &Bench) {
     for (gives, next) in [(&held, &second), (&second, &third)] {
         t.hand_over(gives).await;
         assert_eq!(t.owner_of(&held).await, Some(next.owner.clone()));
-        assert_eq!(t.other.acquire(next, Some(Place::Kept)).await.unwrap(), Verdict::Granted);
+        assert_eq!(
+            t.other.acquire(next, Some(Place::Kept)).await.unwrap(),
+            Verdict::Granted { token: None }
+        );
     }
     t.hand_over(&third).await;
     assert_eq!(t.owner_of(&held).await, None);
@@ -104,7 +113,10 @@ async fn who_enters_by_asking_leaves_the_queue(t: &Bench) {
         let [held, next, last] = t.held(&format!("asked-for-{place:?}")).await;
         t.queue(&next).await;
         t.broadcast(&held).await;
-        assert_eq!(t.other.acquire(&next, Some(place)).await.unwrap(), Verdict::Granted);
+        assert_eq!(
+            t.other.acquire(&next, Some(place)).await.unwrap(),
+            Verdict::Granted { token: None }
+        );
         // and not by what gives it back alone
         t.broadcast(&next).await;
         t.grant(&last).await;
@@ -180,7 +192,10 @@ async fn a_lock_that_goes_on_and_on_is_left_free_now_and_then(t: &Bench) {
             }
             other => panic!("{other:?}"),
         }
-        assert_eq!(t.other.acquire(&next, Some(Place::Kept)).await.unwrap(), Verdict::Granted);
+        assert_eq!(
+            t.other.acquire(&next, Some(Place::Kept)).await.unwrap(),
+            Verdict::Granted { token: None }
+        );
         sleep(Duration::from_millis(5)).await;
         std::mem::swap(&mut held, &mut next);
     }
@@ -200,7 +215,10 @@ async fn who_polls_has_its_turn_whether_it_is_told_or_not(t: &Bench) {
     t.told(&told_to_ask(&held, NOW), 1).await;
     let left = t.one.holder(&held.name).await.unwrap().unwrap().remaining().unwrap();
     assert!(left <= POLLERS_TURN && left > POLLERS_TURN / 2, "{left:?}");
-    assert_eq!(t.other.acquire(&polls, Some(Place::Polling)).await.unwrap(), Verdict::Granted);
+    assert_eq!(
+        t.other.acquire(&polls, Some(Place::Polling)).await.unwrap(),
+        Verdict::Granted { token: None }
+    );
     t.hand_over(&polls).await;
     assert_eq!(t.owner_of(&held).await, Some(first.owner));
     t.other.unlisten(&held.name);

@@ -8,6 +8,7 @@ mod queue;
 use std::{
     collections::BTreeMap,
     fmt,
+    num::NonZero,
     sync::{Arc, Weak},
     time::Duration,
 };
@@ -22,7 +23,7 @@ use self::queue::{Queue, Turn};
 use super::{Answer, Event, Hears, Store, Subscriber};
 use crate::domain::{
     About, Claim, Failure, GivenBack, Holder, Map, Mutex, Name, Others, Outcome, Owner, Place,
-    ReleaseMode, Renewal, Role, Set, Verdict,
+    ReleaseMode, Renewal, Role, Set, Token, Verdict,
 };
 
 /// How long a stalled store is waited for: what a client on Redis waits by default.
@@ -97,7 +98,7 @@ impl MemoryStore {
         known.is_some_and(|name| state.take(&name, now).is_some())
     }
 
-    /// Forgets every hold, without a word.
+    /// Forgets every hold, without a word, and every token: those begin anew.
     ///
     /// # Examples
     ///
@@ -115,6 +116,7 @@ impl MemoryStore {
         let mut state = self.shared.state.lock();
         state.locks.clear();
         state.queues.clear();
+        state.tokens.clear();
     }
 
     /// Stops answering, as a server that hangs: a request that is not answered
@@ -283,7 +285,7 @@ impl Store for Session {
                 if place.is_some() {
                     state.leave_queue(claim, now);
                 }
-                Verdict::Granted
+                Verdict::Granted { token: state.draw(claim) }
             }
         })
     }
@@ -418,6 +420,8 @@ impl fmt::Debug for Shared {
 #[derive(Default)]
 struct State {
     locks: Map<Name, Entry>,
+    /// The last token that was drawn for each name. They grow for ever, as in Redis.
+    tokens: Map<Name, u64>,
     queues: Map<Name, Queue>,
     sessions: BTreeMap<u64, Listening>,
     next_session: u64,
@@ -455,6 +459,15 @@ impl Listening {
 }
 
 impl State {
+    /// Draws the tokens of `claim`. Returns the first.
+    fn draw(&mut self, claim: &Claim) -> Option<Token> {
+        let first = NonZero::new(u64::from(claim.tokens)).map(|_| claim.name.clone())?;
+        let last = self.tokens.entry(first).or_default();
+        let first = last.saturating_add(1);
+        *last = last.saturating_add(claim.tokens.into());
+        NonZero::new(first)
+    }
+
     fn refusal(&self) -> Result<(), Failure> {
         let Some(words) = &self.failing else { return Ok(()) };
         let (code, message) = words.split_once(' ').unwrap_or((words, ""));

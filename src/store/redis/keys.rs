@@ -5,11 +5,12 @@ use crate::domain::Name;
 /// Where releases of `name` are announced. `door` and `{door}` share it, as they do
 /// with Redisson.
 pub(super) fn channel(name: &Name) -> String {
-    let name = name.as_str();
-    match name.contains('{') {
-        true => format!("redisson_lock__channel:{name}"),
-        false => format!("redisson_lock__channel:{{{name}}}"),
-    }
+    redissons("redisson_lock__channel", name)
+}
+
+/// Where the last fencing token of `name` is kept: a counter of Redisson's, without an end.
+pub(super) fn tokens(name: &Name) -> String {
+    redissons("redisson_lock_token", name)
 }
 
 /// Where those who queue for `name` listen, beside the channel of its releases. Who
@@ -31,6 +32,15 @@ pub(super) fn waiters(name: &Name) -> String {
 /// Where the client called `id` hears that it is its turn.
 pub(super) fn waiter(name: &Name, id: &str) -> String {
     waiters(name) + id
+}
+
+/// A key or channel of Redisson's in the slot of `name`.
+fn redissons(prefix: &str, name: &Name) -> String {
+    let name = name.as_str();
+    match name.contains('{') {
+        true => format!("{prefix}:{name}"),
+        false => format!("{prefix}:{{{name}}}"),
+    }
 }
 
 /// A key in the slot of `name`, which no other name has: one with braces has a second

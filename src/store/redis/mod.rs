@@ -163,18 +163,24 @@ impl RedisStore {
         self.explained(name, answer).await
     }
 
-    /// As [`run_on`](Self::run_on), with the name's queue. `None` if the server refuses us
-    /// that now: then it is to be done without one, which shows whether the lock is refused too.
-    async fn run_on_queue(
-        &self,
-        name: &Name,
-        script: &Script,
-        more: impl Fn(&mut Cmd),
-    ) -> Option<Result<Value, Failure>> {
-        match self.run(script, &[name.as_str(), &keys::queue(name)], more).await {
-            Err(Failure::Refused { code, .. }) if code == "NOPERM" => None,
-            answer => Some(self.explained(name, answer).await),
-        }
+    /// Asks for a lock: with a place in its queue, and with tokens, if they are wanted.
+    async fn ask(&self, claim: &Claim, place: Option<&str>) -> Result<Value, Failure> {
+        let (name, fenced) = (&claim.name, claim.tokens > 0);
+        let queue = place.map(|_| keys::queue(name));
+        let tokens = fenced.then(|| keys::tokens(name));
+        let (lock, count) =
+            (name.as_str(), if fenced { 3 } else { 1 + usize::from(place.is_some()) });
+        let keys = [lock, queue.as_deref().unwrap_or(lock), tokens.as_deref().unwrap_or(lock)];
+        let answer = self.run(&scripts::ACQUIRE, &keys[..count], |command| {
+            command.arg(claim.owner.as_str()).arg(millis(claim.ttl));
+            if count > 1 {
+                command.arg(place.unwrap_or_default()).arg(millis(QUEUE_RESTS));
+            }
+            if fenced {
+                command.arg(claim.tokens);
+            }
+        });
+        self.explained(&claim.name, answer.await).await
     }
 
     /// Asks for a lock, and for a place in its queue if it is busy.
@@ -187,27 +193,22 @@ impl RedisStore {
         if !self.subscriptions.rights(&claim.name).queue {
             return self.acquire_alone(claim).await;
         }
-        let asked = self.run_on_queue(&claim.name, &scripts::ACQUIRE, |command| {
-            command.arg(claim.owner.as_str()).arg(millis(claim.ttl));
-            command.arg(place).arg(millis(QUEUE_RESTS));
-        });
-        if let Some(reply) = Box::pin(asked).await {
+        let reply = Box::pin(self.ask(claim, Some(place))).await;
+        if !is_forbidden(&reply) {
             let reply = reply?;
             if replies::place_was_refused(&reply) {
                 self.subscriptions.queue_refused(&claim.name);
             }
-            return replies::verdict(&reply, &claim.owner);
+            return replies::verdict(&reply, claim);
         }
+        // Without a queue it shows whether the lock is refused, too.
         let verdict = self.acquire_alone(claim).await?;
         self.subscriptions.queue_refused(&claim.name);
         Ok(verdict)
     }
 
     async fn acquire_alone(&self, claim: &Claim) -> Result<Verdict, Failure> {
-        let reply = self.run_on(&claim.name, &scripts::ACQUIRE, |command| {
-            command.arg(claim.owner.as_str()).arg(millis(claim.ttl));
-        });
-        replies::verdict(&reply.await?, &claim.owner)
+        replies::verdict(&self.ask(claim, None).await?, claim)
     }
 
     /// Gives a lock back to the next in its queue, or to everybody if we may not queue.
@@ -215,14 +216,16 @@ impl RedisStore {
         if !self.subscriptions.rights(&claim.name).queue {
             return Box::pin(self.release_openly(claim)).await;
         }
-        let asked = self.run_on_queue(&claim.name, &scripts::HAND_OVER, |command| {
+        let keys = [claim.name.as_str(), &keys::queue(&claim.name)];
+        let asked = self.run(&scripts::HAND_OVER, &keys, |command| {
             command.arg(claim.owner.as_str());
             command.arg(keys::channel(&claim.name)).arg(keys::queuers(&claim.name));
             command.arg(keys::waiters(&claim.name));
             command.arg(millis(RESERVATION)).arg(millis(POLLERS_TURN));
             command.arg(millis(WARNED_AFTER)).arg(millis(SOON)).arg(millis(LATER));
         });
-        if let Some(reply) = Box::pin(asked).await {
+        let reply = self.explained(&claim.name, Box::pin(asked).await).await;
+        if !is_forbidden(&reply) {
             return replies::given_back(&reply?, &claim.name);
         }
         let given = Box::pin(self.release_openly(claim)).await?;
@@ -337,6 +340,11 @@ fn now(mut known: About, replies: &[Value]) -> About {
     known.eviction_policy =
         replies.iter().find_map(connection::eviction_policy).or(known.eviction_policy);
     known
+}
+
+/// Whether the server did not let us.
+fn is_forbidden<T>(answer: &Result<T, Failure>) -> bool {
+    matches!(answer, Err(Failure::Refused { code, .. }) if code == "NOPERM")
 }
 
 /// Whole milliseconds, rounded up: the server must not end a lease before us.
@@ -563,7 +571,7 @@ mod tests {
 
     fn claim(owner: &str) -> Claim {
         let (name, owner) = (Name::new("door").unwrap(), Owner::new(owner).unwrap());
-        Claim { name, owner, ttl: Duration::from_secs(30) }
+        Claim { name, owner, ttl: Duration::from_secs(30), tokens: 0 }
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,12 +1,14 @@
 //! What Redis answers, in our words.
 
-use std::time::Duration;
+use std::{num::NonZero, time::Duration};
 
 use redis::{ServerError, Value};
 use tokio::time::Instant;
 
 use super::connection::shown;
-use crate::domain::{Failure, GivenBack, Holder, Name, Others, Outcome, Owner, Seldom, Verdict};
+use crate::domain::{
+    Claim, Failure, GivenBack, Holder, Name, Others, Outcome, Owner, Seldom, Verdict,
+};
 
 /// Codes that some servers hide in the text of a script's error, and the text
 /// that shows them.
@@ -40,9 +42,17 @@ pub(super) fn is_no_script(value: &Value) -> bool {
 
 /// What a question of `owner` was answered. A grant names the owner whose it is, so
 /// that no other reply can be taken for it.
-pub(super) fn verdict(reply: &Value, owner: &Owner) -> Result<Verdict, Failure> {
+pub(super) fn verdict(reply: &Value, claim: &Claim) -> Result<Verdict, Failure> {
+    let ours = |granted: &Value| text(granted) == Some(claim.owner.as_str());
+    let fenced = claim.tokens > 0;
     match reply {
-        granted if text(granted) == Some(owner.as_str()) => Ok(Verdict::Granted),
+        granted if ours(granted) && !fenced => Ok(Verdict::Granted { token: None }),
+        Value::Array(parts) if parts.len() == 2 => match parts[..] {
+            [ref granted, Value::Int(token @ 1..)] if ours(granted) && fenced => {
+                Ok(Verdict::Granted { token: NonZero::new(token.unsigned_abs()) })
+            }
+            _ => Err(unreadable(reply)),
+        },
         other => holder(other)?.map(Verdict::Busy).ok_or_else(|| unreadable(reply)),
     }
 }
@@ -231,14 +241,38 @@ mod tests {
         }
     }
 
+    fn claim(owner: &str, tokens: u32) -> Claim {
+        let (name, owner) = (Name::new("door").unwrap(), Owner::new(owner).unwrap());
+        Claim { name, owner, ttl: Duration::from_secs(30), tokens }
+    }
+
     #[test]
     fn a_grant_is_believed_only_by_its_owner() {
-        let (mine, yours) = (Owner::new("8c6d:42").unwrap(), Owner::new("8c6d:43").unwrap());
+        let (mine, yours) = (claim("8c6d:42", 0), claim("8c6d:43", 0));
         let grant = bulk("8c6d:42");
-        assert_eq!(verdict(&grant, &mine).unwrap(), Verdict::Granted);
+        assert_eq!(verdict(&grant, &mine).unwrap(), Verdict::Granted { token: None });
         assert!(verdict(&grant, &yours).is_err());
         assert!(verdict(&Value::Int(1), &mine).is_err());
         assert!(verdict(&Value::Array(vec![grant]), &mine).is_err());
+    }
+
+    #[test]
+    fn a_grant_has_a_token_if_one_was_asked_for_and_only_then() {
+        let (plain, fenced, other) = (claim("8c6d:42", 0), claim("8c6d:42", 2), claim("x:1", 2));
+        let granted = |token| Value::Array(vec![bulk("8c6d:42"), token]);
+        let token = NonZero::new(7);
+        assert_eq!(verdict(&granted(Value::Int(7)), &fenced).unwrap(), Verdict::Granted { token });
+        for (reply, claim) in [
+            (bulk("8c6d:42"), &fenced),
+            (granted(Value::Int(0)), &fenced),
+            (granted(Value::Int(-7)), &fenced),
+            (granted(bulk("7")), &fenced),
+            (granted(Value::Int(7)), &plain),
+            (granted(Value::Int(7)), &other),
+        ] {
+            let failure = verdict(&reply, claim).unwrap_err();
+            assert!(matches!(failure, Failure::Unreadable(_)), "{reply:?}");
+        }
     }
 
     #[test]
@@ -279,9 +313,9 @@ mod tests {
             Value::Array(vec![Value::Int(1), Value::Int(2), bulk("1")]),
             Value::Array(vec![Value::Int(1), bulk("x"), Value::Int(1)]),
         ];
-        let owner = Owner::new("8c6d:42").unwrap();
+        let claim = claim("8c6d:42", 0);
         for reply in odd {
-            let failure = verdict(&reply, &owner).unwrap_err();
+            let failure = verdict(&reply, &claim).unwrap_err();
             assert!(matches!(failure, Failure::Unreadable(_)), "{reply:?}");
         }
         assert!(outcomes(&Value::Array(vec![Value::Int(1)]), 2).is_err());

@@ -3,20 +3,42 @@
 --   KEYS[1]  lock    hash {owner: hold count}; lives as long as the lease
 --   KEYS[2]  queue   zset {owner: microseconds when it came}; only given by one who
 --                    waits. See lock/hand_over
+--   KEYS[3]  tokens  counter of Redisson's, without an end; only given by one who wants
+--                    tokens. Who does not wait then gives the lock for a queue
 --   ARGV[1]  owner   who asks, unique to this acquisition
 --   ARGV[2]  ttl     lease in milliseconds
 --   ARGV[3]  place   what to leave in the queue when the lock is taken: `listening`,
---                    `polling`, or nothing new for `kept`
+--                    `polling`, or nothing new for `kept`; empty without a queue
 --   ARGV[4]  rest    milliseconds after which a queue that nobody asks about goes
+--   ARGV[5]  tokens  how many fencing tokens to draw, if any
 --
 --   owner                  granted, with a hold count of 1. The same owner asking again
 --                          gets the same grant and a fresh lease, so a lost reply is safe.
+--   {owner, first}         the same, with the first of the tokens that were drawn. Asked
+--                          again there are new ones: those between are a gap
 --   {pttl, owner, count}   taken for at most pttl milliseconds (-1: without end). With
 --                          a fourth, 1, there is no place: the server refuses it
 --
 -- Who has a place already keeps it: it costs TIME, ZADD and PEXPIRE.
 --
 -- Time: PTTL, HSET and PEXPIRE when free; PTTL, HLEN and HGETALL when taken.
+
+-- Numbers beyond this are not exact here.
+local MOST = 2 ^ 53
+
+local waits = ARGV[3] and ARGV[3] ~= ''
+
+-- Draws tokens. Returns the first, or an error.
+local function draw()
+    local last = redis.pcall('INCRBY', KEYS[3], ARGV[5])
+    local is_number = type(last) == 'number'
+    if is_number and last <= MOST and last >= tonumber(ARGV[5]) then
+        return last - ARGV[5] + 1
+    elseif is_number or last.err:find('WRONGTYPE') or last.err:find('not an integer') then
+        return nil, redis.error_reply('ERR no counter of fencing tokens: ' .. KEYS[3])
+    end
+    return nil, last
+end
 
 -- Takes a place. Returns whether the server let us.
 local function queue_up()
@@ -50,12 +72,22 @@ local pttl = redis.call('PTTL', KEYS[1])
 if pttl ~= -2 then
     local held = holder(KEYS[1], pttl)
     if held[2] ~= ARGV[1] then
-        if KEYS[2] and ARGV[3] ~= 'kept' and not queue_up() then
+        if waits and ARGV[3] ~= 'kept' and not queue_up() then
             held[4] = 1
         end
         return held
     end
-else
+end
+
+local first, refused
+if ARGV[5] then
+    first, refused = draw()
+    if refused then
+        return refused
+    end
+end
+
+if pttl == -2 then
     redis.call('HSET', KEYS[1], ARGV[1], '1')
 end
 
@@ -65,7 +97,7 @@ if type(lease) == 'table' then
     redis.call('HDEL', KEYS[1], ARGV[1])
     return lease
 end
-if KEYS[2] then
+if waits then
     redis.pcall('ZREM', KEYS[2], ARGV[1])
 end
-return ARGV[1]
+return first and {ARGV[1], first} or ARGV[1]

@@ -6,6 +6,7 @@ import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.concurrent.TimeUnit;
+import org.redisson.api.RFencedLock;
 import org.redisson.api.RLock;
 import org.redisson.api.RedissonClient;
 
@@ -66,6 +67,7 @@ final class Performer {
             case "isHeldByCurrentThread" -> lock.isHeldByCurrentThread();
             case "getHoldCount" -> lock.getHoldCount();
             case "remainTimeToLive" -> lock.remainTimeToLive();
+            case "token" -> ((RFencedLock) lock).getToken();
             default -> throw new IllegalArgumentException("unknown op `" + command.op() + "`");
         };
     }
@@ -80,6 +82,7 @@ final class Performer {
         return switch (kind) {
             case "lock" -> redisson.getLock(name);
             case "spin" -> redisson.getSpinLock(name);
+            case "fenced" -> redisson.getFencedLock(name);
             default -> throw new IllegalArgumentException("unknown kind `" + kind + "`");
         };
     }

@@ -1,0 +1,275 @@
+//! The fenced lock: each hold has a number that grows, for those who receive its writes.
+
+use std::{future::Future, ops::Deref, time::Duration};
+
+use super::{
+    Holding, Lock, LockGuard, OnLoss, Ran, Release,
+    settings::{Settings, on_loss, settings},
+};
+use crate::{
+    domain::WaitBy,
+    engine::grant::LocalTurns,
+    error::{Error, Result},
+};
+
+/// A [`Lock`] whose holds are numbered: each has a token that is greater than that of every
+/// hold before it, in all processes and languages.
+///
+/// No lock on Redis can keep a holder that stood still from writing late. A receiver that
+/// remembers the newest token can: [`fence`](crate::fence).
+///
+/// Java's Redisson knows it as the `RFencedLock` of the same name, and the same counter. It
+/// excludes plain locks of that name as well; they draw no tokens. All that a [`Lock`] can
+/// it can, too.
+///
+/// # Examples
+///
+/// ```
+/// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+/// # let client = leasehold::Client::in_memory();
+/// let lock = client.fenced("orders:42")?;
+/// let first = lock.acquire().await?;
+/// let token = first.token();
+/// first.release().await?.done()?;
+/// assert!(lock.acquire().await?.token() > token);
+/// # Ok(()) }
+/// ```
+///
+/// Work under [`run`](Lock::run) has its token from [`Holding::token`]:
+///
+/// ```
+/// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+/// # let client = leasehold::Client::in_memory();
+/// let token = client.fenced("orders:42")?.run(async |held| held.token()).await?;
+/// assert_eq!(token, Some(1));
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug)]
+pub struct FencedLock {
+    lock: Lock,
+}
+
+/// What is the same for every lock.
+impl Deref for FencedLock {
+    type Target = Lock;
+
+    fn deref(&self) -> &Lock {
+        &self.lock
+    }
+}
+
+/// Settings, as those of a [`Lock`].
+impl FencedLock {
+    pub(crate) fn new(lock: Lock) -> Self {
+        Self { lock: lock.set(|settings| settings.fenced = true) }
+    }
+
+    fn set(self, change: impl FnOnce(&mut Settings)) -> Self {
+        Self { lock: self.lock.set(change) }
+    }
+
+    settings!("leasehold::Client", "fenced");
+    on_loss!("fenced");
+}
+
+/// Acquiring.
+impl FencedLock {
+    /// Waits until the lock is ours, as long as it takes.
+    ///
+    /// # Errors
+    ///
+    /// As [`Lock::acquire`]; [`Error::Refused`](crate::Error::Refused), too, if what lies under
+    /// the counter's key is no number.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Lock::acquire`]. A token that was drawn for nobody is a gap, which harms nobody.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// # let client = leasehold::Client::in_memory();
+    /// let guard = client.fenced("orders:42")?.acquire().await?;
+    /// assert!(guard.token() > 0);
+    /// # Ok(()) }
+    /// ```
+    pub async fn acquire(&self) -> Result<FencedGuard> {
+        FencedGuard::of(self.lock.acquire().await?)
+    }
+
+    /// Waits until the lock is ours, but no longer than `patience`.
+    ///
+    /// # Errors
+    ///
+    /// As [`acquire`](Self::acquire), and those of [`Lock::acquire_within`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`acquire`](Self::acquire).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// # let client = leasehold::Client::in_memory();
+    /// let patience = std::time::Duration::from_secs(2);
+    /// let guard = client.fenced("orders:42")?.acquire_within(patience).await?;
+    /// # Ok(()) }
+    /// ```
+    pub async fn acquire_within(&self, patience: Duration) -> Result<FencedGuard> {
+        FencedGuard::of(self.lock.acquire_within(patience).await?)
+    }
+
+    /// Asks once. `None` if somebody else has the lock.
+    ///
+    /// # Errors
+    ///
+    /// As [`acquire`](Self::acquire), and those of [`Lock::try_acquire`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`acquire`](Self::acquire).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// # let client = leasehold::Client::in_memory();
+    /// let lock = client.fenced("orders:42")?;
+    /// let guard = lock.try_acquire().await?;
+    /// assert!(guard.is_some() && lock.try_acquire().await?.is_none());
+    /// # Ok(()) }
+    /// ```
+    pub async fn try_acquire(&self) -> Result<Option<FencedGuard>> {
+        self.lock.try_acquire().await?.map(FencedGuard::of).transpose()
+    }
+}
+
+/// A [`LockGuard`] with a token.
+///
+/// # Examples
+///
+/// ```
+/// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+/// # let client = leasehold::Client::in_memory();
+/// let gate = leasehold::fence::Gate::new();
+/// let guard = client.fenced("orders:42")?.acquire().await?;
+/// assert!(gate.pass("orders:42", guard.token()).is_ok());
+/// guard.release().await?.done()?;
+/// # Ok(()) }
+/// ```
+#[derive(Debug)]
+#[must_use = "the lock is released as soon as the guard is dropped"]
+pub struct FencedGuard {
+    guard: LockGuard,
+    token: u64,
+}
+
+/// What is the same for every guard.
+impl Deref for FencedGuard {
+    type Target = LockGuard;
+
+    fn deref(&self) -> &LockGuard {
+        &self.guard
+    }
+}
+
+impl FencedGuard {
+    fn of(guard: LockGuard) -> Result<Self> {
+        let token = token_of(&guard.holding())?;
+        Ok(Self { guard, token })
+    }
+
+    /// The number of this hold: greater than that of every hold of this name before it.
+    /// Shares of a hold have the same one.
+    ///
+    /// Send it with each write. It is safe as long as whoever receives it lets nothing pass
+    /// that is older than what it has seen.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// # let client = leasehold::Client::in_memory();
+    /// assert_eq!(client.fenced("orders:42")?.acquire().await?.token(), 1);
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn token(&self) -> u64 {
+        self.token
+    }
+
+    /// Releases the lock.
+    ///
+    /// # Errors
+    ///
+    /// As [`LockGuard::release`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`LockGuard::release`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// # let client = leasehold::Client::in_memory();
+    /// client.fenced("orders:42")?.acquire().await?.release().await?.done()?;
+    /// # Ok(()) }
+    /// ```
+    pub async fn release(self) -> Result<Release> {
+        self.guard.release().await
+    }
+
+    /// Does work, and releases the lock after it.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`LockGuard::run`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// # let client = leasehold::Client::in_memory();
+    /// let guard = client.fenced("orders:42")?.acquire().await?;
+    /// guard.run(async |_held| {}).await.done()?;
+    /// # Ok(()) }
+    /// ```
+    pub async fn run<T, W, F>(self, work: W) -> Ran<T>
+    where
+        W: FnOnce(Holding) -> F,
+        F: Future<Output = T>,
+    {
+        self.guard.run(work).await
+    }
+
+    /// Makes another guard of the same hold, with the same token.
+    ///
+    /// # Errors
+    ///
+    /// As [`LockGuard::reenter`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`LockGuard::reenter`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// # let client = leasehold::Client::in_memory();
+    /// let guard = client.fenced("orders:42")?.acquire().await?;
+    /// assert_eq!(guard.reenter().await?.token(), guard.token());
+    /// # Ok(()) }
+    /// ```
+    pub async fn reenter(&self) -> Result<Self> {
+        Ok(Self { guard: self.guard.reenter().await?, token: self.token })
+    }
+}
+
+/// The token of a hold. One that is entered again may have been granted without.
+pub(crate) fn token_of(holding: &Holding) -> Result<u64> {
+    holding.token().ok_or_else(|| Error::NoToken { name: holding.name().clone() })
+}
