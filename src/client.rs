@@ -5,7 +5,7 @@ use std::{marker::PhantomData, sync::Arc, time::Duration};
 #[cfg(feature = "redis")]
 use crate::store::redis::{RedisStore, Settings};
 use crate::{
-    domain::{Health, Identity, Name, Stats},
+    domain::{Health, Identity, Kind, Name, Object, Stats},
     engine::{Engine, clock::Clock, limits::Limits, tasks::here},
     error::Result,
     primitives::{FencedLock, Lock},
@@ -158,7 +158,8 @@ impl Client {
     /// # Ok(()) }
     /// ```
     pub fn lock(&self, name: impl AsRef<str>) -> Result<Lock> {
-        Ok(Lock::new(Arc::clone(&self.engine), Name::new(name)?, self.ttl))
+        let object = Object { kind: Kind::Lock, name: Name::new(name)? };
+        Ok(Lock::new(Arc::clone(&self.engine), object, self.ttl))
     }
 
     /// The lock called `name`, each hold of which has a token. Touches no network.

@@ -2,18 +2,48 @@
 
 use std::{fmt, num::NonZero, time::Duration};
 
-use super::{Name, Owner};
+use super::{Name, Object, Owner};
 
 /// Who wants what, and for how long.
 #[derive(Clone, Debug)]
 pub(crate) struct Claim {
-    pub(crate) name: Name,
+    pub(crate) object: Object,
     pub(crate) owner: Owner,
     /// How long a grant lasts unless it is renewed.
     pub(crate) ttl: Duration,
-    /// How many fencing tokens to draw with the grant, one for each hold that may be made
-    /// of it.
-    pub(crate) tokens: u32,
+    pub(crate) share: Share,
+}
+
+/// How much of its object a claim is for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Share {
+    /// All of it. So many fencing tokens are drawn with the grant: one for each hold that may be
+    /// made of it, or none.
+    Whole { tokens: u32 },
+}
+
+impl Claim {
+    pub(crate) fn name(&self) -> &Name {
+        &self.object.name
+    }
+
+    /// A claim to a lock, without tokens.
+    #[cfg(test)]
+    pub(crate) fn plain(object: Object, owner: Owner, ttl: Duration) -> Self {
+        Self { object, owner, ttl, share: Share::Whole { tokens: 0 } }
+    }
+
+    /// How many fencing tokens are wanted.
+    pub(crate) fn tokens(&self) -> u32 {
+        let Share::Whole { tokens } = self.share;
+        tokens
+    }
+}
+
+#[cfg(test)]
+impl Verdict {
+    /// A grant without a token.
+    pub(crate) const GRANTED: Self = Self::Granted { token: None };
 }
 
 /// A number that grows with each hold of a name, whoever has it.
@@ -45,11 +75,26 @@ pub(crate) enum ReleaseMode {
 /// What a store says to a claim.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Verdict {
-    /// Somebody else has it.
-    Busy(Holder),
+    /// Others have it.
+    Busy(Taken),
     /// It is the claim's, from now on for its whole ttl; with the first of the tokens that
     /// were to be drawn. The others follow it.
     Granted { token: Option<Token> },
+}
+
+/// What is in the way of a claim.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Taken {
+    /// Who has it, if there is one to be named.
+    pub(crate) holder: Option<Holder>,
+    /// When it is free at the latest, if that is known.
+    pub(crate) at_most: Option<Duration>,
+}
+
+impl From<Holder> for Taken {
+    fn from(holder: Holder) -> Self {
+        Self { at_most: holder.remaining, holder: Some(holder) }
+    }
 }
 
 /// What became of a hold that was given back.
@@ -87,7 +132,7 @@ pub(crate) enum Others {
 /// A hold to be looked after.
 #[derive(Clone, Debug)]
 pub(crate) struct Renewal {
-    pub(crate) name: Name,
+    pub(crate) object: Object,
     pub(crate) owner: Owner,
     /// The new lease; without one the hold is only looked at.
     pub(crate) ttl: Option<Duration>,

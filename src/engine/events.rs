@@ -8,8 +8,8 @@ impl Subscriber for Engine {
         match &event {
             // Somebody forced a release of a lock that we hold; or this is the echo of our
             // previous hold, as it is soon after we entered.
-            Event::Freed { name, .. } | Event::Hears(name, _) => {
-                self.contention.grant(name).iter().for_each(|id| self.keeper.ask_about(*id));
+            Event::Freed { object, .. } | Event::Hears(object, _) => {
+                self.contention.grant(object).iter().for_each(|id| self.keeper.ask_about(*id));
             }
             Event::Back => {
                 self.keeper.ask_about_all();

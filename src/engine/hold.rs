@@ -21,7 +21,7 @@ use super::{
     grant::{Grant, Shape, Stay, Terms},
     timing::{LONG_HOLD, LONGEST_REST, LOOKS_ONE_IN},
 };
-use crate::domain::{Claim, Holder, Lease, LostReason, Mutex, Name, ReleaseMode, Renewal};
+use crate::domain::{Claim, Holder, Lease, LostReason, Mutex, Name, Object, ReleaseMode, Renewal};
 
 /// One owner's grant of one name, as its guards see it.
 pub(crate) struct Hold {
@@ -76,7 +76,11 @@ impl Hold {
     }
 
     pub(crate) fn name(&self) -> &Name {
-        &self.grant.claim.name
+        self.grant.claim.name()
+    }
+
+    pub(crate) fn object(&self) -> &Object {
+        &self.grant.claim.object
     }
 
     /// From this moment on it must not be believed.
@@ -138,13 +142,14 @@ impl Hold {
     /// For how long it is left alone when it was given back, if nobody is known to want it.
     pub(super) fn rests(&self, now: Instant) -> Option<Duration> {
         let held = self.held_for(now);
-        (held >= LONG_HOLD && !self.grant.contended).then(|| (held / 50).min(LONGEST_REST))
+        let rests = self.object().manner().queues && held >= LONG_HOLD && !self.grant.contended;
+        rests.then(|| (held / 50).min(LONGEST_REST))
     }
 
     /// The question to keep it alive with.
     pub(crate) fn renewal(&self) -> Renewal {
-        let Claim { name, owner, .. } = &self.grant.claim;
-        Renewal { name: name.clone(), owner: owner.clone(), ttl: self.shape().ttl }
+        let Claim { object, owner, .. } = self.grant.claim.clone();
+        Renewal { object, owner, ttl: self.shape().ttl }
     }
 
     /// How long it may still be believed, if at all. Reads as lost what has
@@ -308,7 +313,7 @@ impl Hold {
 impl fmt::Debug for Hold {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Hold")
-            .field("name", &self.grant.claim.name)
+            .field("name", &self.grant.claim.object.name)
             .field("owner", &self.grant.claim.owner)
             .field("over", &self.state.lock().over)
             .finish_non_exhaustive()

@@ -75,7 +75,7 @@ use self::{
     timing::{LONGEST_PATIENCE, RETURN_LOOKS},
 };
 use crate::{
-    domain::{Failure, Health, Holder, Identity, Name, Owner, Seldom, Stats},
+    domain::{Failure, Health, Holder, Identity, Name, Object, Owner, Seldom, Stats},
     error::Error,
     store::{Answer, Store, Subscriber},
 };
@@ -181,22 +181,22 @@ impl Engine {
         given.map(|given| given.answer).map_err(|failure| self.error(name, failure))
     }
 
-    /// Who holds `name` now.
-    pub(crate) async fn holder(&self, name: &Name) -> Result<Option<Holder>, Error> {
-        self.ask(name, || self.core.store.holder(name)).await
+    /// Who holds `object` now.
+    pub(crate) async fn holder(&self, object: &Object) -> Result<Option<Holder>, Error> {
+        self.ask(&object.name, || self.core.store.holder(object)).await
     }
 
-    /// How many times `owner` holds `name` now.
-    pub(crate) async fn held_by(&self, name: &Name, owner: &Owner) -> Result<u32, Error> {
-        self.ask(name, || self.core.store.held_by(name, owner)).await
+    /// How many times `owner` holds `object` now.
+    pub(crate) async fn held_by(&self, object: &Object, owner: &Owner) -> Result<u32, Error> {
+        self.ask(&object.name, || self.core.store.held_by(object, owner)).await
     }
 
-    /// Frees `name`, whoever holds it. Returns whether somebody did.
-    pub(crate) async fn force_release(&self, name: &Name) -> Result<bool, Error> {
+    /// Frees `object`, whoever holds it. Returns whether somebody did.
+    pub(crate) async fn force_release(&self, object: &Object) -> Result<bool, Error> {
         Handle::try_current().map_err(|_| Error::NoRuntime)?;
         // Asked again it might free somebody who entered meanwhile.
-        let freed = within(self.limits.question, self.core.store.force_release(name)).await;
-        freed.map_err(|failure| self.error(name, failure))
+        let freed = within(self.limits.question, self.core.store.force_release(object)).await;
+        freed.map_err(|failure| self.error(&object.name, failure))
     }
 
     /// What `failure` means to somebody who asked about `name`; silence, with what is in

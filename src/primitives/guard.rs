@@ -277,7 +277,7 @@ impl LockGuard {
     /// ```
     #[must_use]
     pub fn name(&self) -> &Name {
-        &self.held.watch.claim().name
+        self.held.watch.claim().name()
     }
 }
 

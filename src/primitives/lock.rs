@@ -7,7 +7,7 @@ use super::{
     settings::{Settings, on_loss, settings},
 };
 use crate::{
-    domain::{Holder, InvalidDuration, Name, Owner, WaitBy},
+    domain::{Holder, InvalidDuration, Name, Object, Owner, WaitBy},
     engine::{Engine, acquire::Want, grant::LocalTurns, held::Held, timing::LONGEST_PATIENCE},
     error::Result,
 };
@@ -56,14 +56,14 @@ use crate::{
 #[derive(Clone)]
 pub struct Lock {
     engine: Arc<Engine>,
-    name: Name,
+    object: Object,
     settings: Settings,
 }
 
 impl fmt::Debug for Lock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Lock")
-            .field("name", &self.name)
+            .field("name", self.name())
             .field("settings", &self.settings)
             .finish_non_exhaustive()
     }
@@ -72,8 +72,8 @@ impl fmt::Debug for Lock {
 /// Settings. They are checked when the lock is used first: a duration that
 /// Redis cannot keep is refused with [`Error::Duration`](crate::Error::Duration).
 impl Lock {
-    pub(crate) fn new(engine: Arc<Engine>, name: Name, ttl: Duration) -> Self {
-        Self { engine, name, settings: Settings::new(ttl) }
+    pub(crate) fn new(engine: Arc<Engine>, object: Object, ttl: Duration) -> Self {
+        Self { engine, object, settings: Settings::new(ttl) }
     }
 
     pub(crate) fn set(mut self, change: impl FnOnce(&mut Settings)) -> Self {
@@ -95,11 +95,16 @@ impl Lock {
     /// ```
     #[must_use]
     pub fn name(&self) -> &Name {
-        &self.name
+        &self.object.name
+    }
+
+    #[cfg(test)]
+    pub(crate) fn object(&self) -> &Object {
+        &self.object
     }
 
     fn want(&self) -> Result<Want> {
-        self.settings.want(&self.name)
+        self.settings.want(&self.object)
     }
 
     fn guard(&self, held: Held) -> LockGuard {
@@ -359,7 +364,7 @@ impl Lock {
     /// # Ok(()) }
     /// ```
     pub async fn holder(&self) -> Result<Option<Holder>> {
-        self.engine.holder(&self.name).await
+        self.engine.holder(&self.object).await
     }
 
     /// How many times `owner` holds the lock now, or has it reserved, for 750 ms at most:
@@ -385,7 +390,7 @@ impl Lock {
     /// # Ok(()) }
     /// ```
     pub async fn held_by(&self, owner: &Owner) -> Result<u32> {
-        self.engine.held_by(&self.name, owner).await
+        self.engine.held_by(&self.object, owner).await
     }
 
     /// Takes the lock from whoever holds it, and wakes a waiter. Returns
@@ -416,7 +421,7 @@ impl Lock {
     /// # Ok(()) }
     /// ```
     pub async fn force_release(&self) -> Result<bool> {
-        self.engine.force_release(&self.name).await
+        self.engine.force_release(&self.object).await
     }
 }
 

@@ -272,7 +272,7 @@ impl Holding {
     /// ```
     #[must_use]
     pub fn name(&self) -> &Name {
-        &self.watch.claim().name
+        self.watch.claim().name()
     }
 }
 

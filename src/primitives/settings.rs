@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::OnLoss;
 use crate::{
-    domain::{Name, WaitBy, checked},
+    domain::{Object, Share, WaitBy, checked},
     engine::{
         acquire::Want,
         grant::{LocalTurns, Terms},
@@ -38,8 +38,8 @@ impl Settings {
         }
     }
 
-    /// What they mean for `name`, if they can be kept.
-    pub(crate) fn want(&self, name: &Name) -> Result<Want> {
+    /// What they mean for `object`, if they can be kept.
+    pub(crate) fn want(&self, object: &Object) -> Result<Want> {
         let ttl = match self.lease {
             Some(lease) => checked("lease", lease)?,
             None => checked("ttl", self.ttl)?,
@@ -51,7 +51,8 @@ impl Settings {
         }
         let Self { local_turns: local, fenced, .. } = *self;
         let terms = Terms { renewed: self.lease.is_none(), max_hold, local, fenced };
-        Ok(Want { name: name.clone(), ttl, terms, wait_by: self.wait_by })
+        let share = Share::Whole { tokens: 0 };
+        Ok(Want { object: object.clone(), share, ttl, terms, wait_by: self.wait_by })
     }
 }
 

@@ -9,7 +9,7 @@
 use std::{fmt, future::Future, pin::Pin, sync::Weak, time::Duration};
 
 use crate::domain::{
-    About, Claim, Failure, GivenBack, Holder, Name, Outcome, Owner, Place, ReleaseMode, Renewal,
+    About, Claim, Failure, GivenBack, Holder, Object, Outcome, Owner, Place, ReleaseMode, Renewal,
     Verdict,
 };
 
@@ -49,31 +49,36 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
     /// Asked again it says `NotHeld`: the asker must know that it asked before.
     fn release<'a>(&'a self, claim: &'a Claim, mode: ReleaseMode) -> Answer<'a, GivenBack>;
 
+    /// Holds of one group may be renewed by one question.
+    fn group(&self, object: &Object) -> u32 {
+        object.kind as u32
+    }
+
     /// Renews each hold that is still its owner's; one outcome for each, in order.
     /// One that is not known is [`Outcome::Unknown`].
     ///
-    /// Not atomic as a whole, only for each hold.
+    /// All are of one [`group`](Self::group). Not atomic as a whole, only for each hold.
     fn renew<'a>(&'a self, renewals: &'a [Renewal]) -> Answer<'a, Vec<Outcome>>;
 
-    /// Who holds `name` now.
-    fn holder<'a>(&'a self, name: &'a Name) -> Answer<'a, Option<Holder>>;
+    /// Who holds `object` now.
+    fn holder<'a>(&'a self, object: &'a Object) -> Answer<'a, Option<Holder>>;
 
-    /// How many times `owner` holds `name` now.
-    fn held_by<'a>(&'a self, name: &'a Name, owner: &'a Owner) -> Answer<'a, u32>;
+    /// How many times `owner` holds `object` now.
+    fn held_by<'a>(&'a self, object: &'a Object, owner: &'a Owner) -> Answer<'a, u32>;
 
-    /// Frees `name` whoever holds it and wakes those who listen; whether it was held.
-    fn force_release<'a>(&'a self, name: &'a Name) -> Answer<'a, bool>;
+    /// Frees `object` whoever holds it and wakes those who listen; whether it was held.
+    fn force_release<'a>(&'a self, object: &'a Object) -> Answer<'a, bool>;
 
-    /// Begins to listen for releases of `name`, in the background.
+    /// Begins to listen for releases of `object`, in the background.
     ///
     /// [`Event::Hears`] says what is heard: from then on nothing of it is missed until
     /// that is said anew, or [`Event::SubscriptionsLost`].
     ///
     /// The subscriber may be told before it returns.
-    fn listen(&self, name: &Name);
+    fn listen(&self, object: &Object);
 
     /// Ends what [`listen`](Self::listen) began.
-    fn unlisten(&self, name: &Name);
+    fn unlisten(&self, object: &Object);
 
     /// Says whom to tell of events.
     fn tell(&self, subscriber: Weak<dyn Subscriber>);
@@ -150,14 +155,14 @@ pub(crate) enum Event {
     #[cfg_attr(not(any(feature = "redis", test)), expect(dead_code, reason = "memory is there"))]
     SubscriptionsLost,
     /// What is heard of this name from now on; a release may just have been missed.
-    Hears(Name, Hears),
+    Hears(Object, Hears),
     /// The store is there again after it was away: it may have lost what it held.
     #[cfg_attr(not(any(feature = "redis", test)), expect(dead_code, reason = "memory is there"))]
     Back,
     /// This name was released. Who queues need not ask if the queue was told besides.
-    Freed { name: Name, queue_told: bool },
+    Freed { object: Object, queue_told: bool },
     /// It is our turn to ask for this name, after so long.
-    Ask { name: Name, after: Duration },
+    Ask { object: Object, after: Duration },
 }
 
 /// Who is told of events. Called from the store's own tasks: must not block.

@@ -18,7 +18,9 @@ use tracing::Instrument;
 
 use super::{Heard, Want, waiting::Waiting};
 use crate::{
-    domain::{Backoff, Claim, Failure, Holder, Lease, Place, ReleaseMode, Token, Verdict, WaitBy},
+    domain::{
+        Backoff, Claim, Failure, Holder, Lease, Place, ReleaseMode, Share, Token, Verdict, WaitBy,
+    },
     engine::{
         Engine,
         contention::{Inbox, Turn},
@@ -56,7 +58,7 @@ pub(super) struct Attempt<'a> {
 
 /// What came of one question.
 pub(super) enum Asked {
-    Busy(Holder),
+    Busy(Option<Holder>),
     Granted(Held),
     Failed(Failure),
 }
@@ -72,7 +74,7 @@ impl<'a> Attempt<'a> {
         Self {
             engine,
             want,
-            claim: Claim { name: want.name.clone(), owner, ttl: want.ttl, tokens: 0 },
+            claim: Claim { object: want.object.clone(), owner, ttl: want.ttl, share: want.share },
             turn,
             asked: None,
             unsent: None,
@@ -90,7 +92,7 @@ impl<'a> Attempt<'a> {
     /// path.
     pub(super) fn run(self) -> impl Future<Output = Result<Held, Error>> {
         let span = tracing::debug_span!(target: "leasehold", "acquire",
-            lock = %self.claim.name, owner = %self.claim.owner);
+            lock = %self.claim.name(), owner = %self.claim.owner);
         self.until_granted().instrument(span)
     }
 
@@ -100,10 +102,11 @@ impl<'a> Attempt<'a> {
             match self.ask().await? {
                 Asked::Granted(held) => return Ok(held),
                 Asked::Busy(holder) if self.turn.is_none() => {
-                    return Err(engine.busy(&self.claim.name, Duration::ZERO, holder));
+                    return Err(engine.busy(self.claim.name(), Duration::ZERO, holder));
                 }
                 Asked::Busy(holder) => {
-                    tracing::debug!(target: "leasehold", %holder, "wait");
+                    let holder = holder.as_ref().map(tracing::field::display);
+                    tracing::debug!(target: "leasehold", holder, "wait");
                     Box::pin(engine.unless_closed(self.wait())).await?;
                 }
                 Asked::Failed(failure) => {
@@ -117,7 +120,7 @@ impl<'a> Attempt<'a> {
     async fn rest_after(&self, failure: Failure, backoff: &mut Backoff) -> Result<(), Error> {
         let engine = self.engine;
         if !failure.may_pass() {
-            return Err(Error::about(&self.want.name, failure));
+            return Err(Error::about(&self.want.object.name, failure));
         }
         if let Some(times) = engine.cannot_ask.once_more(engine.core.clock.now()) {
             tracing::warn!(target: "leasehold", %failure, times, "cannot ask: trying again");
@@ -134,8 +137,9 @@ impl<'a> Attempt<'a> {
         let lease = Lease::new(engine.core.clock.now(), self.claim.ttl);
         let place = self.place(lease.asked_at);
         if self.want.terms.fenced {
-            let waiting = engine.contention.in_line(&self.claim.name);
-            self.claim.tokens = MOST_TOKENS.min(1 + u32::try_from(waiting).unwrap_or(u32::MAX));
+            let waiting = engine.contention.in_line(&self.claim.object);
+            let tokens = MOST_TOKENS.min(1 + u32::try_from(waiting).unwrap_or(u32::MAX));
+            self.claim.share = Share::Whole { tokens };
         }
         self.asked = Some(lease);
         self.unsent = (!engine.core.store.is_up()).then(|| engine.core.store.losses());
@@ -145,7 +149,7 @@ impl<'a> Attempt<'a> {
 
     /// The place in the queue to ask for, if any.
     fn place(&mut self, now: Instant) -> Option<Place> {
-        let turn = self.turn.as_ref()?;
+        let turn = self.turn.as_ref().filter(|_| self.claim.object.manner().queues)?;
         if self.want.wait_by == WaitBy::Messages && self.inbox.is_none() {
             self.inbox = turn.inbox.clone();
         }
@@ -171,12 +175,14 @@ impl<'a> Attempt<'a> {
             Ok(Verdict::Granted { token }) => {
                 return self.enter(lease, token, now).map(Asked::Granted);
             }
-            Ok(Verdict::Busy(holder)) => {
-                engine.contention.saw(&self.claim.name, &holder, lease.asked_at);
-                *self.heard.lock() = Some(Ok(holder.clone()));
+            Ok(Verdict::Busy(taken)) => {
+                if let Some(holder) = &taken.holder {
+                    engine.contention.saw(&self.claim.object, holder, lease.asked_at);
+                }
+                *self.heard.lock() = Some(Ok(taken.holder.clone()));
                 self.waiting.in_vain(lease.asked_at, self.told);
-                self.free_at = holder.remaining.map(|left| lease.asked_at + left);
-                Asked::Busy(holder)
+                self.free_at = taken.at_most.map(|left| lease.asked_at + left);
+                Asked::Busy(taken.holder)
             }
             Err(failure) => {
                 self.unsure |= failure.may_have_happened();
@@ -194,7 +200,7 @@ impl<'a> Attempt<'a> {
     fn enter(&mut self, lease: Lease, token: Option<Token>, now: Instant) -> Result<Held, Error> {
         self.asked = None;
         let since = std::mem::take(&mut self.waiting).since();
-        tracing::debug!(target: "leasehold", lock = %self.claim.name, owner = %self.claim.owner,
+        tracing::debug!(target: "leasehold", lock = %self.claim.name(), owner = %self.claim.owner,
             waited = ?now.saturating_duration_since(since.unwrap_or(lease.asked_at)), "grant");
         let grant = Grant {
             id: self.engine.next_grant(),
@@ -202,7 +208,7 @@ impl<'a> Attempt<'a> {
             leased_at: lease.asked_at,
             asked_at: lease.asked_at.into(),
             unsure: self.unsure,
-            contended: since.is_some() || self.engine.contention.is_contended(&self.claim.name),
+            contended: since.is_some() || self.engine.contention.is_contended(&self.claim.object),
             stay: self.stay(now),
             token,
         };
@@ -213,7 +219,7 @@ impl<'a> Attempt<'a> {
     fn stay(&self, now: Instant) -> Stay {
         let stay = self.want.terms.local.from(now);
         match self.want.terms.fenced {
-            true => Stay { turns: stay.turns.min(self.claim.tokens - 1), ..stay },
+            true => Stay { turns: stay.turns.min(self.claim.tokens() - 1), ..stay },
             false => stay,
         }
     }

@@ -22,21 +22,22 @@ use super::{
     tasks::OnDrop,
 };
 use crate::{
-    domain::{Failure, Holder, Mutex, Name, WaitBy, in_millis},
+    domain::{Failure, Holder, Mutex, Name, Object, Share, WaitBy, in_millis},
     error::Error,
 };
 
 /// What a caller wants: a lock, and how to wait for it and keep it.
 #[derive(Clone, Debug)]
 pub(crate) struct Want {
-    pub(crate) name: Name,
+    pub(crate) object: Object,
+    pub(crate) share: Share,
     pub(crate) ttl: Duration,
     pub(crate) terms: Terms,
     pub(crate) wait_by: WaitBy,
 }
 
 /// What the store said.
-type Said = Result<Holder, Failure>;
+type Said = Result<Option<Holder>, Failure>;
 
 /// What it said last. It outlives the attempt, to be named when patience ends.
 type Heard = Mutex<Option<Said>>;
@@ -59,8 +60,9 @@ impl Engine {
         let heard = Heard::default();
         let until = start + patience;
         let acquired = timeout_at(until, self.acquire_noting(want, &heard, Some(until))).await;
-        acquired
-            .unwrap_or_else(|_| Err(self.gave_up(&want.name, start.elapsed(), heard.lock().take())))
+        acquired.unwrap_or_else(|_| {
+            Err(self.gave_up(&want.object, start.elapsed(), heard.lock().take()))
+        })
     }
 
     /// Asks once whether `want` can be ours now.
@@ -71,7 +73,7 @@ impl Engine {
         match timeout(limit, Attempt::new(self, want, &heard, None).run()).await {
             Ok(Err(Error::TimedOut { .. })) => Ok(None),
             Ok(asked) => asked.map(Some),
-            Err(_) => Err(self.unanswered(&want.name, limit, heard.lock().take())),
+            Err(_) => Err(self.unanswered(&want.object.name, limit, heard.lock().take())),
         }
     }
 
@@ -87,13 +89,13 @@ impl Engine {
         let _waits = OnDrop::new(|| waiting.one_less());
         let shape = want.terms.shape(want.ttl);
         let listens = want.wait_by == WaitBy::Messages;
-        let turn = self.contention.turn(&want.name, shape, listens, || self.revive()).await;
+        let turn = self.contention.turn(&want.object, shape, listens, || self.revive()).await;
         let closed = || if self.core.open.is_closed() { Error::ShutDown } else { Error::NoRuntime };
         let mut turn = turn.ok_or_else(closed)?;
         if let Some(baton) = turn.baton.take() {
             let now = self.core.clock.now();
             if let Some(grant) = baton.take(now) {
-                tracing::debug!(target: "leasehold", lock = %want.name, owner = %grant.claim.owner,
+                tracing::debug!(target: "leasehold", lock = %want.object.name, owner = %grant.claim.owner,
                     "grant, by the one before here");
                 return self.enter(want, grant, Some(turn), now, true);
             }
@@ -136,22 +138,24 @@ impl Engine {
     }
 
     /// Why patience ended in vain.
-    fn gave_up(&self, name: &Name, waited: Duration, heard: Option<Said>) -> Error {
+    fn gave_up(&self, object: &Object, waited: Duration, heard: Option<Said>) -> Error {
         // Who never had the turn knows what those before it were told.
-        let seen = || self.contention.seen(name, self.core.clock.now()).map(Ok);
+        let seen =
+            || self.contention.seen(object, self.core.clock.now()).map(|holder| Ok(Some(holder)));
         match heard.or_else(seen) {
             Some(Ok(holder)) => {
                 self.core.counters.timed_out.add(1);
-                self.busy(name, waited, holder)
+                self.busy(&object.name, waited, holder)
             }
-            heard => self.unanswered(name, waited, heard),
+            heard => self.unanswered(&object.name, waited, heard),
         }
     }
 
     /// `holder` had the lock all the time.
-    fn busy(&self, name: &Name, waited: Duration, holder: Holder) -> Error {
-        let (waited, by_this_client) = (in_millis(waited), self.identity.is_of(holder.owner()));
-        Error::TimedOut { name: name.clone(), waited, holder: Some(holder), by_this_client }
+    fn busy(&self, name: &Name, waited: Duration, holder: Option<Holder>) -> Error {
+        let ours = |holder: &Holder| self.identity.is_of(holder.owner());
+        let (waited, by_this_client) = (in_millis(waited), holder.as_ref().is_some_and(ours));
+        Error::TimedOut { name: name.clone(), waited, holder, by_this_client }
     }
 
     /// The store did not answer for so long, and `heard` is what it said before.

@@ -26,7 +26,7 @@ use crate::{
 #[derive(Default)]
 pub(super) struct Entry {
     pub(super) turn: TurnOf,
-    /// The hold that this client believes in.
+    /// The hold that this client believes in, if it is one that excludes others.
     pub(super) held: Weak<Hold>,
     /// Most names are only held. In a box of its own it takes 150 bytes of each such name less.
     pub(super) crowd: Option<Box<Crowd>>,

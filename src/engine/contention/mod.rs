@@ -40,7 +40,7 @@ use super::{
     timing::{BATON_RESTS, LINGER},
 };
 use crate::{
-    domain::{Holder, LostReason, Map, Mutex, Name, Others},
+    domain::{Holder, LostReason, Map, Mutex, Object, Others},
     store::{Event, Hears},
 };
 
@@ -56,14 +56,14 @@ pub(crate) struct Contention {
 
 #[derive(Default)]
 struct Entries {
-    of: Map<Name, Entry>,
+    of: Map<Object, Entry>,
     /// Those where somebody was called, who may not come, and those that nobody wants: by
     /// when to look at them.
-    agenda: BTreeSet<(Instant, Name)>,
+    agenda: BTreeSet<(Instant, Object)>,
     /// The last one that was given back after a long hold, and until when it is left alone.
     /// One for all names: who always comes back finds its own here, and many long holds
     /// leave nothing behind. Kept with each name it cost 1.6 % of the instructions of a hold.
-    left_alone: Option<(Name, Instant)>,
+    left_alone: Option<(Object, Instant)>,
     /// Of all names together: one who slept may come back when its name was forgotten.
     last_ticket: u64,
 }
@@ -96,10 +96,14 @@ impl Contention {
     // Holds.
 
     /// Notes that this client has `hold`, and that the turn stays with it. A hold of an
-    /// earlier grant is a thing of the past.
+    /// earlier grant is a thing of the past. Where holds do not exclude each other they are
+    /// nothing to each other, and the turn goes to the next in line.
     pub(crate) fn entered(&self, hold: &Arc<Hold>, turn: Option<Turn>) {
+        if !hold.object().manner().alone {
+            return drop(turn);
+        }
         let mut entries = self.entries.lock();
-        let entry = entries.of.entry(hold.name().clone()).or_default();
+        let entry = entries.of.entry(hold.object().clone()).or_default();
         let before = std::mem::replace(&mut entry.held, Arc::downgrade(hold)).upgrade();
         if let Some(turn) = turn {
             turn.spend();
@@ -107,7 +111,7 @@ impl Contention {
         }
         if let Some(crowd) = &mut entry.crowd {
             crowd.seen = None;
-            entries.rest(hold.name(), &self.core);
+            entries.rest(hold.object(), &self.core);
         }
         drop(entries);
         if let Some(past) = before.filter(|past| past.was_known_at(hold.grant.leased_at)) {
@@ -115,12 +119,12 @@ impl Contention {
         }
     }
 
-    /// Notes who had `name` when we asked at `asked_at`. If we believed in a hold of it
+    /// Notes who had `object` when we asked at `asked_at`. If we believed in a hold of it
     /// before we asked, that is a thing of the past.
-    pub(crate) fn saw(&self, name: &Name, holder: &Holder, asked_at: Instant) {
+    pub(crate) fn saw(&self, object: &Object, holder: &Holder, asked_at: Instant) {
         let held = {
             let mut entries = self.entries.lock();
-            let Some(entry) = entries.of.get_mut(name) else { return };
+            let Some(entry) = entries.of.get_mut(object) else { return };
             entry.crowd().seen = Some(holder.clone());
             entry.held.upgrade()
         };
@@ -139,7 +143,7 @@ impl Contention {
         self.lost(asked);
         let held = {
             let mut entries = self.entries.lock();
-            let Some(entry) = entries.of.get_mut(asked.name()) else { return };
+            let Some(entry) = entries.of.get_mut(asked.object()) else { return };
             if let TurnOf::Called(called) = &mut entry.turn {
                 called.baton.iter_mut().for_each(|baton| baton.disown(asked.grant.id));
             }
@@ -160,7 +164,7 @@ impl Contention {
     /// Notes that `hold` is over: whoever waits here may ask now.
     pub(crate) fn left(&self, hold: &Hold) {
         let mut entries = self.entries.lock();
-        let Some(entry) = entries.of.get_mut(hold.name()) else { return };
+        let Some(entry) = entries.of.get_mut(hold.object()) else { return };
         if let Some(current) = entry.hold_of(hold.grant.id) {
             if !std::ptr::eq(&*current, hold) {
                 // Its grant has gone on to another hold.
@@ -173,9 +177,9 @@ impl Contention {
         }
         // Most names are only held, and are forgotten here.
         if entry.is_of_no_use() {
-            entries.of.remove(hold.name());
+            entries.of.remove(hold.object());
         } else {
-            entries.look_after(hold.name(), &self.core);
+            entries.look_after(hold.object(), &self.core);
         }
     }
 
@@ -183,7 +187,7 @@ impl Contention {
     /// are not kept waiting.
     pub(crate) fn pass_on(&self, hold: &Arc<Hold>, now: Instant) -> bool {
         let mut entries = self.entries.lock();
-        let Some(entry) = entries.of.get_mut(hold.name()) else { return false };
+        let Some(entry) = entries.of.get_mut(hold.object()) else { return false };
         let of_use = entry.next_wants() == Some(hold.shape());
         if !of_use || !entry.is_kept_by(hold.grant.id) || !hold.pass_on(now) {
             return false;
@@ -191,16 +195,16 @@ impl Contention {
         entry.held = Weak::new();
         entry.call_next(Some(Baton::new(hold, &self.core)), || now);
         if entry.is_called_unseen() {
-            entries.look_after(hold.name(), &self.core);
+            entries.look_after(hold.object(), &self.core);
         }
         true
     }
 
-    /// The grant of `name` that this client has, also while it is on its way from one hold
+    /// The grant of `object` that this client has, also while it is on its way from one hold
     /// to the next.
-    pub(crate) fn grant(&self, name: &Name) -> Option<u64> {
+    pub(crate) fn grant(&self, object: &Object) -> Option<u64> {
         let entries = self.entries.lock();
-        let entry = entries.of.get(name)?;
+        let entry = entries.of.get(object)?;
         let in_transit = match &entry.turn {
             TurnOf::Called(called) => called.baton.as_ref().and_then(Baton::id),
             _ => None,
@@ -208,11 +212,11 @@ impl Contention {
         in_transit.or_else(|| entry.held.upgrade().map(|hold| hold.grant.id))
     }
 
-    /// Who has `name`, as far as this client knows.
-    pub(crate) fn seen(&self, name: &Name, now: Instant) -> Option<Holder> {
+    /// Who has `object`, as far as this client knows.
+    pub(crate) fn seen(&self, object: &Object, now: Instant) -> Option<Holder> {
         let (held, seen) = {
             let entries = self.entries.lock();
-            let entry = entries.of.get(name)?;
+            let entry = entries.of.get(object)?;
             (entry.held.upgrade(), entry.crowd.as_ref().and_then(|crowd| crowd.seen.clone()))
         };
         held.and_then(|hold| hold.as_holder(now)).or(seen)
@@ -220,33 +224,33 @@ impl Contention {
 
     // Others.
 
-    /// Notes what a release of `name` found.
-    pub(crate) fn note(&self, name: &Name, others: Others) {
+    /// Notes what a release of `object` found.
+    pub(crate) fn note(&self, object: &Object, others: Others) {
         if others == Others::Nobody {
             return;
         }
         let now = self.core.clock.now();
         let mut entries = self.entries.lock();
-        if entries.agenda.len() < MOST_LINGERING || entries.of.contains_key(name) {
-            entries.of.entry(name.clone()).or_default().note(others, now);
-            entries.rest(name, &self.core);
+        if entries.agenda.len() < MOST_LINGERING || entries.of.contains_key(object) {
+            entries.of.entry(object.clone()).or_default().note(others, now);
+            entries.rest(object, &self.core);
         }
     }
 
-    /// Has this client leave `name` alone until `until`, if it comes back to it at once.
-    pub(crate) fn leave_alone(&self, name: &Name, until: Instant) {
-        self.entries.lock().left_alone = Some((name.clone(), until));
+    /// Has this client leave `object` alone until `until`, if it comes back to it at once.
+    pub(crate) fn leave_alone(&self, object: &Object, until: Instant) {
+        self.entries.lock().left_alone = Some((object.clone(), until));
     }
 
-    /// Whether somebody here waits for `name`.
-    pub(crate) fn is_waited_for(&self, name: &Name) -> bool {
-        self.entries.lock().of.get(name).is_some_and(|entry| entry.next_wants().is_some())
+    /// Whether somebody here waits for `object`.
+    pub(crate) fn is_waited_for(&self, object: &Object) -> bool {
+        self.entries.lock().of.get(object).is_some_and(|entry| entry.next_wants().is_some())
     }
 
-    /// Whether others want `name`, as far as we have heard lately.
-    pub(crate) fn is_contended(&self, name: &Name) -> bool {
+    /// Whether others want `object`, as far as we have heard lately.
+    pub(crate) fn is_contended(&self, object: &Object) -> bool {
         let entries = self.entries.lock();
-        entries.of.get(name).is_some_and(|entry| entry.is_contended(&self.core.clock))
+        entries.of.get(object).is_some_and(|entry| entry.is_contended(&self.core.clock))
     }
 
     /// What the store tells. None of it is believed: it makes somebody ask.
@@ -258,18 +262,18 @@ impl Contention {
             }
             // Waiters ask again by themselves: their questions failed.
             Event::Back => {}
-            Event::Hears(name, hears) => {
-                if let Some(inbox) = entries.inbox(&name) {
+            Event::Hears(object, hears) => {
+                if let Some(inbox) = entries.inbox(&object) {
                     inbox.hear(hears);
                 }
             }
-            Event::Freed { name, queue_told } => {
-                let inbox = entries.inbox_of_asker(&name);
+            Event::Freed { object, queue_told } => {
+                let inbox = entries.inbox_of_asker(&object);
                 let asks = inbox.is_some_and(|inbox| inbox.freed(queue_told));
                 self.core.counters.wake_ups.add(usize::from(asks));
             }
-            Event::Ask { name, after } => {
-                if let Some(inbox) = entries.inbox_of_asker(&name) {
+            Event::Ask { object, after } => {
+                if let Some(inbox) = entries.inbox_of_asker(&object) {
                     self.core.counters.wake_ups.add(1);
                     inbox.ask_at(Instant::now() + after);
                 }
@@ -277,15 +281,15 @@ impl Contention {
         }
     }
 
-    /// Has the store listen to `name` for one who begins `anew`, or no longer if nobody wants
+    /// Has the store listen to `object` for one who begins `anew`, or no longer if nobody wants
     /// it now. One at a time, so that whoever comes last has looked last.
-    fn settle_listening(&self, name: &Name, anew: bool) {
+    fn settle_listening(&self, object: &Object, anew: bool) {
         let _one_at_a_time = self.listening.lock();
         let listens = |entry: &Entry| entry.crowd.as_ref().is_some_and(|crowd| crowd.listens);
-        if !self.entries.lock().of.get(name).is_some_and(listens) {
-            self.core.store.unlisten(name);
+        if !self.entries.lock().of.get(object).is_some_and(listens) {
+            self.core.store.unlisten(object);
         } else if anew {
-            self.core.store.listen(name);
+            self.core.store.listen(object);
         }
     }
 
@@ -299,14 +303,14 @@ impl Contention {
         let ended = entries.attend(self.core.clock.now(), &self.core);
         let again = entries.agenda.first().map(|(due, _)| *due);
         drop(entries);
-        ended.iter().for_each(|name| self.settle_listening(name, false));
+        ended.iter().for_each(|object| self.settle_listening(object, false));
         again
     }
 
-    /// How many stand in line for `name`.
-    pub(crate) fn in_line(&self, name: &Name) -> usize {
+    /// How many stand in line for `object`.
+    pub(crate) fn in_line(&self, object: &Object) -> usize {
         let entries = self.entries.lock();
-        let crowd = entries.of.get(name).and_then(|entry| entry.crowd.as_ref());
+        let crowd = entries.of.get(object).and_then(|entry| entry.crowd.as_ref());
         crowd.map_or(0, |crowd| crowd.waiting.len())
     }
 
@@ -317,62 +321,62 @@ impl Contention {
 }
 
 impl Entries {
-    /// The mailbox of `name`, if there is one.
-    fn inbox(&self, name: &Name) -> Option<&Inbox> {
-        let crowd = self.of.get(name)?.crowd.as_ref()?;
+    /// The mailbox of `object`, if there is one.
+    fn inbox(&self, object: &Object) -> Option<&Inbox> {
+        let crowd = self.of.get(object)?.crowd.as_ref()?;
         Some(&crowd.inbox)
     }
 
     /// The same, if somebody asks for it.
-    fn inbox_of_asker(&self, name: &Name) -> Option<&Inbox> {
-        let asked = matches!(self.of.get(name)?.turn, TurnOf::Asker);
-        self.inbox(name).filter(|_| asked)
+    fn inbox_of_asker(&self, object: &Object) -> Option<&Inbox> {
+        let asked = matches!(self.of.get(object)?.turn, TurnOf::Asker);
+        self.inbox(object).filter(|_| asked)
     }
 
     /// Every mailbox, in an order that does not depend on chance.
     fn inboxes(&self) -> impl Iterator<Item = &Inbox> {
-        let mut names: Vec<&Name> = self.of.keys().collect();
+        let mut names: Vec<&Object> = self.of.keys().collect();
         names.sort_unstable();
-        names.into_iter().filter_map(|name| self.inbox(name))
+        names.into_iter().filter_map(|object| self.inbox(object))
     }
 
-    /// Looks after `name` when its turn has changed hands.
-    fn look_after(&mut self, name: &Name, core: &Core) {
-        let Some(entry) = self.of.get(name) else { return };
+    /// Looks after `object` when its turn has changed hands.
+    fn look_after(&mut self, object: &Object, core: &Core) {
+        let Some(entry) = self.of.get(object) else { return };
         match &entry.turn {
-            TurnOf::Called(called) => self.plan(name, called.at + BATON_RESTS, core),
-            _ => self.rest(name, core),
+            TurnOf::Called(called) => self.plan(object, called.at + BATON_RESTS, core),
+            _ => self.rest(object, core),
         }
     }
 
-    /// Forgets `name` if there is nothing to know of it, now or when it has been quiet for
+    /// Forgets `object` if there is nothing to know of it, now or when it has been quiet for
     /// a while.
-    fn rest(&mut self, name: &Name, core: &Core) {
-        let Some(entry) = self.of.get_mut(name) else { return };
+    fn rest(&mut self, object: &Object, core: &Core) {
+        let Some(entry) = self.of.get_mut(object) else { return };
         if entry.is_of_no_use() {
-            self.of.remove(name);
+            self.of.remove(object);
         } else if entry.is_quiet()
             && let Some(crowd) = &mut entry.crowd
         {
             let since = *crowd.quiet_since.get_or_insert_with(|| core.clock.now());
             if crowd.due.is_none() {
-                self.plan(name, since + LINGER, core);
+                self.plan(object, since + LINGER, core);
             }
         }
     }
 
-    /// Has `name` looked at when it is `due`, if not before.
-    fn plan(&mut self, name: &Name, due: Instant, core: &Core) {
-        let Some(entry) = self.of.get_mut(name) else { return };
+    /// Has `object` looked at when it is `due`, if not before.
+    fn plan(&mut self, object: &Object, due: Instant, core: &Core) {
+        let Some(entry) = self.of.get_mut(object) else { return };
         let lingers = entry.is_quiet();
         let planned = &mut entry.crowd().due;
         if planned.is_some_and(|planned| planned <= due) {
             return;
         }
         if let Some(later) = planned.replace(due) {
-            self.agenda.remove(&(later, name.clone()));
+            self.agenda.remove(&(later, object.clone()));
         }
-        self.agenda.insert((due, name.clone()));
+        self.agenda.insert((due, object.clone()));
         let first = self.agenda.first().is_some_and(|(first, _)| *first == due);
         if first || lingers && self.agenda.len() > MOST_LINGERING {
             core.bell.notify_one();
@@ -381,34 +385,34 @@ impl Entries {
 
     /// Looks at those that are due, or too many. Returns the names that nobody has wanted
     /// for long.
-    fn attend(&mut self, now: Instant, core: &Core) -> Vec<Name> {
+    fn attend(&mut self, now: Instant, core: &Core) -> Vec<Object> {
         let mut excess = self.agenda.len().saturating_sub(MOST_LINGERING);
-        let lingers = |name: &Name| self.of.get(name).is_some_and(Entry::is_quiet);
+        let lingers = |object: &Object| self.of.get(object).is_some_and(Entry::is_quiet);
         let mut looked_at = Vec::new();
-        for planned @ (due, name) in &self.agenda {
-            if *due <= now || excess > 0 && lingers(name) {
+        for planned @ (due, object) in &self.agenda {
+            if *due <= now || excess > 0 && lingers(object) {
                 excess = excess.saturating_sub(1);
                 looked_at.push(planned.clone());
             } else if excess == 0 {
                 break;
             }
         }
-        looked_at.retain(|(due, name)| self.end_if_past(*due, name, now, core));
-        looked_at.into_iter().map(|(_, name)| name).collect()
+        looked_at.retain(|(due, object)| self.end_if_past(*due, object, now, core));
+        looked_at.into_iter().map(|(_, object)| object).collect()
     }
 
     /// Looks at one that was `due`. Returns whether it is to be listened to no longer.
-    fn end_if_past(&mut self, due: Instant, name: &Name, now: Instant, core: &Core) -> bool {
-        self.agenda.remove(&(due, name.clone()));
-        let Some(entry) = self.of.get_mut(name) else { return false };
+    fn end_if_past(&mut self, due: Instant, object: &Object, now: Instant, core: &Core) -> bool {
+        self.agenda.remove(&(due, object.clone()));
+        let Some(entry) = self.of.get_mut(object) else { return false };
         entry.crowd().due = None;
         let again = entry.look(now);
         let ended = entry.is_past(now) || due > now && entry.is_quiet();
         if ended {
             entry.crowd = None;
         }
-        again.into_iter().for_each(|again| self.plan(name, again, core));
-        self.rest(name, core);
+        again.into_iter().for_each(|again| self.plan(object, again, core));
+        self.rest(object, core);
         ended
     }
 }

@@ -29,10 +29,6 @@ const TERMS: Terms = Terms {
     fenced: false,
 };
 
-fn name(name: &str) -> Name {
-    Name::new(name).unwrap()
-}
-
 fn client() -> Arc<Engine> {
     let store = Arc::new(MemoryStore::new().session());
     let awake = Clock::with(|| Duration::ZERO);
@@ -40,21 +36,16 @@ fn client() -> Arc<Engine> {
 }
 
 /// A client, its contention, and a name.
-fn door() -> (Arc<Engine>, Arc<Contention>, Name) {
+fn door() -> (Arc<Engine>, Arc<Contention>, Object) {
     let engine = client();
     let contention = Arc::clone(&engine.contention);
-    (engine, contention, name("door"))
+    (engine, contention, Object::lock("door"))
 }
 
-fn grant(engine: &Engine, name: &Name, now: Instant) -> Grant {
+fn grant(engine: &Engine, name: &Object, now: Instant) -> Grant {
     Grant {
         id: engine.next_grant(),
-        claim: Claim {
-            name: name.clone(),
-            owner: engine.identity.fresh_owner(),
-            ttl: TTL,
-            tokens: 0,
-        },
+        claim: Claim::plain(name.clone(), engine.identity.fresh_owner(), TTL),
         leased_at: now,
         asked_at: now.into(),
         unsure: false,
@@ -65,7 +56,7 @@ fn grant(engine: &Engine, name: &Name, now: Instant) -> Grant {
 }
 
 /// A new hold that keeps its turn.
-async fn hold(engine: &Engine, name: &Name) -> Arc<Hold> {
+async fn hold(engine: &Engine, name: &Object) -> Arc<Hold> {
     let turn = engine.contention.turn(name, PLAIN, true, || true).await;
     entered(engine, grant(engine, name, Instant::now()), turn)
 }
@@ -80,7 +71,7 @@ fn entered(engine: &Engine, grant: Grant, turn: Option<Turn>) -> Arc<Hold> {
 /// One who stands in line for the turn.
 fn in_line<'a>(
     contention: &'a Arc<Contention>,
-    name: &'a Name,
+    name: &'a Object,
 ) -> Pin<Box<impl Future<Output = Option<Turn>> + 'a>> {
     let mut waits = Box::pin(contention.turn(name, PLAIN, true, || true));
     assert!((&mut waits).now_or_never().is_none());
@@ -171,7 +162,7 @@ async fn who_waits_is_sent_away_when_the_client_is_shut_down() {
 async fn different_names_do_not_wait_for_each_other() {
     let (_engine, contention, name) = door();
     let _turn = contention.turn(&name, PLAIN, true, || true).await;
-    let other = self::name("window");
+    let other = Object::lock("window");
     assert!(contention.turn(&other, PLAIN, true, || true).now_or_never().is_some());
 }
 
@@ -364,7 +355,7 @@ async fn a_lock_is_contended_for_a_while_after_a_release_that_found_it_so() {
     assert!(!contention.is_contended(&door));
 
     contention.note(&door, Others::Listeners);
-    assert!(contention.is_contended(&door) && !contention.is_contended(&name("window")));
+    assert!(contention.is_contended(&door) && !contention.is_contended(&Object::lock("window")));
     assert_eq!(contention.turn(&door, PLAIN, true, || true).await.unwrap().head_start, None);
 
     let gap = Duration::from_millis(4);
@@ -389,13 +380,13 @@ async fn who_left_the_lock_to_others_lets_them_ask_first() {
     let gap = Duration::from_millis(4);
     // The first in the queue asks when the gap ends: whoever comes back, after it.
     for (others, waits) in [(Others::Outsiders(gap), gap), (Others::Next(gap), 2 * gap)] {
-        engine.contention.note(&name("door"), others);
+        engine.contention.note(&Object::lock("door"), others);
         let start = Instant::now();
         drop(lock.acquire().await.unwrap());
         assert_eq!(start.elapsed(), waits);
     }
     // Who has little patience rests for a quarter of it.
-    engine.contention.note(&name("door"), Others::Next(gap));
+    engine.contention.note(&Object::lock("door"), Others::Next(gap));
     let start = Instant::now();
     drop(lock.acquire_within(gap).await.unwrap());
     assert_eq!(start.elapsed(), gap / 4);
@@ -431,14 +422,14 @@ async fn a_release_that_finds_others_is_remembered() {
     advance(LONG_HOLD / 2).await;
     tokio::task::yield_now().await;
     drop(guard.release().await.unwrap());
-    assert!(one.contention.is_contended(&name("door")));
+    assert!(one.contention.is_contended(&Object::lock("door")));
     drop(waits.await.unwrap().unwrap());
 }
 
 #[tokio::test(start_paused = true)]
 async fn who_asks_is_told_what_the_store_tells_and_nobody_else() {
     let (_engine, contention, name) = door();
-    let released = || Event::Freed { name: name.clone(), queue_told: false };
+    let released = || Event::Freed { object: name.clone(), queue_told: false };
     contention.hear(released());
     assert!(contention.is_idle(), "nobody asks");
 
@@ -451,7 +442,7 @@ async fn who_asks_is_told_what_the_store_tells_and_nobody_else() {
     assert_eq!(inbox.until_told(limit).now_or_never(), None);
     contention.hear(released());
     assert_eq!(inbox.until_told(limit).now_or_never(), Some(true));
-    contention.hear(Event::Ask { name: name.clone(), after: Duration::ZERO });
+    contention.hear(Event::Ask { object: name.clone(), after: Duration::ZERO });
     assert_eq!(inbox.until_told(limit).now_or_never(), Some(true));
     contention.hear(Event::SubscriptionsLost);
     assert_eq!(inbox.until_told(limit).now_or_never(), Some(true));
@@ -465,11 +456,11 @@ async fn no_message_grants_or_releases_anything() {
     let engine = client();
     let lock = Client::of(Arc::clone(&engine)).lock("door").unwrap();
     let guard = lock.acquire().await.unwrap();
-    let name = name("door");
+    let name = Object::lock("door");
     for event in [
-        Event::Ask { name: name.clone(), after: Duration::ZERO },
-        Event::Freed { name: name.clone(), queue_told: true },
-        Event::Freed { name: name.clone(), queue_told: false },
+        Event::Ask { object: name.clone(), after: Duration::ZERO },
+        Event::Freed { object: name.clone(), queue_told: true },
+        Event::Freed { object: name.clone(), queue_told: false },
         Event::Hears(name, Hears::Nothing),
     ] {
         engine.contention.hear(event);

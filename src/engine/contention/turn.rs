@@ -11,14 +11,14 @@ use super::{
     inbox::Inbox,
 };
 use crate::{
-    domain::Name,
+    domain::Object,
     engine::{grant::Shape, tasks::OnDrop},
 };
 
 /// The right to ask for one name, until it is dropped or a hold keeps it.
 pub(crate) struct Turn {
     contention: Arc<Contention>,
-    name: Name,
+    object: Object,
     /// What the hold before left to us, if it did.
     pub(crate) baton: Option<Baton>,
     /// Where it is told to us that we may ask, if the name is subscribed to already. A turn
@@ -30,27 +30,27 @@ pub(crate) struct Turn {
 }
 
 impl Contention {
-    /// Waits until it is our turn to ask for `name`; `None` when the client is shut down, or
+    /// Waits until it is our turn to ask for `object`; `None` when the client is shut down, or
     /// nobody can look after those who wait. A grant of this `shape` is of use to us. Who
     /// polls does not listen to releases: there may be none. When the background ends, it is
     /// to `revive` it, and say whether it runs.
     pub(crate) async fn turn(
         self: &Arc<Self>,
-        name: &Name,
+        object: &Object,
         shape: Shape,
         listens: bool,
         revive: impl Fn() -> bool,
     ) -> Option<Turn> {
-        let mut seat = match self.take_or_wait(name, shape, listens, None)? {
+        let mut seat = match self.take_or_wait(object, shape, listens, None)? {
             Ok(turn) => return Some(turn),
             Err(seat) => seat,
         };
         let ticket = seat.ticket;
-        let leaves = OnDrop::new(|| self.leave_line(name, ticket));
+        let leaves = OnDrop::new(|| self.leave_line(object, ticket));
         loop {
             if seat.listens_first {
                 // Who holds it here learns at once if it is taken away by force.
-                self.settle_listening(name, true);
+                self.settle_listening(object, true);
             }
             // The background may have ended before we stood in the line. When it ends later we
             // are called out of the line, which is no turn, and see to it anew.
@@ -58,7 +58,7 @@ impl Contention {
                 return None;
             }
             seat.called.await.ok();
-            match self.take_or_wait(name, shape, listens, Some(ticket))? {
+            match self.take_or_wait(object, shape, listens, Some(ticket))? {
                 Ok(turn) => {
                     leaves.cancel();
                     return Some(turn);
@@ -71,7 +71,7 @@ impl Contention {
     /// The turn if nobody has it or we were called, else a place in the line.
     fn take_or_wait(
         self: &Arc<Self>,
-        name: &Name,
+        object: &Object,
         shape: Shape,
         listens: bool,
         ticket: Option<u64>,
@@ -83,11 +83,11 @@ impl Contention {
         entries.last_ticket += 1;
         let fresh = entries.last_ticket;
         let Entries { of, left_alone, .. } = &mut *entries;
-        let entry = of.entry(name.clone()).or_default();
+        let entry = of.entry(object.clone()).or_default();
         let is_ours = ticket.is_some_and(|ticket| entry.has_called(ticket));
         if is_ours || matches!(entry.turn, TurnOf::Nobody) {
-            let mut turn = self.begin(name, entry);
-            if let Some((_, until)) = left_alone.take_if(|(left, _)| left == name) {
+            let mut turn = self.begin(object, entry);
+            if let Some((_, until)) = left_alone.take_if(|(left, _)| left == object) {
                 let rest = until.checked_duration_since(self.core.clock.now());
                 turn.head_start = turn.head_start.or(rest);
             }
@@ -102,13 +102,13 @@ impl Contention {
         crowd.waiting.insert(ticket, Waiter { calls, shape });
         if entry.is_called_unseen() {
             // The one who was called may never come, and now somebody waits for it.
-            entries.look_after(name, &self.core);
+            entries.look_after(object, &self.core);
         }
         Some(Err(Seat { ticket, called, listens_first }))
     }
 
     /// Gives the turn to who asks now.
-    fn begin(self: &Arc<Self>, name: &Name, entry: &mut Entry) -> Turn {
+    fn begin(self: &Arc<Self>, object: &Object, entry: &mut Entry) -> Turn {
         let baton = match std::mem::replace(&mut entry.turn, TurnOf::Asker) {
             TurnOf::Called(called) => called.baton,
             TurnOf::Nobody | TurnOf::Asker | TurnOf::Hold(_) => None,
@@ -122,7 +122,7 @@ impl Contention {
         }
         Turn {
             contention: Arc::clone(self),
-            name: name.clone(),
+            object: object.clone(),
             baton,
             inbox,
             head_start,
@@ -131,9 +131,9 @@ impl Contention {
     }
 
     /// Gives up a place in the line, or the turn if it was given meanwhile.
-    fn leave_line(&self, name: &Name, ticket: u64) {
+    fn leave_line(&self, object: &Object, ticket: u64) {
         let mut entries = self.entries.lock();
-        let Some(entry) = entries.of.get_mut(name) else { return };
+        let Some(entry) = entries.of.get_mut(object) else { return };
         if let Some(crowd) = &mut entry.crowd {
             crowd.waiting.remove(&ticket);
         }
@@ -142,7 +142,7 @@ impl Contention {
         {
             entry.call_next(called.baton, || self.core.clock.now());
         }
-        entries.look_after(name, &self.core);
+        entries.look_after(object, &self.core);
     }
 }
 
@@ -151,11 +151,11 @@ impl Turn {
     pub(crate) fn listen(&self) -> Arc<Inbox> {
         let (inbox, anew) = {
             let mut entries = self.contention.entries.lock();
-            let crowd = entries.of.entry(self.name.clone()).or_default().crowd();
+            let crowd = entries.of.entry(self.object.clone()).or_default().crowd();
             let anew = !std::mem::replace(&mut crowd.listens, true);
             (Arc::clone(&crowd.inbox), anew)
         };
-        self.contention.settle_listening(&self.name, anew);
+        self.contention.settle_listening(&self.object, anew);
         inbox
     }
 
@@ -172,12 +172,12 @@ impl Drop for Turn {
             return;
         }
         let mut entries = self.contention.entries.lock();
-        let Some(entry) = entries.of.get_mut(&self.name) else { return };
+        let Some(entry) = entries.of.get_mut(&self.object) else { return };
         if matches!(entry.turn, TurnOf::Asker) {
             let now = || self.contention.core.clock.now();
             entry.call_next(self.baton.take(), now);
         }
-        entries.look_after(&self.name, &self.contention.core);
+        entries.look_after(&self.object, &self.contention.core);
     }
 }
 

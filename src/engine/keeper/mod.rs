@@ -6,7 +6,7 @@
 
 mod schedule;
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use tokio::time::{Instant, sleep_until};
@@ -128,8 +128,8 @@ impl Keeper {
         if !due.renew.is_empty() {
             self.core.counters.lagged(due.lag);
         }
-        for batch in due.renew.chunks(BATCH) {
-            asked.push(renew(&*self.core.store, batch.to_vec(), now).boxed());
+        for batch in batches(&*self.core.store, &due.renew) {
+            asked.push(renew(&*self.core.store, batch, now).boxed());
         }
         let longest = self.core.clock.now() + LONGEST_SLEEP;
         let planned = [plan.schedule.next(), stirs_at].into_iter().flatten().min();
@@ -145,7 +145,8 @@ impl Keeper {
     fn look_behind(&self, hold: &Hold, now: Instant) {
         let held = hold.held_for(now);
         if held >= OWN_HOLD_TOLD
-            && self.contention.is_waited_for(hold.name())
+            && hold.object().manner().alone
+            && self.contention.is_waited_for(hold.object())
             && let Some(times) = self.waits_for_itself.once_more(now)
         {
             tracing::warn!(target: "leasehold", lock = %hold.name(), owner = %hold.grant.claim.owner,
@@ -185,6 +186,15 @@ impl Keeper {
             self.contention.disown(hold);
         }
     }
+}
+
+/// Parts of `holds` that one question may carry each.
+fn batches(store: &dyn Store, holds: &[Arc<Hold>]) -> Vec<Vec<Arc<Hold>>> {
+    let mut groups: BTreeMap<u32, Vec<Arc<Hold>>> = BTreeMap::new();
+    for hold in holds {
+        groups.entry(store.group(hold.object())).or_default().push(Arc::clone(hold));
+    }
+    groups.values().flat_map(|group| group.chunks(BATCH).map(<[_]>::to_vec)).collect()
 }
 
 async fn renew(store: &dyn Store, holds: Vec<Arc<Hold>>, asked_at: Instant) -> Answered {

@@ -222,7 +222,7 @@ impl Schedule {
 mod tests {
     use super::*;
     use crate::{
-        domain::{Claim, Identity, Lease, LostReason, Name},
+        domain::{Claim, Identity, Lease, LostReason, Object},
         engine::{
             counters::Counters,
             grant::{Grant, LocalTurns, Terms},
@@ -262,7 +262,7 @@ mod tests {
         fn add(&mut self, at: u64, terms: Terms) -> Arc<Hold> {
             let ttl = Duration::from_millis(TTL);
             let owner = self.identity.fresh_owner();
-            let claim = Claim { name: Name::new("door").unwrap(), owner, ttl, tokens: 0 };
+            let claim = Claim::plain(Object::lock("door"), owner, ttl);
             let lease = Lease::new(self.at(at), ttl);
             self.last_id += 1;
             let grant = Grant {

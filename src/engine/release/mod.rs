@@ -145,12 +145,12 @@ impl Engine {
             }
             Answered { answer, .. } => {
                 if let GivenBack::Freed(others) = answer {
-                    self.contention.note(hold.name(), others);
+                    self.contention.note(hold.object(), others);
                 }
                 if answer == GivenBack::Freed(Others::Nobody)
                     && let Some(rest) = hold.rests(now)
                 {
-                    self.contention.leave_alone(hold.name(), self.core.clock.now() + rest);
+                    self.contention.leave_alone(hold.object(), self.core.clock.now() + rest);
                 }
                 Ok(answer)
             }

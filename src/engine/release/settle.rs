@@ -56,7 +56,7 @@ async fn settle(core: &Core, contention: &Contention, debt: Debt) -> Option<Debt
         core.counters.releases_abandoned.add(1);
         let claim = debt.claim();
         if let Some(releases) = core.debts.given_up.once_more(core.clock.now()) {
-            tracing::warn!(target: "leasehold", lock = %claim.name, owner = %claim.owner,
+            tracing::warn!(target: "leasehold", lock = %claim.name(), owner = %claim.owner,
                 %failure, releases, "a release was given up: if it is held yet, its lease ends by itself");
         }
         None
@@ -76,7 +76,7 @@ async fn withdraw(
     let release = || core.store.release(claim, *mode);
     let given = retry_until(&core.clock, *until, release).await?.answer;
     if let GivenBack::Freed(others) = given {
-        contention.note(&claim.name, others);
+        contention.note(&claim.object, others);
     }
     let may_come = *more || matches!(given, GivenBack::NotHeld { .. });
     let pause = looks.and_then(|looks| LOOK_AGAIN.get(looks)).filter(|_| may_come);
@@ -91,7 +91,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        domain::{Claim, Identity, LostReason, Name, ReleaseMode},
+        domain::{Claim, Identity, LostReason, Object, ReleaseMode},
         engine::{
             Engine,
             clock::Clock,
@@ -111,9 +111,8 @@ mod tests {
         let engine = Engine::new(Identity::of("one"), Arc::clone(&store), clock, here());
         engine.ready().unwrap();
         let (ttl, now) = (Duration::from_secs(30), tokio::time::Instant::now());
-        let name = Name::new("door").unwrap();
-        let claim =
-            Claim { name: name.clone(), owner: engine.identity.fresh_owner(), ttl, tokens: 0 };
+        let name = Object::lock("door");
+        let claim = Claim::plain(name.clone(), engine.identity.fresh_owner(), ttl);
         store.acquire(&claim, None).await.unwrap();
         let grant = Grant {
             id: engine.next_grant(),

@@ -27,7 +27,7 @@ use super::{
 };
 use crate::{
     domain::{
-        About, Claim, Failure, GivenBack, Holder, Name, Outcome, Owner, Place, ReleaseMode,
+        About, Claim, Failure, GivenBack, Holder, Object, Outcome, Owner, Place, ReleaseMode,
         Renewal, Verdict,
     },
     store::{Answer, Event, Store, Subscriber, memory::Session},
@@ -84,7 +84,7 @@ impl Network {
             state.wanted.clone()
         };
         self.store.deafen(true);
-        wanted.iter().for_each(|name| self.store.unlisten(name));
+        wanted.iter().for_each(|object| self.store.unlisten(object));
         self.line.pass_on(Event::SubscriptionsLost);
         sleep(time).await;
         let wanted = {
@@ -96,14 +96,14 @@ impl Network {
             state.wanted.clone()
         };
         self.store.deafen(false);
-        wanted.iter().for_each(|name| self.store.listen(name));
+        wanted.iter().for_each(|object| self.store.listen(object));
     }
 
     /// Cuts the client off for good: its process is gone.
     pub(super) fn cut(&self) {
         let mut state = self.line.state.lock().unwrap();
         (state.down, state.cut) = (true, true);
-        state.wanted.iter().for_each(|name| self.store.unlisten(name));
+        state.wanted.iter().for_each(|object| self.store.unlisten(object));
         self.store.deafen(true);
     }
 
@@ -116,10 +116,10 @@ impl Network {
         self.store.may_queue(may);
         let state = self.line.state.lock().unwrap();
         let heard = state.wanted.iter().filter(|_| !state.down).cloned();
-        let heard: Vec<Name> = heard.collect();
+        let heard: Vec<Object> = heard.collect();
         drop(state);
         // What is heard now is said anew.
-        heard.iter().for_each(|name| self.store.listen(name));
+        heard.iter().for_each(|object| self.store.listen(object));
     }
 
     /// Tells the client what somebody in the store makes up.
@@ -159,11 +159,11 @@ impl Network {
     /// Sends a request about `name` on its way, and waits for the reply.
     fn send<T: Send + 'static>(
         &self,
-        name: Option<&Name>,
+        object: Option<&Object>,
         ask: impl Fn(Arc<Session>) -> Asked<T> + Send + 'static,
     ) -> Answer<'_, T> {
-        let name = name.cloned();
-        let trouble = move || name.iter().for_each(|name| self.oracle.trouble(name));
+        let object = object.cloned();
+        let trouble = move || object.iter().for_each(|object| self.oracle.trouble(object));
         if self.happens(self.weather.refuse) {
             return Box::pin(async move {
                 sleep(Duration::from_millis(1)).await;
@@ -222,10 +222,10 @@ impl fmt::Debug for Network {
 
 impl Store for Network {
     fn acquire<'a>(&'a self, claim: &'a Claim, place: Option<Place>) -> Answer<'a, Verdict> {
-        self.oracle.asking(&claim.owner, &claim.name);
+        self.oracle.asking(&claim.owner, &claim.object);
         let (asked, oracle) = (claim.clone(), Arc::clone(&self.oracle));
         let (floods, line) = (Arc::clone(&self.floods), Arc::clone(&self.line));
-        self.send(Some(&claim.name), move |store| {
+        self.send(Some(&claim.object), move |store| {
             let (claim, oracle) = (asked.clone(), Arc::clone(&oracle));
             let (floods, line) = (Arc::clone(&floods), Arc::clone(&line));
             Box::pin(async move {
@@ -235,7 +235,7 @@ impl Store for Network {
                     oracle.granted(&claim.owner);
                 }
                 if floods.load(Ordering::Relaxed) {
-                    let ask = Event::Ask { name: claim.name.clone(), after: Duration::ZERO };
+                    let ask = Event::Ask { object: claim.object.clone(), after: Duration::ZERO };
                     tokio::spawn(async move { line.pass_on(ask) });
                 }
                 verdict
@@ -250,7 +250,7 @@ impl Store for Network {
         ttl: Option<Duration>,
     ) -> Answer<'a, Outcome> {
         let asked = claim.clone();
-        self.send(Some(&claim.name), move |store| {
+        self.send(Some(&claim.object), move |store| {
             let claim = asked.clone();
             Box::pin(async move { store.recount(&claim, count, ttl).await })
         })
@@ -259,7 +259,7 @@ impl Store for Network {
     fn release<'a>(&'a self, claim: &'a Claim, mode: ReleaseMode) -> Answer<'a, GivenBack> {
         self.oracle.releasing(&claim.owner);
         let (asked, oracle) = (claim.clone(), Arc::clone(&self.oracle));
-        self.send(Some(&claim.name), move |store| {
+        self.send(Some(&claim.object), move |store| {
             let (claim, oracle) = (asked.clone(), Arc::clone(&oracle));
             Box::pin(async move {
                 let given = store.release(&claim, mode).await;
@@ -281,46 +281,46 @@ impl Store for Network {
         })
     }
 
-    fn holder<'a>(&'a self, name: &'a Name) -> Answer<'a, Option<Holder>> {
-        let asked = name.clone();
-        self.send(Some(name), move |store| {
-            let name = asked.clone();
-            Box::pin(async move { store.holder(&name).await })
+    fn holder<'a>(&'a self, object: &'a Object) -> Answer<'a, Option<Holder>> {
+        let asked = object.clone();
+        self.send(Some(object), move |store| {
+            let object = asked.clone();
+            Box::pin(async move { store.holder(&object).await })
         })
     }
 
-    fn held_by<'a>(&'a self, name: &'a Name, owner: &'a Owner) -> Answer<'a, u32> {
-        let asked = (name.clone(), owner.clone());
-        self.send(Some(name), move |store| {
-            let (name, owner) = asked.clone();
-            Box::pin(async move { store.held_by(&name, &owner).await })
+    fn held_by<'a>(&'a self, object: &'a Object, owner: &'a Owner) -> Answer<'a, u32> {
+        let asked = (object.clone(), owner.clone());
+        self.send(Some(object), move |store| {
+            let (object, owner) = asked.clone();
+            Box::pin(async move { store.held_by(&object, &owner).await })
         })
     }
 
-    fn force_release<'a>(&'a self, name: &'a Name) -> Answer<'a, bool> {
-        let asked = name.clone();
-        self.send(Some(name), move |store| {
-            let name = asked.clone();
-            Box::pin(async move { store.force_release(&name).await })
+    fn force_release<'a>(&'a self, object: &'a Object) -> Answer<'a, bool> {
+        let asked = object.clone();
+        self.send(Some(object), move |store| {
+            let object = asked.clone();
+            Box::pin(async move { store.force_release(&object).await })
         })
     }
 
-    fn listen(&self, name: &Name) {
-        self.line.state.lock().unwrap().wanted.insert(name.clone());
+    fn listen(&self, object: &Object) {
+        self.line.state.lock().unwrap().wanted.insert(object.clone());
         // The subscription takes its time.
-        let (store, name, delay) = (Arc::clone(&self.store), name.clone(), self.delay());
+        let (store, object, delay) = (Arc::clone(&self.store), object.clone(), self.delay());
         let line = Arc::clone(&self.line);
         tokio::spawn(async move {
             sleep(delay).await;
-            if line.carries(&name) {
-                store.listen(&name);
+            if line.carries(&object) {
+                store.listen(&object);
             }
         });
     }
 
-    fn unlisten(&self, name: &Name) {
-        self.line.state.lock().unwrap().wanted.remove(name);
-        self.store.unlisten(name);
+    fn unlisten(&self, object: &Object) {
+        self.line.state.lock().unwrap().wanted.remove(object);
+        self.store.unlisten(object);
     }
 
     fn tell(&self, subscriber: Weak<dyn Subscriber>) {
@@ -343,16 +343,16 @@ struct Line {
 #[derive(Default)]
 struct LineState {
     subscriber: Option<Weak<dyn Subscriber>>,
-    wanted: BTreeSet<Name>,
+    wanted: BTreeSet<Object>,
     down: bool,
     /// Whether it will never be up again.
     cut: bool,
 }
 
 impl Line {
-    fn carries(&self, name: &Name) -> bool {
+    fn carries(&self, object: &Object) -> bool {
         let state = self.state.lock().unwrap();
-        !state.down && state.wanted.contains(name)
+        !state.down && state.wanted.contains(object)
     }
 
     fn pass_on(&self, event: Event) {

@@ -38,7 +38,7 @@ use super::{
     waiting::{Circumstances, Class, Use, Waiting},
 };
 use crate::{
-    domain::{LostReason, Name, Owner, Renewal},
+    domain::{LostReason, Object, Owner, Renewal},
     primitives::Holding,
     store::memory::MemoryStore,
 };
@@ -55,7 +55,7 @@ pub(super) struct Oracle {
     store: MemoryStore,
     story: Arc<Story>,
     bounds: Bounds,
-    names: Vec<Name>,
+    names: Vec<Object>,
     seen: Mutex<Seen>,
 }
 
@@ -69,7 +69,7 @@ struct Seen {
     waiting: Waiting,
     /// The newest token of each name that somebody entered with, of those that were granted
     /// between two losses of data: a loss takes the counters, too.
-    tokens: BTreeMap<(Name, u64), u64>,
+    tokens: BTreeMap<(Object, u64), u64>,
     /// How often the store has forgotten everything, and how often it had when it granted.
     losses: u64,
     granted_after: BTreeMap<Owner, u64>,
@@ -88,12 +88,12 @@ struct Client {
     helpless_until: Option<Instant>,
     is_shut: bool,
     /// Its questions about each name, and since when they are counted.
-    asked: BTreeMap<Name, (Instant, u32)>,
+    asked: BTreeMap<Object, (Instant, u32)>,
 }
 
 /// One hold, from its grant on.
 struct Believer {
-    name: Name,
+    object: Object,
     owner: Owner,
     holding: Holding,
     gate: Gate,
@@ -121,7 +121,7 @@ impl Oracle {
         store: &MemoryStore,
         story: &Arc<Story>,
         bounds: Bounds,
-        names: Vec<Name>,
+        names: Vec<Object>,
     ) -> Arc<Self> {
         let (store, story) = (store.clone(), Arc::clone(story));
         Arc::new(Self { store, story, bounds, names, seen: Mutex::default() })
@@ -138,25 +138,25 @@ impl Oracle {
     pub(super) fn waits(
         self: &Arc<Self>,
         who: &str,
-        name: &Name,
+        object: &Object,
         gate: &Gate,
         class: Class,
     ) -> Waits {
         let mut seen = self.seen.lock().unwrap();
-        let number = seen.waiting.begins(who, name, gate, class, Instant::now());
+        let number = seen.waiting.begins(who, &object.name, gate, class, Instant::now());
         Waits { oracle: Arc::clone(self), number }
     }
 
     /// Somebody has a guard, until what it returns is dropped.
     pub(super) fn entered(
         self: &Arc<Self>,
-        name: &Name,
+        object: &Object,
         holding: &Holding,
         gate: &Gate,
     ) -> Believes {
         let owner = holding.owner();
         let believer = Believer {
-            name: name.clone(),
+            object: object.clone(),
             owner: owner.clone(),
             holding: holding.clone(),
             gate: gate.clone(),
@@ -182,7 +182,7 @@ impl Oracle {
             (before.freed, again) = (true, true);
         }
         seen.believers.insert(number, believer);
-        seen.waiting.entered(name, gate, again, Instant::now());
+        seen.waiting.entered(&object.name, gate, again, Instant::now());
         if stayed > LOCAL_TIME {
             let rule = format!("{owner} stayed in its process for {stayed:?}");
             self.break_rule(&mut seen, rule);
@@ -192,7 +192,7 @@ impl Oracle {
         }
         if let Some(token) = holding.token() {
             let era = seen.granted_after.get(owner).copied().unwrap_or_default();
-            let known = seen.tokens.entry((name.clone(), era)).or_default();
+            let known = seen.tokens.entry((object.clone(), era)).or_default();
             let newest = *known;
             *known = token.max(newest);
             // Who was forced away does not know yet, and neither does its late grant.
@@ -246,44 +246,44 @@ impl Oracle {
     /// The store forgets everything, and wakes nobody.
     pub(super) fn forgets(&self) {
         self.seen.lock().unwrap().losses += 1;
-        for name in &self.names {
+        for object in &self.names {
             // Those who wait find out when they ask again.
-            self.nobody_hears_for(name, self.bounds.unheard);
-            self.forced(name);
+            self.nobody_hears_for(object, self.bounds.unheard);
+            self.forced(object);
         }
     }
 
     /// That `name` becomes free now may wake nobody for `time`; nor may it wake those who
     /// wait behind a hold of their own client, before that is renewed.
-    pub(super) fn nobody_hears_for(&self, name: &Name, time: Duration) {
+    pub(super) fn nobody_hears_for(&self, object: &Object, time: Duration) {
         let until = Instant::now() + time.max(self.bounds.excused + self.bounds.entered);
-        self.seen.lock().unwrap().waiting.nobody_hears(name, until);
+        self.seen.lock().unwrap().waiting.nobody_hears(&object.name, until);
     }
 
     /// A request about `name` failed, and is tried again after a while.
-    pub(super) fn trouble(&self, name: &Name) {
+    pub(super) fn trouble(&self, object: &Object) {
         const LONGEST_PAUSE: Duration = Duration::from_millis(1_300);
         let until = Instant::now() + LONGEST_PAUSE;
-        self.seen.lock().unwrap().waiting.nobody_hears(name, until);
+        self.seen.lock().unwrap().waiting.nobody_hears(&object.name, until);
     }
 
     /// One that has the turn of its client does not go on for `time`: what it was granted
     /// meanwhile ends by its lease.
-    pub(super) fn dozes(&self, name: &Name, time: Duration) {
-        self.nobody_hears_for(name, time + self.bounds.lease + self.bounds.unheard);
+    pub(super) fn dozes(&self, object: &Object, time: Duration) {
+        self.nobody_hears_for(object, time + self.bounds.lease + self.bounds.unheard);
     }
 
     /// A client asks for `name`.
-    pub(super) fn asking(&self, owner: &Owner, name: &Name) {
+    pub(super) fn asking(&self, owner: &Owner, object: &Object) {
         let (mut seen, now) = (self.seen.lock().unwrap(), Instant::now());
         let Some(client) = seen.clients.get_mut(client_of(owner)) else { return };
-        let (since, times) = client.asked.entry(name.clone()).or_insert((now, 0));
+        let (since, times) = client.asked.entry(object.clone()).or_insert((now, 0));
         if now >= *since + FLOOD_TIME {
             (*since, *times) = (now, 0);
         }
         *times += 1;
         if *times > FLOOD {
-            self.break_rule(&mut seen, format!("{owner} asks for `{name}` again and again"));
+            self.break_rule(&mut seen, format!("{owner} asks for `{object}` again and again"));
         }
     }
 
@@ -338,24 +338,24 @@ impl Oracle {
             self.break_rule(&mut seen, format!("the lease of {owner} stood still in its sleep"));
         }
         drop(seen);
-        for name in &self.names {
-            self.nobody_hears_for(name, self.bounds.lease + self.bounds.unheard);
+        for object in &self.names {
+            self.nobody_hears_for(object, self.bounds.lease + self.bounds.unheard);
         }
     }
 
     /// `name` is taken from whoever holds it, whether or not they know yet that
     /// they do, so that they are excused.
-    pub(super) fn forced(&self, name: &Name) {
-        if let Some(owner) = self.store.truth(name) {
+    pub(super) fn forced(&self, object: &Object) {
+        if let Some(owner) = self.store.truth(object) {
             let until = Instant::now() + self.bounds.excused;
             self.seen.lock().unwrap().excused.insert(owner, until);
         }
     }
 
     /// `name` is taken from whoever holds it, and everybody who listens is told.
-    pub(super) fn forced_away(&self, name: &Name) {
-        self.forced(name);
-        if let Some(owner) = self.store.truth(name) {
+    pub(super) fn forced_away(&self, object: &Object) {
+        self.forced(object);
+        if let Some(owner) = self.store.truth(object) {
             self.given_back(&owner);
         }
     }
@@ -409,26 +409,26 @@ impl Oracle {
 
     /// One believer at a time, and the store agrees.
     fn belief(&self, seen: &Seen, now: Instant) -> Option<String> {
-        let mut holders: BTreeMap<&Name, &Owner> = BTreeMap::new();
+        let mut holders: BTreeMap<&Object, &Owner> = BTreeMap::new();
         for believer in seen.believers.values() {
             if !believer.holding.is_held() {
                 continue;
             }
             let owner = &believer.owner;
-            let truth = self.store.truth(&believer.name);
+            let truth = self.store.truth(&believer.object);
             let is_true = truth.as_ref() == Some(owner);
             match seen.excused.get(owner) {
                 Some(until) if !is_true && now <= *until => continue,
                 _ if is_true => {}
                 _ => {
-                    let name = &believer.name;
+                    let object = &believer.object;
                     return Some(format!(
-                        "{owner} believes in `{name}`, which is held by {truth:?}"
+                        "{owner} believes in `{object}`, which is held by {truth:?}"
                     ));
                 }
             }
-            if let Some(other) = holders.insert(&believer.name, owner) {
-                return Some(format!("{owner} and {other} both believe in `{}`", believer.name));
+            if let Some(other) = holders.insert(&believer.object, owner) {
+                return Some(format!("{owner} and {other} both believe in `{}`", believer.object));
             }
         }
         None
@@ -464,7 +464,7 @@ impl Oracle {
             let owner = &believer.owner;
             let Some(gone_at) = believer.guard_gone_at else { continue };
             // Given back once it may come again: a request to acquire was doubled.
-            believer.freed |= self.store.truth(&believer.name).as_ref() != Some(owner);
+            believer.freed |= self.store.truth(&believer.object).as_ref() != Some(owner);
             let asked_at = believer.release_sent_at.unwrap_or(gone_at).max(believer.gate.opens());
             if now > asked_at + self.bounds.asked_again && !believer.freed && !believer.helpless {
                 return Some(format!("nobody gives back the hold of {owner} any more"));
@@ -475,12 +475,12 @@ impl Oracle {
 
     /// Those who wait enter in time.
     fn waiting(&self, seen: &mut Seen, now: Instant) -> Option<String> {
-        for name in &self.names {
-            let used = self.used(seen, name);
+        for object in &self.names {
+            let used = self.used(seen, object);
             let lately = |since: Instant| since.checked_sub(Duration::from_secs(1));
-            let since = seen.waiting.since(name).and_then(lately).unwrap_or(now);
+            let since = seen.waiting.since(&object.name).and_then(lately).unwrap_or(now);
             let stopped = seen.clients.values().filter(|it| it.gate.was_closed_after(since));
-            let last = seen.waiting.last(name);
+            let last = seen.waiting.last(&object.name);
             let given_back = last.is_none_or(|last| seen.gave_back.contains(last));
             let helpless = match &used {
                 Use::OfNobody(owner) => seen.clients.get(client_of(owner)).is_none_or(|it| {
@@ -490,15 +490,15 @@ impl Oracle {
             };
             let stopped = u32::try_from(stopped.count()).unwrap();
             let how = Circumstances { now, stopped, given_back, helpless };
-            if let Some(rule) = seen.waiting.look(name, used, &self.bounds, how) {
+            if let Some(rule) = seen.waiting.look(&object.name, used, &self.bounds, how) {
                 return Some(rule);
             }
         }
         None
     }
 
-    fn used(&self, seen: &Seen, name: &Name) -> Use {
-        let Some(owner) = self.store.truth(name) else { return Use::Free };
+    fn used(&self, seen: &Seen, object: &Object) -> Use {
+        let Some(owner) = self.store.truth(object) else { return Use::Free };
         let believer = seen.last(&owner);
         if believer.is_some_and(|believer| believer.guard_gone_at.is_none()) {
             // Its guard is there, or will be told.

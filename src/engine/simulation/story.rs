@@ -7,7 +7,7 @@ use std::{
 
 use tokio::time::Instant;
 
-use crate::domain::Name;
+use crate::domain::{Name, Object};
 
 /// What happened, line by line.
 #[derive(Debug, Default)]
@@ -49,7 +49,12 @@ impl Story {
     }
 }
 
-/// The locks of a story.
+/// The names of a story.
 pub(super) fn name(number: u32) -> Name {
     Name::new(format!("name-{number}")).unwrap()
+}
+
+/// Its locks.
+pub(super) fn object(number: u32) -> Object {
+    Object::lock(name(number))
 }

@@ -9,10 +9,10 @@ use super::{
     citizen::Citizen,
     oracle::{Believes, Oracle, Waits},
     plot::{LONGEST_POLL, Mood, Plot},
-    story::{Story, name},
+    story::{Story, object},
     waiting::Class,
 };
-use crate::{Client, Lock, LockGuard, LostReason, Name, Release, WaitBy, error::Error};
+use crate::{Client, Lock, LockGuard, LostReason, Release, WaitBy, domain::Object, error::Error};
 
 /// A worker: whose it is, and what it may want.
 pub(super) struct Worker {
@@ -52,21 +52,22 @@ impl Worker {
     }
 
     async fn round(&mut self) {
-        let name = name(self.chance.u32(..self.plot.names));
-        let lock = self.lock(&name);
+        let object = object(self.chance.u32(..self.plot.names));
+        let lock = self.lock(&object);
         let Some(guard) = self.enter(&lock).await else { return };
-        self.say(&format!("enters {name} as {}", guard.owner()));
+        self.say(&format!("enters {object} as {}", guard.owner()));
         let gate = &self.citizen.gate;
         // Gone before the guard, wherever this ends.
-        let believes = self.oracle.entered(lock.name(), &guard.holding(), gate);
+        let believes = self.oracle.entered(lock.object(), &guard.holding(), gate);
         self.watch(&guard, &believes);
         self.hold(&guard).await;
         self.leave(guard, believes).await;
     }
 
-    fn lock(&mut self, name: &Name) -> Lock {
+    fn lock(&mut self, object: &Object) -> Lock {
         let ttl = self.plot.ttl;
-        let lock = Client::of(Arc::clone(&self.citizen.engine)).lock(name).unwrap().ttl(ttl);
+        let lock =
+            Client::of(Arc::clone(&self.citizen.engine)).lock(&object.name).unwrap().ttl(ttl);
         let lock = lock.set(|settings| settings.fenced = self.plot.fenced());
         let lock = match self.one_in(4) {
             true => lock.lease(ttl / 2 + self.up_to(2_000)),
@@ -96,7 +97,7 @@ impl Worker {
     }
 
     fn waits(&self, lock: &Lock) -> Waits {
-        self.oracle.waits(&self.label, lock.name(), &self.citizen.gate, self.class())
+        self.oracle.waits(&self.label, lock.object(), &self.citizen.gate, self.class())
     }
 
     async fn enter(&mut self, lock: &Lock) -> Option<LockGuard> {
@@ -126,7 +127,7 @@ impl Worker {
     /// Begins to wait and does something else before it goes on, as a branch of a
     /// `select!` does. Who stands in line behind others of its client holds nobody up.
     async fn doze(&mut self, lock: &Lock, time: Duration) -> Result<Option<LockGuard>, Error> {
-        let in_line = || self.citizen.engine.contention.in_line(lock.name());
+        let in_line = || self.citizen.engine.contention.in_line(lock.object());
         let before = in_line();
         let mut acquire = Box::pin(lock.acquire());
         if let Poll::Ready(entered) = poll!(&mut acquire) {
@@ -137,7 +138,7 @@ impl Worker {
             if self.plot.mood != Mood::Rough {
                 return cancelled(time, acquire).await;
             }
-            self.oracle.dozes(lock.name(), time);
+            self.oracle.dozes(lock.object(), time);
         }
         self.say(&format!("dozes for {time:?}"));
         sleep(time).await;

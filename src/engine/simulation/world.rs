@@ -13,12 +13,12 @@ use super::{
     citizen::Citizen,
     oracle::Oracle,
     plot::{COMMAND_TIMEOUT, Mood, Plot},
-    story::{Story, name},
+    story::{Story, object},
     worker::Worker,
 };
 use crate::{
     MemoryStore,
-    domain::Name,
+    domain::Object,
     store::{Event, Hears, QUEUE_RESTS, Store},
 };
 
@@ -43,13 +43,13 @@ struct World {
     oracle: Arc<Oracle>,
     story: Arc<Story>,
     citizens: Vec<Arc<Citizen>>,
-    names: Vec<Name>,
+    names: Vec<Object>,
 }
 
 impl World {
     fn new(plot: Plot, chance: &mut fastrand::Rng, story: &Arc<Story>) -> Self {
         let store = MemoryStore::new();
-        let names: Vec<Name> = (0..plot.names).map(name).collect();
+        let names: Vec<Object> = (0..plot.names).map(object).collect();
         let oracle = Oracle::new(&store, story, plot.bounds(), names.clone());
         let citizen = |number| Citizen::new(number, store.session(), &plot, chance, &oracle, story);
         let citizens = (0..plot.clients).map(citizen).map(Arc::new).collect();
@@ -154,14 +154,14 @@ impl World {
         if chance.u32(..20) > 0 {
             return;
         }
-        let name = name(chance.u32(..self.plot.names + 1));
+        let object = object(chance.u32(..self.plot.names + 1));
         let hears = [Hears::Nothing, Hears::Releases, Hears::Turns][chance.usize(..3)];
         let kinds = if self.plot.mood == Mood::Rough { 5 } else { 3 };
         citizen.is_told(match chance.u32(..kinds) {
-            0 => Event::Ask { name, after: Duration::ZERO },
-            1 => Event::Ask { name, after: Duration::from_millis(chance.u64(..100_000_000)) },
-            2 => Event::Freed { name, queue_told: chance.bool() },
-            3 => Event::Hears(name, hears),
+            0 => Event::Ask { object, after: Duration::ZERO },
+            1 => Event::Ask { object, after: Duration::from_millis(chance.u64(..100_000_000)) },
+            2 => Event::Freed { object, queue_told: chance.bool() },
+            3 => Event::Hears(object, hears),
             _ => Event::SubscriptionsLost,
         });
     }
@@ -174,13 +174,13 @@ impl World {
             self.store.lose_everything();
         }
         if chance.u32(..1_500) == 0 {
-            let name = &self.names[chance.usize(..self.names.len())];
-            self.story.say(|| format!("{name} is forced away"));
-            self.oracle.forced_away(name);
+            let object = &self.names[chance.usize(..self.names.len())];
+            self.story.say(|| format!("{object} is forced away"));
+            self.oracle.forced_away(object);
             if self.citizens.iter().any(|citizen| citizen.network.is_deaf()) {
-                self.oracle.nobody_hears_for(name, Duration::ZERO);
+                self.oracle.nobody_hears_for(object, Duration::ZERO);
             }
-            let forced = self.store.session().force_release(name).now_or_never();
+            let forced = self.store.session().force_release(object).now_or_never();
             forced.expect("the operator is at the store").unwrap();
         }
     }

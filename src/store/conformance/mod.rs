@@ -15,7 +15,8 @@ use tokio::time::{Instant, sleep};
 
 use super::{Event, Hears, Store, Subscriber};
 use crate::domain::{
-    Claim, GivenBack, Identity, Name, Others, Outcome, Owner, Place, ReleaseMode, Renewal, Verdict,
+    Claim, GivenBack, Identity, Object, Others, Outcome, Owner, Place, ReleaseMode, Renewal, Share,
+    Taken, Verdict,
 };
 
 /// Two clients of one store, and what they were told.
@@ -36,15 +37,15 @@ impl Subscriber for Told {
 }
 
 fn listening(claim: &Claim) -> Event {
-    Event::Hears(claim.name.clone(), Hears::Turns)
+    Event::Hears(claim.object.clone(), Hears::Turns)
 }
 
 fn freed(claim: &Claim) -> Event {
-    Event::Freed { name: claim.name.clone(), queue_told: false }
+    Event::Freed { object: claim.object.clone(), queue_told: false }
 }
 
 fn told_to_ask(claim: &Claim, after: Duration) -> Event {
-    Event::Ask { name: claim.name.clone(), after }
+    Event::Ask { object: claim.object.clone(), after }
 }
 
 const NOW: Duration = Duration::ZERO;
@@ -63,14 +64,13 @@ impl Bench {
     }
 
     fn claim_for(&self, name: &str, ttl: Duration) -> Claim {
-        let name = Name::new(name).unwrap();
-        Claim { name, owner: self.identity.fresh_owner(), ttl, tokens: 0 }
+        Claim::plain(Object::lock(name), self.identity.fresh_owner(), ttl)
     }
 
     /// Claims to one lock, the first of which is granted. The other client listens.
     async fn held<const N: usize>(&self, name: &str) -> [Claim; N] {
         let claims = [name; N].map(|name| self.claim(name));
-        self.other.listen(&claims[0].name);
+        self.other.listen(&claims[0].object);
         self.told(&listening(&claims[0]), 1).await;
         self.grant(&claims[0]).await;
         claims
@@ -96,11 +96,11 @@ impl Bench {
     }
 
     async fn owner_of(&self, claim: &Claim) -> Option<Owner> {
-        self.one.holder(&claim.name).await.unwrap().map(|holder| holder.owner)
+        self.one.holder(&claim.object).await.unwrap().map(|holder| holder.owner)
     }
 
     async fn grant(&self, claim: &Claim) {
-        assert_eq!(self.one.acquire(claim, None).await.unwrap(), Verdict::Granted { token: None });
+        assert_eq!(self.one.acquire(claim, None).await.unwrap(), Verdict::GRANTED);
     }
 
     /// Waits until the other client has been told `event` so many times.
@@ -138,10 +138,10 @@ pub(crate) async fn all(bench: &Bench) {
 }
 
 async fn tokens_grow_with_each_grant_and_blocks_do_not_overlap(t: &Bench) {
-    let fenced = |tokens| Claim { tokens, ..t.claim("fenced") };
+    let fenced = |tokens| Claim { share: Share::Whole { tokens }, ..t.claim("fenced") };
     let drawn = async |claim: &Claim| match t.one.acquire(claim, None).await.unwrap() {
         Verdict::Granted { token } => token.map(NonZero::get),
-        Verdict::Busy(holder) => panic!("{holder} has it"),
+        Verdict::Busy(taken) => panic!("{taken:?}"),
     };
     let (one, block, next) = (fenced(1), fenced(3), fenced(1));
     assert_eq!(drawn(&one).await, Some(1));
@@ -154,47 +154,46 @@ async fn tokens_grow_with_each_grant_and_blocks_do_not_overlap(t: &Bench) {
     t.one.release(&block, ReleaseMode::Broadcast).await.unwrap();
     // Who wants none gets none, and none is lost.
     t.grant(&t.claim("fenced")).await;
-    t.one.force_release(&block.name).await.unwrap();
+    t.one.force_release(&block.object).await.unwrap();
     assert_eq!(drawn(&next).await, Some(8));
     t.one.release(&next, ReleaseMode::HandOver).await.unwrap();
 }
 
 async fn a_free_lock_is_granted_and_a_held_one_names_its_holder(t: &Bench) {
     let (mine, yours) = (t.claim("free"), t.claim("free"));
-    assert_eq!(t.one.holder(&mine.name).await.unwrap(), None);
+    assert_eq!(t.one.holder(&mine.object).await.unwrap(), None);
     t.grant(&mine).await;
 
-    let Verdict::Busy(holder) = t.other.acquire(&yours, None).await.unwrap() else {
+    let Verdict::Busy(Taken { holder: Some(holder), at_most: Some(remaining) }) =
+        t.other.acquire(&yours, None).await.unwrap()
+    else {
         panic!("granted")
     };
     assert_eq!((holder.owner(), holder.count()), (&mine.owner, 1));
-    let remaining = holder.remaining().unwrap();
+    assert_eq!(holder.remaining(), Some(remaining));
     assert!(remaining <= mine.ttl && remaining > mine.ttl / 2, "{remaining:?}");
 
-    let seen = t.other.holder(&mine.name).await.unwrap().unwrap();
+    let seen = t.other.holder(&mine.object).await.unwrap().unwrap();
     assert_eq!(seen.owner(), &mine.owner);
-    assert_eq!(t.other.held_by(&mine.name, &mine.owner).await.unwrap(), 1);
-    assert_eq!(t.other.held_by(&mine.name, &yours.owner).await.unwrap(), 0);
+    assert_eq!(t.other.held_by(&mine.object, &mine.owner).await.unwrap(), 1);
+    assert_eq!(t.other.held_by(&mine.object, &yours.owner).await.unwrap(), 0);
 }
 
 async fn asking_again_grants_again_and_counts_once(t: &Bench) {
     let claim = t.claim("again");
     t.grant(&claim).await;
     t.grant(&claim).await;
-    assert_eq!(t.one.held_by(&claim.name, &claim.owner).await.unwrap(), 1);
+    assert_eq!(t.one.held_by(&claim.object, &claim.owner).await.unwrap(), 1);
     assert_eq!(t.broadcast(&claim).await, GivenBack::Freed(Others::Nobody));
-    assert_eq!(t.one.holder(&claim.name).await.unwrap(), None);
+    assert_eq!(t.one.holder(&claim.object).await.unwrap(), None);
 }
 
 async fn a_grant_ends_with_its_ttl(t: &Bench) {
     let claim = t.claim_for("short", Duration::from_millis(60));
     t.grant(&claim).await;
     sleep(Duration::from_millis(80)).await;
-    assert_eq!(t.one.holder(&claim.name).await.unwrap(), None);
-    assert_eq!(
-        t.other.acquire(&t.claim("short"), None).await.unwrap(),
-        Verdict::Granted { token: None }
-    );
+    assert_eq!(t.one.holder(&claim.object).await.unwrap(), None);
+    assert_eq!(t.other.acquire(&t.claim("short"), None).await.unwrap(), Verdict::GRANTED);
 }
 
 async fn a_renewal_prolongs_only_what_is_still_held(t: &Bench) {
@@ -202,7 +201,7 @@ async fn a_renewal_prolongs_only_what_is_still_held(t: &Bench) {
     let gone = t.claim("renewed-gone");
     t.grant(&held).await;
     let renewal = |claim: &Claim| Renewal {
-        name: claim.name.clone(),
+        object: claim.object.clone(),
         owner: claim.owner.clone(),
         ttl: Some(Duration::from_secs(10)),
     };
@@ -210,19 +209,19 @@ async fn a_renewal_prolongs_only_what_is_still_held(t: &Bench) {
     let outcomes = t.one.renew(&[renewal(&gone), renewal(&held), foreign]).await.unwrap();
     assert_eq!(outcomes, [Outcome::NotOurs, Outcome::Renewed, Outcome::NotOurs]);
 
-    let remaining = t.one.holder(&held.name).await.unwrap().unwrap().remaining().unwrap();
+    let remaining = t.one.holder(&held.object).await.unwrap().unwrap().remaining().unwrap();
     assert!(remaining > Duration::from_secs(5), "{remaining:?}");
-    assert_eq!(t.one.holder(&gone.name).await.unwrap(), None, "a renewal must not create");
+    assert_eq!(t.one.holder(&gone.object).await.unwrap(), None, "a renewal must not create");
     assert_eq!(t.one.renew(&[]).await.unwrap(), []);
 }
 
 async fn a_look_does_not_prolong(t: &Bench) {
     let claim = t.claim_for("looked-at", Duration::from_millis(500));
     t.grant(&claim).await;
-    let look = Renewal { name: claim.name.clone(), owner: claim.owner.clone(), ttl: None };
+    let look = Renewal { object: claim.object.clone(), owner: claim.owner.clone(), ttl: None };
     assert_eq!(t.one.renew(&[look]).await.unwrap(), [Outcome::Renewed]);
     assert_eq!(t.one.recount(&claim, 2, None).await.unwrap(), Outcome::Renewed);
-    let remaining = t.one.holder(&claim.name).await.unwrap().unwrap().remaining().unwrap();
+    let remaining = t.one.holder(&claim.object).await.unwrap().unwrap().remaining().unwrap();
     assert!(remaining <= claim.ttl, "{remaining:?}");
 }
 
@@ -230,15 +229,15 @@ async fn a_count_is_set_and_only_by_the_holder(t: &Bench) {
     let claim = t.claim("counted");
     let ttl = Some(claim.ttl);
     assert_eq!(t.one.recount(&claim, 2, ttl).await.unwrap(), Outcome::NotOurs);
-    assert_eq!(t.one.holder(&claim.name).await.unwrap(), None, "a count must not create");
+    assert_eq!(t.one.holder(&claim.object).await.unwrap(), None, "a count must not create");
 
     t.grant(&claim).await;
     for count in [2, 2, 3, 1] {
         assert_eq!(t.one.recount(&claim, count, ttl).await.unwrap(), Outcome::Renewed);
-        assert_eq!(t.one.held_by(&claim.name, &claim.owner).await.unwrap(), count);
+        assert_eq!(t.one.held_by(&claim.object, &claim.owner).await.unwrap(), count);
     }
     assert_eq!(t.one.recount(&t.claim("counted"), 5, ttl).await.unwrap(), Outcome::NotOurs);
-    assert_eq!(t.one.held_by(&claim.name, &claim.owner).await.unwrap(), 1);
+    assert_eq!(t.one.held_by(&claim.object, &claim.owner).await.unwrap(), 1);
 }
 
 async fn a_release_frees_whatever_the_count(t: &Bench) {
@@ -246,7 +245,7 @@ async fn a_release_frees_whatever_the_count(t: &Bench) {
     t.grant(&claim).await;
     t.one.recount(&claim, 2, None).await.unwrap();
     assert_eq!(t.broadcast(&claim).await, GivenBack::Freed(Others::Nobody));
-    assert_eq!(t.one.holder(&claim.name).await.unwrap(), None);
+    assert_eq!(t.one.holder(&claim.object).await.unwrap(), None);
 }
 
 async fn a_release_of_nothing_says_who_holds(t: &Bench) {
@@ -257,15 +256,15 @@ async fn a_release_of_nothing_says_who_holds(t: &Bench) {
         panic!("released what was not ours")
     };
     assert_eq!(holder.owner(), &yours.owner);
-    assert_eq!(t.one.held_by(&yours.name, &yours.owner).await.unwrap(), 1);
+    assert_eq!(t.one.held_by(&yours.object, &yours.owner).await.unwrap(), 1);
 }
 
 async fn a_forced_release_frees_anybodys_hold_once(t: &Bench) {
     let claim = t.claim("forced");
     t.grant(&claim).await;
-    assert!(t.other.force_release(&claim.name).await.unwrap());
-    assert!(!t.other.force_release(&claim.name).await.unwrap());
-    assert_eq!(t.one.holder(&claim.name).await.unwrap(), None);
+    assert!(t.other.force_release(&claim.object).await.unwrap());
+    assert!(!t.other.force_release(&claim.object).await.unwrap());
+    assert_eq!(t.one.holder(&claim.object).await.unwrap(), None);
 }
 
 async fn who_listens_is_told_of_each_release(t: &Bench) {
@@ -274,14 +273,14 @@ async fn who_listens_is_told_of_each_release(t: &Bench) {
     t.told(&freed(&claim), 1).await;
 
     t.grant(&claim).await;
-    t.other.force_release(&claim.name).await.unwrap();
+    t.other.force_release(&claim.object).await.unwrap();
     t.told(&freed(&claim), 2).await;
-    t.other.unlisten(&claim.name);
+    t.other.unlisten(&claim.object);
 }
 
 async fn a_release_knows_whether_others_listen(t: &Bench) {
     let claim = t.claim("sought");
-    t.other.listen(&claim.name);
+    t.other.listen(&claim.object);
     t.told(&listening(&claim), 1).await;
     for (releases, others) in
         [(&t.one, Others::Listeners), (&t.other, Others::Nobody), (&t.one, Others::Listeners)]
@@ -290,20 +289,20 @@ async fn a_release_knows_whether_others_listen(t: &Bench) {
         let given = releases.release(&claim, ReleaseMode::Broadcast).await.unwrap();
         assert_eq!(given, GivenBack::Freed(others));
     }
-    t.other.unlisten(&claim.name);
+    t.other.unlisten(&claim.object);
 }
 
 async fn who_stops_listening_is_told_nothing(t: &Bench) {
     let [claim] = t.held("unheard").await;
-    t.other.unlisten(&claim.name);
+    t.other.unlisten(&claim.object);
     sleep(Duration::from_millis(30)).await;
     t.broadcast(&claim).await;
     sleep(Duration::from_millis(30)).await;
     t.told(&freed(&claim), 0).await;
 
-    t.other.listen(&claim.name);
+    t.other.listen(&claim.object);
     t.told(&listening(&claim), 2).await;
-    t.other.unlisten(&claim.name);
+    t.other.unlisten(&claim.object);
 }
 
 async fn names_that_differ_in_odd_characters_are_different_locks(t: &Bench) {

@@ -40,32 +40,26 @@ async fn a_release_reserves_the_lock_for_the_first_in_its_queue(t: &Bench) {
     assert!(matches!(t.other.acquire(&second, None).await.unwrap(), Verdict::Busy(_)));
 
     // who was told asks, and has it for its whole ttl
-    assert_eq!(
-        t.other.acquire(&first, Some(Place::Listening)).await.unwrap(),
-        Verdict::Granted { token: None }
-    );
-    assert_eq!(t.one.held_by(&held.name, &first.owner).await.unwrap(), 1);
-    let left = t.one.holder(&held.name).await.unwrap().unwrap().remaining().unwrap();
+    assert_eq!(t.other.acquire(&first, Some(Place::Listening)).await.unwrap(), Verdict::GRANTED);
+    assert_eq!(t.one.held_by(&held.object, &first.owner).await.unwrap(), 1);
+    let left = t.one.holder(&held.object).await.unwrap().unwrap().remaining().unwrap();
     assert!(left > RESERVATION, "{left:?}");
 
     t.hand_over(&first).await;
     t.told(&told_to_ask(&held, NOW), 2).await;
-    assert_eq!(
-        t.other.acquire(&second, Some(Place::Listening)).await.unwrap(),
-        Verdict::Granted { token: None }
-    );
+    assert_eq!(t.other.acquire(&second, Some(Place::Listening)).await.unwrap(), Verdict::GRANTED);
     t.told(&freed(&held), 0).await;
     t.hand_over(&second).await;
     assert_eq!(t.owner_of(&held).await, None);
     t.told(&freed(&held), 1).await;
-    t.other.unlisten(&held.name);
+    t.other.unlisten(&held.object);
 }
 
 async fn a_reservation_is_short_and_its_place_is_gone(t: &Bench) {
     let [held, next] = t.held("reserved").await;
     t.queue(&next).await;
     t.hand_over(&held).await;
-    let left = t.one.holder(&held.name).await.unwrap().unwrap().remaining().unwrap();
+    let left = t.one.holder(&held.object).await.unwrap().unwrap().remaining().unwrap();
     assert!(left <= RESERVATION, "{left:?}");
     sleep(RESERVATION + Duration::from_millis(20)).await;
     assert_eq!(t.owner_of(&held).await, None);
@@ -74,7 +68,7 @@ async fn a_reservation_is_short_and_its_place_is_gone(t: &Bench) {
     t.grant(&held).await;
     t.hand_over(&held).await;
     assert_eq!(t.owner_of(&held).await, None);
-    t.other.unlisten(&held.name);
+    t.other.unlisten(&held.object);
 }
 
 async fn a_place_is_kept_by_asking_again_and_lost_by_leaving(t: &Bench) {
@@ -90,14 +84,11 @@ async fn a_place_is_kept_by_asking_again_and_lost_by_leaving(t: &Bench) {
     for (gives, next) in [(&held, &second), (&second, &third)] {
         t.hand_over(gives).await;
         assert_eq!(t.owner_of(&held).await, Some(next.owner.clone()));
-        assert_eq!(
-            t.other.acquire(next, Some(Place::Kept)).await.unwrap(),
-            Verdict::Granted { token: None }
-        );
+        assert_eq!(t.other.acquire(next, Some(Place::Kept)).await.unwrap(), Verdict::GRANTED);
     }
     t.hand_over(&third).await;
     assert_eq!(t.owner_of(&held).await, None);
-    t.other.unlisten(&held.name);
+    t.other.unlisten(&held.object);
 }
 
 async fn a_release_with_an_empty_queue_tells_everybody(t: &Bench) {
@@ -105,7 +96,7 @@ async fn a_release_with_an_empty_queue_tells_everybody(t: &Bench) {
     t.hand_over(&claim).await;
     t.told(&freed(&claim), 1).await;
     assert_eq!(t.owner_of(&claim).await, None);
-    t.other.unlisten(&claim.name);
+    t.other.unlisten(&claim.object);
 }
 
 async fn who_enters_by_asking_leaves_the_queue(t: &Bench) {
@@ -113,23 +104,20 @@ async fn who_enters_by_asking_leaves_the_queue(t: &Bench) {
         let [held, next, last] = t.held(&format!("asked-for-{place:?}")).await;
         t.queue(&next).await;
         t.broadcast(&held).await;
-        assert_eq!(
-            t.other.acquire(&next, Some(place)).await.unwrap(),
-            Verdict::Granted { token: None }
-        );
+        assert_eq!(t.other.acquire(&next, Some(place)).await.unwrap(), Verdict::GRANTED);
         // and not by what gives it back alone
         t.broadcast(&next).await;
         t.grant(&last).await;
         t.hand_over(&last).await;
         assert_eq!(t.owner_of(&held).await, None);
-        t.other.unlisten(&held.name);
+        t.other.unlisten(&held.object);
     }
 }
 
 async fn one_that_stopped_listening_is_passed_over(t: &Bench) {
     let [held, gone] = t.held("gone").await;
     t.queue(&gone).await;
-    t.other.unlisten(&held.name);
+    t.other.unlisten(&held.object);
     sleep(Duration::from_millis(50)).await;
     t.hand_over(&held).await;
     assert_eq!(t.owner_of(&held).await, None);
@@ -154,7 +142,7 @@ async fn who_is_told_and_leaves_lets_the_next_one_know(t: &Bench) {
     let left = t.other.release(&first, ReleaseMode::HandOver).await.unwrap();
     assert_eq!(left, GivenBack::NotHeld { holder: None });
     t.told(&told_to_ask(&held, NOW), 1).await;
-    t.other.unlisten(&held.name);
+    t.other.unlisten(&held.object);
 }
 
 async fn who_has_waited_for_long_looks_when_the_lock_has_gone_to_another(t: &Bench) {
@@ -172,7 +160,7 @@ async fn who_has_waited_for_long_looks_when_the_lock_has_gone_to_another(t: &Ben
     let given = t.one.release(&first, ReleaseMode::HandOver).await.unwrap();
     assert!(matches!(given, GivenBack::Freed(_)), "{given:?}");
     t.told(&look, 1).await;
-    t.other.unlisten(&held.name);
+    t.other.unlisten(&held.object);
 }
 
 async fn a_lock_that_goes_on_and_on_is_left_free_now_and_then(t: &Bench) {
@@ -192,17 +180,14 @@ async fn a_lock_that_goes_on_and_on_is_left_free_now_and_then(t: &Bench) {
             }
             other => panic!("{other:?}"),
         }
-        assert_eq!(
-            t.other.acquire(&next, Some(Place::Kept)).await.unwrap(),
-            Verdict::Granted { token: None }
-        );
+        assert_eq!(t.other.acquire(&next, Some(Place::Kept)).await.unwrap(), Verdict::GRANTED);
         sleep(Duration::from_millis(5)).await;
         std::mem::swap(&mut held, &mut next);
     }
     // A fiftieth of the time: 2 ms in 100, or 16 in 800.
     assert!((1..=15).contains(&gaps) && reserved > 2 * gaps, "{gaps} gaps, {reserved} reserved");
     t.broadcast(&held).await;
-    t.other.unlisten(&held.name);
+    t.other.unlisten(&held.object);
 }
 
 async fn who_polls_has_its_turn_whether_it_is_told_or_not(t: &Bench) {
@@ -213,15 +198,12 @@ async fn who_polls_has_its_turn_whether_it_is_told_or_not(t: &Bench) {
     assert_eq!(t.owner_of(&held).await, Some(polls.owner.clone()));
     // though it is, in case that it hears by now
     t.told(&told_to_ask(&held, NOW), 1).await;
-    let left = t.one.holder(&held.name).await.unwrap().unwrap().remaining().unwrap();
+    let left = t.one.holder(&held.object).await.unwrap().unwrap().remaining().unwrap();
     assert!(left <= POLLERS_TURN && left > POLLERS_TURN / 2, "{left:?}");
-    assert_eq!(
-        t.other.acquire(&polls, Some(Place::Polling)).await.unwrap(),
-        Verdict::Granted { token: None }
-    );
+    assert_eq!(t.other.acquire(&polls, Some(Place::Polling)).await.unwrap(), Verdict::GRANTED);
     t.hand_over(&polls).await;
     assert_eq!(t.owner_of(&held).await, Some(first.owner));
-    t.other.unlisten(&held.name);
+    t.other.unlisten(&held.object);
 }
 
 async fn two_who_poll_leave_time_to_others_in_between(t: &Bench) {
@@ -238,7 +220,7 @@ async fn two_who_poll_leave_time_to_others_in_between(t: &Bench) {
     t.grant(&listens).await;
     t.hand_over(&listens).await;
     assert_eq!(t.owner_of(&held).await, Some(other.owner));
-    t.other.unlisten(&held.name);
+    t.other.unlisten(&held.object);
 }
 
 async fn who_polls_for_long_leaves_the_next_turn_to_others(t: &Bench) {
@@ -254,7 +236,7 @@ async fn who_polls_for_long_leaves_the_next_turn_to_others(t: &Bench) {
     t.grant(&listens).await;
     t.hand_over(&listens).await;
     assert_eq!(t.owner_of(&held).await, Some(other.owner));
-    t.other.unlisten(&held.name);
+    t.other.unlisten(&held.object);
 }
 
 async fn between_two_gaps_one_who_listens_has_the_lock(t: &Bench) {
@@ -279,7 +261,7 @@ async fn between_two_gaps_one_who_listens_has_the_lock(t: &Bench) {
     t.hand_over(&held).await;
     assert_eq!(t.owner_of(&held).await, Some(third.owner.clone()));
     t.broadcast(&third).await;
-    t.other.unlisten(&held.name);
+    t.other.unlisten(&held.object);
 }
 
 async fn who_polls_keeps_its_place_while_it_rests(t: &Bench) {
@@ -299,7 +281,7 @@ async fn who_polls_keeps_its_place_while_it_rests(t: &Bench) {
     sleep(2 * POLLERS_TURN + Duration::from_millis(20)).await;
     t.hand_over(&held).await;
     assert_eq!(t.owner_of(&held).await, Some(other.owner));
-    t.other.unlisten(&held.name);
+    t.other.unlisten(&held.object);
 }
 
 async fn names_that_share_a_hash_tag_share_no_queue(t: &Bench) {
@@ -312,5 +294,5 @@ async fn names_that_share_a_hash_tag_share_no_queue(t: &Bench) {
     assert_eq!(t.owner_of(&braced).await, Some(waits.owner));
     t.told(&told_to_ask(&plain, NOW), 0).await;
     t.told(&told_to_ask(&braced, NOW), 1).await;
-    [&plain, &braced].iter().for_each(|claim| t.other.unlisten(&claim.name));
+    [&plain, &braced].iter().for_each(|claim| t.other.unlisten(&claim.object));
 }

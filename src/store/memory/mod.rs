@@ -22,7 +22,7 @@ use tokio::{
 use self::queue::{Queue, Turn};
 use super::{Answer, Event, Hears, Store, Subscriber};
 use crate::domain::{
-    About, Claim, Failure, GivenBack, Holder, Map, Mutex, Name, Others, Outcome, Owner, Place,
+    About, Claim, Failure, GivenBack, Holder, Map, Mutex, Object, Others, Outcome, Owner, Place,
     ReleaseMode, Renewal, Role, Set, Token, Verdict,
 };
 
@@ -94,7 +94,7 @@ impl MemoryStore {
     pub fn lose(&self, name: &str) -> bool {
         let now = Instant::now();
         let mut state = self.shared.state.lock();
-        let known = state.locks.keys().find(|known| known.as_str() == name).cloned();
+        let known = state.locks.keys().find(|known| known.name.as_str() == name).cloned();
         known.is_some_and(|name| state.take(&name, now).is_some())
     }
 
@@ -184,9 +184,9 @@ impl MemoryStore {
 
     /// Who really holds `name`.
     #[cfg(test)]
-    pub(crate) fn truth(&self, name: &Name) -> Option<Owner> {
+    pub(crate) fn truth(&self, object: &Object) -> Option<Owner> {
         let now = Instant::now();
-        self.shared.state.lock().holding(name, now).map(|entry| entry.owner.clone())
+        self.shared.state.lock().holding(object, now).map(|entry| entry.owner.clone())
     }
 
     /// Whether nothing is held and nobody listens.
@@ -194,7 +194,7 @@ impl MemoryStore {
     pub(crate) fn is_idle(&self) -> bool {
         let (state, now) = (self.shared.state.lock(), Instant::now());
         let held = state.locks.values().any(|entry| now < entry.ends);
-        !held && state.sessions.values().all(|session| session.names.is_empty())
+        !held && state.sessions.values().all(|session| session.objects.is_empty())
     }
 
     /// Who stands in a queue.
@@ -272,16 +272,16 @@ fn tell(subscriber: &Weak<dyn Subscriber>, event: Event) {
 
 impl Store for Session {
     fn acquire<'a>(&'a self, claim: &'a Claim, place: Option<Place>) -> Answer<'a, Verdict> {
-        self.ask(move |state, now| match state.holding(&claim.name, now) {
+        self.ask(move |state, now| match state.holding(&claim.object, now) {
             Some(entry) if entry.owner != claim.owner => {
-                let verdict = Verdict::Busy(entry.seen(now));
+                let verdict = Verdict::Busy(entry.seen(now).into());
                 if let Some(place) = place {
                     state.queue_up(self.id, claim, place, now);
                 }
                 verdict
             }
             _ => {
-                state.grant(&claim.name, &claim.owner, now + claim.ttl, now);
+                state.grant(&claim.object, &claim.owner, now + claim.ttl, now);
                 if place.is_some() {
                     state.leave_queue(claim, now);
                 }
@@ -296,7 +296,7 @@ impl Store for Session {
         count: u32,
         ttl: Option<Duration>,
     ) -> Answer<'a, Outcome> {
-        self.ask(move |state, now| match state.held_by(&claim.name, &claim.owner, now) {
+        self.ask(move |state, now| match state.held_by(&claim.object, &claim.owner, now) {
             Some(entry) => {
                 entry.count = count;
                 entry.renew(ttl, now)
@@ -308,21 +308,21 @@ impl Store for Session {
     fn release<'a>(&'a self, claim: &'a Claim, mode: ReleaseMode) -> Answer<'a, GivenBack> {
         self.ask(move |state, now| {
             let left = mode == ReleaseMode::HandOver && state.leave_queue(claim, now);
-            if state.held_by(&claim.name, &claim.owner, now).is_none() {
-                let holder = state.holding(&claim.name, now).map(|entry| entry.seen(now));
+            if state.held_by(&claim.object, &claim.owner, now).is_none() {
+                let holder = state.holding(&claim.object, now).map(|entry| entry.seen(now));
                 if left && holder.is_none() {
                     // Who has gone may have been told that it is free.
-                    state.tell_first(&claim.name);
+                    state.tell_first(&claim.object);
                 }
                 return GivenBack::NotHeld { holder };
             }
-            state.locks.remove(&claim.name);
+            state.locks.remove(&claim.object);
             GivenBack::Freed(match mode {
-                ReleaseMode::Broadcast if state.announce(&claim.name, self.id, false) => {
+                ReleaseMode::Broadcast if state.announce(&claim.object, self.id, false) => {
                     Others::Listeners
                 }
                 ReleaseMode::Broadcast => Others::Nobody,
-                ReleaseMode::HandOver => state.hand_over(&claim.name, self.id, now),
+                ReleaseMode::HandOver => state.hand_over(&claim.object, self.id, now),
             })
         })
     }
@@ -330,7 +330,7 @@ impl Store for Session {
     fn renew<'a>(&'a self, renewals: &'a [Renewal]) -> Answer<'a, Vec<Outcome>> {
         self.ask(move |state, now| {
             let outcome =
-                |renewal: &Renewal| match state.held_by(&renewal.name, &renewal.owner, now) {
+                |renewal: &Renewal| match state.held_by(&renewal.object, &renewal.owner, now) {
                     Some(entry) => entry.renew(renewal.ttl, now),
                     None => Outcome::NotOurs,
                 };
@@ -338,37 +338,37 @@ impl Store for Session {
         })
     }
 
-    fn holder<'a>(&'a self, name: &'a Name) -> Answer<'a, Option<Holder>> {
-        self.ask(|state, now| state.holding(name, now).map(|entry| entry.seen(now)))
+    fn holder<'a>(&'a self, object: &'a Object) -> Answer<'a, Option<Holder>> {
+        self.ask(|state, now| state.holding(object, now).map(|entry| entry.seen(now)))
     }
 
-    fn held_by<'a>(&'a self, name: &'a Name, owner: &'a Owner) -> Answer<'a, u32> {
-        self.ask(|state, now| state.held_by(name, owner, now).map_or(0, |entry| entry.count))
+    fn held_by<'a>(&'a self, object: &'a Object, owner: &'a Owner) -> Answer<'a, u32> {
+        self.ask(|state, now| state.held_by(object, owner, now).map_or(0, |entry| entry.count))
     }
 
-    fn force_release<'a>(&'a self, name: &'a Name) -> Answer<'a, bool> {
+    fn force_release<'a>(&'a self, object: &'a Object) -> Answer<'a, bool> {
         self.ask(|state, now| {
-            let held = state.take(name, now).is_some();
+            let held = state.take(object, now).is_some();
             if held {
-                state.announce(name, self.id, false);
+                state.announce(object, self.id, false);
             }
             held
         })
     }
 
-    fn listen(&self, name: &Name) {
+    fn listen(&self, object: &Object) {
         let mut state = self.shared.state.lock();
         let listening = state.sessions.entry(self.id).or_default();
-        listening.names.insert(name.clone());
+        listening.objects.insert(object.clone());
         let (hears, subscriber) = (listening.hears(), listening.subscriber.clone());
         drop(state);
         if let Some(subscriber) = subscriber {
-            tell(&subscriber, Event::Hears(name.clone(), hears));
+            tell(&subscriber, Event::Hears(object.clone(), hears));
         }
     }
 
-    fn unlisten(&self, name: &Name) {
-        self.shared.state.lock().sessions.entry(self.id).or_default().names.remove(name);
+    fn unlisten(&self, object: &Object) {
+        self.shared.state.lock().sessions.entry(self.id).or_default().objects.remove(object);
     }
 
     fn tell(&self, subscriber: Weak<dyn Subscriber>) {
@@ -419,10 +419,10 @@ impl fmt::Debug for Shared {
 
 #[derive(Default)]
 struct State {
-    locks: Map<Name, Entry>,
+    locks: Map<Object, Entry>,
     /// The last token that was drawn for each name. They grow for ever, as in Redis.
-    tokens: Map<Name, u64>,
-    queues: Map<Name, Queue>,
+    tokens: Map<Object, u64>,
+    queues: Map<Object, Queue>,
     sessions: BTreeMap<u64, Listening>,
     next_session: u64,
     /// With so many holds it is time to look for expired ones.
@@ -439,7 +439,7 @@ struct Listening {
     deaf: bool,
     /// Whether it may not queue.
     queueless: bool,
-    names: Set<Name>,
+    objects: Set<Object>,
     subscriber: Option<Weak<dyn Subscriber>>,
 }
 
@@ -452,8 +452,8 @@ impl Listening {
     }
 
     /// Whom to tell of `name`, if it can be told.
-    fn subscriber(&self, name: &Name) -> Option<Weak<dyn Subscriber>> {
-        let heard = !self.deaf && self.names.contains(name);
+    fn subscriber(&self, object: &Object) -> Option<Weak<dyn Subscriber>> {
+        let heard = !self.deaf && self.objects.contains(object);
         self.subscriber.clone().filter(|subscriber| heard && subscriber.strong_count() > 0)
     }
 }
@@ -461,10 +461,10 @@ impl Listening {
 impl State {
     /// Draws the tokens of `claim`. Returns the first.
     fn draw(&mut self, claim: &Claim) -> Option<Token> {
-        let first = NonZero::new(u64::from(claim.tokens)).map(|_| claim.name.clone())?;
+        let first = NonZero::new(u64::from(claim.tokens())).map(|_| claim.object.clone())?;
         let last = self.tokens.entry(first).or_default();
         let first = last.saturating_add(1);
-        *last = last.saturating_add(claim.tokens.into());
+        *last = last.saturating_add(claim.tokens().into());
         NonZero::new(first)
     }
 
@@ -474,20 +474,20 @@ impl State {
         Err(Failure::refused(code, message))
     }
 
-    fn grant(&mut self, name: &Name, owner: &Owner, ends: Instant, now: Instant) {
+    fn grant(&mut self, object: &Object, owner: &Owner, ends: Instant, now: Instant) {
         // What has expired goes when it may be as much as what has not.
         if self.locks.len() > self.sweep_at {
             self.locks.retain(|_, entry| now < entry.ends);
             self.sweep_at = 64 + 2 * self.locks.len();
         }
-        self.locks.insert(name.clone(), Entry { owner: owner.clone(), count: 1, ends });
+        self.locks.insert(object.clone(), Entry { owner: owner.clone(), count: 1, ends });
     }
 
     fn queue_up(&mut self, session: u64, claim: &Claim, place: Place, now: Instant) {
         if place == Place::Kept {
             return;
         }
-        let queue = self.queues.entry(claim.name.clone()).or_insert_with(|| Queue::new(now));
+        let queue = self.queues.entry(claim.object.clone()).or_insert_with(|| Queue::new(now));
         if queue.is_past(now) {
             *queue = Queue::new(now);
         }
@@ -496,109 +496,110 @@ impl State {
 
     /// Takes the place of who claims. Returns whether it had one.
     fn leave_queue(&mut self, claim: &Claim, now: Instant) -> bool {
-        let Some(queue) = self.queues.get_mut(&claim.name) else { return false };
+        let Some(queue) = self.queues.get_mut(&claim.object) else { return false };
         let had = !queue.is_past(now) && queue.leave(&claim.owner);
         if queue.is_past(now) {
-            self.queues.remove(&claim.name);
+            self.queues.remove(&claim.object);
         }
         had
     }
 
     /// Lets the first in the queue of `name` ask now.
-    fn tell_first(&mut self, name: &Name) {
+    fn tell_first(&mut self, object: &Object) {
         let (queues, sessions) = (&mut self.queues, &self.sessions);
         let first =
-            queues.get_mut(name).and_then(|queue| queue.first(|it| hears(sessions, it, name)));
+            queues.get_mut(object).and_then(|queue| queue.first(|it| hears(sessions, it, object)));
         if let Some(session) = first.map(|first| first.session) {
-            self.ask(name, session, Duration::ZERO);
+            self.ask(object, session, Duration::ZERO);
         }
     }
 
     /// Tells a client to ask for `name` after so long.
-    fn ask(&mut self, name: &Name, session: u64, after: Duration) {
+    fn ask(&mut self, object: &Object, session: u64, after: Duration) {
         let listening = self.sessions.get(&session);
-        let subscriber = listening.and_then(|listening| listening.subscriber(name));
-        let event = Event::Ask { name: name.clone(), after };
+        let subscriber = listening.and_then(|listening| listening.subscriber(object));
+        let event = Event::Ask { object: object.clone(), after };
         self.events.extend(subscriber.map(|subscriber| (subscriber, event)));
     }
 
     /// Gives the lock, which is free, to whom it is due.
-    fn hand_over(&mut self, name: &Name, session: u64, now: Instant) -> Others {
-        if self.queues.get(name).is_some_and(|queue| queue.is_past(now)) {
-            self.queues.remove(name);
+    fn hand_over(&mut self, object: &Object, session: u64, now: Instant) -> Others {
+        if self.queues.get(object).is_some_and(|queue| queue.is_past(now)) {
+            self.queues.remove(object);
         }
         let outsiders = self.sessions.values();
-        let outsiders = outsiders.filter(|it| it.queueless).any(|it| it.subscriber(name).is_some());
+        let outsiders =
+            outsiders.filter(|it| it.queueless).any(|it| it.subscriber(object).is_some());
         let (queues, sessions) = (&mut self.queues, &self.sessions);
-        let turn = queues.get_mut(name).map_or(Turn::Nobodys, |queue| {
-            queue.turn(outsiders, |session| hears(sessions, session, name), now)
+        let turn = queues.get_mut(object).map_or(Turn::Nobodys, |queue| {
+            queue.turn(outsiders, |session| hears(sessions, session, object), now)
         });
         match turn {
             Turn::Nobodys => {
-                if self.queues.get(name).is_some_and(Queue::is_empty) {
-                    self.queues.remove(name);
+                if self.queues.get(object).is_some_and(Queue::is_empty) {
+                    self.queues.remove(object);
                 }
-                self.announce(name, session, false);
+                self.announce(object, session, false);
                 match outsiders {
                     true => Others::Outsiders(HEAD_START),
                     // Those who poll and have had their turn lately.
-                    false if self.queues.contains_key(name) => Others::Listeners,
+                    false if self.queues.contains_key(object) => Others::Listeners,
                     false => Others::Nobody,
                 }
             }
             Turn::Reserved { next, time } => {
-                self.grant(name, &next.owner, now + time, now);
+                self.grant(object, &next.owner, now + time, now);
                 // One who polls may hear by now.
-                self.ask(name, next.session, Duration::ZERO);
-                self.warn(name, 0, now);
+                self.ask(object, next.session, Duration::ZERO);
+                self.warn(object, 0, now);
                 Others::Nobody
             }
             Turn::Gap { next, time } => {
-                self.announce(name, session, true);
-                self.ask(name, next.session, time);
-                self.warn(name, 1, now);
+                self.announce(object, session, true);
+                self.ask(object, next.session, time);
+                self.warn(object, 1, now);
                 Others::Next(time)
             }
         }
     }
 
     /// Has those behind look who has the lock now.
-    fn warn(&mut self, name: &Name, behind: usize, now: Instant) {
-        let next = self.queues.get(name).map(|queue| queue.warned(behind, now));
+    fn warn(&mut self, object: &Object, behind: usize, now: Instant) {
+        let next = self.queues.get(object).map(|queue| queue.warned(behind, now));
         for (session, after) in next.unwrap_or_default() {
-            self.ask(name, session, after);
+            self.ask(object, session, after);
         }
     }
 
     /// The hold on `name` if it has not expired.
-    fn holding(&mut self, name: &Name, now: Instant) -> Option<&mut Entry> {
-        self.locks.get_mut(name).filter(|entry| now < entry.ends)
+    fn holding(&mut self, object: &Object, now: Instant) -> Option<&mut Entry> {
+        self.locks.get_mut(object).filter(|entry| now < entry.ends)
     }
 
-    fn held_by(&mut self, name: &Name, owner: &Owner, now: Instant) -> Option<&mut Entry> {
-        self.holding(name, now).filter(|entry| entry.owner == *owner)
+    fn held_by(&mut self, object: &Object, owner: &Owner, now: Instant) -> Option<&mut Entry> {
+        self.holding(object, now).filter(|entry| entry.owner == *owner)
     }
 
-    fn take(&mut self, name: &Name, now: Instant) -> Option<Entry> {
-        self.locks.remove(name).filter(|entry| now < entry.ends)
+    fn take(&mut self, object: &Object, now: Instant) -> Option<Entry> {
+        self.locks.remove(object).filter(|entry| now < entry.ends)
     }
 
     /// Tells those who listen that `name` is free. Returns whether others do than who
     /// says so.
-    fn announce(&mut self, name: &Name, session: u64, queue_told: bool) -> bool {
+    fn announce(&mut self, object: &Object, session: u64, queue_told: bool) -> bool {
         let listeners =
-            self.sessions.iter().filter(|(_, listening)| listening.names.contains(name));
+            self.sessions.iter().filter(|(_, listening)| listening.objects.contains(object));
         let others = listeners.clone().any(|(id, _)| *id != session);
-        let subscribers = listeners.filter_map(|(_, listening)| listening.subscriber(name));
-        let event = Event::Freed { name: name.clone(), queue_told };
+        let subscribers = listeners.filter_map(|(_, listening)| listening.subscriber(object));
+        let event = Event::Freed { object: object.clone(), queue_told };
         self.events.extend(subscribers.map(|subscriber| (subscriber, event.clone())));
         others
     }
 }
 
 /// Whether this client hears when its turn comes.
-fn hears(sessions: &BTreeMap<u64, Listening>, session: u64, name: &Name) -> bool {
-    sessions.get(&session).is_some_and(|it| !it.queueless && it.subscriber(name).is_some())
+fn hears(sessions: &BTreeMap<u64, Listening>, session: u64, object: &Object) -> bool {
+    sessions.get(&session).is_some_and(|it| !it.queueless && it.subscriber(object).is_some())
 }
 
 struct Entry {
@@ -641,7 +642,7 @@ mod tests {
 
         // then a question fails when patience ends, without saying that nothing happened
         let asked = Instant::now();
-        let name = Name::new("door").unwrap();
+        let name = Object::lock("door");
         let failure = session.holder(&name).await.unwrap_err();
         assert!(failure.may_have_happened());
         assert_eq!(asked.elapsed(), PATIENCE);

@@ -1,11 +1,14 @@
 //! The names of keys and channels: Redisson's, and our own beside them.
 
-use crate::domain::Name;
+use crate::domain::{Kind, Name, Object};
 
-/// Where releases of `name` are announced. `door` and `{door}` share it, as they do
+/// Where releases of `object` are announced. `door` and `{door}` share it, as they do
 /// with Redisson.
-pub(super) fn channel(name: &Name) -> String {
-    redissons("redisson_lock__channel", name)
+pub(super) fn channel(object: &Object) -> String {
+    let prefix = match object.kind {
+        Kind::Lock => "redisson_lock__channel",
+    };
+    redissons(prefix, &object.name)
 }
 
 /// Where the last fencing token of `name` is kept: a counter of Redisson's, without an end.
@@ -64,7 +67,7 @@ mod tests {
 
     #[test]
     fn a_channel_is_named_as_redisson_names_it() {
-        let of = |name| channel(&Name::new(name).unwrap());
+        let of = |name| channel(&Object::lock(name));
         assert_eq!(of("orders:42"), "redisson_lock__channel:{orders:42}");
         assert_eq!(of("{tenant}:orders"), "redisson_lock__channel:{tenant}:orders");
         assert_eq!(of("a b\n"), "redisson_lock__channel:{a b\n}");
@@ -73,8 +76,11 @@ mod tests {
     #[test]
     fn a_name_and_all_that_is_its_own_lie_in_one_slot() {
         for name in NAMES {
-            let name = Name::new(name).unwrap();
-            for key in [channel(&name), queuers(&name), queue(&name), waiter(&name, "id")] {
+            let object = Object::lock(name);
+            let name = &object.name;
+            for key in
+                [channel(&object), queuers(name), queue(name), tokens(name), waiter(name, "id")]
+            {
                 assert_eq!(tag(name.as_str()), tag(&key), "{name}");
             }
         }

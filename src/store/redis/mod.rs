@@ -2,6 +2,8 @@
 
 mod connection;
 mod keys;
+mod lock;
+mod renewals;
 mod replies;
 mod scripts;
 mod subscriptions;
@@ -21,24 +23,18 @@ pub(crate) use self::connection::Connector;
 pub(crate) use self::connection::Settings;
 use self::{
     connection::{Dialer, Link, Target, Watcher},
-    scripts::{Script, roomy},
+    scripts::Script,
     subscriptions::{Board, Subscriptions},
     watcher::Commands,
 };
-use super::{
-    Answer, LATER, POLLERS_TURN, QUEUE_RESTS, RESERVATION, SOON, Store, Subscriber, WARNED_AFTER,
-};
+use super::{Answer, Store, Subscriber};
 use crate::{
     domain::{
-        About, Claim, Failure, GivenBack, Holder, Name, Others, Outcome, Owner, Place, ReleaseMode,
-        Renewal, Role, Verdict, checked,
+        About, Claim, Failure, GivenBack, Holder, Kind, Name, Object, Outcome, Owner, Place,
+        ReleaseMode, Renewal, Role, Verdict, checked,
     },
     error::Error,
 };
-
-/// In how many parts a batch of renewals is asked again that the server refuses: to find
-/// one of a hundred takes 14.
-const MOST_PARTS: usize = 32;
 
 /// A Redis server.
 #[derive(Debug)]
@@ -163,113 +159,6 @@ impl RedisStore {
         self.explained(name, answer).await
     }
 
-    /// Asks for a lock: with a place in its queue, and with tokens, if they are wanted.
-    async fn ask(&self, claim: &Claim, place: Option<&str>) -> Result<Value, Failure> {
-        let (name, fenced) = (&claim.name, claim.tokens > 0);
-        let queue = place.map(|_| keys::queue(name));
-        let tokens = fenced.then(|| keys::tokens(name));
-        let (lock, count) =
-            (name.as_str(), if fenced { 3 } else { 1 + usize::from(place.is_some()) });
-        let keys = [lock, queue.as_deref().unwrap_or(lock), tokens.as_deref().unwrap_or(lock)];
-        let answer = self.run(&scripts::ACQUIRE, &keys[..count], |command| {
-            command.arg(claim.owner.as_str()).arg(millis(claim.ttl));
-            if count > 1 {
-                command.arg(place.unwrap_or_default()).arg(millis(QUEUE_RESTS));
-            }
-            if fenced {
-                command.arg(claim.tokens);
-            }
-        });
-        self.explained(&claim.name, answer.await).await
-    }
-
-    /// Asks for a lock, and for a place in its queue if it is busy.
-    async fn acquire_queueing(&self, claim: &Claim, place: Place) -> Result<Verdict, Failure> {
-        let place = match place {
-            Place::Kept => "kept",
-            Place::Listening => "listening",
-            Place::Polling => "polling",
-        };
-        if !self.subscriptions.rights(&claim.name).queue {
-            return self.acquire_alone(claim).await;
-        }
-        let reply = Box::pin(self.ask(claim, Some(place))).await;
-        if !is_forbidden(&reply) {
-            let reply = reply?;
-            if replies::place_was_refused(&reply) {
-                self.subscriptions.queue_refused(&claim.name);
-            }
-            return replies::verdict(&reply, claim);
-        }
-        // Without a queue it shows whether the lock is refused, too.
-        let verdict = self.acquire_alone(claim).await?;
-        self.subscriptions.queue_refused(&claim.name);
-        Ok(verdict)
-    }
-
-    async fn acquire_alone(&self, claim: &Claim) -> Result<Verdict, Failure> {
-        replies::verdict(&self.ask(claim, None).await?, claim)
-    }
-
-    /// Gives a lock back to the next in its queue, or to everybody if we may not queue.
-    async fn hand_over(&self, claim: &Claim) -> Result<GivenBack, Failure> {
-        if !self.subscriptions.rights(&claim.name).queue {
-            return Box::pin(self.release_openly(claim)).await;
-        }
-        let keys = [claim.name.as_str(), &keys::queue(&claim.name)];
-        let asked = self.run(&scripts::HAND_OVER, &keys, |command| {
-            command.arg(claim.owner.as_str());
-            command.arg(keys::channel(&claim.name)).arg(keys::queuers(&claim.name));
-            command.arg(keys::waiters(&claim.name));
-            command.arg(millis(RESERVATION)).arg(millis(POLLERS_TURN));
-            command.arg(millis(WARNED_AFTER)).arg(millis(SOON)).arg(millis(LATER));
-        });
-        let reply = self.explained(&claim.name, Box::pin(asked).await).await;
-        if !is_forbidden(&reply) {
-            return replies::given_back(&reply?, &claim.name);
-        }
-        let given = Box::pin(self.release_openly(claim)).await?;
-        self.subscriptions.queue_refused(&claim.name);
-        Ok(given)
-    }
-
-    /// Gives a lock back to whoever asks first, by two commands that travel together:
-    /// a script around them would cost as much again.
-    ///
-    /// Both are sent whatever becomes of the first, so that asking again makes up for
-    /// a message that was lost. One too many wakes waiters for nothing.
-    async fn release_openly(&self, claim: &Claim) -> Result<GivenBack, Failure> {
-        let mut free = roomy("HDEL");
-        free.arg(claim.name.as_str()).arg(claim.owner.as_str());
-        let mut announce = roomy("PUBLISH");
-        announce.arg(keys::channel(&claim.name)).arg("0");
-        let replies = self.commands.call_all(&[free, announce]).await?;
-        let freed = match replies.first() {
-            Some(Value::ServerError(error)) => Err(replies::refusal(error).naming(Some("HDEL"))),
-            freed => replies::is_freed(freed.unwrap_or(&Value::Nil)),
-        };
-        if !self.explained(&claim.name, freed).await? {
-            return Ok(GivenBack::NotHeld { holder: self.successor(&claim.name).await });
-        }
-        let ears = replies.get(1).map_or(Ok(0), |reply| replies::ears(reply, &claim.name))?;
-        // Where nobody listens, nothing is looked up.
-        let others = ears > 0 && ears > i64::from(self.subscriptions.hears_releases(&claim.name));
-        Ok(GivenBack::Freed(match others {
-            true => Others::Listeners,
-            false => Others::Nobody,
-        }))
-    }
-
-    /// Who has a lock that is not ours any more, if the server tells.
-    async fn successor(&self, name: &Name) -> Option<Holder> {
-        // That it is not ours is answered: asking all over again would only hide it.
-        self.holder(name).await.unwrap_or_else(|failure| {
-            tracing::debug!(target: "leasehold", lock = %name, %failure,
-                "a release found another holder, or none: not known which");
-            None
-        })
-    }
-
     /// Says what lies under `name` if it is of the wrong type.
     async fn explained<T>(&self, name: &Name, answer: Result<T, Failure>) -> Result<T, Failure> {
         match answer {
@@ -279,41 +168,6 @@ impl RedisStore {
             }
             answer => answer,
         }
-    }
-
-    async fn renew_all(&self, renewals: &[Renewal]) -> Result<Vec<Outcome>, Failure> {
-        let names: Vec<&str> = renewals.iter().map(|renewal| renewal.name.as_str()).collect();
-        let reply = self.run(&scripts::RENEW, &names, |command| {
-            for Renewal { owner, ttl, .. } in renewals {
-                command.arg(owner.as_str()).arg(ttl.map_or(0, millis));
-            }
-        });
-        replies::outcomes(&reply.await?, renewals.len())
-    }
-
-    /// Renews in halves, so that one that is refused spoils few others. Which half comes
-    /// first is left to chance: no hold is always behind those that are refused.
-    async fn renew_in_parts(&self, renewals: &[Renewal]) -> Vec<Outcome> {
-        let mut outcomes = vec![Outcome::Unknown; renewals.len()];
-        let mut parts: Vec<_> = std::iter::once(0..renewals.len()).collect();
-        for _ in 0..MOST_PARTS {
-            let Some(part) = parts.pop() else { break };
-            match self.renew_all(&renewals[part.clone()]).await {
-                Ok(known) => outcomes[part].copy_from_slice(&known),
-                Err(failure) if !failure.may_pass() && part.len() > 1 => {
-                    let middle = part.start + part.len() / 2;
-                    parts.extend([middle..part.end, part.start..middle]);
-                    if fastrand::bool() {
-                        let last = parts.len() - 1;
-                        parts.swap(last - 1, last);
-                    }
-                }
-                // Others would fare no better, or it is the one.
-                Err(failure) if failure.may_pass() => break,
-                Err(_) => {}
-            }
-        }
-        outcomes
     }
 }
 
@@ -342,11 +196,6 @@ fn now(mut known: About, replies: &[Value]) -> About {
     known
 }
 
-/// Whether the server did not let us.
-fn is_forbidden<T>(answer: &Result<T, Failure>) -> bool {
-    matches!(answer, Err(Failure::Refused { code, .. }) if code == "NOPERM")
-}
-
 /// Whole milliseconds, rounded up: the server must not end a lease before us.
 fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
@@ -354,12 +203,9 @@ fn millis(time: Duration) -> u64 {
 
 impl Store for RedisStore {
     fn acquire<'a>(&'a self, claim: &'a Claim, place: Option<Place>) -> Answer<'a, Verdict> {
-        Box::pin(async move {
-            match place {
-                Some(place) => Box::pin(self.acquire_queueing(claim, place)).await,
-                None => self.acquire_alone(claim).await,
-            }
-        })
+        match claim.object.kind {
+            Kind::Lock => Box::pin(self.acquire_lock(claim, place)),
+        }
     }
 
     fn recount<'a>(
@@ -368,70 +214,45 @@ impl Store for RedisStore {
         count: u32,
         ttl: Option<Duration>,
     ) -> Answer<'a, Outcome> {
-        Box::pin(async move {
-            let reply = self.run_on(&claim.name, &scripts::RECOUNT, |command| {
-                command.arg(claim.owner.as_str()).arg(count).arg(ttl.map_or(0, millis));
-            });
-            replies::outcome(&reply.await?)
-        })
+        match claim.object.kind {
+            Kind::Lock => Box::pin(self.recount_lock(claim, count, ttl)),
+        }
     }
 
     fn release<'a>(&'a self, claim: &'a Claim, mode: ReleaseMode) -> Answer<'a, GivenBack> {
-        Box::pin(async move {
-            match mode {
-                ReleaseMode::Broadcast => self.release_openly(claim).await,
-                ReleaseMode::HandOver => Box::pin(self.hand_over(claim)).await,
-            }
-        })
+        match claim.object.kind {
+            Kind::Lock => Box::pin(self.release_lock(claim, mode)),
+        }
     }
 
     fn renew<'a>(&'a self, renewals: &'a [Renewal]) -> Answer<'a, Vec<Outcome>> {
-        Box::pin(async move {
-            match self.renew_all(renewals).await {
-                Err(failure @ Failure::Refused { .. })
-                    if !failure.may_pass() && renewals.len() > 1 =>
-                {
-                    Ok(Box::pin(self.renew_in_parts(renewals)).await)
-                }
-                answer => answer,
-            }
-        })
+        Box::pin(self.renew_or_halve(renewals))
     }
 
-    fn holder<'a>(&'a self, name: &'a Name) -> Answer<'a, Option<Holder>> {
-        Box::pin(async move {
-            let reply = self.run_on(name, &scripts::INSPECT, |_| {}).await?;
-            replies::holder(&reply)
-        })
+    fn holder<'a>(&'a self, object: &'a Object) -> Answer<'a, Option<Holder>> {
+        match object.kind {
+            Kind::Lock => Box::pin(self.holder_of_lock(object)),
+        }
     }
 
-    fn held_by<'a>(&'a self, name: &'a Name, owner: &'a Owner) -> Answer<'a, u32> {
-        Box::pin(async move {
-            let asked = cmd("HGET").arg(name.as_str()).arg(owner.as_str()).clone();
-            let answer = match self.commands.call(&asked).await? {
-                Value::ServerError(error) => Err(replies::refusal(&error).naming(Some("HGET"))),
-                reply => Ok(reply),
-            };
-            replies::count(&self.explained(name, answer).await?)
-        })
+    fn held_by<'a>(&'a self, object: &'a Object, owner: &'a Owner) -> Answer<'a, u32> {
+        match object.kind {
+            Kind::Lock => Box::pin(self.lock_held_by(object, owner)),
+        }
     }
 
-    fn force_release<'a>(&'a self, name: &'a Name) -> Answer<'a, bool> {
-        Box::pin(async move {
-            let channel = keys::channel(name);
-            let reply = self.run_on(name, &scripts::FORCE_RELEASE, |command| {
-                command.arg(&channel);
-            });
-            replies::forced(&reply.await?, name)
-        })
+    fn force_release<'a>(&'a self, object: &'a Object) -> Answer<'a, bool> {
+        match object.kind {
+            Kind::Lock => Box::pin(self.force_release_lock(object)),
+        }
     }
 
-    fn listen(&self, name: &Name) {
-        self.subscriptions.listen(name);
+    fn listen(&self, object: &Object) {
+        self.subscriptions.listen(object);
     }
 
-    fn unlisten(&self, name: &Name) {
-        self.subscriptions.unlisten(name);
+    fn unlisten(&self, object: &Object) {
+        self.subscriptions.unlisten(object);
     }
 
     fn tell(&self, subscriber: Weak<dyn Subscriber>) {
@@ -494,7 +315,7 @@ mod tests {
         redis.command(&["REPLICAOF", "127.0.0.1", "1"]);
         let verdict = store.acquire(&wanted, Some(Place::Listening)).await.unwrap();
         assert!(
-            matches!(verdict, Verdict::Busy(_)) && store.subscriptions.rights(&held.name).queue
+            matches!(verdict, Verdict::Busy(_)) && store.subscriptions.rights(&held.object).queue
         );
 
         redis.command(&["REPLICAOF", "NO", "ONE"]);
@@ -511,10 +332,10 @@ mod tests {
         let (held, wanted) = (claim("java:1"), claim("one:1"));
         store.acquire(&held, None).await.unwrap();
         store.acquire(&wanted, Some(Place::Listening)).await.unwrap();
-        assert!(!store.subscriptions.rights(&held.name).queue);
+        assert!(!store.subscriptions.rights(&held.object).queue);
 
         redis.command(&["CLIENT", "KILL", "USER", "narrow"]);
-        let forgotten = || store.subscriptions.rights(&held.name).queue;
+        let forgotten = || store.subscriptions.rights(&held.object).queue;
         eventually("it is forgotten", Duration::from_secs(5), forgotten);
     }
 
@@ -527,10 +348,10 @@ mod tests {
         let mut renewals = Vec::new();
         for number in 0..100_u32 {
             let name = format!("{}:{number}", if number < 40 { "bad" } else { "good" });
-            let name = Name::new(name).unwrap();
-            let claim = Claim { name: name.clone(), ..claim("one:1") };
+            let name = Object::lock(name);
+            let claim = Claim { object: name.clone(), ..claim("one:1") };
             store.acquire(&claim, None).await.unwrap();
-            renewals.push(Renewal { name, owner: claim.owner, ttl: Some(claim.ttl) });
+            renewals.push(Renewal { object: name, owner: claim.owner, ttl: Some(claim.ttl) });
         }
         twin.user("one", "resetkeys ~good:*");
 
@@ -570,8 +391,7 @@ mod tests {
     }
 
     fn claim(owner: &str) -> Claim {
-        let (name, owner) = (Name::new("door").unwrap(), Owner::new(owner).unwrap());
-        Claim { name, owner, ttl: Duration::from_secs(30), tokens: 0 }
+        Claim::plain(Object::lock("door"), Owner::new(owner).unwrap(), Duration::from_secs(30))
     }
 
     #[tokio::test(start_paused = true)]
@@ -580,7 +400,7 @@ mod tests {
         let deaf = served(&twin, "deaf", "&redisson_lock__channel:*").await;
         let (held, wanted) = (claim("other:1"), claim("deaf:1"));
         deaf.acquire(&held, None).await.unwrap();
-        deaf.listen(&wanted.name);
+        deaf.listen(&wanted.object);
         tokio::time::sleep(Duration::from_millis(10)).await;
         deaf.acquire(&wanted, Some(Place::Polling)).await.unwrap();
         assert!(twin.zset("leasehold_lock__queue:{door}").is_some());
@@ -593,7 +413,7 @@ mod tests {
         let twin = Twin::new(7);
         let mute = served(&twin, "mute", "&redisson_lock__channel:*").await;
         let waiter = served(&twin, "waiter", "&*").await;
-        let name = Name::new("door").unwrap();
+        let name = Object::lock("door");
         let (held, wanted) = (claim("mute:1"), claim("waiter:1"));
         waiter.listen(&name);
         tokio::time::sleep(Duration::from_millis(10)).await;
@@ -613,7 +433,7 @@ mod tests {
         let twin = Twin::new(7);
         let blind = served(&twin, "blind", "&* -zscore").await;
         let waiter = served(&twin, "two", "&*").await;
-        let name = Name::new("door").unwrap();
+        let name = Object::lock("door");
         let [held, polls, listens] = ["blind:1", "two:1", "two:2"].map(claim);
         waiter.listen(&name);
         tokio::time::sleep(Duration::from_millis(10)).await;
@@ -645,7 +465,7 @@ mod tests {
     async fn a_connection_for_messages_that_is_silent_is_found_whatever_else_goes_on() {
         let twin = Twin::new(7);
         let store = served(&twin, "one", "&*").await;
-        let door = claim("one:1").name;
+        let door = claim("one:1").object;
         store.listen(&door);
         tokio::time::sleep(Duration::from_secs(1)).await;
         assert!(store.subscriptions.hears_releases(&door));
@@ -654,7 +474,7 @@ mod tests {
         let start = tokio::time::Instant::now();
         while store.reconnects() == 0 {
             tokio::time::sleep(Duration::from_millis(100)).await;
-            store.unlisten(&Name::new("nobody's").unwrap());
+            store.unlisten(&Object::lock("nobody's"));
             assert!(start.elapsed() < Duration::from_secs(10), "still believed");
         }
     }

@@ -44,7 +44,7 @@ pub(super) fn is_no_script(value: &Value) -> bool {
 /// that no other reply can be taken for it.
 pub(super) fn verdict(reply: &Value, claim: &Claim) -> Result<Verdict, Failure> {
     let ours = |granted: &Value| text(granted) == Some(claim.owner.as_str());
-    let fenced = claim.tokens > 0;
+    let fenced = claim.tokens() > 0;
     match reply {
         granted if ours(granted) && !fenced => Ok(Verdict::Granted { token: None }),
         Value::Array(parts) if parts.len() == 2 => match parts[..] {
@@ -53,7 +53,9 @@ pub(super) fn verdict(reply: &Value, claim: &Claim) -> Result<Verdict, Failure> 
             }
             _ => Err(unreadable(reply)),
         },
-        other => holder(other)?.map(Verdict::Busy).ok_or_else(|| unreadable(reply)),
+        other => holder(other)?
+            .map(|holder| Verdict::Busy(holder.into()))
+            .ok_or_else(|| unreadable(reply)),
     }
 }
 
@@ -205,6 +207,7 @@ fn unreadable(reply: &Value) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::{Object, Share};
 
     fn bulk(text: &str) -> Value {
         Value::BulkString(text.as_bytes().to_vec())
@@ -242,15 +245,16 @@ mod tests {
     }
 
     fn claim(owner: &str, tokens: u32) -> Claim {
-        let (name, owner) = (Name::new("door").unwrap(), Owner::new(owner).unwrap());
-        Claim { name, owner, ttl: Duration::from_secs(30), tokens }
+        let (object, owner) = (Object::lock("door"), Owner::new(owner).unwrap());
+        let share = Share::Whole { tokens };
+        Claim { object, owner, ttl: Duration::from_secs(30), share }
     }
 
     #[test]
     fn a_grant_is_believed_only_by_its_owner() {
         let (mine, yours) = (claim("8c6d:42", 0), claim("8c6d:43", 0));
         let grant = bulk("8c6d:42");
-        assert_eq!(verdict(&grant, &mine).unwrap(), Verdict::Granted { token: None });
+        assert_eq!(verdict(&grant, &mine).unwrap(), Verdict::GRANTED);
         assert!(verdict(&grant, &yours).is_err());
         assert!(verdict(&Value::Int(1), &mine).is_err());
         assert!(verdict(&Value::Array(vec![grant]), &mine).is_err());
@@ -291,7 +295,7 @@ mod tests {
     #[test]
     fn what_a_release_found_is_read() {
         let freed = |others| GivenBack::Freed(others);
-        let given_back = |reply: &Value| given_back(reply, &Name::new("door").unwrap());
+        let given_back = |reply: &Value| given_back(reply, &Object::lock("door").name);
         assert_eq!(given_back(&Value::Int(0)).unwrap(), freed(Others::Nobody));
         let (gap, array) = (Duration::from_millis(4), |gap| Value::Array(vec![Value::Int(gap)]));
         assert_eq!(given_back(&Value::Int(4)).unwrap(), freed(Others::Outsiders(gap)));

@@ -32,7 +32,7 @@ async fn a_name_that_nobody_waited_for_is_forgotten_at_once() {
 async fn what_is_known_of_names_that_nobody_wants_does_not_grow_without_end() {
     let (_engine, contention, _) = door();
     for n in 0..2 * MOST_LINGERING {
-        contention.note(&name(&format!("door-{n}")), Others::Listeners);
+        contention.note(&Object::lock(format!("door-{n}")), Others::Listeners);
     }
     assert!(contention.entries.lock().of.len() <= MOST_LINGERING);
 }
@@ -43,7 +43,7 @@ async fn names_that_were_waited_for_do_not_pile_up_until_the_watchdog_looks() {
     for n in 0..=MOST_LINGERING {
         // The first one rings too, and is heard here.
         let _ = contention.core.bell.notified().now_or_never();
-        let name = name(&format!("door-{n}"));
+        let name = Object::lock(format!("door-{n}"));
         contention.turn(&name, PLAIN, true, || true).await.unwrap().listen();
     }
     assert!(contention.core.bell.notified().now_or_never().is_some(), "it is to look at once");
@@ -58,7 +58,7 @@ async fn one_in_transit_does_not_keep_those_that_linger() {
     let first = hold(&engine, &door).await;
     let _waits = (in_line(&contention, &door), in_line(&contention, &door));
     for n in 0..=MOST_LINGERING {
-        let name = name(&format!("door-{n}"));
+        let name = Object::lock(format!("door-{n}"));
         contention.turn(&name, PLAIN, true, || true).await.unwrap().listen();
     }
     contention.left(&first);

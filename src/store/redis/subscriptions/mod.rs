@@ -25,7 +25,7 @@ pub(super) use self::rights::{Refused, Rights};
 use self::table::{Correction, Refusal, Table};
 use super::connection::{Dialer, Link, Watcher, Wire};
 use crate::{
-    domain::{Mutex, Name},
+    domain::{Mutex, Object},
     error::Error,
     store::Subscriber,
 };
@@ -78,34 +78,34 @@ impl Subscriptions {
         *self.board.subscriber.lock() = Some(subscriber);
     }
 
-    pub(super) fn listen(&self, name: &Name) {
-        self.board.table.lock().listen(name);
+    pub(super) fn listen(&self, object: &Object) {
+        self.board.table.lock().listen(object);
         self.board.changed.notify_one();
     }
 
-    pub(super) fn unlisten(&self, name: &Name) {
-        self.board.table.lock().unlisten(name);
+    pub(super) fn unlisten(&self, object: &Object) {
+        self.board.table.lock().unlisten(object);
         self.board.changed.notify_one();
     }
 
     /// What we may do about `name`.
-    pub(super) fn rights(&self, name: &Name) -> Rights {
-        self.board.table.lock().rights(name)
+    pub(super) fn rights(&self, object: &Object) -> Rights {
+        self.board.table.lock().rights(object)
     }
 
     /// Notes that the server refuses us the queue of `name`.
-    pub(super) fn queue_refused(&self, name: &Name) {
-        if !self.rights(name).queue {
+    pub(super) fn queue_refused(&self, object: &Object) {
+        if !self.rights(object).queue {
             return;
         }
-        self.board.warn_once(Refused::Queue, name);
-        self.board.table.lock().refused(name, Refused::Queue, Instant::now());
+        self.board.warn_once(Refused::Queue, object);
+        self.board.table.lock().refused(object, Refused::Queue, Instant::now());
         self.board.changed.notify_one();
     }
 
     /// Whether releases of `name` reach us.
-    pub(super) fn hears_releases(&self, name: &Name) -> bool {
-        self.board.table.lock().hears_releases(name)
+    pub(super) fn hears_releases(&self, object: &Object) -> bool {
+        self.board.table.lock().hears_releases(object)
     }
 
     /// Whether there is a connection for them.
@@ -157,7 +157,7 @@ impl Board {
     }
 
     /// Who may not do something still gets the lock, if later.
-    fn warn_once(&self, what: Refused, name: &Name) {
+    fn warn_once(&self, what: Refused, object: &Object) {
         let mut warned = self.warned.lock();
         if warned.contains(&what) {
             return;
@@ -165,11 +165,11 @@ impl Board {
         warned.push(what);
         drop(warned);
         match what {
-            Refused::Queue => tracing::warn!(target: "leasehold", lock = %name,
+            Refused::Queue => tracing::warn!(target: "leasehold", lock = %object.name,
                 "the server refuses a queue of waiters: each release wakes them all"),
-            Refused::OwnChannels => tracing::warn!(target: "leasehold", lock = %name,
+            Refused::OwnChannels => tracing::warn!(target: "leasehold", lock = %object.name,
                 "the server refuses our own channels: waiters do not queue"),
-            Refused::Releases => tracing::warn!(target: "leasehold", lock = %name,
+            Refused::Releases => tracing::warn!(target: "leasehold", lock = %object.name,
                 "the server refuses to send messages: waiters ask more often"),
         }
     }
@@ -220,8 +220,8 @@ impl Board {
             _ => Refusal::Passing,
         };
         tracing::debug!(target: "leasehold", failure = %error, verb, "subscriptions refused");
-        if let (Refusal::Forbidden, Some(name)) = (refusal, &correction.subscribe) {
-            self.warn_once(correction.needs(), name);
+        if let (Refusal::Forbidden, Some(object)) = (refusal, &correction.subscribe) {
+            self.warn_once(correction.needs(), object);
         }
         self.table.lock().not_done(&correction, refusal, Instant::now());
         Some(refusal)

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::domain::{Map, Name};
+use crate::domain::{Map, Object};
 
 /// For so long a no is believed.
 const BELIEVED: Duration = Duration::from_secs(30);
@@ -40,19 +40,19 @@ pub(in crate::store::redis) enum Refused {
 
 /// Every no that we believe.
 #[derive(Debug, Default)]
-pub(super) struct Refusals(Map<Name, (Rights, Instant)>);
+pub(super) struct Refusals(Map<Object, (Rights, Instant)>);
 
 impl Refusals {
-    pub(super) fn rights(&self, name: &Name) -> Rights {
-        self.0.get(name).map_or(Rights::ALL, |(rights, _)| *rights)
+    pub(super) fn rights(&self, object: &Object) -> Rights {
+        self.0.get(object).map_or(Rights::ALL, |(rights, _)| *rights)
     }
 
     /// Notes that the server says no to `what` at `now`.
-    pub(super) fn note(&mut self, name: &Name, what: Refused, now: Instant) {
-        if self.0.len() >= MOST && !self.0.contains_key(name) {
+    pub(super) fn note(&mut self, object: &Object, what: Refused, now: Instant) {
+        if self.0.len() >= MOST && !self.0.contains_key(object) {
             self.forget_oldest();
         }
-        let (rights, until) = self.0.entry(name.clone()).or_insert((Rights::ALL, now));
+        let (rights, until) = self.0.entry(object.clone()).or_insert((Rights::ALL, now));
         *until = now + BELIEVED;
         match what {
             Refused::Queue => rights.queue = false,
@@ -63,16 +63,16 @@ impl Refusals {
 
     fn forget_oldest(&mut self) {
         let oldest = self.0.iter().min_by_key(|(_, (_, until))| *until);
-        if let Some(name) = oldest.map(|(name, _)| name.clone()) {
-            self.0.remove(&name);
+        if let Some(object) = oldest.map(|(object, _)| object.clone()) {
+            self.0.remove(&object);
         }
     }
 
     /// Forgets what is old at `now`. Returns the names that may be tried again.
-    pub(super) fn forget(&mut self, now: Instant) -> Vec<Name> {
+    pub(super) fn forget(&mut self, now: Instant) -> Vec<Object> {
         let old = self.0.iter().filter(|(_, (_, until))| *until <= now);
-        let old: Vec<Name> = old.map(|(name, _)| name.clone()).collect();
-        self.0.retain(|name, _| !old.contains(name));
+        let old: Vec<Object> = old.map(|(object, _)| object.clone()).collect();
+        self.0.retain(|object, _| !old.contains(object));
         old
     }
 
@@ -86,8 +86,8 @@ impl Refusals {
 mod tests {
     use super::*;
 
-    fn door() -> Name {
-        Name::new("door").unwrap()
+    fn door() -> Object {
+        Object::lock("door")
     }
 
     #[test]
@@ -107,7 +107,7 @@ mod tests {
     fn a_no_is_about_one_name_and_is_forgotten() {
         let (mut refusals, now) = (Refusals::default(), Instant::now());
         refusals.note(&door(), Refused::Queue, now);
-        assert_eq!(refusals.rights(&Name::new("window").unwrap()), Rights::ALL);
+        assert_eq!(refusals.rights(&Object::lock("window")), Rights::ALL);
         assert!(refusals.forget(now).is_empty());
         assert_eq!(refusals.forget(now + BELIEVED), [door()]);
         assert_eq!(refusals.rights(&door()), Rights::ALL);
@@ -117,7 +117,7 @@ mod tests {
     fn it_does_not_grow_without_end() {
         let (mut refusals, now) = (Refusals::default(), Instant::now());
         for n in 0..2 * MOST {
-            refusals.note(&Name::new(format!("door-{n}")).unwrap(), Refused::Queue, now);
+            refusals.note(&Object::lock(format!("door-{n}")), Refused::Queue, now);
         }
         assert_eq!(refusals.0.len(), MOST);
     }

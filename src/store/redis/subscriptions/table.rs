@@ -13,7 +13,7 @@ use super::{
     rights::{Refusals, Refused, Rights},
 };
 use crate::{
-    domain::{Map, Name},
+    domain::{Map, Object},
     store::{Event, Hears},
 };
 
@@ -21,7 +21,7 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Table {
     client: String,
-    names: Map<Name, Wish>,
+    objects: Map<Object, Wish>,
     channels: HashMap<String, Channel>,
     /// Channels that may not be as they are wanted.
     unsettled: BTreeSet<String>,
@@ -43,7 +43,7 @@ struct Channel {
     says: Says,
     state: State,
     /// Who wants it: `door` and `{door}` share the one of their releases.
-    names: BTreeSet<Name>,
+    objects: BTreeSet<Object>,
 }
 
 /// What a message on a channel is about.
@@ -67,7 +67,7 @@ enum State {
 #[derive(Debug, Eq, PartialEq)]
 pub(super) struct Correction {
     /// Whether to subscribe: then for this name.
-    pub(super) subscribe: Option<Name>,
+    pub(super) subscribe: Option<Object>,
     pub(super) channels: Vec<String>,
 }
 
@@ -96,7 +96,7 @@ impl Table {
     pub(super) fn of(client: &str) -> Self {
         Self {
             client: client.to_owned(),
-            names: Map::default(),
+            objects: Map::default(),
             channels: HashMap::new(),
             unsettled: BTreeSet::new(),
             refusals: Refusals::default(),
@@ -104,42 +104,42 @@ impl Table {
         }
     }
 
-    pub(super) fn listen(&mut self, name: &Name) {
-        if !self.names.contains_key(name) {
-            self.names.insert(name.clone(), Wish::default());
+    pub(super) fn listen(&mut self, object: &Object) {
+        if !self.objects.contains_key(object) {
+            self.objects.insert(object.clone(), Wish::default());
         }
-        self.want(name);
+        self.want(object);
         // Who wants it anew does not know yet.
-        let hears = self.names.get(name).map(|wish| wish.hears).unwrap_or_default();
+        let hears = self.objects.get(object).map(|wish| wish.hears).unwrap_or_default();
         if hears != Hears::Nothing {
-            self.events.push_back(Event::Hears(name.clone(), hears));
+            self.events.push_back(Event::Hears(object.clone(), hears));
         }
     }
 
-    pub(super) fn unlisten(&mut self, name: &Name) {
-        if let Some(wish) = self.names.remove(name) {
-            self.give_up(name, wish.channels);
+    pub(super) fn unlisten(&mut self, object: &Object) {
+        if let Some(wish) = self.objects.remove(object) {
+            self.give_up(object, wish.channels);
         }
     }
 
-    pub(super) fn rights(&self, name: &Name) -> Rights {
-        self.refusals.rights(name)
+    pub(super) fn rights(&self, object: &Object) -> Rights {
+        self.refusals.rights(object)
     }
 
     /// Notes that the server refuses us what we need for `name`.
-    pub(super) fn refused(&mut self, name: &Name, what: Refused, now: Instant) {
-        self.refusals.note(name, what, now);
-        self.want(name);
+    pub(super) fn refused(&mut self, object: &Object, what: Refused, now: Instant) {
+        self.refusals.note(object, what, now);
+        self.want(object);
     }
 
     /// Tries again what was refused long ago.
     pub(super) fn forgive(&mut self, now: Instant) {
-        self.refusals.forget(now).iter().for_each(|name| self.want(name));
+        self.refusals.forget(now).iter().for_each(|object| self.want(object));
     }
 
     /// Whether the releases of `name` reach us.
-    pub(super) fn hears_releases(&self, name: &Name) -> bool {
-        self.channels.get(&keys::channel(name)).is_some_and(|it| it.state == State::On)
+    pub(super) fn hears_releases(&self, object: &Object) -> bool {
+        self.channels.get(&keys::channel(object)).is_some_and(|it| it.state == State::On)
     }
 
     /// Whether there is anything to hear.
@@ -152,40 +152,40 @@ impl Table {
     }
 
     /// Makes the channels of `name` those that its rights allow.
-    fn want(&mut self, name: &Name) {
-        let wanted = self.wanted(name);
-        let Some(wish) = self.names.get_mut(name) else { return };
+    fn want(&mut self, object: &Object) {
+        let wanted = self.wanted(object);
+        let Some(wish) = self.objects.get_mut(object) else { return };
         let before = std::mem::take(&mut wish.channels);
         wish.channels = wanted.iter().map(|(channel, _)| channel.clone()).collect();
         let gone = before.into_iter().filter(|it| !wanted.iter().any(|(kept, _)| kept == it));
         let gone = gone.collect();
-        self.give_up(name, gone);
+        self.give_up(object, gone);
         for (channel, says) in wanted {
-            let fresh = || Channel { says, state: State::Off, names: BTreeSet::new() };
+            let fresh = || Channel { says, state: State::Off, objects: BTreeSet::new() };
             let entry = self.channels.entry(channel.clone()).or_insert_with(fresh);
-            entry.names.insert(name.clone());
+            entry.objects.insert(object.clone());
             self.unsettled.insert(channel);
         }
-        self.update(name);
+        self.update(object);
     }
 
-    fn wanted(&self, name: &Name) -> Vec<(String, Says)> {
-        let Rights { queue, own_channels, releases } = self.refusals.rights(name);
+    fn wanted(&self, object: &Object) -> Vec<(String, Says)> {
+        let Rights { queue, own_channels, releases } = self.refusals.rights(object);
         let mut wanted = Vec::new();
         if releases {
-            wanted.push((keys::channel(name), Says::Released));
+            wanted.push((keys::channel(object), Says::Released));
         }
-        if releases && queue && own_channels {
-            wanted.push((keys::queuers(name), Says::Nothing));
-            wanted.push((keys::waiter(name, &self.client), Says::OurTurn));
+        if releases && queue && own_channels && object.manner().queues {
+            wanted.push((keys::queuers(&object.name), Says::Nothing));
+            wanted.push((keys::waiter(&object.name, &self.client), Says::OurTurn));
         }
         wanted
     }
 
-    fn give_up(&mut self, name: &Name, channels: Vec<String>) {
+    fn give_up(&mut self, object: &Object, channels: Vec<String>) {
         for channel in channels {
             if let Some(entry) = self.channels.get_mut(&channel) {
-                entry.names.remove(name);
+                entry.objects.remove(object);
                 self.unsettled.insert(channel);
             }
         }
@@ -193,11 +193,11 @@ impl Table {
 
     /// What to ask for now. What is asked for already is not asked for again.
     pub(super) fn corrections(&mut self) -> Vec<Correction> {
-        let mut subscribe: BTreeMap<Name, Vec<String>> = BTreeMap::new();
+        let mut subscribe: BTreeMap<Object, Vec<String>> = BTreeMap::new();
         let mut unsubscribe = Vec::new();
         for name in std::mem::take(&mut self.unsettled) {
             let Some(channel) = self.channels.get_mut(&name) else { continue };
-            match (channel.names.first(), channel.state) {
+            match (channel.objects.first(), channel.state) {
                 (Some(_), State::On) => {}
                 (None, State::Off) => drop(self.channels.remove(&name)),
                 (Some(user), State::Off) => {
@@ -214,7 +214,7 @@ impl Table {
         }
         let of = |subscribe, channels| Correction { subscribe, channels };
         let mut all: Vec<_> =
-            subscribe.into_iter().map(|(name, channels)| of(Some(name), channels)).collect();
+            subscribe.into_iter().map(|(object, channels)| of(Some(object), channels)).collect();
         if !unsubscribe.is_empty() {
             all.push(of(None, unsubscribe));
         }
@@ -229,7 +229,7 @@ impl Table {
         }
         match (refusal, &asked.subscribe) {
             (Refusal::Passing, _) => {}
-            (Refusal::Forbidden, Some(name)) => self.refused(name, asked.needs(), now),
+            (Refusal::Forbidden, Some(object)) => self.refused(object, asked.needs(), now),
             // Who may not leave stays, and need not ask again.
             (Refusal::Forbidden, None) => {
                 self.unsettled.retain(|it| !asked.channels.contains(it));
@@ -240,13 +240,13 @@ impl Table {
     /// A connection begins, on which nothing is heard yet.
     pub(super) fn begin(&mut self) {
         self.refusals.clear();
-        let names: BTreeSet<Name> = self.names.keys().cloned().collect();
-        names.iter().for_each(|name| self.want(name));
+        let objects: BTreeSet<Object> = self.objects.keys().cloned().collect();
+        objects.iter().for_each(|object| self.want(object));
     }
 
     /// The connection is lost: everything that was heard, and what was asked.
     pub(super) fn end(&mut self) {
-        self.names.values_mut().for_each(|wish| wish.hears = Hears::Nothing);
+        self.objects.values_mut().for_each(|wish| wish.hears = Hears::Nothing);
         self.channels.clear();
         self.events.push_back(Event::SubscriptionsLost);
     }
@@ -265,13 +265,13 @@ impl Table {
         let Some(entry) = self.channels.get_mut(channel) else { return };
         entry.state = state;
         self.unsettled.insert(channel.to_owned());
-        let names = entry.names.clone();
-        names.iter().for_each(|name| self.update(name));
+        let objects = entry.objects.clone();
+        objects.iter().for_each(|object| self.update(object));
     }
 
     /// Tells what is heard of `name` if that has changed.
-    fn update(&mut self, name: &Name) {
-        let Some(wish) = self.names.get_mut(name) else { return };
+    fn update(&mut self, object: &Object) {
+        let Some(wish) = self.objects.get_mut(object) else { return };
         let is_on = |it: &String| self.channels.get(it).is_some_and(|it| it.state == State::On);
         let hears = match wish.channels.len() {
             0 => Hears::Nothing,
@@ -280,22 +280,22 @@ impl Table {
             _ => Hears::Turns,
         };
         if std::mem::replace(&mut wish.hears, hears) != hears {
-            self.events.push_back(Event::Hears(name.clone(), hears));
+            self.events.push_back(Event::Hears(object.clone(), hears));
         }
     }
 
     /// Something was said on `channel`.
     pub(super) fn heard(&mut self, channel: &str, message: &redis::Value) {
         let Some(entry) = self.channels.get(channel) else { return };
-        let names = entry.names.iter().cloned();
+        let names = entry.objects.iter().cloned();
         match entry.says {
             Says::Released => {
                 let queue_told = replies::queue_was_told(message);
-                self.events.extend(names.map(|name| Event::Freed { name, queue_told }));
+                self.events.extend(names.map(|object| Event::Freed { object, queue_told }));
             }
             Says::OurTurn => {
                 let after = replies::ask_after(message);
-                self.events.extend(names.map(|name| Event::Ask { name, after }));
+                self.events.extend(names.map(|object| Event::Ask { object, after }));
             }
             Says::Nothing => {}
         }
@@ -310,8 +310,8 @@ mod tests {
 
     use super::*;
 
-    fn name(name: &str) -> Name {
-        Name::new(name).unwrap()
+    fn name(name: &str) -> Object {
+        Object::lock(name)
     }
 
     fn table() -> Table {
@@ -440,7 +440,7 @@ mod tests {
         table.unlisten(&name("door"));
         done(&mut table);
         table.heard(&shared, &Value::BulkString(b"0".to_vec()));
-        let freed = Event::Freed { name: name("{door}"), queue_told: false };
+        let freed = Event::Freed { object: name("{door}"), queue_told: false };
         assert_eq!(told(&mut table), [freed]);
         table.unlisten(&name("{door}"));
         done(&mut table);
@@ -481,8 +481,8 @@ mod tests {
         now: Instant,
         asked: VecDeque<Correction>,
         subscribed: BTreeSet<String>,
-        wanted: BTreeSet<Name>,
-        heard: BTreeMap<Name, Hears>,
+        wanted: BTreeSet<Object>,
+        heard: BTreeMap<Object, Hears>,
         /// Whether our own channels are allowed.
         allows: bool,
     }
@@ -590,8 +590,10 @@ mod tests {
             let mut server = Server::of(seed);
             (0..200).for_each(|_| server.step());
             server.settle();
-            let of =
-                |name: &Name| [keys::channel(name), keys::queuers(name), keys::waiter(name, "id")];
+            let of = |object: &Object| {
+                let name = &object.name;
+                [keys::channel(object), keys::queuers(name), keys::waiter(name, "id")]
+            };
             let wanted: BTreeSet<String> = server.wanted.iter().flat_map(of).collect();
             assert_eq!(server.subscribed, wanted, "seed {seed}");
             for name in &server.wanted {

@@ -1,0 +1,202 @@
+//! The lock's questions, as commands and scripts.
+
+use std::time::Duration;
+
+use redis::{Value, cmd};
+
+use super::{
+    RedisStore, keys, millis, replies,
+    scripts::{self, roomy},
+};
+use crate::{
+    domain::{
+        Claim, Failure, GivenBack, Holder, Object, Others, Outcome, Owner, Place, ReleaseMode,
+        Renewal, Verdict,
+    },
+    store::{LATER, POLLERS_TURN, QUEUE_RESTS, RESERVATION, SOON, WARNED_AFTER},
+};
+
+impl RedisStore {
+    pub(super) async fn acquire_lock(
+        &self,
+        claim: &Claim,
+        place: Option<Place>,
+    ) -> Result<Verdict, Failure> {
+        match place {
+            Some(place) => Box::pin(self.acquire_queueing(claim, place)).await,
+            None => self.acquire_alone(claim).await,
+        }
+    }
+
+    /// Asks for a lock: with a place in its queue, and with tokens, if they are wanted.
+    async fn ask(&self, claim: &Claim, place: Option<&str>) -> Result<Value, Failure> {
+        let (name, fenced) = (claim.name(), claim.tokens() > 0);
+        let queue = place.map(|_| keys::queue(name));
+        let tokens = fenced.then(|| keys::tokens(name));
+        let (lock, count) =
+            (name.as_str(), if fenced { 3 } else { 1 + usize::from(place.is_some()) });
+        let keys = [lock, queue.as_deref().unwrap_or(lock), tokens.as_deref().unwrap_or(lock)];
+        let answer = self.run(&scripts::ACQUIRE, &keys[..count], |command| {
+            command.arg(claim.owner.as_str()).arg(millis(claim.ttl));
+            if count > 1 {
+                command.arg(place.unwrap_or_default()).arg(millis(QUEUE_RESTS));
+            }
+            if fenced {
+                command.arg(claim.tokens());
+            }
+        });
+        self.explained(claim.name(), answer.await).await
+    }
+
+    /// Asks for a lock, and for a place in its queue if it is busy.
+    async fn acquire_queueing(&self, claim: &Claim, place: Place) -> Result<Verdict, Failure> {
+        let place = match place {
+            Place::Kept => "kept",
+            Place::Listening => "listening",
+            Place::Polling => "polling",
+        };
+        if !self.subscriptions.rights(&claim.object).queue {
+            return self.acquire_alone(claim).await;
+        }
+        let reply = Box::pin(self.ask(claim, Some(place))).await;
+        if !is_forbidden(&reply) {
+            let reply = reply?;
+            if replies::place_was_refused(&reply) {
+                self.subscriptions.queue_refused(&claim.object);
+            }
+            return replies::verdict(&reply, claim);
+        }
+        // Without a queue it shows whether the lock is refused, too.
+        let verdict = self.acquire_alone(claim).await?;
+        self.subscriptions.queue_refused(&claim.object);
+        Ok(verdict)
+    }
+
+    async fn acquire_alone(&self, claim: &Claim) -> Result<Verdict, Failure> {
+        replies::verdict(&self.ask(claim, None).await?, claim)
+    }
+
+    /// Gives a lock back to the next in its queue, or to everybody if we may not queue.
+    async fn hand_over(&self, claim: &Claim) -> Result<GivenBack, Failure> {
+        if !self.subscriptions.rights(&claim.object).queue {
+            return Box::pin(self.release_openly(claim)).await;
+        }
+        let keys = [claim.name().as_str(), &keys::queue(claim.name())];
+        let asked = self.run(&scripts::HAND_OVER, &keys, |command| {
+            command.arg(claim.owner.as_str());
+            command.arg(keys::channel(&claim.object)).arg(keys::queuers(claim.name()));
+            command.arg(keys::waiters(claim.name()));
+            command.arg(millis(RESERVATION)).arg(millis(POLLERS_TURN));
+            command.arg(millis(WARNED_AFTER)).arg(millis(SOON)).arg(millis(LATER));
+        });
+        let reply = self.explained(claim.name(), Box::pin(asked).await).await;
+        if !is_forbidden(&reply) {
+            return replies::given_back(&reply?, claim.name());
+        }
+        let given = Box::pin(self.release_openly(claim)).await?;
+        self.subscriptions.queue_refused(&claim.object);
+        Ok(given)
+    }
+
+    /// Gives a lock back to whoever asks first, by two commands that travel together:
+    /// a script around them would cost as much again.
+    ///
+    /// Both are sent whatever becomes of the first, so that asking again makes up for
+    /// a message that was lost. One too many wakes waiters for nothing.
+    async fn release_openly(&self, claim: &Claim) -> Result<GivenBack, Failure> {
+        let mut free = roomy("HDEL");
+        free.arg(claim.name().as_str()).arg(claim.owner.as_str());
+        let mut announce = roomy("PUBLISH");
+        announce.arg(keys::channel(&claim.object)).arg("0");
+        let replies = self.commands.call_all(&[free, announce]).await?;
+        let freed = match replies.first() {
+            Some(Value::ServerError(error)) => Err(replies::refusal(error).naming(Some("HDEL"))),
+            freed => replies::is_freed(freed.unwrap_or(&Value::Nil)),
+        };
+        if !self.explained(claim.name(), freed).await? {
+            return Ok(GivenBack::NotHeld { holder: self.successor(&claim.object).await });
+        }
+        let ears = replies.get(1).map_or(Ok(0), |reply| replies::ears(reply, claim.name()))?;
+        // Where nobody listens, nothing is looked up.
+        let others = ears > 0 && ears > i64::from(self.subscriptions.hears_releases(&claim.object));
+        Ok(GivenBack::Freed(match others {
+            true => Others::Listeners,
+            false => Others::Nobody,
+        }))
+    }
+
+    /// Who has a lock that is not ours any more, if the server tells.
+    async fn successor(&self, object: &Object) -> Option<Holder> {
+        // That it is not ours is answered: asking all over again would only hide it.
+        self.holder_of_lock(object).await.unwrap_or_else(|failure| {
+            tracing::debug!(target: "leasehold", lock = %object.name, %failure,
+                "a release found another holder, or none: not known which");
+            None
+        })
+    }
+
+    pub(super) async fn recount_lock(
+        &self,
+        claim: &Claim,
+        count: u32,
+        ttl: Option<Duration>,
+    ) -> Result<Outcome, Failure> {
+        let reply = self.run_on(claim.name(), &scripts::RECOUNT, |command| {
+            command.arg(claim.owner.as_str()).arg(count).arg(ttl.map_or(0, millis));
+        });
+        replies::outcome(&reply.await?)
+    }
+
+    pub(super) async fn release_lock(
+        &self,
+        claim: &Claim,
+        mode: ReleaseMode,
+    ) -> Result<GivenBack, Failure> {
+        match mode {
+            ReleaseMode::Broadcast => self.release_openly(claim).await,
+            ReleaseMode::HandOver => Box::pin(self.hand_over(claim)).await,
+        }
+    }
+
+    pub(super) async fn renew_locks(&self, renewals: &[Renewal]) -> Result<Vec<Outcome>, Failure> {
+        let names: Vec<&str> =
+            renewals.iter().map(|renewal| renewal.object.name.as_str()).collect();
+        let reply = self.run(&scripts::RENEW, &names, |command| {
+            for Renewal { owner, ttl, .. } in renewals {
+                command.arg(owner.as_str()).arg(ttl.map_or(0, millis));
+            }
+        });
+        replies::outcomes(&reply.await?, renewals.len())
+    }
+
+    pub(super) async fn holder_of_lock(&self, object: &Object) -> Result<Option<Holder>, Failure> {
+        let reply = self.run_on(&object.name, &scripts::INSPECT, |_| {}).await?;
+        replies::holder(&reply)
+    }
+
+    pub(super) async fn lock_held_by(
+        &self,
+        object: &Object,
+        owner: &Owner,
+    ) -> Result<u32, Failure> {
+        let asked = cmd("HGET").arg(object.name.as_str()).arg(owner.as_str()).clone();
+        let answer = match self.commands.call(&asked).await? {
+            Value::ServerError(error) => Err(replies::refusal(&error).naming(Some("HGET"))),
+            reply => Ok(reply),
+        };
+        replies::count(&self.explained(&object.name, answer).await?)
+    }
+
+    pub(super) async fn force_release_lock(&self, object: &Object) -> Result<bool, Failure> {
+        let channel = keys::channel(object);
+        let reply = self.run_on(&object.name, &scripts::FORCE_RELEASE, |command| {
+            command.arg(&channel);
+        });
+        replies::forced(&reply.await?, &object.name)
+    }
+}
+
+/// Whether the server did not let us.
+fn is_forbidden<T>(answer: &Result<T, Failure>) -> bool {
+    matches!(answer, Err(Failure::Refused { code, .. }) if code == "NOPERM")
+}

@@ -1,0 +1,55 @@
+//! Renewals of many holds by one question.
+
+use super::RedisStore;
+use crate::domain::{Failure, Kind, Outcome, Renewal};
+
+/// In how many parts a batch of renewals is asked again that the server refuses: to find
+/// one of a hundred takes 14.
+const MOST_PARTS: usize = 32;
+
+impl RedisStore {
+    /// Renews what can be renewed together: see `Store::group`.
+    pub(super) async fn renew_or_halve(
+        &self,
+        renewals: &[Renewal],
+    ) -> Result<Vec<Outcome>, Failure> {
+        match self.renew_all(renewals).await {
+            Err(failure @ Failure::Refused { .. }) if !failure.may_pass() && renewals.len() > 1 => {
+                Ok(Box::pin(self.renew_in_parts(renewals)).await)
+            }
+            answer => answer,
+        }
+    }
+
+    async fn renew_all(&self, renewals: &[Renewal]) -> Result<Vec<Outcome>, Failure> {
+        let Some(first) = renewals.first() else { return Ok(Vec::new()) };
+        match first.object.kind {
+            Kind::Lock => self.renew_locks(renewals).await,
+        }
+    }
+
+    /// Renews in halves, so that one that is refused spoils few others. Which half comes
+    /// first is left to chance: no hold is always behind those that are refused.
+    async fn renew_in_parts(&self, renewals: &[Renewal]) -> Vec<Outcome> {
+        let mut outcomes = vec![Outcome::Unknown; renewals.len()];
+        let mut parts: Vec<_> = std::iter::once(0..renewals.len()).collect();
+        for _ in 0..MOST_PARTS {
+            let Some(part) = parts.pop() else { break };
+            match self.renew_all(&renewals[part.clone()]).await {
+                Ok(known) => outcomes[part].copy_from_slice(&known),
+                Err(failure) if !failure.may_pass() && part.len() > 1 => {
+                    let middle = part.start + part.len() / 2;
+                    parts.extend([middle..part.end, part.start..middle]);
+                    if fastrand::bool() {
+                        let last = parts.len() - 1;
+                        parts.swap(last - 1, last);
+                    }
+                }
+                // Others would fare no better, or it is the one.
+                Err(failure) if failure.may_pass() => break,
+                Err(_) => {}
+            }
+        }
+        outcomes
+    }
+}
