@@ -8,7 +8,7 @@ use crate::{
     domain::{Health, Identity, Kind, Name, Object, Stats},
     engine::{Engine, clock::Clock, limits::Limits, tasks::here},
     error::Result,
-    primitives::{FencedLock, Lock},
+    primitives::{FencedLock, Lock, ReadWriteLock},
     store::{Store, memory::MemoryStore},
 };
 
@@ -160,6 +160,23 @@ impl Client {
     pub fn lock(&self, name: impl AsRef<str>) -> Result<Lock> {
         let object = Object { kind: Kind::Lock, name: Name::new(name)? };
         Ok(Lock::new(Arc::clone(&self.engine), object, self.ttl))
+    }
+
+    /// The read-write lock called `name`. Touches no network.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Name`](crate::Error::Name) if there can be no such name.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn demo(client: leasehold::Client) -> Result<(), leasehold::Error> {
+    /// let prices = client.read_write("prices")?;
+    /// # Ok(()) }
+    /// ```
+    pub fn read_write(&self, name: impl AsRef<str>) -> Result<ReadWriteLock> {
+        Ok(ReadWriteLock::new(Arc::clone(&self.engine), Name::new(name)?, self.ttl))
     }
 
     /// The lock called `name`, each hold of which has a token. Touches no network.

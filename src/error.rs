@@ -104,6 +104,24 @@ pub enum Error {
     #[error("leasehold needs a tokio runtime: call it from one, or use the blocking API")]
     NoRuntime,
 
+    /// A guard was to read beside one that writes `name`, and does not write it.
+    #[error(
+        "this guard does not write `{name}`: only who writes can read as well, or go on reading"
+    )]
+    NotWriting {
+        /// The read-write lock.
+        name: Name,
+    },
+
+    /// This thread reads `name` and wants to write it: it would wait for itself, as would
+    /// every other reader that wants the same. Give back what it reads first, and look anew when it
+    /// writes: somebody else may have written in between.
+    #[error("this thread reads `{name}` and cannot write it before it has given that back")]
+    Upgrade {
+        /// The read-write lock.
+        name: Name,
+    },
+
     /// This thread holds `name` by a plain lock, so that the hold has no token, and acquired it
     /// again by a fenced one. Acquire it by the fenced lock first.
     #[error(

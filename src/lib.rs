@@ -47,6 +47,8 @@ pub use crate::{
         Stats, WaitBy,
     },
     error::{Cause, Error, Result},
-    primitives::{FencedGuard, FencedLock, Holding, Lock, LockGuard, OnLoss, Ran, Release},
+    primitives::{
+        FencedGuard, FencedLock, Holding, Lock, LockGuard, OnLoss, Ran, ReadWriteLock, Release,
+    },
     store::memory::MemoryStore,
 };

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{FencedLock, Lock, waiting::Core};
+use super::{FencedLock, Lock, ReadWriteLock, waiting::Core};
 use crate::{Health, MemoryStore, Shutdown, Stats, error::Result};
 
 /// Settings of a [`Client`] for threads: those of
@@ -123,6 +123,23 @@ impl Client {
     /// ```
     pub fn lock(&self, name: impl AsRef<str>) -> Result<Lock> {
         Ok(Lock::new(Arc::clone(&self.core), self.core.client().lock(name)?))
+    }
+
+    /// As [`Client::read_write`](crate::Client::read_write).
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let prices = leasehold::blocking::Client::in_memory()?.read_write("prices")?;
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn read_write(&self, name: impl AsRef<str>) -> Result<ReadWriteLock> {
+        let lock = self.core.client().read_write(name)?;
+        Ok(ReadWriteLock::new(Arc::clone(&self.core), lock))
     }
 
     /// As [`Client::fenced`](crate::Client::fenced).

@@ -5,6 +5,7 @@ use std::{ops::Deref, time::Duration};
 use super::{Lock, LockGuard, OwnedLockGuard};
 use crate::{
     Holding, Ran, Release, WaitBy,
+    domain::Share,
     engine::grant::LocalTurns,
     error::Result,
     primitives::{
@@ -47,7 +48,7 @@ impl Deref for FencedLock {
 /// Settings, as those of [`Lock`](crate::Lock).
 impl FencedLock {
     pub(super) fn new(lock: Lock) -> Self {
-        Self { lock: lock.set(|settings| settings.fenced = true) }
+        Self { lock: lock.set(|settings| settings.share = Share::FENCED) }
     }
 
     fn set(self, change: impl FnOnce(&mut Settings)) -> Self {

@@ -10,7 +10,7 @@ use super::{
 use crate::{
     Holder, Holding, Name, Owner, WaitBy,
     engine::grant::LocalTurns,
-    error::Result,
+    error::{Error, Result},
     primitives::{
         self, LockGuard as AsyncGuard,
         settings::{Settings, settings},
@@ -136,17 +136,31 @@ impl Lock {
     }
 
     fn key(&self) -> Key {
-        (self.core.client().id().into(), self.lock.name().clone())
+        (self.core.client().id().into(), self.lock.object().clone())
     }
 
     /// Another guard of what this thread holds, if it does.
     fn enter_again(&self) -> Result<Option<LockGuard>> {
-        let Some(holding) = reentry::held(&self.key()) else { return Ok(None) };
+        let Some(holding) = reentry::held(&self.key()) else { return self.enter_beside() };
         match self.core.wait(holding.reenter())? {
             Ok(guard) => Ok(Some(self.entered(guard))),
             // Over in this very moment: acquire it anew.
-            Err(crate::Error::Lost { .. }) => Ok(None),
+            Err(Error::Lost { .. }) => Ok(None),
             Err(error) => Err(error),
+        }
+    }
+
+    /// What this thread may have of one side because it holds the other.
+    fn enter_beside(&self) -> Result<Option<LockGuard>> {
+        let (client, object) = self.key();
+        let other = object.other_side().and_then(|side| reentry::held(&(client, side)));
+        match other {
+            None => Ok(None),
+            Some(writing) if object.manner().shared => {
+                let guard = self.core.wait(self.lock.beside(writing.watch()))??;
+                Ok(Some(self.entered(guard)))
+            }
+            Some(_) => Err(Error::Upgrade { name: object.name }),
         }
     }
 

@@ -3,12 +3,12 @@
 use std::{cell::RefCell, collections::HashMap, sync::Arc};
 
 use crate::{
-    domain::Name,
+    domain::Object,
     primitives::{Holding, LockGuard},
 };
 
-/// A lock as one thread knows it: the client's id, and the name.
-pub(super) type Key = (Arc<str>, Name);
+/// A lock as one thread knows it: the client's id, and what it is.
+pub(super) type Key = (Arc<str>, Object);
 
 thread_local! {
     static HELD: RefCell<HashMap<Key, Holding>> = RefCell::default();

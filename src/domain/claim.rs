@@ -20,6 +20,43 @@ pub(crate) enum Share {
     /// All of it. So many fencing tokens are drawn with the grant: one for each hold that may be
     /// made of it, or none.
     Whole { tokens: u32 },
+    /// One of many who have it together; it may let those go first who want it all.
+    Beside { yields: bool },
+}
+
+/// A waiter who lets others go first does so no longer than this.
+const MOST_COURTESY: Duration = Duration::from_secs(1);
+
+/// The most tokens that a grant draws at once, for those who wait here. What is not used is
+/// a gap, which harms nobody.
+const MOST_TOKENS: usize = 64;
+
+impl Share {
+    /// All of it, without tokens.
+    pub(crate) const WHOLE: Self = Self::Whole { tokens: 0 };
+
+    /// All of it, with a token for each hold.
+    pub(crate) const FENCED: Self = Self::Whole { tokens: 1 };
+
+    /// What to ask for after one has `waited`, with so many others `in_line` behind.
+    pub(crate) fn now(self, waited: Duration, in_line: impl FnOnce() -> usize) -> Self {
+        match self {
+            Self::Whole { tokens: 0 } => self,
+            Self::Whole { .. } => {
+                let most = in_line().saturating_add(1).min(MOST_TOKENS);
+                Self::Whole { tokens: u32::try_from(most).unwrap_or(1) }
+            }
+            Self::Beside { yields } => Self::Beside { yields: yields && waited < MOST_COURTESY },
+        }
+    }
+
+    /// How many fencing tokens are wanted.
+    pub(crate) fn tokens(self) -> u32 {
+        match self {
+            Self::Whole { tokens } => tokens,
+            Self::Beside { .. } => 0,
+        }
+    }
 }
 
 impl Claim {
@@ -30,13 +67,12 @@ impl Claim {
     /// A claim to a lock, without tokens.
     #[cfg(test)]
     pub(crate) fn plain(object: Object, owner: Owner, ttl: Duration) -> Self {
-        Self { object, owner, ttl, share: Share::Whole { tokens: 0 } }
+        Self { object, owner, ttl, share: Share::WHOLE }
     }
 
     /// How many fencing tokens are wanted.
     pub(crate) fn tokens(&self) -> u32 {
-        let Share::Whole { tokens } = self.share;
-        tokens
+        self.share.tokens()
     }
 }
 

@@ -17,22 +17,20 @@ mod seldom;
 mod stats;
 mod wait_by;
 
-#[cfg(test)]
-pub(crate) use self::claim::Taken;
 #[cfg(feature = "redis")]
 pub(crate) use self::seldom::TOLD_APART;
 pub(crate) use self::{
     backoff::{Backoff, spread},
     claim::{
-        Claim, GivenBack, Others, Outcome, Place, ReleaseMode, Renewal, Share, Token, Verdict,
-        in_millis,
+        Claim, GivenBack, Others, Outcome, Place, ReleaseMode, Renewal, Share, Taken, Token,
+        Verdict, in_millis,
     },
     failure::{Failure, Refusal},
     hashed::{Map, Set},
     health::About,
     lease::{CENTURY, Lease, checked},
     mutex::Mutex,
-    object::{Kind, Object},
+    object::{Kind, Object, Waits},
     owner::Identity,
     seldom::Seldom,
 };

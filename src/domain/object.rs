@@ -11,6 +11,10 @@ use super::Name;
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) enum Kind {
     Lock,
+    /// The reading side of a read-write lock.
+    Read,
+    /// The writing side of it.
+    Write,
 }
 
 /// What the engine knows of a kind: nothing else tells one from another.
@@ -19,14 +23,37 @@ pub(crate) struct Manner {
     /// Whether a hold excludes every other one. It then keeps the turn of its process as long
     /// as it lasts, and is over when somebody else is seen to hold.
     pub(crate) alone: bool,
-    /// Whether who waits has a place in a queue, and a release looks for it.
-    pub(crate) queues: bool,
+    pub(crate) waits: Waits,
+    /// Whether those who come while this process holds share the hold, of which the store knows
+    /// one: within the bounds of a local hand-over, and while nobody here wants the other side.
+    pub(crate) shared: bool,
+}
+
+/// What the store knows of those who wait.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Waits {
+    /// They have a place in a queue, and a release looks for it.
+    Queued,
+    /// That they wait, as long as they ask again.
+    Known,
+    Unknown,
 }
 
 impl Kind {
     pub(crate) const fn manner(self) -> Manner {
         match self {
-            Self::Lock => Manner { alone: true, queues: true },
+            Self::Lock => Manner { alone: true, waits: Waits::Queued, shared: false },
+            Self::Read => Manner { alone: false, waits: Waits::Unknown, shared: true },
+            Self::Write => Manner { alone: true, waits: Waits::Known, shared: false },
+        }
+    }
+
+    /// The other side of the same thing, if it has two.
+    const fn other_side(self) -> Option<Self> {
+        match self {
+            Self::Read => Some(Self::Write),
+            Self::Write => Some(Self::Read),
+            Self::Lock => None,
         }
     }
 }
@@ -42,11 +69,16 @@ impl Object {
     pub(crate) fn manner(&self) -> Manner {
         self.kind.manner()
     }
+
+    pub(crate) fn other_side(&self) -> Option<Self> {
+        let of = |kind| Self { name: self.name.clone(), kind };
+        self.kind.other_side().map(of)
+    }
 }
 
 impl Hash for Object {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        // One number, as maps by objects want it. Few names are those of two kinds.
+        // One number, as maps by objects want it. Few names are those of several kinds.
         self.name.hash(state);
     }
 }

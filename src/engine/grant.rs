@@ -48,15 +48,6 @@ pub(crate) struct Terms {
     pub(crate) max_hold: Option<Duration>,
     /// How long the lock may stay in this process.
     pub(crate) local: LocalTurns,
-    /// Whether each hold has a token.
-    pub(crate) fenced: bool,
-}
-
-impl Terms {
-    /// What a grant with this `ttl` must be like.
-    pub(crate) fn shape(self, ttl: Duration) -> Shape {
-        Shape { ttl: self.renewed.then_some(ttl), fenced: self.fenced }
-    }
 }
 
 /// How long a lock may go from task to task within one process, before those

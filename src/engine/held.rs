@@ -55,6 +55,9 @@ impl Held {
         if let Err(reason) = believed {
             return Ok(Left::Lost { reason, holder: None });
         }
+        if hold.object().manner().shared {
+            return Ok(Left::Nothing);
+        }
         let told = engine.tell_count(hold).await;
         Ok(match told.map_err(|failure| engine.error(hold.name(), failure))? {
             Outcome::Renewed => Left::Shares(left),
@@ -75,7 +78,7 @@ impl Drop for Held {
             if !engine.pass_on(hold, now) {
                 engine.free_in_background(hold, now);
             }
-        } else if believed.is_ok() {
+        } else if believed.is_ok() && !hold.object().manner().shared {
             engine.core.debts.owe(Debt::Recount { hold: Arc::clone(hold) });
         }
     }
@@ -91,6 +94,11 @@ pub(crate) struct Watch {
 impl Watch {
     pub(crate) fn claim(&self) -> &Claim {
         &self.hold.grant.claim
+    }
+
+    /// The store knows more of this hold than its grant.
+    pub(crate) fn note_more(&self) {
+        self.hold.note_more();
     }
 
     pub(crate) fn token(&self) -> Option<Token> {
@@ -110,6 +118,9 @@ impl Watch {
 
         // From here on dropping it takes the share back.
         let share = Held::new(Arc::clone(hold), engine);
+        if hold.object().manner().shared {
+            return Ok(share);
+        }
         let asked_at = engine.core.clock.now();
         hold.asks(asked_at);
         let ttl = hold.shape().ttl;

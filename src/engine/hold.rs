@@ -21,7 +21,9 @@ use super::{
     grant::{Grant, Shape, Stay, Terms},
     timing::{LONG_HOLD, LONGEST_REST, LOOKS_ONE_IN},
 };
-use crate::domain::{Claim, Holder, Lease, LostReason, Mutex, Name, Object, ReleaseMode, Renewal};
+use crate::domain::{
+    Claim, Holder, Lease, LostReason, Mutex, Name, Object, ReleaseMode, Renewal, Waits,
+};
 
 /// One owner's grant of one name, as its guards see it.
 pub(crate) struct Hold {
@@ -44,8 +46,8 @@ struct State {
     asked_at: Stamp,
     /// Whether the last renewal failed.
     doubted: bool,
-    /// Whether the store may know another count than 1.
-    recounted: bool,
+    /// Whether the store may know more of it than its grant: another count, or a reader beside.
+    more: bool,
     /// Once set it never changes: what is lost is never held again.
     over: Option<LostReason>,
     /// Told when it is over, if anybody wants to know.
@@ -57,8 +59,8 @@ impl Hold {
     pub(crate) fn new(grant: Grant, terms: Terms, now: Instant, counters: &Arc<Counters>) -> Self {
         counters.granted.add(1);
         let Grant { leased_at, asked_at, .. } = grant;
-        let (doubted, recounted, over, told) = (false, false, None, None);
-        let state = State { leased_at, asked_at, doubted, recounted, over, told };
+        let (doubted, more, over, told) = (false, false, None, None);
+        let state = State { leased_at, asked_at, doubted, more, over, told };
         Self {
             grant,
             renewed: terms.renewed,
@@ -142,7 +144,8 @@ impl Hold {
     /// For how long it is left alone when it was given back, if nobody is known to want it.
     pub(super) fn rests(&self, now: Instant) -> Option<Duration> {
         let held = self.held_for(now);
-        let rests = self.object().manner().queues && held >= LONG_HOLD && !self.grant.contended;
+        let queued = self.object().manner().waits == Waits::Queued;
+        let rests = queued && held >= LONG_HOLD && !self.grant.contended;
         rests.then(|| (held / 50).min(LONGEST_REST))
     }
 
@@ -254,8 +257,21 @@ impl Hold {
     /// Whether nothing would have to change in the store for another hold.
     fn is_as_granted(&self, state: &State, now: Instant) -> bool {
         let fresh = now < self.lease(state).renew_at().min(self.earliest_end(state));
-        let sound = state.over.is_none() && !state.doubted && !state.recounted;
+        let sound = state.over.is_none() && !state.doubted && !state.more;
         self.renewed && fresh && sound
+    }
+
+    /// The store knows more of it than its grant: it does not go to the next one here.
+    pub(super) fn note_more(&self) {
+        self.state.lock().more = true;
+    }
+
+    /// Whether others who come now may share it, of which the store need not know.
+    pub(super) fn may_be_shared(&self, now: Instant) -> bool {
+        let state = self.state.lock();
+        let sound = state.over.is_none() && !state.doubted && self.must_end_at.is_none();
+        let fresh = now < self.lease(&state).renew_at();
+        self.renewed && sound && fresh && self.may_stay(now)
     }
 
     /// What somebody would be told who asked for the name at `now`.
@@ -295,7 +311,7 @@ impl Hold {
     pub(super) fn one_more_share(&self) -> Option<u32> {
         let more = |shares| (shares > 0).then_some(shares + 1);
         let before = self.shares.fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
-        self.state.lock().recounted |= before.is_ok();
+        self.state.lock().more |= before.is_ok();
         before.ok().map(|before| before + 1)
     }
 

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use crate::domain::CENTURY;
-use crate::store::{POLLERS_TURN, QUEUE_RESTS, RESERVATION, SOON, WARNED_AFTER};
+use crate::store::{KNOWN_FOR, POLLERS_TURN, QUEUE_RESTS, RESERVATION, SOON, WARNED_AFTER};
 
 // Waiting.
 
@@ -71,10 +71,6 @@ pub(crate) const SHORTEST_RETRY: Duration = Duration::from_millis(20);
 /// so little is left.
 pub(crate) const END_IS_NEAR: Duration = Duration::from_millis(20);
 
-/// The most tokens that a grant draws at once, for those who wait here. What is not used is
-/// a gap, which harms nobody.
-pub(crate) const MOST_TOKENS: u32 = 64;
-
 // Asking and giving back.
 
 /// When to look again for a grant that arrives after it was withdrawn.
@@ -107,6 +103,8 @@ const fn most(time: Duration) -> u128 {
 // it is known to be contended.
 const _: () = assert!(QUEUE_RESTS.as_millis() >= 4 * most(LONGEST_WAIT));
 const _: () = assert!(LINGER.as_millis() >= CONTENDED.as_millis());
+// Who is known to wait asks again before it is forgotten.
+const _: () = assert!(KNOWN_FOR.as_millis() >= most(LONGEST_WAIT) + 1_000);
 // Who hears nothing asks while the lock is reserved for it, with time for the question.
 const _: () = assert!(most(LONGEST_WAIT_UNHEARD) + 50 <= POLLERS_TURN.as_millis());
 // A waiter too young to be warned still makes its first look. One that is warned asks while

@@ -7,7 +7,7 @@ use super::{
     settings::{Settings, on_loss, settings},
 };
 use crate::{
-    domain::WaitBy,
+    domain::{Share, WaitBy},
     engine::grant::LocalTurns,
     error::{Error, Result},
 };
@@ -61,7 +61,7 @@ impl Deref for FencedLock {
 /// Settings, as those of a [`Lock`].
 impl FencedLock {
     pub(crate) fn new(lock: Lock) -> Self {
-        Self { lock: lock.set(|settings| settings.fenced = true) }
+        Self { lock: lock.set(|settings| settings.share = Share::FENCED) }
     }
 
     fn set(self, change: impl FnOnce(&mut Settings)) -> Self {

@@ -5,7 +5,10 @@ use std::{future::Future, time::Duration};
 use super::{Holding, OnLoss, Ran, run};
 use crate::{
     domain::{Holder, LostReason, Name, Owner},
-    engine::{held::Held, release::Left},
+    engine::{
+        held::{Held, Watch},
+        release::Left,
+    },
     error::{Error, Result},
 };
 
@@ -41,6 +44,10 @@ impl LockGuard {
     }
 
     /// What may be known of the hold without a share in it.
+    pub(crate) fn watch(&self) -> &Watch {
+        &self.held.watch
+    }
+
     pub(crate) fn holding(&self) -> Holding {
         Holding::new(self.held.watch.clone())
     }

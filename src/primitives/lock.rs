@@ -7,9 +7,15 @@ use super::{
     settings::{Settings, on_loss, settings},
 };
 use crate::{
-    domain::{Holder, InvalidDuration, Name, Object, Owner, WaitBy},
-    engine::{Engine, acquire::Want, grant::LocalTurns, held::Held, timing::LONGEST_PATIENCE},
-    error::Result,
+    domain::{Holder, InvalidDuration, LostReason, Name, Object, Owner, WaitBy},
+    engine::{
+        Engine,
+        acquire::Want,
+        grant::LocalTurns,
+        held::{Held, Watch},
+        timing::LONGEST_PATIENCE,
+    },
+    error::{Error, Result},
 };
 
 /// A lock that at most one holder has at a time, in all processes together.
@@ -98,7 +104,20 @@ impl Lock {
         &self.object.name
     }
 
-    #[cfg(test)]
+    /// Takes this side beside the other, which is held.
+    pub(crate) async fn beside(&self, other: &Watch) -> Result<LockGuard> {
+        let lost = |reason| Error::Lost { name: self.name().clone(), reason };
+        other.remaining().map_err(lost)?;
+        // From here on it is more than a grant, and does not go to the next one here.
+        other.note_more();
+        let want = Want { owner: Some(other.claim().owner.clone()), ..self.want()? };
+        let held = self.engine.try_acquire(&want).await?;
+        let held =
+            held.ok_or_else(|| lost(other.remaining().err().unwrap_or(LostReason::NotOurs)))?;
+        Ok(self.guard(held))
+    }
+
+    #[cfg(any(feature = "blocking", test))]
     pub(crate) fn object(&self) -> &Object {
         &self.object
     }

@@ -4,6 +4,7 @@
 mod fenced;
 mod guard;
 mod lock;
+mod read_write;
 mod run;
 pub(crate) mod settings;
 
@@ -13,5 +14,6 @@ pub use self::{
     fenced::{FencedGuard, FencedLock},
     guard::{LockGuard, Release},
     lock::Lock,
+    read_write::ReadWriteLock,
     run::{Holding, OnLoss, Ran},
 };

@@ -152,6 +152,11 @@ impl Holding {
         Self { watch }
     }
 
+    #[cfg(feature = "blocking")]
+    pub(crate) fn watch(&self) -> &Watch {
+        &self.watch
+    }
+
     /// Enters the hold once more, as [`LockGuard::reenter`] does.
     #[cfg(feature = "blocking")]
     pub(crate) async fn reenter(&self) -> Result<LockGuard> {

@@ -22,7 +22,7 @@ pub(crate) struct Settings {
     pub(crate) wait_by: WaitBy,
     pub(crate) local_turns: LocalTurns,
     pub(crate) on_loss: OnLoss,
-    pub(crate) fenced: bool,
+    pub(crate) share: Share,
 }
 
 impl Settings {
@@ -34,7 +34,7 @@ impl Settings {
             wait_by: WaitBy::default(),
             local_turns: LocalTurns::default(),
             on_loss: OnLoss::default(),
-            fenced: false,
+            share: Share::WHOLE,
         }
     }
 
@@ -49,10 +49,10 @@ impl Settings {
             checked("first pause of polling", first)?;
             checked("longest pause of polling", longest)?;
         }
-        let Self { local_turns: local, fenced, .. } = *self;
-        let terms = Terms { renewed: self.lease.is_none(), max_hold, local, fenced };
-        let share = Share::Whole { tokens: 0 };
-        Ok(Want { object: object.clone(), share, ttl, terms, wait_by: self.wait_by })
+        let Self { local_turns: local, share, .. } = *self;
+        let terms = Terms { renewed: self.lease.is_none(), max_hold, local };
+        let (object, wait_by) = (object.clone(), self.wait_by);
+        Ok(Want { object, share, owner: None, ttl, terms, wait_by })
     }
 }
 

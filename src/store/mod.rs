@@ -135,6 +135,9 @@ pub(crate) const POLLERS_TURN: Duration = Duration::from_millis(400);
 /// How long a queue stays that nobody asks about.
 pub(crate) const QUEUE_RESTS: Duration = Duration::from_secs(15);
 
+/// For so long after it asked one counts as waiting of whom the store is only to know that.
+pub(crate) const KNOWN_FOR: Duration = Duration::from_secs(5);
+
 /// What is heard of a name.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) enum Hears {

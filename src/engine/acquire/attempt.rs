@@ -19,7 +19,7 @@ use tracing::Instrument;
 use super::{Heard, Want, waiting::Waiting};
 use crate::{
     domain::{
-        Backoff, Claim, Failure, Holder, Lease, Place, ReleaseMode, Share, Token, Verdict, WaitBy,
+        Backoff, Claim, Failure, Holder, Lease, Place, ReleaseMode, Token, Verdict, WaitBy, Waits,
     },
     engine::{
         Engine,
@@ -27,7 +27,7 @@ use crate::{
         debts::{Debt, Withdrawal},
         grant::{Grant, Stay},
         held::Held,
-        timing::{BACKOFF, LATEST, LONGEST_WAIT_UNHEARD, MOST_TOKENS, NEXT_TICK},
+        timing::{BACKOFF, LATEST, LONGEST_WAIT_UNHEARD, NEXT_TICK},
     },
     error::Error,
     store::Hears,
@@ -70,7 +70,7 @@ impl<'a> Attempt<'a> {
         heard: &'a Heard,
         turn: Option<Turn>,
     ) -> Self {
-        let owner = engine.identity.fresh_owner();
+        let owner = want.owner.clone().unwrap_or_else(|| engine.identity.fresh_owner());
         Self {
             engine,
             want,
@@ -136,11 +136,9 @@ impl<'a> Attempt<'a> {
         engine.revive();
         let lease = Lease::new(engine.core.clock.now(), self.claim.ttl);
         let place = self.place(lease.asked_at);
-        if self.want.terms.fenced {
-            let waiting = engine.contention.in_line(&self.claim.object);
-            let tokens = MOST_TOKENS.min(1 + u32::try_from(waiting).unwrap_or(u32::MAX));
-            self.claim.share = Share::Whole { tokens };
-        }
+        let waited = self.waiting.for_so_long(lease.asked_at);
+        let in_line = || engine.contention.in_line(&self.claim.object);
+        self.claim.share = self.want.share.now(waited, in_line);
         self.asked = Some(lease);
         self.unsent = (!engine.core.store.is_up()).then(|| engine.core.store.losses());
         let verdict = engine.unless_closed(engine.core.store.acquire(&self.claim, place)).await?;
@@ -149,7 +147,12 @@ impl<'a> Attempt<'a> {
 
     /// The place in the queue to ask for, if any.
     fn place(&mut self, now: Instant) -> Option<Place> {
-        let turn = self.turn.as_ref().filter(|_| self.claim.object.manner().queues)?;
+        let turn = self.turn.as_ref()?;
+        match self.claim.object.manner().waits {
+            Waits::Queued => {}
+            Waits::Known => return Some(self.waiting.is_known(now)),
+            Waits::Unknown => return None,
+        }
         if self.want.wait_by == WaitBy::Messages && self.inbox.is_none() {
             self.inbox = turn.inbox.clone();
         }
@@ -218,9 +221,9 @@ impl<'a> Attempt<'a> {
     /// How long the grant may stay here: no longer than there are tokens for its holds.
     fn stay(&self, now: Instant) -> Stay {
         let stay = self.want.terms.local.from(now);
-        match self.want.terms.fenced {
-            true => Stay { turns: stay.turns.min(self.claim.tokens() - 1), ..stay },
-            false => stay,
+        match self.claim.tokens().checked_sub(1) {
+            Some(more) => Stay { turns: stay.turns.min(more), ..stay },
+            None => stay,
         }
     }
 

@@ -14,26 +14,42 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 use self::attempt::Attempt;
 use super::{
     Engine,
-    contention::Turn,
-    grant::{Grant, Terms},
+    contention::{Entrance, Turn, Wish},
+    grant::{Grant, Shape, Terms},
     held::Held,
     hold::Hold,
     limits::nothing_came,
     tasks::OnDrop,
 };
 use crate::{
-    domain::{Failure, Holder, Mutex, Name, Object, Share, WaitBy, in_millis},
+    domain::{Failure, Holder, Mutex, Name, Object, Owner, Share, WaitBy, in_millis},
     error::Error,
 };
 
-/// What a caller wants: a lock, and how to wait for it and keep it.
+/// What a caller wants, and how to wait for it and keep it.
 #[derive(Clone, Debug)]
 pub(crate) struct Want {
     pub(crate) object: Object,
     pub(crate) share: Share,
+    /// As whom, if not as somebody new.
+    pub(crate) owner: Option<Owner>,
     pub(crate) ttl: Duration,
     pub(crate) terms: Terms,
     pub(crate) wait_by: WaitBy,
+}
+
+impl Want {
+    /// What a grant must be like to be of use to it.
+    fn shape(&self) -> Shape {
+        let ttl = self.terms.renewed.then_some(self.ttl);
+        Shape { ttl, fenced: self.share.tokens() > 0 }
+    }
+
+    /// Whether it may share a hold that is there.
+    fn may_share(&self) -> bool {
+        let as_usual = self.terms.renewed && self.terms.max_hold.is_none();
+        as_usual && self.owner.is_none() && self.object.manner().shared
+    }
 }
 
 /// What the store said.
@@ -68,6 +84,11 @@ impl Engine {
     /// Asks once whether `want` can be ours now.
     pub(crate) async fn try_acquire(self: &Arc<Self>, want: &Want) -> Result<Option<Held>, Error> {
         self.ready()?;
+        if want.may_share()
+            && let Some(hold) = self.contention.share(&want.object, want.shape())
+        {
+            return Ok(Some(self.share(hold)));
+        }
         let heard = Heard::default();
         let limit = self.limits.question;
         match timeout(limit, Attempt::new(self, want, &heard, None).run()).await {
@@ -87,11 +108,14 @@ impl Engine {
         let waiting = &self.core.counters.waiting;
         waiting.add(1);
         let _waits = OnDrop::new(|| waiting.one_less());
-        let shape = want.terms.shape(want.ttl);
         let listens = want.wait_by == WaitBy::Messages;
-        let turn = self.contention.turn(&want.object, shape, listens, || self.revive()).await;
+        let wish = Wish { shape: want.shape(), listens, may_share: want.may_share() };
+        let entrance = self.contention.turn(&want.object, wish, || self.revive()).await;
         let closed = || if self.core.open.is_closed() { Error::ShutDown } else { Error::NoRuntime };
-        let mut turn = turn.ok_or_else(closed)?;
+        let mut turn = match entrance.ok_or_else(closed)? {
+            Entrance::Turn(turn) => turn,
+            Entrance::Shared(hold) => return Ok(self.share(hold)),
+        };
         if let Some(baton) = turn.baton.take() {
             let now = self.core.clock.now();
             if let Some(grant) = baton.take(now) {
@@ -109,6 +133,14 @@ impl Engine {
         // In boxes, this one and those within: who waits for a turn is small, and so is
         // who need not wait for the store.
         Box::pin(Attempt::new(self, want, heard, Some(turn)).run()).await
+    }
+
+    /// A share in a hold of another task. It was counted when it was found.
+    fn share(self: &Arc<Self>, hold: Arc<Hold>) -> Held {
+        tracing::debug!(target: "leasehold", lock = %hold.name(), owner = %hold.grant.claim.owner,
+            "grant, beside others here");
+        self.core.counters.handed_over.add(1);
+        Held::new(hold, self)
     }
 
     /// Makes a grant a hold for `want`: a new one, or one that is `taken_over` from the hold

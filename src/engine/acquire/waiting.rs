@@ -25,6 +25,11 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
+    /// For how long it has waited.
+    pub(super) fn for_so_long(&self, now: Instant) -> Duration {
+        self.since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
+    }
+
     /// When the store first said no.
     pub(super) fn since(&self) -> Option<Instant> {
         self.since
@@ -56,6 +61,12 @@ impl Waiting {
     }
 
     /// Whether there may be a place in the queue.
+    /// The store is to know that it waits.
+    pub(super) fn is_known(&mut self, now: Instant) -> Place {
+        self.first_look.get_or_insert(now);
+        Place::Kept
+    }
+
     pub(super) fn may_have_place(&self) -> bool {
         self.first_look.is_some()
     }

@@ -26,7 +26,7 @@ use crate::{
 #[derive(Default)]
 pub(super) struct Entry {
     pub(super) turn: TurnOf,
-    /// The hold that this client believes in, if it is one that excludes others.
+    /// The hold that this client believes in: one that excludes others, or one to be shared.
     pub(super) held: Weak<Hold>,
     /// Most names are only held. In a box of its own it takes 150 bytes of each such name less.
     pub(super) crowd: Option<Box<Crowd>>,
@@ -88,6 +88,21 @@ impl Entry {
     pub(super) fn is_quiet(&self) -> bool {
         let waited_for = self.crowd.as_ref().is_some_and(|crowd| !crowd.waiting.is_empty());
         !waited_for && matches!(self.turn, TurnOf::Nobody | TurnOf::Hold(_))
+    }
+
+    /// Whether nobody here has it or wants it.
+    pub(super) fn is_idle(&self) -> bool {
+        let held = self.held.strong_count() > 0;
+        !held && matches!(self.turn, TurnOf::Nobody) && self.next_wants().is_none()
+    }
+
+    /// Calls everybody in the line: there may be a share for each. Who has none stands where it
+    /// stood.
+    pub(super) fn call_all(&mut self) {
+        let Some(crowd) = &mut self.crowd else { return };
+        for (_, waiter) in std::mem::take(&mut crowd.waiting) {
+            waiter.calls.send(()).ok();
+        }
     }
 
     /// Whether there is nothing to know of it.

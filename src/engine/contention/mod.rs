@@ -33,9 +33,14 @@ use std::{
 use tokio::time::Instant;
 
 use self::entry::{Entry, TurnOf};
-pub(crate) use self::{baton::Baton, inbox::Inbox, turn::Turn};
+pub(crate) use self::{
+    baton::Baton,
+    inbox::Inbox,
+    turn::{Entrance, Turn, Wish},
+};
 use super::{
     core::Core,
+    grant::Shape,
     hold::Hold,
     timing::{BATON_RESTS, LINGER},
 };
@@ -99,7 +104,11 @@ impl Contention {
     /// earlier grant is a thing of the past. Where holds do not exclude each other they are
     /// nothing to each other, and the turn goes to the next in line.
     pub(crate) fn entered(&self, hold: &Arc<Hold>, turn: Option<Turn>) {
-        if !hold.object().manner().alone {
+        let manner = hold.object().manner();
+        if manner.shared {
+            self.offer(hold);
+        }
+        if !manner.alone {
             return drop(turn);
         }
         let mut entries = self.entries.lock();
@@ -119,6 +128,19 @@ impl Contention {
         }
     }
 
+    /// Lets those who wait here share `hold`, and those who come soon.
+    fn offer(&self, hold: &Arc<Hold>) {
+        let mut entries = self.entries.lock();
+        let entry = entries.of.entry(hold.object().clone()).or_default();
+        entry.held = Arc::downgrade(hold);
+        entry.call_all();
+    }
+
+    /// A share in the hold of `object` that is here, if it may still be shared.
+    pub(crate) fn share(&self, object: &Object, shape: Shape) -> Option<Arc<Hold>> {
+        self.entries.lock().share(object, shape, self.core.clock.now())
+    }
+
     /// Notes who had `object` when we asked at `asked_at`. If we believed in a hold of it
     /// before we asked, that is a thing of the past.
     pub(crate) fn saw(&self, object: &Object, holder: &Holder, asked_at: Instant) {
@@ -130,7 +152,8 @@ impl Contention {
         };
         // An answer that was on its way while we were granted says nothing.
         let past = |hold: &Arc<Hold>| {
-            hold.was_known_at(asked_at) && hold.grant.claim.owner != holder.owner
+            let excluded = object.manner().alone && hold.grant.claim.owner != holder.owner;
+            excluded && hold.was_known_at(asked_at)
         };
         if let Some(past) = held.filter(past) {
             self.lost(&past);
@@ -200,9 +223,12 @@ impl Contention {
         true
     }
 
-    /// The grant of `object` that this client has, also while it is on its way from one hold
+    /// The grant of `object` that this client alone has, also while it is on its way from one hold
     /// to the next.
     pub(crate) fn grant(&self, object: &Object) -> Option<u64> {
+        if !object.manner().alone {
+            return None;
+        }
         let entries = self.entries.lock();
         let entry = entries.of.get(object)?;
         let in_transit = match &entry.turn {
@@ -219,7 +245,8 @@ impl Contention {
             let entry = entries.of.get(object)?;
             (entry.held.upgrade(), entry.crowd.as_ref().and_then(|crowd| crowd.seen.clone()))
         };
-        held.and_then(|hold| hold.as_holder(now)).or(seen)
+        let alone = held.filter(|_| object.manner().alone);
+        alone.and_then(|hold| hold.as_holder(now)).or(seen)
     }
 
     // Others.
@@ -321,6 +348,14 @@ impl Contention {
 }
 
 impl Entries {
+    /// One more share in the hold that is here, unless somebody here wants what excludes it.
+    fn share(&self, object: &Object, shape: Shape, now: Instant) -> Option<Arc<Hold>> {
+        let hold = self.of.get(object)?.held.upgrade()?;
+        let other_side = object.other_side().and_then(|side| self.of.get(&side));
+        let may = other_side.is_none_or(Entry::is_idle) && hold.shape() == shape;
+        (may && hold.may_be_shared(now) && hold.one_more_share().is_some()).then_some(hold)
+    }
+
     /// The mailbox of `object`, if there is one.
     fn inbox(&self, object: &Object) -> Option<&Inbox> {
         let crowd = self.of.get(object)?.crowd.as_ref()?;

@@ -22,17 +22,30 @@ use crate::{
 
 const TTL: Duration = Duration::from_secs(30);
 const PLAIN: Shape = Shape { ttl: Some(TTL), fenced: false };
-const TERMS: Terms = Terms {
-    renewed: true,
-    max_hold: None,
-    local: LocalTurns { most: 10, time: TTL },
-    fenced: false,
-};
+const TERMS: Terms =
+    Terms { renewed: true, max_hold: None, local: LocalTurns { most: 10, time: TTL } };
 
 fn client() -> Arc<Engine> {
     let store = Arc::new(MemoryStore::new().session());
     let awake = Clock::with(|| Duration::ZERO);
     Engine::new(Identity::of("client"), store, awake, here())
+}
+
+impl Contention {
+    /// The turn of one who wants a hold of its own.
+    async fn line(
+        self: &Arc<Self>,
+        object: &Object,
+        shape: Shape,
+        listens: bool,
+        revive: impl Fn() -> bool,
+    ) -> Option<Turn> {
+        let wish = Wish { shape, listens, may_share: false };
+        match self.turn(object, wish, revive).await? {
+            Entrance::Turn(turn) => Some(turn),
+            Entrance::Shared(hold) => panic!("a share in {hold:?}"),
+        }
+    }
 }
 
 /// A client, its contention, and a name.
@@ -57,7 +70,7 @@ fn grant(engine: &Engine, name: &Object, now: Instant) -> Grant {
 
 /// A new hold that keeps its turn.
 async fn hold(engine: &Engine, name: &Object) -> Arc<Hold> {
-    let turn = engine.contention.turn(name, PLAIN, true, || true).await;
+    let turn = engine.contention.line(name, PLAIN, true, || true).await;
     entered(engine, grant(engine, name, Instant::now()), turn)
 }
 
@@ -73,7 +86,7 @@ fn in_line<'a>(
     contention: &'a Arc<Contention>,
     name: &'a Object,
 ) -> Pin<Box<impl Future<Output = Option<Turn>> + 'a>> {
-    let mut waits = Box::pin(contention.turn(name, PLAIN, true, || true));
+    let mut waits = Box::pin(contention.line(name, PLAIN, true, || true));
     assert!((&mut waits).now_or_never().is_none());
     waits
 }
@@ -90,7 +103,7 @@ async fn who_comes_to_the_line_sees_to_it_that_somebody_looks_after_it() {
     let (engine, contention, name) = door();
     let _hold = hold(&engine, &name).await;
     let revived = std::cell::Cell::new(0);
-    let waits = contention.turn(&name, PLAIN, true, || {
+    let waits = contention.line(&name, PLAIN, true, || {
         revived.set(revived.get() + 1);
         true
     });
@@ -118,7 +131,7 @@ async fn a_hold_that_came_without_a_turn_is_seen_behind_one_who_was_called() {
 #[tokio::test]
 async fn turns_are_taken_in_the_order_of_coming() {
     let (_engine, contention, name) = door();
-    let turn = contention.turn(&name, PLAIN, true, || true).await;
+    let turn = contention.line(&name, PLAIN, true, || true).await;
     let (mut first, mut second) = (in_line(&contention, &name), in_line(&contention, &name));
 
     drop(turn);
@@ -132,7 +145,7 @@ async fn turns_are_taken_in_the_order_of_coming() {
 #[tokio::test]
 async fn who_leaves_passes_its_turn_on_wherever_it_stands() {
     let (_engine, contention, name) = door();
-    let turn = contention.turn(&name, PLAIN, true, || true).await;
+    let turn = contention.line(&name, PLAIN, true, || true).await;
     let waits = || in_line(&contention, &name);
     let (first, second, third) = (waits(), waits(), waits());
     // one while it waits, and one after it was called, before it knew
@@ -155,15 +168,15 @@ async fn who_waits_is_sent_away_when_the_client_is_shut_down() {
     assert!(called.now_or_never().unwrap().is_none());
     assert!(waiting.now_or_never().unwrap().is_none());
     assert_eq!(engine.core.debts.owed(), 1);
-    assert!(contention.turn(&name, PLAIN, true, || true).await.is_none());
+    assert!(contention.line(&name, PLAIN, true, || true).await.is_none());
 }
 
 #[tokio::test]
 async fn different_names_do_not_wait_for_each_other() {
     let (_engine, contention, name) = door();
-    let _turn = contention.turn(&name, PLAIN, true, || true).await;
+    let _turn = contention.line(&name, PLAIN, true, || true).await;
     let other = Object::lock("window");
-    assert!(contention.turn(&other, PLAIN, true, || true).now_or_never().is_some());
+    assert!(contention.line(&other, PLAIN, true, || true).now_or_never().is_some());
 }
 
 #[tokio::test]
@@ -181,7 +194,7 @@ async fn a_grant_goes_to_the_next_one_with_the_turn() {
     // and that the first one is over does not end the second's turn
     contention.left(&first);
     assert_eq!(contention.grant(&name), Some(second.grant.id));
-    assert!(contention.turn(&name, PLAIN, true, || true).now_or_never().is_none());
+    assert!(contention.line(&name, PLAIN, true, || true).now_or_never().is_none());
 }
 
 #[tokio::test]
@@ -190,7 +203,7 @@ async fn a_grant_that_is_of_no_use_to_the_next_one_stays_where_it_is() {
     let hold = hold(&engine, &name).await;
     assert!(!contention.pass_on(&hold, Instant::now()), "nobody waits");
     let other = Shape { ttl: Some(TTL * 2), ..PLAIN };
-    let mut waits = Box::pin(contention.turn(&name, other, true, || true));
+    let mut waits = Box::pin(contention.line(&name, other, true, || true));
     assert!((&mut waits).now_or_never().is_none());
     assert!(!contention.pass_on(&hold, Instant::now()), "it wants another ttl");
     assert!(hold.remaining(Instant::now()).is_ok());
@@ -239,7 +252,7 @@ async fn a_grant_that_is_not_taken_goes_on_to_the_next_and_then_back_to_the_stor
 #[tokio::test(start_paused = true)]
 async fn who_comes_to_wait_behind_one_that_was_called_and_sleeps_is_called_instead() {
     let (_engine, contention, name) = door();
-    let turn = contention.turn(&name, PLAIN, true, || true).await;
+    let turn = contention.line(&name, PLAIN, true, || true).await;
     let _sleeps = in_line(&contention, &name);
     drop(turn);
     while contention.look().is_some() {
@@ -267,7 +280,7 @@ async fn one_that_sleeps_while_its_name_is_forgotten_takes_nobodys_place() {
     contention.look();
     assert!(contention.is_idle());
 
-    let turn = contention.turn(&name, PLAIN, true, || true).await;
+    let turn = contention.line(&name, PLAIN, true, || true).await;
     let mut waits = in_line(&contention, &name);
     assert!((&mut sleeps).now_or_never().is_none());
     assert!((&mut waits).now_or_never().is_none(), "it waits as before");
@@ -296,7 +309,7 @@ async fn a_grant_that_is_lost_on_its_way_is_believed_by_nobody() {
     let second = take_over(&engine, waits.now_or_never().flatten().unwrap()).unwrap();
     contention.disown(&first);
     assert_eq!(second.remaining(Instant::now()), Err(LostReason::NotOurs));
-    let turn = contention.turn(&name, PLAIN, true, || true).now_or_never();
+    let turn = contention.line(&name, PLAIN, true, || true).now_or_never();
     assert!(turn.is_some(), "the turn is free");
 }
 
@@ -356,19 +369,19 @@ async fn a_lock_is_contended_for_a_while_after_a_release_that_found_it_so() {
 
     contention.note(&door, Others::Listeners);
     assert!(contention.is_contended(&door) && !contention.is_contended(&Object::lock("window")));
-    assert_eq!(contention.turn(&door, PLAIN, true, || true).await.unwrap().head_start, None);
+    assert_eq!(contention.line(&door, PLAIN, true, || true).await.unwrap().head_start, None);
 
     let gap = Duration::from_millis(4);
     contention.note(&door, Others::Outsiders(gap));
-    assert_eq!(contention.turn(&door, PLAIN, true, || true).await.unwrap().head_start, Some(gap));
+    assert_eq!(contention.line(&door, PLAIN, true, || true).await.unwrap().head_start, Some(gap));
     advance(gap).await;
-    assert_eq!(contention.turn(&door, PLAIN, true, || true).await.unwrap().head_start, None);
+    assert_eq!(contention.line(&door, PLAIN, true, || true).await.unwrap().head_start, None);
     // no more than a quarter of the time
     contention.note(&door, Others::Outsiders(gap));
-    assert_eq!(contention.turn(&door, PLAIN, true, || true).await.unwrap().head_start, None);
+    assert_eq!(contention.line(&door, PLAIN, true, || true).await.unwrap().head_start, None);
     advance(3 * gap).await;
     contention.note(&door, Others::Outsiders(gap));
-    assert_eq!(contention.turn(&door, PLAIN, true, || true).await.unwrap().head_start, Some(gap));
+    assert_eq!(contention.line(&door, PLAIN, true, || true).await.unwrap().head_start, Some(gap));
     advance(CONTENDED).await;
     assert!(!contention.is_contended(&door));
 }
@@ -399,7 +412,7 @@ async fn the_first_in_the_queue_is_let_in_after_each_gap() {
     for _ in 0..2 {
         contention.note(&door, Others::Next(gap));
         assert_eq!(
-            contention.turn(&door, PLAIN, true, || true).await.unwrap().head_start,
+            contention.line(&door, PLAIN, true, || true).await.unwrap().head_start,
             Some(2 * gap)
         );
         advance(gap).await;
@@ -433,7 +446,7 @@ async fn who_asks_is_told_what_the_store_tells_and_nobody_else() {
     contention.hear(released());
     assert!(contention.is_idle(), "nobody asks");
 
-    let turn = contention.turn(&name, PLAIN, true, || true).await.unwrap();
+    let turn = contention.line(&name, PLAIN, true, || true).await.unwrap();
     assert!(turn.inbox.is_none());
     let inbox = turn.listen();
     assert_eq!(inbox.hears(), Hears::Turns);

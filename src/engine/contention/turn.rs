@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     domain::Object,
-    engine::{grant::Shape, tasks::OnDrop},
+    engine::{core::Core, grant::Shape, hold::Hold, tasks::OnDrop},
 };
 
 /// The right to ask for one name, until it is dropped or a hold keeps it.
@@ -37,12 +37,11 @@ impl Contention {
     pub(crate) async fn turn(
         self: &Arc<Self>,
         object: &Object,
-        shape: Shape,
-        listens: bool,
+        wish: Wish,
         revive: impl Fn() -> bool,
-    ) -> Option<Turn> {
-        let mut seat = match self.take_or_wait(object, shape, listens, None)? {
-            Ok(turn) => return Some(turn),
+    ) -> Option<Entrance> {
+        let mut seat = match self.take_or_wait(object, wish, None)? {
+            Ok(entrance) => return Some(entrance),
             Err(seat) => seat,
         };
         let ticket = seat.ticket;
@@ -58,10 +57,10 @@ impl Contention {
                 return None;
             }
             seat.called.await.ok();
-            match self.take_or_wait(object, shape, listens, Some(ticket))? {
-                Ok(turn) => {
+            match self.take_or_wait(object, wish, Some(ticket))? {
+                Ok(entrance) => {
                     leaves.cancel();
-                    return Some(turn);
+                    return Some(entrance);
                 }
                 Err(again) => seat = again,
             }
@@ -72,13 +71,16 @@ impl Contention {
     fn take_or_wait(
         self: &Arc<Self>,
         object: &Object,
-        shape: Shape,
-        listens: bool,
+        Wish { shape, listens, may_share }: Wish,
         ticket: Option<u64>,
-    ) -> Option<Result<Turn, Seat>> {
+    ) -> Option<Result<Entrance, Seat>> {
         let mut entries = self.entries.lock();
         if self.core.open.is_closed() {
             return None;
+        }
+        if may_share && let Some(hold) = entries.share(object, shape, self.core.clock.now()) {
+            entries.pass_call(object, ticket, &self.core);
+            return Some(Ok(Entrance::Shared(hold)));
         }
         entries.last_ticket += 1;
         let fresh = entries.last_ticket;
@@ -91,7 +93,7 @@ impl Contention {
                 let rest = until.checked_duration_since(self.core.clock.now());
                 turn.head_start = turn.head_start.or(rest);
             }
-            return Some(Ok(turn));
+            return Some(Ok(Entrance::Turn(turn)));
         }
         let crowd = entry.crowd();
         let listens_first = listens && !crowd.listens;
@@ -137,12 +139,20 @@ impl Contention {
         if let Some(crowd) = &mut entry.crowd {
             crowd.waiting.remove(&ticket);
         }
+        entries.pass_call(object, Some(ticket), &self.core);
+    }
+}
+
+impl Entries {
+    /// Whoever has this ticket does not come: if it was called, the next one is.
+    fn pass_call(&mut self, object: &Object, ticket: Option<u64>, core: &Core) {
+        let (Some(ticket), Some(entry)) = (ticket, self.of.get_mut(object)) else { return };
         if entry.has_called(ticket)
             && let TurnOf::Called(called) = std::mem::take(&mut entry.turn)
         {
-            entry.call_next(called.baton, || self.core.clock.now());
+            entry.call_next(called.baton, || core.clock.now());
         }
-        entries.look_after(object, &self.core);
+        self.look_after(object, core);
     }
 }
 
@@ -182,6 +192,23 @@ impl Drop for Turn {
 }
 
 /// A place in the line, to be called from.
+/// What who comes to the line wants.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wish {
+    pub(crate) shape: Shape,
+    /// Whether it waits by messages.
+    pub(crate) listens: bool,
+    /// Whether a share in a hold that is here will do.
+    pub(crate) may_share: bool,
+}
+
+/// How it gets in.
+pub(crate) enum Entrance {
+    Turn(Turn),
+    /// A share in this hold is its own.
+    Shared(Arc<Hold>),
+}
+
 struct Seat {
     ticket: u64,
     called: oneshot::Receiver<()>,

@@ -234,7 +234,7 @@ mod tests {
     const END: u64 = 2_968;
 
     const LOCAL: LocalTurns = LocalTurns { most: 2, time: Duration::from_millis(500) };
-    const RENEWED: Terms = Terms { renewed: true, max_hold: None, local: LOCAL, fenced: false };
+    const RENEWED: Terms = Terms { renewed: true, max_hold: None, local: LOCAL };
 
     struct Setup {
         schedule: Schedule,

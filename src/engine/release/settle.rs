@@ -127,7 +127,7 @@ mod tests {
 
         // when nobody wants it any more, and then the first question is executed
         let local = LocalTurns::default();
-        let terms = Terms { renewed: true, max_hold: None, local, fenced: false };
+        let terms = Terms { renewed: true, max_hold: None, local };
         let hold = Hold::new(grant, terms, now, &engine.core.counters);
         assert!(hold.grant_for_next(now).is_some_and(|next| next.unsure), "so is the next hold");
         hold.end(LostReason::Released).unwrap();

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::{
+    domain::Share,
     engine::timing::{ECHO, LONGEST_WAIT, LONGEST_WAIT_UNHEARD, LOOK_AGAIN, POLLER_QUEUES},
     store::{POLLERS_TURN, RESERVATION},
 };
@@ -108,9 +109,9 @@ impl Plot {
         }
     }
 
-    /// Whether the locks are fenced: in one story of two, which changes no other one.
-    pub(super) fn fenced(&self) -> bool {
-        self.ttl.as_millis() % 2 == 1
+    /// The locks are fenced in one story of two, which changes no other one.
+    pub(super) fn share(&self) -> Share {
+        if self.ttl.as_millis() % 2 == 1 { Share::FENCED } else { Share::WHOLE }
     }
 
     /// Whether nothing happens but what the workers do themselves.

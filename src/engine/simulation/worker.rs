@@ -68,7 +68,7 @@ impl Worker {
         let ttl = self.plot.ttl;
         let lock =
             Client::of(Arc::clone(&self.citizen.engine)).lock(&object.name).unwrap().ttl(ttl);
-        let lock = lock.set(|settings| settings.fenced = self.plot.fenced());
+        let lock = lock.set(|settings| settings.share = self.plot.share());
         let lock = match self.one_in(4) {
             true => lock.lease(ttl / 2 + self.up_to(2_000)),
             false => lock,

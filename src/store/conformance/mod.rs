@@ -4,6 +4,7 @@
 //! on a real server they pass in real time.
 
 mod queue;
+mod read_write;
 
 use std::{
     num::NonZero,
@@ -135,6 +136,7 @@ pub(crate) async fn all(bench: &Bench) {
     names_that_differ_in_odd_characters_are_different_locks(bench).await;
     tokens_grow_with_each_grant_and_blocks_do_not_overlap(bench).await;
     queue::all(bench).await;
+    read_write::all(bench).await;
 }
 
 async fn tokens_grow_with_each_grant_and_blocks_do_not_overlap(t: &Bench) {

@@ -3,12 +3,13 @@
 //! It means what the Redis store means, without a server, and keeps the time of
 //! tokio's clock: under `tokio::time::pause` leases end in virtual time.
 
+mod lock;
 mod queue;
+mod read_write;
 
 use std::{
     collections::BTreeMap,
     fmt,
-    num::NonZero,
     sync::{Arc, Weak},
     time::Duration,
 };
@@ -19,11 +20,11 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-use self::queue::{Queue, Turn};
+use self::{lock::Entry, queue::Queue, read_write::ReadWrite};
 use super::{Answer, Event, Hears, Store, Subscriber};
 use crate::domain::{
-    About, Claim, Failure, GivenBack, Holder, Map, Mutex, Object, Others, Outcome, Owner, Place,
-    ReleaseMode, Renewal, Role, Set, Token, Verdict,
+    About, Claim, Failure, GivenBack, Holder, Kind, Map, Mutex, Name, Object, Outcome, Owner,
+    Place, ReleaseMode, Renewal, Role, Set, Verdict, Waits,
 };
 
 /// How long a stalled store is waited for: what a client on Redis waits by default.
@@ -95,7 +96,8 @@ impl MemoryStore {
         let now = Instant::now();
         let mut state = self.shared.state.lock();
         let known = state.locks.keys().find(|known| known.name.as_str() == name).cloned();
-        known.is_some_and(|name| state.take(&name, now).is_some())
+        let lock = known.is_some_and(|name| state.take(&name, now).is_some());
+        state.lose_read_write(name, now) || lock
     }
 
     /// Forgets every hold, without a word, and every token: those begin anew.
@@ -117,6 +119,7 @@ impl MemoryStore {
         state.locks.clear();
         state.queues.clear();
         state.tokens.clear();
+        state.read_writes.clear();
     }
 
     /// Stops answering, as a server that hangs: a request that is not answered
@@ -272,21 +275,9 @@ fn tell(subscriber: &Weak<dyn Subscriber>, event: Event) {
 
 impl Store for Session {
     fn acquire<'a>(&'a self, claim: &'a Claim, place: Option<Place>) -> Answer<'a, Verdict> {
-        self.ask(move |state, now| match state.holding(&claim.object, now) {
-            Some(entry) if entry.owner != claim.owner => {
-                let verdict = Verdict::Busy(entry.seen(now).into());
-                if let Some(place) = place {
-                    state.queue_up(self.id, claim, place, now);
-                }
-                verdict
-            }
-            _ => {
-                state.grant(&claim.object, &claim.owner, now + claim.ttl, now);
-                if place.is_some() {
-                    state.leave_queue(claim, now);
-                }
-                Verdict::Granted { token: state.draw(claim) }
-            }
+        self.ask(move |state, now| match claim.object.kind {
+            Kind::Lock => state.lock(self.id, claim, place, now),
+            Kind::Read | Kind::Write => state.read_or_write(claim, place, now),
         })
     }
 
@@ -296,63 +287,47 @@ impl Store for Session {
         count: u32,
         ttl: Option<Duration>,
     ) -> Answer<'a, Outcome> {
-        self.ask(move |state, now| match state.held_by(&claim.object, &claim.owner, now) {
-            Some(entry) => {
-                entry.count = count;
-                entry.renew(ttl, now)
-            }
-            None => Outcome::NotOurs,
+        self.ask(move |state, now| match claim.object.kind {
+            Kind::Lock => state.recount_lock(claim, count, ttl, now),
+            Kind::Read | Kind::Write => state.recount_writer(claim, count, ttl, now),
         })
     }
 
     fn release<'a>(&'a self, claim: &'a Claim, mode: ReleaseMode) -> Answer<'a, GivenBack> {
-        self.ask(move |state, now| {
-            let left = mode == ReleaseMode::HandOver && state.leave_queue(claim, now);
-            if state.held_by(&claim.object, &claim.owner, now).is_none() {
-                let holder = state.holding(&claim.object, now).map(|entry| entry.seen(now));
-                if left && holder.is_none() {
-                    // Who has gone may have been told that it is free.
-                    state.tell_first(&claim.object);
-                }
-                return GivenBack::NotHeld { holder };
-            }
-            state.locks.remove(&claim.object);
-            GivenBack::Freed(match mode {
-                ReleaseMode::Broadcast if state.announce(&claim.object, self.id, false) => {
-                    Others::Listeners
-                }
-                ReleaseMode::Broadcast => Others::Nobody,
-                ReleaseMode::HandOver => state.hand_over(&claim.object, self.id, now),
-            })
+        self.ask(move |state, now| match claim.object.kind {
+            Kind::Lock => state.unlock(self.id, claim, mode, now),
+            Kind::Read | Kind::Write => state.stop_reading_or_writing(claim, now),
         })
     }
 
     fn renew<'a>(&'a self, renewals: &'a [Renewal]) -> Answer<'a, Vec<Outcome>> {
         self.ask(move |state, now| {
-            let outcome =
-                |renewal: &Renewal| match state.held_by(&renewal.object, &renewal.owner, now) {
-                    Some(entry) => entry.renew(renewal.ttl, now),
-                    None => Outcome::NotOurs,
-                };
+            let outcome = |renewal: &Renewal| match renewal.object.kind {
+                Kind::Lock => state.renew_lock(renewal, now),
+                Kind::Read | Kind::Write => state.renew_reader_or_writer(renewal, now),
+            };
             renewals.iter().map(outcome).collect()
         })
     }
 
     fn holder<'a>(&'a self, object: &'a Object) -> Answer<'a, Option<Holder>> {
-        self.ask(|state, now| state.holding(object, now).map(|entry| entry.seen(now)))
+        self.ask(|state, now| match object.kind {
+            Kind::Lock => state.holding(object, now).map(|entry| entry.seen(now)),
+            Kind::Read | Kind::Write => state.reader_or_writer(object, now),
+        })
     }
 
     fn held_by<'a>(&'a self, object: &'a Object, owner: &'a Owner) -> Answer<'a, u32> {
-        self.ask(|state, now| state.held_by(object, owner, now).map_or(0, |entry| entry.count))
+        self.ask(|state, now| match object.kind {
+            Kind::Lock => state.held_by(object, owner, now).map_or(0, |entry| entry.count),
+            Kind::Read | Kind::Write => state.reads_or_writes(object, owner, now),
+        })
     }
 
     fn force_release<'a>(&'a self, object: &'a Object) -> Answer<'a, bool> {
-        self.ask(|state, now| {
-            let held = state.take(object, now).is_some();
-            if held {
-                state.announce(object, self.id, false);
-            }
-            held
+        self.ask(|state, now| match object.kind {
+            Kind::Lock => state.force_lock(self.id, object, now),
+            Kind::Read | Kind::Write => state.force_readers_or_writer(object, now),
         })
     }
 
@@ -360,7 +335,7 @@ impl Store for Session {
         let mut state = self.shared.state.lock();
         let listening = state.sessions.entry(self.id).or_default();
         listening.objects.insert(object.clone());
-        let (hears, subscriber) = (listening.hears(), listening.subscriber.clone());
+        let (hears, subscriber) = (listening.hears(object), listening.subscriber.clone());
         drop(state);
         if let Some(subscriber) = subscriber {
             tell(&subscriber, Event::Hears(object.clone(), hears));
@@ -423,6 +398,7 @@ struct State {
     /// The last token that was drawn for each name. They grow for ever, as in Redis.
     tokens: Map<Object, u64>,
     queues: Map<Object, Queue>,
+    read_writes: Map<Name, ReadWrite>,
     sessions: BTreeMap<u64, Listening>,
     next_session: u64,
     /// With so many holds it is time to look for expired ones.
@@ -444,10 +420,11 @@ struct Listening {
 }
 
 impl Listening {
-    fn hears(&self) -> Hears {
-        match self.queueless {
-            true => Hears::Releases,
-            false => Hears::Turns,
+    /// What it hears of `object`.
+    fn hears(&self, object: &Object) -> Hears {
+        match object.manner().waits {
+            Waits::Queued if !self.queueless => Hears::Turns,
+            _ => Hears::Releases,
         }
     }
 
@@ -459,129 +436,10 @@ impl Listening {
 }
 
 impl State {
-    /// Draws the tokens of `claim`. Returns the first.
-    fn draw(&mut self, claim: &Claim) -> Option<Token> {
-        let first = NonZero::new(u64::from(claim.tokens())).map(|_| claim.object.clone())?;
-        let last = self.tokens.entry(first).or_default();
-        let first = last.saturating_add(1);
-        *last = last.saturating_add(claim.tokens().into());
-        NonZero::new(first)
-    }
-
     fn refusal(&self) -> Result<(), Failure> {
         let Some(words) = &self.failing else { return Ok(()) };
         let (code, message) = words.split_once(' ').unwrap_or((words, ""));
         Err(Failure::refused(code, message))
-    }
-
-    fn grant(&mut self, object: &Object, owner: &Owner, ends: Instant, now: Instant) {
-        // What has expired goes when it may be as much as what has not.
-        if self.locks.len() > self.sweep_at {
-            self.locks.retain(|_, entry| now < entry.ends);
-            self.sweep_at = 64 + 2 * self.locks.len();
-        }
-        self.locks.insert(object.clone(), Entry { owner: owner.clone(), count: 1, ends });
-    }
-
-    fn queue_up(&mut self, session: u64, claim: &Claim, place: Place, now: Instant) {
-        if place == Place::Kept {
-            return;
-        }
-        let queue = self.queues.entry(claim.object.clone()).or_insert_with(|| Queue::new(now));
-        if queue.is_past(now) {
-            *queue = Queue::new(now);
-        }
-        queue.enter(session, &claim.owner, place, now);
-    }
-
-    /// Takes the place of who claims. Returns whether it had one.
-    fn leave_queue(&mut self, claim: &Claim, now: Instant) -> bool {
-        let Some(queue) = self.queues.get_mut(&claim.object) else { return false };
-        let had = !queue.is_past(now) && queue.leave(&claim.owner);
-        if queue.is_past(now) {
-            self.queues.remove(&claim.object);
-        }
-        had
-    }
-
-    /// Lets the first in the queue of `name` ask now.
-    fn tell_first(&mut self, object: &Object) {
-        let (queues, sessions) = (&mut self.queues, &self.sessions);
-        let first =
-            queues.get_mut(object).and_then(|queue| queue.first(|it| hears(sessions, it, object)));
-        if let Some(session) = first.map(|first| first.session) {
-            self.ask(object, session, Duration::ZERO);
-        }
-    }
-
-    /// Tells a client to ask for `name` after so long.
-    fn ask(&mut self, object: &Object, session: u64, after: Duration) {
-        let listening = self.sessions.get(&session);
-        let subscriber = listening.and_then(|listening| listening.subscriber(object));
-        let event = Event::Ask { object: object.clone(), after };
-        self.events.extend(subscriber.map(|subscriber| (subscriber, event)));
-    }
-
-    /// Gives the lock, which is free, to whom it is due.
-    fn hand_over(&mut self, object: &Object, session: u64, now: Instant) -> Others {
-        if self.queues.get(object).is_some_and(|queue| queue.is_past(now)) {
-            self.queues.remove(object);
-        }
-        let outsiders = self.sessions.values();
-        let outsiders =
-            outsiders.filter(|it| it.queueless).any(|it| it.subscriber(object).is_some());
-        let (queues, sessions) = (&mut self.queues, &self.sessions);
-        let turn = queues.get_mut(object).map_or(Turn::Nobodys, |queue| {
-            queue.turn(outsiders, |session| hears(sessions, session, object), now)
-        });
-        match turn {
-            Turn::Nobodys => {
-                if self.queues.get(object).is_some_and(Queue::is_empty) {
-                    self.queues.remove(object);
-                }
-                self.announce(object, session, false);
-                match outsiders {
-                    true => Others::Outsiders(HEAD_START),
-                    // Those who poll and have had their turn lately.
-                    false if self.queues.contains_key(object) => Others::Listeners,
-                    false => Others::Nobody,
-                }
-            }
-            Turn::Reserved { next, time } => {
-                self.grant(object, &next.owner, now + time, now);
-                // One who polls may hear by now.
-                self.ask(object, next.session, Duration::ZERO);
-                self.warn(object, 0, now);
-                Others::Nobody
-            }
-            Turn::Gap { next, time } => {
-                self.announce(object, session, true);
-                self.ask(object, next.session, time);
-                self.warn(object, 1, now);
-                Others::Next(time)
-            }
-        }
-    }
-
-    /// Has those behind look who has the lock now.
-    fn warn(&mut self, object: &Object, behind: usize, now: Instant) {
-        let next = self.queues.get(object).map(|queue| queue.warned(behind, now));
-        for (session, after) in next.unwrap_or_default() {
-            self.ask(object, session, after);
-        }
-    }
-
-    /// The hold on `name` if it has not expired.
-    fn holding(&mut self, object: &Object, now: Instant) -> Option<&mut Entry> {
-        self.locks.get_mut(object).filter(|entry| now < entry.ends)
-    }
-
-    fn held_by(&mut self, object: &Object, owner: &Owner, now: Instant) -> Option<&mut Entry> {
-        self.holding(object, now).filter(|entry| entry.owner == *owner)
-    }
-
-    fn take(&mut self, object: &Object, now: Instant) -> Option<Entry> {
-        self.locks.remove(object).filter(|entry| now < entry.ends)
     }
 
     /// Tells those who listen that `name` is free. Returns whether others do than who
@@ -594,30 +452,6 @@ impl State {
         let event = Event::Freed { object: object.clone(), queue_told };
         self.events.extend(subscribers.map(|subscriber| (subscriber, event.clone())));
         others
-    }
-}
-
-/// Whether this client hears when its turn comes.
-fn hears(sessions: &BTreeMap<u64, Listening>, session: u64, object: &Object) -> bool {
-    sessions.get(&session).is_some_and(|it| !it.queueless && it.subscriber(object).is_some())
-}
-
-struct Entry {
-    owner: Owner,
-    count: u32,
-    ends: Instant,
-}
-
-impl Entry {
-    fn renew(&mut self, ttl: Option<Duration>, now: Instant) -> Outcome {
-        if let Some(ttl) = ttl {
-            self.ends = now + ttl;
-        }
-        Outcome::Renewed
-    }
-
-    fn seen(&self, now: Instant) -> Holder {
-        Holder { owner: self.owner.clone(), count: self.count, remaining: Some(self.ends - now) }
     }
 }
 

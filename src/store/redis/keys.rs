@@ -1,12 +1,13 @@
 //! The names of keys and channels: Redisson's, and our own beside them.
 
-use crate::domain::{Kind, Name, Object};
+use crate::domain::{Kind, Name, Object, Owner};
 
 /// Where releases of `object` are announced. `door` and `{door}` share it, as they do
 /// with Redisson.
 pub(super) fn channel(object: &Object) -> String {
     let prefix = match object.kind {
         Kind::Lock => "redisson_lock__channel",
+        Kind::Read | Kind::Write => "redisson_rwlock",
     };
     redissons(prefix, &object.name)
 }
@@ -14,6 +15,24 @@ pub(super) fn channel(object: &Object) -> String {
 /// Where the last fencing token of `name` is kept: a counter of Redisson's, without an end.
 pub(super) fn tokens(name: &Name) -> String {
     redissons("redisson_lock_token", name)
+}
+
+/// What lives as long as the lease of a reader of `name`.
+pub(super) fn reader(name: &Name, owner: &Owner) -> String {
+    format!("{}:{owner}:rwlock_timeout:1", in_slot(name))
+}
+
+/// Those of ours who wait to write.
+pub(super) fn writers(name: &Name) -> String {
+    own("leasehold_rwlock__writers", name)
+}
+
+/// How keys begin that Redisson derives from `name` without a prefix.
+pub(super) fn in_slot(name: &Name) -> String {
+    match name.as_str().contains('{') {
+        true => name.as_str().to_owned(),
+        false => format!("{{{}}}", name.as_str()),
+    }
 }
 
 /// Where those who queue for `name` listen, beside the channel of its releases. Who
@@ -39,11 +58,7 @@ pub(super) fn waiter(name: &Name, id: &str) -> String {
 
 /// A key or channel of Redisson's in the slot of `name`.
 fn redissons(prefix: &str, name: &Name) -> String {
-    let name = name.as_str();
-    match name.contains('{') {
-        true => format!("{prefix}:{name}"),
-        false => format!("{prefix}:{{{name}}}"),
-    }
+    format!("{prefix}:{}", in_slot(name))
 }
 
 /// A key in the slot of `name`, which no other name has: one with braces has a second

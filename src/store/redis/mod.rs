@@ -3,6 +3,7 @@
 mod connection;
 mod keys;
 mod lock;
+mod read_write;
 mod renewals;
 mod replies;
 mod scripts;
@@ -205,6 +206,8 @@ impl Store for RedisStore {
     fn acquire<'a>(&'a self, claim: &'a Claim, place: Option<Place>) -> Answer<'a, Verdict> {
         match claim.object.kind {
             Kind::Lock => Box::pin(self.acquire_lock(claim, place)),
+            Kind::Read => Box::pin(self.acquire_to_read(claim)),
+            Kind::Write => Box::pin(self.acquire_to_write(claim, place)),
         }
     }
 
@@ -216,12 +219,17 @@ impl Store for RedisStore {
     ) -> Answer<'a, Outcome> {
         match claim.object.kind {
             Kind::Lock => Box::pin(self.recount_lock(claim, count, ttl)),
+            Kind::Write => Box::pin(self.recount_writer(claim, count, ttl)),
+            // Those who share it are one reader to the store.
+            Kind::Read => Box::pin(self.is_reading(claim, ttl)),
         }
     }
 
     fn release<'a>(&'a self, claim: &'a Claim, mode: ReleaseMode) -> Answer<'a, GivenBack> {
         match claim.object.kind {
             Kind::Lock => Box::pin(self.release_lock(claim, mode)),
+            Kind::Read => Box::pin(self.stop_reading(claim)),
+            Kind::Write => Box::pin(self.stop_writing(claim, mode == ReleaseMode::HandOver)),
         }
     }
 
@@ -232,18 +240,21 @@ impl Store for RedisStore {
     fn holder<'a>(&'a self, object: &'a Object) -> Answer<'a, Option<Holder>> {
         match object.kind {
             Kind::Lock => Box::pin(self.holder_of_lock(object)),
+            Kind::Read | Kind::Write => Box::pin(self.reader_or_writer(object)),
         }
     }
 
     fn held_by<'a>(&'a self, object: &'a Object, owner: &'a Owner) -> Answer<'a, u32> {
         match object.kind {
             Kind::Lock => Box::pin(self.lock_held_by(object, owner)),
+            Kind::Read | Kind::Write => Box::pin(self.reads_or_writes(object, owner)),
         }
     }
 
     fn force_release<'a>(&'a self, object: &'a Object) -> Answer<'a, bool> {
         match object.kind {
             Kind::Lock => Box::pin(self.force_release_lock(object)),
+            Kind::Read | Kind::Write => Box::pin(self.force_readers_or_writer(object)),
         }
     }
 

@@ -25,6 +25,8 @@ impl RedisStore {
         let Some(first) = renewals.first() else { return Ok(Vec::new()) };
         match first.object.kind {
             Kind::Lock => self.renew_locks(renewals).await,
+            Kind::Read => self.renew_readers(renewals).await,
+            Kind::Write => self.renew_writers(renewals).await,
         }
     }
 

@@ -27,7 +27,15 @@ pub(super) static INSPECT: LazyLock<Script> = script!("holder", "lock/inspect");
 pub(super) static RECOUNT: LazyLock<Script> = script!("lock/recount");
 pub(super) static RENEW: LazyLock<Script> = script!("lock/renew");
 
-/// All of them, to be loaded when a connection is made.
+pub(super) static READ: LazyLock<Script> = script!("holder", "read_write/read");
+pub(super) static WRITE: LazyLock<Script> = script!("holder", "read_write/write");
+pub(super) static LEAVE: LazyLock<Script> = script!("holder", "read_write/leave");
+pub(super) static UNLOCK: LazyLock<Script> = script!("holder", "read_write/unlock");
+pub(super) static RENEW_READERS: LazyLock<Script> = script!("read_write/renew");
+pub(super) static INSPECT_MODE: LazyLock<Script> = script!("holder", "read_write/inspect");
+pub(super) static FORCE_MODE: LazyLock<Script> = script!("read_write/force");
+
+/// Those of the lock, to be loaded when a connection is made.
 pub(super) fn preloads() -> Vec<Preload> {
     let all = [&ACQUIRE, &FORCE_RELEASE, &HAND_OVER, &INSPECT, &RECOUNT, &RENEW];
     all.map(|script| Preload { hash: script.hash.clone(), text: script.text }).into()

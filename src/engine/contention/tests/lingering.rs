@@ -5,8 +5,8 @@ use super::*;
 #[tokio::test(start_paused = true)]
 async fn when_nobody_wants_a_name_any_more_it_is_forgotten_after_a_while() {
     let (_engine, contention, name) = door();
-    let turn = contention.turn(&name, PLAIN, true, || true).await;
-    assert!(contention.turn(&name, PLAIN, true, || true).now_or_never().is_none());
+    let turn = contention.line(&name, PLAIN, true, || true).await;
+    assert!(contention.line(&name, PLAIN, true, || true).now_or_never().is_none());
     drop(turn);
     assert!(!contention.is_idle(), "it may be wanted again soon");
     advance(LINGER / 2).await;
@@ -20,7 +20,7 @@ async fn when_nobody_wants_a_name_any_more_it_is_forgotten_after_a_while() {
 #[tokio::test]
 async fn a_name_that_nobody_waited_for_is_forgotten_at_once() {
     let (engine, contention, name) = door();
-    drop(contention.turn(&name, PLAIN, true, || true).await);
+    drop(contention.line(&name, PLAIN, true, || true).await);
     assert!(contention.is_idle());
     let hold = hold(&engine, &name).await;
     hold.end(LostReason::Released).unwrap();
@@ -44,7 +44,7 @@ async fn names_that_were_waited_for_do_not_pile_up_until_the_watchdog_looks() {
         // The first one rings too, and is heard here.
         let _ = contention.core.bell.notified().now_or_never();
         let name = Object::lock(format!("door-{n}"));
-        contention.turn(&name, PLAIN, true, || true).await.unwrap().listen();
+        contention.line(&name, PLAIN, true, || true).await.unwrap().listen();
     }
     assert!(contention.core.bell.notified().now_or_never().is_some(), "it is to look at once");
     contention.look();
@@ -59,7 +59,7 @@ async fn one_in_transit_does_not_keep_those_that_linger() {
     let _waits = (in_line(&contention, &door), in_line(&contention, &door));
     for n in 0..=MOST_LINGERING {
         let name = Object::lock(format!("door-{n}"));
-        contention.turn(&name, PLAIN, true, || true).await.unwrap().listen();
+        contention.line(&name, PLAIN, true, || true).await.unwrap().listen();
     }
     contention.left(&first);
     let mut looks = 0;

@@ -13,7 +13,7 @@ use super::{
     rights::{Refusals, Refused, Rights},
 };
 use crate::{
-    domain::{Map, Object},
+    domain::{Map, Object, Waits},
     store::{Event, Hears},
 };
 
@@ -175,7 +175,7 @@ impl Table {
         if releases {
             wanted.push((keys::channel(object), Says::Released));
         }
-        if releases && queue && own_channels && object.manner().queues {
+        if releases && queue && own_channels && object.manner().waits == Waits::Queued {
             wanted.push((keys::queuers(&object.name), Says::Nothing));
             wanted.push((keys::waiter(&object.name, &self.client), Says::OurTurn));
         }

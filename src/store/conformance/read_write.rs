@@ -1,0 +1,260 @@
+//! Read-write locks: many who read, or one who writes.
+
+use std::time::Duration;
+
+use tokio::time::sleep;
+
+use super::{Bench, freed};
+use crate::domain::{
+    Claim, GivenBack, Kind, Object, Others, Outcome, Place, ReleaseMode, Renewal, Share, Taken,
+    Verdict,
+};
+
+pub(super) async fn all(t: &Bench) {
+    many_read_together_and_one_writes_alone(t).await;
+    asking_again_grants_again(t).await;
+    a_reader_has_a_lease_of_its_own(t).await;
+    the_lock_lives_as_long_as_the_longest_lease(t).await;
+    only_what_is_still_held_is_renewed(t).await;
+    who_writes_may_read_and_go_on_reading(t).await;
+    readers_that_yield_let_those_go_first_who_wait_to_write(t).await;
+    a_writer_that_gives_up_lets_readers_in(t).await;
+    the_last_reader_tells_and_a_writer_too(t).await;
+    each_side_is_taken_away_for_itself(t).await;
+    a_writer_counts_and_a_reader_does_not(t).await;
+    many_readers_come_and_go(t).await;
+}
+
+const YIELDS: Share = Share::Beside { yields: true };
+
+fn of(kind: Kind, claim: &Claim) -> Claim {
+    let name = claim.object.name.clone();
+    let share = if kind == Kind::Write { Share::WHOLE } else { Share::Beside { yields: false } };
+    Claim { object: Object { kind, name }, share, ..claim.clone() }
+}
+
+fn reader(t: &Bench, name: &str) -> Claim {
+    of(Kind::Read, &t.claim(name))
+}
+
+fn writer(t: &Bench, name: &str) -> Claim {
+    of(Kind::Write, &t.claim(name))
+}
+
+async fn is_granted(t: &Bench, claim: &Claim) -> bool {
+    t.one.acquire(claim, None).await.unwrap() == Verdict::GRANTED
+}
+
+async fn release(t: &Bench, claim: &Claim) -> GivenBack {
+    t.one.release(claim, ReleaseMode::HandOver).await.unwrap()
+}
+
+const FREED: GivenBack = GivenBack::Freed(Others::Nobody);
+
+async fn many_read_together_and_one_writes_alone(t: &Bench) {
+    let [one, other] = [(); 2].map(|()| reader(t, "rw"));
+    let [first, second] = [(); 2].map(|()| writer(t, "rw"));
+    assert!(is_granted(t, &one).await && is_granted(t, &other).await);
+    let Verdict::Busy(Taken { holder: Some(holder), at_most: Some(_) }) =
+        t.other.acquire(&first, None).await.unwrap()
+    else {
+        panic!("it is read")
+    };
+    assert!(holder.owner == one.owner || holder.owner == other.owner, "{holder}");
+    assert_eq!(release(t, &one).await, FREED);
+    assert!(!is_granted(t, &first).await);
+    assert_eq!(release(t, &other).await, FREED);
+    assert!(is_granted(t, &first).await);
+    let Verdict::Busy(Taken { holder, .. }) = t.other.acquire(&one, None).await.unwrap() else {
+        panic!("it is written")
+    };
+    assert_eq!(holder.map(|holder| holder.owner), Some(first.owner.clone()));
+    assert!(!is_granted(t, &second).await);
+    assert_eq!(release(t, &first).await, FREED);
+    assert!(is_granted(t, &second).await);
+    assert!(matches!(release(t, &first).await, GivenBack::NotHeld { holder: Some(_) }));
+    assert!(matches!(release(t, &one).await, GivenBack::NotHeld { holder: Some(_) }));
+    assert_eq!(release(t, &second).await, FREED);
+    assert_eq!(release(t, &second).await, GivenBack::NotHeld { holder: None });
+}
+
+async fn asking_again_grants_again(t: &Bench) {
+    for claim in [reader(t, "rw-again"), writer(t, "rw-again")] {
+        assert!(is_granted(t, &claim).await && is_granted(t, &claim).await);
+        assert_eq!(t.one.held_by(&claim.object, &claim.owner).await.unwrap(), 1);
+        assert_eq!(release(t, &claim).await, FREED);
+        assert_eq!(t.one.holder(&claim.object).await.unwrap(), None);
+    }
+}
+
+async fn a_reader_has_a_lease_of_its_own(t: &Bench) {
+    let short = Claim { ttl: Duration::from_millis(60), ..reader(t, "rw-lease") };
+    let [long, next] = [reader(t, "rw-lease"), writer(t, "rw-lease")];
+    assert!(is_granted(t, &long).await && is_granted(t, &short).await);
+    sleep(Duration::from_millis(80)).await;
+    let renewal = renewal(&short);
+    assert_eq!(t.one.renew(&[renewal]).await.unwrap(), [Outcome::NotOurs]);
+    // The one that died keeps nobody out when the last one goes.
+    assert_eq!(release(t, &long).await, FREED);
+    assert!(is_granted(t, &next).await);
+    release(t, &next).await;
+}
+
+async fn the_lock_lives_as_long_as_the_longest_lease(t: &Bench) {
+    let short = Claim { ttl: Duration::from_millis(60), ..reader(t, "rw-longest") };
+    let [long, next] = [reader(t, "rw-longest"), writer(t, "rw-longest")];
+    assert!(is_granted(t, &long).await && is_granted(t, &short).await);
+    t.one.renew(&[renewal(&short)]).await.unwrap();
+    sleep(Duration::from_millis(80)).await;
+    assert!(!is_granted(t, &next).await, "one reads yet");
+    let left = t.one.holder(&long.object).await.unwrap().unwrap().remaining().unwrap();
+    assert!(left > Duration::from_secs(5), "{left:?}");
+    // and no longer than those who are left
+    let short = Claim { ttl: Duration::from_millis(60), ..reader(t, "rw-longest") };
+    assert!(is_granted(t, &short).await);
+    assert_eq!(release(t, &long).await, FREED);
+    sleep(Duration::from_millis(80)).await;
+    assert!(is_granted(t, &next).await);
+    release(t, &next).await;
+}
+
+fn renewal(claim: &Claim) -> Renewal {
+    let Claim { object, owner, ttl, .. } = claim.clone();
+    Renewal { object, owner, ttl: Some(ttl) }
+}
+
+async fn only_what_is_still_held_is_renewed(t: &Bench) {
+    let claims = [reader(t, "rw-renew"), reader(t, "rw-renew-2"), reader(t, "rw-renew")];
+    for claim in &claims[..2] {
+        assert!(is_granted(t, claim).await);
+    }
+    let outcomes = t.one.renew(&claims.each_ref().map(renewal)).await.unwrap();
+    assert_eq!(outcomes, [Outcome::Renewed, Outcome::Renewed, Outcome::NotOurs]);
+    for claim in &claims {
+        release(t, claim).await;
+    }
+    let claims = [writer(t, "rw-renew"), writer(t, "rw-renew-2"), writer(t, "rw-renew")];
+    for claim in &claims[..2] {
+        assert!(is_granted(t, claim).await);
+    }
+    let outcomes = t.one.renew(&claims.each_ref().map(renewal)).await.unwrap();
+    assert_eq!(outcomes, [Outcome::Renewed, Outcome::Renewed, Outcome::NotOurs]);
+    for claim in &claims {
+        release(t, claim).await;
+    }
+}
+
+async fn who_writes_may_read_and_go_on_reading(t: &Bench) {
+    let writes = writer(t, "rw-down");
+    let reads = of(Kind::Read, &writes);
+    let (other, next) = (reader(t, "rw-down"), writer(t, "rw-down"));
+    assert!(is_granted(t, &writes).await && is_granted(t, &reads).await);
+    assert!(!is_granted(t, &other).await, "it writes yet");
+    assert_eq!(release(t, &writes).await, FREED);
+    assert!(!is_granted(t, &next).await, "it reads yet");
+    assert!(is_granted(t, &other).await);
+    assert_eq!(release(t, &reads).await, FREED);
+    assert_eq!(release(t, &other).await, FREED);
+
+    // or gives up reading first
+    assert!(is_granted(t, &writes).await && is_granted(t, &reads).await);
+    assert_eq!(release(t, &reads).await, FREED);
+    assert!(!is_granted(t, &other).await);
+    assert_eq!(release(t, &writes).await, FREED);
+    assert_eq!(t.one.holder(&writes.object).await.unwrap(), None);
+}
+
+async fn readers_that_yield_let_those_go_first_who_wait_to_write(t: &Bench) {
+    let [here, late, rude] = [(); 3].map(|()| reader(t, "rw-yield"));
+    let (here, late) = (Claim { share: YIELDS, ..here }, Claim { share: YIELDS, ..late });
+    let writes = writer(t, "rw-yield");
+    assert!(is_granted(t, &here).await);
+    t.queue_by(&writes, Place::Kept).await;
+    let nobody = Verdict::Busy(Taken { holder: None, at_most: None });
+    assert_eq!(t.one.acquire(&late, None).await.unwrap(), nobody);
+    assert!(is_granted(t, &here).await, "it asks again for what it has");
+    assert!(is_granted(t, &rude).await);
+    release(t, &rude).await;
+    release(t, &here).await;
+    // until it has it: then it is in the way itself, and in nobody's when it has gone
+    assert_eq!(t.one.acquire(&writes, Some(Place::Kept)).await.unwrap(), Verdict::GRANTED);
+    release(t, &writes).await;
+    assert!(is_granted(t, &late).await);
+    release(t, &late).await;
+}
+
+async fn a_writer_that_gives_up_lets_readers_in(t: &Bench) {
+    let [here, late] = [(); 2].map(|()| Claim { share: YIELDS, ..reader(t, "rw-gives-up") });
+    let writes = writer(t, "rw-gives-up");
+    t.other.listen(&late.object);
+    t.told(&super::Event::Hears(late.object.clone(), super::Hears::Releases), 1).await;
+    assert!(is_granted(t, &here).await);
+    t.queue_by(&writes, Place::Kept).await;
+    assert!(!is_granted(t, &late).await);
+    assert!(matches!(release(t, &writes).await, GivenBack::NotHeld { holder: Some(_) }));
+    t.told(&freed(&late), 1).await;
+    assert!(is_granted(t, &late).await);
+    release(t, &here).await;
+    release(t, &late).await;
+    t.other.unlisten(&late.object);
+}
+
+async fn the_last_reader_tells_and_a_writer_too(t: &Bench) {
+    let [one, other] = [(); 2].map(|()| reader(t, "rw-told"));
+    let writes = writer(t, "rw-told");
+    t.other.listen(&writes.object);
+    t.told(&super::Event::Hears(writes.object.clone(), super::Hears::Releases), 1).await;
+    assert!(is_granted(t, &one).await && is_granted(t, &other).await);
+    release(t, &one).await;
+    release(t, &other).await;
+    t.told(&freed(&writes), 1).await;
+    assert!(is_granted(t, &writes).await);
+    release(t, &writes).await;
+    t.told(&freed(&writes), 2).await;
+    t.other.unlisten(&writes.object);
+}
+
+async fn each_side_is_taken_away_for_itself(t: &Bench) {
+    let (reads, writes) = (reader(t, "rw-force"), writer(t, "rw-force"));
+    assert!(is_granted(t, &reads).await);
+    assert!(!t.other.force_release(&writes.object).await.unwrap());
+    assert_eq!(t.one.holder(&writes.object).await.unwrap(), None);
+    let holder = t.one.holder(&reads.object).await.unwrap().unwrap();
+    assert_eq!(holder.owner, reads.owner);
+    assert!(t.other.force_release(&reads.object).await.unwrap());
+    assert!(is_granted(t, &writes).await);
+    assert!(!t.other.force_release(&reads.object).await.unwrap());
+    let holder = t.one.holder(&writes.object).await.unwrap().unwrap();
+    assert_eq!(holder.owner, writes.owner);
+    assert!(t.other.force_release(&writes.object).await.unwrap());
+    assert_eq!(t.one.holder(&writes.object).await.unwrap(), None);
+}
+
+async fn a_writer_counts_and_a_reader_does_not(t: &Bench) {
+    let (reads, writes) = (reader(t, "rw-count"), writer(t, "rw-count"));
+    assert!(is_granted(t, &writes).await);
+    assert_eq!(t.one.recount(&writes, 3, None).await.unwrap(), Outcome::Renewed);
+    assert_eq!(t.one.held_by(&writes.object, &writes.owner).await.unwrap(), 3);
+    let other = writer(t, "rw-count");
+    assert_eq!(t.one.recount(&other, 2, None).await.unwrap(), Outcome::NotOurs);
+    assert_eq!(t.one.held_by(&writes.object, &writes.owner).await.unwrap(), 3);
+    release(t, &writes).await;
+    assert!(is_granted(t, &reads).await);
+    assert_eq!(t.one.recount(&reads, 3, None).await.unwrap(), Outcome::Renewed);
+    assert_eq!(t.one.held_by(&reads.object, &reads.owner).await.unwrap(), 1);
+    release(t, &reads).await;
+}
+
+async fn many_readers_come_and_go(t: &Bench) {
+    let readers: Vec<Claim> = (0..40).map(|_| reader(t, "rw-many")).collect();
+    let writes = writer(t, "rw-many");
+    for reader in &readers {
+        assert!(is_granted(t, reader).await);
+    }
+    for reader in &readers {
+        assert!(!is_granted(t, &writes).await);
+        assert_eq!(release(t, reader).await, FREED);
+    }
+    assert!(is_granted(t, &writes).await);
+    release(t, &writes).await;
+}
