@@ -15,7 +15,7 @@ in_others = $(foreach folder,$(OTHERS),cd $(folder) && $(1) && cd $(CURDIR) &&) 
 help:       ## lists what can be made
 	@awk -F ':.*## *' '/^[a-z]+:.*##/ { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
 
-test: prepare tests ## every test that needs no Java; installs redis-server if it is missing
+test: prepare tests ## every test that needs no Java; installs redis-server and postgresql if they are missing
 
 verify: fmt clippy features docs tests ## what must hold for every change; leaves the tree untouched
 
@@ -55,6 +55,8 @@ prepare:    ## installs what the tests need and this machine lacks, and says so
 	@missing=; \
 	command -v cc >/dev/null || missing="$$missing gcc libc6-dev"; \
 	command -v redis-server >/dev/null || missing="$$missing redis-server"; \
+	ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || command -v initdb >/dev/null || \
+		missing="$$missing postgresql"; \
 	if [ -z "$$missing" ]; then exit 0; fi; \
 	echo "make: installing$$missing, which the tests need"; \
 	if ! command -v apt-get >/dev/null; then \

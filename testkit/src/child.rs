@@ -68,6 +68,12 @@ impl Tethered {
         self.signal(Signal::CONT);
     }
 
+    /// Asks the process to end at once, and returns when it is gone.
+    pub(crate) fn quit(&self) {
+        self.signal(Signal::QUIT);
+        self.wait();
+    }
+
     /// Kills the process, paused or not, and returns when it is gone.
     pub(crate) fn kill(&self) {
         self.signal(Signal::KILL);

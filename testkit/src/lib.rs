@@ -7,7 +7,7 @@
 //!
 //! Start with [`Redis::start`]. Put a [`Proxy`] in front of it to break the
 //! network, follow it with a [replica](Redis::start_replica_of), watch it with [`Redis::calls`] and [`Redis::monitor`], and let a
-//! [`Helper`] be the process that dies.
+//! [`Helper`] be the process that dies. For data that lies elsewhere there is a [`Postgres`].
 //!
 //! All calls block, so that tests with and without a runtime can use them. They
 //! **panic** when something does not work: in a test there is nothing better to
@@ -22,6 +22,7 @@ mod liar;
 mod monitor;
 mod options;
 mod port;
+mod postgres;
 mod process;
 mod program;
 mod proxy;
@@ -36,6 +37,7 @@ pub use clock::eventually;
 pub use liar::{Liar, Lie, Said};
 pub use monitor::Monitor;
 pub use options::Options;
+pub use postgres::{Postgres, Session};
 pub use process::Helper;
 pub use proxy::Proxy;
 pub use server::Redis;

@@ -1,6 +1,7 @@
 //! Finds the programs we start.
 
 use std::env;
+use std::fs::{self, DirEntry};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::LazyLock;
@@ -16,6 +17,28 @@ pub(crate) fn redis_server() -> &'static Path {
         find(&wanted)
     });
     FOUND.as_deref().unwrap_or_else(|| panic!("{MISSING}"))
+}
+
+/// A program of the PostgreSQL server: in `$POSTGRES_BIN`, where Debian puts them, or in `$PATH`.
+///
+/// # Panics
+///
+/// If there is none. Tests that need PostgreSQL fail without it, they never skip.
+pub(crate) fn postgres(name: &str) -> PathBuf {
+    let found = match env::var_os("POSTGRES_BIN") {
+        Some(dir) => Some(PathBuf::from(dir).join(name)).filter(|file| file.is_file()),
+        None => newest_of_debian(name).or_else(|| find(name)),
+    };
+    found.unwrap_or_else(|| panic!("{NO_POSTGRES}"))
+}
+
+/// `/usr/lib/postgresql/17/bin/…`, of the newest version.
+fn newest_of_debian(name: &str) -> Option<PathBuf> {
+    let versions = fs::read_dir("/usr/lib/postgresql").ok()?.filter_map(Result::ok);
+    let version = |entry: &DirEntry| entry.file_name().to_str()?.parse::<u32>().ok();
+    let programs = versions.filter_map(|entry| Some((version(&entry)?, entry.path())));
+    let programs = programs.map(|(version, dir)| (version, dir.join("bin").join(name)));
+    programs.filter(|(_, file)| file.is_file()).max().map(|(_, file)| file)
 }
 
 /// `setpriv` from util-linux, if this system has it.
@@ -50,6 +73,9 @@ fn find(name: &str) -> Option<PathBuf> {
 }
 
 const MISSING: &str = "redis-server is missing: install it with `apt-get install -y redis-server`";
+
+const NO_POSTGRES: &str = "PostgreSQL is missing: install it with \
+    `sudo apt-get install -y --no-install-recommends postgresql`";
 
 #[cfg(test)]
 mod tests {

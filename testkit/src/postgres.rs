@@ -1,0 +1,196 @@
+//! A PostgreSQL server of a test's own, for tests about data that lies there.
+//!
+//! It listens on a socket in its own folder and nowhere else, so tests may run side by
+//! side. What it is told goes by `psql`, which comes with it.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::Path;
+use std::process::{ChildStdin, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+use std::thread::sleep;
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+use crate::child::{Tethered, tied};
+use crate::clock::{PAUSE, clock};
+use crate::program;
+
+/// A PostgreSQL server that lives as long as this value.
+///
+/// # Examples
+///
+/// ```
+/// let postgres = testkit::Postgres::start();
+/// assert_eq!(postgres.sql("SELECT 6 * 7"), "42");
+/// ```
+#[derive(Debug)]
+pub struct Postgres {
+    // Declared before the directory, so that the server is gone when that goes.
+    process: Tethered,
+    dir: TempDir,
+}
+
+impl Postgres {
+    /// Starts a server with nothing in it.
+    ///
+    /// # Panics
+    ///
+    /// If there is no PostgreSQL on this machine, or it does not start.
+    pub fn start() -> Self {
+        let dir = tempfile::Builder::new().prefix("testkit-").tempdir();
+        let dir = dir.expect("a temporary directory can be made");
+        give_away(dir.path());
+        make_cluster(dir.path());
+        let log = File::create(dir.path().join(LOG)).expect("the server's directory is ours");
+        let mut command = server("postgres", dir.path());
+        command
+            .args(["-D", "data", "-c", "listen_addresses=", "-c", "fsync=off"])
+            // No shared memory that would outlive it.
+            .args(["-c", "dynamic_shared_memory_type=mmap", "-c"])
+            .arg(format!("unix_socket_directories={}", dir.path().display()))
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().expect("a file can be shared"))
+            .stderr(log);
+        let postgres = Self { process: Tethered::start(command), dir };
+        postgres.wait_until_ready();
+        postgres
+    }
+
+    /// Runs statements and returns what the last of them says: rows, or `UPDATE 1` and the
+    /// like.
+    ///
+    /// # Panics
+    ///
+    /// If the server refuses one.
+    #[track_caller]
+    pub fn sql(&self, statements: &str) -> String {
+        let output = self.psql().args(["-c", statements]).output().expect("psql runs");
+        let refused = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{statements}: {refused}");
+        let said = String::from_utf8_lossy(&output.stdout);
+        said.trim_end().lines().last().unwrap_or_default().to_owned()
+    }
+
+    /// A connection that stays open, with its transaction.
+    ///
+    /// # Panics
+    ///
+    /// If psql does not start.
+    pub fn session(&self) -> Session {
+        let mut command = tied(&program::postgres("psql"));
+        command.args(self.words()).stdin(Stdio::piped()).stdout(Stdio::null());
+        let process = Tethered::start(command);
+        let input = process.child().stdin.take();
+        Session { _process: process, input: Mutex::new(input) }
+    }
+
+    fn psql(&self) -> Command {
+        let mut command = Command::new(program::postgres("psql"));
+        command.args(self.words()).stdin(Stdio::null());
+        command
+    }
+
+    /// No settings of the user's, rows alone, and an end at the first error.
+    fn words(&self) -> Vec<String> {
+        let dir = self.dir.path().display();
+        let words = format!("-X -A -t -v ON_ERROR_STOP=1 -U {SUPERUSER} -d postgres -h");
+        words.split(' ').map(str::to_owned).chain([dir.to_string()]).collect()
+    }
+
+    fn wait_until_ready(&self) {
+        let started = clock();
+        let answers = || self.psql().args(["-c", "SELECT 1"]).output().expect("psql runs");
+        while !answers().status.success() {
+            let log = || fs::read_to_string(self.dir.path().join(LOG)).unwrap_or_default();
+            assert!(self.process.ended().is_none(), "postgres ended. Its log:\n{}", log());
+            assert!(started.elapsed() < START, "not ready within {START:?}:\n{}", log());
+            sleep(PAUSE);
+        }
+    }
+}
+
+impl Drop for Postgres {
+    fn drop(&mut self) {
+        // Killed, it would leave a piece of shared memory to the machine.
+        self.process.quit();
+    }
+}
+
+/// A connection that stays open. It is cut when this value is dropped.
+///
+/// # Examples
+///
+/// ```
+/// let postgres = testkit::Postgres::start();
+/// let session = postgres.session();
+/// session.tell("CREATE TABLE t (); SELECT pg_advisory_lock(1);");
+/// let locked = || postgres.sql("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'") == "1";
+/// testkit::eventually("it has done so", std::time::Duration::from_secs(5), locked);
+/// ```
+#[derive(Debug)]
+pub struct Session {
+    _process: Tethered,
+    input: Mutex<Option<ChildStdin>>,
+}
+
+impl Session {
+    /// Sends statements, and does not wait for what comes of them.
+    ///
+    /// # Panics
+    ///
+    /// If the connection has ended.
+    #[track_caller]
+    pub fn tell(&self, statements: &str) {
+        let mut input = self.input.lock().unwrap_or_else(PoisonError::into_inner);
+        let input = input.as_mut().expect("its input is a pipe");
+        writeln!(input, "{statements}").and_then(|()| input.flush()).expect("it reads its input");
+    }
+}
+
+/// Makes the files of a server that knows one user, who needs no password.
+fn make_cluster(dir: &Path) {
+    let mut command = server("initdb", dir);
+    command.args(["-D", "data", "-U", SUPERUSER, "--auth=trust", "--no-sync", "--no-locale"]);
+    let made = command.output().expect("initdb runs");
+    assert!(made.status.success(), "initdb: {}", String::from_utf8_lossy(&made.stderr));
+}
+
+/// A program of the server, which refuses to run as root.
+fn server(name: &str, dir: &Path) -> Command {
+    let program = program::postgres(name);
+    let mut command = match is_root() {
+        true => {
+            let setpriv = program::setpriv().expect("util-linux is there: `setpriv`");
+            let mut command = Command::new(setpriv);
+            let user = [&format!("--reuid={OWNER}"), &format!("--regid={OWNER}")];
+            command.args(["--pdeathsig", "KILL"]).args(user).args(["--init-groups", "--"]);
+            command.arg(program);
+            command
+        }
+        false => tied(&program),
+    };
+    command.current_dir(dir);
+    command
+}
+
+/// Gives a folder of root's to whom the server runs as.
+fn give_away(dir: &Path) {
+    if is_root() {
+        let given = Command::new("chown").arg(OWNER).arg(dir).status().expect("chown runs");
+        assert!(given.success(), "there is no user `{OWNER}`, whom Debian's package makes");
+    }
+}
+
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// Who the server runs as when we are root.
+const OWNER: &str = "postgres";
+const SUPERUSER: &str = "test";
+const LOG: &str = "log";
+
+/// How long a server may take to start.
+const START: Duration = Duration::from_secs(30);
