@@ -1,0 +1,195 @@
+//! A receiver in memory.
+
+use std::{collections::HashMap, sync::Arc};
+
+use super::Stale;
+use crate::domain::Mutex;
+
+/// Remembers the newest token of each resource, in memory, and lets nothing older pass.
+///
+/// For a server in Rust that owns what it guards. What must outlive a restart belongs beside
+/// the data, written in the same transaction.
+///
+/// The gate moves when a newer token comes by. A hold that reads, decides and then writes
+/// shows its token before it reads: otherwise a late write may still land in between.
+///
+/// It keeps one number for each resource that it has seen, until that is
+/// [forgotten](Self::forget).
+///
+/// # Examples
+///
+/// ```
+/// use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+/// use leasehold::fence::Gate;
+///
+/// let (gate, total) = (Gate::new(), AtomicU32::new(0));
+/// let write = |value, token| gate.write("orders:42", token, || total.store(value, Relaxed));
+///
+/// assert!(write(10, 7).is_ok());
+/// assert!(write(15, 7).is_ok(), "the same hold may write again");
+/// let late = write(11, 6).unwrap_err();
+/// assert_eq!((late.token(), late.newest()), (6, 7));
+/// assert_eq!(total.into_inner(), 15);
+/// ```
+#[derive(Debug, Default)]
+pub struct Gate {
+    /// An entry is locked when the map is not any more.
+    newest: Mutex<HashMap<String, Arc<Mutex<u64>>>>,
+}
+
+impl Gate {
+    /// A gate that has seen nothing.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// assert!(leasehold::fence::Gate::new().pass("orders:42", 1).is_ok());
+    /// ```
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Writes to `resource` for a holder who has this `token`, as one step: no other write to the
+    /// resource by this gate comes between the look and the end of `write`.
+    ///
+    /// Other resources are not held up. Whoever writes to the same one waits for `write`, on its
+    /// thread; so keep `write` short, and do not write to the same resource in it: that would
+    /// wait for itself. If it panics, its token has passed all the same.
+    ///
+    /// # Errors
+    ///
+    /// [`Stale`] if a newer token has passed: `write` was not called.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let gate = leasehold::fence::Gate::new();
+    /// assert_eq!(gate.write("orders:42", 2, || "written"), Ok("written"));
+    /// assert!(gate.write("orders:42", 1, || unreachable!("too late")).is_err());
+    /// ```
+    pub fn write<T>(
+        &self,
+        resource: &str,
+        token: u64,
+        write: impl FnOnce() -> T,
+    ) -> Result<T, Stale> {
+        let entry = self.entry(resource);
+        let mut newest = entry.lock();
+        if token < *newest {
+            return Err(Stale { resource: resource.to_owned(), token, newest: *newest });
+        }
+        *newest = token;
+        Ok(write())
+    }
+
+    /// Lets a write to `resource` pass whose holder has this `token`, for writes that
+    /// [`write`](Self::write) cannot make: those that await.
+    ///
+    /// Hold what guards the resource, a `tokio::sync::Mutex` perhaps, while you call it and
+    /// write: between the two a newer write must not come.
+    ///
+    /// # Errors
+    ///
+    /// [`Stale`] if a newer token has passed: the write must not happen.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let gate = leasehold::fence::Gate::new();
+    /// gate.pass("orders:42", 2).unwrap();
+    /// assert!(gate.pass("orders:42", 1).is_err());
+    /// ```
+    pub fn pass(&self, resource: &str, token: u64) -> Result<(), Stale> {
+        self.write(resource, token, || ())
+    }
+
+    /// Forgets what it has seen of `resource`, for servers that meet new ones without an end.
+    ///
+    /// From then on **any token passes**. Call it when the resource is gone for good, so that a
+    /// late write finds nothing to spoil, or when no holder of an older token can be left. A
+    /// write that is under way is not waited for.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let gate = leasehold::fence::Gate::new();
+    /// gate.pass("orders:42", 2).unwrap();
+    /// gate.forget("orders:42");
+    /// assert!(gate.pass("orders:42", 1).is_ok(), "it would be refused otherwise");
+    /// ```
+    pub fn forget(&self, resource: &str) {
+        self.newest.lock().remove(resource);
+    }
+
+    fn entry(&self, resource: &str) -> Arc<Mutex<u64>> {
+        let mut all = self.newest.lock();
+        if let Some(entry) = all.get(resource) {
+            return entry.clone();
+        }
+        all.entry(resource.to_owned()).or_default().clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        panic::{AssertUnwindSafe, catch_unwind},
+        sync::mpsc,
+        thread,
+        time::Duration,
+    };
+
+    use super::*;
+
+    #[test]
+    fn each_resource_has_a_newest_token_of_its_own() {
+        let gate = Gate::new();
+        for (resource, token, passes) in
+            [("a", 3, true), ("b", 1, true), ("a", 2, false), ("a", 3, true), ("b", 2, true)]
+        {
+            assert_eq!(gate.pass(resource, token).is_ok(), passes, "{resource} {token}");
+        }
+    }
+
+    #[test]
+    fn numbers_beyond_those_of_a_float_are_told_apart() {
+        let gate = Gate::new();
+        gate.pass("a", u64::MAX).unwrap();
+        assert_eq!(gate.pass("a", u64::MAX - 1).unwrap_err().newest(), u64::MAX);
+    }
+
+    #[test]
+    fn a_newer_write_waits_for_the_end_of_an_older_one_and_other_resources_do_not() {
+        let (gate, (done, is_done)) = (Gate::new(), mpsc::channel());
+        thread::scope(|scope| {
+            let older = gate.write("a", 1, || {
+                scope.spawn(|| gate.write("a", 2, || done.send("newer").unwrap()));
+                gate.pass("b", 1).unwrap();
+                assert!(is_done.recv_timeout(Duration::from_millis(100)).is_err());
+                done.send("older").unwrap();
+            });
+            older.unwrap();
+        });
+        drop(done);
+        assert_eq!(is_done.iter().collect::<Vec<_>>(), ["older", "newer"]);
+    }
+
+    #[test]
+    fn a_write_that_panics_keeps_older_ones_out_and_lets_newer_ones_in() {
+        let gate = Gate::new();
+        let write = || gate.write("a", 2, || panic!("on purpose"));
+        catch_unwind(AssertUnwindSafe(write)).unwrap_err();
+        assert_eq!(gate.pass("a", 1).unwrap_err().newest(), 2);
+        assert!(gate.pass("a", 3).is_ok());
+    }
+
+    #[test]
+    fn what_is_forgotten_takes_no_room_and_lets_everything_pass() {
+        let gate = Gate::new();
+        gate.pass("a", 2).unwrap();
+        gate.forget("a");
+        assert!(gate.newest.lock().is_empty());
+        assert!(gate.pass("a", 1).is_ok());
+    }
+}

@@ -1,0 +1,17 @@
+-- hset: write fields of a hash.
+--
+--   KEYS[1]  data    hash
+--   ARGV     fields  each followed by its value
+--
+--   0, 1, …  how many fields were not there before
+--
+-- In parts, since a call takes some thousand arguments at most.
+--
+-- Time: HSET for each 500 fields.
+
+local added = 0
+for first = 1, #ARGV, 1000 do
+    local last = math.min(first + 999, #ARGV)
+    added = added + redis.call('HSET', KEYS[1], unpack(ARGV, first, last))
+end
+return added

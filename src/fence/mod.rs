@@ -1,0 +1,94 @@
+//! Receivers that let no late write pass.
+//!
+//! A holder that stood still for longer than its lease writes late, and no lock on Redis can keep
+//! it from that. A [`FencedLock`](crate::FencedLock) numbers its holds; who receives a
+//! write refuses one whose number is smaller than one that it has seen.
+//!
+//! The newest number belongs beside the data, and is looked at and written in one step with it:
+//!
+//! | the data lies in | its receiver |
+//! |---|---|
+//! | a server in Rust | [`Gate`] |
+//! | Redis | [`redis`]: scripts for the client that you have |
+//! | an SQL database | a column, and a condition of the `UPDATE`: [the guide](crate::docs::guide#fencing) |
+//!
+//! One lock guards the data: tokens of different locks, or of one whose counter was lost, tell
+//! nothing about each other.
+
+mod gate;
+#[cfg(feature = "redis")]
+pub mod redis;
+
+use std::{error, fmt};
+
+pub use self::gate::Gate;
+
+/// A write whose hold is older than one that has written already.
+///
+/// # Examples
+///
+/// ```
+/// let gate = leasehold::fence::Gate::new();
+/// gate.pass("orders:42", 2).unwrap();
+/// let late = gate.pass("orders:42", 1).unwrap_err();
+/// assert_eq!(late.to_string(), "`orders:42` was written by hold 2: hold 1 comes too late");
+/// ```
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Stale {
+    resource: String,
+    token: u64,
+    newest: u64,
+}
+
+impl Stale {
+    /// What was to be written.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # let gate = leasehold::fence::Gate::new();
+    /// # gate.pass("orders:42", 2).unwrap();
+    /// assert_eq!(gate.pass("orders:42", 1).unwrap_err().resource(), "orders:42");
+    /// ```
+    #[must_use]
+    pub fn resource(&self) -> &str {
+        &self.resource
+    }
+
+    /// The token that is too old.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # let gate = leasehold::fence::Gate::new();
+    /// # gate.pass("orders:42", 2).unwrap();
+    /// assert_eq!(gate.pass("orders:42", 1).unwrap_err().token(), 1);
+    /// ```
+    #[must_use]
+    pub fn token(&self) -> u64 {
+        self.token
+    }
+
+    /// The newest that has passed.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # let gate = leasehold::fence::Gate::new();
+    /// # gate.pass("orders:42", 2).unwrap();
+    /// assert_eq!(gate.pass("orders:42", 1).unwrap_err().newest(), 2);
+    /// ```
+    #[must_use]
+    pub fn newest(&self) -> u64 {
+        self.newest
+    }
+}
+
+impl fmt::Display for Stale {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { resource, token, newest } = self;
+        write!(f, "`{resource}` was written by hold {newest}: hold {token} comes too late")
+    }
+}
+
+impl error::Error for Stale {}

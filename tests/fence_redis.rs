@@ -1,0 +1,326 @@
+//! Fenced writes to a real Redis, sent by a plain client that is none of ours.
+#![cfg(feature = "redis")]
+
+mod common;
+
+use common::{client, hash, keys, stopped_and_next};
+use leasehold::fence::redis::{Call, delete, hset, script, set};
+use redis::{Connection, FromRedisValue, RedisError, RedisResult, cmd};
+use testkit::Redis;
+
+/// The data, and where the newest token of those lies that have written it.
+const TOTAL: &str = "orders:42:total";
+const FENCE: &str = "leasehold_fence:{orders:42:total}";
+
+/// The newest two tokens that there can be.
+const NEWEST: u64 = (1 << 53) - 1;
+const OLDER: u64 = NEWEST - 1;
+
+/// A client that knows nothing of locks.
+struct Plain(Connection);
+
+impl Plain {
+    fn of(server: &Redis) -> Self {
+        let client = redis::Client::open(server.url()).unwrap();
+        Self(client.get_connection().unwrap())
+    }
+
+    fn send<T: FromRedisValue>(&mut self, call: &Call) -> RedisResult<(u64, Option<T>)> {
+        self.command("EVAL", call.source(), call)
+    }
+
+    fn command<T: FromRedisValue>(
+        &mut self,
+        name: &str,
+        text: &str,
+        call: &Call,
+    ) -> RedisResult<T> {
+        let mut command = cmd(name);
+        command.arg(text).arg(call.keys().len()).arg(call.keys()).arg(call.args());
+        command.query(&mut self.0)
+    }
+
+    /// What the server refuses, and with which words.
+    fn refusal(&mut self, call: &Call) -> RedisError {
+        self.command::<redis::Value>("EVAL", call.source(), call).unwrap_err()
+    }
+
+    /// Sends a call of a newest hold, which passes.
+    fn pass<T: FromRedisValue>(&mut self, call: &Call) -> T {
+        let reply = self.send(call).expect("the server lets it");
+        call.read(reply).expect("it is the newest").expect("it replies something")
+    }
+
+    /// Sends a call that comes too late, and returns whose was newer.
+    fn late(&mut self, call: &Call) -> u64 {
+        let reply = self.send::<redis::Value>(call).expect("the server answers");
+        call.read(reply).expect_err("it is late").newest()
+    }
+}
+
+/// What lies under a key, if it is a text.
+fn get(server: &Redis, key: &str) -> String {
+    server.command(&["GET", key]).text().to_owned()
+}
+
+#[tokio::test]
+async fn the_late_write_of_a_stopped_holder_is_refused_and_without_a_fence_it_is_not() {
+    // given one that holds the lock and stands still, and the next one that writes
+    let server = Redis::start();
+    let (stopped, next) = stopped_and_next(&server).await;
+    let (mut a, mut b) = (Plain::of(&server), Plain::of(&server));
+    assert_eq!(b.pass::<String>(&set(TOTAL, "15", next)), "OK");
+
+    // when the first goes on and writes late, then it is refused and nothing is written
+    let late = set(TOTAL, "11", stopped);
+    let reply = a.send::<String>(&late).unwrap();
+    let stale = late.read(reply).unwrap_err();
+    assert_eq!((stale.resource(), stale.token(), stale.newest()), (TOTAL, stopped, next));
+    assert_eq!(get(&server, TOTAL), "15");
+
+    // when there is no fence, then the newer value is lost
+    cmd("SET").arg(TOTAL).arg("11").exec(&mut a.0).unwrap();
+    assert_eq!(get(&server, TOTAL), "11");
+}
+
+#[tokio::test]
+async fn a_hold_may_write_in_every_way_and_as_often_as_it_likes() {
+    // given a hold
+    let server = Redis::start();
+    let lock = client(&server).await.fenced("orders:42").unwrap();
+    let guard = lock.acquire().await.unwrap();
+    let token = guard.token();
+    let mut plain = Plain::of(&server);
+
+    // when it writes again and again, then all of it is written
+    assert_eq!(plain.pass::<String>(&set(TOTAL, "1", token)), "OK");
+    assert_eq!(plain.pass::<String>(&set(TOTAL, "2", token)), "OK");
+    assert_eq!(get(&server, TOTAL), "2");
+    assert_eq!(plain.pass::<u32>(&delete(TOTAL, token)), 1);
+    assert_eq!(plain.pass::<u32>(&hset(TOTAL, [("net", "3"), ("tax", "1")], token)), 2);
+    let text = "return redis.call('HINCRBY', KEYS[1], ARGV[1], ARGV[2])";
+    let add = script(text, [TOTAL], ["net", "4"], token).unwrap();
+    assert_eq!(plain.pass::<i64>(&add), 7);
+    guard.release().await.unwrap().done().unwrap();
+
+    // and the fence knows who it was
+    assert_eq!(get(&server, FENCE), token.to_string());
+    assert_eq!(server.command(&["PTTL", FENCE]).number(), -1, "it has no end");
+}
+
+#[test]
+fn older_holds_write_nothing_in_any_way() {
+    // given data of a hold, and tokens that no float of Lua's text tells apart
+    let server = Redis::start();
+    let mut plain = Plain::of(&server);
+    plain.pass::<u32>(&hset(TOTAL, [("net", "3")], NEWEST));
+
+    // when an older hold writes
+    let text = "return redis.call('DEL', KEYS[1])";
+    let calls = [
+        set(TOTAL, "0", OLDER),
+        hset(TOTAL, [("net", "0"), ("tax", "0")], OLDER),
+        delete(TOTAL, OLDER),
+        script(text, [TOTAL], [""; 0], OLDER).unwrap(),
+    ];
+    for call in &calls {
+        // then it is refused, and the data is as it was
+        assert_eq!(plain.late(call), NEWEST, "{call:?}");
+        assert_eq!(hash(&server, TOTAL), [("net".into(), "3".into())], "{call:?}");
+        assert_eq!(get(&server, FENCE), "9007199254740991", "{call:?}");
+    }
+}
+
+#[test]
+fn tokens_are_compared_as_numbers_and_exactly() {
+    let server = Redis::start();
+    let mut plain = Plain::of(&server);
+    for (newest, older) in
+        [(10, 9), (100, 99), (NEWEST, OLDER), (1 << 53, NEWEST), (u64::MAX, u64::MAX - 1)]
+    {
+        assert_eq!(plain.pass::<String>(&set(TOTAL, newest.to_string(), newest)), "OK");
+        assert_eq!(plain.late(&set(TOTAL, "late", older)), newest);
+        assert_eq!(get(&server, TOTAL), newest.to_string());
+    }
+}
+
+#[test]
+fn a_late_write_is_refused_after_the_data_is_deleted() {
+    let server = Redis::start();
+    let mut plain = Plain::of(&server);
+    plain.pass::<String>(&set(TOTAL, "15", 2));
+    assert_eq!(plain.pass::<u32>(&delete(TOTAL, 2)), 1);
+
+    assert_eq!(plain.late(&set(TOTAL, "11", 1)), 2);
+    assert_eq!(keys(&server), [FENCE], "the fence stays, and that is all");
+}
+
+#[test]
+fn a_hold_that_reads_behind_the_fence_keeps_late_writes_out_before_it_writes() {
+    let server = Redis::start();
+    let mut plain = Plain::of(&server);
+    plain.pass::<String>(&set(TOTAL, "10", 1));
+    let read = script("return redis.call('GET', KEYS[1])", [TOTAL], [""; 0], 2).unwrap();
+    assert_eq!(plain.pass::<String>(&read), "10");
+
+    assert_eq!(plain.late(&set(TOTAL, "11", 1)), 2);
+    assert_eq!(plain.pass::<String>(&set(TOTAL, "15", 2)), "OK");
+}
+
+#[test]
+fn each_key_has_a_fence_of_its_own() {
+    let server = Redis::start();
+    let mut plain = Plain::of(&server);
+    for (key, token) in [("a", 9), ("{a}", 8), (":{a}", 7), ("{a}b", 6)] {
+        assert_eq!(plain.pass::<String>(&set(key, "1", token)), "OK", "{key}");
+    }
+}
+
+#[test]
+fn a_user_with_the_rights_that_the_page_names_may_write() {
+    let server = Redis::start();
+    let rights = ["~orders:*", "~leasehold_fence:*", "+eval", "+evalsha", "+get", "+set"];
+    let url = server.user("writer", &rights);
+    let mut plain = Plain(redis::Client::open(url).unwrap().get_connection().unwrap());
+    assert_eq!(plain.pass::<String>(&set(TOTAL, "15", 7)), "OK");
+    assert_eq!(plain.late(&set(TOTAL, "11", 6)), 7);
+}
+
+#[test]
+fn what_is_no_fence_in_its_place_is_an_error_and_nothing_is_written() {
+    let server = Redis::start();
+    let mut plain = Plain::of(&server);
+    server.command(&["SET", TOTAL, "15"]);
+
+    // given a key of another type
+    server.command(&["RPUSH", FENCE, "1"]);
+    assert_eq!(plain.refusal(&set(TOTAL, "16", 7)).code(), Some("WRONGTYPE"));
+    assert_eq!(server.command(&["LRANGE", FENCE, "0", "-1"]).texts(), ["1"]);
+
+    // or a text that is no token
+    for text in ["", "1e+15", "-1", "07", " 7", "7.0", "0x7", "x", "100000000000000000000"] {
+        server.command(&["SET", FENCE, text]);
+        let refusal = plain.refusal(&set(TOTAL, "16", 7)).to_string();
+        assert!(refusal.contains("the fence holds no token"), "{text:?}: {refusal}");
+        assert_eq!(get(&server, FENCE), text);
+    }
+    assert_eq!(get(&server, TOTAL), "15");
+}
+
+#[test]
+fn a_script_sees_its_own_keys_and_arguments_and_none_of_ours() {
+    // given a script that tells what it sees, and ends in a comment
+    let text = "local seen = {unpack(KEYS)}\n\
+        for _, arg in ipairs(ARGV) do seen[#seen + 1] = arg end\n\
+        return {#KEYS, #ARGV, table.concat(seen, ' ')} -- all";
+    let server = Redis::start();
+    let mut plain = Plain::of(&server);
+
+    // when it is run behind a fence
+    let call = script(text, ["{a}1", "{a}2"], ["x", "y", "z"], 7).unwrap();
+    let seen: (u32, u32, String) = plain.pass(&call);
+
+    // then it sees what it was given, and the fence is beside the first key
+    assert_eq!(seen, (2, 3, "{a}1 {a}2 x y z".into()));
+    assert_eq!(keys(&server), ["leasehold_fence::{a}1"]);
+
+    // and nothing of ours: what it does not know is an error of its own line
+    for name in ["token", "fence", "newest", "write"] {
+        let call = script(&format!("local one = 1\nreturn {name}"), ["a"], [""; 0], 7).unwrap();
+        let refusal = plain.refusal(&call).to_string();
+        assert!(refusal.contains(name) && refusal.contains("user_script:2"), "{refusal}");
+    }
+}
+
+#[test]
+fn a_script_may_reply_whatever_a_script_may() {
+    let server = Redis::start();
+    let mut plain = Plain::of(&server);
+    for text in ["", "return nil", "return false"] {
+        let call = script(text, ["a"], [""; 0], 7).unwrap();
+        let reply = plain.send::<redis::Value>(&call).unwrap();
+        assert_eq!(call.read(reply), Ok(None), "{text}");
+    }
+    // An error is the whole reply: within a list it might be taken for a value.
+    let call = script("return redis.error_reply('MINE no')", ["a"], [""; 0], 7).unwrap();
+    let reply = server.command(&["EVAL", call.source(), "2", "a", "leasehold_fence:{a}", "7"]);
+    assert_eq!(reply.error(), "MINE no");
+}
+
+#[test]
+fn a_script_that_fails_half_way_leaves_what_it_wrote_and_keeps_older_holds_out() {
+    // given a script that writes, and then something that cannot be
+    let text = "redis.call('SET', KEYS[1], 'half')\nredis.call('HSET', KEYS[1], 'a', 'b')";
+    let server = Redis::start();
+    let mut plain = Plain::of(&server);
+    plain.pass::<String>(&set(TOTAL, "whole", 1));
+
+    // when it is run, then what it has written stays
+    let broken = script(text, [TOTAL], [""; 0], 3).unwrap();
+    assert_eq!(plain.refusal(&broken).code(), Some("WRONGTYPE"));
+    assert_eq!(get(&server, TOTAL), "half");
+
+    // and older holds stay out, while this one may write again
+    assert_eq!(plain.late(&set(TOTAL, "late", 2)), 3);
+    assert_eq!(plain.pass::<String>(&set(TOTAL, "whole again", 3)), "OK");
+}
+
+#[test]
+fn fields_of_a_key_of_another_type_are_refused_and_it_is_left_alone() {
+    let server = Redis::start();
+    let mut plain = Plain::of(&server);
+    plain.pass::<String>(&set(TOTAL, "15", 1));
+    assert_eq!(plain.refusal(&hset(TOTAL, [("a", "b")], 2)).code(), Some("WRONGTYPE"));
+    assert_eq!(get(&server, TOTAL), "15");
+    assert_eq!(get(&server, FENCE), "2");
+}
+
+#[test]
+fn many_fields_and_any_bytes_are_written() {
+    let server = Redis::start();
+    let mut plain = Plain::of(&server);
+    let field = |number: u32| [&[0, 255, 10], number.to_be_bytes().as_slice()].concat();
+    let fields = (0..20_001).map(|number| (field(number), field(number + 1)));
+    assert_eq!(plain.pass::<u32>(&hset(TOTAL, fields, 1)), 20_001);
+    let last: Vec<u8> = cmd("HGET").arg(TOTAL).arg(field(20_000)).query(&mut plain.0).unwrap();
+    assert_eq!(last, field(20_001));
+}
+
+#[test]
+fn a_call_by_hash_is_known_once_its_text_was_sent() {
+    let server = Redis::start();
+    let mut plain = Plain::of(&server);
+    let call = script("return redis.call('INCR', KEYS[1])", ["n"], [""; 0], 7).unwrap();
+    let by_hash = |plain: &mut Plain| plain.command("EVALSHA", &call.sha1(), &call);
+
+    // given a server that does not know the script
+    let unknown: RedisResult<(u64, Option<i64>)> = by_hash(&mut plain);
+    assert_eq!(unknown.unwrap_err().code(), Some("NOSCRIPT"));
+
+    // when the text is sent, then the hash alone is enough, for other calls of its kind as well
+    assert_eq!(plain.pass::<i64>(&call), 1);
+    assert_eq!(by_hash(&mut plain).unwrap(), (7, Some(2)));
+}
+
+#[test]
+fn of_many_clients_that_write_at_once_the_newest_stays() {
+    // given tokens in some order, each written by a client of its own
+    let server = Redis::start();
+    std::thread::scope(|scope| {
+        for first in 0..4_u64 {
+            let server = &server;
+            scope.spawn(move || {
+                let mut plain = Plain::of(server);
+                for round in 0..100 {
+                    let token = (first + round * 7) % 100 * 4 + first;
+                    let call = set(TOTAL, token.to_string(), token);
+                    let reply = plain.send::<String>(&call).unwrap();
+                    if let Err(stale) = call.read(reply) {
+                        assert!(stale.newest() > token, "{stale}");
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(get(&server, TOTAL), "399");
+}

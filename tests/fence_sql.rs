@@ -1,0 +1,141 @@
+//! Fenced writes to a real PostgreSQL, by the statements of the guide, word by word.
+#![cfg(feature = "redis")]
+
+mod common;
+
+use std::{fs, path::Path, thread};
+
+use common::{SOON, stopped_and_next};
+use testkit::{Postgres, Redis, eventually};
+
+/// A table of orders with a column of tokens, and the statements that the guide has for it.
+struct Orders {
+    postgres: Postgres,
+    read: String,
+    update: String,
+    upsert: String,
+}
+
+impl Orders {
+    /// One order, of 10.
+    fn with_one() -> Self {
+        let postgres = Postgres::start();
+        let [column, read, update, upsert] = statements_of_the_guide();
+        postgres.sql("CREATE TABLE orders (id int PRIMARY KEY, total int)");
+        postgres.sql(&format!("INSERT INTO orders VALUES (42, 10); {column}"));
+        Self { postgres, read, update, upsert }
+    }
+
+    /// What the database says to a read of the order.
+    fn read(&self, token: u64) -> String {
+        self.postgres.sql(&format!("PREPARE read AS {}; EXECUTE read(42, {token})", self.read))
+    }
+
+    /// What it says to an `UPDATE` of it.
+    fn update(&self, total: u32, token: u64) -> String {
+        self.postgres.sql(&executed(&self.update, total, token))
+    }
+
+    /// What it says to an `INSERT` of it.
+    fn upsert(&self, total: u32, token: u64) -> String {
+        self.postgres.sql(&executed(&self.upsert, total, token))
+    }
+
+    fn total_and_token(&self) -> String {
+        self.postgres.sql("SELECT total, token FROM orders WHERE id = 42")
+    }
+
+    /// Waits until one connection is in a state that `condition` describes.
+    fn until_one(&self, condition: &str) {
+        let count = format!("SELECT count(*) FROM pg_stat_activity WHERE {condition}");
+        eventually(condition, SOON, || self.postgres.sql(&count) == "1");
+    }
+}
+
+/// A statement with parameters, called with these.
+fn executed(statement: &str, total: u32, token: u64) -> String {
+    format!("PREPARE write AS {statement}; EXECUTE write(42, {token}, {total});")
+}
+
+/// The column, the read, the `UPDATE` and the `INSERT` of the guide.
+fn statements_of_the_guide() -> [String; 4] {
+    let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/guide.md");
+    let guide = fs::read_to_string(guide).unwrap();
+    let (_, from) = guide.split_once("```sql\n").unwrap();
+    let (block, _) = from.split_once("```").unwrap();
+    let statements = block.split(';').map(|it| it.trim().to_owned()).filter(|it| !it.is_empty());
+    statements.collect::<Vec<_>>().try_into().unwrap()
+}
+
+#[tokio::test]
+async fn the_late_update_of_a_stopped_holder_changes_no_row_and_without_a_fence_it_does() {
+    // given one that holds the lock and stands still, and the next one that writes
+    let (stopped, next) = stopped_and_next(&Redis::start()).await;
+    let orders = Orders::with_one();
+    assert_eq!(orders.update(15, next), "UPDATE 1");
+
+    // when the first goes on and writes late, then no row is changed
+    assert_eq!(orders.update(11, stopped), "UPDATE 0");
+    assert_eq!(orders.total_and_token(), format!("15|{next}"));
+
+    // when there is no fence, then the newer value is lost
+    let plain = "UPDATE orders SET total = 11 WHERE id = 42";
+    assert_eq!(orders.postgres.sql(plain), "UPDATE 1");
+    assert_eq!(orders.total_and_token(), format!("11|{next}"));
+}
+
+#[tokio::test]
+async fn a_row_that_may_be_missing_is_fenced_as_well() {
+    // given no row, and two holds
+    let (stopped, next) = stopped_and_next(&Redis::start()).await;
+    let orders = Orders::with_one();
+    orders.postgres.sql("DELETE FROM orders");
+
+    // when the newer one writes it, then the older one does not
+    assert_eq!(orders.upsert(15, next), "INSERT 0 1");
+    assert_eq!(orders.upsert(11, stopped), "INSERT 0 0");
+    assert_eq!(orders.total_and_token(), format!("15|{next}"));
+}
+
+#[test]
+fn a_hold_that_shows_its_token_when_it_reads_keeps_late_writes_out_before_it_writes() {
+    let orders = Orders::with_one();
+    assert_eq!(orders.read(2), "UPDATE 1");
+    assert_eq!(orders.read(1), "UPDATE 0");
+    assert_eq!(orders.update(11, 1), "UPDATE 0");
+    assert_eq!(orders.upsert(11, 1), "INSERT 0 0");
+    assert_eq!(orders.total_and_token(), "10|2");
+}
+
+#[test]
+fn a_hold_may_write_again_and_tokens_are_compared_exactly() {
+    let orders = Orders::with_one();
+    let newest = (1 << 53) - 1;
+    for (total, token, rows) in [(1, newest, 1), (2, newest, 1), (3, newest - 1, 0)] {
+        assert_eq!(orders.update(total, token), format!("UPDATE {rows}"));
+        assert_eq!(orders.upsert(total, token), format!("INSERT 0 {rows}"));
+    }
+    assert_eq!(orders.total_and_token(), format!("2|{newest}"));
+}
+
+#[test]
+fn a_write_that_waits_for_a_newer_transaction_is_refused_when_that_is_done() {
+    type Write = fn(&Orders, u32, u64) -> String;
+    let late: [(Write, _); 2] = [(Orders::update, "UPDATE 0"), (Orders::upsert, "INSERT 0 0")];
+    for (write, refused) in late {
+        // given a newer hold that has written, and has not committed
+        let orders = Orders::with_one();
+        let newer = orders.postgres.session();
+        newer.tell(&format!("BEGIN; {}", executed(&orders.update, 15, 2)));
+        orders.until_one("state = 'idle in transaction'");
+
+        // when an older one writes meanwhile, then it waits, looks again, and is refused
+        thread::scope(|scope| {
+            let older = scope.spawn(|| write(&orders, 11, 1));
+            orders.until_one("wait_event_type = 'Lock'");
+            newer.tell("COMMIT;");
+            assert_eq!(older.join().unwrap(), refused);
+        });
+        assert_eq!(orders.total_and_token(), "15|2");
+    }
+}
