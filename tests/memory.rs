@@ -407,3 +407,8 @@ async fn an_error_keeps_what_is_behind_it() {
     let cause = error.source().unwrap();
     assert!(cause.is::<tokio::time::error::Elapsed>(), "{cause}");
 }
+
+#[test]
+fn the_example_about_fencing_ends_as_it_says() {
+    assert!(testkit::Helper::example("fencing", &[]).wait().success());
+}

@@ -1,0 +1,89 @@
+//! A holder that is stopped, and writes late: once without a fence, once with one.
+//!
+//! `cargo run --example fencing` needs no server.
+
+use std::{sync::Mutex, time::Duration};
+
+use leasehold::{
+    Client, Error, MemoryStore,
+    fence::{Gate, Stale},
+};
+
+const ORDER: &str = "orders:42";
+const LEASE: Duration = Duration::from_millis(300);
+
+#[tokio::main]
+async fn main() -> Result<(), Error> {
+    println!("Two clients add to an order of 10: Ada 1 and Bob 5. That makes 16.");
+
+    println!("\n1. Without a fence");
+    let total = tell(&Ledger { total: Mutex::new(10), gate: None }).await?;
+    println!("   The order is {total}: what Bob has added is lost.");
+    assert_eq!(total, 11);
+
+    println!("\n2. With a fence");
+    let total = tell(&Ledger { total: Mutex::new(10), gate: Some(Gate::new()) }).await?;
+    println!("   The order is {total}: nothing is lost.");
+    assert_eq!(total, 16);
+    Ok(())
+}
+
+/// Who receives the writes. It is no client of the lock: all that it knows of it is the token
+/// that comes with each request.
+struct Ledger {
+    total: Mutex<u32>,
+    gate: Option<Gate>,
+}
+
+impl Ledger {
+    /// A read shows its token as well: from then on older holds are kept out.
+    fn read(&self, token: u64) -> Result<u32, Stale> {
+        self.pass(token, || *self.total.lock().expect("nobody panics"))
+    }
+
+    fn write(&self, total: u32, token: u64) -> Result<(), Stale> {
+        self.pass(token, || *self.total.lock().expect("nobody panics") = total)
+    }
+
+    fn pass<T>(&self, token: u64, act: impl FnOnce() -> T) -> Result<T, Stale> {
+        match &self.gate {
+            Some(gate) => gate.write(ORDER, token, act),
+            None => Ok(act()),
+        }
+    }
+}
+
+/// What comes of it when Ada stands still between her read and her write.
+async fn tell(ledger: &Ledger) -> Result<u32, Error> {
+    let store = MemoryStore::new();
+    let (ada, bob) = (Client::sharing(&store), Client::sharing(&store));
+
+    let guard = ada.fenced(ORDER)?.lease(LEASE).acquire().await?;
+    let token = guard.token();
+    let total = ledger.read(token).expect("nobody is newer");
+    say("ada", &format!("holds the lock, token {token}; reads {total}; is stopped"));
+
+    // Her lease ends while she stands still. That she has looked at it before helps nobody.
+    add("bob", 5, &bob, ledger).await?;
+
+    say("ada", &format!("goes on, and writes {} with token {token}", total + 1));
+    if let Err(late) = ledger.write(total + 1, token) {
+        say("***", &format!("refused: {late}"));
+        add("ada", 1, &ada, ledger).await?;
+    }
+    Ok(*ledger.total.lock().expect("nobody panics"))
+}
+
+/// Adds to the order as it should be: under the lock, and with its token.
+async fn add(who: &str, amount: u32, client: &Client, ledger: &Ledger) -> Result<(), Error> {
+    let guard = client.fenced(ORDER)?.acquire().await?;
+    let token = guard.token();
+    let total = ledger.read(token).expect("nobody is newer");
+    ledger.write(total + amount, token).expect("nobody is newer");
+    say(who, &format!("holds the lock, token {token}; reads {total}, writes {}", total + amount));
+    guard.release().await?.done()
+}
+
+fn say(who: &str, what: &str) {
+    println!("   {who}  {what}");
+}
