@@ -93,6 +93,24 @@ fn java_reads_the_last_token_that_was_drawn_and_ours_has_that_of_its_hold() {
     shown("fenced: getToken() is the last that was drawn", Way::RustToJava);
 }
 
+#[test]
+fn a_grant_of_ours_draws_a_token_for_each_task_behind_it_up_to_64() {
+    for (tasks, drawn) in [(1, 1), (4, 4), (70, 64)] {
+        let both = Together::start();
+        let java = both.java.thread("T1").fenced();
+        assert_eq!(enters(&java), 1);
+        let tasks: Vec<_> =
+            (0..tasks).map(|task| both.rust.thread(&format!("T{task}")).fenced()).collect();
+        let mut waiting = tasks.iter().map(|task| (task, task.start_lock("door"))).collect();
+        both.until_asleep("door", 1);
+
+        assert!(java.unlock("door").is_true());
+
+        assert_eq!(one_enters(&mut waiting).token("door"), 2);
+        assert_eq!(counter(&both.redis), 1 + drawn, "{} tasks", tasks.len());
+    }
+}
+
 // Ends.
 
 #[test]
