@@ -25,7 +25,7 @@ pub(crate) enum Share {
 }
 
 /// A waiter who lets others go first does so no longer than this.
-const MOST_COURTESY: Duration = Duration::from_secs(1);
+pub(crate) const MOST_COURTESY: Duration = Duration::from_secs(1);
 
 /// The most tokens that a grant draws at once, for those who wait here. What is not used is
 /// a gap, which harms nobody.

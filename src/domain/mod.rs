@@ -22,8 +22,8 @@ pub(crate) use self::seldom::TOLD_APART;
 pub(crate) use self::{
     backoff::{Backoff, spread},
     claim::{
-        Claim, GivenBack, Others, Outcome, Place, ReleaseMode, Renewal, Share, Taken, Token,
-        Verdict, in_millis,
+        Claim, GivenBack, MOST_COURTESY, Others, Outcome, Place, ReleaseMode, Renewal, Share,
+        Taken, Token, Verdict, in_millis,
     },
     failure::{Failure, Refusal},
     hashed::{Map, Set},

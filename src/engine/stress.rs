@@ -161,7 +161,7 @@ fn a_shutdown_in_a_crowd_leaves_nothing() {
             }
             assert_eq!(client.stats().held, 0);
             becomes(|| client.core.debts.owed() == 0 && client.keeper.watched() == 0).await;
-            becomes(|| store.truth(door(&client).object()).is_none()).await;
+            becomes(|| store.truth(door(&client).object()).is_empty()).await;
         });
     }
 }

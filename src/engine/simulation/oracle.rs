@@ -109,10 +109,19 @@ struct Believer {
     helpless: bool,
 }
 
+impl Believer {
+    /// Whether the two cannot both be right. Those who read share one hold of their client.
+    fn excludes(&self, other: &Self) -> bool {
+        let alone = self.object.manner().alone || other.object.manner().alone;
+        self.object.name == other.object.name && alone
+    }
+}
+
 impl Seen {
-    /// The last hold of `owner`.
-    fn last(&self, owner: &Owner) -> Option<&Believer> {
-        self.believers.values().rev().find(|believer| believer.owner == *owner)
+    /// Those owners who have a guard.
+    fn guarded(&self) -> BTreeSet<Owner> {
+        let guarded = self.believers.values().filter(|it| it.guard_gone_at.is_none());
+        guarded.map(|it| it.owner.clone()).collect()
     }
 }
 
@@ -178,7 +187,7 @@ impl Oracle {
         for before in before {
             let first_at = *first_at.get_or_insert(before.entered_at);
             stayed = before.guard_gone_at.map_or(stayed, |gone_at| gone_at - first_at);
-            left_early |= before.guard_gone_at.is_none();
+            left_early |= before.guard_gone_at.is_none() && !object.manner().shared;
             (before.freed, again) = (true, true);
         }
         seen.believers.insert(number, believer);
@@ -214,9 +223,15 @@ impl Oracle {
 
     /// The last guard of this hold is gone, or on its way to be released.
     fn guard_gone(&self, number: u64) {
-        if let Some(believer) = self.seen.lock().unwrap().believers.get_mut(&number) {
-            believer.guard_gone_at.get_or_insert_with(Instant::now);
+        let (mut seen, now) = (self.seen.lock().unwrap(), Instant::now());
+        if let Some(believer) = seen.believers.get_mut(&number) {
+            believer.guard_gone_at.get_or_insert(now);
+            let owner = believer.owner.clone();
+            // Those who shared the hold owe its release from now on.
+            let shared = seen.believers.values_mut().filter(|it| it.owner == owner);
+            shared.filter_map(|it| it.guard_gone_at.as_mut()).for_each(|gone_at| *gone_at = now);
         }
+        drop(seen);
         self.look();
     }
 
@@ -346,7 +361,7 @@ impl Oracle {
     /// `name` is taken from whoever holds it, whether or not they know yet that
     /// they do, so that they are excused.
     pub(super) fn forced(&self, object: &Object) {
-        if let Some(owner) = self.store.truth(object) {
+        for owner in self.store.truth(object) {
             let until = Instant::now() + self.bounds.excused;
             self.seen.lock().unwrap().excused.insert(owner, until);
         }
@@ -355,9 +370,7 @@ impl Oracle {
     /// `name` is taken from whoever holds it, and everybody who listens is told.
     pub(super) fn forced_away(&self, object: &Object) {
         self.forced(object);
-        if let Some(owner) = self.store.truth(object) {
-            self.given_back(&owner);
-        }
+        self.store.truth(object).iter().for_each(|owner| self.given_back(owner));
     }
 
     /// A release of `owner` found that the store did not know it.
@@ -382,9 +395,8 @@ impl Oracle {
     pub(super) fn renewing(&self, renewals: &[Renewal]) {
         let mut seen = self.seen.lock().unwrap();
         let gone = renewals.iter().find(|renewal| {
-            let believer = seen.last(&renewal.owner);
-            believer
-                .is_none_or(|believer| believer.guard_gone_at.is_some_and(|at| at < Instant::now()))
+            let mut of_owner = seen.believers.values().filter(|it| it.owner == renewal.owner);
+            of_owner.all(|it| it.guard_gone_at.is_some_and(|at| at < Instant::now()))
         });
         if let Some(gone) = gone.map(|renewal| renewal.owner.clone()) {
             self.break_rule(&mut seen, format!("{gone} is renewed after its guard has gone"));
@@ -407,16 +419,16 @@ impl Oracle {
         });
     }
 
-    /// One believer at a time, and the store agrees.
+    /// One believer at a time, or many who read, and the store agrees.
     fn belief(&self, seen: &Seen, now: Instant) -> Option<String> {
-        let mut holders: BTreeMap<&Object, &Owner> = BTreeMap::new();
+        let mut holders: Vec<&Believer> = Vec::new();
         for believer in seen.believers.values() {
             if !believer.holding.is_held() {
                 continue;
             }
             let owner = &believer.owner;
             let truth = self.store.truth(&believer.object);
-            let is_true = truth.as_ref() == Some(owner);
+            let is_true = truth.contains(owner);
             match seen.excused.get(owner) {
                 Some(until) if !is_true && now <= *until => continue,
                 _ if is_true => {}
@@ -427,9 +439,11 @@ impl Oracle {
                     ));
                 }
             }
-            if let Some(other) = holders.insert(&believer.object, owner) {
-                return Some(format!("{owner} and {other} both believe in `{}`", believer.object));
+            if let Some(other) = holders.iter().find(|other| other.excludes(believer)) {
+                let (other, object) = (&other.owner, &believer.object);
+                return Some(format!("{owner} and {other} both believe in `{object}`"));
             }
+            holders.push(believer);
         }
         None
     }
@@ -460,11 +474,12 @@ impl Oracle {
 
     /// A hold without a guard is asked to be released, again and again.
     fn giving_back(&self, seen: &mut Seen, now: Instant) -> Option<String> {
-        for believer in seen.believers.values_mut() {
+        let shared = seen.guarded();
+        for believer in seen.believers.values_mut().filter(|it| !shared.contains(&it.owner)) {
             let owner = &believer.owner;
             let Some(gone_at) = believer.guard_gone_at else { continue };
             // Given back once it may come again: a request to acquire was doubled.
-            believer.freed |= self.store.truth(&believer.object).as_ref() != Some(owner);
+            believer.freed |= !self.store.truth(&believer.object).contains(owner);
             let asked_at = believer.release_sent_at.unwrap_or(gone_at).max(believer.gate.opens());
             if now > asked_at + self.bounds.asked_again && !believer.freed && !believer.helpless {
                 return Some(format!("nobody gives back the hold of {owner} any more"));
@@ -498,12 +513,13 @@ impl Oracle {
     }
 
     fn used(&self, seen: &Seen, object: &Object) -> Use {
-        let Some(owner) = self.store.truth(object) else { return Use::Free };
-        let believer = seen.last(&owner);
-        if believer.is_some_and(|believer| believer.guard_gone_at.is_none()) {
+        let owners = self.store.truth(object);
+        let guarded = seen.guarded();
+        if let Some(owner) = owners.iter().find(|owner| guarded.contains(*owner)) {
             // Its guard is there, or will be told.
-            return Use::Held(owner);
+            return Use::Held(owner.clone());
         }
+        let Some(owner) = owners.into_iter().next() else { return Use::Free };
         match seen.granted.contains(&owner) {
             true => Use::OfNobody(owner),
             false => Use::Reserved(owner),

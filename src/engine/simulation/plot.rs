@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::{
-    domain::Share,
+    domain::MOST_COURTESY,
     engine::timing::{ECHO, LONGEST_WAIT, LONGEST_WAIT_UNHEARD, LOOK_AGAIN, POLLER_QUEUES},
     store::{POLLERS_TURN, RESERVATION},
 };
@@ -16,6 +16,14 @@ pub(super) const LONGEST_POLL: Duration = Duration::from_millis(128);
 
 /// How long a client is without a runtime at most.
 pub(super) const WITHOUT_RUNTIME: Duration = Duration::from_millis(300);
+
+/// What all locks of a story are.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Locks {
+    Plain,
+    Fenced,
+    ReadWrite,
+}
 
 /// How bad a network is, in chances of a thousand.
 #[derive(Clone, Copy, Debug, Default)]
@@ -109,9 +117,13 @@ impl Plot {
         }
     }
 
-    /// The locks are fenced in one story of two, which changes no other one.
-    pub(super) fn share(&self) -> Share {
-        if self.ttl.as_millis() % 2 == 1 { Share::FENCED } else { Share::WHOLE }
+    /// What the locks are, by a number that is drawn anyway: no story changes with the kinds.
+    pub(super) fn locks(&self) -> Locks {
+        match self.ttl.as_millis() % 4 {
+            0 => Locks::Plain,
+            2 => Locks::ReadWrite,
+            _ => Locks::Fenced,
+        }
     }
 
     /// Whether nothing happens but what the workers do themselves.
@@ -143,6 +155,12 @@ impl Plot {
                 Mood::Deaf => LONGEST_WAIT_UNHEARD.mul_f64(1.25) + prompt + POLLERS_TURN + polling,
                 Mood::Rough => unheard,
             };
+        // Readers let those go first who wait to write, and may have gone.
+        let courtesy = match self.locks() {
+            Locks::ReadWrite => MOST_COURTESY + trip,
+            Locks::Plain | Locks::Fenced => Duration::ZERO,
+        };
+        let (entered, unheard) = (entered + courtesy, unheard + courtesy);
         // A withdrawal may overtake what it withdraws, and looks again later. Where
         // requests are executed much later still, the lease ends what they did.
         let freed = match self.mood {
@@ -161,7 +179,8 @@ impl Plot {
             told: Duration::from_millis(1_300),
             asked_again: 2 * COMMAND_TIMEOUT + Duration::from_millis(1_600) + absent,
             reserved: Duration::from_secs(1),
-            fair: self.is_orderly().then(|| self.fairness(prompt)),
+            fair: (self.is_orderly() && self.locks() != Locks::ReadWrite)
+                .then(|| self.fairness(prompt)),
         }
     }
 

@@ -8,11 +8,15 @@ use tokio::time::{sleep, timeout};
 use super::{
     citizen::Citizen,
     oracle::{Believes, Oracle, Waits},
-    plot::{LONGEST_POLL, Mood, Plot},
+    plot::{LONGEST_POLL, Locks, Mood, Plot},
     story::{Story, object},
     waiting::Class,
 };
-use crate::{Client, Lock, LockGuard, LostReason, Release, WaitBy, domain::Object, error::Error};
+use crate::{
+    Client, Lock, LockGuard, LostReason, Release, WaitBy,
+    domain::{Object, Share},
+    error::Error,
+};
 
 /// A worker: whose it is, and what it may want.
 pub(super) struct Worker {
@@ -66,9 +70,19 @@ impl Worker {
 
     fn lock(&mut self, object: &Object) -> Lock {
         let ttl = self.plot.ttl;
-        let lock =
-            Client::of(Arc::clone(&self.citizen.engine)).lock(&object.name).unwrap().ttl(ttl);
-        let lock = lock.set(|settings| settings.share = self.plot.share());
+        let client = Client::of(Arc::clone(&self.citizen.engine));
+        let lock = match self.plot.locks() {
+            Locks::Plain => client.lock(&object.name).unwrap(),
+            Locks::Fenced => {
+                let lock = client.lock(&object.name).unwrap();
+                lock.set(|settings| settings.share = Share::FENCED)
+            }
+            Locks::ReadWrite => {
+                let lock = client.read_write(&object.name).unwrap();
+                if self.chance.u32(..3) == 0 { lock.write() } else { lock.read() }
+            }
+        };
+        let lock = lock.ttl(ttl);
         let lock = match self.one_in(4) {
             true => lock.lease(ttl / 2 + self.up_to(2_000)),
             false => lock,

@@ -12,13 +12,13 @@ use tokio::{
 use super::{
     citizen::Citizen,
     oracle::Oracle,
-    plot::{COMMAND_TIMEOUT, Mood, Plot},
+    plot::{COMMAND_TIMEOUT, Locks, Mood, Plot},
     story::{Story, object},
     worker::Worker,
 };
 use crate::{
     MemoryStore,
-    domain::Object,
+    domain::{Kind, Object},
     store::{Event, Hears, QUEUE_RESTS, Store},
 };
 
@@ -49,7 +49,9 @@ struct World {
 impl World {
     fn new(plot: Plot, chance: &mut fastrand::Rng, story: &Arc<Story>) -> Self {
         let store = MemoryStore::new();
-        let names: Vec<Object> = (0..plot.names).map(object).collect();
+        let kind = if plot.locks() == Locks::ReadWrite { Kind::Write } else { Kind::Lock };
+        let names = (0..plot.names).map(|number| Object { kind, ..object(number) });
+        let names: Vec<Object> = names.collect();
         let oracle = Oracle::new(&store, story, plot.bounds(), names.clone());
         let citizen = |number| Citizen::new(number, store.session(), &plot, chance, &oracle, story);
         let citizens = (0..plot.clients).map(citizen).map(Arc::new).collect();
@@ -180,8 +182,10 @@ impl World {
             if self.citizens.iter().any(|citizen| citizen.network.is_deaf()) {
                 self.oracle.nobody_hears_for(object, Duration::ZERO);
             }
-            let forced = self.store.session().force_release(object).now_or_never();
-            forced.expect("the operator is at the store").unwrap();
+            for side in [Some(object.clone()), object.other_side()].into_iter().flatten() {
+                let forced = self.store.session().force_release(&side).now_or_never();
+                forced.expect("the operator is at the store").unwrap();
+            }
         }
     }
 

@@ -185,11 +185,16 @@ impl MemoryStore {
         self.shared.state.lock().failing = None;
     }
 
-    /// Who really holds `name`.
+    /// Who really holds `object`, or the other side of it.
     #[cfg(test)]
-    pub(crate) fn truth(&self, object: &Object) -> Option<Owner> {
-        let now = Instant::now();
-        self.shared.state.lock().holding(object, now).map(|entry| entry.owner.clone())
+    pub(crate) fn truth(&self, object: &Object) -> Vec<Owner> {
+        let (mut state, now) = (self.shared.state.lock(), Instant::now());
+        match object.kind {
+            Kind::Lock => {
+                state.holding(object, now).map(|entry| entry.owner.clone()).into_iter().collect()
+            }
+            Kind::Read | Kind::Write => state.readers_and_writer(object, now),
+        }
     }
 
     /// Whether nothing is held and nobody listens.
@@ -197,7 +202,8 @@ impl MemoryStore {
     pub(crate) fn is_idle(&self) -> bool {
         let (state, now) = (self.shared.state.lock(), Instant::now());
         let held = state.locks.values().any(|entry| now < entry.ends);
-        !held && state.sessions.values().all(|session| session.objects.is_empty())
+        let read = state.read_writes.values().any(|lock| !lock.is_past(now));
+        !held && !read && state.sessions.values().all(|session| session.objects.is_empty())
     }
 
     /// Who stands in a queue.

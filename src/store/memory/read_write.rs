@@ -7,8 +7,8 @@ use tokio::time::Instant;
 use super::State;
 use crate::{
     domain::{
-        Claim, GivenBack, Holder, Kind, Object, Others, Outcome, Owner, Place, Renewal, Share,
-        Taken, Verdict,
+        Claim, GivenBack, Holder, Kind, MOST_COURTESY, Object, Others, Outcome, Owner, Place,
+        Renewal, Share, Taken, Verdict,
     },
     store::KNOWN_FOR,
 };
@@ -40,6 +40,13 @@ impl ReadWrite {
         self.readers.is_empty() && self.writer.is_none() && self.waits_to_write.is_empty()
     }
 
+    /// Whether nobody has it.
+    #[cfg(test)]
+    pub(super) fn is_past(&self, now: Instant) -> bool {
+        let writes = self.writer.as_ref().is_some_and(|writer| now < writer.ends);
+        !writes && self.readers.values().all(|ends| now >= *ends)
+    }
+
     fn writer(&self, now: Instant) -> Option<Holder> {
         let Writer { owner, count, ends } = self.writer.as_ref()?;
         Some(Holder { owner: owner.clone(), count: *count, remaining: Some(*ends - now) })
@@ -60,7 +67,7 @@ impl ReadWrite {
         let reads = is_writer || self.readers.contains_key(&claim.owner);
         let yields = claim.share == Share::Beside { yields: true };
         if yields && !reads && !self.waits_to_write.is_empty() {
-            return Verdict::Busy(Taken { holder: None, at_most: None });
+            return Verdict::Busy(Taken { holder: None, at_most: Some(MOST_COURTESY) });
         }
         self.readers.insert(claim.owner.clone(), now + claim.ttl);
         Verdict::Granted { token: None }
@@ -218,6 +225,14 @@ impl State {
             self.announce_both(object);
         }
         held
+    }
+
+    #[cfg(test)]
+    pub(super) fn readers_and_writer(&mut self, object: &Object, now: Instant) -> Vec<Owner> {
+        self.of_read_write(object, now, |lock| {
+            let writer = lock.writer.iter().map(|writer| writer.owner.clone());
+            writer.chain(lock.readers.keys().cloned()).collect()
+        })
     }
 
     /// Forgets who reads or writes. Returns whether anybody did.
