@@ -100,6 +100,16 @@ pub enum Error {
     #[error("invalid name: {0}")]
     Name(#[from] InvalidName),
 
+    /// A script of yours failed while it ran, or one of several writes was refused behind
+    /// others. What was written before that **stays**: Redis takes nothing back.
+    #[error("failed half way under `{name}`: {message}")]
+    HalfDone {
+        /// What is held.
+        name: Name,
+        /// What the server said, or the script.
+        message: String,
+    },
+
     /// Called outside of a tokio runtime.
     #[error("leasehold needs a tokio runtime: call it from one, or use the blocking API")]
     NoRuntime,
@@ -167,6 +177,10 @@ pub enum Error {
         command: Option<String>,
     },
 
+    /// A text that cannot be run as a script under a lock. Says why.
+    #[error("invalid script: {0}")]
+    Script(String),
+
     /// The client was [shut down](crate::Client::shutdown).
     #[error("the client was shut down")]
     ShutDown,
@@ -197,6 +211,14 @@ pub enum Error {
         reason: String,
         /// The error of the network or the system behind it, if there is one.
         source: Option<Cause>,
+    },
+
+    /// The store of this client cannot do that: [`MemoryStore`](crate::MemoryStore) runs no
+    /// scripts. Nothing happened.
+    #[error("not possible with this store: {what}")]
+    Unsupported {
+        /// What it cannot do.
+        what: &'static str,
     },
 
     /// The URL of a server cannot be used. Says which part of it is wrong.
@@ -292,6 +314,8 @@ impl Error {
                 Self::Unavailable { name, reason, source: Some(Cause(source)) }
             }
             Failure::Unreadable(_) => Self::silent(name, reason),
+            Failure::Failed(message) => Self::HalfDone { name, message },
+            Failure::Unsupported(what) => Self::Unsupported { what },
         }
     }
 

@@ -44,7 +44,7 @@ pub use crate::{
     client::{Client, ClientBuilder, Shutdown},
     domain::{
         Health, Holder, InvalidDuration, InvalidName, InvalidOwner, LostReason, Name, Owner, Role,
-        Stats, WaitBy,
+        Script, Stats, Value, WaitBy, Write,
     },
     error::{Cause, Error, Result},
     primitives::{

@@ -8,7 +8,9 @@ use std::{
 };
 
 use super::{reentry, waiting::Core};
-use crate::{Holding, LostReason, Name, Owner, Ran, Release, error::Result, primitives};
+use crate::{
+    Holding, LostReason, Name, Owner, Ran, Release, Script, Value, Write, error::Result, primitives,
+};
 
 /// As [`LockGuard`](crate::LockGuard), with the thread as its owner: it stays
 /// on its thread, and what the thread acquires again it enters again.
@@ -198,6 +200,44 @@ impl OwnedLockGuard {
     /// ```
     pub fn reenter(&self) -> Result<Self> {
         Ok(Self::new(self.core.wait(self.guard.reenter())??, &self.core))
+    }
+
+    /// As [`LockGuard::write`](crate::LockGuard::write).
+    ///
+    /// # Errors
+    ///
+    /// As there, and [`Error::InsideAsync`](crate::Error::InsideAsync).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use leasehold::Write;
+    /// let guard = leasehold::blocking::Client::in_memory()?.lock("stock:42")?.acquire()?;
+    /// guard.write([Write::set("stock:42:left", "7")])?;
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn write(&self, writes: impl IntoIterator<Item = Write>) -> Result<()> {
+        self.core.wait(self.guard.write(writes))?
+    }
+
+    /// As [`LockGuard::eval`](crate::LockGuard::eval).
+    ///
+    /// # Errors
+    ///
+    /// As there, and [`Error::InsideAsync`](crate::Error::InsideAsync).
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use leasehold::Script;
+    /// let client = leasehold::blocking::Client::connect("redis://127.0.0.1/")?;
+    /// let guard = client.lock("stock:42")?.acquire()?;
+    /// let take = Script::new("return redis.call('DECR', KEYS[1])").key("stock:42:left");
+    /// println!("{:?} are left", guard.eval(take)?.as_int());
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn eval(&self, script: Script) -> Result<Value> {
+        self.core.wait(self.guard.eval(script))?
     }
 
     /// Waits until the hold is over, as [`LockGuard::lost`](crate::LockGuard::lost).

@@ -21,6 +21,10 @@ pub(crate) enum Failure {
     Unreadable(String),
     /// Something of another kind lies under the name. Nothing happened.
     WrongType { found: String },
+    /// Done in part, then refused: what was written before stays.
+    Failed(String),
+    /// This store cannot do it. Nothing happened.
+    Unsupported(&'static str),
 }
 
 /// What a refusal asks of the one who meets it.
@@ -101,6 +105,7 @@ impl Failure {
             Self::Refused { code, .. } => PASSING.contains(&code.as_str()),
             Self::Unanswered(_) | Self::Unreachable(_) => true,
             Self::NoRuntime | Self::Unreadable(_) | Self::WrongType { .. } => false,
+            Self::Failed(_) | Self::Unsupported(_) => false,
         }
     }
 }
@@ -122,6 +127,8 @@ impl fmt::Display for Failure {
             Self::Unreachable(cause) => write!(f, "not reachable: {}", in_words(&**cause)),
             Self::Unreadable(what) => write!(f, "unexpected answer: {what}"),
             Self::WrongType { found } => write!(f, "the key is a {found}"),
+            Self::Failed(words) => write!(f, "failed half way: {words}"),
+            Self::Unsupported(what) => f.write_str(what),
         }
     }
 }

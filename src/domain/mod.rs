@@ -5,6 +5,7 @@
 mod backoff;
 mod claim;
 mod failure;
+mod guarded;
 mod hashed;
 mod health;
 mod lease;
@@ -26,6 +27,7 @@ pub(crate) use self::{
         Taken, Token, Verdict, in_millis,
     },
     failure::{Failure, Refusal},
+    guarded::{Change, Work},
     hashed::{Map, Set},
     health::About,
     lease::{CENTURY, Lease, checked},
@@ -36,6 +38,7 @@ pub(crate) use self::{
 };
 pub use self::{
     claim::Holder,
+    guarded::{Script, Value, Write},
     health::{Health, Role},
     lease::InvalidDuration,
     name::{InvalidName, Name},

@@ -16,11 +16,12 @@ use super::{
     Engine,
     debts::Debt,
     hold::Hold,
+    limits::within,
     release::{Left, recount},
     timing::END_IS_NEAR,
 };
 use crate::{
-    domain::{Claim, LostReason, Outcome, Token},
+    domain::{Claim, Failure, LostReason, Outcome, Token, Value, Work},
     error::Error,
 };
 
@@ -135,6 +136,30 @@ impl Watch {
         }
     }
 
+    /// Has the store do `work` if it still knows the hold as ours. Asks once: who is not answered
+    /// does not know whether it was done, or will be while the hold lasts.
+    pub(crate) async fn guarded(&self, work: &Work) -> Result<Value, Error> {
+        let Self { hold, engine } = self;
+        let lost = |reason| Error::Lost { name: hold.name().clone(), reason };
+        Handle::try_current().map_err(|_| Error::NoRuntime)?;
+        if !hold.object().manner().alone {
+            return Err(Error::Unsupported {
+                what: "a write under a lock that others hold as well",
+            });
+        }
+        hold.writes(engine.core.clock.now()).map_err(lost)?;
+        let done = engine.core.store.guarded(&hold.grant.claim, work);
+        let done = within(engine.limits.question, done).await;
+        // What may still be done must not be done under the next hold of this owner.
+        if !done.as_ref().is_err_and(Failure::may_have_happened) {
+            hold.write_answered();
+        }
+        done.map_err(|failure| engine.error(hold.name(), failure))?.ok_or_else(|| {
+            engine.contention.disown(hold);
+            lost(self.remaining().err().unwrap_or(LostReason::NotOurs))
+        })
+    }
+
     /// How long the hold may still be believed.
     pub(crate) fn remaining(&self) -> Result<Duration, LostReason> {
         self.hold.remaining(self.engine.core.clock.now())
@@ -173,7 +198,7 @@ impl Watch {
 mod tests {
     use tokio::time::timeout;
 
-    use crate::{Client, LostReason, MemoryStore, Release};
+    use crate::{Client, LostReason, MemoryStore, Release, Script, Write};
 
     use super::*;
 
@@ -197,5 +222,121 @@ mod tests {
             let lost = timeout(Duration::from_millis(10), guard.lost()).await;
             assert_eq!(lost, Ok(LostReason::NotOurs));
         }
+    }
+
+    /// What writes, and where to look whether it did.
+    fn write(value: &str) -> [Write; 1] {
+        [Write::set("data", value)]
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_write_that_the_store_refuses_tells_the_loss_to_all_who_share_the_hold() {
+        let store = MemoryStore::new();
+        let guard = Client::sharing(&store).lock("door").unwrap().acquire().await.unwrap();
+        let again = guard.reenter().await.unwrap();
+        guard.write(write("in time")).await.unwrap();
+        store.lose("door");
+        let late = again.write(write("late")).await;
+        assert!(matches!(late, Err(Error::Lost { reason: LostReason::NotOurs, .. })), "{late:?}");
+        let lost = timeout(Duration::from_millis(10), guard.lost()).await;
+        assert_eq!(lost, Ok(LostReason::NotOurs));
+        assert_eq!(store.value("data").unwrap(), b"in time");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_handed_over_is_not_written_to_by_the_hold_before_though_the_owner_is_the_same()
+     {
+        let store = MemoryStore::new();
+        let client = Client::sharing(&store);
+        let door = client.lock("door").unwrap();
+        let guard = door.acquire().await.unwrap();
+        let (before, owner) = (guard.holding(), guard.owner().clone());
+        before.write(write("before")).await.unwrap();
+        let (next, _) = tokio::join!(door.acquire(), guard.release());
+        let next = next.unwrap();
+        assert_eq!((next.owner(), client.stats().handed_over), (&owner, 1));
+
+        let late = before.write(write("late")).await;
+        assert!(matches!(late, Err(Error::Lost { reason: LostReason::Released, .. })), "{late:?}");
+        assert_eq!(store.value("data").unwrap(), b"before");
+        next.write(write("next")).await.unwrap();
+        assert_eq!(store.value("data").unwrap(), b"next");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lock_with_a_write_on_its_way_goes_back_to_the_store_and_the_next_has_another_owner()
+    {
+        for cancelled in [true, false] {
+            let store = MemoryStore::new();
+            let client = Client::sharing(&store);
+            let door = client.lock("door").unwrap().local_turns(9, Duration::from_secs(60));
+            let guard = door.acquire().await.unwrap();
+            let owner = guard.owner().clone();
+            store.stall();
+            let patience = Duration::from_secs(if cancelled { 1 } else { 10 });
+            let written = timeout(patience, guard.write(write("when?"))).await;
+            match cancelled {
+                true => assert!(written.is_err()),
+                false => assert!(matches!(written, Ok(Err(Error::Unavailable { .. })))),
+            }
+            store.resume();
+            assert!(guard.is_held());
+            let (next, released) = tokio::join!(door.acquire(), guard.release());
+            released.unwrap().done().unwrap();
+            assert_ne!(next.unwrap().owner(), &owner);
+            assert_eq!(client.stats().handed_over, 0);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_the_store_refuses_is_told_and_the_hold_goes_on() {
+        let store = MemoryStore::new();
+        let client = Client::sharing(&store);
+        let door = client.lock("door").unwrap();
+        let guard = door.acquire().await.unwrap();
+        store.fail("READONLY You can't write against a read only replica.");
+        let refused = guard.write(write("never")).await.unwrap_err();
+        assert!(refused.is_transient() && matches!(refused, Error::NotReady { .. }));
+        store.heal();
+        let unsupported = guard.eval(Script::new("return 1")).await;
+        assert!(matches!(unsupported, Err(Error::Unsupported { .. })), "{unsupported:?}");
+        assert!(guard.is_held() && store.value("data").is_none());
+
+        // and neither leaves anything in doubt
+        let (next, released) = tokio::join!(door.acquire(), guard.release());
+        released.unwrap().done().unwrap();
+        assert_eq!(client.stats().handed_over, 1);
+        drop(next);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_cannot_be_asked_for_is_refused_before_anything_is_asked() {
+        let store = MemoryStore::new();
+        let guard = Client::sharing(&store).lock("door").unwrap().acquire().await.unwrap();
+        store.fail("ERR asked");
+        let own = guard.write([Write::set("data", "1"), Write::delete("door")]).await;
+        assert!(
+            matches!(own, Err(Error::Refused { message, .. }) if message.contains("key of a lock"))
+        );
+        let never = guard.write([Write::expire("data", Duration::ZERO)]).await;
+        assert!(matches!(never, Err(Error::Duration(_))), "{never:?}");
+        for text in ["", " \n\t", "#!lua flags=no-writes\nreturn 1"] {
+            let odd = guard.eval(Script::new(text)).await;
+            assert!(matches!(odd, Err(Error::Script(_))), "{text:?}: {odd:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_hold_may_write_while_its_client_is_shut_down_and_not_when_it_is_taken_back() {
+        let store = MemoryStore::new();
+        let client = Client::sharing(&store);
+        let guard = client.lock("door").unwrap().acquire().await.unwrap();
+        let closing = tokio::spawn(async move { client.shutdown(Duration::from_secs(2)).await });
+        sleep(Duration::from_millis(500)).await;
+        guard.write(write("in time")).await.unwrap();
+        closing.await.unwrap();
+        let late = guard.write(write("late")).await;
+        assert!(matches!(late, Err(Error::Lost { reason: LostReason::ShutDown, .. })), "{late:?}");
+        assert_eq!(store.value("data").unwrap(), b"in time");
     }
 }

@@ -48,6 +48,8 @@ struct State {
     doubted: bool,
     /// Whether the store may know more of it than its grant: another count, or a reader beside.
     more: bool,
+    /// How many writes may be on their way: each passes under whoever has the same owner.
+    writes: u32,
     /// Once set it never changes: what is lost is never held again.
     over: Option<LostReason>,
     /// Told when it is over, if anybody wants to know.
@@ -59,8 +61,8 @@ impl Hold {
     pub(crate) fn new(grant: Grant, terms: Terms, now: Instant, counters: &Arc<Counters>) -> Self {
         counters.granted.add(1);
         let Grant { leased_at, asked_at, .. } = grant;
-        let (doubted, more, over, told) = (false, false, None, None);
-        let state = State { leased_at, asked_at, doubted, more, over, told };
+        let (doubted, more, writes, over, told) = (false, false, 0, None, None);
+        let state = State { leased_at, asked_at, doubted, more, writes, over, told };
         Self {
             grant,
             renewed: terms.renewed,
@@ -188,6 +190,22 @@ impl Hold {
         }
     }
 
+    /// Notes that a write leaves under it at `now`, if it is not over. From then on its grant goes
+    /// to no other hold, until that is answered.
+    pub(super) fn writes(&self, now: Instant) -> Result<(), LostReason> {
+        self.remaining(now)?;
+        let mut state = self.state.lock();
+        // It may have gone on to another hold in between.
+        state.over.map_or(Ok(()), Err)?;
+        state.writes += 1;
+        Ok(())
+    }
+
+    /// Notes that one of its writes is not on its way any more.
+    pub(super) fn write_answered(&self) {
+        self.state.lock().writes -= 1;
+    }
+
     /// Notes that nobody knows whether the store renewed it.
     pub(crate) fn doubt(&self) {
         let first = !std::mem::replace(&mut self.state.lock().doubted, true);
@@ -258,7 +276,7 @@ impl Hold {
     fn is_as_granted(&self, state: &State, now: Instant) -> bool {
         let fresh = now < self.lease(state).renew_at().min(self.earliest_end(state));
         let sound = state.over.is_none() && !state.doubted && !state.more;
-        self.renewed && fresh && sound
+        self.renewed && fresh && sound && state.writes == 0
     }
 
     /// The store knows more of it than its grant: it does not go to the next one here.

@@ -2,9 +2,9 @@
 
 use std::{future::Future, time::Duration};
 
-use super::{Holding, OnLoss, Ran, run};
+use super::{Holding, OnLoss, Ran, guarded, run};
 use crate::{
-    domain::{Holder, LostReason, Name, Owner},
+    domain::{Holder, LostReason, Name, Owner, Script, Value, Write},
     engine::{
         held::{Held, Watch},
         release::Left,
@@ -178,6 +178,84 @@ impl LockGuard {
     /// ```
     pub async fn reenter(&self) -> Result<Self> {
         Ok(Self::new(self.held.watch.reenter().await?, self.on_loss))
+    }
+
+    /// Writes to keys beside the lock, if this hold still has it **in the store**: the same step
+    /// that writes looks. So what comes late writes nothing, whatever clocks say.
+    ///
+    /// All of `writes`, in their order, or none. The data must lie in the same Redis as the lock,
+    /// and be small: it goes the way of the renewals. Without writes it only looks.
+    /// [The guide](crate::docs::guide#data-in-the-same-redis) tells when this is enough.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Lost`] if the hold is over, here or in the store; nothing was written. If only the
+    /// store knew it, the hold is over from now on.
+    /// [`Error::Unavailable`] if no answer came within the
+    /// [question timeout](crate::ClientBuilder::question_timeout): it **may have been written, or
+    /// be written yet**, as long as this hold lasts and no longer. It is never sent twice; giving
+    /// the lock back ends the doubt.
+    /// [`Error::NotReady`], [`Error::Forbidden`] and [`Error::Refused`] as the store says, the
+    /// last also for a field of what is no hash, and for the key of the lock itself: nothing was
+    /// written. [`Error::Duration`] for a time that cannot be kept.
+    /// [`Error::HalfDone`] if the user of the server lacks a right for one of the later writes.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future calls nothing back: as after [`Error::Unavailable`], it may have been
+    /// written, or be written while this hold lasts.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// use leasehold::{Client, Error, MemoryStore, Write};
+    /// let store = MemoryStore::new();
+    /// let guard = Client::sharing(&store).lock("stock:42")?.acquire().await?;
+    /// guard.write([Write::set("stock:42:left", "7"), Write::delete("stock:42:draft")]).await?;
+    ///
+    /// store.lose("stock:42"); // others may have the lock by now
+    /// let late = guard.write([Write::set("stock:42:left", "6")]).await;
+    /// assert!(matches!(late, Err(Error::Lost { .. })));
+    /// assert_eq!(store.value("stock:42:left").as_deref(), Some(&b"7"[..]));
+    /// # Ok(()) }
+    /// ```
+    pub async fn write(&self, writes: impl IntoIterator<Item = Write>) -> Result<()> {
+        guarded::write(&self.held.watch, writes.into_iter().collect()).await
+    }
+
+    /// Runs a script of yours on the server, if this hold still has the lock there: the same
+    /// script looks first.
+    ///
+    /// The text is the body of a function, with `KEYS` and `ARGV`. What it returns is the
+    /// [`Value`], of 250 kB at most. The server does nothing else while it runs.
+    ///
+    /// **Redis takes nothing back**: if the script fails half way, what it wrote before stays.
+    ///
+    /// # Errors
+    ///
+    /// As [`write`](Self::write). [`Error::HalfDone`] if the script failed or returned an error,
+    /// or too long an answer. [`Error::Script`] if it cannot be run in this way: it is empty, or
+    /// begins with `#!`; [`Error::Refused`] if it is no Lua. [`Error::Unsupported`] on a
+    /// [`MemoryStore`](crate::MemoryStore), which runs no scripts.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`write`](Self::write).
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # async fn demo(client: leasehold::Client) -> Result<(), leasehold::Error> {
+    /// use leasehold::Script;
+    /// let guard = client.lock("stock:42")?.acquire().await?;
+    /// let take = Script::new("return redis.call('DECRBY', KEYS[1], ARGV[1])");
+    /// let left = guard.eval(take.key("stock:42:left").arg("2")).await?;
+    /// println!("{:?} are left", left.as_int());
+    /// # Ok(()) }
+    /// ```
+    pub async fn eval(&self, script: Script) -> Result<Value> {
+        guarded::eval(&self.held.watch, script).await
     }
 
     /// Waits until the hold is over, and tells why.

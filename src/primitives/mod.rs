@@ -3,6 +3,7 @@
 
 mod fenced;
 mod guard;
+mod guarded;
 mod lock;
 mod read_write;
 mod run;

@@ -11,9 +11,9 @@ use std::{
 use futures_util::FutureExt;
 use tokio::{runtime::Handle, time::timeout};
 
-use super::LockGuard;
+use super::{LockGuard, guarded};
 use crate::{
-    domain::{LostReason, Name, Owner},
+    domain::{LostReason, Name, Owner, Script, Value, Write},
     engine::held::Watch,
     error::{Error, Result},
 };
@@ -161,6 +161,53 @@ impl Holding {
     #[cfg(feature = "blocking")]
     pub(crate) async fn reenter(&self) -> Result<LockGuard> {
         Ok(LockGuard::new(self.watch.reenter().await?, OnLoss::default()))
+    }
+
+    /// Writes to keys beside the lock, as [`LockGuard::write`] does.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    ///
+    /// # Cancel safety
+    ///
+    /// As there.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// use leasehold::Write;
+    /// let lock = leasehold::Client::in_memory().lock("nightly-close")?;
+    /// lock.run(async |held| held.write([Write::set("closed", "yes")]).await).await??;
+    /// # Ok(()) }
+    /// ```
+    pub async fn write(&self, writes: impl IntoIterator<Item = Write>) -> Result<()> {
+        guarded::write(&self.watch, writes.into_iter().collect()).await
+    }
+
+    /// Runs a script of yours on the server, as [`LockGuard::eval`] does.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    ///
+    /// # Cancel safety
+    ///
+    /// As there.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # async fn demo(lock: leasehold::Lock) -> Result<(), leasehold::Error> {
+    /// use leasehold::Script;
+    /// let count = Script::new("return redis.call('INCR', KEYS[1])").key("closings");
+    /// let closings = lock.run(async |held| held.eval(count).await).await??;
+    /// println!("{:?} closings", closings.as_int());
+    /// # Ok(()) }
+    /// ```
+    pub async fn eval(&self, script: Script) -> Result<Value> {
+        guarded::eval(&self.watch, script).await
     }
 
     /// Waits until the hold is over, as [`LockGuard::lost`] does.

@@ -1,7 +1,7 @@
 //! What must be atomic, in our words.
 //!
 //! A store answers a handful of questions. It does not wait, retry or keep a
-//! schedule: that is the engine's part. Every question may be asked again with
+//! schedule: that is the engine's part. Every question but one may be asked again with
 //! the same owner, so a lost answer is recovered by asking again.
 //!
 //! `conformance/` says as plain functions what every store must do.
@@ -10,7 +10,7 @@ use std::{fmt, future::Future, pin::Pin, sync::Weak, time::Duration};
 
 use crate::domain::{
     About, Claim, Failure, GivenBack, Holder, Object, Outcome, Owner, Place, ReleaseMode, Renewal,
-    Verdict,
+    Value, Verdict, Work,
 };
 
 #[cfg(test)]
@@ -59,6 +59,12 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
     ///
     /// All are of one [`group`](Self::group). Not atomic as a whole, only for each hold.
     fn renew<'a>(&'a self, renewals: &'a [Renewal]) -> Answer<'a, Vec<Outcome>>;
+
+    /// Does `work` if the claim's owner holds now, and says what it came to. `None` if it does
+    /// not: then nothing is done.
+    ///
+    /// **Not to be asked twice**: it would be done twice.
+    fn guarded<'a>(&'a self, claim: &'a Claim, work: &'a Work) -> Answer<'a, Option<Value>>;
 
     /// Who holds `object` now.
     fn holder<'a>(&'a self, object: &'a Object) -> Answer<'a, Option<Holder>>;

@@ -28,7 +28,7 @@ use super::{
 use crate::{
     domain::{
         About, Claim, Failure, GivenBack, Holder, Object, Outcome, Owner, Place, ReleaseMode,
-        Renewal, Verdict,
+        Renewal, Value, Verdict, Work,
     },
     store::{Answer, Event, Store, Subscriber, memory::Session},
 };
@@ -162,6 +162,16 @@ impl Network {
         object: Option<&Object>,
         ask: impl Fn(Arc<Session>) -> Asked<T> + Send + 'static,
     ) -> Answer<'_, T> {
+        self.carry(object, self.weather.double, ask)
+    }
+
+    /// The same; so many of a thousand are doubled.
+    fn carry<T: Send + 'static>(
+        &self,
+        object: Option<&Object>,
+        double: u32,
+        ask: impl Fn(Arc<Session>) -> Asked<T> + Send + 'static,
+    ) -> Answer<'_, T> {
         let object = object.cloned();
         let trouble = move || object.iter().for_each(|object| self.oracle.trouble(object));
         if self.happens(self.weather.refuse) {
@@ -174,7 +184,7 @@ impl Network {
         let (reply_to, reply) = oneshot::channel();
         let lost = self.happens(self.weather.lose_request);
         let unanswered = self.happens(self.weather.lose_reply);
-        let again = self.happens(self.weather.double).then(|| self.delay() * 20);
+        let again = self.happens(double).then(|| self.delay() * 20);
         let (there, back) = (self.there(), self.delay());
         let (store, oracle) = (Arc::clone(&self.store), Arc::clone(&self.oracle));
         tokio::spawn(async move {
@@ -278,6 +288,23 @@ impl Store for Network {
         self.send(None, move |store| {
             let renewals = renewals.clone();
             Box::pin(async move { store.renew(&renewals).await })
+        })
+    }
+
+    /// Nobody asks for it twice, and so it is not doubled.
+    fn guarded<'a>(&'a self, claim: &'a Claim, work: &'a Work) -> Answer<'a, Option<Value>> {
+        let (asked, work, oracle) = (claim.clone(), work.clone(), Arc::clone(&self.oracle));
+        let hold = self.oracle.last_hold(&claim.owner);
+        self.carry(Some(&claim.object), 0, move |store| {
+            let (claim, work, oracle) = (asked.clone(), work.clone(), Arc::clone(&oracle));
+            Box::pin(async move {
+                let done = store.guarded(&claim, &work).await;
+                oracle.aside(|| format!("{} writes: {done:?}", claim.owner));
+                if let Ok(Some(_)) = done {
+                    oracle.written(&claim.owner, hold);
+                }
+                done
+            })
         })
     }
 

@@ -15,6 +15,7 @@
 //! | a lock does not stay | tasks of one client pass it on for longer than they may |
 //! | nobody is flooded | a client asks more often than messages may make it ask |
 //! | shut down is shut down | somebody of a client that was shut down believes, or enters |
+//! | a write is its hold's | it lands under a later hold of the same owner |
 //! | tokens grow | a hold enters with a token that is not greater than those before |
 //! | a lease goes on in sleep | it is believed when its machine has slept beyond its end |
 //! | counts return to zero | something is left when all is done |
@@ -378,6 +379,21 @@ impl Oracle {
         let mut seen = self.seen.lock().unwrap();
         if !seen.excused.contains_key(owner) {
             self.break_rule(&mut seen, format!("{owner} was told of a loss that was none"));
+        }
+    }
+
+    /// The number of the last hold of `owner`.
+    pub(super) fn last_hold(&self, owner: &Owner) -> Option<u64> {
+        let seen = self.seen.lock().unwrap();
+        let last = seen.believers.iter().rev().find(|(_, believer)| believer.owner == *owner);
+        last.map(|(number, _)| *number)
+    }
+
+    /// What was asked for under `hold` of `owner` is written now.
+    pub(super) fn written(&self, owner: &Owner, hold: Option<u64>) {
+        if self.last_hold(owner).is_some_and(|last| Some(last) != hold) {
+            let rule = format!("a write of {owner} landed under the hold behind it");
+            self.break_rule(&mut self.seen.lock().unwrap(), rule);
         }
     }
 

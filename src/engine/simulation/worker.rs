@@ -13,7 +13,7 @@ use super::{
     waiting::Class,
 };
 use crate::{
-    Client, Lock, LockGuard, LostReason, Release, WaitBy,
+    Client, Lock, LockGuard, LostReason, Release, WaitBy, Write,
     domain::{Object, Share},
     error::Error,
 };
@@ -177,6 +177,9 @@ impl Worker {
             true => self.up_to(30 * self.plot.hold),
             false => self.up_to(self.plot.hold),
         };
+        if self.plot.writes() {
+            self.write(guard).await;
+        }
         sleep(time).await;
         if self.one_in(6) {
             let again = cancelled(Duration::from_millis(1) + time, guard.reenter());
@@ -184,6 +187,14 @@ impl Worker {
             sleep(time / 2).await;
             self.release_one(again).await;
         }
+    }
+
+    /// Writes under its lock, and may not wait for the answer.
+    async fn write(&mut self, guard: &LockGuard) {
+        let write = Write::set(guard.name().as_str().to_owned() + ":data", self.label.as_str());
+        let patience = self.up_to(5);
+        let written = cancelled(patience, guard.write([write])).await;
+        self.say(&format!("writes: {written:?}"));
     }
 
     async fn release_one(&mut self, guard: LockGuard) {

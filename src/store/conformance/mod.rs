@@ -3,6 +3,7 @@
 //! Two sessions of one store stand for two clients. Durations are short because
 //! on a real server they pass in real time.
 
+mod guarded;
 mod queue;
 mod read_write;
 
@@ -137,6 +138,7 @@ pub(crate) async fn all(bench: &Bench) {
     tokens_grow_with_each_grant_and_blocks_do_not_overlap(bench).await;
     queue::all(bench).await;
     read_write::all(bench).await;
+    guarded::all(bench).await;
 }
 
 async fn tokens_grow_with_each_grant_and_blocks_do_not_overlap(t: &Bench) {

@@ -3,6 +3,7 @@
 //! It means what the Redis store means, without a server, and keeps the time of
 //! tokio's clock: under `tokio::time::pause` leases end in virtual time.
 
+mod data;
 mod lock;
 mod queue;
 mod read_write;
@@ -20,11 +21,11 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-use self::{lock::Entry, queue::Queue, read_write::ReadWrite};
+use self::{data::Data, lock::Entry, queue::Queue, read_write::ReadWrite};
 use super::{Answer, Event, Hears, Store, Subscriber};
 use crate::domain::{
     About, Claim, Failure, GivenBack, Holder, Kind, Map, Mutex, Name, Object, Outcome, Owner,
-    Place, ReleaseMode, Renewal, Role, Set, Verdict, Waits,
+    Place, ReleaseMode, Renewal, Role, Set, Value, Verdict, Waits, Work,
 };
 
 /// How long a stalled store is waited for: what a client on Redis waits by default.
@@ -100,7 +101,8 @@ impl MemoryStore {
         state.lose_read_write(name, now) || lock
     }
 
-    /// Forgets every hold, without a word, and every token: those begin anew.
+    /// Forgets every hold, without a word, all that was written, and every token: those begin
+    /// anew.
     ///
     /// # Examples
     ///
@@ -120,6 +122,7 @@ impl MemoryStore {
         state.queues.clear();
         state.tokens.clear();
         state.read_writes.clear();
+        state.data.clear();
     }
 
     /// Stops answering, as a server that hangs: a request that is not answered
@@ -316,6 +319,14 @@ impl Store for Session {
         })
     }
 
+    fn guarded<'a>(&'a self, claim: &'a Claim, work: &'a Work) -> Answer<'a, Option<Value>> {
+        let done = self.ask(move |state, now| match state.holds(claim, now) {
+            true => state.data.make(work, now).map(Some),
+            false => Ok(None),
+        });
+        Box::pin(async move { done.await? })
+    }
+
     fn holder<'a>(&'a self, object: &'a Object) -> Answer<'a, Option<Holder>> {
         self.ask(|state, now| match object.kind {
             Kind::Lock => state.holding(object, now).map(|entry| entry.seen(now)),
@@ -405,6 +416,7 @@ struct State {
     tokens: Map<Object, u64>,
     queues: Map<Object, Queue>,
     read_writes: Map<Name, ReadWrite>,
+    data: Data,
     sessions: BTreeMap<u64, Listening>,
     next_session: u64,
     /// With so many holds it is time to look for expired ones.
@@ -442,6 +454,15 @@ impl Listening {
 }
 
 impl State {
+    /// Whether the claim's owner holds.
+    fn holds(&mut self, claim: &Claim, now: Instant) -> bool {
+        let Claim { object, owner, .. } = claim;
+        match object.kind {
+            Kind::Lock => self.held_by(object, owner, now).is_some(),
+            Kind::Read | Kind::Write => self.reads_or_writes(object, owner, now) > 0,
+        }
+    }
+
     fn refusal(&self) -> Result<(), Failure> {
         let Some(words) = &self.failing else { return Ok(()) };
         let (code, message) = words.split_once(' ').unwrap_or((words, ""));

@@ -1,6 +1,7 @@
 //! Redis as the store: one node, one connection for commands, one for messages.
 
 mod connection;
+mod guarded;
 mod keys;
 mod lock;
 mod read_write;
@@ -32,7 +33,7 @@ use super::{Answer, Store, Subscriber};
 use crate::{
     domain::{
         About, Claim, Failure, GivenBack, Holder, Kind, Name, Object, Outcome, Owner, Place,
-        ReleaseMode, Renewal, Role, Verdict, checked,
+        ReleaseMode, Renewal, Role, Value as Returned, Verdict, Work, checked,
     },
     error::Error,
 };
@@ -123,13 +124,13 @@ impl RedisStore {
     /// Runs `script` on `keys`, with the arguments that `more` adds.
     async fn run(
         &self,
-        script: &Script,
-        keys: &[&str],
+        script: &Script<impl AsRef<str>>,
+        keys: &[impl AsRef<[u8]>],
         more: impl Fn(&mut Cmd),
     ) -> Result<Value, Failure> {
         let complete = |mut command: Cmd| {
             for key in keys {
-                command.arg(key);
+                command.arg(key.as_ref());
             }
             more(&mut command);
             command
@@ -235,6 +236,16 @@ impl Store for RedisStore {
 
     fn renew<'a>(&'a self, renewals: &'a [Renewal]) -> Answer<'a, Vec<Outcome>> {
         Box::pin(self.renew_or_halve(renewals))
+    }
+
+    fn guarded<'a>(&'a self, claim: &'a Claim, work: &'a Work) -> Answer<'a, Option<Returned>> {
+        Box::pin(async move {
+            let answer = match work {
+                Work::Writes(writes) => self.write(claim, writes).await,
+                Work::Script(script) => self.eval(claim, script).await,
+            };
+            guarded::done(self.explained(claim.name(), answer).await?)
+        })
     }
 
     fn holder<'a>(&'a self, object: &'a Object) -> Answer<'a, Option<Holder>> {

@@ -1,7 +1,7 @@
 //! The read-write lock's questions, as scripts. A reader is a field of the lock's hash by its
 //! owner, and a key of its own that lives as long as its lease; a writer is `<owner>:write`.
 
-use std::time::Duration;
+use std::{borrow::Cow, time::Duration};
 
 use redis::Value;
 
@@ -38,10 +38,11 @@ impl RedisStore {
     ) -> Result<Verdict, Failure> {
         let name = claim.name();
         let keys = [name.as_str(), &keys::writers(name)];
-        let answer = self.run(&scripts::WRITE, &keys[..1 + usize::from(place.is_some())], |it| {
-            it.arg(claim.owner.as_str()).arg(millis(claim.ttl));
-            it.arg(writer(&claim.owner)).arg(millis(KNOWN_FOR));
-        });
+        let answer =
+            self.run(&scripts::WRITE_ALONE, &keys[..1 + usize::from(place.is_some())], |it| {
+                it.arg(claim.owner.as_str()).arg(millis(claim.ttl));
+                it.arg(writer(&claim.owner)).arg(millis(KNOWN_FOR));
+            });
         verdict(&self.explained(name, answer.await).await?, claim)
     }
 
@@ -162,6 +163,14 @@ fn mode(kind: Kind) -> &'static str {
     match kind {
         Kind::Write => "write",
         _ => "read",
+    }
+}
+
+/// The field by which the claim's owner holds exclusively.
+pub(super) fn field(claim: &Claim) -> Cow<'_, str> {
+    match claim.object.kind {
+        Kind::Write => writer(&claim.owner).into(),
+        Kind::Lock | Kind::Read => claim.owner.as_str().into(),
     }
 }
 

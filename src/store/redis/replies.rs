@@ -24,11 +24,15 @@ const HIDDEN: [(&str, &str); 7] = [
 
 /// What a refusal of the server means.
 pub(super) fn refusal(error: &ServerError) -> Failure {
-    let words = error.details().unwrap_or_default();
+    refused(error.code(), error.details().unwrap_or_default())
+}
+
+/// The same of a refusal that begins with this `code`.
+pub(super) fn refused(code: &str, words: &str) -> Failure {
     // " script: <hash>, on @user_script:8." is of no use to a caller.
     let words = words.split(" script: ").next().unwrap_or(words).trim();
     let hidden = || HIDDEN.into_iter().find(|(_, text)| words.contains(text));
-    let code = match error.code() {
+    let code = match code {
         "ERR" => hidden().map_or("ERR", |(code, _)| code),
         code => code,
     };
@@ -200,7 +204,7 @@ fn text(value: &Value) -> Option<&str> {
     }
 }
 
-fn unreadable(reply: &Value) -> Failure {
+pub(super) fn unreadable(reply: &Value) -> Failure {
     Failure::Unreadable(shown(&format!("{reply:?}")))
 }
 

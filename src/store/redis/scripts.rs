@@ -8,9 +8,9 @@ use super::connection::Preload;
 
 /// A script, known to the server by the hash of its text.
 #[derive(Debug)]
-pub(super) struct Script {
+pub(super) struct Script<Text = &'static str> {
     hash: String,
-    text: &'static str,
+    text: Text,
 }
 
 /// A script, behind those parts that it shares with others.
@@ -26,9 +26,18 @@ pub(super) static HAND_OVER: LazyLock<Script> = script!("holder", "lock/hand_ove
 pub(super) static INSPECT: LazyLock<Script> = script!("holder", "lock/inspect");
 pub(super) static RECOUNT: LazyLock<Script> = script!("lock/recount");
 pub(super) static RENEW: LazyLock<Script> = script!("lock/renew");
+pub(super) static WRITE: LazyLock<Script> = script!("lock/write");
+
+/// What stands behind a script of somebody else's.
+const EVAL: &str = include_str!(concat!("lua/", "lock/eval", ".lua"));
+
+/// A script of this text, behind a look at the lock. Its lines keep their numbers.
+pub(super) fn eval(text: &str) -> Script<String> {
+    Script::new(format!("local function work(KEYS, ARGV) {text}\nend\n{EVAL}"))
+}
 
 pub(super) static READ: LazyLock<Script> = script!("holder", "read_write/read");
-pub(super) static WRITE: LazyLock<Script> = script!("holder", "read_write/write");
+pub(super) static WRITE_ALONE: LazyLock<Script> = script!("holder", "read_write/write");
 pub(super) static LEAVE: LazyLock<Script> = script!("holder", "read_write/leave");
 pub(super) static UNLOCK: LazyLock<Script> = script!("holder", "read_write/unlock");
 pub(super) static RENEW_READERS: LazyLock<Script> = script!("read_write/renew");
@@ -37,13 +46,13 @@ pub(super) static FORCE_MODE: LazyLock<Script> = script!("read_write/force");
 
 /// Those of the lock, to be loaded when a connection is made.
 pub(super) fn preloads() -> Vec<Preload> {
-    let all = [&ACQUIRE, &FORCE_RELEASE, &HAND_OVER, &INSPECT, &RECOUNT, &RENEW];
+    let all = [&ACQUIRE, &FORCE_RELEASE, &HAND_OVER, &INSPECT, &RECOUNT, &RENEW, &WRITE];
     all.map(|script| Preload { hash: script.hash.clone(), text: script.text }).into()
 }
 
-impl Script {
-    fn new(text: &'static str) -> Self {
-        Self { hash: redis::Script::new(text).get_hash().to_owned(), text }
+impl<Text: AsRef<str>> Script<Text> {
+    fn new(text: Text) -> Self {
+        Self { hash: redis::Script::new(text.as_ref()).get_hash().to_owned(), text }
     }
 
     /// The beginning of a call by hash: keys and arguments follow.
@@ -56,15 +65,15 @@ impl Script {
     /// The same call by text, which also loads it.
     pub(super) fn by_text(&self, keys: usize) -> Cmd {
         let mut command = cmd("EVAL");
-        command.arg(self.text).arg(keys);
+        command.arg(self.text.as_ref()).arg(keys);
         command
     }
 
     /// The command that the server names by its line: "…, on @user_script:8."
-    pub(super) fn command_at(&self, words: &str) -> Option<&'static str> {
+    pub(super) fn command_at(&self, words: &str) -> Option<&str> {
         let (_, line) = words.split_once("user_script:")?;
         let digits = line.split(|c: char| !c.is_ascii_digit()).next()?;
-        let line = self.text.lines().nth(digits.parse::<usize>().ok()?.checked_sub(1)?)?;
+        let line = self.text.as_ref().lines().nth(digits.parse::<usize>().ok()?.checked_sub(1)?)?;
         let (_, call) = line.split_once("call('")?;
         call.split('\'').next()
     }

@@ -1,0 +1,44 @@
+//! What is written only while the lock is held, for guards and for work under them.
+
+use crate::{
+    domain::{Change, Failure, Name, Script, Value, Work, Write, checked},
+    engine::held::Watch,
+    error::{Error, Result},
+};
+
+/// See [`LockGuard::write`](super::LockGuard::write).
+pub(super) async fn write(watch: &Watch, writes: Vec<Write>) -> Result<()> {
+    let name = watch.claim().name();
+    writes.iter().try_for_each(|write| possible(write, name))?;
+    watch.guarded(&Work::Writes(writes)).await.map(drop)
+}
+
+/// See [`LockGuard::eval`](super::LockGuard::eval).
+pub(super) async fn eval(watch: &Watch, script: Script) -> Result<Value> {
+    runnable(&script)?;
+    watch.guarded(&Work::Script(script)).await
+}
+
+/// Passes what does not break the lock called `name`, and what every store can keep.
+fn possible(write: &Write, name: &Name) -> Result<()> {
+    if write.key == name.as_str().as_bytes() {
+        let words = "the key of a lock is not written to under that lock";
+        return Err(Error::about(name, Failure::refused("ERR", words)));
+    }
+    match write.change {
+        Change::Expire(after) => checked("expire", after).map(drop).map_err(Error::from),
+        _ => Ok(()),
+    }
+}
+
+/// Passes a text that can stand behind the look at the lock.
+fn runnable(script: &Script) -> Result<()> {
+    let why = match &script.text {
+        text if text.trim().is_empty() => "it is empty",
+        text if text.starts_with("#!") => {
+            "it begins with `#!`: flags are for a script by itself, leave that line out"
+        }
+        _ => return Ok(()),
+    };
+    Err(Error::Script(why.to_owned()))
+}

@@ -1,0 +1,224 @@
+//! What is done only while a lock is held: sent behind a look at it, in one script.
+
+use redis::{Cmd, Value};
+
+use super::{RedisStore, connection::shown, millis, read_write, replies, scripts};
+use crate::domain::{self, Change, Claim, Failure, Write};
+
+/// Codes of refusals that meet the first write of a script, and no later one.
+const BEFORE_ALL: [&str; 4] = ["MISCONF", "NOREPLICAS", "OOM", "READONLY"];
+
+impl RedisStore {
+    /// Has `writes` made, if the claim's owner holds.
+    pub(super) async fn write(&self, claim: &Claim, writes: &[Write]) -> Result<Value, Failure> {
+        let keys = behind(claim, writes.iter().map(|write| &write.key));
+        let told = |command: &mut Cmd| {
+            command.arg(read_write::field(claim));
+            writes.iter().for_each(|write| tell(command, &write.change));
+        };
+        self.run(&scripts::WRITE, &keys, told).await
+    }
+
+    /// Has `script` run, if the claim's owner holds.
+    pub(super) async fn eval(
+        &self,
+        claim: &Claim,
+        script: &domain::Script,
+    ) -> Result<Value, Failure> {
+        let keys = behind(claim, &script.keys);
+        let told = |command: &mut Cmd| {
+            command.arg(read_write::field(claim));
+            for arg in &script.args {
+                command.arg(&arg[..]);
+            }
+        };
+        self.run(&scripts::eval(&script.text), &keys, told).await
+    }
+}
+
+/// The key of the lock, and `others` behind it.
+fn behind<'a>(claim: &'a Claim, others: impl IntoIterator<Item = &'a Vec<u8>>) -> Vec<&'a [u8]> {
+    let lock = claim.name().as_str().as_bytes();
+    [lock].into_iter().chain(others.into_iter().map(Vec::as_slice)).collect()
+}
+
+/// Tells `change` as `lua/lock/write.lua` takes it.
+fn tell(command: &mut Cmd, change: &Change) {
+    match change {
+        Change::Set(value) => command.arg("SET").arg(&value[..]).arg(""),
+        Change::SetField { field, value } => command.arg("HSET").arg(&field[..]).arg(&value[..]),
+        Change::Delete => command.arg("DEL").arg("").arg(""),
+        Change::Expire(after) => command.arg("PEXPIRE").arg(millis(*after)).arg(""),
+    };
+}
+
+/// What was done. `None` if the lock was not held.
+pub(super) fn done(reply: Value) -> Result<Option<domain::Value>, Failure> {
+    let mut parts = match reply {
+        Value::Int(0) => return Ok(None),
+        Value::Array(parts) => parts.into_iter(),
+        other => return Err(replies::unreadable(&other)),
+    };
+    match (parts.next(), parts.next(), parts.next()) {
+        (Some(Value::Int(1)), answer, None) => value(answer.unwrap_or(Value::Nil)).map(Some),
+        (Some(Value::Int(2)), Some(words), Some(verb)) => {
+            Err(refused(&words).naming(Some(&replies::into_text(&verb))))
+        }
+        (Some(Value::Int(3)), Some(words), _) => Err(half_done(&words)),
+        (first, ..) => Err(replies::unreadable(&first.unwrap_or(Value::Nil))),
+    }
+}
+
+/// What the server says that refused something within a script: a code, then words. Older ones
+/// put a minus before the code, and their own words before that.
+fn refused(words: &Value) -> Failure {
+    let words = replies::into_text(words);
+    let (code, rest) = words.split_once(' ').unwrap_or((&words, ""));
+    match code.bytes().all(|byte| byte.is_ascii_uppercase()) {
+        true => replies::refused(code, rest),
+        false => replies::refused("ERR", &words),
+    }
+}
+
+/// A failure of what may have written something before.
+fn half_done(words: &Value) -> Failure {
+    let words = replies::into_text(words);
+    match words.split_once(' ') {
+        Some((code, rest)) if BEFORE_ALL.contains(&code) => replies::refused(code, rest),
+        _ => Failure::Failed(shown(&words)),
+    }
+}
+
+/// What a script returned. An error in it is a failure of the script.
+fn value(value: Value) -> Result<domain::Value, Failure> {
+    use domain::Value as Returned;
+    Ok(match value {
+        Value::Nil | Value::Boolean(false) => Returned::Nil,
+        Value::Int(number) => Returned::Int(number),
+        Value::Boolean(true) => Returned::Int(1),
+        Value::BulkString(bytes) => Returned::Bytes(bytes),
+        Value::VerbatimString { text, .. } => Returned::Bytes(text.into_bytes()),
+        Value::Double(number) => Returned::Bytes(number.to_string().into_bytes()),
+        Value::SimpleString(text) => Returned::Status(text),
+        Value::Okay => Returned::Status("OK".to_owned()),
+        Value::Array(parts) | Value::Set(parts) => list(parts)?,
+        Value::Map(pairs) => list(pairs.into_iter().flat_map(|(name, part)| [name, part]))?,
+        Value::ServerError(error) => {
+            let words = format!("{} {}", error.code(), error.details().unwrap_or_default());
+            return Err(half_done(&Value::SimpleString(words)));
+        }
+        other => return Err(replies::unreadable(&other)),
+    })
+}
+
+fn list(parts: impl IntoIterator<Item = Value>) -> Result<domain::Value, Failure> {
+    parts.into_iter().map(value).collect::<Result<_, _>>().map(domain::Value::List)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use redis::parse_redis_value;
+    use testkit::twin::Twin;
+
+    use super::*;
+    use crate::{
+        domain::{Object, Owner, Work},
+        store::{
+            Store,
+            redis::{Connector, Settings},
+        },
+    };
+
+    fn read(reply: &str) -> Result<Option<domain::Value>, Failure> {
+        done(parse_redis_value(reply.as_bytes()).unwrap())
+    }
+
+    #[test]
+    fn what_a_script_returned_is_read_as_the_older_protocol_has_it() {
+        use domain::Value::{Bytes, Int, List, Nil, Status};
+        let returned = |reply: &str| read(&format!("*2\r\n:1\r\n{reply}")).unwrap().unwrap();
+        assert_eq!(read("*1\r\n:1\r\n").unwrap(), Some(Nil));
+        for (reply, value) in [
+            ("_\r\n", Nil),
+            ("$-1\r\n", Nil),
+            ("#f\r\n", Nil),
+            ("#t\r\n", Int(1)),
+            (":-7\r\n", Int(-7)),
+            ("$2\r\n\0\n\r\n", Bytes(vec![0, 10])),
+            ("+OK\r\n", Status("OK".into())),
+            ("+QUEUED\r\n", Status("QUEUED".into())),
+            (",1.5\r\n", Bytes(b"1.5".to_vec())),
+            ("=5\r\ntxt:x\r\n", Bytes(b"x".to_vec())),
+            ("*2\r\n:1\r\n*1\r\n_\r\n", List(vec![Int(1), List(vec![Nil])])),
+            ("~1\r\n:1\r\n", List(vec![Int(1)])),
+            ("%1\r\n+a\r\n:1\r\n", List(vec![Status("a".into()), Int(1)])),
+        ] {
+            assert_eq!(returned(reply), value, "{reply:?}");
+        }
+    }
+
+    #[test]
+    fn only_the_word_of_the_script_itself_says_that_the_lock_is_not_held() {
+        assert_eq!(read(":0\r\n").unwrap(), None);
+        for odd in [":1\r\n", "_\r\n", "*0\r\n", "*1\r\n:0\r\n", "*1\r\n_\r\n", "$1\r\n0\r\n"] {
+            let failure = read(odd).unwrap_err();
+            assert!(matches!(failure, Failure::Unreadable(_)), "{odd:?}: {failure:?}");
+            assert!(failure.may_have_happened(), "{odd:?}");
+        }
+        assert_eq!(read("*2\r\n:1\r\n:0\r\n").unwrap(), Some(domain::Value::Int(0)));
+    }
+
+    #[test]
+    fn a_refusal_says_whether_something_may_have_been_written() {
+        let failure = |kind, words: &str| read(&format!("*3\r\n:{kind}\r\n+{words}\r\n+HSET\r\n"));
+        for (kind, words, nothing_happened) in [
+            (2, "NOPERM you may not", true),
+            (2, "OOM command not allowed", true),
+            (3, "OOM command not allowed", true),
+            (3, "READONLY You can't write", true),
+            (3, "NOPERM you may not", false),
+            (3, "user_script:1: there is no ROOM, OOM", false),
+            (3, "", false),
+        ] {
+            let failure = failure(kind, words).unwrap_err();
+            let refused = matches!(failure, Failure::Refused { .. });
+            assert_eq!(refused, nothing_happened, "{kind} {words}: {failure:?}");
+            assert!(refused || matches!(failure, Failure::Failed(_)), "{failure:?}");
+        }
+        let Failure::Refused { code, command, .. } = failure(2, "NOPERM no").unwrap_err() else {
+            panic!()
+        };
+        assert_eq!((&*code, command.as_deref()), ("NOPERM", Some("HSET")));
+        let old = failure(2, "@user_script: 9: -OOM command not allowed").unwrap_err();
+        assert!(matches!(old, Failure::Refused { code, .. } if code == "OOM"));
+        let inside = read("*2\r\n:1\r\n*2\r\n:7\r\n-MINE no\r\n").unwrap_err();
+        assert_eq!(inside.to_string(), "failed half way: MINE no");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_does_not_hold_runs_no_script() {
+        let twin = Twin::new(7);
+        let server = twin.clone();
+        let connector = Connector::by(move || {
+            let server = server.clone();
+            async move { server.connect().await }
+        });
+        let store = RedisStore::connect_by(connector, &Settings::default(), "one").await.unwrap();
+        let claim = |owner: &str| {
+            let owner = Owner::new(owner).unwrap();
+            Claim::plain(Object::lock("door"), owner, Duration::from_secs(30))
+        };
+        let (held, other) = (claim("one:1"), claim("one:2"));
+        let count = domain::Script::new("return redis.call('INCR', KEYS[1])").key("count");
+        let count = Work::Script(count);
+        assert_eq!(store.guarded(&held, &count).await.unwrap(), None);
+        store.acquire(&held, None).await.unwrap();
+        assert_eq!(store.guarded(&other, &count).await.unwrap(), None);
+        for times in 1..=2 {
+            let counted = store.guarded(&held, &count).await.unwrap();
+            assert_eq!(counted, Some(domain::Value::Int(times)));
+        }
+    }
+}

@@ -1,0 +1,57 @@
+-- lock/write: write beside a lock that is still its owner's, all of it or nothing.
+--
+--   KEYS[1]     lock    hash {owner: hold count}
+--   KEYS[i]     key     where the write goes that is told by
+--   ARGV[1]     owner   who holds
+--   ARGV[3i-4]  verb    SET, HSET, DEL or PEXPIRE
+--   ARGV[3i-3]  first   the value for SET, the field for HSET, milliseconds for PEXPIRE
+--   ARGV[3i-2]  second  the value for HSET
+--
+--   0                   not held by this owner: nothing is written
+--   {1}                 written
+--   {2, words, verb}    refused: nothing is written
+--   {3, words, verb}    refused behind others that are written: this command is not
+--                       allowed to the user. Nothing else comes so late
+--
+-- Types are looked at before the first write. A server that has no memory or takes
+-- no writes refuses the first one of a script, and never a later one.
+--
+-- Time: HEXISTS, TYPE for each HSET, and the writes.
+
+local KINDS = {SET = 'string', HSET = 'hash', DEL = 'none'}
+
+local function write(verb, key, first, second)
+    if verb == 'HSET' then
+        return redis.pcall('HSET', key, first, second)
+    elseif verb == 'DEL' then
+        return redis.pcall('DEL', key)
+    end
+    return redis.pcall(verb, key, first)
+end
+
+if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then
+    return 0
+end
+
+-- What will lie under each key when the writes so far are made.
+local kinds = {}
+for i = 2, #KEYS do
+    local verb, key = ARGV[3 * i - 4], KEYS[i]
+    if verb == 'HSET' then
+        local kind = kinds[key] or redis.call('TYPE', key).ok
+        if kind ~= 'hash' and kind ~= 'none' then
+            local words = 'WRONGTYPE `' .. string.sub(key, 1, 100) .. '` is a ' .. kind
+            return {2, words .. ' and no hash', verb}
+        end
+    end
+    kinds[key] = KINDS[verb] or kinds[key]
+end
+
+for i = 2, #KEYS do
+    local verb = ARGV[3 * i - 4]
+    local done = write(verb, KEYS[i], ARGV[3 * i - 3], ARGV[3 * i - 2])
+    if type(done) == 'table' and done.err then
+        return {i == 2 and 2 or 3, done.err, verb}
+    end
+end
+return {1}
