@@ -5,7 +5,7 @@ use std::{marker::PhantomData, panic::UnwindSafe};
 use leasehold::{
     Cause, Client, ClientBuilder, Error, Holder, Holding, InvalidDuration, InvalidName,
     InvalidOwner, Lock, LockGuard, LostReason, MemoryStore, Name, OnLoss, Owner, Ran, Release,
-    Shutdown, Stats, WaitBy,
+    Script, Shutdown, Stats, Value, WaitBy, Write,
 };
 
 fn is_send<T: Send>() {}
@@ -45,9 +45,12 @@ fn public_types_may_cross_threads() {
     is_plain::<Owner>();
     is_plain::<Ran<()>>();
     is_plain::<Release>();
+    is_plain::<Script>();
     is_plain::<Shutdown>();
     is_plain::<Stats>();
+    is_plain::<Value>();
     is_plain::<WaitBy>();
+    is_plain::<Write>();
 }
 
 #[test]
@@ -61,9 +64,12 @@ fn words_are_values() {
     is_value::<Owner>();
     is_value::<Ran<u8>>();
     is_value::<Release>();
+    is_value::<Script>();
     is_value::<Shutdown>();
     is_value::<Stats>();
+    is_value::<Value>();
     is_value::<WaitBy>();
+    is_value::<Write>();
 }
 
 #[test]
@@ -103,6 +109,8 @@ fn a_lock_that_moves_into_a_future_makes_one_that_may_be_spawned() {
     may_be_spawned(&async move {
         let guard = lock.acquire().await?;
         let again = guard.reenter().await?;
+        again.write([Write::set("data", "1")]).await?;
+        guard.eval(Script::new("return 1")).await?;
         let counted = lock.held_by(&owner).await?;
         drop((again.release().await?, guard.release().await?));
         lock.run(async |held| held.lost().await).await.map(|_| counted)

@@ -10,7 +10,7 @@ use common::{
     POLLING, SOON, as_user, channel, entered, entry, give_back, hash, ms, queue, queuers, secs,
     subscribers, turns_of, until_places, waiter, within,
 };
-use leasehold::{Client, Error, Lock, LockGuard};
+use leasehold::{Client, Error, Lock, LockGuard, Script, Value, Write};
 use testkit::{Connection, Redis, Reply, eventually};
 use tokio::time::{Instant, sleep};
 
@@ -130,6 +130,33 @@ async fn the_user_of_the_guide_can_do_all_there_is_and_has_no_right_too_many() {
     let may_run = may_run.iter().filter_map(|word| word.strip_prefix('+'));
     let idle: Vec<&str> = may_run.filter(|command| calls.of(command) == 0).collect();
     assert!(idle.is_empty(), "never used: {idle:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_user_of_the_guide_writes_under_its_lock_when_it_may_write_the_data() {
+    // what it may do with its locks is enough, but for one command
+    let redis = Redis::start();
+    tenant(&redis, "app");
+    let client = as_user(&redis, "app").await;
+    let guard = door(&client).acquire().await.unwrap();
+    let fields = Write::hset("app:data", "a", "1");
+    guard.write([fields, Write::expire("app:data", secs(9))]).await.unwrap();
+    guard.write([Write::delete("app:data")]).await.unwrap();
+    let text = || [Write::set("app:text", "1")];
+    let Err(Error::Forbidden { command, .. }) = guard.write(text()).await else { panic!() };
+    assert_eq!(command.as_deref(), Some("SET"));
+    redis.command(&["ACL", "SETUSER", "app", "+set"]);
+    redis.command(&["ACL", "LOG", "RESET"]);
+    guard.write(text()).await.unwrap();
+    let seen = Script::new("return redis.call('EXISTS', KEYS[1])").key("app:text");
+    assert_eq!(guard.eval(seen).await.unwrap(), Value::Int(1));
+    let refused = redis.command(&["ACL", "LOG"]);
+    assert!(refused.list().is_empty(), "{refused:?}");
+
+    // and the data of others is not its own
+    let theirs = guard.write([Write::set("evil:data", "1")]).await;
+    assert!(matches!(theirs, Err(Error::Forbidden { .. })), "{theirs:?}");
+    give_back(guard).await;
 }
 
 /// Names with braces have another place in our own keys and channels.

@@ -1,0 +1,460 @@
+//! What is written under a lock, on real servers: only while it is held, and at most once.
+#![cfg(feature = "redis")]
+
+mod common;
+
+use common::{
+    SOON, client, entered, give_back, hash, hold_by_hand, keys, ms, pttl, secs, waiter,
+    with_rights, within,
+};
+use leasehold::{Client, Error, Lock, LockGuard, LostReason, Script, Value, Write};
+use testkit::{Proxy, Redis, Reply, eventually};
+use tokio::time::{sleep, timeout};
+
+/// A client that waits for ten seconds for each answer, and gives up no connection before.
+async fn patient(url: &str) -> Client {
+    let builder = Client::builder().command_timeout(secs(10)).question_timeout(secs(10));
+    builder.connect(url).await.unwrap()
+}
+
+/// A lock that stays in its process for as long as somebody here wants it.
+fn door(client: &Client) -> Lock {
+    client.lock("door").unwrap().local_turns(1_000, secs(60))
+}
+
+async fn held(client: &Client) -> LockGuard {
+    door(client).acquire().await.unwrap()
+}
+
+fn set(value: &str) -> [Write; 1] {
+    [Write::set("data", value)]
+}
+
+/// What lies under `data`.
+fn data(redis: &Redis) -> Option<String> {
+    match redis.command(&["GET", "data"]) {
+        Reply::Text(text) => Some(text),
+        _ => None,
+    }
+}
+
+#[track_caller]
+fn assert_lost<T: std::fmt::Debug>(done: Result<T, Error>, why: LostReason) {
+    assert!(matches!(done, Err(Error::Lost { reason, .. }) if reason == why), "{done:?}");
+}
+
+// A holder writes.
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_holder_writes_by_one_evalsha_and_nothing_else() {
+    let redis = Redis::start();
+    let guard = held(&client(&redis).await).await;
+    redis.command(&["SET", "old", "1"]);
+    let monitor = redis.monitor();
+    let writes = [
+        Write::set("text", "a\r\nb"),
+        Write::hset("fields", "", "empty"),
+        Write::hset("fields", "name", ""),
+        Write::delete("old"),
+        Write::expire("fields", secs(100)),
+    ];
+    guard.write(writes).await.unwrap();
+    let lines = monitor.stop();
+
+    let sent: Vec<_> = lines.iter().filter(|line| !line.contains(" lua] ")).collect();
+    assert!(sent.len() == 1 && sent[0].contains(r#""EVALSHA""#), "{sent:?}");
+    assert_eq!(redis.command(&["GET", "text"]).text(), "a\r\nb");
+    let fields = [("", "empty"), ("name", "")].map(|(field, value)| (field.into(), value.into()));
+    assert_eq!(hash(&redis, "fields"), fields);
+    assert!((90_000..=100_000).contains(&pttl(&redis, "fields")));
+    assert_eq!(redis.command(&["EXISTS", "old"]).number(), 0);
+    assert_eq!(hash(&redis, "door"), [(guard.owner().to_string(), "1".into())]);
+    give_back(guard).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_script_is_one_evalsha_when_the_server_knows_it_and_is_told_again_when_not() {
+    let redis = Redis::start();
+    let guard = held(&client(&redis).await).await;
+    let count = Script::new("return redis.call('INCR', KEYS[1])").key("count");
+    for (round, [by_hash, by_text]) in [[1, 1], [1, 0], [1, 1]].into_iter().enumerate() {
+        if round == 2 {
+            redis.command(&["SCRIPT", "FLUSH"]);
+        }
+        let before = redis.calls();
+        let counted = guard.eval(count.clone()).await.unwrap();
+        assert_eq!(counted, Value::Int(i64::try_from(round).unwrap() + 1), "done once");
+        let calls = redis.calls().since(&before);
+        assert_eq!([calls.of("evalsha"), calls.of("eval")], [by_hash, by_text], "{calls}");
+    }
+    redis.command(&["SCRIPT", "FLUSH"]);
+    guard.write(set("told again")).await.unwrap();
+    assert_eq!(data(&redis).unwrap(), "told again");
+    give_back(guard).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_script_finds_its_keys_and_arguments_and_what_it_returns_comes_back() {
+    use Value::{Bytes, Int, List, Nil, Status};
+    let redis = Redis::start();
+    let guard = held(&client(&redis).await).await;
+    let text = |text: &str| Bytes(text.as_bytes().to_vec());
+    let script = Script::new("return {#KEYS, KEYS[1], KEYS[2], #ARGV, ARGV[1], ARGV[2], ARGV[3]}");
+    let script = script.key("a").key("b").arg("1").arg("").arg(vec![0, 255]);
+    let found = guard.eval(script).await.unwrap();
+    let args = [Int(3), text("1"), text(""), Bytes(vec![0, 255])];
+    assert_eq!(found, List([vec![Int(2), text("a"), text("b")], args.into()].concat()));
+
+    for (script, returned) in [
+        ("redis.call('SET', 'x', 'y')", Nil),
+        ("return", Nil),
+        ("return nil -- and a word about it", Nil),
+        ("return false", Nil),
+        ("return true", Int(1)),
+        ("return 7.9", Int(7)),
+        ("return -1", Int(-1)),
+        ("return 'seven'", text("seven")),
+        ("return redis.call('GET', 'x')", text("y")),
+        ("return redis.call('SET', 'x', 'y')", Status("OK".into())),
+        ("return redis.status_reply('FINE')", Status("FINE".into())),
+        ("return {}", List(vec![])),
+        (
+            "return {1, {false, 'a'}, 3, nil, 5}",
+            List(vec![Int(1), List(vec![Nil, text("a")]), Int(3)]),
+        ),
+        ("local function twice(n) return 2 * n end\nreturn twice(#KEYS)", Int(0)),
+        ("redis.setresp(3) return {double = 1.5}", text("1.5")),
+        ("redis.setresp(3) return true", Int(1)),
+        ("redis.setresp(3) return {map = {a = 1}}", List(vec![text("a"), Int(1)])),
+    ] {
+        assert_eq!(guard.eval(Script::new(script)).await.unwrap(), returned, "{script}");
+    }
+    give_back(guard).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn work_under_run_and_threads_write_as_well() {
+    let redis = Redis::start();
+    let (lock, url) = (client(&redis).await.lock("door").unwrap(), redis.url());
+    let written = lock.run(async |held| held.write(set("by work")).await);
+    written.await.unwrap().unwrap();
+    assert_eq!(data(&redis).unwrap(), "by work");
+    let ran = lock.run(async |held| held.eval(Script::new("return 7")).await);
+    assert_eq!(ran.await.unwrap().unwrap(), Value::Int(7));
+
+    let by_thread = tokio::task::spawn_blocking(move || {
+        let client = leasehold::blocking::Client::connect(&url)?;
+        let guard = client.lock("door")?.acquire()?;
+        guard.write(set("by a thread"))?;
+        let seen = guard.eval(Script::new("return redis.call('GET', KEYS[1])").key("data"))?;
+        guard.release()?.done()?;
+        let late = client.lock("door")?.lease(ms(50)).acquire_owned()?;
+        late.lost()?;
+        assert_lost(late.write(set("late")), LostReason::Expired);
+        Ok::<_, Error>(seen)
+    });
+    assert_eq!(by_thread.await.unwrap().unwrap().as_str(), Some("by a thread"));
+    assert_eq!(data(&redis).unwrap(), "by a thread");
+}
+
+// Who does not hold writes nothing.
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hold_that_is_gone_in_redis_writes_nothing_and_learns_it_at_once() {
+    let redis = Redis::start();
+    let clients = [client(&redis).await, client(&redis).await];
+    let door = clients[1].lock("door").unwrap();
+    for (number, way) in ["forced", "deleted", "expired", "another's", "java's"].iter().enumerate()
+    {
+        let guard = held(&clients[0]).await;
+        guard.write(set("in time")).await.unwrap();
+        let mut another = None;
+        match *way {
+            "forced" => assert!(door.force_release().await.unwrap()),
+            "deleted" => assert_eq!(redis.command(&["DEL", "door"]).number(), 1),
+            "expired" => assert_eq!(redis.command(&["PEXPIRE", "door", "0"]).number(), 1),
+            "another's" => {
+                door.force_release().await.unwrap();
+                another = Some(door.acquire().await.unwrap());
+            }
+            _ => {
+                redis.command(&["DEL", "door"]);
+                hold_by_hand(&redis, "door", "java:1", secs(20));
+            }
+        }
+        assert!(guard.is_held(), "{way}: it does not know yet");
+        let late = match number % 2 {
+            0 => guard.write(set("late")).await.map(|()| Value::Nil),
+            _ => guard.eval(Script::new("redis.call('SET', 'data', 'late')")).await,
+        };
+        assert_lost(late, LostReason::NotOurs);
+        assert!(!guard.is_held(), "{way}");
+        assert_eq!(within(SOON, "it is told", guard.lost()).await, LostReason::NotOurs);
+        assert_eq!(data(&redis).unwrap(), "in time", "{way}");
+
+        // and what it knows now it does not ask
+        let before = redis.calls();
+        assert_lost(guard.write(set("late")).await, LostReason::NotOurs);
+        assert_eq!(redis.calls().since(&before).of("evalsha"), 0);
+        if let Some(another) = another {
+            give_back(another).await;
+        }
+    }
+}
+
+/// The look at the clock was in time, and the way was long.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_that_arrives_when_another_holds_writes_nothing() {
+    // given a holder whose write is on its way for longer than its lease
+    let redis = Redis::start();
+    let proxy = Proxy::before(redis.port());
+    let (late, other) = (patient(&proxy.url()).await, client(&redis).await);
+    let guard = late.lock("door").unwrap().lease(secs(1)).acquire().await.unwrap();
+    guard.write(set("in time")).await.unwrap();
+    proxy.black_hole(true);
+    let writing = tokio::spawn(async move {
+        let written = guard.write(set("late")).await;
+        (guard, written)
+    });
+
+    // when another has entered and written, and it arrives
+    let next = within(SOON, "the lease ends", other.lock("door").unwrap().acquire()).await.unwrap();
+    next.write(set("the next one's")).await.unwrap();
+    assert!(!writing.is_finished());
+    let before = redis.calls();
+    proxy.black_hole(false);
+    let (_guard, written) = within(SOON, "it is answered", writing).await.unwrap();
+
+    // then it was executed, and wrote nothing
+    assert_lost(written, LostReason::Expired);
+    assert!(redis.calls().since(&before).of("evalsha") > 0);
+    assert_eq!(data(&redis).unwrap(), "the next one's");
+    give_back(next).await;
+}
+
+// Nobody knows whether it was written.
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_whose_reply_is_lost_is_not_sent_again_and_the_error_says_that_it_may_have_happened()
+ {
+    let redis = Redis::start();
+    let proxy = Proxy::before(redis.port());
+    let client = patient(&proxy.url()).await;
+    let guard = held(&client).await;
+    let owner = guard.owner().clone();
+    let count = Script::new("return redis.call('INCR', KEYS[1])").key("count");
+    guard.eval(count.clone()).await.unwrap();
+    proxy.lose_reply_to("count");
+    let before = redis.calls();
+    let counted = within(SOON, "it is told", guard.eval(count)).await;
+    assert!(matches!(counted, Err(Error::Unavailable { .. })), "{counted:?}");
+    assert_eq!(proxy.lost_replies(), 1);
+    eventually("the client is back", SOON, || client.stats().reconnects == 1);
+    assert_eq!(redis.calls().since(&before).of("incr"), 1);
+    assert_eq!(redis.command(&["GET", "count"]).text(), "2");
+
+    // the hold goes on, and is no one's in this process after it
+    guard.write(set("goes on")).await.unwrap();
+    let waiting = waiter(door(&client));
+    eventually("it waits", SOON, || client.stats().waiting == 1);
+    give_back(guard).await;
+    let next = entered(waiting).await;
+    assert_ne!(next.owner(), &owner);
+    assert_eq!(client.stats().handed_over, 0);
+    give_back(next).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_that_was_cancelled_lands_before_the_lock_goes_on_or_never() {
+    // given a server that hangs, a write that is cancelled, and one that waits beside
+    let redis = Redis::start();
+    let client = patient(&redis.url()).await;
+    let guard = held(&client).await;
+    let owner = guard.owner().clone();
+    let waiting = waiter(door(&client));
+    eventually("it waits", SOON, || client.stats().waiting == 1);
+    redis.pause();
+    assert!(timeout(ms(200), guard.write(set("cancelled"))).await.is_err());
+    drop(guard);
+    sleep(ms(100)).await;
+    assert!(!waiting.is_finished(), "it has the lock while the write is on its way");
+
+    // when the server goes on
+    redis.resume();
+    let next = entered(waiting).await;
+    assert_ne!(next.owner(), &owner);
+    next.write(set("the next one's")).await.unwrap();
+    sleep(ms(300)).await;
+    assert_eq!(data(&redis).unwrap(), "the next one's");
+    give_back(next).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_on_a_connection_that_was_given_up_writes_nothing_when_its_owner_has_gone() {
+    // given a write on its way when its client has given up
+    let redis = Redis::start();
+    let proxy = Proxy::before(redis.port());
+    let builder = Client::builder().command_timeout(ms(300));
+    let client = builder.connect(&proxy.url()).await.unwrap();
+    let guard = held(&client).await;
+    proxy.black_hole(true);
+    let written = guard.write(set("late")).await;
+    assert!(matches!(written, Err(Error::Unavailable { .. })), "{written:?}");
+    eventually("the connection is given up", SOON, || proxy.connections() > 2);
+
+    // when its lock is another's as it arrives
+    redis.command(&["DEL", "door"]);
+    hold_by_hand(&redis, "door", "java:1", secs(20));
+    let monitor = redis.monitor();
+    proxy.black_hole(false);
+    let is_it = |line: &String| line.contains(r#""EVALSHA""#) && line.contains("late");
+    eventually("it arrives", SOON, || monitor.lines().iter().any(is_it));
+    within(SOON, "it is told", guard.lost()).await;
+    assert_eq!(data(&redis), None);
+}
+
+// The server refuses.
+
+#[tokio::test(flavor = "multi_thread")]
+async fn writes_that_cannot_all_be_made_are_not_made_at_all() {
+    let redis = Redis::options().arg("--maxmemory-policy", "noeviction").start();
+    let guard = held(&client(&redis).await).await;
+    redis.command(&["RPUSH", "list", "1"]);
+    let both = |second: Write| [Write::set("data", "1"), second];
+    let error = guard.write(both(Write::hset("list", "a", "1"))).await.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "the store refused to work on `door`: WRONGTYPE `list` is a list and no hash (command HSET)"
+    );
+    redis.command(&["CONFIG", "SET", "maxmemory", "1"]);
+    let error = guard.write(both(Write::set("more", "2"))).await.unwrap_err();
+    assert!(matches!(&error, Error::NotReady { code, .. } if code == "OOM"), "{error:?}");
+    let error = guard.eval(Script::new("redis.call('SET', 'data', '1')")).await.unwrap_err();
+    assert!(matches!(&error, Error::NotReady { code, .. } if code == "OOM"), "{error:?}");
+    redis.command(&["CONFIG", "SET", "maxmemory", "0"]);
+    redis.command(&["REPLICAOF", "127.0.0.1", "1"]);
+    let error = guard.write(both(Write::set("more", "2"))).await.unwrap_err();
+    assert!(matches!(&error, Error::NotReady { code, .. } if code == "READONLY"), "{error:?}");
+    redis.command(&["REPLICAOF", "NO", "ONE"]);
+
+    assert_eq!(data(&redis), None);
+    assert!(guard.is_held());
+    guard.write(both(Write::set("more", "2"))).await.unwrap();
+    give_back(guard).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_script_that_fails_half_way_says_so_and_what_it_wrote_stays() {
+    let redis = Redis::start();
+    let guard = held(&client(&redis).await).await;
+    let long = "x".repeat(100_000);
+    for (number, (end, words)) in [
+        ("redis.call('HSET', 'data', 'a', '1')", "WRONGTYPE Operation"),
+        ("redis.call('NONSENSE')", "Unknown Redis command"),
+        ("error('the stock is empty')", "user_script:2: the stock is empty"),
+        ("error({err = 'NOSCRIPT made up'})", "NOSCRIPT made up"),
+        ("local a = nil + 1", "arithmetic on a nil"),
+        ("return redis.error_reply('MINE no more')", "MINE no more"),
+        ("return {1, redis.pcall('NONSENSE')}", "Unknown Redis command"),
+        ("error(string.rep('x', 1000000))", "xxxxx"),
+        ("return string.rep('x', 300000)", "the answer is too long"),
+        ("return {{ARGV[1], ARGV[1]}, {ARGV[1]}}", "the answer is too long"),
+        ("local a = {} for i = 1, 200000 do a[i] = 1 end return a", "the answer is too long"),
+        ("local a = 1 for i = 1, 200 do a = {a} end return a", "the answer is too long"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let text = format!("redis.call('SET', KEYS[1], '{number}')\n{end}");
+        let failed = guard.eval(Script::new(text).key("data").arg(&long[..])).await;
+        let Err(Error::HalfDone { name, message }) = failed else { panic!("{end}: {failed:?}") };
+        assert!(message.contains(words) && name.as_str() == "door", "{end}: {message}");
+        assert_eq!(data(&redis).unwrap(), number.to_string(), "{end}: it was done once");
+    }
+    // what is no Lua was not begun
+    let odd = guard.eval(Script::new("redis.call('SET', 'data', 'odd')\nend end")).await;
+    assert!(matches!(odd, Err(Error::Refused { .. })), "{odd:?}");
+    assert_eq!(data(&redis).unwrap(), "11");
+    // and the largest answers come, on the connection that was there all the time
+    let most = guard.eval(Script::new("return string.rep('x', 249000)")).await.unwrap();
+    assert_eq!(most.as_bytes().unwrap().len(), 249_000);
+    give_back(guard).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_user_without_a_right_is_refused_before_anything_is_written() {
+    const LOCKS: [&str; 14] = [
+        "~door",
+        "~mine",
+        "resetchannels",
+        "&*",
+        "+hello",
+        "+ping",
+        "+info",
+        "+client|setname",
+        "+eval",
+        "+evalsha",
+        "+script|load",
+        "+@hash",
+        "+@keyspace",
+        "+publish",
+    ];
+    let redis = Redis::start();
+    let rights = |more: &[&'static str]| [&LOCKS[..], more].concat();
+    let both = || [Write::set("mine", "1"), Write::hset("mine:not", "a", "1")];
+    for (more, writes, is_forbidden) in [
+        (&[][..], vec![Write::set("mine", "1")], true),
+        (&["+set"][..], both().into(), true),
+        (&["-type"][..], vec![Write::hset("mine", "a", "1")], true),
+        (&["+set", "-type"][..], vec![Write::set("mine", "1"), Write::delete("mine")], false),
+    ] {
+        let client = with_rights(&redis, "narrow", &rights(more)).await;
+        let guard = held(&client).await;
+        let written = guard.write(writes.clone()).await;
+        assert_eq!(matches!(written, Err(Error::Forbidden { .. })), is_forbidden, "{written:?}");
+        assert_eq!(written.is_ok(), !is_forbidden, "{more:?}: {written:?}");
+        assert_eq!(keys(&redis), ["door"], "{more:?} {writes:?}");
+        give_back(guard).await;
+    }
+    // only a command that is not allowed behind one that is does half of it, and says so
+    let client = with_rights(&redis, "narrow", &rights(&["+set", "-del"])).await;
+    let guard = held(&client).await;
+    let written = guard.write([Write::set("mine", "1"), Write::delete("mine")]).await;
+    assert!(matches!(written, Err(Error::HalfDone { .. })), "{written:?}");
+    assert_eq!(redis.command(&["GET", "mine"]).text(), "1");
+    give_back(guard).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_lies_under_the_name_and_is_no_lock_is_named() {
+    let redis = Redis::start();
+    let guard = held(&client(&redis).await).await;
+    redis.command(&["SET", "door", "x"]);
+    for done in [
+        guard.write(set("late")).await.map(|()| Value::Nil),
+        guard.eval(Script::new("redis.call('SET', 'data', 'late')")).await,
+    ] {
+        let Err(Error::WrongType { name, found }) = done else { panic!("{done:?}") };
+        assert_eq!((name.as_str(), &*found), ("door", "string"));
+    }
+    assert_eq!(data(&redis), None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn locks_of_every_kind_write() {
+    let redis = Redis::start();
+    let client = client(&redis).await;
+    let fenced = client.fenced("fenced").unwrap().acquire().await.unwrap();
+    fenced.write(set("fenced")).await.unwrap();
+    assert_eq!(data(&redis).unwrap(), "fenced");
+    fenced.release().await.unwrap().done().unwrap();
+
+    let braces: Lock = client.lock("{tag}:door").unwrap();
+    let guard = braces.acquire().await.unwrap();
+    let again = guard.reenter().await.unwrap();
+    again.write([Write::set("{tag}:data", "1")]).await.unwrap();
+    again.release().await.unwrap().done().unwrap();
+    guard.write([Write::set("{tag}:data", "2")]).await.unwrap();
+    assert_eq!(redis.command(&["GET", "{tag}:data"]).text(), "2");
+    give_back(guard).await;
+}
