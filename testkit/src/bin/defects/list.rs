@@ -9,6 +9,14 @@ use crate::{Defect, Edit, Finder};
 /// What the simulation has to find.
 pub(crate) const DEFECTS: &[Defect] = &[
     Defect {
+        says: "a lock is handed over while a guarded write may be on its way",
+        edits: &[Edit {
+            file: "src/engine/hold.rs",
+            from: "fresh && sound && state.writes == 0",
+            to: "fresh && sound",
+        }],
+    },
+    Defect {
         says: "a waiter does not listen, and sleeps until its timer",
         edits: &[Edit {
             file: "src/engine/contention/mod.rs",
@@ -356,6 +364,83 @@ pub(crate) const DEFECTS: &[Defect] = &[
 
 /// What the simulation does not come across, with the test that has to find it.
 pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
+    (
+        Finder::Unit("store::redis::tests::it_conforms"),
+        Defect {
+            says: "a guarded write does not look at the owner",
+            edits: &[Edit {
+                file: "src/store/redis/lua/lock/write.lua",
+                from: "if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then",
+                to: "if redis.call('HLEN', KEYS[1]) == 0 then",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("store::redis::tests::it_conforms"),
+        Defect {
+            says: "a guarded write is made in part",
+            edits: &[Edit {
+                file: "src/store/redis/lua/lock/write.lua",
+                from: "if kind ~= 'hash' and kind ~= 'none' then",
+                to: "if i == 2 and kind ~= 'hash' and kind ~= 'none' then",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("store::redis::guarded::tests::who_does_not_hold_runs_no_script"),
+        Defect {
+            says: "a guarded script runs whoever holds",
+            edits: &[Edit {
+                file: "src/store/redis/lua/lock/eval.lua",
+                from: "if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then",
+                to: "if redis.call('HLEN', KEYS[1]) == 0 then",
+            }],
+        },
+    ),
+    (
+        Finder::Unit(
+            "engine::held::tests::a_write_that_the_store_refuses_tells_the_loss_to_all_who_share_the_hold",
+        ),
+        Defect {
+            says: "a guarded write that is refused ends no hold",
+            edits: &[Edit {
+                file: "src/engine/held.rs",
+                from: "            engine.contention.disown(hold);\n",
+                to: "",
+            }],
+        },
+    ),
+    (
+        Finder::Unit(
+            "engine::held::tests::what_was_handed_over_is_not_written_to_by_the_hold_before_though_the_owner_is_the_same",
+        ),
+        Defect {
+            says: "a hold that is over asks for a guarded write",
+            edits: &[
+                Edit {
+                    file: "src/engine/hold.rs",
+                    from: "        self.remaining(now)?;\n        let mut state = self.state.lock();\n        // It may",
+                    to: "        let _ = now;\n        let mut state = self.state.lock();\n        // It may",
+                },
+                Edit {
+                    file: "src/engine/hold.rs",
+                    from: "        state.over.map_or(Ok(()), Err)?;\n",
+                    to: "",
+                },
+            ],
+        },
+    ),
+    (
+        Finder::Unit("engine::held::tests::what_the_store_refuses_is_told_and_the_hold_goes_on"),
+        Defect {
+            says: "a guarded write that is answered counts as on its way",
+            edits: &[Edit {
+                file: "src/engine/hold.rs",
+                from: "        self.state.lock().writes -= 1;\n",
+                to: "",
+            }],
+        },
+    ),
     (
         Finder::Unit(
             "store::redis::tests::a_connection_for_messages_that_is_silent_is_found_whatever_else_goes_on",
