@@ -47,6 +47,9 @@ pub use crate::{
         Stats, WaitBy,
     },
     error::{Cause, Error, Result},
-    primitives::{FencedGuard, FencedLock, Holding, Lock, LockGuard, OnLoss, Ran, Release},
+    primitives::{
+        FencedGuard, FencedLock, Holding, Latch, Lock, LockGuard, OnLoss, Ran, Release, Semaphore,
+        SemaphoreGuard,
+    },
     store::memory::MemoryStore,
 };

@@ -29,13 +29,17 @@
 mod client;
 mod fenced;
 mod guard;
+mod latch;
 mod lock;
 mod reentry;
+mod semaphore;
 mod waiting;
 
 pub use self::{
     client::{Client, ClientBuilder},
     fenced::{FencedGuard, FencedLock, OwnedFencedGuard},
     guard::{LockGuard, OwnedLockGuard},
+    latch::Latch,
     lock::Lock,
+    semaphore::{Semaphore, SemaphoreGuard},
 };

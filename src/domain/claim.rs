@@ -20,6 +20,10 @@ pub(crate) enum Share {
     /// All of it. So many fencing tokens are drawn with the grant: one for each hold that may be
     /// made of it, or none.
     Whole { tokens: u32 },
+    /// So many permits.
+    Units(u32),
+    /// Nothing of it: it is only waited for.
+    Nothing,
 }
 
 impl Claim {
@@ -35,12 +39,21 @@ impl Claim {
 
     /// How many fencing tokens are wanted.
     pub(crate) fn tokens(&self) -> u32 {
-        let Share::Whole { tokens } = self.share;
-        tokens
+        match self.share {
+            Share::Whole { tokens } => tokens,
+            Share::Units(_) | Share::Nothing => 0,
+        }
+    }
+
+    /// How many permits are wanted.
+    pub(crate) fn units(&self) -> u32 {
+        match self.share {
+            Share::Units(units) => units,
+            Share::Whole { .. } | Share::Nothing => 0,
+        }
     }
 }
 
-#[cfg(test)]
 impl Verdict {
     /// A grant without a token.
     pub(crate) const GRANTED: Self = Self::Granted { token: None };
@@ -60,9 +73,12 @@ pub(crate) enum Place {
     /// A place of one who hears nothing, and asks now and then. When its turn comes
     /// the lock is reserved for so long that it has asked meanwhile.
     Polling,
+    /// Where nobody queues: it has waited for so long, and who came later is to leave it
+    /// what it wants.
+    Waited(Duration),
 }
 
-/// How a lock is given back.
+/// How a hold is given back. Only a lock tells the first two apart.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum ReleaseMode {
     /// Everybody who waits is told, and whoever asks first has it.
@@ -70,6 +86,9 @@ pub(crate) enum ReleaseMode {
     /// It is reserved for the next in the queue, who is told; in between it is left
     /// to those who do not queue. The place of who gives back goes as well.
     HandOver,
+    /// It is nobody's, and not free: who has it from now on, the store need not know. Of a
+    /// lock nothing is left then, and it is handed over.
+    Forget,
 }
 
 /// What a store says to a claim.
@@ -89,6 +108,11 @@ pub(crate) struct Taken {
     pub(crate) holder: Option<Holder>,
     /// When it is free at the latest, if that is known.
     pub(crate) at_most: Option<Duration>,
+}
+
+impl Taken {
+    /// There is too little of it, whoever has the rest.
+    pub(crate) const UNKNOWN: Self = Self { holder: None, at_most: None };
 }
 
 impl From<Holder> for Taken {

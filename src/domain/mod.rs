@@ -3,6 +3,7 @@
 //! Nothing here does I/O or reads a clock. Of Redis `failure.rs` knows the error codes.
 
 mod backoff;
+mod change;
 mod claim;
 mod failure;
 mod hashed;
@@ -17,15 +18,14 @@ mod seldom;
 mod stats;
 mod wait_by;
 
-#[cfg(test)]
-pub(crate) use self::claim::Taken;
 #[cfg(feature = "redis")]
 pub(crate) use self::seldom::TOLD_APART;
 pub(crate) use self::{
     backoff::{Backoff, spread},
+    change::Change,
     claim::{
-        Claim, GivenBack, Others, Outcome, Place, ReleaseMode, Renewal, Share, Token, Verdict,
-        in_millis,
+        Claim, GivenBack, Others, Outcome, Place, ReleaseMode, Renewal, Share, Taken, Token,
+        Verdict, in_millis,
     },
     failure::{Failure, Refusal},
     hashed::{Map, Set},

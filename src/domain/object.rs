@@ -11,6 +11,8 @@ use super::Name;
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) enum Kind {
     Lock,
+    Semaphore,
+    Latch,
 }
 
 /// What the engine knows of a kind: nothing else tells one from another.
@@ -21,12 +23,19 @@ pub(crate) struct Manner {
     pub(crate) alone: bool,
     /// Whether who waits has a place in a queue, and a release looks for it.
     pub(crate) queues: bool,
+    /// Whether what is granted is held, and given back. If not, a grant is an answer only: it
+    /// is as good for everybody who waited here when it was asked for.
+    pub(crate) held: bool,
+    /// Whether a store without a queue is told who has waited for long.
+    pub(crate) ages: bool,
 }
 
 impl Kind {
     pub(crate) const fn manner(self) -> Manner {
         match self {
-            Self::Lock => Manner { alone: true, queues: true },
+            Self::Lock => Manner { alone: true, queues: true, held: true, ages: false },
+            Self::Semaphore => Manner { alone: false, queues: false, held: true, ages: true },
+            Self::Latch => Manner { alone: false, queues: false, held: false, ages: false },
         }
     }
 }
@@ -64,7 +73,11 @@ mod tests {
     impl Object {
         /// The lock called `name`.
         pub(crate) fn lock(name: impl AsRef<str>) -> Self {
-            Self { name: Name::new(name).unwrap(), kind: Kind::Lock }
+            Self::of(Kind::Lock, name)
+        }
+
+        pub(crate) fn of(kind: Kind, name: impl AsRef<str>) -> Self {
+            Self { name: Name::new(name).unwrap(), kind }
         }
     }
 }

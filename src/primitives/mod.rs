@@ -3,8 +3,10 @@
 
 mod fenced;
 mod guard;
+mod latch;
 mod lock;
 mod run;
+mod semaphore;
 pub(crate) mod settings;
 
 #[cfg(feature = "blocking")]
@@ -12,6 +14,8 @@ pub(crate) use self::fenced::token_of;
 pub use self::{
     fenced::{FencedGuard, FencedLock},
     guard::{LockGuard, Release},
+    latch::Latch,
     lock::Lock,
     run::{Holding, OnLoss, Ran},
+    semaphore::{Semaphore, SemaphoreGuard},
 };

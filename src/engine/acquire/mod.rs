@@ -56,13 +56,27 @@ impl Engine {
     ) -> Result<Held, Error> {
         // Before the timer, which needs a runtime.
         self.ready()?;
-        let start = Instant::now();
-        let heard = Heard::default();
+        let (start, heard) = (Instant::now(), Heard::default());
         let until = start + patience;
         let acquired = timeout_at(until, self.acquire_noting(want, &heard, Some(until))).await;
-        acquired.unwrap_or_else(|_| {
-            Err(self.gave_up(&want.object, start.elapsed(), heard.lock().take()))
-        })
+        acquired.unwrap_or_else(|_| Err(self.gave_up(&want.object, start.elapsed(), &heard)))
+    }
+
+    /// Waits until what `want` is about is open: nothing is held then.
+    pub(crate) async fn pass(self: &Arc<Self>, want: &Want) -> Result<(), Error> {
+        self.pass_noting(want, &Heard::default()).await
+    }
+
+    /// The same, but no longer than `patience`.
+    pub(crate) async fn pass_within(
+        self: &Arc<Self>,
+        want: &Want,
+        patience: Duration,
+    ) -> Result<(), Error> {
+        self.ready()?;
+        let (start, heard) = (Instant::now(), Heard::default());
+        let passed = timeout_at(start + patience, self.pass_noting(want, &heard)).await;
+        passed.unwrap_or_else(|_| Err(self.gave_up(&want.object, start.elapsed(), &heard)))
     }
 
     /// Asks once whether `want` can be ours now.
@@ -87,11 +101,7 @@ impl Engine {
         let waiting = &self.core.counters.waiting;
         waiting.add(1);
         let _waits = OnDrop::new(|| waiting.one_less());
-        let shape = want.terms.shape(want.ttl);
-        let listens = want.wait_by == WaitBy::Messages;
-        let turn = self.contention.turn(&want.object, shape, listens, || self.revive()).await;
-        let closed = || if self.core.open.is_closed() { Error::ShutDown } else { Error::NoRuntime };
-        let mut turn = turn.ok_or_else(closed)?;
+        let mut turn = self.turn(want).await?;
         if let Some(baton) = turn.baton.take() {
             let now = self.core.clock.now();
             if let Some(grant) = baton.take(now) {
@@ -109,6 +119,27 @@ impl Engine {
         // In boxes, this one and those within: who waits for a turn is small, and so is
         // who need not wait for the store.
         Box::pin(Attempt::new(self, want, heard, Some(turn)).run()).await
+    }
+
+    async fn pass_noting(self: &Arc<Self>, want: &Want, heard: &Heard) -> Result<(), Error> {
+        self.ready()?;
+        let waiting = &self.core.counters.waiting;
+        waiting.add(1);
+        let _waits = OnDrop::new(|| waiting.one_less());
+        let turn = self.turn(want).await?;
+        if turn.answered {
+            return Ok(());
+        }
+        Box::pin(Attempt::new(self, want, heard, Some(turn)).until_open()).await
+    }
+
+    /// Waits for the right to ask.
+    async fn turn(self: &Arc<Self>, want: &Want) -> Result<Turn, Error> {
+        let shape = want.terms.shape(want.ttl);
+        let listens = want.wait_by == WaitBy::Messages;
+        let turn = self.contention.turn(&want.object, shape, listens, || self.revive()).await;
+        let closed = || if self.core.open.is_closed() { Error::ShutDown } else { Error::NoRuntime };
+        turn.ok_or_else(closed)
     }
 
     /// Makes a grant a hold for `want`: a new one, or one that is `taken_over` from the hold
@@ -138,10 +169,10 @@ impl Engine {
     }
 
     /// Why patience ended in vain.
-    fn gave_up(&self, object: &Object, waited: Duration, heard: Option<Said>) -> Error {
+    fn gave_up(&self, object: &Object, waited: Duration, heard: &Heard) -> Error {
         // Who never had the turn knows what those before it were told.
-        let seen =
-            || self.contention.seen(object, self.core.clock.now()).map(|holder| Ok(Some(holder)));
+        let seen = || self.contention.seen(object, self.core.clock.now()).map(Ok);
+        let heard = heard.lock().take();
         match heard.or_else(seen) {
             Some(Ok(holder)) => {
                 self.core.counters.timed_out.add(1);

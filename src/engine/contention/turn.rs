@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 use super::{
     Contention, Entries,
     baton::Baton,
-    entry::{Entry, TurnOf, Waiter},
+    entry::{Call, Entry, TurnOf, Waiter},
     inbox::Inbox,
 };
 use crate::{
@@ -26,6 +26,10 @@ pub(crate) struct Turn {
     pub(crate) inbox: Option<Arc<Inbox>>,
     /// For how long those who do not queue may still ask first.
     pub(crate) head_start: Option<Duration>,
+    /// Whether it is no right to ask: what one before us was answered is our answer, too.
+    pub(crate) answered: bool,
+    /// The last ticket when we asked last: who has it or one before stood in line by then.
+    asked_after: Option<u64>,
     spent: bool,
 }
 
@@ -57,7 +61,10 @@ impl Contention {
             if !revive() {
                 return None;
             }
-            seat.called.await.ok();
+            if seat.called.await == Ok(Call::Answered) {
+                leaves.cancel();
+                return Some(self.answered(object));
+            }
             match self.take_or_wait(object, shape, listens, Some(ticket))? {
                 Ok(turn) => {
                     leaves.cancel();
@@ -107,6 +114,14 @@ impl Contention {
         Some(Err(Seat { ticket, called, listens_first }))
     }
 
+    /// No turn, for one who need not ask.
+    fn answered(self: &Arc<Self>, object: &Object) -> Turn {
+        let (contention, object) = (Arc::clone(self), object.clone());
+        let (baton, inbox, head_start, asked_after) = (None, None, None, None);
+        let (answered, spent) = (true, true);
+        Turn { contention, object, baton, inbox, head_start, answered, asked_after, spent }
+    }
+
     /// Gives the turn to who asks now.
     fn begin(self: &Arc<Self>, object: &Object, entry: &mut Entry) -> Turn {
         let baton = match std::mem::replace(&mut entry.turn, TurnOf::Asker) {
@@ -126,6 +141,8 @@ impl Contention {
             baton,
             inbox,
             head_start,
+            answered: false,
+            asked_after: None,
             spent: false,
         }
     }
@@ -159,6 +176,21 @@ impl Turn {
         inbox
     }
 
+    /// Notes that we ask now: the answer is as good for all who stand in line already.
+    pub(crate) fn asks(&mut self) {
+        self.asked_after = Some(self.contention.entries.lock().last_ticket);
+    }
+
+    /// Gives the answer to our last question to all who stood in line when it was asked.
+    pub(crate) fn answer_those_before(&self) {
+        let mut entries = self.contention.entries.lock();
+        if let Some(entry) = entries.of.get_mut(&self.object)
+            && let Some(ticket) = self.asked_after
+        {
+            entry.answer_until(ticket);
+        }
+    }
+
     /// Leaves the turn to the hold that came of it.
     pub(super) fn spend(mut self) {
         self.spent = true;
@@ -184,7 +216,7 @@ impl Drop for Turn {
 /// A place in the line, to be called from.
 struct Seat {
     ticket: u64,
-    called: oneshot::Receiver<()>,
+    called: oneshot::Receiver<Call>,
     /// Whether nobody listened to the name before.
     listens_first: bool,
 }

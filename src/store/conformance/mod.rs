@@ -3,7 +3,9 @@
 //! Two sessions of one store stand for two clients. Durations are short because
 //! on a real server they pass in real time.
 
+mod latch;
 mod queue;
+mod semaphore;
 
 use std::{
     num::NonZero,
@@ -135,6 +137,8 @@ pub(crate) async fn all(bench: &Bench) {
     names_that_differ_in_odd_characters_are_different_locks(bench).await;
     tokens_grow_with_each_grant_and_blocks_do_not_overlap(bench).await;
     queue::all(bench).await;
+    semaphore::all(bench).await;
+    latch::all(bench).await;
 }
 
 async fn tokens_grow_with_each_grant_and_blocks_do_not_overlap(t: &Bench) {

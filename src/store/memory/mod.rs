@@ -3,7 +3,11 @@
 //! It means what the Redis store means, without a server, and keeps the time of
 //! tokio's clock: under `tokio::time::pause` leases end in virtual time.
 
+mod listening;
+mod numbers;
 mod queue;
+mod semaphore;
+mod shared;
 
 use std::{
     collections::BTreeMap,
@@ -13,21 +17,19 @@ use std::{
     time::Duration,
 };
 
-use tokio::{
-    sync::watch,
-    task::coop::consume_budget,
-    time::{Instant, timeout},
-};
+use tokio::{task::coop::consume_budget, time::Instant};
 
-use self::queue::{Queue, Turn};
-use super::{Answer, Event, Hears, Store, Subscriber};
+use self::{
+    listening::Listening,
+    numbers::Numbers,
+    queue::{Queue, Turn},
+    shared::Shared,
+};
+use super::{Answer, Event, Store, Subscriber, unasked};
 use crate::domain::{
-    About, Claim, Failure, GivenBack, Holder, Map, Mutex, Object, Others, Outcome, Owner, Place,
-    ReleaseMode, Renewal, Role, Set, Token, Verdict,
+    About, Change, Claim, Failure, GivenBack, Holder, Kind, Map, Object, Others, Outcome, Owner,
+    Place, ReleaseMode, Renewal, Role, Token, Verdict,
 };
-
-/// How long a stalled store is waited for: what a client on Redis waits by default.
-const PATIENCE: Duration = Duration::from_secs(3);
 
 /// For so long those who do not queue ask first where nobody else queues.
 const HEAD_START: Duration = Duration::from_millis(2);
@@ -78,7 +80,8 @@ impl MemoryStore {
     }
 
     /// Forgets who holds `name`, without a word, as Redis does when it restarts
-    /// without its data or fails over too early. Returns whether it was held.
+    /// without its data or fails over too early. Of a semaphore nothing is left. Returns
+    /// whether it was held.
     ///
     /// # Examples
     ///
@@ -94,11 +97,15 @@ impl MemoryStore {
     pub fn lose(&self, name: &str) -> bool {
         let now = Instant::now();
         let mut state = self.shared.state.lock();
+        let mut semaphores = state.numbers.semaphores.iter_mut();
+        let semaphore = semaphores.find(|(known, _)| known.name.as_str() == name);
+        let had_permits = semaphore.is_some_and(|(_, semaphore)| semaphore.lose());
         let known = state.locks.keys().find(|known| known.name.as_str() == name).cloned();
-        known.is_some_and(|name| state.take(&name, now).is_some())
+        known.is_some_and(|name| state.take(&name, now).is_some()) || had_permits
     }
 
-    /// Forgets every hold, without a word, and every token: those begin anew.
+    /// Forgets every hold, without a word, every token: those begin anew; and every
+    /// semaphore and latch.
     ///
     /// # Examples
     ///
@@ -117,6 +124,7 @@ impl MemoryStore {
         state.locks.clear();
         state.queues.clear();
         state.tokens.clear();
+        state.numbers = Numbers::default();
     }
 
     /// Stops answering, as a server that hangs: a request that is not answered
@@ -193,7 +201,8 @@ impl MemoryStore {
     #[cfg(test)]
     pub(crate) fn is_idle(&self) -> bool {
         let (state, now) = (self.shared.state.lock(), Instant::now());
-        let held = state.locks.values().any(|entry| now < entry.ends);
+        let taken = state.numbers.semaphores.values().map(semaphore::Semaphore::taken);
+        let held = state.locks.values().any(|entry| now < entry.ends) || taken.sum::<u32>() > 0;
         !held && state.sessions.values().all(|session| session.objects.is_empty())
     }
 
@@ -272,6 +281,11 @@ fn tell(subscriber: &Weak<dyn Subscriber>, event: Event) {
 
 impl Store for Session {
     fn acquire<'a>(&'a self, claim: &'a Claim, place: Option<Place>) -> Answer<'a, Verdict> {
+        match claim.object.kind {
+            Kind::Lock => {}
+            Kind::Semaphore => return self.acquire_permits(claim, place),
+            Kind::Latch => return self.ask_latch(claim),
+        }
         self.ask(move |state, now| match state.holding(&claim.object, now) {
             Some(entry) if entry.owner != claim.owner => {
                 let verdict = Verdict::Busy(entry.seen(now).into());
@@ -296,6 +310,9 @@ impl Store for Session {
         count: u32,
         ttl: Option<Duration>,
     ) -> Answer<'a, Outcome> {
+        if claim.object.kind != Kind::Lock {
+            return unasked(&claim.object);
+        }
         self.ask(move |state, now| match state.held_by(&claim.object, &claim.owner, now) {
             Some(entry) => {
                 entry.count = count;
@@ -306,8 +323,13 @@ impl Store for Session {
     }
 
     fn release<'a>(&'a self, claim: &'a Claim, mode: ReleaseMode) -> Answer<'a, GivenBack> {
+        match claim.object.kind {
+            Kind::Lock => {}
+            Kind::Semaphore => return self.release_permits(claim, mode),
+            Kind::Latch => return unasked(&claim.object),
+        }
         self.ask(move |state, now| {
-            let left = mode == ReleaseMode::HandOver && state.leave_queue(claim, now);
+            let left = mode != ReleaseMode::Broadcast && state.leave_queue(claim, now);
             if state.held_by(&claim.object, &claim.owner, now).is_none() {
                 let holder = state.holding(&claim.object, now).map(|entry| entry.seen(now));
                 if left && holder.is_none() {
@@ -322,18 +344,19 @@ impl Store for Session {
                     Others::Listeners
                 }
                 ReleaseMode::Broadcast => Others::Nobody,
-                ReleaseMode::HandOver => state.hand_over(&claim.object, self.id, now),
+                ReleaseMode::HandOver | ReleaseMode::Forget => {
+                    state.hand_over(&claim.object, self.id, now)
+                }
             })
         })
     }
 
     fn renew<'a>(&'a self, renewals: &'a [Renewal]) -> Answer<'a, Vec<Outcome>> {
         self.ask(move |state, now| {
-            let outcome =
-                |renewal: &Renewal| match state.held_by(&renewal.object, &renewal.owner, now) {
-                    Some(entry) => entry.renew(renewal.ttl, now),
-                    None => Outcome::NotOurs,
-                };
+            let outcome = |renewal: &Renewal| match renewal.object.kind {
+                Kind::Lock => state.renew(renewal, now),
+                _ => state.has_permits(renewal),
+            };
             renewals.iter().map(outcome).collect()
         })
     }
@@ -343,6 +366,9 @@ impl Store for Session {
     }
 
     fn held_by<'a>(&'a self, object: &'a Object, owner: &'a Owner) -> Answer<'a, u32> {
+        if object.kind == Kind::Semaphore {
+            return self.permits_of(object, owner);
+        }
         self.ask(|state, now| state.held_by(object, owner, now).map_or(0, |entry| entry.count))
     }
 
@@ -356,11 +382,27 @@ impl Store for Session {
         })
     }
 
+    fn number<'a>(&'a self, object: &'a Object) -> Answer<'a, i64> {
+        match object.kind {
+            Kind::Lock => unasked(object),
+            Kind::Semaphore | Kind::Latch => self.number_of(object),
+        }
+    }
+
+    fn change<'a>(
+        &'a self,
+        object: &'a Object,
+        change: Change,
+        receipt: &'a Owner,
+    ) -> Answer<'a, i64> {
+        self.change_number(object, change, receipt)
+    }
+
     fn listen(&self, object: &Object) {
         let mut state = self.shared.state.lock();
         let listening = state.sessions.entry(self.id).or_default();
         listening.objects.insert(object.clone());
-        let (hears, subscriber) = (listening.hears(), listening.subscriber.clone());
+        let (hears, subscriber) = (listening.hears(object), listening.subscriber.clone());
         drop(state);
         if let Some(subscriber) = subscriber {
             tell(&subscriber, Event::Hears(object.clone(), hears));
@@ -386,42 +428,12 @@ impl Drop for Session {
     }
 }
 
-struct Shared {
-    state: Mutex<State>,
-    stalled: watch::Sender<bool>,
-}
-
-impl Shared {
-    /// Waits while the store is stalled, as long as a client has patience.
-    async fn answering(&self) -> Result<(), Failure> {
-        if !*self.stalled.borrow() {
-            return Ok(());
-        }
-        let mut stalled = self.stalled.subscribe();
-        match timeout(PATIENCE, stalled.wait_for(|stalled| !stalled)).await {
-            Ok(_) => Ok(()),
-            Err(elapsed) => Err(Failure::unanswered(elapsed)),
-        }
-    }
-}
-
-impl Default for Shared {
-    fn default() -> Self {
-        Self { state: Mutex::default(), stalled: watch::Sender::new(false) }
-    }
-}
-
-impl fmt::Debug for Shared {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shared").finish_non_exhaustive()
-    }
-}
-
 #[derive(Default)]
 struct State {
     locks: Map<Object, Entry>,
     /// The last token that was drawn for each name. They grow for ever, as in Redis.
     tokens: Map<Object, u64>,
+    numbers: Numbers,
     queues: Map<Object, Queue>,
     sessions: BTreeMap<u64, Listening>,
     next_session: u64,
@@ -430,32 +442,6 @@ struct State {
     /// What the present question tells, when the lock on the state is off.
     events: Vec<(Weak<dyn Subscriber>, Event)>,
     failing: Option<String>,
-}
-
-/// What one client listens to.
-#[derive(Default)]
-struct Listening {
-    /// Whether it cannot be told anything.
-    deaf: bool,
-    /// Whether it may not queue.
-    queueless: bool,
-    objects: Set<Object>,
-    subscriber: Option<Weak<dyn Subscriber>>,
-}
-
-impl Listening {
-    fn hears(&self) -> Hears {
-        match self.queueless {
-            true => Hears::Releases,
-            false => Hears::Turns,
-        }
-    }
-
-    /// Whom to tell of `name`, if it can be told.
-    fn subscriber(&self, object: &Object) -> Option<Weak<dyn Subscriber>> {
-        let heard = !self.deaf && self.objects.contains(object);
-        self.subscriber.clone().filter(|subscriber| heard && subscriber.strong_count() > 0)
-    }
 }
 
 impl State {
@@ -580,6 +566,11 @@ impl State {
         self.holding(object, now).filter(|entry| entry.owner == *owner)
     }
 
+    fn renew(&mut self, renewal: &Renewal, now: Instant) -> Outcome {
+        let held = self.held_by(&renewal.object, &renewal.owner, now);
+        held.map_or(Outcome::NotOurs, |entry| entry.renew(renewal.ttl, now))
+    }
+
     fn take(&mut self, object: &Object, now: Instant) -> Option<Entry> {
         self.locks.remove(object).filter(|entry| now < entry.ends)
     }
@@ -623,7 +614,7 @@ impl Entry {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{shared::PATIENCE, *};
     use crate::store::conformance::{self, Bench};
 
     #[tokio::test(start_paused = true)]

@@ -2,10 +2,12 @@
 
 mod connection;
 mod keys;
+mod latch;
 mod lock;
 mod renewals;
 mod replies;
 mod scripts;
+mod semaphore;
 mod subscriptions;
 mod warnings;
 mod watcher;
@@ -27,11 +29,11 @@ use self::{
     subscriptions::{Board, Subscriptions},
     watcher::Commands,
 };
-use super::{Answer, Store, Subscriber};
+use super::{Answer, Store, Subscriber, unasked};
 use crate::{
     domain::{
-        About, Claim, Failure, GivenBack, Holder, Kind, Name, Object, Outcome, Owner, Place,
-        ReleaseMode, Renewal, Role, Verdict, checked,
+        About, Change, Claim, Failure, GivenBack, Holder, Kind, Name, Object, Outcome, Owner,
+        Place, ReleaseMode, Renewal, Role, Verdict, checked,
     },
     error::Error,
 };
@@ -148,6 +150,25 @@ impl RedisStore {
         }
     }
 
+    /// Asks one command about `name`; a key of another type is named.
+    async fn ask_about(
+        &self,
+        name: &Name,
+        verb: &'static str,
+        arguments: &[&str],
+    ) -> Result<Value, Failure> {
+        let answer = match self.commands.call(cmd(verb).arg(arguments)).await? {
+            Value::ServerError(error) => Err(replies::refusal(&error).naming(Some(verb))),
+            reply => Ok(reply),
+        };
+        self.explained(name, answer).await
+    }
+
+    /// The number under `name`, 0 if there is none.
+    async fn number_at(&self, name: &Name) -> Result<i64, Failure> {
+        replies::number(&self.ask_about(name, "GET", &[name.as_str()]).await?)
+    }
+
     /// As [`run`](Self::run) on one name; a key of another type is named.
     async fn run_on(
         &self,
@@ -205,6 +226,8 @@ impl Store for RedisStore {
     fn acquire<'a>(&'a self, claim: &'a Claim, place: Option<Place>) -> Answer<'a, Verdict> {
         match claim.object.kind {
             Kind::Lock => Box::pin(self.acquire_lock(claim, place)),
+            Kind::Semaphore => Box::pin(self.acquire_permits(claim, place)),
+            Kind::Latch => Box::pin(self.ask_latch(claim)),
         }
     }
 
@@ -216,12 +239,15 @@ impl Store for RedisStore {
     ) -> Answer<'a, Outcome> {
         match claim.object.kind {
             Kind::Lock => Box::pin(self.recount_lock(claim, count, ttl)),
+            Kind::Semaphore | Kind::Latch => unasked(&claim.object),
         }
     }
 
     fn release<'a>(&'a self, claim: &'a Claim, mode: ReleaseMode) -> Answer<'a, GivenBack> {
         match claim.object.kind {
             Kind::Lock => Box::pin(self.release_lock(claim, mode)),
+            Kind::Semaphore => Box::pin(self.release_permits(claim, mode)),
+            Kind::Latch => unasked(&claim.object),
         }
     }
 
@@ -232,18 +258,42 @@ impl Store for RedisStore {
     fn holder<'a>(&'a self, object: &'a Object) -> Answer<'a, Option<Holder>> {
         match object.kind {
             Kind::Lock => Box::pin(self.holder_of_lock(object)),
+            Kind::Semaphore | Kind::Latch => unasked(object),
         }
     }
 
     fn held_by<'a>(&'a self, object: &'a Object, owner: &'a Owner) -> Answer<'a, u32> {
         match object.kind {
             Kind::Lock => Box::pin(self.lock_held_by(object, owner)),
+            Kind::Semaphore => Box::pin(self.permits_of(object, owner)),
+            Kind::Latch => unasked(object),
         }
     }
 
     fn force_release<'a>(&'a self, object: &'a Object) -> Answer<'a, bool> {
         match object.kind {
             Kind::Lock => Box::pin(self.force_release_lock(object)),
+            Kind::Semaphore | Kind::Latch => unasked(object),
+        }
+    }
+
+    fn number<'a>(&'a self, object: &'a Object) -> Answer<'a, i64> {
+        match object.kind {
+            Kind::Lock => unasked(object),
+            Kind::Semaphore | Kind::Latch => Box::pin(self.number_at(&object.name)),
+        }
+    }
+
+    fn change<'a>(
+        &'a self,
+        object: &'a Object,
+        change: Change,
+        receipt: &'a Owner,
+    ) -> Answer<'a, i64> {
+        match object.kind {
+            Kind::Lock => unasked(object),
+            Kind::Semaphore => Box::pin(self.change_semaphore(object, change, receipt)),
+            Kind::Latch => Box::pin(self.change_latch(object, change, receipt)),
         }
     }
 

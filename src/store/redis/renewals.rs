@@ -25,6 +25,8 @@ impl RedisStore {
         let Some(first) = renewals.first() else { return Ok(Vec::new()) };
         match first.object.kind {
             Kind::Lock => self.renew_locks(renewals).await,
+            Kind::Semaphore => self.look_at_semaphores(renewals).await,
+            Kind::Latch => Ok(vec![Outcome::NotOurs; renewals.len()]),
         }
     }
 
