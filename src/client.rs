@@ -8,7 +8,7 @@ use crate::{
     domain::{Health, Identity, Kind, Name, Object, Stats},
     engine::{Engine, clock::Clock, limits::Limits, tasks::here},
     error::Result,
-    primitives::{FencedLock, Lock, ReadWriteLock},
+    primitives::{FencedLock, Latch, Lock, ReadWriteLock, Semaphore},
     store::{Store, memory::MemoryStore},
 };
 
@@ -194,6 +194,42 @@ impl Client {
     /// ```
     pub fn fenced(&self, name: impl AsRef<str>) -> Result<FencedLock> {
         Ok(FencedLock::new(self.lock(name)?))
+    }
+
+    /// The semaphore called `name`. Touches no network.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Name`](crate::Error::Name) if there can be no such name.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn demo(client: leasehold::Client) -> Result<(), leasehold::Error> {
+    /// let printers = client.semaphore("printers")?;
+    /// # Ok(()) }
+    /// ```
+    pub fn semaphore(&self, name: impl AsRef<str>) -> Result<Semaphore> {
+        let object = Object { kind: Kind::Semaphore, name: Name::new(name)? };
+        Ok(Semaphore::new(Arc::clone(&self.engine), object))
+    }
+
+    /// The latch called `name`. Touches no network.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Name`](crate::Error::Name) if there can be no such name.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn demo(client: leasehold::Client) -> Result<(), leasehold::Error> {
+    /// let ready = client.latch("workers-ready")?;
+    /// # Ok(()) }
+    /// ```
+    pub fn latch(&self, name: impl AsRef<str>) -> Result<Latch> {
+        let object = Object { kind: Kind::Latch, name: Name::new(name)? };
+        Ok(Latch::new(Arc::clone(&self.engine), object))
     }
 
     /// The uuid that owners of this client begin with.

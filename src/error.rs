@@ -186,7 +186,7 @@ pub enum Error {
     ShutDown,
 
     /// The caller's patience ran out while somebody else held `name`.
-    #[error("`{name}` was still held after {waited:?}{}", by(holder.as_ref(), *by_this_client))]
+    #[error("`{name}` was still {} after {waited:?}{}", taken(holder.as_ref()), by(holder.as_ref(), *by_this_client))]
     TimedOut {
         /// What we were waiting for.
         name: Name,
@@ -225,14 +225,27 @@ pub enum Error {
     #[error("invalid URL: {0}")]
     Url(String),
 
-    /// Under `name` lies something that is not a lock. It was left alone.
-    #[error("`{name}` is no lock but a {found} in Redis: choose another name")]
+    /// Under `name` lies something else than was asked for. It was left alone.
+    #[error("`{name}` is something else, a {found} in Redis: choose another name")]
     WrongType {
-        /// The name of the lock, and of the key.
+        /// The name, and the key.
         name: Name,
         /// What Redis says it is: `string`, `list`, …
         found: String,
     },
+
+    /// Nothing was asked for: no permits of a semaphore, or no count of a latch. Ask for one
+    /// or more.
+    #[error("`{name}`: zero is asked for, and that is no wish: ask for one or more")]
+    Zero {
+        /// What was asked for.
+        name: Name,
+    },
+}
+
+/// Of a semaphore or a latch it is not known who has it.
+fn taken(holder: Option<&Holder>) -> &'static str {
+    if holder.is_some() { "held" } else { "not to be had" }
 }
 
 fn by(holder: Option<&Holder>, by_this_client: bool) -> String {

@@ -48,7 +48,8 @@ pub use crate::{
     },
     error::{Cause, Error, Result},
     primitives::{
-        FencedGuard, FencedLock, Holding, Lock, LockGuard, OnLoss, Ran, ReadWriteLock, Release,
+        FencedGuard, FencedLock, Holding, Latch, Lock, LockGuard, OnLoss, Ran, ReadWriteLock,
+        Release, Semaphore, SemaphoreGuard,
     },
     store::memory::MemoryStore,
 };

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{FencedLock, Lock, ReadWriteLock, waiting::Core};
+use super::{FencedLock, Latch, Lock, ReadWriteLock, Semaphore, waiting::Core};
 use crate::{Health, MemoryStore, Shutdown, Stats, error::Result};
 
 /// Settings of a [`Client`] for threads: those of
@@ -156,6 +156,40 @@ impl Client {
     /// ```
     pub fn fenced(&self, name: impl AsRef<str>) -> Result<FencedLock> {
         Ok(FencedLock::new(self.lock(name)?))
+    }
+
+    /// The semaphore called `name`, for threads. Touches no network.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::semaphore`](crate::Client::semaphore).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let client = leasehold::blocking::Client::in_memory()?;
+    /// let printers = client.semaphore("printers")?;
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn semaphore(&self, name: impl AsRef<str>) -> Result<Semaphore> {
+        Ok(Semaphore::new(Arc::clone(&self.core), self.core.client().semaphore(name)?))
+    }
+
+    /// The latch called `name`, for threads. Touches no network.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::latch`](crate::Client::latch).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let client = leasehold::blocking::Client::in_memory()?;
+    /// let ready = client.latch("workers-ready")?;
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn latch(&self, name: impl AsRef<str>) -> Result<Latch> {
+        Ok(Latch::new(Arc::clone(&self.core), self.core.client().latch(name)?))
     }
 
     /// As [`Client::id`](crate::Client::id).

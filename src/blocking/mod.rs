@@ -29,15 +29,19 @@
 mod client;
 mod fenced;
 mod guard;
+mod latch;
 mod lock;
 mod read_write;
 mod reentry;
+mod semaphore;
 mod waiting;
 
 pub use self::{
     client::{Client, ClientBuilder},
     fenced::{FencedGuard, FencedLock, OwnedFencedGuard},
     guard::{LockGuard, OwnedLockGuard},
+    latch::Latch,
     lock::Lock,
     read_write::ReadWriteLock,
+    semaphore::{Semaphore, SemaphoreGuard},
 };

@@ -22,6 +22,10 @@ pub(crate) enum Share {
     Whole { tokens: u32 },
     /// One of many who have it together; it may let those go first who want it all.
     Beside { yields: bool },
+    /// So many permits.
+    Units(u32),
+    /// Nothing of it: it is only waited for.
+    Nothing,
 }
 
 /// A waiter who lets others go first does so no longer than this.
@@ -47,6 +51,7 @@ impl Share {
                 Self::Whole { tokens: u32::try_from(most).unwrap_or(1) }
             }
             Self::Beside { yields } => Self::Beside { yields: yields && waited < MOST_COURTESY },
+            Self::Units(_) | Self::Nothing => self,
         }
     }
 
@@ -54,7 +59,7 @@ impl Share {
     pub(crate) fn tokens(self) -> u32 {
         match self {
             Self::Whole { tokens } => tokens,
-            Self::Beside { .. } => 0,
+            Self::Beside { .. } | Self::Units(_) | Self::Nothing => 0,
         }
     }
 }
@@ -74,9 +79,16 @@ impl Claim {
     pub(crate) fn tokens(&self) -> u32 {
         self.share.tokens()
     }
+
+    /// How many permits are wanted.
+    pub(crate) fn units(&self) -> u32 {
+        match self.share {
+            Share::Units(units) => units,
+            Share::Whole { .. } | Share::Beside { .. } | Share::Nothing => 0,
+        }
+    }
 }
 
-#[cfg(test)]
 impl Verdict {
     /// A grant without a token.
     pub(crate) const GRANTED: Self = Self::Granted { token: None };
@@ -96,9 +108,12 @@ pub(crate) enum Place {
     /// A place of one who hears nothing, and asks now and then. When its turn comes
     /// the lock is reserved for so long that it has asked meanwhile.
     Polling,
+    /// Where nobody queues: it has waited for so long, and who came later is to leave it
+    /// what it wants.
+    Waited(Duration),
 }
 
-/// How a lock is given back.
+/// How a hold is given back. Only a lock tells the first two apart.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum ReleaseMode {
     /// Everybody who waits is told, and whoever asks first has it.
@@ -106,6 +121,9 @@ pub(crate) enum ReleaseMode {
     /// It is reserved for the next in the queue, who is told; in between it is left
     /// to those who do not queue. The place of who gives back goes as well.
     HandOver,
+    /// It is nobody's, and not free: who has it from now on, the store need not know. Of a
+    /// lock nothing is left then, and it is handed over.
+    Forget,
 }
 
 /// What a store says to a claim.
@@ -125,6 +143,11 @@ pub(crate) struct Taken {
     pub(crate) holder: Option<Holder>,
     /// When it is free at the latest, if that is known.
     pub(crate) at_most: Option<Duration>,
+}
+
+impl Taken {
+    /// There is too little of it, whoever has the rest.
+    pub(crate) const UNKNOWN: Self = Self { holder: None, at_most: None };
 }
 
 impl From<Holder> for Taken {

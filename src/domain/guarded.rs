@@ -21,12 +21,12 @@ use std::time::Duration;
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Write {
     pub(crate) key: Vec<u8>,
-    pub(crate) change: Change,
+    pub(crate) edit: Edit,
 }
 
 /// What becomes of a key.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) enum Change {
+pub(crate) enum Edit {
     Set(Vec<u8>),
     SetField { field: Vec<u8>, value: Vec<u8> },
     Delete,
@@ -34,8 +34,8 @@ pub(crate) enum Change {
 }
 
 impl Write {
-    fn new(key: impl Into<Vec<u8>>, change: Change) -> Self {
-        Self { key: key.into(), change }
+    fn new(key: impl Into<Vec<u8>>, edit: Edit) -> Self {
+        Self { key: key.into(), edit }
     }
 
     /// Sets `key` to `value`, whatever it was. It lives without an end then, as after `SET`.
@@ -47,7 +47,7 @@ impl Write {
     /// ```
     #[must_use]
     pub fn set(key: impl Into<Vec<u8>>, value: impl Into<Vec<u8>>) -> Self {
-        Self::new(key, Change::Set(value.into()))
+        Self::new(key, Edit::Set(value.into()))
     }
 
     /// Sets one field of the hash `key`, as `HSET` does.
@@ -63,7 +63,7 @@ impl Write {
         field: impl Into<Vec<u8>>,
         value: impl Into<Vec<u8>>,
     ) -> Self {
-        Self::new(key, Change::SetField { field: field.into(), value: value.into() })
+        Self::new(key, Edit::SetField { field: field.into(), value: value.into() })
     }
 
     /// Deletes `key`, of whatever type it is.
@@ -75,7 +75,7 @@ impl Write {
     /// ```
     #[must_use]
     pub fn delete(key: impl Into<Vec<u8>>) -> Self {
-        Self::new(key, Change::Delete)
+        Self::new(key, Edit::Delete)
     }
 
     /// Has `key` deleted `after` so long, if it is there. From 1 ms to 100 years.
@@ -87,7 +87,7 @@ impl Write {
     /// ```
     #[must_use]
     pub fn expire(key: impl Into<Vec<u8>>, after: Duration) -> Self {
-        Self::new(key, Change::Expire(after))
+        Self::new(key, Edit::Expire(after))
     }
 }
 

@@ -3,6 +3,7 @@
 //! Nothing here does I/O or reads a clock. Of Redis `failure.rs` knows the error codes.
 
 mod backoff;
+mod change;
 mod claim;
 mod failure;
 mod guarded;
@@ -22,12 +23,13 @@ mod wait_by;
 pub(crate) use self::seldom::TOLD_APART;
 pub(crate) use self::{
     backoff::{Backoff, spread},
+    change::Change,
     claim::{
         Claim, GivenBack, MOST_COURTESY, Others, Outcome, Place, ReleaseMode, Renewal, Share,
         Taken, Token, Verdict, in_millis,
     },
     failure::{Failure, Refusal},
-    guarded::{Change, Work},
+    guarded::{Edit, Work},
     hashed::{Map, Set},
     health::About,
     lease::{CENTURY, Lease, checked},

@@ -15,6 +15,8 @@ pub(crate) enum Kind {
     Read,
     /// The writing side of it.
     Write,
+    Semaphore,
+    Latch,
 }
 
 /// What the engine knows of a kind: nothing else tells one from another.
@@ -27,6 +29,9 @@ pub(crate) struct Manner {
     /// Whether those who come while this process holds share the hold, of which the store knows
     /// one: within the bounds of a local hand-over, and while nobody here wants the other side.
     pub(crate) shared: bool,
+    /// Whether what is granted is held, and given back. If not, a grant is an answer only: it
+    /// is as good for everybody who waited here when it was asked for.
+    pub(crate) held: bool,
 }
 
 /// What the store knows of those who wait.
@@ -36,15 +41,23 @@ pub(crate) enum Waits {
     Queued,
     /// That they wait, as long as they ask again.
     Known,
+    /// For how long they have waited, when that is long.
+    Aged,
     Unknown,
 }
 
 impl Kind {
     pub(crate) const fn manner(self) -> Manner {
         match self {
-            Self::Lock => Manner { alone: true, waits: Waits::Queued, shared: false },
-            Self::Read => Manner { alone: false, waits: Waits::Unknown, shared: true },
-            Self::Write => Manner { alone: true, waits: Waits::Known, shared: false },
+            Self::Lock => Manner { alone: true, waits: Waits::Queued, shared: false, held: true },
+            Self::Read => Manner { alone: false, waits: Waits::Unknown, shared: true, held: true },
+            Self::Write => Manner { alone: true, waits: Waits::Known, shared: false, held: true },
+            Self::Semaphore => {
+                Manner { alone: false, waits: Waits::Aged, shared: false, held: true }
+            }
+            Self::Latch => {
+                Manner { alone: false, waits: Waits::Unknown, shared: false, held: false }
+            }
         }
     }
 
@@ -53,7 +66,7 @@ impl Kind {
         match self {
             Self::Read => Some(Self::Write),
             Self::Write => Some(Self::Read),
-            Self::Lock => None,
+            Self::Lock | Self::Semaphore | Self::Latch => None,
         }
     }
 }
@@ -96,7 +109,11 @@ mod tests {
     impl Object {
         /// The lock called `name`.
         pub(crate) fn lock(name: impl AsRef<str>) -> Self {
-            Self { name: Name::new(name).unwrap(), kind: Kind::Lock }
+            Self::of(Kind::Lock, name)
+        }
+
+        pub(crate) fn of(kind: Kind, name: impl AsRef<str>) -> Self {
+            Self { name: Name::new(name).unwrap(), kind }
         }
     }
 }

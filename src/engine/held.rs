@@ -67,6 +67,15 @@ impl Held {
     }
 }
 
+impl Held {
+    /// Leaves what is held as it is, to whoever gives it back.
+    pub(crate) fn forget(mut self) {
+        self.given_back = true;
+        let Watch { hold, engine } = &self.watch;
+        engine.forget(hold);
+    }
+}
+
 impl Drop for Held {
     fn drop(&mut self) {
         if self.given_back {

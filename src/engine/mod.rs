@@ -75,7 +75,7 @@ use self::{
     timing::{LONGEST_PATIENCE, RETURN_LOOKS},
 };
 use crate::{
-    domain::{Failure, Health, Holder, Identity, Name, Object, Owner, Seldom, Stats},
+    domain::{Change, Failure, Health, Holder, Identity, Name, Object, Owner, Seldom, Stats},
     error::Error,
     store::{Answer, Store, Subscriber},
 };
@@ -189,6 +189,17 @@ impl Engine {
     /// How many times `owner` holds `object` now.
     pub(crate) async fn held_by(&self, object: &Object, owner: &Owner) -> Result<u32, Error> {
         self.ask(&object.name, || self.core.store.held_by(object, owner)).await
+    }
+
+    /// The number that `object` is.
+    pub(crate) async fn number(&self, object: &Object) -> Result<i64, Error> {
+        self.ask(&object.name, || self.core.store.number(object)).await
+    }
+
+    /// Changes the number that `object` is, once, however often that has to be asked.
+    pub(crate) async fn change(&self, object: &Object, change: Change) -> Result<i64, Error> {
+        let receipt = self.identity.fresh_owner();
+        self.ask(&object.name, || self.core.store.change(object, change, &receipt)).await
     }
 
     /// Frees `object`, whoever holds it. Returns whether somebody did.

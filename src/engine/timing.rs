@@ -6,7 +6,9 @@
 use std::time::Duration;
 
 use crate::domain::CENTURY;
-use crate::store::{KNOWN_FOR, POLLERS_TURN, QUEUE_RESTS, RESERVATION, SOON, WARNED_AFTER};
+use crate::store::{
+    KNOWN_FOR, PATIENT_RESTS, POLLERS_TURN, QUEUE_RESTS, RESERVATION, SOON, WARNED_AFTER,
+};
 
 // Waiting.
 
@@ -22,6 +24,9 @@ pub(crate) const LONGEST_WAIT_UNHEARD: Duration = Duration::from_millis(250);
 
 /// Who polls, and has waited for so long, takes a place in the queue.
 pub(crate) const POLLER_QUEUES: Duration = Duration::from_secs(1);
+
+/// Who has waited for so long where nobody queues is not overtaken any more.
+pub(crate) const PATIENT_AFTER: Duration = Duration::from_secs(1);
 
 /// How many questions in a row a waiter asks in vain because it was told to; then no
 /// more than one in [`VAIN_REST`]. Messages may be forged.
@@ -77,10 +82,6 @@ pub(crate) const END_IS_NEAR: Duration = Duration::from_millis(20);
 pub(crate) const LOOK_AGAIN: [Duration; 3] =
     [Duration::from_millis(200), Duration::from_secs(1), Duration::from_secs(3)];
 
-/// For so long after it was given up a question may still be executed: it lies in the
-/// buffer of a server that hangs, or in that of a network that was cut.
-pub(crate) const LATEST: Duration = Duration::from_secs(15 * 60);
-
 /// The pauses between questions to a store that is in trouble.
 pub(crate) const BACKOFF: (Duration, Duration) =
     (Duration::from_millis(10), Duration::from_secs(1));
@@ -105,6 +106,8 @@ const _: () = assert!(QUEUE_RESTS.as_millis() >= 4 * most(LONGEST_WAIT));
 const _: () = assert!(LINGER.as_millis() >= CONTENDED.as_millis());
 // Who is known to wait asks again before it is forgotten.
 const _: () = assert!(KNOWN_FOR.as_millis() >= most(LONGEST_WAIT) + 1_000);
+// Who waits longest asks before it is forgotten.
+const _: () = assert!(PATIENT_RESTS.as_millis() > most(LONGEST_WAIT));
 // Who hears nothing asks while the lock is reserved for it, with time for the question.
 const _: () = assert!(most(LONGEST_WAIT_UNHEARD) + 50 <= POLLERS_TURN.as_millis());
 // A waiter too young to be warned still makes its first look. One that is warned asks while

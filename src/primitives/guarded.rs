@@ -1,7 +1,7 @@
 //! What is written only while the lock is held, for guards and for work under them.
 
 use crate::{
-    domain::{Change, Failure, Name, Script, Value, Work, Write, checked},
+    domain::{Edit, Failure, Name, Script, Value, Work, Write, checked},
     engine::held::Watch,
     error::{Error, Result},
 };
@@ -25,8 +25,8 @@ fn possible(write: &Write, name: &Name) -> Result<()> {
         let words = "the key of a lock is not written to under that lock";
         return Err(Error::about(name, Failure::refused("ERR", words)));
     }
-    match write.change {
-        Change::Expire(after) => checked("expire", after).map(drop).map_err(Error::from),
+    match write.edit {
+        Edit::Expire(after) => checked("expire", after).map(drop).map_err(Error::from),
         _ => Ok(()),
     }
 }

@@ -4,9 +4,11 @@
 mod fenced;
 mod guard;
 mod guarded;
+mod latch;
 mod lock;
 mod read_write;
 mod run;
+mod semaphore;
 pub(crate) mod settings;
 
 #[cfg(feature = "blocking")]
@@ -14,7 +16,9 @@ pub(crate) use self::fenced::token_of;
 pub use self::{
     fenced::{FencedGuard, FencedLock},
     guard::{LockGuard, Release},
+    latch::Latch,
     lock::Lock,
     read_write::ReadWriteLock,
     run::{Holding, OnLoss, Ran},
+    semaphore::{Semaphore, SemaphoreGuard},
 };

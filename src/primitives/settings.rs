@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use super::OnLoss;
 use crate::{
-    domain::{Object, Share, WaitBy, checked},
+    domain::{InvalidDuration, Object, Share, WaitBy, checked},
     engine::{
         acquire::Want,
         grant::{LocalTurns, Terms},
+        timing::LONGEST_PATIENCE,
     },
     error::Result,
 };
@@ -54,6 +55,15 @@ impl Settings {
         let (object, wait_by) = (object.clone(), self.wait_by);
         Ok(Want { object, share, owner: None, ttl, terms, wait_by })
     }
+}
+
+/// Passes a patience that leaves time to ask.
+pub(super) fn checked_patience(patience: Duration) -> Result<Duration, InvalidDuration> {
+    if patience.is_zero() {
+        let rule = "more than zero: try_acquire asks once without waiting";
+        return Err(InvalidDuration { setting: "patience", given: patience, rule });
+    }
+    Ok(patience.min(LONGEST_PATIENCE))
 }
 
 /// The public methods that set them, for a type with a method `set`. Each is shown

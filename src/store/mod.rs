@@ -9,8 +9,8 @@
 use std::{fmt, future::Future, pin::Pin, sync::Weak, time::Duration};
 
 use crate::domain::{
-    About, Claim, Failure, GivenBack, Holder, Object, Outcome, Owner, Place, ReleaseMode, Renewal,
-    Value, Verdict, Work,
+    About, Change, Claim, Failure, GivenBack, Holder, Object, Outcome, Owner, Place, ReleaseMode,
+    Renewal, Value, Verdict, Work,
 };
 
 #[cfg(test)]
@@ -74,6 +74,20 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
 
     /// Frees `object` whoever holds it and wakes those who listen; whether it was held.
     fn force_release<'a>(&'a self, object: &'a Object) -> Answer<'a, bool>;
+
+    /// The number that `object` is: of free permits, or of what a latch waits for.
+    fn number<'a>(&'a self, object: &'a Object) -> Answer<'a, i64>;
+
+    /// Changes the number that `object` is. The answer is that of the [`Change`].
+    ///
+    /// Asked again with the same `receipt` within [`RECEIPT_RESTS`] it changes nothing and
+    /// answers as before.
+    fn change<'a>(
+        &'a self,
+        object: &'a Object,
+        change: Change,
+        receipt: &'a Owner,
+    ) -> Answer<'a, i64>;
 
     /// Begins to listen for releases of `object`, in the background.
     ///
@@ -143,6 +157,22 @@ pub(crate) const QUEUE_RESTS: Duration = Duration::from_secs(15);
 
 /// For so long after it asked one counts as waiting of whom the store is only to know that.
 pub(crate) const KNOWN_FOR: Duration = Duration::from_secs(5);
+
+/// For so long after it was given up a question may still be executed: it lies in the
+/// buffer of a server that hangs, or in that of a network that was cut.
+pub(crate) const LATEST: Duration = Duration::from_secs(15 * 60);
+
+/// For so long permits are left to who has waited longest, after it last asked.
+pub(crate) const PATIENT_RESTS: Duration = Duration::from_secs(5);
+
+/// For so long a change that is asked for again is known.
+pub(crate) const RECEIPT_RESTS: Duration = Duration::from_secs(60);
+
+/// No such question is asked of what `object` is.
+pub(crate) fn unasked<'a, T: Send + 'a>(object: &Object) -> Answer<'a, T> {
+    let failure = Failure::refused("ERR", format!("not asked of a {:?}", object.kind));
+    Box::pin(std::future::ready(Err(failure)))
+}
 
 /// What is heard of a name.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]

@@ -27,10 +27,10 @@ use crate::{
         debts::{Debt, Withdrawal},
         grant::{Grant, Stay},
         held::Held,
-        timing::{BACKOFF, LATEST, LONGEST_WAIT_UNHEARD, NEXT_TICK},
+        timing::{BACKOFF, LONGEST_WAIT_UNHEARD, NEXT_TICK},
     },
     error::Error,
-    store::Hears,
+    store::{Hears, LATEST},
 };
 
 /// One acquisition on its way.
@@ -59,8 +59,16 @@ pub(super) struct Attempt<'a> {
 /// What came of one question.
 pub(super) enum Asked {
     Busy(Option<Holder>),
-    Granted(Held),
+    Granted(Granted),
     Failed(Failure),
+}
+
+/// What the store granted: for this lease, with the first of its tokens, as we saw at `now`.
+#[derive(Clone, Copy)]
+pub(super) struct Granted {
+    lease: Lease,
+    token: Option<Token>,
+    now: Instant,
 }
 
 impl<'a> Attempt<'a> {
@@ -93,14 +101,27 @@ impl<'a> Attempt<'a> {
     pub(super) fn run(self) -> impl Future<Output = Result<Held, Error>> {
         let span = tracing::debug_span!(target: "leasehold", "acquire",
             lock = %self.claim.name(), owner = %self.claim.owner);
-        self.until_granted().instrument(span)
+        self.until_held().instrument(span)
     }
 
-    async fn until_granted(mut self) -> Result<Held, Error> {
+    async fn until_held(mut self) -> Result<Held, Error> {
+        let granted = self.until_granted().await?;
+        self.enter(granted)
+    }
+
+    /// Asks until it is granted, of what is not held: the answer is that of everybody who
+    /// stood in line before it was asked for.
+    pub(super) async fn until_open(mut self) -> Result<(), Error> {
+        self.until_granted().await?;
+        self.turn.iter().for_each(Turn::answer_those_before);
+        Ok(())
+    }
+
+    async fn until_granted(&mut self) -> Result<Granted, Error> {
         let (engine, mut backoff) = (self.engine, Backoff::default());
         loop {
             match self.ask().await? {
-                Asked::Granted(held) => return Ok(held),
+                Asked::Granted(granted) => return Ok(granted),
                 Asked::Busy(holder) if self.turn.is_none() => {
                     return Err(engine.busy(self.claim.name(), Duration::ZERO, holder));
                 }
@@ -139,10 +160,13 @@ impl<'a> Attempt<'a> {
         let waited = self.waiting.for_so_long(lease.asked_at);
         let in_line = || engine.contention.in_line(&self.claim.object);
         self.claim.share = self.want.share.now(waited, in_line);
+        if let Some(turn) = self.turn.as_mut().filter(|_| !self.claim.object.manner().held) {
+            turn.asks();
+        }
         self.asked = Some(lease);
         self.unsent = (!engine.core.store.is_up()).then(|| engine.core.store.losses());
         let verdict = engine.unless_closed(engine.core.store.acquire(&self.claim, place)).await?;
-        self.weigh(verdict, lease)
+        Ok(self.weigh(verdict, lease))
     }
 
     /// The place in the queue to ask for, if any.
@@ -151,6 +175,7 @@ impl<'a> Attempt<'a> {
         match self.claim.object.manner().waits {
             Waits::Queued => {}
             Waits::Known => return Some(self.waiting.is_known(now)),
+            Waits::Aged => return self.waiting.waited(now),
             Waits::Unknown => return None,
         }
         if self.want.wait_by == WaitBy::Messages && self.inbox.is_none() {
@@ -165,7 +190,7 @@ impl<'a> Attempt<'a> {
     }
 
     /// What `verdict` means for who asked for `lease`.
-    fn weigh(&mut self, verdict: Result<Verdict, Failure>, lease: Lease) -> Result<Asked, Error> {
+    fn weigh(&mut self, verdict: Result<Verdict, Failure>, lease: Lease) -> Asked {
         let (engine, now) = (self.engine, self.engine.core.clock.now());
         let too_late = || format!("granted when its lease of {:?} had ended", self.claim.ttl);
         let verdict = match verdict {
@@ -176,12 +201,11 @@ impl<'a> Attempt<'a> {
         };
         let asked = match verdict {
             Ok(Verdict::Granted { token }) => {
-                return self.enter(lease, token, now).map(Asked::Granted);
+                return Asked::Granted(Granted { lease, token, now });
             }
             Ok(Verdict::Busy(taken)) => {
-                if let Some(holder) = &taken.holder {
-                    engine.contention.saw(&self.claim.object, holder, lease.asked_at);
-                }
+                let holder = taken.holder.as_ref();
+                engine.contention.saw(&self.claim.object, holder, lease.asked_at);
                 *self.heard.lock() = Some(Ok(taken.holder.clone()));
                 self.waiting.in_vain(lease.asked_at, self.told);
                 self.free_at = taken.at_most.map(|left| lease.asked_at + left);
@@ -196,11 +220,12 @@ impl<'a> Attempt<'a> {
         if !self.unsure {
             self.asked = None;
         }
-        Ok(asked)
+        asked
     }
 
     /// Makes the grant a hold. If the client was shut down, it is given back.
-    fn enter(&mut self, lease: Lease, token: Option<Token>, now: Instant) -> Result<Held, Error> {
+    fn enter(&mut self, granted: Granted) -> Result<Held, Error> {
+        let Granted { lease, token, now } = granted;
         self.asked = None;
         let since = std::mem::take(&mut self.waiting).since();
         tracing::debug!(target: "leasehold", lock = %self.claim.name(), owner = %self.claim.owner,
@@ -265,7 +290,8 @@ impl Drop for Attempt<'_> {
     fn drop(&mut self) {
         let asked_at = self.asked.filter(|_| self.may_have_been_sent()).map(|lease| lease.asked_at);
         let queued = self.waiting.may_have_place();
-        if asked_at.is_none() && !queued {
+        let held = self.claim.object.manner().held;
+        if !held || asked_at.is_none() && !queued {
             return;
         }
         // A lease begins when its question is executed, and that may be late.

@@ -72,13 +72,27 @@ impl Engine {
     ) -> Result<Held, Error> {
         // Before the timer, which needs a runtime.
         self.ready()?;
-        let start = Instant::now();
-        let heard = Heard::default();
+        let (start, heard) = (Instant::now(), Heard::default());
         let until = start + patience;
         let acquired = timeout_at(until, self.acquire_noting(want, &heard, Some(until))).await;
-        acquired.unwrap_or_else(|_| {
-            Err(self.gave_up(&want.object, start.elapsed(), heard.lock().take()))
-        })
+        acquired.unwrap_or_else(|_| Err(self.gave_up(&want.object, start.elapsed(), &heard)))
+    }
+
+    /// Waits until what `want` is about is open: nothing is held then.
+    pub(crate) async fn pass(self: &Arc<Self>, want: &Want) -> Result<(), Error> {
+        self.pass_noting(want, &Heard::default()).await
+    }
+
+    /// The same, but no longer than `patience`.
+    pub(crate) async fn pass_within(
+        self: &Arc<Self>,
+        want: &Want,
+        patience: Duration,
+    ) -> Result<(), Error> {
+        self.ready()?;
+        let (start, heard) = (Instant::now(), Heard::default());
+        let passed = timeout_at(start + patience, self.pass_noting(want, &heard)).await;
+        passed.unwrap_or_else(|_| Err(self.gave_up(&want.object, start.elapsed(), &heard)))
     }
 
     /// Asks once whether `want` can be ours now.
@@ -108,11 +122,7 @@ impl Engine {
         let waiting = &self.core.counters.waiting;
         waiting.add(1);
         let _waits = OnDrop::new(|| waiting.one_less());
-        let listens = want.wait_by == WaitBy::Messages;
-        let wish = Wish { shape: want.shape(), listens, may_share: want.may_share() };
-        let entrance = self.contention.turn(&want.object, wish, || self.revive()).await;
-        let closed = || if self.core.open.is_closed() { Error::ShutDown } else { Error::NoRuntime };
-        let mut turn = match entrance.ok_or_else(closed)? {
+        let mut turn = match self.turn(want).await? {
             Entrance::Turn(turn) => turn,
             Entrance::Shared(hold) => return Ok(self.share(hold)),
         };
@@ -143,6 +153,28 @@ impl Engine {
         Held::new(hold, self)
     }
 
+    async fn pass_noting(self: &Arc<Self>, want: &Want, heard: &Heard) -> Result<(), Error> {
+        self.ready()?;
+        let waiting = &self.core.counters.waiting;
+        waiting.add(1);
+        let _waits = OnDrop::new(|| waiting.one_less());
+        match self.turn(want).await? {
+            Entrance::Turn(turn) if !turn.answered => {
+                Box::pin(Attempt::new(self, want, heard, Some(turn)).until_open()).await
+            }
+            Entrance::Turn(_) | Entrance::Shared(_) => Ok(()),
+        }
+    }
+
+    /// Waits for the right to ask.
+    async fn turn(self: &Arc<Self>, want: &Want) -> Result<Entrance, Error> {
+        let listens = want.wait_by == WaitBy::Messages;
+        let wish = Wish { shape: want.shape(), listens, may_share: want.may_share() };
+        let entrance = self.contention.turn(&want.object, wish, || self.revive()).await;
+        let closed = || if self.core.open.is_closed() { Error::ShutDown } else { Error::NoRuntime };
+        entrance.ok_or_else(closed)
+    }
+
     /// Makes a grant a hold for `want`: a new one, or one that is `taken_over` from the hold
     /// before. Fails if the client was shut down before it was seen to have this hold.
     fn enter(
@@ -170,10 +202,10 @@ impl Engine {
     }
 
     /// Why patience ended in vain.
-    fn gave_up(&self, object: &Object, waited: Duration, heard: Option<Said>) -> Error {
+    fn gave_up(&self, object: &Object, waited: Duration, heard: &Heard) -> Error {
         // Who never had the turn knows what those before it were told.
-        let seen =
-            || self.contention.seen(object, self.core.clock.now()).map(|holder| Ok(Some(holder)));
+        let seen = || self.contention.seen(object, self.core.clock.now()).map(Ok);
+        let heard = heard.lock().take();
         match heard.or_else(seen) {
             Some(Ok(holder)) => {
                 self.core.counters.timed_out.add(1);

@@ -7,7 +7,8 @@ use tokio::time::Instant;
 use crate::{
     domain::{Backoff, Place, WaitBy, spread},
     engine::timing::{
-        FIRST_LOOK, LONGEST_WAIT, LONGEST_WAIT_UNHEARD, POLLER_QUEUES, VAIN_QUESTIONS, VAIN_REST,
+        FIRST_LOOK, LONGEST_WAIT, LONGEST_WAIT_UNHEARD, PATIENT_AFTER, POLLER_QUEUES,
+        VAIN_QUESTIONS, VAIN_REST,
     },
     store::Hears,
 };
@@ -19,6 +20,8 @@ pub(super) struct Waiting {
     since: Option<Instant>,
     /// When it looks first, once it was to have a place in the queue.
     first_look: Option<Instant>,
+    /// Whether it has said that it waits for long.
+    patient: bool,
     /// How often in a row it was told to ask, and asked in vain.
     vain: u32,
     polls: Backoff,
@@ -60,15 +63,22 @@ impl Waiting {
         place.or_else(|| self.may_have_place().then_some(Place::Kept))
     }
 
-    /// Whether there may be a place in the queue.
     /// The store is to know that it waits.
     pub(super) fn is_known(&mut self, now: Instant) -> Place {
         self.first_look.get_or_insert(now);
         Place::Kept
     }
 
+    /// What to say at `now` where nobody queues: for how long it has waited, if that is long.
+    pub(super) fn waited(&mut self, now: Instant) -> Option<Place> {
+        let waited = now.saturating_duration_since(self.since?);
+        self.patient |= waited >= PATIENT_AFTER;
+        self.patient.then_some(Place::Waited(waited))
+    }
+
+    /// Whether there may be a place in the queue, or others leave to it what it waits for.
     pub(super) fn may_have_place(&self) -> bool {
-        self.first_look.is_some()
+        self.first_look.is_some() || self.patient
     }
 
     /// How long to wait for a message at `now`.
@@ -130,6 +140,18 @@ mod tests {
             assert!(waiting.for_messages(Hears::Turns, now + look) >= LONGEST_WAIT.mul_f64(0.75));
         }
         assert!(waiting.for_messages(Hears::Nothing, now) <= LONGEST_WAIT_UNHEARD.mul_f64(1.25));
+    }
+
+    #[test]
+    fn who_has_waited_for_long_says_so_and_is_to_withdraw() {
+        let (mut waiting, now) = (Waiting::default(), Instant::now());
+        assert_eq!(waiting.waited(now), None);
+        waiting.in_vain(now, false);
+        assert_eq!(waiting.waited(now + PATIENT_AFTER - Duration::from_millis(1)), None);
+        assert!(!waiting.may_have_place());
+        let long = Some(Place::Waited(PATIENT_AFTER));
+        assert_eq!(waiting.waited(now + PATIENT_AFTER), long);
+        assert!(waiting.may_have_place());
     }
 
     #[test]

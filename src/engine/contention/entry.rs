@@ -61,8 +61,8 @@ pub(super) struct Crowd {
     pub(super) inbox: Arc<Inbox>,
     /// Whether releases are to be listened to.
     pub(super) listens: bool,
-    /// Who had the lock when somebody last asked.
-    pub(super) seen: Option<Holder>,
+    /// Who had the lock when somebody last asked, if that has a name.
+    pub(super) seen: Option<Option<Holder>>,
     /// When a release last found that others want it.
     pub(super) contended_at: Option<Instant>,
     /// Until when the lock is left to those who do not queue, or was.
@@ -73,9 +73,18 @@ pub(super) struct Crowd {
     pub(super) due: Option<Instant>,
 }
 
+/// What one who waits for the turn is called for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Call {
+    /// It has the turn.
+    Turn,
+    /// What one before it was answered is its answer, too.
+    Answered,
+}
+
 /// One who waits for the turn.
 pub(super) struct Waiter {
-    pub(super) calls: oneshot::Sender<()>,
+    pub(super) calls: oneshot::Sender<Call>,
     pub(super) shape: Shape,
 }
 
@@ -101,7 +110,7 @@ impl Entry {
     pub(super) fn call_all(&mut self) {
         let Some(crowd) = &mut self.crowd else { return };
         for (_, waiter) in std::mem::take(&mut crowd.waiting) {
-            waiter.calls.send(()).ok();
+            waiter.calls.send(Call::Turn).ok();
         }
     }
 
@@ -146,10 +155,20 @@ impl Entry {
         let Some(crowd) = &mut self.crowd else { return };
         while let Some((ticket, next)) = crowd.waiting.pop_first() {
             baton = baton.filter(|baton| next.shape == baton.shape());
-            if next.calls.send(()).is_ok() {
+            if next.calls.send(Call::Turn).is_ok() {
                 self.turn = TurnOf::Called(Box::new(Called { ticket, baton, at: now() }));
                 return;
             }
+        }
+    }
+
+    /// Answers all who came with this ticket, or before.
+    pub(super) fn answer_until(&mut self, ticket: u64) {
+        let Some(crowd) = &mut self.crowd else { return };
+        let after = crowd.waiting.split_off(&(ticket + 1));
+        for (_, waiter) in std::mem::replace(&mut crowd.waiting, after) {
+            // Who is gone needs no answer.
+            waiter.calls.send(Call::Answered).ok();
         }
     }
 

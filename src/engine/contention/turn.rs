@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 use super::{
     Contention, Entries,
     baton::Baton,
-    entry::{Entry, TurnOf, Waiter},
+    entry::{Call, Entry, TurnOf, Waiter},
     inbox::Inbox,
 };
 use crate::{
@@ -26,6 +26,10 @@ pub(crate) struct Turn {
     pub(crate) inbox: Option<Arc<Inbox>>,
     /// For how long those who do not queue may still ask first.
     pub(crate) head_start: Option<Duration>,
+    /// Whether it is no right to ask: what one before us was answered is our answer, too.
+    pub(crate) answered: bool,
+    /// The last ticket when we asked last: who has it or one before stood in line by then.
+    asked_after: Option<u64>,
     spent: bool,
 }
 
@@ -56,7 +60,10 @@ impl Contention {
             if !revive() {
                 return None;
             }
-            seat.called.await.ok();
+            if seat.called.await == Ok(Call::Answered) {
+                leaves.cancel();
+                return Some(Entrance::Turn(self.answered(object)));
+            }
             match self.take_or_wait(object, wish, Some(ticket))? {
                 Ok(entrance) => {
                     leaves.cancel();
@@ -109,6 +116,14 @@ impl Contention {
         Some(Err(Seat { ticket, called, listens_first }))
     }
 
+    /// No turn, for one who need not ask.
+    fn answered(self: &Arc<Self>, object: &Object) -> Turn {
+        let (contention, object) = (Arc::clone(self), object.clone());
+        let (baton, inbox, head_start, asked_after) = (None, None, None, None);
+        let (answered, spent) = (true, true);
+        Turn { contention, object, baton, inbox, head_start, answered, asked_after, spent }
+    }
+
     /// Gives the turn to who asks now.
     fn begin(self: &Arc<Self>, object: &Object, entry: &mut Entry) -> Turn {
         let baton = match std::mem::replace(&mut entry.turn, TurnOf::Asker) {
@@ -128,6 +143,8 @@ impl Contention {
             baton,
             inbox,
             head_start,
+            answered: false,
+            asked_after: None,
             spent: false,
         }
     }
@@ -169,6 +186,21 @@ impl Turn {
         inbox
     }
 
+    /// Notes that we ask now: the answer is as good for all who stand in line already.
+    pub(crate) fn asks(&mut self) {
+        self.asked_after = Some(self.contention.entries.lock().last_ticket);
+    }
+
+    /// Gives the answer to our last question to all who stood in line when it was asked.
+    pub(crate) fn answer_those_before(&self) {
+        let mut entries = self.contention.entries.lock();
+        if let Some(entry) = entries.of.get_mut(&self.object)
+            && let Some(ticket) = self.asked_after
+        {
+            entry.answer_until(ticket);
+        }
+    }
+
     /// Leaves the turn to the hold that came of it.
     pub(super) fn spend(mut self) {
         self.spent = true;
@@ -191,7 +223,6 @@ impl Drop for Turn {
     }
 }
 
-/// A place in the line, to be called from.
 /// What who comes to the line wants.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wish {
@@ -209,9 +240,10 @@ pub(crate) enum Entrance {
     Shared(Arc<Hold>),
 }
 
+/// A place in the line, to be called from.
 struct Seat {
     ticket: u64,
-    called: oneshot::Receiver<()>,
+    called: oneshot::Receiver<Call>,
     /// Whether nobody listened to the name before.
     listens_first: bool,
 }

@@ -18,7 +18,7 @@ use super::{
     tasks::OnDrop,
 };
 use crate::{
-    domain::{Failure, GivenBack, Holder, LostReason, Others, Outcome},
+    domain::{Failure, GivenBack, Holder, LostReason, Others, Outcome, ReleaseMode},
     error::Error,
 };
 
@@ -107,6 +107,16 @@ impl Engine {
             self.core.counters.released.add(1);
         }
         self.core.debts.owe(Debt::of(hold, hold.release_mode(now)));
+        self.contention.left(hold);
+    }
+
+    /// Ends `hold`, of which the store is to know no more.
+    pub(super) fn forget(&self, hold: &Hold) {
+        self.keeper.unwatch(hold.grant.id);
+        if hold.end(LostReason::Released).is_ok() {
+            self.core.counters.released.add(1);
+            self.core.debts.owe(Debt::of(hold, ReleaseMode::Forget));
+        }
         self.contention.left(hold);
     }
 

@@ -18,10 +18,12 @@
 //! oracle              the rules
 //! waiting             who waits, and for how long it may
 //! served              the same clients on the real store, on a simulated server
+//! counted             the same clients with semaphores and latches
 //! gate · plot · story
 //! ```
 
 mod citizen;
+mod counted;
 mod gate;
 mod network;
 mod oracle;
@@ -137,6 +139,12 @@ fn end_what_hangs(tellers: &[AtomicU64], stop: &AtomicBool) {
 #[test]
 fn run() {
     simulate(world::run, "run", FEW);
+}
+
+/// Semaphores and latches.
+#[test]
+fn run_counted() {
+    simulate(counted::run, "run_counted", FEW);
 }
 
 /// The same on a simulated server.

@@ -27,8 +27,8 @@ use super::{
 };
 use crate::{
     domain::{
-        About, Claim, Failure, GivenBack, Holder, Object, Outcome, Owner, Place, ReleaseMode,
-        Renewal, Value, Verdict, Work,
+        About, Change, Claim, Failure, GivenBack, Holder, Object, Outcome, Owner, Place,
+        ReleaseMode, Renewal, Value, Verdict, Work,
     },
     store::{Answer, Event, Store, Subscriber, memory::Session},
 };
@@ -329,6 +329,27 @@ impl Store for Network {
         self.send(Some(object), move |store| {
             let object = asked.clone();
             Box::pin(async move { store.force_release(&object).await })
+        })
+    }
+
+    fn number<'a>(&'a self, object: &'a Object) -> Answer<'a, i64> {
+        let asked = object.clone();
+        self.send(Some(object), move |store| {
+            let object = asked.clone();
+            Box::pin(async move { store.number(&object).await })
+        })
+    }
+
+    fn change<'a>(
+        &'a self,
+        object: &'a Object,
+        change: Change,
+        receipt: &'a Owner,
+    ) -> Answer<'a, i64> {
+        let asked = (object.clone(), receipt.clone());
+        self.send(Some(object), move |store| {
+            let (object, receipt) = asked.clone();
+            Box::pin(async move { store.change(&object, change, &receipt).await })
         })
     }
 

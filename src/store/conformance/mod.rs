@@ -4,8 +4,10 @@
 //! on a real server they pass in real time.
 
 mod guarded;
+mod latch;
 mod queue;
 mod read_write;
+mod semaphore;
 
 use std::{
     num::NonZero,
@@ -139,6 +141,8 @@ pub(crate) async fn all(bench: &Bench) {
     queue::all(bench).await;
     read_write::all(bench).await;
     guarded::all(bench).await;
+    semaphore::all(bench).await;
+    latch::all(bench).await;
 }
 
 async fn tokens_grow_with_each_grant_and_blocks_do_not_overlap(t: &Bench) {

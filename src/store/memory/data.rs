@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use tokio::time::Instant;
 
 use super::MemoryStore;
-use crate::domain::{Change, Failure, Value, Work, Write};
+use crate::domain::{Edit, Failure, Value, Work, Write};
 
 impl MemoryStore {
     /// What was [written](crate::LockGuard::write) under `key` by `Write::set`, and is there still.
@@ -83,38 +83,38 @@ impl Data {
     /// Passes if no field is set of what is a text by then.
     fn fits(&self, writes: &[Write]) -> Result<(), Failure> {
         let mut texts: HashMap<&[u8], bool> = HashMap::new();
-        for Write { key, change } in writes {
+        for Write { key, edit } in writes {
             let there = || self.0.get(key).is_some_and(|datum| datum.content.is_text());
             let is_text = texts.entry(key).or_insert_with(there);
-            match change {
-                Change::SetField { .. } if *is_text => {
+            match edit {
+                Edit::SetField { .. } if *is_text => {
                     let key = String::from_utf8_lossy(key);
                     let words = format!("`{key}` is a string and no hash");
                     return Err(Failure::refused("WRONGTYPE", words));
                 }
-                Change::Set(_) => *is_text = true,
-                Change::Delete => *is_text = false,
-                Change::SetField { .. } | Change::Expire(_) => {}
+                Edit::Set(_) => *is_text = true,
+                Edit::Delete => *is_text = false,
+                Edit::SetField { .. } | Edit::Expire(_) => {}
             }
         }
         Ok(())
     }
 
-    fn write(&mut self, Write { key, change }: &Write, now: Instant) {
-        match change {
-            Change::Set(value) => {
+    fn write(&mut self, Write { key, edit }: &Write, now: Instant) {
+        match edit {
+            Edit::Set(value) => {
                 let content = Content::Text(value.clone());
                 self.0.insert(key.clone(), Datum { content, ends: None });
             }
-            Change::SetField { field, value } => {
+            Edit::SetField { field, value } => {
                 let new = || Datum { content: Content::Fields(BTreeMap::new()), ends: None };
                 let datum = self.0.entry(key.clone()).or_insert_with(new);
                 if let Content::Fields(fields) = &mut datum.content {
                     fields.insert(field.clone(), value.clone());
                 }
             }
-            Change::Delete => drop(self.0.remove(key)),
-            Change::Expire(after) => {
+            Edit::Delete => drop(self.0.remove(key)),
+            Edit::Expire(after) => {
                 if let Some(datum) = self.0.get_mut(key) {
                     datum.ends = Some(now + *after);
                 }

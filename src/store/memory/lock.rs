@@ -65,7 +65,7 @@ impl State {
         mode: ReleaseMode,
         now: Instant,
     ) -> GivenBack {
-        let left = mode == ReleaseMode::HandOver && self.leave_queue(claim, now);
+        let left = mode != ReleaseMode::Broadcast && self.leave_queue(claim, now);
         if self.held_by(&claim.object, &claim.owner, now).is_none() {
             let holder = self.holding(&claim.object, now).map(|entry| entry.seen(now));
             if left && holder.is_none() {
@@ -80,7 +80,9 @@ impl State {
                 Others::Listeners
             }
             ReleaseMode::Broadcast => Others::Nobody,
-            ReleaseMode::HandOver => self.hand_over(&claim.object, session, now),
+            ReleaseMode::HandOver | ReleaseMode::Forget => {
+                self.hand_over(&claim.object, session, now)
+            }
         })
     }
 

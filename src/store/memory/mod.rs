@@ -4,9 +4,13 @@
 //! tokio's clock: under `tokio::time::pause` leases end in virtual time.
 
 mod data;
+mod listening;
 mod lock;
+mod numbers;
 mod queue;
 mod read_write;
+mod semaphore;
+mod shared;
 
 use std::{
     collections::BTreeMap,
@@ -15,21 +19,17 @@ use std::{
     time::Duration,
 };
 
-use tokio::{
-    sync::watch,
-    task::coop::consume_budget,
-    time::{Instant, timeout},
-};
+use tokio::{task::coop::consume_budget, time::Instant};
 
-use self::{data::Data, lock::Entry, queue::Queue, read_write::ReadWrite};
-use super::{Answer, Event, Hears, Store, Subscriber};
+use self::{
+    data::Data, listening::Listening, lock::Entry, numbers::Numbers, queue::Queue,
+    read_write::ReadWrite, shared::Shared,
+};
+use super::{Answer, Event, Store, Subscriber, unasked};
 use crate::domain::{
-    About, Claim, Failure, GivenBack, Holder, Kind, Map, Mutex, Name, Object, Outcome, Owner,
-    Place, ReleaseMode, Renewal, Role, Set, Value, Verdict, Waits, Work,
+    About, Change, Claim, Failure, GivenBack, Holder, Kind, Map, Name, Object, Outcome, Owner,
+    Place, ReleaseMode, Renewal, Role, Value, Verdict, Work,
 };
-
-/// How long a stalled store is waited for: what a client on Redis waits by default.
-const PATIENCE: Duration = Duration::from_secs(3);
 
 /// For so long those who do not queue ask first where nobody else queues.
 const HEAD_START: Duration = Duration::from_millis(2);
@@ -80,7 +80,8 @@ impl MemoryStore {
     }
 
     /// Forgets who holds `name`, without a word, as Redis does when it restarts
-    /// without its data or fails over too early. Returns whether it was held.
+    /// without its data or fails over too early. Of a semaphore nothing is left. Returns
+    /// whether it was held.
     ///
     /// # Examples
     ///
@@ -96,13 +97,16 @@ impl MemoryStore {
     pub fn lose(&self, name: &str) -> bool {
         let now = Instant::now();
         let mut state = self.shared.state.lock();
+        let mut semaphores = state.numbers.semaphores.iter_mut();
+        let semaphore = semaphores.find(|(known, _)| known.name.as_str() == name);
+        let had_permits = semaphore.is_some_and(|(_, semaphore)| semaphore.lose());
         let known = state.locks.keys().find(|known| known.name.as_str() == name).cloned();
         let lock = known.is_some_and(|name| state.take(&name, now).is_some());
-        state.lose_read_write(name, now) || lock
+        state.lose_read_write(name, now) || lock || had_permits
     }
 
     /// Forgets every hold, without a word, all that was written, and every token: those begin
-    /// anew.
+    /// anew; and every semaphore and latch.
     ///
     /// # Examples
     ///
@@ -123,6 +127,7 @@ impl MemoryStore {
         state.tokens.clear();
         state.read_writes.clear();
         state.data.clear();
+        state.numbers = Numbers::default();
     }
 
     /// Stops answering, as a server that hangs: a request that is not answered
@@ -197,6 +202,7 @@ impl MemoryStore {
                 state.holding(object, now).map(|entry| entry.owner.clone()).into_iter().collect()
             }
             Kind::Read | Kind::Write => state.readers_and_writer(object, now),
+            Kind::Semaphore | Kind::Latch => Vec::new(),
         }
     }
 
@@ -204,7 +210,8 @@ impl MemoryStore {
     #[cfg(test)]
     pub(crate) fn is_idle(&self) -> bool {
         let (state, now) = (self.shared.state.lock(), Instant::now());
-        let held = state.locks.values().any(|entry| now < entry.ends);
+        let taken = state.numbers.semaphores.values().map(semaphore::Semaphore::taken);
+        let held = state.locks.values().any(|entry| now < entry.ends) || taken.sum::<u32>() > 0;
         let read = state.read_writes.values().any(|lock| !lock.is_past(now));
         !held && !read && state.sessions.values().all(|session| session.objects.is_empty())
     }
@@ -284,10 +291,14 @@ fn tell(subscriber: &Weak<dyn Subscriber>, event: Event) {
 
 impl Store for Session {
     fn acquire<'a>(&'a self, claim: &'a Claim, place: Option<Place>) -> Answer<'a, Verdict> {
-        self.ask(move |state, now| match claim.object.kind {
-            Kind::Lock => state.lock(self.id, claim, place, now),
-            Kind::Read | Kind::Write => state.read_or_write(claim, place, now),
-        })
+        match claim.object.kind {
+            Kind::Lock => self.ask(move |state, now| state.lock(self.id, claim, place, now)),
+            Kind::Read | Kind::Write => {
+                self.ask(move |state, now| state.read_or_write(claim, place, now))
+            }
+            Kind::Semaphore => self.acquire_permits(claim, place),
+            Kind::Latch => self.ask_latch(claim),
+        }
     }
 
     fn recount<'a>(
@@ -296,17 +307,24 @@ impl Store for Session {
         count: u32,
         ttl: Option<Duration>,
     ) -> Answer<'a, Outcome> {
-        self.ask(move |state, now| match claim.object.kind {
-            Kind::Lock => state.recount_lock(claim, count, ttl, now),
-            Kind::Read | Kind::Write => state.recount_writer(claim, count, ttl, now),
-        })
+        match claim.object.kind {
+            Kind::Lock => self.ask(move |state, now| state.recount_lock(claim, count, ttl, now)),
+            Kind::Read | Kind::Write => {
+                self.ask(move |state, now| state.recount_writer(claim, count, ttl, now))
+            }
+            Kind::Semaphore | Kind::Latch => unasked(&claim.object),
+        }
     }
 
     fn release<'a>(&'a self, claim: &'a Claim, mode: ReleaseMode) -> Answer<'a, GivenBack> {
-        self.ask(move |state, now| match claim.object.kind {
-            Kind::Lock => state.unlock(self.id, claim, mode, now),
-            Kind::Read | Kind::Write => state.stop_reading_or_writing(claim, now),
-        })
+        match claim.object.kind {
+            Kind::Lock => self.ask(move |state, now| state.unlock(self.id, claim, mode, now)),
+            Kind::Read | Kind::Write => {
+                self.ask(move |state, now| state.stop_reading_or_writing(claim, now))
+            }
+            Kind::Semaphore => self.release_permits(claim, mode),
+            Kind::Latch => unasked(&claim.object),
+        }
     }
 
     fn renew<'a>(&'a self, renewals: &'a [Renewal]) -> Answer<'a, Vec<Outcome>> {
@@ -314,6 +332,7 @@ impl Store for Session {
             let outcome = |renewal: &Renewal| match renewal.object.kind {
                 Kind::Lock => state.renew_lock(renewal, now),
                 Kind::Read | Kind::Write => state.renew_reader_or_writer(renewal, now),
+                Kind::Semaphore | Kind::Latch => state.has_permits(renewal),
             };
             renewals.iter().map(outcome).collect()
         })
@@ -328,24 +347,51 @@ impl Store for Session {
     }
 
     fn holder<'a>(&'a self, object: &'a Object) -> Answer<'a, Option<Holder>> {
-        self.ask(|state, now| match object.kind {
-            Kind::Lock => state.holding(object, now).map(|entry| entry.seen(now)),
-            Kind::Read | Kind::Write => state.reader_or_writer(object, now),
-        })
+        match object.kind {
+            Kind::Lock => {
+                self.ask(|state, now| state.holding(object, now).map(|entry| entry.seen(now)))
+            }
+            Kind::Read | Kind::Write => self.ask(|state, now| state.reader_or_writer(object, now)),
+            Kind::Semaphore | Kind::Latch => unasked(object),
+        }
     }
 
     fn held_by<'a>(&'a self, object: &'a Object, owner: &'a Owner) -> Answer<'a, u32> {
-        self.ask(|state, now| match object.kind {
-            Kind::Lock => state.held_by(object, owner, now).map_or(0, |entry| entry.count),
-            Kind::Read | Kind::Write => state.reads_or_writes(object, owner, now),
-        })
+        match object.kind {
+            Kind::Lock => self
+                .ask(|state, now| state.held_by(object, owner, now).map_or(0, |entry| entry.count)),
+            Kind::Read | Kind::Write => {
+                self.ask(|state, now| state.reads_or_writes(object, owner, now))
+            }
+            Kind::Semaphore => self.permits_of(object, owner),
+            Kind::Latch => unasked(object),
+        }
     }
 
     fn force_release<'a>(&'a self, object: &'a Object) -> Answer<'a, bool> {
-        self.ask(|state, now| match object.kind {
-            Kind::Lock => state.force_lock(self.id, object, now),
-            Kind::Read | Kind::Write => state.force_readers_or_writer(object, now),
-        })
+        match object.kind {
+            Kind::Lock => self.ask(|state, now| state.force_lock(self.id, object, now)),
+            Kind::Read | Kind::Write => {
+                self.ask(|state, now| state.force_readers_or_writer(object, now))
+            }
+            Kind::Semaphore | Kind::Latch => unasked(object),
+        }
+    }
+
+    fn number<'a>(&'a self, object: &'a Object) -> Answer<'a, i64> {
+        match object.kind {
+            Kind::Lock | Kind::Read | Kind::Write => unasked(object),
+            Kind::Semaphore | Kind::Latch => self.number_of(object),
+        }
+    }
+
+    fn change<'a>(
+        &'a self,
+        object: &'a Object,
+        change: Change,
+        receipt: &'a Owner,
+    ) -> Answer<'a, i64> {
+        self.change_number(object, change, receipt)
     }
 
     fn listen(&self, object: &Object) {
@@ -378,42 +424,12 @@ impl Drop for Session {
     }
 }
 
-struct Shared {
-    state: Mutex<State>,
-    stalled: watch::Sender<bool>,
-}
-
-impl Shared {
-    /// Waits while the store is stalled, as long as a client has patience.
-    async fn answering(&self) -> Result<(), Failure> {
-        if !*self.stalled.borrow() {
-            return Ok(());
-        }
-        let mut stalled = self.stalled.subscribe();
-        match timeout(PATIENCE, stalled.wait_for(|stalled| !stalled)).await {
-            Ok(_) => Ok(()),
-            Err(elapsed) => Err(Failure::unanswered(elapsed)),
-        }
-    }
-}
-
-impl Default for Shared {
-    fn default() -> Self {
-        Self { state: Mutex::default(), stalled: watch::Sender::new(false) }
-    }
-}
-
-impl fmt::Debug for Shared {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shared").finish_non_exhaustive()
-    }
-}
-
 #[derive(Default)]
 struct State {
     locks: Map<Object, Entry>,
     /// The last token that was drawn for each name. They grow for ever, as in Redis.
     tokens: Map<Object, u64>,
+    numbers: Numbers,
     queues: Map<Object, Queue>,
     read_writes: Map<Name, ReadWrite>,
     data: Data,
@@ -426,40 +442,15 @@ struct State {
     failing: Option<String>,
 }
 
-/// What one client listens to.
-#[derive(Default)]
-struct Listening {
-    /// Whether it cannot be told anything.
-    deaf: bool,
-    /// Whether it may not queue.
-    queueless: bool,
-    objects: Set<Object>,
-    subscriber: Option<Weak<dyn Subscriber>>,
-}
-
-impl Listening {
-    /// What it hears of `object`.
-    fn hears(&self, object: &Object) -> Hears {
-        match object.manner().waits {
-            Waits::Queued if !self.queueless => Hears::Turns,
-            _ => Hears::Releases,
-        }
-    }
-
-    /// Whom to tell of `name`, if it can be told.
-    fn subscriber(&self, object: &Object) -> Option<Weak<dyn Subscriber>> {
-        let heard = !self.deaf && self.objects.contains(object);
-        self.subscriber.clone().filter(|subscriber| heard && subscriber.strong_count() > 0)
-    }
-}
-
 impl State {
     /// Whether the claim's owner holds.
     fn holds(&mut self, claim: &Claim, now: Instant) -> bool {
         let Claim { object, owner, .. } = claim;
         match object.kind {
             Kind::Lock => self.held_by(object, owner, now).is_some(),
-            Kind::Read | Kind::Write => self.reads_or_writes(object, owner, now) > 0,
+            Kind::Write => self.reads_or_writes(object, owner, now) > 0,
+            // Nothing is written under what others have as well.
+            Kind::Read | Kind::Semaphore | Kind::Latch => false,
         }
     }
 
@@ -484,7 +475,7 @@ impl State {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{shared::PATIENCE, *};
     use crate::store::conformance::{self, Bench};
 
     #[tokio::test(start_paused = true)]

@@ -69,7 +69,7 @@ impl Queue {
     pub(super) fn enter(&mut self, session: u64, owner: &Owner, place: Place, now: Instant) {
         let waiter = Waiter { session, owner: owner.clone(), since: now };
         let line = match place {
-            Place::Kept => return,
+            Place::Kept | Place::Waited(_) => return,
             _ if self.has(owner) => None,
             Place::Listening => Some(&mut self.listening),
             Place::Polling => Some(&mut self.polling),

@@ -3,7 +3,7 @@
 use redis::{Cmd, Value};
 
 use super::{RedisStore, connection::shown, millis, read_write, replies, scripts};
-use crate::domain::{self, Change, Claim, Failure, Write};
+use crate::domain::{self, Claim, Edit, Failure, Write};
 
 /// Codes of refusals that meet the first write of a script, and no later one.
 const BEFORE_ALL: [&str; 4] = ["MISCONF", "NOREPLICAS", "OOM", "READONLY"];
@@ -14,7 +14,7 @@ impl RedisStore {
         let keys = behind(claim, writes.iter().map(|write| &write.key));
         let told = |command: &mut Cmd| {
             command.arg(read_write::field(claim));
-            writes.iter().for_each(|write| tell(command, &write.change));
+            writes.iter().for_each(|write| tell(command, &write.edit));
         };
         self.run(&scripts::WRITE, &keys, told).await
     }
@@ -43,12 +43,12 @@ fn behind<'a>(claim: &'a Claim, others: impl IntoIterator<Item = &'a Vec<u8>>) -
 }
 
 /// Tells `change` as `lua/lock/write.lua` takes it.
-fn tell(command: &mut Cmd, change: &Change) {
-    match change {
-        Change::Set(value) => command.arg("SET").arg(&value[..]).arg(""),
-        Change::SetField { field, value } => command.arg("HSET").arg(&field[..]).arg(&value[..]),
-        Change::Delete => command.arg("DEL").arg("").arg(""),
-        Change::Expire(after) => command.arg("PEXPIRE").arg(millis(*after)).arg(""),
+fn tell(command: &mut Cmd, edit: &Edit) {
+    match edit {
+        Edit::Set(value) => command.arg("SET").arg(&value[..]).arg(""),
+        Edit::SetField { field, value } => command.arg("HSET").arg(&field[..]).arg(&value[..]),
+        Edit::Delete => command.arg("DEL").arg("").arg(""),
+        Edit::Expire(after) => command.arg("PEXPIRE").arg(millis(*after)).arg(""),
     };
 }
 

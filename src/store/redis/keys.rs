@@ -5,11 +5,13 @@ use crate::domain::{Kind, Name, Object, Owner};
 /// Where releases of `object` are announced. `door` and `{door}` share it, as they do
 /// with Redisson.
 pub(super) fn channel(object: &Object) -> String {
-    let prefix = match object.kind {
-        Kind::Lock => "redisson_lock__channel",
-        Kind::Read | Kind::Write => "redisson_rwlock",
-    };
-    redissons(prefix, &object.name)
+    match object.kind {
+        Kind::Lock => redissons("redisson_lock__channel", &object.name),
+        Kind::Read | Kind::Write => redissons("redisson_rwlock", &object.name),
+        Kind::Semaphore => redissons("redisson_sc", &object.name),
+        // In braces whatever the name is: in a cluster it may lie elsewhere.
+        Kind::Latch => format!("redisson_countdownlatch__channel__{{{}}}", object.name),
+    }
 }
 
 /// Where the last fencing token of `name` is kept: a counter of Redisson's, without an end.
@@ -56,6 +58,32 @@ pub(super) fn waiter(name: &Name, id: &str) -> String {
     waiters(name) + id
 }
 
+/// Who has permits of the semaphore `name`.
+pub(super) fn holders(name: &Name) -> String {
+    own("leasehold_semaphore", name)
+}
+
+/// Who has withdrawn a question for permits of `name` that may still be on its way.
+pub(super) fn withdrawn(name: &Name) -> String {
+    own("leasehold_semaphore__withdrawn", name)
+}
+
+/// Who waits longest for permits of `name`.
+pub(super) fn patient(name: &Name) -> String {
+    own("leasehold_semaphore__patient", name)
+}
+
+/// What the change of a number with this `receipt` was answered.
+pub(super) fn receipt(object: &Object, receipt: &Owner) -> String {
+    let prefix = match object.kind {
+        Kind::Lock => "leasehold_lock__receipt",
+        Kind::Read | Kind::Write => "leasehold_rwlock__receipt",
+        Kind::Semaphore => "leasehold_semaphore__receipt",
+        Kind::Latch => "leasehold_latch__receipt",
+    };
+    format!("{}:{receipt}", own(prefix, &object.name))
+}
+
 /// A key or channel of Redisson's in the slot of `name`.
 fn redissons(prefix: &str, name: &Name) -> String {
     format!("{prefix}:{}", in_slot(name))
@@ -89,6 +117,15 @@ mod tests {
     }
 
     #[test]
+    fn the_channels_of_semaphores_and_latches_are_redissons_too() {
+        let of = |kind, name| channel(&Object::of(kind, name));
+        assert_eq!(of(Kind::Semaphore, "pool"), "redisson_sc:{pool}");
+        assert_eq!(of(Kind::Semaphore, "{t}:pool"), "redisson_sc:{t}:pool");
+        assert_eq!(of(Kind::Latch, "start"), "redisson_countdownlatch__channel__{start}");
+        assert_eq!(of(Kind::Latch, "{t}:start"), "redisson_countdownlatch__channel__{{t}:start}");
+    }
+
+    #[test]
     fn a_name_and_all_that_is_its_own_lie_in_one_slot() {
         for name in NAMES {
             let object = Object::lock(name);
@@ -98,15 +135,32 @@ mod tests {
             {
                 assert_eq!(tag(name.as_str()), tag(&key), "{name}");
             }
+            let semaphore = Object::of(Kind::Semaphore, name.as_str());
+            let id = Owner::new("id:1").unwrap();
+            for key in [
+                channel(&semaphore),
+                holders(name),
+                withdrawn(name),
+                patient(name),
+                receipt(&semaphore, &id),
+                receipt(&Object::of(Kind::Latch, name.as_str()), &id),
+            ] {
+                assert_eq!(tag(name.as_str()), tag(&key), "{name}");
+            }
         }
     }
 
     #[test]
     fn no_two_names_share_what_is_our_own() {
         let names = NAMES.map(|name| Name::new(name).unwrap());
-        let own = |name: &Name| [queue(name), queuers(name), waiter(name, "id"), waiter(name, "x")];
-        let all: BTreeSet<String> = names.iter().flat_map(own).collect();
-        assert_eq!(all.len(), 4 * NAMES.len());
+        let of_locks =
+            |name: &Name| [queue(name), queuers(name), waiter(name, "id"), waiter(name, "x")];
+        let of_semaphores = |name: &Name| [holders(name), withdrawn(name), patient(name)];
+        let all: BTreeSet<String> = names
+            .iter()
+            .flat_map(|name| of_locks(name).into_iter().chain(of_semaphores(name)))
+            .collect();
+        assert_eq!(all.len(), 7 * NAMES.len());
     }
 
     /// What Redis hashes: the text in the first braces unless it is empty.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redis::{Value, cmd};
+use redis::Value;
 
 use super::{
     RedisStore, keys, millis, replies,
@@ -51,7 +51,7 @@ impl RedisStore {
     /// Asks for a lock, and for a place in its queue if it is busy.
     async fn acquire_queueing(&self, claim: &Claim, place: Place) -> Result<Verdict, Failure> {
         let place = match place {
-            Place::Kept => "kept",
+            Place::Kept | Place::Waited(_) => "kept",
             Place::Listening => "listening",
             Place::Polling => "polling",
         };
@@ -154,7 +154,7 @@ impl RedisStore {
     ) -> Result<GivenBack, Failure> {
         match mode {
             ReleaseMode::Broadcast => self.release_openly(claim).await,
-            ReleaseMode::HandOver => Box::pin(self.hand_over(claim)).await,
+            ReleaseMode::HandOver | ReleaseMode::Forget => Box::pin(self.hand_over(claim)).await,
         }
     }
 
@@ -179,12 +179,8 @@ impl RedisStore {
         object: &Object,
         owner: &Owner,
     ) -> Result<u32, Failure> {
-        let asked = cmd("HGET").arg(object.name.as_str()).arg(owner.as_str()).clone();
-        let answer = match self.commands.call(&asked).await? {
-            Value::ServerError(error) => Err(replies::refusal(&error).naming(Some("HGET"))),
-            reply => Ok(reply),
-        };
-        replies::count(&self.explained(&object.name, answer).await?)
+        let field = [object.name.as_str(), owner.as_str()];
+        replies::count(&self.ask_about(&object.name, "HGET", &field).await?)
     }
 
     pub(super) async fn force_release_lock(&self, object: &Object) -> Result<bool, Failure> {

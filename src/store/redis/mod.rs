@@ -3,11 +3,13 @@
 mod connection;
 mod guarded;
 mod keys;
+mod latch;
 mod lock;
 mod read_write;
 mod renewals;
 mod replies;
 mod scripts;
+mod semaphore;
 mod subscriptions;
 mod warnings;
 mod watcher;
@@ -29,11 +31,11 @@ use self::{
     subscriptions::{Board, Subscriptions},
     watcher::Commands,
 };
-use super::{Answer, Store, Subscriber};
+use super::{Answer, Store, Subscriber, unasked};
 use crate::{
     domain::{
-        About, Claim, Failure, GivenBack, Holder, Kind, Name, Object, Outcome, Owner, Place,
-        ReleaseMode, Renewal, Role, Value as Returned, Verdict, Work, checked,
+        About, Change, Claim, Failure, GivenBack, Holder, Kind, Name, Object, Outcome, Owner,
+        Place, ReleaseMode, Renewal, Role, Value as Returned, Verdict, Work, checked,
     },
     error::Error,
 };
@@ -150,6 +152,25 @@ impl RedisStore {
         }
     }
 
+    /// Asks one command about `name`; a key of another type is named.
+    async fn ask_about(
+        &self,
+        name: &Name,
+        verb: &'static str,
+        arguments: &[&str],
+    ) -> Result<Value, Failure> {
+        let answer = match self.commands.call(cmd(verb).arg(arguments)).await? {
+            Value::ServerError(error) => Err(replies::refusal(&error).naming(Some(verb))),
+            reply => Ok(reply),
+        };
+        self.explained(name, answer).await
+    }
+
+    /// The number under `name`, 0 if there is none.
+    async fn number_at(&self, name: &Name) -> Result<i64, Failure> {
+        replies::number(&self.ask_about(name, "GET", &[name.as_str()]).await?)
+    }
+
     /// As [`run`](Self::run) on one name; a key of another type is named.
     async fn run_on(
         &self,
@@ -209,6 +230,8 @@ impl Store for RedisStore {
             Kind::Lock => Box::pin(self.acquire_lock(claim, place)),
             Kind::Read => Box::pin(self.acquire_to_read(claim)),
             Kind::Write => Box::pin(self.acquire_to_write(claim, place)),
+            Kind::Semaphore => Box::pin(self.acquire_permits(claim, place)),
+            Kind::Latch => Box::pin(self.ask_latch(claim)),
         }
     }
 
@@ -223,6 +246,7 @@ impl Store for RedisStore {
             Kind::Write => Box::pin(self.recount_writer(claim, count, ttl)),
             // Those who share it are one reader to the store.
             Kind::Read => Box::pin(self.is_reading(claim, ttl)),
+            Kind::Semaphore | Kind::Latch => unasked(&claim.object),
         }
     }
 
@@ -230,7 +254,9 @@ impl Store for RedisStore {
         match claim.object.kind {
             Kind::Lock => Box::pin(self.release_lock(claim, mode)),
             Kind::Read => Box::pin(self.stop_reading(claim)),
-            Kind::Write => Box::pin(self.stop_writing(claim, mode == ReleaseMode::HandOver)),
+            Kind::Write => Box::pin(self.stop_writing(claim, mode != ReleaseMode::Broadcast)),
+            Kind::Semaphore => Box::pin(self.release_permits(claim, mode)),
+            Kind::Latch => unasked(&claim.object),
         }
     }
 
@@ -252,6 +278,7 @@ impl Store for RedisStore {
         match object.kind {
             Kind::Lock => Box::pin(self.holder_of_lock(object)),
             Kind::Read | Kind::Write => Box::pin(self.reader_or_writer(object)),
+            Kind::Semaphore | Kind::Latch => unasked(object),
         }
     }
 
@@ -259,6 +286,8 @@ impl Store for RedisStore {
         match object.kind {
             Kind::Lock => Box::pin(self.lock_held_by(object, owner)),
             Kind::Read | Kind::Write => Box::pin(self.reads_or_writes(object, owner)),
+            Kind::Semaphore => Box::pin(self.permits_of(object, owner)),
+            Kind::Latch => unasked(object),
         }
     }
 
@@ -266,6 +295,27 @@ impl Store for RedisStore {
         match object.kind {
             Kind::Lock => Box::pin(self.force_release_lock(object)),
             Kind::Read | Kind::Write => Box::pin(self.force_readers_or_writer(object)),
+            Kind::Semaphore | Kind::Latch => unasked(object),
+        }
+    }
+
+    fn number<'a>(&'a self, object: &'a Object) -> Answer<'a, i64> {
+        match object.kind {
+            Kind::Lock | Kind::Read | Kind::Write => unasked(object),
+            Kind::Semaphore | Kind::Latch => Box::pin(self.number_at(&object.name)),
+        }
+    }
+
+    fn change<'a>(
+        &'a self,
+        object: &'a Object,
+        change: Change,
+        receipt: &'a Owner,
+    ) -> Answer<'a, i64> {
+        match object.kind {
+            Kind::Lock | Kind::Read | Kind::Write => unasked(object),
+            Kind::Semaphore => Box::pin(self.change_semaphore(object, change, receipt)),
+            Kind::Latch => Box::pin(self.change_latch(object, change, receipt)),
         }
     }
 

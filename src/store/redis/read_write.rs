@@ -170,7 +170,7 @@ fn mode(kind: Kind) -> &'static str {
 pub(super) fn field(claim: &Claim) -> Cow<'_, str> {
     match claim.object.kind {
         Kind::Write => writer(&claim.owner).into(),
-        Kind::Lock | Kind::Read => claim.owner.as_str().into(),
+        _ => claim.owner.as_str().into(),
     }
 }
 

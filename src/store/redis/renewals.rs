@@ -27,6 +27,8 @@ impl RedisStore {
             Kind::Lock => self.renew_locks(renewals).await,
             Kind::Read => self.renew_readers(renewals).await,
             Kind::Write => self.renew_writers(renewals).await,
+            Kind::Semaphore => self.look_at_semaphores(renewals).await,
+            Kind::Latch => Ok(vec![Outcome::NotOurs; renewals.len()]),
         }
     }
 

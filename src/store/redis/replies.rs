@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::connection::shown;
 use crate::domain::{
-    Claim, Failure, GivenBack, Holder, Name, Others, Outcome, Owner, Seldom, Verdict,
+    Claim, Failure, GivenBack, Holder, Name, Others, Outcome, Owner, Seldom, Taken, Verdict,
 };
 
 /// Codes that some servers hide in the text of a script's error, and the text
@@ -153,6 +153,30 @@ pub(super) fn count(reply: &Value) -> Result<u32, Failure> {
     match reply {
         Value::Nil => Ok(0),
         Value::BulkString(_) => Ok(text(reply).and_then(|it| it.parse().ok()).unwrap_or(1)),
+        other => Err(unreadable(other)),
+    }
+}
+
+/// A number that somebody wrote, or none.
+pub(super) fn number(reply: &Value) -> Result<i64, Failure> {
+    match reply {
+        Value::Nil => Ok(0),
+        Value::Int(number) => Ok(*number),
+        other => text(other).and_then(|it| it.parse().ok()).ok_or_else(|| unreadable(other)),
+    }
+}
+
+/// What a question for permits was answered: their owner, or `{pttl}`.
+pub(super) fn permits(reply: &Value, claim: &Claim) -> Result<Verdict, Failure> {
+    match reply {
+        granted if text(granted) == Some(claim.owner.as_str()) => Ok(Verdict::GRANTED),
+        Value::Array(parts) => match parts[..] {
+            [Value::Int(pttl)] => {
+                let at_most = u64::try_from(pttl).ok().map(Duration::from_millis);
+                Ok(Verdict::Busy(Taken { at_most, ..Taken::UNKNOWN }))
+            }
+            _ => Err(unreadable(reply)),
+        },
         other => Err(unreadable(other)),
     }
 }

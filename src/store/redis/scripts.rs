@@ -44,10 +44,33 @@ pub(super) static RENEW_READERS: LazyLock<Script> = script!("read_write/renew");
 pub(super) static INSPECT_MODE: LazyLock<Script> = script!("holder", "read_write/inspect");
 pub(super) static FORCE_MODE: LazyLock<Script> = script!("read_write/force");
 
-/// Those of the lock, to be loaded when a connection is made.
+pub(super) static SEMAPHORE_ACQUIRE: LazyLock<Script> = script!("number", "semaphore/acquire");
+pub(super) static SEMAPHORE_RELEASE: LazyLock<Script> = script!("semaphore/release");
+pub(super) static SEMAPHORE_SET: LazyLock<Script> = script!("receipt", "semaphore/set_if_absent");
+pub(super) static SEMAPHORE_ADD: LazyLock<Script> = script!("receipt", "semaphore/add");
+pub(super) static SEMAPHORE_DELETE: LazyLock<Script> = script!("receipt", "semaphore/delete");
+pub(super) static SEMAPHORE_DRAIN: LazyLock<Script> =
+    script!("receipt", "number", "semaphore/drain");
+
+pub(super) static LATCH_SET: LazyLock<Script> = script!("receipt", "latch/set");
+pub(super) static LATCH_COUNT_DOWN: LazyLock<Script> =
+    script!("receipt", "number", "latch/count_down");
+pub(super) static LATCH_DELETE: LazyLock<Script> = script!("receipt", "latch/delete");
+
+/// All of them, to be loaded when a connection is made.
 pub(super) fn preloads() -> Vec<Preload> {
-    let all = [&ACQUIRE, &FORCE_RELEASE, &HAND_OVER, &INSPECT, &RECOUNT, &RENEW, &WRITE];
-    all.map(|script| Preload { hash: script.hash.clone(), text: script.text }).into()
+    let locks = [&ACQUIRE, &FORCE_RELEASE, &HAND_OVER, &INSPECT, &RECOUNT, &RENEW, &WRITE];
+    let semaphores = [
+        &SEMAPHORE_ACQUIRE,
+        &SEMAPHORE_RELEASE,
+        &SEMAPHORE_SET,
+        &SEMAPHORE_ADD,
+        &SEMAPHORE_DRAIN,
+        &SEMAPHORE_DELETE,
+    ];
+    let latches = [&LATCH_SET, &LATCH_COUNT_DOWN, &LATCH_DELETE];
+    let all = locks.into_iter().chain(semaphores).chain(latches);
+    all.map(|script| Preload { hash: script.hash.clone(), text: script.text }).collect()
 }
 
 impl<Text: AsRef<str>> Script<Text> {

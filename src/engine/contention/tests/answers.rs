@@ -1,0 +1,41 @@
+//! One answer for all who stood in line when it was asked for.
+
+use super::*;
+
+#[tokio::test(start_paused = true)]
+async fn one_answer_is_for_those_who_stood_in_line_and_for_nobody_who_came_after() {
+    let (_engine, contention, name) = door();
+    // given one who asks, and two in line
+    let mut asker = contention.line(&name, PLAIN, true, || true).await.unwrap();
+    let (mut one, other) = (in_line(&contention, &name), in_line(&contention, &name));
+    asker.asks();
+
+    // when others come before the answer does, and one who stood in line goes
+    let (mut late, mut later) = (in_line(&contention, &name), in_line(&contention, &name));
+    drop(other);
+    asker.answer_those_before();
+
+    // then the answer is not theirs, and they ask for themselves, one after the other
+    assert!((&mut one).now_or_never().unwrap().unwrap().answered);
+    assert!((&mut late).now_or_never().is_none());
+    drop(asker);
+    let turn = (&mut late).now_or_never().unwrap().unwrap();
+    assert!(!turn.answered);
+    assert!((&mut later).now_or_never().is_none());
+    drop(turn);
+    assert!(!(&mut later).now_or_never().unwrap().unwrap().answered);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_asked_before_anybody_came_answers_nobody() {
+    let (_engine, contention, name) = door();
+    let mut asker = contention.line(&name, PLAIN, true, || true).await.unwrap();
+    asker.asks();
+    let mut late = in_line(&contention, &name);
+    asker.answer_those_before();
+    assert!((&mut late).now_or_never().is_none());
+    // but an answer to a later question is for it, too
+    asker.asks();
+    asker.answer_those_before();
+    assert!((&mut late).now_or_never().unwrap().unwrap().answered);
+}

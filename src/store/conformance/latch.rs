@@ -1,0 +1,88 @@
+//! What every store must do for latches.
+
+use super::*;
+use crate::domain::{Change, Kind};
+
+pub(super) async fn all(t: &Bench) {
+    a_latch_is_closed_until_it_is_counted_down(t).await;
+    a_repeated_change_counts_once(t).await;
+    a_latch_that_is_deleted_is_open(t).await;
+    who_listens_is_told_when_it_opens(t).await;
+}
+
+impl Bench {
+    fn latch(&self, name: &str) -> Claim {
+        let object = Object::of(Kind::Latch, name);
+        Claim { share: Share::Nothing, object, ..self.claim(name) }
+    }
+
+    async fn count_to(&self, claim: &Claim, change: Change) -> i64 {
+        let receipt = self.identity.fresh_owner();
+        self.one.change(&claim.object, change, &receipt).await.unwrap()
+    }
+
+    async fn is_open(&self, claim: &Claim) -> bool {
+        let open = self.other.acquire(claim, None).await.unwrap() == Verdict::GRANTED;
+        assert_eq!(self.one.number(&claim.object).await.unwrap() == 0, open);
+        open
+    }
+}
+
+async fn a_latch_is_closed_until_it_is_counted_down(t: &Bench) {
+    let latch = t.latch("start");
+    assert!(t.is_open(&latch).await);
+    assert_eq!(t.count_to(&latch, Change::CountDown).await, 0);
+    for _ in 0..2 {
+        assert_eq!(t.count_to(&latch, Change::SetIfAbsent(2)).await, 1);
+        assert_eq!(t.count_to(&latch, Change::SetIfAbsent(5)).await, 0);
+        assert!(!t.is_open(&latch).await);
+        assert_eq!(t.count_to(&latch, Change::CountDown).await, 1);
+        assert!(!t.is_open(&latch).await);
+        assert_eq!(t.count_to(&latch, Change::CountDown).await, 0);
+        assert!(t.is_open(&latch).await);
+        assert_eq!(t.count_to(&latch, Change::CountDown).await, 0);
+    }
+}
+
+async fn a_repeated_change_counts_once(t: &Bench) {
+    let latch = t.latch("once");
+    let [set, down, deleted] = [(); 3].map(|()| t.identity.fresh_owner());
+    for _ in 0..3 {
+        let change = async |change, receipt| t.one.change(&latch.object, change, receipt).await;
+        assert_eq!(change(Change::SetIfAbsent(3), &set).await.unwrap(), 1);
+        assert_eq!(change(Change::CountDown, &down).await.unwrap(), 2);
+        assert!(change(Change::Drain, &down).await.is_err());
+    }
+    assert_eq!(t.one.number(&latch.object).await.unwrap(), 2);
+    for _ in 0..2 {
+        let gone = t.one.change(&latch.object, Change::Delete, &deleted).await.unwrap();
+        assert_eq!(gone, 1);
+        t.count_to(&latch, Change::SetIfAbsent(1)).await;
+    }
+    assert!(!t.is_open(&latch).await);
+}
+
+async fn a_latch_that_is_deleted_is_open(t: &Bench) {
+    let latch = t.latch("deleted");
+    assert_eq!(t.count_to(&latch, Change::Delete).await, 0);
+    t.count_to(&latch, Change::SetIfAbsent(2)).await;
+    assert_eq!(t.count_to(&latch, Change::Delete).await, 1);
+    assert!(t.is_open(&latch).await);
+}
+
+async fn who_listens_is_told_when_it_opens(t: &Bench) {
+    let latch = t.latch("opens");
+    let hears = Event::Hears(latch.object.clone(), Hears::Releases);
+    t.other.listen(&latch.object);
+    t.told(&hears, 1).await;
+    // that it is closed is told as well: who hears it asks
+    t.count_to(&latch, Change::SetIfAbsent(2)).await;
+    t.told(&freed(&latch), 1).await;
+    t.count_to(&latch, Change::CountDown).await;
+    t.count_to(&latch, Change::CountDown).await;
+    t.told(&freed(&latch), 2).await;
+    t.count_to(&latch, Change::SetIfAbsent(1)).await;
+    t.count_to(&latch, Change::Delete).await;
+    t.told(&freed(&latch), 4).await;
+    t.other.unlisten(&latch.object);
+}

@@ -1,0 +1,218 @@
+//! What every store must do for semaphores.
+
+use super::*;
+use crate::domain::{Change, Kind};
+
+pub(super) async fn all(t: &Bench) {
+    permits_are_granted_as_long_as_there_are_enough(t).await;
+    a_repeated_acquire_takes_and_a_repeated_release_gives_once(t).await;
+    a_question_that_was_withdrawn_takes_no_permits_when_it_comes(t).await;
+    permits_that_are_forgotten_stay_taken(t).await;
+    a_change_with_one_receipt_happens_once(t).await;
+    a_drain_takes_what_is_free_and_no_debt(t).await;
+    a_look_tells_who_has_permits(t).await;
+    who_has_permits_of_a_semaphore_that_is_gone_has_none_of_the_next(t).await;
+    who_waits_longest_is_left_what_it_wants(t).await;
+    who_was_the_patient_one_and_goes_leaves_its_permits_to_others(t).await;
+    who_listens_is_told_of_permits_that_are_free(t).await;
+}
+
+impl Bench {
+    fn permits(&self, name: &str, units: u32) -> Claim {
+        let object = Object::of(Kind::Semaphore, name);
+        Claim { share: Share::Units(units), object, ..self.claim(name) }
+    }
+
+    async fn changed(&self, claim: &Claim, change: Change) -> i64 {
+        let receipt = self.identity.fresh_owner();
+        self.one.change(&claim.object, change, &receipt).await.unwrap()
+    }
+
+    async fn semaphore(&self, name: &str, permits: u32) -> Claim {
+        let claim = self.permits(name, 1);
+        assert_eq!(self.changed(&claim, Change::SetIfAbsent(permits)).await, 1);
+        claim
+    }
+
+    async fn free(&self, claim: &Claim) -> i64 {
+        self.other.number(&claim.object).await.unwrap()
+    }
+
+    async fn busy(&self, claim: &Claim, place: Option<Place>) -> Option<Duration> {
+        match self.other.acquire(claim, place).await.unwrap() {
+            Verdict::Busy(Taken { holder: None, at_most }) => at_most,
+            verdict => panic!("{verdict:?}"),
+        }
+    }
+
+    async fn back(&self, claim: &Claim) {
+        assert_eq!(self.broadcast(claim).await, GivenBack::Freed(Others::Nobody));
+    }
+}
+
+const GONE: GivenBack = GivenBack::NotHeld { holder: None };
+
+async fn permits_are_granted_as_long_as_there_are_enough(t: &Bench) {
+    let none = t.permits("none", 1);
+    assert_eq!((t.busy(&none, None).await, t.free(&none).await), (None, 0));
+
+    let three = t.semaphore("three", 3).await;
+    let (one, two, more) = (t.permits("three", 1), t.permits("three", 2), t.permits("three", 1));
+    t.grant(&two).await;
+    assert_eq!(t.free(&three).await, 1);
+    t.grant(&one).await;
+    assert_eq!(t.busy(&more, None).await, None);
+    assert_eq!(t.one.held_by(&three.object, &two.owner).await.unwrap(), 2);
+    assert_eq!(t.one.held_by(&three.object, &more.owner).await.unwrap(), 0);
+    t.back(&two).await;
+    assert_eq!(t.free(&three).await, 2);
+    assert_eq!(t.changed(&three, Change::SetIfAbsent(9)).await, 0);
+    assert_eq!(t.free(&three).await, 2);
+}
+
+async fn a_repeated_acquire_takes_and_a_repeated_release_gives_once(t: &Bench) {
+    let one = t.semaphore("repeated", 2).await;
+    t.grant(&one).await;
+    t.grant(&one).await;
+    assert_eq!(t.free(&one).await, 1);
+    t.back(&one).await;
+    assert_eq!((t.broadcast(&one).await, t.free(&one).await), (GONE, 2));
+}
+
+async fn a_question_that_was_withdrawn_takes_no_permits_when_it_comes(t: &Bench) {
+    let late = t.semaphore("withdrawn", 1).await;
+    assert_eq!(t.one.release(&late, ReleaseMode::HandOver).await.unwrap(), GONE);
+    t.busy(&late, None).await;
+    assert_eq!(t.free(&late).await, 1);
+    // one that had them is refused once it was asked to give them back again
+    let unsure = t.permits("withdrawn", 1);
+    t.grant(&unsure).await;
+    t.back(&unsure).await;
+    t.broadcast(&unsure).await;
+    t.busy(&unsure, None).await;
+    t.grant(&t.permits("withdrawn", 1)).await;
+}
+
+async fn permits_that_are_forgotten_stay_taken(t: &Bench) {
+    let kept = t.semaphore("kept", 2).await;
+    t.grant(&kept).await;
+    let forget = async || t.one.release(&kept, ReleaseMode::Forget).await.unwrap();
+    assert_eq!(forget().await, GivenBack::Freed(Others::Nobody));
+    assert_eq!(forget().await, GONE);
+    assert_eq!(t.one.held_by(&kept.object, &kept.owner).await.unwrap(), 0);
+    assert_eq!((t.broadcast(&kept).await, t.free(&kept).await), (GONE, 1));
+    t.busy(&kept, None).await;
+}
+
+async fn a_change_with_one_receipt_happens_once(t: &Bench) {
+    let claim = t.permits("receipts", 1);
+    let receipt = t.identity.fresh_owner();
+    let twice = async |change, receipt: &Owner| {
+        let first = t.one.change(&claim.object, change, receipt).await.unwrap();
+        let again = t.one.change(&claim.object, change, receipt).await.unwrap();
+        assert_eq!(first, again, "{change:?}");
+        first
+    };
+    assert_eq!(twice(Change::SetIfAbsent(3), &receipt).await, 1);
+    assert_eq!(twice(Change::Add(4), &t.identity.fresh_owner()).await, 7);
+    assert_eq!(twice(Change::Add(-9), &t.identity.fresh_owner()).await, -2);
+    assert_eq!(twice(Change::Add(5), &t.identity.fresh_owner()).await, 3);
+    let drained = t.identity.fresh_owner();
+    assert_eq!(twice(Change::Drain, &drained).await, 3);
+    t.changed(&claim, Change::Add(1)).await;
+    assert_eq!((twice(Change::Drain, &drained).await, t.free(&claim).await), (3, 1));
+    assert!(t.one.change(&claim.object, Change::CountDown, &receipt).await.is_err());
+}
+
+async fn a_drain_takes_what_is_free_and_no_debt(t: &Bench) {
+    let claim = t.permits("drained", 1);
+    assert_eq!(t.changed(&claim, Change::Drain).await, 0);
+    assert_eq!(t.changed(&claim, Change::Add(-5)).await, -5);
+    assert_eq!((t.changed(&claim, Change::Drain).await, t.free(&claim).await), (0, -5));
+    assert_eq!(t.changed(&claim, Change::Add(15)).await, 10);
+    assert_eq!((t.changed(&claim, Change::Drain).await, t.free(&claim).await), (10, 0));
+    assert_eq!(t.changed(&claim, Change::SetIfAbsent(1)).await, 0, "it is there, with none");
+}
+
+async fn a_look_tells_who_has_permits(t: &Bench) {
+    let (has, none) = (t.semaphore("looked", 1).await, t.permits("looked", 1));
+    t.grant(&has).await;
+    let look = |claim: &Claim| {
+        let Claim { object, owner, .. } = claim.clone();
+        Renewal { object, owner, ttl: None }
+    };
+    let outcomes = t.one.renew(&[look(&none), look(&has)]).await.unwrap();
+    assert_eq!(outcomes, [Outcome::NotOurs, Outcome::Renewed]);
+}
+
+async fn who_has_permits_of_a_semaphore_that_is_gone_has_none_of_the_next(t: &Bench) {
+    let first = t.permits("anew", 1);
+    t.changed(&first, Change::Add(1)).await;
+    t.grant(&first).await;
+    assert_eq!(t.changed(&first, Change::Delete).await, 1);
+    assert_eq!(t.changed(&first, Change::Delete).await, 0);
+    assert_eq!((t.broadcast(&first).await, t.free(&first).await), (GONE, 0));
+
+    let second = t.semaphore("anew", 1).await;
+    t.grant(&second).await;
+    t.changed(&second, Change::Delete).await;
+    let third = t.semaphore("anew", 1).await;
+    assert_eq!((t.broadcast(&second).await, t.free(&third).await), (GONE, 1));
+}
+
+const LONG: Option<Place> = Some(Place::Waited(Duration::from_secs(2)));
+
+async fn who_waits_longest_is_left_what_it_wants(t: &Bench) {
+    let few = t.semaphore("patient", 4).await;
+    let [many, other, longer] = [6, 5, 5].map(|units| t.permits("patient", units));
+    assert_eq!(t.busy(&many, LONG).await, None);
+    assert!(t.busy(&few, None).await.is_some_and(|rest| !rest.is_zero()));
+    // one who has waited for less does not take its place, and one who has for more does
+    let less = Some(Place::Waited(Duration::from_secs(1)));
+    assert_eq!(t.busy(&other, less).await, None);
+    assert!(t.busy(&few, less).await.is_some());
+    t.changed(&few, Change::Add(3)).await;
+    assert!(t.busy(&other, less).await.is_some());
+    let more = Some(Place::Waited(Duration::from_secs(3)));
+    assert_eq!(t.other.acquire(&longer, more).await.unwrap(), Verdict::GRANTED);
+
+    // what it does not want is anybody's, and when it has entered all is
+    t.changed(&few, Change::Add(5)).await;
+    t.grant(&few).await;
+    t.busy(&t.permits("patient", 1), None).await;
+    t.grant(&many).await;
+    t.changed(&few, Change::Add(1)).await;
+    t.grant(&t.permits("patient", 1)).await;
+}
+
+async fn who_was_the_patient_one_and_goes_leaves_its_permits_to_others(t: &Bench) {
+    let few = t.semaphore("gone", 1).await;
+    let many = t.permits("gone", 2);
+    t.busy(&many, LONG).await;
+    t.busy(&few, None).await;
+    t.other.listen(&few.object);
+    t.told(&hears(&few), 1).await;
+    assert_eq!(t.one.release(&many, ReleaseMode::HandOver).await.unwrap(), GONE);
+    t.told(&freed(&few), 1).await;
+    t.grant(&few).await;
+    t.other.unlisten(&few.object);
+}
+
+fn hears(claim: &Claim) -> Event {
+    Event::Hears(claim.object.clone(), Hears::Releases)
+}
+
+async fn who_listens_is_told_of_permits_that_are_free(t: &Bench) {
+    let claim = t.permits("told", 1);
+    t.other.listen(&claim.object);
+    t.told(&hears(&claim), 1).await;
+    t.changed(&claim, Change::SetIfAbsent(1)).await;
+    t.grant(&claim).await;
+    t.back(&claim).await;
+    t.told(&freed(&claim), 2).await;
+    // a debt is nothing to ask for
+    t.changed(&claim, Change::Add(-3)).await;
+    t.changed(&claim, Change::Add(4)).await;
+    t.told(&freed(&claim), 3).await;
+    t.other.unlisten(&claim.object);
+}

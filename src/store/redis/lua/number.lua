@@ -1,0 +1,14 @@
+-- number: read a counter. Stands before the scripts that decide by one.
+--
+--   {err}   what lies under the key is no number, or no text
+--
+-- Time: GET.
+
+-- The number under a key, 0 if there is none; or nothing, and an error.
+local function number_at(key)
+    local number = tonumber(redis.call('GET', key) or '0')
+    if number then
+        return number
+    end
+    return nil, redis.error_reply('ERR no number: ' .. key)
+end

@@ -1,0 +1,23 @@
+-- semaphore/delete: remove a semaphore, and who has permits of it.
+--
+--   KEYS[1]  semaphore  counter of free permits
+--   KEYS[2]  receipt    what this question was answered, for a minute
+--   KEYS[3]  holders    hash {owner: permits}
+--   ARGV[1]  rest       milliseconds for which the receipt is kept
+--
+--   1   there was one
+--   0   there was none
+--
+-- GET refuses a key of another type, which DEL would delete.
+--
+-- Time: GET, GET and SET; DEL when there was one.
+
+local before = answered(KEYS[2])
+if before then
+    return before
+elseif not redis.call('GET', KEYS[1]) then
+    return answer(KEYS[2], ARGV[1], 0)
+end
+
+redis.call('DEL', KEYS[1], KEYS[3])
+return answer(KEYS[2], ARGV[1], 1)

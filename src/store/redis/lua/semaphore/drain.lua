@@ -1,0 +1,22 @@
+-- semaphore/drain: take all free permits away.
+--
+--   KEYS[1]  semaphore  counter of free permits
+--   KEYS[2]  receipt    what this question was answered, for a minute
+--   ARGV[1]  rest       milliseconds for which the receipt is kept
+--
+--   0, 1, 2, …   how many there were. A number below 0 stays as it is
+--
+-- Time: GET, GET, DECRBY and SET.
+
+local before = answered(KEYS[2])
+if before then
+    return before
+end
+
+local free, refused = number_at(KEYS[1])
+if refused then
+    return refused
+elseif free > 0 then
+    redis.call('DECRBY', KEYS[1], string.format('%.0f', free))
+end
+return answer(KEYS[2], ARGV[1], math.max(free, 0))

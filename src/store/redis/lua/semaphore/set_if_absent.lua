@@ -1,0 +1,25 @@
+-- semaphore/set_if_absent: make a semaphore with so many permits, if there is none.
+--
+--   KEYS[1]  semaphore  counter of free permits
+--   KEYS[2]  receipt    what this question was answered, for a minute
+--   KEYS[3]  holders    hash {owner: permits}
+--   ARGV[1]  permits    how many
+--   ARGV[2]  channel    where to say how many are free
+--   ARGV[3]  rest       milliseconds for which the receipt is kept
+--
+--   1   made; who had permits of one before has none of this
+--   0   there is one already
+--
+-- Time: GET, EXISTS and SET; SET, DEL and PUBLISH when it is made.
+
+local before = answered(KEYS[2])
+if before then
+    return before
+elseif redis.call('EXISTS', KEYS[1]) == 1 then
+    return answer(KEYS[2], ARGV[3], 0)
+end
+
+redis.call('SET', KEYS[1], ARGV[1])
+redis.call('DEL', KEYS[3])
+redis.pcall('PUBLISH', ARGV[2], ARGV[1])
+return answer(KEYS[2], ARGV[3], 1)

@@ -1,0 +1,146 @@
+//! The latch, on the store in memory and in virtual time.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use leasehold::{Client, Error, Latch, MemoryStore, Result};
+use tokio::{
+    task::JoinHandle,
+    time::{Instant, sleep, timeout},
+};
+
+const fn secs(n: u64) -> Duration {
+    Duration::from_secs(n)
+}
+
+const fn millis(n: u64) -> Duration {
+    Duration::from_millis(n)
+}
+
+/// So soon that nobody polled or waited for a timer.
+const AT_ONCE: Duration = millis(10);
+
+/// The latch of two clients of one store.
+fn two() -> [Latch; 2] {
+    let store = MemoryStore::new();
+    [(); 2].map(|()| Client::sharing(&store).latch("start").unwrap())
+}
+
+/// Somebody who waits, and has asked already.
+async fn waiting(latch: &Latch) -> JoinHandle<Result<()>> {
+    let latch = latch.clone();
+    let waiter = tokio::spawn(async move { latch.wait().await });
+    sleep(millis(1)).await;
+    assert!(!waiter.is_finished());
+    waiter
+}
+
+async fn passes(waiter: JoinHandle<Result<()>>) {
+    timeout(AT_ONCE, waiter).await.expect("at once").unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_latch_that_nobody_has_set_is_open() {
+    let [latch, _] = two();
+    assert_eq!(latch.count().await.unwrap(), 0);
+    latch.wait().await.unwrap();
+    latch.wait_within(secs(1)).await.unwrap();
+    assert_eq!(latch.count_down().await.unwrap(), 0);
+    assert!(!latch.delete().await.unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_latch_is_set_once_and_again_when_it_has_opened() {
+    let [latch, other] = two();
+    for _ in 0..2 {
+        assert!(latch.set(2).await.unwrap());
+        assert!(!other.set(3).await.unwrap());
+        let waiter = waiting(&latch).await;
+        assert_eq!(other.count_down().await.unwrap(), 1);
+        sleep(secs(60)).await;
+        assert!(!waiter.is_finished());
+        assert_eq!(other.count_down().await.unwrap(), 0);
+        passes(waiter).await;
+    }
+    assert!(matches!(latch.set(0).await, Err(Error::Zero { .. })));
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_who_wait_pass_at_once_in_every_client() {
+    let [latch, other] = two();
+    latch.set(1).await.unwrap();
+    let mut waiters = Vec::new();
+    for n in 0..1_000 {
+        let latch = [&latch, &other][n % 2].clone();
+        waiters.push(tokio::spawn(async move { latch.wait().await }));
+    }
+    sleep(secs(1)).await;
+    other.count_down().await.unwrap();
+    join_all(waiters.into_iter().map(passes)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn patience_ends_for_all_who_wait_and_says_that_it_is_closed() {
+    let [latch, _] = two();
+    latch.set(1).await.unwrap();
+    let start = Instant::now();
+    let three = [(); 3].map(|()| latch.wait_within(millis(500)));
+    for error in join_all(three).await.into_iter().map(Result::unwrap_err) {
+        assert!(error.is_busy());
+        assert_eq!(error.to_string(), "`start` was still not to be had after 500ms");
+    }
+    assert_eq!(start.elapsed(), millis(500));
+    assert!(matches!(latch.wait_within(Duration::ZERO).await, Err(Error::Duration(_))));
+
+    // and one whose patience is longer than it takes passes
+    let waiter = tokio::spawn({
+        let latch = latch.clone();
+        async move { latch.wait_within(millis(550)).await }
+    });
+    sleep(millis(500)).await;
+    latch.count_down().await.unwrap();
+    passes(waiter).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_passes_when_the_latch_is_deleted() {
+    let [latch, other] = two();
+    latch.set(5).await.unwrap();
+    let waiter = waiting(&other).await;
+    assert!(latch.delete().await.unwrap());
+    passes(waiter).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_goes_in_the_middle_keeps_nobody_from_passing() {
+    let [latch, other] = two();
+    latch.set(1).await.unwrap();
+    let (first, second, third) =
+        (waiting(&latch).await, waiting(&latch).await, waiting(&latch).await);
+    first.abort();
+    sleep(millis(1)).await;
+    other.count_down().await.unwrap();
+    passes(second).await;
+    passes(third).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiters_outlast_a_store_that_is_away() {
+    let store = MemoryStore::new();
+    let client = Client::sharing(&store);
+    let latch = client.latch("start").unwrap();
+    latch.set(1).await.unwrap();
+    let waiters = [waiting(&latch).await, waiting(&latch).await];
+    store.stall();
+    sleep(secs(60)).await;
+    store.resume();
+    latch.count_down().await.unwrap();
+    for waiter in waiters {
+        timeout(secs(4), waiter).await.expect("when it asks again").unwrap().unwrap();
+    }
+    // and nothing is owed, or held
+    let stats = client.stats();
+    assert_eq!((stats.waiting, stats.granted, stats.held), (0, 0, 0));
+    assert_eq!(client.shutdown(secs(1)).await.unsettled, 0);
+    assert!(matches!(latch.wait().await, Err(Error::ShutDown)));
+}

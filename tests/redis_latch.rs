@@ -1,0 +1,208 @@
+//! The latch on a real server: its bytes, its costs, and what it makes of faults.
+#![cfg(feature = "redis")]
+
+mod common;
+
+use common::{
+    Listener, SOON, client, keys, ms, pttl, secs, subscribers, until_subscribed, with_rights,
+    within,
+};
+use futures_util::future::join_all;
+use leasehold::{Client, Error, Latch, Result};
+use testkit::{Proxy, Redis, eventually};
+use tokio::{task::JoinHandle, time::sleep};
+
+const CHANNEL: &str = "redisson_countdownlatch__channel__{start}";
+
+async fn latch(redis: &Redis) -> Latch {
+    client(redis).await.latch("start").unwrap()
+}
+
+fn waiting(latch: &Latch) -> JoinHandle<Result<()>> {
+    let latch = latch.clone();
+    tokio::spawn(async move { latch.wait().await })
+}
+
+async fn passes(waiter: JoinHandle<Result<()>>) {
+    within(SOON, "it passes", waiter).await.unwrap().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_counter_and_its_channel_are_redissons() {
+    let redis = Redis::start();
+    let latch = latch(&redis).await;
+    let mut listener = Listener::to(&redis, CHANNEL);
+    assert!(latch.set(2).await.unwrap());
+    assert_eq!(redis.command(&["GET", "start"]).text(), "2");
+    assert_eq!((pttl(&redis, "start"), listener.heard()), (-1, vec!["1".to_owned()]));
+    assert!(!latch.set(9).await.unwrap());
+    assert_eq!(latch.count_down().await.unwrap(), 1);
+    assert_eq!(listener.heard(), [""; 0]);
+    assert_eq!(latch.count_down().await.unwrap(), 0);
+    assert_eq!(listener.heard(), ["0"]);
+    assert_eq!(latch.count_down().await.unwrap(), 0);
+    assert_eq!(listener.heard(), [""; 0]);
+
+    // who deletes it opens it, and says so
+    latch.set(2).await.unwrap();
+    assert!(latch.delete().await.unwrap());
+    assert_eq!(listener.heard(), ["1", "0"]);
+    for receipt in keys(&redis) {
+        assert!(receipt.starts_with("leasehold_latch__receipt:{start}:"), "{receipt}");
+        assert!((1..=60_000).contains(&pttl(&redis, &receipt)));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_name_with_braces_has_a_channel_with_more_of_them() {
+    let redis = Redis::start();
+    let mut listener = Listener::to(&redis, "redisson_countdownlatch__channel__{{t}:start}");
+    let latch = client(&redis).await.latch("{t}:start").unwrap();
+    latch.set(1).await.unwrap();
+    let waiter = waiting(&latch);
+    latch.count_down().await.unwrap();
+    passes(waiter).await;
+    assert_eq!(listener.heard(), ["1", "0"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_latch_that_is_opened_by_hand_as_redisson_does_lets_waiters_pass() {
+    let redis = Redis::start();
+    let latch = latch(&redis).await;
+    redis.command(&["SET", "start", "1"]);
+    let waiter = waiting(&latch);
+    until_subscribed(&redis, CHANNEL);
+    // closed again is a reason to ask, and no more
+    redis.command(&["PUBLISH", CHANNEL, "1"]);
+    redis.command(&["PUBLISH", CHANNEL, "nonsense"]);
+    sleep(ms(100)).await;
+    assert!(!waiter.is_finished());
+    redis.command(&["DEL", "start"]);
+    redis.command(&["PUBLISH", CHANNEL, "0"]);
+    passes(waiter).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_that_never_came_delays_a_waiter_and_no_more() {
+    let redis = Redis::start();
+    let latch = latch(&redis).await;
+    latch.set(1).await.unwrap();
+    let waiter = waiting(&latch);
+    until_subscribed(&redis, CHANNEL);
+    sleep(ms(100)).await;
+    redis.command(&["DEL", "start"]);
+    passes(waiter).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_thousand_tasks_that_wait_cost_the_server_one() {
+    let redis = Redis::start();
+    let (latch, other) = (latch(&redis).await, latch(&redis).await);
+    latch.set(1).await.unwrap();
+    let before = redis.calls();
+    let waiters: Vec<_> = (0..1_000).map(|_| waiting(&latch)).collect();
+    until_subscribed(&redis, CHANNEL);
+    sleep(ms(200)).await;
+    other.count_down().await.unwrap();
+    within(SOON, "they pass", join_all(waiters))
+        .await
+        .into_iter()
+        .for_each(|it| it.unwrap().unwrap());
+    let calls = redis.calls().since(&before);
+    // Each look is one GET; two more are those of the script.
+    assert!(calls.of("get") <= 2 + 4, "{calls}");
+    assert_eq!((calls.of("subscribe"), calls.of("evalsha")), (1, 1), "{calls}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_count_whose_reply_is_lost_counts_once() {
+    let redis = Redis::start();
+    let proxy = Proxy::before(redis.port());
+    let client = Client::builder().command_timeout(ms(500)).connect(&proxy.url()).await.unwrap();
+    let latch = client.latch("start").unwrap();
+    proxy.lose_reply_to("EVALSHA");
+    assert!(within(SOON, "it is asked again", latch.set(3)).await.unwrap());
+    proxy.lose_reply_to("EVALSHA");
+    assert_eq!(within(SOON, "it is asked again", latch.count_down()).await.unwrap(), 2);
+    assert_eq!((proxy.lost_replies(), latch.count().await.unwrap()), (2, 2));
+    proxy.lose_reply_to("EVALSHA");
+    assert!(within(SOON, "it is asked again", latch.delete()).await.unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_waiter_that_is_cancelled_leaves_nothing() {
+    let redis = Redis::start();
+    let latch = latch(&redis).await;
+    redis.command(&["SET", "start", "1"]);
+    let waiter = waiting(&latch);
+    until_subscribed(&redis, CHANNEL);
+    sleep(secs(2)).await;
+    let before = redis.calls();
+    waiter.abort();
+    eventually("nobody listens", SOON, || subscribers(&redis, CHANNEL) == 0);
+    assert_eq!(keys(&redis), ["start"]);
+    let calls = redis.calls().since(&before);
+    assert_eq!((calls.of("evalsha"), calls.of("get")), (0, 0), "{calls}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_waiter_outlasts_a_restart() {
+    let redis = Redis::options().persistent().start();
+    let (latch, other) = (latch(&redis).await, latch(&redis).await);
+    latch.set(1).await.unwrap();
+    let waiter = waiting(&latch);
+    until_subscribed(&redis, CHANNEL);
+    redis.restart();
+    until_subscribed(&redis, CHANNEL);
+    sleep(ms(500)).await;
+    assert!(!waiter.is_finished());
+    other.count_down().await.unwrap();
+    passes(waiter).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn scripts_that_are_forgotten_are_loaded_again() {
+    let redis = Redis::start();
+    let latch = latch(&redis).await;
+    let forget = || redis.command(&["SCRIPT", "FLUSH"]);
+    forget();
+    assert!(latch.set(2).await.unwrap());
+    forget();
+    assert_eq!(latch.count_down().await.unwrap(), 1);
+    forget();
+    assert!(latch.delete().await.unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn something_else_under_the_name_is_left_alone_and_named() {
+    let redis = Redis::start();
+    let latch = latch(&redis).await;
+    redis.command(&["HSET", "start", "field", "value"]);
+    let wrong = |error: &Error| matches!(error, Error::WrongType { found, .. } if found == "hash");
+    assert!(wrong(&latch.wait().await.unwrap_err()));
+    assert!(wrong(&latch.count_down().await.unwrap_err()));
+    assert!(wrong(&latch.delete().await.unwrap_err()));
+    assert!(wrong(&latch.count().await.unwrap_err()));
+    assert!(!latch.set(1).await.unwrap());
+    redis.command(&["SET", "start", "many"]);
+    assert!(latch.wait().await.is_err());
+    assert!(matches!(latch.count_down().await, Err(Error::Refused { .. })));
+    assert_eq!(redis.command(&["GET", "start"]).text(), "many");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_lacks_a_right_is_told_and_who_may_not_listen_asks() {
+    let redis = Redis::start();
+    let narrow = with_rights(&redis, "narrow", &["+@all", "&*", "~other"]).await;
+    let narrow = narrow.latch("start").unwrap();
+    assert!(matches!(narrow.wait().await, Err(Error::Forbidden { .. })));
+    assert!(matches!(narrow.count_down().await, Err(Error::Forbidden { .. })));
+
+    let deaf = ["+@all", "resetchannels", "~start", "~leasehold_latch__receipt:{start}:*"];
+    let deaf = with_rights(&redis, "deaf", &deaf).await.latch("start").unwrap();
+    deaf.set(1).await.unwrap();
+    let waiter = waiting(&deaf);
+    sleep(ms(300)).await;
+    deaf.count_down().await.unwrap();
+    passes(waiter).await;
+}

@@ -1,0 +1,422 @@
+//! The semaphore on a real server: its bytes, its costs, and what it makes of faults.
+#![cfg(feature = "redis")]
+
+mod common;
+
+use std::time::Duration;
+
+use common::{
+    Listener, SOON, client, hash, keys, ms, pttl, secs, until_subscribed, with_rights, within,
+};
+use futures_util::future::join_all;
+use leasehold::{Client, Error, LostReason, Release, Result, Semaphore, SemaphoreGuard};
+use testkit::{Proxy, Redis, eventually};
+use tokio::{
+    task::JoinHandle,
+    time::{Instant, sleep},
+};
+
+const CHANNEL: &str = "redisson_sc:{pool}";
+const HOLDERS: &str = "leasehold_semaphore:{pool}";
+const WITHDRAWN: &str = "leasehold_semaphore__withdrawn:{pool}";
+const PATIENT: &str = "leasehold_semaphore__patient:{pool}";
+
+async fn pool(redis: &Redis) -> Semaphore {
+    client(redis).await.semaphore("pool").unwrap()
+}
+
+/// The semaphore of a client that gives up on a silent server after half a second.
+async fn hasty_pool(url: &str) -> Semaphore {
+    let client = Client::builder().command_timeout(ms(500)).connect(url).await.unwrap();
+    client.semaphore("pool").unwrap()
+}
+
+fn waiting(semaphore: &Semaphore, permits: u32) -> JoinHandle<Result<SemaphoreGuard>> {
+    let semaphore = semaphore.clone();
+    tokio::spawn(async move { semaphore.acquire(permits).await })
+}
+
+async fn entered(waiter: JoinHandle<Result<SemaphoreGuard>>) -> SemaphoreGuard {
+    within(SOON, "it enters", waiter).await.unwrap().unwrap()
+}
+
+async fn back(guard: SemaphoreGuard) {
+    assert_eq!(guard.release().await.unwrap(), Release::Released);
+}
+
+fn free(redis: &Redis) -> String {
+    redis.command(&["GET", "pool"]).text().to_owned()
+}
+
+/// Every key but those of receipts.
+fn lasting(redis: &Redis) -> Vec<String> {
+    keys(redis).into_iter().filter(|key| !key.contains("receipt")).collect()
+}
+
+// Bytes.
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_counter_and_its_channel_are_redissons_and_who_has_permits_is_our_own() {
+    let redis = Redis::start();
+    let pool = pool(&redis).await;
+    let mut listener = Listener::to(&redis, CHANNEL);
+    assert!(pool.set_if_absent(5).await.unwrap());
+    assert_eq!(listener.heard(), ["5"]);
+    assert_eq!((free(&redis), pttl(&redis, "pool")), ("5".into(), -1));
+
+    let guard = pool.acquire(2).await.unwrap();
+    assert_eq!(free(&redis), "3");
+    assert_eq!(hash(&redis, HOLDERS), [(guard.owner().to_string(), "2".to_owned())]);
+    assert_eq!(pttl(&redis, HOLDERS), -1);
+    assert_eq!(listener.heard(), [""; 0]);
+    back(guard).await;
+    assert_eq!((free(&redis), listener.heard()), ("5".into(), vec!["5".to_owned()]));
+    assert_eq!(lasting(&redis), ["pool"]);
+
+    // no number below zero is said
+    assert_eq!(pool.add(-7).await.unwrap(), -2);
+    assert_eq!(pool.add(2).await.unwrap(), 0);
+    assert_eq!((free(&redis), listener.heard()), ("0".into(), vec!["0".to_owned()]));
+    assert_eq!(pool.drain().await.unwrap(), 0);
+
+    // and what is left of all changes lives for a minute
+    let receipts: Vec<_> = keys(&redis).into_iter().filter(|key| key.contains("receipt")).collect();
+    assert_eq!(receipts.len(), 4);
+    for receipt in receipts {
+        assert!(receipt.starts_with("leasehold_semaphore__receipt:{pool}:"), "{receipt}");
+        assert!((1..=60_000).contains(&pttl(&redis, &receipt)));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_by_hand_as_redisson_makes_it_wakes_a_waiter() {
+    let redis = Redis::start();
+    let pool = pool(&redis).await;
+    let waiter = waiting(&pool, 2);
+    until_subscribed(&redis, CHANNEL);
+    redis.command(&["INCRBY", "pool", "1"]);
+    redis.command(&["PUBLISH", CHANNEL, "1"]);
+    redis.command(&["INCRBY", "pool", "1"]);
+    redis.command(&["PUBLISH", CHANNEL, "2"]);
+    assert_eq!(entered(waiter).await.permits(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_that_never_came_delays_a_waiter_and_no_more() {
+    let redis = Redis::start();
+    let pool = pool(&redis).await;
+    let waiter = waiting(&pool, 1);
+    until_subscribed(&redis, CHANNEL);
+    sleep(ms(100)).await;
+    redis.command(&["INCRBY", "pool", "1"]);
+    back(entered(waiter).await).await;
+}
+
+// Costs.
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_acquire_is_one_script_and_a_release_is_another_however_many_have_permits() {
+    let redis = Redis::start();
+    let pool = pool(&redis).await;
+    pool.set_if_absent(1_000).await.unwrap();
+    let mut others = Vec::new();
+    for permits in [1, 2, 3].into_iter().cycle().take(300) {
+        let before = redis.calls();
+        let guard = pool.acquire(permits).await.unwrap();
+        let calls = redis.calls().since(&before);
+        assert_eq!((calls.of("evalsha"), calls.total()), (1, 7), "{calls}");
+        others.push(guard);
+    }
+    for guard in others {
+        let before = redis.calls();
+        back(guard).await;
+        let calls = redis.calls().since(&before);
+        assert_eq!((calls.of("evalsha"), calls.of("publish"), calls.total()), (1, 1, 6), "{calls}");
+    }
+    assert_eq!(lasting(&redis), ["pool"]);
+}
+
+// Once.
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_acquire_and_a_release_whose_replies_are_lost_count_once() {
+    let redis = Redis::start();
+    let proxy = Proxy::before(redis.port());
+    let pool = hasty_pool(&proxy.url()).await;
+    pool.set_if_absent(3).await.unwrap();
+    proxy.lose_reply_to("EVALSHA");
+    let guard = within(SOON, "it is asked again", pool.acquire(1)).await.unwrap();
+    assert_eq!((proxy.lost_replies(), free(&redis)), (1, "2".into()));
+    proxy.lose_reply_to("EVALSHA");
+    let released = within(SOON, "it is asked again", guard.release()).await.unwrap();
+    assert_eq!((proxy.lost_replies(), released), (2, Release::Released));
+    sleep(secs(5)).await;
+    assert_eq!((free(&redis), hash(&redis, HOLDERS)), ("3".into(), vec![]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_whose_reply_is_lost_counts_once() {
+    let redis = Redis::start();
+    let proxy = Proxy::before(redis.port());
+    let pool = hasty_pool(&proxy.url()).await;
+    proxy.lose_reply_to("EVALSHA");
+    assert!(within(SOON, "it is asked again", pool.set_if_absent(3)).await.unwrap());
+    proxy.lose_reply_to("EVALSHA");
+    assert_eq!(within(SOON, "it is asked again", pool.add(4)).await.unwrap(), 7);
+    proxy.lose_reply_to("EVALSHA");
+    assert_eq!(within(SOON, "it is asked again", pool.drain()).await.unwrap(), 7);
+    assert_eq!((proxy.lost_replies(), free(&redis)), (3, "0".into()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn permits_come_back_that_were_granted_to_one_who_has_gone() {
+    let redis = Redis::start();
+    let proxy = Proxy::before(redis.port());
+    let pool = Client::connect(&proxy.url()).await.unwrap().semaphore("pool").unwrap();
+    pool.set_if_absent(1).await.unwrap();
+    for delay in [0, 1, 5, 20, 100] {
+        proxy.delay(ms(200));
+        let acquiring = waiting(&pool, 1);
+        sleep(ms(delay)).await;
+        acquiring.abort();
+        acquiring.await.unwrap_err();
+        proxy.delay(Duration::ZERO);
+        sleep(ms(300)).await;
+        eventually("they are free", SOON, || free(&redis) == "1");
+    }
+    assert_eq!(hash(&redis, HOLDERS), []);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_question_that_is_executed_after_it_was_withdrawn_takes_no_permits() {
+    // given a server that hangs, and one who asks for permits and gives up
+    let redis = Redis::start();
+    let pool = hasty_pool(&redis.url()).await;
+    pool.set_if_absent(1).await.unwrap();
+    redis.pause();
+    pool.acquire_within(1, ms(800)).await.unwrap_err();
+
+    // when the server executes all that lies in its buffers
+    redis.resume();
+    eventually("it is refused from now on", secs(10), || {
+        redis.command(&["ZCARD", WITHDRAWN]).number() == 1
+    });
+    sleep(secs(5)).await;
+    assert_eq!((free(&redis), hash(&redis, HOLDERS)), ("1".into(), vec![]));
+    assert!((880_000..=900_000).contains(&pttl(&redis, WITHDRAWN)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn permits_that_are_forgotten_leave_no_trace_of_their_guard() {
+    let redis = Redis::start();
+    let pool = pool(&redis).await;
+    pool.set_if_absent(3).await.unwrap();
+    pool.acquire(2).await.unwrap().forget();
+    eventually("the store is told", SOON, || hash(&redis, HOLDERS).is_empty());
+    assert_eq!(free(&redis), "1");
+}
+
+// Faults.
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restart_that_loses_the_data_is_told_to_who_had_permits() {
+    let redis = Redis::start();
+    let pool = pool(&redis).await;
+    pool.set_if_absent(1).await.unwrap();
+    let guard = pool.acquire(1).await.unwrap();
+    redis.restart();
+    let reason = within(SOON, "the loss is told", guard.lost()).await;
+    assert_eq!(reason, LostReason::NotOurs);
+    let release = guard.release().await.unwrap();
+    assert!(matches!(release, Release::AlreadyGone { .. }), "{release:?}");
+    assert_eq!(pool.free().await.unwrap(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restart_that_keeps_the_data_is_noticed_by_nobody() {
+    let redis = Redis::options().persistent().start();
+    let (one, other) = (pool(&redis).await, pool(&redis).await);
+    one.set_if_absent(1).await.unwrap();
+    let guard = one.acquire(1).await.unwrap();
+    let waiter = waiting(&other, 1);
+    until_subscribed(&redis, CHANNEL);
+    redis.restart();
+    until_subscribed(&redis, CHANNEL);
+    sleep(ms(500)).await;
+    assert!(guard.is_held() && !waiter.is_finished());
+    back(guard).await;
+    back(entered(waiter).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_of_a_semaphore_that_somebody_deleted_makes_no_permits() {
+    let redis = Redis::start();
+    let pool = pool(&redis).await;
+    pool.set_if_absent(2).await.unwrap();
+    let (one, other) = (pool.acquire(1).await.unwrap(), pool.acquire(1).await.unwrap());
+    redis.command(&["DEL", "pool"]);
+    let release = one.release().await.unwrap();
+    assert!(matches!(release, Release::AlreadyGone { reason: LostReason::NotOurs, .. }));
+    assert_eq!(redis.command(&["EXISTS", "pool"]).number(), 0);
+    // set anew by us, they are nobody's; by Redisson, who cannot know, they would come back
+    assert!(pool.set_if_absent(2).await.unwrap());
+    let release = other.release().await.unwrap();
+    assert!(matches!(release, Release::AlreadyGone { .. }));
+    assert_eq!(free(&redis), "2");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn scripts_that_are_forgotten_are_loaded_again() {
+    let redis = Redis::start();
+    let pool = pool(&redis).await;
+    let forget = || redis.command(&["SCRIPT", "FLUSH"]);
+    forget();
+    pool.set_if_absent(1).await.unwrap();
+    forget();
+    let guard = pool.acquire(1).await.unwrap();
+    forget();
+    back(guard).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn something_else_under_the_name_is_left_alone_and_named() {
+    let redis = Redis::start();
+    let pool = pool(&redis).await;
+    redis.command(&["HSET", "pool", "field", "value"]);
+    let wrong = |error: &Error| matches!(error, Error::WrongType { found, .. } if found == "hash");
+    assert!(wrong(&pool.acquire(1).await.unwrap_err()));
+    assert!(wrong(&pool.add(1).await.unwrap_err()));
+    assert!(wrong(&pool.drain().await.unwrap_err()));
+    assert!(wrong(&pool.delete().await.unwrap_err()));
+    assert!(wrong(&pool.free().await.unwrap_err()));
+    assert!(!pool.set_if_absent(1).await.unwrap());
+    assert_eq!(hash(&redis, "pool").len(), 1);
+
+    redis.command(&["SET", "pool", "many"]);
+    let error = pool.try_acquire(1).await.unwrap_err();
+    assert!(matches!(error, Error::Refused { .. }), "{error:?}");
+    assert!(matches!(pool.drain().await, Err(Error::Refused { .. })));
+    assert_eq!((free(&redis), hash(&redis, HOLDERS)), ("many".into(), vec![]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_lacks_a_right_is_told_and_nothing_is_half_done() {
+    let redis = Redis::start();
+    redis.command(&["SET", "pool", "3"]);
+    let narrow = with_rights(&redis, "narrow", &["+@all", "&*", "~pool"]).await;
+    let error = narrow.semaphore("pool").unwrap().acquire(1).await.unwrap_err();
+    assert!(matches!(error, Error::Forbidden { .. }), "{error:?}");
+
+    let no_count = ["+@all", "-decrby", "&*", "~pool", "~leasehold_semaphore*"];
+    let no_count = with_rights(&redis, "uncounting", &no_count).await;
+    let error = no_count.semaphore("pool").unwrap().acquire(1).await.unwrap_err();
+    assert!(matches!(error, Error::Forbidden { .. }), "{error:?}");
+    assert_eq!((free(&redis), lasting(&redis)), ("3".into(), vec!["pool".to_owned()]));
+
+    // the rights that are enough
+    let enough = ["+@all", "&redisson_sc:*", "~pool", "~leasehold_semaphore*:{pool}*"];
+    let enough = with_rights(&redis, "enough", &enough).await.semaphore("pool").unwrap();
+    let waiter = waiting(&enough, 4);
+    until_subscribed(&redis, CHANNEL);
+    enough.add(1).await.unwrap();
+    back(entered(waiter).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_server_grants_nothing_and_takes_permits_back() {
+    let redis = Redis::start();
+    let pool = pool(&redis).await;
+    pool.set_if_absent(3).await.unwrap();
+    let (guard, kept) = (pool.acquire(1).await.unwrap(), pool.acquire(1).await.unwrap());
+    redis.command(&["CONFIG", "SET", "maxmemory", "1"]);
+    let error = within(SOON, "a no", pool.acquire(1)).await.unwrap_err();
+    assert!(matches!(&error, Error::NotReady { code, .. } if code == "OOM"), "{error:?}");
+    back(guard).await;
+    drop(kept);
+    eventually("they are free", SOON, || free(&redis) == "3");
+}
+
+// Who waits longest.
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_waits_longest_is_named_for_five_seconds_and_keeps_nobody_out_when_it_is_dead() {
+    let redis = Redis::start();
+    let (few, proxy) = (pool(&redis).await, Proxy::before(redis.port()));
+    let many = Client::connect(&proxy.url()).await.unwrap().semaphore("pool").unwrap();
+    few.set_if_absent(4).await.unwrap();
+    let three = few.acquire(3).await.unwrap();
+    let waiter = waiting(&many, 4);
+    eventually("it is named", secs(10), || redis.command(&["EXISTS", PATIENT]).number() == 1);
+    let named = hash(&redis, PATIENT);
+    assert_eq!(named.len(), 3, "{named:?}");
+    assert!(named.contains(&("permits".into(), "4".into())), "{named:?}");
+    assert!((1..=5_000).contains(&pttl(&redis, PATIENT)));
+    assert!(few.try_acquire(1).await.unwrap().is_none());
+
+    // when it is dead, the others enter by themselves
+    proxy.refuse(true);
+    proxy.cut();
+    let start = Instant::now();
+    let one = within(secs(12), "it enters", few.acquire(1)).await.unwrap();
+    assert!(start.elapsed() <= secs(8), "{:?}", start.elapsed());
+    waiter.abort();
+    back(one).await;
+    back(three).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_who_waits_for_many_enters_though_those_for_few_never_rest() {
+    let redis = Redis::start();
+    let many = pool(&redis).await;
+    many.set_if_absent(4).await.unwrap();
+    let mut few = Vec::new();
+    for _ in 0..3 {
+        let pool = pool(&redis).await;
+        few.extend((0..2).map(|_| {
+            let pool = pool.clone();
+            tokio::spawn(async move {
+                loop {
+                    let guard = pool.acquire(1).await.unwrap();
+                    sleep(ms(7)).await;
+                    back(guard).await;
+                }
+            })
+        }));
+    }
+    sleep(ms(200)).await;
+    for _ in 0..2 {
+        let all = within(secs(20), "it enters", many.acquire(4)).await.unwrap();
+        assert_eq!(free(&redis), "0");
+        back(all).await;
+    }
+    few.iter().for_each(JoinHandle::abort);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_clients_never_have_more_than_there_are() {
+    let redis = Redis::start();
+    let mut clients = Vec::new();
+    for _ in 0..8 {
+        clients.push(pool(&redis).await);
+    }
+    clients[0].set_if_absent(3).await.unwrap();
+    let taken = std::sync::Arc::new(std::sync::atomic::AtomicU32::new(0));
+    let workers = clients.iter().enumerate().map(|(n, pool)| {
+        let (pool, taken) = (pool.clone(), taken.clone());
+        tokio::spawn(async move {
+            for round in 0..20_u32 {
+                let permits = 1 + (round + u32::try_from(n).unwrap()) % 3;
+                let guard = pool.acquire(permits).await.unwrap();
+                let now = taken.fetch_add(permits, std::sync::atomic::Ordering::SeqCst) + permits;
+                assert!(now <= 3, "{now} of 3");
+                sleep(ms(1)).await;
+                taken.fetch_sub(permits, std::sync::atomic::Ordering::SeqCst);
+                back(guard).await;
+            }
+        })
+    });
+    for done in within(secs(60), "all enter", join_all(workers)).await {
+        done.unwrap();
+    }
+    assert_eq!((free(&redis), hash(&redis, HOLDERS)), ("3".into(), vec![]));
+}

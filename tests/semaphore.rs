@@ -1,0 +1,306 @@
+//! The semaphore, on the store in memory and in virtual time.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use leasehold::{
+    Client, Error, LostReason, MemoryStore, Release, Result, Semaphore, SemaphoreGuard,
+};
+use tokio::{
+    task::JoinHandle,
+    time::{Instant, sleep, timeout},
+};
+
+const fn secs(n: u64) -> Duration {
+    Duration::from_secs(n)
+}
+
+const fn millis(n: u64) -> Duration {
+    Duration::from_millis(n)
+}
+
+/// So soon that nobody polled or waited for a timer.
+const AT_ONCE: Duration = millis(10);
+
+/// Two clients of one store, and a semaphore with so many permits.
+struct World {
+    store: MemoryStore,
+    one: Semaphore,
+    other: Semaphore,
+    clients: [Client; 2],
+}
+
+async fn world(permits: u32) -> World {
+    let store = MemoryStore::new();
+    let clients = [Client::sharing(&store), Client::sharing(&store)];
+    let [one, other] = clients.each_ref().map(|client| client.semaphore("pool").unwrap());
+    assert!(one.set_if_absent(permits).await.unwrap());
+    World { store, one, other, clients }
+}
+
+/// Somebody who waits for so many, and has asked already.
+async fn waiting(semaphore: &Semaphore, permits: u32) -> JoinHandle<Result<SemaphoreGuard>> {
+    let semaphore = semaphore.clone();
+    let waiter = tokio::spawn(async move { semaphore.acquire(permits).await });
+    sleep(millis(1)).await;
+    assert!(!waiter.is_finished());
+    waiter
+}
+
+/// What it gets, by then.
+async fn entered(limit: Duration, waiter: JoinHandle<Result<SemaphoreGuard>>) -> SemaphoreGuard {
+    timeout(limit, waiter).await.expect("in time").unwrap().unwrap()
+}
+
+async fn back(guard: SemaphoreGuard) {
+    assert_eq!(guard.release().await.unwrap(), Release::Released);
+}
+
+#[tokio::test(start_paused = true)]
+async fn permits_are_had_by_as_many_as_there_are_and_come_back() {
+    let t = world(3).await;
+    let (two, one) = (t.one.acquire(2).await.unwrap(), t.other.acquire(1).await.unwrap());
+    assert_eq!((two.permits(), one.permits()), (2, 1));
+    assert!(t.one.try_acquire(1).await.unwrap().is_none());
+    back(two).await;
+    assert_eq!(t.other.free().await.unwrap(), 2);
+    drop(one);
+    sleep(AT_ONCE).await;
+    assert_eq!(t.other.free().await.unwrap(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_permits_are_no_wish() {
+    let t = world(3).await;
+    for asked in [
+        t.one.acquire(0).await.map(Some),
+        t.one.try_acquire(0).await,
+        t.one.acquire_within(0, secs(1)).await.map(Some),
+    ] {
+        assert!(matches!(asked, Err(Error::Zero { name }) if name.as_str() == "pool"));
+    }
+    let patience = t.one.acquire_within(1, Duration::ZERO).await;
+    assert!(matches!(patience, Err(Error::Duration(_))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_semaphore_there_are_no_permits_until_somebody_adds_some() {
+    let pool = Client::in_memory().semaphore("pool").unwrap();
+    assert!(pool.try_acquire(1).await.unwrap().is_none());
+    let waiter = waiting(&pool, 2).await;
+    assert_eq!(pool.add(1).await.unwrap(), 1);
+    sleep(millis(1)).await;
+    assert!(!waiter.is_finished());
+    assert_eq!(pool.add(1).await.unwrap(), 2);
+    back(entered(AT_ONCE, waiter).await).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn permits_are_added_and_taken_away_also_below_none() {
+    let pool = Client::in_memory().semaphore("pool").unwrap();
+    for (permits, free) in [(10, 10), (-10, 0), (4, 4), (10, 14), (-5, 9), (-14, -5), (10, 5)] {
+        assert_eq!(pool.add(permits).await.unwrap(), free);
+    }
+    pool.acquire(5).await.unwrap().forget();
+    assert_eq!(pool.free().await.unwrap(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_drain_takes_what_is_free() {
+    let t = world(10).await;
+    let _three = t.one.acquire(3).await.unwrap();
+    assert_eq!(t.other.drain().await.unwrap(), 7);
+    assert_eq!(t.other.drain().await.unwrap(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn permits_of_another_client_are_waited_for_and_heard_of_at_once() {
+    let t = world(4).await;
+    let guards = [t.one.acquire(2).await.unwrap(), t.one.acquire(2).await.unwrap()];
+    let waiter = waiting(&t.other, 4).await;
+    sleep(secs(60)).await;
+    for guard in guards {
+        assert!(!waiter.is_finished());
+        back(guard).await;
+    }
+    assert_eq!(entered(AT_ONCE, waiter).await.permits(), 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_who_can_enter_do_after_one_release() {
+    let t = world(3).await;
+    let three = t.one.acquire(3).await.unwrap();
+    let mut waiters = Vec::new();
+    for _ in 0..3 {
+        waiters.push(waiting(&t.other, 1).await);
+    }
+    back(three).await;
+    let guards = join_all(waiters.into_iter().map(|waiter| entered(AT_ONCE, waiter))).await;
+    assert_eq!((guards.len(), t.one.free().await.unwrap()), (3, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_here_is_served_in_order_however_many_each_wants() {
+    let t = world(2).await;
+    let two = t.one.acquire(2).await.unwrap();
+    let (many, few) = (waiting(&t.one, 2).await, waiting(&t.one, 1).await);
+    back(two).await;
+    let guard = entered(AT_ONCE, many).await;
+    assert!(!few.is_finished());
+    back(guard).await;
+    back(entered(AT_ONCE, few).await).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn patience_ends_and_says_that_they_are_taken() {
+    let t = world(1).await;
+    let _all = t.one.acquire(1).await.unwrap();
+    let start = Instant::now();
+    let both = [t.other.acquire_within(1, secs(5)), t.other.acquire_within(1, secs(5))];
+    for error in join_all(both).await.into_iter().map(Result::unwrap_err) {
+        assert!(error.is_busy() && !error.is_transient());
+        assert_eq!(error.to_string(), "`pool` was still not to be had after 5s");
+    }
+    assert_eq!(start.elapsed(), secs(5));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_gives_up_leaves_nothing_and_takes_nothing_later() {
+    let t = world(1).await;
+    let all = t.one.acquire(1).await.unwrap();
+    let waiter = waiting(&t.other, 1).await;
+    waiter.abort();
+    back(all).await;
+    sleep(secs(10)).await;
+    assert_eq!(t.one.free().await.unwrap(), 1);
+    assert!(t.one.try_acquire(1).await.unwrap().is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_granted_to_one_who_has_given_up_comes_back() {
+    let t = world(1).await;
+    t.store.stall();
+    assert!(timeout(millis(5), t.one.acquire(1)).await.is_err());
+    t.store.resume();
+    sleep(secs(10)).await;
+    assert_eq!(t.other.free().await.unwrap(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn permits_that_are_forgotten_stay_taken_and_their_guard_is_over() {
+    let t = world(3).await;
+    let guard = t.one.acquire(2).await.unwrap();
+    let lost = guard.lost();
+    guard.forget();
+    assert_eq!(lost.await, LostReason::Released);
+    sleep(secs(60)).await;
+    assert_eq!(t.other.free().await.unwrap(), 1);
+    assert_eq!(t.clients[0].stats().held, 0);
+    assert_eq!(t.other.add(2).await.unwrap(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn permits_have_no_lease() {
+    let t = world(1).await;
+    let guard = t.one.acquire(1).await.unwrap();
+    t.store.stall();
+    sleep(secs(24 * 60 * 60)).await;
+    assert!(guard.is_held());
+    t.store.resume();
+    assert_eq!(t.other.free().await.unwrap(), 0);
+    back(guard).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_of_a_semaphore_that_is_gone_makes_no_permits() {
+    let t = world(2).await;
+    let guards = [t.one.acquire(1).await.unwrap(), t.one.acquire(1).await.unwrap()];
+    let [first, second] = guards;
+    assert!(t.other.delete().await.unwrap());
+    assert!(!t.other.delete().await.unwrap());
+    let gone = |release: Release| match release {
+        Release::AlreadyGone { reason, holder: None, .. } => reason,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(gone(first.release().await.unwrap()), LostReason::NotOurs);
+    assert_eq!(t.other.free().await.unwrap(), 0);
+    assert!(t.other.set_if_absent(1).await.unwrap());
+    assert_eq!(gone(second.release().await.unwrap()), LostReason::NotOurs);
+    assert_eq!(t.other.free().await.unwrap(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_gives_permits_back() {
+    let t = world(2).await;
+    let guard = t.one.acquire(2).await.unwrap();
+    let shutdown = t.clients[0].shutdown(millis(100)).await;
+    assert_eq!((shutdown.taken_back, shutdown.unsettled), (1, 0));
+    assert_eq!(guard.lost().await, LostReason::ShutDown);
+    assert_eq!(t.other.free().await.unwrap(), 2);
+    assert!(matches!(t.one.acquire(1).await, Err(Error::ShutDown)));
+}
+
+/// Those for few come again and again, so that there are never as many free as it wants.
+#[tokio::test(start_paused = true)]
+async fn one_who_waits_for_many_is_not_starved_by_those_for_few() {
+    let t = world(4).await;
+    let mut few = Vec::new();
+    for n in 0..4_u64 {
+        let pool = t.one.clone();
+        few.push(tokio::spawn(async move {
+            sleep(millis(5 * n)).await;
+            loop {
+                let guard = pool.acquire(1).await.unwrap();
+                sleep(millis(20)).await;
+                back(guard).await;
+            }
+        }));
+    }
+    sleep(millis(50)).await;
+    let start = Instant::now();
+    let all = timeout(secs(6), t.other.acquire(4)).await.expect("it enters").unwrap();
+    // It is not overtaken by more than those who had them when a second was over, and as
+    // long as it takes it to ask.
+    assert!(start.elapsed() >= millis(900), "nobody was in its way: {:?}", start.elapsed());
+    back(all).await;
+    few.iter().for_each(JoinHandle::abort);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_who_waited_longest_and_gives_up_keeps_nobody_out() {
+    let t = world(4).await;
+    let three = t.one.acquire(3).await.unwrap();
+    let (pool, patience) = (t.other.clone(), millis(4_500));
+    let many = tokio::spawn(async move { pool.acquire_within(4, patience).await });
+    sleep(millis(4_400)).await;
+    assert!(t.one.try_acquire(1).await.unwrap().is_none(), "it is left to the other");
+    assert!(many.await.unwrap().is_err());
+    sleep(AT_ONCE).await;
+    assert!(t.one.try_acquire(1).await.unwrap().is_some());
+    back(three).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_crowd_never_has_more_than_there_are() {
+    let t = world(5).await;
+    let taken = std::sync::Arc::new(std::sync::atomic::AtomicU32::new(0));
+    let worker = |n: usize| {
+        let (pool, taken) = ([t.one.clone(), t.other.clone()][n % 2].clone(), taken.clone());
+        tokio::spawn(async move {
+            for round in 0..20_u32 {
+                let permits = 1 + (round + u32::try_from(n).unwrap()) % 5;
+                let guard = pool.acquire(permits).await.unwrap();
+                let now = taken.fetch_add(permits, std::sync::atomic::Ordering::SeqCst) + permits;
+                assert!(now <= 5, "{now} of 5");
+                sleep(millis(3)).await;
+                taken.fetch_sub(permits, std::sync::atomic::Ordering::SeqCst);
+                back(guard).await;
+            }
+        })
+    };
+    let workers: Vec<_> = (0..16).map(worker).collect();
+    for done in timeout(secs(600), join_all(workers)).await.expect("all enter") {
+        done.unwrap();
+    }
+    assert_eq!(t.one.free().await.unwrap(), 5);
+}
