@@ -20,6 +20,8 @@ pub(crate) enum Share {
     /// All of it. So many fencing tokens are drawn with the grant: one for each hold that may be
     /// made of it, or none.
     Whole { tokens: u32 },
+    /// So many of its permits.
+    Units(u32),
 }
 
 impl Claim {
@@ -35,8 +37,10 @@ impl Claim {
 
     /// How many fencing tokens are wanted.
     pub(crate) fn tokens(&self) -> u32 {
-        let Share::Whole { tokens } = self.share;
-        tokens
+        match self.share {
+            Share::Whole { tokens } => tokens,
+            Share::Units(_) => 0,
+        }
     }
 }
 
@@ -134,6 +138,7 @@ pub(crate) enum Others {
 pub(crate) struct Renewal {
     pub(crate) object: Object,
     pub(crate) owner: Owner,
+    pub(crate) share: Share,
     /// The new lease; without one the hold is only looked at.
     pub(crate) ttl: Option<Duration>,
 }

@@ -12,20 +12,19 @@ mod mutex;
 mod name;
 mod object;
 mod owner;
+mod permit;
 mod reason;
 mod seldom;
 mod stats;
 mod wait_by;
 
-#[cfg(test)]
-pub(crate) use self::claim::Taken;
 #[cfg(feature = "redis")]
 pub(crate) use self::seldom::TOLD_APART;
 pub(crate) use self::{
     backoff::{Backoff, spread},
     claim::{
-        Claim, GivenBack, Others, Outcome, Place, ReleaseMode, Renewal, Share, Token, Verdict,
-        in_millis,
+        Claim, GivenBack, Others, Outcome, Place, ReleaseMode, Renewal, Share, Taken, Token,
+        Verdict, in_millis,
     },
     failure::{Failure, Refusal},
     hashed::{Map, Set},
@@ -34,6 +33,7 @@ pub(crate) use self::{
     mutex::Mutex,
     object::{Kind, Object},
     owner::Identity,
+    permit::{Change, Counts, FOREVER, acquirable, countable, permits_of},
     seldom::Seldom,
 };
 pub use self::{
@@ -42,6 +42,7 @@ pub use self::{
     lease::InvalidDuration,
     name::{InvalidName, Name},
     owner::{InvalidOwner, Owner},
+    permit::{InvalidPermitId, InvalidPermits, PermitId},
     reason::LostReason,
     stats::Stats,
     wait_by::WaitBy,

@@ -11,6 +11,8 @@ use super::Name;
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) enum Kind {
     Lock,
+    /// A semaphore whose permits have a lease each.
+    Permits,
 }
 
 /// What the engine knows of a kind: nothing else tells one from another.
@@ -27,6 +29,7 @@ impl Kind {
     pub(crate) const fn manner(self) -> Manner {
         match self {
             Self::Lock => Manner { alone: true, queues: true },
+            Self::Permits => Manner { alone: false, queues: false },
         }
     }
 }
@@ -65,6 +68,11 @@ mod tests {
         /// The lock called `name`.
         pub(crate) fn lock(name: impl AsRef<str>) -> Self {
             Self { name: Name::new(name).unwrap(), kind: Kind::Lock }
+        }
+
+        /// The permits called `name`.
+        pub(crate) fn permits(name: impl AsRef<str>) -> Self {
+            Self { kind: Kind::Permits, ..Self::lock(name) }
         }
     }
 }

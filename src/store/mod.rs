@@ -6,11 +6,17 @@
 //!
 //! `conformance/` says as plain functions what every store must do.
 
-use std::{fmt, future::Future, pin::Pin, sync::Weak, time::Duration};
+use std::{
+    fmt,
+    future::{Future, ready},
+    pin::Pin,
+    sync::Weak,
+    time::Duration,
+};
 
 use crate::domain::{
-    About, Claim, Failure, GivenBack, Holder, Object, Outcome, Owner, Place, ReleaseMode, Renewal,
-    Verdict,
+    About, Change, Claim, Counts, Failure, GivenBack, Holder, Object, Outcome, Owner, PermitId,
+    Place, ReleaseMode, Renewal, Verdict,
 };
 
 #[cfg(test)]
@@ -21,6 +27,11 @@ pub(crate) mod redis;
 
 /// A store's answer, on its way.
 pub(crate) type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, Failure>> + Send + 'a>>;
+
+/// The answer to what makes no sense for this kind of object.
+pub(crate) fn no_such_question<'a, T: Send + 'a>() -> Answer<'a, T> {
+    Box::pin(ready(Err(Failure::refused("ERR", "no question about this kind of object"))))
+}
 
 /// Where locks live.
 pub(crate) trait Store: fmt::Debug + Send + Sync {
@@ -68,6 +79,27 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
 
     /// Frees `object` whoever holds it and wakes those who listen; whether it was held.
     fn force_release<'a>(&'a self, object: &'a Object) -> Answer<'a, bool>;
+
+    /// Changes what nobody holds, or somebody else. Asked again with the same `receipt`, for a
+    /// minute, it changes nothing and answers as before.
+    fn change<'a>(
+        &'a self,
+        object: &'a Object,
+        change: Change,
+        receipt: &'a str,
+    ) -> Answer<'a, i64>;
+
+    /// How many permits there are.
+    fn count<'a>(&'a self, object: &'a Object) -> Answer<'a, Counts>;
+
+    /// How long this permit is somebody's: with a `lease` for so long from now on. `None` if it
+    /// is nobody's.
+    fn lease<'a>(
+        &'a self,
+        object: &'a Object,
+        id: PermitId,
+        lease: Option<Duration>,
+    ) -> Answer<'a, Option<Duration>>;
 
     /// Begins to listen for releases of `object`, in the background.
     ///
@@ -131,6 +163,9 @@ pub(crate) const LATER: Duration = Duration::from_secs(1);
 /// For so long a lock is reserved for one who polls: it asks meanwhile. As long again
 /// others have it in any case.
 pub(crate) const POLLERS_TURN: Duration = Duration::from_millis(400);
+
+/// For so long a change is known by its receipt.
+pub(crate) const RECEIPT_RESTS: Duration = Duration::from_secs(60);
 
 /// How long a queue stays that nobody asks about.
 pub(crate) const QUEUE_RESTS: Duration = Duration::from_secs(15);

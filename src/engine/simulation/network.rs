@@ -27,8 +27,8 @@ use super::{
 };
 use crate::{
     domain::{
-        About, Claim, Failure, GivenBack, Holder, Object, Outcome, Owner, Place, ReleaseMode,
-        Renewal, Verdict,
+        About, Change, Claim, Counts, Failure, GivenBack, Holder, Object, Outcome, Owner, PermitId,
+        Place, ReleaseMode, Renewal, Verdict,
     },
     store::{Answer, Event, Store, Subscriber, memory::Session},
 };
@@ -302,6 +302,40 @@ impl Store for Network {
         self.send(Some(object), move |store| {
             let object = asked.clone();
             Box::pin(async move { store.force_release(&object).await })
+        })
+    }
+
+    fn change<'a>(
+        &'a self,
+        object: &'a Object,
+        change: Change,
+        receipt: &'a str,
+    ) -> Answer<'a, i64> {
+        let asked = (object.clone(), receipt.to_owned());
+        self.send(Some(object), move |store| {
+            let (object, receipt) = asked.clone();
+            Box::pin(async move { store.change(&object, change, &receipt).await })
+        })
+    }
+
+    fn count<'a>(&'a self, object: &'a Object) -> Answer<'a, Counts> {
+        let asked = object.clone();
+        self.send(Some(object), move |store| {
+            let object = asked.clone();
+            Box::pin(async move { store.count(&object).await })
+        })
+    }
+
+    fn lease<'a>(
+        &'a self,
+        object: &'a Object,
+        id: PermitId,
+        lease: Option<Duration>,
+    ) -> Answer<'a, Option<Duration>> {
+        let asked = object.clone();
+        self.send(Some(object), move |store| {
+            let object = asked.clone();
+            Box::pin(async move { store.lease(&object, id, lease).await })
         })
     }
 

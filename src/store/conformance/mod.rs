@@ -3,6 +3,7 @@
 //! Two sessions of one store stand for two clients. Durations are short because
 //! on a real server they pass in real time.
 
+mod permits;
 mod queue;
 
 use std::{
@@ -135,6 +136,7 @@ pub(crate) async fn all(bench: &Bench) {
     names_that_differ_in_odd_characters_are_different_locks(bench).await;
     tokens_grow_with_each_grant_and_blocks_do_not_overlap(bench).await;
     queue::all(bench).await;
+    permits::all(bench).await;
 }
 
 async fn tokens_grow_with_each_grant_and_blocks_do_not_overlap(t: &Bench) {
@@ -203,6 +205,7 @@ async fn a_renewal_prolongs_only_what_is_still_held(t: &Bench) {
     let renewal = |claim: &Claim| Renewal {
         object: claim.object.clone(),
         owner: claim.owner.clone(),
+        share: claim.share,
         ttl: Some(Duration::from_secs(10)),
     };
     let foreign = Renewal { owner: gone.owner.clone(), ..renewal(&held) };
@@ -218,7 +221,8 @@ async fn a_renewal_prolongs_only_what_is_still_held(t: &Bench) {
 async fn a_look_does_not_prolong(t: &Bench) {
     let claim = t.claim_for("looked-at", Duration::from_millis(500));
     t.grant(&claim).await;
-    let look = Renewal { object: claim.object.clone(), owner: claim.owner.clone(), ttl: None };
+    let Claim { object, owner, share, .. } = claim.clone();
+    let look = Renewal { object, owner, share, ttl: None };
     assert_eq!(t.one.renew(&[look]).await.unwrap(), [Outcome::Renewed]);
     assert_eq!(t.one.recount(&claim, 2, None).await.unwrap(), Outcome::Renewed);
     let remaining = t.one.holder(&claim.object).await.unwrap().unwrap().remaining().unwrap();

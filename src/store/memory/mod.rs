@@ -3,6 +3,7 @@
 //! It means what the Redis store means, without a server, and keeps the time of
 //! tokio's clock: under `tokio::time::pause` leases end in virtual time.
 
+mod permits;
 mod queue;
 
 use std::{
@@ -19,11 +20,14 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-use self::queue::{Queue, Turn};
-use super::{Answer, Event, Hears, Store, Subscriber};
+use self::{
+    permits::Pool,
+    queue::{Queue, Turn},
+};
+use super::{Answer, Event, Hears, Store, Subscriber, no_such_question};
 use crate::domain::{
-    About, Claim, Failure, GivenBack, Holder, Map, Mutex, Object, Others, Outcome, Owner, Place,
-    ReleaseMode, Renewal, Role, Set, Token, Verdict,
+    About, Change, Claim, Counts, Failure, GivenBack, Holder, Kind, Map, Mutex, Object, Others,
+    Outcome, Owner, PermitId, Place, ReleaseMode, Renewal, Role, Set, Token, Verdict,
 };
 
 /// How long a stalled store is waited for: what a client on Redis waits by default.
@@ -78,7 +82,8 @@ impl MemoryStore {
     }
 
     /// Forgets who holds `name`, without a word, as Redis does when it restarts
-    /// without its data or fails over too early. Returns whether it was held.
+    /// without its data or fails over too early. Returns whether it was held. Permits that
+    /// were held are free then.
     ///
     /// # Examples
     ///
@@ -95,10 +100,13 @@ impl MemoryStore {
         let now = Instant::now();
         let mut state = self.shared.state.lock();
         let known = state.locks.keys().find(|known| known.name.as_str() == name).cloned();
-        known.is_some_and(|name| state.take(&name, now).is_some())
+        let pools = state.permits.iter_mut().filter(|(known, _)| known.name.as_str() == name);
+        let permits = pools.fold(false, |lost, (_, pool)| pool.lose(now) || lost);
+        known.is_some_and(|name| state.take(&name, now).is_some()) || permits
     }
 
-    /// Forgets every hold, without a word, and every token: those begin anew.
+    /// Forgets every hold, without a word, and every token: those begin anew. Of permits it is
+    /// forgotten how many there are.
     ///
     /// # Examples
     ///
@@ -117,6 +125,7 @@ impl MemoryStore {
         state.locks.clear();
         state.queues.clear();
         state.tokens.clear();
+        state.permits.clear();
     }
 
     /// Stops answering, as a server that hangs: a request that is not answered
@@ -194,7 +203,8 @@ impl MemoryStore {
     pub(crate) fn is_idle(&self) -> bool {
         let (state, now) = (self.shared.state.lock(), Instant::now());
         let held = state.locks.values().any(|entry| now < entry.ends);
-        !held && state.sessions.values().all(|session| session.objects.is_empty())
+        let permits = state.permits.values().any(|pool| pool.counts().held > 0);
+        !held && !permits && state.sessions.values().all(|session| session.objects.is_empty())
     }
 
     /// Who stands in a queue.
@@ -241,6 +251,80 @@ impl Session {
         self.shared.state.lock().sessions.entry(self.id).or_default().queueless = !may;
     }
 
+    /// Runs `question` on the permits of `object`, of which none has expired. It says, too,
+    /// whether there are more free ones than before.
+    fn ask_pool<'a, T: Send + 'a>(
+        &'a self,
+        object: &'a Object,
+        question: impl FnOnce(&mut Pool, Instant) -> (T, bool) + Send + 'a,
+    ) -> Answer<'a, T> {
+        self.ask(move |state, now| {
+            let pool = state.permits.entry(object.clone()).or_default();
+            let regained = pool.reap(now);
+            let (answer, more) = question(pool, now);
+            if (regained || more) && pool.has_free() {
+                state.announce(object, self.id, false);
+            }
+            answer
+        })
+    }
+
+    fn acquire_lock<'a>(&'a self, claim: &'a Claim, place: Option<Place>) -> Answer<'a, Verdict> {
+        self.ask(move |state, now| match state.holding(&claim.object, now) {
+            Some(entry) if entry.owner != claim.owner => {
+                let verdict = Verdict::Busy(entry.seen(now).into());
+                if let Some(place) = place {
+                    state.queue_up(self.id, claim, place, now);
+                }
+                verdict
+            }
+            _ => {
+                state.grant(&claim.object, &claim.owner, now + claim.ttl, now);
+                if place.is_some() {
+                    state.leave_queue(claim, now);
+                }
+                Verdict::Granted { token: state.draw(claim) }
+            }
+        })
+    }
+
+    fn release_permits<'a>(&'a self, claim: &'a Claim) -> Answer<'a, GivenBack> {
+        // One that has expired is known as such, whether or not it was counted as free.
+        self.ask(move |state, now| {
+            let pool = state.permits.entry(claim.object.clone()).or_default();
+            let (all, any) = pool.release(claim, now);
+            if any && pool.has_free() {
+                state.announce(&claim.object, self.id, false);
+            }
+            match all {
+                true => GivenBack::Freed(Others::Nobody),
+                false => GivenBack::NotHeld { holder: None },
+            }
+        })
+    }
+
+    fn release_lock<'a>(&'a self, claim: &'a Claim, mode: ReleaseMode) -> Answer<'a, GivenBack> {
+        self.ask(move |state, now| {
+            let left = mode == ReleaseMode::HandOver && state.leave_queue(claim, now);
+            if state.held_by(&claim.object, &claim.owner, now).is_none() {
+                let holder = state.holding(&claim.object, now).map(|entry| entry.seen(now));
+                if left && holder.is_none() {
+                    // Who has gone may have been told that it is free.
+                    state.tell_first(&claim.object);
+                }
+                return GivenBack::NotHeld { holder };
+            }
+            state.locks.remove(&claim.object);
+            GivenBack::Freed(match mode {
+                ReleaseMode::Broadcast if state.announce(&claim.object, self.id, false) => {
+                    Others::Listeners
+                }
+                ReleaseMode::Broadcast => Others::Nobody,
+                ReleaseMode::HandOver => state.hand_over(&claim.object, self.id, now),
+            })
+        })
+    }
+
     /// Runs `question` on the locks when the store answers at all.
     fn ask<'a, T: Send + 'a>(
         &'a self,
@@ -272,22 +356,12 @@ fn tell(subscriber: &Weak<dyn Subscriber>, event: Event) {
 
 impl Store for Session {
     fn acquire<'a>(&'a self, claim: &'a Claim, place: Option<Place>) -> Answer<'a, Verdict> {
-        self.ask(move |state, now| match state.holding(&claim.object, now) {
-            Some(entry) if entry.owner != claim.owner => {
-                let verdict = Verdict::Busy(entry.seen(now).into());
-                if let Some(place) = place {
-                    state.queue_up(self.id, claim, place, now);
-                }
-                verdict
+        match claim.object.kind {
+            Kind::Lock => self.acquire_lock(claim, place),
+            Kind::Permits => {
+                self.ask_pool(&claim.object, |pool, now| (pool.acquire(claim, now), false))
             }
-            _ => {
-                state.grant(&claim.object, &claim.owner, now + claim.ttl, now);
-                if place.is_some() {
-                    state.leave_queue(claim, now);
-                }
-                Verdict::Granted { token: state.draw(claim) }
-            }
-        })
+        }
     }
 
     fn recount<'a>(
@@ -306,35 +380,15 @@ impl Store for Session {
     }
 
     fn release<'a>(&'a self, claim: &'a Claim, mode: ReleaseMode) -> Answer<'a, GivenBack> {
-        self.ask(move |state, now| {
-            let left = mode == ReleaseMode::HandOver && state.leave_queue(claim, now);
-            if state.held_by(&claim.object, &claim.owner, now).is_none() {
-                let holder = state.holding(&claim.object, now).map(|entry| entry.seen(now));
-                if left && holder.is_none() {
-                    // Who has gone may have been told that it is free.
-                    state.tell_first(&claim.object);
-                }
-                return GivenBack::NotHeld { holder };
-            }
-            state.locks.remove(&claim.object);
-            GivenBack::Freed(match mode {
-                ReleaseMode::Broadcast if state.announce(&claim.object, self.id, false) => {
-                    Others::Listeners
-                }
-                ReleaseMode::Broadcast => Others::Nobody,
-                ReleaseMode::HandOver => state.hand_over(&claim.object, self.id, now),
-            })
-        })
+        match claim.object.kind {
+            Kind::Lock => self.release_lock(claim, mode),
+            Kind::Permits => self.release_permits(claim),
+        }
     }
 
     fn renew<'a>(&'a self, renewals: &'a [Renewal]) -> Answer<'a, Vec<Outcome>> {
         self.ask(move |state, now| {
-            let outcome =
-                |renewal: &Renewal| match state.held_by(&renewal.object, &renewal.owner, now) {
-                    Some(entry) => entry.renew(renewal.ttl, now),
-                    None => Outcome::NotOurs,
-                };
-            renewals.iter().map(outcome).collect()
+            renewals.iter().map(|renewal| state.renew(renewal, now)).collect()
         })
     }
 
@@ -356,11 +410,48 @@ impl Store for Session {
         })
     }
 
+    fn change<'a>(
+        &'a self,
+        object: &'a Object,
+        change: Change,
+        receipt: &'a str,
+    ) -> Answer<'a, i64> {
+        match object.kind {
+            Kind::Lock => no_such_question(),
+            Kind::Permits => self.ask_pool(object, move |pool, now| {
+                let before = pool.counts().free;
+                let answer = pool.change(change, receipt, now);
+                (answer, pool.counts().free > before)
+            }),
+        }
+    }
+
+    fn count<'a>(&'a self, object: &'a Object) -> Answer<'a, Counts> {
+        match object.kind {
+            Kind::Lock => no_such_question(),
+            Kind::Permits => self.ask_pool(object, |pool, _| (pool.counts(), false)),
+        }
+    }
+
+    fn lease<'a>(
+        &'a self,
+        object: &'a Object,
+        id: PermitId,
+        lease: Option<Duration>,
+    ) -> Answer<'a, Option<Duration>> {
+        match object.kind {
+            Kind::Lock => no_such_question(),
+            Kind::Permits => {
+                self.ask_pool(object, move |pool, now| (pool.lease(id, lease, now), false))
+            }
+        }
+    }
+
     fn listen(&self, object: &Object) {
         let mut state = self.shared.state.lock();
         let listening = state.sessions.entry(self.id).or_default();
         listening.objects.insert(object.clone());
-        let (hears, subscriber) = (listening.hears(), listening.subscriber.clone());
+        let (hears, subscriber) = (listening.hears(object), listening.subscriber.clone());
         drop(state);
         if let Some(subscriber) = subscriber {
             tell(&subscriber, Event::Hears(object.clone(), hears));
@@ -423,6 +514,7 @@ struct State {
     /// The last token that was drawn for each name. They grow for ever, as in Redis.
     tokens: Map<Object, u64>,
     queues: Map<Object, Queue>,
+    permits: Map<Object, Pool>,
     sessions: BTreeMap<u64, Listening>,
     next_session: u64,
     /// With so many holds it is time to look for expired ones.
@@ -444,10 +536,10 @@ struct Listening {
 }
 
 impl Listening {
-    fn hears(&self) -> Hears {
-        match self.queueless {
-            true => Hears::Releases,
-            false => Hears::Turns,
+    fn hears(&self, object: &Object) -> Hears {
+        match object.manner().queues && !self.queueless {
+            true => Hears::Turns,
+            false => Hears::Releases,
         }
     }
 
@@ -582,6 +674,16 @@ impl State {
 
     fn take(&mut self, object: &Object, now: Instant) -> Option<Entry> {
         self.locks.remove(object).filter(|entry| now < entry.ends)
+    }
+
+    fn renew(&mut self, renewal: &Renewal, now: Instant) -> Outcome {
+        if let Some(pool) = self.permits.get_mut(&renewal.object) {
+            return pool.renew(renewal, now);
+        }
+        match self.held_by(&renewal.object, &renewal.owner, now) {
+            Some(entry) => entry.renew(renewal.ttl, now),
+            None => Outcome::NotOurs,
+        }
     }
 
     /// Tells those who listen that `name` is free. Returns whether others do than who

@@ -7,6 +7,7 @@ use crate::domain::{Kind, Name, Object};
 pub(super) fn channel(object: &Object) -> String {
     let prefix = match object.kind {
         Kind::Lock => "redisson_lock__channel",
+        Kind::Permits => "redisson_sc",
     };
     redissons(prefix, &object.name)
 }
@@ -14,6 +15,20 @@ pub(super) fn channel(object: &Object) -> String {
 /// Where the last fencing token of `name` is kept: a counter of Redisson's, without an end.
 pub(super) fn tokens(name: &Name) -> String {
     redissons("redisson_lock_token", name)
+}
+
+/// Where the permits of `name` lie that are held, with the end of each lease.
+pub(super) fn permits(name: &Name) -> String {
+    let name = name.as_str();
+    match name.contains('{') {
+        true => format!("{name}:timeout"),
+        false => format!("{{{name}}}:timeout"),
+    }
+}
+
+/// Where the answer to a change of `name` is kept for a while.
+pub(super) fn receipt(name: &Name, receipt: &str) -> String {
+    format!("{}:{receipt}", own("leasehold_receipt", name))
 }
 
 /// Where those who queue for `name` listen, beside the channel of its releases. Who
@@ -74,12 +89,23 @@ mod tests {
     }
 
     #[test]
+    fn permits_are_kept_and_announced_where_redisson_does() {
+        let of = Object::permits;
+        assert_eq!(channel(&of("printers")), "redisson_sc:{printers}");
+        assert_eq!(channel(&of("{hall}:printers")), "redisson_sc:{hall}:printers");
+        assert_eq!(permits(&of("printers").name), "{printers}:timeout");
+        assert_eq!(permits(&of("{hall}:printers").name), "{hall}:printers:timeout");
+    }
+
+    #[test]
     fn a_name_and_all_that_is_its_own_lie_in_one_slot() {
         for name in NAMES {
             let object = Object::lock(name);
             let name = &object.name;
             for key in
                 [channel(&object), queuers(name), queue(name), tokens(name), waiter(name, "id")]
+                    .into_iter()
+                    .chain([permits(name), receipt(name, "id:1")])
             {
                 assert_eq!(tag(name.as_str()), tag(&key), "{name}");
             }

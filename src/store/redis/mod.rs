@@ -3,6 +3,7 @@
 mod connection;
 mod keys;
 mod lock;
+mod permits;
 mod renewals;
 mod replies;
 mod scripts;
@@ -27,11 +28,11 @@ use self::{
     subscriptions::{Board, Subscriptions},
     watcher::Commands,
 };
-use super::{Answer, Store, Subscriber};
+use super::{Answer, Store, Subscriber, no_such_question};
 use crate::{
     domain::{
-        About, Claim, Failure, GivenBack, Holder, Kind, Name, Object, Outcome, Owner, Place,
-        ReleaseMode, Renewal, Role, Verdict, checked,
+        About, Change, Claim, Counts, Failure, GivenBack, Holder, Kind, Name, Object, Outcome,
+        Owner, PermitId, Place, ReleaseMode, Renewal, Role, Verdict, checked,
     },
     error::Error,
 };
@@ -205,6 +206,7 @@ impl Store for RedisStore {
     fn acquire<'a>(&'a self, claim: &'a Claim, place: Option<Place>) -> Answer<'a, Verdict> {
         match claim.object.kind {
             Kind::Lock => Box::pin(self.acquire_lock(claim, place)),
+            Kind::Permits => Box::pin(self.acquire_permits(claim)),
         }
     }
 
@@ -216,12 +218,14 @@ impl Store for RedisStore {
     ) -> Answer<'a, Outcome> {
         match claim.object.kind {
             Kind::Lock => Box::pin(self.recount_lock(claim, count, ttl)),
+            Kind::Permits => no_such_question(),
         }
     }
 
     fn release<'a>(&'a self, claim: &'a Claim, mode: ReleaseMode) -> Answer<'a, GivenBack> {
         match claim.object.kind {
             Kind::Lock => Box::pin(self.release_lock(claim, mode)),
+            Kind::Permits => Box::pin(self.release_permits(claim)),
         }
     }
 
@@ -232,18 +236,52 @@ impl Store for RedisStore {
     fn holder<'a>(&'a self, object: &'a Object) -> Answer<'a, Option<Holder>> {
         match object.kind {
             Kind::Lock => Box::pin(self.holder_of_lock(object)),
+            Kind::Permits => no_such_question(),
         }
     }
 
     fn held_by<'a>(&'a self, object: &'a Object, owner: &'a Owner) -> Answer<'a, u32> {
         match object.kind {
             Kind::Lock => Box::pin(self.lock_held_by(object, owner)),
+            Kind::Permits => no_such_question(),
         }
     }
 
     fn force_release<'a>(&'a self, object: &'a Object) -> Answer<'a, bool> {
         match object.kind {
             Kind::Lock => Box::pin(self.force_release_lock(object)),
+            Kind::Permits => no_such_question(),
+        }
+    }
+
+    fn change<'a>(
+        &'a self,
+        object: &'a Object,
+        change: Change,
+        receipt: &'a str,
+    ) -> Answer<'a, i64> {
+        match object.kind {
+            Kind::Lock => no_such_question(),
+            Kind::Permits => Box::pin(self.change_permits(object, change, receipt)),
+        }
+    }
+
+    fn count<'a>(&'a self, object: &'a Object) -> Answer<'a, Counts> {
+        match object.kind {
+            Kind::Lock => no_such_question(),
+            Kind::Permits => Box::pin(self.count_permits(object)),
+        }
+    }
+
+    fn lease<'a>(
+        &'a self,
+        object: &'a Object,
+        id: PermitId,
+        lease: Option<Duration>,
+    ) -> Answer<'a, Option<Duration>> {
+        match object.kind {
+            Kind::Lock => no_such_question(),
+            Kind::Permits => Box::pin(self.permit_lease(object, id, lease)),
         }
     }
 
@@ -351,7 +389,8 @@ mod tests {
             let name = Object::lock(name);
             let claim = Claim { object: name.clone(), ..claim("one:1") };
             store.acquire(&claim, None).await.unwrap();
-            renewals.push(Renewal { object: name, owner: claim.owner, ttl: Some(claim.ttl) });
+            let (owner, share, ttl) = (claim.owner, claim.share, Some(claim.ttl));
+            renewals.push(Renewal { object: name, owner, share, ttl });
         }
         twin.user("one", "resetkeys ~good:*");
 

@@ -24,13 +24,28 @@ pub(super) static ACQUIRE: LazyLock<Script> = script!("holder", "lock/acquire");
 pub(super) static FORCE_RELEASE: LazyLock<Script> = script!("lock/force_release");
 pub(super) static HAND_OVER: LazyLock<Script> = script!("holder", "lock/hand_over");
 pub(super) static INSPECT: LazyLock<Script> = script!("holder", "lock/inspect");
+pub(super) static PERMITS_ACQUIRE: LazyLock<Script> = script!("permits", "permits/acquire");
+pub(super) static PERMITS_CHANGE: LazyLock<Script> = script!("permits", "permits/change");
+pub(super) static PERMITS_COUNT: LazyLock<Script> = script!("permits", "permits/count");
+pub(super) static PERMITS_LEASE: LazyLock<Script> = script!("permits", "permits/lease");
+pub(super) static PERMITS_RELEASE: LazyLock<Script> = script!("permits", "permits/release");
+pub(super) static PERMITS_RENEW: LazyLock<Script> = script!("permits", "permits/renew");
 pub(super) static RECOUNT: LazyLock<Script> = script!("lock/recount");
 pub(super) static RENEW: LazyLock<Script> = script!("lock/renew");
 
 /// All of them, to be loaded when a connection is made.
 pub(super) fn preloads() -> Vec<Preload> {
-    let all = [&ACQUIRE, &FORCE_RELEASE, &HAND_OVER, &INSPECT, &RECOUNT, &RENEW];
-    all.map(|script| Preload { hash: script.hash.clone(), text: script.text }).into()
+    let locks = [&ACQUIRE, &FORCE_RELEASE, &HAND_OVER, &INSPECT, &RECOUNT, &RENEW];
+    let permits = [
+        &PERMITS_ACQUIRE,
+        &PERMITS_CHANGE,
+        &PERMITS_COUNT,
+        &PERMITS_LEASE,
+        &PERMITS_RELEASE,
+        &PERMITS_RENEW,
+    ];
+    let all = locks.into_iter().chain(permits);
+    all.map(|script| Preload { hash: script.hash.clone(), text: script.text }).collect()
 }
 
 impl Script {
