@@ -3,7 +3,8 @@
 use std::{error::Error as StdError, fmt, ops::Deref, sync::Arc, time::Duration};
 
 use crate::domain::{
-    Failure, Holder, InvalidDuration, InvalidName, InvalidOwner, LostReason, Name, Refusal,
+    Failure, Holder, InvalidDuration, InvalidName, InvalidOwner, InvalidPermitId, LostReason, Name,
+    Refusal,
 };
 
 /// The result of an operation on a lock.
@@ -135,6 +136,10 @@ pub enum Error {
     #[error("invalid owner: {0}")]
     Owner(#[from] InvalidOwner),
 
+    /// The text given for the id of a permit is none.
+    #[error("invalid id: {0}")]
+    PermitId(#[from] InvalidPermitId),
+
     /// The store refused for another reason, told in its own words. Nothing
     /// happened, and asking again will not help.
     #[error("the store refused to work on `{name}`: {}", words(code, message, command.as_deref()))]
@@ -153,8 +158,17 @@ pub enum Error {
     #[error("the client was shut down")]
     ShutDown,
 
+    /// More permits than one acquisition can have, or than there can be.
+    #[error("`{name}`: more than {most} permits: ask for less")]
+    TooMany {
+        /// What was asked for.
+        name: Name,
+        /// So many there can be.
+        most: u32,
+    },
+
     /// The caller's patience ran out while somebody else held `name`.
-    #[error("`{name}` was still held after {waited:?}{}", by(holder.as_ref(), *by_this_client))]
+    #[error("`{name}` was still {} after {waited:?}{}", taken(holder.as_ref()), by(holder.as_ref(), *by_this_client))]
     TimedOut {
         /// What we were waiting for.
         name: Name,
@@ -185,14 +199,26 @@ pub enum Error {
     #[error("invalid URL: {0}")]
     Url(String),
 
-    /// Under `name` lies something that is not a lock. It was left alone.
-    #[error("`{name}` is no lock but a {found} in Redis: choose another name")]
+    /// Under `name` lies something else than was asked for. It was left alone.
+    #[error("`{name}` is something else, a {found} in Redis: choose another name")]
     WrongType {
-        /// The name of the lock, and of the key.
+        /// The name, and the key.
         name: Name,
         /// What Redis says it is: `string`, `list`, …
         found: String,
     },
+
+    /// Nothing was asked for: no permits of a semaphore. Ask for one or more.
+    #[error("`{name}`: zero is asked for, and that is no wish: ask for one or more")]
+    Zero {
+        /// What was asked for.
+        name: Name,
+    },
+}
+
+/// Of permits it is not known who has them.
+fn taken(holder: Option<&Holder>) -> &'static str {
+    if holder.is_some() { "held" } else { "not to be had" }
 }
 
 fn by(holder: Option<&Holder>, by_this_client: bool) -> String {

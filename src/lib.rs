@@ -43,10 +43,13 @@ mod store;
 pub use crate::{
     client::{Client, ClientBuilder, Shutdown},
     domain::{
-        Health, Holder, InvalidDuration, InvalidName, InvalidOwner, LostReason, Name, Owner, Role,
-        Stats, WaitBy,
+        Health, Holder, InvalidDuration, InvalidName, InvalidOwner, InvalidPermitId, LostReason,
+        Name, Owner, PermitId, Role, Stats, WaitBy,
     },
     error::{Cause, Error, Result},
-    primitives::{FencedGuard, FencedLock, Holding, Lock, LockGuard, OnLoss, Ran, Release},
+    primitives::{
+        FencedGuard, FencedLock, Holding, Lock, LockGuard, OnLoss, Permits, PermitsGuard, Ran,
+        Release,
+    },
     store::memory::MemoryStore,
 };

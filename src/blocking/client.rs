@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{FencedLock, Lock, waiting::Core};
+use super::{FencedLock, Lock, Permits, waiting::Core};
 use crate::{Health, MemoryStore, Shutdown, Stats, error::Result};
 
 /// Settings of a [`Client`] for threads: those of
@@ -139,6 +139,22 @@ impl Client {
     /// ```
     pub fn fenced(&self, name: impl AsRef<str>) -> Result<FencedLock> {
         Ok(FencedLock::new(self.lock(name)?))
+    }
+
+    /// As [`Client::permits`](crate::Client::permits).
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let permits = leasehold::blocking::Client::in_memory()?.permits("printers")?;
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn permits(&self, name: impl AsRef<str>) -> Result<Permits> {
+        Ok(Permits::new(Arc::clone(&self.core), self.core.client().permits(name)?))
     }
 
     /// As [`Client::id`](crate::Client::id).

@@ -30,6 +30,7 @@ mod client;
 mod fenced;
 mod guard;
 mod lock;
+mod permits;
 mod reentry;
 mod waiting;
 
@@ -38,4 +39,5 @@ pub use self::{
     fenced::{FencedGuard, FencedLock, OwnedFencedGuard},
     guard::{LockGuard, OwnedLockGuard},
     lock::Lock,
+    permits::{Permits, PermitsGuard},
 };

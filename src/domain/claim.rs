@@ -20,7 +20,7 @@ pub(crate) enum Share {
     /// All of it. So many fencing tokens are drawn with the grant: one for each hold that may be
     /// made of it, or none.
     Whole { tokens: u32 },
-    /// So many of its permits.
+    /// So many permits.
     Units(u32),
 }
 
@@ -40,6 +40,14 @@ impl Claim {
         match self.share {
             Share::Whole { tokens } => tokens,
             Share::Units(_) => 0,
+        }
+    }
+
+    /// How many permits are wanted.
+    pub(crate) fn units(&self) -> u32 {
+        match self.share {
+            Share::Units(units) => units,
+            Share::Whole { .. } => 0,
         }
     }
 }

@@ -3,6 +3,7 @@
 //! Nothing here does I/O or reads a clock. Of Redis `failure.rs` knows the error codes.
 
 mod backoff;
+mod change;
 mod claim;
 mod failure;
 mod hashed;
@@ -22,6 +23,7 @@ mod wait_by;
 pub(crate) use self::seldom::TOLD_APART;
 pub(crate) use self::{
     backoff::{Backoff, spread},
+    change::Change,
     claim::{
         Claim, GivenBack, Others, Outcome, Place, ReleaseMode, Renewal, Share, Taken, Token,
         Verdict, in_millis,
@@ -33,7 +35,7 @@ pub(crate) use self::{
     mutex::Mutex,
     object::{Kind, Object},
     owner::Identity,
-    permit::{Change, Counts, FOREVER, acquirable, countable, permits_of},
+    permit::{Counts, FOREVER, MOST_AT_ONCE, MOST_PERMITS, permits_of},
     seldom::Seldom,
 };
 pub use self::{
@@ -42,7 +44,7 @@ pub use self::{
     lease::InvalidDuration,
     name::{InvalidName, Name},
     owner::{InvalidOwner, Owner},
-    permit::{InvalidPermitId, InvalidPermits, PermitId},
+    permit::{InvalidPermitId, PermitId},
     reason::LostReason,
     stats::Stats,
     wait_by::WaitBy,

@@ -67,12 +67,11 @@ mod tests {
     impl Object {
         /// The lock called `name`.
         pub(crate) fn lock(name: impl AsRef<str>) -> Self {
-            Self { name: Name::new(name).unwrap(), kind: Kind::Lock }
+            Self::of(Kind::Lock, name)
         }
 
-        /// The permits called `name`.
-        pub(crate) fn permits(name: impl AsRef<str>) -> Self {
-            Self { kind: Kind::Permits, ..Self::lock(name) }
+        pub(crate) fn of(kind: Kind, name: impl AsRef<str>) -> Self {
+            Self { name: Name::new(name).unwrap(), kind }
         }
     }
 }

@@ -7,7 +7,10 @@ use uuid::Uuid;
 use super::{Owner, Share};
 
 /// So many permits one claim may have: each is a command in the script that grants them.
-const MOST: u32 = 10_000;
+pub(crate) const MOST_AT_ONCE: u32 = 10_000;
+
+/// So many permits there may be: Java counts no further.
+pub(crate) const MOST_PERMITS: u32 = i32::MAX.unsigned_abs();
 
 /// What tells one permit from all others: 16 bytes, shown as 32 hex digits as Redisson
 /// shows them.
@@ -101,53 +104,6 @@ pub struct InvalidPermitId {
     bytes: usize,
 }
 
-/// Passes `count` if so many permits can be acquired at once.
-pub(crate) fn acquirable(count: u32) -> Result<u32, InvalidPermits> {
-    match count {
-        1..=MOST => Ok(count),
-        given => Err(InvalidPermits { given, rule: "1 to 10 000 at once" }),
-    }
-}
-
-/// Passes `count` if there can be so many permits: Java counts them.
-pub(crate) fn countable(count: u32) -> Result<u32, InvalidPermits> {
-    match i32::try_from(count) {
-        Ok(_) => Ok(count),
-        Err(_) => Err(InvalidPermits { given: count, rule: "at most 2 147 483 647" }),
-    }
-}
-
-/// So many permits there cannot be.
-///
-/// # Examples
-///
-/// ```
-/// # #[tokio::main] async fn main() {
-/// let permits = leasehold::Client::in_memory().permits("printers").unwrap();
-/// let refused = permits.acquire_many(0).await.unwrap_err();
-/// assert_eq!(refused.to_string(), "0 permits: it must be 1 to 10 000 at once");
-/// # }
-/// ```
-#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("{given} permits: it must be {rule}")]
-pub struct InvalidPermits {
-    given: u32,
-    rule: &'static str,
-}
-
-/// A change of permits by somebody who does not hold them.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Change {
-    /// There are so many in all, from now on; none may be free then for a while.
-    Set(u32),
-    /// The same, unless their number was set before. Answered with 1 if it was not.
-    SetIfAbsent(u32),
-    /// There are so many more, or less.
-    Add(i32),
-    /// This one is given back, whoever holds it. Answered with 1 if it was held.
-    GiveBack(PermitId),
-}
-
 /// How many permits there are.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Counts {
@@ -193,12 +149,5 @@ mod tests {
         for odd in ["", "1234", "8c6d6a35-0c0a-4a4f-9d1e-5a1c5e3f2b10", &"g".repeat(32)] {
             assert_eq!(PermitId::new(odd), Err(InvalidPermitId { bytes: odd.len() }));
         }
-    }
-
-    #[test]
-    fn none_and_too_many_permits_are_refused() {
-        assert!(acquirable(0).is_err() && acquirable(MOST + 1).is_err());
-        assert_eq!((acquirable(1), acquirable(MOST)), (Ok(1), Ok(MOST)));
-        assert!(countable(u32::MAX).is_err() && countable(0).is_ok());
     }
 }

@@ -4,11 +4,11 @@ use std::{fmt, future::Future, sync::Arc, time::Duration};
 
 use super::{
     Holding, LockGuard, OnLoss,
-    settings::{Settings, on_loss, settings},
+    settings::{Settings, checked_patience, on_loss, settings},
 };
 use crate::{
-    domain::{Holder, InvalidDuration, Name, Object, Owner, WaitBy},
-    engine::{Engine, acquire::Want, grant::LocalTurns, held::Held, timing::LONGEST_PATIENCE},
+    domain::{Holder, Name, Object, Owner, WaitBy},
+    engine::{Engine, acquire::Want, grant::LocalTurns, held::Held},
     error::Result,
 };
 
@@ -423,12 +423,4 @@ impl Lock {
     pub async fn force_release(&self) -> Result<bool> {
         self.engine.force_release(&self.object).await
     }
-}
-
-fn checked_patience(patience: Duration) -> Result<Duration, InvalidDuration> {
-    if patience.is_zero() {
-        let rule = "more than zero: try_acquire asks once without waiting";
-        return Err(InvalidDuration { setting: "patience", given: patience, rule });
-    }
-    Ok(patience.min(LONGEST_PATIENCE))
 }

@@ -4,14 +4,16 @@
 mod fenced;
 mod guard;
 mod lock;
+mod permits;
 mod run;
 pub(crate) mod settings;
 
 #[cfg(feature = "blocking")]
-pub(crate) use self::fenced::token_of;
+pub(crate) use self::{fenced::token_of, permits::permit_settings};
 pub use self::{
     fenced::{FencedGuard, FencedLock},
     guard::{LockGuard, Release},
     lock::Lock,
+    permits::{Permits, PermitsGuard},
     run::{Holding, OnLoss, Ran},
 };

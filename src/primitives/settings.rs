@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use super::OnLoss;
 use crate::{
-    domain::{Object, Share, WaitBy, checked},
+    domain::{InvalidDuration, Object, Share, WaitBy, checked},
     engine::{
         acquire::Want,
         grant::{LocalTurns, Terms},
+        timing::LONGEST_PATIENCE,
     },
     error::Result,
 };
@@ -40,6 +41,11 @@ impl Settings {
 
     /// What they mean for `object`, if they can be kept.
     pub(crate) fn want(&self, object: &Object) -> Result<Want> {
+        self.want_share(object, Share::Whole { tokens: 0 })
+    }
+
+    /// The same for a part of it.
+    pub(crate) fn want_share(&self, object: &Object, share: Share) -> Result<Want> {
         let ttl = match self.lease {
             Some(lease) => checked("lease", lease)?,
             None => checked("ttl", self.ttl)?,
@@ -51,9 +57,17 @@ impl Settings {
         }
         let Self { local_turns: local, fenced, .. } = *self;
         let terms = Terms { renewed: self.lease.is_none(), max_hold, local, fenced };
-        let share = Share::Whole { tokens: 0 };
         Ok(Want { object: object.clone(), share, ttl, terms, wait_by: self.wait_by })
     }
+}
+
+/// Passes `patience` unless it is none.
+pub(super) fn checked_patience(patience: Duration) -> Result<Duration, InvalidDuration> {
+    if patience.is_zero() {
+        let rule = "more than zero: try_acquire asks once without waiting";
+        return Err(InvalidDuration { setting: "patience", given: patience, rule });
+    }
+    Ok(patience.min(LONGEST_PATIENCE))
 }
 
 /// The public methods that set them, for a type with a method `set`. Each is shown

@@ -6,13 +6,7 @@
 //!
 //! `conformance/` says as plain functions what every store must do.
 
-use std::{
-    fmt,
-    future::{Future, ready},
-    pin::Pin,
-    sync::Weak,
-    time::Duration,
-};
+use std::{fmt, future::Future, pin::Pin, sync::Weak, time::Duration};
 
 use crate::domain::{
     About, Change, Claim, Counts, Failure, GivenBack, Holder, Object, Outcome, Owner, PermitId,
@@ -27,11 +21,6 @@ pub(crate) mod redis;
 
 /// A store's answer, on its way.
 pub(crate) type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, Failure>> + Send + 'a>>;
-
-/// The answer to what makes no sense for this kind of object.
-pub(crate) fn no_such_question<'a, T: Send + 'a>() -> Answer<'a, T> {
-    Box::pin(ready(Err(Failure::refused("ERR", "no question about this kind of object"))))
-}
 
 /// Where locks live.
 pub(crate) trait Store: fmt::Debug + Send + Sync {
@@ -80,13 +69,15 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
     /// Frees `object` whoever holds it and wakes those who listen; whether it was held.
     fn force_release<'a>(&'a self, object: &'a Object) -> Answer<'a, bool>;
 
-    /// Changes what nobody holds, or somebody else. Asked again with the same `receipt`, for a
-    /// minute, it changes nothing and answers as before.
+    /// Changes what nobody holds, or somebody else. The answer is that of the [`Change`].
+    ///
+    /// Asked again with the same `receipt` within [`RECEIPT_RESTS`] it changes nothing and
+    /// answers as before.
     fn change<'a>(
         &'a self,
         object: &'a Object,
         change: Change,
-        receipt: &'a str,
+        receipt: &'a Owner,
     ) -> Answer<'a, i64>;
 
     /// How many permits there are.
@@ -164,11 +155,17 @@ pub(crate) const LATER: Duration = Duration::from_secs(1);
 /// others have it in any case.
 pub(crate) const POLLERS_TURN: Duration = Duration::from_millis(400);
 
-/// For so long a change is known by its receipt.
+/// For so long a change that is asked for again is known.
 pub(crate) const RECEIPT_RESTS: Duration = Duration::from_secs(60);
 
 /// How long a queue stays that nobody asks about.
 pub(crate) const QUEUE_RESTS: Duration = Duration::from_secs(15);
+
+/// No such question is asked of what `object` is.
+pub(crate) fn unasked<'a, T: Send + 'a>(object: &Object) -> Answer<'a, T> {
+    let failure = Failure::refused("ERR", format!("not asked of a {:?}", object.kind));
+    Box::pin(std::future::ready(Err(failure)))
+}
 
 /// What is heard of a name.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]

@@ -176,9 +176,8 @@ impl<'a> Attempt<'a> {
                 return self.enter(lease, token, now).map(Asked::Granted);
             }
             Ok(Verdict::Busy(taken)) => {
-                if let Some(holder) = &taken.holder {
-                    engine.contention.saw(&self.claim.object, holder, lease.asked_at);
-                }
+                let holder = taken.holder.as_ref();
+                engine.contention.saw(&self.claim.object, holder, lease.asked_at);
                 *self.heard.lock() = Some(Ok(taken.holder.clone()));
                 self.waiting.in_vain(lease.asked_at, self.told);
                 self.free_at = taken.at_most.map(|left| lease.asked_at + left);

@@ -140,8 +140,7 @@ impl Engine {
     /// Why patience ended in vain.
     fn gave_up(&self, object: &Object, waited: Duration, heard: Option<Said>) -> Error {
         // Who never had the turn knows what those before it were told.
-        let seen =
-            || self.contention.seen(object, self.core.clock.now()).map(|holder| Ok(Some(holder)));
+        let seen = || self.contention.seen(object, self.core.clock.now()).map(Ok);
         match heard.or_else(seen) {
             Some(Ok(holder)) => {
                 self.core.counters.timed_out.add(1);

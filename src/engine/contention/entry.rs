@@ -61,8 +61,8 @@ pub(super) struct Crowd {
     pub(super) inbox: Arc<Inbox>,
     /// Whether releases are to be listened to.
     pub(super) listens: bool,
-    /// Who had the lock when somebody last asked.
-    pub(super) seen: Option<Holder>,
+    /// Who had it when somebody last asked; nobody that has a name, perhaps.
+    pub(super) seen: Option<Option<Holder>>,
     /// When a release last found that others want it.
     pub(super) contended_at: Option<Instant>,
     /// Until when the lock is left to those who do not queue, or was.

@@ -119,15 +119,16 @@ impl Contention {
         }
     }
 
-    /// Notes who had `object` when we asked at `asked_at`. If we believed in a hold of it
-    /// before we asked, that is a thing of the past.
-    pub(crate) fn saw(&self, object: &Object, holder: &Holder, asked_at: Instant) {
+    /// Notes who had `object` when we asked at `asked_at`, if that has a name. If we believed in
+    /// a hold of it before we asked, that is a thing of the past.
+    pub(crate) fn saw(&self, object: &Object, holder: Option<&Holder>, asked_at: Instant) {
         let held = {
             let mut entries = self.entries.lock();
             let Some(entry) = entries.of.get_mut(object) else { return };
-            entry.crowd().seen = Some(holder.clone());
+            entry.crowd().seen = Some(holder.cloned());
             entry.held.upgrade()
         };
+        let Some(holder) = holder else { return };
         // An answer that was on its way while we were granted says nothing.
         let past = |hold: &Arc<Hold>| {
             hold.was_known_at(asked_at) && hold.grant.claim.owner != holder.owner
@@ -212,14 +213,14 @@ impl Contention {
         in_transit.or_else(|| entry.held.upgrade().map(|hold| hold.grant.id))
     }
 
-    /// Who has `object`, as far as this client knows.
-    pub(crate) fn seen(&self, object: &Object, now: Instant) -> Option<Holder> {
+    /// Who has `object`, as far as this client knows; nobody that has a name, perhaps.
+    pub(crate) fn seen(&self, object: &Object, now: Instant) -> Option<Option<Holder>> {
         let (held, seen) = {
             let entries = self.entries.lock();
             let entry = entries.of.get(object)?;
             (entry.held.upgrade(), entry.crowd.as_ref().and_then(|crowd| crowd.seen.clone()))
         };
-        held.and_then(|hold| hold.as_holder(now)).or(seen)
+        held.and_then(|hold| hold.as_holder(now)).map(Some).or(seen)
     }
 
     // Others.

@@ -341,10 +341,10 @@ async fn a_hold_that_somebody_else_is_seen_to_have_is_lost() {
     let hold = hold(&engine, &name).await;
     let holder = |owner: &Owner| Holder { owner: owner.clone(), count: 1, remaining: None };
     let (now, ours) = (Instant::now(), hold.grant.claim.owner.clone());
-    contention.saw(&name, &holder(&ours), now + TTL);
-    contention.saw(&name, &holder(&Owner::new("java:1").unwrap()), now - TTL);
+    contention.saw(&name, Some(&holder(&ours)), now + TTL);
+    contention.saw(&name, Some(&holder(&Owner::new("java:1").unwrap())), now - TTL);
     assert!(hold.remaining(now).is_ok(), "an answer from before it says nothing");
-    contention.saw(&name, &holder(&Owner::new("java:1").unwrap()), now + TTL);
+    contention.saw(&name, Some(&holder(&Owner::new("java:1").unwrap())), now + TTL);
     assert_eq!(hold.remaining(now), Err(LostReason::NotOurs));
 }
 

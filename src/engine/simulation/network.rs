@@ -309,9 +309,9 @@ impl Store for Network {
         &'a self,
         object: &'a Object,
         change: Change,
-        receipt: &'a str,
+        receipt: &'a Owner,
     ) -> Answer<'a, i64> {
-        let asked = (object.clone(), receipt.to_owned());
+        let asked = (object.clone(), receipt.clone());
         self.send(Some(object), move |store| {
             let (object, receipt) = asked.clone();
             Box::pin(async move { store.change(&object, change, &receipt).await })

@@ -7,8 +7,8 @@ use tokio::time::{Instant, sleep};
 use super::{Bench, freed};
 use crate::{
     domain::{
-        Change, Claim, Counts, GivenBack, Object, Others, Outcome, PermitId, ReleaseMode, Renewal,
-        Share, Taken, Verdict, permits_of,
+        Change, Claim, Counts, GivenBack, Kind, Object, Others, Outcome, PermitId, ReleaseMode,
+        Renewal, Share, Taken, Verdict, permits_of,
     },
     store::{Event, Hears},
 };
@@ -33,19 +33,19 @@ pub(super) async fn all(bench: &Bench) {
 }
 
 fn wants(t: &Bench, name: &str, count: u32, ttl: Duration) -> Claim {
-    let (object, owner) = (Object::permits(name), t.identity.fresh_owner());
+    let (object, owner) = (Object::of(Kind::Permits, name), t.identity.fresh_owner());
     Claim { object, owner, ttl, share: Share::Units(count) }
 }
 
 /// So many permits, and nothing else of that name.
 async fn set(t: &Bench, name: &str, count: u32) -> Object {
-    let object = Object::permits(name);
+    let object = Object::of(Kind::Permits, name);
     assert_eq!(change(t, &object, Change::SetIfAbsent(count)).await, 1);
     object
 }
 
 async fn change(t: &Bench, object: &Object, change: Change) -> i64 {
-    t.one.change(object, change, t.identity.fresh_owner().as_str()).await.unwrap()
+    t.one.change(object, change, &t.identity.fresh_owner()).await.unwrap()
 }
 
 async fn counts(t: &Bench, object: &Object) -> (i64, i64) {
@@ -173,7 +173,7 @@ async fn many_holds_are_renewed_each_only_as_a_whole(t: &Bench) {
     assert_eq!(outcomes, [not_ours, renewed, renewed, not_ours]);
     let left = t.one.lease(&other, first(&claims[1]), None).await.unwrap().unwrap();
     assert!(left > LONG / 2, "{left:?}");
-    assert_eq!(counts(t, &Object::permits("p-renewed-gone")).await, (0, 0));
+    assert_eq!(counts(t, &Object::of(Kind::Permits, "p-renewed-gone")).await, (0, 0));
 
     // A look does not prolong.
     let look = renewal(&claims[1], None);
@@ -196,21 +196,21 @@ async fn one_permit_that_is_gone_makes_a_release_say_so(t: &Bench) {
 }
 
 async fn how_many_there_are_can_be_changed_and_a_receipt_counts_once(t: &Bench) {
-    let object = Object::permits("p-change");
+    let object = Object::of(Kind::Permits, "p-change");
     assert_eq!(t.one.count(&object).await.unwrap(), Counts::default());
     assert_eq!(change(t, &object, Change::SetIfAbsent(10)).await, 1);
     assert_eq!(change(t, &object, Change::SetIfAbsent(15)).await, 0);
     for change in [Change::Add(5), Change::Add(-1), Change::SetIfAbsent(3)] {
         let receipt = t.identity.fresh_owner();
-        let first = t.one.change(&object, change, receipt.as_str()).await.unwrap();
-        let again = t.other.change(&object, change, receipt.as_str()).await.unwrap();
+        let first = t.one.change(&object, change, &receipt).await.unwrap();
+        let again = t.other.change(&object, change, &receipt).await.unwrap();
         assert_eq!(first, again);
     }
     assert_eq!(t.one.count(&object).await.unwrap(), Counts { free: 14, held: 0, set: true });
     // That it was set is answered so when it is asked again, though it is set by then.
-    let (new, receipt) = (Object::permits("p-change-2"), t.identity.fresh_owner());
+    let (new, receipt) = (Object::of(Kind::Permits, "p-change-2"), t.identity.fresh_owner());
     for _ in 0..2 {
-        let set = t.one.change(&new, Change::SetIfAbsent(2), receipt.as_str()).await.unwrap();
+        let set = t.one.change(&new, Change::SetIfAbsent(2), &receipt).await.unwrap();
         assert_eq!(set, 1);
     }
 }

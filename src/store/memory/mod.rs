@@ -24,7 +24,7 @@ use self::{
     permits::Pool,
     queue::{Queue, Turn},
 };
-use super::{Answer, Event, Hears, Store, Subscriber, no_such_question};
+use super::{Answer, Event, Hears, Store, Subscriber, unasked};
 use crate::domain::{
     About, Change, Claim, Counts, Failure, GivenBack, Holder, Kind, Map, Mutex, Object, Others,
     Outcome, Owner, PermitId, Place, ReleaseMode, Renewal, Role, Set, Token, Verdict,
@@ -288,7 +288,7 @@ impl Session {
         })
     }
 
-    fn release_permits<'a>(&'a self, claim: &'a Claim) -> Answer<'a, GivenBack> {
+    fn release_leased<'a>(&'a self, claim: &'a Claim) -> Answer<'a, GivenBack> {
         // One that has expired is known as such, whether or not it was counted as free.
         self.ask(move |state, now| {
             let pool = state.permits.entry(claim.object.clone()).or_default();
@@ -382,7 +382,7 @@ impl Store for Session {
     fn release<'a>(&'a self, claim: &'a Claim, mode: ReleaseMode) -> Answer<'a, GivenBack> {
         match claim.object.kind {
             Kind::Lock => self.release_lock(claim, mode),
-            Kind::Permits => self.release_permits(claim),
+            Kind::Permits => self.release_leased(claim),
         }
     }
 
@@ -414,10 +414,10 @@ impl Store for Session {
         &'a self,
         object: &'a Object,
         change: Change,
-        receipt: &'a str,
+        receipt: &'a Owner,
     ) -> Answer<'a, i64> {
         match object.kind {
-            Kind::Lock => no_such_question(),
+            Kind::Lock => unasked(object),
             Kind::Permits => self.ask_pool(object, move |pool, now| {
                 let before = pool.counts().free;
                 let answer = pool.change(change, receipt, now);
@@ -428,7 +428,7 @@ impl Store for Session {
 
     fn count<'a>(&'a self, object: &'a Object) -> Answer<'a, Counts> {
         match object.kind {
-            Kind::Lock => no_such_question(),
+            Kind::Lock => unasked(object),
             Kind::Permits => self.ask_pool(object, |pool, _| (pool.counts(), false)),
         }
     }
@@ -440,7 +440,7 @@ impl Store for Session {
         lease: Option<Duration>,
     ) -> Answer<'a, Option<Duration>> {
         match object.kind {
-            Kind::Lock => no_such_question(),
+            Kind::Lock => unasked(object),
             Kind::Permits => {
                 self.ask_pool(object, move |pool, now| (pool.lease(id, lease, now), false))
             }

@@ -5,7 +5,9 @@ use std::{collections::BTreeMap, time::Duration};
 use tokio::time::Instant;
 
 use crate::{
-    domain::{Change, Claim, Counts, Outcome, PermitId, Renewal, Taken, Verdict, permits_of},
+    domain::{
+        Change, Claim, Counts, Outcome, Owner, PermitId, Renewal, Taken, Verdict, permits_of,
+    },
     store::RECEIPT_RESTS,
 };
 
@@ -16,7 +18,7 @@ pub(super) struct Pool {
     set: bool,
     held: BTreeMap<PermitId, Instant>,
     /// Answers to changes, and until when they are known.
-    receipts: BTreeMap<String, (i64, Instant)>,
+    receipts: BTreeMap<Owner, (i64, Instant)>,
 }
 
 impl Pool {
@@ -95,7 +97,7 @@ impl Pool {
     }
 
     /// Makes a change, unless it was made before.
-    pub(super) fn change(&mut self, change: Change, receipt: &str, now: Instant) -> i64 {
+    pub(super) fn change(&mut self, change: Change, receipt: &Owner, now: Instant) -> i64 {
         self.receipts.retain(|_, (_, until)| now < *until);
         if let Some((answer, _)) = self.receipts.get(receipt) {
             return *answer;
@@ -103,13 +105,16 @@ impl Pool {
         let more = match change {
             Change::Set(count) => Some(i64::from(count) - self.free - self.counts().held),
             Change::SetIfAbsent(count) => (!self.set).then_some(count.into()),
-            Change::Add(count) => Some(count.into()),
+            Change::Add(count) => Some(count),
             Change::GiveBack(id) => self.held.remove(&id).map(|_| 1),
         };
         self.set |= more.is_some();
         self.free += more.unwrap_or(0);
-        let answer = i64::from(more.is_some());
-        self.receipts.insert(receipt.to_owned(), (answer, now + RECEIPT_RESTS));
+        let answer = match change {
+            Change::Set(_) | Change::Add(_) => self.free,
+            Change::SetIfAbsent(_) | Change::GiveBack(_) => more.is_some().into(),
+        };
+        self.receipts.insert(receipt.clone(), (answer, now + RECEIPT_RESTS));
         answer
     }
 

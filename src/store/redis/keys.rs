@@ -1,6 +1,6 @@
 //! The names of keys and channels: Redisson's, and our own beside them.
 
-use crate::domain::{Kind, Name, Object};
+use crate::domain::{Kind, Name, Object, Owner};
 
 /// Where releases of `object` are announced. `door` and `{door}` share it, as they do
 /// with Redisson.
@@ -18,7 +18,7 @@ pub(super) fn tokens(name: &Name) -> String {
 }
 
 /// Where the permits of `name` lie that are held, with the end of each lease.
-pub(super) fn permits(name: &Name) -> String {
+pub(super) fn leases(name: &Name) -> String {
     let name = name.as_str();
     match name.contains('{') {
         true => format!("{name}:timeout"),
@@ -26,9 +26,13 @@ pub(super) fn permits(name: &Name) -> String {
     }
 }
 
-/// Where the answer to a change of `name` is kept for a while.
-pub(super) fn receipt(name: &Name, receipt: &str) -> String {
-    format!("{}:{receipt}", own("leasehold_receipt", name))
+/// What the change of a number with this `receipt` was answered.
+pub(super) fn receipt(object: &Object, receipt: &Owner) -> String {
+    let prefix = match object.kind {
+        Kind::Lock => "leasehold_lock__receipt",
+        Kind::Permits => "leasehold_permits__receipt",
+    };
+    format!("{}:{receipt}", own(prefix, &object.name))
 }
 
 /// Where those who queue for `name` listen, beside the channel of its releases. Who
@@ -90,11 +94,11 @@ mod tests {
 
     #[test]
     fn permits_are_kept_and_announced_where_redisson_does() {
-        let of = Object::permits;
+        let of = |name| Object::of(Kind::Permits, name);
         assert_eq!(channel(&of("printers")), "redisson_sc:{printers}");
         assert_eq!(channel(&of("{hall}:printers")), "redisson_sc:{hall}:printers");
-        assert_eq!(permits(&of("printers").name), "{printers}:timeout");
-        assert_eq!(permits(&of("{hall}:printers").name), "{hall}:printers:timeout");
+        assert_eq!(leases(&of("printers").name), "{printers}:timeout");
+        assert_eq!(leases(&of("{hall}:printers").name), "{hall}:printers:timeout");
     }
 
     #[test]
@@ -104,9 +108,12 @@ mod tests {
             let name = &object.name;
             for key in
                 [channel(&object), queuers(name), queue(name), tokens(name), waiter(name, "id")]
-                    .into_iter()
-                    .chain([permits(name), receipt(name, "id:1")])
             {
+                assert_eq!(tag(name.as_str()), tag(&key), "{name}");
+            }
+            let (permits, id) =
+                (Object::of(Kind::Permits, name.as_str()), Owner::new("id:1").unwrap());
+            for key in [channel(&permits), leases(name), receipt(&permits, &id)] {
                 assert_eq!(tag(name.as_str()), tag(&key), "{name}");
             }
         }

@@ -28,7 +28,7 @@ use self::{
     subscriptions::{Board, Subscriptions},
     watcher::Commands,
 };
-use super::{Answer, Store, Subscriber, no_such_question};
+use super::{Answer, Store, Subscriber, unasked};
 use crate::{
     domain::{
         About, Change, Claim, Counts, Failure, GivenBack, Holder, Kind, Name, Object, Outcome,
@@ -206,7 +206,7 @@ impl Store for RedisStore {
     fn acquire<'a>(&'a self, claim: &'a Claim, place: Option<Place>) -> Answer<'a, Verdict> {
         match claim.object.kind {
             Kind::Lock => Box::pin(self.acquire_lock(claim, place)),
-            Kind::Permits => Box::pin(self.acquire_permits(claim)),
+            Kind::Permits => Box::pin(self.acquire_leased(claim)),
         }
     }
 
@@ -218,14 +218,14 @@ impl Store for RedisStore {
     ) -> Answer<'a, Outcome> {
         match claim.object.kind {
             Kind::Lock => Box::pin(self.recount_lock(claim, count, ttl)),
-            Kind::Permits => no_such_question(),
+            Kind::Permits => unasked(&claim.object),
         }
     }
 
     fn release<'a>(&'a self, claim: &'a Claim, mode: ReleaseMode) -> Answer<'a, GivenBack> {
         match claim.object.kind {
             Kind::Lock => Box::pin(self.release_lock(claim, mode)),
-            Kind::Permits => Box::pin(self.release_permits(claim)),
+            Kind::Permits => Box::pin(self.release_leased(claim)),
         }
     }
 
@@ -236,21 +236,21 @@ impl Store for RedisStore {
     fn holder<'a>(&'a self, object: &'a Object) -> Answer<'a, Option<Holder>> {
         match object.kind {
             Kind::Lock => Box::pin(self.holder_of_lock(object)),
-            Kind::Permits => no_such_question(),
+            Kind::Permits => unasked(object),
         }
     }
 
     fn held_by<'a>(&'a self, object: &'a Object, owner: &'a Owner) -> Answer<'a, u32> {
         match object.kind {
             Kind::Lock => Box::pin(self.lock_held_by(object, owner)),
-            Kind::Permits => no_such_question(),
+            Kind::Permits => unasked(object),
         }
     }
 
     fn force_release<'a>(&'a self, object: &'a Object) -> Answer<'a, bool> {
         match object.kind {
             Kind::Lock => Box::pin(self.force_release_lock(object)),
-            Kind::Permits => no_such_question(),
+            Kind::Permits => unasked(object),
         }
     }
 
@@ -258,18 +258,18 @@ impl Store for RedisStore {
         &'a self,
         object: &'a Object,
         change: Change,
-        receipt: &'a str,
+        receipt: &'a Owner,
     ) -> Answer<'a, i64> {
         match object.kind {
-            Kind::Lock => no_such_question(),
-            Kind::Permits => Box::pin(self.change_permits(object, change, receipt)),
+            Kind::Lock => unasked(object),
+            Kind::Permits => Box::pin(self.change_leased(object, change, receipt)),
         }
     }
 
     fn count<'a>(&'a self, object: &'a Object) -> Answer<'a, Counts> {
         match object.kind {
-            Kind::Lock => no_such_question(),
-            Kind::Permits => Box::pin(self.count_permits(object)),
+            Kind::Lock => unasked(object),
+            Kind::Permits => Box::pin(self.count_leased(object)),
         }
     }
 
@@ -280,7 +280,7 @@ impl Store for RedisStore {
         lease: Option<Duration>,
     ) -> Answer<'a, Option<Duration>> {
         match object.kind {
-            Kind::Lock => no_such_question(),
+            Kind::Lock => unasked(object),
             Kind::Permits => Box::pin(self.permit_lease(object, id, lease)),
         }
     }

@@ -7,42 +7,39 @@ use redis::{Cmd, Value};
 use super::{RedisStore, keys, millis, replies, scripts, scripts::Script};
 use crate::{
     domain::{
-        Change, Claim, Counts, FOREVER, Failure, GivenBack, Object, Others, Outcome, PermitId,
-        Renewal, Verdict, permits_of,
+        Change, Claim, Counts, FOREVER, Failure, GivenBack, Object, Others, Outcome, Owner,
+        PermitId, Renewal, Verdict, permits_of,
     },
     store::RECEIPT_RESTS,
 };
 
 impl RedisStore {
-    pub(super) async fn acquire_permits(&self, claim: &Claim) -> Result<Verdict, Failure> {
-        let reply = self.run_on_permits(&claim.object, &scripts::PERMITS_ACQUIRE, |command| {
+    pub(super) async fn acquire_leased(&self, claim: &Claim) -> Result<Verdict, Failure> {
+        let reply = self.run_on_leased(&claim.object, &scripts::PERMITS_ACQUIRE, |command| {
             command.arg(millis(claim.ttl)).arg(keys::channel(&claim.object));
             permits_of(&claim.owner, claim.share).for_each(|id| {
                 command.arg(id.as_bytes());
             });
         });
-        replies::permits(&reply.await?, claim)
+        replies::leased(&reply.await?, claim)
     }
 
-    pub(super) async fn release_permits(&self, claim: &Claim) -> Result<GivenBack, Failure> {
-        let reply = self.run_on_permits(&claim.object, &scripts::PERMITS_RELEASE, |command| {
+    pub(super) async fn release_leased(&self, claim: &Claim) -> Result<GivenBack, Failure> {
+        let reply = self.run_on_leased(&claim.object, &scripts::PERMITS_RELEASE, |command| {
             command.arg(keys::channel(&claim.object));
             permits_of(&claim.owner, claim.share).for_each(|id| {
                 command.arg(id.as_bytes());
             });
         });
-        Ok(match replies::permits_were_held(&reply.await?, claim.name())? {
+        Ok(match replies::all_were_held(&reply.await?, claim.name())? {
             true => GivenBack::Freed(Others::Nobody),
             false => GivenBack::NotHeld { holder: None },
         })
     }
 
-    pub(super) async fn renew_permits(
-        &self,
-        renewals: &[Renewal],
-    ) -> Result<Vec<Outcome>, Failure> {
+    pub(super) async fn renew_leased(&self, renewals: &[Renewal]) -> Result<Vec<Outcome>, Failure> {
         let held: Vec<String> =
-            renewals.iter().map(|renewal| keys::permits(&renewal.object.name)).collect();
+            renewals.iter().map(|renewal| keys::leases(&renewal.object.name)).collect();
         let held: Vec<&str> = held.iter().map(String::as_str).collect();
         let reply = self.run(&scripts::PERMITS_RENEW, &held, |command| {
             for Renewal { owner, share, ttl, .. } in renewals {
@@ -56,8 +53,8 @@ impl RedisStore {
         replies::outcomes(&reply.await?, renewals.len())
     }
 
-    pub(super) async fn count_permits(&self, object: &Object) -> Result<Counts, Failure> {
-        let reply = self.run_on_permits(object, &scripts::PERMITS_COUNT, |command| {
+    pub(super) async fn count_leased(&self, object: &Object) -> Result<Counts, Failure> {
+        let reply = self.run_on_leased(object, &scripts::PERMITS_COUNT, |command| {
             command.arg(keys::channel(object));
         });
         replies::counts(&reply.await?)
@@ -69,7 +66,7 @@ impl RedisStore {
         id: PermitId,
         lease: Option<Duration>,
     ) -> Result<Option<Duration>, Failure> {
-        let reply = self.run_on_permits(object, &scripts::PERMITS_LEASE, |command| {
+        let reply = self.run_on_leased(object, &scripts::PERMITS_LEASE, |command| {
             command.arg(keys::channel(object)).arg(id.as_bytes()).arg(lease.map_or(0, millis));
         });
         Ok(match replies::number(&reply.await?)? {
@@ -78,14 +75,14 @@ impl RedisStore {
         })
     }
 
-    pub(super) async fn change_permits(
+    pub(super) async fn change_leased(
         &self,
         object: &Object,
         change: Change,
-        receipt: &str,
+        receipt: &Owner,
     ) -> Result<i64, Failure> {
         let name = &object.name;
-        let keys = [name.as_str(), &keys::permits(name), &keys::receipt(name, receipt)];
+        let keys = [name.as_str(), &keys::leases(name), &keys::receipt(object, receipt)];
         let answer = self.run(&scripts::PERMITS_CHANGE, &keys, |command| {
             match change {
                 Change::Set(count) => command.arg("set").arg(count),
@@ -98,13 +95,13 @@ impl RedisStore {
         replies::number(&self.explained(name, answer.await).await?)
     }
 
-    async fn run_on_permits(
+    async fn run_on_leased(
         &self,
         object: &Object,
         script: &Script,
         more: impl Fn(&mut Cmd),
     ) -> Result<Value, Failure> {
-        let keys = [object.name.as_str(), &keys::permits(&object.name)];
+        let keys = [object.name.as_str(), &keys::leases(&object.name)];
         let answer = self.run(script, &keys, more).await;
         self.explained(&object.name, answer).await
     }

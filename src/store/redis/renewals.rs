@@ -25,7 +25,7 @@ impl RedisStore {
         let Some(first) = renewals.first() else { return Ok(Vec::new()) };
         match first.object.kind {
             Kind::Lock => self.renew_locks(renewals).await,
-            Kind::Permits => self.renew_permits(renewals).await,
+            Kind::Permits => self.renew_leased(renewals).await,
         }
     }
 

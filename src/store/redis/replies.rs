@@ -61,7 +61,7 @@ pub(super) fn verdict(reply: &Value, claim: &Claim) -> Result<Verdict, Failure> 
 }
 
 /// What a question for permits was answered. A grant names the first of them.
-pub(super) fn permits(reply: &Value, claim: &Claim) -> Result<Verdict, Failure> {
+pub(super) fn leased(reply: &Value, claim: &Claim) -> Result<Verdict, Failure> {
     match reply {
         Value::BulkString(id) if is_first(id, claim) => Ok(Verdict::Granted { token: None }),
         Value::Array(parts) => match parts[..] {
@@ -80,7 +80,7 @@ fn is_first(id: &[u8], claim: &Claim) -> bool {
 }
 
 /// Whether all permits that were given back had been held.
-pub(super) fn permits_were_held(reply: &Value, name: &Name) -> Result<bool, Failure> {
+pub(super) fn all_were_held(reply: &Value, name: &Name) -> Result<bool, Failure> {
     match number(reply)? {
         all @ 0..=1 => Ok(all == 1),
         all @ -2..=-1 => {
@@ -104,10 +104,12 @@ pub(super) fn counts(reply: &Value) -> Result<Counts, Failure> {
     }
 }
 
+/// A number that somebody wrote, or none.
 pub(super) fn number(reply: &Value) -> Result<i64, Failure> {
     match reply {
+        Value::Nil => Ok(0),
         Value::Int(number) => Ok(*number),
-        other => Err(unreadable(other)),
+        other => text(other).and_then(|it| it.parse().ok()).ok_or_else(|| unreadable(other)),
     }
 }
 

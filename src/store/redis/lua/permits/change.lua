@@ -8,8 +8,9 @@
 --   ARGV[3]  channel  where permits that are free again are announced
 --   ARGV[4]  rest     how long the receipt is kept, in milliseconds
 --
---   1   done
---   0   not done: it was set before, or nobody holds that permit
+--   1, 0   of `set_if_absent` and `give_back`: whether it is done, or was set before, or
+--          nobody holds that permit
+--   n      of the others: how many are free then
 --
 -- Time: GET of the receipt, TIME, GET, ZCOUNT, ZCARD and EXISTS; INCRBY, PUBLISH and SET.
 
@@ -42,18 +43,22 @@ function more.give_back()
     return redis.call('ZSCORE', KEYS[2], ARGV[2]) and 1 or nil
 end
 
-local by, done = more[ARGV[1]](), 0
+local by = more[ARGV[1]]()
+local answer = by and 1 or 0
 if by then
     if ARGV[1] == 'give_back' then
         begin(KEYS[2])
     end
-    done, free = 1, redis.call('INCRBY', KEYS[1], whole(by))
+    free = redis.call('INCRBY', KEYS[1], whole(by))
     if ARGV[1] == 'give_back' then
         redis.call('ZREM', KEYS[2], ARGV[2])
     end
 end
+if ARGV[1] == 'set' or ARGV[1] == 'add' then
+    answer = free
+end
 if regained > 0 or by and by > 0 then
     announce(ARGV[3], free)
 end
-redis.pcall('SET', KEYS[3], done, 'PX', ARGV[4])
-return done
+redis.pcall('SET', KEYS[3], whole(answer), 'PX', ARGV[4])
+return answer
