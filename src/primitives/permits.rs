@@ -6,6 +6,8 @@ use super::{
     Release,
     settings::{Settings, checked_patience},
 };
+#[cfg(test)]
+use crate::engine::held::Watch;
 use crate::{
     domain::{
         Change, Claim, Counts, LostReason, MOST_AT_ONCE, MOST_PERMITS, Name, Object, Owner,
@@ -637,6 +639,11 @@ pub struct PermitsGuard {
 }
 
 impl PermitsGuard {
+    #[cfg(test)]
+    pub(crate) fn watch(&self) -> Watch {
+        self.held.watch.clone()
+    }
+
     /// Gives the permits back, and tells whether all of them were still ours.
     ///
     /// That they were not is an answer and no error: [`Release::done`] makes it one. Then those that

@@ -17,6 +17,7 @@
 //! network             a store behind one that loses, delays and doubles
 //! oracle              the rules
 //! waiting             who waits, and for how long it may
+//! permits             a story of permits that expire, and their rules
 //! served              the same clients on the real store, on a simulated server
 //! gate · plot · story
 //! ```
@@ -25,6 +26,7 @@ mod citizen;
 mod gate;
 mod network;
 mod oracle;
+mod permits;
 mod plot;
 #[cfg(feature = "redis")]
 mod served;
@@ -139,6 +141,12 @@ fn run() {
     simulate(world::run, "run", FEW);
 }
 
+/// The same with permits that expire.
+#[test]
+fn run_permits() {
+    simulate(permits::run, "run_permits", FEW);
+}
+
 /// The same on a simulated server.
 #[cfg(feature = "redis")]
 #[test]
@@ -176,6 +184,11 @@ fn simulate(world: World, called: &str, few: u64) {
 #[test]
 fn a_story_can_be_told_again() {
     tell_twice(world::run);
+}
+
+#[test]
+fn a_story_of_permits_can_be_told_again() {
+    tell_twice(permits::run);
 }
 
 #[cfg(feature = "redis")]

@@ -381,7 +381,9 @@ impl Oracle {
     /// A request to renew leaves a client.
     pub(super) fn renewing(&self, renewals: &[Renewal]) {
         let mut seen = self.seen.lock().unwrap();
-        let gone = renewals.iter().find(|renewal| {
+        let ours = renewals.iter().filter(|it| self.names.contains(&it.object));
+        let mut ours = ours;
+        let gone = ours.find(|renewal| {
             let believer = seen.last(&renewal.owner);
             believer
                 .is_none_or(|believer| believer.guard_gone_at.is_some_and(|at| at < Instant::now()))

@@ -198,6 +198,12 @@ impl MemoryStore {
         self.shared.state.lock().holding(object, now).map(|entry| entry.owner.clone())
     }
 
+    /// How many permits there really are.
+    #[cfg(test)]
+    pub(crate) fn counts(&self, object: &Object) -> Counts {
+        self.shared.state.lock().permits.get(object).map(Pool::counts).unwrap_or_default()
+    }
+
     /// Whether nothing is held and nobody listens.
     #[cfg(test)]
     pub(crate) fn is_idle(&self) -> bool {
