@@ -28,7 +28,6 @@ pub(crate) const MOST_PERMITS: u32 = i32::MAX.unsigned_abs();
 /// let guard = permits.acquire().await?;
 /// let id = guard.ids()[0].to_string();
 /// assert!(id.starts_with(&client.id()[..8]));
-
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Copy, Eq, Hash, Ord, PartialEq, PartialOrd)]

@@ -53,7 +53,7 @@ pub(super) fn run(seed: u64, story: &Arc<Story>) -> Result<(), String> {
 struct Pool {
     plot: Plot,
     count: u32,
-    /// Whether somebody takes permits from those who hold them, and adds some.
+    /// Whether somebody adds permits, and takes some away.
     meddled_with: bool,
     store: MemoryStore,
     oracle: Arc<Oracle>,
@@ -155,7 +155,7 @@ impl Pool {
         }
     }
 
-    /// Somebody adds permits, or takes one from whoever holds it.
+    /// Somebody adds a permit, or takes one away.
     async fn meddle(&self, citizen: &Citizen, change: i32, time: Duration) {
         let permits = Client::of(Arc::clone(&citizen.engine)).permits(NAME).unwrap();
         let added = timeout(time, citizen.gate.pass(permits.add(change))).await;

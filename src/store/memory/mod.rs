@@ -3,8 +3,10 @@
 //! It means what the Redis store means, without a server, and keeps the time of
 //! tokio's clock: under `tokio::time::pause` leases end in virtual time.
 
+mod listening;
 mod permits;
 mod queue;
+mod shared;
 
 use std::{
     collections::BTreeMap,
@@ -14,24 +16,19 @@ use std::{
     time::Duration,
 };
 
-use tokio::{
-    sync::watch,
-    task::coop::consume_budget,
-    time::{Instant, timeout},
-};
+use tokio::{task::coop::consume_budget, time::Instant};
 
 use self::{
+    listening::Listening,
     permits::Pool,
     queue::{Queue, Turn},
+    shared::Shared,
 };
-use super::{Answer, Event, Hears, Store, Subscriber, unasked};
+use super::{Answer, Event, Store, Subscriber, unasked};
 use crate::domain::{
-    About, Change, Claim, Counts, Failure, GivenBack, Holder, Kind, Map, Mutex, Object, Others,
-    Outcome, Owner, PermitId, Place, ReleaseMode, Renewal, Role, Set, Token, Verdict,
+    About, Change, Claim, Counts, Failure, GivenBack, Holder, Kind, Map, Object, Others, Outcome,
+    Owner, PermitId, Place, ReleaseMode, Renewal, Role, Token, Verdict,
 };
-
-/// How long a stalled store is waited for: what a client on Redis waits by default.
-const PATIENCE: Duration = Duration::from_secs(3);
 
 /// For so long those who do not queue ask first where nobody else queues.
 const HEAD_START: Duration = Duration::from_millis(2);
@@ -257,80 +254,6 @@ impl Session {
         self.shared.state.lock().sessions.entry(self.id).or_default().queueless = !may;
     }
 
-    /// Runs `question` on the permits of `object`, of which none has expired. It says, too,
-    /// whether there are more free ones than before.
-    fn ask_pool<'a, T: Send + 'a>(
-        &'a self,
-        object: &'a Object,
-        question: impl FnOnce(&mut Pool, Instant) -> (T, bool) + Send + 'a,
-    ) -> Answer<'a, T> {
-        self.ask(move |state, now| {
-            let pool = state.permits.entry(object.clone()).or_default();
-            let regained = pool.reap(now);
-            let (answer, more) = question(pool, now);
-            if (regained || more) && pool.has_free() {
-                state.announce(object, self.id, false);
-            }
-            answer
-        })
-    }
-
-    fn acquire_lock<'a>(&'a self, claim: &'a Claim, place: Option<Place>) -> Answer<'a, Verdict> {
-        self.ask(move |state, now| match state.holding(&claim.object, now) {
-            Some(entry) if entry.owner != claim.owner => {
-                let verdict = Verdict::Busy(entry.seen(now).into());
-                if let Some(place) = place {
-                    state.queue_up(self.id, claim, place, now);
-                }
-                verdict
-            }
-            _ => {
-                state.grant(&claim.object, &claim.owner, now + claim.ttl, now);
-                if place.is_some() {
-                    state.leave_queue(claim, now);
-                }
-                Verdict::Granted { token: state.draw(claim) }
-            }
-        })
-    }
-
-    fn release_leased<'a>(&'a self, claim: &'a Claim) -> Answer<'a, GivenBack> {
-        // One that has expired is known as such, whether or not it was counted as free.
-        self.ask(move |state, now| {
-            let pool = state.permits.entry(claim.object.clone()).or_default();
-            let (all, any) = pool.release(claim, now);
-            if any && pool.has_free() {
-                state.announce(&claim.object, self.id, false);
-            }
-            match all {
-                true => GivenBack::Freed(Others::Nobody),
-                false => GivenBack::NotHeld { holder: None },
-            }
-        })
-    }
-
-    fn release_lock<'a>(&'a self, claim: &'a Claim, mode: ReleaseMode) -> Answer<'a, GivenBack> {
-        self.ask(move |state, now| {
-            let left = mode == ReleaseMode::HandOver && state.leave_queue(claim, now);
-            if state.held_by(&claim.object, &claim.owner, now).is_none() {
-                let holder = state.holding(&claim.object, now).map(|entry| entry.seen(now));
-                if left && holder.is_none() {
-                    // Who has gone may have been told that it is free.
-                    state.tell_first(&claim.object);
-                }
-                return GivenBack::NotHeld { holder };
-            }
-            state.locks.remove(&claim.object);
-            GivenBack::Freed(match mode {
-                ReleaseMode::Broadcast if state.announce(&claim.object, self.id, false) => {
-                    Others::Listeners
-                }
-                ReleaseMode::Broadcast => Others::Nobody,
-                ReleaseMode::HandOver => state.hand_over(&claim.object, self.id, now),
-            })
-        })
-    }
-
     /// Runs `question` on the locks when the store answers at all.
     fn ask<'a, T: Send + 'a>(
         &'a self,
@@ -362,12 +285,25 @@ fn tell(subscriber: &Weak<dyn Subscriber>, event: Event) {
 
 impl Store for Session {
     fn acquire<'a>(&'a self, claim: &'a Claim, place: Option<Place>) -> Answer<'a, Verdict> {
-        match claim.object.kind {
-            Kind::Lock => self.acquire_lock(claim, place),
-            Kind::Permits => {
-                self.ask_pool(&claim.object, |pool, now| (pool.acquire(claim, now), false))
-            }
+        if claim.object.kind == Kind::Permits {
+            return self.acquire_leased(claim);
         }
+        self.ask(move |state, now| match state.holding(&claim.object, now) {
+            Some(entry) if entry.owner != claim.owner => {
+                let verdict = Verdict::Busy(entry.seen(now).into());
+                if let Some(place) = place {
+                    state.queue_up(self.id, claim, place, now);
+                }
+                verdict
+            }
+            _ => {
+                state.grant(&claim.object, &claim.owner, now + claim.ttl, now);
+                if place.is_some() {
+                    state.leave_queue(claim, now);
+                }
+                Verdict::Granted { token: state.draw(claim) }
+            }
+        })
     }
 
     fn recount<'a>(
@@ -376,6 +312,9 @@ impl Store for Session {
         count: u32,
         ttl: Option<Duration>,
     ) -> Answer<'a, Outcome> {
+        if claim.object.kind != Kind::Lock {
+            return unasked(&claim.object);
+        }
         self.ask(move |state, now| match state.held_by(&claim.object, &claim.owner, now) {
             Some(entry) => {
                 entry.count = count;
@@ -386,10 +325,28 @@ impl Store for Session {
     }
 
     fn release<'a>(&'a self, claim: &'a Claim, mode: ReleaseMode) -> Answer<'a, GivenBack> {
-        match claim.object.kind {
-            Kind::Lock => self.release_lock(claim, mode),
-            Kind::Permits => self.release_leased(claim),
+        if claim.object.kind == Kind::Permits {
+            return self.release_leased(claim);
         }
+        self.ask(move |state, now| {
+            let left = mode == ReleaseMode::HandOver && state.leave_queue(claim, now);
+            if state.held_by(&claim.object, &claim.owner, now).is_none() {
+                let holder = state.holding(&claim.object, now).map(|entry| entry.seen(now));
+                if left && holder.is_none() {
+                    // Who has gone may have been told that it is free.
+                    state.tell_first(&claim.object);
+                }
+                return GivenBack::NotHeld { holder };
+            }
+            state.locks.remove(&claim.object);
+            GivenBack::Freed(match mode {
+                ReleaseMode::Broadcast if state.announce(&claim.object, self.id, false) => {
+                    Others::Listeners
+                }
+                ReleaseMode::Broadcast => Others::Nobody,
+                ReleaseMode::HandOver => state.hand_over(&claim.object, self.id, now),
+            })
+        })
     }
 
     fn renew<'a>(&'a self, renewals: &'a [Renewal]) -> Answer<'a, Vec<Outcome>> {
@@ -424,18 +381,14 @@ impl Store for Session {
     ) -> Answer<'a, i64> {
         match object.kind {
             Kind::Lock => unasked(object),
-            Kind::Permits => self.ask_pool(object, move |pool, now| {
-                let before = pool.counts().free;
-                let answer = pool.change(change, receipt, now);
-                (answer, pool.counts().free > before)
-            }),
+            Kind::Permits => self.change_leased(object, change, receipt),
         }
     }
 
     fn count<'a>(&'a self, object: &'a Object) -> Answer<'a, Counts> {
         match object.kind {
             Kind::Lock => unasked(object),
-            Kind::Permits => self.ask_pool(object, |pool, _| (pool.counts(), false)),
+            Kind::Permits => self.count_leased(object),
         }
     }
 
@@ -447,9 +400,7 @@ impl Store for Session {
     ) -> Answer<'a, Option<Duration>> {
         match object.kind {
             Kind::Lock => unasked(object),
-            Kind::Permits => {
-                self.ask_pool(object, move |pool, now| (pool.lease(id, lease, now), false))
-            }
+            Kind::Permits => self.permit_lease(object, id, lease),
         }
     }
 
@@ -483,37 +434,6 @@ impl Drop for Session {
     }
 }
 
-struct Shared {
-    state: Mutex<State>,
-    stalled: watch::Sender<bool>,
-}
-
-impl Shared {
-    /// Waits while the store is stalled, as long as a client has patience.
-    async fn answering(&self) -> Result<(), Failure> {
-        if !*self.stalled.borrow() {
-            return Ok(());
-        }
-        let mut stalled = self.stalled.subscribe();
-        match timeout(PATIENCE, stalled.wait_for(|stalled| !stalled)).await {
-            Ok(_) => Ok(()),
-            Err(elapsed) => Err(Failure::unanswered(elapsed)),
-        }
-    }
-}
-
-impl Default for Shared {
-    fn default() -> Self {
-        Self { state: Mutex::default(), stalled: watch::Sender::new(false) }
-    }
-}
-
-impl fmt::Debug for Shared {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shared").finish_non_exhaustive()
-    }
-}
-
 #[derive(Default)]
 struct State {
     locks: Map<Object, Entry>,
@@ -528,32 +448,6 @@ struct State {
     /// What the present question tells, when the lock on the state is off.
     events: Vec<(Weak<dyn Subscriber>, Event)>,
     failing: Option<String>,
-}
-
-/// What one client listens to.
-#[derive(Default)]
-struct Listening {
-    /// Whether it cannot be told anything.
-    deaf: bool,
-    /// Whether it may not queue.
-    queueless: bool,
-    objects: Set<Object>,
-    subscriber: Option<Weak<dyn Subscriber>>,
-}
-
-impl Listening {
-    fn hears(&self, object: &Object) -> Hears {
-        match object.manner().queues && !self.queueless {
-            true => Hears::Turns,
-            false => Hears::Releases,
-        }
-    }
-
-    /// Whom to tell of `name`, if it can be told.
-    fn subscriber(&self, object: &Object) -> Option<Weak<dyn Subscriber>> {
-        let heard = !self.deaf && self.objects.contains(object);
-        self.subscriber.clone().filter(|subscriber| heard && subscriber.strong_count() > 0)
-    }
 }
 
 impl State {
@@ -753,11 +647,11 @@ mod tests {
         let name = Object::lock("door");
         let failure = session.holder(&name).await.unwrap_err();
         assert!(failure.may_have_happened());
-        assert_eq!(asked.elapsed(), PATIENCE);
+        assert_eq!(asked.elapsed(), shared::PATIENCE);
 
         // and one that is resumed in time is answered
         let (answer, ()) = tokio::join!(session.holder(&name), async {
-            tokio::time::sleep(PATIENCE / 2).await;
+            tokio::time::sleep(shared::PATIENCE / 2).await;
             store.resume();
         });
         assert_eq!(answer.unwrap(), None);

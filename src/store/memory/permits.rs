@@ -1,15 +1,82 @@
-//! Permits that expire, of one name.
+//! Permits that expire.
 
 use std::{collections::BTreeMap, time::Duration};
 
 use tokio::time::Instant;
 
+use super::Session;
 use crate::{
     domain::{
-        Change, Claim, Counts, Outcome, Owner, PermitId, Renewal, Taken, Verdict, permits_of,
+        Change, Claim, Counts, GivenBack, Object, Others, Outcome, Owner, PermitId, Renewal, Taken,
+        Verdict, permits_of,
     },
-    store::RECEIPT_RESTS,
+    store::{Answer, RECEIPT_RESTS},
 };
+
+impl Session {
+    /// Runs `question` on the permits of `object`, of which none has expired. It says, too,
+    /// whether there are more free ones than before.
+    fn ask_pool<'a, T: Send + 'a>(
+        &'a self,
+        object: &'a Object,
+        question: impl FnOnce(&mut Pool, Instant) -> (T, bool) + Send + 'a,
+    ) -> Answer<'a, T> {
+        self.ask(move |state, now| {
+            let pool = state.permits.entry(object.clone()).or_default();
+            let regained = pool.reap(now);
+            let (answer, more) = question(pool, now);
+            if (regained || more) && pool.has_free() {
+                state.announce(object, self.id, false);
+            }
+            answer
+        })
+    }
+
+    pub(super) fn acquire_leased<'a>(&'a self, claim: &'a Claim) -> Answer<'a, Verdict> {
+        self.ask_pool(&claim.object, |pool, now| (pool.acquire(claim, now), false))
+    }
+
+    pub(super) fn release_leased<'a>(&'a self, claim: &'a Claim) -> Answer<'a, GivenBack> {
+        // One that has expired is known as such, whether or not it was counted as free.
+        self.ask(move |state, now| {
+            let pool = state.permits.entry(claim.object.clone()).or_default();
+            let (all, any) = pool.release(claim, now);
+            if any && pool.has_free() {
+                state.announce(&claim.object, self.id, false);
+            }
+            match all {
+                true => GivenBack::Freed(Others::Nobody),
+                false => GivenBack::NotHeld { holder: None },
+            }
+        })
+    }
+
+    pub(super) fn change_leased<'a>(
+        &'a self,
+        object: &'a Object,
+        change: Change,
+        receipt: &'a Owner,
+    ) -> Answer<'a, i64> {
+        self.ask_pool(object, move |pool, now| {
+            let before = pool.counts().free;
+            let answer = pool.change(change, receipt, now);
+            (answer, pool.counts().free > before)
+        })
+    }
+
+    pub(super) fn count_leased<'a>(&'a self, object: &'a Object) -> Answer<'a, Counts> {
+        self.ask_pool(object, |pool, _| (pool.counts(), false))
+    }
+
+    pub(super) fn permit_lease<'a>(
+        &'a self,
+        object: &'a Object,
+        id: PermitId,
+        lease: Option<Duration>,
+    ) -> Answer<'a, Option<Duration>> {
+        self.ask_pool(object, move |pool, now| (pool.lease(id, lease, now), false))
+    }
+}
 
 /// The permits of one name. Pure: it is told the time.
 #[derive(Default)]
