@@ -8,7 +8,7 @@ use crate::{
     domain::{Health, Identity, Kind, Name, Object, Stats},
     engine::{Engine, clock::Clock, limits::Limits, tasks::here},
     error::Result,
-    primitives::{FencedLock, Latch, Lock, ReadWriteLock, Semaphore},
+    primitives::{FencedLock, Latch, Lock, Permits, ReadWriteLock, Semaphore},
     store::{Store, memory::MemoryStore},
 };
 
@@ -230,6 +230,24 @@ impl Client {
     pub fn latch(&self, name: impl AsRef<str>) -> Result<Latch> {
         let object = Object { kind: Kind::Latch, name: Name::new(name)? };
         Ok(Latch::new(Arc::clone(&self.engine), object))
+    }
+
+    /// The permits called `name`, which expire unless they are renewed. Touches no network.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Name`](crate::Error::Name) if there can be no such name.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn demo(client: leasehold::Client) -> Result<(), leasehold::Error> {
+    /// let permits = client.permits("printers")?;
+    /// # Ok(()) }
+    /// ```
+    pub fn permits(&self, name: impl AsRef<str>) -> Result<Permits> {
+        let object = Object { kind: Kind::Permits, name: Name::new(name)? };
+        Ok(Permits::new(Arc::clone(&self.engine), object, self.ttl))
     }
 
     /// The uuid that owners of this client begin with.

@@ -3,7 +3,8 @@
 use std::{error::Error as StdError, fmt, ops::Deref, sync::Arc, time::Duration};
 
 use crate::domain::{
-    Failure, Holder, InvalidDuration, InvalidName, InvalidOwner, LostReason, Name, Refusal,
+    Failure, Holder, InvalidDuration, InvalidName, InvalidOwner, InvalidPermitId, LostReason, Name,
+    Refusal,
 };
 
 /// The result of an operation on a lock.
@@ -163,6 +164,10 @@ pub enum Error {
     #[error("invalid owner: {0}")]
     Owner(#[from] InvalidOwner),
 
+    /// The text given for the id of a permit is none.
+    #[error("invalid id: {0}")]
+    PermitId(#[from] InvalidPermitId),
+
     /// The store refused for another reason, told in its own words. Nothing
     /// happened, and asking again will not help.
     #[error("the store refused to work on `{name}`: {}", words(code, message, command.as_deref()))]
@@ -184,6 +189,15 @@ pub enum Error {
     /// The client was [shut down](crate::Client::shutdown).
     #[error("the client was shut down")]
     ShutDown,
+
+    /// More permits than one acquisition can have, or than there can be.
+    #[error("`{name}`: more than {most} permits: ask for less")]
+    TooMany {
+        /// What was asked for.
+        name: Name,
+        /// So many there can be.
+        most: u32,
+    },
 
     /// The caller's patience ran out while somebody else held `name`.
     #[error("`{name}` was still {} after {waited:?}{}", taken(holder.as_ref()), by(holder.as_ref(), *by_this_client))]
@@ -243,7 +257,7 @@ pub enum Error {
     },
 }
 
-/// Of a semaphore or a latch it is not known who has it.
+/// Of permits, or of a latch, it is not known who has it.
 fn taken(holder: Option<&Holder>) -> &'static str {
     if holder.is_some() { "held" } else { "not to be had" }
 }

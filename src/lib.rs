@@ -43,13 +43,13 @@ mod store;
 pub use crate::{
     client::{Client, ClientBuilder, Shutdown},
     domain::{
-        Health, Holder, InvalidDuration, InvalidName, InvalidOwner, LostReason, Name, Owner, Role,
-        Script, Stats, Value, WaitBy, Write,
+        Health, Holder, InvalidDuration, InvalidName, InvalidOwner, InvalidPermitId, LostReason,
+        Name, Owner, PermitId, Role, Script, Stats, Value, WaitBy, Write,
     },
     error::{Cause, Error, Result},
     primitives::{
-        FencedGuard, FencedLock, Holding, Latch, Lock, LockGuard, OnLoss, Ran, ReadWriteLock,
-        Release, Semaphore, SemaphoreGuard,
+        FencedGuard, FencedLock, Holding, Latch, Lock, LockGuard, OnLoss, Permits, PermitsGuard,
+        Ran, ReadWriteLock, Release, Semaphore, SemaphoreGuard,
     },
     store::memory::MemoryStore,
 };

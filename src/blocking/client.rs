@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{FencedLock, Latch, Lock, ReadWriteLock, Semaphore, waiting::Core};
+use super::{FencedLock, Latch, Lock, Permits, ReadWriteLock, Semaphore, waiting::Core};
 use crate::{Health, MemoryStore, Shutdown, Stats, error::Result};
 
 /// Settings of a [`Client`] for threads: those of
@@ -190,6 +190,22 @@ impl Client {
     /// ```
     pub fn latch(&self, name: impl AsRef<str>) -> Result<Latch> {
         Ok(Latch::new(Arc::clone(&self.core), self.core.client().latch(name)?))
+    }
+
+    /// As [`Client::permits`](crate::Client::permits).
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let permits = leasehold::blocking::Client::in_memory()?.permits("printers")?;
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn permits(&self, name: impl AsRef<str>) -> Result<Permits> {
+        Ok(Permits::new(Arc::clone(&self.core), self.core.client().permits(name)?))
     }
 
     /// As [`Client::id`](crate::Client::id).

@@ -31,6 +31,7 @@ mod fenced;
 mod guard;
 mod latch;
 mod lock;
+mod permits;
 mod read_write;
 mod reentry;
 mod semaphore;
@@ -42,6 +43,7 @@ pub use self::{
     guard::{LockGuard, OwnedLockGuard},
     latch::Latch,
     lock::Lock,
+    permits::{Permits, PermitsGuard},
     read_write::ReadWriteLock,
     semaphore::{Semaphore, SemaphoreGuard},
 };

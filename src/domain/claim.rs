@@ -193,6 +193,7 @@ pub(crate) enum Others {
 pub(crate) struct Renewal {
     pub(crate) object: Object,
     pub(crate) owner: Owner,
+    pub(crate) share: Share,
     /// The new lease; without one the hold is only looked at.
     pub(crate) ttl: Option<Duration>,
 }

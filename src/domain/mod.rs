@@ -14,6 +14,7 @@ mod mutex;
 mod name;
 mod object;
 mod owner;
+mod permit;
 mod reason;
 mod seldom;
 mod stats;
@@ -36,6 +37,7 @@ pub(crate) use self::{
     mutex::Mutex,
     object::{Kind, Object, Waits},
     owner::Identity,
+    permit::{Counts, FOREVER, MOST_AT_ONCE, MOST_PERMITS, permits_of},
     seldom::Seldom,
 };
 pub use self::{
@@ -45,6 +47,7 @@ pub use self::{
     lease::InvalidDuration,
     name::{InvalidName, Name},
     owner::{InvalidOwner, Owner},
+    permit::{InvalidPermitId, PermitId},
     reason::LostReason,
     stats::Stats,
     wait_by::WaitBy,

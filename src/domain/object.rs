@@ -17,6 +17,8 @@ pub(crate) enum Kind {
     Write,
     Semaphore,
     Latch,
+    /// A semaphore whose permits have a lease each.
+    Permits,
 }
 
 /// What the engine knows of a kind: nothing else tells one from another.
@@ -55,6 +57,9 @@ impl Kind {
             Self::Semaphore => {
                 Manner { alone: false, waits: Waits::Aged, shared: false, held: true }
             }
+            Self::Permits => {
+                Manner { alone: false, waits: Waits::Unknown, shared: false, held: true }
+            }
             Self::Latch => {
                 Manner { alone: false, waits: Waits::Unknown, shared: false, held: false }
             }
@@ -66,7 +71,7 @@ impl Kind {
         match self {
             Self::Read => Some(Self::Write),
             Self::Write => Some(Self::Read),
-            Self::Lock | Self::Semaphore | Self::Latch => None,
+            Self::Lock | Self::Semaphore | Self::Permits | Self::Latch => None,
         }
     }
 }

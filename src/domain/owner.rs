@@ -2,6 +2,7 @@
 
 use std::{
     fmt,
+    hash::{BuildHasher, BuildHasherDefault, DefaultHasher},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -60,6 +61,17 @@ impl Owner {
         let end = (0..=text.len().min(MAX_BYTES)).rev().find(|end| text.is_char_boundary(*end));
         let cut = end.map_or("", |end| &text[..end]);
         Self(if cut.is_empty() { "?" } else { cut }.into())
+    }
+
+    /// Half of the client's uuid, and the number of the acquisition in 48 bits: what the ids of
+    /// its permits are made of.
+    pub(super) fn bits(&self) -> (u64, u64) {
+        let (client, number) = self.0.rsplit_once(':').unwrap_or((&self.0, "0"));
+        let client = match Uuid::parse_str(client) {
+            Ok(uuid) => uuid.as_u64_pair().0,
+            Err(_) => BuildHasherDefault::<DefaultHasher>::default().hash_one(client),
+        };
+        (client, number.parse::<u64>().unwrap_or(0) & 0xffff_ffff_ffff)
     }
 
     /// The owner as Redis knows it.

@@ -153,8 +153,8 @@ impl Hold {
 
     /// The question to keep it alive with.
     pub(crate) fn renewal(&self) -> Renewal {
-        let Claim { object, owner, .. } = self.grant.claim.clone();
-        Renewal { object, owner, ttl: self.shape().ttl }
+        let Claim { object, owner, share, .. } = self.grant.claim.clone();
+        Renewal { object, owner, share, ttl: self.shape().ttl }
     }
 
     /// How long it may still be believed, if at all. Reads as lost what has

@@ -75,7 +75,10 @@ use self::{
     timing::{LONGEST_PATIENCE, RETURN_LOOKS},
 };
 use crate::{
-    domain::{Change, Failure, Health, Holder, Identity, Name, Object, Owner, Seldom, Stats},
+    domain::{
+        Change, Counts, Failure, Health, Holder, Identity, Name, Object, Owner, PermitId, Seldom,
+        Stats,
+    },
     error::Error,
     store::{Answer, Store, Subscriber},
 };
@@ -196,10 +199,25 @@ impl Engine {
         self.ask(&object.name, || self.core.store.number(object)).await
     }
 
-    /// Changes the number that `object` is, once, however often that has to be asked.
+    /// Changes what `object` has, once, however often that has to be asked.
     pub(crate) async fn change(&self, object: &Object, change: Change) -> Result<i64, Error> {
         let receipt = self.identity.fresh_owner();
         self.ask(&object.name, || self.core.store.change(object, change, &receipt)).await
+    }
+
+    /// How many permits `object` has.
+    pub(crate) async fn count(&self, object: &Object) -> Result<Counts, Error> {
+        self.ask(&object.name, || self.core.store.count(object)).await
+    }
+
+    /// How long this permit of `object` is somebody's: with a `lease` for so long from now on.
+    pub(crate) async fn lease(
+        &self,
+        object: &Object,
+        id: PermitId,
+        lease: Option<Duration>,
+    ) -> Result<Option<Duration>, Error> {
+        self.ask(&object.name, || self.core.store.lease(object, id, lease)).await
     }
 
     /// Frees `object`, whoever holds it. Returns whether somebody did.

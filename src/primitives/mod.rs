@@ -6,18 +6,20 @@ mod guard;
 mod guarded;
 mod latch;
 mod lock;
+mod permits;
 mod read_write;
 mod run;
 mod semaphore;
 pub(crate) mod settings;
 
 #[cfg(feature = "blocking")]
-pub(crate) use self::fenced::token_of;
+pub(crate) use self::{fenced::token_of, permits::permit_settings};
 pub use self::{
     fenced::{FencedGuard, FencedLock},
     guard::{LockGuard, Release},
     latch::Latch,
     lock::Lock,
+    permits::{Permits, PermitsGuard},
     read_write::ReadWriteLock,
     run::{Holding, OnLoss, Ran},
     semaphore::{Semaphore, SemaphoreGuard},

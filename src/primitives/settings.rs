@@ -41,6 +41,11 @@ impl Settings {
 
     /// What they mean for `object`, if they can be kept.
     pub(crate) fn want(&self, object: &Object) -> Result<Want> {
+        self.want_share(object, self.share)
+    }
+
+    /// The same for a part of it.
+    pub(crate) fn want_share(&self, object: &Object, share: Share) -> Result<Want> {
         let ttl = match self.lease {
             Some(lease) => checked("lease", lease)?,
             None => checked("ttl", self.ttl)?,
@@ -50,8 +55,7 @@ impl Settings {
             checked("first pause of polling", first)?;
             checked("longest pause of polling", longest)?;
         }
-        let Self { local_turns: local, share, .. } = *self;
-        let terms = Terms { renewed: self.lease.is_none(), max_hold, local };
+        let terms = Terms { renewed: self.lease.is_none(), max_hold, local: self.local_turns };
         let (object, wait_by) = (object.clone(), self.wait_by);
         Ok(Want { object, share, owner: None, ttl, terms, wait_by })
     }

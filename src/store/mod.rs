@@ -9,8 +9,8 @@
 use std::{fmt, future::Future, pin::Pin, sync::Weak, time::Duration};
 
 use crate::domain::{
-    About, Change, Claim, Failure, GivenBack, Holder, Object, Outcome, Owner, Place, ReleaseMode,
-    Renewal, Value, Verdict, Work,
+    About, Change, Claim, Counts, Failure, GivenBack, Holder, Object, Outcome, Owner, PermitId,
+    Place, ReleaseMode, Renewal, Value, Verdict, Work,
 };
 
 #[cfg(test)]
@@ -78,7 +78,7 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
     /// The number that `object` is: of free permits, or of what a latch waits for.
     fn number<'a>(&'a self, object: &'a Object) -> Answer<'a, i64>;
 
-    /// Changes the number that `object` is. The answer is that of the [`Change`].
+    /// Changes what nobody holds, or somebody else. The answer is that of the [`Change`].
     ///
     /// Asked again with the same `receipt` within [`RECEIPT_RESTS`] it changes nothing and
     /// answers as before.
@@ -88,6 +88,18 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
         change: Change,
         receipt: &'a Owner,
     ) -> Answer<'a, i64>;
+
+    /// How many permits there are.
+    fn count<'a>(&'a self, object: &'a Object) -> Answer<'a, Counts>;
+
+    /// How long this permit is somebody's: with a `lease` for so long from now on. `None` if it
+    /// is nobody's.
+    fn lease<'a>(
+        &'a self,
+        object: &'a Object,
+        id: PermitId,
+        lease: Option<Duration>,
+    ) -> Answer<'a, Option<Duration>>;
 
     /// Begins to listen for releases of `object`, in the background.
     ///
@@ -151,7 +163,6 @@ pub(crate) const LATER: Duration = Duration::from_secs(1);
 /// For so long a lock is reserved for one who polls: it asks meanwhile. As long again
 /// others have it in any case.
 pub(crate) const POLLERS_TURN: Duration = Duration::from_millis(400);
-
 /// How long a queue stays that nobody asks about.
 pub(crate) const QUEUE_RESTS: Duration = Duration::from_secs(15);
 

@@ -142,8 +142,7 @@ impl Contention {
     }
 
     /// Notes who had `object` when we asked at `asked_at`, if that has a name. If we believed in
-    /// a hold of it
-    /// before we asked, that is a thing of the past.
+    /// a hold of it before we asked, that is a thing of the past.
     pub(crate) fn saw(&self, object: &Object, holder: Option<&Holder>, asked_at: Instant) {
         let held = {
             let mut entries = self.entries.lock();

@@ -17,6 +17,7 @@
 //! network             a store behind one that loses, delays and doubles
 //! oracle              the rules
 //! waiting             who waits, and for how long it may
+//! permits             a story of permits that expire, and their rules
 //! served              the same clients on the real store, on a simulated server
 //! counted             the same clients with semaphores and latches
 //! gate · plot · story
@@ -27,6 +28,7 @@ mod counted;
 mod gate;
 mod network;
 mod oracle;
+mod permits;
 mod plot;
 #[cfg(feature = "redis")]
 mod served;
@@ -147,6 +149,12 @@ fn run_counted() {
     simulate(counted::run, "run_counted", FEW);
 }
 
+/// The same with permits that expire.
+#[test]
+fn run_permits() {
+    simulate(permits::run, "run_permits", FEW);
+}
+
 /// The same on a simulated server.
 #[cfg(feature = "redis")]
 #[test]
@@ -184,6 +192,11 @@ fn simulate(world: World, called: &str, few: u64) {
 #[test]
 fn a_story_can_be_told_again() {
     tell_twice(world::run);
+}
+
+#[test]
+fn a_story_of_permits_can_be_told_again() {
+    tell_twice(permits::run);
 }
 
 #[cfg(feature = "redis")]

@@ -27,8 +27,8 @@ use super::{
 };
 use crate::{
     domain::{
-        About, Change, Claim, Failure, GivenBack, Holder, Object, Outcome, Owner, Place,
-        ReleaseMode, Renewal, Value, Verdict, Work,
+        About, Change, Claim, Counts, Failure, GivenBack, Holder, Object, Outcome, Owner, PermitId,
+        Place, ReleaseMode, Renewal, Value, Verdict, Work,
     },
     store::{Answer, Event, Store, Subscriber, memory::Session},
 };
@@ -350,6 +350,27 @@ impl Store for Network {
         self.send(Some(object), move |store| {
             let (object, receipt) = asked.clone();
             Box::pin(async move { store.change(&object, change, &receipt).await })
+        })
+    }
+
+    fn count<'a>(&'a self, object: &'a Object) -> Answer<'a, Counts> {
+        let asked = object.clone();
+        self.send(Some(object), move |store| {
+            let object = asked.clone();
+            Box::pin(async move { store.count(&object).await })
+        })
+    }
+
+    fn lease<'a>(
+        &'a self,
+        object: &'a Object,
+        id: PermitId,
+        lease: Option<Duration>,
+    ) -> Answer<'a, Option<Duration>> {
+        let asked = object.clone();
+        self.send(Some(object), move |store| {
+            let object = asked.clone();
+            Box::pin(async move { store.lease(&object, id, lease).await })
         })
     }
 

@@ -41,7 +41,7 @@ use super::{
     waiting::{Class, Waiting},
 };
 use crate::{
-    domain::{LostReason, Object, Owner, Renewal},
+    domain::{Kind, LostReason, Object, Owner, Renewal},
     primitives::Holding,
     store::memory::MemoryStore,
 };
@@ -412,7 +412,7 @@ impl Oracle {
     /// A request to renew leaves a client.
     pub(super) fn renewing(&self, renewals: &[Renewal]) {
         let mut seen = self.seen.lock().unwrap();
-        let gone = renewals.iter().find(|renewal| {
+        let gone = renewals.iter().filter(|it| it.object.kind != Kind::Permits).find(|renewal| {
             let mut of_owner = seen.believers.values().filter(|it| it.owner == renewal.owner);
             of_owner.all(|it| it.guard_gone_at.is_some_and(|at| at < Instant::now()))
         });

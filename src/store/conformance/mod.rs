@@ -5,6 +5,7 @@
 
 mod guarded;
 mod latch;
+mod permits;
 mod queue;
 mod read_write;
 mod semaphore;
@@ -143,6 +144,7 @@ pub(crate) async fn all(bench: &Bench) {
     guarded::all(bench).await;
     semaphore::all(bench).await;
     latch::all(bench).await;
+    permits::all(bench).await;
 }
 
 async fn tokens_grow_with_each_grant_and_blocks_do_not_overlap(t: &Bench) {
@@ -211,6 +213,7 @@ async fn a_renewal_prolongs_only_what_is_still_held(t: &Bench) {
     let renewal = |claim: &Claim| Renewal {
         object: claim.object.clone(),
         owner: claim.owner.clone(),
+        share: claim.share,
         ttl: Some(Duration::from_secs(10)),
     };
     let foreign = Renewal { owner: gone.owner.clone(), ..renewal(&held) };
@@ -226,7 +229,8 @@ async fn a_renewal_prolongs_only_what_is_still_held(t: &Bench) {
 async fn a_look_does_not_prolong(t: &Bench) {
     let claim = t.claim_for("looked-at", Duration::from_millis(500));
     t.grant(&claim).await;
-    let look = Renewal { object: claim.object.clone(), owner: claim.owner.clone(), ttl: None };
+    let Claim { object, owner, share, .. } = claim.clone();
+    let look = Renewal { object, owner, share, ttl: None };
     assert_eq!(t.one.renew(&[look]).await.unwrap(), [Outcome::Renewed]);
     assert_eq!(t.one.recount(&claim, 2, None).await.unwrap(), Outcome::Renewed);
     let remaining = t.one.holder(&claim.object).await.unwrap().unwrap().remaining().unwrap();

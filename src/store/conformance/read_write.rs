@@ -119,8 +119,8 @@ async fn the_lock_lives_as_long_as_the_longest_lease(t: &Bench) {
 }
 
 fn renewal(claim: &Claim) -> Renewal {
-    let Claim { object, owner, ttl, .. } = claim.clone();
-    Renewal { object, owner, ttl: Some(ttl) }
+    let Claim { object, owner, share, ttl } = claim.clone();
+    Renewal { object, owner, share, ttl: Some(ttl) }
 }
 
 async fn only_what_is_still_held_is_renewed(t: &Bench) {

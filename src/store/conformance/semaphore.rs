@@ -138,8 +138,8 @@ async fn a_look_tells_who_has_permits(t: &Bench) {
     let (has, none) = (t.semaphore("looked", 1).await, t.permits("looked", 1));
     t.grant(&has).await;
     let look = |claim: &Claim| {
-        let Claim { object, owner, .. } = claim.clone();
-        Renewal { object, owner, ttl: None }
+        let Claim { object, owner, share, .. } = claim.clone();
+        Renewal { object, owner, share, ttl: None }
     };
     let outcomes = t.one.renew(&[look(&none), look(&has)]).await.unwrap();
     assert_eq!(outcomes, [Outcome::NotOurs, Outcome::Renewed]);

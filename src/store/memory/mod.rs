@@ -7,6 +7,7 @@ mod data;
 mod listening;
 mod lock;
 mod numbers;
+mod permits;
 mod queue;
 mod read_write;
 mod semaphore;
@@ -22,13 +23,13 @@ use std::{
 use tokio::{task::coop::consume_budget, time::Instant};
 
 use self::{
-    data::Data, listening::Listening, lock::Entry, numbers::Numbers, queue::Queue,
+    data::Data, listening::Listening, lock::Entry, numbers::Numbers, permits::Pool, queue::Queue,
     read_write::ReadWrite, shared::Shared,
 };
 use super::{Answer, Event, Store, Subscriber, unasked};
 use crate::domain::{
-    About, Change, Claim, Failure, GivenBack, Holder, Kind, Map, Name, Object, Outcome, Owner,
-    Place, ReleaseMode, Renewal, Role, Value, Verdict, Work,
+    About, Change, Claim, Counts, Failure, GivenBack, Holder, Kind, Map, Name, Object, Outcome,
+    Owner, PermitId, Place, ReleaseMode, Renewal, Role, Value, Verdict, Work,
 };
 
 /// For so long those who do not queue ask first where nobody else queues.
@@ -80,8 +81,8 @@ impl MemoryStore {
     }
 
     /// Forgets who holds `name`, without a word, as Redis does when it restarts
-    /// without its data or fails over too early. Of a semaphore nothing is left. Returns
-    /// whether it was held.
+    /// without its data or fails over too early. Of a semaphore nothing is left; permits that
+    /// were held are free then. Returns whether it was held.
     ///
     /// # Examples
     ///
@@ -102,11 +103,13 @@ impl MemoryStore {
         let had_permits = semaphore.is_some_and(|(_, semaphore)| semaphore.lose());
         let known = state.locks.keys().find(|known| known.name.as_str() == name).cloned();
         let lock = known.is_some_and(|name| state.take(&name, now).is_some());
-        state.lose_read_write(name, now) || lock || had_permits
+        let pools = state.permits.iter_mut().filter(|(known, _)| known.name.as_str() == name);
+        let leased = pools.fold(false, |lost, (_, pool)| pool.lose(now) || lost);
+        state.lose_read_write(name, now) || lock || had_permits || leased
     }
 
     /// Forgets every hold, without a word, all that was written, and every token: those begin
-    /// anew; and every semaphore and latch.
+    /// anew; every semaphore and latch, and of permits how many there are.
     ///
     /// # Examples
     ///
@@ -128,6 +131,7 @@ impl MemoryStore {
         state.read_writes.clear();
         state.data.clear();
         state.numbers = Numbers::default();
+        state.permits.clear();
     }
 
     /// Stops answering, as a server that hangs: a request that is not answered
@@ -202,8 +206,14 @@ impl MemoryStore {
                 state.holding(object, now).map(|entry| entry.owner.clone()).into_iter().collect()
             }
             Kind::Read | Kind::Write => state.readers_and_writer(object, now),
-            Kind::Semaphore | Kind::Latch => Vec::new(),
+            Kind::Semaphore | Kind::Permits | Kind::Latch => Vec::new(),
         }
+    }
+
+    /// How many permits there really are.
+    #[cfg(test)]
+    pub(crate) fn counts(&self, object: &Object) -> Counts {
+        self.shared.state.lock().permits.get(object).map(Pool::counts).unwrap_or_default()
     }
 
     /// Whether nothing is held and nobody listens.
@@ -211,9 +221,11 @@ impl MemoryStore {
     pub(crate) fn is_idle(&self) -> bool {
         let (state, now) = (self.shared.state.lock(), Instant::now());
         let taken = state.numbers.semaphores.values().map(semaphore::Semaphore::taken);
-        let held = state.locks.values().any(|entry| now < entry.ends) || taken.sum::<u32>() > 0;
+        let locks = state.locks.values().any(|entry| now < entry.ends);
         let read = state.read_writes.values().any(|lock| !lock.is_past(now));
-        !held && !read && state.sessions.values().all(|session| session.objects.is_empty())
+        let leased = state.permits.values().any(|pool| pool.counts().held > 0);
+        let held = locks || read || leased || taken.sum::<u32>() > 0;
+        !held && state.sessions.values().all(|session| session.objects.is_empty())
     }
 
     /// Who stands in a queue.
@@ -297,6 +309,7 @@ impl Store for Session {
                 self.ask(move |state, now| state.read_or_write(claim, place, now))
             }
             Kind::Semaphore => self.acquire_permits(claim, place),
+            Kind::Permits => self.acquire_leased(claim),
             Kind::Latch => self.ask_latch(claim),
         }
     }
@@ -312,7 +325,7 @@ impl Store for Session {
             Kind::Read | Kind::Write => {
                 self.ask(move |state, now| state.recount_writer(claim, count, ttl, now))
             }
-            Kind::Semaphore | Kind::Latch => unasked(&claim.object),
+            Kind::Semaphore | Kind::Permits | Kind::Latch => unasked(&claim.object),
         }
     }
 
@@ -323,6 +336,7 @@ impl Store for Session {
                 self.ask(move |state, now| state.stop_reading_or_writing(claim, now))
             }
             Kind::Semaphore => self.release_permits(claim, mode),
+            Kind::Permits => self.release_leased(claim),
             Kind::Latch => unasked(&claim.object),
         }
     }
@@ -333,6 +347,7 @@ impl Store for Session {
                 Kind::Lock => state.renew_lock(renewal, now),
                 Kind::Read | Kind::Write => state.renew_reader_or_writer(renewal, now),
                 Kind::Semaphore | Kind::Latch => state.has_permits(renewal),
+                Kind::Permits => state.renew_leased(renewal, now),
             };
             renewals.iter().map(outcome).collect()
         })
@@ -352,7 +367,7 @@ impl Store for Session {
                 self.ask(|state, now| state.holding(object, now).map(|entry| entry.seen(now)))
             }
             Kind::Read | Kind::Write => self.ask(|state, now| state.reader_or_writer(object, now)),
-            Kind::Semaphore | Kind::Latch => unasked(object),
+            Kind::Semaphore | Kind::Permits | Kind::Latch => unasked(object),
         }
     }
 
@@ -364,7 +379,7 @@ impl Store for Session {
                 self.ask(|state, now| state.reads_or_writes(object, owner, now))
             }
             Kind::Semaphore => self.permits_of(object, owner),
-            Kind::Latch => unasked(object),
+            Kind::Permits | Kind::Latch => unasked(object),
         }
     }
 
@@ -374,13 +389,13 @@ impl Store for Session {
             Kind::Read | Kind::Write => {
                 self.ask(|state, now| state.force_readers_or_writer(object, now))
             }
-            Kind::Semaphore | Kind::Latch => unasked(object),
+            Kind::Semaphore | Kind::Permits | Kind::Latch => unasked(object),
         }
     }
 
     fn number<'a>(&'a self, object: &'a Object) -> Answer<'a, i64> {
         match object.kind {
-            Kind::Lock | Kind::Read | Kind::Write => unasked(object),
+            Kind::Lock | Kind::Read | Kind::Write | Kind::Permits => unasked(object),
             Kind::Semaphore | Kind::Latch => self.number_of(object),
         }
     }
@@ -391,7 +406,29 @@ impl Store for Session {
         change: Change,
         receipt: &'a Owner,
     ) -> Answer<'a, i64> {
-        self.change_number(object, change, receipt)
+        match object.kind {
+            Kind::Permits => self.change_leased(object, change, receipt),
+            _ => self.change_number(object, change, receipt),
+        }
+    }
+
+    fn count<'a>(&'a self, object: &'a Object) -> Answer<'a, Counts> {
+        match object.kind {
+            Kind::Permits => self.count_leased(object),
+            _ => unasked(object),
+        }
+    }
+
+    fn lease<'a>(
+        &'a self,
+        object: &'a Object,
+        id: PermitId,
+        lease: Option<Duration>,
+    ) -> Answer<'a, Option<Duration>> {
+        match object.kind {
+            Kind::Permits => self.permit_lease(object, id, lease),
+            _ => unasked(object),
+        }
     }
 
     fn listen(&self, object: &Object) {
@@ -433,6 +470,7 @@ struct State {
     queues: Map<Object, Queue>,
     read_writes: Map<Name, ReadWrite>,
     data: Data,
+    permits: Map<Object, Pool>,
     sessions: BTreeMap<u64, Listening>,
     next_session: u64,
     /// With so many holds it is time to look for expired ones.
@@ -450,7 +488,7 @@ impl State {
             Kind::Lock => self.held_by(object, owner, now).is_some(),
             Kind::Write => self.reads_or_writes(object, owner, now) > 0,
             // Nothing is written under what others have as well.
-            Kind::Read | Kind::Semaphore | Kind::Latch => false,
+            Kind::Read | Kind::Semaphore | Kind::Permits | Kind::Latch => false,
         }
     }
 
@@ -475,7 +513,7 @@ impl State {
 
 #[cfg(test)]
 mod tests {
-    use super::{shared::PATIENCE, *};
+    use super::*;
     use crate::store::conformance::{self, Bench};
 
     #[tokio::test(start_paused = true)]
@@ -497,11 +535,11 @@ mod tests {
         let name = Object::lock("door");
         let failure = session.holder(&name).await.unwrap_err();
         assert!(failure.may_have_happened());
-        assert_eq!(asked.elapsed(), PATIENCE);
+        assert_eq!(asked.elapsed(), shared::PATIENCE);
 
         // and one that is resumed in time is answered
         let (answer, ()) = tokio::join!(session.holder(&name), async {
-            tokio::time::sleep(PATIENCE / 2).await;
+            tokio::time::sleep(shared::PATIENCE / 2).await;
             store.resume();
         });
         assert_eq!(answer.unwrap(), None);

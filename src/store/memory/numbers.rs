@@ -72,9 +72,12 @@ impl Session {
         receipt: &'a Owner,
     ) -> Answer<'a, i64> {
         let known = match change {
-            Change::SetIfAbsent(_) | Change::Delete => object.kind != Kind::Lock,
+            Change::SetIfAbsent(_) | Change::Delete => {
+                matches!(object.kind, Kind::Semaphore | Kind::Latch)
+            }
             Change::Add(_) | Change::Drain => object.kind == Kind::Semaphore,
             Change::CountDown => object.kind == Kind::Latch,
+            Change::Set(_) | Change::GiveBack(_) => false,
         };
         if !known {
             return unasked(object);

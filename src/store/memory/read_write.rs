@@ -168,7 +168,7 @@ impl State {
     }
 
     pub(super) fn renew_reader_or_writer(&mut self, renewal: &Renewal, now: Instant) -> Outcome {
-        let Renewal { object, owner, ttl } = renewal;
+        let Renewal { object, owner, ttl, .. } = renewal;
         self.of_read_write(object, now, |lock| match (lock.ends(object, owner), ttl) {
             (Some(ends), Some(ttl)) => {
                 *ends = now + *ttl;
@@ -192,7 +192,8 @@ impl State {
                 writer.count = count;
             }
         });
-        let renewal = Renewal { object: object.clone(), owner: owner.clone(), ttl };
+        let (object, owner, share) = (object.clone(), owner.clone(), claim.share);
+        let renewal = Renewal { object, owner, share, ttl };
         self.renew_reader_or_writer(&renewal, now)
     }
 

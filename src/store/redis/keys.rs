@@ -8,7 +8,7 @@ pub(super) fn channel(object: &Object) -> String {
     match object.kind {
         Kind::Lock => redissons("redisson_lock__channel", &object.name),
         Kind::Read | Kind::Write => redissons("redisson_rwlock", &object.name),
-        Kind::Semaphore => redissons("redisson_sc", &object.name),
+        Kind::Semaphore | Kind::Permits => redissons("redisson_sc", &object.name),
         // In braces whatever the name is: in a cluster it may lie elsewhere.
         Kind::Latch => format!("redisson_countdownlatch__channel__{{{}}}", object.name),
     }
@@ -35,6 +35,11 @@ pub(super) fn in_slot(name: &Name) -> String {
         true => name.as_str().to_owned(),
         false => format!("{{{}}}", name.as_str()),
     }
+}
+
+/// Where the permits of `name` lie that are held, with the end of each lease.
+pub(super) fn leases(name: &Name) -> String {
+    format!("{}:timeout", in_slot(name))
 }
 
 /// Where those who queue for `name` listen, beside the channel of its releases. Who
@@ -79,6 +84,7 @@ pub(super) fn receipt(object: &Object, receipt: &Owner) -> String {
         Kind::Lock => "leasehold_lock__receipt",
         Kind::Read | Kind::Write => "leasehold_rwlock__receipt",
         Kind::Semaphore => "leasehold_semaphore__receipt",
+        Kind::Permits => "leasehold_permits__receipt",
         Kind::Latch => "leasehold_latch__receipt",
     };
     format!("{}:{receipt}", own(prefix, &object.name))
@@ -126,6 +132,15 @@ mod tests {
     }
 
     #[test]
+    fn permits_are_kept_and_announced_where_redisson_does() {
+        let of = |name| Object::of(Kind::Permits, name);
+        assert_eq!(channel(&of("printers")), "redisson_sc:{printers}");
+        assert_eq!(channel(&of("{hall}:printers")), "redisson_sc:{hall}:printers");
+        assert_eq!(leases(&of("printers").name), "{printers}:timeout");
+        assert_eq!(leases(&of("{hall}:printers").name), "{hall}:printers:timeout");
+    }
+
+    #[test]
     fn a_name_and_all_that_is_its_own_lie_in_one_slot() {
         for name in NAMES {
             let object = Object::lock(name);
@@ -135,10 +150,14 @@ mod tests {
             {
                 assert_eq!(tag(name.as_str()), tag(&key), "{name}");
             }
+            let permits = Object::of(Kind::Permits, name.as_str());
             let semaphore = Object::of(Kind::Semaphore, name.as_str());
             let id = Owner::new("id:1").unwrap();
             for key in [
                 channel(&semaphore),
+                channel(&permits),
+                leases(name),
+                receipt(&permits, &id),
                 holders(name),
                 withdrawn(name),
                 patient(name),

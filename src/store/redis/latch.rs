@@ -25,7 +25,7 @@ impl RedisStore {
             Change::SetIfAbsent(count) => (&scripts::LATCH_SET, Some(count)),
             Change::CountDown => (&scripts::LATCH_COUNT_DOWN, None),
             Change::Delete => (&scripts::LATCH_DELETE, None),
-            Change::Add(_) | Change::Drain => return unasked(object).await,
+            _ => return unasked(object).await,
         };
         let keys = [object.name.as_str(), &keys::receipt(object, receipt)];
         let asked = self.run(script, &keys, |command| {

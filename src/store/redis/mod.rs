@@ -5,6 +5,7 @@ mod guarded;
 mod keys;
 mod latch;
 mod lock;
+mod permits;
 mod read_write;
 mod renewals;
 mod replies;
@@ -34,8 +35,9 @@ use self::{
 use super::{Answer, Store, Subscriber, unasked};
 use crate::{
     domain::{
-        About, Change, Claim, Failure, GivenBack, Holder, Kind, Name, Object, Outcome, Owner,
-        Place, ReleaseMode, Renewal, Role, Value as Returned, Verdict, Work, checked,
+        About, Change, Claim, Counts, Failure, GivenBack, Holder, Kind, Name, Object, Outcome,
+        Owner, PermitId, Place, ReleaseMode, Renewal, Role, Value as Returned, Verdict, Work,
+        checked,
     },
     error::Error,
 };
@@ -232,6 +234,7 @@ impl Store for RedisStore {
             Kind::Write => Box::pin(self.acquire_to_write(claim, place)),
             Kind::Semaphore => Box::pin(self.acquire_permits(claim, place)),
             Kind::Latch => Box::pin(self.ask_latch(claim)),
+            Kind::Permits => Box::pin(self.acquire_leased(claim)),
         }
     }
 
@@ -246,7 +249,7 @@ impl Store for RedisStore {
             Kind::Write => Box::pin(self.recount_writer(claim, count, ttl)),
             // Those who share it are one reader to the store.
             Kind::Read => Box::pin(self.is_reading(claim, ttl)),
-            Kind::Semaphore | Kind::Latch => unasked(&claim.object),
+            Kind::Semaphore | Kind::Permits | Kind::Latch => unasked(&claim.object),
         }
     }
 
@@ -257,6 +260,7 @@ impl Store for RedisStore {
             Kind::Write => Box::pin(self.stop_writing(claim, mode != ReleaseMode::Broadcast)),
             Kind::Semaphore => Box::pin(self.release_permits(claim, mode)),
             Kind::Latch => unasked(&claim.object),
+            Kind::Permits => Box::pin(self.release_leased(claim)),
         }
     }
 
@@ -278,7 +282,7 @@ impl Store for RedisStore {
         match object.kind {
             Kind::Lock => Box::pin(self.holder_of_lock(object)),
             Kind::Read | Kind::Write => Box::pin(self.reader_or_writer(object)),
-            Kind::Semaphore | Kind::Latch => unasked(object),
+            Kind::Semaphore | Kind::Permits | Kind::Latch => unasked(object),
         }
     }
 
@@ -287,7 +291,7 @@ impl Store for RedisStore {
             Kind::Lock => Box::pin(self.lock_held_by(object, owner)),
             Kind::Read | Kind::Write => Box::pin(self.reads_or_writes(object, owner)),
             Kind::Semaphore => Box::pin(self.permits_of(object, owner)),
-            Kind::Latch => unasked(object),
+            Kind::Permits | Kind::Latch => unasked(object),
         }
     }
 
@@ -295,13 +299,13 @@ impl Store for RedisStore {
         match object.kind {
             Kind::Lock => Box::pin(self.force_release_lock(object)),
             Kind::Read | Kind::Write => Box::pin(self.force_readers_or_writer(object)),
-            Kind::Semaphore | Kind::Latch => unasked(object),
+            Kind::Semaphore | Kind::Permits | Kind::Latch => unasked(object),
         }
     }
 
     fn number<'a>(&'a self, object: &'a Object) -> Answer<'a, i64> {
         match object.kind {
-            Kind::Lock | Kind::Read | Kind::Write => unasked(object),
+            Kind::Lock | Kind::Read | Kind::Write | Kind::Permits => unasked(object),
             Kind::Semaphore | Kind::Latch => Box::pin(self.number_at(&object.name)),
         }
     }
@@ -316,6 +320,26 @@ impl Store for RedisStore {
             Kind::Lock | Kind::Read | Kind::Write => unasked(object),
             Kind::Semaphore => Box::pin(self.change_semaphore(object, change, receipt)),
             Kind::Latch => Box::pin(self.change_latch(object, change, receipt)),
+            Kind::Permits => Box::pin(self.change_leased(object, change, receipt)),
+        }
+    }
+
+    fn count<'a>(&'a self, object: &'a Object) -> Answer<'a, Counts> {
+        match object.kind {
+            Kind::Permits => Box::pin(self.count_leased(object)),
+            _ => unasked(object),
+        }
+    }
+
+    fn lease<'a>(
+        &'a self,
+        object: &'a Object,
+        id: PermitId,
+        lease: Option<Duration>,
+    ) -> Answer<'a, Option<Duration>> {
+        match object.kind {
+            Kind::Permits => Box::pin(self.permit_lease(object, id, lease)),
+            _ => unasked(object),
         }
     }
 
@@ -423,7 +447,8 @@ mod tests {
             let name = Object::lock(name);
             let claim = Claim { object: name.clone(), ..claim("one:1") };
             store.acquire(&claim, None).await.unwrap();
-            renewals.push(Renewal { object: name, owner: claim.owner, ttl: Some(claim.ttl) });
+            let (owner, share, ttl) = (claim.owner, claim.share, Some(claim.ttl));
+            renewals.push(Renewal { object: name, owner, share, ttl });
         }
         twin.user("one", "resetkeys ~good:*");
 

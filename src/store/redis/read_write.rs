@@ -89,8 +89,8 @@ impl RedisStore {
         claim: &Claim,
         ttl: Option<Duration>,
     ) -> Result<Outcome, Failure> {
-        let (object, owner) = (claim.object.clone(), claim.owner.clone());
-        let outcomes = self.renew_readers(&[Renewal { object, owner, ttl }]).await?;
+        let Claim { object, owner, share, .. } = claim.clone();
+        let outcomes = self.renew_readers(&[Renewal { object, owner, share, ttl }]).await?;
         Ok(outcomes.first().copied().unwrap_or(Outcome::Unknown))
     }
 

@@ -29,6 +29,7 @@ impl RedisStore {
             Kind::Write => self.renew_writers(renewals).await,
             Kind::Semaphore => self.look_at_semaphores(renewals).await,
             Kind::Latch => Ok(vec![Outcome::NotOurs; renewals.len()]),
+            Kind::Permits => self.renew_leased(renewals).await,
         }
     }
 

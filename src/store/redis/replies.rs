@@ -7,7 +7,8 @@ use tokio::time::Instant;
 
 use super::connection::shown;
 use crate::domain::{
-    Claim, Failure, GivenBack, Holder, Name, Others, Outcome, Owner, Seldom, Taken, Verdict,
+    Claim, Counts, Failure, GivenBack, Holder, Name, Others, Outcome, Owner, Seldom, Taken,
+    Verdict, permits_of,
 };
 
 /// Codes that some servers hide in the text of a script's error, and the text
@@ -60,6 +61,59 @@ pub(super) fn verdict(reply: &Value, claim: &Claim) -> Result<Verdict, Failure> 
         other => holder(other)?
             .map(|holder| Verdict::Busy(holder.into()))
             .ok_or_else(|| unreadable(reply)),
+    }
+}
+
+/// What a question for permits was answered. A grant names the first of them.
+pub(super) fn leased(reply: &Value, claim: &Claim) -> Result<Verdict, Failure> {
+    match reply {
+        Value::BulkString(id) if is_first(id, claim) => Ok(Verdict::Granted { token: None }),
+        Value::Array(parts) => match parts[..] {
+            [Value::Int(left)] => {
+                let at_most = u64::try_from(left).ok().map(Duration::from_millis);
+                Ok(Verdict::Busy(Taken { holder: None, at_most }))
+            }
+            _ => Err(unreadable(reply)),
+        },
+        other => Err(unreadable(other)),
+    }
+}
+
+fn is_first(id: &[u8], claim: &Claim) -> bool {
+    permits_of(&claim.owner, claim.share).next().is_some_and(|first| first.as_bytes() == id)
+}
+
+/// Whether all permits that were given back had been held.
+pub(super) fn all_were_held(reply: &Value, name: &Name) -> Result<bool, Failure> {
+    match number(reply)? {
+        all @ 0..=1 => Ok(all == 1),
+        all @ -2..=-1 => {
+            warn_unannounced(name);
+            Ok(all == -1)
+        }
+        _ => Err(unreadable(reply)),
+    }
+}
+
+/// `{free, held, set}`.
+pub(super) fn counts(reply: &Value) -> Result<Counts, Failure> {
+    match reply {
+        Value::Array(parts) => match parts[..] {
+            [Value::Int(free), Value::Int(held), Value::Int(set @ 0..=1)] => {
+                Ok(Counts { free, held, set: set == 1 })
+            }
+            _ => Err(unreadable(reply)),
+        },
+        other => Err(unreadable(other)),
+    }
+}
+
+/// A number that somebody wrote, or none.
+pub(super) fn number(reply: &Value) -> Result<i64, Failure> {
+    match reply {
+        Value::Nil => Ok(0),
+        Value::Int(number) => Ok(*number),
+        other => text(other).and_then(|it| it.parse().ok()).ok_or_else(|| unreadable(other)),
     }
 }
 
@@ -154,15 +208,6 @@ pub(super) fn count(reply: &Value) -> Result<u32, Failure> {
         Value::Nil => Ok(0),
         Value::BulkString(_) => Ok(text(reply).and_then(|it| it.parse().ok()).unwrap_or(1)),
         other => Err(unreadable(other)),
-    }
-}
-
-/// A number that somebody wrote, or none.
-pub(super) fn number(reply: &Value) -> Result<i64, Failure> {
-    match reply {
-        Value::Nil => Ok(0),
-        Value::Int(number) => Ok(*number),
-        other => text(other).and_then(|it| it.parse().ok()).ok_or_else(|| unreadable(other)),
     }
 }
 

@@ -24,6 +24,12 @@ pub(super) static ACQUIRE: LazyLock<Script> = script!("holder", "lock/acquire");
 pub(super) static FORCE_RELEASE: LazyLock<Script> = script!("lock/force_release");
 pub(super) static HAND_OVER: LazyLock<Script> = script!("holder", "lock/hand_over");
 pub(super) static INSPECT: LazyLock<Script> = script!("holder", "lock/inspect");
+pub(super) static PERMITS_ACQUIRE: LazyLock<Script> = script!("permits", "permits/acquire");
+pub(super) static PERMITS_CHANGE: LazyLock<Script> = script!("permits", "permits/change");
+pub(super) static PERMITS_COUNT: LazyLock<Script> = script!("permits", "permits/count");
+pub(super) static PERMITS_LEASE: LazyLock<Script> = script!("permits", "permits/lease");
+pub(super) static PERMITS_RELEASE: LazyLock<Script> = script!("permits", "permits/release");
+pub(super) static PERMITS_RENEW: LazyLock<Script> = script!("permits", "permits/renew");
 pub(super) static RECOUNT: LazyLock<Script> = script!("lock/recount");
 pub(super) static RENEW: LazyLock<Script> = script!("lock/renew");
 pub(super) static WRITE: LazyLock<Script> = script!("lock/write");
@@ -69,7 +75,18 @@ pub(super) fn preloads() -> Vec<Preload> {
         &SEMAPHORE_DELETE,
     ];
     let latches = [&LATCH_SET, &LATCH_COUNT_DOWN, &LATCH_DELETE];
+    let read_write =
+        [&READ, &WRITE_ALONE, &LEAVE, &UNLOCK, &RENEW_READERS, &INSPECT_MODE, &FORCE_MODE];
+    let permits = [
+        &PERMITS_ACQUIRE,
+        &PERMITS_CHANGE,
+        &PERMITS_COUNT,
+        &PERMITS_LEASE,
+        &PERMITS_RELEASE,
+        &PERMITS_RENEW,
+    ];
     let all = locks.into_iter().chain(semaphores).chain(latches);
+    let all = all.chain(read_write).chain(permits);
     all.map(|script| Preload { hash: script.hash.clone(), text: script.text }).collect()
 }
 

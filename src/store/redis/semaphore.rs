@@ -95,7 +95,7 @@ impl RedisStore {
             Change::Add(permits) => (&scripts::SEMAPHORE_ADD, &keys[..2], Some(permits)),
             Change::Drain => (&scripts::SEMAPHORE_DRAIN, &keys[..2], None),
             Change::Delete => (&scripts::SEMAPHORE_DELETE, &keys[..], None),
-            Change::CountDown => return unasked(object).await,
+            _ => return unasked(object).await,
         };
         let asked = self.run(script, keys, |command| {
             if let Some(permits) = permits {

@@ -1,0 +1,152 @@
+//! Permits that are known one by one.
+
+use std::{fmt, time::Duration};
+
+use uuid::Uuid;
+
+use super::{Owner, Share};
+
+/// So many permits one claim may have: each is a command in the script that grants them.
+pub(crate) const MOST_AT_ONCE: u32 = 10_000;
+
+/// So many permits there may be: Java counts no further.
+pub(crate) const MOST_PERMITS: u32 = i32::MAX.unsigned_abs();
+
+/// What tells one permit from all others: 16 bytes, shown as 32 hex digits as Redisson
+/// shows them.
+///
+/// Those of this library begin with the first half of the client's uuid; its acquisition,
+/// and the place of the permit in that, follow. So one sees whose a permit is.
+///
+/// # Examples
+///
+/// ```
+/// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+/// let client = leasehold::Client::in_memory();
+/// let permits = client.permits("printers")?;
+/// permits.set(1).await?;
+/// let guard = permits.acquire().await?;
+/// let id = guard.ids()[0].to_string();
+/// assert!(id.starts_with(&client.id()[..8]));
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Copy, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct PermitId(Uuid);
+
+impl PermitId {
+    /// Takes `text` for the id of a permit, such as one that a Java process has logged.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidPermitId`] unless `text` is 32 hex digits.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let id = leasehold::PermitId::new("0f1e2d3c4b5a69788796a5b4c3d2e1f0")?;
+    /// assert_eq!(id.to_string(), "0f1e2d3c4b5a69788796a5b4c3d2e1f0");
+    /// assert!(leasehold::PermitId::new("1234").is_err());
+    /// # Ok::<(), leasehold::InvalidPermitId>(())
+    /// ```
+    pub fn new(text: impl AsRef<str>) -> Result<Self, InvalidPermitId> {
+        let text = text.as_ref();
+        let id = Uuid::parse_str(text).ok().filter(|_| text.len() == 32);
+        id.map(Self).ok_or(InvalidPermitId { bytes: text.len() })
+    }
+
+    /// The permit of `owner` at this place.
+    fn of(owner: &Owner, place: u16) -> Self {
+        let (client, number) = owner.bits();
+        Self(Uuid::from_u64_pair(client, number << 16 | u64::from(place)))
+    }
+
+    /// As Redis knows it.
+    #[cfg(feature = "redis")]
+    pub(crate) fn as_bytes(&self) -> &[u8; 16] {
+        self.0.as_bytes()
+    }
+}
+
+/// The ids of the permits that `owner` has, or would have. They are always the same, so that
+/// a question that is asked again is known by them.
+pub(crate) fn permits_of(owner: &Owner, share: Share) -> impl Iterator<Item = PermitId> {
+    let count = match share {
+        Share::Units(count) => u16::try_from(count).unwrap_or(u16::MAX),
+        Share::Whole { .. } | Share::Beside { .. } | Share::Nothing => 0,
+    };
+    (0..count).map(|place| PermitId::of(owner, place))
+}
+
+impl fmt::Debug for PermitId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl fmt::Display for PermitId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::LowerHex::fmt(self.0.as_simple(), f)
+    }
+}
+
+/// Why a text cannot be the id of a permit.
+///
+/// # Examples
+///
+/// ```
+/// let refused = leasehold::PermitId::new("1234").unwrap_err();
+/// assert_eq!(refused.to_string(), "the id of a permit has 32 hex digits, this text has 4 bytes");
+/// ```
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("the id of a permit has 32 hex digits, this text has {bytes} bytes")]
+pub struct InvalidPermitId {
+    bytes: usize,
+}
+
+/// How many permits there are.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Counts {
+    /// Negative when more are held than there are to be.
+    pub(crate) free: i64,
+    pub(crate) held: i64,
+    /// Whether anybody has said how many there are to be.
+    pub(crate) set: bool,
+}
+
+/// How long a permit is somebody's, if it lasts for ever.
+pub(crate) const FOREVER: Duration = Duration::MAX;
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::domain::Identity;
+
+    #[test]
+    fn no_two_permits_have_the_same_id() {
+        let (one, other) = (Identity::random(), Identity::random());
+        let owners = [one.fresh_owner(), one.fresh_owner(), other.fresh_owner()];
+        let ids = owners.iter().flat_map(|owner| permits_of(owner, Share::Units(300)));
+        assert_eq!(ids.collect::<BTreeSet<_>>().len(), 900);
+    }
+
+    #[test]
+    fn an_id_shows_whose_it_is_and_is_the_same_when_asked_again() {
+        let identity = Identity::of("8c6d6a35-0c0a-4a4f-9d1e-5a1c5e3f2b10");
+        let owner = identity.fresh_owner();
+        let ids: Vec<_> = permits_of(&owner, Share::Units(2)).collect();
+        let shown = ids.iter().map(PermitId::to_string).collect::<Vec<_>>();
+        assert_eq!(shown[0], "8c6d6a350c0a4a4f0000000000010000");
+        assert_eq!(shown[1], "8c6d6a350c0a4a4f0000000000010001");
+        assert!(permits_of(&owner, Share::Units(3)).take(2).eq(ids.iter().copied()));
+        assert_eq!(PermitId::new(&shown[1]), Ok(ids[1]));
+    }
+
+    #[test]
+    fn an_id_from_outside_is_32_hex_digits() {
+        for odd in ["", "1234", "8c6d6a35-0c0a-4a4f-9d1e-5a1c5e3f2b10", &"g".repeat(32)] {
+            assert_eq!(PermitId::new(odd), Err(InvalidPermitId { bytes: odd.len() }));
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! What every store must do with permits that expire.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use super::{Bench, freed};
+use crate::{
+    domain::{
+        Change, Claim, Counts, GivenBack, Kind, Object, Others, Outcome, PermitId, ReleaseMode,
+        Renewal, Share, Taken, Verdict, permits_of,
+    },
+    store::{Event, Hears},
+};
+
+const SHORT: Duration = Duration::from_millis(60);
+const LONG: Duration = Duration::from_secs(10);
+
+/// Runs every case on `bench`.
+pub(super) async fn all(bench: &Bench) {
+    permits_are_granted_as_long_as_there_are_enough(bench).await;
+    who_asks_again_has_the_same_permits(bench).await;
+    a_release_that_is_asked_again_gives_nothing_back_twice(bench).await;
+    who_finds_too_few_learns_when_the_next_is_free_at_the_latest(bench).await;
+    permits_that_expire_are_free_whoever_asks_next(bench).await;
+    what_has_expired_is_not_held_and_cannot_be_renewed(bench).await;
+    many_holds_are_renewed_each_only_as_a_whole(bench).await;
+    one_permit_that_is_gone_makes_a_release_say_so(bench).await;
+    how_many_there_are_can_be_changed_and_a_receipt_counts_once(bench).await;
+    fewer_permits_than_are_held_leave_less_than_none(bench).await;
+    a_permit_is_known_by_its_id(bench).await;
+    who_waits_is_told_when_there_are_free_ones_again(bench).await;
+}
+
+fn wants(t: &Bench, name: &str, count: u32, ttl: Duration) -> Claim {
+    let (object, owner) = (Object::of(Kind::Permits, name), t.identity.fresh_owner());
+    Claim { object, owner, ttl, share: Share::Units(count) }
+}
+
+/// So many permits, and nothing else of that name.
+async fn set(t: &Bench, name: &str, count: u32) -> Object {
+    let object = Object::of(Kind::Permits, name);
+    assert_eq!(change(t, &object, Change::SetIfAbsent(count)).await, 1);
+    object
+}
+
+async fn change(t: &Bench, object: &Object, change: Change) -> i64 {
+    t.one.change(object, change, &t.identity.fresh_owner()).await.unwrap()
+}
+
+async fn counts(t: &Bench, object: &Object) -> (i64, i64) {
+    let Counts { free, held, .. } = t.other.count(object).await.unwrap();
+    (free, held)
+}
+
+async fn busy(t: &Bench, claim: &Claim) -> Option<Duration> {
+    match t.other.acquire(claim, None).await.unwrap() {
+        Verdict::Busy(Taken { holder: None, at_most }) => at_most,
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn release(t: &Bench, claim: &Claim) -> bool {
+    match t.one.release(claim, ReleaseMode::Broadcast).await.unwrap() {
+        GivenBack::Freed(others) => others == Others::Nobody,
+        GivenBack::NotHeld { holder } => holder.is_some(),
+    }
+}
+
+fn first(claim: &Claim) -> PermitId {
+    permits_of(&claim.owner, claim.share).next().unwrap()
+}
+
+fn renewal(claim: &Claim, ttl: Option<Duration>) -> Renewal {
+    let Claim { object, owner, share, .. } = claim.clone();
+    Renewal { object, owner, share, ttl }
+}
+
+async fn permits_are_granted_as_long_as_there_are_enough(t: &Bench) {
+    let [one, three, two] = [1, 3, 2].map(|count| wants(t, "p-some", count, LONG));
+    assert_eq!(busy(t, &one).await, None, "nobody has said how many there are");
+    let object = set(t, "p-some", 5).await;
+    t.grant(&one).await;
+    t.grant(&three).await;
+    assert_eq!(counts(t, &object).await, (1, 4));
+    assert!(busy(t, &two).await.is_some());
+    assert_eq!(counts(t, &object).await, (1, 4), "a no takes nothing");
+    assert!(release(t, &one).await);
+    t.grant(&two).await;
+    assert_eq!(counts(t, &object).await, (0, 5));
+    assert!(release(t, &two).await && release(t, &three).await);
+    assert_eq!(counts(t, &object).await, (5, 0));
+}
+
+async fn who_asks_again_has_the_same_permits(t: &Bench) {
+    let object = set(t, "p-again", 3).await;
+    let claim = wants(t, "p-again", 2, LONG);
+    let short = Claim { ttl: SHORT, ..claim.clone() };
+    t.grant(&short).await;
+    t.grant(&claim).await;
+    assert_eq!(counts(t, &object).await, (1, 2));
+    sleep(2 * SHORT).await;
+    assert_eq!(counts(t, &object).await, (1, 2), "with a fresh lease");
+
+    // One of them was taken away: only that one is taken anew.
+    assert_eq!(change(t, &object, Change::GiveBack(first(&claim))).await, 1);
+    t.grant(&claim).await;
+    assert_eq!(counts(t, &object).await, (1, 2));
+    assert!(release(t, &claim).await);
+}
+
+async fn a_release_that_is_asked_again_gives_nothing_back_twice(t: &Bench) {
+    let object = set(t, "p-twice", 2).await;
+    let claim = wants(t, "p-twice", 2, LONG);
+    assert!(!release(t, &claim).await);
+    t.grant(&claim).await;
+    assert!(release(t, &claim).await);
+    assert!(!release(t, &claim).await);
+    assert_eq!(counts(t, &object).await, (2, 0));
+}
+
+async fn who_finds_too_few_learns_when_the_next_is_free_at_the_latest(t: &Bench) {
+    set(t, "p-next", 2).await;
+    let (long, short) = (wants(t, "p-next", 1, LONG), wants(t, "p-next", 1, LONG / 2));
+    t.grant(&long).await;
+    t.grant(&short).await;
+    let at_most = busy(t, &wants(t, "p-next", 1, LONG)).await.unwrap();
+    assert!(at_most <= LONG / 2 && at_most > LONG / 4, "{at_most:?}");
+    release(t, &short).await;
+    release(t, &long).await;
+}
+
+async fn permits_that_expire_are_free_whoever_asks_next(t: &Bench) {
+    let object = set(t, "p-past", 2).await;
+    t.grant(&wants(t, "p-past", 2, SHORT)).await;
+    sleep(2 * SHORT).await;
+    let next = wants(t, "p-past", 2, SHORT);
+    t.grant(&next).await;
+    sleep(2 * SHORT).await;
+    assert_eq!(counts(t, &object).await, (2, 0));
+    assert!(!release(t, &next).await, "somebody has counted it as free");
+    assert_eq!(counts(t, &object).await, (2, 0));
+}
+
+async fn what_has_expired_is_not_held_and_cannot_be_renewed(t: &Bench) {
+    let object = set(t, "p-late", 1).await;
+    let claim = wants(t, "p-late", 1, SHORT);
+    t.grant(&claim).await;
+    sleep(2 * SHORT).await;
+    // Nobody has asked since, so nobody has counted it as free.
+    for ttl in [None, Some(LONG)] {
+        assert_eq!(t.one.renew(&[renewal(&claim, ttl)]).await.unwrap(), [Outcome::NotOurs]);
+    }
+    assert!(!release(t, &claim).await, "nor given back, but it is free");
+    assert_eq!(counts(t, &object).await, (1, 0));
+}
+
+async fn many_holds_are_renewed_each_only_as_a_whole(t: &Bench) {
+    let (one, other) = (set(t, "p-renewed", 4).await, set(t, "p-renewed-2", 1).await);
+    let claims = [
+        wants(t, "p-renewed", 3, LONG),
+        wants(t, "p-renewed-2", 1, 5 * SHORT),
+        wants(t, "p-renewed", 1, LONG),
+        wants(t, "p-renewed-gone", 1, LONG),
+    ];
+    for claim in &claims[..3] {
+        t.grant(claim).await;
+    }
+    assert_eq!(change(t, &one, Change::GiveBack(first(&claims[0]))).await, 1);
+    let renewals = claims.each_ref().map(|claim| renewal(claim, Some(LONG)));
+    let [not_ours, renewed] = [Outcome::NotOurs, Outcome::Renewed];
+    let outcomes = t.one.renew(&renewals).await.unwrap();
+    assert_eq!(outcomes, [not_ours, renewed, renewed, not_ours]);
+    let left = t.one.lease(&other, first(&claims[1]), None).await.unwrap().unwrap();
+    assert!(left > LONG / 2, "{left:?}");
+    assert_eq!(counts(t, &Object::of(Kind::Permits, "p-renewed-gone")).await, (0, 0));
+
+    // A look does not prolong.
+    let look = renewal(&claims[1], None);
+    assert_eq!(t.one.renew(&[look]).await.unwrap(), [renewed]);
+    let less = t.one.lease(&other, first(&claims[1]), None).await.unwrap().unwrap();
+    assert!(less <= left, "{less:?}");
+    for claim in &claims[1..3] {
+        assert!(release(t, claim).await);
+    }
+    assert!(!release(t, &claims[0]).await);
+}
+
+async fn one_permit_that_is_gone_makes_a_release_say_so(t: &Bench) {
+    let object = set(t, "p-part", 3).await;
+    let claim = wants(t, "p-part", 3, LONG);
+    t.grant(&claim).await;
+    assert_eq!(change(t, &object, Change::GiveBack(first(&claim))).await, 1);
+    assert!(!release(t, &claim).await);
+    assert_eq!(counts(t, &object).await, (3, 0), "the others are given back");
+}
+
+async fn how_many_there_are_can_be_changed_and_a_receipt_counts_once(t: &Bench) {
+    let object = Object::of(Kind::Permits, "p-change");
+    assert_eq!(t.one.count(&object).await.unwrap(), Counts::default());
+    assert_eq!(change(t, &object, Change::SetIfAbsent(10)).await, 1);
+    assert_eq!(change(t, &object, Change::SetIfAbsent(15)).await, 0);
+    for change in [Change::Add(5), Change::Add(-1), Change::SetIfAbsent(3)] {
+        let receipt = t.identity.fresh_owner();
+        let first = t.one.change(&object, change, &receipt).await.unwrap();
+        let again = t.other.change(&object, change, &receipt).await.unwrap();
+        assert_eq!(first, again);
+    }
+    assert_eq!(t.one.count(&object).await.unwrap(), Counts { free: 14, held: 0, set: true });
+    // That it was set is answered so when it is asked again, though it is set by then.
+    let (new, receipt) = (Object::of(Kind::Permits, "p-change-2"), t.identity.fresh_owner());
+    for _ in 0..2 {
+        let set = t.one.change(&new, Change::SetIfAbsent(2), &receipt).await.unwrap();
+        assert_eq!(set, 1);
+    }
+}
+
+async fn fewer_permits_than_are_held_leave_less_than_none(t: &Bench) {
+    let object = set(t, "p-fewer", 5).await;
+    let claim = wants(t, "p-fewer", 3, LONG);
+    t.grant(&claim).await;
+    change(t, &object, Change::Set(1)).await;
+    assert_eq!(counts(t, &object).await, (-2, 3));
+    assert!(busy(t, &wants(t, "p-fewer", 1, LONG)).await.is_some());
+    assert!(release(t, &claim).await);
+    assert_eq!(counts(t, &object).await, (1, 0));
+    change(t, &object, Change::Set(4)).await;
+    change(t, &object, Change::Set(4)).await;
+    assert_eq!(counts(t, &object).await, (4, 0));
+}
+
+async fn a_permit_is_known_by_its_id(t: &Bench) {
+    let object = set(t, "p-id", 1).await;
+    let claim = wants(t, "p-id", 1, LONG / 2);
+    let id = first(&claim);
+    assert_eq!(t.one.lease(&object, id, None).await.unwrap(), None);
+    assert_eq!(t.one.lease(&object, id, Some(LONG)).await.unwrap(), None);
+    t.grant(&claim).await;
+    let left = t.other.lease(&object, id, None).await.unwrap().unwrap();
+    assert!(left <= LONG / 2 && left > LONG / 4, "{left:?}");
+    let set = t.other.lease(&object, id, Some(LONG)).await.unwrap();
+    assert_eq!(set, Some(LONG));
+    let left = t.other.lease(&object, id, None).await.unwrap().unwrap();
+    assert!(left > LONG / 2, "{left:?}");
+
+    assert_eq!(change(t, &object, Change::GiveBack(id)).await, 1);
+    assert_eq!(change(t, &object, Change::GiveBack(id)).await, 0);
+    assert_eq!(counts(t, &object).await, (1, 0));
+
+    // What has expired is nobody's, even if nobody has noticed.
+    t.grant(&Claim { ttl: SHORT, ..claim.clone() }).await;
+    sleep(2 * SHORT).await;
+    assert_eq!(t.one.lease(&object, id, Some(LONG)).await.unwrap(), None);
+    assert_eq!(change(t, &object, Change::GiveBack(id)).await, 0);
+    assert_eq!(counts(t, &object).await, (1, 0));
+}
+
+async fn who_waits_is_told_when_there_are_free_ones_again(t: &Bench) {
+    let claim = wants(t, "p-heard", 1, LONG);
+    t.other.listen(&claim.object);
+    t.told(&Event::Hears(claim.object.clone(), Hears::Releases), 1).await;
+    let object = set(t, "p-heard", 1).await;
+    t.told(&freed(&claim), 1).await;
+    t.grant(&claim).await;
+    assert!(release(t, &claim).await);
+    t.told(&freed(&claim), 2).await;
+
+    t.grant(&Claim { ttl: SHORT, ..claim.clone() }).await;
+    let asked = Instant::now();
+    while counts(t, &object).await.0 == 0 {
+        assert!(asked.elapsed() < LONG, "it never ends");
+        sleep(SHORT / 4).await;
+    }
+    t.told(&freed(&claim), 3).await;
+    t.grant(&claim).await;
+    assert_eq!(change(t, &object, Change::GiveBack(first(&claim))).await, 1);
+    t.told(&freed(&claim), 4).await;
+    change(t, &object, Change::Add(1)).await;
+    t.told(&freed(&claim), 5).await;
+    // Nobody is told of less.
+    change(t, &object, Change::Add(-2)).await;
+    change(t, &object, Change::Set(0)).await;
+    sleep(SHORT).await;
+    t.told(&freed(&claim), 5).await;
+    t.other.unlisten(&claim.object);
+}

@@ -1,0 +1,62 @@
+-- permits/acquire: grant permits, or say when the next one is free at the latest.
+--
+--   KEYS[1]  counter  how many permits are free
+--   KEYS[2]  held     zset {id of a permit: milliseconds since 1970 when its lease ends}
+--   ARGV[1]  lease    in milliseconds
+--   ARGV[2]  channel  where permits that are free again are announced
+--   ARGV[3]  id       of the first permit that is wanted, unique to this acquisition
+--   ARGV[i]  id       of each permit, from the first
+--
+--   id       granted, all of them. The same ids asked for again are the same grant, with a
+--            fresh lease, so a lost reply is safe
+--   {pttl}   too few are free; the first lease ends in pttl milliseconds (-1: none does)
+--
+-- Time: TIME, GET, ZCOUNT, and ZSCORE and ZADD for each permit; INCRBY and PTTL.
+
+local now = clock()
+local free, regained = reap(KEYS[1], KEYS[2], now)
+if not free then
+    return regained
+end
+
+local missing = 0
+for i = 3, #ARGV do
+    if not redis.call('ZSCORE', KEYS[2], ARGV[i]) then
+        missing = missing + 1
+    end
+end
+
+if missing > free then
+    if regained > 0 then
+        announce(ARGV[2], free)
+    end
+    local first = redis.call('ZRANGE', KEYS[2], '0', '0', 'WITHSCORES')
+    local ends = tonumber(first[2])
+    return {ends and ends < NEVER and math.max(1, ends - now) or -1}
+end
+
+if missing > 0 then
+    free = redis.call('INCRBY', KEYS[1], -missing)
+else
+    begin(KEYS[2])
+end
+
+local ends = whole(now + ARGV[1])
+for i = 3, #ARGV do
+    local added = redis.pcall('ZADD', KEYS[2], ends, ARGV[i])
+    if type(added) == 'table' then
+        -- The first is refused, if any. What is counted and not held would be lost.
+        redis.call('INCRBY', KEYS[1], missing)
+        return added
+    end
+end
+
+-- What somebody has given an end goes as a whole.
+local rest = redis.pcall('PTTL', KEYS[1])
+if type(rest) == 'number' and rest > 0 then
+    redis.pcall('PEXPIRE', KEYS[2], rest)
+end
+if regained > 0 then
+    announce(ARGV[2], free)
+end
+return ARGV[3]

@@ -1,0 +1,64 @@
+-- permits/change: change how many permits there are, or take one from whoever holds it.
+--
+--   KEYS[1]  counter  how many permits are free
+--   KEYS[2]  held     zset {id of a permit: milliseconds since 1970 when its lease ends}
+--   KEYS[3]  receipt  the answer, for a while: asked again it is answered so
+--   ARGV[1]  change   `set`, `set_if_absent`, `add` or `give_back`
+--   ARGV[2]  what     how many, or the id of the permit
+--   ARGV[3]  channel  where permits that are free again are announced
+--   ARGV[4]  rest     how long the receipt is kept, in milliseconds
+--
+--   1, 0   of `set_if_absent` and `give_back`: whether it is done, or was set before, or
+--          nobody holds that permit
+--   n      of the others: how many are free then
+--
+-- Time: GET of the receipt, TIME, GET, ZCOUNT, ZCARD and EXISTS; INCRBY, PUBLISH and SET.
+
+local known = redis.call('GET', KEYS[3])
+if known then
+    return tonumber(known)
+end
+
+local free, regained = reap(KEYS[1], KEYS[2], clock())
+if not free then
+    return regained
+end
+
+-- By how many more are to be free.
+local more = {}
+
+function more.set()
+    return ARGV[2] - free - redis.call('ZCARD', KEYS[2])
+end
+
+function more.set_if_absent()
+    return redis.call('EXISTS', KEYS[1]) == 0 and tonumber(ARGV[2]) or nil
+end
+
+function more.add()
+    return tonumber(ARGV[2])
+end
+
+function more.give_back()
+    return redis.call('ZSCORE', KEYS[2], ARGV[2]) and 1 or nil
+end
+
+local by = more[ARGV[1]]()
+local answer = by and 1 or 0
+if by then
+    if ARGV[1] == 'give_back' then
+        begin(KEYS[2])
+    end
+    free = redis.call('INCRBY', KEYS[1], whole(by))
+    if ARGV[1] == 'give_back' then
+        redis.call('ZREM', KEYS[2], ARGV[2])
+    end
+end
+if ARGV[1] == 'set' or ARGV[1] == 'add' then
+    answer = free
+end
+if regained > 0 or by and by > 0 then
+    announce(ARGV[3], free)
+end
+redis.pcall('SET', KEYS[3], whole(answer), 'PX', ARGV[4])
+return answer

@@ -1,0 +1,18 @@
+-- permits/count: say how many permits there are.
+--
+--   KEYS[1]  counter  how many permits are free
+--   KEYS[2]  held     zset {id of a permit: milliseconds since 1970 when its lease ends}
+--   ARGV[1]  channel  where permits that are free again are announced
+--
+--   {free, held, set}   set is 0 if nobody has said how many there are to be
+--
+-- Time: TIME, GET, ZCOUNT, ZCARD and EXISTS.
+
+local free, regained = reap(KEYS[1], KEYS[2], clock())
+if not free then
+    return regained
+end
+if regained > 0 then
+    announce(ARGV[1], free)
+end
+return {free, redis.call('ZCARD', KEYS[2]), redis.call('EXISTS', KEYS[1])}

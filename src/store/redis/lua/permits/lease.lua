@@ -1,0 +1,32 @@
+-- permits/lease: say how long a permit is somebody's, or set it.
+--
+--   KEYS[1]  counter  how many permits are free
+--   KEYS[2]  held     zset {id of a permit: milliseconds since 1970 when its lease ends}
+--   ARGV[1]  channel  where permits that are free again are announced
+--   ARGV[2]  id       of the permit
+--   ARGV[3]  lease    from now on, in milliseconds; 0 only looks
+--
+--   0      it is nobody's
+--   n      it is somebody's for another n milliseconds (-1: for ever)
+--
+-- Time: TIME, GET, ZCOUNT, ZSCORE; ZREM and ZADD when it is set.
+
+local now = clock()
+local free, regained = reap(KEYS[1], KEYS[2], now)
+if not free then
+    return regained
+end
+if regained > 0 then
+    announce(ARGV[1], free)
+end
+
+local ends = tonumber(redis.call('ZSCORE', KEYS[2], ARGV[2]) or nil)
+if not ends then
+    return 0
+end
+if ARGV[3] ~= '0' then
+    ends = now + ARGV[3]
+    begin(KEYS[2])
+    redis.call('ZADD', KEYS[2], 'XX', whole(ends), ARGV[2])
+end
+return ends < NEVER and ends - now or -1

@@ -1,0 +1,43 @@
+-- permits/renew: prolong many holds of permits, each only if all of it is still held.
+--
+--   KEYS[i]     held   zset {id of a permit: milliseconds since 1970 when its lease ends}
+--   ARGV[at]    lease  new lease of this hold in milliseconds; 0 only looks
+--   ARGV[at+1]  count  how many permits it has
+--   ARGV[id]    id     of each of them. The next hold follows
+--
+--   {o1, o2, …}  for each key 1 if all permits of the hold are held, 0 if not
+--
+-- A permit whose lease is over is not held, whether or not anybody has counted it as free.
+-- A key of another type holds nothing: it must not spoil the others. Any other refusal says
+-- nothing about who holds, and ends the call.
+--
+-- Time: TIME, and ZSCORE and ZADD for each permit; one ZREM for each hold.
+
+local now, at, outcomes = clock(), 1, {}
+
+for i, held in ipairs(KEYS) do
+    local lease, first = ARGV[at], at + 2
+    at = first + ARGV[at + 1]
+    local ours = 1
+    for id = first, at - 1 do
+        local ends = redis.pcall('ZSCORE', held, ARGV[id])
+        if type(ends) == 'table' then
+            if not string.find(ends.err, 'WRONGTYPE', 1, true) then
+                return ends
+            end
+            ends = nil
+        end
+        if not ends or tonumber(ends) <= now then
+            ours = 0
+        end
+    end
+    if ours == 1 and lease ~= '0' then
+        begin(held)
+        for id = first, at - 1 do
+            redis.call('ZADD', held, 'XX', whole(now + lease), ARGV[id])
+        end
+    end
+    outcomes[i] = ours
+end
+
+return outcomes

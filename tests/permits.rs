@@ -1,0 +1,355 @@
+//! Permits that expire, on the store in memory and in virtual time.
+
+use std::{
+    future::{Future, poll_fn},
+    task::Poll,
+    time::Duration,
+};
+
+use futures_util::future::join_all;
+use leasehold::{Client, Error, LostReason, MemoryStore, Permits, PermitsGuard, Release, WaitBy};
+use tokio::{
+    task::JoinHandle,
+    time::{Instant, sleep},
+};
+
+const fn secs(n: u64) -> Duration {
+    Duration::from_secs(n)
+}
+
+const fn ms(n: u64) -> Duration {
+    Duration::from_millis(n)
+}
+
+/// So soon that nobody waited for a timer.
+const AT_ONCE: Duration = ms(10);
+
+/// Two clients of one store, and so many permits.
+struct World {
+    store: MemoryStore,
+    one: Permits,
+    other: Permits,
+    clients: [Client; 2],
+}
+
+impl World {
+    async fn of(count: u32) -> Self {
+        let store = MemoryStore::new();
+        let clients = [Client::sharing(&store), Client::sharing(&store)];
+        let [one, other] = clients.each_ref().map(|client| client.permits("printers").unwrap());
+        one.set(count).await.unwrap();
+        Self { store, one, other, clients }
+    }
+}
+
+fn waiter(permits: &Permits, count: u32) -> JoinHandle<leasehold::Result<PermitsGuard>> {
+    let permits = permits.clone();
+    tokio::spawn(async move { permits.acquire_many(count).await })
+}
+
+async fn give_back(guard: PermitsGuard) {
+    assert_eq!(guard.release().await.unwrap(), Release::Released);
+}
+
+// Exclusion.
+
+#[tokio::test(start_paused = true)]
+async fn no_more_are_held_than_there_are_and_all_of_them_can_be() {
+    let t = World::of(3).await;
+    let mut guards = Vec::new();
+    for permits in [&t.one, &t.other, &t.one] {
+        guards.push(permits.acquire().await.unwrap());
+    }
+    for permits in [&t.one, &t.other] {
+        assert!(permits.try_acquire().await.unwrap().is_none());
+    }
+    assert_eq!(t.other.acquired().await.unwrap(), 3);
+    let ids: std::collections::BTreeSet<_> = guards.iter().flat_map(PermitsGuard::ids).collect();
+    assert_eq!(ids.len(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_crowd_never_holds_more_than_there_are_and_each_of_it_comes_in() {
+    let t = World::of(4).await;
+    let held = std::sync::Arc::new(std::sync::atomic::AtomicU32::new(0));
+    let tasks = (0..60_u32).map(|at| {
+        let permits = if at % 2 == 0 { t.one.clone() } else { t.other.clone() };
+        let (held, count) = (std::sync::Arc::clone(&held), 1 + at % 3);
+        tokio::spawn(async move {
+            use std::sync::atomic::Ordering::SeqCst;
+            let guard = permits.acquire_many(count).await.unwrap();
+            assert!(held.fetch_add(count, SeqCst) + count <= 4);
+            sleep(ms(20)).await;
+            held.fetch_sub(count, SeqCst);
+            give_back(guard).await;
+        })
+    });
+    for done in join_all(tasks.collect::<Vec<_>>()).await {
+        done.unwrap();
+    }
+    assert_eq!((t.one.free().await.unwrap(), t.one.acquired().await.unwrap()), (4, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn tasks_of_one_client_come_in_in_the_order_in_which_they_came() {
+    let t = World::of(2).await;
+    let both = t.other.acquire_many(2).await.unwrap();
+    let wants_both = waiter(&t.one, 2);
+    sleep(AT_ONCE).await;
+    let wants_one = waiter(&t.one, 1);
+    sleep(AT_ONCE).await;
+    t.other.release_id(both.ids()[0]).await.unwrap();
+    sleep(AT_ONCE).await;
+    assert!(!wants_one.is_finished(), "it stands behind one that wants both");
+    drop(both);
+    let first = wants_both.await.unwrap().unwrap();
+    assert!(!wants_one.is_finished());
+    give_back(first).await;
+    give_back(wants_one.await.unwrap().unwrap()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_release_of_many_lets_many_in_at_once() {
+    let t = World::of(3).await;
+    let all = t.other.acquire_many(3).await.unwrap();
+    let waiting = [waiter(&t.one, 1), waiter(&t.one, 1), waiter(&t.one, 1)];
+    sleep(secs(1)).await;
+    let begun = Instant::now();
+    give_back(all).await;
+    let guards = join_all(waiting).await;
+    assert!(begun.elapsed() <= AT_ONCE && guards.iter().all(Result::is_ok));
+}
+
+// Waiting.
+
+#[tokio::test(start_paused = true)]
+async fn a_release_elsewhere_is_heard_at_once_and_by_one_who_polls_soon() {
+    let polling = WaitBy::Polling { first: ms(1), longest: ms(50) };
+    for (wait_by, soon) in [(WaitBy::Messages, AT_ONCE), (polling, ms(70))] {
+        let t = World::of(1).await;
+        let guard = t.one.acquire().await.unwrap();
+        let waiting = waiter(&t.other.clone().wait_by(wait_by), 1);
+        sleep(secs(1)).await;
+        let begun = Instant::now();
+        give_back(guard).await;
+        give_back(waiting.await.unwrap().unwrap()).await;
+        assert!(begun.elapsed() <= soon, "{:?}", begun.elapsed());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_asks_when_the_nearest_lease_ends() {
+    let t = World::of(2).await;
+    let _long = t.one.clone().lease(secs(60)).acquire().await.unwrap();
+    let _short = t.one.clone().lease(ms(2_345)).acquire().await.unwrap();
+    let begun = Instant::now();
+    let guard = t.other.acquire().await.unwrap();
+    let late = begun.elapsed().saturating_sub(ms(2_345));
+    assert!(begun.elapsed() >= ms(2_345) && late <= AT_ONCE, "{:?}", begun.elapsed());
+    give_back(guard).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn patience_that_ends_says_that_there_was_none_to_be_had() {
+    let t = World::of(1).await;
+    let guard = t.one.acquire().await.unwrap();
+    let begun = Instant::now();
+    let [first, second] = [t.other.clone(), t.other.clone()]
+        .map(|permits| tokio::spawn(async move { permits.acquire_within(secs(2)).await }));
+    for error in [first.await.unwrap().unwrap_err(), second.await.unwrap().unwrap_err()] {
+        assert!(error.is_busy(), "{error}");
+        assert_eq!(error.to_string(), "`printers` was still not to be had after 2s");
+    }
+    assert_eq!(begun.elapsed(), secs(2));
+    give_back(guard).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_makes_no_sense_is_refused_and_nothing_is_asked() {
+    let t = World::of(1).await;
+    assert!(matches!(t.one.acquire_many(0).await, Err(Error::Zero { .. })));
+    let most = |error: Error| match error {
+        Error::TooMany { most, .. } => most,
+        other => panic!("{other}"),
+    };
+    assert_eq!(most(t.one.try_acquire_many(10_001).await.unwrap_err()), 10_000);
+    assert_eq!(most(t.one.set(u32::MAX).await.unwrap_err()), 2_147_483_647);
+    assert!(matches!(t.one.acquire_within(Duration::ZERO).await, Err(Error::Duration(_))));
+    let short = t.one.clone().lease(Duration::ZERO);
+    assert!(matches!(short.acquire().await, Err(Error::Duration(_))));
+    assert_eq!(t.one.free().await.unwrap(), 1);
+}
+
+// Keeping.
+
+#[tokio::test(start_paused = true)]
+async fn permits_are_renewed_as_long_as_their_guard_lives() {
+    let t = World::of(2).await;
+    let guard = t.one.acquire_many(2).await.unwrap();
+    sleep(secs(600)).await;
+    assert!(guard.is_held());
+    assert_eq!(t.other.acquired().await.unwrap(), 2);
+    drop(guard);
+    sleep(AT_ONCE).await;
+    assert_eq!(t.other.free().await.unwrap(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fixed_lease_and_the_longest_hold_end_and_say_so() {
+    let t = World::of(2).await;
+    let begun = Instant::now();
+    let fixed = t.one.clone().lease(secs(4)).acquire().await.unwrap();
+    let bounded = t.one.clone().max_hold(secs(50)).acquire().await.unwrap();
+    assert_eq!(fixed.lost().await, LostReason::Expired);
+    assert!(begun.elapsed() <= secs(4) && begun.elapsed() > secs(3));
+    assert_eq!(bounded.lost().await, LostReason::MaxHold);
+    assert_eq!(begun.elapsed(), secs(50));
+    assert!(!bounded.is_held() && bounded.remaining().is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_permit_that_is_taken_away_is_told_with_the_next_renewal() {
+    let t = World::of(3).await;
+    let (whole, other) = (t.one.acquire_many(2).await.unwrap(), t.one.acquire().await.unwrap());
+    assert!(t.other.release_id(whole.ids()[1]).await.unwrap());
+    assert_eq!(whole.lost().await, LostReason::NotOurs);
+    assert!(matches!(
+        whole.release().await.unwrap(),
+        Release::AlreadyGone { reason: LostReason::NotOurs, holder: None, .. }
+    ));
+    assert!(other.is_held());
+    give_back(other).await;
+    assert_eq!(t.other.free().await.unwrap(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_lost_by_the_store_is_told_and_a_stall_ends_it_by_our_own_clock() {
+    let t = World::of(2).await;
+    let guard = t.one.acquire().await.unwrap();
+    assert!(t.store.lose("printers") && !t.store.lose("printers"));
+    assert_eq!(guard.lost().await, LostReason::NotOurs);
+
+    let guard = t.one.acquire().await.unwrap();
+    t.store.stall();
+    let begun = Instant::now();
+    assert_eq!(guard.lost().await, LostReason::Expired);
+    assert!(begun.elapsed() <= secs(30));
+    t.store.resume();
+    sleep(secs(30)).await;
+    assert_eq!(t.other.free().await.unwrap(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_gives_everything_back_and_sends_waiters_away() {
+    let t = World::of(2).await;
+    let guard = t.one.acquire_many(2).await.unwrap();
+    let waiting = waiter(&t.one, 1);
+    sleep(AT_ONCE).await;
+    t.clients[0].shutdown(ms(100)).await;
+    assert!(matches!(waiting.await.unwrap(), Err(Error::ShutDown)));
+    assert_eq!(guard.lost().await, LostReason::ShutDown);
+    assert_eq!(t.other.free().await.unwrap(), 2);
+}
+
+// Leaving.
+
+/// What stands in the way of a question for permits.
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    Free,
+    Held,
+    Stalled,
+    Failing,
+}
+
+/// Polls `future` so many times, and once more after it was woken if `woken`; then drops it.
+async fn cut<F: Future>(future: F, polls: usize, woken: bool) -> Option<F::Output> {
+    let mut future = Box::pin(future);
+    let mut left = polls;
+    poll_fn(move |cx| {
+        if left == 0 {
+            return Poll::Ready(None);
+        }
+        left -= 1;
+        match future.as_mut().poll(cx) {
+            Poll::Ready(done) => Poll::Ready(Some(done)),
+            Poll::Pending if left == 0 && !woken => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        }
+    })
+    .await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_that_is_dropped_at_any_await_leaves_nothing_behind() {
+    for way in [Way::Free, Way::Held, Way::Stalled, Way::Failing] {
+        for (polls, woken) in (0..40).flat_map(|polls| [(polls, false), (polls, true)]) {
+            let t = World::of(2).await;
+            let in_the_way = match way {
+                Way::Held => Some(t.other.acquire().await.unwrap()),
+                Way::Stalled => {
+                    t.store.stall();
+                    None
+                }
+                Way::Failing => {
+                    t.store.fail("LOADING");
+                    None
+                }
+                Way::Free => None,
+            };
+            let ends = tokio::spawn({
+                let store = t.store.clone();
+                async move {
+                    sleep(secs(5)).await;
+                    store.resume();
+                    store.heal();
+                    drop(in_the_way);
+                }
+            });
+            drop(cut(t.one.acquire_many(2), polls, woken).await);
+            ends.await.unwrap();
+            sleep(secs(2)).await;
+            assert_eq!(t.other.free().await.unwrap(), 2, "{way:?} {polls} {woken}");
+            give_back(t.one.acquire_many(2).await.unwrap()).await;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_that_is_dropped_at_any_await_goes_on() {
+    for stalled in [false, true] {
+        for polls in 0..20 {
+            let t = World::of(1).await;
+            let guard = t.one.acquire().await.unwrap();
+            if stalled {
+                t.store.stall();
+            }
+            drop(cut(guard.release(), polls, false).await);
+            sleep(ms(100)).await;
+            t.store.resume();
+            sleep(secs(4)).await;
+            assert_eq!(t.other.free().await.unwrap(), 1, "{stalled} {polls}");
+        }
+    }
+}
+
+// Threads.
+
+#[cfg(feature = "blocking")]
+#[test]
+fn threads_share_permits_and_a_guard_may_move() {
+    let client = leasehold::blocking::Client::in_memory().unwrap();
+    let permits = client.permits("printers").unwrap();
+    assert!(permits.set_if_absent(2).unwrap());
+    let guard = permits.acquire().unwrap();
+    let second = permits.acquire_within(secs(5)).unwrap();
+    assert!(permits.try_acquire().unwrap().is_none(), "a thread is no identity");
+    let waits = std::thread::spawn({
+        let permits = permits.clone();
+        move || permits.acquire_many(2).unwrap().release().unwrap()
+    });
+    std::thread::spawn(move || guard.release().unwrap().done().unwrap()).join().unwrap();
+    drop(second);
+    assert_eq!(waits.join().unwrap(), Release::Released);
+    assert_eq!((permits.free().unwrap(), permits.acquired().unwrap()), (2, 0));
+}

@@ -1,0 +1,416 @@
+//! Permits that expire on a real Redis: what lies there, what it costs, and every fault.
+#![cfg(feature = "redis")]
+
+mod common;
+
+use std::time::Duration;
+
+use common::{Listener, POLLING, SOON, client, keys, ms, secs, with_rights, within};
+use leasehold::{Client, Error, LostReason, PermitId, Permits, PermitsGuard, Release};
+use testkit::{Proxy, Redis, eventually};
+use tokio::{
+    task::JoinHandle,
+    time::{Instant, sleep},
+};
+
+const HELD: &str = "{printers}:timeout";
+const CHANNEL: &str = "redisson_sc:{printers}";
+
+async fn permits(client: &Client, count: u32) -> Permits {
+    let permits = client.permits("printers").unwrap();
+    permits.set(count).await.unwrap();
+    permits
+}
+
+async fn setup(count: u32) -> (Redis, Client, Permits) {
+    let redis = Redis::start();
+    let client = client(&redis).await;
+    let permits = permits(&client, count).await;
+    (redis, client, permits)
+}
+
+async fn give_back(guard: PermitsGuard) {
+    assert_eq!(guard.release().await.unwrap(), Release::Released);
+}
+
+fn waiter(permits: &Permits) -> JoinHandle<leasehold::Result<PermitsGuard>> {
+    let permits = permits.clone();
+    tokio::spawn(async move { permits.acquire().await })
+}
+
+async fn entered(waiter: JoinHandle<leasehold::Result<PermitsGuard>>) -> PermitsGuard {
+    within(SOON, "the waiter enters", waiter).await.unwrap().unwrap()
+}
+
+fn free(redis: &Redis) -> i64 {
+    redis.command(&["GET", "printers"]).text().parse().unwrap()
+}
+
+fn held(redis: &Redis) -> i64 {
+    redis.command(&["ZCARD", HELD]).number()
+}
+
+/// The clock of the server, in milliseconds.
+fn now(redis: &Redis) -> u64 {
+    let time = redis.command(&["TIME"]);
+    let part = |at: usize| time.texts()[at].parse::<u64>().unwrap();
+    part(0) * 1_000 + part(1) / 1_000
+}
+
+/// Takes a permit as Redisson does, by hand. Its id is text here.
+fn hold_by_hand(redis: &Redis, id: &str, ends: u64) {
+    redis.command(&["DECR", "printers"]);
+    redis.command(&["ZADD", HELD, &ends.to_string(), id]);
+}
+
+const NEVER: u64 = 922_337_203_685_477;
+
+// What lies there.
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_permit_is_16_bytes_with_the_end_of_its_lease_by_the_clock_of_the_server() {
+    let (redis, client, permits) = setup(3).await;
+    let before = now(&redis);
+    let guard = permits.lease(secs(20)).acquire_many(2).await.unwrap();
+    let after = now(&redis);
+    assert_eq!((free(&redis), held(&redis)), (1, 2));
+    let script = "local all = {} for i, id in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do \
+                  all[i] = (id:gsub('.', function(c) return ('%02x'):format(c:byte()) end)) end \
+                  return all";
+    let there = redis.command(&["EVAL", script, "1", HELD]);
+    let ids: Vec<String> = guard.ids().iter().map(PermitId::to_string).collect();
+    assert_eq!(there.texts(), ids);
+    assert_eq!(ids[0][..16], client.id().replace('-', "")[..16]);
+    let count = |from: u64, to: u64| {
+        redis.command(&["ZCOUNT", HELD, &from.to_string(), &to.to_string()]).number()
+    };
+    assert_eq!(count(before + 20_000, after + 20_000), 2);
+    give_back(guard).await;
+    let left = keys(&redis);
+    assert!(left.iter().all(|key| key == "printers" || key.contains("__receipt")), "{left:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_free_is_announced_and_never_a_number_below_one() {
+    let (redis, _client, permits) = setup(1).await;
+    let mut listener = Listener::to(&redis, CHANNEL);
+    let guard = permits.acquire().await.unwrap();
+    assert_eq!(listener.heard(), [""; 0]);
+    give_back(guard).await;
+    permits.add(2).await.unwrap();
+    permits.add(-1).await.unwrap();
+    assert_eq!(listener.heard(), ["1", "3"]);
+    permits.set(7).await.unwrap();
+    let guard = permits.acquire_many(5).await.unwrap();
+    permits.set(1).await.unwrap();
+    assert_eq!(listener.heard(), ["7"]);
+    permits.release_id(guard.ids()[0]).await.unwrap();
+    assert_eq!(listener.heard(), [""; 0], "three more are held than there are");
+    drop(guard);
+    eventually("it is given back", SOON, || free(&redis) == 1);
+    assert_eq!(listener.heard(), ["1"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_permit_that_java_holds_without_a_lease_never_ends() {
+    let (redis, _client, permits) = setup(2).await;
+    hold_by_hand(&redis, "0123456789abcdef", NEVER);
+    let id = PermitId::new("30313233343536373839616263646566").unwrap();
+    assert_eq!(permits.lease_of(id).await.unwrap(), Some(Duration::MAX));
+    assert_eq!(permits.acquired().await.unwrap(), 1);
+    assert!(permits.release_id(id).await.unwrap());
+    assert_eq!(permits.free().await.unwrap(), 2);
+}
+
+// What it costs.
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_acquire_and_a_release_are_one_evalsha_each_however_many_permits_there_are() {
+    let (redis, _client, permits) = setup(1_000).await;
+    for count in [1, 100, 900] {
+        let before = redis.calls();
+        let guard = permits.acquire_many(count).await.unwrap();
+        assert_eq!(redis.calls().since(&before).of("evalsha"), 1);
+        give_back(guard).await;
+        let calls = redis.calls().since(&before);
+        assert_eq!((calls.of("evalsha"), calls.of("eval")), (2, 0), "{calls}");
+    }
+    // and what others hold costs nothing
+    let others = permits.acquire_many(990).await.unwrap();
+    let before = redis.calls();
+    give_back(permits.acquire().await.unwrap()).await;
+    let calls = redis.calls().since(&before);
+    assert_eq!((calls.of("zscore"), calls.of("zadd"), calls.of("zrem")), (2, 1, 2), "{calls}");
+    give_back(others).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hundred_permits_are_renewed_by_one_call() {
+    let (redis, client, permits) = setup(100).await;
+    let permits = permits.ttl(secs(6));
+    let mut guards = Vec::new();
+    for _ in 0..100 {
+        guards.push(permits.acquire().await.unwrap());
+    }
+    let before = redis.calls();
+    eventually("they are renewed", secs(15), || client.stats().renewals >= 100);
+    let renewals = client.stats().renewals;
+    let calls = redis.calls().since(&before).of("evalsha");
+    assert!(calls <= renewals / 25, "{calls} calls for {renewals} renewals");
+    assert!(guards.iter().all(PermitsGuard::is_held));
+}
+
+// Others.
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_waits_is_told_of_a_release_that_java_makes() {
+    let (redis, _client, permits) = setup(1).await;
+    hold_by_hand(&redis, "java's", NEVER);
+    let waiting = waiter(&permits);
+    common::until_subscribed(&redis, CHANNEL);
+    sleep(ms(100)).await;
+    redis.command(&["ZREM", HELD, "java's"]);
+    redis.command(&["INCR", "printers"]);
+    redis.command(&["PUBLISH", CHANNEL, "1"]);
+    give_back(entered(waiting).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_expired_unseen_is_neither_renewed_nor_counted_twice() {
+    // given a hold that believes in its permit, and a lease that somebody cut short
+    let (redis, _client, permits) = setup(1).await;
+    let guard = permits.clone().ttl(secs(3)).acquire().await.unwrap();
+    assert!(permits.update_lease(guard.ids()[0], ms(1)).await.unwrap());
+    sleep(ms(20)).await;
+
+    // then the next renewal says that it is over, and counts nothing
+    let reason = within(SOON, "it is told", guard.lost()).await;
+    assert_eq!(reason, LostReason::NotOurs);
+    assert_eq!((free(&redis), held(&redis)), (0, 1));
+    assert!(guard.release().await.unwrap().done().is_err());
+    assert_eq!((free(&redis), held(&redis)), (1, 0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_that_is_forged_or_garbled_lets_nobody_in() {
+    let (redis, _client, permits) = setup(1).await;
+    let guard = permits.acquire().await.unwrap();
+    let waiting = waiter(&permits);
+    common::until_subscribed(&redis, CHANNEL);
+    for message in ["1", "-5", "many", "", "99999999999999999999"] {
+        redis.command(&["PUBLISH", CHANNEL, message]);
+    }
+    sleep(ms(100)).await;
+    assert!(!waiting.is_finished());
+    give_back(guard).await;
+    give_back(entered(waiting).await).await;
+}
+
+// Faults.
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_of_another_type_is_named_and_left_alone() {
+    let (redis, _client, permits) = setup(1).await;
+    redis.command(&["DEL", "printers"]);
+    redis.command(&["HSET", "printers", "a", "b"]);
+    let refused = permits.acquire().await.unwrap_err();
+    assert!(matches!(&refused, Error::WrongType { found, .. } if found == "hash"), "{refused}");
+    assert!(matches!(permits.free().await, Err(Error::WrongType { .. })));
+
+    redis.command(&["DEL", "printers"]);
+    redis.command(&["SET", "printers", "many"]);
+    assert!(matches!(permits.acquire().await, Err(Error::Refused { .. })));
+    assert!(matches!(permits.set(1).await, Err(Error::Refused { .. })));
+
+    redis.command(&["SET", "printers", "1"]);
+    redis.command(&["SET", HELD, "text"]);
+    assert!(permits.acquire().await.is_err());
+    assert_eq!(free(&redis), 1);
+    assert_eq!(redis.command(&["GET", HELD]).text(), "text");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_forgets_the_scripts_is_told_them_again() {
+    let (redis, client, permits) = setup(1).await;
+    let permits = permits.ttl(secs(3));
+    let flush = || redis.command(&["SCRIPT", "FLUSH"]);
+    flush();
+    let guard = permits.acquire().await.unwrap();
+    flush();
+    eventually("it is renewed", SOON, || client.stats().renewals > 0);
+    assert_eq!(client.stats().renewals_failed, 0);
+    flush();
+    assert_eq!(permits.free().await.unwrap(), 0);
+    flush();
+    assert!(permits.lease_of(guard.ids()[0]).await.unwrap().is_some());
+    flush();
+    permits.add(1).await.unwrap();
+    flush();
+    give_back(guard).await;
+    assert_eq!(free(&redis), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_that_is_lost_leaves_neither_more_nor_fewer_permits() {
+    let redis = Redis::start();
+    let proxy = Proxy::before(redis.port());
+    let client = Client::builder().command_timeout(ms(300)).connect(&proxy.url()).await.unwrap();
+    let permits = permits(&client, 5).await;
+
+    proxy.lose_next_reply();
+    let guard = within(SOON, "asked again", permits.acquire_many(2)).await.unwrap();
+    assert_eq!((free(&redis), held(&redis)), (3, 2));
+    proxy.lose_next_reply();
+    assert_eq!(guard.release().await.unwrap(), Release::Released);
+    eventually("given back once", SOON, || (free(&redis), held(&redis)) == (5, 0));
+
+    proxy.lose_next_reply();
+    permits.add(2).await.unwrap();
+    assert_eq!(free(&redis), 7);
+    let guard = permits.acquire().await.unwrap();
+    proxy.lose_next_reply();
+    assert!(permits.release_id(guard.ids()[0]).await.unwrap(), "as it was answered first");
+    proxy.lose_next_reply();
+    permits.set(3).await.unwrap();
+    assert_eq!(free(&redis), 3);
+    assert_eq!(proxy.lost_replies(), 5);
+    drop(guard);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_server_refuses_new_permits_and_keeps_and_frees_the_old() {
+    let (redis, client, permits) = setup(3).await;
+    let guard = permits.clone().ttl(secs(3)).acquire().await.unwrap();
+    let short = permits.clone().lease(ms(50)).acquire().await.unwrap();
+    sleep(ms(100)).await;
+    redis.command(&["CONFIG", "SET", "maxmemory", "1"]);
+    eventually("it is renewed", SOON, || client.stats().renewals > 0);
+    assert_eq!(client.stats().renewals_failed, 0);
+    assert_eq!(permits.free().await.unwrap(), 2, "what has expired is free");
+    let refused = within(SOON, "a no", permits.acquire()).await.unwrap_err();
+    assert!(matches!(&refused, Error::NotReady { code, .. } if code == "OOM"), "{refused}");
+    let refused = permits.add(1).await.unwrap_err();
+    assert!(matches!(&refused, Error::NotReady { code, .. } if code == "OOM"), "{refused}");
+    assert!(permits.update_lease(guard.ids()[0], secs(5)).await.unwrap());
+    give_back(guard).await;
+    assert_eq!((free(&redis), held(&redis)), (3, 0));
+    drop(short);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_right_that_is_missing_is_told_and_no_permit_is_lost() {
+    let redis = Redis::start();
+    let owner = client(&redis).await;
+    let all = permits(&owner, 2).await;
+    let taken = ["-zadd", "-zrem", "-incrby", "-zremrangebyscore", "-time"];
+    let mut expired = Vec::new();
+    for right in taken {
+        // given one permit that has expired, which nobody has counted as free
+        expired.push(all.clone().lease(ms(1)).acquire().await.unwrap());
+        sleep(ms(20)).await;
+        let limited = with_rights(&redis, &right[1..], &["~*", "&*", "+@all", right]).await;
+        let permits = limited.permits("printers").unwrap();
+        let refused = within(SOON, "a no", permits.acquire()).await.unwrap_err();
+        assert!(matches!(refused, Error::Forbidden { .. }), "{right}: {refused}");
+        assert_eq!(free(&redis) + held(&redis), 2, "{right}");
+        assert_eq!(all.free().await.unwrap(), 2, "{right}");
+    }
+    drop(expired);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_rights_that_permits_need_are_enough() {
+    let rights = "+evalsha +eval +time +get +set +exists +incrby +zcount +zcard +zscore +zadd \
+                  +zrem +zremrangebyscore +zrange +pttl +pexpire +publish +subscribe \
+                  +unsubscribe +ping +type";
+    let rights: Vec<_> = ["~*", "&*"].into_iter().chain(rights.split_whitespace()).collect();
+    let redis = Redis::start();
+    let client = with_rights(&redis, "limited", &rights).await;
+    let permits = permits(&client, 1).await;
+    let guard = permits.clone().ttl(secs(3)).acquire().await.unwrap();
+    let waiting = waiter(&permits);
+    eventually("it is renewed", SOON, || client.stats().renewals > 0);
+    assert!(permits.lease_of(guard.ids()[0]).await.unwrap().is_some());
+    give_back(guard).await;
+    give_back(entered(waiting).await).await;
+    assert_eq!(permits.total().await.unwrap(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_may_not_announce_gives_back_all_the_same_and_waiters_notice() {
+    let redis = Redis::start();
+    let (owner, mute) = (client(&redis).await, with_rights(&redis, "mute", &["~*", "+@all"]).await);
+    let all = permits(&owner, 1).await;
+    let guard = mute.permits("printers").unwrap().acquire().await.unwrap();
+    let waiting = waiter(&all);
+    common::until_subscribed(&redis, CHANNEL);
+    give_back(guard).await;
+    give_back(entered(waiting).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_may_not_listen_or_polls_asks_now_and_then() {
+    let redis = Redis::start();
+    let (owner, deaf) = (client(&redis).await, with_rights(&redis, "deaf", &["~*", "+@all"]).await);
+    let all = permits(&owner, 1).await;
+    for permits in [deaf.permits("printers").unwrap(), all.clone().wait_by(POLLING)] {
+        let guard = all.acquire().await.unwrap();
+        let waiting = waiter(&permits);
+        sleep(ms(300)).await;
+        assert!(!waiting.is_finished());
+        give_back(guard).await;
+        give_back(entered(waiting).await).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restart_that_loses_the_data_is_told_to_the_holder() {
+    let (redis, _client, permits) = setup(1).await;
+    let guard = permits.acquire().await.unwrap();
+    redis.restart();
+    assert_eq!(within(secs(15), "it is told", guard.lost()).await, LostReason::NotOurs);
+    // and there are none until somebody says so
+    let waiting = waiter(&permits);
+    sleep(ms(100)).await;
+    assert!(!waiting.is_finished());
+    assert!(permits.set_if_absent(1).await.unwrap());
+    give_back(entered(waiting).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_question_that_is_dropped_while_its_grant_is_on_the_way_leaves_nothing_behind() {
+    let redis = Redis::start();
+    let proxy = Proxy::before(redis.port());
+    let client = Client::connect(&proxy.url()).await.unwrap();
+    let permits = permits(&client, 3).await;
+    proxy.delay(ms(200));
+    {
+        let mut asked = Box::pin(permits.acquire_many(2));
+        let begun = Instant::now();
+        while held(&redis) == 0 {
+            assert!(futures_util::poll!(&mut asked).is_pending());
+            assert!(begun.elapsed() < SOON, "it is never asked");
+            sleep(ms(5)).await;
+        }
+    }
+    eventually("they are back", SOON, || (free(&redis), held(&redis)) == (3, 0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn permits_of_a_client_that_is_gone_come_back_after_one_ttl() {
+    // given a client whose connections are cut for ever
+    let redis = Redis::start();
+    let proxy = Proxy::before(redis.port());
+    let gone = Client::connect(&proxy.url()).await.unwrap();
+    let all = permits(&client(&redis).await, 2).await;
+    let guard = gone.permits("printers").unwrap().ttl(secs(2)).acquire_many(2).await.unwrap();
+    proxy.refuse(true);
+    proxy.cut();
+
+    // then who waits elsewhere has them when the lease is over, told by nobody
+    let begun = Instant::now();
+    give_back(within(secs(10), "it is over", all.acquire()).await.unwrap()).await;
+    assert!(begun.elapsed() < secs(6), "{:?}", begun.elapsed());
+    assert_eq!(guard.lost().await, LostReason::Expired);
+    assert_eq!(all.free().await.unwrap(), 2);
+}
