@@ -47,7 +47,8 @@ impl Want {
 
     /// Whether it may share a hold that is there.
     fn may_share(&self) -> bool {
-        let as_usual = self.terms.renewed && self.terms.max_hold.is_none();
+        let Terms { renewed, max_hold, local } = self.terms;
+        let as_usual = renewed && max_hold.is_none() && local.most > 0;
         as_usual && self.owner.is_none() && self.object.manner().shared
     }
 }

@@ -130,6 +130,9 @@ impl Contention {
 
     /// Lets those who wait here share `hold`, and those who come soon.
     fn offer(&self, hold: &Arc<Hold>) {
+        if !hold.may_be_shared(self.core.clock.now()) {
+            return;
+        }
         let mut entries = self.entries.lock();
         let entry = entries.of.entry(hold.object().clone()).or_default();
         entry.held = Arc::downgrade(hold);

@@ -1,0 +1,266 @@
+//! The read-write lock in virtual time: who shares a hold, who goes first, what a writer may.
+
+use std::time::Duration;
+
+use leasehold::{Client, Error, LostReason, MemoryStore, ReadWriteLock, Release, WaitBy};
+use tokio::time::{Instant, sleep, timeout};
+
+const SOON: Duration = Duration::from_millis(5);
+
+/// A lock as two clients know it.
+fn prices() -> (MemoryStore, ReadWriteLock, ReadWriteLock) {
+    let store = MemoryStore::new();
+    let [one, other] = [(); 2].map(|()| Client::sharing(&store).read_write("prices").unwrap());
+    (store, one, other)
+}
+
+#[tokio::test(start_paused = true)]
+async fn those_who_read_in_one_process_are_one_reader_to_the_store() {
+    let (_store, here, there) = prices();
+    let mut guards = Vec::new();
+    for _ in 0..100 {
+        guards.push(here.read().acquire().await.unwrap());
+    }
+    let owner = guards[0].owner().clone();
+    assert!(guards.iter().all(|guard| *guard.owner() == owner));
+    assert_eq!(there.read().held_by(&owner).await.unwrap(), 1);
+    // each gives back its share, and the last one the hold
+    let last = guards.pop().unwrap();
+    for guard in guards {
+        assert_eq!(guard.release().await.unwrap(), Release::Released);
+        assert!(last.is_held());
+    }
+    assert!(there.write().try_acquire().await.unwrap().is_none());
+    assert_eq!(last.release().await.unwrap(), Release::Released);
+    assert!(there.write().try_acquire().await.unwrap().is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hold_is_shared_for_the_time_of_a_local_hand_over() {
+    let (_store, prices, _) = prices();
+    let first = prices.read().acquire().await.unwrap();
+    sleep(Duration::from_millis(9)).await;
+    let second = prices.read().acquire().await.unwrap();
+    assert_eq!(first.owner(), second.owner());
+    sleep(Duration::from_millis(2)).await;
+    let third = prices.read().acquire().await.unwrap();
+    assert_ne!(first.owner(), third.owner());
+    // and not at all where that is not wanted
+    let alone = prices.read().local_turns(0, Duration::ZERO).acquire().await.unwrap();
+    assert_ne!(alone.owner(), prices.read().acquire().await.unwrap().owner());
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_has_terms_of_its_own_has_a_hold_of_its_own() {
+    let (_store, prices, _) = prices();
+    let first = prices.read().acquire().await.unwrap();
+    let minute = Duration::from_secs(60);
+    for read in [prices.read().lease(minute), prices.read().max_hold(minute)] {
+        let other = read.acquire().await.unwrap();
+        assert_ne!(first.owner(), other.owner());
+    }
+    assert_eq!(first.owner(), prices.read().acquire().await.unwrap().owner());
+    let longer = prices.read().ttl(minute);
+    let [one, other] = [longer.acquire().await.unwrap(), longer.acquire().await.unwrap()];
+    assert!(first.owner() != one.owner() && one.owner() == other.owner());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_that_is_asked_once_shares_as_well() {
+    let (store, prices, _) = prices();
+    let first = prices.read().acquire().await.unwrap();
+    store.fail("OOM nothing is answered");
+    let second = prices.read().try_acquire().await.unwrap().unwrap();
+    assert_eq!(first.owner(), second.owner());
+    store.heal();
+}
+
+#[tokio::test(start_paused = true)]
+async fn those_who_waited_while_one_asked_enter_with_it() {
+    let (_store, here, there) = prices();
+    let writing = there.write().acquire().await.unwrap();
+    let waiting: Vec<_> = (0..50)
+        .map(|_| {
+            let here = here.clone();
+            tokio::spawn(async move { here.read().acquire().await.unwrap() })
+        })
+        .collect();
+    sleep(SOON).await;
+    let start = Instant::now();
+    writing.release().await.unwrap().done().unwrap();
+    let mut guards = Vec::new();
+    for reader in waiting {
+        guards.push(reader.await.unwrap());
+    }
+    assert!(start.elapsed() < SOON, "{:?}", start.elapsed());
+    assert!(guards.iter().all(|guard| guard.owner() == guards[0].owner()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_to_write_goes_before_readers_that_come_later() {
+    for same_client in [true, false] {
+        let (_store, here, there) = prices();
+        let writers = if same_client { &here } else { &there }.clone();
+        let first = here.read().acquire().await.unwrap();
+        let writer = tokio::spawn(async move { writers.write().acquire().await.unwrap() });
+        sleep(SOON).await;
+        assert!(here.read().try_acquire().await.unwrap().is_none() || !same_client);
+        let late = tokio::spawn({
+            let here = here.clone();
+            // It does not share: it asks.
+            async move { here.read().local_turns(0, Duration::ZERO).acquire().await.unwrap() }
+        });
+        sleep(SOON).await;
+        assert!(!writer.is_finished() && !late.is_finished());
+        drop(first);
+        sleep(SOON).await;
+        assert!(writer.is_finished() && !late.is_finished(), "same client: {same_client}");
+        drop(writer.await.unwrap());
+        let soon = timeout(Duration::from_millis(1_100), late).await;
+        drop(soon.expect("it was let go first for a second at most").unwrap());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reader_lets_others_go_first_for_a_second_and_no_longer() {
+    let (_store, here, there) = prices();
+    let first = here.read().acquire().await.unwrap();
+    let writer = tokio::spawn({
+        let there = there.clone();
+        async move { there.write().acquire().await.unwrap() }
+    });
+    sleep(Duration::from_millis(50)).await;
+    let start = Instant::now();
+    let second = here.read().acquire().await.unwrap();
+    assert!(start.elapsed() >= Duration::from_secs(1), "{:?}", start.elapsed());
+    assert!(start.elapsed() < Duration::from_millis(1_100), "{:?}", start.elapsed());
+    drop((first, second));
+    timeout(SOON, writer).await.expect("nobody reads any more").unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn readers_that_prefer_nobody_do_not_wait() {
+    let (_store, here, there) = prices();
+    let first = here.read().acquire().await.unwrap();
+    let write = there.write();
+    let mut writes = Box::pin(write.acquire());
+    assert!(timeout(SOON, &mut writes).await.is_err());
+    let here = here.prefer_writers(false);
+    let second = timeout(SOON, here.read().local_turns(0, SOON).acquire()).await;
+    drop((first, second.expect("it enters at once").unwrap()));
+    timeout(SOON, writes).await.expect("nobody reads any more").unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_writer_that_gives_up_keeps_no_reader_out() {
+    let (_store, here, there) = prices();
+    let _first = here.read().acquire().await.unwrap();
+    let patience = Duration::from_millis(100);
+    let late = tokio::spawn({
+        let there = there.clone();
+        async move {
+            sleep(SOON).await;
+            let start = Instant::now();
+            drop(there.read().acquire().await.unwrap());
+            start.elapsed()
+        }
+    });
+    let gave_up = here.write().acquire_within(patience).await.unwrap_err();
+    assert!(matches!(gave_up, Error::TimedOut { by_this_client: true, .. }), "{gave_up}");
+    let waited = late.await.unwrap();
+    assert!(waited >= patience - 2 * SOON && waited < patience + SOON, "{waited:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_writer_that_reads_as_well_goes_to_nobody_before_it_has_read() {
+    let (_store, here, there) = prices();
+    let writing = here.write().acquire().await.unwrap();
+    let next = tokio::spawn({
+        let here = here.clone();
+        async move { here.write().acquire().await.unwrap() }
+    });
+    sleep(SOON).await;
+    let reading = here.downgrade(writing).await.unwrap();
+    sleep(SOON).await;
+    assert!(!next.is_finished(), "a writer entered beside a reader");
+    assert!(reading.is_held());
+    let beside = there.prefer_writers(false).read().try_acquire().await.unwrap();
+    drop((reading, beside.expect("it is read")));
+    timeout(SOON, next).await.expect("nobody reads any more").unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_downgrade_lets_those_in_who_wait_to_read() {
+    let (_store, here, there) = prices();
+    let writing = here.write().acquire().await.unwrap();
+    let reader = tokio::spawn(async move { there.read().acquire().await.unwrap() });
+    sleep(SOON).await;
+    let start = Instant::now();
+    let reading = here.downgrade(writing).await.unwrap();
+    drop(reader.await.unwrap());
+    assert!(start.elapsed() < SOON && reading.is_held());
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_who_writes_goes_on_reading() {
+    let (store, here, _) = prices();
+    let reading = here.read().acquire().await.unwrap();
+    let error = here.downgrade(reading).await.unwrap_err();
+    assert!(matches!(error, Error::NotWriting { .. }), "{error}");
+    let stock = Client::sharing(&store).read_write("stock").unwrap();
+    let other = stock.write().acquire().await.unwrap();
+    let error = here.read_beside(&other).await.unwrap_err();
+    assert!(matches!(error, Error::NotWriting { .. }), "{error}");
+
+    let writing = here.write().acquire().await.unwrap();
+    store.lose_everything();
+    let error = here.downgrade(writing).await.unwrap_err();
+    assert!(matches!(error, Error::Lost { reason: LostReason::NotOurs, .. }), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_who_share_a_hold_are_told_that_it_is_lost() {
+    let (_store, here, there) = prices();
+    let guards = [here.read().acquire().await.unwrap(), here.read().acquire().await.unwrap()];
+    assert!(there.read().force_release().await.unwrap());
+    for guard in &guards {
+        let told = timeout(Duration::from_secs(11), guard.lost()).await;
+        assert_eq!(told, Ok(LostReason::NotOurs));
+    }
+    let [one, other] = guards;
+    for guard in [one, other] {
+        let released = guard.release().await.unwrap();
+        assert!(matches!(released, Release::AlreadyGone { .. }), "{released:?}");
+    }
+    assert!(here.write().try_acquire().await.unwrap().is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn readers_are_renewed_and_end_with_their_process() {
+    let store = MemoryStore::new();
+    let client = Client::sharing(&store);
+    let here = client.read_write("prices").unwrap();
+    let there = Client::sharing(&store).read_write("prices").unwrap();
+    let guard = here.read().acquire().await.unwrap();
+    sleep(Duration::from_secs(100)).await;
+    assert!(guard.is_held() && there.write().try_acquire().await.unwrap().is_none());
+    client.shutdown(Duration::ZERO).await;
+    assert!(!guard.is_held());
+    assert!(timeout(Duration::from_secs(1), there.write().acquire()).await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_polls_reads_and_writes_too() {
+    let (_store, here, there) = prices();
+    let polling =
+        WaitBy::Polling { first: Duration::from_millis(1), longest: Duration::from_millis(8) };
+    let writing = here.write().wait_by(polling).acquire().await.unwrap();
+    let reader = tokio::spawn({
+        let there = there.clone();
+        async move { there.read().wait_by(polling).acquire().await.unwrap() }
+    });
+    sleep(Duration::from_millis(50)).await;
+    drop(writing);
+    drop(timeout(Duration::from_millis(50), reader).await.unwrap().unwrap());
+    assert!(here.write().wait_by(polling).acquire().await.is_ok());
+}
