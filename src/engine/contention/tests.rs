@@ -2,6 +2,7 @@
 
 mod answers;
 mod lingering;
+mod sharing;
 
 use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
 

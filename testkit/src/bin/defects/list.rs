@@ -17,10 +17,50 @@ pub(crate) const DEFECTS: &[Defect] = &[
         }],
     },
     Defect {
+        says: "a token goes from hold to hold with the lock",
+        edits: &[Edit {
+            file: "src/engine/hold.rs",
+            from: "self.grant.token.and_then(|token| token.checked_add(1));",
+            to: "self.grant.token;",
+        }],
+    },
+    Defect {
+        says: "a lock goes on here when its tokens are used up",
+        edits: &[Edit {
+            file: "src/engine/acquire/attempt.rs",
+            from: "Some(more) => Stay { turns: stay.turns.min(more), ..stay },",
+            to: "Some(_) => stay,",
+        }],
+    },
+    Defect {
+        says: "a block of tokens is drawn as if it were one",
+        edits: &[Edit {
+            file: "src/store/memory/lock.rs",
+            from: "*last = last.saturating_add(claim.tokens().into());",
+            to: "*last = first;",
+        }],
+    },
+    Defect {
+        says: "a reader enters beside a writer",
+        edits: &[Edit {
+            file: "src/store/memory/read_write.rs",
+            from: "if let Some(writer) = self.writer(now).filter(|_| !is_writer) {",
+            to: "if let Some(writer) = self.writer(now).filter(|_| !is_writer && now < now) {",
+        }],
+    },
+    Defect {
+        says: "a share in a hold is given back as the hold",
+        edits: &[Edit {
+            file: "src/engine/hold.rs",
+            from: "self.shares.fetch_sub(1, Ordering::AcqRel) - 1",
+            to: "self.shares.fetch_sub(1, Ordering::AcqRel) * 0",
+        }],
+    },
+    Defect {
         says: "a waiter does not listen, and sleeps until its timer",
         edits: &[Edit {
             file: "src/engine/contention/mod.rs",
-            from: "            self.core.store.listen(name);\n",
+            from: "            self.core.store.listen(object);\n",
             to: "",
         }],
     },
@@ -28,8 +68,8 @@ pub(crate) const DEFECTS: &[Defect] = &[
         says: "a lease is counted from the answer, not from the question",
         edits: &[Edit {
             file: "src/engine/acquire/attempt.rs",
-            from: "return self.enter(lease, now).map(",
-            to: "return self.enter(Lease::new(now, self.claim.ttl), now).map(",
+            from: "Asked::Granted(Granted { lease, token, now })",
+            to: "Asked::Granted(Granted { lease: Lease::new(now, self.claim.ttl), token, now })",
         }],
     },
     Defect {
@@ -60,24 +100,24 @@ pub(crate) const DEFECTS: &[Defect] = &[
         says: "a cancelled acquire withdraws nothing",
         edits: &[Edit {
             file: "src/engine/acquire/attempt.rs",
-            from: "if asked_at.is_none() && !queued {",
-            to: "if asked_at.is_none() || !queued || queued {",
+            from: "if !held || asked_at.is_none() && !queued {",
+            to: "if !held || asked_at.is_none() || !queued || queued {",
         }],
     },
     Defect {
         says: "a cancelled acquire keeps its place in the queue",
         edits: &[Edit {
             file: "src/engine/acquire/attempt.rs",
-            from: "        let queued = self.waiting.may_have_place();\n        if",
-            to: "        let queued = false;\n        if",
+            from: "        let queued = self.waiting.may_have_place();\n",
+            to: "        let queued = false;\n",
         }],
     },
     Defect {
         says: "a grant that comes after its lease has ended is believed",
         edits: &[Edit {
             file: "src/engine/acquire/attempt.rs",
-            from: "Ok(Verdict::Granted) if now >= lease.ends() =>",
-            to: "Ok(Verdict::Granted) if now >= lease.ends() && self.turn.is_none() =>",
+            from: "Ok(Verdict::Granted { .. }) if now >= lease.ends() =>",
+            to: "Ok(Verdict::Granted { .. }) if now >= lease.ends() && self.turn.is_none() =>",
         }],
     },
     Defect {
@@ -204,7 +244,7 @@ pub(crate) const DEFECTS: &[Defect] = &[
         says: "listening is never ended",
         edits: &[Edit {
             file: "src/engine/contention/mod.rs",
-            from: "            self.core.store.unlisten(name);\n",
+            from: "            self.core.store.unlisten(object);\n",
             to: "",
         }],
     },
@@ -244,7 +284,7 @@ pub(crate) const DEFECTS: &[Defect] = &[
         says: "nobody looks after one that was called alone when another one comes",
         edits: &[Edit {
             file: "src/engine/contention/turn.rs",
-            from: "            entries.look_after(name, &self.core);\n        }\n        Some(Err(",
+            from: "            entries.look_after(object, &self.core);\n        }\n        Some(Err(",
             to: "        }\n        Some(Err(",
         }],
     },
@@ -291,17 +331,17 @@ pub(crate) const DEFECTS: &[Defect] = &[
     Defect {
         says: "a reservation lasts for as long as a lease",
         edits: &[Edit {
-            file: "src/store/memory/mod.rs",
-            from: "self.grant(name, &next.owner, now + time, now);",
-            to: "self.grant(name, &next.owner, now + time * 10, now);",
+            file: "src/store/memory/lock.rs",
+            from: "self.grant(object, &next.owner, now + time, now);",
+            to: "self.grant(object, &next.owner, now + time * 10, now);",
         }],
     },
     Defect {
         says: "nobody is told that the lock is reserved for it",
         edits: &[Edit {
-            file: "src/store/memory/mod.rs",
-            from: "                self.ask(name, next.session, Duration::ZERO);\n                self.warn(name, 0, now);",
-            to: "                self.warn(name, 0, now);",
+            file: "src/store/memory/lock.rs",
+            from: "                self.ask(object, next.session, Duration::ZERO);\n                self.warn(object, 0, now);",
+            to: "                self.warn(object, 0, now);",
         }],
     },
     Defect {
@@ -315,8 +355,8 @@ pub(crate) const DEFECTS: &[Defect] = &[
     Defect {
         says: "a gap is announced, and the first in the queue is not told",
         edits: &[Edit {
-            file: "src/store/memory/mod.rs",
-            from: "                self.ask(name, next.session, time);\n",
+            file: "src/store/memory/lock.rs",
+            from: "                self.ask(object, next.session, time);\n",
             to: "                let _ = next;\n",
         }],
     },
@@ -347,9 +387,9 @@ pub(crate) const DEFECTS: &[Defect] = &[
     Defect {
         says: "a withdrawal leaves the place behind",
         edits: &[Edit {
-            file: "src/store/memory/mod.rs",
-            from: "let left = mode == ReleaseMode::HandOver && state.leave_queue(claim, now);",
-            to: "let left = mode == ReleaseMode::HandOver && now < now;",
+            file: "src/store/memory/lock.rs",
+            from: "let left = mode != ReleaseMode::Broadcast && self.leave_queue(claim, now);",
+            to: "let left = mode != ReleaseMode::Broadcast && now < now;",
         }],
     },
     Defect {
@@ -462,7 +502,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "one in transit stands before those that linger",
             edits: &[Edit {
                 file: "src/engine/contention/mod.rs",
-                from: "excess > 0 && lingers(name)",
+                from: "excess > 0 && lingers(object)",
                 to: "excess > 0",
             }],
         },
@@ -527,8 +567,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "a grant forgets on its way that an earlier question for it is out",
             edits: &[Edit {
                 file: "src/engine/hold.rs",
-                from: "stay, contended: true, ..",
-                to: "stay, contended: true, unsure: false, ..",
+                from: "stay, token, contended: true, ..",
+                to: "stay, token, contended: true, unsure: false, ..",
             }],
         },
     ),
@@ -581,12 +621,71 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
+        Finder::Unit(
+            "engine::contention::tests::sharing::nobody_shares_with_a_writer_that_reads_as_well",
+        ),
+        Defect {
+            says: "a hold is shared whoever wants the other side",
+            edits: &[Edit {
+                file: "src/engine/contention/mod.rs",
+                from: "other_side.is_none_or(Entry::is_idle) && hold.shape() == shape",
+                to: "hold.shape() == shape || other_side.is_none()",
+            }],
+        },
+    ),
+    (
+        Finder::Unit(
+            "engine::contention::tests::sharing::a_writer_that_reads_as_well_is_not_handed_over",
+        ),
+        Defect {
+            says: "a writer that reads as well is handed over",
+            edits: &[Edit {
+                file: "src/engine/hold.rs",
+                from: "        self.state.lock().more = true;\n",
+                to: "",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("store::redis::tests::it_conforms"),
+        Defect {
+            says: "readers do not yield to those who wait to write",
+            edits: &[Edit {
+                file: "src/store/redis/lua/read_write/read.lua",
+                from: "redis.call('ZCOUNT', KEYS[3], millis, '+inf') > 0",
+                to: "redis.call('ZCOUNT', KEYS[3], millis, '+inf') < 0",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("store::redis::tests::it_conforms"),
+        Defect {
+            says: "a reader is renewed when its lease is over",
+            edits: &[Edit {
+                file: "src/store/redis/lua/read_write/renew.lua",
+                from: "        reads = redis.call('PEXPIRE', lease, ttl)\n",
+                to: "        redis.call('SET', lease, '1', 'PX', ttl)\n",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("store::redis::tests::it_conforms"),
+        Defect {
+            says: "a reader that died keeps writers out",
+            edits: &[Edit {
+                file: "src/store/redis/lua/read_write/leave.lua",
+                from: "    if left == 0 then\n        return free()\n    elseif left then",
+                to: "    if left then",
+            }],
+        },
+    ),
+    (
         Finder::Unit("store::memory::tests::it_conforms"),
         Defect {
             says: "a grant leaves the place behind",
             edits: &[Edit {
-                file: "src/store/memory/mod.rs",
-                from: "                if place.is_some() {\n                    state.leave_queue(claim, now);\n                }\n",
+                file: "src/store/memory/lock.rs",
+                from: "                if place.is_some() {\n                    self.leave_queue(claim, now);\n                }\n",
                 to: "",
             }],
         },
@@ -609,8 +708,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         Defect {
             says: "a release that finds a queue reserves for one that cannot hear",
             edits: &[Edit {
-                file: "src/store/memory/mod.rs",
-                from: "sessions.get(&session).is_some_and(|it| !it.queueless && it.subscriber(name).is_some())",
+                file: "src/store/memory/lock.rs",
+                from: "sessions.get(&session).is_some_and(|it| !it.queueless && it.subscriber(object).is_some())",
                 to: "sessions.get(&session).is_some_and(|it| it.subscriber.is_some() && !name.as_str().is_empty())",
             }],
         },
@@ -647,8 +746,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "a hold that is due or in doubt is handed over",
             edits: &[Edit {
                 file: "src/engine/hold.rs",
-                from: "let fresh = now < self.lease(state).renew_at().min(self.earliest_end(state));\n        let sound = state.over.is_none() && !state.doubted && !state.recounted;",
-                to: "let fresh = now < self.earliest_end(state);\n        let sound = state.over.is_none() && !state.recounted;",
+                from: "let fresh = now < self.lease(state).renew_at().min(self.earliest_end(state));\n        let sound = state.over.is_none() && !state.doubted && !state.more;",
+                to: "let fresh = now < self.earliest_end(state);\n        let sound = state.over.is_none() && !state.more;",
             }],
         },
     ),
@@ -660,7 +759,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "a hold that was entered again is handed over with the count that it has",
             edits: &[Edit {
                 file: "src/engine/hold.rs",
-                from: "&& !state.doubted && !state.recounted;",
+                from: "&& !state.doubted && !state.more;",
                 to: "&& !state.doubted;",
             }],
         },
@@ -697,8 +796,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "tickets begin anew when a name is forgotten",
             edits: &[Edit {
                 file: "src/engine/contention/turn.rs",
-                from: "        let fresh = entries.last_ticket;\n        let Entries { of, left_alone, .. } = &mut *entries;\n        let entry = of.entry(name.clone()).or_default();\n",
-                to: "        let Entries { of, left_alone, .. } = &mut *entries;\n        let entry = of.entry(name.clone()).or_default();\n        let fresh = 1 + entry.crowd().waiting.len() as u64;\n",
+                from: "        let fresh = entries.last_ticket;\n        let Entries { of, left_alone, .. } = &mut *entries;\n        let entry = of.entry(object.clone()).or_default();\n",
+                to: "        let Entries { of, left_alone, .. } = &mut *entries;\n        let entry = of.entry(object.clone()).or_default();\n        let fresh = 1 + entry.crowd().waiting.len() as u64;\n",
             }],
         },
     ),
@@ -719,7 +818,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "a release forgets that it found others",
             edits: &[Edit {
                 file: "src/engine/release/mod.rs",
-                from: "                    self.contention.note(hold.name(), others);\n",
+                from: "                    self.contention.note(hold.object(), others);\n",
                 to: "                    let _ = others;\n",
             }],
         },
@@ -755,8 +854,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         Defect {
             says: "who leaves the queue does not tell who is first now",
             edits: &[Edit {
-                file: "src/store/memory/mod.rs",
-                from: "                    state.tell_first(&claim.name);\n",
+                file: "src/store/memory/lock.rs",
+                from: "                self.tell_first(&claim.object);\n",
                 to: "",
             }],
         },
@@ -830,7 +929,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "what was refused once is refused for ever",
             edits: &[Edit {
                 file: "src/store/redis/subscriptions/table.rs",
-                from: "        self.refusals.forget(now).iter().for_each(|name| self.want(name));\n",
+                from: "        self.refusals.forget(now).iter().for_each(|object| self.want(object));\n",
                 to: "        let _ = now;\n",
             }],
         },
@@ -843,7 +942,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "who leaves takes a channel from who shares it",
             edits: &[Edit {
                 file: "src/store/redis/subscriptions/table.rs",
-                from: "                entry.names.remove(name);\n                self.unsettled",
+                from: "                entry.objects.remove(object);\n                self.unsettled",
                 to: "                entry.names.clear();\n                self.unsettled",
             }],
         },
@@ -899,9 +998,9 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         Defect {
             says: "who may not listen stays in the queue when it gives up",
             edits: &[Edit {
-                file: "src/store/redis/mod.rs",
-                from: "ReleaseMode::HandOver => Box::pin(self.hand_over(claim)).await,",
-                to: "ReleaseMode::HandOver => self.release_openly(claim).await,",
+                file: "src/store/redis/lock.rs",
+                from: "ReleaseMode::HandOver | ReleaseMode::Forget => Box::pin(self.hand_over(claim)).await,",
+                to: "ReleaseMode::HandOver | ReleaseMode::Forget => self.release_openly(claim).await,",
             }],
         },
     ),

@@ -1,0 +1,74 @@
+//! One hold for all who read in a process, of which the store knows one.
+
+use std::time::Duration;
+
+use tokio::time::sleep;
+
+use crate::{Client, MemoryStore, ReadWriteLock};
+
+const SOON: Duration = Duration::from_millis(2);
+
+fn prices() -> (MemoryStore, ReadWriteLock) {
+    let store = MemoryStore::new();
+    let prices = Client::sharing(&store).read_write("prices").unwrap();
+    (store, prices)
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_comes_while_somebody_here_wants_to_write_has_a_hold_of_its_own() {
+    let (_store, prices) = prices();
+    let prices = prices.prefer_writers(false);
+    let first = prices.read().acquire().await.unwrap();
+    let writer = tokio::spawn({
+        let prices = prices.clone();
+        async move { drop(prices.write().acquire().await) }
+    });
+    sleep(SOON).await;
+    let second = prices.read().acquire().await.unwrap();
+    assert_ne!(first.owner(), second.owner());
+    drop((first, second));
+    writer.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_shares_with_a_writer_that_reads_as_well() {
+    let (_store, prices) = prices();
+    let writing = prices.write().acquire().await.unwrap();
+    let reading = prices.read_beside(&writing).await.unwrap();
+    assert!(prices.read().try_acquire().await.unwrap().is_none(), "it writes yet");
+    drop(writing);
+    sleep(SOON).await;
+    let other = prices.read().try_acquire().await.unwrap().unwrap();
+    assert_eq!(reading.owner(), other.owner());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_writer_that_reads_as_well_is_not_handed_over() {
+    let (_store, prices) = prices();
+    let writing = prices.write().acquire().await.unwrap();
+    let next = tokio::spawn({
+        let prices = prices.clone();
+        async move { prices.write().acquire().await.unwrap() }
+    });
+    sleep(SOON).await;
+    let reading = prices.read_beside(&writing).await.unwrap();
+    drop(writing);
+    sleep(SOON).await;
+    assert!(!next.is_finished(), "two have it");
+    drop(reading);
+    next.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hold_that_is_over_is_shared_by_nobody() {
+    let (store, prices) = prices();
+    let first = prices.read().acquire().await.unwrap();
+    let second = prices.read().acquire().await.unwrap();
+    store.lose("prices");
+    // A release of the last share tells.
+    drop(first);
+    let gone = second.release().await.unwrap();
+    assert!(gone.done().is_err());
+    let third = prices.read().acquire().await.unwrap();
+    assert!(third.is_held());
+}
