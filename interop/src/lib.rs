@@ -14,6 +14,7 @@ mod answer;
 mod crowd;
 mod java;
 mod lines;
+mod numbers;
 mod pending;
 mod process;
 mod rust;

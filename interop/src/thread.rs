@@ -45,6 +45,18 @@ impl Thread {
         Self { kind: "fenced", ..self.clone() }
     }
 
+    /// The same thread, with semaphores: `getSemaphore`.
+    #[must_use]
+    pub fn semaphores(&self) -> Self {
+        Self { kind: "semaphore", ..self.clone() }
+    }
+
+    /// The same thread, with latches: `getCountDownLatch`.
+    #[must_use]
+    pub fn latches(&self) -> Self {
+        Self { kind: "latch", ..self.clone() }
+    }
+
     /// The token of what it holds: `getToken()`, which in Java is the last one that anybody drew.
     #[track_caller]
     pub fn token(&self, name: &str) -> i64 {
@@ -233,7 +245,7 @@ impl Thread {
         self.on_lock("crowd", &crowd.lock, crowd.arguments())
     }
 
-    fn on_lock(&self, op: &str, name: &str, mut arguments: Value) -> Pending {
+    pub(crate) fn on_lock(&self, op: &str, name: &str, mut arguments: Value) -> Pending {
         arguments["name"] = name.into();
         arguments["kind"] = self.kind.into();
         self.send(op, arguments)
