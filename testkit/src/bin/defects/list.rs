@@ -12,7 +12,7 @@ pub(crate) const DEFECTS: &[Defect] = &[
         says: "a waiter does not listen, and sleeps until its timer",
         edits: &[Edit {
             file: "src/engine/contention/mod.rs",
-            from: "            self.core.store.listen(name);\n",
+            from: "            self.core.store.listen(object);\n",
             to: "",
         }],
     },
@@ -20,8 +20,8 @@ pub(crate) const DEFECTS: &[Defect] = &[
         says: "a lease is counted from the answer, not from the question",
         edits: &[Edit {
             file: "src/engine/acquire/attempt.rs",
-            from: "return self.enter(lease, now).map(",
-            to: "return self.enter(Lease::new(now, self.claim.ttl), now).map(",
+            from: "return Asked::Granted(Granted { lease, token, now });",
+            to: "return Asked::Granted(Granted { lease: Lease::new(now, self.claim.ttl), token, now });",
         }],
     },
     Defect {
@@ -52,8 +52,8 @@ pub(crate) const DEFECTS: &[Defect] = &[
         says: "a cancelled acquire withdraws nothing",
         edits: &[Edit {
             file: "src/engine/acquire/attempt.rs",
-            from: "if asked_at.is_none() && !queued {",
-            to: "if asked_at.is_none() || !queued || queued {",
+            from: "if !held || asked_at.is_none() && !queued {",
+            to: "if held {",
         }],
     },
     Defect {
@@ -68,8 +68,8 @@ pub(crate) const DEFECTS: &[Defect] = &[
         says: "a grant that comes after its lease has ended is believed",
         edits: &[Edit {
             file: "src/engine/acquire/attempt.rs",
-            from: "Ok(Verdict::Granted) if now >= lease.ends() =>",
-            to: "Ok(Verdict::Granted) if now >= lease.ends() && self.turn.is_none() =>",
+            from: "Ok(Verdict::Granted { .. }) if now >= lease.ends() =>",
+            to: "Ok(Verdict::Granted { .. }) if now >= lease.ends() && self.turn.is_none() =>",
         }],
     },
     Defect {
@@ -196,7 +196,7 @@ pub(crate) const DEFECTS: &[Defect] = &[
         says: "listening is never ended",
         edits: &[Edit {
             file: "src/engine/contention/mod.rs",
-            from: "            self.core.store.unlisten(name);\n",
+            from: "            self.core.store.unlisten(object);\n",
             to: "",
         }],
     },
@@ -236,7 +236,7 @@ pub(crate) const DEFECTS: &[Defect] = &[
         says: "nobody looks after one that was called alone when another one comes",
         edits: &[Edit {
             file: "src/engine/contention/turn.rs",
-            from: "            entries.look_after(name, &self.core);\n        }\n        Some(Err(",
+            from: "            entries.look_after(object, &self.core);\n        }\n        Some(Err(",
             to: "        }\n        Some(Err(",
         }],
     },
@@ -284,16 +284,16 @@ pub(crate) const DEFECTS: &[Defect] = &[
         says: "a reservation lasts for as long as a lease",
         edits: &[Edit {
             file: "src/store/memory/mod.rs",
-            from: "self.grant(name, &next.owner, now + time, now);",
-            to: "self.grant(name, &next.owner, now + time * 10, now);",
+            from: "self.grant(object, &next.owner, now + time, now);",
+            to: "self.grant(object, &next.owner, now + time * 10, now);",
         }],
     },
     Defect {
         says: "nobody is told that the lock is reserved for it",
         edits: &[Edit {
             file: "src/store/memory/mod.rs",
-            from: "                self.ask(name, next.session, Duration::ZERO);\n                self.warn(name, 0, now);",
-            to: "                self.warn(name, 0, now);",
+            from: "                self.ask(object, next.session, Duration::ZERO);\n                self.warn(object, 0, now);",
+            to: "                self.warn(object, 0, now);",
         }],
     },
     Defect {
@@ -308,7 +308,7 @@ pub(crate) const DEFECTS: &[Defect] = &[
         says: "a gap is announced, and the first in the queue is not told",
         edits: &[Edit {
             file: "src/store/memory/mod.rs",
-            from: "                self.ask(name, next.session, time);\n",
+            from: "                self.ask(object, next.session, time);\n",
             to: "                let _ = next;\n",
         }],
     },
@@ -340,8 +340,8 @@ pub(crate) const DEFECTS: &[Defect] = &[
         says: "a withdrawal leaves the place behind",
         edits: &[Edit {
             file: "src/store/memory/mod.rs",
-            from: "let left = mode == ReleaseMode::HandOver && state.leave_queue(claim, now);",
-            to: "let left = mode == ReleaseMode::HandOver && now < now;",
+            from: "let left = mode != ReleaseMode::Broadcast && state.leave_queue(claim, now);",
+            to: "let left = mode != ReleaseMode::Broadcast && now < now;",
         }],
     },
     Defect {
@@ -377,7 +377,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "one in transit stands before those that linger",
             edits: &[Edit {
                 file: "src/engine/contention/mod.rs",
-                from: "excess > 0 && lingers(name)",
+                from: "excess > 0 && lingers(object)",
                 to: "excess > 0",
             }],
         },
@@ -442,7 +442,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "a grant forgets on its way that an earlier question for it is out",
             edits: &[Edit {
                 file: "src/engine/hold.rs",
-                from: "stay, contended: true, ..",
+                from: "stay, token, contended: true, ..",
                 to: "stay, contended: true, unsure: false, ..",
             }],
         },
@@ -525,8 +525,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "a release that finds a queue reserves for one that cannot hear",
             edits: &[Edit {
                 file: "src/store/memory/mod.rs",
-                from: "sessions.get(&session).is_some_and(|it| !it.queueless && it.subscriber(name).is_some())",
-                to: "sessions.get(&session).is_some_and(|it| it.subscriber.is_some() && !name.as_str().is_empty())",
+                from: "sessions.get(&session).is_some_and(|it| !it.queueless && it.subscriber(object).is_some())",
+                to: "sessions.get(&session).is_some_and(|it| it.subscriber.is_some() && !object.name.as_str().is_empty())",
             }],
         },
     ),
@@ -612,8 +612,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "tickets begin anew when a name is forgotten",
             edits: &[Edit {
                 file: "src/engine/contention/turn.rs",
-                from: "        let fresh = entries.last_ticket;\n        let Entries { of, left_alone, .. } = &mut *entries;\n        let entry = of.entry(name.clone()).or_default();\n",
-                to: "        let Entries { of, left_alone, .. } = &mut *entries;\n        let entry = of.entry(name.clone()).or_default();\n        let fresh = 1 + entry.crowd().waiting.len() as u64;\n",
+                from: "        let fresh = entries.last_ticket;\n        let Entries { of, left_alone, .. } = &mut *entries;\n        let entry = of.entry(object.clone()).or_default();\n",
+                to: "        let Entries { of, left_alone, .. } = &mut *entries;\n        let entry = of.entry(object.clone()).or_default();\n        let fresh = 1 + entry.crowd().waiting.len() as u64;\n",
             }],
         },
     ),
@@ -634,7 +634,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "a release forgets that it found others",
             edits: &[Edit {
                 file: "src/engine/release/mod.rs",
-                from: "                    self.contention.note(hold.name(), others);\n",
+                from: "                    self.contention.note(hold.object(), others);\n",
                 to: "                    let _ = others;\n",
             }],
         },
@@ -671,7 +671,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "who leaves the queue does not tell who is first now",
             edits: &[Edit {
                 file: "src/store/memory/mod.rs",
-                from: "                    state.tell_first(&claim.name);\n",
+                from: "                    state.tell_first(&claim.object);\n",
                 to: "",
             }],
         },
@@ -745,7 +745,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "what was refused once is refused for ever",
             edits: &[Edit {
                 file: "src/store/redis/subscriptions/table.rs",
-                from: "        self.refusals.forget(now).iter().for_each(|name| self.want(name));\n",
+                from: "        self.refusals.forget(now).iter().for_each(|object| self.want(object));\n",
                 to: "        let _ = now;\n",
             }],
         },
@@ -758,8 +758,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "who leaves takes a channel from who shares it",
             edits: &[Edit {
                 file: "src/store/redis/subscriptions/table.rs",
-                from: "                entry.names.remove(name);\n                self.unsettled",
-                to: "                entry.names.clear();\n                self.unsettled",
+                from: "                entry.objects.remove(object);\n                self.unsettled",
+                to: "                entry.objects.clear();\n                self.unsettled",
             }],
         },
     ),
@@ -814,9 +814,9 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         Defect {
             says: "who may not listen stays in the queue when it gives up",
             edits: &[Edit {
-                file: "src/store/redis/mod.rs",
-                from: "ReleaseMode::HandOver => Box::pin(self.hand_over(claim)).await,",
-                to: "ReleaseMode::HandOver => self.release_openly(claim).await,",
+                file: "src/store/redis/lock.rs",
+                from: "ReleaseMode::HandOver | ReleaseMode::Forget => Box::pin(self.hand_over(claim)).await,",
+                to: "ReleaseMode::HandOver | ReleaseMode::Forget => self.release_openly(claim).await,",
             }],
         },
     ),
@@ -865,6 +865,94 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
                 file: "src/store/redis/subscriptions/table.rs",
                 from: "        self.refusals.clear();\n",
                 to: "",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("engine::simulation::run_counted"),
+        Defect {
+            says: "a question for permits is executed though it was withdrawn",
+            edits: &[Edit {
+                file: "src/store/memory/semaphore.rs",
+                from: "        self.withdrawn.insert(owner.clone(), now + LATEST);\n",
+                to: "",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("engine::simulation::run_counted"),
+        Defect {
+            says: "a repeated acquire takes permits again",
+            edits: &[Edit {
+                file: "src/store/memory/semaphore.rs",
+                from: "if self.holders.contains_key(&claim.owner) {",
+                to: "if self.holders.contains_key(&claim.owner) && claim.units() > 9 {",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("engine::simulation::run_counted"),
+        Defect {
+            says: "one who waits for many permits is overtaken for ever",
+            edits: &[Edit {
+                file: "src/engine/acquire/waiting.rs",
+                from: "self.patient |= waited >= PATIENT_AFTER;",
+                to: "self.patient |= waited >= PATIENT_AFTER * 1_000;",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("engine::simulation::run_counted"),
+        Defect {
+            says: "a hold of permits keeps the turn of its process",
+            edits: &[Edit {
+                file: "src/engine/contention/mod.rs",
+                from: "if !hold.object().manner().alone {",
+                to: "if !hold.object().manner().alone && hold.object().manner().queues {",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("engine::simulation::run_counted"),
+        Defect {
+            says: "a change that is asked for again happens again",
+            edits: &[Edit {
+                file: "src/store/memory/numbers.rs",
+                from: "            if let Some((before, _)) = state.numbers.receipts.get(receipt) {",
+                to: "            if let Some((before, _)) = state.numbers.receipts.get(receipt).filter(|_| false) {",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("engine::simulation::run_counted"),
+        Defect {
+            says: "an answer goes to those who came after it was asked for",
+            edits: &[Edit {
+                file: "src/engine/contention/turn.rs",
+                from: "Some(self.contention.entries.lock().last_ticket)",
+                to: "Some(self.contention.entries.lock().last_ticket + 1_000_000)",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("store::redis::tests::it_conforms"),
+        Defect {
+            says: "a release gives back what was never taken",
+            edits: &[Edit {
+                file: "src/store/redis/lua/semaphore/release.lua",
+                from: "if permits and ARGV[4] == 'back' then",
+                to: "if ARGV[4] == 'back' then\n    permits = permits or '1'",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("store::redis::tests::it_conforms"),
+        Defect {
+            says: "a repeated count counts twice",
+            edits: &[Edit {
+                file: "src/store/redis/lua/receipt.lua",
+                from: "    return tonumber(redis.call('GET', receipt) or nil)",
+                to: "    return nil",
             }],
         },
     ),
