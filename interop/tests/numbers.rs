@@ -168,8 +168,18 @@ fn permits_of_a_process_that_is_killed_stay_taken_until_somebody_adds_them() {
     assert!(!theirs.try_acquire("pool", 1).acquired());
     assert!(theirs.add_permits("pool", 2).is_true());
     assert!(theirs.acquire("pool", 2).acquired());
-    drop(java);
     assert_eq!(redis.command(&["GET", "pool"]).text(), "0");
+
+    // and the same the other way round: Java holds them, and is killed
+    let rust = Rust::start(&Setup::new(redis.url()));
+    let ours = rust.thread("T1").semaphores();
+    let waiting = ours.start_acquire("pool", 2);
+    until_asleep(&redis, SEMAPHORE);
+    java.kill();
+    sleep(SECOND);
+    assert!(!waiting.is_done());
+    assert!(rust.thread("T2").semaphores().add_permits("pool", 2).is_true());
+    assert!(waiting.wait(SECOND * 10).acquired());
     shown("semaphore: permits of the dead stay taken", Way::RustToJava);
     shown("semaphore: permits of the dead stay taken", Way::JavaToRust);
 }

@@ -443,7 +443,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             edits: &[Edit {
                 file: "src/engine/hold.rs",
                 from: "stay, token, contended: true, ..",
-                to: "stay, contended: true, unsure: false, ..",
+                to: "stay, token, contended: true, unsure: false, ..",
             }],
         },
     ),
