@@ -163,7 +163,7 @@ impl Worker {
     async fn brings_back(&mut self, semaphore: &Semaphore, permits: u32) {
         let permits = i64::from(permits);
         self.facts.note(|known| {
-            (known.least, known.most) = (known.least - permits, known.most - permits)
+            (known.least, known.most) = (known.least - permits, known.most - permits);
         });
         self.rest(self.plot.hold).await;
         // Nobody but us has forgotten as many: they are there from when we begin to ask.
@@ -221,7 +221,9 @@ impl Worker {
         let latch = self.latch();
         for _ in 0..self.plot.rounds {
             until_known(|| latch.set(3)).await;
-            self.facts.note(|known| (known.closed, known.may_be_open) = (known.closed + 1, false));
+            self.facts.note(|known| {
+                (known.closed, known.may_be_open) = (known.closed + 1, false);
+            });
             self.facts.1.say(|| "closed".into());
             while until_known(|| latch.count()).await > 0 {
                 self.rest(self.plot.rest).await;
@@ -354,7 +356,9 @@ impl World {
         let semaphore = Client::sharing(&self.store).semaphore("pool").unwrap();
         semaphore.set_if_absent(permits).await.unwrap();
         let permits = permits.into();
-        self.facts.note(|known| (known.least, known.most) = (permits, permits));
+        self.facts.note(|known| {
+            (known.least, known.most) = (permits, permits);
+        });
     }
 
     async fn all_came_back(&self) -> Result<(), String> {
