@@ -744,3 +744,42 @@ fn a_client_may_be_shared_by_threads_that_come_and_go() {
     assert_eq!(alone.iter().collect::<Vec<_>>(), [true; 4]);
     assert_eq!(client.stats().granted, 4);
 }
+
+// Semaphores and latches.
+
+#[test]
+fn a_thread_that_waits_for_permits_enters_when_another_gives_them_back() {
+    let client = Client::in_memory().unwrap();
+    let pool = client.semaphore("pool").unwrap();
+    pool.set_if_absent(2).unwrap();
+    let two = pool.acquire(2).unwrap();
+    assert!(pool.try_acquire(1).unwrap().is_none());
+    assert!(pool.acquire_within(1, Duration::from_millis(20)).unwrap_err().is_busy());
+    let waiter = {
+        let pool = pool.clone();
+        thread::spawn(move || pool.acquire(1).unwrap().release().unwrap().done())
+    };
+    two.release().unwrap().done().unwrap();
+    waiter.join().unwrap().unwrap();
+    assert_eq!(pool.free().unwrap(), 2);
+    drop(pool.acquire(2).unwrap());
+    // nothing is lost with the client that made it
+    drop(pool);
+    client.shutdown(Duration::from_secs(5)).unwrap();
+}
+
+#[test]
+fn threads_pass_a_latch_when_another_counts_it_down() {
+    let ready = Client::in_memory().unwrap().latch("ready").unwrap();
+    ready.set(2).unwrap();
+    assert!(ready.wait_within(Duration::from_millis(20)).unwrap_err().is_busy());
+    let waiters: Vec<_> = (0..3)
+        .map(|_| {
+            let ready = ready.clone();
+            thread::spawn(move || ready.wait())
+        })
+        .collect();
+    assert_eq!(ready.count_down().unwrap(), 1);
+    assert_eq!(ready.count_down().unwrap(), 0);
+    waiters.into_iter().for_each(|waiter| waiter.join().unwrap().unwrap());
+}

@@ -22,7 +22,9 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-use leasehold::{Client, Error, Lock, LockGuard, LostReason, MemoryStore, Release, WaitBy};
+use leasehold::{
+    Client, Error, Lock, LockGuard, LostReason, MemoryStore, Release, Semaphore, WaitBy,
+};
 
 const fn secs(n: u64) -> Duration {
     Duration::from_secs(n)
@@ -760,4 +762,92 @@ async fn work_is_dropped_with_the_run_that_holds_it() {
     drop(run);
     assert!(dropped.load(Ordering::SeqCst));
     world.is_quiet(AT_ONCE, "a run that was dropped").await;
+}
+
+/// Drops what `operation` makes of a semaphore with two permits at each of its awaits, also
+/// while another client has one of them, and while the store does not answer.
+async fn permits_come_back<T>(operation: impl AsyncFn(&Semaphore) -> T) {
+    for (taken, stalled) in [(false, false), (true, false), (false, true), (true, true)] {
+        let cuts = at_every_await(async |cut| {
+            let world = World::new();
+            let [pool, other] =
+                [&world.one, &world.other].map(|client| client.semaphore("pool").unwrap());
+            pool.set_if_absent(2).await.unwrap();
+            let in_the_way = other.acquire(1).await.unwrap();
+            let in_the_way = taken.then_some(in_the_way);
+            sleep(AT_ONCE).await;
+            if stalled {
+                world.store.stall();
+            }
+            let store = world.store.clone();
+            let over = tokio::spawn(async move {
+                sleep(TROUBLE).await;
+                store.resume();
+                drop(in_the_way);
+            });
+            let completed = cut.of(operation(&pool)).await.is_some();
+            over.await.unwrap();
+            sleep(TROUBLE).await;
+            let case = format!("{taken}, {stalled}, {cut:?}");
+            assert_eq!(other.free().await.unwrap(), 2, "{case}");
+            let stats = world.one.stats();
+            assert_eq!((stats.held, stats.waiting), (0, 0), "{case}");
+            assert_eq!(world.one.shutdown(secs(300)).await.unsettled, 0, "{case}");
+            completed
+        })
+        .await;
+        assert!(cuts >= 2, "{taken}, {stalled}: {cuts}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn permits_come_back_wherever_an_acquire_is_dropped() {
+    permits_come_back(async |pool| pool.acquire(2).await.unwrap()).await;
+    permits_come_back(async |pool| pool.acquire_within(2, secs(60)).await.unwrap()).await;
+    permits_come_back(async |pool| pool.try_acquire(2).await.ok().flatten()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn permits_come_back_wherever_a_release_is_dropped() {
+    permits_come_back(async |pool| {
+        let guard = pool.acquire(2).await.unwrap();
+        guard.release().await.unwrap().done().unwrap();
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_at_a_latch_that_is_dropped_anywhere_keeps_nobody_from_passing() {
+    for stalled in [false, true] {
+        let cuts = at_every_await(async |cut| {
+            let world = World::new();
+            let latch = world.one.latch("start").unwrap();
+            latch.set(1).await.unwrap();
+            if stalled {
+                world.store.stall();
+            }
+            let (store, opens) = (world.store.clone(), latch.clone());
+            let over = tokio::spawn(async move {
+                sleep(TROUBLE).await;
+                store.resume();
+                opens.count_down().await.unwrap();
+            });
+            let mut cutting = pin!(cut.of(latch.wait()));
+            let early = poll!(&mut cutting);
+            let behind = latch.clone();
+            let behind = tokio::spawn(async move { behind.wait().await });
+            let completed = match early {
+                Poll::Ready(done) => done.is_some(),
+                Poll::Pending => cutting.await.is_some(),
+            };
+            over.await.unwrap();
+            let passes = tokio::time::timeout(AFTER_TROUBLE, behind).await;
+            passes.unwrap_or_else(|_| panic!("{stalled}, {cut:?}")).unwrap().unwrap();
+            assert_eq!(world.one.stats().waiting, 0);
+            assert_eq!(world.one.shutdown(secs(300)).await.unsettled, 0);
+            completed
+        })
+        .await;
+        assert!(cuts >= 4, "{stalled}: {cuts}");
+    }
 }

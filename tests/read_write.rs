@@ -135,7 +135,7 @@ async fn a_reader_lets_others_go_first_for_a_second_and_no_longer() {
     assert!(start.elapsed() >= Duration::from_secs(1), "{:?}", start.elapsed());
     assert!(start.elapsed() < Duration::from_millis(1_100), "{:?}", start.elapsed());
     drop((first, second));
-    timeout(SOON, writer).await.expect("nobody reads any more").unwrap();
+    drop(timeout(SOON, writer).await.expect("nobody reads any more").unwrap());
 }
 
 #[tokio::test(start_paused = true)]
@@ -148,7 +148,7 @@ async fn readers_that_prefer_nobody_do_not_wait() {
     let here = here.prefer_writers(false);
     let second = timeout(SOON, here.read().local_turns(0, SOON).acquire()).await;
     drop((first, second.expect("it enters at once").unwrap()));
-    timeout(SOON, writes).await.expect("nobody reads any more").unwrap();
+    drop(timeout(SOON, writes).await.expect("nobody reads any more").unwrap());
 }
 
 #[tokio::test(start_paused = true)]
@@ -186,7 +186,7 @@ async fn a_writer_that_reads_as_well_goes_to_nobody_before_it_has_read() {
     assert!(reading.is_held());
     let beside = there.prefer_writers(false).read().try_acquire().await.unwrap();
     drop((reading, beside.expect("it is read")));
-    timeout(SOON, next).await.expect("nobody reads any more").unwrap();
+    drop(timeout(SOON, next).await.expect("nobody reads any more").unwrap());
 }
 
 #[tokio::test(start_paused = true)]

@@ -258,11 +258,23 @@ async fn a_release_of_a_semaphore_that_somebody_deleted_makes_no_permits() {
     let release = one.release().await.unwrap();
     assert!(matches!(release, Release::AlreadyGone { reason: LostReason::NotOurs, .. }));
     assert_eq!(redis.command(&["EXISTS", "pool"]).number(), 0);
-    // set anew by us, they are nobody's; by Redisson, who cannot know, they would come back
+    // set anew by us, they are nobody's
     assert!(pool.set_if_absent(2).await.unwrap());
     let release = other.release().await.unwrap();
     assert!(matches!(release, Release::AlreadyGone { .. }));
     assert_eq!(free(&redis), "2");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_to_a_semaphore_that_a_redisson_set_anew_adds_to_it() {
+    let redis = Redis::start();
+    let pool = pool(&redis).await;
+    pool.set_if_absent(2).await.unwrap();
+    let guard = pool.acquire(1).await.unwrap();
+    redis.command(&["DEL", "pool"]);
+    redis.command(&["SET", "pool", "2"]);
+    back(guard).await;
+    assert_eq!(free(&redis), "3");
 }
 
 #[tokio::test(flavor = "multi_thread")]

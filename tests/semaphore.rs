@@ -281,6 +281,19 @@ async fn one_who_waited_longest_and_gives_up_keeps_nobody_out() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn one_who_wants_more_than_there_are_waits_and_keeps_nobody_out() {
+    let t = world(2).await;
+    let too_many = waiting(&t.other, 3).await;
+    for _ in 0..20 {
+        back(t.one.acquire_within(2, AT_ONCE).await.unwrap()).await;
+        sleep(secs(1)).await;
+    }
+    assert!(!too_many.is_finished());
+    t.one.add(1).await.unwrap();
+    entered(AT_ONCE, too_many).await.forget();
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_crowd_never_has_more_than_there_are() {
     let t = world(5).await;
     let taken = std::sync::Arc::new(std::sync::atomic::AtomicU32::new(0));

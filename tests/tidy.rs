@@ -129,9 +129,13 @@ fn threads_have_the_api_that_tasks_have() {
     let mut tasks = api("src/primitives/lock.rs");
     tasks.extend(api("src/primitives/guard.rs"));
     tasks.extend(api("src/client.rs"));
+    tasks.extend(api("src/primitives/semaphore.rs"));
+    tasks.extend(api("src/primitives/latch.rs"));
     let mut threads = api("src/blocking/lock.rs");
     threads.extend(api("src/blocking/guard.rs"));
     threads.extend(api("src/blocking/client.rs"));
+    threads.extend(api("src/blocking/semaphore.rs"));
+    threads.extend(api("src/blocking/latch.rs"));
     none(parity(&tasks, &threads));
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// A kind of lock that both languages have.
+/// A kind of object that both languages have.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Kind {
     /// `getLock`, and our `lock`.
@@ -11,6 +11,10 @@ pub enum Kind {
     Spin,
     /// `getFencedLock`, and our `fenced`.
     Fenced,
+    /// `getSemaphore`, and our `semaphore`.
+    Semaphore,
+    /// `getCountDownLatch`, and our `latch`.
+    Latch,
 }
 
 /// As both processes know it.
@@ -20,6 +24,8 @@ impl fmt::Display for Kind {
             Self::Lock => "lock",
             Self::Spin => "spin",
             Self::Fenced => "fenced",
+            Self::Semaphore => "semaphore",
+            Self::Latch => "latch",
         })
     }
 }

@@ -15,6 +15,7 @@ mod crowd;
 mod java;
 mod kind;
 mod lines;
+mod numbers;
 mod pending;
 mod process;
 mod rust;

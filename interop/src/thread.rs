@@ -52,6 +52,18 @@ impl Thread {
         Self { kind, ..self.clone() }
     }
 
+    /// The same thread, with semaphores: `getSemaphore`.
+    #[must_use]
+    pub fn semaphores(&self) -> Self {
+        self.of(Kind::Semaphore)
+    }
+
+    /// The same thread, with latches: `getCountDownLatch`.
+    #[must_use]
+    pub fn latches(&self) -> Self {
+        self.of(Kind::Latch)
+    }
+
     /// The token of what it holds: `getToken()`, which in Java is the last one that anybody drew.
     #[track_caller]
     pub fn token(&self, name: &str) -> i64 {
@@ -260,7 +272,7 @@ impl Thread {
         self.on_lock("crowd", &crowd.lock, crowd.arguments())
     }
 
-    fn on_lock(&self, op: &str, name: &str, mut arguments: Value) -> Pending {
+    pub(crate) fn on_lock(&self, op: &str, name: &str, mut arguments: Value) -> Pending {
         arguments["name"] = name.into();
         arguments["kind"] = self.kind.to_string().into();
         self.send(op, arguments)

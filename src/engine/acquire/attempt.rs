@@ -289,8 +289,8 @@ impl Drop for Attempt<'_> {
     /// Withdraws a question that may still be granted, and its place.
     fn drop(&mut self) {
         let asked_at = self.asked.filter(|_| self.may_have_been_sent()).map(|lease| lease.asked_at);
-        let queued = self.waiting.may_have_place();
         let held = self.claim.object.manner().held;
+        let queued = self.waiting.may_have_place();
         if !held || asked_at.is_none() && !queued {
             return;
         }

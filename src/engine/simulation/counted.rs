@@ -35,6 +35,9 @@ use crate::{Client, Latch, MemoryStore, Semaphore};
 /// By then anybody who can enter or pass has done so.
 const SURELY: Duration = Duration::from_secs(120);
 
+/// By then nothing that was asked for is on its way any more.
+const SETTLED: Duration = Duration::from_secs(20);
+
 /// By then one who waits for all permits has them, in calm weather, whoever wants some: it
 /// is overtaken for a second, and then waits until those are back that are out.
 const PATIENCE: Duration = Duration::from_secs(6);
@@ -45,6 +48,7 @@ pub(super) fn run(seed: u64, story: &Arc<Story>) -> Result<(), String> {
     let mut chance = fastrand::Rng::with_seed(seed);
     let mut plot = Plot::draw(&mut chance);
     plot.weather.double = 0;
+    plot.weather.late = true;
     let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     runtime.block_on(async {
         story.say(|| format!("{plot:?}"));
@@ -159,7 +163,7 @@ impl Worker {
     async fn brings_back(&mut self, semaphore: &Semaphore, permits: u32) {
         let permits = i64::from(permits);
         self.facts.note(|known| {
-            (known.least, known.most) = (known.least - permits, known.most - permits)
+            (known.least, known.most) = (known.least - permits, known.most - permits);
         });
         self.rest(self.plot.hold).await;
         // Nobody but us has forgotten as many: they are there from when we begin to ask.
@@ -217,7 +221,9 @@ impl Worker {
         let latch = self.latch();
         for _ in 0..self.plot.rounds {
             until_known(|| latch.set(3)).await;
-            self.facts.note(|known| (known.closed, known.may_be_open) = (known.closed + 1, false));
+            self.facts.note(|known| {
+                (known.closed, known.may_be_open) = (known.closed + 1, false);
+            });
             self.facts.1.say(|| "closed".into());
             while until_known(|| latch.count()).await > 0 {
                 self.rest(self.plot.rest).await;
@@ -227,8 +233,7 @@ impl Worker {
                 let left = latch.count_down().await;
                 self.facts.1.say(|| format!("counted down: {left:?}"));
                 if left.is_err() {
-                    // It may still come.
-                    sleep(Duration::from_secs(5)).await;
+                    sleep(SETTLED).await;
                 }
             }
         }
@@ -241,7 +246,7 @@ async fn until_known<T, F: Future<Output = crate::Result<T>>>(ask: impl Fn() -> 
         if let Ok(answer) = ask().await {
             return answer;
         }
-        sleep(Duration::from_secs(5)).await;
+        sleep(SETTLED).await;
     }
 }
 
@@ -351,7 +356,9 @@ impl World {
         let semaphore = Client::sharing(&self.store).semaphore("pool").unwrap();
         semaphore.set_if_absent(permits).await.unwrap();
         let permits = permits.into();
-        self.facts.note(|known| (known.least, known.most) = (permits, permits));
+        self.facts.note(|known| {
+            (known.least, known.most) = (permits, permits);
+        });
     }
 
     async fn all_came_back(&self) -> Result<(), String> {

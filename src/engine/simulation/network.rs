@@ -47,6 +47,10 @@ pub(super) struct Network {
     _arriving: Arc<dyn Subscriber>,
 }
 
+/// When a request is executed that was lost and is found again, at the earliest: nobody looks
+/// for it any more.
+const LATE: Duration = Duration::from_secs(8);
+
 type Asked<T> = Pin<Box<dyn Future<Output = Result<T, Failure>> + Send>>;
 
 impl Network {
@@ -184,12 +188,17 @@ impl Network {
         let (reply_to, reply) = oneshot::channel();
         let lost = self.happens(self.weather.lose_request);
         let unanswered = self.happens(self.weather.lose_reply);
+        let late = (lost && self.weather.late).then(|| LATE + self.delay() * 20);
         let again = self.happens(double).then(|| self.delay() * 20);
         let (there, back) = (self.there(), self.delay());
         let (store, oracle) = (Arc::clone(&self.store), Arc::clone(&self.oracle));
         tokio::spawn(async move {
             sleep(there).await;
             if lost {
+                if let Some(late) = late {
+                    sleep(late).await;
+                    drop(ask(store).await);
+                }
                 return;
             }
             let answer = ask(Arc::clone(&store)).await;

@@ -31,6 +31,8 @@ pub(super) struct Weather {
     pub(super) lose_request: u32,
     pub(super) lose_reply: u32,
     pub(super) double: u32,
+    /// Whether a request that is lost is found again, and executed late.
+    pub(super) late: bool,
     pub(super) refuse: u32,
     pub(super) lose_message: u32,
     /// The longest delay one way, in milliseconds.
@@ -211,6 +213,7 @@ fn weather(mood: Mood, chance: &mut fastrand::Rng) -> Weather {
         lose_request: chance.u32(..=120),
         lose_reply: chance.u32(..=120),
         double: chance.u32(..=100),
+        late: false,
         refuse: chance.u32(..=30),
         lose_message: chance.u32(..=300),
         delay: chance.u64(..=most),

@@ -14,6 +14,7 @@ pub(super) async fn all(t: &Bench) {
     who_has_permits_of_a_semaphore_that_is_gone_has_none_of_the_next(t).await;
     who_waits_longest_is_left_what_it_wants(t).await;
     who_was_the_patient_one_and_goes_leaves_its_permits_to_others(t).await;
+    who_wants_more_than_there_are_keeps_nobody_out(t).await;
     who_listens_is_told_of_permits_that_are_free(t).await;
 }
 
@@ -163,7 +164,8 @@ async fn who_has_permits_of_a_semaphore_that_is_gone_has_none_of_the_next(t: &Be
 const LONG: Option<Place> = Some(Place::Waited(Duration::from_secs(2)));
 
 async fn who_waits_longest_is_left_what_it_wants(t: &Bench) {
-    let few = t.semaphore("patient", 4).await;
+    let few = t.semaphore("patient", 8).await;
+    t.grant(&t.permits("patient", 4)).await;
     let [many, other, longer] = [6, 5, 5].map(|units| t.permits("patient", units));
     assert_eq!(t.busy(&many, LONG).await, None);
     assert!(t.busy(&few, None).await.is_some_and(|rest| !rest.is_zero()));
@@ -186,7 +188,8 @@ async fn who_waits_longest_is_left_what_it_wants(t: &Bench) {
 }
 
 async fn who_was_the_patient_one_and_goes_leaves_its_permits_to_others(t: &Bench) {
-    let few = t.semaphore("gone", 1).await;
+    let few = t.semaphore("gone", 2).await;
+    t.grant(&t.permits("gone", 1)).await;
     let many = t.permits("gone", 2);
     t.busy(&many, LONG).await;
     t.busy(&few, None).await;
@@ -196,6 +199,19 @@ async fn who_was_the_patient_one_and_goes_leaves_its_permits_to_others(t: &Bench
     t.told(&freed(&few), 1).await;
     t.grant(&few).await;
     t.other.unlisten(&few.object);
+}
+
+async fn who_wants_more_than_there_are_keeps_nobody_out(t: &Bench) {
+    let few = t.semaphore("too-many", 3).await;
+    let (all, too_many) = (t.permits("too-many", 3), t.permits("too-many", 4));
+    assert_eq!(t.busy(&too_many, LONG).await, None);
+    t.grant(&few).await;
+    // nor does one whose permits are taken away while it waits
+    t.busy(&all, LONG).await;
+    t.busy(&t.permits("too-many", 1), None).await;
+    t.changed(&few, Change::Add(-1)).await;
+    assert_eq!(t.busy(&all, LONG).await, None);
+    t.grant(&t.permits("too-many", 1)).await;
 }
 
 fn hears(claim: &Claim) -> Event {

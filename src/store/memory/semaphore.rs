@@ -62,7 +62,7 @@ impl Semaphore {
             let at_most = before.filter(|_| self.free() >= wanted);
             let at_most = at_most.map(|patient| patient.rests_until - now);
             if let (None, Some(since)) = (before, since) {
-                self.name_patient(claim, since, now);
+                self.be_patient(claim, since, now);
             }
             return Verdict::Busy(Taken { at_most, ..Taken::UNKNOWN });
         }
@@ -72,8 +72,15 @@ impl Semaphore {
         Verdict::GRANTED
     }
 
-    fn name_patient(&mut self, claim: &Claim, since: Instant, now: Instant) {
+    /// Notes who waits longest, in vain. One who wants more than there are, as far as we can
+    /// see, keeps nobody out.
+    fn be_patient(&mut self, claim: &Claim, since: Instant, now: Instant) {
         let (owner, permits) = (claim.owner.clone(), claim.units());
+        let all: i64 = self.holders.values().map(|permits| i64::from(*permits)).sum();
+        if self.free() + all < i64::from(permits) {
+            self.patient.take_if(|patient| patient.owner == owner);
+            return;
+        }
         self.patient = Some(Patient { owner, permits, since, rests_until: now + PATIENT_RESTS });
     }
 

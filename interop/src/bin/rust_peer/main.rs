@@ -13,7 +13,7 @@ use std::process::exit;
 use std::time::{Duration, Instant, SystemTime};
 
 use either::{AnyGuard, AnyLock};
-use leasehold::{Client, Owner, Release, WaitBy};
+use leasehold::{Client, Owner, Release, Semaphore, SemaphoreGuard, WaitBy};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader, stdin};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
@@ -67,6 +67,7 @@ struct Task {
     client: Client,
     flags: Flags,
     guards: HashMap<String, Vec<AnyGuard>>,
+    permits: HashMap<String, Vec<SemaphoreGuard>>,
 }
 
 /// A value, or what Java would have thrown.
@@ -74,7 +75,7 @@ type Outcome = Result<Value, (&'static str, String)>;
 
 impl Task {
     fn new(client: Client, flags: Flags) -> Self {
-        Self { client, flags, guards: HashMap::new() }
+        Self { client, flags, guards: HashMap::new(), permits: HashMap::new() }
     }
 
     async fn obey(&mut self, command: Command) {
@@ -96,6 +97,11 @@ impl Task {
     }
 
     async fn perform(&mut self, command: &Command) -> Outcome {
+        match command.text("kind") {
+            "semaphore" => return self.perform_on_semaphore(command).await,
+            "latch" => return self.perform_on_latch(command).await,
+            _ => {}
+        }
         let name = command.text("name");
         let lock = self.lock(command).map_err(failed)?;
         Ok(match command.text("op") {
@@ -147,7 +153,87 @@ impl Task {
                 let guard = self.held(name).ok_or_else(|| ("NotHeld", "no guard".to_owned()))?;
                 json!(guard.token())
             }
-            "crowd" => self.crowd(&lock, command).await,
+            "crowd" => self.crowd(&Gate::Lock(lock), command).await,
+            op => panic!("unknown op `{op}`"),
+        })
+    }
+
+    async fn perform_on_semaphore(&mut self, command: &Command) -> Outcome {
+        let name = command.text("name");
+        let semaphore = self.client.semaphore(name).map_err(failed)?;
+        let signed = command.0["permits"].as_i64().unwrap_or(1);
+        let permits = u32::try_from(signed).unwrap_or_default();
+        Ok(match command.text("op") {
+            "acquire" => {
+                let asked = Instant::now();
+                let entered = match command.duration("wait_ms") {
+                    None => Some(semaphore.acquire(permits).await.map_err(failed)?),
+                    Some(patience) => match semaphore.acquire_within(permits, patience).await {
+                        Err(leasehold::Error::TimedOut { .. }) => None,
+                        entered => Some(entered.map_err(failed)?),
+                    },
+                };
+                self.has_permits(name, asked, entered)
+            }
+            "tryAcquire" => {
+                let asked = Instant::now();
+                let entered = semaphore.try_acquire(permits).await.map_err(failed)?;
+                self.has_permits(name, asked, entered)
+            }
+            "release" => json!(self.gives_back(&semaphore, permits).await?),
+            "trySetPermits" => json!(semaphore.set_if_absent(permits).await.map_err(failed)?),
+            "addPermits" => json!(semaphore.add(signed).await.map_err(failed).is_ok()),
+            "drainPermits" => json!(semaphore.drain().await.map_err(failed)?),
+            "availablePermits" => json!(semaphore.free().await.map_err(failed)?),
+            "delete" => json!(semaphore.delete().await.map_err(failed)?),
+            "crowd" => self.crowd(&Gate::Semaphore(semaphore), command).await,
+            op => panic!("unknown op `{op}`"),
+        })
+    }
+
+    /// As Redisson's `release(n)`: by the guard that has as many, if there is one.
+    async fn gives_back(
+        &mut self,
+        semaphore: &Semaphore,
+        permits: u32,
+    ) -> Result<bool, (&'static str, String)> {
+        let guards = self.permits.entry(semaphore.name().to_string()).or_default();
+        let Some(at) = guards.iter().position(|guard| guard.permits() == permits) else {
+            return Ok(semaphore.add(permits.into()).await.map_err(failed).is_ok());
+        };
+        match guards.swap_remove(at).release().await.map_err(failed)? {
+            Release::AlreadyGone { reason, .. } => Err(("AlreadyGone", format!("{reason:?}"))),
+            _ => Ok(true),
+        }
+    }
+
+    fn has_permits(&mut self, name: &str, asked: Instant, guard: Option<SemaphoreGuard>) -> Value {
+        let value = attempt(asked, guard.is_some());
+        self.permits.entry(name.to_owned()).or_default().extend(guard);
+        value
+    }
+
+    async fn perform_on_latch(&self, command: &Command) -> Outcome {
+        let latch = self.client.latch(command.text("name")).map_err(failed)?;
+        Ok(match command.text("op") {
+            "await" => {
+                let asked = Instant::now();
+                let passed = match command.duration("wait_ms") {
+                    None => latch.wait().await,
+                    Some(patience) => latch.wait_within(patience).await,
+                };
+                match passed {
+                    Err(leasehold::Error::TimedOut { .. }) => attempt(asked, false),
+                    passed => passed.map(|()| attempt(asked, true)).map_err(failed)?,
+                }
+            }
+            "countDown" => json!(latch.count_down().await.map_err(failed).is_ok()),
+            "trySetCount" => {
+                let count = command.number("count").and_then(|it| u32::try_from(it).ok());
+                json!(latch.set(count.expect("a count")).await.map_err(failed)?)
+            }
+            "getCount" => json!(latch.count().await.map_err(failed)?),
+            "delete" => json!(latch.delete().await.map_err(failed)?),
             op => panic!("unknown op `{op}`"),
         })
     }
@@ -172,13 +258,8 @@ impl Task {
     }
 
     fn entered(&mut self, name: &str, asked: Instant, guard: Option<AnyGuard>) -> Value {
-        let (acquired_at, waited) = (now(), asked.elapsed());
-        let acquired = guard.is_some();
+        let value = attempt(asked, guard.is_some());
         self.guards.entry(name.to_owned()).or_default().extend(guard);
-        let mut value = json!({ "acquired": acquired, "waited_ms": millis(waited) });
-        if acquired {
-            value["acquired_at"] = acquired_at.into();
-        }
         value
     }
 
@@ -191,13 +272,13 @@ impl Task {
     }
 
     /// Adds to a counter without atomicity, as `Crowd` in Java does.
-    async fn crowd(&self, lock: &AnyLock, command: &Command) -> Value {
+    async fn crowd(&self, gate: &Gate, command: &Command) -> Value {
         let began = Instant::now();
         let limit = command.number("seconds").map(Duration::from_secs);
         let mut members = JoinSet::new();
         for _ in 0..command.number("threads").expect("a number of threads") {
             members.spawn(member(
-                lock.clone(),
+                gate.clone(),
                 Round {
                     port: self.flags.port(),
                     counter: command.text("counter").to_owned(),
@@ -219,6 +300,54 @@ impl Task {
     }
 }
 
+/// What came of an attempt that began when it was `asked`.
+fn attempt(asked: Instant, acquired: bool) -> Value {
+    let (acquired_at, waited) = (now(), asked.elapsed());
+    let mut value = json!({ "acquired": acquired, "waited_ms": millis(waited) });
+    if acquired {
+        value["acquired_at"] = acquired_at.into();
+    }
+    value
+}
+
+/// What lets one of a crowd in at a time.
+#[derive(Clone)]
+enum Gate {
+    Lock(AnyLock),
+    Semaphore(Semaphore),
+}
+
+/// One who is in.
+enum Inside {
+    Lock(AnyGuard),
+    Semaphore(SemaphoreGuard),
+}
+
+impl Gate {
+    async fn enter(&self) -> leasehold::Result<Inside> {
+        Ok(match self {
+            Self::Lock(lock) => Inside::Lock(lock.acquire().await?),
+            Self::Semaphore(semaphore) => Inside::Semaphore(semaphore.acquire(1).await?),
+        })
+    }
+}
+
+impl Inside {
+    fn token(&self) -> Option<u64> {
+        match self {
+            Self::Lock(guard) => guard.token(),
+            Self::Semaphore(_) => None,
+        }
+    }
+
+    async fn leave(self) -> leasehold::Result<Release> {
+        match self {
+            Self::Lock(guard) => guard.release().await,
+            Self::Semaphore(guard) => guard.release().await,
+        }
+    }
+}
+
 /// What each member of a crowd does again and again.
 struct Round {
     port: u16,
@@ -236,15 +365,15 @@ struct Done {
     total_wait: Duration,
 }
 
-async fn member(lock: AnyLock, round: Round) -> Done {
+async fn member(gate: Gate, round: Round) -> Done {
     let mut redis = testkit::Connection::open(round.port);
     let mut done = Done::default();
     while done.done < round.rounds && round.until.is_none_or(|until| Instant::now() < until) {
         let asked = Instant::now();
-        let guard = lock.acquire().await.expect("the crowd's lock");
+        let inside = gate.enter().await.expect("the crowd's lock");
         let waited = asked.elapsed();
 
-        if let Some(token) = guard.token() {
+        if let Some(token) = inside.token() {
             let tokens = format!("{}:tokens", round.counter);
             block_in_place(|| redis.command(&["RPUSH", &tokens, &token.to_string()])).number();
         }
@@ -257,7 +386,7 @@ async fn member(lock: AnyLock, round: Round) -> Done {
         let set = block_in_place(|| redis.command(&["SET", &round.counter, &next.to_string()]));
         assert_eq!(set.text(), "OK");
 
-        assert_eq!(guard.release().await.expect("the crowd's release"), Release::Released);
+        assert_eq!(inside.leave().await.expect("the crowd's release"), Release::Released);
         done.done += 1;
         done.max_wait = done.max_wait.max(waited);
         done.total_wait += waited;

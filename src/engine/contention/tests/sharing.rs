@@ -56,7 +56,7 @@ async fn a_writer_that_reads_as_well_is_not_handed_over() {
     sleep(SOON).await;
     assert!(!next.is_finished(), "two have it");
     drop(reading);
-    next.await.unwrap();
+    drop(next.await.unwrap());
 }
 
 #[tokio::test(start_paused = true)]

@@ -68,8 +68,8 @@ pub(crate) const DEFECTS: &[Defect] = &[
         says: "a lease is counted from the answer, not from the question",
         edits: &[Edit {
             file: "src/engine/acquire/attempt.rs",
-            from: "Asked::Granted(Granted { lease, token, now })",
-            to: "Asked::Granted(Granted { lease: Lease::new(now, self.claim.ttl), token, now })",
+            from: "return Asked::Granted(Granted { lease, token, now });",
+            to: "return Asked::Granted(Granted { lease: Lease::new(now, self.claim.ttl), token, now });",
         }],
     },
     Defect {
@@ -101,7 +101,7 @@ pub(crate) const DEFECTS: &[Defect] = &[
         edits: &[Edit {
             file: "src/engine/acquire/attempt.rs",
             from: "if !held || asked_at.is_none() && !queued {",
-            to: "if !held || asked_at.is_none() || !queued || queued {",
+            to: "if held {",
         }],
     },
     Defect {
@@ -710,7 +710,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             edits: &[Edit {
                 file: "src/store/memory/lock.rs",
                 from: "sessions.get(&session).is_some_and(|it| !it.queueless && it.subscriber(object).is_some())",
-                to: "sessions.get(&session).is_some_and(|it| it.subscriber.is_some() && !name.as_str().is_empty())",
+                to: "sessions.get(&session).is_some_and(|it| it.subscriber.is_some() && !object.name.as_str().is_empty())",
             }],
         },
     ),
@@ -943,7 +943,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             edits: &[Edit {
                 file: "src/store/redis/subscriptions/table.rs",
                 from: "                entry.objects.remove(object);\n                self.unsettled",
-                to: "                entry.names.clear();\n                self.unsettled",
+                to: "                entry.objects.clear();\n                self.unsettled",
             }],
         },
     ),
@@ -1049,6 +1049,94 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
                 file: "src/store/redis/subscriptions/table.rs",
                 from: "        self.refusals.clear();\n",
                 to: "",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("engine::simulation::run_counted"),
+        Defect {
+            says: "a question for permits is executed though it was withdrawn",
+            edits: &[Edit {
+                file: "src/store/memory/semaphore.rs",
+                from: "        self.withdrawn.insert(owner.clone(), now + LATEST);\n",
+                to: "",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("engine::simulation::run_counted"),
+        Defect {
+            says: "a repeated acquire takes permits again",
+            edits: &[Edit {
+                file: "src/store/memory/semaphore.rs",
+                from: "if self.holders.contains_key(&claim.owner) {",
+                to: "if self.holders.contains_key(&claim.owner) && claim.units() > 9 {",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("engine::simulation::run_counted"),
+        Defect {
+            says: "one who waits for many permits is overtaken for ever",
+            edits: &[Edit {
+                file: "src/engine/acquire/waiting.rs",
+                from: "self.patient |= waited >= PATIENT_AFTER;",
+                to: "self.patient |= waited >= PATIENT_AFTER * 1_000;",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("engine::simulation::run_counted"),
+        Defect {
+            says: "a hold of permits keeps the turn of its process",
+            edits: &[Edit {
+                file: "src/engine/contention/mod.rs",
+                from: "        if !manner.alone {\n",
+                to: "        if manner.shared {\n",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("engine::simulation::run_counted"),
+        Defect {
+            says: "a change that is asked for again happens again",
+            edits: &[Edit {
+                file: "src/store/memory/numbers.rs",
+                from: "            if let Some((before, _)) = state.numbers.receipts.get(receipt) {",
+                to: "            if let Some((before, _)) = state.numbers.receipts.get(receipt).filter(|_| false) {",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("engine::simulation::run_counted"),
+        Defect {
+            says: "an answer goes to those who came after it was asked for",
+            edits: &[Edit {
+                file: "src/engine/contention/turn.rs",
+                from: "Some(self.contention.entries.lock().last_ticket)",
+                to: "Some(self.contention.entries.lock().last_ticket + 1_000_000)",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("store::redis::tests::it_conforms"),
+        Defect {
+            says: "a release gives back what was never taken",
+            edits: &[Edit {
+                file: "src/store/redis/lua/semaphore/release.lua",
+                from: "if permits and ARGV[4] == 'back' then",
+                to: "if ARGV[4] == 'back' then\n    permits = permits or '1'",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("store::redis::tests::it_conforms"),
+        Defect {
+            says: "a repeated count counts twice",
+            edits: &[Edit {
+                file: "src/store/redis/lua/receipt.lua",
+                from: "    return tonumber(redis.call('GET', receipt) or nil)",
+                to: "    return nil",
             }],
         },
     ),

@@ -19,9 +19,11 @@
 --
 -- Who has waited for long, and asks in vain, becomes the patient one unless one who has
 -- waited for longer is. All others of ours leave it what it wants, until it has it.
--- Redisson's do not know of it.
+-- Redisson's do not know of it. One who wants more than are free and ours have together
+-- must not keep the others out: it may wait for ever.
 --
--- For one who has waited for long, in vain: TIME, HSET and PEXPIRE besides.
+-- For one who has waited for long, in vain: TIME, HLEN, HVALS of a thousand at most, HSET
+-- and PEXPIRE besides.
 --
 -- Time: HGET, ZSCORE, GET, HMGET, HSET and DECRBY; DEL for the patient one.
 
@@ -29,6 +31,27 @@ if redis.call('HGET', KEYS[2], ARGV[1]) then
     return ARGV[1]
 elseif redis.call('ZSCORE', KEYS[3], ARGV[1]) then
     return {-1}
+end
+
+-- Whether as many may be free at once, as far as we can see.
+local function may_be_free(free, wanted)
+    if free >= wanted or redis.call('HLEN', KEYS[2]) > 1000 then
+        return true
+    end
+    for _, permits in ipairs(redis.call('HVALS', KEYS[2])) do
+        free = free + (tonumber(permits) or 0)
+    end
+    return free >= wanted
+end
+
+-- Notes who waits longest, in vain.
+local function be_patient(since)
+    local named = redis.pcall('HSET', KEYS[4], 'owner', ARGV[1], 'permits', ARGV[2],
+        'since', string.format('%.0f', since))
+    if type(named) == 'number' and type(redis.pcall('PEXPIRE', KEYS[4], ARGV[4])) ~= 'number' then
+        -- Without an end it must not stay.
+        redis.pcall('DEL', KEYS[4])
+    end
 end
 
 local free, refused = number_at(KEYS[1])
@@ -56,13 +79,10 @@ if patient[1] and not is_patient then
 end
 
 if free - left < wanted then
-    if since then
-        local named = redis.pcall('HSET', KEYS[4], 'owner', ARGV[1], 'permits', ARGV[2],
-            'since', string.format('%.0f', since))
-        if type(named) == 'number' and type(redis.pcall('PEXPIRE', KEYS[4], ARGV[4])) ~= 'number' then
-            -- Without an end it must not stay.
-            redis.pcall('DEL', KEYS[4])
-        end
+    if since and may_be_free(free, wanted) then
+        be_patient(since)
+    elseif since and is_patient then
+        redis.pcall('DEL', KEYS[4])
     end
     return {free >= wanted and redis.call('PTTL', KEYS[4]) or -1}
 end

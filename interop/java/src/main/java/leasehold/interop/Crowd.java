@@ -16,7 +16,7 @@ import org.redisson.api.RedissonClient;
 import org.redisson.client.codec.StringCodec;
 
 /**
- * Many threads that add to one counter under one lock.
+ * Many threads that add to one counter under one lock, or one permit of a semaphore.
  *
  * <p>The counter is read and written by a plain GET and a plain SET. Whenever
  * two holders overlap, whatever process they are in, an addition can be lost.
@@ -84,6 +84,7 @@ final class Crowd {
         private long done;
         private long maxWait;
         private long totalWait;
+        private final RLock lock = kind.equals("semaphore") ? null : Performer.lock(redisson, kind, name);
 
         Member() {
             setDaemon(true);
@@ -93,27 +94,38 @@ final class Crowd {
         public void run() {
             try {
                 start.await();
-                RLock lock = Performer.lock(redisson, kind, name);
                 long began = System.nanoTime();
                 while (done < rounds && System.nanoTime() - began < limitNanos && failure.get() == null) {
-                    round(lock);
+                    round();
                 }
             } catch (Throwable e) {
                 failure.compareAndSet(null, e);
             }
         }
 
-        private static Long enter(RLock lock) {
-            if (lock instanceof RFencedLock fenced) {
+        /** Returns the token of a fenced lock. */
+        private Long enter() throws InterruptedException {
+            if (kind.equals("semaphore")) {
+                redisson.getSemaphore(name).acquire();
+            } else if (lock instanceof RFencedLock fenced) {
                 return fenced.lockAndGetToken();
+            } else {
+                lock.lock();
             }
-            lock.lock();
             return null;
         }
 
-        private void round(RLock lock) {
+        private void leave() {
+            if (kind.equals("semaphore")) {
+                redisson.getSemaphore(name).release();
+            } else {
+                lock.unlock();
+            }
+        }
+
+        private void round() throws InterruptedException {
             long asked = System.nanoTime();
-            Long token = enter(lock);
+            Long token = enter();
             long waited = System.nanoTime() - asked;
             try {
                 if (token != null) {
@@ -126,7 +138,7 @@ final class Crowd {
                 }
                 counter.set(Long.toString(next));
             } finally {
-                lock.unlock();
+                leave();
             }
             done++;
             maxWait = Math.max(maxWait, waited);

@@ -2,12 +2,15 @@ package leasehold.interop;
 
 import static java.util.concurrent.TimeUnit.MILLISECONDS;
 
+import java.time.Duration;
 import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.concurrent.TimeUnit;
+import org.redisson.api.RCountDownLatch;
 import org.redisson.api.RFencedLock;
 import org.redisson.api.RLock;
+import org.redisson.api.RSemaphore;
 import org.redisson.api.RedissonClient;
 
 /** What each command means in Redisson's API. */
@@ -25,7 +28,58 @@ final class Performer {
         return switch (command.op()) {
             case "threadId" -> Thread.currentThread().getId();
             case "crowd" -> new Crowd(redisson, command).run();
-            default -> performOnLock(command, lock(command));
+            default -> switch (command.text("kind", "lock")) {
+                case "semaphore" -> performOnSemaphore(command, redisson.getSemaphore(command.text("name")));
+                case "latch" -> performOnLatch(command, redisson.getCountDownLatch(command.text("name")));
+                default -> performOnLock(command, lock(command));
+            };
+        };
+    }
+
+    private static Object performOnSemaphore(Command command, RSemaphore semaphore) throws Exception {
+        int permits = Math.toIntExact(command.number("permits", 1));
+        return switch (command.op()) {
+            case "acquire" -> timed(() -> {
+                if (command.has("wait_ms")) {
+                    return semaphore.tryAcquire(permits, Duration.ofMillis(command.number("wait_ms")));
+                }
+                semaphore.acquire(permits);
+                return true;
+            });
+            case "tryAcquire" -> timed(() -> semaphore.tryAcquire(permits));
+            case "release" -> {
+                semaphore.release(permits);
+                yield true;
+            }
+            case "trySetPermits" -> semaphore.trySetPermits(permits);
+            case "addPermits" -> {
+                semaphore.addPermits(permits);
+                yield true;
+            }
+            case "drainPermits" -> semaphore.drainPermits();
+            case "availablePermits" -> semaphore.availablePermits();
+            case "delete" -> semaphore.delete();
+            default -> throw new IllegalArgumentException("unknown op `" + command.op() + "`");
+        };
+    }
+
+    private static Object performOnLatch(Command command, RCountDownLatch latch) throws Exception {
+        return switch (command.op()) {
+            case "await" -> timed(() -> {
+                if (command.has("wait_ms")) {
+                    return latch.await(command.number("wait_ms"), MILLISECONDS);
+                }
+                latch.await();
+                return true;
+            });
+            case "countDown" -> {
+                latch.countDown();
+                yield true;
+            }
+            case "trySetCount" -> latch.trySetCount(command.number("count"));
+            case "getCount" -> latch.getCount();
+            case "delete" -> latch.delete();
+            default -> throw new IllegalArgumentException("unknown op `" + command.op() + "`");
         };
     }
 

@@ -1,0 +1,239 @@
+//! `RSemaphore` and `RCountDownLatch` beside ours: one number, one channel, and each wakes the
+//! other.
+
+use std::thread::sleep;
+use std::time::Duration;
+
+use interop::{Crowd, Java, Kind, Pair, Report, Rust, Setup, Together, Way, shown, wake_up, woken};
+use testkit::{Monitor, Redis, eventually};
+
+const SECOND: Duration = Duration::from_secs(1);
+const SEMAPHORE: &str = "redisson_sc:{pool}";
+const LATCH: &str = "redisson_countdownlatch__channel__{start}";
+
+/// Both ways, with semaphores.
+fn semaphores(both: &Together) -> [Pair; 2] {
+    [Way::RustToJava, Way::JavaToRust].map(|way| both.pair(way, Kind::Semaphore))
+}
+
+/// Both ways, with latches.
+fn latches(both: &Together) -> [Pair; 2] {
+    [Way::RustToJava, Way::JavaToRust].map(|way| both.pair(way, Kind::Latch))
+}
+
+/// Waits until somebody listens to `channel`, has asked once more, and has gone to sleep.
+#[track_caller]
+fn until_asleep(redis: &Redis, channel: &str) {
+    eventually("a waiter listens", SECOND * 10, || {
+        redis.command(&["PUBSUB", "NUMSUB", channel]).list()[1].number() == 1
+    });
+    sleep(SECOND / 5);
+}
+
+/// What was published on channels of Redisson's.
+fn said(monitor: Monitor) -> Vec<String> {
+    let lines = monitor.stop();
+    let said = lines.iter().filter_map(|line| line.split_once(r#""PUBLISH" "redisson"#));
+    said.map(|(_, words)| format!("redisson{}", words.replace('"', ""))).collect()
+}
+
+#[test]
+fn a_waiter_for_permits_is_woken_by_the_release_of_the_other() {
+    let both = Together::start();
+    for Pair { way, holder, waiter, .. } in semaphores(&both) {
+        holder.set_permits("pool", 3);
+        let mut slowest = Duration::ZERO;
+        for _ in 0..5 {
+            assert!(holder.acquire("pool", 3).acquired());
+            let waiting = waiter.start_acquire("pool", 2);
+            until_asleep(&both.redis, SEMAPHORE);
+            let left = holder.release("pool", 3);
+            slowest = slowest.max(wake_up(&left, &waiting.wait(SECOND * 10)));
+            assert!(slowest < SECOND, "{way}: woken after {slowest:?}");
+            assert_eq!(holder.free_permits("pool"), 1);
+            assert!(waiter.release("pool", 2).is_true());
+        }
+        assert!(waiter.delete("pool").is_true());
+        woken(
+            "semaphore: a waiter is woken by the release of the other (slowest of 5)",
+            way,
+            slowest,
+        );
+    }
+}
+
+#[test]
+fn both_count_the_same_permits() {
+    let both = Together::start();
+    for Pair { way, holder, waiter, .. } in semaphores(&both) {
+        assert!(holder.set_permits("pool", 10).is_true());
+        assert!(!waiter.set_permits("pool", 5).is_true());
+        assert!(holder.acquire("pool", 4).acquired());
+        assert_eq!(waiter.free_permits("pool"), 6);
+        assert!(!waiter.try_acquire("pool", 7).acquired());
+        assert!(!waiter.acquire_within("pool", 7, SECOND / 2).acquired());
+        assert!(waiter.try_acquire("pool", 6).acquired());
+        assert!(holder.add_permits("pool", -5).is_true());
+        assert_eq!(waiter.free_permits("pool"), -5);
+        assert!(waiter.release("pool", 6).is_true());
+        assert!(holder.release("pool", 4).is_true());
+        assert_eq!(holder.drain_permits("pool"), 5);
+        assert_eq!(waiter.drain_permits("pool"), 0);
+        // what one takes the other may give back
+        assert!(holder.release("pool", 2).is_true());
+        assert!(waiter.delete("pool").is_true());
+        assert_eq!(holder.free_permits("pool"), 0);
+        shown("semaphore: one number of permits, below none too", way);
+    }
+}
+
+#[test]
+fn the_same_deeds_leave_the_same_number_and_say_the_same() {
+    let both = Together::start();
+    let mut told = Vec::new();
+    for Pair { holder, .. } in semaphores(&both) {
+        let monitor = both.redis.monitor();
+        let number = || both.redis.command(&["GET", "pool"]).text().to_owned();
+        let mut numbers = Vec::new();
+        holder.set_permits("pool", 3);
+        numbers.push(number());
+        holder.acquire("pool", 2);
+        numbers.push(number());
+        holder.release("pool", 2);
+        holder.add_permits("pool", 4);
+        numbers.push(number());
+        holder.drain_permits("pool");
+        numbers.push(number());
+        assert_eq!(both.redis.command(&["PTTL", "pool"]).number(), -1);
+        holder.delete("pool");
+        told.push((numbers, said(monitor)));
+    }
+    assert_eq!(told[0], told[1]);
+    assert_eq!(told[0].1, [3, 3, 7].map(|free| format!("{SEMAPHORE} {free}")));
+    shown("record: a semaphore is one number, said on one channel", Way::RustToJava);
+    shown("record: a semaphore is one number, said on one channel", Way::JavaToRust);
+}
+
+#[test]
+fn permits_below_none_are_said_to_nobody_and_java_listens_on() {
+    let both = Together::start();
+    let [pair, _] = semaphores(&both);
+    let (rust, java) = (pair.holder, pair.waiter);
+    rust.set_permits("pool", 1);
+    assert!(rust.acquire("pool", 1).acquired());
+    let waiting = java.start_acquire("pool", 1);
+    until_asleep(&both.redis, SEMAPHORE);
+    let monitor = both.redis.monitor();
+    assert!(rust.add_permits("pool", -2).is_true());
+    assert!(rust.add_permits("pool", 2).is_true());
+    assert!(rust.release("pool", 1).is_true());
+    assert!(waiting.wait(SECOND * 10).acquired());
+    assert_eq!(said(monitor)[..2], [0, 1].map(|free| format!("{SEMAPHORE} {free}")));
+    shown("semaphore: no number below none is said", Way::RustToJava);
+}
+
+#[test]
+fn a_mixed_crowd_under_one_permit_loses_nothing() {
+    let redis = Redis::start();
+    let setup = Setup::new(redis.url());
+    let (java, rust) = (Java::start(&setup), Rust::start(&setup));
+    redis.command(&["SET", "pool", "1"]);
+    let crowd = Crowd::new("pool", "counter", 3).rounds(60).hold(Duration::from_millis(1));
+    let ours = rust.thread("crowd").semaphores().start_crowd(&crowd);
+    let theirs = java.thread("crowd").semaphores().start_crowd(&crowd);
+    let [ours, theirs] = [ours, theirs].map(|it| Report::read(&it.wait(SECOND * 50)));
+    assert_eq!((ours.total, theirs.total), (180, 180));
+    assert_eq!(redis.command(&["GET", "counter"]).text(), "360");
+    assert_eq!(redis.command(&["GET", "pool"]).text(), "1");
+    shown("crowd: one permit of a semaphore loses nothing", Way::RustToJava);
+    shown("crowd: one permit of a semaphore loses nothing", Way::JavaToRust);
+}
+
+#[test]
+fn permits_of_a_process_that_is_killed_stay_taken_until_somebody_adds_them() {
+    let Together { redis, mut java, mut rust } = Together::start();
+    let (ours, theirs) = (rust.thread("T1").semaphores(), java.thread("T1").semaphores());
+    ours.set_permits("pool", 2);
+    assert!(ours.acquire("pool", 2).acquired());
+    rust.kill();
+    sleep(SECOND);
+    assert!(!theirs.try_acquire("pool", 1).acquired());
+    assert!(theirs.add_permits("pool", 2).is_true());
+    assert!(theirs.acquire("pool", 2).acquired());
+    assert_eq!(redis.command(&["GET", "pool"]).text(), "0");
+
+    // and the same the other way round: Java holds them, and is killed
+    let rust = Rust::start(&Setup::new(redis.url()));
+    let ours = rust.thread("T1").semaphores();
+    let waiting = ours.start_acquire("pool", 2);
+    until_asleep(&redis, SEMAPHORE);
+    java.kill();
+    sleep(SECOND);
+    assert!(!waiting.is_done());
+    assert!(rust.thread("T2").semaphores().add_permits("pool", 2).is_true());
+    assert!(waiting.wait(SECOND * 10).acquired());
+    shown("semaphore: permits of the dead stay taken", Way::RustToJava);
+    shown("semaphore: permits of the dead stay taken", Way::JavaToRust);
+}
+
+#[test]
+fn a_waiter_at_a_latch_passes_when_the_other_counts_it_down() {
+    let both = Together::start();
+    for Pair { way, holder, waiter, .. } in latches(&both) {
+        assert!(holder.set_count("start", 2).is_true());
+        assert!(!waiter.set_count("start", 5).is_true());
+        assert!(!waiter.await_within("start", SECOND / 2).acquired());
+        let waiting = waiter.start_await("start");
+        until_asleep(&both.redis, LATCH);
+        assert!(holder.count_down("start").is_true());
+        assert_eq!(holder.count("start"), 1);
+        assert!(!waiting.is_done());
+        let opened = holder.count_down("start");
+        let delay = wake_up(&opened, &waiting.wait(SECOND * 10));
+        assert!(delay < SECOND, "{way}: woken after {delay:?}");
+        assert_eq!((holder.count("start"), waiter.count("start")), (0, 0));
+        assert!(waiter.count_down("start").is_true());
+        assert!(waiter.start_await("start").wait(SECOND * 5).acquired());
+        woken("latch: a waiter passes when the other counts it down", way, delay);
+    }
+}
+
+#[test]
+fn the_same_deeds_at_a_latch_leave_the_same_and_say_the_same() {
+    let both = Together::start();
+    let mut told = Vec::new();
+    for Pair { holder, .. } in latches(&both) {
+        let monitor = both.redis.monitor();
+        holder.set_count("start", 2);
+        let number = both.redis.command(&["GET", "start"]).text().to_owned();
+        holder.count_down("start");
+        holder.count_down("start");
+        holder.count_down("start");
+        assert_eq!(both.redis.command(&["EXISTS", "start"]).number(), 0);
+        told.push((number, said(monitor)));
+    }
+    assert_eq!(told[0], told[1]);
+    assert_eq!(told[0].1, [1, 0].map(|message| format!("{LATCH} {message}")));
+    shown("record: a latch is one number, said on one channel", Way::RustToJava);
+    shown("record: a latch is one number, said on one channel", Way::JavaToRust);
+}
+
+/// Redisson's own `delete()` leaves its waiters where they are; ours has them pass.
+#[test]
+fn a_latch_that_is_deleted_by_us_lets_java_pass_and_one_deleted_by_java_lets_us() {
+    let both = Together::start();
+    for Pair { way, holder, waiter, .. } in latches(&both) {
+        assert!(holder.set_count("start", 2).is_true());
+        let waiting = waiter.start_await("start");
+        until_asleep(&both.redis, LATCH);
+        let deleted = holder.delete("start");
+        assert!(deleted.is_true());
+        let delay = wake_up(&deleted, &waiting.wait(SECOND * 10));
+        assert!(delay < SECOND, "{way}: woken after {delay:?}");
+        // and a new one is closed to both
+        assert!(holder.set_count("start", 1).is_true());
+        assert!(!waiter.await_within("start", SECOND / 2).acquired());
+        assert!(holder.count_down("start").is_true());
+        woken("latch: who waits passes when the other deletes it", way, delay);
+    }
+}

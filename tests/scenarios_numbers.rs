@@ -1,0 +1,255 @@
+//! What Redisson's own tests show of its semaphore and its latch, shown of ours.
+//!
+//! Each test bears the names of Redisson's tests in a comment. Sleeps and rounds are fewer.
+//!
+//! Rows that are answered differently, as `docs/comparison.md` says:
+//!
+//! - `testZero`: no permits are a mistake, and an error.
+//! - `testTrySetPermits` with a time: a semaphore has no end, but keeps one that somebody
+//!   gives its key.
+//! - `testReleaseIfExists`: what a guard gives back to a semaphore that is gone is nobody's.
+#![cfg(feature = "redis")]
+
+mod common;
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU32, Ordering::Relaxed},
+};
+
+use common::{SOON, client, ms, pttl, secs, within};
+use futures_util::future::join_all;
+use leasehold::{Error, Latch, Release, Semaphore};
+use testkit::Redis;
+use tokio::time::{Instant, sleep};
+
+async fn pool(redis: &Redis) -> Semaphore {
+    client(redis).await.semaphore("pool").unwrap()
+}
+
+async fn latch(redis: &Redis) -> Latch {
+    client(redis).await.latch("start").unwrap()
+}
+
+/// testZero
+#[tokio::test(flavor = "multi_thread")]
+async fn no_permits_are_an_error_and_take_nothing() {
+    let redis = Redis::start();
+    let pool = pool(&redis).await;
+    assert!(matches!(pool.acquire_within(0, secs(600)).await, Err(Error::Zero { .. })));
+    assert_eq!(pool.free().await.unwrap(), 0);
+}
+
+/// testAcquireWithoutSetPermits, testReleaseWithoutPermits
+#[tokio::test(flavor = "multi_thread")]
+async fn permits_that_are_added_to_no_semaphore_make_one() {
+    let redis = Redis::start();
+    let pool = pool(&redis).await;
+    assert_eq!(pool.add(1).await.unwrap(), 1);
+    assert_eq!(pool.add(1).await.unwrap(), 2);
+    let guard = within(SOON, "there are enough", pool.acquire(2)).await.unwrap();
+    assert_eq!(guard.permits(), 2);
+    guard.release().await.unwrap().done().unwrap();
+}
+
+/// testTrySetPermits
+#[tokio::test(flavor = "multi_thread")]
+async fn permits_are_set_once_and_keep_the_end_that_somebody_gives_them() {
+    let redis = Redis::start();
+    let pool = pool(&redis).await;
+    assert!(pool.set_if_absent(10).await.unwrap());
+    assert_eq!(pool.free().await.unwrap(), 10);
+    assert!(!pool.set_if_absent(15).await.unwrap());
+    assert_eq!(pool.free().await.unwrap(), 10);
+    assert!(pool.delete().await.unwrap());
+    assert!(pool.set_if_absent(10).await.unwrap());
+
+    redis.command(&["PEXPIRE", "pool", "20000"]);
+    let guard = pool.acquire(4).await.unwrap();
+    guard.release().await.unwrap().done().unwrap();
+    pool.add(1).await.unwrap();
+    pool.drain().await.unwrap();
+    assert!(pttl(&redis, "pool") > 0);
+    redis.command(&["PEXPIRE", "pool", "1"]);
+    sleep(ms(20)).await;
+    assert!(pool.set_if_absent(1).await.unwrap());
+}
+
+/// testAddPermits, testReducePermits
+#[tokio::test(flavor = "multi_thread")]
+async fn permits_are_added_and_taken_away() {
+    let redis = Redis::start();
+    let pool = pool(&redis).await;
+    for (permits, free) in [(10, 10), (-10, 0), (4, 4), (10, 14), (-5, 9), (-9, 0), (-5, -5)] {
+        assert_eq!(pool.add(permits).await.unwrap(), free);
+        assert_eq!(pool.free().await.unwrap(), free);
+    }
+    assert_eq!(pool.add(10).await.unwrap(), 5);
+    let _five = pool.acquire(5).await.unwrap();
+    assert_eq!(pool.free().await.unwrap(), 0);
+}
+
+/// testBlockingAcquire, testBlockingNAcquire
+#[tokio::test(flavor = "multi_thread")]
+async fn who_waits_for_many_enters_when_they_have_come_back_one_by_one() {
+    let redis = Redis::start();
+    let pool = pool(&redis).await;
+    pool.set_if_absent(5).await.unwrap();
+    let (three, one, other) = (
+        pool.acquire(3).await.unwrap(),
+        pool.acquire(1).await.unwrap(),
+        pool.acquire(1).await.unwrap(),
+    );
+    assert!(pool.try_acquire(1).await.unwrap().is_none());
+    let start = Instant::now();
+    three.release().await.unwrap().done().unwrap();
+    let waits = {
+        let pool = pool.clone();
+        tokio::spawn(async move { pool.acquire(5).await })
+    };
+    for guard in [one, other] {
+        sleep(ms(300)).await;
+        assert!(!waits.is_finished());
+        guard.release().await.unwrap().done().unwrap();
+    }
+    let five = within(SOON, "it enters", waits).await.unwrap().unwrap();
+    assert!(start.elapsed() >= ms(600));
+    assert_eq!(pool.free().await.unwrap(), 0);
+    assert!(pool.try_acquire(1).await.unwrap().is_none());
+    five.release().await.unwrap().done().unwrap();
+}
+
+/// testDrainPermits
+#[tokio::test(flavor = "multi_thread")]
+async fn a_drain_takes_what_is_free() {
+    let redis = Redis::start();
+    let pool = pool(&redis).await;
+    assert_eq!(pool.drain().await.unwrap(), 0);
+    pool.set_if_absent(10).await.unwrap();
+    let _three = pool.acquire(3).await.unwrap();
+    assert_eq!(pool.drain().await.unwrap(), 7);
+    assert_eq!(pool.drain().await.unwrap(), 0);
+    assert_eq!(pool.free().await.unwrap(), 0);
+}
+
+/// testReleaseAcquire, testReleaseIfExists
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_given_back_is_there_again_unless_the_semaphore_is_gone() {
+    let redis = Redis::start();
+    let pool = pool(&redis).await;
+    pool.set_if_absent(10).await.unwrap();
+    let (one, five) = (pool.acquire(1).await.unwrap(), pool.acquire(5).await.unwrap());
+    assert_eq!(pool.free().await.unwrap(), 4);
+    five.release().await.unwrap().done().unwrap();
+    assert_eq!(pool.free().await.unwrap(), 9);
+    pool.delete().await.unwrap();
+    assert!(matches!(one.release().await.unwrap(), Release::AlreadyGone { .. }));
+    assert_eq!(redis.command(&["EXISTS", "pool"]).number(), 0);
+}
+
+/// So many clients, each of which adds so often to a number that is no atomic one, under one
+/// permit or under all of them.
+async fn crowd(clients: usize, rounds: u32, permits: u32, all: impl Fn(u32) -> u32 + Copy) {
+    let redis = Redis::start();
+    let mut pools = Vec::new();
+    for _ in 0..clients {
+        pools.push(pool(&redis).await);
+    }
+    pools[0].set_if_absent(permits).await.unwrap();
+    let count = Arc::new(AtomicU32::new(0));
+    let work = pools.into_iter().map(|pool| {
+        let (count, wanted) = (Arc::clone(&count), (0..rounds).map(all).collect::<Vec<_>>());
+        tokio::spawn(async move {
+            for permits in wanted {
+                let guard = pool.acquire(permits).await.unwrap();
+                let before = count.load(Relaxed);
+                tokio::task::yield_now().await;
+                count.store(before + 1, Relaxed);
+                guard.release().await.unwrap().done().unwrap();
+            }
+        })
+    });
+    let work: Vec<_> = work.collect();
+    let wanted = u32::try_from(work.len()).unwrap() * rounds;
+    for done in within(secs(120), "all enter", join_all(work)).await {
+        done.unwrap();
+    }
+    assert_eq!(count.load(Relaxed), wanted);
+}
+
+/// testConcurrency_SingleInstance, testConcurrency_MultiInstance_1_permits,
+/// testConcurrencyLoop_MultiInstance
+#[tokio::test(flavor = "multi_thread")]
+async fn under_one_permit_nothing_is_lost() {
+    crowd(1, 15, 1, |_| 1).await;
+    crowd(16, 20, 1, |_| 1).await;
+}
+
+/// testConcurrencyLoopMax_MultiInstance
+#[tokio::test(flavor = "multi_thread")]
+async fn under_all_of_very_many_permits_nothing_is_lost() {
+    const MANY: u32 = i32::MAX as u32;
+    crowd(4, 10, MANY, |_| MANY).await;
+}
+
+/// testAwaitTimeout, testAwaitTimeoutFail
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wait_is_over_when_the_latch_opens_or_patience_ends() {
+    let redis = Redis::start();
+    let (latch, other) = (latch(&redis).await, latch(&redis).await);
+    latch.set(1).await.unwrap();
+    assert!(latch.wait_within(ms(300)).await.unwrap_err().is_busy());
+    let waits = tokio::spawn(async move { latch.wait_within(secs(5)).await });
+    sleep(ms(300)).await;
+    other.count_down().await.unwrap();
+    within(SOON, "it passes", waits).await.unwrap().unwrap();
+}
+
+/// testCountDown, testCount
+#[tokio::test(flavor = "multi_thread")]
+async fn a_latch_counts_down_to_none_and_no_further() {
+    let redis = Redis::start();
+    let latch = latch(&redis).await;
+    assert_eq!(latch.count().await.unwrap(), 0);
+    latch.wait().await.unwrap();
+    latch.set(2).await.unwrap();
+    for left in [1, 0, 0, 0] {
+        latch.count_down().await.unwrap();
+        assert_eq!(latch.count().await.unwrap(), left);
+    }
+    latch.wait().await.unwrap();
+    latch.wait().await.unwrap();
+}
+
+/// testDelete, testDeleteFailed, testTrySetCount
+#[tokio::test(flavor = "multi_thread")]
+async fn a_latch_is_set_and_deleted_once() {
+    let redis = Redis::start();
+    let latch = latch(&redis).await;
+    assert!(!latch.delete().await.unwrap());
+    assert!(latch.set(1).await.unwrap());
+    assert!(!latch.set(2).await.unwrap());
+    assert_eq!(latch.count().await.unwrap(), 1);
+    assert!(latch.delete().await.unwrap());
+    assert!(!latch.delete().await.unwrap());
+}
+
+/// testSingleCountDownAwait_SingleInstance, testOnZeroMessageAllListenersExecuted
+#[tokio::test(flavor = "multi_thread")]
+async fn as_many_as_count_down_pass_all_at_once() {
+    let redis = Redis::start();
+    let latch = latch(&redis).await;
+    latch.set(50).await.unwrap();
+    let tasks = (0..50).flat_map(|_| {
+        let (waits, counts) = (latch.clone(), latch.clone());
+        let waiter = tokio::spawn(async move {
+            waits.wait().await.unwrap();
+            waits.count().await.unwrap()
+        });
+        let counter = tokio::spawn(async move { counts.count_down().await.map(|_| 0).unwrap() });
+        [waiter, counter]
+    });
+    for seen in within(secs(10), "all pass", join_all(tasks)).await {
+        assert_eq!(seen.unwrap(), 0);
+    }
+}
