@@ -12,6 +12,9 @@ use crate::answer::{Answer, whole};
 /// Whenever two holders overlap, in whatever processes, an addition can be
 /// lost, and the counter ends below the sum of all [`Report::total`]s.
 ///
+/// Under a fenced lock each holder also appends its token to the list
+/// `counter:tokens`, which so has them in the order of the holds.
+///
 /// It goes on for ever unless [`rounds`](Self::rounds) or
 /// [`at_most`](Self::at_most) bounds it, so a process insists on one of them.
 #[derive(Clone, Debug)]

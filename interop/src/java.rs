@@ -79,8 +79,8 @@ impl Java {
     }
 
     /// SIGKILL: a crash with all locks held.
-    pub fn kill(self) {
-        drop(self);
+    pub fn kill(&mut self) {
+        self.process.kill();
     }
 }
 

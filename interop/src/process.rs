@@ -57,6 +57,12 @@ impl Process {
         self.child.id()
     }
 
+    pub(crate) fn kill(&mut self) {
+        // It may have ended by itself; either way it must not stay.
+        _ = self.child.kill();
+        _ = self.child.wait();
+    }
+
     #[track_caller]
     pub(crate) fn shutdown(mut self) -> ExitStatus {
         let mut command = Map::new();
@@ -69,8 +75,6 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It may have ended by itself; either way it must not stay.
-        _ = self.child.kill();
-        _ = self.child.wait();
+        self.kill();
     }
 }

@@ -52,8 +52,8 @@ impl Rust {
     }
 
     /// SIGKILL: a crash with all locks held.
-    pub fn kill(self) {
-        drop(self);
+    pub fn kill(&mut self) {
+        self.process.kill();
     }
 }
 

@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::answer::Answer;
 use crate::crowd::{Crowd, Report};
+use crate::kind::Kind;
 use crate::lines::Lines;
 use crate::pending::Pending;
 
@@ -25,30 +26,56 @@ use crate::pending::Pending;
 pub struct Thread {
     lines: Arc<Lines>,
     name: String,
-    kind: &'static str,
+    kind: Kind,
 }
 
 impl Thread {
     pub(crate) fn new(lines: Arc<Lines>, name: &str) -> Self {
-        Self { lines, name: name.to_owned(), kind: "lock" }
+        Self { lines, name: name.to_owned(), kind: Kind::Lock }
     }
 
     /// The same thread, whose locks are made by `getSpinLock` instead of `getLock`; in Rust it polls.
     #[must_use]
     pub fn spin(&self) -> Self {
-        Self { kind: "spin", ..self.clone() }
+        self.of(Kind::Spin)
     }
 
     /// The same thread, whose locks are made by `getFencedLock`; in Rust they are `fenced`.
     #[must_use]
     pub fn fenced(&self) -> Self {
-        Self { kind: "fenced", ..self.clone() }
+        self.of(Kind::Fenced)
+    }
+
+    /// The same thread, whose locks are of this kind.
+    #[must_use]
+    pub fn of(&self, kind: Kind) -> Self {
+        Self { kind, ..self.clone() }
     }
 
     /// The token of what it holds: `getToken()`, which in Java is the last one that anybody drew.
     #[track_caller]
     pub fn token(&self, name: &str) -> i64 {
         self.on_lock("token", name, json!({})).wait(PATIENCE).number()
+    }
+
+    /// `lockAndGetToken()`; the answer is the token. **Java only**: ours has one in any case.
+    pub fn start_lock_and_get_token(&self, name: &str) -> Pending {
+        self.on_lock("lockAndGetToken", name, json!({}))
+    }
+
+    /// `lockAndGetToken(lease, unit)`. **Java only.**
+    pub fn start_lock_and_get_token_for(&self, name: &str, lease: Duration) -> Pending {
+        self.on_lock("lockAndGetToken", name, json!({ "lease_ms": millis(lease) }))
+    }
+
+    /// `tryLockAndGetToken()`. **Java only.**
+    pub fn start_try_lock_and_get_token(&self, name: &str) -> Pending {
+        self.on_lock("tryLockAndGetToken", name, json!({}))
+    }
+
+    /// `tryLockAndGetToken(wait, unit)`. **Java only.**
+    pub fn start_try_lock_and_get_token_within(&self, name: &str, wait: Duration) -> Pending {
+        self.on_lock("tryLockAndGetToken", name, json!({ "wait_ms": millis(wait) }))
     }
 
     /// `lock()`: waits for the lock, which is then renewed until it is given back.
@@ -235,7 +262,7 @@ impl Thread {
 
     fn on_lock(&self, op: &str, name: &str, mut arguments: Value) -> Pending {
         arguments["name"] = name.into();
-        arguments["kind"] = self.kind.into();
+        arguments["kind"] = self.kind.to_string().into();
         self.send(op, arguments)
     }
 

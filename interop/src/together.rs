@@ -7,6 +7,7 @@ use testkit::{Redis, eventually};
 
 use crate::answer::Answer;
 use crate::java::Java;
+use crate::kind::Kind;
 use crate::rust::Rust;
 use crate::setup::Setup;
 use crate::table::Way;
@@ -28,11 +29,21 @@ pub struct Together {
 pub struct Pair {
     /// Which language holds and which one waits.
     pub way: Way,
+    /// Of what kind their locks are.
+    pub kind: Kind,
     /// Holds, and leaves.
     pub holder: Thread,
     /// Waits, and enters. Of the other language.
     pub waiter: Thread,
 }
+
+/// What there is to show of plain and fenced locks, both ways.
+pub const EACH_WAY: [(Way, Kind); 4] = [
+    (Way::RustToJava, Kind::Lock),
+    (Way::RustToJava, Kind::Fenced),
+    (Way::JavaToRust, Kind::Lock),
+    (Way::JavaToRust, Kind::Fenced),
+];
 
 impl Together {
     /// A Redis and both processes, with a watchdog of 30 s.
@@ -62,16 +73,39 @@ impl Together {
     /// Rust holds and Java waits, and the reverse.
     #[must_use]
     pub fn both_ways(&self) -> [Pair; 2] {
-        [self.pair(Way::RustToJava), self.pair(Way::JavaToRust)]
+        [Way::RustToJava, Way::JavaToRust].map(|way| self.pair(way, Kind::Lock))
+    }
+
+    /// The same with plain locks and with fenced ones.
+    #[must_use]
+    pub fn each_way(&self) -> [Pair; 4] {
+        EACH_WAY.map(|(way, kind)| self.pair(way, kind))
     }
 
     /// One way of two, with threads of its own.
     #[must_use]
-    pub fn pair(&self, way: Way) -> Pair {
-        let (java, rust) = (self.java.thread("pair"), self.rust.thread("pair"));
+    pub fn pair(&self, way: Way, kind: Kind) -> Pair {
+        let [java, rust] =
+            [self.java.thread("pair"), self.rust.thread("pair")].map(|thread| thread.of(kind));
         match way {
-            Way::RustToJava => Pair { way, holder: rust, waiter: java },
-            Way::JavaToRust => Pair { way, holder: java, waiter: rust },
+            Way::RustToJava => Pair { way, kind, holder: rust, waiter: java },
+            Way::JavaToRust => Pair { way, kind, holder: java, waiter: rust },
+        }
+    }
+
+    /// Kills the process that holds.
+    pub fn kill_holder(&mut self, way: Way) {
+        match way {
+            Way::RustToJava => self.rust.kill(),
+            Way::JavaToRust => self.java.kill(),
+        }
+    }
+
+    /// Kills the process that waits.
+    pub fn kill_waiter(&mut self, way: Way) {
+        match way {
+            Way::RustToJava => self.java.kill(),
+            Way::JavaToRust => self.rust.kill(),
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::sleep;
 use std::time::Duration;
 
-use interop::{Crowd, Java, Pending, Report, Rust, Setup, Way, measured, shown, woken};
+use interop::{Crowd, Java, Kind, Pending, Report, Rust, Setup, Way, measured, shown, woken};
 use testkit::{Monitor, Redis};
 
 /// What either language has done, of all that was done.
@@ -25,6 +25,19 @@ const TTL: Duration = Duration::from_secs(3);
 
 #[test]
 fn a_mixed_crowd_loses_nothing_and_nobody_starves() {
+    mixed_crowd(Kind::Lock);
+}
+
+#[test]
+fn tokens_of_a_mixed_crowd_are_in_the_order_of_its_holds() {
+    let (redis, counted) = mixed_crowd(Kind::Fenced);
+    assert_tokens_grow(&redis, counted);
+    shown("crowd: tokens in the order of holds", Way::RustToJava);
+    shown("crowd: tokens in the order of holds", Way::JavaToRust);
+}
+
+/// Gives their server, and how often they have held the lock.
+fn mixed_crowd(kind: Kind) -> (Redis, u64) {
     // given two processes of each language, with four threads each
     let _alone = alone();
     let redis = Redis::start();
@@ -34,8 +47,8 @@ fn a_mixed_crowd_loses_nothing_and_nobody_starves() {
 
     // when all of them add to one counter, for some seconds
     let crowd = Crowd::new("door", "counter", 4).at_most(10).hold(MILLI).rest(MILLI * 40);
-    let ours = rusts.each_ref().map(|rust| rust.thread("crowd").start_crowd(&crowd));
-    let theirs = javas.each_ref().map(|java| java.thread("crowd").start_crowd(&crowd));
+    let ours = rusts.each_ref().map(|rust| rust.thread("crowd").of(kind).start_crowd(&crowd));
+    let theirs = javas.each_ref().map(|java| java.thread("crowd").of(kind).start_crowd(&crowd));
     let (ours, theirs) = (ours.map(report), theirs.map(report));
 
     // then the counter has all of the additions
@@ -51,10 +64,38 @@ fn a_mixed_crowd_loses_nothing_and_nobody_starves() {
         assert!(report.done.iter().all(|&done| done > 0), "{report:?}");
         assert!(report.max_wait < LONGEST_WAIT, "{report:?}");
     }
-    tell("crowd: share of all additions", by_rust, by_java);
+    tell(&format!("crowd, {kind}: share of all additions"), by_rust, by_java);
     let longest = |of: &[Report; 2]| of.iter().map(|it| it.max_wait).max().unwrap();
-    woken("crowd: longest wait", Way::JavaToRust, longest(&ours));
-    woken("crowd: longest wait", Way::RustToJava, longest(&theirs));
+    woken(&format!("crowd, {kind}: longest wait"), Way::JavaToRust, longest(&ours));
+    woken(&format!("crowd, {kind}: longest wait"), Way::RustToJava, longest(&theirs));
+    (redis, counted)
+}
+
+#[test]
+fn tasks_that_give_a_fenced_lock_to_each_other_have_a_token_each_beside_java() {
+    // given eight tasks of one process of ours, and two Java threads
+    let _alone = alone();
+    let redis = Redis::start();
+    let setup = Setup::new(redis.url());
+    let (rust, java) = (Rust::start(&setup), Java::start(&setup));
+
+    // when they want one lock without a pause
+    let crowd = |threads| Crowd::new("door", "counter", threads).at_most(5);
+    let ours = rust.thread("crowd").fenced().start_crowd(&crowd(8));
+    let theirs = java.thread("crowd").fenced().start_crowd(&crowd(2));
+    let (ours, theirs) = (report(ours), report(theirs));
+
+    // then most holds of ours never asked for a token, and all the same each has one of its own
+    let counted: u64 = redis.command(&["GET", "counter"]).text().parse().unwrap();
+    assert_eq!(counted, ours.total + theirs.total);
+    assert!(theirs.total > 0, "{theirs:?}");
+    let draws = redis.calls().of("incrby");
+    assert!(draws * 2 < ours.total, "{draws} draws for {} holds", ours.total);
+    assert_tokens_grow(&redis, counted);
+    let figure = format!("{} holds, {draws} draws", ours.total);
+    measured("crowd: tokens of tasks that give it to each other", Way::JavaToRust, &figure);
+    let figure = format!("{} holds", theirs.total);
+    measured("crowd: tokens of tasks that give it to each other", Way::RustToJava, &figure);
 }
 
 #[test]
@@ -63,8 +104,8 @@ fn a_mixed_crowd_goes_on_when_one_of_each_language_is_killed() {
     let _alone = alone();
     let redis = Redis::start();
     let setup = Setup::new(redis.url()).watchdog(TTL);
-    let [java, doomed_java] = two(|| Java::start(&setup));
-    let [rust, doomed_rust] = two(|| Rust::start(&setup));
+    let [java, mut doomed_java] = two(|| Java::start(&setup));
+    let [rust, mut doomed_rust] = two(|| Rust::start(&setup));
     let monitor = redis.monitor();
     let crowd = Crowd::new("door", "counter", 4).at_most(14).hold(MILLI).rest(MILLI * 40);
     let (ours, theirs) =
@@ -133,6 +174,15 @@ fn assert_one_by_one(monitor: Monitor, counted: u64) {
     let differ = set.iter().zip(&expected).find(|(set, expected)| set != expected);
     assert_eq!(differ, None, "(set, expected)");
     assert_eq!(set.len(), expected.len());
+}
+
+/// Whether each hold had a token that was greater than the one before.
+#[track_caller]
+fn assert_tokens_grow(redis: &Redis, holds: u64) {
+    let tokens = redis.command(&["LRANGE", "counter:tokens", "0", "-1"]);
+    let tokens: Vec<u64> = tokens.texts().iter().map(|token| token.parse().unwrap()).collect();
+    let fall = tokens.windows(2).find(|pair| pair[0] >= pair[1]);
+    assert_eq!((fall, tokens.len() as u64), (None, holds));
 }
 
 /// Two crowds at once would be one that is too large for the machine.

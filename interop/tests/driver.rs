@@ -108,7 +108,7 @@ fn a_lock_lives_as_long_as_its_process() {
     for redisson in BOTH {
         // given a lock that has outlived its lease of three seconds
         let redis = Redis::start();
-        let java = Java::start(&setup(&redis).redisson(redisson).watchdog(SECOND * 3));
+        let mut java = Java::start(&setup(&redis).redisson(redisson).watchdog(SECOND * 3));
         assert!(java.thread("T1").lock("door").acquired());
         sleep(SECOND * 4);
         assert!(java.thread("T1").is_held("door").is_true());
@@ -259,7 +259,7 @@ fn settings_reach_redis() {
 #[should_panic(expected = "the process ended during")]
 fn a_call_on_a_dead_process_is_noticed() {
     let redis = Redis::start();
-    let java = Java::start(&setup(&redis));
+    let mut java = Java::start(&setup(&redis));
     let thread = java.thread("T1");
 
     java.kill();

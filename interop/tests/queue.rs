@@ -228,7 +228,7 @@ fn who_is_gone_is_passed_over_in_the_queue() {
     // of ours behind them
     let scene = Scene::start(2);
     let holder = scene.holder_that_waited(0);
-    let doomed = Rust::start(&Setup::new(scene.redis.url()));
+    let mut doomed = Rust::start(&Setup::new(scene.redis.url()));
     let forgotten = doomed.thread("T1").start_lock("door");
     eventually("it queues", SECOND * 5, || scene.places().len() == 1);
     scene.redis.command(&["ZADD", QUEUE, "1", "somebody|1|5000"]);

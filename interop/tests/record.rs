@@ -5,13 +5,15 @@
 use std::thread::sleep;
 use std::time::{Duration, SystemTime};
 
-use interop::{Pair, Redisson, Thread, Together, Way, shown, since, until_asleep, wake_up, woken};
-use testkit::{Redis, eventually};
+use interop::{
+    Kind, Pair, Redisson, Thread, Together, Way, shown, since, until_asleep, wake_up, woken,
+};
+use testkit::{Redis, Reply, eventually};
 
 #[test]
 fn both_leave_the_same_keys_after_each_step() {
     let both = Together::start();
-    let (java, rust) = (keys_of(&both, Side::Java), keys_of(&both, Side::Rust));
+    let [java, rust] = [Side::Java, Side::Rust].map(|side| keys_of(&both, side, Kind::Lock));
 
     // The keys are the same, and so are those who listen, but for two channels of ours.
     for (ours, theirs) in rust.iter().zip(&java) {
@@ -49,6 +51,134 @@ fn both_leave_the_same_keys_after_each_step() {
     assert_eq!(rust, expected);
     shown("record: keys, fields and ttls after each step", Way::RustToJava);
     shown("record: keys, fields and ttls after each step", Way::JavaToRust);
+}
+
+/// The same hash, and beside it the counter: it is there with the first grant, and stays.
+#[test]
+fn a_fenced_lock_is_the_same_keys_beside_a_counter_without_an_end() {
+    for side in [Side::Java, Side::Rust] {
+        // given what is there without a counter
+        let plain = keys_of(&Together::start(), side, Kind::Lock);
+
+        // then a fenced lock is that, and the counter
+        let mut fenced = keys_of(&Together::start(), side, Kind::Fenced);
+        let mut counts = Vec::new();
+        for (step, keys, _) in &mut fenced {
+            let counter = keys.iter().position(|key| key.starts_with(COUNTER));
+            let counter = keys.remove(counter.unwrap_or_else(|| panic!("{side:?}: {step}")));
+            counts.push(counter.replace("redisson_lock_token:{door}: string ", ""));
+        }
+        assert_eq!(fenced, plain, "{side:?}");
+
+        // which Java adds to when it enters again, and ours does not
+        let expected = match side {
+            Side::Java => [1, 2, 2, 2, 3, 3, 4, 4, 5, 5, 5, 5],
+            Side::Rust => [1, 1, 1, 1, 2, 2, 3, 3, 4, 4, 4, 4],
+        };
+        let expected = expected.map(|count| format!("{count}, without an end"));
+        assert_eq!(counts, expected, "{side:?}");
+    }
+    shown("record: a counter beside the keys of a fenced lock", Way::RustToJava);
+    shown("record: a counter beside the keys of a fenced lock", Way::JavaToRust);
+}
+
+#[test]
+fn a_fenced_question_names_the_counter_last_of_its_keys_and_adds_to_it() {
+    let both = Together::start();
+    let (java, rust) = (both.java.thread("T1").fenced(), both.rust.thread("T1").fenced());
+    let without_owners = |words: &[String]| -> Vec<String> {
+        words[2..].iter().map(|word| without_owner(word)).collect()
+    };
+
+    // Java asks in the same words whether it wants to know the token or not.
+    for ask in [enters_by_lock, enters_by_token] {
+        let (asked, done) = question_of(&both, &java, ask);
+        assert_eq!(without_owners(&asked), ["2", "door", COUNTER, "30000", "<owner>"]);
+        let count = format!("incr {COUNTER}");
+        assert_eq!(done, [count.as_str(), "hincrby door <owner> 1", "pexpire door 30000"]);
+    }
+    // Ours says how many it wants, behind the two words about a queue.
+    let (asked, done) = question_of(&both, &rust, enters_by_lock);
+    assert_eq!(without_owners(&asked), ["2", "door", COUNTER, "<owner>", "30000", "", "", "1"]);
+    let count = format!("incrby {COUNTER} 1");
+    assert_eq!(done, [count.as_str(), "hset door <owner> 1", "pexpire door 30000"]);
+
+    // And one of ours that queues names the queue between them.
+    assert!(java.lock("door").acquired());
+    let monitor = both.redis.monitor();
+    let waiting = rust.start_lock("door");
+    both.until_asleep("door", 1);
+    let lines = monitor.stop();
+    let asked: Vec<_> = lines.iter().map(|line| words(line)).collect();
+    let queued = asked.iter().find(|words| words.get(2).is_some_and(|keys| keys == "3"));
+    let queued = without_owners(queued.unwrap_or_else(|| panic!("{lines:#?}")));
+    let queue = "leasehold_lock__queue:{door}";
+    let expected = ["3", "door", queue, COUNTER, "<owner>", "30000", "listening", "15000", "1"];
+    assert_eq!(queued, expected);
+    assert!(java.unlock("door").is_true());
+    assert!(waiting.wait(SECOND * 5).acquired());
+}
+
+#[test]
+fn a_fenced_question_is_answered_with_a_token_or_with_the_time_that_is_left() {
+    let both = Together::start();
+    for (side, enters) in [(Side::Java, enters_by_token as Enters), (Side::Rust, enters_by_lock)] {
+        // given what a side asks, and a counter
+        let (question, _) = question_of(&both, &side.thread(&both, "T1").fenced(), enters);
+        both.redis.command(&["SET", COUNTER, "6"]);
+
+        // when one asks so twice, and another once
+        let [granted, again, taken] = ["one", "one", "other"].map(|owner| {
+            let owned = |word: &String| without_owner(word).replace("<owner>", owner);
+            let words: Vec<_> = question.iter().map(owned).collect();
+            let answer = both.redis.command(&words.iter().map(String::as_str).collect::<Vec<_>>());
+            answer.list().to_vec()
+        });
+
+        // then the one has a token each time, and the other the time that is left
+        let count = both.redis.command(&["HGET", "door", "one"]).text().to_owned();
+        let left = taken[0].number();
+        assert!((25_000..=30_000).contains(&left), "{side:?}: {left}");
+        match side {
+            Side::Java => {
+                let numbers = |answer: Vec<Reply>| [answer[0].number(), answer[1].number()];
+                assert_eq!((numbers(granted), numbers(again)), ([-1, 7], [-1, 8]));
+                assert_eq!((numbers(taken), count.as_str()), ([left, -1], "2"));
+            }
+            Side::Rust => {
+                let read = |answer: Vec<Reply>| (answer[0].text().to_owned(), answer[1].number());
+                assert_eq!((read(granted), read(again)), (("one".into(), 7), ("one".into(), 8)));
+                assert_eq!((taken[1].text(), taken[2].text()), ("one", "1"));
+                assert_eq!(count, "1");
+            }
+        }
+        assert_eq!(both.redis.command(&["GET", COUNTER]).text(), "8", "none for the other");
+        both.redis.command(&["DEL", "door"]);
+    }
+}
+
+/// How a free lock is acquired.
+type Enters = fn(&Thread);
+
+fn enters_by_lock(thread: &Thread) {
+    assert!(thread.lock("door").acquired());
+}
+
+fn enters_by_token(thread: &Thread) {
+    assert!(thread.start_lock_and_get_token("door").wait(SECOND * 5).number() > 0);
+}
+
+/// The question by which `thread` acquires the free lock, word by word, and what that changes.
+fn question_of(both: &Together, thread: &Thread, enters: Enters) -> (Vec<String>, Vec<String>) {
+    // The first call of a script is made twice: by hash, and again once it is loaded.
+    enters(thread);
+    assert!(thread.unlock("door").is_true());
+    let monitor = both.redis.monitor();
+    enters(thread);
+    let lines = monitor.stop();
+    assert!(thread.unlock("door").is_true());
+    let asked = lines.iter().map(|line| words(line)).find(|words| words[0] == "EVALSHA");
+    (asked.unwrap_or_else(|| panic!("{lines:#?}")), deeds(&lines))
 }
 
 /// What either side does to the keys, as MONITOR tells. The differences are all of them:
@@ -151,7 +281,7 @@ fn an_owner_is_a_uuid_and_a_number() {
 #[test]
 fn both_ask_again_once_they_listen() {
     let both = Together::start();
-    for Pair { way, holder, waiter } in both.both_ways() {
+    for Pair { way, holder, waiter, .. } in both.both_ways() {
         // The first call of a script is made twice: by hash, and again once it is loaded.
         waited_for(&both, "window", &holder, &waiter);
         assert!(holder.lock("door").acquired());
@@ -265,7 +395,7 @@ fn a_name_with_a_hash_tag_gets_no_braces_of_its_own() {
         ("door {tag}", "door {tag}", ":door {tag}"),
         ("a b: ключ", "{a b: ключ}", "{a b: ключ}"),
     ] {
-        for Pair { way, holder, waiter } in both.both_ways() {
+        for Pair { way, holder, waiter, .. } in both.both_ways() {
             assert!(holder.lock(name).acquired());
             let waiting = waiter.start_lock(name);
             let mut expected = vec![format!("redisson_lock__channel:{tagged}")];
@@ -477,8 +607,8 @@ impl Side {
 type Step = (&'static str, Vec<String>, Vec<String>);
 
 /// Goes through the life of a lock, and looks at Redis after each step.
-fn keys_of(both: &Together, side: Side) -> Vec<Step> {
-    let (one, other) = (side.thread(both, "T1"), side.thread(both, "T2"));
+fn keys_of(both: &Together, side: Side, kind: Kind) -> Vec<Step> {
+    let [one, other] = ["T1", "T2"].map(|name| side.thread(both, name).of(kind));
     let mut steps = Vec::new();
     let mut look = |step| {
         let keys = keys(&both.redis);
@@ -527,11 +657,16 @@ fn keys(redis: &Redis) -> Vec<String> {
     });
     let mut keys = Vec::new();
     for key in redis.command(&["KEYS", "*"]).texts() {
-        let kind = redis.command(&["TYPE", key]);
+        let (kind, left) = (redis.command(&["TYPE", key]), redis.command(&["PTTL", key]).number());
+        if kind.text() == "string" {
+            assert_eq!(left, -1, "{key}");
+            let text = redis.command(&["GET", key]);
+            keys.push(format!("{key}: string {}, without an end", text.text()));
+            continue;
+        }
         assert_eq!(kind.text(), "hash", "{key}");
         let fields = redis.command(&["HGETALL", key]);
         let [owner, count] = fields.texts()[..] else { panic!("{key} has fields {fields:?}") };
-        let left = redis.command(&["PTTL", key]).number();
         let ends =
             [30_000, 12_000].into_iter().find(|lease| (lease - 3_000..=*lease).contains(&left));
         let ends = ends.unwrap_or(left);
@@ -610,7 +745,9 @@ fn deeds_of(both: &Together, side: Side) -> Vec<(&'static str, Vec<String>)> {
 /// What was changed, without what is different each time: in scripts, and by the plain
 /// commands of our release. Java's plain DEL of its latch is left out.
 fn deeds(lines: &[String]) -> Vec<String> {
-    let in_scripts = ["hincrby", "hset", "hdel", "pexpire", "set", "del", "publish", "spublish"];
+    let in_scripts = [
+        "hincrby", "hset", "hdel", "pexpire", "set", "del", "publish", "spublish", "incr", "incrby",
+    ];
     let plain = ["hdel", "publish"];
     let deeds = lines.iter().filter_map(|line| {
         let changes = if line.contains(" lua] ") { &in_scripts[..] } else { &plain[..] };
@@ -689,5 +826,6 @@ fn id_in(channel: &str) -> &str {
 
 const OWN_CHANNEL: &str = "leasehold_lock__waiter:{door}:<client>: 1";
 const COUNTING_CHANNEL: &str = "leasehold_lock__channel:{door}: 1";
+const COUNTER: &str = "redisson_lock_token:{door}";
 const CHANNEL: &str = "redisson_lock__channel:{door}";
 const SECOND: Duration = Duration::from_secs(1);

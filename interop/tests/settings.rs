@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use interop::{Java, Pair, Protocol, Redisson, Rust, Setup, Together, Way, shown, wake_up, woken};
+use interop::{
+    Java, Kind, Pair, Protocol, Redisson, Rust, Setup, Together, Way, shown, wake_up, woken,
+};
 use testkit::{Redis, eventually};
 
 #[test]
@@ -37,7 +39,7 @@ fn scripts_may_be_called_by_hash_or_by_text() {
     {
         let both = Together::differing(|java| java.script_cache(on), |rust| rust);
         let monitor = both.redis.monitor();
-        wakes_both_ways(&both, "door", scenario);
+        wakes_each_way(&both, "door", scenario);
 
         let by_text = monitor.stop().iter().filter(|line| line.contains(r#""EVAL" "#)).count();
         // Redisson loads a script before it calls it by hash.
@@ -48,7 +50,7 @@ fn scripts_may_be_called_by_hash_or_by_text() {
 #[test]
 fn scripts_that_the_server_forgot_are_sent_again() {
     let both = Together::start();
-    for Pair { way, holder, waiter } in both.both_ways() {
+    for Pair { way, holder, waiter, .. } in both.both_ways() {
         assert!(holder.lock("door").acquired());
         let waiting = waiter.start_lock("door");
         both.until_asleep("door", 1);
@@ -82,7 +84,7 @@ fn each_side_has_a_watchdog_of_its_own() {
             }
             std::thread::sleep(SECOND / 10);
         }
-        wakes_both_ways(&both, "door", "settings: another lockWatchdogTimeout");
+        wakes_each_way(&both, "door", "settings: another lockWatchdogTimeout");
     }
 }
 
@@ -92,7 +94,7 @@ fn java_may_speak_either_protocol() {
         [(Protocol::Resp2, "settings: RESP2 in Java"), (Protocol::Resp3, "settings: RESP3 in Java")]
     {
         let both = Together::differing(|java| java.protocol(protocol), |rust| rust);
-        wakes_both_ways(&both, "door", scenario);
+        wakes_each_way(&both, "door", scenario);
     }
 }
 
@@ -101,7 +103,7 @@ fn a_database_is_a_space_of_its_own_but_for_messages() {
     // given both sides in database 3, and one more of ours in database 0
     let both = Together::with(|setup| setup.database(3));
     let outside = Rust::start(&Setup::new(both.redis.url()));
-    wakes_both_ways(&both, "door", "settings: database 3");
+    wakes_each_way(&both, "door", "settings: database 3");
 
     // when a lock of the same name is given back in database 0, while both wait in 3
     let (java, rust) = (both.java.thread("T1"), both.rust.thread("T1"));
@@ -121,20 +123,10 @@ fn a_database_is_a_space_of_its_own_but_for_messages() {
 #[test]
 fn users_with_the_rights_that_the_protocol_names_are_enough() {
     // given users who may do what the protocol needs on one lock, and nothing else
-    let redis = Redis::start();
-    let user = |name: &str, rights: &[&str]| {
-        let mut words = vec!["ACL", "SETUSER", name, "reset", "on", ">secret"];
-        words.extend(rights);
-        assert_eq!(redis.command(&words).text(), "OK");
-    };
-    user("java", &JAVA_RIGHTS);
-    user("rust", &RUST_RIGHTS);
-    let setup = |name| Setup::new(redis.url()).credentials(name, "secret");
-    let both =
-        Together { java: Java::start(&setup("java")), rust: Rust::start(&setup("rust")), redis };
+    let both = with_users(&JAVA_RIGHTS, &RUST_RIGHTS);
 
     // then each of them can do everything to that lock
-    wakes_both_ways(&both, "door", "settings: ACL users");
+    wakes(both.both_ways(), &both, "door", "settings: ACL users");
     for side in [both.java.thread("T1"), both.rust.thread("T1")] {
         assert!(side.lock("door").acquired());
         assert!(side.lock("door").acquired());
@@ -152,6 +144,54 @@ fn users_with_the_rights_that_the_protocol_names_are_enough() {
     // and nothing to others
     assert!(both.rust.thread("T2").lock("window").failed_with("Forbidden"));
     assert!(both.java.thread("T2").lock("window").failure().is_some());
+}
+
+#[test]
+fn users_of_a_fenced_lock_need_rights_to_its_counter() {
+    // given users who may do what the protocol needs on one plain lock
+    let both = with_users(&JAVA_RIGHTS, &RUST_RIGHTS);
+    let (java, rust) = (both.java.thread("T1").fenced(), both.rust.thread("T1").fenced());
+
+    // then they have no fenced one, and nobody is kept out by what was refused
+    assert!(java.lock("door").failure().is_some());
+    assert!(rust.lock("door").failed_with("Forbidden"));
+    assert!(!rust.is_locked("door").is_true());
+
+    // and they have it with two rights more
+    for (user, rights) in [("java", JAVA_FENCED_RIGHTS), ("rust", RUST_FENCED_RIGHTS)] {
+        let more = both.redis.command(&["ACL", "SETUSER", user, rights[0], rights[1]]);
+        assert_eq!(more.text(), "OK");
+    }
+    assert_eq!(both.redis.command(&["ACL", "LOG", "RESET"]).text(), "OK");
+    wakes_each_way(&both, "door", "settings: ACL users of a fenced lock");
+    for side in [java, rust] {
+        assert!(side.lock("door").acquired());
+        assert!(side.force_unlock("door").is_true());
+        _ = side.unlock("door").failure().expect("it was forced");
+    }
+    let refused = both.redis.command(&["ACL", "LOG"]);
+    assert!(refused.list().is_empty(), "{refused:?}");
+}
+
+#[test]
+fn a_fenced_lock_needs_no_rights_for_a_queue() {
+    let own = [QUEUE_RIGHT, COUNTING_RIGHT, WAITERS_RIGHT];
+    let rust = RUST_RIGHTS.into_iter().chain(RUST_FENCED_RIGHTS);
+    let rust: Vec<_> = rust.filter(|it| !own.contains(it)).collect();
+    let both = with_users(&[&JAVA_RIGHTS[..], &JAVA_FENCED_RIGHTS].concat(), &rust);
+    wakes_each_way(&both, "door", "settings: ACL users of a fenced lock without a queue");
+}
+
+/// A server whose users `java` and `rust` have these rights and no others.
+#[track_caller]
+fn with_users(java: &[&str], rust: &[&str]) -> Together {
+    let redis = Redis::start();
+    for (name, rights) in [("java", java), ("rust", rust)] {
+        let words = [&["ACL", "SETUSER", name, "reset", "on", ">secret"], rights].concat();
+        assert_eq!(redis.command(&words).text(), "OK");
+    }
+    let setup = |name| Setup::new(redis.url()).credentials(name, "secret");
+    Together { java: Java::start(&setup("java")), rust: Rust::start(&setup("rust")), redis }
 }
 
 #[test]
@@ -173,7 +213,7 @@ fn without_the_rights_for_a_queue_a_release_wakes_everybody() {
         let both = Together { java: Java::start(&setup), rust, redis };
 
         // when each of them waits for another, then all are woken at once as ever
-        wakes_both_ways(&both, "door", "settings: ACL users without a queue");
+        wakes(both.both_ways(), &both, "door", "settings: ACL users without a queue");
         let (one, other) = (both.rust.thread("T1"), other.thread("T1"));
         for (holder, waiter) in [(&one, &other), (&other, &one)] {
             assert!(holder.try_lock_within("door", SECOND).acquired(), "without {missing:?}");
@@ -199,7 +239,7 @@ fn no_codec_touches_a_lock() {
         let owner = format!("{}:{}", both.java.id(), both.java.thread("T1").id());
         assert_eq!(fields.texts(), [owner.as_str(), "1"]);
         assert!(both.java.thread("T1").unlock("door").is_true());
-        wakes_both_ways(&both, "door", "settings: another codec");
+        wakes_each_way(&both, "door", "settings: another codec");
     }
 }
 
@@ -207,9 +247,9 @@ fn no_codec_touches_a_lock() {
 fn redisson_3_shares_the_lock() {
     let both = Together::differing(|java| java.redisson(Redisson::V3), |rust| rust);
     assert_eq!(both.java.version(), "3.29.0");
-    wakes_both_ways(&both, "door", "redisson 3.29: woken by the holder's message");
+    wakes_each_way(&both, "door", "redisson 3.29: woken by the holder's message");
 
-    for Pair { way, holder, waiter } in both.both_ways() {
+    for Pair { way, holder, waiter, .. } in both.both_ways() {
         // re-entry, told apart and counted
         for _ in 0..3 {
             assert!(holder.lock("door").acquired());
@@ -243,11 +283,11 @@ fn redisson_3_shares_the_lock() {
 fn redisson_3_is_survived_and_survives() {
     for way in [Way::RustToJava, Way::JavaToRust] {
         // given a holder with a ttl of three seconds, renewed for longer than that
-        let both = Together::differing(
+        let mut both = Together::differing(
             |java| java.redisson(Redisson::V3).watchdog(SECOND * 3),
             |rust| rust.watchdog(SECOND * 3),
         );
-        let Pair { holder, waiter, .. } = both.pair(way);
+        let Pair { holder, waiter, .. } = both.pair(way, Kind::Lock);
         assert!(holder.lock("door").acquired());
         let waiting = waiter.start_lock("door");
         std::thread::sleep(SECOND * 5);
@@ -255,12 +295,7 @@ fn redisson_3_is_survived_and_survives() {
 
         // when its process is killed
         let killed = Instant::now();
-        let Together { redis: _redis, java, rust } = both;
-        let (dead, _living): (Dead, Dead) = match way {
-            Way::RustToJava => (Dead::Rust(rust), Dead::Java(java)),
-            Way::JavaToRust => (Dead::Java(java), Dead::Rust(rust)),
-        };
-        drop(dead);
+        both.kill_holder(way);
 
         // then the lease ends and the waiter enters
         assert!(waiting.wait(SECOND * 10).acquired());
@@ -270,26 +305,33 @@ fn redisson_3_is_survived_and_survives() {
     }
 }
 
-#[expect(dead_code, reason = "kept for what their end does")]
-enum Dead {
-    Java(Java),
-    Rust(Rust),
+/// The least that either side must do with plain locks and with fenced ones: exclude, and wake
+/// the other.
+#[track_caller]
+fn wakes_each_way(both: &Together, name: &str, scenario: &str) {
+    wakes(both.each_way(), both, name, scenario);
 }
 
-/// The least that either side must do: exclude, and wake the other.
 #[track_caller]
-fn wakes_both_ways(both: &Together, name: &str, scenario: &str) {
-    for Pair { way, holder, waiter } in both.both_ways() {
+fn wakes(pairs: impl IntoIterator<Item = Pair>, both: &Together, name: &str, scenario: &str) {
+    let mut last = 0;
+    for Pair { way, kind, holder, waiter } in pairs {
         assert!(holder.lock(name).acquired());
-        assert!(!waiter.try_lock(name).acquired(), "{way}: {scenario}");
+        assert!(!waiter.try_lock(name).acquired(), "{kind}, {way}: {scenario}");
         let waiting = waiter.start_lock(name);
         both.until_asleep(name, 1);
 
         let delay = wake_up(&holder.unlock(name), &waiting.wait(SECOND * 10));
 
-        assert!(delay < SECOND, "{way}, {scenario}: woken after {delay:?}");
+        assert!(delay < SECOND, "{kind}, {way}, {scenario}: woken after {delay:?}");
+        if kind == Kind::Fenced {
+            let token = waiter.token(name);
+            assert!(token > last, "{way}, {scenario}: {token} after {last}");
+            last = token;
+        }
         assert!(waiter.unlock(name).is_true());
-        woken(scenario, way, delay);
+        let of_kind = if kind == Kind::Fenced { ", fenced" } else { "" };
+        woken(&format!("{scenario}{of_kind}"), way, delay);
     }
 }
 
@@ -357,6 +399,10 @@ const RUST_RIGHTS: [&str; 32] = [
     QUEUE_COMMANDS[6],
     QUEUE_COMMANDS[7],
 ];
+
+/// What a fenced lock needs besides.
+const JAVA_FENCED_RIGHTS: [&str; 2] = ["~redisson_lock_token:{door}", "+incr"];
+const RUST_FENCED_RIGHTS: [&str; 2] = ["~redisson_lock_token:{door}", "+incrby"];
 
 /// What only its queue needs.
 const QUEUE_RIGHT: &str = "~leasehold_lock__queue:{door}";

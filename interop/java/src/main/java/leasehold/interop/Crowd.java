@@ -9,6 +9,8 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicReference;
 import java.util.concurrent.locks.LockSupport;
 import org.redisson.api.RBucket;
+import org.redisson.api.RFencedLock;
+import org.redisson.api.RList;
 import org.redisson.api.RLock;
 import org.redisson.api.RedissonClient;
 import org.redisson.client.codec.StringCodec;
@@ -18,12 +20,14 @@ import org.redisson.client.codec.StringCodec;
  *
  * <p>The counter is read and written by a plain GET and a plain SET. Whenever
  * two holders overlap, whatever process they are in, an addition can be lost.
+ * Under a fenced lock each holder also appends its token to a list.
  */
 final class Crowd {
     private final RedissonClient redisson;
     private final String kind;
     private final String name;
     private final RBucket<String> counter;
+    private final RList<String> tokens;
     private final int threads;
     private final long rounds;
     private final long limitNanos;
@@ -37,6 +41,7 @@ final class Crowd {
         kind = command.text("kind", "lock");
         name = command.text("name");
         counter = redisson.getBucket(command.text("counter"), StringCodec.INSTANCE);
+        tokens = redisson.getList(command.text("counter") + ":tokens", StringCodec.INSTANCE);
         threads = Math.toIntExact(command.number("threads"));
         rounds = command.number("rounds", Long.MAX_VALUE);
         limitNanos = command.has("seconds") ? TimeUnit.SECONDS.toNanos(command.number("seconds")) : Long.MAX_VALUE;
@@ -98,11 +103,22 @@ final class Crowd {
             }
         }
 
+        private static Long enter(RLock lock) {
+            if (lock instanceof RFencedLock fenced) {
+                return fenced.lockAndGetToken();
+            }
+            lock.lock();
+            return null;
+        }
+
         private void round(RLock lock) {
             long asked = System.nanoTime();
-            lock.lock();
+            Long token = enter(lock);
             long waited = System.nanoTime() - asked;
             try {
+                if (token != null) {
+                    tokens.add(Long.toString(token));
+                }
                 String seen = counter.get();
                 long next = seen == null ? 1 : Long.parseLong(seen) + 1;
                 if (holdNanos > 0) {

@@ -67,7 +67,19 @@ final class Performer {
             case "isHeldByCurrentThread" -> lock.isHeldByCurrentThread();
             case "getHoldCount" -> lock.getHoldCount();
             case "remainTimeToLive" -> lock.remainTimeToLive();
-            case "token" -> ((RFencedLock) lock).getToken();
+            default -> performOnFencedLock(command, (RFencedLock) lock);
+        };
+    }
+
+    private static Long performOnFencedLock(Command command, RFencedLock lock) {
+        return switch (command.op()) {
+            case "token" -> lock.getToken();
+            case "lockAndGetToken" -> command.has("lease_ms")
+                    ? lock.lockAndGetToken(command.number("lease_ms"), MILLISECONDS)
+                    : lock.lockAndGetToken();
+            case "tryLockAndGetToken" -> command.has("wait_ms")
+                    ? lock.tryLockAndGetToken(command.number("wait_ms"), MILLISECONDS)
+                    : lock.tryLockAndGetToken();
             default -> throw new IllegalArgumentException("unknown op `" + command.op() + "`");
         };
     }

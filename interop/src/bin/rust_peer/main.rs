@@ -5,12 +5,15 @@
 //! task that keeps the guards of what it holds. The end of stdin ends the
 //! process at once, with all its locks held, like a crash.
 
+mod either;
+
 use std::collections::HashMap;
 use std::io::Write;
 use std::process::exit;
 use std::time::{Duration, Instant, SystemTime};
 
-use leasehold::{Client, Lock, LockGuard, Owner, Release, WaitBy};
+use either::{AnyGuard, AnyLock};
+use leasehold::{Client, Owner, Release, WaitBy};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader, stdin};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
@@ -63,7 +66,7 @@ async fn connect(flags: &Flags) -> leasehold::Result<Client> {
 struct Task {
     client: Client,
     flags: Flags,
-    guards: HashMap<String, Vec<LockGuard>>,
+    guards: HashMap<String, Vec<AnyGuard>>,
 }
 
 /// A value, or what Java would have thrown.
@@ -78,7 +81,7 @@ impl Task {
         let began_at = now();
         if command.text("op") == "lost" {
             // Whoever waits for the end goes on with other things meanwhile.
-            let lost = self.held(command.text("name")).map(LockGuard::lost);
+            let lost = self.held(command.text("name")).map(AnyGuard::lost);
             tokio::spawn(async move {
                 let outcome = match lost {
                     Some(lost) => Ok(json!(format!("{:?}", lost.await))),
@@ -134,23 +137,28 @@ impl Task {
                 let owner = Owner::new(format!("{}:{number}", self.client.id())).expect("an owner");
                 json!(lock.held_by(&owner).await.map_err(failed)? > 0)
             }
-            "isHeldByCurrentThread" => json!(self.count(&lock).await? > 0),
-            "getHoldCount" => json!(self.count(&lock).await?),
+            "isHeldByCurrentThread" => json!(self.count(name, &lock).await? > 0),
+            "getHoldCount" => json!(self.count(name, &lock).await?),
             "remainTimeToLive" => match lock.holder().await.map_err(failed)? {
                 Some(holder) => json!(holder.remaining().map_or(-1, millis)),
                 None => json!(-2),
             },
+            "token" => {
+                let guard = self.held(name).ok_or_else(|| ("NotHeld", "no guard".to_owned()))?;
+                json!(guard.token())
+            }
             "crowd" => self.crowd(&lock, command).await,
             op => panic!("unknown op `{op}`"),
         })
     }
 
-    fn lock(&self, command: &Command) -> leasehold::Result<Lock> {
-        let mut lock = self.client.lock(command.text("name"))?;
+    fn lock(&self, command: &Command) -> leasehold::Result<AnyLock> {
+        let (kind, name) = (command.text("kind"), command.text("name"));
+        let mut lock = AnyLock::new(&self.client, kind, name)?;
         if let Some(lease) = command.duration("lease_ms") {
             lock = lock.lease(lease);
         }
-        if command.text("kind") == "spin" {
+        if kind == "spin" {
             // What Redisson's exponential back-off does.
             let (first, longest) = (Duration::from_millis(1), Duration::from_millis(128));
             lock = lock.wait_by(WaitBy::Polling { first, longest });
@@ -159,11 +167,11 @@ impl Task {
     }
 
     /// The guard that this task holds `name` by.
-    fn held(&self, name: &str) -> Option<&LockGuard> {
+    fn held(&self, name: &str) -> Option<&AnyGuard> {
         self.guards.get(name)?.iter().find(|guard| guard.is_held())
     }
 
-    fn entered(&mut self, name: &str, asked: Instant, guard: Option<LockGuard>) -> Value {
+    fn entered(&mut self, name: &str, asked: Instant, guard: Option<AnyGuard>) -> Value {
         let (acquired_at, waited) = (now(), asked.elapsed());
         let acquired = guard.is_some();
         self.guards.entry(name.to_owned()).or_default().extend(guard);
@@ -175,15 +183,15 @@ impl Task {
     }
 
     /// How often this task holds, as Redis says.
-    async fn count(&self, lock: &Lock) -> Result<u32, (&'static str, String)> {
-        match self.held(lock.name().as_str()) {
+    async fn count(&self, name: &str, lock: &AnyLock) -> Result<u32, (&'static str, String)> {
+        match self.held(name) {
             Some(guard) => lock.held_by(guard.owner()).await.map_err(failed),
             None => Ok(0),
         }
     }
 
     /// Adds to a counter without atomicity, as `Crowd` in Java does.
-    async fn crowd(&self, lock: &Lock, command: &Command) -> Value {
+    async fn crowd(&self, lock: &AnyLock, command: &Command) -> Value {
         let began = Instant::now();
         let limit = command.number("seconds").map(Duration::from_secs);
         let mut members = JoinSet::new();
@@ -228,7 +236,7 @@ struct Done {
     total_wait: Duration,
 }
 
-async fn member(lock: Lock, round: Round) -> Done {
+async fn member(lock: AnyLock, round: Round) -> Done {
     let mut redis = testkit::Connection::open(round.port);
     let mut done = Done::default();
     while done.done < round.rounds && round.until.is_none_or(|until| Instant::now() < until) {
@@ -236,6 +244,10 @@ async fn member(lock: Lock, round: Round) -> Done {
         let guard = lock.acquire().await.expect("the crowd's lock");
         let waited = asked.elapsed();
 
+        if let Some(token) = guard.token() {
+            let tokens = format!("{}:tokens", round.counter);
+            block_in_place(|| redis.command(&["RPUSH", &tokens, &token.to_string()])).number();
+        }
         let seen = block_in_place(|| redis.command(&["GET", &round.counter]));
         let next =
             if seen.is_nil() { 1 } else { seen.text().parse::<u64>().expect("a number") + 1 };

@@ -1,0 +1,135 @@
+//! A plain lock or a fenced one, whichever a command is about.
+
+use std::future::Future;
+use std::time::Duration;
+
+use leasehold::{
+    Client, FencedGuard, FencedLock, Holder, Lock, LockGuard, LostReason, Owner, Release, Result,
+    WaitBy,
+};
+
+#[derive(Clone)]
+pub(crate) enum AnyLock {
+    Plain(Lock),
+    Fenced(FencedLock),
+}
+
+pub(crate) enum AnyGuard {
+    Plain(LockGuard),
+    Fenced(FencedGuard),
+}
+
+/// The same said of either.
+macro_rules! either {
+    ($either:expr, $it:ident => $said:expr) => {
+        match $either {
+            Self::Plain($it) => $said,
+            Self::Fenced($it) => $said,
+        }
+    };
+}
+
+impl AnyLock {
+    pub(crate) fn new(client: &Client, kind: &str, name: &str) -> Result<Self> {
+        Ok(match kind {
+            "lock" | "spin" => client.lock(name)?.into(),
+            "fenced" => client.fenced(name)?.into(),
+            kind => panic!("unknown kind `{kind}`"),
+        })
+    }
+
+    pub(crate) fn lease(self, lease: Duration) -> Self {
+        either!(self, it => it.lease(lease).into())
+    }
+
+    pub(crate) fn wait_by(self, wait_by: WaitBy) -> Self {
+        either!(self, it => it.wait_by(wait_by).into())
+    }
+
+    pub(crate) async fn acquire(&self) -> Result<AnyGuard> {
+        Ok(either!(self, it => it.acquire().await?.into()))
+    }
+
+    pub(crate) async fn acquire_within(&self, patience: Duration) -> Result<AnyGuard> {
+        Ok(either!(self, it => it.acquire_within(patience).await?.into()))
+    }
+
+    pub(crate) async fn try_acquire(&self) -> Result<Option<AnyGuard>> {
+        Ok(either!(self, it => it.try_acquire().await?.map(AnyGuard::from)))
+    }
+
+    pub(crate) async fn force_release(&self) -> Result<bool> {
+        either!(self, it => it.force_release().await)
+    }
+
+    pub(crate) async fn is_locked(&self) -> Result<bool> {
+        either!(self, it => it.is_locked().await)
+    }
+
+    pub(crate) async fn held_by(&self, owner: &Owner) -> Result<u32> {
+        either!(self, it => it.held_by(owner).await)
+    }
+
+    pub(crate) async fn holder(&self) -> Result<Option<Holder>> {
+        either!(self, it => it.holder().await)
+    }
+}
+
+impl AnyGuard {
+    /// The token of a fenced hold.
+    pub(crate) fn token(&self) -> Option<u64> {
+        match self {
+            Self::Plain(_) => None,
+            Self::Fenced(guard) => Some(guard.token()),
+        }
+    }
+
+    pub(crate) async fn reenter(&self) -> Result<Self> {
+        Ok(either!(self, it => it.reenter().await?.into()))
+    }
+
+    pub(crate) async fn release(self) -> Result<Release> {
+        either!(self, it => it.release().await)
+    }
+
+    pub(crate) fn lost(&self) -> impl Future<Output = LostReason> + Send + use<> {
+        self.plain().lost()
+    }
+
+    pub(crate) fn is_held(&self) -> bool {
+        self.plain().is_held()
+    }
+
+    pub(crate) fn owner(&self) -> &Owner {
+        self.plain().owner()
+    }
+
+    /// What a fenced guard has of a plain one.
+    fn plain(&self) -> &LockGuard {
+        either!(self, it => it)
+    }
+}
+
+impl From<Lock> for AnyLock {
+    fn from(lock: Lock) -> Self {
+        Self::Plain(lock)
+    }
+}
+
+impl From<FencedLock> for AnyLock {
+    fn from(lock: FencedLock) -> Self {
+        Self::Fenced(lock)
+    }
+}
+
+impl From<LockGuard> for AnyGuard {
+    fn from(guard: LockGuard) -> Self {
+        Self::Plain(guard)
+    }
+}
+
+impl From<FencedGuard> for AnyGuard {
+    fn from(guard: FencedGuard) -> Self {
+        Self::Fenced(guard)
+    }
+}

@@ -1,0 +1,271 @@
+//! `RFencedLock` beside our `FencedLock`: their tokens are one row of numbers, which grow with each
+//! hold. How each waits, enters and ends is in `lock.rs`, with the plain lock; crowds are in
+//! `crowds.rs`.
+
+use std::time::Duration;
+
+use interop::{Kind, Pair, Pending, Redisson, Thread, Together, Way, shown, since, wake_up, woken};
+use testkit::{Redis, eventually};
+
+// Tokens grow.
+
+#[test]
+fn tokens_grow_whoever_holds() {
+    for redisson in [Redisson::V4, Redisson::V3] {
+        let both = Together::differing(|java| java.redisson(redisson), |rust| rust);
+        let sides = [both.java.thread("T1").fenced(), both.rust.thread("T1").fenced()];
+        let mut last = enters(&sides[0]);
+        for round in 0..10 {
+            let (holder, next) = (&sides[round % 2], &sides[(round + 1) % 2]);
+            let waiting = next.start_lock("door");
+            assert!(holder.unlock("door").is_true());
+            assert!(waiting.wait(SECOND * 10).acquired());
+            let token = next.token("door");
+            assert!(token > last, "{redisson:?}: {token} after {last}");
+            last = token;
+        }
+        assert_eq!(counter(&both.redis), last, "each hold has drawn one");
+    }
+    shown("fenced: tokens grow whoever holds", Way::RustToJava);
+    shown("fenced: tokens grow whoever holds", Way::JavaToRust);
+}
+
+/// `RedissonFencedLockTest.testTokenIncrease`, and the same of ours: there a share of a hold is no
+/// hold of its own.
+#[test]
+fn javas_token_grows_with_each_entry_and_ours_with_each_hold() {
+    let both = Together::start();
+    let java = both.java.thread("T1").fenced();
+    assert_eq!(java.start_lock_and_get_token("door").wait(SECOND * 5).number(), 1);
+    assert_eq!(java.start_lock_and_get_token("door").wait(SECOND * 5).number(), 2);
+    assert!(java.lock("door").acquired());
+    assert_eq!(java.token("door"), 3);
+    assert!(java.lock_for("door", SECOND * 10).acquired());
+    assert_eq!(java.token("door"), 4);
+    assert_eq!(java.start_try_lock_and_get_token("door").wait(SECOND * 5).number(), 5);
+    for _ in 0..5 {
+        assert!(java.unlock("door").is_true());
+    }
+
+    let rust = both.rust.thread("T1").fenced();
+    assert_eq!(enters(&rust), 6);
+    assert_eq!(enters(&rust), 6, "entered again");
+    assert_eq!(rust.hold_count("door").number(), 2);
+    for _ in 0..2 {
+        assert!(rust.unlock("door").is_true());
+    }
+    assert_eq!(enters(&rust), 7);
+    assert!(rust.unlock("door").is_true());
+    shown("fenced: RedissonFencedLockTest.testTokenIncrease", Way::JavaToRust);
+}
+
+#[test]
+fn java_reads_the_last_token_that_was_drawn_and_ours_has_that_of_its_hold() {
+    // given four tasks of one process of ours that wait for a Java holder
+    let both = Together::start();
+    let java = both.java.thread("T1").fenced();
+    assert_eq!(enters(&java), 1);
+    let tasks = ["T1", "T2", "T3", "T4"].map(|name| both.rust.thread(name).fenced());
+    let mut waiting: Vec<_> = tasks.iter().map(|task| (task, task.start_lock("door"))).collect();
+    both.until_asleep("door", 1);
+
+    // when the first of them enters, which draws tokens for those behind it too
+    assert!(java.unlock("door").is_true());
+    let first = one_enters(&mut waiting);
+
+    // then Java reads the last of these, and ours its own
+    let drawn = java.token("door");
+    assert_eq!(drawn, counter(&both.redis));
+    assert!((2..drawn).contains(&first.token("door")), "{} of {drawn}", first.token("door"));
+
+    // and what nobody used is a gap: Java's own is greater, and all tokens grow
+    waiting.push((&java, java.start_lock("door")));
+    let (mut last, mut holder) = (first.token("door"), first);
+    while !waiting.is_empty() {
+        assert!(holder.unlock("door").is_true());
+        holder = one_enters(&mut waiting);
+        let token = holder.token("door");
+        assert!(token > last, "{token} after {last}");
+        assert!(token > drawn || !std::ptr::eq(holder, &java), "{token} of {drawn}");
+        last = token;
+    }
+    assert!(holder.unlock("door").is_true());
+    shown("fenced: getToken() is the last that was drawn", Way::RustToJava);
+}
+
+// Ends.
+
+#[test]
+fn the_token_after_a_killed_holder_is_greater() {
+    for way in [Way::RustToJava, Way::JavaToRust] {
+        let mut both = Together::with(|setup| setup.watchdog(SECOND * 3));
+        let Pair { holder, waiter, .. } = both.pair(way, Kind::Fenced);
+        let token = enters(&holder);
+
+        both.kill_holder(way);
+
+        let entered = waiter.try_lock_within("door", SECOND * 5);
+        assert!(entered.acquired(), "{way}");
+        assert!(waiter.token("door") > token, "{way}");
+        shown("fenced: kill -9 of the holder, then a greater token", way);
+    }
+}
+
+#[test]
+fn a_forced_release_keeps_the_counter() {
+    let both = Together::start();
+    for way in [Way::RustToJava, Way::JavaToRust] {
+        for by in [Kind::Fenced, Kind::Lock] {
+            // given a holder
+            let Pair { holder, waiter, .. } = both.pair(way, Kind::Fenced);
+            let token = enters(&holder);
+
+            // when the other language takes the lock away, as either kind
+            assert!(waiter.of(by).force_unlock("door").is_true(), "{way}");
+
+            // then the counter is as it was, and the next token greater
+            assert_eq!(counter(&both.redis), token, "{way}");
+            assert!(enters(&waiter) > token, "{way}");
+            assert!(holder.unlock("door").failure().is_some(), "{way}");
+            assert!(waiter.unlock("door").is_true());
+        }
+        shown("fenced: force keeps the counter", way);
+    }
+}
+
+// Beside other kinds.
+
+#[test]
+fn a_fenced_lock_and_a_plain_one_of_the_same_name_exclude_and_wake_each_other() {
+    let both = Together::start();
+    for way in [Way::RustToJava, Way::JavaToRust] {
+        for [held, wanted] in [[Kind::Fenced, Kind::Lock], [Kind::Lock, Kind::Fenced]] {
+            let Pair { holder, waiter, .. } = both.pair(way, held);
+            let waiter = waiter.of(wanted);
+            let before = counter(&both.redis);
+            assert!(holder.lock("door").acquired());
+            assert!(!waiter.try_lock("door").acquired(), "{way}: {held}, then {wanted}");
+            let waiting = waiter.start_lock("door");
+            both.until_asleep("door", 1);
+
+            let delay = wake_up(&holder.unlock("door"), &waiting.wait(SECOND * 10));
+
+            assert!(delay < SECOND, "{way}: {held}, then {wanted}: woken after {delay:?}");
+            assert!(waiter.unlock("door").is_true());
+            // Of the two holds one has drawn.
+            assert_eq!(counter(&both.redis), before + 1, "{way}: {held}, then {wanted}");
+            woken(&format!("fenced: {wanted} after {held}"), way, delay);
+        }
+    }
+}
+
+// The counter.
+
+/// So its key must never be deleted, nor be given a TTL.
+#[test]
+fn a_counter_that_is_gone_begins_anew_in_both_languages() {
+    let both = Together::start();
+    let (java, rust) = (both.java.thread("T1").fenced(), both.rust.thread("T1").fenced());
+    for side in [&java, &rust] {
+        assert!(enters(side) == 1 && side.unlock("door").is_true());
+        assert!(enters(side) == 2 && side.unlock("door").is_true());
+        both.redis.command(&["DEL", COUNTER]);
+    }
+}
+
+#[test]
+fn a_counter_that_is_no_number_lets_nobody_in() {
+    let both = Together::start();
+    both.redis.command(&["SET", COUNTER, "many"]);
+    for side in [both.java.thread("T1").fenced(), both.rust.thread("T1").fenced()] {
+        let refused = side.lock("door");
+        let failure = refused.failure().expect("there is no token");
+        assert!(failure.message.contains("not an integer"), "{failure:?}");
+        assert!(!side.is_locked("door").is_true());
+    }
+    shown("fenced: a counter that is no number", Way::RustToJava);
+    shown("fenced: a counter that is no number", Way::JavaToRust);
+}
+
+// What the real Redisson does with tokens that nobody would expect.
+
+/// The lock is renewed as if there were no lease.
+#[test]
+fn redissons_lock_and_get_token_ignores_its_lease() {
+    for redisson in [Redisson::V4, Redisson::V3] {
+        let both = Together::differing(|java| java.redisson(redisson), |rust| rust);
+        let java = both.java.thread("T1").fenced();
+        let locked = java.start_lock_and_get_token_for("door", SECOND * 5).wait(SECOND * 5);
+        assert_eq!(locked.number(), 1);
+        let ttl = both.rust.thread("T1").remain_time_to_live("door").number();
+        assert!((25_000..=30_000).contains(&ttl), "{redisson:?}: {ttl}");
+    }
+}
+
+/// It waits as `lockAndGetToken()` does. With a time to wait it does what it says.
+#[test]
+fn redissons_try_lock_and_get_token_waits_without_an_end() {
+    for redisson in [Redisson::V4, Redisson::V3] {
+        let both = Together::differing(|java| java.redisson(redisson), |rust| rust);
+        let (java, rust) = (both.java.thread("T1").fenced(), both.rust.thread("T1").fenced());
+        let token = enters(&rust);
+        let tried = java.start_try_lock_and_get_token_within("door", SECOND / 2);
+        let refused = tried.wait(SECOND * 5);
+        assert!(refused.value().is_null(), "{redisson:?}: {refused:?}");
+
+        let waiting = java.start_try_lock_and_get_token("door");
+        both.until_asleep("door", 1);
+        assert!(!waiting.is_done(), "{redisson:?}");
+
+        let left = rust.unlock("door");
+        let entered = waiting.wait(SECOND * 10);
+        let delay = since(left.began_at(), entered.at());
+        assert!(delay < SECOND, "{redisson:?}: woken after {delay:?}");
+        assert!(entered.number() > token, "{redisson:?}");
+    }
+}
+
+/// Its script answers a PTTL of −1 as it answers a grant: two hold it then. So never leave a lock
+/// without a TTL.
+#[test]
+fn redissons_lock_and_get_token_enters_a_key_without_a_ttl_and_has_no_token() {
+    for redisson in [Redisson::V4, Redisson::V3] {
+        let both = Together::differing(|java| java.redisson(redisson), |rust| rust);
+        both.redis.command(&["HSET", "door", "somebody:1", "1"]);
+
+        let java = both.java.thread("T1").fenced();
+        let entered = java.start_lock_and_get_token("door").wait(SECOND * 5);
+
+        assert_eq!(entered.number(), -1, "{redisson:?}");
+        assert!(!java.is_held("door").is_true(), "{redisson:?}");
+        // Ours waits, as for any lock that somebody has.
+        let rust = both.rust.thread("T1").fenced();
+        assert!(!rust.try_lock("door").acquired(), "{redisson:?}");
+    }
+}
+
+/// Acquires and gives its token.
+#[track_caller]
+fn enters(thread: &Thread) -> i64 {
+    assert!(thread.lock("door").acquired());
+    thread.token("door")
+}
+
+/// Waits until one of those who wait has entered.
+#[track_caller]
+fn one_enters<'a>(waiting: &mut Vec<(&'a Thread, Pending)>) -> &'a Thread {
+    eventually("one enters", SECOND * 10, || waiting.iter().any(|(_, pending)| pending.is_done()));
+    let first = waiting.iter().position(|(_, pending)| pending.is_done()).unwrap();
+    let (thread, pending) = waiting.remove(first);
+    assert!(pending.wait(SECOND).acquired());
+    thread
+}
+
+/// The last token that was drawn.
+fn counter(redis: &Redis) -> i64 {
+    let last = redis.command(&["GET", COUNTER]);
+    if last.is_nil() { 0 } else { last.text().parse().unwrap() }
+}
+
+const COUNTER: &str = "redisson_lock_token:{door}";
+const SECOND: Duration = Duration::from_secs(1);
