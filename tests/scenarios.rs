@@ -1,4 +1,5 @@
-//! What Redisson's own tests show of its lock and its spin lock, shown of ours.
+//! What Redisson's own tests show of its lock, its spin lock and its fenced lock, shown of ours.
+//! Our plain lock is its non-reentrant one as well: each acquisition excludes all others.
 //!
 //! Each test bears the name of Redisson's test in a comment. A Java thread is an
 //! owner here: a guard, or the task that has it. Sleeps and rounds are fewer. Most
@@ -32,7 +33,7 @@ use common::{
     secs, waiter, within,
 };
 use futures_util::future::join_all;
-use leasehold::{Client, Error, Lock, LostReason, Release, WaitBy};
+use leasehold::{Client, Error, FencedGuard, Lock, LostReason, Release, WaitBy};
 use testkit::{Redis, eventually};
 use tokio::time::{Instant, sleep};
 
@@ -66,6 +67,7 @@ both_ways! {
     a_try_fails_while_another_holds_and_succeeds_after
     a_wait_succeeds_if_the_lock_is_released_in_time
     a_wait_that_is_in_vain_ends_when_it_was_said_to
+    each_hold_of_a_fenced_lock_has_a_greater_token
     an_unlimited_wait_ends_with_the_release
     anybody_sees_whether_it_is_locked
     only_its_owner_is_seen_to_hold_it
@@ -73,6 +75,8 @@ both_ways! {
     tasks_of_one_client_exclude_each_other
     the_hold_count_is_that_of_its_guards
     the_remaining_time_is_that_of_lease_or_ttl
+    what_was_given_back_is_renewed_no_more
+    who_holds_a_lock_and_acquires_it_again_waits_as_others_do
 }
 
 /// A server and two clients of it.
@@ -261,6 +265,76 @@ async fn a_lock_that_is_entered_twice_is_free_after_two_releases(wait_by: WaitBy
     assert!(t.ours().try_acquire().await.unwrap().is_none());
     give_back(guard).await;
     give_back(t.theirs().try_acquire().await.unwrap().unwrap()).await;
+}
+
+// testContendingThreadBlocksAndAcquiresOnRelease, testSameThreadReacquireThrows,
+// testCrossInstanceSameThreadReentryThrows, of RedissonNonReentrantLockTest and
+// RedissonNonReentrantFairLockTest
+async fn who_holds_a_lock_and_acquires_it_again_waits_as_others_do(wait_by: WaitBy) {
+    let t = Setup::new(wait_by).await;
+    let lock = t.ours();
+    let guard = lock.acquire().await.unwrap();
+
+    // whether by the same value or by another of this name
+    for again in [lock, t.ours()] {
+        assert!(again.try_acquire().await.unwrap().is_none());
+        match again.acquire_within(ms(100)).await.unwrap_err() {
+            Error::TimedOut { holder: Some(holder), .. } => {
+                assert_eq!(holder.owner(), guard.owner());
+            }
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(t.theirs().held_by(guard.owner()).await.unwrap(), 1);
+    }
+
+    // and a wait without an end ends with the one release
+    let waiting = waiter(t.ours());
+    sleep(ms(300)).await;
+    assert!(!waiting.is_finished());
+    give_back(guard).await;
+    give_back(entered(waiting).await).await;
+    assert!(!t.theirs().is_locked().await.unwrap());
+}
+
+// RedissonFencedLockTest.testTokenIncrease
+async fn each_hold_of_a_fenced_lock_has_a_greater_token(wait_by: WaitBy) {
+    let t = Setup::new(wait_by).await;
+    let lock = |client: &Client| client.fenced("door").unwrap().wait_by(wait_by);
+    let (ours, theirs) = (lock(&t.one), lock(&t.other));
+    let mut tokens = vec![];
+    let mut give_back = async |guard: FencedGuard| {
+        tokens.push(guard.token());
+        assert_eq!(guard.release().await.unwrap(), Release::Released);
+    };
+
+    give_back(ours.acquire().await.unwrap()).await;
+    give_back(theirs.acquire().await.unwrap()).await;
+    give_back(ours.clone().lease(secs(10)).acquire().await.unwrap()).await;
+    give_back(theirs.acquire_within(secs(1)).await.unwrap()).await;
+    give_back(ours.try_acquire().await.unwrap().unwrap()).await;
+    assert_eq!(tokens, [1, 2, 3, 4, 5]);
+
+    // A share of a hold is no other hold: where Java counts on, the token stays.
+    let guard = ours.acquire().await.unwrap();
+    let again = guard.reenter().await.unwrap();
+    assert_eq!((guard.token(), again.token()), (6, 6));
+}
+
+// ReadLockEntryTest.shouldHaveNoThreadsAfterNonReentrantAcquireAndRelease,
+// shouldHaveNoThreadsAfterReentrantAcquireAndRelease
+async fn what_was_given_back_is_renewed_no_more(wait_by: WaitBy) {
+    let t = Setup::new(wait_by).await;
+    let lock = t.ours().ttl(secs(1));
+    give_back(lock.acquire().await.unwrap()).await;
+    let guard = lock.acquire().await.unwrap();
+    give_back_one_of_two(guard.reenter().await.unwrap()).await;
+    give_back(guard).await;
+
+    // Somebody else's of the same name: nobody prolongs it, nor asks to.
+    hold_by_hand(&t.redis, "door", "java:1", secs(60));
+    let before = t.redis.calls();
+    sleep(secs(2)).await;
+    assert_eq!(t.redis.calls().since(&before).of("evalsha"), 0);
 }
 
 /// A number that counts wrongly unless those who count exclude each other.

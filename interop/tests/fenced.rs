@@ -166,9 +166,11 @@ fn a_fenced_lock_and_a_plain_one_of_the_same_name_exclude_and_wake_each_other() 
 fn a_counter_that_is_gone_begins_anew_in_both_languages() {
     let both = Together::start();
     let (java, rust) = (both.java.thread("T1").fenced(), both.rust.thread("T1").fenced());
-    for side in [&java, &rust] {
-        assert!(enters(side) == 1 && side.unlock("door").is_true());
-        assert!(enters(side) == 2 && side.unlock("door").is_true());
+    for [one, other] in [[&java, &rust], [&rust, &java]] {
+        assert_eq!(enters(one), 1);
+        assert!(one.unlock("door").is_true());
+        assert_eq!(enters(other), 2);
+        assert!(other.unlock("door").is_true());
         both.redis.command(&["DEL", COUNTER]);
     }
 }
