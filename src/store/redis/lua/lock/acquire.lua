@@ -24,7 +24,7 @@
 -- Time: PTTL, HSET and PEXPIRE when free; PTTL, HLEN and HGETALL when taken.
 
 -- Numbers beyond this are not exact here.
-local MOST = 2 ^ 53
+local MOST = 2 ^ 53 - 1
 
 local waits = ARGV[3] and ARGV[3] ~= ''
 
