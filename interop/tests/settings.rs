@@ -30,6 +30,14 @@ fn the_prefix_of_a_name_mapper_is_part_of_our_name() {
     let delay = wake_up(&rust.unlock("shop:door"), &waiting.wait(SECOND * 10));
     assert!(delay < SECOND, "woken after {delay:?}");
     woken("settings: NameMapper", Way::RustToJava, delay);
+    assert!(java.unlock("door").is_true());
+
+    // and so has the counter of a fenced one its name from the mapped one
+    for (side, name) in [(java.fenced(), "door"), (rust.fenced(), "shop:door")] {
+        assert!(side.lock(name).acquired());
+        assert!(side.unlock(name).is_true());
+    }
+    assert_eq!(both.redis.command(&["GET", "redisson_lock_token:{shop:door}"]).text(), "2");
 }
 
 #[test]
