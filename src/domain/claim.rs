@@ -50,6 +50,14 @@ impl Share {
         }
     }
 
+    /// For how long it still lets others go first, after one has `waited`.
+    pub(crate) fn yields_for(self, waited: Duration) -> Option<Duration> {
+        match self {
+            Self::Beside { yields: true } => Some(MOST_COURTESY.saturating_sub(waited)),
+            Self::Beside { yields: false } | Self::Whole { .. } => None,
+        }
+    }
+
     /// How many fencing tokens are wanted.
     pub(crate) fn tokens(self) -> u32 {
         match self {

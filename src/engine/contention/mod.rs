@@ -249,6 +249,13 @@ impl Contention {
         alone.and_then(|hold| hold.as_holder(now)).or(seen)
     }
 
+    /// What this client has of the other side of `object`, and so keeps itself out by.
+    pub(crate) fn in_own_way(&self, object: &Object, now: Instant) -> Option<Holder> {
+        let other_side = object.other_side()?;
+        let held = self.entries.lock().of.get(&other_side)?.held.upgrade();
+        held?.as_holder(now)
+    }
+
     // Others.
 
     /// Notes what a release of `object` found.
