@@ -11,6 +11,21 @@ pub enum Kind {
     Spin,
     /// `getFencedLock`, and our `fenced`.
     Fenced,
+    /// `getReadWriteLock().readLock()`, and the `read` of our `read_write`.
+    Read,
+    /// `getReadWriteLock().writeLock()`, and the `write` of our `read_write`.
+    Write,
+}
+
+impl Kind {
+    /// Where releases of `name`, which has no braces, are announced.
+    #[must_use]
+    pub fn channel(self, name: &str) -> String {
+        match self {
+            Self::Lock | Self::Spin | Self::Fenced => format!("redisson_lock__channel:{{{name}}}"),
+            Self::Read | Self::Write => format!("redisson_rwlock:{{{name}}}"),
+        }
+    }
 }
 
 /// As both processes know it.
@@ -20,6 +35,8 @@ impl fmt::Display for Kind {
             Self::Lock => "lock",
             Self::Spin => "spin",
             Self::Fenced => "fenced",
+            Self::Read => "read",
+            Self::Write => "write",
         })
     }
 }
