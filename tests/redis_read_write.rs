@@ -714,7 +714,7 @@ mod threads {
     #[test]
     fn a_thread_that_reads_and_wants_to_write_is_refused() {
         let redis = Redis::start();
-        let [ours, theirs] = two(&redis);
+        let [ours, _] = two(&redis);
         let reading = ours.read().acquire().unwrap();
         for refused in [
             ours.write().acquire().unwrap_err(),
@@ -724,14 +724,11 @@ mod threads {
             assert!(matches!(refused, Error::Upgrade { .. }), "{refused:?}");
         }
         // Another thread waits for it, and is no upgrade.
-        let writer = std::thread::spawn({
-            let ours = ours.clone();
-            move || ours.write().acquire().unwrap().release().unwrap().done()
-        });
+        let writer =
+            std::thread::spawn(move || ours.write().acquire().unwrap().release().unwrap().done());
         until_heard_by(&redis, 1);
         reading.release().unwrap().done().unwrap();
         writer.join().unwrap().unwrap();
-        drop(theirs);
     }
 
     #[test]
