@@ -682,15 +682,22 @@ async fn a_task_that_reads_and_waits_to_write_learns_that_it_waits_for_its_own_c
 
 #[tokio::test]
 async fn who_is_in_its_own_way_for_long_is_told_by_the_log() {
+    const TOLD: &str = "this client waits for a lock that it holds itself";
     let (log, _noting) = Log::begin();
     let redis = Redis::start();
     let lock = door(&client(&redis).await);
-    let reading = read(&lock).await;
-    assert!(lock.write().acquire_within(secs(9)).await.is_err());
-    assert!(!log.text().contains("waits for itself"), "{}", log.text());
-    assert!(lock.write().acquire_within(secs(15)).await.is_err());
-    assert_eq!(log.text().matches("waits for itself").count(), 1, "{}", log.text());
-    give_back(reading).await;
+    for reads in [true, false] {
+        let [held, wanted] =
+            if reads { [lock.read(), lock.write()] } else { [lock.write(), lock.read()] };
+        let guard = held.ttl(secs(3)).acquire().await.unwrap();
+        // It is told each ten seconds at most, when a hold of five seconds is renewed.
+        let before = log.text().matches(TOLD).count();
+        assert!(wanted.acquire_within(secs(4)).await.is_err());
+        assert_eq!(log.text().matches(TOLD).count(), before, "{}", log.text());
+        assert!(wanted.acquire_within(secs(8)).await.is_err());
+        assert_eq!(log.text().matches(TOLD).count(), before + 1, "{}", log.text());
+        give_back(guard).await;
+    }
 }
 
 /// Whether nobody reads or writes.

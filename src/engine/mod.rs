@@ -87,7 +87,6 @@ pub(crate) struct Engine {
     contention: Arc<Contention>,
     keeper: Arc<Keeper>,
     cannot_ask: Seldom,
-    in_own_way: Seldom,
     /// The store is there again.
     back: Notify,
     spawner: Spawner,
@@ -128,7 +127,6 @@ impl Engine {
             contention,
             keeper,
             cannot_ask: Seldom::default(),
-            in_own_way: Seldom::default(),
             back: Notify::new(),
             spawner,
             limits,

@@ -13,9 +13,6 @@ use crate::store::{KNOWN_FOR, POLLERS_TURN, QUEUE_RESTS, RESERVATION, SOON, WARN
 /// The longest wait for a message: one may have been lost on the way.
 pub(crate) const LONGEST_WAIT: Duration = Duration::from_secs(3);
 
-/// Who waits so long for one side of what its own client has the other side of is told so.
-pub(crate) const LONG_IN_OWN_WAY: Duration = Duration::from_secs(10);
-
 /// When a waiter looks first after it has come to a queue, and up to a quarter later.
 /// Before this the store does not tell it that the lock has gone to another one.
 pub(crate) const FIRST_LOOK: Duration = Duration::from_millis(250);

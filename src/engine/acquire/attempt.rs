@@ -27,7 +27,7 @@ use crate::{
         debts::{Debt, Withdrawal},
         grant::{Grant, Stay},
         held::Held,
-        timing::{BACKOFF, LATEST, LONG_IN_OWN_WAY, LONGEST_WAIT_UNHEARD, NEXT_TICK},
+        timing::{BACKOFF, LATEST, LONGEST_WAIT_UNHEARD, NEXT_TICK},
     },
     error::Error,
     store::Hears,
@@ -105,28 +105,14 @@ impl<'a> Attempt<'a> {
                     return Err(engine.busy(&self.claim.object, Duration::ZERO, holder));
                 }
                 Asked::Busy(holder) => {
-                    self.tell_of_wait(holder.as_ref());
+                    let holder = holder.as_ref().map(tracing::field::display);
+                    tracing::debug!(target: "leasehold", holder, "wait");
                     Box::pin(engine.unless_closed(self.wait())).await?;
                 }
                 Asked::Failed(failure) => {
                     Box::pin(self.rest_after(failure, &mut backoff)).await?;
                 }
             }
-        }
-    }
-
-    /// A task that has one side and waits for the other waits for itself. Nobody but its log can
-    /// tell it, unless its patience ends.
-    fn tell_of_wait(&self, holder: Option<&Holder>) {
-        let (engine, now) = (self.engine, self.engine.core.clock.now());
-        tracing::debug!(target: "leasehold", holder = holder.map(tracing::field::display), "wait");
-        let Some(ours) = engine.contention.in_own_way(&self.claim.object, now) else { return };
-        if self.waiting.for_so_long(now) >= LONG_IN_OWN_WAY
-            && let Some(times) = engine.in_own_way.once_more(now)
-        {
-            tracing::warn!(target: "leasehold", lock = %self.claim.name(), holder = %ours, times,
-                "waits to write what this client reads, or to read what it writes: \
-                 a task that does both waits for itself");
         }
     }
 

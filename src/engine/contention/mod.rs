@@ -276,9 +276,14 @@ impl Contention {
         self.entries.lock().left_alone = Some((object.clone(), until));
     }
 
-    /// Whether somebody here waits for `object`.
+    /// Whether somebody here waits for what a hold of `object` keeps from it: the same, or its
+    /// other side.
     pub(crate) fn is_waited_for(&self, object: &Object) -> bool {
-        self.entries.lock().of.get(object).is_some_and(|entry| entry.next_wants().is_some())
+        let (entries, other_side) = (self.entries.lock(), object.other_side());
+        let in_line = |entry: &Entry| entry.next_wants().is_some();
+        let waited_for = object.manner().alone && entries.of.get(object).is_some_and(in_line);
+        let wanted = |side| entries.of.get(&side).is_some_and(|entry| !entry.is_quiet());
+        waited_for || other_side.is_some_and(wanted)
     }
 
     /// Whether others want `object`, as far as we have heard lately.
