@@ -481,39 +481,88 @@ async fn a_right_that_is_missing_is_told_and_nothing_is_left_behind() {
     give_back(read(&door(&client).prefer_writers(false)).await).await;
 }
 
+/// The commands of the guide that make a user of read-write locks below `app:`, word by word.
+fn commands_of_the_guide() -> Vec<Vec<String>> {
+    let guide = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/guide.md");
+    let guide = std::fs::read_to_string(guide).unwrap();
+    let commands = guide.split("$ redis-cli ACL SETUSER leasehold ").skip(1).map(|from| {
+        let (words, _) = from.split_once("```").unwrap();
+        let words = words.split_whitespace().filter(|word| *word != "\\");
+        let words = words.map(|word| word.trim_matches('\'').to_owned());
+        ["ACL", "SETUSER", "leasehold"].map(str::to_owned).into_iter().chain(words).collect()
+    });
+    commands.collect()
+}
+
 #[tokio::test(flavor = "multi_thread")]
-async fn the_rights_that_read_write_locks_need_are_enough() {
-    let rights = "~door ~{door}:* ~leasehold_rwlock__writers:* &redisson_rwlock:* \
-                  +evalsha +eval +hget +hgetall +hset +hdel +hexists +hlen +hscan +pttl +pexpire \
-                  +set +del +exists +publish +subscribe +unsubscribe +ping +type +time +zadd +zrem \
-                  +zcard +zcount +zremrangebyscore";
-    let rights: Vec<_> = rights.split_whitespace().collect();
+async fn the_user_of_the_guide_can_do_all_there_is_and_has_no_right_too_many() {
     let redis = Redis::start();
-    let (limited, free) = (with_rights(&redis, "limited", &rights).await, client(&redis).await);
-    let lock = door(&limited);
+    let commands = commands_of_the_guide();
+    let [plain, added] = &commands[..] else { panic!("{commands:?}") };
+    for words in [plain, added] {
+        let words: Vec<_> = words.iter().map(String::as_str).collect();
+        assert_eq!(redis.command(&words).text(), "OK", "{words:?}");
+    }
+    redis.command(&["ACL", "LOG", "RESET"]);
+    let before = redis.calls();
+    read_and_write_in_all_ways(&redis, "leasehold", "app:door").await;
 
-    let reading = lock.read().ttl(secs(3)).acquire().await.unwrap();
+    // nothing was refused to it, and each command that was added was run
+    let refused = redis.command(&["ACL", "LOG"]);
+    assert!(refused.list().is_empty(), "{refused:?}");
+    let calls = redis.calls().since(&before);
+    let may_run = added.iter().filter_map(|word| word.strip_prefix('+'));
+    let idle: Vec<&str> = may_run.filter(|command| calls.of(command) == 0).collect();
+    assert!(idle.is_empty(), "never used: {idle:?}");
+
+    // and each pattern that was added is needed
+    for (pattern, kind) in added[3..6].iter().zip(["key", "key", "channel"]) {
+        let without: Vec<_> = added.iter().filter(|word| *word != pattern).collect();
+        let mut words: Vec<_> = without.iter().map(|word| word.as_str()).collect();
+        words.splice(3..3, plain[3..].iter().map(String::as_str));
+        redis.command(&words);
+        redis.command(&["ACL", "LOG", "RESET"]);
+        let lock = common::as_user(&redis, "leasehold").await.read_write("app:door").unwrap();
+        match lock.read().try_acquire().await {
+            Ok(guard) => drop(guard.unwrap().release().await),
+            Err(error) => assert!(matches!(error, Error::Forbidden { .. }), "{error:?}"),
+        }
+        let refused = redis.command(&["ACL", "LOG"]);
+        let refused = format!("{refused:?}");
+        assert!(refused.contains(kind), "{pattern}: {refused}");
+    }
+}
+
+/// All that a user of read-write locks may do.
+async fn read_and_write_in_all_ways(redis: &Redis, user: &str, name: &str) {
+    let limited = common::as_user(redis, user).await;
+    let other = common::as_user(redis, user).await;
+    let [ours, theirs] = [&limited, &other].map(|client| client.read_write(name).unwrap());
+    let writers = format!("leasehold_rwlock__writers:{{{name}}}");
+    let until_waits = |number: i64| {
+        let waiting = || redis.command(&["ZCARD", &writers]).number();
+        eventually("it is known to wait", SOON, || waiting() == number);
+    };
+
+    let reading = ours.read().ttl(secs(3)).acquire().await.unwrap();
     eventually("it is renewed", SOON, || limited.stats().renewals > 0);
-    let writer = waiter(door(&free).write());
-    until_writers_wait(&redis, 1);
-    assert!(reading.is_held());
+    assert!(theirs.read().is_locked().await.unwrap());
+    let leaves = waiter(theirs.write());
+    until_waits(1);
+    leaves.abort();
+    until_waits(0);
+    let writer = waiter(theirs.write().ttl(secs(3)));
+    until_waits(1);
     give_back(reading).await;
-    give_back(entered(writer).await).await;
-
-    let others = read(&door(&free)).await;
-    let writer = waiter(lock.write().ttl(secs(3)));
-    until_writers_wait(&redis, 1);
-    give_back(others).await;
     let writing = entered(writer).await;
     let again = writing.reenter().await.unwrap();
     common::give_back_one_of_two(again).await;
-    let renewed = limited.stats().renewals;
-    eventually("it is renewed", SOON, || limited.stats().renewals > renewed);
-    let reading = lock.downgrade(writing).await.unwrap();
-    assert!(lock.read().is_locked().await.unwrap());
-    assert!(lock.read().force_release().await.unwrap());
+    eventually("it is renewed", SOON, || other.stats().renewals > 0);
+    let reading = theirs.downgrade(writing).await.unwrap();
+    assert_eq!(ours.read().held_by(reading.owner()).await.unwrap(), 1);
+    assert!(ours.read().force_release().await.unwrap());
     drop(reading);
-    assert_eq!(limited.stats().renewals_failed, 0);
+    assert_eq!(limited.stats().renewals_failed + other.stats().renewals_failed, 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
