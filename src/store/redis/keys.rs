@@ -93,9 +93,18 @@ mod tests {
         for name in NAMES {
             let object = Object::lock(name);
             let name = &object.name;
-            for key in
-                [channel(&object), queuers(name), queue(name), tokens(name), waiter(name, "id")]
-            {
+            let owner = Owner::lossy("id:1");
+            let sides = channel(&Object { kind: Kind::Read, ..object.clone() });
+            for key in [
+                channel(&object),
+                sides,
+                queuers(name),
+                queue(name),
+                tokens(name),
+                waiter(name, "id"),
+                reader(name, &owner),
+                writers(name),
+            ] {
                 assert_eq!(tag(name.as_str()), tag(&key), "{name}");
             }
         }
@@ -104,9 +113,11 @@ mod tests {
     #[test]
     fn no_two_names_share_what_is_our_own() {
         let names = NAMES.map(|name| Name::new(name).unwrap());
-        let own = |name: &Name| [queue(name), queuers(name), waiter(name, "id"), waiter(name, "x")];
+        let own = |name: &Name| {
+            [queue(name), queuers(name), writers(name), waiter(name, "id"), waiter(name, "x")]
+        };
         let all: BTreeSet<String> = names.iter().flat_map(own).collect();
-        assert_eq!(all.len(), 4 * NAMES.len());
+        assert_eq!(all.len(), 5 * NAMES.len());
     }
 
     /// What Redis hashes: the text in the first braces unless it is empty.
