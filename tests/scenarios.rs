@@ -14,8 +14,6 @@
 //!   knows so far.
 //! - `testLockListener`: there are no listeners for keys that expire. What Java's
 //!   listeners see of our locks is shown in `redis_wire.rs`.
-//! - `testWriteLockAfterTimeout`, `testReadLockAfterTimeout`: there is no
-//!   read-write lock; the same is shown of the lock here.
 //! - `RedissonLockHeavyTest`: a measurement of speed, not of behaviour.
 //! - `testUnlockFail`: a lock is released by its guard, so nobody can release what
 //!   another holds. What is shown is that a guard whose hold is over says so.
@@ -472,7 +470,7 @@ async fn many_tasks_on_few_names_leave_no_subscription_behind() {
     assert_eq!((stats.held, stats.waiting, stats.granted), (0, 0, 32 * 32));
 }
 
-// testWriteLockAfterTimeout, of RedissonLockExpirationRenewalTest
+// As testWriteLockAfterTimeout, of RedissonLockExpirationRenewalTest
 #[tokio::test(flavor = "multi_thread")]
 async fn after_a_lock_was_lost_with_the_servers_data_the_next_one_is_kept_alive() {
     let redis = Redis::start();

@@ -78,6 +78,15 @@ pub enum Job {
         /// How many.
         count: usize,
     },
+    /// Enter to read and leave, all tasks by one name. Answers with [`Paired`].
+    Read {
+        /// How many tasks.
+        tasks: usize,
+        /// The read-write lock.
+        name: String,
+        /// How long they go on.
+        millis: u64,
+    },
     /// Acquires with a fixed lease and never gives back. Answers with [`Entered`].
     Seize {
         /// The lock.

@@ -15,6 +15,10 @@ use crate::answer::{Answer, whole};
 /// Under a fenced lock each holder also appends its token to the list
 /// `counter:tokens`, which so has them in the order of the holds.
 ///
+/// Under a read lock nobody adds: who reads is counted in `counter:readers`, and must see one
+/// number as long as it reads. Who adds under a write lock must see nobody read. Once two have
+/// read at once there is a key `counter:beside`.
+///
 /// It goes on for ever unless [`rounds`](Self::rounds) or
 /// [`at_most`](Self::at_most) bounds it, so a process insists on one of them.
 #[derive(Clone, Debug)]

@@ -15,6 +15,23 @@ pub enum Kind {
     Semaphore,
     /// `getCountDownLatch`, and our `latch`.
     Latch,
+    /// `getReadWriteLock().readLock()`, and the `read` of our `read_write`.
+    Read,
+    /// `getReadWriteLock().writeLock()`, and the `write` of our `read_write`.
+    Write,
+}
+
+impl Kind {
+    /// Where releases of `name`, which has no braces, are announced.
+    #[must_use]
+    pub fn channel(self, name: &str) -> String {
+        match self {
+            Self::Lock | Self::Spin | Self::Fenced => format!("redisson_lock__channel:{{{name}}}"),
+            Self::Read | Self::Write => format!("redisson_rwlock:{{{name}}}"),
+            Self::Semaphore => format!("redisson_sc:{{{name}}}"),
+            Self::Latch => format!("redisson_countdownlatch__channel__{{{name}}}"),
+        }
+    }
 }
 
 /// As both processes know it.
@@ -26,6 +43,8 @@ impl fmt::Display for Kind {
             Self::Fenced => "fenced",
             Self::Semaphore => "semaphore",
             Self::Latch => "latch",
+            Self::Read => "read",
+            Self::Write => "write",
         })
     }
 }

@@ -33,4 +33,4 @@ pub use rust::Rust;
 pub use setup::{Protocol, Redisson, Setup};
 pub use table::{Way, measured, shown, table, woken};
 pub use thread::Thread;
-pub use together::{EACH_WAY, Pair, Together, since, until_asleep, wake_up};
+pub use together::{EACH_WAY, Pair, Together, since, until_asleep, until_asleep_on, wake_up};

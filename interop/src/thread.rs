@@ -46,6 +46,19 @@ impl Thread {
         self.of(Kind::Fenced)
     }
 
+    /// The same thread, whose locks are the reading side of read-write locks.
+    #[must_use]
+    pub fn reads(&self) -> Self {
+        self.of(Kind::Read)
+    }
+
+    /// The same thread, whose locks are the writing side of read-write locks. In Rust a task that
+    /// writes reads beside that.
+    #[must_use]
+    pub fn writes(&self) -> Self {
+        self.of(Kind::Write)
+    }
+
     /// The same thread, whose locks are of this kind.
     #[must_use]
     pub fn of(&self, kind: Kind) -> Self {

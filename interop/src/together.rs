@@ -121,9 +121,14 @@ impl Together {
 /// once more, and gone to sleep.
 #[track_caller]
 pub fn until_asleep(redis: &Redis, name: &str, count: i64) {
-    let channel = format!("redisson_lock__channel:{{{name}}}");
+    until_asleep_on(redis, &Kind::Lock.channel(name), count);
+}
+
+/// Waits until `count` clients have subscribed to `channel`, asked once more, and gone to sleep.
+#[track_caller]
+pub fn until_asleep_on(redis: &Redis, channel: &str, count: i64) {
     eventually("a waiter listens", Duration::from_secs(10), || {
-        redis.command(&["PUBSUB", "NUMSUB", &channel]).list()[1].number() == count
+        redis.command(&["PUBSUB", "NUMSUB", channel]).list()[1].number() == count
     });
     sleep(Duration::from_millis(200));
 }

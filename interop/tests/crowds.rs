@@ -163,6 +163,47 @@ fn a_crowd_under_spin_locks_loses_nothing() {
     shown("crowd: spin locks lose nothing", Way::JavaToRust);
 }
 
+/// `testConcurrency_MultiInstance` of Redisson's read-write lock: nobody reads while it is written,
+/// nobody writes while it is read, and readers of both languages read together.
+#[test]
+fn a_mixed_crowd_that_reads_and_writes_sees_readers_together_and_each_writer_alone() {
+    // given two processes of each language
+    let _alone = alone();
+    let redis = Redis::start();
+    let setup = Setup::new(redis.url());
+    let (javas, rusts) = (two(|| Java::start(&setup)), two(|| Rust::start(&setup)));
+    let monitor = redis.monitor();
+
+    // when in each of them four read and two write, for some seconds
+    let crowd =
+        |threads| Crowd::new("door", "counter", threads).at_most(8).hold(MILLI).rest(MILLI * 40);
+    let both = |name: &str| {
+        let (java, rust) = (javas.each_ref(), rusts.each_ref());
+        [rust.map(|it| it.thread(name)), java.map(|it| it.thread(name))]
+    };
+    let [readers, writers] = [both("readers"), both("writers")];
+    let reading =
+        readers.each_ref().map(|of| of.each_ref().map(|it| it.reads().start_crowd(&crowd(4))));
+    let writing =
+        writers.each_ref().map(|of| of.each_ref().map(|it| it.writes().start_crowd(&crowd(2))));
+    let (reading, writing) = (reading.map(|of| of.map(report)), writing.map(|of| of.map(report)));
+
+    // then each writer was alone, which each of them and each reader has looked at
+    let total = |of: &[Report; 2]| of.iter().map(|it| it.total).sum::<u64>();
+    let counted: u64 = redis.command(&["GET", "counter"]).text().parse().unwrap();
+    assert_eq!(counted, total(&writing[0]) + total(&writing[1]));
+    assert_one_by_one(monitor, counted);
+    assert_eq!(redis.command(&["GET", "counter:readers"]).text(), "0");
+    assert_eq!(redis.command(&["GET", "counter:beside"]).text(), "seen", "none read together");
+    // and everybody had a part in it
+    for report in reading.iter().chain(&writing).flatten() {
+        assert!(report.done.iter().all(|&done| done > 0), "{report:?}");
+        assert!(report.max_wait < LONGEST_WAIT, "{report:?}");
+    }
+    tell("crowd, read-write: share of all reads", total(&reading[0]), total(&reading[1]));
+    tell("crowd, read-write: share of all writes", total(&writing[0]), total(&writing[1]));
+}
+
 /// Whether each SET of the counter was one more than the last: whoever read it under the lock
 /// found what the one before had left.
 #[track_caller]

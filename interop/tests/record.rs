@@ -246,6 +246,173 @@ fn both_do_the_same_to_the_keys_but_for_what_is_ours() {
     shown("record: commands, but for what is documented", Way::JavaToRust);
 }
 
+/// The same of the sides of a read-write lock.
+#[test]
+fn both_do_the_same_to_a_read_write_lock_but_for_what_is_ours() {
+    let both = Together::start();
+    let (java, rust) = (deeds_of_sides(&both, Side::Java), deeds_of_sides(&both, Side::Rust));
+    const LEASE: &str = "pexpire door 30000";
+    const HELD: &str = "set <latch> 0 px <ms>";
+    const FREE: &str = "set <latch> 1 px <ms>";
+    assert_eq!(
+        java,
+        [
+            (
+                "read",
+                vec![
+                    "hset door mode read",
+                    "hset door <owner> 1",
+                    "set {door}:<owner>:rwlock_timeout:1 1",
+                    "pexpire {door}:<owner>:rwlock_timeout:1 30000",
+                    LEASE
+                ]
+            ),
+            (
+                "read again",
+                vec![
+                    "hincrby door <owner> 1",
+                    "set {door}:<owner>:rwlock_timeout:2 1",
+                    "pexpire {door}:<owner>:rwlock_timeout:2 30000",
+                    LEASE
+                ]
+            ),
+            (
+                "leave one of two",
+                vec!["hincrby door <owner> -1", "del {door}:<owner>:rwlock_timeout:2", LEASE, HELD]
+            ),
+            (
+                "leave",
+                vec![
+                    "hincrby door <owner> -1",
+                    "hdel door <owner>",
+                    "del {door}:<owner>:rwlock_timeout:1",
+                    "del door",
+                    "publish redisson_rwlock:{door} 0",
+                    FREE
+                ]
+            ),
+            ("write", vec!["hset door mode write", "hset door <owner>:write 1", LEASE]),
+            ("write again", vec!["hincrby door <owner>:write 1", "pexpire door 60000"]),
+            ("leave one of two", vec!["hincrby door <owner>:write -1", LEASE, HELD]),
+            (
+                "read as well",
+                vec![
+                    "hincrby door <owner> 1",
+                    "set {door}:<owner>:rwlock_timeout:1 1",
+                    "pexpire {door}:<owner>:rwlock_timeout:1 30000",
+                    LEASE
+                ]
+            ),
+            (
+                "write no longer",
+                vec![
+                    "hincrby door <owner>:write -1",
+                    "hdel door <owner>:write",
+                    "hset door mode read",
+                    FREE
+                ]
+            ),
+            ("force who reads", vec!["del door", "publish redisson_rwlock:{door} 0"]),
+            ("write", vec!["hset door mode write", "hset door <owner>:write 1", LEASE]),
+            (
+                "leave",
+                vec![
+                    "hincrby door <owner>:write -1",
+                    "hdel door <owner>:write",
+                    "del door",
+                    "publish redisson_rwlock:{door} 1",
+                    FREE
+                ]
+            ),
+            ("force nothing", vec![]),
+        ]
+        .map(owned)
+    );
+    // Of those who read here together the store knows one, whose lease is set with its key.
+    let enters = "set {door}:<owner>:rwlock_timeout:1 1 PX 30000";
+    assert_eq!(
+        rust,
+        [
+            ("read", vec![enters, "hset door mode read", "hset door <owner> 1", LEASE]),
+            ("read again", vec![]),
+            ("leave one of two", vec![]),
+            (
+                "leave",
+                vec![
+                    "hdel door <owner>",
+                    "del {door}:<owner>:rwlock_timeout:1",
+                    "del door",
+                    "publish redisson_rwlock:{door} 0"
+                ]
+            ),
+            ("write", vec!["hset door mode write <owner>:write 1", LEASE]),
+            ("write again", vec!["hset door <owner>:write 2", LEASE]),
+            ("leave one of two", vec!["hset door <owner>:write 1"]),
+            ("read as well", vec![enters, "hset door <owner> 1", LEASE]),
+            (
+                "write no longer",
+                vec![
+                    "hdel door <owner>:write",
+                    "hset door mode read",
+                    "publish redisson_rwlock:{door} 1"
+                ]
+            ),
+            ("force who reads", vec!["del door", "publish redisson_rwlock:{door} 0"]),
+            ("write", vec!["hset door mode write <owner>:write 1", LEASE]),
+            (
+                "leave",
+                vec!["hdel door <owner>:write", "del door", "publish redisson_rwlock:{door} 1"]
+            ),
+            ("force nothing", vec![]),
+        ]
+        .map(owned)
+    );
+    shown("record: commands of a read-write lock, but for what is documented", Way::RustToJava);
+    shown("record: commands of a read-write lock, but for what is documented", Way::JavaToRust);
+}
+
+/// Some of Java's leases are what is left of those before.
+fn rounded(deed: String) -> String {
+    match deed.rsplit_once(' ') {
+        Some((what, millis)) if what.starts_with("pexpire") => {
+            let millis: u64 = millis.parse().unwrap();
+            format!("{what} {}", millis.div_ceil(5_000) * 5_000)
+        }
+        _ => deed,
+    }
+}
+
+fn deeds_of_sides(both: &Together, side: Side) -> Vec<(&'static str, Vec<String>)> {
+    let thread = side.thread(both, "deeds");
+    let (reads, writes) = (thread.reads(), thread.writes());
+    let steps: [(&str, &dyn Fn() -> bool); 13] = [
+        ("read", &|| reads.lock("door").acquired()),
+        ("read again", &|| reads.lock("door").acquired()),
+        ("leave one of two", &|| reads.unlock("door").is_true()),
+        ("leave", &|| reads.unlock("door").is_true()),
+        ("write", &|| writes.lock("door").acquired()),
+        ("write again", &|| writes.lock("door").acquired()),
+        ("leave one of two", &|| writes.unlock("door").is_true()),
+        ("read as well", &|| reads.lock("door").acquired()),
+        ("write no longer", &|| writes.unlock("door").is_true()),
+        ("force who reads", &|| thread.reads().force_unlock("door").is_true()),
+        ("write", &|| writes.lock("door").acquired()),
+        ("leave", &|| writes.unlock("door").is_true()),
+        ("force nothing", &|| !writes.force_unlock("door").is_true()),
+    ];
+    let mut all = Vec::new();
+    for (step, act) in steps {
+        let monitor = both.redis.monitor();
+        assert!(act(), "{side:?}: {step}");
+        let deeds = deeds(&monitor.stop());
+        all.push((step, deeds.into_iter().map(rounded).collect()));
+        if step == "force who reads" {
+            _ = reads.unlock("door").failure().expect("it was forced");
+        }
+    }
+    all
+}
+
 #[test]
 fn both_renew_a_third_into_the_lease_to_the_full_ttl() {
     let both = Together::with(|setup| setup.watchdog(SECOND * 3));
@@ -814,12 +981,15 @@ fn question(line: &str) -> Option<&'static str> {
     }
 }
 
-/// Puts a placeholder for an owner.
+/// Puts a placeholder for an owner, also where it is part of a word.
 fn without_owner(word: &str) -> String {
-    let is_owner = word.split_once(':').is_some_and(|(client, number)| {
-        client.len() == 36 && client.matches('-').count() == 4 && number.parse::<i64>().is_ok()
-    });
-    if is_owner { "<owner>".into() } else { word.into() }
+    let is_uuid = |at: &usize| {
+        let uuid = word.get(*at..*at + 37).filter(|uuid| uuid.ends_with(':'));
+        uuid.is_some_and(|uuid| uuid.matches('-').count() == 4 && !uuid.contains(['{', '}']))
+    };
+    let Some(at) = (0..word.len()).find(is_uuid) else { return word.to_owned() };
+    let after = word[at + 37..].trim_start_matches(|c: char| c.is_ascii_digit());
+    format!("{}<owner>{after}", &word[..at])
 }
 
 fn owned((step, deeds): (&'static str, Vec<&str>)) -> (&'static str, Vec<String>) {

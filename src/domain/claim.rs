@@ -55,6 +55,14 @@ impl Share {
         }
     }
 
+    /// For how long it still lets others go first, after one has `waited`.
+    pub(crate) fn yields_for(self, waited: Duration) -> Option<Duration> {
+        match self {
+            Self::Beside { yields: true } => Some(MOST_COURTESY.saturating_sub(waited)),
+            _ => None,
+        }
+    }
+
     /// How many fencing tokens are wanted.
     pub(crate) fn tokens(self) -> u32 {
         match self {

@@ -17,7 +17,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::job::Job;
 use holding::Waiters;
-use libraries::{Leasehold, Library, Local, RLock, Raw, RsLock};
+use libraries::{Leasehold, Library, Local, RLock, Raw, Reading, RsLock};
 
 /// What goes wrong inside a library.
 pub type Outcome<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
@@ -96,11 +96,16 @@ impl<L: Library> Bench<L> {
                 answer(latency::listen(&self.url, &channel, count).await?)
             }
             Job::Pairs { tasks, names, prefix, millis, all } => {
-                answer(pairs::run(library, tasks, names, &prefix, millis, all).await?)
+                let shares = pairs::shares(&prefix, tasks, names);
+                answer(pairs::run(library, shares, millis, all).await?)
             }
             Job::Ping { count } => answer(latency::ping(&self.url, count).await?),
             Job::Publish { channel, count } => {
                 answer(latency::publish(&self.url, &channel, count).await?)
+            }
+            Job::Read { tasks, name, millis } => {
+                let shares = vec![vec![name]; tasks];
+                answer(pairs::run(Reading(library), shares, millis, false).await?)
             }
             Job::Seize { name, lease_ms } => {
                 let (held, entered) = holding::seize(&library, &name, lease_ms).await?;

@@ -7,16 +7,13 @@ use tokio::task::JoinSet;
 use super::{Outcome, libraries::Library};
 use crate::{clock, figures::percentile, job::Paired};
 
-/// Lets `tasks` tasks go round their shares of `names` names until the time is up.
+/// Lets tasks go round their shares of some names until the time is up.
 pub(super) async fn run<L: Library>(
     library: L,
-    tasks: usize,
-    names: usize,
-    prefix: &str,
+    shares: Vec<Vec<String>>,
     millis: u64,
     all: bool,
 ) -> Outcome<Paired> {
-    let shares: Vec<_> = (0..tasks).map(|task| share(prefix, task, tasks, names)).collect();
     let (cpu, start) = (clock::cpu_ns(), Instant::now());
     let end = start + Duration::from_millis(millis);
     let mut set = JoinSet::new();
@@ -29,9 +26,10 @@ pub(super) async fn run<L: Library>(
     Ok(summary(durations?.concat(), wall, cpu))
 }
 
-/// The names of one task; no two tasks share one.
-fn share(prefix: &str, task: usize, tasks: usize, names: usize) -> Vec<String> {
-    (task..names).step_by(tasks).map(|number| format!("{prefix}-{number}")).collect()
+/// The names of each of `tasks`; no two tasks share one.
+pub(super) fn shares(prefix: &str, tasks: usize, names: usize) -> Vec<Vec<String>> {
+    let share = |task| (task..names).step_by(tasks).map(|number| format!("{prefix}-{number}"));
+    (0..tasks).map(|task| share(task).collect()).collect()
 }
 
 /// Until `end`, but at least so many pairs.
@@ -72,7 +70,7 @@ mod tests {
 
     #[test]
     fn the_shares_are_disjoint_and_all_of_it() {
-        let mut all: Vec<_> = (0..3).flat_map(|task| share("n", task, 3, 7)).collect();
+        let mut all = shares("n", 3, 7).concat();
         all.sort();
         assert_eq!(all, ["n-0", "n-1", "n-2", "n-3", "n-4", "n-5", "n-6"]);
     }

@@ -123,7 +123,7 @@ impl<'a> Attempt<'a> {
             match self.ask().await? {
                 Asked::Granted(granted) => return Ok(granted),
                 Asked::Busy(holder) if self.turn.is_none() => {
-                    return Err(engine.busy(self.claim.name(), Duration::ZERO, holder));
+                    return Err(engine.busy(&self.claim.object, Duration::ZERO, holder));
                 }
                 Asked::Busy(holder) => {
                     let holder = holder.as_ref().map(tracing::field::display);
@@ -208,7 +208,9 @@ impl<'a> Attempt<'a> {
                 engine.contention.saw(&self.claim.object, holder, lease.asked_at);
                 *self.heard.lock() = Some(Ok(taken.holder.clone()));
                 self.waiting.in_vain(lease.asked_at, self.told);
-                self.free_at = taken.at_most.map(|left| lease.asked_at + left);
+                let waited = self.waiting.for_so_long(lease.asked_at);
+                let courtesy = || self.claim.share.yields_for(waited);
+                self.free_at = taken.at_most.or_else(courtesy).map(|left| lease.asked_at + left);
                 Asked::Busy(taken.holder)
             }
             Err(failure) => {

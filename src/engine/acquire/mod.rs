@@ -210,14 +210,16 @@ impl Engine {
         match heard.or_else(seen) {
             Some(Ok(holder)) => {
                 self.core.counters.timed_out.add(1);
-                self.busy(&object.name, waited, holder)
+                self.busy(object, waited, holder)
             }
             heard => self.unanswered(&object.name, waited, heard),
         }
     }
 
-    /// `holder` had the lock all the time.
-    fn busy(&self, name: &Name, waited: Duration, holder: Option<Holder>) -> Error {
+    /// `holder` had the lock all the time. Of several it is named that is of this client.
+    fn busy(&self, object: &Object, waited: Duration, holder: Option<Holder>) -> Error {
+        let now = self.core.clock.now();
+        let (name, holder) = (&object.name, self.contention.in_own_way(object, now).or(holder));
         let ours = |holder: &Holder| self.identity.is_of(holder.owner());
         let (waited, by_this_client) = (in_millis(waited), holder.as_ref().is_some_and(ours));
         Error::TimedOut { name: name.clone(), waited, holder, by_this_client }

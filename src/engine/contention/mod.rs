@@ -253,6 +253,13 @@ impl Contention {
         alone.and_then(|hold| hold.as_holder(now)).map(Some).or(seen)
     }
 
+    /// What this client has of the other side of `object`, and so keeps itself out by.
+    pub(crate) fn in_own_way(&self, object: &Object, now: Instant) -> Option<Holder> {
+        let other_side = object.other_side()?;
+        let held = self.entries.lock().of.get(&other_side)?.held.upgrade();
+        held?.as_holder(now)
+    }
+
     // Others.
 
     /// Notes what a release of `object` found.
@@ -273,9 +280,14 @@ impl Contention {
         self.entries.lock().left_alone = Some((object.clone(), until));
     }
 
-    /// Whether somebody here waits for `object`.
+    /// Whether somebody here waits for what a hold of `object` keeps from it: the same, or its
+    /// other side.
     pub(crate) fn is_waited_for(&self, object: &Object) -> bool {
-        self.entries.lock().of.get(object).is_some_and(|entry| entry.next_wants().is_some())
+        let (entries, other_side) = (self.entries.lock(), object.other_side());
+        let in_line = |entry: &Entry| entry.next_wants().is_some();
+        let waited_for = object.manner().alone && entries.of.get(object).is_some_and(in_line);
+        let wanted = |side| entries.of.get(&side).is_some_and(|entry| !entry.is_quiet());
+        waited_for || other_side.is_some_and(wanted)
     }
 
     /// Whether others want `object`, as far as we have heard lately.

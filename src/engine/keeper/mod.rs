@@ -145,7 +145,6 @@ impl Keeper {
     fn look_behind(&self, hold: &Hold, now: Instant) {
         let held = hold.held_for(now);
         if held >= OWN_HOLD_TOLD
-            && hold.object().manner().alone
             && self.contention.is_waited_for(hold.object())
             && let Some(times) = self.waits_for_itself.once_more(now)
         {

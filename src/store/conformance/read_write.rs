@@ -150,6 +150,10 @@ async fn who_writes_may_read_and_go_on_reading(t: &Bench) {
     let (other, next) = (reader(t, "rw-down"), writer(t, "rw-down"));
     assert!(is_granted(t, &writes).await && is_granted(t, &reads).await);
     assert!(!is_granted(t, &other).await, "it writes yet");
+    for claim in [&writes, &reads] {
+        let holder = t.other.holder(&claim.object).await.unwrap().unwrap();
+        assert_eq!(holder.owner, writes.owner);
+    }
     assert_eq!(release(t, &writes).await, FREED);
     assert!(!is_granted(t, &next).await, "it reads yet");
     assert!(is_granted(t, &other).await);
@@ -159,6 +163,7 @@ async fn who_writes_may_read_and_go_on_reading(t: &Bench) {
     // or gives up reading first
     assert!(is_granted(t, &writes).await && is_granted(t, &reads).await);
     assert_eq!(release(t, &reads).await, FREED);
+    assert_eq!(t.one.holder(&reads.object).await.unwrap(), None);
     assert!(!is_granted(t, &other).await);
     assert_eq!(release(t, &writes).await, FREED);
     assert_eq!(t.one.holder(&writes.object).await.unwrap(), None);

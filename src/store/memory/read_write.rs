@@ -200,7 +200,7 @@ impl State {
     pub(super) fn reader_or_writer(&mut self, object: &Object, now: Instant) -> Option<Holder> {
         self.of_read_write(object, now, |lock| match object.kind {
             Kind::Write => lock.writer(now),
-            _ => lock.reader(now).filter(|_| lock.writer.is_none()),
+            _ => lock.reader(now),
         })
     }
 

@@ -145,9 +145,18 @@ mod tests {
         for name in NAMES {
             let object = Object::lock(name);
             let name = &object.name;
-            for key in
-                [channel(&object), queuers(name), queue(name), tokens(name), waiter(name, "id")]
-            {
+            let owner = Owner::lossy("id:1");
+            let sides = channel(&Object { kind: Kind::Read, ..object.clone() });
+            for key in [
+                channel(&object),
+                sides,
+                queuers(name),
+                queue(name),
+                tokens(name),
+                waiter(name, "id"),
+                reader(name, &owner),
+                writers(name),
+            ] {
                 assert_eq!(tag(name.as_str()), tag(&key), "{name}");
             }
             let permits = Object::of(Kind::Permits, name.as_str());
@@ -172,14 +181,15 @@ mod tests {
     #[test]
     fn no_two_names_share_what_is_our_own() {
         let names = NAMES.map(|name| Name::new(name).unwrap());
-        let of_locks =
-            |name: &Name| [queue(name), queuers(name), waiter(name, "id"), waiter(name, "x")];
+        let of_locks = |name: &Name| {
+            [queue(name), queuers(name), writers(name), waiter(name, "id"), waiter(name, "x")]
+        };
         let of_semaphores = |name: &Name| [holders(name), withdrawn(name), patient(name)];
         let all: BTreeSet<String> = names
             .iter()
             .flat_map(|name| of_locks(name).into_iter().chain(of_semaphores(name)))
             .collect();
-        assert_eq!(all.len(), 7 * NAMES.len());
+        assert_eq!(all.len(), 8 * NAMES.len());
     }
 
     /// What Redis hashes: the text in the first braces unless it is empty.

@@ -6,6 +6,7 @@ mod limits;
 mod mixed;
 mod names;
 mod processes;
+mod readers;
 mod uncontended;
 mod waiting;
 mod watchdog;
@@ -16,10 +17,11 @@ use super::Bench;
 type Group = fn(&mut Bench);
 
 /// All groups, by the names that `ONLY` knows.
-pub(super) const ALL: [(&str, Group); 9] = [
+pub(super) const ALL: [(&str, Group); 10] = [
     ("limits", limits::run),
     ("uncontended", uncontended::run),
     ("in-process", in_process::run),
+    ("readers", readers::run),
     ("processes", processes::run),
     ("mixed", mixed::run),
     ("expiry", expiry::run),

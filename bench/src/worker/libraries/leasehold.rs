@@ -35,6 +35,10 @@ impl Library for Leasehold {
         Ok(self.0.lock(name)?.lease(lease).acquire().await?)
     }
 
+    async fn read(&self, name: &str) -> Outcome<LockGuard> {
+        Ok(self.0.read_write(name)?.read().acquire().await?)
+    }
+
     fn lag(&self) -> Option<Duration> {
         Some(self.0.stats().renewal_lag_max)
     }

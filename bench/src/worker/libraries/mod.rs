@@ -3,12 +3,15 @@
 mod leasehold;
 mod local;
 mod raw;
+mod reading;
 mod rlock;
 mod rslock;
 
 use std::{future::Future, time::Duration};
 
-pub(crate) use self::{leasehold::Leasehold, local::Local, raw::Raw, rlock::RLock, rslock::RsLock};
+pub(crate) use self::{
+    leasehold::Leasehold, local::Local, raw::Raw, reading::Reading, rlock::RLock, rslock::RsLock,
+};
 use super::Outcome;
 
 /// A way to lock a name.
@@ -36,6 +39,11 @@ pub(crate) trait Library: Clone + Send + Sync + 'static {
         name: &str,
         lease: Duration,
     ) -> impl Future<Output = Outcome<Self::Held>> + Send;
+
+    /// Waits until it may read, if the library knows who reads and who writes.
+    fn read(&self, _name: &str) -> impl Future<Output = Outcome<Self::Held>> + Send {
+        async { Err("it has no read-write lock".into()) }
+    }
 
     /// The greatest lag of a renewal so far, if the library counts it.
     fn lag(&self) -> Option<Duration> {

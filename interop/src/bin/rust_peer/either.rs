@@ -1,11 +1,11 @@
-//! A plain lock or a fenced one, whichever a command is about.
+//! A plain lock, a fenced one, or a side of a read-write lock, whichever a command is about.
 
 use std::future::Future;
 use std::time::Duration;
 
 use leasehold::{
-    Client, FencedGuard, FencedLock, Holder, Lock, LockGuard, LostReason, Owner, Release, Result,
-    WaitBy,
+    Client, FencedGuard, FencedLock, Holder, Lock, LockGuard, LostReason, Owner, ReadWriteLock,
+    Release, Result, WaitBy,
 };
 
 #[derive(Clone)]
@@ -34,6 +34,8 @@ impl AnyLock {
         Ok(match kind {
             "lock" | "spin" => client.lock(name)?.into(),
             "fenced" => client.fenced(name)?.into(),
+            "read" => client.read_write(name)?.read().into(),
+            "write" => client.read_write(name)?.write().into(),
             kind => panic!("unknown kind `{kind}`"),
         })
     }
@@ -86,6 +88,11 @@ impl AnyGuard {
 
     pub(crate) async fn reenter(&self) -> Result<Self> {
         Ok(either!(self, it => it.reenter().await?.into()))
+    }
+
+    /// Reads as well as it writes.
+    pub(crate) async fn read_beside(&self, lock: &ReadWriteLock) -> Result<Self> {
+        Ok(lock.read_beside(self.plain()).await?.into())
     }
 
     pub(crate) async fn release(self) -> Result<Release> {

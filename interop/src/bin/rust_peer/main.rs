@@ -15,6 +15,7 @@ use std::time::{Duration, Instant, SystemTime};
 use either::{AnyGuard, AnyLock};
 use leasehold::{Client, Owner, Release, Semaphore, SemaphoreGuard, WaitBy};
 use serde_json::{Value, json};
+use testkit::Connection;
 use tokio::io::{AsyncBufReadExt, BufReader, stdin};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::task::{JoinSet, block_in_place};
@@ -82,7 +83,7 @@ impl Task {
         let began_at = now();
         if command.text("op") == "lost" {
             // Whoever waits for the end goes on with other things meanwhile.
-            let lost = self.held(command.text("name")).map(AnyGuard::lost);
+            let lost = self.held(&command.held_as()).map(AnyGuard::lost);
             tokio::spawn(async move {
                 let outcome = match lost {
                     Some(lost) => Ok(json!(format!("{:?}", lost.await))),
@@ -102,21 +103,21 @@ impl Task {
             "latch" => return self.perform_on_latch(command).await,
             _ => {}
         }
-        let name = command.text("name");
+        let name = &command.held_as();
         let lock = self.lock(command).map_err(failed)?;
         Ok(match command.text("op") {
             "lock" => {
                 let asked = Instant::now();
-                let entered = match self.held(name) {
-                    Some(guard) => guard.reenter().await,
+                let entered = match self.again(command).await {
+                    Some(entered) => entered,
                     None => lock.acquire().await,
                 };
                 self.entered(name, asked, Some(entered.map_err(failed)?))
             }
             "tryLock" => {
                 let asked = Instant::now();
-                let entered = match (self.held(name), command.duration("wait_ms")) {
-                    (Some(guard), _) => Some(guard.reenter().await.map_err(failed)?),
+                let entered = match (self.again(command).await, command.duration("wait_ms")) {
+                    (Some(entered), _) => Some(entered.map_err(failed)?),
                     (None, None) => lock.try_acquire().await.map_err(failed)?,
                     (None, Some(patience)) => match lock.acquire_within(patience).await {
                         Err(leasehold::Error::TimedOut { .. }) => None,
@@ -252,6 +253,20 @@ impl Task {
         Ok(lock)
     }
 
+    /// Enters what this task holds once more, or reads beside what it writes.
+    async fn again(&self, command: &Command) -> Option<leasehold::Result<AnyGuard>> {
+        if let Some(guard) = self.held(&command.held_as()) {
+            return Some(guard.reenter().await);
+        }
+        let name = command.text("name");
+        let writing = self.held(&format!("write {name}"))?;
+        let lock = self.client.read_write(name);
+        match (command.text("kind"), lock) {
+            ("read", Ok(lock)) => Some(writing.read_beside(&lock).await),
+            _ => None,
+        }
+    }
+
     /// The guard that this task holds `name` by.
     fn held(&self, name: &str) -> Option<&AnyGuard> {
         self.guards.get(name)?.iter().find(|guard| guard.is_held())
@@ -280,6 +295,7 @@ impl Task {
             members.spawn(member(
                 gate.clone(),
                 Round {
+                    kind: command.text("kind").to_owned(),
                     port: self.flags.port(),
                     counter: command.text("counter").to_owned(),
                     hold: Duration::from_micros(command.number("hold_us").unwrap_or(0)),
@@ -350,12 +366,53 @@ impl Inside {
 
 /// What each member of a crowd does again and again.
 struct Round {
+    kind: String,
     port: u16,
     counter: String,
     hold: Duration,
     rest: Duration,
     rounds: u64,
     until: Option<Instant>,
+}
+
+impl Round {
+    /// Reads, waits and writes.
+    async fn add(&self, redis: &mut Connection) {
+        let seen = block_in_place(|| redis.command(&["GET", &self.counter]));
+        let next =
+            if seen.is_nil() { 1 } else { seen.text().parse::<u64>().expect("a number") + 1 };
+        self.rest_a_while().await;
+        let set = block_in_place(|| redis.command(&["SET", &self.counter, &next.to_string()]));
+        assert_eq!(set.text(), "OK");
+    }
+
+    /// Sees one number as long as it reads.
+    async fn look(&self, redis: &mut Connection) {
+        let (readers, beside) = (self.readers(), format!("{}:beside", self.counter));
+        if block_in_place(|| redis.command(&["INCR", &readers])).number() > 1 {
+            block_in_place(|| redis.command(&["SET", &beside, "seen"]));
+        }
+        let seen = block_in_place(|| redis.command(&["GET", &self.counter]));
+        self.rest_a_while().await;
+        let again = block_in_place(|| redis.command(&["GET", &self.counter]));
+        assert_eq!(format!("{seen:?}"), format!("{again:?}"), "somebody wrote while it was read");
+        block_in_place(|| redis.command(&["DECR", &readers])).number();
+    }
+
+    fn nobody_reads(&self, redis: &mut Connection) {
+        let reading = block_in_place(|| redis.command(&["GET", &self.readers()]));
+        assert!(reading.is_nil() || reading.text() == "0", "somebody reads while it is written");
+    }
+
+    fn readers(&self) -> String {
+        format!("{}:readers", self.counter)
+    }
+
+    async fn rest_a_while(&self) {
+        if !self.hold.is_zero() {
+            tokio::time::sleep(self.hold).await;
+        }
+    }
 }
 
 #[derive(Default)]
@@ -366,7 +423,7 @@ struct Done {
 }
 
 async fn member(gate: Gate, round: Round) -> Done {
-    let mut redis = testkit::Connection::open(round.port);
+    let mut redis = Connection::open(round.port);
     let mut done = Done::default();
     while done.done < round.rounds && round.until.is_none_or(|until| Instant::now() < until) {
         let asked = Instant::now();
@@ -377,16 +434,17 @@ async fn member(gate: Gate, round: Round) -> Done {
             let tokens = format!("{}:tokens", round.counter);
             block_in_place(|| redis.command(&["RPUSH", &tokens, &token.to_string()])).number();
         }
-        let seen = block_in_place(|| redis.command(&["GET", &round.counter]));
-        let next =
-            if seen.is_nil() { 1 } else { seen.text().parse::<u64>().expect("a number") + 1 };
-        if !round.hold.is_zero() {
-            tokio::time::sleep(round.hold).await;
+        match round.kind.as_str() {
+            "read" => round.look(&mut redis).await,
+            "write" => {
+                round.nobody_reads(&mut redis);
+                round.add(&mut redis).await;
+                round.nobody_reads(&mut redis);
+            }
+            _ => round.add(&mut redis).await,
         }
-        let set = block_in_place(|| redis.command(&["SET", &round.counter, &next.to_string()]));
-        assert_eq!(set.text(), "OK");
 
-        assert_eq!(inside.leave().await.expect("the crowd's release"), Release::Released);
+        inside.leave().await.expect("the crowd's release").done().expect("it was held");
         done.done += 1;
         done.max_wait = done.max_wait.max(waited);
         done.total_wait += waited;
@@ -403,6 +461,15 @@ struct Command(Value);
 impl Command {
     fn text(&self, field: &str) -> &str {
         self.0[field].as_str().unwrap_or_default()
+    }
+
+    /// What its guards are kept under: each side of a read-write lock for itself.
+    fn held_as(&self) -> String {
+        let name = self.text("name");
+        match self.text("kind") {
+            side @ ("read" | "write") => format!("{side} {name}"),
+            _ => name.to_owned(),
+        }
     }
 
     fn number(&self, field: &str) -> Option<u64> {

@@ -8,7 +8,21 @@
 --
 -- Time: HGET, PTTL, HLEN and HGETALL.
 
-if redis.call('HGET', KEYS[1], 'mode') ~= ARGV[1] then
+-- A writer that reads as well is a reader too, and the only one.
+local function reads_beside()
+    local fields = redis.call('HGETALL', KEYS[1])
+    for i = 1, #fields, 2 do
+        if fields[i] ~= 'mode' and string.sub(fields[i], -6) ~= ':write' then
+            return {redis.call('PTTL', KEYS[1]), fields[i], fields[i + 1]}
+        end
+    end
     return {}
 end
-return holder(KEYS[1], redis.call('PTTL', KEYS[1]))
+
+local mode = redis.call('HGET', KEYS[1], 'mode')
+if mode == ARGV[1] then
+    return holder(KEYS[1], redis.call('PTTL', KEYS[1]))
+elseif mode == 'write' and redis.call('HLEN', KEYS[1]) == 3 then
+    return reads_beside()
+end
+return {}

@@ -4,10 +4,12 @@ import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicReference;
 import java.util.concurrent.locks.LockSupport;
+import org.redisson.api.RAtomicLong;
 import org.redisson.api.RBucket;
 import org.redisson.api.RFencedLock;
 import org.redisson.api.RList;
@@ -21,6 +23,9 @@ import org.redisson.client.codec.StringCodec;
  * <p>The counter is read and written by a plain GET and a plain SET. Whenever
  * two holders overlap, whatever process they are in, an addition can be lost.
  * Under a fenced lock each holder also appends its token to a list.
+ *
+ * <p>Under a read lock nobody adds: who reads is counted, and must see one
+ * number as long as it reads. Who adds under a write lock must see nobody read.
  */
 final class Crowd {
     private final RedissonClient redisson;
@@ -28,6 +33,8 @@ final class Crowd {
     private final String name;
     private final RBucket<String> counter;
     private final RList<String> tokens;
+    private final RAtomicLong readers;
+    private final RBucket<String> beside;
     private final int threads;
     private final long rounds;
     private final long limitNanos;
@@ -42,6 +49,8 @@ final class Crowd {
         name = command.text("name");
         counter = redisson.getBucket(command.text("counter"), StringCodec.INSTANCE);
         tokens = redisson.getList(command.text("counter") + ":tokens", StringCodec.INSTANCE);
+        readers = redisson.getAtomicLong(command.text("counter") + ":readers");
+        beside = redisson.getBucket(command.text("counter") + ":beside", StringCodec.INSTANCE);
         threads = Math.toIntExact(command.number("threads"));
         rounds = command.number("rounds", Long.MAX_VALUE);
         limitNanos = command.has("seconds") ? TimeUnit.SECONDS.toNanos(command.number("seconds")) : Long.MAX_VALUE;
@@ -103,6 +112,35 @@ final class Crowd {
             }
         }
 
+        private void add() {
+            String seen = counter.get();
+            long next = seen == null ? 1 : Long.parseLong(seen) + 1;
+            if (holdNanos > 0) {
+                LockSupport.parkNanos(holdNanos);
+            }
+            counter.set(Long.toString(next));
+        }
+
+        private void look() {
+            if (readers.incrementAndGet() > 1) {
+                beside.set("seen");
+            }
+            String seen = counter.get();
+            if (holdNanos > 0) {
+                LockSupport.parkNanos(holdNanos);
+            }
+            if (!Objects.equals(seen, counter.get())) {
+                throw new IllegalStateException("somebody wrote while it was read");
+            }
+            readers.decrementAndGet();
+        }
+
+        private void nobodyReads() {
+            if (readers.get() != 0) {
+                throw new IllegalStateException("somebody reads while it is written");
+            }
+        }
+
         /** Returns the token of a fenced lock. */
         private Long enter() throws InterruptedException {
             if (kind.equals("semaphore")) {
@@ -131,12 +169,15 @@ final class Crowd {
                 if (token != null) {
                     tokens.add(Long.toString(token));
                 }
-                String seen = counter.get();
-                long next = seen == null ? 1 : Long.parseLong(seen) + 1;
-                if (holdNanos > 0) {
-                    LockSupport.parkNanos(holdNanos);
+                switch (kind) {
+                    case "read" -> look();
+                    case "write" -> {
+                        nobodyReads();
+                        add();
+                        nobodyReads();
+                    }
+                    default -> add();
                 }
-                counter.set(Long.toString(next));
             } finally {
                 leave();
             }

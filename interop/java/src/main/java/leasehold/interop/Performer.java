@@ -149,6 +149,8 @@ final class Performer {
             case "lock" -> redisson.getLock(name);
             case "spin" -> redisson.getSpinLock(name);
             case "fenced" -> redisson.getFencedLock(name);
+            case "read" -> redisson.getReadWriteLock(name).readLock();
+            case "write" -> redisson.getReadWriteLock(name).writeLock();
             default -> throw new IllegalArgumentException("unknown kind `" + kind + "`");
         };
     }

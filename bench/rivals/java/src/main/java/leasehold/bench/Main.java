@@ -53,6 +53,7 @@ final class Main {
             case "hold" -> Holding.hold(redisson, job);
             case "idle" -> Holding.idle(job);
             case "pairs" -> new Pairs(redisson, job).run();
+            case "read" -> new Pairs(redisson, job).run();
             case "seize" -> Holding.seize(redisson, job);
             case "wait" -> Holding.wait(redisson, job);
             default -> throw new IllegalArgumentException("no such job: " + job);

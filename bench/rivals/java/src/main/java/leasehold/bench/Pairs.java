@@ -12,10 +12,14 @@ import java.util.stream.IntStream;
 import org.redisson.api.RLock;
 import org.redisson.api.RedissonClient;
 
-/** Acquire and release where nobody is in the way. A task is a thread. */
+/**
+ * Acquire and release where nobody is in the way. A task is a thread. Those who read do so by one
+ * name.
+ */
 final class Pairs {
     private final RedissonClient redisson;
     private final int tasks;
+    private final boolean read;
     private final int names;
     private final String prefix;
     private final long length;
@@ -23,8 +27,9 @@ final class Pairs {
     Pairs(RedissonClient redisson, JsonNode job) {
         this.redisson = redisson;
         tasks = job.get("tasks").asInt();
-        names = job.get("names").asInt();
-        prefix = job.get("prefix").asText();
+        read = job.get("job").asText().equals("read");
+        names = read ? 1 : job.get("names").asInt();
+        prefix = job.get(read ? "name" : "prefix").asText();
         length = job.get("millis").asLong() * 1_000_000;
     }
 
@@ -47,12 +52,19 @@ final class Pairs {
         return summary(done.stream().flatMapToLong(Arrays::stream).toArray(), wall, cpu);
     }
 
-    /** The names of one task; no two tasks share one. */
+    /** The names of one task; no two tasks share one, but for those who read. */
     private String[] share(int task) {
+        if (read) {
+            return new String[] {prefix};
+        }
         return IntStream.range(0, names)
                 .filter(number -> number % tasks == task)
                 .mapToObj(number -> prefix + "-" + number)
                 .toArray(String[]::new);
+    }
+
+    private RLock lock(String name) {
+        return read ? redisson.getReadWriteLock(name).readLock() : redisson.getLock(name);
     }
 
     private long[] goRound(String[] share, long end) {
@@ -60,7 +72,7 @@ final class Pairs {
         int count = 0;
         long asked = System.nanoTime();
         while (asked < end) {
-            RLock lock = redisson.getLock(share[count % share.length]);
+            RLock lock = lock(share[count % share.length]);
             lock.lock();
             lock.unlock();
             long now = System.nanoTime();

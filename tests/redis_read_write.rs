@@ -1,0 +1,939 @@
+//! The read-write lock on a real Redis: what its keys are, what goes wrong and who notices, who
+//! goes first, and what it costs.
+#![cfg(feature = "redis")]
+
+mod common;
+
+use std::{collections::BTreeSet, time::Duration};
+
+use common::{
+    Listener, Log, POLLING, SOON, client, entered, give_back, hash, hold_by_hand, keys, ms, pttl,
+    secs, subscribers, waiter, with_rights, within,
+};
+use futures_util::future::join_all;
+use leasehold::{Client, Error, LockGuard, LostReason, Owner, ReadWriteLock, Release};
+use testkit::{Calls, Proxy, Redis, eventually};
+use tokio::{
+    task::JoinHandle,
+    time::{Instant, sleep},
+};
+
+/// Where each release is announced, of readers and of writers.
+const CHANNEL: &str = "redisson_rwlock:{door}";
+
+/// Those of ours who wait to write.
+const WRITERS: &str = "leasehold_rwlock__writers:{door}";
+
+/// A server, and two clients of it.
+struct Setup {
+    redis: Redis,
+    one: Client,
+    other: Client,
+}
+
+impl Setup {
+    async fn new() -> Self {
+        let redis = Redis::start();
+        let (one, other) = (client(&redis).await, client(&redis).await);
+        Self { redis, one, other }
+    }
+
+    fn ours(&self) -> ReadWriteLock {
+        door(&self.one)
+    }
+
+    fn theirs(&self) -> ReadWriteLock {
+        door(&self.other)
+    }
+}
+
+fn door(client: &Client) -> ReadWriteLock {
+    client.read_write("door").unwrap()
+}
+
+async fn read(lock: &ReadWriteLock) -> LockGuard {
+    within(SOON, "it reads", lock.read().acquire()).await.unwrap()
+}
+
+async fn write(lock: &ReadWriteLock) -> LockGuard {
+    within(SOON, "it writes", lock.write().acquire()).await.unwrap()
+}
+
+/// What lives as long as the lease of this reader.
+fn lease_of(reader: &LockGuard) -> String {
+    format!("{{door}}:{}:rwlock_timeout:1", reader.owner())
+}
+
+/// Waits until so many are known to wait to write.
+#[track_caller]
+fn until_writers_wait(redis: &Redis, number: i64) {
+    let waiting = || redis.command(&["ZCARD", WRITERS]).number();
+    eventually("they are known to wait", SOON, || waiting() == number);
+}
+
+/// Waits until so many clients listen.
+#[track_caller]
+fn until_heard_by(redis: &Redis, number: i64) {
+    eventually("they listen", SOON, || subscribers(redis, CHANNEL) == number);
+}
+
+// What there is.
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reader_is_a_field_of_the_hash_and_a_key_as_long_as_its_lease() {
+    let t = Setup::new().await;
+    let one = read(&t.ours()).await;
+    let other = t.theirs().read().ttl(secs(9)).acquire().await.unwrap();
+
+    let expected = [
+        ("mode".to_owned(), "read".to_owned()),
+        (one.owner().to_string(), "1".to_owned()),
+        (other.owner().to_string(), "1".to_owned()),
+    ];
+    let fields: BTreeSet<_> = hash(&t.redis, "door").into_iter().collect();
+    assert_eq!(fields, BTreeSet::from(expected));
+    let mut expected = ["door".to_owned(), lease_of(&one), lease_of(&other)];
+    expected.sort();
+    assert_eq!(keys(&t.redis), expected);
+    for (guard, most) in [(&one, 30_000), (&other, 9_000)] {
+        let left = pttl(&t.redis, &lease_of(guard));
+        assert!((most - 5_000..=most).contains(&left), "{left} of {most}");
+        assert_eq!(t.redis.command(&["GET", &lease_of(guard)]).text(), "1");
+    }
+    // The lock lives as long as the longest of them, and as those who are left.
+    assert!((25_000..=30_000).contains(&pttl(&t.redis, "door")));
+    give_back(one).await;
+    assert!((4_000..=9_000).contains(&pttl(&t.redis, "door")));
+    give_back(other).await;
+    assert!(keys(&t.redis).is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_writer_is_a_field_that_ends_with_write() {
+    let t = Setup::new().await;
+    let writing = write(&t.ours()).await;
+    let field = format!("{}:write", writing.owner());
+    let mode = ("mode".to_owned(), "write".to_owned());
+    assert_eq!(hash(&t.redis, "door"), [mode.clone(), (field.clone(), "1".to_owned())]);
+    let again = writing.reenter().await.unwrap();
+    assert_eq!(hash(&t.redis, "door"), [mode, (field, "2".to_owned())]);
+    assert_eq!(t.theirs().write().held_by(writing.owner()).await.unwrap(), 2);
+    common::give_back_one_of_two(again).await;
+    let holder = t.theirs().write().holder().await.unwrap().unwrap();
+    assert_eq!((holder.owner(), holder.count()), (writing.owner(), 1));
+    give_back(writing).await;
+    assert!(keys(&t.redis).is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_last_reader_says_0_and_each_writer_1() {
+    let t = Setup::new().await;
+    let mut java = Listener::to(&t.redis, CHANNEL);
+    let (one, other) = (read(&t.ours()).await, read(&t.theirs()).await);
+    give_back(one).await;
+    assert_eq!(java.heard(), [""; 0], "the other one reads");
+    give_back(other).await;
+    assert_eq!(java.heard(), ["0"]);
+
+    give_back(write(&t.ours()).await).await;
+    assert_eq!(java.heard(), ["1"]);
+    let writing = write(&t.ours()).await;
+    let reading = t.ours().downgrade(writing).await.unwrap();
+    assert_eq!(java.heard(), ["1"], "Redisson says nothing here");
+    give_back(reading).await;
+    assert_eq!(java.heard(), ["0"]);
+    for said in ["0", "1"] {
+        let side = if said == "0" { t.ours().read() } else { t.ours().write() };
+        let guard = side.acquire().await.unwrap();
+        assert!(side.force_release().await.unwrap());
+        assert_eq!(java.heard(), [said]);
+        drop(guard);
+    }
+}
+
+// Who goes first.
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_writer_is_woken_by_the_last_reader_and_readers_by_a_writer() {
+    let t = Setup::new().await;
+    let (one, other) = (read(&t.ours()).await, read(&t.ours()).await);
+    let waiting = waiter(t.theirs().write());
+    until_writers_wait(&t.redis, 1);
+    until_heard_by(&t.redis, 1);
+    give_back(one).await;
+    assert!(!waiting.is_finished());
+    give_back(other).await;
+    let writing = entered(waiting).await;
+    assert_eq!(t.redis.command(&["EXISTS", WRITERS]).number(), 0);
+
+    let waiting = [waiter(t.ours().read()), waiter(t.ours().read())];
+    until_heard_by(&t.redis, 2);
+    give_back(writing).await;
+    for waiting in waiting {
+        give_back(entered(waiting).await).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_downgrade_wakes_the_readers_of_other_clients_and_no_writer() {
+    let t = Setup::new().await;
+    let third = client(&t.redis).await;
+    let writing = write(&t.ours()).await;
+    let reader = waiter(t.theirs().prefer_writers(false).read());
+    let writer = waiter(door(&third).write());
+    until_heard_by(&t.redis, 2);
+    let reading = t.ours().downgrade(writing).await.unwrap();
+    let beside = entered(reader).await;
+    assert!(!writer.is_finished());
+    give_back(reading).await;
+    give_back(beside).await;
+    give_back(entered(writer).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_of_readers_of_several_clients_does_not_starve_a_writer() {
+    let t = Setup::new().await;
+    let readers = Readers::start(&t.redis, 5, true).await;
+    for _ in 0..3 {
+        let began = Instant::now();
+        give_back(write(&t.ours()).await).await;
+        // Those who read go on for 100 ms at most.
+        assert!(began.elapsed() < secs(3), "{:?}", began.elapsed());
+        sleep(ms(200)).await;
+    }
+    readers.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn readers_that_do_not_yield_enter_though_a_writer_waits() {
+    let t = Setup::new().await;
+    let here = read(&t.ours()).await;
+    let writer = waiter(t.ours().write());
+    until_writers_wait(&t.redis, 1);
+    assert!(t.theirs().read().try_acquire().await.unwrap().is_none(), "the others yield");
+    let began = Instant::now();
+    let beside = read(&t.theirs().prefer_writers(false)).await;
+    assert!(began.elapsed() < ms(800), "{:?}", began.elapsed());
+    give_back(here).await;
+    give_back(beside).await;
+    give_back(entered(writer).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reader_yields_to_a_waiting_writer_for_a_second_and_no_longer() {
+    for by_polling in [false, true] {
+        // given one who reads for long, and a writer who waits for that
+        let t = Setup::new().await;
+        let here = read(&t.ours()).await;
+        let writer = waiter(t.ours().write());
+        until_writers_wait(&t.redis, 1);
+
+        // when another one comes to read
+        let began = Instant::now();
+        let side = t.theirs().read();
+        let side = if by_polling { side.wait_by(POLLING) } else { side };
+        let beside = within(SOON, "it reads", side.acquire()).await.unwrap();
+
+        // then it lets the writer go first, in vain, and reads
+        let yielded = began.elapsed();
+        assert!(yielded >= ms(900) && yielded < ms(2_000), "{yielded:?}");
+        give_back(here).await;
+        give_back(beside).await;
+        give_back(entered(writer).await).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn readers_are_not_starved_by_writers_of_several_clients() {
+    let t = Setup::new().await;
+    let mut writers = Vec::new();
+    for _ in 0..4 {
+        let client = client(&t.redis).await;
+        writers.push(tokio::spawn(async move {
+            loop {
+                let guard = door(&client).write().acquire().await.unwrap();
+                sleep(ms(20)).await;
+                give_back(guard).await;
+            }
+        }));
+    }
+    until_writers_wait(&t.redis, 3);
+    for _ in 0..3 {
+        // A second for courtesy; then it takes its chance like any other.
+        let entered = within(secs(15), "it reads", t.ours().read().acquire()).await;
+        give_back(entered.unwrap()).await;
+    }
+    writers.iter().for_each(JoinHandle::abort);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_writer_that_leaves_or_dies_lets_the_readers_in_that_yielded() {
+    let t = Setup::new().await;
+    let here = read(&t.ours()).await;
+    let writer = waiter(t.ours().write());
+    until_writers_wait(&t.redis, 1);
+    let yields = waiter(t.theirs().read());
+    until_heard_by(&t.redis, 2);
+    writer.abort();
+    let began = Instant::now();
+    give_back(entered(yields).await).await;
+    assert!(began.elapsed() < ms(800), "{:?}", began.elapsed());
+    eventually("it is forgotten", SOON, || t.redis.command(&["EXISTS", WRITERS]).number() == 0);
+
+    // One that died is forgotten by itself.
+    let proxy = Proxy::before(t.redis.port());
+    let dies = Client::connect(&proxy.url()).await.unwrap();
+    let writer = waiter(door(&dies).write());
+    until_writers_wait(&t.redis, 1);
+    proxy.refuse(true);
+    let yields = within(secs(10), "it reads", t.theirs().read().acquire()).await.unwrap();
+    give_back(yields).await;
+    let left = pttl(&t.redis, WRITERS);
+    assert!(left > 0 && left <= 10_000, "{left}");
+    give_back(here).await;
+    writer.abort();
+}
+
+/// Tasks of several clients that read again and again, each for up to 100 ms, and overlap.
+struct Readers {
+    tasks: Vec<JoinHandle<()>>,
+}
+
+impl Readers {
+    async fn start(redis: &Redis, clients: usize, prefer_writers: bool) -> Self {
+        let mut tasks = Vec::new();
+        for number in 0..clients {
+            let client = client(redis).await;
+            tasks.push(tokio::spawn(async move {
+                let lock = door(&client).prefer_writers(prefer_writers).read();
+                loop {
+                    let guard = lock.acquire().await.unwrap();
+                    sleep(ms(60 + 10 * number as u64)).await;
+                    give_back(guard).await;
+                }
+            }));
+        }
+        eventually("several read", SOON, || {
+            redis.command(&["HLEN", "door"]).number() > 1 + clients as i64 / 2
+        });
+        Self { tasks }
+    }
+
+    async fn stop(self) {
+        self.tasks.iter().for_each(JoinHandle::abort);
+        join_all(self.tasks).await;
+    }
+}
+
+// Who dies, and what is taken away.
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dead_reader_ends_with_its_own_lease_while_others_read_on() {
+    // given one who reads for three seconds at a time, and another one for thirty
+    let t = Setup::new().await;
+    let proxy = Proxy::before(t.redis.port());
+    let dies = Client::connect(&proxy.url()).await.unwrap();
+    let dead = door(&dies).read().ttl(secs(3)).acquire().await.unwrap();
+    let reading = read(&t.ours()).await;
+
+    // when the first one is cut off
+    proxy.refuse(true);
+    assert_eq!(within(SOON, "it is told", dead.lost()).await, LostReason::Expired);
+    let lease = lease_of(&dead);
+    eventually("its lease is over", SOON, || pttl(&t.redis, &lease) == -2);
+
+    // then the other one reads on, and once it is gone nobody is kept out by the dead
+    assert!(reading.is_held());
+    assert!(t.theirs().write().try_acquire().await.unwrap().is_none());
+    let writer = waiter(t.theirs().write());
+    until_writers_wait(&t.redis, 1);
+    give_back(reading).await;
+    give_back(entered(writer).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_writer_waits_for_no_longer_than_the_lease_of_the_last_reader_that_died() {
+    let t = Setup::new().await;
+    let proxy = Proxy::before(t.redis.port());
+    let dies = Client::connect(&proxy.url()).await.unwrap();
+    let dead = door(&dies).read().ttl(secs(3)).acquire().await.unwrap();
+    let reading = read(&t.ours()).await;
+    give_back(reading).await;
+    proxy.refuse(true);
+    let writer = waiter(t.theirs().write());
+    give_back(entered(writer).await).await;
+    drop(dead);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_side_is_taken_away_for_itself_and_its_holders_are_told() {
+    let t = Setup::new().await;
+    let readers = [
+        t.ours().read().ttl(secs(3)).acquire().await.unwrap(),
+        t.theirs().read().ttl(secs(3)).acquire().await.unwrap(),
+    ];
+    assert!(!t.ours().write().force_release().await.unwrap());
+    assert!(t.ours().read().force_release().await.unwrap());
+    assert!(!t.ours().read().force_release().await.unwrap());
+    for reader in readers {
+        let reason = within(SOON, "the next renewal", reader.lost()).await;
+        assert_eq!(reason, LostReason::NotOurs);
+    }
+    let writer = t.ours().write().ttl(secs(3)).acquire().await.unwrap();
+    assert!(!t.theirs().read().force_release().await.unwrap());
+    assert!(t.theirs().write().force_release().await.unwrap());
+    assert_eq!(within(SOON, "it is told", writer.lost()).await, LostReason::NotOurs);
+    let release = writer.release().await.unwrap();
+    assert!(matches!(release, Release::AlreadyGone { .. }), "{release:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn readers_and_writers_are_renewed() {
+    let t = Setup::new().await;
+    let [one, other] = [t.ours(), t.theirs()].map(|lock| lock.read().ttl(secs(3)));
+    let readers = [one.acquire().await.unwrap(), other.acquire().await.unwrap()];
+    sleep(secs(5)).await;
+    for reader in readers {
+        assert!(reader.is_held());
+        give_back(reader).await;
+    }
+    let writer = t.ours().write().ttl(secs(3)).acquire().await.unwrap();
+    sleep(secs(5)).await;
+    assert!(writer.is_held());
+    give_back(writer).await;
+    assert!(keys(&t.redis).is_empty());
+}
+
+// Faults.
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_of_another_type_is_named_and_left_alone() {
+    let t = Setup::new().await;
+    for (found, put) in [
+        ("string", &["SET", "door", "x"][..]),
+        ("list", &["RPUSH", "door", "x"]),
+        ("zset", &["ZADD", "door", "1", "x"]),
+        ("stream", &["XADD", "door", "1-1", "x", "y"]),
+    ] {
+        t.redis.command(put);
+        let java = Owner::new("java:1").unwrap();
+        for side in [t.ours().read(), t.ours().write()] {
+            for error in [
+                side.try_acquire().await.unwrap_err(),
+                within(SOON, "a no", side.acquire()).await.unwrap_err(),
+                side.force_release().await.unwrap_err(),
+                side.holder().await.unwrap_err(),
+                side.is_locked().await.unwrap_err(),
+                side.held_by(&java).await.unwrap_err(),
+            ] {
+                match error {
+                    Error::WrongType { name, found: named } => {
+                        assert_eq!((name.as_str(), named.as_str()), ("door", found));
+                    }
+                    other => panic!("{found}: {other:?}"),
+                }
+            }
+        }
+        assert_eq!(keys(&t.redis), ["door"], "{found}");
+        assert_eq!(pttl(&t.redis, "door"), -1);
+        t.redis.command(&["DEL", "door"]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_plain_locks_hash_keeps_both_sides_out_and_is_left_alone() {
+    let t = Setup::new().await;
+    hold_by_hand(&t.redis, "door", "java:1", secs(4));
+    for side in [t.ours().read(), t.ours().write()] {
+        assert!(side.try_acquire().await.unwrap().is_none());
+        assert!(!side.force_release().await.unwrap());
+        assert_eq!(side.holder().await.unwrap(), None);
+    }
+    assert_eq!(hash(&t.redis, "door"), [("java:1".to_owned(), "1".to_owned())]);
+    // and is free for them when it is over
+    give_back(read(&t.ours()).await).await;
+    assert!(keys(&t.redis).is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_right_that_is_missing_is_told_and_nothing_is_left_behind() {
+    let redis = Redis::start();
+    let own = "~{door}:*";
+    let cases: [(&str, bool, &[&str]); 6] = [
+        ("the lock", true, &["~other", own, "~leasehold_rwlock__writers:*", "&*", "+@all"]),
+        ("the lease", true, &["~door", "~leasehold_rwlock__writers:*", "&*", "+@all"]),
+        ("those who wait to write", true, &["~door", own, "&*", "+@all"]),
+        ("scripts", true, &["~*", "&*", "+@all", "-evalsha"]),
+        ("the lock", false, &["~other", "&*", "+@all"]),
+        ("HSET", false, &["~*", "&*", "+@all", "-hset"]),
+    ];
+    for (missing, reads, rights) in cases {
+        let lock = door(&with_rights(&redis, "limited", rights).await);
+        let side = if reads { lock.read() } else { lock.write() };
+        let error = within(SOON, "a no", side.acquire()).await.unwrap_err();
+        let Error::Forbidden { code, .. } = &error else { panic!("{missing}: {error:?}") };
+        assert_eq!(code, "NOPERM", "{missing}");
+        assert!(keys(&redis).is_empty(), "{missing}: {:?}", keys(&redis));
+    }
+
+    // Who need not yield needs no right to know whom.
+    let client = with_rights(&redis, "limited", &["~door", own, "&*", "+@all"]).await;
+    give_back(read(&door(&client).prefer_writers(false)).await).await;
+}
+
+/// The commands of the guide that make a user of read-write locks below `app:`, word by word.
+fn commands_of_the_guide() -> Vec<Vec<String>> {
+    let guide = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/guide.md");
+    let guide = std::fs::read_to_string(guide).unwrap();
+    let commands = guide.split("$ redis-cli ACL SETUSER leasehold ").skip(1).map(|from| {
+        let (words, _) = from.split_once("```").unwrap();
+        let words = words.split_whitespace().filter(|word| *word != "\\");
+        let words = words.map(|word| word.trim_matches('\'').to_owned());
+        ["ACL", "SETUSER", "leasehold"].map(str::to_owned).into_iter().chain(words).collect()
+    });
+    commands.collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_user_of_the_guide_can_do_all_there_is_and_has_no_right_too_many() {
+    let redis = Redis::start();
+    let commands = commands_of_the_guide();
+    let [plain, added] = &commands[..] else { panic!("{commands:?}") };
+    for words in [plain, added] {
+        let words: Vec<_> = words.iter().map(String::as_str).collect();
+        assert_eq!(redis.command(&words).text(), "OK", "{words:?}");
+    }
+    redis.command(&["ACL", "LOG", "RESET"]);
+    let before = redis.calls();
+    read_and_write_in_all_ways(&redis, "leasehold", "app:door").await;
+
+    // nothing was refused to it, and each command that was added was run
+    let refused = redis.command(&["ACL", "LOG"]);
+    assert!(refused.list().is_empty(), "{refused:?}");
+    let calls = redis.calls().since(&before);
+    let may_run = added.iter().filter_map(|word| word.strip_prefix('+'));
+    let idle: Vec<&str> = may_run.filter(|command| calls.of(command) == 0).collect();
+    assert!(idle.is_empty(), "never used: {idle:?}");
+
+    // and each pattern that was added is needed
+    for (pattern, kind) in added[3..6].iter().zip(["key", "key", "channel"]) {
+        let without: Vec<_> = added.iter().filter(|word| *word != pattern).collect();
+        let mut words: Vec<_> = without.iter().map(|word| word.as_str()).collect();
+        words.splice(3..3, plain[3..].iter().map(String::as_str));
+        redis.command(&words);
+        redis.command(&["ACL", "LOG", "RESET"]);
+        let lock = common::as_user(&redis, "leasehold").await.read_write("app:door").unwrap();
+        match lock.read().try_acquire().await {
+            Ok(guard) => drop(guard.unwrap().release().await),
+            Err(error) => assert!(matches!(error, Error::Forbidden { .. }), "{error:?}"),
+        }
+        let refused = redis.command(&["ACL", "LOG"]);
+        let refused = format!("{refused:?}");
+        assert!(refused.contains(kind), "{pattern}: {refused}");
+    }
+}
+
+/// All that a user of read-write locks may do.
+async fn read_and_write_in_all_ways(redis: &Redis, user: &str, name: &str) {
+    let limited = common::as_user(redis, user).await;
+    let other = common::as_user(redis, user).await;
+    let [ours, theirs] = [&limited, &other].map(|client| client.read_write(name).unwrap());
+    let writers = format!("leasehold_rwlock__writers:{{{name}}}");
+    let until_waits = |number: i64| {
+        let waiting = || redis.command(&["ZCARD", &writers]).number();
+        eventually("it is known to wait", SOON, || waiting() == number);
+    };
+
+    let reading = ours.read().ttl(secs(3)).acquire().await.unwrap();
+    eventually("it is renewed", SOON, || limited.stats().renewals > 0);
+    assert!(theirs.read().is_locked().await.unwrap());
+    let leaves = waiter(theirs.write());
+    until_waits(1);
+    leaves.abort();
+    until_waits(0);
+    let writer = waiter(theirs.write().ttl(secs(3)));
+    until_waits(1);
+    give_back(reading).await;
+    let writing = entered(writer).await;
+    let again = writing.reenter().await.unwrap();
+    common::give_back_one_of_two(again).await;
+    eventually("it is renewed", SOON, || other.stats().renewals > 0);
+    let reading = theirs.downgrade(writing).await.unwrap();
+    assert_eq!(ours.read().held_by(reading.owner()).await.unwrap(), 1);
+    assert!(ours.read().force_release().await.unwrap());
+    drop(reading);
+    assert_eq!(limited.stats().renewals_failed + other.stats().renewals_failed, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_may_not_say_so_on_the_channel_leaves_all_the_same() {
+    let redis = Redis::start();
+    let rights = ["~*", "+@all"];
+    let (mute, other) = (with_rights(&redis, "limited", &rights).await, client(&redis).await);
+    for reads in [true, false] {
+        let side = |lock: ReadWriteLock| if reads { lock.read() } else { lock.write() };
+        let guard = side(door(&mute)).acquire().await.unwrap();
+        let waiting = waiter(door(&other).write());
+        until_heard_by(&redis, 1);
+        assert!(matches!(guard.release().await, Ok(Release::Released)), "reads: {reads}");
+        give_back(entered(waiting).await).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_without_memory_refuses_both_sides_and_keeps_and_releases_the_old() {
+    let t = Setup::new().await;
+    let reading = t.ours().read().ttl(secs(3)).acquire().await.unwrap();
+    let window = t.ours();
+    let writing = t.one.read_write("window").unwrap().write().ttl(secs(3)).acquire().await.unwrap();
+    t.redis.command(&["CONFIG", "SET", "maxmemory", "1"]);
+
+    for side in [t.theirs().read(), t.other.read_write("new").unwrap().write()] {
+        let error = within(SOON, "a no", side.acquire()).await.unwrap_err();
+        assert!(error.to_string().contains("OOM"), "{error:?}");
+    }
+    assert!(!t.other.read_write("new").unwrap().write().is_locked().await.unwrap());
+    sleep(secs(4)).await;
+    assert!(reading.is_held() && writing.is_held());
+    // One that joins it here is nothing new.
+    drop(window);
+    give_back(reading).await;
+    give_back(writing).await;
+    assert!(keys(&t.redis).is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_forgets_the_scripts_is_told_them_again() {
+    let t = Setup::new().await;
+    let flush = || t.redis.command(&["SCRIPT", "FLUSH"]);
+    flush();
+    let reading = t.ours().read().ttl(secs(3)).acquire().await.unwrap();
+    flush();
+    assert!(t.ours().read().holder().await.unwrap().is_some());
+    eventually("it is renewed", SOON, || t.one.stats().renewals > 0);
+    flush();
+    give_back(reading).await;
+    flush();
+    let writing = t.ours().write().ttl(secs(3)).acquire().await.unwrap();
+    flush();
+    let renewed = t.one.stats().renewals;
+    eventually("it is renewed", SOON, || t.one.stats().renewals > renewed);
+    flush();
+    let reading = t.ours().downgrade(writing).await.unwrap();
+    flush();
+    assert!(t.ours().read().force_release().await.unwrap());
+    drop(reading);
+    assert_eq!(t.one.stats().renewals_failed, 0);
+    flush();
+    give_back(write(&t.ours()).await).await;
+    // The lease of a reader that was forced out ends by itself.
+    assert!(free(&t.redis));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_reply_is_asked_for_again_and_leaves_one_hold() {
+    let t = Setup::new().await;
+    let proxy = Proxy::before(t.redis.port());
+    for reads in [true, false] {
+        let lock = door(&Client::connect(&proxy.url()).await.unwrap());
+        let side = if reads { lock.read() } else { lock.write() };
+        // Scripts are loaded when they are first used.
+        give_back(side.acquire().await.unwrap()).await;
+
+        // when the reply to a grant is lost, then asking again is no second one
+        let (lost, before) = (proxy.lost_replies(), t.redis.calls());
+        proxy.lose_next_reply();
+        let guard = within(secs(10), "it is granted", side.acquire()).await.unwrap();
+        assert_eq!(proxy.lost_replies(), lost + 1);
+        assert!(t.redis.calls().since(&before).of("evalsha") >= 2);
+        assert_eq!(hash(&t.redis, "door").len(), 2, "mode and one holder");
+        assert_eq!(side.held_by(guard.owner()).await.unwrap(), 1);
+
+        // and a release whose reply is lost has happened
+        proxy.lose_next_reply();
+        let release = within(secs(10), "an answer", guard.release()).await.unwrap();
+        assert!(release.done().is_ok(), "reads: {reads}");
+        assert_eq!(proxy.lost_replies(), lost + 2);
+        assert!(keys(&t.redis).is_empty());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_future_that_is_dropped_at_any_time_leaves_nothing_behind() {
+    let t = Setup::new().await;
+    let proxy = Proxy::before(t.redis.port());
+    let client = Client::connect(&proxy.url()).await.unwrap();
+    for reads in [true, false] {
+        for delay in [0, 1, 5, 20, 100] {
+            let lock = door(&client);
+            proxy.delay(ms(200));
+            let acquiring = waiter(if reads { lock.read() } else { lock.write() });
+            sleep(ms(delay)).await;
+            acquiring.abort();
+            acquiring.await.unwrap_err();
+            proxy.delay(Duration::ZERO);
+            sleep(ms(300)).await;
+            eventually("it is free", SOON, || keys(&t.redis).is_empty());
+        }
+    }
+    // while others hold it
+    for reads in [true, false] {
+        let holder = write(&t.theirs()).await;
+        for delay in [0, 1, 20, 100] {
+            let lock = door(&client);
+            let waiting = waiter(if reads { lock.read() } else { lock.write() });
+            sleep(ms(delay)).await;
+            waiting.abort();
+            waiting.await.unwrap_err();
+        }
+        eventually("none waits", SOON, || keys(&t.redis) == ["door"]);
+        give_back(holder).await;
+        assert!(keys(&t.redis).is_empty());
+    }
+    // and a downgrade
+    for delay in [0, 1, 20, 100, 250] {
+        let lock = door(&client);
+        let writing = write(&lock).await;
+        proxy.delay(ms(200));
+        let downgrading = tokio::spawn(async move { lock.downgrade(writing).await });
+        sleep(ms(delay)).await;
+        downgrading.abort();
+        downgrading.await.ok();
+        proxy.delay(Duration::ZERO);
+        sleep(ms(300)).await;
+        eventually("both are given back", SOON, || keys(&t.redis).is_empty());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_task_that_reads_and_waits_to_write_learns_that_it_waits_for_its_own_client() {
+    let t = Setup::new().await;
+    // given one of ours that reads, beside others
+    let others = join_all((0..12).map(|_| async {
+        let client = client(&t.redis).await;
+        read(&door(&client)).await
+    }));
+    let others = others.await;
+    let reading = read(&t.ours()).await;
+
+    // when the task that reads waits to write as well
+    let error = t.ours().write().acquire_within(secs(1)).await.unwrap_err();
+
+    // then it is told
+    let Error::TimedOut { by_this_client, .. } = &error else { panic!("{error:?}") };
+    assert!(by_this_client, "{error:?}");
+    assert!(error.to_string().contains("by this client itself"), "{error}");
+    give_back(reading).await;
+    for reading in others {
+        give_back(reading).await;
+    }
+}
+
+#[tokio::test]
+async fn who_is_in_its_own_way_for_long_is_told_by_the_log() {
+    const TOLD: &str = "this client waits for a lock that it holds itself";
+    let (log, _noting) = Log::begin();
+    let redis = Redis::start();
+    let lock = door(&client(&redis).await);
+    for reads in [true, false] {
+        let [held, wanted] =
+            if reads { [lock.read(), lock.write()] } else { [lock.write(), lock.read()] };
+        let guard = held.ttl(secs(3)).acquire().await.unwrap();
+        // It is told each ten seconds at most, when a hold of five seconds is renewed.
+        let before = log.text().matches(TOLD).count();
+        assert!(wanted.acquire_within(secs(4)).await.is_err());
+        assert_eq!(log.text().matches(TOLD).count(), before, "{}", log.text());
+        assert!(wanted.acquire_within(secs(8)).await.is_err());
+        assert_eq!(log.text().matches(TOLD).count(), before + 1, "{}", log.text());
+        give_back(guard).await;
+    }
+}
+
+/// Whether nobody reads or writes.
+fn free(redis: &Redis) -> bool {
+    redis.command(&["EXISTS", "door"]).number() == 0
+}
+
+// Threads.
+
+#[cfg(feature = "blocking")]
+mod threads {
+    use leasehold::{Error, blocking::Client};
+    use testkit::Redis;
+
+    use super::{SOON, keys, until_heard_by};
+
+    fn two(redis: &Redis) -> [leasehold::blocking::ReadWriteLock; 2] {
+        [(); 2].map(|()| Client::connect(&redis.url()).unwrap().read_write("door").unwrap())
+    }
+
+    #[test]
+    fn a_thread_that_reads_and_wants_to_write_is_refused() {
+        let redis = Redis::start();
+        let [ours, _] = two(&redis);
+        let reading = ours.read().acquire().unwrap();
+        for refused in [
+            ours.write().acquire().unwrap_err(),
+            ours.write().acquire_within(SOON).unwrap_err(),
+            ours.write().try_acquire().unwrap_err(),
+        ] {
+            assert!(matches!(refused, Error::Upgrade { .. }), "{refused:?}");
+        }
+        // Another thread waits for it, and is no upgrade.
+        let writer =
+            std::thread::spawn(move || ours.write().acquire().unwrap().release().unwrap().done());
+        until_heard_by(&redis, 1);
+        reading.release().unwrap().done().unwrap();
+        writer.join().unwrap().unwrap();
+    }
+
+    #[test]
+    fn a_thread_that_writes_reads_as_well_and_goes_on_reading() {
+        let redis = Redis::start();
+        let [ours, theirs] = two(&redis);
+        let writing = ours.write().acquire().unwrap();
+        let reading = ours.read().acquire().unwrap();
+        let again = ours.read().acquire().unwrap();
+        assert!(theirs.read().try_acquire().unwrap().is_none());
+        let other = std::thread::spawn(move || theirs.read().acquire().unwrap().release().unwrap());
+        until_heard_by(&redis, 1);
+
+        writing.release().unwrap().done().unwrap();
+        other.join().unwrap().done().unwrap();
+        assert!(ours.write().acquire().is_err());
+        again.release().unwrap().done().unwrap();
+        assert!(ours.write().try_acquire().is_err());
+        reading.release().unwrap().done().unwrap();
+        ours.write().acquire().unwrap().release().unwrap().done().unwrap();
+        assert!(keys(&redis).is_empty());
+    }
+}
+
+// What it costs.
+
+/// What came over the wire while `act` ran, not what scripts called.
+async fn sent_during<T>(redis: &Redis, act: impl Future<Output = T>) -> (Vec<String>, T) {
+    let monitor = redis.monitor();
+    let done = act.await;
+    let lines = monitor.stop();
+    let sent = lines.iter().filter(|line| !line.contains(" lua] ")).map(|line| {
+        let (_, words) = line.split_once("] ").expect("a line of MONITOR has an address");
+        words.split(' ').next().unwrap_or_default().trim_matches('"').to_owned()
+    });
+    (sent.collect(), done)
+}
+
+fn of(calls: &Calls, commands: &[&str]) -> Vec<u64> {
+    commands.iter().map(|command| calls.of(command)).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_acquire_and_each_release_is_one_evalsha() {
+    let t = Setup::new().await;
+    // Scripts are loaded when they are first used.
+    give_back(read(&t.ours()).await).await;
+    give_back(write(&t.ours()).await).await;
+    for side in [t.ours().read(), t.ours().write()] {
+        let (sent, guard) = sent_during(&t.redis, side.acquire()).await;
+        assert_eq!(sent, ["EVALSHA"]);
+        let (sent, ()) = sent_during(&t.redis, give_back(guard.unwrap())).await;
+        assert_eq!(sent, ["EVALSHA"]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_thousand_readers_of_one_process_that_read_together_ask_twice() {
+    let t = Setup::new().await;
+    give_back(read(&t.ours()).await).await;
+    let before = t.redis.calls();
+    let lock = t.ours().read().local_turns(10_000, secs(60));
+    let first = lock.acquire().await.unwrap();
+    let others = join_all((0..999).map(|_| lock.acquire())).await;
+    let owners: BTreeSet<_> =
+        others.iter().map(|other| other.as_ref().unwrap().owner().clone()).collect();
+    assert_eq!(owners, BTreeSet::from([first.owner().clone()]));
+    for other in others {
+        assert!(other.unwrap().release().await.unwrap().done().is_ok());
+    }
+    give_back(first).await;
+    let calls = t.redis.calls().since(&before);
+    assert_eq!(of(&calls, &["evalsha", "hset", "publish"]), [2, 2, 1], "{calls}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn readers_of_one_process_that_come_and_go_ask_once_in_ten_milliseconds() {
+    let t = Setup::new().await;
+    give_back(read(&t.ours()).await).await;
+    let (before, began) = (t.redis.calls(), Instant::now());
+    let lock = t.ours().read();
+    let tasks = (0..8).map(|_| {
+        let lock = lock.clone();
+        tokio::spawn(async move {
+            for _ in 0..500 {
+                let guard = lock.acquire().await.unwrap();
+                tokio::task::yield_now().await;
+                guard.release().await.unwrap().done().unwrap();
+            }
+        })
+    });
+    join_all(tasks.collect::<Vec<_>>()).await.into_iter().for_each(Result::unwrap);
+    let calls = t.redis.calls().since(&before);
+    assert!(calls.of("evalsha") < 4_000, "{calls} in {:?}", began.elapsed());
+    assert!(keys(&t.redis).is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hundred_readers_are_kept_by_one_evalsha_per_third_of_the_ttl() {
+    let t = Setup::new().await;
+    let locks: Vec<_> = (0..100)
+        .map(|n| t.one.read_write(format!("door-{n}")).unwrap().read().ttl(secs(6)))
+        .collect();
+    let guards = join_all(locks.iter().map(leasehold::Lock::acquire)).await;
+    let guards: Vec<_> = guards.into_iter().map(Result::unwrap).collect();
+    let before = t.redis.calls();
+    eventually("they are renewed", secs(15), || t.one.stats().renewals >= 200);
+    let calls = t.redis.calls().since(&before);
+    // The first one loads the script.
+    assert!((2..=3).contains(&calls.of("evalsha")), "{calls}");
+    assert_eq!(calls.of("hexists"), 200, "{calls}");
+    drop(guards);
+    eventually("they are free", SOON, || keys(&t.redis).is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_script_runs_as_many_commands_beside_ten_thousand_readers_as_beside_forty() {
+    let few = commands_beside(40).await;
+    let many = commands_beside(10_000).await;
+    assert_eq!(few, many);
+}
+
+/// How many commands each step runs inside, beside so many readers.
+async fn commands_beside(readers: usize) -> Vec<(&'static str, usize)> {
+    let t = Setup::new().await;
+    give_back(read(&t.ours()).await).await;
+    give_back(write(&t.ours()).await).await;
+    t.redis.command(&["HSET", "door", "mode", "read"]);
+    let fill = "for i = 1, ARGV[1] do redis.call('HSET', KEYS[1], 'java:' .. i, 1) \
+                redis.call('SET', '{door}:java:' .. i .. ':rwlock_timeout:1', 1, 'PX', 60000) end \
+                redis.call('PEXPIRE', KEYS[1], 60000)";
+    t.redis.command(&["EVAL", fill, "1", "door", &readers.to_string()]);
+
+    let mut steps = Vec::new();
+    let monitor = t.redis.monitor();
+    let guard = t.ours().read().acquire().await.unwrap();
+    steps.push(("read", inside(monitor.stop())));
+    let monitor = t.redis.monitor();
+    assert!(t.theirs().write().try_acquire().await.unwrap().is_none());
+    steps.push(("write", inside(monitor.stop())));
+    let monitor = t.redis.monitor();
+    t.theirs().read().holder().await.unwrap().unwrap();
+    steps.push(("inspect", inside(monitor.stop())));
+    let monitor = t.redis.monitor();
+    give_back(guard).await;
+    steps.push(("leave", inside(monitor.stop())));
+    steps
+}
+
+fn inside(lines: Vec<String>) -> usize {
+    lines.iter().filter(|line| line.contains(" lua] ")).count()
+}

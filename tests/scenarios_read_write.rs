@@ -1,0 +1,426 @@
+//! What Redisson's own tests show of its read-write lock, shown of ours.
+//!
+//! Each test bears the name of Redisson's test in a comment, as in `scenarios.rs`: a Java thread
+//! is an owner here, sleeps and rounds are fewer. What Redisson tells of its read lock alone as
+//! `RLock` is shown of both sides.
+//!
+//! Rows that have no counterpart:
+//!
+//! - `testInCluster`: one node is all that this store knows so far.
+//! - `testIsHeldByCurrentThread` and its twins, for another thread: who holds is a guard.
+#![cfg(feature = "redis")]
+
+mod common;
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicI32, AtomicU32, Ordering::SeqCst},
+};
+
+use common::{SOON, client, entered, give_back, keys, ms, secs, waiter, within};
+use futures_util::future::join_all;
+use leasehold::{Client, LockGuard, LostReason, ReadWriteLock, Release};
+use testkit::{Redis, eventually};
+use tokio::time::{Instant, sleep};
+
+/// A server and two clients of it.
+struct Setup {
+    redis: Redis,
+    one: ReadWriteLock,
+    other: ReadWriteLock,
+}
+
+impl Setup {
+    async fn new() -> Self {
+        let redis = Redis::start();
+        let [one, other] = [door(&client(&redis).await), door(&client(&redis).await)];
+        Self { redis, one, other }
+    }
+}
+
+fn door(client: &Client) -> ReadWriteLock {
+    client.read_write("door").unwrap()
+}
+
+async fn reads(lock: &ReadWriteLock) -> Option<LockGuard> {
+    lock.read().try_acquire().await.unwrap()
+}
+
+async fn writes(lock: &ReadWriteLock) -> Option<LockGuard> {
+    lock.write().try_acquire().await.unwrap()
+}
+
+// testReadLockIsLocked
+#[tokio::test(flavor = "multi_thread")]
+async fn one_who_writes_reads_only_if_it_has_asked_to() {
+    let t = Setup::new().await;
+    let writing = writes(&t.one).await.unwrap();
+    assert!(!t.other.read().is_locked().await.unwrap());
+    let reading = t.one.read_beside(&writing).await.unwrap();
+    assert!(t.other.read().is_locked().await.unwrap());
+    assert!(t.other.write().is_locked().await.unwrap());
+    give_back(reading).await;
+    assert!(!t.other.read().is_locked().await.unwrap());
+    give_back(writing).await;
+}
+
+// testReadLockExpirationRenewal
+#[tokio::test(flavor = "multi_thread")]
+async fn fifty_readers_are_kept_for_longer_than_their_ttl() {
+    let redis = Redis::start();
+    let clients = join_all((0..10).map(|_| client(&redis))).await;
+    let reading = clients.iter().cycle().take(50).map(|client| async {
+        let guard = door(client).read().ttl(secs(2)).acquire().await.unwrap();
+        sleep(secs(5)).await;
+        give_back_share(guard).await;
+    });
+    within(secs(30), "all have read", join_all(reading)).await;
+    assert!(keys(&redis).is_empty());
+}
+
+/// Gives back one of several that may share a hold.
+async fn give_back_share(guard: LockGuard) {
+    guard.release().await.unwrap().done().unwrap();
+}
+
+// testName
+#[tokio::test(flavor = "multi_thread")]
+async fn a_name_may_have_a_hash_tag_and_colons() {
+    let redis = Redis::start();
+    let lock = client(&redis).await.read_write("{test}:abc:key").unwrap().read();
+    let tasks = (0..10).map(|_| {
+        let lock = lock.clone();
+        tokio::spawn(async move {
+            for _ in 0..10 {
+                give_back_share(lock.acquire().await.unwrap()).await;
+            }
+        })
+    });
+    join_all(tasks.collect::<Vec<_>>()).await.into_iter().for_each(Result::unwrap);
+    assert!(keys(&redis).is_empty());
+}
+
+// testReadLockLeaseTimeoutDiffThreadsWRR
+#[tokio::test(flavor = "multi_thread")]
+async fn readers_of_several_clients_enter_when_a_writers_lease_ends() {
+    let t = Setup::new().await;
+    let began = Instant::now();
+    let writing = t.one.write().lease(secs(2)).acquire().await.unwrap();
+    let waiting = [waiter(t.one.read()), waiter(t.other.read())];
+    for waiting in waiting {
+        give_back(entered(waiting).await).await;
+    }
+    assert!(began.elapsed() >= secs(2) && began.elapsed() < secs(4), "{:?}", began.elapsed());
+    drop(writing);
+}
+
+// testReadLockLeaseTimeout
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reader_that_came_later_and_left_prolongs_nothing() {
+    let t = Setup::new().await;
+    let first = t.one.read().lease(secs(2)).acquire().await.unwrap();
+    sleep(ms(1_500)).await;
+    let second = t.other.read().lease(secs(2)).acquire().await.unwrap();
+    give_back(second).await;
+    sleep(secs(1)).await;
+    give_back(writes(&t.other).await.expect("the first one's lease is over")).await;
+    drop(first);
+}
+
+// testWR, testWriteReadReentrancy
+#[tokio::test(flavor = "multi_thread")]
+async fn who_writes_may_read_as_well_and_stop_either_first() {
+    let t = Setup::new().await;
+    let writing = writes(&t.one).await.unwrap();
+    let reading = t.one.read_beside(&writing).await.unwrap();
+    give_back(reading).await;
+    assert!(t.other.write().is_locked().await.unwrap());
+    give_back(writing).await;
+    assert!(keys(&t.redis).is_empty());
+
+    let writing = writes(&t.one).await.unwrap();
+    let reading = t.one.read_beside(&writing).await.unwrap();
+    assert!(reads(&t.other).await.is_none());
+    give_back(writing).await;
+    assert!(writes(&t.other).await.is_none() && writes(&t.one).await.is_none());
+    give_back(reading).await;
+    give_back(writes(&t.other).await.unwrap()).await;
+}
+
+// testWriteLock, testReentrancy
+#[tokio::test(flavor = "multi_thread")]
+async fn a_writer_that_entered_twice_is_alone_until_it_has_left_twice() {
+    let t = Setup::new().await;
+    let writing = writes(&t.one).await.unwrap();
+    let again = writing.reenter().await.unwrap();
+    let other = t.other.write();
+    assert!(other.is_locked().await.unwrap());
+    for guard in [again, writing] {
+        assert!(reads(&t.other).await.is_none() && writes(&t.other).await.is_none());
+        guard.release().await.unwrap().done().unwrap();
+    }
+    let reading = reads(&t.other).await.unwrap();
+    assert!(writes(&t.one).await.is_none());
+    give_back(reading).await;
+    let writing = writes(&t.one).await.unwrap();
+    assert!(other.force_release().await.unwrap() && !other.force_release().await.unwrap());
+    drop(writing);
+}
+
+// testMultiRead
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_writes_until_all_readers_have_gone() {
+    let t = Setup::new().await;
+    let readers = [reads(&t.one).await.unwrap(), reads(&t.other).await.unwrap()];
+    for reading in readers {
+        assert!(writes(&t.one).await.is_none() && writes(&t.other).await.is_none());
+        give_back(reading).await;
+    }
+    assert!(!t.one.read().force_release().await.unwrap());
+    give_back(writes(&t.other).await.unwrap()).await;
+}
+
+// testForceUnlock
+#[tokio::test(flavor = "multi_thread")]
+async fn force_takes_its_own_side_alone() {
+    let t = Setup::new().await;
+    let reading = reads(&t.one).await.unwrap();
+    assert!(!t.other.write().force_release().await.unwrap());
+    give_back(reading).await;
+    let writing = writes(&t.one).await.unwrap();
+    assert!(!t.other.read().force_release().await.unwrap());
+    give_back(writing).await;
+}
+
+// testExpireRead
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reader_whose_lease_is_over_says_so_and_keeps_no_other_reader_out() {
+    let t = Setup::new().await;
+    let first = t.one.read().lease(secs(2)).acquire().await.unwrap();
+    let second = reads(&t.other).await.expect("both read");
+    assert_eq!(within(SOON, "its lease ends", first.lost()).await, LostReason::Expired);
+    // Redisson's unlock says nothing here.
+    let release = first.release().await.unwrap();
+    assert!(matches!(release, Release::AlreadyGone { .. }), "{release:?}");
+    give_back(second).await;
+}
+
+// testExpireWrite
+#[tokio::test(flavor = "multi_thread")]
+async fn a_writer_enters_when_the_lease_of_another_is_over() {
+    let t = Setup::new().await;
+    let began = Instant::now();
+    let first = t.one.write().lease(secs(2)).acquire().await.unwrap();
+    let second = within(SOON, "it enters", t.other.write().acquire()).await.unwrap();
+    assert!(began.elapsed() >= secs(2), "{:?}", began.elapsed());
+    let release = first.release().await.unwrap();
+    assert!(matches!(release, Release::AlreadyGone { .. }), "{release:?}");
+    give_back(second).await;
+}
+
+// testAutoExpire
+#[tokio::test(flavor = "multi_thread")]
+async fn each_side_of_a_client_that_went_away_is_free_after_one_ttl() {
+    for reads in [true, false] {
+        let t = Setup::new().await;
+        let url = t.redis.url();
+        let holder = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Runtime::new().unwrap();
+            let guard = runtime.block_on(async {
+                let lock = door(&Client::connect(&url).await.unwrap());
+                let side = if reads { lock.read() } else { lock.write() };
+                side.ttl(secs(2)).acquire().await.unwrap()
+            });
+            runtime.shutdown_background();
+            guard
+        });
+        eventually("it is held", SOON, || !keys(&t.redis).is_empty());
+        give_back(entered(waiter(t.other.write())).await).await;
+        drop(holder.join().unwrap());
+    }
+}
+
+// testHoldCount
+#[tokio::test(flavor = "multi_thread")]
+async fn a_writers_count_is_in_the_store_and_a_readers_in_its_client() {
+    let t = Setup::new().await;
+    let guard = writes(&t.one).await.unwrap();
+    let owner = guard.owner().clone();
+    let counts =
+        async |guard: &LockGuard| (guard.count(), t.other.write().held_by(&owner).await.unwrap());
+    assert_eq!(counts(&guard).await, (1, 1));
+    let again = guard.reenter().await.unwrap();
+    assert_eq!(counts(&guard).await, (2, 2));
+    common::give_back_one_of_two(again).await;
+    assert_eq!(counts(&guard).await, (1, 1));
+    give_back(guard).await;
+    assert_eq!(t.other.write().held_by(&owner).await.unwrap(), 0);
+
+    let guard = reads(&t.one).await.unwrap();
+    let owner = guard.owner().clone();
+    let again = guard.reenter().await.unwrap();
+    // Redisson has 2 here, and a key for each.
+    assert_eq!((guard.count(), t.other.read().held_by(&owner).await.unwrap()), (2, 1));
+    give_back_share(again).await;
+    assert_eq!((guard.count(), t.other.read().held_by(&owner).await.unwrap()), (1, 1));
+    give_back(guard).await;
+    assert_eq!(t.other.read().held_by(&owner).await.unwrap(), 0);
+}
+
+// testIsLocked, testIsLockedOtherThread, testLockUnlock
+#[tokio::test(flavor = "multi_thread")]
+async fn anybody_sees_which_side_is_taken_and_can_take_it_again() {
+    let t = Setup::new().await;
+    for _ in 0..2 {
+        let reading = reads(&t.one).await.unwrap();
+        assert!(t.other.read().is_locked().await.unwrap());
+        assert!(!t.other.write().is_locked().await.unwrap());
+        give_back(reading).await;
+        let writing = writes(&t.one).await.unwrap();
+        assert!(!t.other.read().is_locked().await.unwrap());
+        assert!(t.other.write().is_locked().await.unwrap());
+        give_back(writing).await;
+    }
+    assert!(!t.other.read().is_locked().await.unwrap());
+    assert!(!t.other.write().is_locked().await.unwrap());
+}
+
+// testUnlockFail
+#[tokio::test(flavor = "multi_thread")]
+async fn a_guard_of_what_was_taken_away_releases_nothing_of_others() {
+    let t = Setup::new().await;
+    let old = reads(&t.one).await.unwrap();
+    t.other.read().force_release().await.unwrap();
+    let new = writes(&t.other).await.unwrap();
+    let release = old.release().await.unwrap();
+    assert!(matches!(release, Release::AlreadyGone { .. }), "{release:?}");
+    give_back(new).await;
+}
+
+/// Who reads and who writes, counted by those who do.
+#[derive(Default)]
+struct Room {
+    readers: AtomicI32,
+    writers: AtomicI32,
+    rounds: AtomicU32,
+    most_readers: AtomicI32,
+}
+
+impl Room {
+    async fn read(&self) {
+        let readers = self.readers.fetch_add(1, SeqCst) + 1;
+        self.most_readers.fetch_max(readers, SeqCst);
+        assert_eq!(self.writers.load(SeqCst), 0, "somebody writes");
+        sleep(ms(1)).await;
+        self.readers.fetch_sub(1, SeqCst);
+    }
+
+    async fn write(&self) {
+        assert_eq!(self.writers.fetch_add(1, SeqCst), 0, "two write");
+        assert_eq!(self.readers.load(SeqCst), 0, "somebody reads");
+        tokio::task::yield_now().await;
+        self.writers.fetch_sub(1, SeqCst);
+    }
+}
+
+/// Lets each client read or write `rounds` times, by chance. Returns how often they did.
+async fn at_random(clients: Vec<Client>, rounds: u32) -> u32 {
+    let room = Arc::<Room>::default();
+    let tasks = clients.into_iter().map(|client| {
+        let room = Arc::clone(&room);
+        tokio::spawn(async move {
+            let lock = door(&client);
+            for _ in 0..rounds {
+                let guard = if fastrand::bool() {
+                    let guard = lock.read().acquire().await.unwrap();
+                    room.read().await;
+                    guard
+                } else {
+                    let guard = lock.write().acquire().await.unwrap();
+                    room.write().await;
+                    guard
+                };
+                give_back_share(guard).await;
+                room.rounds.fetch_add(1, SeqCst);
+            }
+        })
+    });
+    let all = join_all(tasks.collect::<Vec<_>>());
+    let done = within(secs(180), "all are done", all).await;
+    done.into_iter().for_each(Result::unwrap);
+    assert!(room.most_readers.load(SeqCst) > 1, "none read together");
+    room.rounds.load(SeqCst)
+}
+
+// testConcurrency_SingleInstance
+#[tokio::test(flavor = "multi_thread")]
+async fn tasks_of_one_client_read_together_and_write_alone() {
+    let redis = Redis::start();
+    let tasks = vec![client(&redis).await; 15];
+    assert_eq!(at_random(tasks, 20).await, 15 * 20);
+    assert!(keys(&redis).is_empty());
+}
+
+// testConcurrencyLoop_MultiInstance
+#[tokio::test(flavor = "multi_thread")]
+async fn sixteen_clients_read_together_and_write_alone_again_and_again() {
+    let redis = Redis::start();
+    let clients = join_all((0..16).map(|_| client(&redis))).await;
+    assert_eq!(at_random(clients, 100).await, 1_600);
+    assert!(keys(&redis).is_empty());
+}
+
+// testConcurrency_MultiInstance
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hundred_clients_read_together_and_write_alone() {
+    let redis = Redis::start();
+    let clients = join_all((0..100).map(|_| client(&redis))).await;
+    assert_eq!(at_random(clients, 1).await, 100);
+    assert!(keys(&redis).is_empty());
+}
+
+// testMultiInstanceZombieReadLockPerformance
+#[tokio::test(flavor = "multi_thread")]
+async fn dead_readers_keep_a_writer_out_for_a_ttl_at_most_and_few_of_them_not_at_all() {
+    for (dead, least) in [(16, secs(0)), (20, secs(1))] {
+        // given dead readers that had entered three times each, and one that lives
+        let t = Setup::new().await;
+        let fill = "redis.call('HSET', KEYS[1], 'mode', 'read') \
+                    for i = 1, ARGV[1] do redis.call('HSET', KEYS[1], 'dead:' .. i, 3) end \
+                    redis.call('PEXPIRE', KEYS[1], 1000)";
+        t.redis.command(&["EVAL", fill, "1", "door", &dead.to_string()]);
+        let reading = t.one.read().ttl(secs(3)).acquire().await.unwrap();
+        let waiting = waiter(t.other.write());
+        eventually("it waits", SOON, || {
+            t.redis.command(&["EXISTS", "leasehold_rwlock__writers:{door}"]).number() == 1
+        });
+
+        // when that one leaves
+        let began = Instant::now();
+        give_back(reading).await;
+
+        // then the writer enters: at once, or when the lease is over that it left
+        give_back(entered(waiting).await).await;
+        let took = began.elapsed();
+        assert!(took >= least && took < least + secs(4), "{dead}: {took:?}");
+    }
+}
+
+// testReadLockAfterTimeout, testWriteLockAfterTimeout, of RedissonLockExpirationRenewalTest
+#[tokio::test(flavor = "multi_thread")]
+async fn after_a_side_was_lost_with_the_servers_data_the_next_one_is_kept_alive() {
+    for reads in [true, false] {
+        let t = Setup::new().await;
+        let side = if reads { t.one.read() } else { t.one.write() }.ttl(secs(1));
+        let lost = side.acquire().await.unwrap();
+        t.redis.restart();
+        sleep(secs(2)).await;
+        let release = lost.release().await.unwrap();
+        assert!(matches!(release, Release::AlreadyGone { .. }), "{release:?}");
+
+        let guard = side.acquire().await.unwrap();
+        sleep(secs(2)).await;
+        assert_eq!(side.held_by(guard.owner()).await.unwrap(), 1);
+        give_back(guard).await;
+    }
+}
