@@ -198,11 +198,16 @@ async fn who_lacks_a_right_is_told_and_who_may_not_listen_asks() {
     assert!(matches!(narrow.wait().await, Err(Error::Forbidden { .. })));
     assert!(matches!(narrow.count_down().await, Err(Error::Forbidden { .. })));
 
-    let deaf = ["+@all", "resetchannels", "~start", "~leasehold_latch__receipt:{start}:*"];
+    let deaf = "-@all resetchannels ~start ~leasehold_latch__receipt:{start}:* \
+        +hello +ping +info +type +client|setname +evalsha +eval +script|load +subscribe +unsubscribe \
+        +get +set +exists +decr +del +publish";
+    let deaf: Vec<_> = deaf.split_whitespace().collect();
     let deaf = with_rights(&redis, "deaf", &deaf).await.latch("start").unwrap();
     deaf.set(1).await.unwrap();
     let waiter = waiting(&deaf);
     sleep(ms(300)).await;
     deaf.count_down().await.unwrap();
     passes(waiter).await;
+    deaf.set(1).await.unwrap();
+    assert!(deaf.delete().await.unwrap());
 }
