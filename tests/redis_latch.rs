@@ -137,8 +137,9 @@ async fn a_waiter_that_is_cancelled_leaves_nothing() {
     let waiter = waiting(&latch);
     until_subscribed(&redis, CHANNEL);
     sleep(secs(2)).await;
-    let before = redis.calls();
     waiter.abort();
+    waiter.await.unwrap_err();
+    let before = redis.calls();
     eventually("nobody listens", SOON, || subscribers(&redis, CHANNEL) == 0);
     assert_eq!(keys(&redis), ["start"]);
     let calls = redis.calls().since(&before);
