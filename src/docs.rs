@@ -25,6 +25,7 @@ pub mod design {}
 pub mod guarantees {}
 
 /// [guarantees]: guarantees
+/// [wire]: protocol
 #[doc = include_str!("../docs/guide.md")]
 pub mod guide {}
 

@@ -199,14 +199,15 @@ pub enum Error {
         most: u32,
     },
 
-    /// The caller's patience ran out while somebody else held `name`.
+    /// The caller's patience ran out while somebody else held `name`; or there were too few
+    /// permits of a semaphore, or a latch was closed.
     #[error("`{name}` was still {} after {waited:?}{}", taken(holder.as_ref()), by(holder.as_ref(), *by_this_client))]
     TimedOut {
         /// What we were waiting for.
         name: Name,
         /// How long we waited, rounded down to milliseconds.
         waited: Duration,
-        /// Who held it when we last asked.
+        /// Who held it when we last asked. Of a semaphore or a latch it is not known.
         holder: Option<Holder>,
         /// Whether that was another guard of this very client: a task that
         /// acquires what it holds waits for itself.

@@ -326,12 +326,27 @@ async fn who_lacks_a_right_is_told_and_nothing_is_half_done() {
     assert_eq!((free(&redis), lasting(&redis)), ("3".into(), vec!["pool".to_owned()]));
 
     // the rights that are enough
-    let enough = ["+@all", "&redisson_sc:*", "~pool", "~leasehold_semaphore*:{pool}*"];
+    let enough = "-@all &redisson_sc:{pool} ~pool ~leasehold_semaphore*:{pool}* \
+        +hello +ping +info +type +client|setname +evalsha +eval +script|load +subscribe +unsubscribe \
+        +get +set +incrby +decrby +exists +del +hget +hset +hdel +hmget +hlen +hvals +hexists \
+        +zscore +zadd +zremrangebyscore +pexpire +pttl +time +publish";
+    let enough: Vec<_> = enough.split_whitespace().collect();
     let enough = with_rights(&redis, "enough", &enough).await.semaphore("pool").unwrap();
     let waiter = waiting(&enough, 4);
     until_subscribed(&redis, CHANNEL);
+    sleep(secs(2)).await;
     enough.add(1).await.unwrap();
-    back(entered(waiter).await).await;
+    let guard = entered(waiter).await;
+    assert!(enough.acquire_within(1, ms(1_500)).await.unwrap_err().is_busy());
+    enough.try_acquire(5).await.unwrap();
+    back(guard).await;
+    enough.drain().await.unwrap();
+    assert!(enough.delete().await.unwrap());
+    assert!(enough.set_if_absent(1).await.unwrap());
+    let guard = enough.acquire(1).await.unwrap();
+    redis.command(&["CLIENT", "KILL", "USER", "enough"]);
+    sleep(ms(500)).await;
+    assert!(guard.is_held());
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -8,6 +8,10 @@
 //!
 //! What we are told is when to ask. What we believe is the answer.
 //!
+//! What is not held, as a latch, is asked for in the same way, by `until_open`. Nothing comes of
+//! it but the answer, which all have who stood in line when it was asked for; and nothing has to
+//! be withdrawn.
+//!
 //! Every await is a place where the caller may leave: a question that may still be granted
 //! then becomes a debt, as does the place, and the turn goes to the next in line.
 

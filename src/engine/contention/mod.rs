@@ -5,6 +5,10 @@
 //! lasts. When it ends, the grant may go to the next one along with the turn, so that the
 //! store need not be asked at all: a [`Baton`].
 //!
+//! Where holds do not exclude each other the turn goes on with each grant. Where nothing is held
+//! at all, all who stood in line when it was asked for have the answer: each has a ticket, and
+//! tickets grow, so that nobody has an answer that is older than its wish.
+//!
 //! Where there was a waiter there soon is another one. So what is known of a name stays
 //! for a while after the last one, its subscription too.
 //!
