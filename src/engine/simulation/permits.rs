@@ -194,7 +194,7 @@ impl Pool {
         let most = known.waiting.values().max().copied();
         let free = self.store.counts(&Object::of(Kind::Permits, NAME)).free;
         known.free_since = match most {
-            Some(most) if free >= most.into() => known.free_since.or(Some(Instant::now())),
+            Some(most) if free >= most.into() => known.free_since.or_else(|| Some(Instant::now())),
             _ => None,
         };
         if let Some(since) = known.free_since.filter(|_| self.plot.is_orderly())
