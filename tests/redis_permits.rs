@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use common::{Listener, POLLING, SOON, client, keys, ms, secs, with_rights, within};
 use leasehold::{Client, Error, LostReason, PermitId, Permits, PermitsGuard, Release};
-use testkit::{Proxy, Redis, eventually};
+use testkit::{Helper, Proxy, Redis, eventually};
 use tokio::{
     task::JoinHandle,
     time::{Instant, sleep},
@@ -413,4 +413,24 @@ async fn permits_of_a_client_that_is_gone_come_back_after_one_ttl() {
     assert!(begun.elapsed() < secs(6), "{:?}", begun.elapsed());
     assert_eq!(guard.lost().await, LostReason::Expired);
     assert_eq!(all.free().await.unwrap(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_permit_of_a_killed_process_comes_back_when_its_lease_ends() {
+    // given a process that holds the only permit for two seconds at a time
+    let (redis, _client, permits) = setup(1).await;
+    let holder = Helper::example("permit_holder", &[&redis.url(), "printers", "2000"]);
+    let line = holder.wait_for_line(|line| line.starts_with("held "), secs(10));
+    let id = PermitId::new(&line["held ".len()..]).unwrap();
+    let waiting = waiter(&permits);
+    sleep(secs(3)).await;
+    assert!(!waiting.is_finished(), "it was renewed");
+
+    // when it is killed, then the waiter has it as soon as what is left of the lease is over
+    holder.kill();
+    let killed = Instant::now();
+    let left = permits.lease_of(id).await.unwrap().unwrap();
+    let guard = entered(waiting).await;
+    assert!(killed.elapsed() + ms(100) >= left, "{left:?}");
+    give_back(guard).await;
 }

@@ -285,6 +285,17 @@ impl Thread {
         self.on_lock("crowd", &crowd.lock, crowd.arguments())
     }
 
+    /// What the semaphore called `name` does whose permits expire; `op` is its method. **Java only.**
+    pub fn start_permits(&self, op: &str, name: &str, arguments: Value) -> Pending {
+        self.on_lock(&format!("permits.{op}"), name, arguments)
+    }
+
+    /// The same, and what it answers.
+    #[track_caller]
+    pub fn permits(&self, op: &str, name: &str, arguments: Value) -> Answer {
+        self.start_permits(op, name, arguments).wait(PATIENCE)
+    }
+
     pub(crate) fn on_lock(&self, op: &str, name: &str, mut arguments: Value) -> Pending {
         arguments["name"] = name.into();
         arguments["kind"] = self.kind.to_string().into();

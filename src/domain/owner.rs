@@ -66,7 +66,7 @@ impl Owner {
     /// Half of the client's uuid, and the number of the acquisition in 48 bits: what the ids of
     /// its permits are made of.
     pub(super) fn bits(&self) -> (u64, u64) {
-        let (client, number) = self.0.rsplit_once(':').unwrap_or((&self.0, "0"));
+        let (client, number) = self.0.rsplit_once(':').unwrap_or_else(|| (&self.0, "0"));
         let client = match Uuid::parse_str(client) {
             Ok(uuid) => uuid.as_u64_pair().0,
             Err(_) => BuildHasherDefault::<DefaultHasher>::default().hash_one(client),

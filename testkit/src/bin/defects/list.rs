@@ -1053,6 +1053,127 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
+        Finder::Unit("engine::simulation::run_permits"),
+        Defect {
+            says: "permits: more are granted than there are",
+            edits: &[Edit {
+                file: "src/store/memory/permits.rs",
+                from: "if missing > self.free {",
+                to: "if missing > self.free + 1 {",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("engine::simulation::run_permits"),
+        Defect {
+            says: "permits: a question that is asked again counts twice",
+            edits: &[Edit {
+                file: "src/store/memory/permits.rs",
+                from: "let missing = ids().filter(|id| !self.held.contains_key(id)).count();",
+                to: "let missing = ids().count();",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("engine::simulation::run_permits"),
+        Defect {
+            says: "permits: what has expired is not counted as free",
+            edits: &[Edit {
+                file: "src/store/memory/permits.rs",
+                from: "        self.add(before - self.held.len())\n",
+                to: "        before > self.held.len()\n",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("engine::simulation::run_permits"),
+        Defect {
+            says: "permits: a release that is asked again gives back twice",
+            edits: &[Edit {
+                file: "src/store/memory/permits.rs",
+                from: "let there = ids().filter(|id| self.held.remove(id).is_some()).count();",
+                to: "let there = ids().map(|id| self.held.remove(&id)).count();",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("engine::simulation::run_permits"),
+        Defect {
+            says: "permits: a change that is asked again is made again",
+            edits: &[Edit {
+                file: "src/store/memory/permits.rs",
+                from: "        self.receipts.insert(receipt.clone(), (answer, now + RECEIPT_RESTS));\n",
+                to: "",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("engine::simulation::run_permits"),
+        Defect {
+            says: "permits: a release wakes nobody",
+            edits: &[Edit {
+                file: "src/store/memory/permits.rs",
+                from: "            if any && pool.has_free() {",
+                to: "            if any && !pool.has_free() {",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("store::redis::tests::it_conforms"),
+        Defect {
+            says: "permits: a script grants more than there are",
+            edits: &[Edit {
+                file: "src/store/redis/lua/permits/acquire.lua",
+                from: "if missing > free then",
+                to: "if missing > free + 1 then",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("store::redis::tests::it_conforms"),
+        Defect {
+            says: "permits: a script counts a question twice that is asked again",
+            edits: &[Edit {
+                file: "src/store/redis/lua/permits/acquire.lua",
+                from: "    if not redis.call('ZSCORE', KEYS[2], ARGV[i]) then",
+                to: "    if true then",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("store::redis::tests::it_conforms"),
+        Defect {
+            says: "permits: a script renews what has expired",
+            edits: &[Edit {
+                file: "src/store/redis/lua/permits/renew.lua",
+                from: "        if not ends or tonumber(ends) <= now then",
+                to: "        if not ends then",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("store::redis::tests::it_conforms"),
+        Defect {
+            says: "permits: a script makes a change twice that is asked again",
+            edits: &[Edit {
+                file: "src/store/redis/lua/permits/change.lua",
+                from: "if known then",
+                to: "if false then",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("store::redis::tests::it_conforms"),
+        Defect {
+            says: "permits: a script does not say that some are free",
+            edits: &[Edit {
+                file: "src/store/redis/lua/permits/release.lua",
+                from: "if announce(ARGV[1], free) then",
+                to: "if true then",
+            }],
+        },
+    ),
+    (
         Finder::Unit("engine::simulation::run_counted"),
         Defect {
             says: "a question for permits is executed though it was withdrawn",

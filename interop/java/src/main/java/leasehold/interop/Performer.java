@@ -25,6 +25,9 @@ final class Performer {
     }
 
     Object perform(Command command) throws Exception {
+        if (command.op().startsWith(Permits.OPS)) {
+            return Permits.perform(redisson, command);
+        }
         return switch (command.op()) {
             case "threadId" -> Thread.currentThread().getId();
             case "crowd" -> new Crowd(redisson, command).run();

@@ -1,0 +1,25 @@
+//! A process that holds a permit, to be killed while it does.
+//!
+//! ```text
+//! permit_holder URL NAME TTL_IN_MILLISECONDS
+//! ```
+//!
+//! Says `held ID`, and holds until it is killed.
+
+use std::{error::Error, time::Duration};
+
+use leasehold::Client;
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [url, name, ttl] = arguments.as_slice() else {
+        return Err("usage: permit_holder URL NAME TTL_IN_MILLISECONDS".into());
+    };
+    let client = Client::connect(url).await?;
+    let permits = client.permits(name)?.ttl(Duration::from_millis(ttl.parse()?));
+    let guard = permits.acquire().await?;
+    println!("held {}", guard.ids()[0]);
+    println!("lost {:?}", guard.lost().await);
+    Ok(())
+}
