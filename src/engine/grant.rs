@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::{clock::Stamp, timing::LONGEST_PATIENCE};
-use crate::domain::{Claim, Token};
+use crate::domain::{Claim, Share, Token};
 
 /// What the store granted, and when we knew.
 #[derive(Clone)]
@@ -53,9 +53,9 @@ pub(crate) struct Terms {
 }
 
 impl Terms {
-    /// What a grant with this `ttl` must be like.
-    pub(crate) fn shape(self, ttl: Duration) -> Shape {
-        Shape { ttl: self.renewed.then_some(ttl), fenced: self.fenced }
+    /// What a grant of this `share` with this `ttl` must be like.
+    pub(crate) fn shape(self, ttl: Duration, share: Share) -> Shape {
+        Shape { ttl: self.renewed.then_some(ttl), fenced: self.fenced, units: share.units() }
     }
 }
 
@@ -87,4 +87,6 @@ pub(crate) struct Shape {
     pub(crate) ttl: Option<Duration>,
     /// Whether each hold has a token.
     pub(crate) fenced: bool,
+    /// How many permits it has.
+    pub(crate) units: u32,
 }

@@ -113,6 +113,9 @@ impl<'a> Attempt<'a> {
                     Box::pin(self.rest_after(failure, &mut backoff)).await?;
                 }
             }
+            if let Some(held) = self.take_over() {
+                return held;
+            }
         }
     }
 
@@ -212,6 +215,15 @@ impl<'a> Attempt<'a> {
             token,
         };
         self.engine.enter(self.want, grant, self.turn.take(), now, false)
+    }
+
+    /// Makes a hold of the grant that one here has left to us, if there is one.
+    fn take_over(&mut self) -> Option<Result<Held, Error>> {
+        let (engine, now) = (self.engine, self.engine.core.clock.now());
+        let grant = self.turn.as_ref()?.offered()?.take(now)?;
+        tracing::debug!(target: "leasehold", lock = %self.claim.name(), owner = %grant.claim.owner,
+            "grant, by the one before here");
+        Some(engine.enter(self.want, grant, self.turn.take(), now, true))
     }
 
     /// How long the grant may stay here: no longer than there are tokens for its holds.

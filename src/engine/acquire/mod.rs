@@ -87,7 +87,7 @@ impl Engine {
         let waiting = &self.core.counters.waiting;
         waiting.add(1);
         let _waits = OnDrop::new(|| waiting.one_less());
-        let shape = want.terms.shape(want.ttl);
+        let shape = want.terms.shape(want.ttl, want.share);
         let listens = want.wait_by == WaitBy::Messages;
         let turn = self.contention.turn(&want.object, shape, listens, || self.revive()).await;
         let closed = || if self.core.open.is_closed() { Error::ShutDown } else { Error::NoRuntime };

@@ -26,6 +26,8 @@ pub(crate) struct Turn {
     pub(crate) inbox: Option<Arc<Inbox>>,
     /// For how long those who do not queue may still ask first.
     pub(crate) head_start: Option<Duration>,
+    /// A grant of this shape is of use to us, if we look into the inbox.
+    shape: Option<Shape>,
     spent: bool,
 }
 
@@ -86,7 +88,7 @@ impl Contention {
         let entry = of.entry(object.clone()).or_default();
         let is_ours = ticket.is_some_and(|ticket| entry.has_called(ticket));
         if is_ours || matches!(entry.turn, TurnOf::Nobody) {
-            let mut turn = self.begin(object, entry);
+            let mut turn = self.begin(object, entry, listens.then_some(shape));
             if let Some((_, until)) = left_alone.take_if(|(left, _)| left == object) {
                 let rest = until.checked_duration_since(self.core.clock.now());
                 turn.head_start = turn.head_start.or(rest);
@@ -108,7 +110,7 @@ impl Contention {
     }
 
     /// Gives the turn to who asks now.
-    fn begin(self: &Arc<Self>, object: &Object, entry: &mut Entry) -> Turn {
+    fn begin(self: &Arc<Self>, object: &Object, entry: &mut Entry, shape: Option<Shape>) -> Turn {
         let baton = match std::mem::replace(&mut entry.turn, TurnOf::Asker) {
             TurnOf::Called(called) => called.baton,
             TurnOf::Nobody | TurnOf::Asker | TurnOf::Hold(_) => None,
@@ -118,6 +120,7 @@ impl Contention {
         if let Some(crowd) = &mut entry.crowd {
             crowd.quiet_since = None;
             crowd.inbox.clear();
+            crowd.asker = shape;
             inbox = crowd.listens.then(|| Arc::clone(&crowd.inbox));
         }
         Turn {
@@ -126,6 +129,7 @@ impl Contention {
             baton,
             inbox,
             head_start,
+            shape,
             spent: false,
         }
     }
@@ -152,11 +156,17 @@ impl Turn {
         let (inbox, anew) = {
             let mut entries = self.contention.entries.lock();
             let crowd = entries.of.entry(self.object.clone()).or_default().crowd();
+            crowd.asker = self.shape;
             let anew = !std::mem::replace(&mut crowd.listens, true);
             (Arc::clone(&crowd.inbox), anew)
         };
         self.contention.settle_listening(&self.object, anew);
         inbox
+    }
+
+    /// What a hold that is over has left to us while we asked or slept.
+    pub(crate) fn offered(&self) -> Option<Baton> {
+        self.contention.entries.lock().of.get_mut(&self.object)?.take_offered()
     }
 
     /// Leaves the turn to the hold that came of it.
@@ -175,7 +185,8 @@ impl Drop for Turn {
         let Some(entry) = entries.of.get_mut(&self.object) else { return };
         if matches!(entry.turn, TurnOf::Asker) {
             let now = || self.contention.core.clock.now();
-            entry.call_next(self.baton.take(), now);
+            let offered = entry.take_offered();
+            entry.call_next(self.baton.take().or(offered), now);
         }
         entries.look_after(&self.object, &self.contention.core);
     }
