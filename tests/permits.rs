@@ -180,6 +180,104 @@ async fn what_makes_no_sense_is_refused_and_nothing_is_asked() {
     assert_eq!(t.one.free().await.unwrap(), 1);
 }
 
+// From task to task.
+
+#[tokio::test(start_paused = true)]
+async fn a_permit_goes_from_task_to_task_without_a_request() {
+    let t = World::of(3).await;
+    let (both, _other) = (t.one.acquire_many(2).await.unwrap(), t.other.acquire().await.unwrap());
+    let waiting = waiter(&t.one, 2);
+    sleep(ms(3)).await;
+    let ids = both.ids();
+    t.store.stall();
+    give_back(both).await;
+    let guard = waiting.await.unwrap().unwrap();
+    assert_eq!((guard.ids(), guard.is_held()), (ids, true));
+    assert_eq!(t.clients[0].stats().handed_over, 1);
+    t.store.resume();
+    give_back(guard).await;
+    assert_eq!(t.other.free().await.unwrap(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_permit_does_not_stay_in_a_process_for_longer_than_it_may() {
+    let t = World::of(1).await;
+    let guard = t.one.acquire().await.unwrap();
+    let waiting = waiter(&t.one, 1);
+    sleep(ms(20)).await;
+    let ids = guard.ids();
+    give_back(guard).await;
+    let guard = waiting.await.unwrap().unwrap();
+    assert_ne!(guard.ids(), ids);
+    give_back(guard).await;
+    assert_eq!(t.clients[0].stats().handed_over, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_of_no_use_to_who_waits_here_goes_to_the_store() {
+    let t = World::of(2).await;
+    let none = t.one.clone().local_turns(0, secs(1));
+    for (holder, waits, count) in [
+        (&t.one, &t.one.clone().ttl(secs(7)), 1),
+        (&t.one, &t.one.clone().lease(secs(7)), 1),
+        (&t.one.clone().lease(secs(7)), &t.one, 1),
+        (&none, &none, 1),
+        (&t.one, &t.one, 2),
+    ] {
+        let guards = (holder.acquire().await.unwrap(), t.other.acquire().await.unwrap());
+        let waiting = waiter(waits, count);
+        sleep(ms(3)).await;
+        let ids = guards.0.ids();
+        drop(guards);
+        let guard = waiting.await.unwrap().unwrap();
+        assert_ne!(guard.ids(), ids);
+        give_back(guard).await;
+    }
+    assert_eq!(t.clients[0].stats().handed_over, 0);
+    assert_eq!(t.other.free().await.unwrap(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_loss_of_a_permit_that_was_passed_on_is_told_to_who_has_it() {
+    let t = World::of(1).await;
+    let guard = t.one.acquire().await.unwrap();
+    let waiting = waiter(&t.one, 1);
+    sleep(ms(3)).await;
+    give_back(guard).await;
+    let guard = waiting.await.unwrap().unwrap();
+    assert_eq!(t.clients[0].stats().handed_over, 1);
+    sleep(secs(60)).await;
+    assert!(guard.is_held(), "it is renewed");
+    assert!(t.other.release_id(guard.ids()[0]).await.unwrap());
+    assert_eq!(guard.lost().await, LostReason::NotOurs);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_permit_that_is_left_to_one_who_does_not_come_is_free_soon() {
+    for dropped in [true, false] {
+        let t = World::of(1).await;
+        let guard = t.one.acquire().await.unwrap();
+        // given one who waits, and goes on to other things
+        let mut waits = Box::pin(t.one.acquire());
+        let begun = Instant::now();
+        while begun.elapsed() < ms(3) {
+            assert!(futures_util::poll!(&mut waits).is_pending());
+            sleep(ms(1)).await;
+        }
+        give_back(guard).await;
+        assert_eq!(t.clients[0].stats().handed_over, 1);
+        if dropped {
+            drop(waits);
+            sleep(ms(1)).await;
+            assert_eq!(t.other.free().await.unwrap(), 1);
+        } else {
+            give_back(t.other.acquire_within(ms(100)).await.unwrap()).await;
+            give_back(waits.await.unwrap()).await;
+        }
+        assert_eq!(t.other.free().await.unwrap(), 1);
+    }
+}
+
 // Keeping.
 
 #[tokio::test(start_paused = true)]

@@ -255,7 +255,7 @@ fn a_java_that_is_killed_leaves_its_permits_to_their_leases() {
     both.ask("acquire", json!({ "lease_ms": 3_000 }));
     let waiting = both.waits();
     both.until_asleep(1);
-    let Both { java, rust, redis: _redis } = both;
+    let Both { mut java, rust, redis: _redis } = both;
     let begun = Instant::now();
     java.kill();
     give_back(waiting.join().unwrap());

@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Duration};
 use super::waiting::Core;
 use crate::{
     LostReason, Name, Owner, PermitId, Release, WaitBy,
+    engine::grant::LocalTurns,
     error::Result,
     primitives::{self, permit_settings, settings::Settings},
 };

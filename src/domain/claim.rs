@@ -90,9 +90,16 @@ impl Claim {
 
     /// How many permits are wanted.
     pub(crate) fn units(&self) -> u32 {
-        match self.share {
-            Share::Units(units) => units,
-            Share::Whole { .. } | Share::Beside { .. } | Share::Nothing => 0,
+        self.share.units()
+    }
+}
+
+impl Share {
+    /// How many permits it is.
+    pub(crate) fn units(self) -> u32 {
+        match self {
+            Self::Units(units) => units,
+            Self::Whole { .. } | Self::Beside { .. } | Self::Nothing => 0,
         }
     }
 }

@@ -78,4 +78,6 @@ pub(crate) struct Shape {
     pub(crate) ttl: Option<Duration>,
     /// Whether each hold has a token.
     pub(crate) fenced: bool,
+    /// How many permits it has.
+    pub(crate) units: u32,
 }

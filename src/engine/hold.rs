@@ -122,7 +122,8 @@ impl Hold {
     /// What its grant is like.
     pub(super) fn shape(&self) -> Shape {
         let ttl = self.renewed.then_some(self.grant.claim.ttl);
-        Shape { ttl, fenced: self.grant.token.is_some() }
+        let units = self.grant.claim.units();
+        Shape { ttl, fenced: self.grant.token.is_some(), units }
     }
 
     /// How it is to be given back at `now`.

@@ -13,7 +13,7 @@ use crate::{
         Change, Claim, Counts, LostReason, MOST_AT_ONCE, MOST_PERMITS, Name, Object, Owner,
         PermitId, Share, WaitBy, checked, permits_of,
     },
-    engine::{Engine, acquire::Want, held::Held, release::Left},
+    engine::{Engine, acquire::Want, grant::LocalTurns, held::Held, release::Left},
     error::{Error, Result},
 };
 
@@ -88,6 +88,27 @@ macro_rules! permit_settings {
         #[must_use]
         pub fn wait_by(self, wait_by: WaitBy) -> Self {
             self.with(|settings| settings.wait_by = wait_by)
+        }
+
+        /// Sets how long permits may stay in this process when they are given back while others
+        /// wait for as many here: for `most` holds after the first one and for `time`, whichever
+        /// ends sooner. 10 000 and 10 ms by default.
+        ///
+        /// Within these bounds they go to the next waiter of this process without asking the
+        /// store, with their ids and their owner. Only permits without a fixed lease and with the
+        /// same ttl are passed on. `most` of 0 gives each release back to the store.
+        ///
+        /// # Examples
+        ///
+        /// ```
+        /// use std::time::Duration;
+        #[doc = concat!("# fn demo(client: ", $client, ") -> Result<(), leasehold::Error> {")]
+        /// let permits = client.permits("printers")?.local_turns(0, Duration::ZERO);
+        /// # Ok(()) }
+        /// ```
+        #[must_use]
+        pub fn local_turns(self, most: u32, time: Duration) -> Self {
+            self.with(|settings| settings.local_turns = LocalTurns { most, time })
         }
     };
 }
@@ -704,7 +725,8 @@ impl PermitsGuard {
         self.held.watch.clone().over()
     }
 
-    /// The ids of these permits.
+    /// The ids of these permits. After a hand-over within the process they are those of the hold
+    /// before.
     ///
     /// # Examples
     ///
@@ -779,7 +801,8 @@ impl PermitsGuard {
         self.held.watch.remaining().ok()
     }
 
-    /// Who holds: unique to this grant.
+    /// Who holds: unique to this grant. After a hand-over within the process it is the owner of
+    /// the hold before.
     ///
     /// # Examples
     ///

@@ -67,6 +67,13 @@ pub(super) enum Asked {
     Failed(Failure),
 }
 
+/// What an attempt came to.
+enum Got {
+    Granted(Granted),
+    /// What one here has left to it.
+    TakenOver(Held),
+}
+
 /// What the store granted: for this lease, with the first of its tokens, as we saw at `now`.
 #[derive(Clone, Copy)]
 pub(super) struct Granted {
@@ -109,8 +116,10 @@ impl<'a> Attempt<'a> {
     }
 
     async fn until_held(mut self) -> Result<Held, Error> {
-        let granted = self.until_granted().await?;
-        self.enter(granted)
+        match self.until_granted().await? {
+            Got::Granted(granted) => self.enter(granted),
+            Got::TakenOver(held) => Ok(held),
+        }
     }
 
     /// Asks until it is granted, of what is not held: the answer is that of everybody who
@@ -121,11 +130,11 @@ impl<'a> Attempt<'a> {
         Ok(())
     }
 
-    async fn until_granted(&mut self) -> Result<Granted, Error> {
+    async fn until_granted(&mut self) -> Result<Got, Error> {
         let (engine, mut backoff) = (self.engine, Backoff::default());
         loop {
             match self.ask().await? {
-                Asked::Granted(granted) => return Ok(granted),
+                Asked::Granted(granted) => return Ok(Got::Granted(granted)),
                 Asked::Busy(holder) if self.turn.is_none() => {
                     return Err(engine.busy(&self.claim.object, Duration::ZERO, holder));
                 }
@@ -137,6 +146,9 @@ impl<'a> Attempt<'a> {
                 Asked::Failed(failure) => {
                     Box::pin(self.rest_after(failure, &mut backoff)).await?;
                 }
+            }
+            if let Some(held) = self.take_over() {
+                return held.map(Got::TakenOver);
             }
         }
     }
@@ -247,6 +259,15 @@ impl<'a> Attempt<'a> {
             token,
         };
         self.engine.enter(self.want, grant, self.turn.take(), now, false)
+    }
+
+    /// Makes a hold of the grant that one here has left to us, if there is one.
+    fn take_over(&mut self) -> Option<Result<Held, Error>> {
+        let (engine, now) = (self.engine, self.engine.core.clock.now());
+        let grant = self.turn.as_ref()?.offered()?.take(now)?;
+        tracing::debug!(target: "leasehold", lock = %self.claim.name(), owner = %grant.claim.owner,
+            "grant, by the one before here");
+        Some(engine.enter(self.want, grant, self.turn.take(), now, true))
     }
 
     /// How long the grant may stay here: no longer than there are tokens for its holds.

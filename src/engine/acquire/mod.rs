@@ -42,7 +42,7 @@ impl Want {
     /// What a grant must be like to be of use to it.
     fn shape(&self) -> Shape {
         let ttl = self.terms.renewed.then_some(self.ttl);
-        Shape { ttl, fenced: self.share.tokens() > 0 }
+        Shape { ttl, fenced: self.share.tokens() > 0, units: self.share.units() }
     }
 
     /// Whether it may share a hold that is there.

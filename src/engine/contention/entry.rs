@@ -48,10 +48,18 @@ pub(super) enum TurnOf {
 /// One who was called to have the turn.
 pub(super) struct Called {
     pub(super) ticket: u64,
+    /// A grant of this shape is of use to it.
+    pub(super) shape: Shape,
     /// What the hold before left to it, if it did.
     pub(super) baton: Option<Baton>,
     /// When it was called.
     pub(super) at: Instant,
+}
+
+/// A grant for whoever asks, who may be asleep.
+pub(super) struct Offered {
+    baton: Baton,
+    at: Instant,
 }
 
 /// Who waits for a name here, and what is known of who has it elsewhere.
@@ -61,6 +69,10 @@ pub(super) struct Crowd {
     pub(super) inbox: Arc<Inbox>,
     /// Whether releases are to be listened to.
     pub(super) listens: bool,
+    /// A grant of this shape is of use to whoever asks, who looks into the inbox.
+    pub(super) asker: Option<Shape>,
+    /// The grant that is for it.
+    pub(super) offered: Option<Offered>,
     /// Who had the lock when somebody last asked, if that has a name.
     pub(super) seen: Option<Option<Holder>>,
     /// When a release last found that others want it.
@@ -148,6 +160,47 @@ impl Entry {
         Some(next.shape)
     }
 
+    /// Whether a grant of this `shape` is of use to whoever has the turn, and has none yet.
+    pub(super) fn has_use_for(&self, shape: Shape) -> bool {
+        match (&self.turn, &self.crowd) {
+            (TurnOf::Called(called), _) => called.baton.is_none() && called.shape == shape,
+            (TurnOf::Asker, Some(crowd)) => crowd.offered.is_none() && crowd.asker == Some(shape),
+            _ => false,
+        }
+    }
+
+    /// Leaves `baton` to whoever has the turn: one who sleeps is woken.
+    pub(super) fn offer(&mut self, baton: Baton, at: Instant) {
+        if let TurnOf::Called(called) = &mut self.turn {
+            called.baton = Some(baton);
+        } else if let Some(crowd) = &mut self.crowd {
+            crowd.offered = Some(Offered { baton, at });
+            crowd.inbox.ask_at(Instant::now());
+        }
+    }
+
+    /// What was left to whoever asks.
+    pub(super) fn take_offered(&mut self) -> Option<Baton> {
+        Some(self.crowd.as_mut()?.offered.take()?.baton)
+    }
+
+    /// The store says that the grant with this number is not ours any more.
+    pub(super) fn disown(&mut self, id: u64) {
+        if let TurnOf::Called(called) = &mut self.turn {
+            called.baton.iter_mut().for_each(|baton| baton.disown(id));
+        }
+        let offered = self.crowd.as_mut().and_then(|crowd| crowd.offered.as_mut());
+        offered.into_iter().for_each(|offered| offered.baton.disown(id));
+    }
+
+    /// Gives what was left to one who does not come back to the store. Returns when to look
+    /// again.
+    fn look_at_offer(&mut self, now: Instant) -> Option<Instant> {
+        let offered = &mut self.crowd.as_mut()?.offered;
+        offered.take_if(|offered| now >= offered.at + BATON_RESTS);
+        offered.as_ref().map(|offered| offered.at + BATON_RESTS)
+    }
+
     /// Gives the turn to the next in line that is still there, and `baton` with it if
     /// that is of use. A baton that nobody takes is given back to the store.
     pub(super) fn call_next(&mut self, mut baton: Option<Baton>, now: impl FnOnce() -> Instant) {
@@ -156,7 +209,8 @@ impl Entry {
         while let Some((ticket, next)) = crowd.waiting.pop_first() {
             baton = baton.filter(|baton| next.shape == baton.shape());
             if next.calls.send(Call::Turn).is_ok() {
-                self.turn = TurnOf::Called(Box::new(Called { ticket, baton, at: now() }));
+                let (shape, at) = (next.shape, now());
+                self.turn = TurnOf::Called(Box::new(Called { ticket, shape, baton, at }));
                 return;
             }
         }
@@ -175,6 +229,9 @@ impl Entry {
     /// Takes the turn from one who was called and does not come, if another one waits or
     /// the lock does. Returns when to look again.
     pub(super) fn look(&mut self, now: Instant) -> Option<Instant> {
+        if let Some(again) = self.look_at_offer(now) {
+            return Some(again);
+        }
         let others = self.next_wants().is_some();
         let TurnOf::Called(called) = &mut self.turn else { return None };
         if !others && called.baton.is_none() {

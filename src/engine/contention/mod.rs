@@ -110,7 +110,7 @@ impl Contention {
     pub(crate) fn entered(&self, hold: &Arc<Hold>, turn: Option<Turn>) {
         let manner = hold.object().manner();
         if manner.shared {
-            self.offer(hold);
+            self.invite(hold);
         }
         if !manner.alone {
             return drop(turn);
@@ -133,7 +133,7 @@ impl Contention {
     }
 
     /// Lets those who wait here share `hold`, and those who come soon.
-    fn offer(&self, hold: &Arc<Hold>) {
+    fn invite(&self, hold: &Arc<Hold>) {
         if !hold.may_be_shared(self.core.clock.now()) {
             return;
         }
@@ -175,9 +175,7 @@ impl Contention {
         let held = {
             let mut entries = self.entries.lock();
             let Some(entry) = entries.of.get_mut(asked.object()) else { return };
-            if let TurnOf::Called(called) = &mut entry.turn {
-                called.baton.iter_mut().for_each(|baton| baton.disown(asked.grant.id));
-            }
+            entry.disown(asked.grant.id);
             entry.hold_of(asked.grant.id)
         };
         if let Some(hold) = held {
@@ -217,6 +215,9 @@ impl Contention {
     /// Passes the grant of `hold` on to whoever is next here, if it is of use and others
     /// are not kept waiting.
     pub(crate) fn pass_on(&self, hold: &Arc<Hold>, now: Instant) -> bool {
+        if !hold.object().manner().alone {
+            return self.offer(hold, now);
+        }
         let mut entries = self.entries.lock();
         let Some(entry) = entries.of.get_mut(hold.object()) else { return false };
         let of_use = entry.next_wants() == Some(hold.shape());
@@ -228,6 +229,19 @@ impl Contention {
         if entry.is_called_unseen() {
             entries.look_after(hold.object(), &self.core);
         }
+        true
+    }
+
+    /// The same where holds do not exclude each other: who is next may be asking, or asleep.
+    fn offer(&self, hold: &Arc<Hold>, now: Instant) -> bool {
+        let mut entries = self.entries.lock();
+        let Some(entry) = entries.of.get_mut(hold.object()) else { return false };
+        let shape = hold.shape();
+        if shape.units == 0 || !entry.has_use_for(shape) || !hold.pass_on(now) {
+            return false;
+        }
+        entry.offer(Baton::new(hold, &self.core), now);
+        entries.plan(hold.object(), now + BATON_RESTS, &self.core);
         true
     }
 

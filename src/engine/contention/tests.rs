@@ -23,7 +23,7 @@ use crate::{
 };
 
 const TTL: Duration = Duration::from_secs(30);
-const PLAIN: Shape = Shape { ttl: Some(TTL), fenced: false };
+const PLAIN: Shape = Shape { ttl: Some(TTL), fenced: false, units: 0 };
 const TERMS: Terms =
     Terms { renewed: true, max_hold: None, local: LocalTurns { most: 10, time: TTL } };
 

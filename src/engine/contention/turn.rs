@@ -30,6 +30,8 @@ pub(crate) struct Turn {
     pub(crate) answered: bool,
     /// The last ticket when we asked last: who has it or one before stood in line by then.
     asked_after: Option<u64>,
+    /// A grant of this shape is of use to us, if we look into the inbox.
+    shape: Option<Shape>,
     spent: bool,
 }
 
@@ -95,7 +97,7 @@ impl Contention {
         let entry = of.entry(object.clone()).or_default();
         let is_ours = ticket.is_some_and(|ticket| entry.has_called(ticket));
         if is_ours || matches!(entry.turn, TurnOf::Nobody) {
-            let mut turn = self.begin(object, entry);
+            let mut turn = self.begin(object, entry, listens.then_some(shape));
             if let Some((_, until)) = left_alone.take_if(|(left, _)| left == object) {
                 let rest = until.checked_duration_since(self.core.clock.now());
                 turn.head_start = turn.head_start.or(rest);
@@ -119,13 +121,13 @@ impl Contention {
     /// No turn, for one who need not ask.
     fn answered(self: &Arc<Self>, object: &Object) -> Turn {
         let (contention, object) = (Arc::clone(self), object.clone());
-        let (baton, inbox, head_start, asked_after) = (None, None, None, None);
+        let (baton, inbox, head_start, asked_after, shape) = (None, None, None, None, None);
         let (answered, spent) = (true, true);
-        Turn { contention, object, baton, inbox, head_start, answered, asked_after, spent }
+        Turn { contention, object, baton, inbox, head_start, answered, asked_after, shape, spent }
     }
 
     /// Gives the turn to who asks now.
-    fn begin(self: &Arc<Self>, object: &Object, entry: &mut Entry) -> Turn {
+    fn begin(self: &Arc<Self>, object: &Object, entry: &mut Entry, shape: Option<Shape>) -> Turn {
         let baton = match std::mem::replace(&mut entry.turn, TurnOf::Asker) {
             TurnOf::Called(called) => called.baton,
             TurnOf::Nobody | TurnOf::Asker | TurnOf::Hold(_) => None,
@@ -135,6 +137,7 @@ impl Contention {
         if let Some(crowd) = &mut entry.crowd {
             crowd.quiet_since = None;
             crowd.inbox.clear();
+            crowd.asker = shape;
             inbox = crowd.listens.then(|| Arc::clone(&crowd.inbox));
         }
         Turn {
@@ -145,6 +148,7 @@ impl Contention {
             head_start,
             answered: false,
             asked_after: None,
+            shape,
             spent: false,
         }
     }
@@ -179,6 +183,7 @@ impl Turn {
         let (inbox, anew) = {
             let mut entries = self.contention.entries.lock();
             let crowd = entries.of.entry(self.object.clone()).or_default().crowd();
+            crowd.asker = self.shape;
             let anew = !std::mem::replace(&mut crowd.listens, true);
             (Arc::clone(&crowd.inbox), anew)
         };
@@ -201,6 +206,11 @@ impl Turn {
         }
     }
 
+    /// What a hold that is over has left to us while we asked or slept.
+    pub(crate) fn offered(&self) -> Option<Baton> {
+        self.contention.entries.lock().of.get_mut(&self.object)?.take_offered()
+    }
+
     /// Leaves the turn to the hold that came of it.
     pub(super) fn spend(mut self) {
         self.spent = true;
@@ -217,7 +227,8 @@ impl Drop for Turn {
         let Some(entry) = entries.of.get_mut(&self.object) else { return };
         if matches!(entry.turn, TurnOf::Asker) {
             let now = || self.contention.core.clock.now();
-            entry.call_next(self.baton.take(), now);
+            let offered = entry.take_offered();
+            entry.call_next(self.baton.take().or(offered), now);
         }
         entries.look_after(&self.object, &self.contention.core);
     }

@@ -175,15 +175,14 @@ impl Keeper {
 
         let now = self.core.clock.now();
         let mut plan = self.plan.lock();
+        // The grant may have gone on meanwhile: whoever has it is told, too.
+        let mut gone = Vec::new();
         for (hold, outcome) in holds.iter().zip(&outcomes) {
-            plan.schedule.answered(hold, *outcome, asked_at, now);
+            gone.extend(plan.schedule.answered(hold, *outcome, asked_at, now));
+            gone.extend((*outcome == Outcome::NotOurs).then(|| Arc::clone(hold)));
         }
         drop(plan);
-        // The grant may have gone on meanwhile: whoever has it is told.
-        let gone = holds.iter().zip(&outcomes).filter(|(_, it)| **it == Outcome::NotOurs);
-        for (hold, _) in gone {
-            self.contention.disown(hold);
-        }
+        gone.iter().for_each(|hold| self.contention.disown(hold));
     }
 }
 

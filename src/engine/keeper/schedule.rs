@@ -175,21 +175,22 @@ impl Schedule {
     }
 
     /// Takes the store's word on a hold that was to be renewed when it was `asked_at`. What
-    /// comes later than the answer to a later question says nothing about that one.
+    /// comes later than the answer to a later question says nothing about that one. Returns
+    /// whoever has the grant by now, if it is not ours any more.
     pub(super) fn answered(
         &mut self,
         hold: &Arc<Hold>,
         outcome: Outcome,
         asked_at: Instant,
         now: Instant,
-    ) {
+    ) -> Option<Arc<Hold>> {
         let id = hold.grant.id;
-        let Some(watched) = self.watched.get_mut(&id) else { return };
+        let watched = self.watched.get_mut(&id)?;
         if watched.asked_at != asked_at.into() {
-            return;
+            return None;
         }
         let again = match std::mem::replace(&mut watched.awaits, Awaits::Nothing) {
-            Awaits::Nothing => return,
+            Awaits::Nothing => return None,
             Awaits::Answer => None,
             Awaits::Another => Some(now.max(asked_at + ECHO)),
         };
@@ -205,8 +206,10 @@ impl Schedule {
                 };
                 self.put_off(id, again.unwrap_or(due).min(due).min(hold.ends()));
             }
-            // Whoever has the grant by now is told by who asked.
-            Outcome::NotOurs => self.unwatch(id),
+            Outcome::NotOurs => {
+                self.unwatch(id);
+                return Some(hold);
+            }
             Outcome::Unknown => {
                 hold.doubt();
                 let left = hold.ends().saturating_duration_since(now);
@@ -215,6 +218,7 @@ impl Schedule {
                 self.put_off(id, again.unwrap_or(due).min(due).min(hold.ends()));
             }
         }
+        None
     }
 }
 

@@ -174,13 +174,13 @@ pub(crate) const DEFECTS: &[Defect] = &[
         edits: &[
             Edit {
                 file: "src/engine/keeper/mod.rs",
-                from: "            self.contention.disown(hold);\n",
-                to: "            let _ = hold;\n",
+                from: "gone.iter().for_each(|hold| self.contention.disown(hold));",
+                to: "drop(gone);",
             },
             Edit {
                 file: "src/engine/keeper/schedule.rs",
-                from: "Outcome::NotOurs => self.unwatch(id),",
-                to: "Outcome::NotOurs => self.put_off(id, hold.ends()),",
+                from: "                self.unwatch(id);\n                return Some(hold);\n",
+                to: "                self.put_off(id, hold.ends());\n",
             },
         ],
     },
@@ -771,8 +771,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         Defect {
             says: "the store's no is forgotten while a grant is nobody's",
             edits: &[Edit {
-                file: "src/engine/contention/mod.rs",
-                from: "called.baton.iter_mut().for_each(|baton| baton.disown(asked.grant.id));",
+                file: "src/engine/contention/entry.rs",
+                from: "called.baton.iter_mut().for_each(|baton| baton.disown(id));",
                 to: "let _ = called;",
             }],
         },
