@@ -6,7 +6,7 @@ SEEDS ?= 2000
 SEED ?=
 BASE ?=
 ONLY ?=
-WORLDS ?= run run_permits run_served
+WORLDS ?= run run_counted run_permits run_served
 
 # Workspaces of their own, where there are any.
 OTHERS := $(patsubst %/Cargo.toml,%,$(wildcard interop/Cargo.toml))
@@ -24,7 +24,7 @@ fix:        ## formats, and mends what the lints can mend
 	cargo fmt --all
 	$(call in_others,cargo clippy --all-targets --fix --allow-dirty --allow-staged && cargo fmt --all)
 
-simulate:   ## many clients, one unreliable store, or one simulated server: SEEDS=n seeds each from a fresh base or from BASE=b, or SEED=x of WORLDS=run or run_served once more with its story
+simulate:   ## many clients, one unreliable store, or one simulated server: SEEDS=n seeds each from a fresh base or from BASE=b, or SEED=x of one of WORLDS once more with its story
 	LEASEHOLD_SEEDS=$(SEEDS) LEASEHOLD_BASE=$(BASE) LEASEHOLD_SEED=$(SEED) \
 		cargo test --release --lib -- $(addprefix engine::simulation::,$(WORLDS)) --exact --nocapture
 

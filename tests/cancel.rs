@@ -23,7 +23,8 @@ use tokio::{
 };
 
 use leasehold::{
-    Client, Error, Lock, LockGuard, LostReason, MemoryStore, Release, Semaphore, WaitBy,
+    Client, Error, Lock, LockGuard, LostReason, MemoryStore, ReadWriteLock, Release, Semaphore,
+    WaitBy,
 };
 
 const fn secs(n: u64) -> Duration {
@@ -94,6 +95,20 @@ struct World {
     store: MemoryStore,
     one: Client,
     other: Client,
+    sides: Sides,
+}
+
+/// What our client wants, and what the other one has, which keep each other out.
+type Sides = [fn(&Client) -> Lock; 2];
+
+const LOCKS: Sides = [|client| client.lock("door").unwrap(); 2];
+const READING: Sides = [|client| read_write(client).read(), |client| read_write(client).write()];
+const WRITING: Sides = [|client| read_write(client).write(); 2];
+const WRITING_BESIDE_READERS: Sides =
+    [|client| read_write(client).write(), |client| read_write(client).read()];
+
+fn read_write(client: &Client) -> ReadWriteLock {
+    client.read_write("door").unwrap()
 }
 
 /// What stands in the way of acquiring, for a while.
@@ -126,17 +141,21 @@ const WAYS: [Way; 7] = [
 
 impl World {
     fn new() -> Self {
+        Self::of(LOCKS)
+    }
+
+    fn of(sides: Sides) -> Self {
         let store = MemoryStore::new();
         let (one, other) = (Client::sharing(&store), Client::sharing(&store));
-        Self { store, one, other }
+        Self { store, one, other, sides }
     }
 
     fn door(&self) -> Lock {
-        self.one.lock("door").unwrap()
+        self.sides[0](&self.one)
     }
 
     fn other_door(&self) -> Lock {
-        self.other.lock("door").unwrap()
+        self.sides[1](&self.other)
     }
 
     /// Puts `way` in the way until `TROUBLE` is over. Returns the lock to acquire,
@@ -205,10 +224,15 @@ async fn short_visit(lock: Lock) {
 /// Drops what `operation` makes of a lock at each of its awaits, whatever stands
 /// in its way. `waits` says whether it waits for a holder at all.
 async fn leaves_nothing_behind<T>(waits: bool, operation: impl AsyncFn(&Lock) -> T) {
+    leaves_nothing_of(LOCKS, waits, operation).await;
+}
+
+/// The same of one side of a read-write lock.
+async fn leaves_nothing_of<T>(sides: Sides, waits: bool, operation: impl AsyncFn(&Lock) -> T) {
     for way in WAYS {
         let cuts = at_every_await(async |cut| {
             // given something in the way, and somebody of our client behind us
-            let world = World::new();
+            let world = World::of(sides);
             let (lock, way_is_free) = world.block(way).await;
             let case = format!("{way:?}, {cut:?}");
 
@@ -291,6 +315,44 @@ async fn try_run_leaves_nothing_behind() {
         drop(lock.try_run(async |_held| sleep(millis(100)).await).await);
     })
     .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn acquire_of_either_side_leaves_nothing_behind() {
+    for sides in [READING, WRITING, WRITING_BESIDE_READERS] {
+        leaves_nothing_of(sides, true, async |lock| lock.acquire().await.unwrap()).await;
+        leaves_nothing_of(sides, false, async |lock| drop(lock.try_acquire().await)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_downgrade_leaves_nothing_behind() {
+    for stalled in [false, true] {
+        let cuts = at_every_await(async |cut| {
+            let world = World::of(WRITING);
+            let lock = read_write(&world.one);
+            let writing = lock.write().acquire().await.unwrap();
+            if stalled {
+                world.store.stall();
+            }
+            let mut downgrading = pin!(cut.of(lock.downgrade(writing)));
+            let early = poll!(&mut downgrading);
+            sleep(millis(1)).await;
+            world.store.resume();
+            let done = match early {
+                Poll::Ready(done) => done,
+                Poll::Pending => downgrading.await,
+            };
+            let completed = done.is_some();
+            if let Some(reading) = done {
+                drop(reading.unwrap());
+            }
+            world.is_quiet(AFTER_TROUBLE, &format!("{stalled}, {cut:?}")).await;
+            completed
+        })
+        .await;
+        assert!(cuts >= if stalled { 3 } else { 2 }, "{cuts}");
+    }
 }
 
 /// One who was woken leaves before asking.

@@ -164,6 +164,7 @@ async fn a_writer_is_woken_by_the_last_reader_and_readers_by_a_writer() {
     assert!(!waiting.is_finished());
     give_back(other).await;
     let writing = entered(waiting).await;
+    assert_eq!(t.other.stats().wake_ups, 1, "not by a message");
     assert_eq!(t.redis.command(&["EXISTS", WRITERS]).number(), 0);
 
     let waiting = [waiter(t.ours().read()), waiter(t.ours().read())];
@@ -172,6 +173,7 @@ async fn a_writer_is_woken_by_the_last_reader_and_readers_by_a_writer() {
     for waiting in waiting {
         give_back(entered(waiting).await).await;
     }
+    assert_eq!(t.one.stats().wake_ups, 1, "not by a message");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -182,8 +184,10 @@ async fn a_downgrade_wakes_the_readers_of_other_clients_and_no_writer() {
     let reader = waiter(t.theirs().prefer_writers(false).read());
     let writer = waiter(door(&third).write());
     until_heard_by(&t.redis, 2);
+    assert_eq!(t.other.stats().wake_ups, 0);
     let reading = t.ours().downgrade(writing).await.unwrap();
     let beside = entered(reader).await;
+    assert_eq!(t.other.stats().wake_ups, 1, "not by a message");
     assert!(!writer.is_finished());
     give_back(reading).await;
     give_back(beside).await;

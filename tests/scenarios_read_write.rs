@@ -382,7 +382,7 @@ async fn a_hundred_clients_read_together_and_write_alone() {
 // testMultiInstanceZombieReadLockPerformance
 #[tokio::test(flavor = "multi_thread")]
 async fn dead_readers_keep_a_writer_out_for_a_ttl_at_most_and_few_of_them_not_at_all() {
-    for (dead, least) in [(16, secs(0)), (20, secs(1))] {
+    for (dead, least, most) in [(16, secs(0), secs(2)), (20, secs(1), secs(5))] {
         // given dead readers that had entered three times each, and one that lives
         let t = Setup::new().await;
         let fill = "redis.call('HSET', KEYS[1], 'mode', 'read') \
@@ -402,7 +402,7 @@ async fn dead_readers_keep_a_writer_out_for_a_ttl_at_most_and_few_of_them_not_at
         // then the writer enters: at once, or when the lease is over that it left
         give_back(entered(waiting).await).await;
         let took = began.elapsed();
-        assert!(took >= least && took < least + secs(4), "{dead}: {took:?}");
+        assert!(took >= least && took < most, "{dead}: {took:?}");
     }
 }
 
