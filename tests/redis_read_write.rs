@@ -248,29 +248,6 @@ async fn a_reader_yields_to_a_waiting_writer_for_a_second_and_no_longer() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn readers_are_not_starved_by_writers_of_several_clients() {
-    let t = Setup::new().await;
-    let mut writers = Vec::new();
-    for _ in 0..4 {
-        let client = client(&t.redis).await;
-        writers.push(tokio::spawn(async move {
-            loop {
-                let guard = door(&client).write().acquire().await.unwrap();
-                sleep(ms(20)).await;
-                give_back(guard).await;
-            }
-        }));
-    }
-    until_writers_wait(&t.redis, 3);
-    for _ in 0..3 {
-        // A second for courtesy; then it takes its chance like any other.
-        let entered = within(secs(15), "it reads", t.ours().read().acquire()).await;
-        give_back(entered.unwrap()).await;
-    }
-    writers.iter().for_each(JoinHandle::abort);
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn a_writer_that_leaves_or_dies_lets_the_readers_in_that_yielded() {
     let t = Setup::new().await;
     let here = read(&t.ours()).await;

@@ -74,7 +74,7 @@ impl Lock {
     ///
     /// # Errors
     ///
-    /// As there, and [`Error::InsideAsync`](crate::Error::InsideAsync).
+    /// As there, and [`Error::InsideAsync`].
     ///
     /// # Examples
     ///
@@ -94,7 +94,7 @@ impl Lock {
     ///
     /// # Errors
     ///
-    /// As there, and [`Error::InsideAsync`](crate::Error::InsideAsync).
+    /// As there, and [`Error::InsideAsync`].
     ///
     /// # Examples
     ///
@@ -116,7 +116,7 @@ impl Lock {
     ///
     /// # Errors
     ///
-    /// As there, and [`Error::InsideAsync`](crate::Error::InsideAsync).
+    /// As there, and [`Error::InsideAsync`].
     ///
     /// # Examples
     ///
@@ -177,7 +177,7 @@ impl Lock {
     ///
     /// # Errors
     ///
-    /// As there, and [`Error::InsideAsync`](crate::Error::InsideAsync).
+    /// As there, and [`Error::InsideAsync`].
     ///
     /// # Examples
     ///
@@ -198,7 +198,7 @@ impl Lock {
     ///
     /// # Errors
     ///
-    /// As there, and [`Error::InsideAsync`](crate::Error::InsideAsync).
+    /// As there, and [`Error::InsideAsync`].
     ///
     /// # Examples
     ///
@@ -218,7 +218,7 @@ impl Lock {
     ///
     /// # Errors
     ///
-    /// As there, and [`Error::InsideAsync`](crate::Error::InsideAsync).
+    /// As there, and [`Error::InsideAsync`].
     ///
     /// # Examples
     ///
@@ -242,7 +242,7 @@ impl Lock {
     ///
     /// # Errors
     ///
-    /// As [`acquire`](Self::acquire), and [`Error::Lost`](crate::Error::Lost) if
+    /// As [`acquire`](Self::acquire), and [`Error::Lost`] if
     /// the lock was lost meanwhile: [`LockGuard::run`] has the result of such work.
     ///
     /// # Examples
@@ -262,7 +262,7 @@ impl Lock {
     /// # Errors
     ///
     /// As [`acquire_within`](Self::acquire_within), and
-    /// [`Error::Lost`](crate::Error::Lost).
+    /// [`Error::Lost`].
     ///
     /// # Examples
     ///
@@ -281,7 +281,7 @@ impl Lock {
     /// # Errors
     ///
     /// As [`try_acquire`](Self::try_acquire), and
-    /// [`Error::Lost`](crate::Error::Lost).
+    /// [`Error::Lost`].
     ///
     /// # Examples
     ///
@@ -301,7 +301,7 @@ impl Lock {
     ///
     /// # Errors
     ///
-    /// As there, and [`Error::InsideAsync`](crate::Error::InsideAsync).
+    /// As there, and [`Error::InsideAsync`].
     ///
     /// # Examples
     ///
@@ -318,7 +318,7 @@ impl Lock {
     ///
     /// # Errors
     ///
-    /// As there, and [`Error::InsideAsync`](crate::Error::InsideAsync).
+    /// As there, and [`Error::InsideAsync`].
     ///
     /// # Examples
     ///
@@ -336,7 +336,7 @@ impl Lock {
     ///
     /// # Errors
     ///
-    /// As there, and [`Error::InsideAsync`](crate::Error::InsideAsync).
+    /// As there, and [`Error::InsideAsync`].
     ///
     /// # Examples
     ///
@@ -354,7 +354,7 @@ impl Lock {
     ///
     /// # Errors
     ///
-    /// As there, and [`Error::InsideAsync`](crate::Error::InsideAsync).
+    /// As there, and [`Error::InsideAsync`].
     ///
     /// # Examples
     ///

@@ -1,6 +1,6 @@
 //! Permits that are known one by one.
 
-use std::{fmt, time::Duration};
+use std::fmt;
 
 use uuid::Uuid;
 
@@ -112,9 +112,6 @@ pub(crate) struct Counts {
     /// Whether anybody has said how many there are to be.
     pub(crate) set: bool,
 }
-
-/// How long a permit is somebody's, if it lasts for ever.
-pub(crate) const FOREVER: Duration = Duration::MAX;
 
 #[cfg(test)]
 mod tests {

@@ -165,9 +165,9 @@ impl Hold {
         if let Some(reason) = state.over {
             return Err(reason);
         }
-        let ends = self.earliest_end(&state);
-        if now < ends {
-            return Ok(ends - now);
+        let left = self.earliest_end(&state).saturating_duration_since(now);
+        if !left.is_zero() {
+            return Ok(left);
         }
         let reason = match self.must_end_at {
             Some(most) if now >= most.into() => LostReason::MaxHold,
@@ -275,7 +275,8 @@ impl Hold {
 
     /// Whether nothing would have to change in the store for another hold.
     fn is_as_granted(&self, state: &State, now: Instant) -> bool {
-        let fresh = now < self.lease(state).renew_at().min(self.earliest_end(state));
+        let must_end = self.must_end_at.is_some_and(|most| now >= most.into());
+        let fresh = now < self.lease(state).renew_at() && !must_end;
         let sound = state.over.is_none() && !state.doubted && !state.more;
         self.renewed && fresh && sound && state.writes == 0
     }

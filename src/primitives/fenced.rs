@@ -78,7 +78,7 @@ impl FencedLock {
     ///
     /// # Errors
     ///
-    /// As [`Lock::acquire`]; [`Error::Refused`](crate::Error::Refused), too, if what lies under
+    /// As [`Lock::acquire`]; [`Error::Refused`], too, if what lies under
     /// the counter's key is no number.
     ///
     /// # Cancel safety

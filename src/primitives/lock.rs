@@ -75,7 +75,7 @@ impl fmt::Debug for Lock {
 }
 
 /// Settings. They are checked when the lock is used first: a duration that
-/// Redis cannot keep is refused with [`Error::Duration`](crate::Error::Duration).
+/// Redis cannot keep is refused with [`Error::Duration`].
 impl Lock {
     pub(crate) fn new(engine: Arc<Engine>, object: Object, ttl: Duration) -> Self {
         Self { engine, object, settings: Settings::new(ttl) }
@@ -139,13 +139,13 @@ impl Lock {
     ///
     /// # Errors
     ///
-    /// [`Error::Duration`](crate::Error::Duration) if a setting cannot be kept;
-    /// [`Error::Forbidden`](crate::Error::Forbidden),
-    /// [`Error::Refused`](crate::Error::Refused) or
-    /// [`Error::WrongType`](crate::Error::WrongType) if the store rejects the
-    /// request for good; [`Error::NotReady`](crate::Error::NotReady) if the server
-    /// is full; [`Error::ShutDown`](crate::Error::ShutDown), and
-    /// [`Error::NoRuntime`](crate::Error::NoRuntime) outside of tokio.
+    /// [`Error::Duration`] if a setting cannot be kept;
+    /// [`Error::Forbidden`],
+    /// [`Error::Refused`] or
+    /// [`Error::WrongType`] if the store rejects the
+    /// request for good; [`Error::NotReady`] if the server
+    /// is full; [`Error::ShutDown`], and
+    /// [`Error::NoRuntime`] outside of tokio.
     ///
     /// # Cancel safety
     ///
@@ -172,10 +172,10 @@ impl Lock {
     ///
     /// # Errors
     ///
-    /// [`Error::TimedOut`](crate::Error::TimedOut) if somebody else still had
+    /// [`Error::TimedOut`] if somebody else still had
     /// it; it names the holder, or the waiter for whom the lock was reserved for a
-    /// moment. [`Error::Unavailable`](crate::Error::Unavailable)
-    /// if the store did not answer, [`Error::NotReady`](crate::Error::NotReady)
+    /// moment. [`Error::Unavailable`]
+    /// if the store did not answer, [`Error::NotReady`]
     /// if it refused for now. Others as [`acquire`](Self::acquire). A
     /// patience of zero is refused: [`try_acquire`](Self::try_acquire) asks once.
     ///
@@ -204,7 +204,7 @@ impl Lock {
     ///
     /// # Errors
     ///
-    /// [`Error::Unavailable`](crate::Error::Unavailable) if the store did not
+    /// [`Error::Unavailable`] if the store did not
     /// answer within the
     /// [question timeout](crate::ClientBuilder::question_timeout). Others as [`acquire`](Self::acquire).
     ///
@@ -238,7 +238,7 @@ impl Lock {
     /// # Errors
     ///
     /// As [`acquire`](Self::acquire); then the work was not begun.
-    /// [`Error::Lost`](crate::Error::Lost), with the reason, if the lock was lost
+    /// [`Error::Lost`], with the reason, if the lock was lost
     /// while it ran. To know whether such work was stopped or went on to its end,
     /// and to have its result all the same, run it under a guard:
     /// [`LockGuard::run`].
@@ -271,7 +271,7 @@ impl Lock {
     /// # Errors
     ///
     /// As [`acquire_within`](Self::acquire_within), and
-    /// [`Error::Lost`](crate::Error::Lost).
+    /// [`Error::Lost`].
     ///
     /// # Cancel safety
     ///
@@ -301,7 +301,7 @@ impl Lock {
     /// # Errors
     ///
     /// As [`try_acquire`](Self::try_acquire), and
-    /// [`Error::Lost`](crate::Error::Lost).
+    /// [`Error::Lost`].
     ///
     /// # Cancel safety
     ///
@@ -359,12 +359,12 @@ impl Lock {
     ///
     /// # Errors
     ///
-    /// [`Error::Unavailable`](crate::Error::Unavailable) if the store did not
+    /// [`Error::Unavailable`] if the store did not
     /// answer within the
-    /// [question timeout](crate::ClientBuilder::question_timeout); [`Error::NotReady`](crate::Error::NotReady),
-    /// [`Error::Forbidden`](crate::Error::Forbidden),
-    /// [`Error::Refused`](crate::Error::Refused) and
-    /// [`Error::WrongType`](crate::Error::WrongType) as it says.
+    /// [question timeout](crate::ClientBuilder::question_timeout); [`Error::NotReady`],
+    /// [`Error::Forbidden`],
+    /// [`Error::Refused`] and
+    /// [`Error::WrongType`] as it says.
     ///
     /// # Cancel safety
     ///
@@ -419,7 +419,7 @@ impl Lock {
     ///
     /// # Errors
     ///
-    /// As [`holder`](Self::holder). After [`Error::Unavailable`](crate::Error::Unavailable)
+    /// As [`holder`](Self::holder). After [`Error::Unavailable`]
     /// it may have happened, and it is not tried again: that might take the
     /// lock from the next one.
     ///

@@ -217,12 +217,12 @@ impl Permits {
     ///
     /// # Errors
     ///
-    /// [`Error::Duration`](crate::Error::Duration) if a setting cannot be kept;
-    /// [`Error::Forbidden`](crate::Error::Forbidden), [`Error::Refused`](crate::Error::Refused) or
-    /// [`Error::WrongType`](crate::Error::WrongType) if the store rejects the request for good;
-    /// [`Error::NotReady`](crate::Error::NotReady) if the server is full;
-    /// [`Error::ShutDown`](crate::Error::ShutDown), and
-    /// [`Error::NoRuntime`](crate::Error::NoRuntime) outside of tokio.
+    /// [`Error::Duration`] if a setting cannot be kept;
+    /// [`Error::Forbidden`], [`Error::Refused`] or
+    /// [`Error::WrongType`] if the store rejects the request for good;
+    /// [`Error::NotReady`] if the server is full;
+    /// [`Error::ShutDown`], and
+    /// [`Error::NoRuntime`] outside of tokio.
     ///
     /// # Cancel safety
     ///
@@ -249,8 +249,8 @@ impl Permits {
     ///
     /// # Errors
     ///
-    /// As [`acquire`](Self::acquire); [`Error::Zero`](crate::Error::Zero), and
-    /// [`Error::TooMany`](crate::Error::TooMany) above 10 000.
+    /// As [`acquire`](Self::acquire); [`Error::Zero`], and
+    /// [`Error::TooMany`] above 10 000.
     ///
     /// # Cancel safety
     ///
@@ -276,9 +276,9 @@ impl Permits {
     ///
     /// # Errors
     ///
-    /// As [`acquire`](Self::acquire); [`Error::TimedOut`](crate::Error::TimedOut) if there was none,
+    /// As [`acquire`](Self::acquire); [`Error::TimedOut`] if there was none,
     /// without a holder: it is not known who has them;
-    /// [`Error::Unavailable`](crate::Error::Unavailable) if the store did not answer. A patience of
+    /// [`Error::Unavailable`] if the store did not answer. A patience of
     /// zero is refused.
     ///
     /// # Cancel safety
@@ -334,7 +334,7 @@ impl Permits {
     ///
     /// # Errors
     ///
-    /// As [`acquire`](Self::acquire); [`Error::Unavailable`](crate::Error::Unavailable) if the store
+    /// As [`acquire`](Self::acquire); [`Error::Unavailable`] if the store
     /// did not answer within the [question timeout](crate::ClientBuilder::question_timeout).
     ///
     /// # Cancel safety
@@ -387,7 +387,7 @@ impl Permits {
     ///
     /// # Errors
     ///
-    /// As [`free`](Self::free); [`Error::TooMany`](crate::Error::TooMany) beyond what Java counts to.
+    /// As [`free`](Self::free); [`Error::TooMany`] beyond what Java counts to.
     ///
     /// # Cancel safety
     ///
@@ -468,10 +468,10 @@ impl Permits {
     ///
     /// # Errors
     ///
-    /// [`Error::Unavailable`](crate::Error::Unavailable) if the store did not answer within the
+    /// [`Error::Unavailable`] if the store did not answer within the
     /// [question timeout](crate::ClientBuilder::question_timeout);
-    /// [`Error::NotReady`](crate::Error::NotReady), [`Error::Forbidden`](crate::Error::Forbidden),
-    /// [`Error::Refused`](crate::Error::Refused) and [`Error::WrongType`](crate::Error::WrongType) as
+    /// [`Error::NotReady`], [`Error::Forbidden`],
+    /// [`Error::Refused`] and [`Error::WrongType`] as
     /// it says.
     ///
     /// # Cancel safety
@@ -585,7 +585,7 @@ impl Permits {
     ///
     /// # Errors
     ///
-    /// As [`free`](Self::free), and [`Error::Duration`](crate::Error::Duration).
+    /// As [`free`](Self::free), and [`Error::Duration`].
     ///
     /// # Cancel safety
     ///

@@ -109,17 +109,16 @@ impl<'a> Attempt<'a> {
     /// Asks until it is granted, or the store says a no that will stay. Without a turn it
     /// does not wait. No `async fn`: that would hold the attempt twice, and miss malloc's fast
     /// path.
-    pub(super) fn run(self) -> impl Future<Output = Result<Held, Error>> {
+    pub(super) fn run(mut self) -> impl Future<Output = Result<Held, Error>> {
         let span = tracing::debug_span!(target: "leasehold", "acquire",
             lock = %self.claim.name(), owner = %self.claim.owner);
-        self.until_held().instrument(span)
-    }
-
-    async fn until_held(mut self) -> Result<Held, Error> {
-        match self.until_granted().await? {
-            Got::Granted(granted) => self.enter(granted),
-            Got::TakenOver(held) => Ok(held),
-        }
+        let held = async move {
+            match self.until_granted().await? {
+                Got::Granted(granted) => self.enter(granted),
+                Got::TakenOver(held) => Ok(held),
+            }
+        };
+        held.instrument(span)
     }
 
     /// Asks until it is granted, of what is not held: the answer is that of everybody who
@@ -296,7 +295,8 @@ impl<'a> Attempt<'a> {
         if let WaitBy::Polling { first, longest } = self.want.wait_by {
             return sleep(at_most(self.waiting.for_poll(first, longest))).await;
         }
-        self.inbox = self.inbox.take().or_else(|| Some(self.turn.as_ref()?.listen()));
+        self.inbox =
+            self.inbox.take().or_else(|| Some(self.turn.as_ref()?.listen(self.want.shape())));
         let Some(inbox) = &self.inbox else {
             return sleep(at_most(LONGEST_WAIT_UNHEARD)).await;
         };

@@ -123,9 +123,13 @@ impl Engine {
         let waiting = &self.core.counters.waiting;
         waiting.add(1);
         let _waits = OnDrop::new(|| waiting.one_less());
-        let mut turn = match self.turn(want).await? {
-            Entrance::Turn(turn) => turn,
-            Entrance::Shared(hold) => return Ok(self.share(hold)),
+        let mut turn = loop {
+            match self.turn(want).await? {
+                Entrance::Turn(turn) => break turn,
+                Entrance::Shared(hold) => return Ok(self.share(hold)),
+                // An answer is no hold.
+                Entrance::Answered => {}
+            }
         };
         if let Some(baton) = turn.baton.take() {
             let now = self.core.clock.now();
@@ -160,10 +164,10 @@ impl Engine {
         waiting.add(1);
         let _waits = OnDrop::new(|| waiting.one_less());
         match self.turn(want).await? {
-            Entrance::Turn(turn) if !turn.answered => {
+            Entrance::Turn(turn) => {
                 Box::pin(Attempt::new(self, want, heard, Some(turn)).until_open()).await
             }
-            Entrance::Turn(_) | Entrance::Shared(_) => Ok(()),
+            Entrance::Shared(_) | Entrance::Answered => Ok(()),
         }
     }
 

@@ -46,6 +46,7 @@ impl Contention {
         match self.turn(object, wish, revive).await? {
             Entrance::Turn(turn) => Some(turn),
             Entrance::Shared(hold) => panic!("a share in {hold:?}"),
+            Entrance::Answered => panic!("an answer, and no turn"),
         }
     }
 }
@@ -450,7 +451,7 @@ async fn who_asks_is_told_what_the_store_tells_and_nobody_else() {
 
     let turn = contention.line(&name, PLAIN, true, || true).await.unwrap();
     assert!(turn.inbox.is_none());
-    let inbox = turn.listen();
+    let inbox = turn.listen(PLAIN);
     assert_eq!(inbox.hears(), Hears::Turns);
     let limit = Instant::now() + TTL;
     assert!(inbox.until_told(limit).await, "that it listens now");

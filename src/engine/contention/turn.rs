@@ -26,12 +26,9 @@ pub(crate) struct Turn {
     pub(crate) inbox: Option<Arc<Inbox>>,
     /// For how long those who do not queue may still ask first.
     pub(crate) head_start: Option<Duration>,
-    /// Whether it is no right to ask: what one before us was answered is our answer, too.
-    pub(crate) answered: bool,
-    /// The last ticket when we asked last: who has it or one before stood in line by then.
-    asked_after: Option<u64>,
-    /// A grant of this shape is of use to us, if we look into the inbox.
-    shape: Option<Shape>,
+    /// The last ticket when we asked last: who has it or one before stood in line by then. The
+    /// first is 1.
+    asked_after: u64,
     spent: bool,
 }
 
@@ -64,7 +61,7 @@ impl Contention {
             }
             if seat.called.await == Ok(Call::Answered) {
                 leaves.cancel();
-                return Some(Entrance::Turn(self.answered(object)));
+                return Some(Entrance::Answered);
             }
             match self.take_or_wait(object, wish, Some(ticket))? {
                 Ok(entrance) => {
@@ -118,14 +115,6 @@ impl Contention {
         Some(Err(Seat { ticket, called, listens_first }))
     }
 
-    /// No turn, for one who need not ask.
-    fn answered(self: &Arc<Self>, object: &Object) -> Turn {
-        let (contention, object) = (Arc::clone(self), object.clone());
-        let (baton, inbox, head_start, asked_after, shape) = (None, None, None, None, None);
-        let (answered, spent) = (true, true);
-        Turn { contention, object, baton, inbox, head_start, answered, asked_after, shape, spent }
-    }
-
     /// Gives the turn to who asks now.
     fn begin(self: &Arc<Self>, object: &Object, entry: &mut Entry, shape: Option<Shape>) -> Turn {
         let baton = match std::mem::replace(&mut entry.turn, TurnOf::Asker) {
@@ -146,9 +135,7 @@ impl Contention {
             baton,
             inbox,
             head_start,
-            answered: false,
-            asked_after: None,
-            shape,
+            asked_after: 0,
             spent: false,
         }
     }
@@ -178,12 +165,13 @@ impl Entries {
 }
 
 impl Turn {
-    /// Where it is told to us that we may ask; the name is listened to from now on.
-    pub(crate) fn listen(&self) -> Arc<Inbox> {
+    /// Where it is told to us that we may ask; the name is listened to from now on. A grant of
+    /// this `shape` is of use to us.
+    pub(crate) fn listen(&self, shape: Shape) -> Arc<Inbox> {
         let (inbox, anew) = {
             let mut entries = self.contention.entries.lock();
             let crowd = entries.of.entry(self.object.clone()).or_default().crowd();
-            crowd.asker = self.shape;
+            crowd.asker = Some(shape);
             let anew = !std::mem::replace(&mut crowd.listens, true);
             (Arc::clone(&crowd.inbox), anew)
         };
@@ -193,16 +181,14 @@ impl Turn {
 
     /// Notes that we ask now: the answer is as good for all who stand in line already.
     pub(crate) fn asks(&mut self) {
-        self.asked_after = Some(self.contention.entries.lock().last_ticket);
+        self.asked_after = self.contention.entries.lock().last_ticket;
     }
 
     /// Gives the answer to our last question to all who stood in line when it was asked.
     pub(crate) fn answer_those_before(&self) {
         let mut entries = self.contention.entries.lock();
-        if let Some(entry) = entries.of.get_mut(&self.object)
-            && let Some(ticket) = self.asked_after
-        {
-            entry.answer_until(ticket);
+        if let Some(entry) = entries.of.get_mut(&self.object) {
+            entry.answer_until(self.asked_after);
         }
     }
 
@@ -249,6 +235,8 @@ pub(crate) enum Entrance {
     Turn(Turn),
     /// A share in this hold is its own.
     Shared(Arc<Hold>),
+    /// It need not ask: what one before it was answered is its answer, too.
+    Answered,
 }
 
 /// A place in the line, to be called from.

@@ -7,8 +7,8 @@ use redis::{Cmd, Value};
 use super::{RedisStore, keys, millis, replies, scripts, scripts::Script, unasked};
 use crate::{
     domain::{
-        Change, Claim, Counts, FOREVER, Failure, GivenBack, Object, Others, Outcome, Owner,
-        PermitId, Renewal, Verdict, permits_of,
+        Change, Claim, Counts, Failure, GivenBack, Object, Others, Outcome, Owner, PermitId,
+        Renewal, Verdict, permits_of,
     },
     store::RECEIPT_RESTS,
 };
@@ -71,7 +71,7 @@ impl RedisStore {
         });
         Ok(match replies::number(&reply.await?)? {
             0 => None,
-            left => Some(u64::try_from(left).map_or(FOREVER, Duration::from_millis)),
+            left => Some(u64::try_from(left).map_or(Duration::MAX, Duration::from_millis)),
         })
     }
 

@@ -2,6 +2,29 @@
 
 use super::*;
 
+type Line<'a> = Pin<Box<dyn Future<Output = Option<Entrance>> + 'a>>;
+
+/// One who stands in line for `name`, and wants an answer.
+fn in_line<'a>(contention: &'a Arc<Contention>, name: &'a Object) -> Line<'a> {
+    let wish = Wish { shape: PLAIN, listens: true, may_share: false };
+    let mut waits: Line<'_> = Box::pin(contention.turn(name, wish, || true));
+    assert!((&mut waits).now_or_never().is_none());
+    waits
+}
+
+/// How it gets in now.
+fn entrance(waits: &mut Line<'_>) -> Entrance {
+    waits.now_or_never().expect("it gets in").unwrap()
+}
+
+/// The turn that it has now.
+fn turn(waits: &mut Line<'_>) -> Turn {
+    match entrance(waits) {
+        Entrance::Turn(turn) => turn,
+        Entrance::Shared(_) | Entrance::Answered => panic!("no turn"),
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn one_answer_is_for_those_who_stood_in_line_and_for_nobody_who_came_after() {
     let (_engine, contention, name) = door();
@@ -16,14 +39,13 @@ async fn one_answer_is_for_those_who_stood_in_line_and_for_nobody_who_came_after
     asker.answer_those_before();
 
     // then the answer is not theirs, and they ask for themselves, one after the other
-    assert!((&mut one).now_or_never().unwrap().unwrap().answered);
+    assert!(matches!(entrance(&mut one), Entrance::Answered));
     assert!((&mut late).now_or_never().is_none());
     drop(asker);
-    let turn = (&mut late).now_or_never().unwrap().unwrap();
-    assert!(!turn.answered);
+    let its_turn = turn(&mut late);
     assert!((&mut later).now_or_never().is_none());
-    drop(turn);
-    assert!(!(&mut later).now_or_never().unwrap().unwrap().answered);
+    drop(its_turn);
+    drop(turn(&mut later));
 }
 
 #[tokio::test(start_paused = true)]
@@ -37,5 +59,5 @@ async fn who_asked_before_anybody_came_answers_nobody() {
     // but an answer to a later question is for it, too
     asker.asks();
     asker.answer_those_before();
-    assert!((&mut late).now_or_never().unwrap().unwrap().answered);
+    assert!(matches!(entrance(&mut late), Entrance::Answered));
 }

@@ -44,7 +44,7 @@ async fn names_that_were_waited_for_do_not_pile_up_until_the_watchdog_looks() {
         // The first one rings too, and is heard here.
         let _ = contention.core.bell.notified().now_or_never();
         let name = Object::lock(format!("door-{n}"));
-        contention.line(&name, PLAIN, true, || true).await.unwrap().listen();
+        contention.line(&name, PLAIN, true, || true).await.unwrap().listen(PLAIN);
     }
     assert!(contention.core.bell.notified().now_or_never().is_some(), "it is to look at once");
     contention.look();
@@ -59,7 +59,7 @@ async fn one_in_transit_does_not_keep_those_that_linger() {
     let _waits = (in_line(&contention, &door), in_line(&contention, &door));
     for n in 0..=MOST_LINGERING {
         let name = Object::lock(format!("door-{n}"));
-        contention.line(&name, PLAIN, true, || true).await.unwrap().listen();
+        contention.line(&name, PLAIN, true, || true).await.unwrap().listen(PLAIN);
     }
     contention.left(&first);
     let mut looks = 0;

@@ -746,8 +746,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "a hold that is due or in doubt is handed over",
             edits: &[Edit {
                 file: "src/engine/hold.rs",
-                from: "let fresh = now < self.lease(state).renew_at().min(self.earliest_end(state));\n        let sound = state.over.is_none() && !state.doubted && !state.more;",
-                to: "let fresh = now < self.earliest_end(state);\n        let sound = state.over.is_none() && !state.more;",
+                from: "let fresh = now < self.lease(state).renew_at() && !must_end;\n        let sound = state.over.is_none() && !state.doubted && !state.more;",
+                to: "let fresh = now < self.lease(state).ends() && !must_end;\n        let sound = state.over.is_none() && !state.more;",
             }],
         },
     ),
@@ -1234,8 +1234,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "an answer goes to those who came after it was asked for",
             edits: &[Edit {
                 file: "src/engine/contention/turn.rs",
-                from: "Some(self.contention.entries.lock().last_ticket)",
-                to: "Some(self.contention.entries.lock().last_ticket + 1_000_000)",
+                from: "self.asked_after = self.contention.entries.lock().last_ticket;",
+                to: "self.asked_after = self.contention.entries.lock().last_ticket + 1_000_000;",
             }],
         },
     ),
