@@ -199,6 +199,7 @@ const SHAPES: &[&str] = &[
     "HDEL K F",
     "HDEL K F F",
     "HEXISTS K F",
+    "HMGET K F F",
     "HLEN K",
     "HGETALL K",
     "HSCAN K 0",
@@ -370,66 +371,99 @@ fn evaluation(random: &mut Rng) -> Vec<String> {
 
 // The project's own scripts.
 
-/// A script of the store, and what its header calls its arguments.
+/// A script of the store, and what its header calls its keys and arguments.
 struct Own {
     text: String,
-    keys: usize,
-    arguments: Vec<String>,
-    /// Whether it takes as many keys as one likes, with two arguments each.
-    many: bool,
+    keys: Named,
+    arguments: Named,
 }
 
-fn own_scripts() -> Vec<Own> {
-    let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("../src/store/redis/lua")];
-    let mut paths = vec![];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() { folders.push(path) } else { paths.push(path) }
-        }
+/// What comes once, and what comes again and again.
+struct Named {
+    once: Vec<String>,
+    each: Vec<String>,
+}
+
+impl Named {
+    /// A line of a header is `--   KEYS[1]  lock  what it is`; behind a letter it comes often.
+    fn read(text: &str, array: &str) -> Self {
+        let lines = text.lines().filter_map(|line| line.strip_prefix("--   "));
+        let lines = lines.filter_map(|line| line.strip_prefix(array)?.split_once(']'));
+        let name = |rest: &str| rest.split_whitespace().next().unwrap().to_owned();
+        let (each, once): (Vec<_>, Vec<_>) =
+            lines.partition(|(place, _)| place.contains(char::is_alphabetic));
+        let names = |lines: Vec<(&str, &str)>| lines.iter().map(|(_, it)| name(it)).collect();
+        Self { once: names(once), each: names(each) }
     }
+
+    fn repeated(&self, times: usize) -> impl Iterator<Item = &String> {
+        self.once.iter().chain((0..times).flat_map(|_| &self.each))
+    }
+}
+
+fn lua_in(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let mut paths: Vec<_> = entries.collect();
     paths.sort();
+    paths
+}
+
+/// Each script behind the parts that it shares with others: those stand beside the folders.
+fn own_scripts() -> Vec<Own> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../src/store/redis/lua");
     let read = |path: &PathBuf| fs::read_to_string(path).unwrap();
-    // What stands before the scripts that name it is none itself.
-    let shared = paths.remove(paths.iter().position(|it| it.ends_with("holder.lua")).unwrap());
-    let shared = read(&shared);
-    let whole = |text: String| match text.contains("holder(KEYS") {
-        true => format!("{shared}\n{text}"),
-        false => text,
-    };
-    paths.iter().map(|path| Own::read(&whole(read(path)))).collect()
+    let (folders, parts): (Vec<_>, Vec<_>) = lua_in(&root).into_iter().partition(|it| it.is_dir());
+    let parts: Vec<_> = parts.iter().map(read).collect();
+    let scripts = folders.iter().flat_map(|folder| lua_in(folder));
+    scripts.map(|path| Own::read(&read(&path), &parts)).collect()
+}
+
+/// Whether `script` calls a function of `part`.
+fn calls(script: &str, part: &str) -> bool {
+    let functions = part.lines().filter_map(|line| line.strip_prefix("local function "));
+    let mut names = functions.filter_map(|line| line.split_once('(')).map(|(name, _)| name);
+    names.any(|name| script.contains(&format!("{name}(")))
 }
 
 impl Own {
-    fn read(text: &str) -> Self {
-        let named = |array: &str| -> Vec<String> {
-            let lines = text.lines().filter_map(|line| line.strip_prefix("--   "));
-            let lines = lines.filter_map(|line| line.strip_prefix(array));
-            lines.map(|line| line.split_whitespace().nth(1).unwrap().to_owned()).collect()
-        };
-        let many = text.contains("KEYS[i]");
-        Self { text: text.into(), keys: named("KEYS[").len(), arguments: named("ARGV["), many }
+    fn read(script: &str, parts: &[String]) -> Self {
+        let before = parts.iter().filter(|part| calls(script, part)).map(String::as_str);
+        let work = "local function work(KEYS, ARGV) return {KEYS[1], ARGV[1]} end\n";
+        let work = script.contains("work(").then_some(work);
+        let text = before.chain(work).chain([script]).collect();
+        let (keys, arguments) = (Named::read(script, "KEYS["), Named::read(script, "ARGV["));
+        Self { text, keys, arguments }
     }
 
     fn call(&self, random: &mut Rng) -> Vec<String> {
         let odd = random.u8(..20) == 0;
-        let count = if self.many { random.usize(1..4) } else { random.usize(1..=self.keys) };
-        let key = |random: &mut Rng, place: usize| match (odd, place, self.many) {
-            (true, ..) => pick(random, &KEYS),
-            (_, 1, false) => pick(random, &["z1", "z2"]),
-            _ => pick(random, &["h1", "h2", "door"]),
-        };
+        let rounds = random.usize(1..4);
+        let mut keys: Vec<_> =
+            self.keys.repeated(rounds).map(|name| key(random, name, odd)).collect();
+        if self.keys.each.is_empty() {
+            // The last ones need not be given to some.
+            keys.truncate(random.usize(1..=keys.len()));
+        }
         // Two servers have two clocks, and a gap depends on it: both are told the same moment.
         let (second, micros) = (1_700_000_000 + random.u32(..4), random.u32(..1_000_000));
         let moment = format!("{{'{second}', '{micros}'}}");
         let text = self.text.replace("redis.pcall('TIME')", &moment);
-        let mut words = vec!["EVAL".to_owned(), text, count.to_string()];
-        words.extend((0..count).map(|place| key(random, place)));
-        let rounds = if self.many { count } else { 1 };
-        for name in (0..rounds).flat_map(|_| &self.arguments) {
-            words.push(argument(random, name));
-        }
+        let text = text.replace("redis.call('TIME')", &moment);
+        let mut words = vec!["EVAL".to_owned(), text, keys.len().to_string()];
+        words.extend(keys);
+        words.extend(self.arguments.repeated(rounds).map(|name| argument(random, name)));
         words
+    }
+}
+
+/// A key that fits the name that a header gives it, or any.
+fn key(random: &mut Rng, name: &str, odd: bool) -> String {
+    match name {
+        _ if odd => pick(random, &KEYS),
+        "queue" | "writers" | "held" | "withdrawn" => pick(random, &["z1", "z2"]),
+        "tokens" | "counter" | "semaphore" | "latch" => pick(random, &["a", "n1"]),
+        "receipt" | "lease" => pick(random, &["r1", "r2"]),
+        _ => pick(random, &["h1", "h2", "door"]),
     }
 }
 
@@ -441,13 +475,19 @@ fn argument(random: &mut Rng, name: &str) -> String {
     match name {
         "owner" => owner(random),
         "ttl" if random.bool() => "0".into(),
-        "ttl" | "rest" | "lease" => lease(random),
+        "ttl" | "rest" | "lease" | "refused" | "counts" => lease(random),
         "before" | "place" if random.bool() => String::new(),
         "before" | "place" => {
             format!("{}|{}|{}", owner(random), random.u8(..3), lease(random))
         }
         "channel" => "redisson_lock__channel:{h1}".into(),
         "queuers" => "c1".into(),
+        "id" => pick(random, &["id-1", "id-2", "id-3"]),
+        "change" => pick(random, &["set", "set_if_absent", "add", "give_back"]),
+        "mode" => pick(random, &["read", "write", "forget"]),
+        "verb" => pick(random, &["SET", "HSET", "DEL", "PEXPIRE"]),
+        "writer" => format!("{}:write", owner(random)),
+        "permits" => pick(random, &["1", "2", "7", "-3"]),
         "clients" => "leasehold_client:".into(),
         "wait" => pick(random, &["0", "1000000000000"]),
         "passes" | "count" => random.u8(..4).to_string(),

@@ -16,6 +16,7 @@ pub(super) const COMMANDS: &[Spec] = &[
     Spec::new("hincrby", 4, WRITE | GROWS, Keys::One, hincrby),
     Spec::new("hkeys", 2, READ, Keys::One, |core, call| listed(core, call, |it| &it.name)),
     Spec::new("hlen", 2, READ, Keys::One, hlen),
+    Spec::new("hmget", -3, READ, Keys::One, hmget),
     Spec::new("hscan", -3, READ, Keys::One, hscan),
     Spec::new("hset", -4, WRITE | GROWS, Keys::One, hset),
     Spec::new("hsetnx", 4, WRITE | GROWS, Keys::One, hsetnx),
@@ -41,6 +42,12 @@ fn hsetnx(core: &mut Core, call: &Call<'_>) -> Answer {
 fn hget(core: &mut Core, call: &Call<'_>) -> Answer {
     let hash = core.find::<Hash>(call)?;
     Ok(Reply::or_nil(hash.and_then(|hash| hash.value(call.word(2)))))
+}
+
+fn hmget(core: &mut Core, call: &Call<'_>) -> Answer {
+    let hash = core.find::<Hash>(call)?.map(|hash| &*hash);
+    let value = |field: &&[u8]| Reply::or_nil(hash.and_then(|hash| hash.value(field)));
+    Ok(Reply::List(call.after(2).iter().map(value).collect()))
 }
 
 fn hexists(core: &mut Core, call: &Call<'_>) -> Answer {
