@@ -1,4 +1,4 @@
-//! Distributed locks on Redis, compatible with Java's Redisson.
+//! Distributed locks, semaphores and latches on Redis, compatible with Java's Redisson.
 //!
 //! ```
 //! use leasehold::{Client, Error, Release};
@@ -19,8 +19,17 @@
 //! ```
 //!
 //! Three things, three types: a [`Lock`] is a name and settings, an [`Owner`] is
-//! who holds it, a [`LockGuard`] is one hold. [`MemoryStore`] stands in for Redis
-//! in tests, and `blocking` is the same for threads.
+//! who holds it, a [`LockGuard`] is one hold. Beside it there are:
+//!
+//! - [`FencedLock`]: each hold has a token that grows; [`fence`] has what refuses late writes;
+//! - [`ReadWriteLock`]: many who read, or one who writes;
+//! - [`Permits`]: so many holders at a time, each with a lease;
+//! - [`Semaphore`]: permits without leases;
+//! - [`Latch`]: closed until it is counted down;
+//! - [`LockGuard::write`] and [`LockGuard::eval`]: data in the same Redis, written only while the
+//!   lock is held.
+//!
+//! [`MemoryStore`] stands in for Redis in tests, and `blocking` is the same for threads.
 //!
 //! **No lock on Redis can promise that two holders never overlap in real time.**
 //! A process that stands still for longer than its lease cannot know it before

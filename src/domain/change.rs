@@ -9,7 +9,7 @@ pub(crate) enum Change {
     SetIfAbsent(u32),
     /// Sets how many there are, held ones among them: how many are free then.
     Set(u32),
-    /// Adds so many, or takes them away: how many there are then.
+    /// Adds so many, or takes them away: how many are free then.
     Add(i64),
     /// Takes away all that there are: how many there were.
     Drain,

@@ -128,7 +128,7 @@ pub(crate) enum Place {
     Waited(Duration),
 }
 
-/// How a hold is given back. Only a lock tells the first two apart.
+/// How a hold is given back. Only locks tell the first two apart.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum ReleaseMode {
     /// Everybody who waits is told, and whoever asks first has it.

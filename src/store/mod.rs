@@ -1,8 +1,9 @@
 //! What must be atomic, in our words.
 //!
 //! A store answers a handful of questions. It does not wait, retry or keep a
-//! schedule: that is the engine's part. Every question but one may be asked again with
-//! the same owner, so a lost answer is recovered by asking again.
+//! schedule: that is the engine's part. Every question may be asked again with the same
+//! owner, so a lost answer is recovered by asking again; but for two, a guarded write and
+//! a forced release, of which one does not know then.
 //!
 //! `conformance/` says as plain functions what every store must do.
 

@@ -57,7 +57,7 @@ async fn settle(core: &Core, contention: &Contention, debt: Debt) -> Option<Debt
         let claim = debt.claim();
         if let Some(releases) = core.debts.given_up.once_more(core.clock.now()) {
             tracing::warn!(target: "leasehold", lock = %claim.name(), owner = %claim.owner,
-                %failure, releases, "a release was given up: if it is held yet, it is so until its lease ends; permits have none");
+                %failure, releases, "a release was given up: if it is held yet, it is so until its lease ends, if it has one");
         }
         None
     })
