@@ -122,6 +122,30 @@ async fn who_waits_to_write_goes_before_readers_that_come_later() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_reader_that_is_woken_while_it_lets_others_go_first_does_so_for_a_second_in_all() {
+    let (store, here, there) = prices();
+    let first = here.read().acquire().await.unwrap();
+    // One that waits to write, and does not notice that it could.
+    let rarely = Duration::from_secs(10);
+    let writes = there.write().wait_by(WaitBy::Polling { first: rarely, longest: rarely });
+    let writer = tokio::spawn(async move { writes.acquire().await.map(drop) });
+    sleep(Duration::from_millis(50)).await;
+
+    let reads = Client::sharing(&store).read_write("prices").unwrap().read();
+    let start = Instant::now();
+    let second = tokio::spawn(async move { reads.acquire().await.map(drop) });
+    sleep(Duration::from_millis(900)).await;
+    drop(first);
+    second.await.unwrap().unwrap();
+    let waited = start.elapsed();
+    assert!(
+        waited >= Duration::from_secs(1) && waited < Duration::from_millis(1_100),
+        "{waited:?}"
+    );
+    writer.abort();
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_reader_lets_others_go_first_for_a_second_and_no_longer() {
     let (_store, here, there) = prices();
     let first = here.read().acquire().await.unwrap();

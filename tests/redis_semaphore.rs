@@ -350,6 +350,36 @@ async fn who_lacks_a_right_is_told_and_nothing_is_half_done() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn whichever_right_is_lost_no_permit_is() {
+    let redis = Redis::start();
+    redis.command(&["SET", "pool", "3"]);
+    let user = ["+@all", "&*", "~pool", "~leasehold_semaphore*"];
+    let pool = with_rights(&redis, "pooler", &user).await.semaphore("pool").unwrap();
+    let all = |when: &str| {
+        let free: i64 = free(&redis).parse().unwrap();
+        let held = hash(&redis, HOLDERS).into_iter();
+        let held: i64 = held.map(|(_, permits)| permits.parse::<i64>().unwrap()).sum();
+        assert_eq!(free + held, 3, "{when}: {free} are free and {held} held");
+    };
+    let commands = "get set incrby decrby exists del hget hset hdel hmget hlen hvals hexists \
+        zscore zadd zremrangebyscore pexpire pttl time publish";
+    for command in commands.split_whitespace() {
+        let guard = pool.acquire(1).await.unwrap();
+        redis.command(&["ACL", "SETUSER", "pooler", &format!("-{command}")]);
+        let released = guard.release().await;
+        all(&format!("released without {command}: {released:?}"));
+        let granted = pool.try_acquire(1).await;
+        all(&format!("acquired without {command}: {granted:?}"));
+        redis.command(&["ACL", "SETUSER", "pooler", &format!("+{command}")]);
+        drop(granted);
+        // What was not given back for want of the right is for an operator to add.
+        eventually("it is asked no more", SOON, || hash(&redis, HOLDERS).len() <= 2);
+        redis.command(&["DEL", HOLDERS]);
+        redis.command(&["SET", "pool", "3"]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_full_server_grants_nothing_and_takes_permits_back() {
     let redis = Redis::start();
     let pool = pool(&redis).await;

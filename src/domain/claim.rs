@@ -161,7 +161,7 @@ pub(crate) struct Taken {
 }
 
 impl Taken {
-    /// There is too little of it, whoever has the rest.
+    /// There is too little of it, whoever has the rest; or others who wait go first.
     pub(crate) const UNKNOWN: Self = Self { holder: None, at_most: None };
 }
 

@@ -20,14 +20,16 @@ mod seldom;
 mod stats;
 mod wait_by;
 
+#[cfg(test)]
+pub(crate) use self::claim::MOST_COURTESY;
 #[cfg(feature = "redis")]
 pub(crate) use self::seldom::TOLD_APART;
 pub(crate) use self::{
     backoff::{Backoff, spread},
     change::Change,
     claim::{
-        Claim, GivenBack, MOST_COURTESY, Others, Outcome, Place, ReleaseMode, Renewal, Share,
-        Taken, Token, Verdict, in_millis,
+        Claim, GivenBack, Others, Outcome, Place, ReleaseMode, Renewal, Share, Taken, Token,
+        Verdict, in_millis,
     },
     failure::{Failure, Refusal},
     guarded::{Edit, Work},

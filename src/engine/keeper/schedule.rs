@@ -496,6 +496,24 @@ mod tests {
     }
 
     #[test]
+    fn what_is_over_stays_over_whatever_is_answered() {
+        // given two holds whose renewal is on its way
+        let mut t = Setup::new();
+        let (late, lost) = (t.add_at(0), t.add_at(0));
+        assert_eq!(t.renewed_at(1_000), 2);
+
+        // when the lease of one is over, and the other one is taken away
+        assert_eq!(t.over(&late, END), Some(LostReason::Expired));
+        lost.end(LostReason::NotOurs).unwrap();
+
+        // then no answer makes them held again
+        t.answer(&late, Outcome::Renewed, END + 1);
+        t.answer(&lost, Outcome::Renewed, END + 1);
+        assert_eq!(t.over(&late, END + 1), Some(LostReason::Expired));
+        assert_eq!(t.over(&lost, END + 1), Some(LostReason::NotOurs));
+    }
+
+    #[test]
     fn a_late_answer_is_not_taken_for_that_to_a_later_question() {
         // given a question that was asked, forgotten, and asked again
         let mut t = Setup::new();

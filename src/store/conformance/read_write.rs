@@ -6,8 +6,8 @@ use tokio::time::sleep;
 
 use super::{Bench, freed};
 use crate::domain::{
-    Claim, GivenBack, Kind, MOST_COURTESY, Object, Others, Outcome, Place, ReleaseMode, Renewal,
-    Share, Taken, Verdict,
+    Claim, GivenBack, Kind, Object, Others, Outcome, Place, ReleaseMode, Renewal, Share, Taken,
+    Verdict,
 };
 
 pub(super) async fn all(t: &Bench) {
@@ -175,7 +175,7 @@ async fn readers_that_yield_let_those_go_first_who_wait_to_write(t: &Bench) {
     let writes = writer(t, "rw-yield");
     assert!(is_granted(t, &here).await);
     t.queue_by(&writes, Place::Kept).await;
-    let nobody = Verdict::Busy(Taken { holder: None, at_most: Some(MOST_COURTESY) });
+    let nobody = Verdict::Busy(Taken::UNKNOWN);
     assert_eq!(t.one.acquire(&late, None).await.unwrap(), nobody);
     assert!(is_granted(t, &here).await, "it asks again for what it has");
     assert!(is_granted(t, &rude).await);

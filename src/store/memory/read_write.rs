@@ -7,8 +7,8 @@ use tokio::time::Instant;
 use super::State;
 use crate::{
     domain::{
-        Claim, GivenBack, Holder, Kind, MOST_COURTESY, Object, Others, Outcome, Owner, Place,
-        Renewal, Share, Taken, Verdict,
+        Claim, GivenBack, Holder, Kind, Object, Others, Outcome, Owner, Place, Renewal, Share,
+        Taken, Verdict,
     },
     store::KNOWN_FOR,
 };
@@ -67,7 +67,7 @@ impl ReadWrite {
         let reads = is_writer || self.readers.contains_key(&claim.owner);
         let yields = claim.share == Share::Beside { yields: true };
         if yields && !reads && !self.waits_to_write.is_empty() {
-            return Verdict::Busy(Taken { holder: None, at_most: Some(MOST_COURTESY) });
+            return Verdict::Busy(Taken::UNKNOWN);
         }
         self.readers.insert(claim.owner.clone(), now + claim.ttl);
         Verdict::Granted { token: None }

@@ -11,8 +11,8 @@ use super::{
 };
 use crate::{
     domain::{
-        Claim, Failure, GivenBack, Holder, Kind, MOST_COURTESY, Object, Outcome, Owner, Place,
-        Renewal, Share, Taken, Verdict,
+        Claim, Failure, GivenBack, Holder, Kind, Object, Outcome, Owner, Place, Renewal, Share,
+        Taken, Verdict,
     },
     store::KNOWN_FOR,
 };
@@ -182,9 +182,7 @@ fn writer(owner: &Owner) -> String {
 /// A grant, who is in the way, or nobody but those who wait to write.
 fn verdict(reply: &Value, claim: &Claim) -> Result<Verdict, Failure> {
     match reply {
-        Value::Array(nobody) if nobody.is_empty() => {
-            Ok(Verdict::Busy(Taken { holder: None, at_most: Some(MOST_COURTESY) }))
-        }
+        Value::Array(nobody) if nobody.is_empty() => Ok(Verdict::Busy(Taken::UNKNOWN)),
         reply => Ok(match replies::verdict(reply, claim)? {
             Verdict::Busy(taken) => {
                 Verdict::Busy(Taken { holder: taken.holder.map(as_owner), ..taken })

@@ -129,14 +129,6 @@ pub(crate) const DEFECTS: &[Defect] = &[
         }],
     },
     Defect {
-        says: "what was lost is held again when a late renewal succeeds",
-        edits: &[Edit {
-            file: "src/engine/hold.rs",
-            from: "        if self.remaining(now).is_err() {\n            return;\n        }\n        let mut state = self.state.lock();\n        state.doubted = false;",
-            to: "        let _ = now;\n        let mut state = self.state.lock();\n        state.over = None;\n        state.doubted = false;",
-        }],
-    },
-    Defect {
         says: "the watchdog goes on after the guard has gone",
         edits: &[
             Edit {
@@ -735,6 +727,19 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
                 file: "src/engine/hold.rs",
                 from: "(now < self.lease(&state).ends()).then_some(next)",
                 to: "(now < self.lease(&state).ends() + self.grant.claim.ttl).then_some(next)",
+            }],
+        },
+    ),
+    (
+        Finder::Unit(
+            "engine::keeper::schedule::tests::what_is_over_stays_over_whatever_is_answered",
+        ),
+        Defect {
+            says: "what was lost is held again when a late renewal succeeds",
+            edits: &[Edit {
+                file: "src/engine/hold.rs",
+                from: "        if self.remaining(now).is_err() {\n            return;\n        }\n        let mut state = self.state.lock();\n        state.doubted = false;",
+                to: "        let _ = now;\n        let mut state = self.state.lock();\n        state.over = None;\n        state.doubted = false;",
             }],
         },
     ),

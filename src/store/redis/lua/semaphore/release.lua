@@ -30,12 +30,15 @@ local function tell(free)
 end
 
 local permits = redis.call('HGET', KEYS[2], ARGV[1])
+local back = permits and ARGV[4] == 'back'
+-- What may be refused is asked first: behind the first write nothing may stop it.
+local exists = back and redis.call('EXISTS', KEYS[1]) == 1
 if permits then
     redis.call('HDEL', KEYS[2], ARGV[1])
 end
 
-if permits and ARGV[4] == 'back' then
-    if redis.call('EXISTS', KEYS[1]) == 0 then
+if back then
+    if not exists then
         return 0
     end
     local free = redis.pcall('INCRBY', KEYS[1], permits)
