@@ -160,6 +160,21 @@ async fn a_hundred_permits_are_renewed_by_one_call() {
     assert!(guards.iter().all(PermitsGuard::is_held));
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn one_call_renews_a_hundred_permits_and_no_more_however_few_have_them() {
+    let (redis, client, permits) = setup(300).await;
+    let permits = permits.ttl(secs(6));
+    let mut guards = Vec::new();
+    for _ in 0..5 {
+        guards.push(permits.acquire_many(60).await.unwrap());
+    }
+    let before = redis.calls();
+    eventually("they are renewed", secs(15), || client.stats().renewals >= 5);
+    let (renewals, calls) = (client.stats().renewals, redis.calls().since(&before));
+    assert!(calls.of("evalsha") >= renewals, "{} calls for {renewals}", calls.of("evalsha"));
+    assert!(guards.iter().all(PermitsGuard::is_held));
+}
+
 // Others.
 
 #[tokio::test(flavor = "multi_thread")]

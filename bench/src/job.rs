@@ -78,15 +78,6 @@ pub enum Job {
         /// How many.
         count: usize,
     },
-    /// Enter to read and leave, all tasks by one name. Answers with [`Paired`].
-    Read {
-        /// How many tasks.
-        tasks: usize,
-        /// The read-write lock.
-        name: String,
-        /// How long they go on.
-        millis: u64,
-    },
     /// Acquires with a fixed lease and never gives back. Answers with [`Entered`].
     Seize {
         /// The lock.
@@ -94,11 +85,28 @@ pub enum Job {
         /// How long the lease is.
         lease_ms: u64,
     },
+    /// Acquire and release, all tasks by one name. Answers with [`Paired`].
+    Share {
+        /// How many tasks.
+        tasks: usize,
+        /// The name.
+        name: String,
+        /// How long they go on.
+        millis: u64,
+    },
     /// Lets many tasks wait for a lock that somebody else has. Answers with [`Grown`].
     Wait {
         /// How many tasks.
         tasks: usize,
         /// The lock.
+        name: String,
+    },
+    /// Lets many tasks wait for a latch, and opens it. Answers with [`Delays`] from then until
+    /// they know.
+    Wake {
+        /// How many tasks.
+        tasks: usize,
+        /// The latch.
         name: String,
     },
 }

@@ -33,6 +33,16 @@ pub(super) const RLOCK: Contender = contender("rlock", "rlock", Language::Rust);
 pub(super) const REDSYNC: Contender = contender("redsync", "redsync", Language::Go);
 pub(super) const REDISLOCK: Contender = contender("redislock", "redislock", Language::Go);
 
+pub(super) const FENCED: [Contender; 2] = both("leasehold-fenced", "redisson-fenced");
+pub(super) const READING: [Contender; 2] = both("leasehold-read", "redisson-read");
+pub(super) const SEMAPHORE: [Contender; 2] = both("leasehold-semaphore", "redisson-semaphore");
+pub(super) const PERMITS: [Contender; 2] = both("leasehold-permits", "redisson-permits");
+
+/// One object of ours, and Redisson's. Each kind has workers of its own.
+const fn both(ours: &'static str, theirs: &'static str) -> [Contender; 2] {
+    [contender(ours, OURS, Language::Rust), contender(theirs, "Redisson", Language::Java)]
+}
+
 pub(super) const RIVALS: [Contender; 5] = [REDISSON, RSLOCK, RLOCK, REDSYNC, REDISLOCK];
 
 /// Ours, then `limit`, then the rivals.

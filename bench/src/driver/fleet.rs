@@ -42,6 +42,13 @@ impl Bench {
         Ok(worker)
     }
 
+    /// Ends the workers of `contenders`, which are not needed any more.
+    pub(super) fn dismiss(&mut self, contenders: &[Contender]) {
+        for contender in contenders {
+            self.fleet.0.remove(contender.library);
+        }
+    }
+
     /// Lets each have its turn, `rounds` times over: whatever disturbs the machine disturbs all.
     pub(super) fn in_turn(
         &mut self,

@@ -53,6 +53,16 @@ pub(super) fn pttl(redis: &Redis, part: &str) -> Option<i64> {
     found.texts().iter().find_map(ends)
 }
 
+/// Makes so many permits called `name`, of a semaphore, or of one whose permits expire.
+pub(super) fn fill(redis: &Redis, name: &str, permits: u32) {
+    redis.command(&["SET", name, &permits.to_string()]);
+}
+
+/// How many permits that expire are taken of those called `name`.
+pub(super) fn taken(redis: &Redis, name: &str) -> i64 {
+    redis.command(&["ZCARD", &format!("{{{name}}}:timeout")]).number()
+}
+
 /// Forgets everything.
 pub(super) fn clear(redis: &Redis) {
     redis.command(&["FLUSHALL"]);

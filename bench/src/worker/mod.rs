@@ -5,6 +5,7 @@ mod holding;
 mod latency;
 mod libraries;
 mod pairs;
+mod waking;
 
 use std::{
     io::{self, BufRead, Write},
@@ -17,7 +18,9 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::job::Job;
 use holding::Waiters;
-use libraries::{Leasehold, Library, Local, RLock, Raw, Reading, RsLock};
+use libraries::{
+    Fenced, Leasehold, Library, Local, OfPermits, OfSemaphore, Only, RLock, Raw, Reading, RsLock,
+};
 
 /// What goes wrong inside a library.
 pub type Outcome<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
@@ -38,6 +41,10 @@ pub fn main(weigh: Weigh) -> ExitCode {
     let runtime = runtime.expect("a runtime starts");
     match library.as_str() {
         "leasehold" => serve::<Leasehold>(&runtime, url, weigh),
+        "leasehold-fenced" => serve::<Only<Fenced>>(&runtime, url, weigh),
+        "leasehold-permits" => serve::<Only<OfPermits>>(&runtime, url, weigh),
+        "leasehold-read" => serve::<Only<Reading>>(&runtime, url, weigh),
+        "leasehold-semaphore" => serve::<Only<OfSemaphore>>(&runtime, url, weigh),
         "mutex" => serve::<Local>(&runtime, url, weigh),
         "raw" => serve::<Raw>(&runtime, url, weigh),
         "rlock" => serve::<RLock>(&runtime, url, weigh),
@@ -103,14 +110,14 @@ impl<L: Library> Bench<L> {
             Job::Publish { channel, count } => {
                 answer(latency::publish(&self.url, &channel, count).await?)
             }
-            Job::Read { tasks, name, millis } => {
-                let shares = vec![vec![name]; tasks];
-                answer(pairs::run(Reading(library), shares, millis, false).await?)
-            }
             Job::Seize { name, lease_ms } => {
                 let (held, entered) = holding::seize(&library, &name, lease_ms).await?;
                 self.held.push(held);
                 answer(entered)
+            }
+            Job::Share { tasks, name, millis } => {
+                let shares = vec![vec![name]; tasks];
+                answer(pairs::run(library, shares, millis, false).await?)
             }
             Job::Wait { tasks, name } => {
                 let before = (self.weigh)();
@@ -120,6 +127,7 @@ impl<L: Library> Bench<L> {
                 waiters.check()?;
                 answer(grown)
             }
+            Job::Wake { tasks, name } => answer(waking::wake(&library, tasks, &name).await?),
         }
     }
 }

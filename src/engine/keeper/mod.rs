@@ -25,7 +25,7 @@ use crate::{
 
 /// How many leases one request renews, in 183 µs of the server's time: a script for more would
 /// keep it from others for longer, 866 µs for 500, and be no cheaper for each.
-const BATCH: usize = 100;
+const BATCH: u32 = 100;
 
 /// The watchdog of one client.
 ///
@@ -186,13 +186,22 @@ impl Keeper {
     }
 }
 
-/// Parts of `holds` that one question may carry each.
+/// Parts of `holds` that one question may carry each. A hold has as many leases as permits.
 fn batches(store: &dyn Store, holds: &[Arc<Hold>]) -> Vec<Vec<Arc<Hold>>> {
-    let mut groups: BTreeMap<u32, Vec<Arc<Hold>>> = BTreeMap::new();
+    let mut batches: Vec<Vec<Arc<Hold>>> = Vec::new();
+    // Of each group the last batch, and how many leases it has.
+    let mut last: BTreeMap<u32, (usize, u32)> = BTreeMap::new();
     for hold in holds {
-        groups.entry(store.group(hold.object())).or_default().push(Arc::clone(hold));
+        let leases = hold.grant.claim.units().max(1);
+        let (at, full) = last.entry(store.group(hold.object())).or_insert((usize::MAX, BATCH));
+        if *full > BATCH - leases.min(BATCH) {
+            (*at, *full) = (batches.len(), 0);
+            batches.push(Vec::new());
+        }
+        *full = full.saturating_add(leases);
+        batches[*at].push(Arc::clone(hold));
     }
-    groups.values().flat_map(|group| group.chunks(BATCH).map(<[_]>::to_vec)).collect()
+    batches
 }
 
 async fn renew(store: &dyn Store, holds: Vec<Arc<Hold>>, asked_at: Instant) -> Answered {

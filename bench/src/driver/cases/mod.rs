@@ -1,12 +1,13 @@
 //! The cases: one file per group.
 
+mod beside;
 mod expiry;
 mod in_process;
+mod latch;
 mod limits;
 mod mixed;
 mod names;
 mod processes;
-mod readers;
 mod uncontended;
 mod waiting;
 mod watchdog;
@@ -17,15 +18,20 @@ use super::Bench;
 type Group = fn(&mut Bench);
 
 /// All groups, by the names that `ONLY` knows.
-pub(super) const ALL: [(&str, Group); 10] = [
+pub(super) const ALL: [(&str, Group); 15] = [
     ("limits", limits::run),
     ("uncontended", uncontended::run),
     ("in-process", in_process::run),
-    ("readers", readers::run),
+    ("readers", beside::readers),
+    ("fenced", beside::fenced),
+    ("semaphore", beside::semaphore),
+    ("permits", beside::permits),
+    ("latch", latch::run),
     ("processes", processes::run),
     ("mixed", mixed::run),
     ("expiry", expiry::run),
     ("names", names::run),
     ("waiting", waiting::run),
     ("watchdog", watchdog::run),
+    ("permits-kept", watchdog::permits),
 ];

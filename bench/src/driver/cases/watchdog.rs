@@ -5,7 +5,9 @@ use std::{thread, time::Duration};
 use super::Bench;
 use crate::{
     driver::{
-        contender::{Contender, LEASEHOLD, Language, REDISLOCK, REDISSON, REDSYNC, RLOCK, RSLOCK},
+        contender::{
+            Contender, LEASEHOLD, Language, PERMITS, REDISLOCK, REDISSON, REDSYNC, RLOCK, RSLOCK,
+        },
         server,
         worker::{Answer, Launch, Worker},
     },
@@ -17,6 +19,17 @@ use crate::{
 };
 
 const GROUP: &str = "Locks that are kept by a watchdog";
+
+/// Ours: each is a member of one sorted set. Redisson does not renew its own.
+const OUR_PERMITS: Contender = PERMITS[0];
+
+const LOCKS: &str = "locks";
+
+/// What the names begin with: of the first hold, and of those that are counted.
+const FIRST: &str = "first";
+const KEPT: &str = "kept";
+
+const KEPT_PERMITS: usize = 10_000;
 
 const NO_WATCHDOG: &str = "has no watchdog of its own";
 
@@ -33,16 +46,29 @@ pub(super) fn run(bench: &mut Bench) {
         for contender in [LEASEHOLD, REDISSON, RLOCK] {
             match keep(bench, contender, count) {
                 Ok(kept) => note(bench, contender, count, &kept),
-                Err(why) => bench.board.failed(client(count), contender.column, &why),
+                Err(why) => bench.board.failed(client(LOCKS, count), contender.column, &why),
             }
             server::clear(&bench.redis);
         }
         for contender in [RSLOCK, REDSYNC, REDISLOCK] {
-            for case in [client(count), of_server(count), script(count), bytes(count)] {
+            let all = [client(LOCKS, count), of_server(LOCKS, count), script(LOCKS, count)];
+            for case in all.into_iter().chain([bytes(LOCKS, count)]) {
                 bench.board.absent(case, contender.column, NO_WATCHDOG);
             }
         }
     }
+}
+
+/// The same for permits of one name.
+pub(super) fn permits(bench: &mut Bench) {
+    match keep(bench, OUR_PERMITS, KEPT_PERMITS) {
+        Ok(kept) => note(bench, OUR_PERMITS, KEPT_PERMITS, &kept),
+        Err(why) => {
+            let case = client("permits", KEPT_PERMITS);
+            bench.board.failed(case, OUR_PERMITS.column, &why);
+        }
+    }
+    server::clear(&bench.redis);
 }
 
 fn keep(bench: &Bench, contender: Contender, count: usize) -> Answer<Kept> {
@@ -56,12 +82,20 @@ fn keep(bench: &Bench, contender: Contender, count: usize) -> Answer<Kept> {
     // What acquiring has left to do is done by then.
     thread::sleep(Duration::from_millis(500));
     let (idled, server_seconds, longest_script_us) = watch(bench, &mut worker)?;
-    match server::keys(&bench.redis) {
-        keys if keys < count as i64 => Err(format!("only {keys} of {count} locks were kept")),
+    match there(bench, contender) {
+        there if there < count as i64 => Err(format!("only {there} of {count} were kept")),
         _ => {
             let bytes_each = weighed.unwrap_or(bytes) / count as f64;
             Ok(Kept { idled, server_seconds, longest_script_us, bytes_each })
         }
+    }
+}
+
+/// How many the server knows of.
+fn there(bench: &Bench, contender: Contender) -> i64 {
+    match contender {
+        OUR_PERMITS => server::taken(&bench.redis, KEPT),
+        _ => server::keys(&bench.redis),
     }
 }
 
@@ -70,10 +104,14 @@ fn hold(bench: &Bench, contender: Contender, count: usize, weigh: bool) -> Answe
     let ttl = bench.settings.watched_ttl;
     let launch = Launch { weigh, ttl, ..bench.launch.clone() };
     let mut worker = launch.start(contender)?.ready()?;
+    if contender == OUR_PERMITS {
+        server::fill(&bench.redis, FIRST, 1);
+        server::fill(&bench.redis, KEPT, count as u32);
+    }
     let ttl_ms = ttl.as_millis() as u64;
     // The first hold makes what all of them share.
-    worker.ask::<Grown>(&Job::Hold { count: 1, prefix: "first".to_owned(), ttl_ms })?;
-    let grown: Grown = worker.ask(&Job::Hold { count, prefix: "kept".to_owned(), ttl_ms })?;
+    worker.ask::<Grown>(&Job::Hold { count: 1, prefix: FIRST.to_owned(), ttl_ms })?;
+    let grown: Grown = worker.ask(&Job::Hold { count, prefix: KEPT.to_owned(), ttl_ms })?;
     Ok((worker, grown.bytes as f64))
 }
 
@@ -88,36 +126,37 @@ fn watch(bench: &Bench, worker: &mut Worker) -> Answer<(Idled, f64, f64)> {
 
 fn note(bench: &mut Bench, contender: Contender, count: usize, kept: &Kept) {
     let column = contender.column;
+    let what = if contender == OUR_PERMITS { "permits" } else { LOCKS };
     let seconds = kept.idled.wall_ns as f64 / 1e9;
-    bench.board.note(client(count), column, kept.idled.cpu_ns as f64 / 1e7 / seconds);
-    bench.board.note(of_server(count), column, kept.server_seconds * 100.0 / seconds);
-    bench.board.note(script(count), column, kept.longest_script_us / 1e3);
-    bench.board.note(bytes(count), column, kept.bytes_each);
+    bench.board.note(client(what, count), column, kept.idled.cpu_ns as f64 / 1e7 / seconds);
+    bench.board.note(of_server(what, count), column, kept.server_seconds * 100.0 / seconds);
+    bench.board.note(script(what, count), column, kept.longest_script_us / 1e3);
+    bench.board.note(bytes(what, count), column, kept.bytes_each);
     if let (OURS, Some(lag)) = (column, kept.idled.lag_ns) {
         let half = bench.settings.watched_ttl.as_secs_f64() * 1e3 / 2.0;
-        let case = less(count, "greatest lag of a renewal", "ms").target(Target::AtMost(half));
+        let case = less(what, count, "greatest lag of a renewal", "ms").target(Target::AtMost(half));
         bench.board.note(case, column, lag as f64 / 1e6);
     }
 }
 
-fn client(count: usize) -> Case {
-    let case = less(count, "client CPU", "% of a core").plot("watchdog-client", count);
-    case.target(Target::AtMost(3.0))
+fn client(what: &str, count: usize) -> Case {
+    let case = less(what, count, "client CPU", "% of a core").target(Target::AtMost(3.0));
+    if what == LOCKS { case.plot("watchdog-client", count) } else { case }
 }
 
-fn of_server(count: usize) -> Case {
-    let case = less(count, "server CPU", "% of a core").plot("watchdog-server", count);
-    case.target(Target::AtMost(3.0))
+fn of_server(what: &str, count: usize) -> Case {
+    let case = less(what, count, "server CPU", "% of a core").target(Target::AtMost(3.0));
+    if what == LOCKS { case.plot("watchdog-server", count) } else { case }
 }
 
-fn script(count: usize) -> Case {
-    less(count, "longest script", "ms").target(Target::AtMost(1.0))
+fn script(what: &str, count: usize) -> Case {
+    less(what, count, "longest script", "ms").target(Target::AtMost(1.0))
 }
 
-fn bytes(count: usize) -> Case {
-    less(count, "memory of the client", "bytes each").target(Target::AtMost(512.0))
+fn bytes(what: &str, count: usize) -> Case {
+    less(what, count, "memory of the client", "bytes each").target(Target::AtMost(512.0))
 }
 
-fn less(count: usize, what: &str, unit: &'static str) -> Case {
-    Case::less(GROUP, format!("{count} locks: {what}"), unit)
+fn less(what: &str, count: usize, figure: &str, unit: &'static str) -> Case {
+    Case::less(GROUP, format!("{count} {what}: {figure}"), unit)
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold::{Client, LockGuard, Release};
+use leasehold::{Client, Latch, LockGuard, Release};
 
 use super::{Library, Outcome};
 
@@ -35,8 +35,8 @@ impl Library for Leasehold {
         Ok(self.0.lock(name)?.lease(lease).acquire().await?)
     }
 
-    async fn read(&self, name: &str) -> Outcome<LockGuard> {
-        Ok(self.0.read_write(name)?.read().acquire().await?)
+    fn latch(&self, name: &str) -> Outcome<Latch> {
+        Ok(self.0.latch(name)?)
     }
 
     fn lag(&self) -> Option<Duration> {

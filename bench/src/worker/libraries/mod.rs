@@ -1,16 +1,23 @@
 //! What is measured, behind one trait: one file per library.
 
+mod beside;
 mod leasehold;
 mod local;
 mod raw;
-mod reading;
 mod rlock;
 mod rslock;
 
 use std::{future::Future, time::Duration};
 
+use ::leasehold::Latch;
+
 pub(crate) use self::{
-    leasehold::Leasehold, local::Local, raw::Raw, reading::Reading, rlock::RLock, rslock::RsLock,
+    beside::{Fenced, OfPermits, OfSemaphore, Only, Reading},
+    leasehold::Leasehold,
+    local::Local,
+    raw::Raw,
+    rlock::RLock,
+    rslock::RsLock,
 };
 use super::Outcome;
 
@@ -40,9 +47,9 @@ pub(crate) trait Library: Clone + Send + Sync + 'static {
         lease: Duration,
     ) -> impl Future<Output = Outcome<Self::Held>> + Send;
 
-    /// Waits until it may read, if the library knows who reads and who writes.
-    fn read(&self, _name: &str) -> impl Future<Output = Outcome<Self::Held>> + Send {
-        async { Err("it has no read-write lock".into()) }
+    /// The latch of this name, if the library has any.
+    fn latch(&self, _name: &str) -> Outcome<Latch> {
+        Err("it has no latch".into())
     }
 
     /// The greatest lag of a renewal so far, if the library counts it.

@@ -1250,8 +1250,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "a release gives back what was never taken",
             edits: &[Edit {
                 file: "src/store/redis/lua/semaphore/release.lua",
-                from: "if permits and ARGV[4] == 'back' then",
-                to: "if ARGV[4] == 'back' then\n    permits = permits or '1'",
+                from: "local back = permits and ARGV[4] == 'back'",
+                to: "permits = permits or '1'\nlocal back = ARGV[4] == 'back'",
             }],
         },
     ),

@@ -12,7 +12,7 @@ import org.redisson.Redisson;
 import org.redisson.api.RedissonClient;
 import org.redisson.config.Config;
 
-/** Drives a Redisson by the lines that it is sent: {@code Main redisson URL THREADS TTL_MS}. */
+/** Drives a Redisson by the lines that it is sent: {@code Main CONTENDER URL THREADS TTL_MS}. */
 final class Main {
     private static final ObjectMapper JSON = new ObjectMapper();
 
@@ -24,7 +24,7 @@ final class Main {
         BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         say(out, Map.of("ready", true));
         for (String line = in.readLine(); line != null; line = in.readLine()) {
-            say(out, answer(redisson, JSON.readTree(line)));
+            say(out, answer(redisson, args[0], JSON.readTree(line)));
         }
         // Its threads would keep it alive; what it holds ends by itself.
         Runtime.getRuntime().halt(0);
@@ -38,24 +38,25 @@ final class Main {
         return Redisson.create(config);
     }
 
-    private static Object answer(RedissonClient redisson, JsonNode job) {
+    private static Object answer(RedissonClient redisson, String contender, JsonNode job) {
         try {
-            return perform(redisson, job);
+            return perform(redisson, contender, job);
         } catch (Exception e) {
             return Map.of("error", e.toString());
         }
     }
 
-    private static Object perform(RedissonClient redisson, JsonNode job) throws Exception {
+    private static Object perform(RedissonClient redisson, String contender, JsonNode job)
+            throws Exception {
         return switch (job.get("job").asText()) {
             case "contend" -> new Contend(redisson, job).run();
             case "enter" -> Holding.enter(redisson, job);
             case "hold" -> Holding.hold(redisson, job);
             case "idle" -> Holding.idle(job);
-            case "pairs" -> new Pairs(redisson, job).run();
-            case "read" -> new Pairs(redisson, job).run();
+            case "pairs", "share" -> new Pairs(redisson, contender, job).run();
             case "seize" -> Holding.seize(redisson, job);
             case "wait" -> Holding.wait(redisson, job);
+            case "wake" -> Waking.wake(redisson, job);
             default -> throw new IllegalArgumentException("no such job: " + job);
         };
     }

@@ -9,27 +9,25 @@ import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 import java.util.stream.IntStream;
-import org.redisson.api.RLock;
 import org.redisson.api.RedissonClient;
 
-/**
- * Acquire and release where nobody is in the way. A task is a thread. Those who read do so by one
- * name.
- */
+/** Acquire and release, each task by names of its own, or all by one. A task is a thread. */
 final class Pairs {
     private final RedissonClient redisson;
     private final int tasks;
-    private final boolean read;
+    private final String contender;
+    private final boolean shared;
     private final int names;
     private final String prefix;
     private final long length;
 
-    Pairs(RedissonClient redisson, JsonNode job) {
+    Pairs(RedissonClient redisson, String contender, JsonNode job) {
         this.redisson = redisson;
+        this.contender = contender;
         tasks = job.get("tasks").asInt();
-        read = job.get("job").asText().equals("read");
-        names = read ? 1 : job.get("names").asInt();
-        prefix = job.get(read ? "name" : "prefix").asText();
+        shared = job.get("job").asText().equals("share");
+        names = shared ? 1 : job.get("names").asInt();
+        prefix = job.get(shared ? "name" : "prefix").asText();
         length = job.get("millis").asLong() * 1_000_000;
     }
 
@@ -52,9 +50,9 @@ final class Pairs {
         return summary(done.stream().flatMapToLong(Arrays::stream).toArray(), wall, cpu);
     }
 
-    /** The names of one task; no two tasks share one, but for those who read. */
+    /** The names of one task; no two tasks share one, unless all do. */
     private String[] share(int task) {
-        if (read) {
+        if (shared) {
             return new String[] {prefix};
         }
         return IntStream.range(0, names)
@@ -63,18 +61,14 @@ final class Pairs {
                 .toArray(String[]::new);
     }
 
-    private RLock lock(String name) {
-        return read ? redisson.getReadWriteLock(name).readLock() : redisson.getLock(name);
-    }
-
-    private long[] goRound(String[] share, long end) {
+    private long[] goRound(String[] share, long end) throws InterruptedException {
         long[] durations = new long[1024];
         int count = 0;
         long asked = System.nanoTime();
         while (asked < end) {
-            RLock lock = lock(share[count % share.length]);
-            lock.lock();
-            lock.unlock();
+            Door door = Door.of(redisson, contender, share[count % share.length]);
+            door.enter();
+            door.leave();
             long now = System.nanoTime();
             if (count == durations.length) {
                 durations = Arrays.copyOf(durations, count * 2);
