@@ -309,6 +309,20 @@ impl Readers {
 // Who dies, and what is taken away.
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_java_reader_keeps_its_longest_lease_however_often_it_has_entered_since() {
+    // given one whose first lease is long, and those of its later entries are over
+    let t = Setup::new().await;
+    t.redis.command(&["HSET", "door", "mode", "read", "java:1", "6"]);
+    t.redis.command(&["SET", "{door}:java:1:rwlock_timeout:1", "1", "PX", "3600000"]);
+    t.redis.command(&["PEXPIRE", "door", "3600000"]);
+
+    // when a reader of ours comes and goes, then Java still reads, for as long
+    give_back(read(&t.ours()).await).await;
+    assert!(t.ours().write().try_acquire().await.unwrap().is_none());
+    assert!(pttl(&t.redis, "door") > 3_500_000, "{}", pttl(&t.redis, "door"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_dead_reader_ends_with_its_own_lease_while_others_read_on() {
     // given one who reads for three seconds at a time, and another one for thirty
     let t = Setup::new().await;

@@ -11,17 +11,17 @@
 --   {}                     did not read, and nobody has the lock
 --   {pttl, owner, count}   did not read
 --
--- The lock lives as long as the leases of those who are left. With many that is not looked
--- up: then it lives as long as before.
+-- The lock lives as long as the leases of those who are left. Where there are many leases
+-- that is not looked up: then it lives as long as before.
 --
--- Time: HDEL, DEL and HLEN; HGETALL and a PTTL for each of up to 16 others.
+-- Time: HDEL, DEL and HLEN; HGETALL and a PTTL for each of up to 16 leases of others.
 
 local MOST = 16
 
 -- The longest lease of a reader: each time that it entered it has one.
 local function lease(owner, count)
     local longest = 0
-    for i = count, math.max(1, count - 3), -1 do
+    for i = 1, count do
         local key = ARGV[3] .. ':' .. owner .. ':rwlock_timeout:' .. string.format('%d', i)
         longest = math.max(longest, redis.call('PTTL', key))
     end
@@ -33,12 +33,14 @@ local function longest_lease()
     if redis.call('HLEN', KEYS[1]) > MOST + 1 then
         return nil
     end
-    local fields, longest = redis.call('HGETALL', KEYS[1]), 0
+    local fields, longest, leases = redis.call('HGETALL', KEYS[1]), 0, 0
     for i = 1, #fields, 2 do
-        local count = tonumber(fields[i + 1])
-        if count and count >= 1 and count < 2 ^ 31 then
-            longest = math.max(longest, lease(fields[i], math.floor(count)))
+        local count = math.floor(tonumber(fields[i + 1]) or 0)
+        leases = leases + math.max(count, 0)
+        if not (leases <= MOST) then
+            return nil
         end
+        longest = math.max(longest, lease(fields[i], count))
     end
     return longest
 end
