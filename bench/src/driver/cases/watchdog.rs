@@ -134,7 +134,8 @@ fn note(bench: &mut Bench, contender: Contender, count: usize, kept: &Kept) {
     bench.board.note(bytes(what, count), column, kept.bytes_each);
     if let (OURS, Some(lag)) = (column, kept.idled.lag_ns) {
         let half = bench.settings.watched_ttl.as_secs_f64() * 1e3 / 2.0;
-        let case = less(what, count, "greatest lag of a renewal", "ms").target(Target::AtMost(half));
+        let case =
+            less(what, count, "greatest lag of a renewal", "ms").target(Target::AtMost(half));
         bench.board.note(case, column, lag as f64 / 1e6);
     }
 }

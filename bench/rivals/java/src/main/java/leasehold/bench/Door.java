@@ -1,0 +1,87 @@
+package leasehold.bench;
+
+import java.util.concurrent.TimeUnit;
+import org.redisson.api.RLock;
+import org.redisson.api.RPermitExpirableSemaphore;
+import org.redisson.api.RSemaphore;
+import org.redisson.api.RedissonClient;
+
+/** What one task enters and leaves. By which object of Redisson, the name of the contender says. */
+interface Door {
+    /** As long as a lock is Redisson's until it is renewed. */
+    long LEASE_SECONDS = 30;
+
+    void enter() throws InterruptedException;
+
+    void leave();
+
+    static Door of(RedissonClient redisson, String contender, String name) {
+        return switch (contender) {
+            case "redisson" -> of(redisson.getLock(name));
+            case "redisson-fenced" -> fenced(redisson, name);
+            case "redisson-permits" -> of(redisson.getPermitExpirableSemaphore(name));
+            case "redisson-read" -> of(redisson.getReadWriteLock(name).readLock());
+            case "redisson-semaphore" -> of(redisson.getSemaphore(name));
+            default -> throw new IllegalArgumentException("no such contender: " + contender);
+        };
+    }
+
+    private static Door of(RLock lock) {
+        return new Door() {
+            @Override
+            public void enter() {
+                lock.lock();
+            }
+
+            @Override
+            public void leave() {
+                lock.unlock();
+            }
+        };
+    }
+
+    private static Door fenced(RedissonClient redisson, String name) {
+        var lock = redisson.getFencedLock(name);
+        return new Door() {
+            @Override
+            public void enter() {
+                lock.lockAndGetToken();
+            }
+
+            @Override
+            public void leave() {
+                lock.unlock();
+            }
+        };
+    }
+
+    private static Door of(RSemaphore semaphore) {
+        return new Door() {
+            @Override
+            public void enter() throws InterruptedException {
+                semaphore.acquire();
+            }
+
+            @Override
+            public void leave() {
+                semaphore.release();
+            }
+        };
+    }
+
+    private static Door of(RPermitExpirableSemaphore permits) {
+        return new Door() {
+            private String id;
+
+            @Override
+            public void enter() throws InterruptedException {
+                id = permits.acquire(LEASE_SECONDS, TimeUnit.SECONDS);
+            }
+
+            @Override
+            public void leave() {
+                permits.release(id);
+            }
+        };
+    }
+}

@@ -1,0 +1,141 @@
+//! What stands beside the lock, each beside Redisson's: one name, and all tasks use it.
+
+use super::Bench;
+use crate::{
+    driver::{
+        contender::{Contender, FENCED, PERMITS, READING, SEMAPHORE},
+        server,
+        worker::Answer,
+    },
+    job::{Job, Paired},
+    report::{Target, board::Case},
+};
+
+/// How many may be inside at a time, where there are permits.
+const PERMITS_THERE: u32 = 8;
+
+/// What is measured of one kind of object.
+#[derive(Clone, Copy)]
+struct Kind {
+    group: &'static str,
+    contenders: [Contender; 2],
+    /// What many tasks have to reach.
+    target: Target,
+}
+
+pub(super) fn readers(bench: &mut Bench) {
+    run(
+        bench,
+        Kind {
+            group: "Readers of one name, tasks of one process",
+            contenders: READING,
+            target: Target::AtLeastOf("Redisson", 100.0),
+        },
+    );
+}
+
+pub(super) fn fenced(bench: &mut Bench) {
+    run(
+        bench,
+        Kind {
+            group: "One name of a fenced lock, tasks of one process",
+            contenders: FENCED,
+            target: Target::BeatsRivals,
+        },
+    );
+}
+
+pub(super) fn semaphore(bench: &mut Bench) {
+    run(
+        bench,
+        Kind {
+            group: "A semaphore of 8, tasks of one process",
+            contenders: SEMAPHORE,
+            target: Target::BeatsRivals,
+        },
+    );
+}
+
+pub(super) fn permits(bench: &mut Bench) {
+    run(
+        bench,
+        Kind {
+            group: "Permits that expire, 8 of them, tasks of one process",
+            contenders: PERMITS,
+            target: Target::BeatsRivals,
+        },
+    );
+}
+
+fn run(bench: &mut Bench, kind: Kind) {
+    // Those of the warm-up.
+    let names = (0..16).map(|number| format!("warm-{number}"));
+    names.for_each(|name| fill(bench, kind, &name));
+    for tasks in [1, 64] {
+        bench.in_turn(bench.settings.rounds, &kind.contenders, |bench, contender| {
+            let found = measure(bench, kind, contender, tasks);
+            note(bench, kind, contender, tasks, found);
+        });
+    }
+    bench.dismiss(&kind.contenders);
+    server::clear(&bench.redis);
+}
+
+/// Makes the permits of `name`, if it is to have any.
+fn fill(bench: &Bench, kind: Kind, name: &str) {
+    if matches!(kind.contenders, SEMAPHORE | PERMITS) {
+        server::fill(&bench.redis, name, PERMITS_THERE);
+    }
+}
+
+/// A round of one contender, and the seconds that the server worked for it.
+fn measure(
+    bench: &mut Bench,
+    kind: Kind,
+    contender: Contender,
+    tasks: usize,
+) -> Answer<(Paired, f64)> {
+    let millis = bench.settings.round.as_millis() as u64;
+    let name = format!("all-{}-{tasks}", contender.library);
+    // The first job of a worker is to warm up; that must not be counted.
+    bench.worker(contender)?;
+    fill(bench, kind, &name);
+    let before = server::cpu_seconds(&bench.redis);
+    let paired = bench.ask::<Paired>(contender, &Job::Share { tasks, name, millis })?;
+    Ok((paired, server::cpu_seconds(&bench.redis) - before))
+}
+
+fn note(
+    bench: &mut Bench,
+    kind: Kind,
+    contender: Contender,
+    tasks: usize,
+    found: Answer<(Paired, f64)>,
+) {
+    let column = contender.column;
+    let main = if tasks == 1 { latency(kind) } else { throughput(kind, tasks) };
+    let (paired, server) = match found {
+        Ok(found) => found,
+        Err(why) => return bench.board.failed(main, column, &why),
+    };
+    let pairs = paired.pairs as f64;
+    let speed = match tasks {
+        1 => paired.p50_ns as f64 / 1e3,
+        _ => pairs / (paired.wall_ns as f64 / 1e9),
+    };
+    bench.board.note(main, column, speed);
+    bench.board.note(of_server(kind, tasks), column, server * 1e6 / pairs);
+}
+
+fn latency(kind: Kind) -> Case {
+    Case::less(kind.group, "1 task: median of a pair", "µs").target(Target::BeatsRivals)
+}
+
+fn throughput(kind: Kind, tasks: usize) -> Case {
+    Case::more(kind.group, format!("{tasks} tasks: throughput"), "pairs/s").target(kind.target)
+}
+
+fn of_server(kind: Kind, tasks: usize) -> Case {
+    let what = format!("{tasks} {}: server CPU", if tasks == 1 { "task" } else { "tasks" });
+    Case::less(kind.group, what, "µs/pair").target(Target::BeatsRivals)
+}

@@ -1,0 +1,133 @@
+//! What stands beside our lock, each in the place of the lock.
+
+use std::{fmt, future::Future, marker::PhantomData, time::Duration};
+
+use leasehold::{Client, FencedGuard, LockGuard, PermitsGuard, Release, SemaphoreGuard};
+
+use super::{Library, Outcome};
+
+/// One kind of object, as a lock.
+pub(crate) trait Kind: fmt::Debug + Send + Sync + 'static {
+    /// What proves a hold, and gives it back.
+    type Held: Send + 'static;
+
+    fn acquire(client: &Client, name: &str) -> impl Future<Output = Outcome<Self::Held>> + Send;
+
+    fn release(held: Self::Held) -> impl Future<Output = Outcome<Release>> + Send;
+
+    /// Acquires what is renewed each third of `ttl`.
+    fn hold(
+        _client: &Client,
+        _name: &str,
+        _ttl: Duration,
+    ) -> impl Future<Output = Outcome<Self::Held>> + Send {
+        async { Err("nobody measures that".into()) }
+    }
+}
+
+/// A client of which only objects of this kind are used.
+#[derive(Debug)]
+pub(crate) struct Only<K>(Client, PhantomData<K>);
+
+impl<K> Clone for Only<K> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone(), PhantomData)
+    }
+}
+
+impl<K: Kind> Library for Only<K> {
+    type Held = K::Held;
+
+    async fn connect(url: &str) -> Outcome<Self> {
+        Ok(Self(Client::connect(url).await?, PhantomData))
+    }
+
+    async fn acquire(&self, name: &str) -> Outcome<K::Held> {
+        K::acquire(&self.0, name).await
+    }
+
+    async fn release(&self, held: K::Held) -> Outcome<()> {
+        match K::release(held).await? {
+            Release::Released => Ok(()),
+            other => Err(format!("a release found {other:?}").into()),
+        }
+    }
+
+    /// One name for all that begin alike: permits are kept, not names.
+    async fn hold(&self, name: &str, ttl: Duration) -> Outcome<K::Held> {
+        let (prefix, _) = name.rsplit_once('-').ok_or("a name has a number")?;
+        K::hold(&self.0, prefix, ttl).await
+    }
+
+    async fn seize(&self, _name: &str, _lease: Duration) -> Outcome<K::Held> {
+        Err("nobody measures that".into())
+    }
+
+    fn lag(&self) -> Option<Duration> {
+        Some(self.0.stats().renewal_lag_max)
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Reading;
+
+impl Kind for Reading {
+    type Held = LockGuard;
+
+    async fn acquire(client: &Client, name: &str) -> Outcome<LockGuard> {
+        Ok(client.read_write(name)?.read().acquire().await?)
+    }
+
+    async fn release(held: LockGuard) -> Outcome<Release> {
+        Ok(held.release().await?)
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Fenced;
+
+impl Kind for Fenced {
+    type Held = FencedGuard;
+
+    async fn acquire(client: &Client, name: &str) -> Outcome<FencedGuard> {
+        Ok(client.fenced(name)?.acquire().await?)
+    }
+
+    async fn release(held: FencedGuard) -> Outcome<Release> {
+        Ok(held.release().await?)
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct OfSemaphore;
+
+impl Kind for OfSemaphore {
+    type Held = SemaphoreGuard;
+
+    async fn acquire(client: &Client, name: &str) -> Outcome<SemaphoreGuard> {
+        Ok(client.semaphore(name)?.acquire(1).await?)
+    }
+
+    async fn release(held: SemaphoreGuard) -> Outcome<Release> {
+        Ok(held.release().await?)
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct OfPermits;
+
+impl Kind for OfPermits {
+    type Held = PermitsGuard;
+
+    async fn acquire(client: &Client, name: &str) -> Outcome<PermitsGuard> {
+        Ok(client.permits(name)?.acquire().await?)
+    }
+
+    async fn release(held: PermitsGuard) -> Outcome<Release> {
+        Ok(held.release().await?)
+    }
+
+    async fn hold(client: &Client, name: &str, ttl: Duration) -> Outcome<PermitsGuard> {
+        Ok(client.permits(name)?.ttl(ttl).acquire().await?)
+    }
+}
