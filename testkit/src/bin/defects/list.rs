@@ -667,7 +667,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             edits: &[Edit {
                 file: "src/store/redis/lua/read_write/leave.lua",
                 from: "    if left == 0 then\n        return free()\n    elseif left then",
-                to: "    if left then",
+                to: "    if left and left > 0 then",
             }],
         },
     ),
