@@ -125,7 +125,7 @@ pub(crate) const DEFECTS: &[Defect] = &[
         edits: &[Edit {
             file: "src/engine/acquire/attempt.rs",
             from: "            match self.ask().await? {\n",
-            to: "            let asked = match self.told {\n                false => self.ask().await?,\n                true => {\n                    let now = engine.core.clock.now();\n                    Asked::Granted(self.enter(Lease::new(now, self.claim.ttl), now)?)\n                }\n            };\n            match asked {\n",
+            to: "            let asked = match self.told {\n                false => self.ask().await?,\n                true => {\n                    let now = engine.core.clock.now();\n                    let lease = Lease::new(now, self.claim.ttl);\n                    Asked::Granted(Granted { lease, token: None, now })\n                }\n            };\n            match asked {\n",
         }],
     },
     Defect {
@@ -883,7 +883,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             edits: &[Edit {
                 file: "src/engine/acquire/mod.rs",
                 from: "        if self.core.open.is_closed() {\n            self.take_back(&hold);",
-                to: "        if self.core.open.is_closed() && self.contention.is_contended(hold.name()) {\n            self.take_back(&hold);",
+                to: "        if self.core.open.is_closed() && self.contention.is_contended(hold.object()) {\n            self.take_back(&hold);",
             }],
         },
     ),
