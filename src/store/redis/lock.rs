@@ -193,6 +193,6 @@ impl RedisStore {
 }
 
 /// Whether the server did not let us.
-fn is_forbidden<T>(answer: &Result<T, Failure>) -> bool {
+pub(super) fn is_forbidden<T>(answer: &Result<T, Failure>) -> bool {
     matches!(answer, Err(Failure::Refused { code, .. }) if code == "NOPERM")
 }

@@ -1,12 +1,14 @@
 //! The read-write lock's questions, as scripts. A reader is a field of the lock's hash by its
 //! owner, and a key of its own that lives as long as its lease; a writer is `<owner>:write`.
 
-use std::{borrow::Cow, time::Duration};
+use std::{borrow::Cow, future::Future, time::Duration};
 
 use redis::Value;
 
 use super::{
-    RedisStore, keys, millis, replies,
+    RedisStore, keys,
+    lock::is_forbidden,
+    millis, replies,
     scripts::{self, Script},
 };
 use crate::{
@@ -22,11 +24,21 @@ const WRITER: &str = ":write";
 
 impl RedisStore {
     pub(super) async fn acquire_to_read(&self, claim: &Claim) -> Result<Verdict, Failure> {
+        let Share::Beside { yields: Some(waited) } = claim.share else {
+            return self.read(claim, None).await;
+        };
+        let asked = |knows: bool| self.read(claim, knows.then_some(waited));
+        self.among_the_writers(&claim.object, asked).await
+    }
+
+    /// Asks to read, and to let those go first who waited to write when one had not yet `waited`.
+    async fn read(&self, claim: &Claim, waited: Option<Duration>) -> Result<Verdict, Failure> {
         let name = claim.name();
-        let yields = claim.share == Share::Beside { yields: true };
         let keys = [name.as_str(), &keys::reader(name, &claim.owner), &keys::writers(name)];
-        let answer = self.run(&scripts::READ, &keys[..2 + usize::from(yields)], |command| {
-            command.arg(claim.owner.as_str()).arg(millis(claim.ttl)).arg(writer(&claim.owner));
+        let answer = self.run(&scripts::READ, &keys[..2 + usize::from(waited.is_some())], |it| {
+            it.arg(claim.owner.as_str()).arg(millis(claim.ttl));
+            it.arg(claim.beside.as_ref().map(writer).unwrap_or_default());
+            it.arg(waited.map_or(0, |waited| waited.as_millis()));
         });
         verdict(&self.explained(name, answer.await).await?, claim)
     }
@@ -36,14 +48,46 @@ impl RedisStore {
         claim: &Claim,
         place: Option<Place>,
     ) -> Result<Verdict, Failure> {
+        match place {
+            Some(_) => {
+                self.among_the_writers(&claim.object, |knows| self.write_alone(claim, knows)).await
+            }
+            None => self.write_alone(claim, false).await,
+        }
+    }
+
+    /// Asks to write; one that waits may be known to those who come later.
+    async fn write_alone(&self, claim: &Claim, waits: bool) -> Result<Verdict, Failure> {
         let name = claim.name();
         let keys = [name.as_str(), &keys::writers(name)];
-        let answer =
-            self.run(&scripts::WRITE_ALONE, &keys[..1 + usize::from(place.is_some())], |it| {
-                it.arg(claim.owner.as_str()).arg(millis(claim.ttl));
-                it.arg(writer(&claim.owner)).arg(millis(KNOWN_FOR));
-            });
+        let answer = self.run(&scripts::WRITE_ALONE, &keys[..1 + usize::from(waits)], |it| {
+            it.arg(claim.owner.as_str()).arg(millis(claim.ttl));
+            it.arg(writer(&claim.owner)).arg(millis(KNOWN_FOR));
+        });
         verdict(&self.explained(name, answer.await).await?, claim)
+    }
+
+    /// Asks with the key of those who wait to write, or without it if we have no right to it:
+    /// it is for courtesy alone.
+    async fn among_the_writers<T, A>(
+        &self,
+        object: &Object,
+        ask: impl Fn(bool) -> A,
+    ) -> Result<T, Failure>
+    where
+        A: Future<Output = Result<T, Failure>>,
+    {
+        if !self.subscriptions.rights(object).queue {
+            return ask(false).await;
+        }
+        let answer = ask(true).await;
+        if !is_forbidden(&answer) {
+            return answer;
+        }
+        // Without it it shows whether the lock is refused, too.
+        let answer = ask(false).await?;
+        self.subscriptions.queue_refused(object);
+        Ok(answer)
     }
 
     pub(super) async fn stop_reading(&self, claim: &Claim) -> Result<GivenBack, Failure> {
@@ -62,11 +106,18 @@ impl RedisStore {
         claim: &Claim,
         may_have_waited: bool,
     ) -> Result<GivenBack, Failure> {
+        match may_have_waited {
+            true => self.among_the_writers(&claim.object, |knows| self.unlock(claim, knows)).await,
+            false => self.unlock(claim, false).await,
+        }
+    }
+
+    async fn unlock(&self, claim: &Claim, waited: bool) -> Result<GivenBack, Failure> {
         let name = claim.name();
         let keys = [name.as_str(), &keys::writers(name)];
-        let answer = self.run(&scripts::UNLOCK, &keys[..1 + usize::from(may_have_waited)], |it| {
+        let answer = self.run(&scripts::UNLOCK, &keys[..1 + usize::from(waited)], |it| {
             it.arg(claim.owner.as_str()).arg(writer(&claim.owner));
-            it.arg(keys::channel(&claim.object));
+            it.arg(keys::channel(&claim.object)).arg(keys::in_slot(name));
         });
         let reply = self.explained(name, answer.await).await?;
         replies::given_back(&reply, name).map(as_owners)
@@ -78,7 +129,7 @@ impl RedisStore {
         count: u32,
         ttl: Option<Duration>,
     ) -> Result<Outcome, Failure> {
-        let reply = self.run_on(claim.name(), &scripts::RECOUNT, |command| {
+        let reply = self.run_on(claim.name(), &scripts::RECOUNT_WRITER, |command| {
             command.arg(writer(&claim.owner)).arg(count).arg(ttl.map_or(0, millis));
         });
         replies::outcome(&reply.await?)
@@ -99,7 +150,7 @@ impl RedisStore {
         renewals: &[Renewal],
     ) -> Result<Vec<Outcome>, Failure> {
         let names: Vec<&str> = renewals.iter().map(|it| it.object.name.as_str()).collect();
-        let reply = self.run(&scripts::RENEW, &names, |command| {
+        let reply = self.run(&scripts::RENEW_WRITERS, &names, |command| {
             for Renewal { owner, ttl, .. } in renewals {
                 command.arg(writer(owner)).arg(ttl.map_or(0, millis));
             }
@@ -182,7 +233,14 @@ fn writer(owner: &Owner) -> String {
 /// A grant, who is in the way, or nobody but those who wait to write.
 fn verdict(reply: &Value, claim: &Claim) -> Result<Verdict, Failure> {
     match reply {
-        Value::Array(nobody) if nobody.is_empty() => Ok(Verdict::Busy(Taken::UNKNOWN)),
+        Value::Array(parts) if parts.len() < 2 => match parts[..] {
+            [] => Ok(Verdict::Busy(Taken::UNKNOWN)),
+            [Value::Int(left)] => {
+                let at_most = u64::try_from(left).ok().map(Duration::from_millis);
+                Ok(Verdict::Busy(Taken { holder: None, at_most }))
+            }
+            _ => Err(replies::unreadable(reply)),
+        },
         reply => Ok(match replies::verdict(reply, claim)? {
             Verdict::Busy(taken) => {
                 Verdict::Busy(Taken { holder: taken.holder.map(as_owner), ..taken })

@@ -42,12 +42,16 @@ pub(super) fn eval(text: &str) -> Script<String> {
     Script::new(format!("local function work(KEYS, ARGV) {text}\nend\n{EVAL}"))
 }
 
-pub(super) static READ: LazyLock<Script> = script!("holder", "read_write/read");
-pub(super) static WRITE_ALONE: LazyLock<Script> = script!("holder", "read_write/write");
-pub(super) static LEAVE: LazyLock<Script> = script!("holder", "read_write/leave");
-pub(super) static UNLOCK: LazyLock<Script> = script!("holder", "read_write/unlock");
+pub(super) static READ: LazyLock<Script> = script!("holder", "read_write", "read_write/read");
+pub(super) static WRITE_ALONE: LazyLock<Script> =
+    script!("holder", "read_write", "read_write/write");
+pub(super) static LEAVE: LazyLock<Script> = script!("holder", "read_write", "read_write/leave");
+pub(super) static UNLOCK: LazyLock<Script> = script!("holder", "read_write", "read_write/unlock");
 pub(super) static RENEW_READERS: LazyLock<Script> = script!("read_write/renew");
-pub(super) static INSPECT_MODE: LazyLock<Script> = script!("holder", "read_write/inspect");
+pub(super) static RENEW_WRITERS: LazyLock<Script> = script!("read_write/prolong");
+pub(super) static RECOUNT_WRITER: LazyLock<Script> = script!("read_write/recount");
+pub(super) static INSPECT_MODE: LazyLock<Script> =
+    script!("holder", "read_write", "read_write/inspect");
 pub(super) static FORCE_MODE: LazyLock<Script> = script!("read_write/force");
 
 pub(super) static SEMAPHORE_ACQUIRE: LazyLock<Script> = script!("number", "semaphore/acquire");
@@ -75,8 +79,17 @@ pub(super) fn preloads() -> Vec<Preload> {
         &SEMAPHORE_DELETE,
     ];
     let latches = [&LATCH_SET, &LATCH_COUNT_DOWN, &LATCH_DELETE];
-    let read_write =
-        [&READ, &WRITE_ALONE, &LEAVE, &UNLOCK, &RENEW_READERS, &INSPECT_MODE, &FORCE_MODE];
+    let read_write = [
+        &READ,
+        &WRITE_ALONE,
+        &LEAVE,
+        &UNLOCK,
+        &RENEW_READERS,
+        &RENEW_WRITERS,
+        &RECOUNT_WRITER,
+        &INSPECT_MODE,
+        &FORCE_MODE,
+    ];
     let permits = [
         &PERMITS_ACQUIRE,
         &PERMITS_CHANGE,
