@@ -116,7 +116,12 @@ impl Believer {
     /// Whether the two cannot both be right. Those who read share one hold of their client.
     fn excludes(&self, other: &Self) -> bool {
         let alone = self.object.manner().alone || other.object.manner().alone;
-        self.object.name == other.object.name && alone
+        let of_one = self.is_beside(other) || other.is_beside(self);
+        self.object.name == other.object.name && alone && !of_one
+    }
+
+    fn is_beside(&self, writer: &Self) -> bool {
+        self.holding.watch().claim().beside.as_ref() == Some(&writer.owner)
     }
 }
 

@@ -13,8 +13,8 @@ use super::{
     waiting::Class,
 };
 use crate::{
-    Client, Lock, LockGuard, LostReason, Release, WaitBy, Write,
-    domain::{Object, Share},
+    Client, Lock, LockGuard, LostReason, ReadWriteLock, Release, WaitBy, Write,
+    domain::{Kind, Object, Share},
     error::Error,
 };
 
@@ -65,7 +65,33 @@ impl Worker {
         let believes = self.oracle.entered(lock.object(), &guard.holding(), gate);
         self.watch(&guard, &believes);
         self.hold(&guard).await;
+        let reading = self.read_beside(&guard).await;
         self.leave(guard, believes).await;
+        for (guard, believes) in reading {
+            sleep(self.up_to(self.plot.hold)).await;
+            self.leave(guard, believes).await;
+        }
+    }
+
+    /// One that writes may read as well, also twice, and goes on when it writes no more.
+    async fn read_beside(&mut self, writing: &LockGuard) -> Vec<(LockGuard, Believes)> {
+        let mut reading = Vec::new();
+        if writing.watch().claim().object.kind != Kind::Write {
+            return reading;
+        }
+        let engine = Arc::clone(&self.citizen.engine);
+        let lock = ReadWriteLock::new(engine, writing.name().clone(), self.plot.ttl);
+        for _ in 0..self.chance.u32(..=2) {
+            let patience = Duration::from_millis(1) + self.up_to(self.plot.hold);
+            let read = cancelled(patience, lock.read_beside(writing)).await;
+            let Ok(Some(guard)) = read else { continue };
+            self.say(&format!("reads beside {} as {}", writing.owner(), guard.owner()));
+            let object = &guard.watch().claim().object;
+            let believes = self.oracle.entered(object, &guard.holding(), &self.citizen.gate);
+            self.watch(&guard, &believes);
+            reading.push((guard, believes));
+        }
+        reading
     }
 
     fn lock(&mut self, object: &Object) -> Lock {
