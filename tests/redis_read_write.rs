@@ -213,6 +213,34 @@ async fn a_stream_of_readers_of_several_clients_does_not_starve_a_writer() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn readers_enter_behind_clients_that_write_again_and_again() {
+    for clients in [1, 4] {
+        let redis = Redis::start();
+        let mut writers = Vec::new();
+        for _ in 0..clients {
+            let client = client(&redis).await;
+            writers.push(tokio::spawn(async move {
+                let lock = door(&client).write();
+                loop {
+                    let writing = lock.acquire().await.unwrap();
+                    sleep(ms(5)).await;
+                    give_back(writing).await;
+                }
+            }));
+        }
+        eventually("they write", SOON, || redis.command(&["EXISTS", "door"]).number() == 1);
+        let reader = client(&redis).await;
+        for _ in 0..10 {
+            let reads = door(&reader).read();
+            let reading = within(secs(5 * clients), "it reads", reads.acquire()).await;
+            give_back(reading.unwrap()).await;
+        }
+        writers.iter().for_each(JoinHandle::abort);
+        join_all(writers).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn readers_that_do_not_yield_enter_though_a_writer_waits() {
     let t = Setup::new().await;
     let here = read(&t.ours()).await;

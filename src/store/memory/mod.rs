@@ -333,7 +333,7 @@ impl Store for Session {
         match claim.object.kind {
             Kind::Lock => self.ask(move |state, now| state.unlock(self.id, claim, mode, now)),
             Kind::Read | Kind::Write => {
-                self.ask(move |state, now| state.stop_reading_or_writing(claim, now))
+                self.ask(move |state, now| state.stop_reading_or_writing(self.id, claim, now))
             }
             Kind::Semaphore => self.release_permits(claim, mode),
             Kind::Permits => self.release_leased(claim),

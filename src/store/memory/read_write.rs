@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use tokio::time::Instant;
 
-use super::State;
+use super::{HEAD_START, State};
 use crate::{
     domain::{
         Claim, GivenBack, Holder, Kind, Object, Others, Outcome, Owner, Place, Renewal, Share,
@@ -159,7 +159,12 @@ impl State {
         })
     }
 
-    pub(super) fn stop_reading_or_writing(&mut self, claim: &Claim, now: Instant) -> GivenBack {
+    pub(super) fn stop_reading_or_writing(
+        &mut self,
+        session: u64,
+        claim: &Claim,
+        now: Instant,
+    ) -> GivenBack {
         let Claim { object, owner, .. } = claim;
         let (given, told) = self.of_read_write(object, now, |lock| {
             let held = lock.ends(object, owner).is_some();
@@ -178,10 +183,13 @@ impl State {
             };
             (GivenBack::Freed(Others::Nobody), told)
         });
-        if told {
-            self.announce_both(object);
+        let others = told && self.announce_both(object, session);
+        match given {
+            GivenBack::Freed(_) if others && object.kind == Kind::Write => {
+                GivenBack::Freed(Others::Outsiders(HEAD_START))
+            }
+            given => given,
         }
-        given
     }
 
     pub(super) fn renew_reader_or_writer(&mut self, renewal: &Renewal, now: Instant) -> Outcome {
@@ -240,7 +248,7 @@ impl State {
             held
         });
         if held {
-            self.announce_both(object);
+            self.announce_both(object, u64::MAX);
         }
         held
     }
@@ -263,10 +271,10 @@ impl State {
         })
     }
 
-    /// Readers and writers share a channel.
-    fn announce_both(&mut self, object: &Object) {
-        for kind in [Kind::Read, Kind::Write] {
-            self.announce(&Object { kind, name: object.name.clone() }, u64::MAX, false);
-        }
+    /// Readers and writers share a channel. Returns whether others than `session` listen.
+    fn announce_both(&mut self, object: &Object, session: u64) -> bool {
+        let both = [Kind::Read, Kind::Write]
+            .map(|kind| self.announce(&Object { kind, name: object.name.clone() }, session, false));
+        both.contains(&true)
     }
 }

@@ -118,6 +118,7 @@ impl RedisStore {
         let answer = self.run(&scripts::UNLOCK, &keys[..1 + usize::from(waited)], |it| {
             it.arg(claim.owner.as_str()).arg(writer(&claim.owner));
             it.arg(keys::channel(&claim.object)).arg(keys::in_slot(name));
+            it.arg(u8::from(self.subscriptions.hears_releases(&claim.object)));
         });
         let reply = self.explained(name, answer.await).await?;
         replies::given_back(&reply, name).map(as_owners)

@@ -7,21 +7,27 @@
 --   ARGV[2]  writer   the same owner as a writer
 --   ARGV[3]  channel  where to say that the lock is free, or free to be read
 --   ARGV[4]  prefix   how the leases of readers begin
+--   ARGV[5]  own      how many of those who hear of it are who gives it back
 --
 --   0                      out
+--   gap                    out; others hear of it, to whom so many milliseconds are due, 2 to 16
 --   -1                     the same, but the server refused to say so on the channel
 --   {}                     did not write, and nobody has the lock
 --   {pttl, owner, count}   did not write
 --
--- Readers that are left keep the lock as long as their leases last.
+-- Readers that are left keep the lock as long as their leases last. The gaps grow and shrink by
+-- the second: some who hear of it are farther away than others.
 --
--- Time: HDEL, HLEN, DEL and PUBLISH; ZREM; what it takes to know the longest lease.
+-- Time: HDEL, HLEN, DEL, PUBLISH and TIME; ZREM; what it takes to know the longest lease.
 
 local function tell()
-    if type(redis.pcall('PUBLISH', ARGV[3], '1')) == 'table' then
+    local ears = redis.pcall('PUBLISH', ARGV[3], '1')
+    if type(ears) == 'table' then
         return -1
+    elseif ears <= tonumber(ARGV[5]) then
+        return 0
     end
-    return 0
+    return 2 ^ (1 + redis.call('TIME')[1] % 4)
 end
 
 -- Whether it stood among those who wait to write. A key that we may not have is no reason
