@@ -51,6 +51,18 @@ async fn a_hold_is_shared_for_the_time_of_a_local_hand_over() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_hold_is_shared_by_as_many_as_a_local_hand_over_may_reach() {
+    let (_store, prices, _) = prices();
+    let few = prices.read().local_turns(2, Duration::from_secs(60));
+    let mut guards = Vec::new();
+    for _ in 0..4 {
+        guards.push(few.acquire().await.unwrap());
+    }
+    let sharing = guards.iter().filter(|guard| guard.owner() == guards[0].owner());
+    assert_eq!(sharing.count(), 3);
+}
+
+#[tokio::test(start_paused = true)]
 async fn who_has_terms_of_its_own_has_a_hold_of_its_own() {
     let (_store, prices, _) = prices();
     let first = prices.read().acquire().await.unwrap();

@@ -291,7 +291,8 @@ impl Hold {
         let state = self.state.lock();
         let sound = state.over.is_none() && !state.doubted && self.must_end_at.is_none();
         let fresh = now < self.lease(&state).renew_at();
-        self.renewed && sound && fresh && self.may_stay(now)
+        let few = self.shares() <= self.grant.stay.turns;
+        self.renewed && sound && fresh && few && self.may_stay(now)
     }
 
     /// What somebody would be told who asked for the name at `now`.

@@ -17,22 +17,27 @@
 --
 -- Time: HEXISTS, and what it does.
 
-local MOST, DEEPEST = 250000, 32
+local DEEPEST = 32
 
--- How much there is to send.
-local function size(value, depth)
-    if type(value) == 'string' then
-        return #value + 16
+-- How much more may be sent.
+local left = 250000
+
+-- Whether it can be sent with what was looked at before. It looks no further when it cannot: a
+-- table may be a part of itself, or of many others.
+local function fits(value, depth)
+    left = left - (type(value) == 'string' and #value or 16) - 16
+    if left < 0 or depth == DEEPEST then
+        return false
     elseif type(value) ~= 'table' then
-        return 32
-    elseif depth == DEEPEST then
-        return MOST + 1
+        return true
     end
-    local sum = 16
     for name, part in pairs(value) do
-        sum = sum + size(part, depth + 1) + (type(name) == 'string' and #name + 16 or 0)
+        left = left - (type(name) == 'string' and #name or 0)
+        if not fits(part, depth + 1) then
+            return false
+        end
     end
-    return sum
+    return true
 end
 
 if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then
@@ -51,7 +56,7 @@ local done, answer = pcall(work, keys, args)
 if not done then
     local words = type(answer) == 'table' and answer.err or answer
     return {3, string.sub(tostring(words), 1, 1000)}
-elseif size(answer, 0) > MOST then
+elseif not fits(answer, 0) then
     return {3, 'ERR the answer is too long'}
 end
 return {1, answer}
