@@ -121,7 +121,7 @@ fn readers_let_only_writers_of_ours_go_first_and_java_s_readers_nobody() {
     assert!(late.lock("door").waited() < SECOND / 2);
     assert!(late.unlock("door").is_true());
     let yielded = rust.lock("door").waited();
-    assert!((SECOND * 9 / 10..SECOND * 2).contains(&yielded), "{yielded:?}");
+    assert!((SECOND * 9..SECOND * 12).contains(&yielded), "{yielded:?}");
     assert!(rust.unlock("door").is_true());
 
     assert!(java.unlock("door").is_true());

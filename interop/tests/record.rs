@@ -354,6 +354,7 @@ fn both_do_the_same_to_a_read_write_lock_but_for_what_is_ours() {
                 vec![
                     "hdel door <owner>:write",
                     "hset door mode read",
+                    LEASE,
                     "publish redisson_rwlock:{door} 1"
                 ]
             ),
