@@ -12,6 +12,8 @@ pub(crate) struct Claim {
     /// How long a grant lasts unless it is renewed.
     pub(crate) ttl: Duration,
     pub(crate) share: Share,
+    /// The writer beside whom it is to read, and not otherwise.
+    pub(crate) beside: Option<Owner>,
 }
 
 /// How much of its object a claim is for.
@@ -20,16 +22,18 @@ pub(crate) enum Share {
     /// All of it. So many fencing tokens are drawn with the grant: one for each hold that may be
     /// made of it, or none.
     Whole { tokens: u32 },
-    /// One of many who have it together; it may let those go first who want it all.
-    Beside { yields: bool },
+    /// One of many who have it together. It may let those go first who have waited to have it
+    /// all for so long already, and longer: those who came before it.
+    Beside { yields: Option<Duration> },
     /// So many permits.
     Units(u32),
     /// Nothing of it: it is only waited for.
     Nothing,
 }
 
-/// A waiter who lets others go first does so no longer than this.
-pub(crate) const MOST_COURTESY: Duration = Duration::from_secs(1);
+/// The longest that a reader lets those go first who came to write before it. Not without an
+/// end: who waits for a reader that waits for it would wait for ever.
+pub(crate) const MOST_COURTESY: Duration = Duration::from_secs(10);
 
 /// The most tokens that a grant draws at once, for those who wait here. What is not used is
 /// a gap, which harms nobody.
@@ -50,7 +54,10 @@ impl Share {
                 let most = in_line().saturating_add(1).min(MOST_TOKENS);
                 Self::Whole { tokens: u32::try_from(most).unwrap_or(1) }
             }
-            Self::Beside { yields } => Self::Beside { yields: yields && waited < MOST_COURTESY },
+            Self::Beside { yields } => {
+                let yields = yields.map(|_| waited).filter(|waited| *waited < MOST_COURTESY);
+                Self::Beside { yields }
+            }
             Self::Units(_) | Self::Nothing => self,
         }
     }
@@ -58,7 +65,7 @@ impl Share {
     /// For how long it still lets others go first, after one has `waited`.
     pub(crate) fn yields_for(self, waited: Duration) -> Option<Duration> {
         match self {
-            Self::Beside { yields: true } => Some(MOST_COURTESY.saturating_sub(waited)),
+            Self::Beside { yields: Some(_) } => Some(MOST_COURTESY.saturating_sub(waited)),
             _ => None,
         }
     }
@@ -80,7 +87,7 @@ impl Claim {
     /// A claim to a lock, without tokens.
     #[cfg(test)]
     pub(crate) fn plain(object: Object, owner: Owner, ttl: Duration) -> Self {
-        Self { object, owner, ttl, share: Share::WHOLE }
+        Self { object, owner, ttl, share: Share::WHOLE, beside: None }
     }
 
     /// How many fencing tokens are wanted.

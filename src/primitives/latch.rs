@@ -69,7 +69,7 @@ impl Latch {
     fn want(&self) -> Want {
         let terms = Terms { renewed: false, max_hold: None, local: LocalTurns::default() };
         let (object, share) = (self.object.clone(), Share::Nothing);
-        Want { object, share, owner: None, ttl: CENTURY, terms, wait_by: WaitBy::Messages }
+        Want { object, share, beside: None, ttl: CENTURY, terms, wait_by: WaitBy::Messages }
     }
 }
 

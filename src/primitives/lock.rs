@@ -103,13 +103,13 @@ impl Lock {
         &self.object.name
     }
 
-    /// Takes this side beside the other, which is held.
+    /// Reads beside the one that writes, as long as it does.
     pub(crate) async fn beside(&self, other: &Watch) -> Result<LockGuard> {
         let lost = |reason| Error::Lost { name: self.name().clone(), reason };
         other.remaining().map_err(lost)?;
         // From here on it is more than a grant, and does not go to the next one here.
         other.note_more();
-        let want = Want { owner: Some(other.claim().owner.clone()), ..self.want()? };
+        let want = Want { beside: Some(other.claim().owner.clone()), ..self.want()? };
         let held = self.engine.try_acquire(&want).await?;
         let held =
             held.ok_or_else(|| lost(other.remaining().err().unwrap_or(LostReason::NotOurs)))?;

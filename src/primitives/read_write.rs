@@ -19,8 +19,8 @@ use crate::{
 /// [`local_turns`](Lock::local_turns), and while nobody here wants to write, they enter without
 /// asking the store at all.
 ///
-/// Who waits to write goes first: readers that come later wait for it, but no longer than a
-/// second. [`prefer_writers`](Self::prefer_writers) can be switched off. Redisson's readers
+/// Who came to write goes before readers that come later, which wait for it, but no longer than
+/// ten seconds. [`prefer_writers`](Self::prefer_writers) can be switched off. Redisson's readers
 /// know nothing of it, and enter.
 ///
 /// **Nobody can write while it reads.** A task that holds the lock to read and waits for it to
@@ -63,8 +63,8 @@ impl ReadWriteLock {
         Self { engine, name, ttl, prefers_writers: true }
     }
 
-    /// Sets whether readers let those go first who wait to write. Default: they do, for a second
-    /// at most.
+    /// Sets whether readers let those go first who came to write before them. Default: they do,
+    /// for ten seconds at most.
     ///
     /// Without it a stream of readers can keep a writer out for ever.
     ///
@@ -106,7 +106,7 @@ impl ReadWriteLock {
     /// ```
     #[must_use]
     pub fn read(&self) -> Lock {
-        let share = Share::Beside { yields: self.prefers_writers };
+        let share = Share::Beside { yields: self.prefers_writers.then_some(Duration::ZERO) };
         self.side(Kind::Read).set(|settings| settings.share = share)
     }
 
@@ -131,7 +131,7 @@ impl ReadWriteLock {
     }
 
     /// Reads as well as writes: another guard, which goes on to read when the one that writes
-    /// is given back.
+    /// is given back. It has an owner and a lease of its own.
     ///
     /// # Errors
     ///

@@ -82,7 +82,7 @@ impl Semaphore {
         }
         let terms = Terms { renewed: false, max_hold: None, local: LocalTurns::default() };
         let (object, share) = (self.object.clone(), Share::Units(permits));
-        Ok(Want { object, share, owner: None, ttl: CENTURY, terms, wait_by: WaitBy::Messages })
+        Ok(Want { object, share, beside: None, ttl: CENTURY, terms, wait_by: WaitBy::Messages })
     }
 }
 

@@ -57,7 +57,7 @@ impl Settings {
         }
         let terms = Terms { renewed: self.lease.is_none(), max_hold, local: self.local_turns };
         let (object, wait_by) = (object.clone(), self.wait_by);
-        Ok(Want { object, share, owner: None, ttl, terms, wait_by })
+        Ok(Want { object, share, beside: None, ttl, terms, wait_by })
     }
 }
 

@@ -89,11 +89,16 @@ impl<'a> Attempt<'a> {
         heard: &'a Heard,
         turn: Option<Turn>,
     ) -> Self {
-        let owner = want.owner.clone().unwrap_or_else(|| engine.identity.fresh_owner());
         Self {
             engine,
             want,
-            claim: Claim { object: want.object.clone(), owner, ttl: want.ttl, share: want.share },
+            claim: Claim {
+                object: want.object.clone(),
+                owner: engine.identity.fresh_owner(),
+                ttl: want.ttl,
+                share: want.share,
+                beside: want.beside.clone(),
+            },
             turn,
             asked: None,
             unsent: None,
@@ -224,8 +229,9 @@ impl<'a> Attempt<'a> {
                 *self.heard.lock() = Some(Ok(taken.holder.clone()));
                 self.waiting.in_vain(lease.asked_at, self.told);
                 let waited = self.waiting.for_so_long(lease.asked_at);
-                let courtesy = || self.claim.share.yields_for(waited);
-                self.free_at = taken.at_most.or_else(courtesy).map(|left| lease.asked_at + left);
+                let courtesy = self.claim.share.yields_for(waited);
+                let at_most = taken.at_most.into_iter().chain(courtesy).min();
+                self.free_at = at_most.map(|left| lease.asked_at + left);
                 Asked::Busy(taken.holder)
             }
             Err(failure) => {

@@ -31,8 +31,8 @@ use crate::{
 pub(crate) struct Want {
     pub(crate) object: Object,
     pub(crate) share: Share,
-    /// As whom, if not as somebody new.
-    pub(crate) owner: Option<Owner>,
+    /// The writer beside whom to read, if only so.
+    pub(crate) beside: Option<Owner>,
     pub(crate) ttl: Duration,
     pub(crate) terms: Terms,
     pub(crate) wait_by: WaitBy,
@@ -49,7 +49,7 @@ impl Want {
     fn may_share(&self) -> bool {
         let Terms { renewed, max_hold, local } = self.terms;
         let as_usual = renewed && max_hold.is_none() && local.most > 0;
-        as_usual && self.owner.is_none() && self.object.manner().shared
+        as_usual && self.beside.is_none() && self.object.manner().shared
     }
 }
 

@@ -17,7 +17,11 @@ pub(super) async fn all(t: &Bench) {
     the_lock_lives_as_long_as_the_longest_lease(t).await;
     only_what_is_still_held_is_renewed(t).await;
     who_writes_may_read_and_go_on_reading(t).await;
+    who_writes_may_read_twice_and_each_for_itself(t).await;
+    nobody_reads_beside_one_who_does_not_write(t).await;
+    who_reads_on_does_so_for_its_own_lease(t).await;
     readers_that_yield_let_those_go_first_who_wait_to_write(t).await;
+    readers_yield_to_those_who_came_before_them_alone(t).await;
     a_writer_that_gives_up_lets_readers_in(t).await;
     the_last_reader_tells_and_a_writer_too(t).await;
     each_side_is_taken_away_for_itself(t).await;
@@ -25,11 +29,11 @@ pub(super) async fn all(t: &Bench) {
     many_readers_come_and_go(t).await;
 }
 
-const YIELDS: Share = Share::Beside { yields: true };
+const YIELDS: Share = Share::Beside { yields: Some(Duration::ZERO) };
 
 fn of(kind: Kind, claim: &Claim) -> Claim {
     let name = claim.object.name.clone();
-    let share = if kind == Kind::Write { Share::WHOLE } else { Share::Beside { yields: false } };
+    let share = if kind == Kind::Write { Share::WHOLE } else { Share::Beside { yields: None } };
     Claim { object: Object { kind, name }, share, ..claim.clone() }
 }
 
@@ -119,7 +123,7 @@ async fn the_lock_lives_as_long_as_the_longest_lease(t: &Bench) {
 }
 
 fn renewal(claim: &Claim) -> Renewal {
-    let Claim { object, owner, share, ttl } = claim.clone();
+    let Claim { object, owner, share, ttl, .. } = claim.clone();
     Renewal { object, owner, share, ttl: Some(ttl) }
 }
 
@@ -146,14 +150,18 @@ async fn only_what_is_still_held_is_renewed(t: &Bench) {
 
 async fn who_writes_may_read_and_go_on_reading(t: &Bench) {
     let writes = writer(t, "rw-down");
-    let reads = of(Kind::Read, &writes);
+    let reads = beside(t, &writes);
     let (other, next) = (reader(t, "rw-down"), writer(t, "rw-down"));
     assert!(is_granted(t, &writes).await && is_granted(t, &reads).await);
     assert!(!is_granted(t, &other).await, "it writes yet");
     for claim in [&writes, &reads] {
         let holder = t.other.holder(&claim.object).await.unwrap().unwrap();
-        assert_eq!(holder.owner, writes.owner);
+        assert_eq!(holder.owner, claim.owner);
     }
+    let Verdict::Busy(Taken { holder, .. }) = t.other.acquire(&next, None).await.unwrap() else {
+        panic!("it is written")
+    };
+    assert_eq!(holder.map(|holder| holder.owner), Some(writes.owner.clone()), "who writes");
     assert_eq!(release(t, &writes).await, FREED);
     assert!(!is_granted(t, &next).await, "it reads yet");
     assert!(is_granted(t, &other).await);
@@ -169,14 +177,105 @@ async fn who_writes_may_read_and_go_on_reading(t: &Bench) {
     assert_eq!(t.one.holder(&writes.object).await.unwrap(), None);
 }
 
+/// One that reads beside `writer`.
+fn beside(t: &Bench, writer: &Claim) -> Claim {
+    let reader = of(Kind::Read, &t.claim(writer.object.name.as_str()));
+    Claim { beside: Some(writer.owner.clone()), ..reader }
+}
+
+async fn who_writes_may_read_twice_and_each_for_itself(t: &Bench) {
+    let (writes, next) = (writer(t, "rw-twice"), writer(t, "rw-twice"));
+    let [one, other] = [(); 2].map(|()| beside(t, &writes));
+    assert!(is_granted(t, &writes).await);
+    assert!(is_granted(t, &one).await && is_granted(t, &other).await);
+    assert_eq!(release(t, &one).await, FREED);
+    assert_eq!(release(t, &writes).await, FREED);
+    assert_eq!(t.one.renew(&[renewal(&other)]).await.unwrap(), [Outcome::Renewed]);
+    assert!(!is_granted(t, &next).await, "one reads yet");
+    assert_eq!(release(t, &other).await, FREED);
+    assert!(is_granted(t, &next).await);
+    release(t, &next).await;
+}
+
+async fn nobody_reads_beside_one_who_does_not_write(t: &Bench) {
+    let (writes, other) = (writer(t, "rw-no-writer"), writer(t, "rw-no-writer"));
+    let [reads, late] = [(); 2].map(|()| beside(t, &writes));
+    assert_eq!(t.one.acquire(&reads, None).await.unwrap(), Verdict::Busy(Taken::UNKNOWN));
+    assert!(is_granted(t, &other).await);
+    assert!(!is_granted(t, &reads).await);
+    release(t, &other).await;
+    let stranger = reader(t, "rw-no-writer");
+    assert!(is_granted(t, &stranger).await);
+    assert!(!is_granted(t, &reads).await, "others read, and might have written");
+    release(t, &stranger).await;
+    // What it was granted it has, whoever asks again, and when.
+    assert!(is_granted(t, &writes).await && is_granted(t, &reads).await);
+    release(t, &writes).await;
+    assert!(is_granted(t, &reads).await);
+    assert!(!is_granted(t, &late).await);
+    release(t, &reads).await;
+}
+
+async fn who_reads_on_does_so_for_its_own_lease(t: &Bench) {
+    // The shorter lease of the writer shortens nothing, however often it is renewed.
+    let writes = Claim { ttl: Duration::from_millis(300), ..writer(t, "rw-own-lease") };
+    let (reads, next) = (beside(t, &writes), writer(t, "rw-own-lease"));
+    assert!(is_granted(t, &writes).await && is_granted(t, &reads).await);
+    assert_eq!(t.one.renew(&[renewal(&writes)]).await.unwrap(), [Outcome::Renewed]);
+    assert_eq!(t.one.recount(&writes, 1, Some(writes.ttl)).await.unwrap(), Outcome::Renewed);
+    assert_eq!(release(t, &writes).await, FREED);
+    sleep(Duration::from_millis(350)).await;
+    assert!(!is_granted(t, &next).await, "one reads yet");
+    assert_eq!(release(t, &reads).await, FREED);
+
+    // And the longer one of the writer keeps nobody out behind a reader that died.
+    let writes = writer(t, "rw-own-lease");
+    let reads = Claim { ttl: Duration::from_millis(60), ..beside(t, &writes) };
+    assert!(is_granted(t, &writes).await && is_granted(t, &reads).await);
+    assert_eq!(release(t, &writes).await, FREED);
+    sleep(Duration::from_millis(80)).await;
+    assert!(is_granted(t, &next).await);
+    assert_eq!(release(t, &next).await, FREED);
+
+    // Nor behind one that was dead by then.
+    assert!(is_granted(t, &writes).await && is_granted(t, &reads).await);
+    sleep(Duration::from_millis(80)).await;
+    assert_eq!(release(t, &writes).await, FREED);
+    assert!(is_granted(t, &next).await);
+    release(t, &next).await;
+}
+
+async fn readers_yield_to_those_who_came_before_them_alone(t: &Bench) {
+    let after = |waited| Share::Beside { yields: Some(Duration::from_millis(waited)) };
+    let [here, late] = [(); 2].map(|()| reader(t, "rw-order"));
+    let writes = writer(t, "rw-order");
+    assert!(is_granted(t, &here).await);
+    t.queue_by(&writes, Place::Kept).await;
+    sleep(Duration::from_millis(20)).await;
+    // That it asks again does not make it come later.
+    t.queue_by(&writes, Place::Kept).await;
+    let came_later = Claim { share: after(2), ..late.clone() };
+    let Verdict::Busy(Taken { holder: None, at_most: Some(left) }) =
+        t.one.acquire(&came_later, None).await.unwrap()
+    else {
+        panic!("one that came before waits to write")
+    };
+    assert!(left > Duration::from_secs(3) && left <= Duration::from_secs(5), "{left:?}");
+    let came_before = Claim { share: after(60_000), ..late };
+    assert!(is_granted(t, &came_before).await);
+    release(t, &came_before).await;
+    release(t, &here).await;
+    release(t, &writes).await;
+}
+
 async fn readers_that_yield_let_those_go_first_who_wait_to_write(t: &Bench) {
     let [here, late, rude] = [(); 3].map(|()| reader(t, "rw-yield"));
     let (here, late) = (Claim { share: YIELDS, ..here }, Claim { share: YIELDS, ..late });
     let writes = writer(t, "rw-yield");
     assert!(is_granted(t, &here).await);
     t.queue_by(&writes, Place::Kept).await;
-    let nobody = Verdict::Busy(Taken::UNKNOWN);
-    assert_eq!(t.one.acquire(&late, None).await.unwrap(), nobody);
+    let verdict = t.one.acquire(&late, None).await.unwrap();
+    assert!(matches!(verdict, Verdict::Busy(Taken { holder: None, .. })), "{verdict:?}");
     assert!(is_granted(t, &here).await, "it asks again for what it has");
     assert!(is_granted(t, &rude).await);
     release(t, &rude).await;

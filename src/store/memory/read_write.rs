@@ -18,8 +18,7 @@ use crate::{
 pub(super) struct ReadWrite {
     readers: BTreeMap<Owner, Instant>,
     writer: Option<Writer>,
-    /// Until when each of them counts as waiting.
-    waits_to_write: BTreeMap<Owner, Instant>,
+    waits_to_write: BTreeMap<Owner, Waits>,
 }
 
 struct Writer {
@@ -28,11 +27,17 @@ struct Writer {
     ends: Instant,
 }
 
+/// Of one who waits to write: since when, and until when it counts.
+struct Waits {
+    since: Instant,
+    until: Instant,
+}
+
 impl ReadWrite {
     /// Forgets what is over at `now`.
     fn sweep(&mut self, now: Instant) {
         self.readers.retain(|_, ends| now < *ends);
-        self.waits_to_write.retain(|_, until| now < *until);
+        self.waits_to_write.retain(|_, waits| now < waits.until);
         self.writer.take_if(|writer| now >= writer.ends);
     }
 
@@ -60,17 +65,28 @@ impl ReadWrite {
     }
 
     fn read(&mut self, claim: &Claim, now: Instant) -> Verdict {
-        let is_writer = self.writer.as_ref().is_some_and(|it| it.owner == claim.owner);
-        if let Some(writer) = self.writer(now).filter(|_| !is_writer) {
+        let reads = self.readers.contains_key(&claim.owner);
+        let writes = |owner: &Owner| self.writer.as_ref().is_some_and(|it| it.owner == *owner);
+        let beside = claim.beside.as_ref().map(writes);
+        if beside == Some(false) && !reads {
+            let other = self.writer(now).or_else(|| self.reader(now));
+            return Verdict::Busy(other.map_or(Taken::UNKNOWN, Taken::from));
+        }
+        if let Some(writer) = self.writer(now).filter(|_| beside.is_none()) {
             return Verdict::Busy(writer.into());
         }
-        let reads = is_writer || self.readers.contains_key(&claim.owner);
-        let yields = claim.share == Share::Beside { yields: true };
-        if yields && !reads && !self.waits_to_write.is_empty() {
-            return Verdict::Busy(Taken::UNKNOWN);
+        if let Some(at_most) = self.courtesy(claim, now).filter(|_| !reads && beside.is_none()) {
+            return Verdict::Busy(Taken { holder: None, at_most: Some(at_most) });
         }
         self.readers.insert(claim.owner.clone(), now + claim.ttl);
         Verdict::Granted { token: None }
+    }
+
+    /// For how long the first one counts who came before to write, if the claim lets it go first.
+    fn courtesy(&self, claim: &Claim, now: Instant) -> Option<Duration> {
+        let Share::Beside { yields: Some(waited) } = claim.share else { return None };
+        let before = self.waits_to_write.values().filter(|it| it.since + waited <= now);
+        before.min_by_key(|it| it.since).map(|it| it.until - now)
     }
 
     fn write(&mut self, claim: &Claim, waits: bool, now: Instant) -> Verdict {
@@ -79,7 +95,9 @@ impl ReadWrite {
         let is_writer = self.writer.as_ref().is_some_and(|it| it.owner == *owner);
         if let Some(other) = other.filter(|_| !is_writer) {
             if waits {
-                self.waits_to_write.insert(owner.clone(), now + KNOWN_FOR);
+                let until = now + KNOWN_FOR;
+                let known = self.waits_to_write.entry(owner.clone());
+                known.or_insert(Waits { since: now, until }).until = until;
             }
             return Verdict::Busy(other.into());
         }
@@ -314,8 +332,7 @@ impl State {
             let Some(told) = stopped else {
                 let holder = lock.writer(now).or_else(|| lock.reader(now));
                 // Readers have let it go first.
-                let told = waited && lock.waits_to_write.is_empty();
-                return (GivenBack::NotHeld { holder }, told);
+                return (GivenBack::NotHeld { holder }, waited);
             };
             (GivenBack::Freed(Others::Nobody), told)
         });

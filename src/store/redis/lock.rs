@@ -26,8 +26,8 @@ static ACQUIRE: LazyLock<Script> = script!("holder", "lock/acquire");
 static FORCE_RELEASE: LazyLock<Script> = script!("lock/force_release");
 static HAND_OVER: LazyLock<Script> = script!("holder", "lock/hand_over");
 static INSPECT: LazyLock<Script> = script!("holder", "lock/inspect");
-pub(super) static RECOUNT: LazyLock<Script> = script!("lock/recount");
-pub(super) static RENEW: LazyLock<Script> = script!("lock/renew");
+static RECOUNT: LazyLock<Script> = script!("lock/recount");
+static RENEW: LazyLock<Script> = script!("lock/renew");
 
 pub(super) struct Locks;
 
@@ -274,7 +274,7 @@ impl RedisStore {
 }
 
 /// Whether the server did not let us.
-fn is_forbidden<T>(answer: &Result<T, Failure>) -> bool {
+pub(super) fn is_forbidden<T>(answer: &Result<T, Failure>) -> bool {
     matches!(answer, Err(Failure::Refused { code, .. }) if code == "NOPERM")
 }
 

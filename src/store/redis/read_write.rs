@@ -1,13 +1,13 @@
 //! The read-write lock's questions, as scripts. A reader is a field of the lock's hash by its
 //! owner, and a key of its own that lives as long as its lease; a writer is `<owner>:write`.
 
-use std::{sync::LazyLock, time::Duration};
+use std::{future::Future, sync::LazyLock, time::Duration};
 
 use redis::Value;
 
 use super::{
     InRedis, RedisStore, keys,
-    lock::{RECOUNT, RENEW},
+    lock::is_forbidden,
     millis, replies,
     scripts::{Script, script},
 };
@@ -19,15 +19,26 @@ use crate::{
     store::{Answer, KNOWN_FOR, questions::Questions},
 };
 
-pub(super) static SCRIPTS: &[&LazyLock<Script>] =
-    &[&READ, &WRITE, &LEAVE, &UNLOCK, &RENEW_READERS, &INSPECT, &FORCE];
+pub(super) static SCRIPTS: &[&LazyLock<Script>] = &[
+    &READ,
+    &WRITE,
+    &LEAVE,
+    &UNLOCK,
+    &RENEW_READERS,
+    &RENEW_WRITERS,
+    &RECOUNT_WRITER,
+    &INSPECT,
+    &FORCE,
+];
 
-static READ: LazyLock<Script> = script!("holder", "read_write/read");
-static WRITE: LazyLock<Script> = script!("holder", "read_write/write");
-static LEAVE: LazyLock<Script> = script!("holder", "read_write/leave");
-static UNLOCK: LazyLock<Script> = script!("holder", "read_write/unlock");
+static READ: LazyLock<Script> = script!("holder", "read_write", "read_write/read");
+static WRITE: LazyLock<Script> = script!("holder", "read_write", "read_write/write");
+static LEAVE: LazyLock<Script> = script!("holder", "read_write", "read_write/leave");
+static UNLOCK: LazyLock<Script> = script!("holder", "read_write", "read_write/unlock");
 static RENEW_READERS: LazyLock<Script> = script!("read_write/renew");
-static INSPECT: LazyLock<Script> = script!("holder", "read_write/inspect");
+static RENEW_WRITERS: LazyLock<Script> = script!("read_write/prolong");
+static RECOUNT_WRITER: LazyLock<Script> = script!("read_write/recount");
+static INSPECT: LazyLock<Script> = script!("holder", "read_write", "read_write/inspect");
 static FORCE: LazyLock<Script> = script!("read_write/force");
 
 /// What the field of a writer ends with.
@@ -178,11 +189,21 @@ fn channel(name: &Name) -> String {
 
 impl RedisStore {
     async fn acquire_to_read(&self, claim: &Claim) -> Result<Verdict, Failure> {
+        let Share::Beside { yields: Some(waited) } = claim.share else {
+            return self.read(claim, None).await;
+        };
+        let asked = |knows: bool| self.read(claim, knows.then_some(waited));
+        self.among_the_writers(&claim.object, asked).await
+    }
+
+    /// Asks to read, and to let those go first who waited to write when one had not yet `waited`.
+    async fn read(&self, claim: &Claim, waited: Option<Duration>) -> Result<Verdict, Failure> {
         let name = claim.name();
-        let yields = claim.share == Share::Beside { yields: true };
         let keys = [name.as_str(), &keys::reader(name, &claim.owner), &keys::writers(name)];
-        let answer = self.run(&READ, &keys[..2 + usize::from(yields)], |command| {
-            command.arg(claim.owner.as_str()).arg(millis(claim.ttl)).arg(writer(&claim.owner));
+        let answer = self.run(&READ, &keys[..2 + usize::from(waited.is_some())], |it| {
+            it.arg(claim.owner.as_str()).arg(millis(claim.ttl));
+            it.arg(claim.beside.as_ref().map(writer).unwrap_or_default());
+            it.arg(waited.map_or(0, |waited| waited.as_millis()));
         });
         verdict(&self.explained(name, answer.await).await?, claim)
     }
@@ -192,13 +213,46 @@ impl RedisStore {
         claim: &Claim,
         place: Option<Place>,
     ) -> Result<Verdict, Failure> {
+        match place {
+            Some(_) => {
+                self.among_the_writers(&claim.object, |knows| self.write_alone(claim, knows)).await
+            }
+            None => self.write_alone(claim, false).await,
+        }
+    }
+
+    /// Asks to write; one that waits may be known to those who come later.
+    async fn write_alone(&self, claim: &Claim, waits: bool) -> Result<Verdict, Failure> {
         let name = claim.name();
         let keys = [name.as_str(), &keys::writers(name)];
-        let answer = self.run(&WRITE, &keys[..1 + usize::from(place.is_some())], |it| {
+        let answer = self.run(&WRITE, &keys[..1 + usize::from(waits)], |it| {
             it.arg(claim.owner.as_str()).arg(millis(claim.ttl));
             it.arg(writer(&claim.owner)).arg(millis(KNOWN_FOR));
         });
         verdict(&self.explained(name, answer.await).await?, claim)
+    }
+
+    /// Asks with the key of those who wait to write, or without it if we have no right to it:
+    /// it is for courtesy alone.
+    async fn among_the_writers<T, A>(
+        &self,
+        object: &Object,
+        ask: impl Fn(bool) -> A,
+    ) -> Result<T, Failure>
+    where
+        A: Future<Output = Result<T, Failure>>,
+    {
+        if !self.subscriptions.rights(object).queue {
+            return ask(false).await;
+        }
+        let answer = ask(true).await;
+        if !is_forbidden(&answer) {
+            return answer;
+        }
+        // Without it it shows whether the lock is refused, too.
+        let answer = ask(false).await?;
+        self.subscriptions.queue_refused(object);
+        Ok(answer)
     }
 
     async fn stop_reading(&self, claim: &Claim) -> Result<GivenBack, Failure> {
@@ -217,11 +271,18 @@ impl RedisStore {
         claim: &Claim,
         may_have_waited: bool,
     ) -> Result<GivenBack, Failure> {
+        match may_have_waited {
+            true => self.among_the_writers(&claim.object, |knows| self.unlock(claim, knows)).await,
+            false => self.unlock(claim, false).await,
+        }
+    }
+
+    async fn unlock(&self, claim: &Claim, waited: bool) -> Result<GivenBack, Failure> {
         let name = claim.name();
         let keys = [name.as_str(), &keys::writers(name)];
-        let answer = self.run(&UNLOCK, &keys[..1 + usize::from(may_have_waited)], |it| {
+        let answer = self.run(&UNLOCK, &keys[..1 + usize::from(waited)], |it| {
             it.arg(claim.owner.as_str()).arg(writer(&claim.owner));
-            it.arg(channel(name));
+            it.arg(channel(name)).arg(keys::in_slot(name));
         });
         let reply = self.explained(name, answer.await).await?;
         replies::given_back(&reply, name).map(as_owners)
@@ -233,7 +294,7 @@ impl RedisStore {
         count: u32,
         ttl: Option<Duration>,
     ) -> Result<Outcome, Failure> {
-        let reply = self.run_on(claim.name(), &RECOUNT, |command| {
+        let reply = self.run_on(claim.name(), &RECOUNT_WRITER, |command| {
             command.arg(writer(&claim.owner)).arg(count).arg(ttl.map_or(0, millis));
         });
         replies::outcome(&reply.await?)
@@ -247,7 +308,7 @@ impl RedisStore {
 
     async fn renew_writers(&self, renewals: &[Renewal]) -> Result<Vec<Outcome>, Failure> {
         let names: Vec<&str> = renewals.iter().map(|it| it.object.name.as_str()).collect();
-        let reply = self.run(&RENEW, &names, |command| {
+        let reply = self.run(&RENEW_WRITERS, &names, |command| {
             for Renewal { owner, ttl, .. } in renewals {
                 command.arg(writer(owner)).arg(ttl.map_or(0, millis));
             }
@@ -303,7 +364,14 @@ fn writer(owner: &Owner) -> String {
 /// A grant, who is in the way, or nobody but those who wait to write.
 fn verdict(reply: &Value, claim: &Claim) -> Result<Verdict, Failure> {
     match reply {
-        Value::Array(nobody) if nobody.is_empty() => Ok(Verdict::Busy(Taken::UNKNOWN)),
+        Value::Array(parts) if parts.len() < 2 => match parts[..] {
+            [] => Ok(Verdict::Busy(Taken::UNKNOWN)),
+            [Value::Int(left)] => {
+                let at_most = u64::try_from(left).ok().map(Duration::from_millis);
+                Ok(Verdict::Busy(Taken { holder: None, at_most }))
+            }
+            _ => Err(replies::unreadable(reply)),
+        },
         reply => Ok(match replies::verdict(reply, claim)? {
             Verdict::Busy(taken) => {
                 Verdict::Busy(Taken { holder: taken.holder.map(as_owner), ..taken })

@@ -60,6 +60,22 @@ async fn a_writer_that_reads_as_well_is_not_handed_over() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_reads_twice_beside_its_own_writing_gives_back_each_for_itself() {
+    let (store, here) = prices();
+    let there = Client::sharing(&store).read_write("prices").unwrap();
+    let writing = here.write().acquire().await.unwrap();
+    let first = here.read_beside(&writing).await.unwrap();
+    let second = here.downgrade(writing).await.unwrap();
+    drop(first);
+    sleep(SOON).await;
+    assert!(second.is_held());
+    assert!(there.write().try_acquire().await.unwrap().is_none(), "two have it");
+    drop(second);
+    sleep(SOON).await;
+    assert!(there.write().try_acquire().await.unwrap().is_some());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_hold_that_is_over_is_shared_by_nobody() {
     let (store, prices) = prices();
     let first = prices.read().acquire().await.unwrap();

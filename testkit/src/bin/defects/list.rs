@@ -44,8 +44,8 @@ pub(crate) const DEFECTS: &[Defect] = &[
         says: "a reader enters beside a writer",
         edits: &[Edit {
             file: "src/store/memory/read_write.rs",
-            from: "if let Some(writer) = self.writer(now).filter(|_| !is_writer) {",
-            to: "if let Some(writer) = self.writer(now).filter(|_| !is_writer && now < now) {",
+            from: "if let Some(writer) = self.writer(now).filter(|_| beside.is_none()) {",
+            to: "if let Some(writer) = self.writer(now).filter(|_| beside.is_none() && now < now) {",
         }],
     },
     Defect {
@@ -644,8 +644,65 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "readers do not yield to those who wait to write",
             edits: &[Edit {
                 file: "src/store/redis/lua/read_write/read.lua",
-                from: "redis.call('ZCOUNT', KEYS[3], millis, '+inf') > 0",
-                to: "redis.call('ZCOUNT', KEYS[3], millis, '+inf') < 0",
+                from: "        if ends and now < -ends then",
+                to: "        if false then",
+            }],
+        },
+    ),
+    (
+        Finder::Unit(
+            "engine::contention::tests::sharing::who_reads_twice_beside_its_own_writing_gives_back_each_for_itself",
+        ),
+        Defect {
+            says: "who reads beside its writing has one owner for both",
+            edits: &[Edit {
+                file: "src/engine/acquire/attempt.rs",
+                from: "owner: engine.identity.fresh_owner(),",
+                to: "owner: want.beside.clone().unwrap_or_else(|| engine.identity.fresh_owner()),",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("store::redis::tests::it_conforms"),
+        Defect {
+            says: "who reads beside is believed to write",
+            edits: &[Edit {
+                file: "src/store/redis/lua/read_write/read.lua",
+                from: "beside = mode == 'write' and redis.call('HEXISTS', KEYS[1], ARGV[3]) == 1",
+                to: "beside = true",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("store::redis::tests::it_conforms"),
+        Defect {
+            says: "a writer's renewal ends the lease of who reads beside it",
+            edits: &[Edit {
+                file: "src/store/redis/lua/read_write/prolong.lua",
+                from: "if writes == 1 and redis.call('PTTL', lock) < ttl then",
+                to: "if writes == 1 and ttl > 0 then",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("store::redis::tests::it_conforms"),
+        Defect {
+            says: "a writer that reads on keeps its lease as a writer",
+            edits: &[Edit {
+                file: "src/store/redis/lua/read_write/unlock.lua",
+                from: "    if left then\n",
+                to: "    if left and left < 0 then\n",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("store::redis::tests::it_conforms"),
+        Defect {
+            says: "a reader yields to writers that came after it",
+            edits: &[Edit {
+                file: "src/store/redis/lua/read_write/read.lua",
+                from: "now - ARGV[4], 'LIMIT'",
+                to: "now, 'LIMIT'",
             }],
         },
     ),
@@ -1219,6 +1276,17 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
                 file: "src/engine/contention/mod.rs",
                 from: "        if !manner.alone {\n",
                 to: "        if manner.shared {\n",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("store::memory::tests::it_conforms"),
+        Defect {
+            says: "what a kind does not support is told as if a server had refused it",
+            edits: &[Edit {
+                file: "src/store/questions.rs",
+                from: "Failure::Unsupported(object.kind.unsupported())",
+                to: "Failure::refused(\"ERR\", object.kind.unsupported())",
             }],
         },
     ),

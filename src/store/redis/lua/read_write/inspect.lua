@@ -8,7 +8,7 @@
 --
 -- Time: HGET, PTTL, HLEN and HGETALL.
 
--- A writer that reads as well is a reader too, and the only one.
+-- Who reads while it writes as well is a reader too, beside none but its own.
 local function reads_beside()
     local fields = redis.call('HGETALL', KEYS[1])
     for i = 1, #fields, 2 do
@@ -21,8 +21,8 @@ end
 
 local mode = redis.call('HGET', KEYS[1], 'mode')
 if mode == ARGV[1] then
-    return holder(KEYS[1], redis.call('PTTL', KEYS[1]))
-elseif mode == 'write' and redis.call('HLEN', KEYS[1]) == 3 then
+    return in_the_way(KEYS[1], mode, redis.call('PTTL', KEYS[1]))
+elseif mode == 'write' and redis.call('HLEN', KEYS[1]) > 2 then
     return reads_beside()
 end
 return {}

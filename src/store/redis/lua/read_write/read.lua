@@ -3,33 +3,59 @@
 --   KEYS[1]  lock     hash {mode: read or write, reader: hold count, owner:write: hold count};
 --                     lives as long as the longest lease
 --   KEYS[2]  lease    string; lives as long as the lease of this reader
---   KEYS[3]  writers  zset {owner: until when it counts, in milliseconds}; only given by a
---                     reader that lets those writers go first who wait
+--   KEYS[3]  writers  zset {owner: when it came, until:owner: minus when it counts no longer};
+--                     only given by a reader that lets those writers go first who came before
 --   ARGV[1]  owner    who asks, unique to this acquisition
 --   ARGV[2]  ttl      lease in milliseconds
---   ARGV[3]  writer   the same owner as a writer, which may read as well
+--   ARGV[3]  writer   the writer beside whom it is to read, or nothing
+--   ARGV[4]  waited   for how many milliseconds it has waited
 --
 --   owner                  granted. Asking again gives the same grant and a fresh lease
 --   {pttl, owner, count}   somebody writes for at most pttl milliseconds (-1: without end)
---   {}                     somebody waits to write
+--   {left}                 somebody who came before waits to write, and counts for so many
+--                          milliseconds unless it asks again
+--   {}                     the writer beside whom it was to read writes no more
 --
--- Time: HGET, HEXISTS, ZCOUNT, SET, HSET, PTTL and PEXPIRE, however many read.
+-- Of writers that wait no more than 16 are looked at.
+--
+-- Time: HGET, HEXISTS, SET, HSET, PTTL and PEXPIRE, however many read; ZRANGEBYSCORE and ZSCORE.
+
+local MOST_LOOKED_AT = 16
+
+-- For how long the first one who came before to write counts yet, if there is one.
+local function courtesy()
+    local time = redis.call('TIME')
+    local now = time[1] * 1000 + math.floor(time[2] / 1000)
+    local before = redis.pcall('ZRANGEBYSCORE', KEYS[3], '(0', now - ARGV[4], 'LIMIT', '0',
+        MOST_LOOKED_AT)
+    for _, writer in ipairs(before) do
+        local ends = tonumber(redis.pcall('ZSCORE', KEYS[3], 'until:' .. writer))
+        if ends and now < -ends then
+            return -ends - now
+        end
+    end
+    return nil
+end
 
 local mode = redis.call('HGET', KEYS[1], 'mode')
-local writes = mode == 'write' and redis.call('HEXISTS', KEYS[1], ARGV[3]) == 1
-if mode ~= 'read' and not writes then
+local beside = ARGV[3] ~= ''
+local reads = (beside or KEYS[3]) and redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1
+if beside and not reads then
+    beside = mode == 'write' and redis.call('HEXISTS', KEYS[1], ARGV[3]) == 1
+    if not beside then
+        local pttl = redis.call('PTTL', KEYS[1])
+        return pttl == -2 and {} or in_the_way(KEYS[1], mode, pttl)
+    end
+elseif mode ~= 'read' and not beside then
     local pttl = redis.call('PTTL', KEYS[1])
     if pttl ~= -2 then
-        return holder(KEYS[1], pttl)
+        return in_the_way(KEYS[1], mode, pttl)
     end
 end
 
-if KEYS[3] and not writes and redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then
-    local now = redis.call('TIME')
-    local millis = now[1] * 1000 + math.floor(now[2] / 1000)
-    if redis.call('ZCOUNT', KEYS[3], millis, '+inf') > 0 then
-        return {}
-    end
+local left = KEYS[3] and not reads and not beside and courtesy()
+if left then
+    return {left}
 end
 
 redis.call('SET', KEYS[2], '1', 'PX', ARGV[2])

@@ -2,8 +2,8 @@
 --
 --   KEYS[1]  lock     hash {mode: read or write, reader: hold count, owner:write: hold count};
 --                     lives as long as the longest lease
---   KEYS[2]  writers  zset {owner: until when it counts, in milliseconds}; only given by one
---                     who waits
+--   KEYS[2]  writers  zset {owner: when it came, until:owner: minus when it counts no longer};
+--                     only given by one who waits
 --   ARGV[1]  owner    who asks, unique to this acquisition
 --   ARGV[2]  ttl      lease in milliseconds
 --   ARGV[3]  writer   the same owner as a writer
@@ -12,18 +12,34 @@
 --   owner                  granted. Asking again gives the same grant and a fresh lease
 --   {pttl, owner, count}   taken for at most pttl milliseconds (-1: without end)
 --
--- Time: PTTL, HEXISTS, HSET, PEXPIRE and ZREM; HLEN, HGETALL and ZADD when taken.
+-- Time: PTTL, HEXISTS, HSET, PEXPIRE and ZREM; when taken HGET, HGETALL, ZRANGEBYSCORE and ZADD.
+
+-- Who is gone keeps nobody waiting. What a server refuses here costs a place, and no more.
+local function leave_the_writers(owner)
+    redis.pcall('ZREM', KEYS[2], owner, 'until:' .. owner)
+end
+
+local function wait_among_the_writers()
+    local time = redis.call('TIME')
+    local now = time[1] * 1000 + math.floor(time[2] / 1000)
+    local dead = redis.pcall('ZRANGEBYSCORE', KEYS[2], '(' .. -now, '(0', 'LIMIT', '0', '16')
+    for _, ends in ipairs(dead) do
+        leave_the_writers(string.sub(ends, 7))
+    end
+    local ends = redis.pcall('ZADD', KEYS[2], -(now + ARGV[4]), 'until:' .. ARGV[1])
+    local came = redis.pcall('ZADD', KEYS[2], 'NX', now, ARGV[1])
+    local lease = redis.pcall('PEXPIRE', KEYS[2], 2 * ARGV[4])
+    if type(ends) == 'table' or type(came) == 'table' or type(lease) == 'table' then
+        leave_the_writers(ARGV[1])
+    end
+end
 
 local pttl = redis.call('PTTL', KEYS[1])
 if pttl ~= -2 and redis.call('HEXISTS', KEYS[1], ARGV[3]) == 0 then
     if KEYS[2] then
-        local now = redis.call('TIME')
-        local millis = now[1] * 1000 + math.floor(now[2] / 1000)
-        redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', '(' .. millis)
-        redis.call('ZADD', KEYS[2], millis + ARGV[4], ARGV[1])
-        redis.call('PEXPIRE', KEYS[2], 2 * ARGV[4])
+        wait_among_the_writers()
     end
-    return holder(KEYS[1], pttl)
+    return in_the_way(KEYS[1], redis.call('HGET', KEYS[1], 'mode'), pttl)
 end
 
 if pttl == -2 then
@@ -40,6 +56,6 @@ if pttl < tonumber(ARGV[2]) then
     end
 end
 if KEYS[2] then
-    redis.call('ZREM', KEYS[2], ARGV[1])
+    leave_the_writers(ARGV[1])
 end
 return ARGV[1]
