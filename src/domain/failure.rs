@@ -23,7 +23,7 @@ pub(crate) enum Failure {
     WrongType { found: String },
     /// Done in part, then refused: what was written before stays.
     Failed(String),
-    /// This store cannot do it. Nothing happened.
+    /// This store cannot do it, or not with an object of this kind. Nothing happened.
     Unsupported(&'static str),
 }
 

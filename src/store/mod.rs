@@ -5,7 +5,8 @@
 //! owner, so a lost answer is recovered by asking again; but for two, a guarded write and
 //! a forced release, of which one does not know then.
 //!
-//! `conformance/` says as plain functions what every store must do.
+//! `questions.rs` has those that are asked about one kind of object: a store chooses the kind in
+//! one place. `conformance/` says as plain functions what every store must do.
 
 use std::{fmt, future::Future, pin::Pin, sync::Weak, time::Duration};
 
@@ -17,6 +18,7 @@ use crate::domain::{
 #[cfg(test)]
 pub(crate) mod conformance;
 pub(crate) mod memory;
+mod questions;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
 
@@ -179,12 +181,6 @@ pub(crate) const PATIENT_RESTS: Duration = Duration::from_secs(5);
 
 /// For so long a change that is asked for again is known.
 pub(crate) const RECEIPT_RESTS: Duration = Duration::from_secs(60);
-
-/// No such question is asked of what `object` is.
-pub(crate) fn unasked<'a, T: Send + 'a>(object: &Object) -> Answer<'a, T> {
-    let failure = Failure::refused("ERR", format!("not asked of a {:?}", object.kind));
-    Box::pin(std::future::ready(Err(failure)))
-}
 
 /// What is heard of a name.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]

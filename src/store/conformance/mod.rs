@@ -20,8 +20,8 @@ use tokio::time::{Instant, sleep};
 
 use super::{Event, Hears, Store, Subscriber};
 use crate::domain::{
-    Claim, GivenBack, Identity, Object, Others, Outcome, Owner, Place, ReleaseMode, Renewal, Share,
-    Taken, Verdict,
+    Change, Claim, Failure, GivenBack, Identity, Kind, Object, Others, Outcome, Owner, Place,
+    ReleaseMode, Renewal, Share, Taken, Verdict, Work,
 };
 
 /// Two clients of one store, and what they were told.
@@ -139,12 +139,56 @@ pub(crate) async fn all(bench: &Bench) {
     who_stops_listening_is_told_nothing(bench).await;
     names_that_differ_in_odd_characters_are_different_locks(bench).await;
     tokens_grow_with_each_grant_and_blocks_do_not_overlap(bench).await;
+    what_a_kind_is_not_asked_it_does_not_support(bench).await;
     queue::all(bench).await;
     read_write::all(bench).await;
     guarded::all(bench).await;
     semaphore::all(bench).await;
     latch::all(bench).await;
     permits::all(bench).await;
+}
+
+/// What a store says that does not support a question.
+fn unsupported<T: std::fmt::Debug>(answer: Result<T, Failure>) -> &'static str {
+    match answer {
+        Err(Failure::Unsupported(words)) => words,
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn what_a_kind_is_not_asked_it_does_not_support(t: &Bench) {
+    let of = |kind| Claim { object: Object::of(kind, "unasked"), ..t.claim("unasked") };
+    let [lock, read, semaphore, latch, permits] =
+        [Kind::Lock, Kind::Read, Kind::Semaphore, Kind::Latch, Kind::Permits].map(of);
+    let (store, receipt) = (&t.one, t.identity.fresh_owner());
+    let count = unsupported(store.recount(&semaphore, 2, None).await);
+    assert_eq!(count, "a semaphore does not support this");
+    let release = unsupported(store.release(&latch, ReleaseMode::Broadcast).await);
+    assert_eq!(release, "a latch does not support this");
+    let work = Work::Writes(vec![]);
+    let write = unsupported(store.guarded(&read, &work).await);
+    assert_eq!(write, "the reading side of a lock does not support this");
+    for claim in [&semaphore, &latch, &permits] {
+        unsupported(store.holder(&claim.object).await);
+        unsupported(store.force_release(&claim.object).await);
+        unsupported(store.guarded(claim, &work).await);
+    }
+    for claim in [&lock, &read] {
+        unsupported(store.number(&claim.object).await);
+        unsupported(store.count(&claim.object).await);
+    }
+    for (claim, change) in [
+        (&lock, Change::Delete),
+        (&read, Change::Add(1)),
+        (&semaphore, Change::CountDown),
+        (&latch, Change::Drain),
+        (&permits, Change::Delete),
+    ] {
+        unsupported(store.change(&claim.object, change, &receipt).await);
+    }
+    let failure = store.number(&permits.object).await.unwrap_err();
+    assert!(!failure.may_pass() && !failure.may_have_happened(), "{failure}");
+    assert_eq!(failure.to_string(), "permits do not support this");
 }
 
 async fn tokens_grow_with_each_grant_and_blocks_do_not_overlap(t: &Bench) {

@@ -5,25 +5,82 @@ use std::{collections::BTreeMap, num::NonZero, time::Duration};
 use tokio::time::Instant;
 
 use super::{
-    HEAD_START, Listening, State,
+    HEAD_START, Listening, Session, State,
     queue::{Queue, Turn},
 };
 use crate::{
     domain::{
         Claim, GivenBack, Holder, Object, Others, Outcome, Owner, Place, ReleaseMode, Renewal,
-        Token, Verdict,
+        Token, Value, Verdict, Work,
     },
-    store::Event,
+    store::{Answer, Event, questions::Questions},
 };
 
-impl State {
-    pub(super) fn lock(
-        &mut self,
-        session: u64,
-        claim: &Claim,
+pub(super) struct Locks;
+
+impl Questions<Session> for Locks {
+    fn acquire<'a>(
+        &self,
+        session: &'a Session,
+        claim: &'a Claim,
         place: Option<Place>,
-        now: Instant,
-    ) -> Verdict {
+    ) -> Answer<'a, Verdict> {
+        session.ask(move |state, now| state.lock(session.id, claim, place, now))
+    }
+
+    fn recount<'a>(
+        &self,
+        session: &'a Session,
+        claim: &'a Claim,
+        count: u32,
+        ttl: Option<Duration>,
+    ) -> Answer<'a, Outcome> {
+        session.ask(move |state, now| state.recount_lock(claim, count, ttl, now))
+    }
+
+    fn release<'a>(
+        &self,
+        session: &'a Session,
+        claim: &'a Claim,
+        mode: ReleaseMode,
+    ) -> Answer<'a, GivenBack> {
+        session.ask(move |state, now| state.unlock(session.id, claim, mode, now))
+    }
+
+    fn renew<'a>(&self, session: &'a Session, renewals: &'a [Renewal]) -> Answer<'a, Vec<Outcome>> {
+        session.renew_each(renewals, State::renew_lock)
+    }
+
+    fn guarded<'a>(
+        &self,
+        session: &'a Session,
+        claim: &'a Claim,
+        work: &'a Work,
+    ) -> Answer<'a, Option<Value>> {
+        let Claim { object, owner, .. } = claim;
+        session.work_if(|state, now| state.held_by(object, owner, now).is_some(), work)
+    }
+
+    fn holder<'a>(&self, session: &'a Session, object: &'a Object) -> Answer<'a, Option<Holder>> {
+        session.ask(|state, now| state.holding(object, now).map(|entry| entry.seen(now)))
+    }
+
+    fn held_by<'a>(
+        &self,
+        session: &'a Session,
+        object: &'a Object,
+        owner: &'a Owner,
+    ) -> Answer<'a, u32> {
+        session.ask(|state, now| state.held_by(object, owner, now).map_or(0, |entry| entry.count))
+    }
+
+    fn force_release<'a>(&self, session: &'a Session, object: &'a Object) -> Answer<'a, bool> {
+        session.ask(|state, now| state.force_lock(session.id, object, now))
+    }
+}
+
+impl State {
+    fn lock(&mut self, session: u64, claim: &Claim, place: Option<Place>, now: Instant) -> Verdict {
         match self.holding(&claim.object, now) {
             Some(entry) if entry.owner != claim.owner => {
                 let verdict = Verdict::Busy(entry.seen(now).into());
@@ -42,7 +99,7 @@ impl State {
         }
     }
 
-    pub(super) fn recount_lock(
+    fn recount_lock(
         &mut self,
         claim: &Claim,
         count: u32,
@@ -58,7 +115,7 @@ impl State {
         }
     }
 
-    pub(super) fn unlock(
+    fn unlock(
         &mut self,
         session: u64,
         claim: &Claim,
@@ -86,14 +143,14 @@ impl State {
         })
     }
 
-    pub(super) fn renew_lock(&mut self, renewal: &Renewal, now: Instant) -> Outcome {
+    fn renew_lock(&mut self, renewal: &Renewal, now: Instant) -> Outcome {
         match self.held_by(&renewal.object, &renewal.owner, now) {
             Some(entry) => entry.renew(renewal.ttl, now),
             None => Outcome::NotOurs,
         }
     }
 
-    pub(super) fn force_lock(&mut self, session: u64, object: &Object, now: Instant) -> bool {
+    fn force_lock(&mut self, session: u64, object: &Object, now: Instant) -> bool {
         let held = self.take(object, now).is_some();
         if held {
             self.announce(object, session, false);
@@ -212,12 +269,7 @@ impl State {
         self.locks.get_mut(object).filter(|entry| now < entry.ends)
     }
 
-    pub(super) fn held_by(
-        &mut self,
-        object: &Object,
-        owner: &Owner,
-        now: Instant,
-    ) -> Option<&mut Entry> {
+    fn held_by(&mut self, object: &Object, owner: &Owner, now: Instant) -> Option<&mut Entry> {
         self.holding(object, now).filter(|entry| entry.owner == *owner)
     }
 
@@ -245,7 +297,7 @@ impl Entry {
         Outcome::Renewed
     }
 
-    pub(super) fn seen(&self, now: Instant) -> Holder {
+    fn seen(&self, now: Instant) -> Holder {
         Holder { owner: self.owner.clone(), count: self.count, remaining: Some(self.ends - now) }
     }
 }

@@ -26,7 +26,7 @@ use self::{
     data::Data, listening::Listening, lock::Entry, numbers::Numbers, permits::Pool, queue::Queue,
     read_write::ReadWrite, shared::Shared,
 };
-use super::{Answer, Event, Store, Subscriber, unasked};
+use super::{Answer, Event, Store, Subscriber, questions::Questions};
 use crate::domain::{
     About, Change, Claim, Counts, Failure, GivenBack, Holder, Kind, Map, Name, Object, Outcome,
     Owner, PermitId, Place, ReleaseMode, Renewal, Role, Value, Verdict, Work,
@@ -201,13 +201,9 @@ impl MemoryStore {
     #[cfg(test)]
     pub(crate) fn truth(&self, object: &Object) -> Vec<Owner> {
         let (mut state, now) = (self.shared.state.lock(), Instant::now());
-        match object.kind {
-            Kind::Lock => {
-                state.holding(object, now).map(|entry| entry.owner.clone()).into_iter().collect()
-            }
-            Kind::Read | Kind::Write => state.readers_and_writer(object, now),
-            Kind::Semaphore | Kind::Permits | Kind::Latch => Vec::new(),
-        }
+        let holder = state.holding(object, now).map(|entry| entry.owner.clone());
+        let sides = object.other_side().map(|_| state.readers_and_writer(object, now));
+        holder.into_iter().chain(sides.into_iter().flatten()).collect()
     }
 
     /// How many permits there really are.
@@ -272,6 +268,40 @@ impl Session {
         self.shared.state.lock().sessions.entry(self.id).or_default().queueless = !may;
     }
 
+    /// Who answers for this kind. Nothing else here tells one from another.
+    fn of(kind: Kind) -> &'static dyn Questions<Self> {
+        match kind {
+            Kind::Lock => &lock::Locks,
+            Kind::Read => &read_write::Readers,
+            Kind::Write => &read_write::Writers,
+            Kind::Semaphore => &numbers::Semaphores,
+            Kind::Latch => &numbers::Latches,
+            Kind::Permits => &permits::Permits,
+        }
+    }
+
+    /// Renews one by one.
+    fn renew_each<'a>(
+        &'a self,
+        renewals: &'a [Renewal],
+        renew: impl Fn(&mut State, &Renewal, Instant) -> Outcome + Send + 'a,
+    ) -> Answer<'a, Vec<Outcome>> {
+        self.ask(move |state, now| renewals.iter().map(|it| renew(state, it, now)).collect())
+    }
+
+    /// Does `work` if the claim's owner holds then.
+    fn work_if<'a>(
+        &'a self,
+        holds: impl FnOnce(&mut State, Instant) -> bool + Send + 'a,
+        work: &'a Work,
+    ) -> Answer<'a, Option<Value>> {
+        let done = self.ask(move |state, now| match holds(state, now) {
+            true => state.data.make(work, now).map(Some),
+            false => Ok(None),
+        });
+        Box::pin(async move { done.await? })
+    }
+
     /// Runs `question` on the locks when the store answers at all.
     fn ask<'a, T: Send + 'a>(
         &'a self,
@@ -303,15 +333,7 @@ fn tell(subscriber: &Weak<dyn Subscriber>, event: Event) {
 
 impl Store for Session {
     fn acquire<'a>(&'a self, claim: &'a Claim, place: Option<Place>) -> Answer<'a, Verdict> {
-        match claim.object.kind {
-            Kind::Lock => self.ask(move |state, now| state.lock(self.id, claim, place, now)),
-            Kind::Read | Kind::Write => {
-                self.ask(move |state, now| state.read_or_write(claim, place, now))
-            }
-            Kind::Semaphore => self.acquire_permits(claim, place),
-            Kind::Permits => self.acquire_leased(claim),
-            Kind::Latch => self.ask_latch(claim),
-        }
+        Self::of(claim.object.kind).acquire(self, claim, place)
     }
 
     fn recount<'a>(
@@ -320,84 +342,38 @@ impl Store for Session {
         count: u32,
         ttl: Option<Duration>,
     ) -> Answer<'a, Outcome> {
-        match claim.object.kind {
-            Kind::Lock => self.ask(move |state, now| state.recount_lock(claim, count, ttl, now)),
-            Kind::Read | Kind::Write => {
-                self.ask(move |state, now| state.recount_writer(claim, count, ttl, now))
-            }
-            Kind::Semaphore | Kind::Permits | Kind::Latch => unasked(&claim.object),
-        }
+        Self::of(claim.object.kind).recount(self, claim, count, ttl)
     }
 
     fn release<'a>(&'a self, claim: &'a Claim, mode: ReleaseMode) -> Answer<'a, GivenBack> {
-        match claim.object.kind {
-            Kind::Lock => self.ask(move |state, now| state.unlock(self.id, claim, mode, now)),
-            Kind::Read | Kind::Write => {
-                self.ask(move |state, now| state.stop_reading_or_writing(self.id, claim, now))
-            }
-            Kind::Semaphore => self.release_permits(claim, mode),
-            Kind::Permits => self.release_leased(claim),
-            Kind::Latch => unasked(&claim.object),
-        }
+        Self::of(claim.object.kind).release(self, claim, mode)
     }
 
     fn renew<'a>(&'a self, renewals: &'a [Renewal]) -> Answer<'a, Vec<Outcome>> {
-        self.ask(move |state, now| {
-            let outcome = |renewal: &Renewal| match renewal.object.kind {
-                Kind::Lock => state.renew_lock(renewal, now),
-                Kind::Read | Kind::Write => state.renew_reader_or_writer(renewal, now),
-                Kind::Semaphore | Kind::Latch => state.has_permits(renewal),
-                Kind::Permits => state.renew_leased(renewal, now),
-            };
-            renewals.iter().map(outcome).collect()
-        })
+        match renewals.first() {
+            Some(first) => Self::of(first.object.kind).renew(self, renewals),
+            None => self.ask(|_, _| Vec::new()),
+        }
     }
 
     fn guarded<'a>(&'a self, claim: &'a Claim, work: &'a Work) -> Answer<'a, Option<Value>> {
-        let done = self.ask(move |state, now| match state.holds(claim, now) {
-            true => state.data.make(work, now).map(Some),
-            false => Ok(None),
-        });
-        Box::pin(async move { done.await? })
+        Self::of(claim.object.kind).guarded(self, claim, work)
     }
 
     fn holder<'a>(&'a self, object: &'a Object) -> Answer<'a, Option<Holder>> {
-        match object.kind {
-            Kind::Lock => {
-                self.ask(|state, now| state.holding(object, now).map(|entry| entry.seen(now)))
-            }
-            Kind::Read | Kind::Write => self.ask(|state, now| state.reader_or_writer(object, now)),
-            Kind::Semaphore | Kind::Permits | Kind::Latch => unasked(object),
-        }
+        Self::of(object.kind).holder(self, object)
     }
 
     fn held_by<'a>(&'a self, object: &'a Object, owner: &'a Owner) -> Answer<'a, u32> {
-        match object.kind {
-            Kind::Lock => self
-                .ask(|state, now| state.held_by(object, owner, now).map_or(0, |entry| entry.count)),
-            Kind::Read | Kind::Write => {
-                self.ask(|state, now| state.reads_or_writes(object, owner, now))
-            }
-            Kind::Semaphore => self.permits_of(object, owner),
-            Kind::Permits | Kind::Latch => unasked(object),
-        }
+        Self::of(object.kind).held_by(self, object, owner)
     }
 
     fn force_release<'a>(&'a self, object: &'a Object) -> Answer<'a, bool> {
-        match object.kind {
-            Kind::Lock => self.ask(|state, now| state.force_lock(self.id, object, now)),
-            Kind::Read | Kind::Write => {
-                self.ask(|state, now| state.force_readers_or_writer(object, now))
-            }
-            Kind::Semaphore | Kind::Permits | Kind::Latch => unasked(object),
-        }
+        Self::of(object.kind).force_release(self, object)
     }
 
     fn number<'a>(&'a self, object: &'a Object) -> Answer<'a, i64> {
-        match object.kind {
-            Kind::Lock | Kind::Read | Kind::Write | Kind::Permits => unasked(object),
-            Kind::Semaphore | Kind::Latch => self.number_of(object),
-        }
+        Self::of(object.kind).number(self, object)
     }
 
     fn change<'a>(
@@ -406,17 +382,11 @@ impl Store for Session {
         change: Change,
         receipt: &'a Owner,
     ) -> Answer<'a, i64> {
-        match object.kind {
-            Kind::Permits => self.change_leased(object, change, receipt),
-            _ => self.change_number(object, change, receipt),
-        }
+        Self::of(object.kind).change(self, object, change, receipt)
     }
 
     fn count<'a>(&'a self, object: &'a Object) -> Answer<'a, Counts> {
-        match object.kind {
-            Kind::Permits => self.count_leased(object),
-            _ => unasked(object),
-        }
+        Self::of(object.kind).count(self, object)
     }
 
     fn lease<'a>(
@@ -425,10 +395,7 @@ impl Store for Session {
         id: PermitId,
         lease: Option<Duration>,
     ) -> Answer<'a, Option<Duration>> {
-        match object.kind {
-            Kind::Permits => self.permit_lease(object, id, lease),
-            _ => unasked(object),
-        }
+        Self::of(object.kind).lease(self, object, id, lease)
     }
 
     fn listen(&self, object: &Object) {
@@ -481,17 +448,6 @@ struct State {
 }
 
 impl State {
-    /// Whether the claim's owner holds.
-    fn holds(&mut self, claim: &Claim, now: Instant) -> bool {
-        let Claim { object, owner, .. } = claim;
-        match object.kind {
-            Kind::Lock => self.held_by(object, owner, now).is_some(),
-            Kind::Write => self.reads_or_writes(object, owner, now) > 0,
-            // Nothing is written under what others have as well.
-            Kind::Read | Kind::Semaphore | Kind::Permits | Kind::Latch => false,
-        }
-    }
-
     fn refusal(&self) -> Result<(), Failure> {
         let Some(words) = &self.failing else { return Ok(()) };
         let (code, message) = words.split_once(' ').unwrap_or((words, ""));

@@ -7,10 +7,13 @@ use tokio::time::Instant;
 use super::{Session, State, semaphore::Semaphore};
 use crate::{
     domain::{
-        Change, Claim, GivenBack, Kind, Map, Object, Outcome, Owner, Place, ReleaseMode, Renewal,
-        Taken, Verdict,
+        Change, Claim, GivenBack, Map, Object, Outcome, Owner, Place, ReleaseMode, Renewal, Taken,
+        Verdict,
     },
-    store::{Answer, RECEIPT_RESTS, unasked},
+    store::{
+        Answer, RECEIPT_RESTS,
+        questions::{Questions, unsupported},
+    },
 };
 
 /// Every semaphore and latch, and what changes of them were answered.
@@ -22,75 +25,116 @@ pub(super) struct Numbers {
     receipts: BTreeMap<Owner, (i64, Instant)>,
 }
 
-impl Session {
-    pub(super) fn acquire_permits<'a>(
-        &'a self,
+pub(super) struct Semaphores;
+
+impl Questions<Session> for Semaphores {
+    fn acquire<'a>(
+        &self,
+        session: &'a Session,
         claim: &'a Claim,
         place: Option<Place>,
     ) -> Answer<'a, Verdict> {
-        self.ask(move |state, now| state.semaphore(&claim.object).acquire(claim, place, now))
+        session.ask(move |state, now| state.semaphore(&claim.object).acquire(claim, place, now))
     }
 
-    pub(super) fn release_permits<'a>(
-        &'a self,
+    fn release<'a>(
+        &self,
+        session: &'a Session,
         claim: &'a Claim,
         mode: ReleaseMode,
     ) -> Answer<'a, GivenBack> {
-        self.ask(move |state, now| {
+        session.ask(move |state, now| {
             let semaphore = state.semaphore(&claim.object);
             let (given, tells) = semaphore.release(&claim.owner, mode, now);
             if tells {
-                state.announce(&claim.object, self.id, false);
+                state.announce(&claim.object, session.id, false);
             }
             given
         })
     }
 
-    pub(super) fn permits_of<'a>(
-        &'a self,
+    fn renew<'a>(&self, session: &'a Session, renewals: &'a [Renewal]) -> Answer<'a, Vec<Outcome>> {
+        session.renew_each(renewals, |state, renewal, _| state.has_permits(renewal))
+    }
+
+    fn held_by<'a>(
+        &self,
+        session: &'a Session,
         object: &'a Object,
         owner: &'a Owner,
     ) -> Answer<'a, u32> {
-        self.ask(|state, _| state.semaphore(object).permits_of(owner))
+        session.ask(|state, _| state.semaphore(object).held_by(owner))
     }
 
-    pub(super) fn ask_latch<'a>(&'a self, claim: &'a Claim) -> Answer<'a, Verdict> {
-        self.ask(|state, _| match state.number(&claim.object) {
+    fn number<'a>(&self, session: &'a Session, object: &'a Object) -> Answer<'a, i64> {
+        session.ask(|state, _| state.numbers.semaphores.get(object).map_or(0, Semaphore::free))
+    }
+
+    fn change<'a>(
+        &self,
+        session: &'a Session,
+        object: &'a Object,
+        change: Change,
+        receipt: &'a Owner,
+    ) -> Answer<'a, i64> {
+        match change {
+            Change::SetIfAbsent(_) | Change::Add(_) | Change::Drain | Change::Delete => session
+                .change_once(object, receipt, move |state| state.change_semaphore(object, change)),
+            _ => unsupported(object),
+        }
+    }
+}
+
+pub(super) struct Latches;
+
+impl Questions<Session> for Latches {
+    fn acquire<'a>(
+        &self,
+        session: &'a Session,
+        claim: &'a Claim,
+        _: Option<Place>,
+    ) -> Answer<'a, Verdict> {
+        session.ask(|state, _| match state.latch(&claim.object) {
             1.. => Verdict::Busy(Taken::UNKNOWN),
             _ => Verdict::GRANTED,
         })
     }
 
-    pub(super) fn number_of<'a>(&'a self, object: &'a Object) -> Answer<'a, i64> {
-        self.ask(|state, _| state.number(object))
+    fn number<'a>(&self, session: &'a Session, object: &'a Object) -> Answer<'a, i64> {
+        session.ask(|state, _| state.latch(object))
     }
 
-    pub(super) fn change_number<'a>(
-        &'a self,
+    fn change<'a>(
+        &self,
+        session: &'a Session,
         object: &'a Object,
         change: Change,
         receipt: &'a Owner,
     ) -> Answer<'a, i64> {
-        let known = match change {
-            Change::SetIfAbsent(_) | Change::Delete => {
-                matches!(object.kind, Kind::Semaphore | Kind::Latch)
+        match change {
+            Change::SetIfAbsent(_) | Change::CountDown | Change::Delete => {
+                session
+                    .change_once(object, receipt, move |state| state.change_latch(object, change))
             }
-            Change::Add(_) | Change::Drain => object.kind == Kind::Semaphore,
-            Change::CountDown => object.kind == Kind::Latch,
-            Change::Set(_) | Change::GiveBack(_) => false,
-        };
-        if !known {
-            return unasked(object);
+            _ => unsupported(object),
         }
+    }
+}
+
+impl Session {
+    /// Makes a change, unless it was made before. It says, too, whether who waits is told.
+    fn change_once<'a>(
+        &'a self,
+        object: &'a Object,
+        receipt: &'a Owner,
+        change: impl FnOnce(&mut State) -> (i64, bool) + Send + 'a,
+    ) -> Answer<'a, i64> {
         self.ask(move |state, now| {
             state.numbers.receipts.retain(|_, (_, at)| now < *at + RECEIPT_RESTS);
             if let Some((before, _)) = state.numbers.receipts.get(receipt) {
                 return *before;
             }
-            let (answer, tells) = match object.kind {
-                Kind::Semaphore => state.change_semaphore(object, change),
-                _ => state.change_latch(object, change),
-            };
+            let (answer, tells) = change(state);
             if tells {
                 state.announce(object, self.id, false);
             }
@@ -105,19 +149,17 @@ impl State {
         self.numbers.semaphores.entry(object.clone()).or_default()
     }
 
-    pub(super) fn has_permits(&self, renewal: &Renewal) -> Outcome {
+    fn has_permits(&self, renewal: &Renewal) -> Outcome {
         let semaphore = self.numbers.semaphores.get(&renewal.object);
-        match semaphore.map_or(0, |it| it.permits_of(&renewal.owner)) {
+        match semaphore.map_or(0, |it| it.held_by(&renewal.owner)) {
             0 => Outcome::NotOurs,
             _ => Outcome::Renewed,
         }
     }
 
-    fn number(&self, object: &Object) -> i64 {
-        match object.kind {
-            Kind::Semaphore => self.numbers.semaphores.get(object).map_or(0, Semaphore::free),
-            _ => self.numbers.latches.get(object).copied().unwrap_or_default(),
-        }
+    /// What this latch waits for.
+    fn latch(&self, object: &Object) -> i64 {
+        self.numbers.latches.get(object).copied().unwrap_or_default()
     }
 
     /// Returns the answer, and whether who waits is told.
@@ -139,7 +181,7 @@ impl State {
 
     /// The same of a latch.
     fn change_latch(&mut self, object: &Object, change: Change) -> (i64, bool) {
-        let before = self.number(object);
+        let before = self.latch(object);
         let latches = &mut self.numbers.latches;
         match change {
             Change::SetIfAbsent(count) if before == 0 => {

@@ -4,13 +4,16 @@ use std::{collections::BTreeMap, time::Duration};
 
 use tokio::time::Instant;
 
-use super::{Session, State, unasked};
+use super::{Session, State};
 use crate::{
     domain::{
-        Change, Claim, Counts, GivenBack, Object, Others, Outcome, Owner, PermitId, Renewal, Taken,
-        Verdict, permits_of,
+        Change, Claim, Counts, GivenBack, Object, Others, Outcome, Owner, PermitId, Place,
+        ReleaseMode, Renewal, Taken, Verdict, permits_of,
     },
-    store::{Answer, RECEIPT_RESTS},
+    store::{
+        Answer, RECEIPT_RESTS,
+        questions::{Questions, unsupported},
+    },
 };
 
 impl Session {
@@ -31,18 +34,32 @@ impl Session {
             answer
         })
     }
+}
 
-    pub(super) fn acquire_leased<'a>(&'a self, claim: &'a Claim) -> Answer<'a, Verdict> {
-        self.ask_pool(&claim.object, |pool, now| (pool.acquire(claim, now), false))
+pub(super) struct Permits;
+
+impl Questions<Session> for Permits {
+    fn acquire<'a>(
+        &self,
+        session: &'a Session,
+        claim: &'a Claim,
+        _: Option<Place>,
+    ) -> Answer<'a, Verdict> {
+        session.ask_pool(&claim.object, |pool, now| (pool.acquire(claim, now), false))
     }
 
-    pub(super) fn release_leased<'a>(&'a self, claim: &'a Claim) -> Answer<'a, GivenBack> {
+    fn release<'a>(
+        &self,
+        session: &'a Session,
+        claim: &'a Claim,
+        _: ReleaseMode,
+    ) -> Answer<'a, GivenBack> {
         // One that has expired is known as such, whether or not it was counted as free.
-        self.ask(move |state, now| {
+        session.ask(move |state, now| {
             let pool = state.permits.entry(claim.object.clone()).or_default();
             let (all, any) = pool.release(claim, now);
             if any && pool.has_free() {
-                state.announce(&claim.object, self.id, false);
+                state.announce(&claim.object, session.id, false);
             }
             match all {
                 true => GivenBack::Freed(Others::Nobody),
@@ -51,33 +68,39 @@ impl Session {
         })
     }
 
-    pub(super) fn change_leased<'a>(
-        &'a self,
+    fn renew<'a>(&self, session: &'a Session, renewals: &'a [Renewal]) -> Answer<'a, Vec<Outcome>> {
+        session.renew_each(renewals, State::renew_permits)
+    }
+
+    fn change<'a>(
+        &self,
+        session: &'a Session,
         object: &'a Object,
         change: Change,
         receipt: &'a Owner,
     ) -> Answer<'a, i64> {
         if matches!(change, Change::Drain | Change::CountDown | Change::Delete) {
-            return unasked(object);
+            return unsupported(object);
         }
-        self.ask_pool(object, move |pool, now| {
+        session.ask_pool(object, move |pool, now| {
             let before = pool.counts().free;
             let answer = pool.change(change, receipt, now);
             (answer, pool.counts().free > before)
         })
     }
 
-    pub(super) fn count_leased<'a>(&'a self, object: &'a Object) -> Answer<'a, Counts> {
-        self.ask_pool(object, |pool, _| (pool.counts(), false))
+    fn count<'a>(&self, session: &'a Session, object: &'a Object) -> Answer<'a, Counts> {
+        session.ask_pool(object, |pool, _| (pool.counts(), false))
     }
 
-    pub(super) fn permit_lease<'a>(
-        &'a self,
+    fn lease<'a>(
+        &self,
+        session: &'a Session,
         object: &'a Object,
         id: PermitId,
         lease: Option<Duration>,
     ) -> Answer<'a, Option<Duration>> {
-        self.ask_pool(object, move |pool, now| (pool.lease(id, lease, now), false))
+        session.ask_pool(object, move |pool, now| (pool.lease(id, lease, now), false))
     }
 }
 
@@ -92,7 +115,7 @@ pub(super) struct Pool {
 }
 
 impl State {
-    pub(super) fn renew_leased(&mut self, renewal: &Renewal, now: Instant) -> Outcome {
+    fn renew_permits(&mut self, renewal: &Renewal, now: Instant) -> Outcome {
         let pool = self.permits.get_mut(&renewal.object);
         pool.map_or(Outcome::NotOurs, |pool| pool.renew(renewal, now))
     }

@@ -4,13 +4,13 @@ use std::{collections::BTreeMap, time::Duration};
 
 use tokio::time::Instant;
 
-use super::{HEAD_START, State};
+use super::{HEAD_START, Session, State};
 use crate::{
     domain::{
-        Claim, GivenBack, Holder, Kind, Object, Others, Outcome, Owner, Place, Renewal, Share,
-        Taken, Verdict,
+        Claim, GivenBack, Holder, Kind, Object, Others, Outcome, Owner, Place, ReleaseMode,
+        Renewal, Share, Taken, Value, Verdict, Work,
     },
-    store::KNOWN_FOR,
+    store::{Answer, KNOWN_FOR, questions::Questions},
 };
 
 /// One read-write lock.
@@ -106,22 +106,198 @@ impl ReadWrite {
         Verdict::Granted { token: None }
     }
 
-    fn is_held(&self, object: &Object) -> bool {
-        match object.kind {
-            Kind::Write => self.writer.is_some(),
-            _ => self.writer.is_none() && !self.readers.is_empty(),
-        }
+    /// When `owner` stops reading, if it reads.
+    fn reads_until(&mut self, owner: &Owner) -> Option<&mut Instant> {
+        self.readers.get_mut(owner)
     }
 
-    /// When the hold of `owner` ends, if it has one.
-    fn ends(&mut self, object: &Object, owner: &Owner) -> Option<&mut Instant> {
-        match object.kind {
-            Kind::Write => {
-                let writer = self.writer.as_mut().filter(|writer| writer.owner == *owner)?;
-                Some(&mut writer.ends)
-            }
-            _ => self.readers.get_mut(owner),
+    /// The hold of `owner`, if it writes.
+    fn writer_mut(&mut self, owner: &Owner) -> Option<&mut Writer> {
+        self.writer.as_mut().filter(|writer| writer.owner == *owner)
+    }
+
+    fn writes_until(&mut self, owner: &Owner) -> Option<&mut Instant> {
+        self.writer_mut(owner).map(|writer| &mut writer.ends)
+    }
+
+    /// Whether who waits is told, if `owner` has read.
+    fn stop_reading(&mut self, owner: &Owner) -> Option<bool> {
+        self.readers.remove(owner)?;
+        Some(self.readers.is_empty() && self.writer.is_none())
+    }
+
+    /// The same, if it has written.
+    fn stop_writing(&mut self, owner: &Owner) -> Option<bool> {
+        self.writer.take_if(|writer| writer.owner == *owner).map(|_| true)
+    }
+
+    fn only_reads(&self) -> bool {
+        self.writer.is_none() && !self.readers.is_empty()
+    }
+
+    fn is_written(&self) -> bool {
+        self.writer.is_some()
+    }
+}
+
+/// Sets the end of a hold, if there is one.
+fn renew(ends: Option<&mut Instant>, ttl: Option<Duration>, now: Instant) -> Outcome {
+    match (ends, ttl) {
+        (Some(ends), Some(ttl)) => {
+            *ends = now + ttl;
+            Outcome::Renewed
         }
+        (Some(_), None) => Outcome::Renewed,
+        (None, _) => Outcome::NotOurs,
+    }
+}
+
+impl Session {
+    fn ask_read_write<'a, T: Send + 'a>(
+        &'a self,
+        object: &'a Object,
+        question: impl FnOnce(&mut ReadWrite, Instant) -> T + Send + 'a,
+    ) -> Answer<'a, T> {
+        self.ask(move |state, now| state.of_read_write(object, now, |lock| question(lock, now)))
+    }
+}
+
+/// The reading side.
+pub(super) struct Readers;
+
+impl Questions<Session> for Readers {
+    fn acquire<'a>(
+        &self,
+        session: &'a Session,
+        claim: &'a Claim,
+        _: Option<Place>,
+    ) -> Answer<'a, Verdict> {
+        session.ask_read_write(&claim.object, |lock, now| lock.read(claim, now))
+    }
+
+    /// Those who share it are one reader to the store.
+    fn recount<'a>(
+        &self,
+        session: &'a Session,
+        claim: &'a Claim,
+        _: u32,
+        ttl: Option<Duration>,
+    ) -> Answer<'a, Outcome> {
+        let Claim { object, owner, .. } = claim;
+        session.ask_read_write(object, move |lock, now| renew(lock.reads_until(owner), ttl, now))
+    }
+
+    fn release<'a>(
+        &self,
+        session: &'a Session,
+        claim: &'a Claim,
+        _: ReleaseMode,
+    ) -> Answer<'a, GivenBack> {
+        session.ask(|state, now| state.leave(claim, now, ReadWrite::stop_reading, session.id).0)
+    }
+
+    fn renew<'a>(&self, session: &'a Session, renewals: &'a [Renewal]) -> Answer<'a, Vec<Outcome>> {
+        session.renew_each(renewals, |state, Renewal { object, owner, ttl, .. }, now| {
+            state.of_read_write(object, now, |lock| renew(lock.reads_until(owner), *ttl, now))
+        })
+    }
+
+    fn holder<'a>(&self, session: &'a Session, object: &'a Object) -> Answer<'a, Option<Holder>> {
+        session.ask_read_write(object, |lock, now| lock.reader(now))
+    }
+
+    fn held_by<'a>(
+        &self,
+        session: &'a Session,
+        object: &'a Object,
+        owner: &'a Owner,
+    ) -> Answer<'a, u32> {
+        session.ask_read_write(object, |lock, _| lock.reads_until(owner).is_some().into())
+    }
+
+    fn force_release<'a>(&self, session: &'a Session, object: &'a Object) -> Answer<'a, bool> {
+        session.ask(|state, now| state.force_out(object, now, ReadWrite::only_reads))
+    }
+}
+
+/// The writing side.
+pub(super) struct Writers;
+
+impl Questions<Session> for Writers {
+    fn acquire<'a>(
+        &self,
+        session: &'a Session,
+        claim: &'a Claim,
+        place: Option<Place>,
+    ) -> Answer<'a, Verdict> {
+        session
+            .ask_read_write(&claim.object, move |lock, now| lock.write(claim, place.is_some(), now))
+    }
+
+    fn recount<'a>(
+        &self,
+        session: &'a Session,
+        claim: &'a Claim,
+        count: u32,
+        ttl: Option<Duration>,
+    ) -> Answer<'a, Outcome> {
+        let Claim { object, owner, .. } = claim;
+        session.ask_read_write(object, move |lock, now| {
+            if let Some(writer) = lock.writer_mut(owner) {
+                writer.count = count;
+            }
+            renew(lock.writes_until(owner), ttl, now)
+        })
+    }
+
+    fn release<'a>(
+        &self,
+        session: &'a Session,
+        claim: &'a Claim,
+        _: ReleaseMode,
+    ) -> Answer<'a, GivenBack> {
+        session.ask(|state, now| {
+            match state.leave(claim, now, ReadWrite::stop_writing, session.id) {
+                (GivenBack::Freed(_), true) => GivenBack::Freed(Others::Outsiders(HEAD_START)),
+                (given, _) => given,
+            }
+        })
+    }
+
+    fn renew<'a>(&self, session: &'a Session, renewals: &'a [Renewal]) -> Answer<'a, Vec<Outcome>> {
+        session.renew_each(renewals, |state, Renewal { object, owner, ttl, .. }, now| {
+            state.of_read_write(object, now, |lock| renew(lock.writes_until(owner), *ttl, now))
+        })
+    }
+
+    fn guarded<'a>(
+        &self,
+        session: &'a Session,
+        claim: &'a Claim,
+        work: &'a Work,
+    ) -> Answer<'a, Option<Value>> {
+        let Claim { object, owner, .. } = claim;
+        let writes = |state: &mut State, now| {
+            state.of_read_write(object, now, |lock| lock.writer_mut(owner).is_some())
+        };
+        session.work_if(writes, work)
+    }
+
+    fn holder<'a>(&self, session: &'a Session, object: &'a Object) -> Answer<'a, Option<Holder>> {
+        session.ask_read_write(object, |lock, now| lock.writer(now))
+    }
+
+    fn held_by<'a>(
+        &self,
+        session: &'a Session,
+        object: &'a Object,
+        owner: &'a Owner,
+    ) -> Answer<'a, u32> {
+        session.ask_read_write(object, |lock, _| lock.writer_mut(owner).map_or(0, |it| it.count))
+    }
+
+    fn force_release<'a>(&self, session: &'a Session, object: &'a Object) -> Answer<'a, bool> {
+        session.ask(|state, now| state.force_out(object, now, ReadWrite::is_written))
     }
 }
 
@@ -147,100 +323,39 @@ impl State {
         answer
     }
 
-    pub(super) fn read_or_write(
+    /// Takes the claim's owner out, by what `stop` says. Tells besides whether others than
+    /// `session` hear of it.
+    fn leave(
         &mut self,
         claim: &Claim,
-        place: Option<Place>,
         now: Instant,
-    ) -> Verdict {
-        self.of_read_write(&claim.object, now, |lock| match claim.object.kind {
-            Kind::Write => lock.write(claim, place.is_some(), now),
-            _ => lock.read(claim, now),
-        })
-    }
-
-    pub(super) fn stop_reading_or_writing(
-        &mut self,
+        stop: impl FnOnce(&mut ReadWrite, &Owner) -> Option<bool>,
         session: u64,
-        claim: &Claim,
-        now: Instant,
-    ) -> GivenBack {
+    ) -> (GivenBack, bool) {
         let Claim { object, owner, .. } = claim;
         let (given, told) = self.of_read_write(object, now, |lock| {
-            let held = lock.ends(object, owner).is_some();
+            let stopped = stop(lock, owner);
             let waited = lock.waits_to_write.remove(owner).is_some();
-            if !held {
+            let Some(told) = stopped else {
                 let holder = lock.writer(now).or_else(|| lock.reader(now));
                 // Readers have let it go first.
                 return (GivenBack::NotHeld { holder }, waited);
-            }
-            let told = match object.kind {
-                Kind::Write => lock.writer.take().is_some(),
-                _ => {
-                    lock.readers.remove(owner);
-                    lock.readers.is_empty() && lock.writer.is_none()
-                }
             };
             (GivenBack::Freed(Others::Nobody), told)
         });
         let others = told && self.announce_both(object, session);
-        match given {
-            GivenBack::Freed(_) if others && object.kind == Kind::Write => {
-                GivenBack::Freed(Others::Outsiders(HEAD_START))
-            }
-            given => given,
-        }
+        (given, others)
     }
 
-    pub(super) fn renew_reader_or_writer(&mut self, renewal: &Renewal, now: Instant) -> Outcome {
-        let Renewal { object, owner, ttl, .. } = renewal;
-        self.of_read_write(object, now, |lock| match (lock.ends(object, owner), ttl) {
-            (Some(ends), Some(ttl)) => {
-                *ends = now + *ttl;
-                Outcome::Renewed
-            }
-            (Some(_), None) => Outcome::Renewed,
-            (None, _) => Outcome::NotOurs,
-        })
-    }
-
-    pub(super) fn recount_writer(
+    /// Takes everybody out, if it is held in that way.
+    fn force_out(
         &mut self,
-        claim: &Claim,
-        count: u32,
-        ttl: Option<Duration>,
+        object: &Object,
         now: Instant,
-    ) -> Outcome {
-        let Claim { object, owner, .. } = claim;
-        self.of_read_write(object, now, |lock| {
-            if let Some(writer) = lock.writer.as_mut().filter(|writer| writer.owner == *owner) {
-                writer.count = count;
-            }
-        });
-        let (object, owner, share) = (object.clone(), owner.clone(), claim.share);
-        let renewal = Renewal { object, owner, share, ttl };
-        self.renew_reader_or_writer(&renewal, now)
-    }
-
-    pub(super) fn reader_or_writer(&mut self, object: &Object, now: Instant) -> Option<Holder> {
-        self.of_read_write(object, now, |lock| match object.kind {
-            Kind::Write => lock.writer(now),
-            _ => lock.reader(now),
-        })
-    }
-
-    pub(super) fn reads_or_writes(&mut self, object: &Object, owner: &Owner, now: Instant) -> u32 {
-        self.of_read_write(object, now, |lock| match object.kind {
-            Kind::Write => {
-                lock.writer.as_ref().filter(|it| it.owner == *owner).map_or(0, |it| it.count)
-            }
-            _ => u32::from(lock.readers.contains_key(owner)),
-        })
-    }
-
-    pub(super) fn force_readers_or_writer(&mut self, object: &Object, now: Instant) -> bool {
+        is_held: impl FnOnce(&ReadWrite) -> bool,
+    ) -> bool {
         let held = self.of_read_write(object, now, |lock| {
-            let held = lock.is_held(object);
+            let held = is_held(lock);
             if held {
                 lock.writer = None;
                 lock.readers.clear();

@@ -37,7 +37,7 @@ impl Semaphore {
         self.free.unwrap_or_default()
     }
 
-    pub(super) fn permits_of(&self, owner: &Owner) -> u32 {
+    pub(super) fn held_by(&self, owner: &Owner) -> u32 {
         self.holders.get(owner).copied().unwrap_or_default()
     }
 

@@ -1,38 +1,70 @@
 //! What is done only while a lock is held: sent behind a look at it, in one script.
 
+use std::sync::LazyLock;
+
 use redis::{Cmd, Value};
 
-use super::{RedisStore, connection::shown, millis, read_write, replies, scripts};
-use crate::domain::{self, Claim, Edit, Failure, Write};
+use super::{
+    RedisStore,
+    connection::shown,
+    millis, replies,
+    scripts::{Script, script},
+};
+use crate::domain::{self, Claim, Edit, Failure, Work, Write};
+
+pub(super) static SCRIPTS: &[&LazyLock<Script>] = &[&WRITE];
+
+static WRITE: LazyLock<Script> = script!("lock/write");
+
+/// What stands behind a script of somebody else's.
+const EVAL: &str = include_str!(concat!("lua/", "lock/eval", ".lua"));
+
+/// A script of this text, behind a look at the lock. Its lines keep their numbers.
+fn eval(text: &str) -> Script<String> {
+    Script::new(format!("local function work(KEYS, ARGV) {text}\nend\n{EVAL}"))
+}
 
 /// Codes of refusals that meet the first write of a script, and no later one.
 const BEFORE_ALL: [&str; 4] = ["MISCONF", "NOREPLICAS", "OOM", "READONLY"];
 
 impl RedisStore {
-    /// Has `writes` made, if the claim's owner holds.
-    pub(super) async fn write(&self, claim: &Claim, writes: &[Write]) -> Result<Value, Failure> {
-        let keys = behind(claim, writes.iter().map(|write| &write.key));
-        let told = |command: &mut Cmd| {
-            command.arg(read_write::field(claim));
-            writes.iter().for_each(|write| tell(command, &write.edit));
+    /// Has `work` done, if the lock has this field.
+    pub(super) async fn guarded_by(
+        &self,
+        field: &str,
+        claim: &Claim,
+        work: &Work,
+    ) -> Result<Option<domain::Value>, Failure> {
+        let answer = match work {
+            Work::Writes(writes) => self.write(field, claim, writes).await,
+            Work::Script(script) => self.eval(field, claim, script).await,
         };
-        self.run(&scripts::WRITE, &keys, told).await
+        done(self.explained(claim.name(), answer).await?)
     }
 
-    /// Has `script` run, if the claim's owner holds.
-    pub(super) async fn eval(
+    async fn write(&self, field: &str, claim: &Claim, writes: &[Write]) -> Result<Value, Failure> {
+        let keys = behind(claim, writes.iter().map(|write| &write.key));
+        let told = |command: &mut Cmd| {
+            command.arg(field);
+            writes.iter().for_each(|write| tell(command, &write.edit));
+        };
+        self.run(&WRITE, &keys, told).await
+    }
+
+    async fn eval(
         &self,
+        field: &str,
         claim: &Claim,
         script: &domain::Script,
     ) -> Result<Value, Failure> {
         let keys = behind(claim, &script.keys);
         let told = |command: &mut Cmd| {
-            command.arg(read_write::field(claim));
+            command.arg(field);
             for arg in &script.args {
                 command.arg(&arg[..]);
             }
         };
-        self.run(&scripts::eval(&script.text), &keys, told).await
+        self.run(&eval(&script.text), &keys, told).await
     }
 }
 
@@ -53,7 +85,7 @@ fn tell(command: &mut Cmd, edit: &Edit) {
 }
 
 /// What was done. `None` if the lock was not held.
-pub(super) fn done(reply: Value) -> Result<Option<domain::Value>, Failure> {
+fn done(reply: Value) -> Result<Option<domain::Value>, Failure> {
     let mut parts = match reply {
         Value::Int(0) => return Ok(None),
         Value::Array(parts) => parts.into_iter(),
@@ -124,7 +156,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        domain::{Object, Owner, Work},
+        domain::{Object, Owner},
         store::{
             Store,
             redis::{Connector, Settings},

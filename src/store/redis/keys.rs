@@ -1,18 +1,6 @@
 //! The names of keys and channels: Redisson's, and our own beside them.
 
-use crate::domain::{Kind, Name, Object, Owner};
-
-/// Where releases of `object` are announced. `door` and `{door}` share it, as they do
-/// with Redisson.
-pub(super) fn channel(object: &Object) -> String {
-    match object.kind {
-        Kind::Lock => redissons("redisson_lock__channel", &object.name),
-        Kind::Read | Kind::Write => redissons("redisson_rwlock", &object.name),
-        Kind::Semaphore | Kind::Permits => redissons("redisson_sc", &object.name),
-        // In braces whatever the name is: in a cluster it may lie elsewhere.
-        Kind::Latch => format!("redisson_countdownlatch__channel__{{{}}}", object.name),
-    }
-}
+use crate::domain::{Name, Owner};
 
 /// Where the last fencing token of `name` is kept: a counter of Redisson's, without an end.
 pub(super) fn tokens(name: &Name) -> String {
@@ -78,20 +66,14 @@ pub(super) fn patient(name: &Name) -> String {
     own("leasehold_semaphore__patient", name)
 }
 
-/// What the change of a number with this `receipt` was answered.
-pub(super) fn receipt(object: &Object, receipt: &Owner) -> String {
-    let prefix = match object.kind {
-        Kind::Lock => "leasehold_lock__receipt",
-        Kind::Read | Kind::Write => "leasehold_rwlock__receipt",
-        Kind::Semaphore => "leasehold_semaphore__receipt",
-        Kind::Permits => "leasehold_permits__receipt",
-        Kind::Latch => "leasehold_latch__receipt",
-    };
-    format!("{}:{receipt}", own(prefix, &object.name))
+/// What the change with this `receipt` was answered of a number of this `kind`.
+pub(super) fn receipt(kind: &str, name: &Name, receipt: &Owner) -> String {
+    format!("{}:{receipt}", own(&format!("leasehold_{kind}__receipt"), name))
 }
 
-/// A key or channel of Redisson's in the slot of `name`.
-fn redissons(prefix: &str, name: &Name) -> String {
+/// A key or channel of Redisson's in the slot of `name`. `door` and `{door}` share it, as they
+/// do with Redisson.
+pub(super) fn redissons(prefix: &str, name: &Name) -> String {
     format!("{prefix}:{}", in_slot(name))
 }
 
@@ -110,13 +92,17 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+    use crate::{
+        domain::{Kind, Object},
+        store::redis::channel_of,
+    };
 
     const NAMES: [&str; 8] =
         ["orders", "{t}:orders", "a{b}c", "a{b}c{d", "{a}}", "{{a}", "{orders}", "ключ"];
 
     #[test]
     fn a_channel_is_named_as_redisson_names_it() {
-        let of = |name| channel(&Object::lock(name));
+        let of = |name| channel_of(&Object::lock(name));
         assert_eq!(of("orders:42"), "redisson_lock__channel:{orders:42}");
         assert_eq!(of("{tenant}:orders"), "redisson_lock__channel:{tenant}:orders");
         assert_eq!(of("a b\n"), "redisson_lock__channel:{a b\n}");
@@ -124,7 +110,7 @@ mod tests {
 
     #[test]
     fn the_channels_of_semaphores_and_latches_are_redissons_too() {
-        let of = |kind, name| channel(&Object::of(kind, name));
+        let of = |kind, name| channel_of(&Object::of(kind, name));
         assert_eq!(of(Kind::Semaphore, "pool"), "redisson_sc:{pool}");
         assert_eq!(of(Kind::Semaphore, "{t}:pool"), "redisson_sc:{t}:pool");
         assert_eq!(of(Kind::Latch, "start"), "redisson_countdownlatch__channel__{start}");
@@ -134,8 +120,8 @@ mod tests {
     #[test]
     fn permits_are_kept_and_announced_where_redisson_does() {
         let of = |name| Object::of(Kind::Permits, name);
-        assert_eq!(channel(&of("printers")), "redisson_sc:{printers}");
-        assert_eq!(channel(&of("{hall}:printers")), "redisson_sc:{hall}:printers");
+        assert_eq!(channel_of(&of("printers")), "redisson_sc:{printers}");
+        assert_eq!(channel_of(&of("{hall}:printers")), "redisson_sc:{hall}:printers");
         assert_eq!(leases(&of("printers").name), "{printers}:timeout");
         assert_eq!(leases(&of("{hall}:printers").name), "{hall}:printers:timeout");
     }
@@ -146,9 +132,9 @@ mod tests {
             let object = Object::lock(name);
             let name = &object.name;
             let owner = Owner::lossy("id:1");
-            let sides = channel(&Object { kind: Kind::Read, ..object.clone() });
+            let sides = channel_of(&Object { kind: Kind::Read, ..object.clone() });
             for key in [
-                channel(&object),
+                channel_of(&object),
                 sides,
                 queuers(name),
                 queue(name),
@@ -163,15 +149,15 @@ mod tests {
             let semaphore = Object::of(Kind::Semaphore, name.as_str());
             let id = Owner::new("id:1").unwrap();
             for key in [
-                channel(&semaphore),
-                channel(&permits),
+                channel_of(&semaphore),
+                channel_of(&permits),
                 leases(name),
-                receipt(&permits, &id),
+                receipt("permits", name, &id),
                 holders(name),
                 withdrawn(name),
                 patient(name),
-                receipt(&semaphore, &id),
-                receipt(&Object::of(Kind::Latch, name.as_str()), &id),
+                receipt("semaphore", name, &id),
+                receipt("latch", name, &id),
             ] {
                 assert_eq!(tag(name.as_str()), tag(&key), "{name}");
             }

@@ -1,38 +1,90 @@
 //! The latch's questions: Redisson's counter and channel.
 
-use super::{RedisStore, keys, millis, replies, scripts};
-use crate::{
-    domain::{Change, Claim, Failure, Object, Owner, Taken, Verdict},
-    store::{RECEIPT_RESTS, unasked},
+use std::sync::LazyLock;
+
+use super::{
+    InRedis, RedisStore, keys, millis, replies,
+    scripts::{Script, script},
 };
+use crate::{
+    domain::{Change, Claim, Failure, Name, Object, Owner, Place, Taken, Verdict},
+    store::{
+        Answer, RECEIPT_RESTS,
+        questions::{Questions, unsupported},
+    },
+};
+
+pub(super) static SCRIPTS: &[&LazyLock<Script>] = &[&SET, &COUNT_DOWN, &DELETE];
+
+static SET: LazyLock<Script> = script!("receipt", "latch/set");
+static COUNT_DOWN: LazyLock<Script> = script!("receipt", "number", "latch/count_down");
+static DELETE: LazyLock<Script> = script!("receipt", "latch/delete");
+
+pub(super) struct Latches;
+
+impl InRedis for Latches {
+    fn channel(&self, name: &Name) -> String {
+        channel(name)
+    }
+}
+
+impl Questions<RedisStore> for Latches {
+    fn acquire<'a>(
+        &self,
+        store: &'a RedisStore,
+        claim: &'a Claim,
+        _: Option<Place>,
+    ) -> Answer<'a, Verdict> {
+        Box::pin(store.ask_latch(claim))
+    }
+
+    fn number<'a>(&self, store: &'a RedisStore, object: &'a Object) -> Answer<'a, i64> {
+        Box::pin(store.number_at(&object.name))
+    }
+
+    fn change<'a>(
+        &self,
+        store: &'a RedisStore,
+        object: &'a Object,
+        change: Change,
+        receipt: &'a Owner,
+    ) -> Answer<'a, i64> {
+        Box::pin(store.change_latch(object, change, receipt))
+    }
+}
+
+/// In braces whatever the name is: in a cluster it may lie elsewhere.
+fn channel(name: &Name) -> String {
+    format!("redisson_countdownlatch__channel__{{{name}}}")
+}
 
 impl RedisStore {
     /// Asks whether a latch is open.
-    pub(super) async fn ask_latch(&self, claim: &Claim) -> Result<Verdict, Failure> {
+    async fn ask_latch(&self, claim: &Claim) -> Result<Verdict, Failure> {
         Ok(match self.number_at(claim.name()).await? {
             1.. => Verdict::Busy(Taken::UNKNOWN),
             _ => Verdict::GRANTED,
         })
     }
 
-    pub(super) async fn change_latch(
+    async fn change_latch(
         &self,
         object: &Object,
         change: Change,
         receipt: &Owner,
     ) -> Result<i64, Failure> {
         let (script, count) = match change {
-            Change::SetIfAbsent(count) => (&scripts::LATCH_SET, Some(count)),
-            Change::CountDown => (&scripts::LATCH_COUNT_DOWN, None),
-            Change::Delete => (&scripts::LATCH_DELETE, None),
-            _ => return unasked(object).await,
+            Change::SetIfAbsent(count) => (&SET, Some(count)),
+            Change::CountDown => (&COUNT_DOWN, None),
+            Change::Delete => (&DELETE, None),
+            _ => return unsupported(object).await,
         };
-        let keys = [object.name.as_str(), &keys::receipt(object, receipt)];
+        let keys = [object.name.as_str(), &keys::receipt("latch", &object.name, receipt)];
         let asked = self.run(script, &keys, |command| {
             if let Some(count) = count {
                 command.arg(count);
             }
-            command.arg(keys::channel(object)).arg(millis(RECEIPT_RESTS));
+            command.arg(channel(&object.name)).arg(millis(RECEIPT_RESTS));
         });
         replies::number(&self.explained(&object.name, asked.await).await?)
     }

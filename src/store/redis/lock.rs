@@ -1,27 +1,112 @@
 //! The lock's questions, as commands and scripts.
 
-use std::time::Duration;
+use std::{sync::LazyLock, time::Duration};
 
 use redis::Value;
 
 use super::{
-    RedisStore, keys, millis, replies,
-    scripts::{self, roomy},
+    InRedis, RedisStore, keys, millis, replies,
+    scripts::{Script, roomy, script},
 };
 use crate::{
     domain::{
-        Claim, Failure, GivenBack, Holder, Object, Others, Outcome, Owner, Place, ReleaseMode,
-        Renewal, Verdict,
+        self, Claim, Failure, GivenBack, Holder, Name, Object, Others, Outcome, Owner, Place,
+        ReleaseMode, Renewal, Verdict, Work,
     },
-    store::{LATER, POLLERS_TURN, QUEUE_RESTS, RESERVATION, SOON, WARNED_AFTER},
+    store::{
+        Answer, LATER, POLLERS_TURN, QUEUE_RESTS, RESERVATION, SOON, WARNED_AFTER,
+        questions::Questions,
+    },
 };
 
-impl RedisStore {
-    pub(super) async fn acquire_lock(
+pub(super) static SCRIPTS: &[&LazyLock<Script>] =
+    &[&ACQUIRE, &FORCE_RELEASE, &HAND_OVER, &INSPECT, &RECOUNT, &RENEW];
+
+static ACQUIRE: LazyLock<Script> = script!("holder", "lock/acquire");
+static FORCE_RELEASE: LazyLock<Script> = script!("lock/force_release");
+static HAND_OVER: LazyLock<Script> = script!("holder", "lock/hand_over");
+static INSPECT: LazyLock<Script> = script!("holder", "lock/inspect");
+static RECOUNT: LazyLock<Script> = script!("lock/recount");
+static RENEW: LazyLock<Script> = script!("lock/renew");
+
+pub(super) struct Locks;
+
+impl InRedis for Locks {
+    fn channel(&self, name: &Name) -> String {
+        channel(name)
+    }
+}
+
+impl Questions<RedisStore> for Locks {
+    fn acquire<'a>(
         &self,
-        claim: &Claim,
+        store: &'a RedisStore,
+        claim: &'a Claim,
         place: Option<Place>,
-    ) -> Result<Verdict, Failure> {
+    ) -> Answer<'a, Verdict> {
+        Box::pin(store.acquire_lock(claim, place))
+    }
+
+    fn recount<'a>(
+        &self,
+        store: &'a RedisStore,
+        claim: &'a Claim,
+        count: u32,
+        ttl: Option<Duration>,
+    ) -> Answer<'a, Outcome> {
+        Box::pin(store.recount_lock(claim, count, ttl))
+    }
+
+    fn release<'a>(
+        &self,
+        store: &'a RedisStore,
+        claim: &'a Claim,
+        mode: ReleaseMode,
+    ) -> Answer<'a, GivenBack> {
+        Box::pin(store.release_lock(claim, mode))
+    }
+
+    fn renew<'a>(
+        &self,
+        store: &'a RedisStore,
+        renewals: &'a [Renewal],
+    ) -> Answer<'a, Vec<Outcome>> {
+        Box::pin(store.renew_locks(renewals))
+    }
+
+    fn guarded<'a>(
+        &self,
+        store: &'a RedisStore,
+        claim: &'a Claim,
+        work: &'a Work,
+    ) -> Answer<'a, Option<domain::Value>> {
+        Box::pin(store.guarded_by(claim.owner.as_str(), claim, work))
+    }
+
+    fn holder<'a>(&self, store: &'a RedisStore, object: &'a Object) -> Answer<'a, Option<Holder>> {
+        Box::pin(store.holder_of_lock(object))
+    }
+
+    fn held_by<'a>(
+        &self,
+        store: &'a RedisStore,
+        object: &'a Object,
+        owner: &'a Owner,
+    ) -> Answer<'a, u32> {
+        Box::pin(store.lock_held_by(object, owner))
+    }
+
+    fn force_release<'a>(&self, store: &'a RedisStore, object: &'a Object) -> Answer<'a, bool> {
+        Box::pin(store.force_release_lock(object))
+    }
+}
+
+fn channel(name: &Name) -> String {
+    keys::redissons("redisson_lock__channel", name)
+}
+
+impl RedisStore {
+    async fn acquire_lock(&self, claim: &Claim, place: Option<Place>) -> Result<Verdict, Failure> {
         match place {
             Some(place) => Box::pin(self.acquire_queueing(claim, place)).await,
             None => self.acquire_alone(claim).await,
@@ -36,7 +121,7 @@ impl RedisStore {
         let (lock, count) =
             (name.as_str(), if fenced { 3 } else { 1 + usize::from(place.is_some()) });
         let keys = [lock, queue.as_deref().unwrap_or(lock), tokens.as_deref().unwrap_or(lock)];
-        let answer = self.run(&scripts::ACQUIRE, &keys[..count], |command| {
+        let answer = self.run(&ACQUIRE, &keys[..count], |command| {
             command.arg(claim.owner.as_str()).arg(millis(claim.ttl));
             if count > 1 {
                 command.arg(place.unwrap_or_default()).arg(millis(QUEUE_RESTS));
@@ -61,7 +146,7 @@ impl RedisStore {
         let reply = Box::pin(self.ask(claim, Some(place))).await;
         if !is_forbidden(&reply) {
             let reply = reply?;
-            if replies::place_was_refused(&reply) {
+            if place_was_refused(&reply) {
                 self.subscriptions.queue_refused(&claim.object);
             }
             return replies::verdict(&reply, claim);
@@ -82,9 +167,9 @@ impl RedisStore {
             return Box::pin(self.release_openly(claim)).await;
         }
         let keys = [claim.name().as_str(), &keys::queue(claim.name())];
-        let asked = self.run(&scripts::HAND_OVER, &keys, |command| {
+        let asked = self.run(&HAND_OVER, &keys, |command| {
             command.arg(claim.owner.as_str());
-            command.arg(keys::channel(&claim.object)).arg(keys::queuers(claim.name()));
+            command.arg(channel(claim.name())).arg(keys::queuers(claim.name()));
             command.arg(keys::waiters(claim.name()));
             command.arg(millis(RESERVATION)).arg(millis(POLLERS_TURN));
             command.arg(millis(WARNED_AFTER)).arg(millis(SOON)).arg(millis(LATER));
@@ -107,16 +192,16 @@ impl RedisStore {
         let mut free = roomy("HDEL");
         free.arg(claim.name().as_str()).arg(claim.owner.as_str());
         let mut announce = roomy("PUBLISH");
-        announce.arg(keys::channel(&claim.object)).arg("0");
+        announce.arg(channel(claim.name())).arg("0");
         let replies = self.commands.call_all(&[free, announce]).await?;
         let freed = match replies.first() {
             Some(Value::ServerError(error)) => Err(replies::refusal(error).naming(Some("HDEL"))),
-            freed => replies::is_freed(freed.unwrap_or(&Value::Nil)),
+            freed => is_freed(freed.unwrap_or(&Value::Nil)),
         };
         if !self.explained(claim.name(), freed).await? {
             return Ok(GivenBack::NotHeld { holder: self.successor(&claim.object).await });
         }
-        let ears = replies.get(1).map_or(Ok(0), |reply| replies::ears(reply, claim.name()))?;
+        let ears = replies.get(1).map_or(Ok(0), |reply| ears(reply, claim.name()))?;
         // Where nobody listens, nothing is looked up.
         let others = ears > 0 && ears > i64::from(self.subscriptions.hears_releases(&claim.object));
         Ok(GivenBack::Freed(match others {
@@ -135,33 +220,29 @@ impl RedisStore {
         })
     }
 
-    pub(super) async fn recount_lock(
+    async fn recount_lock(
         &self,
         claim: &Claim,
         count: u32,
         ttl: Option<Duration>,
     ) -> Result<Outcome, Failure> {
-        let reply = self.run_on(claim.name(), &scripts::RECOUNT, |command| {
+        let reply = self.run_on(claim.name(), &RECOUNT, |command| {
             command.arg(claim.owner.as_str()).arg(count).arg(ttl.map_or(0, millis));
         });
         replies::outcome(&reply.await?)
     }
 
-    pub(super) async fn release_lock(
-        &self,
-        claim: &Claim,
-        mode: ReleaseMode,
-    ) -> Result<GivenBack, Failure> {
+    async fn release_lock(&self, claim: &Claim, mode: ReleaseMode) -> Result<GivenBack, Failure> {
         match mode {
             ReleaseMode::Broadcast => self.release_openly(claim).await,
             ReleaseMode::HandOver | ReleaseMode::Forget => Box::pin(self.hand_over(claim)).await,
         }
     }
 
-    pub(super) async fn renew_locks(&self, renewals: &[Renewal]) -> Result<Vec<Outcome>, Failure> {
+    async fn renew_locks(&self, renewals: &[Renewal]) -> Result<Vec<Outcome>, Failure> {
         let names: Vec<&str> =
             renewals.iter().map(|renewal| renewal.object.name.as_str()).collect();
-        let reply = self.run(&scripts::RENEW, &names, |command| {
+        let reply = self.run(&RENEW, &names, |command| {
             for Renewal { owner, ttl, .. } in renewals {
                 command.arg(owner.as_str()).arg(ttl.map_or(0, millis));
             }
@@ -169,8 +250,8 @@ impl RedisStore {
         replies::outcomes(&reply.await?, renewals.len())
     }
 
-    pub(super) async fn holder_of_lock(&self, object: &Object) -> Result<Option<Holder>, Failure> {
-        let reply = self.run_on(&object.name, &scripts::INSPECT, |_| {}).await?;
+    async fn holder_of_lock(&self, object: &Object) -> Result<Option<Holder>, Failure> {
+        let reply = self.run_on(&object.name, &INSPECT, |_| {}).await?;
         replies::holder(&reply)
     }
 
@@ -183,16 +264,41 @@ impl RedisStore {
         replies::count(&self.ask_about(&object.name, "HGET", &field).await?)
     }
 
-    pub(super) async fn force_release_lock(&self, object: &Object) -> Result<bool, Failure> {
-        let channel = keys::channel(object);
-        let reply = self.run_on(&object.name, &scripts::FORCE_RELEASE, |command| {
+    async fn force_release_lock(&self, object: &Object) -> Result<bool, Failure> {
+        let channel = channel(&object.name);
+        let reply = self.run_on(&object.name, &FORCE_RELEASE, |command| {
             command.arg(&channel);
         });
-        replies::forced(&reply.await?, &object.name)
+        replies::freed(&reply.await?, &object.name)
     }
 }
 
 /// Whether the server did not let us.
 pub(super) fn is_forbidden<T>(answer: &Result<T, Failure>) -> bool {
     matches!(answer, Err(Failure::Refused { code, .. }) if code == "NOPERM")
+}
+
+/// Whether an answer to one who waits says that the server refused it a place.
+fn place_was_refused(reply: &Value) -> bool {
+    matches!(reply, Value::Array(parts) if parts.len() == 4)
+}
+
+/// Whether a hold was there to be deleted.
+fn is_freed(reply: &Value) -> Result<bool, Failure> {
+    match reply {
+        Value::Int(deleted) => Ok(*deleted == 1),
+        other => Err(replies::unreadable(other)),
+    }
+}
+
+/// How many clients a message went to.
+fn ears(reply: &Value, name: &Name) -> Result<i64, Failure> {
+    match reply {
+        Value::Int(ears) => Ok(*ears),
+        Value::ServerError(_) => {
+            replies::warn_unannounced(name);
+            Ok(0)
+        }
+        other => Err(replies::unreadable(other)),
+    }
 }

@@ -27,12 +27,12 @@ use tokio::runtime::Handle;
 pub(crate) use self::connection::Connector;
 pub(crate) use self::connection::Settings;
 use self::{
-    connection::{Dialer, Link, Target, Watcher},
+    connection::{Dialer, Link, Preload, Target, Watcher},
     scripts::Script,
     subscriptions::{Board, Subscriptions},
     watcher::Commands,
 };
-use super::{Answer, Store, Subscriber, unasked};
+use super::{Answer, Store, Subscriber, questions::Questions};
 use crate::{
     domain::{
         About, Change, Claim, Counts, Failure, GivenBack, Holder, Kind, Name, Object, Outcome,
@@ -196,6 +196,43 @@ impl RedisStore {
     }
 }
 
+/// A kind of object in Redis: its questions, and where it is heard of.
+trait InRedis: Questions<RedisStore> {
+    /// Where releases of `name` are announced.
+    fn channel(&self, name: &Name) -> String;
+}
+
+impl RedisStore {
+    /// Who answers for this kind. Nothing else here tells one from another.
+    fn of(kind: Kind) -> &'static dyn InRedis {
+        match kind {
+            Kind::Lock => &lock::Locks,
+            Kind::Read => &read_write::Readers,
+            Kind::Write => &read_write::Writers,
+            Kind::Semaphore => &semaphore::Semaphores,
+            Kind::Latch => &latch::Latches,
+            Kind::Permits => &permits::Permits,
+        }
+    }
+}
+
+/// All scripts that can be loaded when a connection is made.
+fn preloads() -> Vec<Preload> {
+    scripts::preloads(&[
+        lock::SCRIPTS,
+        guarded::SCRIPTS,
+        semaphore::SCRIPTS,
+        latch::SCRIPTS,
+        read_write::SCRIPTS,
+        permits::SCRIPTS,
+    ])
+}
+
+/// Where releases of `object` are announced.
+fn channel_of(object: &Object) -> String {
+    RedisStore::of(object.kind).channel(&object.name)
+}
+
 /// How to reach the server at `url`, and how long a command may take.
 fn dialer(
     target: Target,
@@ -205,7 +242,7 @@ fn dialer(
     checked("connect_timeout", settings.connect_timeout)?;
     let limit = checked("command_timeout", settings.command_timeout)?;
     let client_name = format!("leasehold:{client_id}");
-    let dialer = Dialer::new(target, settings, client_name, scripts::preloads())?;
+    let dialer = Dialer::new(target, settings, client_name, preloads())?;
     Ok((Arc::new(dialer), limit))
 }
 
@@ -228,14 +265,7 @@ fn millis(time: Duration) -> u64 {
 
 impl Store for RedisStore {
     fn acquire<'a>(&'a self, claim: &'a Claim, place: Option<Place>) -> Answer<'a, Verdict> {
-        match claim.object.kind {
-            Kind::Lock => Box::pin(self.acquire_lock(claim, place)),
-            Kind::Read => Box::pin(self.acquire_to_read(claim)),
-            Kind::Write => Box::pin(self.acquire_to_write(claim, place)),
-            Kind::Semaphore => Box::pin(self.acquire_permits(claim, place)),
-            Kind::Latch => Box::pin(self.ask_latch(claim)),
-            Kind::Permits => Box::pin(self.acquire_leased(claim)),
-        }
+        Self::of(claim.object.kind).acquire(self, claim, place)
     }
 
     fn recount<'a>(
@@ -244,24 +274,11 @@ impl Store for RedisStore {
         count: u32,
         ttl: Option<Duration>,
     ) -> Answer<'a, Outcome> {
-        match claim.object.kind {
-            Kind::Lock => Box::pin(self.recount_lock(claim, count, ttl)),
-            Kind::Write => Box::pin(self.recount_writer(claim, count, ttl)),
-            // Those who share it are one reader to the store.
-            Kind::Read => Box::pin(self.is_reading(claim, ttl)),
-            Kind::Semaphore | Kind::Permits | Kind::Latch => unasked(&claim.object),
-        }
+        Self::of(claim.object.kind).recount(self, claim, count, ttl)
     }
 
     fn release<'a>(&'a self, claim: &'a Claim, mode: ReleaseMode) -> Answer<'a, GivenBack> {
-        match claim.object.kind {
-            Kind::Lock => Box::pin(self.release_lock(claim, mode)),
-            Kind::Read => Box::pin(self.stop_reading(claim)),
-            Kind::Write => Box::pin(self.stop_writing(claim, mode != ReleaseMode::Broadcast)),
-            Kind::Semaphore => Box::pin(self.release_permits(claim, mode)),
-            Kind::Latch => unasked(&claim.object),
-            Kind::Permits => Box::pin(self.release_leased(claim)),
-        }
+        Self::of(claim.object.kind).release(self, claim, mode)
     }
 
     fn renew<'a>(&'a self, renewals: &'a [Renewal]) -> Answer<'a, Vec<Outcome>> {
@@ -269,45 +286,23 @@ impl Store for RedisStore {
     }
 
     fn guarded<'a>(&'a self, claim: &'a Claim, work: &'a Work) -> Answer<'a, Option<Returned>> {
-        Box::pin(async move {
-            let answer = match work {
-                Work::Writes(writes) => self.write(claim, writes).await,
-                Work::Script(script) => self.eval(claim, script).await,
-            };
-            guarded::done(self.explained(claim.name(), answer).await?)
-        })
+        Self::of(claim.object.kind).guarded(self, claim, work)
     }
 
     fn holder<'a>(&'a self, object: &'a Object) -> Answer<'a, Option<Holder>> {
-        match object.kind {
-            Kind::Lock => Box::pin(self.holder_of_lock(object)),
-            Kind::Read | Kind::Write => Box::pin(self.reader_or_writer(object)),
-            Kind::Semaphore | Kind::Permits | Kind::Latch => unasked(object),
-        }
+        Self::of(object.kind).holder(self, object)
     }
 
     fn held_by<'a>(&'a self, object: &'a Object, owner: &'a Owner) -> Answer<'a, u32> {
-        match object.kind {
-            Kind::Lock => Box::pin(self.lock_held_by(object, owner)),
-            Kind::Read | Kind::Write => Box::pin(self.reads_or_writes(object, owner)),
-            Kind::Semaphore => Box::pin(self.permits_of(object, owner)),
-            Kind::Permits | Kind::Latch => unasked(object),
-        }
+        Self::of(object.kind).held_by(self, object, owner)
     }
 
     fn force_release<'a>(&'a self, object: &'a Object) -> Answer<'a, bool> {
-        match object.kind {
-            Kind::Lock => Box::pin(self.force_release_lock(object)),
-            Kind::Read | Kind::Write => Box::pin(self.force_readers_or_writer(object)),
-            Kind::Semaphore | Kind::Permits | Kind::Latch => unasked(object),
-        }
+        Self::of(object.kind).force_release(self, object)
     }
 
     fn number<'a>(&'a self, object: &'a Object) -> Answer<'a, i64> {
-        match object.kind {
-            Kind::Lock | Kind::Read | Kind::Write | Kind::Permits => unasked(object),
-            Kind::Semaphore | Kind::Latch => Box::pin(self.number_at(&object.name)),
-        }
+        Self::of(object.kind).number(self, object)
     }
 
     fn change<'a>(
@@ -316,19 +311,11 @@ impl Store for RedisStore {
         change: Change,
         receipt: &'a Owner,
     ) -> Answer<'a, i64> {
-        match object.kind {
-            Kind::Lock | Kind::Read | Kind::Write => unasked(object),
-            Kind::Semaphore => Box::pin(self.change_semaphore(object, change, receipt)),
-            Kind::Latch => Box::pin(self.change_latch(object, change, receipt)),
-            Kind::Permits => Box::pin(self.change_leased(object, change, receipt)),
-        }
+        Self::of(object.kind).change(self, object, change, receipt)
     }
 
     fn count<'a>(&'a self, object: &'a Object) -> Answer<'a, Counts> {
-        match object.kind {
-            Kind::Permits => Box::pin(self.count_leased(object)),
-            _ => unasked(object),
-        }
+        Self::of(object.kind).count(self, object)
     }
 
     fn lease<'a>(
@@ -337,10 +324,7 @@ impl Store for RedisStore {
         id: PermitId,
         lease: Option<Duration>,
     ) -> Answer<'a, Option<Duration>> {
-        match object.kind {
-            Kind::Permits => Box::pin(self.permit_lease(object, id, lease)),
-            _ => unasked(object),
-        }
+        Self::of(object.kind).lease(self, object, id, lease)
     }
 
     fn listen(&self, object: &Object) {

@@ -1,47 +1,127 @@
 //! The questions about permits that expire, as scripts.
 
-use std::time::Duration;
+use std::{sync::LazyLock, time::Duration};
 
 use redis::{Cmd, Value};
 
-use super::{RedisStore, keys, millis, replies, scripts, scripts::Script, unasked};
+use super::{
+    InRedis, RedisStore, keys, millis, replies,
+    scripts::{Script, script},
+};
 use crate::{
     domain::{
-        Change, Claim, Counts, Failure, GivenBack, Object, Others, Outcome, Owner, PermitId,
-        Renewal, Verdict, permits_of,
+        Change, Claim, Counts, Failure, GivenBack, Name, Object, Others, Outcome, Owner, PermitId,
+        Place, ReleaseMode, Renewal, Taken, Verdict, permits_of,
     },
-    store::RECEIPT_RESTS,
+    store::{
+        Answer, RECEIPT_RESTS,
+        questions::{Questions, unsupported},
+    },
 };
 
-impl RedisStore {
-    pub(super) async fn acquire_leased(&self, claim: &Claim) -> Result<Verdict, Failure> {
-        let reply = self.run_on_leased(&claim.object, &scripts::PERMITS_ACQUIRE, |command| {
-            command.arg(millis(claim.ttl)).arg(keys::channel(&claim.object));
-            permits_of(&claim.owner, claim.share).for_each(|id| {
-                command.arg(id.as_bytes());
-            });
-        });
-        replies::leased(&reply.await?, claim)
+pub(super) static SCRIPTS: &[&LazyLock<Script>] =
+    &[&ACQUIRE, &CHANGE, &COUNT, &LEASE, &RELEASE, &RENEW];
+
+static ACQUIRE: LazyLock<Script> = script!("permits", "permits/acquire");
+static CHANGE: LazyLock<Script> = script!("permits", "permits/change");
+static COUNT: LazyLock<Script> = script!("permits", "permits/count");
+static LEASE: LazyLock<Script> = script!("permits", "permits/lease");
+static RELEASE: LazyLock<Script> = script!("permits", "permits/release");
+static RENEW: LazyLock<Script> = script!("permits", "permits/renew");
+
+pub(super) struct Permits;
+
+impl InRedis for Permits {
+    fn channel(&self, name: &Name) -> String {
+        channel(name)
+    }
+}
+
+impl Questions<RedisStore> for Permits {
+    fn acquire<'a>(
+        &self,
+        store: &'a RedisStore,
+        claim: &'a Claim,
+        _: Option<Place>,
+    ) -> Answer<'a, Verdict> {
+        Box::pin(store.acquire_permits(claim))
     }
 
-    pub(super) async fn release_leased(&self, claim: &Claim) -> Result<GivenBack, Failure> {
-        let reply = self.run_on_leased(&claim.object, &scripts::PERMITS_RELEASE, |command| {
-            command.arg(keys::channel(&claim.object));
+    fn release<'a>(
+        &self,
+        store: &'a RedisStore,
+        claim: &'a Claim,
+        _: ReleaseMode,
+    ) -> Answer<'a, GivenBack> {
+        Box::pin(store.release_permits(claim))
+    }
+
+    fn renew<'a>(
+        &self,
+        store: &'a RedisStore,
+        renewals: &'a [Renewal],
+    ) -> Answer<'a, Vec<Outcome>> {
+        Box::pin(store.renew_permits(renewals))
+    }
+
+    fn change<'a>(
+        &self,
+        store: &'a RedisStore,
+        object: &'a Object,
+        change: Change,
+        receipt: &'a Owner,
+    ) -> Answer<'a, i64> {
+        Box::pin(store.change_permits(object, change, receipt))
+    }
+
+    fn count<'a>(&self, store: &'a RedisStore, object: &'a Object) -> Answer<'a, Counts> {
+        Box::pin(store.count_permits(object))
+    }
+
+    fn lease<'a>(
+        &self,
+        store: &'a RedisStore,
+        object: &'a Object,
+        id: PermitId,
+        lease: Option<Duration>,
+    ) -> Answer<'a, Option<Duration>> {
+        Box::pin(store.permit_lease(object, id, lease))
+    }
+}
+
+fn channel(name: &Name) -> String {
+    keys::redissons("redisson_sc", name)
+}
+
+impl RedisStore {
+    async fn acquire_permits(&self, claim: &Claim) -> Result<Verdict, Failure> {
+        let reply = self.run_on_permits(&claim.object, &ACQUIRE, |command| {
+            command.arg(millis(claim.ttl)).arg(channel(claim.name()));
             permits_of(&claim.owner, claim.share).for_each(|id| {
                 command.arg(id.as_bytes());
             });
         });
-        Ok(match replies::all_were_held(&reply.await?, claim.name())? {
+        verdict(&reply.await?, claim)
+    }
+
+    async fn release_permits(&self, claim: &Claim) -> Result<GivenBack, Failure> {
+        let reply = self.run_on_permits(&claim.object, &RELEASE, |command| {
+            command.arg(channel(claim.name()));
+            permits_of(&claim.owner, claim.share).for_each(|id| {
+                command.arg(id.as_bytes());
+            });
+        });
+        Ok(match all_were_held(&reply.await?, claim.name())? {
             true => GivenBack::Freed(Others::Nobody),
             false => GivenBack::NotHeld { holder: None },
         })
     }
 
-    pub(super) async fn renew_leased(&self, renewals: &[Renewal]) -> Result<Vec<Outcome>, Failure> {
+    async fn renew_permits(&self, renewals: &[Renewal]) -> Result<Vec<Outcome>, Failure> {
         let held: Vec<String> =
             renewals.iter().map(|renewal| keys::leases(&renewal.object.name)).collect();
         let held: Vec<&str> = held.iter().map(String::as_str).collect();
-        let reply = self.run(&scripts::PERMITS_RENEW, &held, |command| {
+        let reply = self.run(&RENEW, &held, |command| {
             for Renewal { owner, share, ttl, .. } in renewals {
                 let ids: Vec<PermitId> = permits_of(owner, *share).collect();
                 command.arg(ttl.map_or(0, millis)).arg(ids.len());
@@ -53,21 +133,21 @@ impl RedisStore {
         replies::outcomes(&reply.await?, renewals.len())
     }
 
-    pub(super) async fn count_leased(&self, object: &Object) -> Result<Counts, Failure> {
-        let reply = self.run_on_leased(object, &scripts::PERMITS_COUNT, |command| {
-            command.arg(keys::channel(object));
+    async fn count_permits(&self, object: &Object) -> Result<Counts, Failure> {
+        let reply = self.run_on_permits(object, &COUNT, |command| {
+            command.arg(channel(&object.name));
         });
-        replies::counts(&reply.await?)
+        counts(&reply.await?)
     }
 
-    pub(super) async fn permit_lease(
+    async fn permit_lease(
         &self,
         object: &Object,
         id: PermitId,
         lease: Option<Duration>,
     ) -> Result<Option<Duration>, Failure> {
-        let reply = self.run_on_leased(object, &scripts::PERMITS_LEASE, |command| {
-            command.arg(keys::channel(object)).arg(id.as_bytes()).arg(lease.map_or(0, millis));
+        let reply = self.run_on_permits(object, &LEASE, |command| {
+            command.arg(channel(&object.name)).arg(id.as_bytes()).arg(lease.map_or(0, millis));
         });
         Ok(match replies::number(&reply.await?)? {
             0 => None,
@@ -75,18 +155,18 @@ impl RedisStore {
         })
     }
 
-    pub(super) async fn change_leased(
+    async fn change_permits(
         &self,
         object: &Object,
         change: Change,
         receipt: &Owner,
     ) -> Result<i64, Failure> {
         if matches!(change, Change::Drain | Change::CountDown | Change::Delete) {
-            return unasked(object).await;
+            return unsupported(object).await;
         }
         let name = &object.name;
-        let keys = [name.as_str(), &keys::leases(name), &keys::receipt(object, receipt)];
-        let answer = self.run(&scripts::PERMITS_CHANGE, &keys, |command| {
+        let keys = [name.as_str(), &keys::leases(name), &keys::receipt("permits", name, receipt)];
+        let answer = self.run(&CHANGE, &keys, |command| {
             match change {
                 Change::Set(count) => command.arg("set").arg(count),
                 Change::SetIfAbsent(count) => command.arg("set_if_absent").arg(count),
@@ -94,12 +174,12 @@ impl RedisStore {
                 Change::GiveBack(id) => command.arg("give_back").arg(id.as_bytes()),
                 Change::Drain | Change::CountDown | Change::Delete => command,
             };
-            command.arg(keys::channel(object)).arg(millis(RECEIPT_RESTS));
+            command.arg(channel(&object.name)).arg(millis(RECEIPT_RESTS));
         });
         replies::number(&self.explained(name, answer.await).await?)
     }
 
-    async fn run_on_leased(
+    async fn run_on_permits(
         &self,
         object: &Object,
         script: &Script,
@@ -108,5 +188,49 @@ impl RedisStore {
         let keys = [object.name.as_str(), &keys::leases(&object.name)];
         let answer = self.run(script, &keys, more).await;
         self.explained(&object.name, answer).await
+    }
+}
+
+/// What a question for permits was answered. A grant names the first of them.
+fn verdict(reply: &Value, claim: &Claim) -> Result<Verdict, Failure> {
+    match reply {
+        Value::BulkString(id) if is_first(id, claim) => Ok(Verdict::Granted { token: None }),
+        Value::Array(parts) => match parts[..] {
+            [Value::Int(left)] => {
+                let at_most = u64::try_from(left).ok().map(Duration::from_millis);
+                Ok(Verdict::Busy(Taken { holder: None, at_most }))
+            }
+            _ => Err(replies::unreadable(reply)),
+        },
+        other => Err(replies::unreadable(other)),
+    }
+}
+
+fn is_first(id: &[u8], claim: &Claim) -> bool {
+    permits_of(&claim.owner, claim.share).next().is_some_and(|first| first.as_bytes() == id)
+}
+
+/// Whether all permits that were given back had been held.
+fn all_were_held(reply: &Value, name: &Name) -> Result<bool, Failure> {
+    match replies::number(reply)? {
+        all @ 0..=1 => Ok(all == 1),
+        all @ -2..=-1 => {
+            replies::warn_unannounced(name);
+            Ok(all == -1)
+        }
+        _ => Err(replies::unreadable(reply)),
+    }
+}
+
+/// `{free, held, set}`.
+fn counts(reply: &Value) -> Result<Counts, Failure> {
+    match reply {
+        Value::Array(parts) => match parts[..] {
+            [Value::Int(free), Value::Int(held), Value::Int(set @ 0..=1)] => {
+                Ok(Counts { free, held, set: set == 1 })
+            }
+            _ => Err(replies::unreadable(reply)),
+        },
+        other => Err(replies::unreadable(other)),
     }
 }

@@ -1,29 +1,194 @@
 //! The read-write lock's questions, as scripts. A reader is a field of the lock's hash by its
 //! owner, and a key of its own that lives as long as its lease; a writer is `<owner>:write`.
 
-use std::{borrow::Cow, future::Future, time::Duration};
+use std::{future::Future, sync::LazyLock, time::Duration};
 
 use redis::Value;
 
 use super::{
-    RedisStore, keys,
+    InRedis, RedisStore, keys,
     lock::is_forbidden,
     millis, replies,
-    scripts::{self, Script},
+    scripts::{Script, script},
 };
 use crate::{
     domain::{
-        Claim, Failure, GivenBack, Holder, Kind, Object, Outcome, Owner, Place, Renewal, Share,
-        Taken, Verdict,
+        self, Claim, Failure, GivenBack, Holder, Name, Object, Outcome, Owner, Place, ReleaseMode,
+        Renewal, Share, Taken, Verdict, Work,
     },
-    store::KNOWN_FOR,
+    store::{Answer, KNOWN_FOR, questions::Questions},
 };
+
+pub(super) static SCRIPTS: &[&LazyLock<Script>] = &[
+    &READ,
+    &WRITE,
+    &LEAVE,
+    &UNLOCK,
+    &RENEW_READERS,
+    &RENEW_WRITERS,
+    &RECOUNT_WRITER,
+    &INSPECT,
+    &FORCE,
+];
+
+static READ: LazyLock<Script> = script!("holder", "read_write", "read_write/read");
+static WRITE: LazyLock<Script> = script!("holder", "read_write", "read_write/write");
+static LEAVE: LazyLock<Script> = script!("holder", "read_write", "read_write/leave");
+static UNLOCK: LazyLock<Script> = script!("holder", "read_write", "read_write/unlock");
+static RENEW_READERS: LazyLock<Script> = script!("read_write/renew");
+static RENEW_WRITERS: LazyLock<Script> = script!("read_write/prolong");
+static RECOUNT_WRITER: LazyLock<Script> = script!("read_write/recount");
+static INSPECT: LazyLock<Script> = script!("holder", "read_write", "read_write/inspect");
+static FORCE: LazyLock<Script> = script!("read_write/force");
 
 /// What the field of a writer ends with.
 const WRITER: &str = ":write";
 
+/// The reading side.
+pub(super) struct Readers;
+
+impl InRedis for Readers {
+    fn channel(&self, name: &Name) -> String {
+        channel(name)
+    }
+}
+
+impl Questions<RedisStore> for Readers {
+    fn acquire<'a>(
+        &self,
+        store: &'a RedisStore,
+        claim: &'a Claim,
+        _: Option<Place>,
+    ) -> Answer<'a, Verdict> {
+        Box::pin(store.acquire_to_read(claim))
+    }
+
+    /// Those who share it are one reader to the store.
+    fn recount<'a>(
+        &self,
+        store: &'a RedisStore,
+        claim: &'a Claim,
+        _: u32,
+        ttl: Option<Duration>,
+    ) -> Answer<'a, Outcome> {
+        Box::pin(store.is_reading(claim, ttl))
+    }
+
+    fn release<'a>(
+        &self,
+        store: &'a RedisStore,
+        claim: &'a Claim,
+        _: ReleaseMode,
+    ) -> Answer<'a, GivenBack> {
+        Box::pin(store.stop_reading(claim))
+    }
+
+    fn renew<'a>(
+        &self,
+        store: &'a RedisStore,
+        renewals: &'a [Renewal],
+    ) -> Answer<'a, Vec<Outcome>> {
+        Box::pin(store.renew_readers(renewals))
+    }
+
+    fn holder<'a>(&self, store: &'a RedisStore, object: &'a Object) -> Answer<'a, Option<Holder>> {
+        Box::pin(store.holder_in("read", object))
+    }
+
+    fn held_by<'a>(
+        &self,
+        store: &'a RedisStore,
+        object: &'a Object,
+        owner: &'a Owner,
+    ) -> Answer<'a, u32> {
+        Box::pin(store.lock_held_by(object, owner))
+    }
+
+    fn force_release<'a>(&self, store: &'a RedisStore, object: &'a Object) -> Answer<'a, bool> {
+        Box::pin(store.force_out_of("read", "0", object))
+    }
+}
+
+/// The writing side.
+pub(super) struct Writers;
+
+impl InRedis for Writers {
+    fn channel(&self, name: &Name) -> String {
+        channel(name)
+    }
+}
+
+impl Questions<RedisStore> for Writers {
+    fn acquire<'a>(
+        &self,
+        store: &'a RedisStore,
+        claim: &'a Claim,
+        place: Option<Place>,
+    ) -> Answer<'a, Verdict> {
+        Box::pin(store.acquire_to_write(claim, place))
+    }
+
+    fn recount<'a>(
+        &self,
+        store: &'a RedisStore,
+        claim: &'a Claim,
+        count: u32,
+        ttl: Option<Duration>,
+    ) -> Answer<'a, Outcome> {
+        Box::pin(store.recount_writer(claim, count, ttl))
+    }
+
+    fn release<'a>(
+        &self,
+        store: &'a RedisStore,
+        claim: &'a Claim,
+        mode: ReleaseMode,
+    ) -> Answer<'a, GivenBack> {
+        Box::pin(store.stop_writing(claim, mode != ReleaseMode::Broadcast))
+    }
+
+    fn renew<'a>(
+        &self,
+        store: &'a RedisStore,
+        renewals: &'a [Renewal],
+    ) -> Answer<'a, Vec<Outcome>> {
+        Box::pin(store.renew_writers(renewals))
+    }
+
+    fn guarded<'a>(
+        &self,
+        store: &'a RedisStore,
+        claim: &'a Claim,
+        work: &'a Work,
+    ) -> Answer<'a, Option<domain::Value>> {
+        Box::pin(async move { store.guarded_by(&writer(&claim.owner), claim, work).await })
+    }
+
+    fn holder<'a>(&self, store: &'a RedisStore, object: &'a Object) -> Answer<'a, Option<Holder>> {
+        Box::pin(store.holder_in("write", object))
+    }
+
+    fn held_by<'a>(
+        &self,
+        store: &'a RedisStore,
+        object: &'a Object,
+        owner: &'a Owner,
+    ) -> Answer<'a, u32> {
+        Box::pin(store.writer_held_by(object, owner))
+    }
+
+    fn force_release<'a>(&self, store: &'a RedisStore, object: &'a Object) -> Answer<'a, bool> {
+        Box::pin(store.force_out_of("write", "1", object))
+    }
+}
+
+/// Both sides share it.
+fn channel(name: &Name) -> String {
+    keys::redissons("redisson_rwlock", name)
+}
+
 impl RedisStore {
-    pub(super) async fn acquire_to_read(&self, claim: &Claim) -> Result<Verdict, Failure> {
+    async fn acquire_to_read(&self, claim: &Claim) -> Result<Verdict, Failure> {
         let Share::Beside { yields: Some(waited) } = claim.share else {
             return self.read(claim, None).await;
         };
@@ -35,7 +200,7 @@ impl RedisStore {
     async fn read(&self, claim: &Claim, waited: Option<Duration>) -> Result<Verdict, Failure> {
         let name = claim.name();
         let keys = [name.as_str(), &keys::reader(name, &claim.owner), &keys::writers(name)];
-        let answer = self.run(&scripts::READ, &keys[..2 + usize::from(waited.is_some())], |it| {
+        let answer = self.run(&READ, &keys[..2 + usize::from(waited.is_some())], |it| {
             it.arg(claim.owner.as_str()).arg(millis(claim.ttl));
             it.arg(claim.beside.as_ref().map(writer).unwrap_or_default());
             it.arg(waited.map_or(0, |waited| waited.as_millis()));
@@ -43,7 +208,7 @@ impl RedisStore {
         verdict(&self.explained(name, answer.await).await?, claim)
     }
 
-    pub(super) async fn acquire_to_write(
+    async fn acquire_to_write(
         &self,
         claim: &Claim,
         place: Option<Place>,
@@ -60,7 +225,7 @@ impl RedisStore {
     async fn write_alone(&self, claim: &Claim, waits: bool) -> Result<Verdict, Failure> {
         let name = claim.name();
         let keys = [name.as_str(), &keys::writers(name)];
-        let answer = self.run(&scripts::WRITE_ALONE, &keys[..1 + usize::from(waits)], |it| {
+        let answer = self.run(&WRITE, &keys[..1 + usize::from(waits)], |it| {
             it.arg(claim.owner.as_str()).arg(millis(claim.ttl));
             it.arg(writer(&claim.owner)).arg(millis(KNOWN_FOR));
         });
@@ -90,18 +255,18 @@ impl RedisStore {
         Ok(answer)
     }
 
-    pub(super) async fn stop_reading(&self, claim: &Claim) -> Result<GivenBack, Failure> {
+    async fn stop_reading(&self, claim: &Claim) -> Result<GivenBack, Failure> {
         let name = claim.name();
         let keys = [name.as_str(), &keys::reader(name, &claim.owner)];
-        let answer = self.run(&scripts::LEAVE, &keys, |command| {
-            command.arg(claim.owner.as_str()).arg(keys::channel(&claim.object));
+        let answer = self.run(&LEAVE, &keys, |command| {
+            command.arg(claim.owner.as_str()).arg(channel(name));
             command.arg(keys::in_slot(name));
         });
         let reply = self.explained(name, answer.await).await?;
         replies::given_back(&reply, name).map(as_owners)
     }
 
-    pub(super) async fn stop_writing(
+    async fn stop_writing(
         &self,
         claim: &Claim,
         may_have_waited: bool,
@@ -115,43 +280,36 @@ impl RedisStore {
     async fn unlock(&self, claim: &Claim, waited: bool) -> Result<GivenBack, Failure> {
         let name = claim.name();
         let keys = [name.as_str(), &keys::writers(name)];
-        let answer = self.run(&scripts::UNLOCK, &keys[..1 + usize::from(waited)], |it| {
+        let answer = self.run(&UNLOCK, &keys[..1 + usize::from(waited)], |it| {
             it.arg(claim.owner.as_str()).arg(writer(&claim.owner));
-            it.arg(keys::channel(&claim.object)).arg(keys::in_slot(name));
+            it.arg(channel(name)).arg(keys::in_slot(name));
             it.arg(u8::from(self.subscriptions.hears_releases(&claim.object)));
         });
         let reply = self.explained(name, answer.await).await?;
         replies::given_back(&reply, name).map(as_owners)
     }
 
-    pub(super) async fn recount_writer(
+    async fn recount_writer(
         &self,
         claim: &Claim,
         count: u32,
         ttl: Option<Duration>,
     ) -> Result<Outcome, Failure> {
-        let reply = self.run_on(claim.name(), &scripts::RECOUNT_WRITER, |command| {
+        let reply = self.run_on(claim.name(), &RECOUNT_WRITER, |command| {
             command.arg(writer(&claim.owner)).arg(count).arg(ttl.map_or(0, millis));
         });
         replies::outcome(&reply.await?)
     }
 
-    pub(super) async fn is_reading(
-        &self,
-        claim: &Claim,
-        ttl: Option<Duration>,
-    ) -> Result<Outcome, Failure> {
+    async fn is_reading(&self, claim: &Claim, ttl: Option<Duration>) -> Result<Outcome, Failure> {
         let Claim { object, owner, share, .. } = claim.clone();
         let outcomes = self.renew_readers(&[Renewal { object, owner, share, ttl }]).await?;
         Ok(outcomes.first().copied().unwrap_or(Outcome::Unknown))
     }
 
-    pub(super) async fn renew_writers(
-        &self,
-        renewals: &[Renewal],
-    ) -> Result<Vec<Outcome>, Failure> {
+    async fn renew_writers(&self, renewals: &[Renewal]) -> Result<Vec<Outcome>, Failure> {
         let names: Vec<&str> = renewals.iter().map(|it| it.object.name.as_str()).collect();
-        let reply = self.run(&scripts::RENEW_WRITERS, &names, |command| {
+        let reply = self.run(&RENEW_WRITERS, &names, |command| {
             for Renewal { owner, ttl, .. } in renewals {
                 command.arg(writer(owner)).arg(ttl.map_or(0, millis));
             }
@@ -159,16 +317,13 @@ impl RedisStore {
         replies::outcomes(&reply.await?, renewals.len())
     }
 
-    pub(super) async fn renew_readers(
-        &self,
-        renewals: &[Renewal],
-    ) -> Result<Vec<Outcome>, Failure> {
+    async fn renew_readers(&self, renewals: &[Renewal]) -> Result<Vec<Outcome>, Failure> {
         let leases = renewals.iter().map(|it| keys::reader(&it.object.name, &it.owner));
         let leases: Vec<String> = leases.collect();
         let names = renewals.iter().map(|it| it.object.name.as_str());
         let keys: Vec<&str> =
             names.zip(&leases).flat_map(|(name, lease)| [name, lease.as_str()]).collect();
-        let reply = self.run(&scripts::RENEW_READERS, &keys, |command| {
+        let reply = self.run(&RENEW_READERS, &keys, |command| {
             for Renewal { owner, ttl, .. } in renewals {
                 command.arg(owner.as_str()).arg(ttl.map_or(0, millis));
             }
@@ -176,53 +331,29 @@ impl RedisStore {
         replies::outcomes(&reply.await?, renewals.len())
     }
 
-    /// One of those who read, or who writes.
-    pub(super) async fn reader_or_writer(
-        &self,
-        object: &Object,
-    ) -> Result<Option<Holder>, Failure> {
-        let reply = self.run_on(&object.name, &scripts::INSPECT_MODE, |command| {
-            command.arg(mode(object.kind));
+    /// One of those who are in this mode.
+    async fn holder_in(&self, mode: &str, object: &Object) -> Result<Option<Holder>, Failure> {
+        let reply = self.run_on(&object.name, &INSPECT, |command| {
+            command.arg(mode);
         });
         Ok(replies::holder(&reply.await?)?.map(as_owner))
     }
 
-    pub(super) async fn reads_or_writes(
+    async fn writer_held_by(&self, object: &Object, owner: &Owner) -> Result<u32, Failure> {
+        self.lock_held_by(object, &Owner::lossy(&writer(owner))).await
+    }
+
+    /// Frees it from all who are in this mode, and says so by this `message`.
+    async fn force_out_of(
         &self,
+        mode: &str,
+        message: &str,
         object: &Object,
-        owner: &Owner,
-    ) -> Result<u32, Failure> {
-        match object.kind {
-            Kind::Write => {
-                let writer = Owner::lossy(&writer(owner));
-                self.lock_held_by(object, &writer).await
-            }
-            _ => self.lock_held_by(object, owner).await,
-        }
-    }
-
-    pub(super) async fn force_readers_or_writer(&self, object: &Object) -> Result<bool, Failure> {
-        let script: &Script = &scripts::FORCE_MODE;
-        let reply = self.run_on(&object.name, script, |command| {
-            let message = if object.kind == Kind::Write { "1" } else { "0" };
-            command.arg(mode(object.kind)).arg(keys::channel(object)).arg(message);
+    ) -> Result<bool, Failure> {
+        let reply = self.run_on(&object.name, &FORCE, |command| {
+            command.arg(mode).arg(channel(&object.name)).arg(message);
         });
-        replies::forced(&reply.await?, &object.name)
-    }
-}
-
-fn mode(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Write => "write",
-        _ => "read",
-    }
-}
-
-/// The field by which the claim's owner holds exclusively.
-pub(super) fn field(claim: &Claim) -> Cow<'_, str> {
-    match claim.object.kind {
-        Kind::Write => writer(&claim.owner).into(),
-        _ => claim.owner.as_str().into(),
+        replies::freed(&reply.await?, &object.name)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Renewals of many holds by one question.
 
 use super::RedisStore;
-use crate::domain::{Failure, Kind, Outcome, Renewal};
+use crate::domain::{Failure, Outcome, Renewal};
 
 /// In how many parts a batch of renewals is asked again that the server refuses: to find
 /// one of a hundred takes 14.
@@ -23,14 +23,7 @@ impl RedisStore {
 
     async fn renew_all(&self, renewals: &[Renewal]) -> Result<Vec<Outcome>, Failure> {
         let Some(first) = renewals.first() else { return Ok(Vec::new()) };
-        match first.object.kind {
-            Kind::Lock => self.renew_locks(renewals).await,
-            Kind::Read => self.renew_readers(renewals).await,
-            Kind::Write => self.renew_writers(renewals).await,
-            Kind::Semaphore => self.look_at_semaphores(renewals).await,
-            Kind::Latch => Ok(vec![Outcome::NotOurs; renewals.len()]),
-            Kind::Permits => self.renew_leased(renewals).await,
-        }
+        Self::of(first.object.kind).renew(self, renewals).await
     }
 
     /// Renews in halves, so that one that is refused spoils few others. Which half comes

@@ -1,4 +1,5 @@
-//! What Redis answers, in our words.
+//! What Redis answers, in our words: what several kinds are answered. The rest stands beside the
+//! question.
 
 use std::{num::NonZero, time::Duration};
 
@@ -7,8 +8,7 @@ use tokio::time::Instant;
 
 use super::connection::shown;
 use crate::domain::{
-    Claim, Counts, Failure, GivenBack, Holder, Name, Others, Outcome, Owner, Seldom, Taken,
-    Verdict, permits_of,
+    Claim, Failure, GivenBack, Holder, Name, Others, Outcome, Owner, Seldom, Verdict,
 };
 
 /// Codes that some servers hide in the text of a script's error, and the text
@@ -64,50 +64,6 @@ pub(super) fn verdict(reply: &Value, claim: &Claim) -> Result<Verdict, Failure> 
     }
 }
 
-/// What a question for permits was answered. A grant names the first of them.
-pub(super) fn leased(reply: &Value, claim: &Claim) -> Result<Verdict, Failure> {
-    match reply {
-        Value::BulkString(id) if is_first(id, claim) => Ok(Verdict::Granted { token: None }),
-        Value::Array(parts) => match parts[..] {
-            [Value::Int(left)] => {
-                let at_most = u64::try_from(left).ok().map(Duration::from_millis);
-                Ok(Verdict::Busy(Taken { holder: None, at_most }))
-            }
-            _ => Err(unreadable(reply)),
-        },
-        other => Err(unreadable(other)),
-    }
-}
-
-fn is_first(id: &[u8], claim: &Claim) -> bool {
-    permits_of(&claim.owner, claim.share).next().is_some_and(|first| first.as_bytes() == id)
-}
-
-/// Whether all permits that were given back had been held.
-pub(super) fn all_were_held(reply: &Value, name: &Name) -> Result<bool, Failure> {
-    match number(reply)? {
-        all @ 0..=1 => Ok(all == 1),
-        all @ -2..=-1 => {
-            warn_unannounced(name);
-            Ok(all == -1)
-        }
-        _ => Err(unreadable(reply)),
-    }
-}
-
-/// `{free, held, set}`.
-pub(super) fn counts(reply: &Value) -> Result<Counts, Failure> {
-    match reply {
-        Value::Array(parts) => match parts[..] {
-            [Value::Int(free), Value::Int(held), Value::Int(set @ 0..=1)] => {
-                Ok(Counts { free, held, set: set == 1 })
-            }
-            _ => Err(unreadable(reply)),
-        },
-        other => Err(unreadable(other)),
-    }
-}
-
 /// A number that somebody wrote, or none.
 pub(super) fn number(reply: &Value) -> Result<i64, Failure> {
     match reply {
@@ -115,11 +71,6 @@ pub(super) fn number(reply: &Value) -> Result<i64, Failure> {
         Value::Int(number) => Ok(*number),
         other => text(other).and_then(|it| it.parse().ok()).ok_or_else(|| unreadable(other)),
     }
-}
-
-/// Whether an answer to one who waits says that the server refused it a place.
-pub(super) fn place_was_refused(reply: &Value) -> bool {
-    matches!(reply, Value::Array(parts) if parts.len() == 4)
 }
 
 /// What `lua/lock/hand_over.lua` says.
@@ -144,26 +95,6 @@ fn lasting(gap: i64) -> Duration {
     Duration::from_millis(gap.unsigned_abs())
 }
 
-/// Whether a hold was there to be deleted.
-pub(super) fn is_freed(reply: &Value) -> Result<bool, Failure> {
-    match reply {
-        Value::Int(deleted) => Ok(*deleted == 1),
-        other => Err(unreadable(other)),
-    }
-}
-
-/// How many clients a message went to.
-pub(super) fn ears(reply: &Value, name: &Name) -> Result<i64, Failure> {
-    match reply {
-        Value::Int(ears) => Ok(*ears),
-        Value::ServerError(_) => {
-            warn_unannounced(name);
-            Ok(0)
-        }
-        other => Err(unreadable(other)),
-    }
-}
-
 pub(super) fn outcome(reply: &Value) -> Result<Outcome, Failure> {
     match reply {
         Value::Int(0) => Ok(Outcome::NotOurs),
@@ -180,8 +111,8 @@ pub(super) fn outcomes(reply: &Value, asked: usize) -> Result<Vec<Outcome>, Fail
     }
 }
 
-/// Whether a forced release freed anything.
-pub(super) fn forced(reply: &Value, name: &Name) -> Result<bool, Failure> {
+/// Whether a release that is told to everybody freed anything.
+pub(super) fn freed(reply: &Value, name: &Name) -> Result<bool, Failure> {
     match reply {
         Value::Int(0) => Ok(false),
         Value::Int(1) => Ok(true),
@@ -194,7 +125,7 @@ pub(super) fn forced(reply: &Value, name: &Name) -> Result<bool, Failure> {
 }
 
 /// Each release may be refused.
-fn warn_unannounced(name: &Name) {
+pub(super) fn warn_unannounced(name: &Name) {
     static UNANNOUNCED: Seldom = Seldom::new();
     if let Some(releases) = UNANNOUNCED.once_more(Instant::now()) {
         tracing::warn!(target: "leasehold", lock = %name, releases,
@@ -207,21 +138,6 @@ pub(super) fn count(reply: &Value) -> Result<u32, Failure> {
     match reply {
         Value::Nil => Ok(0),
         Value::BulkString(_) => Ok(text(reply).and_then(|it| it.parse().ok()).unwrap_or(1)),
-        other => Err(unreadable(other)),
-    }
-}
-
-/// What a question for permits was answered: their owner, or `{pttl}`.
-pub(super) fn permits(reply: &Value, claim: &Claim) -> Result<Verdict, Failure> {
-    match reply {
-        granted if text(granted) == Some(claim.owner.as_str()) => Ok(Verdict::GRANTED),
-        Value::Array(parts) => match parts[..] {
-            [Value::Int(pttl)] => {
-                let at_most = u64::try_from(pttl).ok().map(Duration::from_millis);
-                Ok(Verdict::Busy(Taken { at_most, ..Taken::UNKNOWN }))
-            }
-            _ => Err(unreadable(reply)),
-        },
         other => Err(unreadable(other)),
     }
 }
@@ -265,7 +181,7 @@ pub(super) fn into_text(reply: &Value) -> String {
     }
 }
 
-fn text(value: &Value) -> Option<&str> {
+pub(super) fn text(value: &Value) -> Option<&str> {
     match value {
         Value::BulkString(bytes) => std::str::from_utf8(bytes).ok(),
         Value::SimpleString(text) => Some(text),

@@ -1,4 +1,5 @@
-//! Everything that can happen in Redis: one file in `lua/` each.
+//! What a script is. Each lies in a file of its own in `lua/`, and is named beside whoever has it
+//! run.
 
 use std::sync::LazyLock;
 
@@ -20,91 +21,16 @@ macro_rules! script {
     };
 }
 
-pub(super) static ACQUIRE: LazyLock<Script> = script!("holder", "lock/acquire");
-pub(super) static FORCE_RELEASE: LazyLock<Script> = script!("lock/force_release");
-pub(super) static HAND_OVER: LazyLock<Script> = script!("holder", "lock/hand_over");
-pub(super) static INSPECT: LazyLock<Script> = script!("holder", "lock/inspect");
-pub(super) static PERMITS_ACQUIRE: LazyLock<Script> = script!("permits", "permits/acquire");
-pub(super) static PERMITS_CHANGE: LazyLock<Script> = script!("permits", "permits/change");
-pub(super) static PERMITS_COUNT: LazyLock<Script> = script!("permits", "permits/count");
-pub(super) static PERMITS_LEASE: LazyLock<Script> = script!("permits", "permits/lease");
-pub(super) static PERMITS_RELEASE: LazyLock<Script> = script!("permits", "permits/release");
-pub(super) static PERMITS_RENEW: LazyLock<Script> = script!("permits", "permits/renew");
-pub(super) static RECOUNT: LazyLock<Script> = script!("lock/recount");
-pub(super) static RENEW: LazyLock<Script> = script!("lock/renew");
-pub(super) static WRITE: LazyLock<Script> = script!("lock/write");
+pub(super) use script;
 
-/// What stands behind a script of somebody else's.
-const EVAL: &str = include_str!(concat!("lua/", "lock/eval", ".lua"));
-
-/// A script of this text, behind a look at the lock. Its lines keep their numbers.
-pub(super) fn eval(text: &str) -> Script<String> {
-    Script::new(format!("local function work(KEYS, ARGV) {text}\nend\n{EVAL}"))
-}
-
-pub(super) static READ: LazyLock<Script> = script!("holder", "read_write", "read_write/read");
-pub(super) static WRITE_ALONE: LazyLock<Script> =
-    script!("holder", "read_write", "read_write/write");
-pub(super) static LEAVE: LazyLock<Script> = script!("holder", "read_write", "read_write/leave");
-pub(super) static UNLOCK: LazyLock<Script> = script!("holder", "read_write", "read_write/unlock");
-pub(super) static RENEW_READERS: LazyLock<Script> = script!("read_write/renew");
-pub(super) static RENEW_WRITERS: LazyLock<Script> = script!("read_write/prolong");
-pub(super) static RECOUNT_WRITER: LazyLock<Script> = script!("read_write/recount");
-pub(super) static INSPECT_MODE: LazyLock<Script> =
-    script!("holder", "read_write", "read_write/inspect");
-pub(super) static FORCE_MODE: LazyLock<Script> = script!("read_write/force");
-
-pub(super) static SEMAPHORE_ACQUIRE: LazyLock<Script> = script!("number", "semaphore/acquire");
-pub(super) static SEMAPHORE_RELEASE: LazyLock<Script> = script!("semaphore/release");
-pub(super) static SEMAPHORE_SET: LazyLock<Script> = script!("receipt", "semaphore/set_if_absent");
-pub(super) static SEMAPHORE_ADD: LazyLock<Script> = script!("receipt", "semaphore/add");
-pub(super) static SEMAPHORE_DELETE: LazyLock<Script> = script!("receipt", "semaphore/delete");
-pub(super) static SEMAPHORE_DRAIN: LazyLock<Script> =
-    script!("receipt", "number", "semaphore/drain");
-
-pub(super) static LATCH_SET: LazyLock<Script> = script!("receipt", "latch/set");
-pub(super) static LATCH_COUNT_DOWN: LazyLock<Script> =
-    script!("receipt", "number", "latch/count_down");
-pub(super) static LATCH_DELETE: LazyLock<Script> = script!("receipt", "latch/delete");
-
-/// All of them, to be loaded when a connection is made.
-pub(super) fn preloads() -> Vec<Preload> {
-    let locks = [&ACQUIRE, &FORCE_RELEASE, &HAND_OVER, &INSPECT, &RECOUNT, &RENEW, &WRITE];
-    let semaphores = [
-        &SEMAPHORE_ACQUIRE,
-        &SEMAPHORE_RELEASE,
-        &SEMAPHORE_SET,
-        &SEMAPHORE_ADD,
-        &SEMAPHORE_DRAIN,
-        &SEMAPHORE_DELETE,
-    ];
-    let latches = [&LATCH_SET, &LATCH_COUNT_DOWN, &LATCH_DELETE];
-    let read_write = [
-        &READ,
-        &WRITE_ALONE,
-        &LEAVE,
-        &UNLOCK,
-        &RENEW_READERS,
-        &RENEW_WRITERS,
-        &RECOUNT_WRITER,
-        &INSPECT_MODE,
-        &FORCE_MODE,
-    ];
-    let permits = [
-        &PERMITS_ACQUIRE,
-        &PERMITS_CHANGE,
-        &PERMITS_COUNT,
-        &PERMITS_LEASE,
-        &PERMITS_RELEASE,
-        &PERMITS_RENEW,
-    ];
-    let all = locks.into_iter().chain(semaphores).chain(latches);
-    let all = all.chain(read_write).chain(permits);
-    all.map(|script| Preload { hash: script.hash.clone(), text: script.text }).collect()
+/// These scripts, to be loaded when a connection is made.
+pub(super) fn preloads(of: &[&[&LazyLock<Script>]]) -> Vec<Preload> {
+    let preload = |script: &Script| Preload { hash: script.hash.clone(), text: script.text };
+    of.iter().copied().flatten().map(|script| preload(script)).collect()
 }
 
 impl<Text: AsRef<str>> Script<Text> {
-    fn new(text: Text) -> Self {
+    pub(super) fn new(text: Text) -> Self {
         Self { hash: redis::Script::new(text.as_ref()).get_hash().to_owned(), text }
     }
 

@@ -1,19 +1,100 @@
 //! The semaphore's questions, as scripts. Redisson has the counter and the channel; who has
 //! how many permits is our own.
 
+use std::{sync::LazyLock, time::Duration};
+
 use redis::{Value, cmd};
 
-use super::{RedisStore, keys, millis, replies, scripts};
+use super::{
+    InRedis, RedisStore, keys, millis, replies,
+    scripts::{Script, script},
+};
 use crate::{
     domain::{
-        Change, Claim, Failure, GivenBack, Object, Others, Outcome, Owner, Place, ReleaseMode,
-        Renewal, Verdict,
+        Change, Claim, Failure, GivenBack, Name, Object, Others, Outcome, Owner, Place,
+        ReleaseMode, Renewal, Taken, Verdict,
     },
-    store::{LATEST, PATIENT_RESTS, RECEIPT_RESTS, unasked},
+    store::{
+        Answer, LATEST, PATIENT_RESTS, RECEIPT_RESTS,
+        questions::{Questions, unsupported},
+    },
 };
 
+pub(super) static SCRIPTS: &[&LazyLock<Script>] =
+    &[&ACQUIRE, &RELEASE, &SET, &ADD, &DRAIN, &DELETE];
+
+static ACQUIRE: LazyLock<Script> = script!("number", "semaphore/acquire");
+static RELEASE: LazyLock<Script> = script!("semaphore/release");
+static SET: LazyLock<Script> = script!("receipt", "semaphore/set_if_absent");
+static ADD: LazyLock<Script> = script!("receipt", "semaphore/add");
+static DRAIN: LazyLock<Script> = script!("receipt", "number", "semaphore/drain");
+static DELETE: LazyLock<Script> = script!("receipt", "semaphore/delete");
+
+pub(super) struct Semaphores;
+
+impl InRedis for Semaphores {
+    fn channel(&self, name: &Name) -> String {
+        channel(name)
+    }
+}
+
+impl Questions<RedisStore> for Semaphores {
+    fn acquire<'a>(
+        &self,
+        store: &'a RedisStore,
+        claim: &'a Claim,
+        place: Option<Place>,
+    ) -> Answer<'a, Verdict> {
+        Box::pin(store.acquire_semaphore(claim, place))
+    }
+
+    fn release<'a>(
+        &self,
+        store: &'a RedisStore,
+        claim: &'a Claim,
+        mode: ReleaseMode,
+    ) -> Answer<'a, GivenBack> {
+        Box::pin(store.release_semaphore(claim, mode))
+    }
+
+    fn renew<'a>(
+        &self,
+        store: &'a RedisStore,
+        renewals: &'a [Renewal],
+    ) -> Answer<'a, Vec<Outcome>> {
+        Box::pin(store.look_at_semaphores(renewals))
+    }
+
+    fn held_by<'a>(
+        &self,
+        store: &'a RedisStore,
+        object: &'a Object,
+        owner: &'a Owner,
+    ) -> Answer<'a, u32> {
+        Box::pin(store.semaphore_held_by(object, owner))
+    }
+
+    fn number<'a>(&self, store: &'a RedisStore, object: &'a Object) -> Answer<'a, i64> {
+        Box::pin(store.number_at(&object.name))
+    }
+
+    fn change<'a>(
+        &self,
+        store: &'a RedisStore,
+        object: &'a Object,
+        change: Change,
+        receipt: &'a Owner,
+    ) -> Answer<'a, i64> {
+        Box::pin(store.change_semaphore(object, change, receipt))
+    }
+}
+
+fn channel(name: &Name) -> String {
+    keys::redissons("redisson_sc", name)
+}
+
 impl RedisStore {
-    pub(super) async fn acquire_permits(
+    async fn acquire_semaphore(
         &self,
         claim: &Claim,
         place: Option<Place>,
@@ -25,14 +106,14 @@ impl RedisStore {
         };
         let [holders, withdrawn, patient] = beside(claim);
         let keys = [name.as_str(), &holders, &withdrawn, &patient];
-        let asked = self.run(&scripts::SEMAPHORE_ACQUIRE, &keys, |command| {
+        let asked = self.run(&ACQUIRE, &keys, |command| {
             command.arg(claim.owner.as_str()).arg(claim.units());
             command.arg(&waited).arg(millis(PATIENT_RESTS));
         });
-        replies::permits(&self.explained(name, asked.await).await?, claim)
+        verdict(&self.explained(name, asked.await).await?, claim)
     }
 
-    pub(super) async fn release_permits(
+    async fn release_semaphore(
         &self,
         claim: &Claim,
         mode: ReleaseMode,
@@ -44,22 +125,19 @@ impl RedisStore {
         };
         let [holders, withdrawn, patient] = beside(claim);
         let keys = [name.as_str(), &holders, &withdrawn, &patient];
-        let asked = self.run(&scripts::SEMAPHORE_RELEASE, &keys, |command| {
-            command.arg(claim.owner.as_str()).arg(keys::channel(&claim.object));
+        let asked = self.run(&RELEASE, &keys, |command| {
+            command.arg(claim.owner.as_str()).arg(channel(name));
             command.arg(millis(LATEST)).arg(mode);
         });
         let reply = self.explained(name, asked.await).await?;
-        Ok(match replies::forced(&reply, name)? {
+        Ok(match replies::freed(&reply, name)? {
             true => GivenBack::Freed(Others::Nobody),
             false => GivenBack::NotHeld { holder: None },
         })
     }
 
     /// Looks whether each owner has its permits: they have no lease to renew.
-    pub(super) async fn look_at_semaphores(
-        &self,
-        renewals: &[Renewal],
-    ) -> Result<Vec<Outcome>, Failure> {
+    async fn look_at_semaphores(&self, renewals: &[Renewal]) -> Result<Vec<Outcome>, Failure> {
         let look = |renewal: &Renewal| {
             let holders = keys::holders(&renewal.object.name);
             cmd("HEXISTS").arg(holders).arg(renewal.owner.as_str()).clone()
@@ -74,28 +152,27 @@ impl RedisStore {
     }
 
     /// How many permits `owner` has.
-    pub(super) async fn permits_of(&self, object: &Object, owner: &Owner) -> Result<u32, Failure> {
+    async fn semaphore_held_by(&self, object: &Object, owner: &Owner) -> Result<u32, Failure> {
         let field = [&keys::holders(&object.name), owner.as_str()];
         replies::count(&self.ask_about(&object.name, "HGET", &field).await?)
     }
 
-    pub(super) async fn change_semaphore(
+    async fn change_semaphore(
         &self,
         object: &Object,
         change: Change,
         receipt: &Owner,
     ) -> Result<i64, Failure> {
-        let (name, channel) = (&object.name, keys::channel(object));
-        let (receipt, holders) = (keys::receipt(object, receipt), keys::holders(name));
+        let name = &object.name;
+        let channel = channel(name);
+        let (receipt, holders) = (keys::receipt("semaphore", name, receipt), keys::holders(name));
         let keys = [name.as_str(), &receipt, &holders];
         let (script, keys, permits) = match change {
-            Change::SetIfAbsent(permits) => {
-                (&scripts::SEMAPHORE_SET, &keys[..], Some(i64::from(permits)))
-            }
-            Change::Add(permits) => (&scripts::SEMAPHORE_ADD, &keys[..2], Some(permits)),
-            Change::Drain => (&scripts::SEMAPHORE_DRAIN, &keys[..2], None),
-            Change::Delete => (&scripts::SEMAPHORE_DELETE, &keys[..], None),
-            _ => return unasked(object).await,
+            Change::SetIfAbsent(permits) => (&SET, &keys[..], Some(i64::from(permits))),
+            Change::Add(permits) => (&ADD, &keys[..2], Some(permits)),
+            Change::Drain => (&DRAIN, &keys[..2], None),
+            Change::Delete => (&DELETE, &keys[..], None),
+            _ => return unsupported(object).await,
         };
         let asked = self.run(script, keys, |command| {
             if let Some(permits) = permits {
@@ -110,4 +187,19 @@ impl RedisStore {
 /// The keys beside the counter: who has permits, who has withdrawn, who waits longest.
 fn beside(claim: &Claim) -> [String; 3] {
     [keys::holders(claim.name()), keys::withdrawn(claim.name()), keys::patient(claim.name())]
+}
+
+/// What a question for permits was answered: their owner, or `{pttl}`.
+fn verdict(reply: &Value, claim: &Claim) -> Result<Verdict, Failure> {
+    match reply {
+        granted if replies::text(granted) == Some(claim.owner.as_str()) => Ok(Verdict::GRANTED),
+        Value::Array(parts) => match parts[..] {
+            [Value::Int(pttl)] => {
+                let at_most = u64::try_from(pttl).ok().map(Duration::from_millis);
+                Ok(Verdict::Busy(Taken { at_most, ..Taken::UNKNOWN }))
+            }
+            _ => Err(replies::unreadable(reply)),
+        },
+        other => Err(replies::unreadable(other)),
+    }
 }

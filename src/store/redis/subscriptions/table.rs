@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use tokio::time::Instant;
 
 use super::{
-    super::{keys, replies},
+    super::{channel_of, keys, replies},
     rights::{Refusals, Refused, Rights},
 };
 use crate::{
@@ -75,7 +75,7 @@ impl Correction {
     /// What we have no right to if it is forbidden. What is asked for with our own channels
     /// is asked for again without them.
     pub(super) fn needs(&self) -> Refused {
-        let releases = self.subscribe.as_ref().map(keys::channel);
+        let releases = self.subscribe.as_ref().map(channel_of);
         match self.channels.iter().all(|it| Some(it) == releases.as_ref()) {
             true => Refused::Releases,
             false => Refused::OwnChannels,
@@ -139,7 +139,7 @@ impl Table {
 
     /// Whether the releases of `name` reach us.
     pub(super) fn hears_releases(&self, object: &Object) -> bool {
-        self.channels.get(&keys::channel(object)).is_some_and(|it| it.state == State::On)
+        self.channels.get(&channel_of(object)).is_some_and(|it| it.state == State::On)
     }
 
     /// Whether there is anything to hear.
@@ -173,7 +173,7 @@ impl Table {
         let Rights { queue, own_channels, releases } = self.refusals.rights(object);
         let mut wanted = Vec::new();
         if releases {
-            wanted.push((keys::channel(object), Says::Released));
+            wanted.push((channel_of(object), Says::Released));
         }
         if releases && queue && own_channels && object.manner().waits == Waits::Queued {
             wanted.push((keys::queuers(&object.name), Says::Nothing));
@@ -391,7 +391,7 @@ mod tests {
         let [asked] = table.corrections().try_into().unwrap();
         table.not_done(&asked, Refusal::Forbidden, now);
         let [less] = table.corrections().try_into().unwrap();
-        assert_eq!(less.channels, [keys::channel(&name("door"))]);
+        assert_eq!(less.channels, [channel_of(&name("door"))]);
         confirmed(&mut table, &less);
         assert_eq!(told(&mut table), [Event::Hears(name("door"), Hears::Releases)]);
 
@@ -430,7 +430,7 @@ mod tests {
 
     #[test]
     fn two_names_share_a_channel_until_the_last_one_leaves() {
-        let (mut table, shared) = (hearing(), keys::channel(&name("door")));
+        let (mut table, shared) = (hearing(), channel_of(&name("door")));
         table.listen(&name("{door}"));
         done(&mut table);
         told(&mut table);
@@ -592,7 +592,7 @@ mod tests {
             server.settle();
             let of = |object: &Object| {
                 let name = &object.name;
-                [keys::channel(object), keys::queuers(name), keys::waiter(name, "id")]
+                [channel_of(object), keys::queuers(name), keys::waiter(name, "id")]
             };
             let wanted: BTreeSet<String> = server.wanted.iter().flat_map(of).collect();
             assert_eq!(server.subscribed, wanted, "seed {seed}");

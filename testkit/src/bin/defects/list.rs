@@ -1280,6 +1280,17 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
+        Finder::Unit("store::memory::tests::it_conforms"),
+        Defect {
+            says: "what a kind does not support is told as if a server had refused it",
+            edits: &[Edit {
+                file: "src/store/questions.rs",
+                from: "Failure::Unsupported(object.kind.unsupported())",
+                to: "Failure::refused(\"ERR\", object.kind.unsupported())",
+            }],
+        },
+    ),
+    (
         Finder::Unit("engine::simulation::run_counted"),
         Defect {
             says: "a change that is asked for again happens again",
