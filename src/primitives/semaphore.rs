@@ -3,6 +3,8 @@
 use std::{fmt, future::Future, sync::Arc, time::Duration};
 
 use super::{Release, settings::checked_patience};
+#[cfg(test)]
+use crate::engine::held::Watch;
 use crate::{
     domain::{CENTURY, Change, LostReason, Name, Object, Owner, Share, WaitBy},
     engine::{
@@ -332,6 +334,11 @@ pub struct SemaphoreGuard {
 }
 
 impl SemaphoreGuard {
+    #[cfg(test)]
+    pub(crate) fn watch(&self) -> &Watch {
+        &self.held.watch
+    }
+
     /// Gives the permits back, and tells whether they were still ours.
     ///
     /// They are not if the semaphore was deleted, or Redis has lost what it knew. Then

@@ -162,6 +162,13 @@ fn run_served() {
     simulate(served::run, "run_served", FEW_SERVED);
 }
 
+/// The objects that are no plain lock, on a simulated server.
+#[cfg(feature = "redis")]
+#[test]
+fn run_objects() {
+    simulate(served::run_objects, "run_objects", FEW_SERVED);
+}
+
 fn simulate(world: World, called: &str, few: u64) {
     if let Some(seed) = setting::<u64>("LEASEHOLD_SEED") {
         match tell(world, seed, true) {
@@ -203,6 +210,12 @@ fn a_story_of_permits_can_be_told_again() {
 #[test]
 fn a_story_of_a_server_can_be_told_again() {
     tell_twice(served::run);
+}
+
+#[cfg(feature = "redis")]
+#[test]
+fn a_story_of_objects_on_a_server_can_be_told_again() {
+    tell_twice(served::run_objects);
 }
 
 fn tell_twice(world: World) {

@@ -14,11 +14,13 @@
 //! work                a task that wants locks
 //! peer                a client: its engine, store and gate
 //! judge               the rules
+//! objects             the same with what is no plain lock, and the rules of that
 //! site                where the server is
 //! plot                what kind of story it is
 //! ```
 
 mod judge;
+mod objects;
 mod peer;
 mod plot;
 mod raw;
@@ -29,4 +31,4 @@ mod troubles;
 mod work;
 mod world;
 
-pub(super) use self::world::run;
+pub(super) use self::{objects::run as run_objects, world::run};
