@@ -761,7 +761,7 @@ fn a_thread_that_waits_for_permits_enters_when_another_gives_them_back() {
     };
     two.release().unwrap().done().unwrap();
     waiter.join().unwrap().unwrap();
-    assert_eq!(pool.free().unwrap(), 2);
+    assert_eq!(pool.available().unwrap(), 2);
     drop(pool.acquire(2).unwrap());
     // nothing is lost with the client that made it
     drop(pool);

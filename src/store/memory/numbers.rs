@@ -7,8 +7,8 @@ use tokio::time::Instant;
 use super::{Session, State, semaphore::Semaphore};
 use crate::{
     domain::{
-        Change, Claim, GivenBack, Kind, Map, Object, Outcome, Owner, Place, ReleaseMode, Renewal,
-        Taken, Verdict,
+        Change, Claim, Failure, GivenBack, Kind, Map, Object, Outcome, Owner, Place, ReleaseMode,
+        Renewal, Taken, Verdict,
     },
     store::{Answer, RECEIPT_RESTS, unasked},
 };
@@ -28,7 +28,13 @@ impl Session {
         claim: &'a Claim,
         place: Option<Place>,
     ) -> Answer<'a, Verdict> {
-        self.ask(move |state, now| state.semaphore(&claim.object).acquire(claim, place, now))
+        self.ask(move |state, now| {
+            let (verdict, tells) = state.semaphore(&claim.object).acquire(claim, place, now);
+            if tells {
+                state.announce(&claim.object, self.id, false);
+            }
+            verdict
+        })
     }
 
     pub(super) fn release_permits<'a>(
@@ -82,21 +88,22 @@ impl Session {
         if !known {
             return unasked(object);
         }
-        self.ask(move |state, now| {
+        let changed = self.ask(move |state, now| {
             state.numbers.receipts.retain(|_, (_, at)| now < *at + RECEIPT_RESTS);
             if let Some((before, _)) = state.numbers.receipts.get(receipt) {
-                return *before;
+                return Ok(*before);
             }
             let (answer, tells) = match object.kind {
-                Kind::Semaphore => state.change_semaphore(object, change),
+                Kind::Semaphore => state.change_semaphore(object, change)?,
                 _ => state.change_latch(object, change),
             };
             if tells {
                 state.announce(object, self.id, false);
             }
             state.numbers.receipts.insert(receipt.clone(), (answer, now));
-            answer
-        })
+            Ok(answer)
+        });
+        Box::pin(async { changed.await? })
     }
 }
 
@@ -121,20 +128,24 @@ impl State {
     }
 
     /// Returns the answer, and whether who waits is told.
-    fn change_semaphore(&mut self, object: &Object, change: Change) -> (i64, bool) {
+    fn change_semaphore(
+        &mut self,
+        object: &Object,
+        change: Change,
+    ) -> Result<(i64, bool), Failure> {
         let semaphore = self.semaphore(object);
-        match change {
+        Ok(match change {
             Change::SetIfAbsent(permits) => {
                 let made = semaphore.set_if_absent(permits);
                 (made.into(), made)
             }
             Change::Add(permits) => {
-                let free = semaphore.add(permits);
+                let free = semaphore.add(permits)?;
                 (free, free >= 0)
             }
             Change::Delete => (semaphore.delete().into(), false),
             _ => (semaphore.drain(), false),
-        }
+        })
     }
 
     /// The same of a latch.
@@ -142,7 +153,7 @@ impl State {
         let before = self.number(object);
         let latches = &mut self.numbers.latches;
         match change {
-            Change::SetIfAbsent(count) if before == 0 => {
+            Change::SetIfAbsent(count) if before <= 0 => {
                 latches.insert(object.clone(), count.into());
                 (1, true)
             }

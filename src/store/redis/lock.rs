@@ -154,7 +154,9 @@ impl RedisStore {
     ) -> Result<GivenBack, Failure> {
         match mode {
             ReleaseMode::Broadcast => self.release_openly(claim).await,
-            ReleaseMode::HandOver | ReleaseMode::Forget => Box::pin(self.hand_over(claim)).await,
+            ReleaseMode::HandOver | ReleaseMode::Forget | ReleaseMode::Leave => {
+                Box::pin(self.hand_over(claim)).await
+            }
         }
     }
 

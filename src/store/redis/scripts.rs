@@ -25,7 +25,8 @@ pub(super) static FORCE_RELEASE: LazyLock<Script> = script!("lock/force_release"
 pub(super) static HAND_OVER: LazyLock<Script> = script!("holder", "lock/hand_over");
 pub(super) static INSPECT: LazyLock<Script> = script!("holder", "lock/inspect");
 pub(super) static PERMITS_ACQUIRE: LazyLock<Script> = script!("permits", "permits/acquire");
-pub(super) static PERMITS_CHANGE: LazyLock<Script> = script!("permits", "permits/change");
+pub(super) static PERMITS_CHANGE: LazyLock<Script> =
+    script!("receipt", "permits", "permits/change");
 pub(super) static PERMITS_COUNT: LazyLock<Script> = script!("permits", "permits/count");
 pub(super) static PERMITS_LEASE: LazyLock<Script> = script!("permits", "permits/lease");
 pub(super) static PERMITS_RELEASE: LazyLock<Script> = script!("permits", "permits/release");
@@ -53,7 +54,7 @@ pub(super) static FORCE_MODE: LazyLock<Script> = script!("read_write/force");
 pub(super) static SEMAPHORE_ACQUIRE: LazyLock<Script> = script!("number", "semaphore/acquire");
 pub(super) static SEMAPHORE_RELEASE: LazyLock<Script> = script!("semaphore/release");
 pub(super) static SEMAPHORE_SET: LazyLock<Script> = script!("receipt", "semaphore/set_if_absent");
-pub(super) static SEMAPHORE_ADD: LazyLock<Script> = script!("receipt", "semaphore/add");
+pub(super) static SEMAPHORE_ADD: LazyLock<Script> = script!("receipt", "number", "semaphore/add");
 pub(super) static SEMAPHORE_DELETE: LazyLock<Script> = script!("receipt", "semaphore/delete");
 pub(super) static SEMAPHORE_DRAIN: LazyLock<Script> =
     script!("receipt", "number", "semaphore/drain");

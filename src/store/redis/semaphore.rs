@@ -9,7 +9,7 @@ use crate::{
         Change, Claim, Failure, GivenBack, Object, Others, Outcome, Owner, Place, ReleaseMode,
         Renewal, Verdict,
     },
-    store::{LATEST, PATIENT_RESTS, RECEIPT_RESTS, unasked},
+    store::{LATEST, PATIENT_RESTS, PATIENT_TURN, RECEIPT_RESTS, unasked},
 };
 
 impl RedisStore {
@@ -27,7 +27,8 @@ impl RedisStore {
         let keys = [name.as_str(), &holders, &withdrawn, &patient];
         let asked = self.run(&scripts::SEMAPHORE_ACQUIRE, &keys, |command| {
             command.arg(claim.owner.as_str()).arg(claim.units());
-            command.arg(&waited).arg(millis(PATIENT_RESTS));
+            command.arg(&waited).arg(millis(PATIENT_RESTS)).arg(millis(PATIENT_TURN));
+            command.arg(keys::channel(&claim.object));
         });
         replies::permits(&self.explained(name, asked.await).await?, claim)
     }
@@ -40,6 +41,7 @@ impl RedisStore {
         let name = claim.name();
         let mode = match mode {
             ReleaseMode::Forget => "forget",
+            ReleaseMode::Leave => "leave",
             ReleaseMode::Broadcast | ReleaseMode::HandOver => "back",
         };
         let [holders, withdrawn, patient] = beside(claim);
