@@ -845,3 +845,26 @@ impl PermitsGuard {
         self.held.watch.claim().name()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::{Client, MemoryStore};
+
+    #[tokio::test(start_paused = true)]
+    async fn what_somebody_has_seen_the_id_of_goes_to_no_task_here() {
+        for (seen, handed_over) in [(false, 1), (true, 0)] {
+            let client = Client::sharing(&MemoryStore::new());
+            let permits = client.permits("printers").unwrap();
+            permits.set(1).await.unwrap();
+            let guard = permits.acquire().await.unwrap();
+            let waiting = tokio::spawn(async move { permits.acquire().await });
+            tokio::time::sleep(std::time::Duration::from_millis(3)).await;
+            if seen {
+                assert_eq!(guard.ids().len(), 1);
+            }
+            guard.release().await.unwrap().done().unwrap();
+            drop(waiting.await.unwrap().unwrap());
+            assert_eq!(client.stats().handed_over, handed_over);
+        }
+    }
+}

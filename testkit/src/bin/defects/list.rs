@@ -1343,4 +1343,17 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             }],
         },
     ),
+    (
+        Finder::Unit(
+            "primitives::permits::tests::what_somebody_has_seen_the_id_of_goes_to_no_task_here",
+        ),
+        Defect {
+            says: "permits: an id that was seen goes to the next task",
+            edits: &[Edit {
+                file: "src/primitives/permits.rs",
+                from: "        self.held.watch.note_more();\n        let Claim",
+                to: "        let Claim",
+            }],
+        },
+    ),
 ];
