@@ -761,8 +761,10 @@ fn a_thread_that_waits_for_permits_enters_when_another_gives_them_back() {
     };
     two.release().unwrap().done().unwrap();
     waiter.join().unwrap().unwrap();
-    assert_eq!(pool.free().unwrap(), 2);
-    drop(pool.acquire(2).unwrap());
+    assert_eq!(pool.available().unwrap(), 2);
+    let guard = pool.acquire(2).unwrap();
+    assert_eq!(guard.lost_within(Duration::from_millis(20)).unwrap(), None);
+    drop(guard);
     // nothing is lost with the client that made it
     drop(pool);
     client.shutdown(Duration::from_secs(5)).unwrap();

@@ -851,7 +851,7 @@ async fn permits_come_back<T>(operation: impl AsyncFn(&Semaphore) -> T) {
             over.await.unwrap();
             sleep(TROUBLE).await;
             let case = format!("{taken}, {stalled}, {cut:?}");
-            assert_eq!(other.free().await.unwrap(), 2, "{case}");
+            assert_eq!(other.available().await.unwrap(), 2, "{case}");
             let stats = world.one.stats();
             assert_eq!((stats.held, stats.waiting), (0, 0), "{case}");
             assert_eq!(world.one.shutdown(secs(300)).await.unsettled, 0, "{case}");

@@ -45,6 +45,22 @@ async fn a_question_that_is_not_to_wait_is_bounded_by_its_setting() {
     }
 }
 
+/// A minute later its receipt is gone, and it would be counted twice.
+#[tokio::test(start_paused = true)]
+async fn a_change_is_asked_for_no_longer_than_half_as_long_as_it_is_known() {
+    let store = MemoryStore::new();
+    let client = Client::builder().question_timeout(secs(600)).sharing(&store);
+    let (pool, latch) = (client.semaphore("pool").unwrap(), client.latch("start").unwrap());
+    let permits = client.permits("printers").unwrap();
+    store.stall();
+    let start = Instant::now();
+    assert!(pool.add(1).await.is_err() && start.elapsed() <= secs(30));
+    assert!(latch.count_down().await.is_err() && start.elapsed() <= secs(60));
+    assert!(permits.add(1).await.is_err() && start.elapsed() <= secs(90));
+    assert!(start.elapsed() > secs(80), "{:?}", start.elapsed());
+    assert!(pool.available().await.is_err() && start.elapsed() > secs(600));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_release_is_bounded_by_its_setting_and_goes_on() {
     let (store, lock) = world(|builder| builder.release_timeout(millis(200)));

@@ -40,6 +40,11 @@ impl World {
         one.set(count).await.unwrap();
         Self { store, one, other, clients }
     }
+
+    /// Who asked the first client's question of this number. The first one set the permits.
+    fn question(&self, number: u32) -> String {
+        format!("{}:{number}", self.clients[0].id())
+    }
 }
 
 fn waiter(permits: &Permits, count: u32) -> JoinHandle<leasehold::Result<PermitsGuard>> {
@@ -87,7 +92,7 @@ async fn a_crowd_never_holds_more_than_there_are_and_each_of_it_comes_in() {
     for done in join_all(tasks.collect::<Vec<_>>()).await {
         done.unwrap();
     }
-    assert_eq!((t.one.free().await.unwrap(), t.one.acquired().await.unwrap()), (4, 0));
+    assert_eq!((t.one.available().await.unwrap(), t.one.acquired().await.unwrap()), (4, 0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -177,7 +182,15 @@ async fn what_makes_no_sense_is_refused_and_nothing_is_asked() {
     assert!(matches!(t.one.acquire_within(Duration::ZERO).await, Err(Error::Duration(_))));
     let short = t.one.clone().lease(Duration::ZERO);
     assert!(matches!(short.acquire().await, Err(Error::Duration(_))));
-    assert_eq!(t.one.free().await.unwrap(), 1);
+    assert_eq!(t.one.available().await.unwrap(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_more_are_added_than_java_can_count() {
+    let t = World::of(1).await;
+    assert!(matches!(t.one.add(i32::MAX).await, Err(Error::Refused { .. })));
+    t.one.add(i32::MAX - 1).await.unwrap();
+    assert_eq!(t.one.total().await.unwrap(), i32::MAX.into());
 }
 
 // From task to task.
@@ -188,15 +201,14 @@ async fn a_permit_goes_from_task_to_task_without_a_request() {
     let (both, _other) = (t.one.acquire_many(2).await.unwrap(), t.other.acquire().await.unwrap());
     let waiting = waiter(&t.one, 2);
     sleep(ms(3)).await;
-    let ids = both.ids();
     t.store.stall();
     give_back(both).await;
     let guard = waiting.await.unwrap().unwrap();
-    assert_eq!((guard.ids(), guard.is_held()), (ids, true));
+    assert_eq!((guard.owner().as_str(), guard.is_held()), (t.question(2).as_str(), true));
     assert_eq!(t.clients[0].stats().handed_over, 1);
     t.store.resume();
     give_back(guard).await;
-    assert_eq!(t.other.free().await.unwrap(), 2);
+    assert_eq!(t.other.available().await.unwrap(), 2);
 }
 
 #[tokio::test(start_paused = true)]
@@ -205,36 +217,57 @@ async fn a_permit_does_not_stay_in_a_process_for_longer_than_it_may() {
     let guard = t.one.acquire().await.unwrap();
     let waiting = waiter(&t.one, 1);
     sleep(ms(20)).await;
-    let ids = guard.ids();
     give_back(guard).await;
     let guard = waiting.await.unwrap().unwrap();
-    assert_ne!(guard.ids(), ids);
+    assert_eq!(guard.owner().as_str(), t.question(3));
     give_back(guard).await;
     assert_eq!(t.clients[0].stats().handed_over, 0);
+}
+
+/// Whoever has its ids may act by them: they are nobody else's when they were given back.
+#[tokio::test(start_paused = true)]
+async fn a_permit_whose_id_was_seen_is_no_others_when_it_was_given_back() {
+    let by_ids = |guard: &PermitsGuard| drop(guard.ids());
+    let by_owner = |guard: &PermitsGuard| drop(guard.owner().clone());
+    for look in [by_ids as fn(&PermitsGuard), by_owner] {
+        let t = World::of(1).await;
+        let guard = t.one.acquire().await.unwrap();
+        let waiting = waiter(&t.one, 1);
+        sleep(ms(3)).await;
+        look(&guard);
+        let (ids, owner) = (guard.ids(), guard.owner().clone());
+        give_back(guard).await;
+        let guard = waiting.await.unwrap().unwrap();
+        assert!(!t.other.release_id(ids[0]).await.unwrap());
+        assert_eq!(t.other.lease_of(ids[0]).await.unwrap(), None);
+        assert_eq!(t.clients[0].stats().handed_over, 0);
+        assert_ne!(guard.owner(), &owner);
+        give_back(guard).await;
+    }
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_is_of_no_use_to_who_waits_here_goes_to_the_store() {
     let t = World::of(2).await;
     let none = t.one.clone().local_turns(0, secs(1));
-    for (holder, waits, count) in [
+    let cases = [
         (&t.one, &t.one.clone().ttl(secs(7)), 1),
         (&t.one, &t.one.clone().lease(secs(7)), 1),
         (&t.one.clone().lease(secs(7)), &t.one, 1),
         (&none, &none, 1),
         (&t.one, &t.one, 2),
-    ] {
+    ];
+    for ((holder, waits, count), number) in cases.into_iter().zip((3..).step_by(2)) {
         let guards = (holder.acquire().await.unwrap(), t.other.acquire().await.unwrap());
         let waiting = waiter(waits, count);
         sleep(ms(3)).await;
-        let ids = guards.0.ids();
         drop(guards);
         let guard = waiting.await.unwrap().unwrap();
-        assert_ne!(guard.ids(), ids);
+        assert_eq!(guard.owner().as_str(), t.question(number));
         give_back(guard).await;
     }
     assert_eq!(t.clients[0].stats().handed_over, 0);
-    assert_eq!(t.other.free().await.unwrap(), 2);
+    assert_eq!(t.other.available().await.unwrap(), 2);
 }
 
 #[tokio::test(start_paused = true)]
@@ -269,12 +302,12 @@ async fn a_permit_that_is_left_to_one_who_does_not_come_is_free_soon() {
         if dropped {
             drop(waits);
             sleep(ms(1)).await;
-            assert_eq!(t.other.free().await.unwrap(), 1);
+            assert_eq!(t.other.available().await.unwrap(), 1);
         } else {
             give_back(t.other.acquire_within(ms(100)).await.unwrap()).await;
             give_back(waits.await.unwrap()).await;
         }
-        assert_eq!(t.other.free().await.unwrap(), 1);
+        assert_eq!(t.other.available().await.unwrap(), 1);
     }
 }
 
@@ -289,7 +322,7 @@ async fn permits_are_renewed_as_long_as_their_guard_lives() {
     assert_eq!(t.other.acquired().await.unwrap(), 2);
     drop(guard);
     sleep(AT_ONCE).await;
-    assert_eq!(t.other.free().await.unwrap(), 2);
+    assert_eq!(t.other.available().await.unwrap(), 2);
 }
 
 #[tokio::test(start_paused = true)]
@@ -317,7 +350,7 @@ async fn a_permit_that_is_taken_away_is_told_with_the_next_renewal() {
     ));
     assert!(other.is_held());
     give_back(other).await;
-    assert_eq!(t.other.free().await.unwrap(), 3);
+    assert_eq!(t.other.available().await.unwrap(), 3);
 }
 
 #[tokio::test(start_paused = true)]
@@ -334,7 +367,7 @@ async fn what_is_lost_by_the_store_is_told_and_a_stall_ends_it_by_our_own_clock(
     assert!(begun.elapsed() <= secs(30));
     t.store.resume();
     sleep(secs(30)).await;
-    assert_eq!(t.other.free().await.unwrap(), 2);
+    assert_eq!(t.other.available().await.unwrap(), 2);
 }
 
 #[tokio::test(start_paused = true)]
@@ -346,7 +379,7 @@ async fn a_shutdown_gives_everything_back_and_sends_waiters_away() {
     t.clients[0].shutdown(ms(100)).await;
     assert!(matches!(waiting.await.unwrap(), Err(Error::ShutDown)));
     assert_eq!(guard.lost().await, LostReason::ShutDown);
-    assert_eq!(t.other.free().await.unwrap(), 2);
+    assert_eq!(t.other.available().await.unwrap(), 2);
 }
 
 // Leaving.
@@ -407,7 +440,7 @@ async fn a_question_that_is_dropped_at_any_await_leaves_nothing_behind() {
             drop(cut(t.one.acquire_many(2), polls, woken).await);
             ends.await.unwrap();
             sleep(secs(2)).await;
-            assert_eq!(t.other.free().await.unwrap(), 2, "{way:?} {polls} {woken}");
+            assert_eq!(t.other.available().await.unwrap(), 2, "{way:?} {polls} {woken}");
             give_back(t.one.acquire_many(2).await.unwrap()).await;
         }
     }
@@ -426,7 +459,7 @@ async fn a_release_that_is_dropped_at_any_await_goes_on() {
             sleep(ms(100)).await;
             t.store.resume();
             sleep(secs(4)).await;
-            assert_eq!(t.other.free().await.unwrap(), 1, "{stalled} {polls}");
+            assert_eq!(t.other.available().await.unwrap(), 1, "{stalled} {polls}");
         }
     }
 }
@@ -449,5 +482,5 @@ fn threads_share_permits_and_a_guard_may_move() {
     std::thread::spawn(move || guard.release().unwrap().done().unwrap()).join().unwrap();
     drop(second);
     assert_eq!(waits.join().unwrap(), Release::Released);
-    assert_eq!((permits.free().unwrap(), permits.acquired().unwrap()), (2, 0));
+    assert_eq!((permits.available().unwrap(), permits.acquired().unwrap()), (2, 0));
 }

@@ -212,3 +212,49 @@ async fn who_lacks_a_right_is_told_and_who_may_not_listen_asks() {
     deaf.set(1).await.unwrap();
     assert!(deaf.delete().await.unwrap());
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_count_is_refused_before_anything_was_counted() {
+    let redis = Redis::start();
+    redis.command(&["SET", "start", "2"]);
+    let no_set = with_rights(&redis, "no-set", &["+@all", "-set", "&*", "~*"]).await;
+    let reads = with_rights(&redis, "reads", &["+@all", "&*", "~start", "%R~leasehold_*"]).await;
+    for client in [no_set, reads] {
+        let latch = client.latch("start").unwrap();
+        assert!(matches!(latch.count_down().await, Err(Error::Forbidden { .. })));
+        assert!(matches!(latch.delete().await, Err(Error::Forbidden { .. })));
+        assert_eq!(redis.command(&["GET", "start"]).text(), "2");
+        assert!(client.latch("other").unwrap().set(1).await.is_err());
+        assert_eq!(keys(&redis), ["start"]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_server_counts_nothing_and_opens_what_is_deleted() {
+    let redis = Redis::start();
+    let latch = latch(&redis).await;
+    latch.set(2).await.unwrap();
+    redis.command(&["CONFIG", "SET", "maxmemory", "1"]);
+    let full = |error: Error| matches!(&error, Error::NotReady { code, .. } if code == "OOM");
+    assert!(full(latch.count_down().await.unwrap_err()));
+    assert_eq!(latch.count().await.unwrap(), 2);
+    assert!(latch.delete().await.unwrap());
+    latch.wait().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_latch_of_none_by_hand_is_open_and_may_be_set_or_counted_away() {
+    let redis = Redis::start();
+    let latch = latch(&redis).await;
+    for none in ["0", "-3"] {
+        redis.command(&["SET", "start", none]);
+        latch.wait().await.unwrap();
+        assert_eq!(latch.count_down().await.unwrap(), 0);
+        assert_eq!(redis.command(&["EXISTS", "start"]).number(), 0);
+        redis.command(&["SET", "start", none]);
+        assert!(latch.set(2).await.unwrap());
+        assert_eq!(latch.count().await.unwrap(), 2);
+    }
+    redis.command(&["SET", "start", "many"]);
+    assert!(!latch.set(2).await.unwrap());
+}

@@ -63,6 +63,13 @@ fn hold_by_hand(redis: &Redis, id: &str, ends: u64) {
     redis.command(&["ZADD", HELD, &ends.to_string(), id]);
 }
 
+/// Sets all leases to be over, as Java's `updateLeaseTime` may.
+fn cut_short(redis: &Redis) {
+    let script = "for i, id in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do \
+                  redis.call('ZADD', KEYS[1], ARGV[1], id) end";
+    redis.command(&["EVAL", script, "1", HELD, &now(redis).to_string()]);
+}
+
 const NEVER: u64 = 922_337_203_685_477;
 
 // What lies there.
@@ -119,7 +126,7 @@ async fn a_permit_that_java_holds_without_a_lease_never_ends() {
     assert_eq!(permits.lease_of(id).await.unwrap(), Some(Duration::MAX));
     assert_eq!(permits.acquired().await.unwrap(), 1);
     assert!(permits.release_id(id).await.unwrap());
-    assert_eq!(permits.free().await.unwrap(), 2);
+    assert_eq!(permits.available().await.unwrap(), 2);
 }
 
 // What it costs.
@@ -195,8 +202,7 @@ async fn what_expired_unseen_is_neither_renewed_nor_counted_twice() {
     // given a hold that believes in its permit, and a lease that somebody cut short
     let (redis, _client, permits) = setup(1).await;
     let guard = permits.clone().ttl(secs(3)).acquire().await.unwrap();
-    assert!(permits.update_lease(guard.ids()[0], ms(1)).await.unwrap());
-    sleep(ms(20)).await;
+    cut_short(&redis);
 
     // then the next renewal says that it is over, and counts nothing
     let reason = within(SOON, "it is told", guard.lost()).await;
@@ -204,6 +210,49 @@ async fn what_expired_unseen_is_neither_renewed_nor_counted_twice() {
     assert_eq!((free(&redis), held(&redis)), (0, 1));
     assert!(guard.release().await.unwrap().done().is_err());
     assert_eq!((free(&redis), held(&redis)), (1, 0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_that_java_shortens_is_told_with_the_next_renewal_and_ours_never_does() {
+    let (redis, client, permits) = setup(1).await;
+    let guard = permits.clone().ttl(secs(6)).acquire().await.unwrap();
+    let id = guard.ids()[0];
+    assert!(permits.update_lease(id, ms(1)).await.unwrap());
+    assert!(permits.lease_of(id).await.unwrap().is_some_and(|left| left > secs(2)));
+    let other = common::client(&redis).await.permits("printers").unwrap();
+    assert!(other.try_acquire().await.unwrap().is_none());
+
+    // Java's takes it away: until the next renewal, which comes within a third of the ttl, it
+    // is believed to be ours
+    let renewals = client.stats().renewals;
+    eventually("it is renewed", SOON, || client.stats().renewals > renewals);
+    cut_short(&redis);
+    let begun = Instant::now();
+    let stolen = other.try_acquire().await.unwrap().expect("it is free");
+    assert!(guard.is_held());
+    assert_eq!(within(SOON, "it is told", guard.lost()).await, LostReason::NotOurs);
+    assert!(begun.elapsed() < secs(3), "{:?}", begun.elapsed());
+    give_back(stolen).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_is_refused_before_anything_has_changed() {
+    let (redis, _client, all) = setup(3).await;
+    let guard = all.acquire().await.unwrap();
+    let no_set = with_rights(&redis, "no-set", &["+@all", "-set", "&*", "~*"]).await;
+    let reads = ["+@all", "&*", "~printers", "~{printers}*", "~other", "%R~leasehold_*"];
+    let reads = with_rights(&redis, "reads", &reads).await;
+    for client in [no_set, reads] {
+        let permits = client.permits("printers").unwrap();
+        let forbidden = |error: &Error| matches!(error, Error::Forbidden { .. });
+        assert!(forbidden(&permits.add(1).await.unwrap_err()));
+        assert!(forbidden(&permits.set(9).await.unwrap_err()));
+        assert!(forbidden(&permits.release_id(guard.ids()[0]).await.unwrap_err()));
+        assert!(client.permits("other").unwrap().set_if_absent(1).await.is_err());
+        assert_eq!(redis.command(&["EXISTS", "other"]).number(), 0);
+        assert_eq!((free(&redis), held(&redis)), (2, 1));
+    }
+    give_back(guard).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -230,7 +279,7 @@ async fn a_key_of_another_type_is_named_and_left_alone() {
     redis.command(&["HSET", "printers", "a", "b"]);
     let refused = permits.acquire().await.unwrap_err();
     assert!(matches!(&refused, Error::WrongType { found, .. } if found == "hash"), "{refused}");
-    assert!(matches!(permits.free().await, Err(Error::WrongType { .. })));
+    assert!(matches!(permits.available().await, Err(Error::WrongType { .. })));
 
     redis.command(&["DEL", "printers"]);
     redis.command(&["SET", "printers", "many"]);
@@ -255,7 +304,7 @@ async fn a_server_that_forgets_the_scripts_is_told_them_again() {
     eventually("it is renewed", SOON, || client.stats().renewals > 0);
     assert_eq!(client.stats().renewals_failed, 0);
     flush();
-    assert_eq!(permits.free().await.unwrap(), 0);
+    assert_eq!(permits.available().await.unwrap(), 0);
     flush();
     assert!(permits.lease_of(guard.ids()[0]).await.unwrap().is_some());
     flush();
@@ -301,7 +350,7 @@ async fn a_full_server_refuses_new_permits_and_keeps_and_frees_the_old() {
     redis.command(&["CONFIG", "SET", "maxmemory", "1"]);
     eventually("it is renewed", SOON, || client.stats().renewals > 0);
     assert_eq!(client.stats().renewals_failed, 0);
-    assert_eq!(permits.free().await.unwrap(), 2, "what has expired is free");
+    assert_eq!(permits.available().await.unwrap(), 2, "what has expired is free");
     let refused = within(SOON, "a no", permits.acquire()).await.unwrap_err();
     assert!(matches!(&refused, Error::NotReady { code, .. } if code == "OOM"), "{refused}");
     let refused = permits.add(1).await.unwrap_err();
@@ -310,6 +359,11 @@ async fn a_full_server_refuses_new_permits_and_keeps_and_frees_the_old() {
     give_back(guard).await;
     assert_eq!((free(&redis), held(&redis)), (3, 0));
     drop(short);
+    redis.command(&["CONFIG", "SET", "maxmemory", "0"]);
+    let guard = permits.acquire().await.unwrap();
+    redis.command(&["CONFIG", "SET", "maxmemory", "1"]);
+    assert!(permits.release_id(guard.ids()[0]).await.unwrap());
+    assert_eq!((free(&redis), held(&redis)), (3, 0));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -328,7 +382,7 @@ async fn a_right_that_is_missing_is_told_and_no_permit_is_lost() {
         let refused = within(SOON, "a no", permits.acquire()).await.unwrap_err();
         assert!(matches!(refused, Error::Forbidden { .. }), "{right}: {refused}");
         assert_eq!(free(&redis) + held(&redis), 2, "{right}");
-        assert_eq!(all.free().await.unwrap(), 2, "{right}");
+        assert_eq!(all.available().await.unwrap(), 2, "{right}");
     }
     drop(expired);
 }
@@ -427,7 +481,7 @@ async fn permits_of_a_client_that_is_gone_come_back_after_one_ttl() {
     give_back(within(secs(10), "it is over", all.acquire()).await.unwrap()).await;
     assert!(begun.elapsed() < secs(6), "{:?}", begun.elapsed());
     assert_eq!(guard.lost().await, LostReason::Expired);
-    assert_eq!(all.free().await.unwrap(), 2);
+    assert_eq!(all.available().await.unwrap(), 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]

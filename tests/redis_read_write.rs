@@ -663,7 +663,7 @@ fn commands_of_the_guide() -> Vec<Vec<String>> {
 async fn the_user_of_the_guide_can_do_all_there_is_and_has_no_right_too_many() {
     let redis = Redis::start();
     let commands = commands_of_the_guide();
-    let [plain, added] = &commands[..] else { panic!("{commands:?}") };
+    let [plain, added, ..] = &commands[..] else { panic!("{commands:?}") };
     for words in [plain, added] {
         let words: Vec<_> = words.iter().map(String::as_str).collect();
         assert_eq!(redis.command(&words).text(), "OK", "{words:?}");

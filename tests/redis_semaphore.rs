@@ -229,7 +229,7 @@ async fn a_restart_that_loses_the_data_is_told_to_who_had_permits() {
     assert_eq!(reason, LostReason::NotOurs);
     let release = guard.release().await.unwrap();
     assert!(matches!(release, Release::AlreadyGone { .. }), "{release:?}");
-    assert_eq!(pool.free().await.unwrap(), 0);
+    assert_eq!(pool.available().await.unwrap(), 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -300,7 +300,7 @@ async fn something_else_under_the_name_is_left_alone_and_named() {
     assert!(wrong(&pool.add(1).await.unwrap_err()));
     assert!(wrong(&pool.drain().await.unwrap_err()));
     assert!(wrong(&pool.delete().await.unwrap_err()));
-    assert!(wrong(&pool.free().await.unwrap_err()));
+    assert!(wrong(&pool.available().await.unwrap_err()));
     assert!(!pool.set_if_absent(1).await.unwrap());
     assert_eq!(hash(&redis, "pool").len(), 1);
 
@@ -380,6 +380,37 @@ async fn whichever_right_is_lost_no_permit_is() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_change_is_refused_before_anything_has_changed() {
+    let redis = Redis::start();
+    redis.command(&["SET", "pool", "3"]);
+    let no_set = with_rights(&redis, "no-set", &["+@all", "-set", "&*", "~*"]).await;
+    let reads = ["+@all", "&*", "~pool", "~leasehold_semaphore:*", "%R~leasehold_semaphore__*"];
+    let reads = with_rights(&redis, "reads", &reads).await;
+    for client in [no_set, reads] {
+        let pool = client.semaphore("pool").unwrap();
+        let forbidden = |error: &Error| matches!(error, Error::Forbidden { .. });
+        assert!(forbidden(&pool.add(1).await.unwrap_err()));
+        assert!(forbidden(&pool.drain().await.unwrap_err()));
+        assert!(forbidden(&pool.delete().await.unwrap_err()));
+        assert_eq!(free(&redis), "3");
+        let empty = client.semaphore("empty").unwrap();
+        assert!(empty.set_if_absent(1).await.is_err());
+        assert_eq!(keys(&redis), ["pool"]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_that_failed_half_way_is_made_when_it_is_asked_for_again() {
+    // given a receipt that says that the question came, and not what it was answered
+    let redis = Redis::start();
+    let pool = client(&redis).await;
+    let (id, pool) = (pool.id().to_owned(), pool.semaphore("pool").unwrap());
+    redis.command(&["SET", &format!("leasehold_semaphore__receipt:{{pool}}:{id}:1"), ""]);
+    assert_eq!(pool.add(3).await.unwrap(), 3);
+    assert_eq!(free(&redis), "3");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_full_server_grants_nothing_and_takes_permits_back() {
     let redis = Redis::start();
     let pool = pool(&redis).await;
@@ -388,9 +419,12 @@ async fn a_full_server_grants_nothing_and_takes_permits_back() {
     redis.command(&["CONFIG", "SET", "maxmemory", "1"]);
     let error = within(SOON, "a no", pool.acquire(1)).await.unwrap_err();
     assert!(matches!(&error, Error::NotReady { code, .. } if code == "OOM"), "{error:?}");
+    let full = |error: Error| matches!(&error, Error::NotReady { code, .. } if code == "OOM");
+    assert!(full(pool.add(1).await.unwrap_err()) && full(pool.drain().await.unwrap_err()));
     back(guard).await;
     drop(kept);
     eventually("they are free", SOON, || free(&redis) == "3");
+    assert!(pool.delete().await.unwrap());
 }
 
 // Who waits longest.
@@ -404,10 +438,10 @@ async fn who_waits_longest_is_named_for_five_seconds_and_keeps_nobody_out_when_i
     let three = few.acquire(3).await.unwrap();
     let waiter = waiting(&many, 4);
     eventually("it is named", secs(10), || redis.command(&["EXISTS", PATIENT]).number() == 1);
-    let named = hash(&redis, PATIENT);
-    assert_eq!(named.len(), 3, "{named:?}");
-    assert!(named.contains(&("permits".into(), "4".into())), "{named:?}");
-    assert!((1..=5_000).contains(&pttl(&redis, PATIENT)));
+    let named: std::collections::BTreeMap<_, _> = hash(&redis, PATIENT).into_iter().collect();
+    let number = |field: &str| named[field].parse::<i64>().unwrap();
+    assert_eq!((named.len(), number("permits")), (5, 4), "{named:?}");
+    assert!(number("until") - number("began") == 5_000 && number("since") < number("began"));
     assert!(few.try_acquire(1).await.unwrap().is_none());
 
     // when it is dead, the others enter by themselves
@@ -419,6 +453,72 @@ async fn who_waits_longest_is_named_for_five_seconds_and_keeps_nobody_out_when_i
     waiter.abort();
     back(one).await;
     back(three).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_has_kept_others_out_for_half_a_minute_keeps_nobody_out_for_as_long() {
+    // given permits of one who is dead, and one who waits for all but one
+    let redis = Redis::start();
+    let (few, many) = (pool(&redis).await, pool(&redis).await);
+    few.set_if_absent(10).await.unwrap();
+    let _dead = few.acquire(2).await.unwrap();
+    let _waiter = waiting(&many, 9);
+    let is_named = || redis.command(&["HEXISTS", PATIENT, "owner"]).number() == 1;
+    eventually("it is named", secs(10), is_named);
+    assert!(few.try_acquire(1).await.unwrap().is_none());
+    assert!((55_000..=60_000).contains(&pttl(&redis, PATIENT)));
+
+    // when half a minute is over
+    let began = redis.command(&["HGET", PATIENT, "began"]).text().parse::<u64>().unwrap();
+    redis.command(&["HSET", PATIENT, "began", &(began - 30_000).to_string()]);
+
+    // then all of the others enter, although it asks whenever something is given back
+    for _ in 0..5 {
+        back(few.try_acquire(8).await.unwrap().unwrap()).await;
+        sleep(ms(1_200)).await;
+    }
+    assert!(!is_named());
+    // until as much time is over
+    redis.command(&["PEXPIRE", PATIENT, "1"]);
+    eventually("it is named again", secs(10), is_named);
+    assert!(few.try_acquire(1).await.unwrap().is_none());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_others_wrote_in_place_of_the_patient_one_gives_no_permits_and_keeps_nobody_out() {
+    let redis = Redis::start();
+    let pool = pool(&redis).await;
+    pool.set_if_absent(1).await.unwrap();
+    let guard = pool.acquire(1).await.unwrap();
+    let forged = |permits: &str, until: &str, began: &str| {
+        redis.command(&["HSET", PATIENT, "owner", "a", "permits", permits, "since", "0"]);
+        redis.command(&["HSET", PATIENT, "until", until, "began", began]);
+    };
+    let now = redis.command(&["TIME"]).texts()[0].to_owned() + "000";
+    let late = "9".repeat(15);
+    for permits in ["-5", "nan", "-inf", "1e400", "many"] {
+        forged(permits, &late, &now);
+        assert!(pool.try_acquire(1).await.unwrap().is_none(), "{permits}");
+    }
+    back(guard).await;
+    for (until, began) in [(&*late, &*late), (&*late, "0"), (&*late, "nan"), ("0", &*now)] {
+        forged("1", until, began);
+        back(pool.try_acquire(1).await.unwrap().expect("one is free")).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_leaves_after_long_and_has_asked_nothing_leaves_no_trace() {
+    let redis = Redis::start();
+    let pool = pool(&redis).await;
+    pool.set_if_absent(2).await.unwrap();
+    let guard = pool.acquire(1).await.unwrap();
+    assert!(pool.acquire_within(2, secs(5)).await.unwrap_err().is_busy());
+    let waits = || hash(&redis, PATIENT).iter().any(|(field, _)| field == "owner");
+    eventually("it is named no more", SOON, || !waits());
+    sleep(ms(200)).await;
+    assert_eq!(redis.command(&["EXISTS", WITHDRAWN]).number(), 0);
+    back(guard).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -23,13 +23,37 @@ fn door(client: &Client) -> Lock {
 
 /// The command of the guide that makes a user with few permissions, word by word.
 fn command_of_the_guide(user: &str) -> Vec<String> {
+    commands_of_the_guide(user).swap_remove(0)
+}
+
+/// The same, and those that give it more.
+fn commands_of_the_guide(user: &str) -> Vec<Vec<String>> {
     let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/guide.md");
     let guide = fs::read_to_string(guide).unwrap();
-    let (_, from) = guide.split_once(&format!("$ redis-cli ACL SETUSER {user} ")).unwrap();
-    let (words, _) = from.split_once("```").unwrap();
-    let words = words.split_whitespace().filter(|word| *word != "\\");
-    let words = words.map(|word| word.trim_matches('\'').to_owned());
-    ["ACL", "SETUSER", user].map(str::to_owned).into_iter().chain(words).collect()
+    let begins = format!("$ redis-cli ACL SETUSER {user} ");
+    let commands = guide.split(&begins).skip(1).map(|from| {
+        let (words, _) = from.split_once("```").unwrap();
+        let words = words.split_whitespace().filter(|word| *word != "\\");
+        let words = words.map(|word| word.trim_matches('\'').to_owned());
+        ["ACL", "SETUSER", user].map(str::to_owned).into_iter().chain(words).collect()
+    });
+    commands.collect()
+}
+
+/// Does what the guide says.
+fn follow(redis: &Redis, words: &[String]) {
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    assert_eq!(redis.command(&words).text(), "OK", "{words:?}");
+}
+
+/// Nothing was refused since the log was reset, and each of these commands was run.
+fn has_no_right_too_few_or_too_many(redis: &Redis, before: &testkit::Calls, words: &[String]) {
+    let refused = redis.command(&["ACL", "LOG"]);
+    assert!(refused.list().is_empty(), "{refused:?}");
+    let calls = redis.calls().since(before);
+    let may_run = words.iter().filter_map(|word| word.strip_prefix('+'));
+    let idle: Vec<&str> = may_run.filter(|command| calls.of(command) == 0).collect();
+    assert!(idle.is_empty(), "never used: {idle:?}");
 }
 
 /// The patterns of keys and channels that stand in a paragraph of the guide.
@@ -130,6 +154,65 @@ async fn the_user_of_the_guide_can_do_all_there_is_and_has_no_right_too_many() {
     let may_run = may_run.iter().filter_map(|word| word.strip_prefix('+'));
     let idle: Vec<&str> = may_run.filter(|command| calls.of(command) == 0).collect();
     assert!(idle.is_empty(), "never used: {idle:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_user_of_the_guide_for_fenced_locks_has_what_it_needs() {
+    let redis = Redis::start();
+    let commands = commands_of_the_guide("leasehold");
+    let [plain, .., fenced] = &commands[..] else { panic!("{commands:?}") };
+    follow(&redis, plain);
+    let refused = as_user(&redis, "leasehold").await.fenced("app:door").unwrap().acquire().await;
+    assert!(matches!(refused, Err(Error::Forbidden { .. })), "{refused:?}");
+    follow(&redis, fenced);
+    redis.command(&["ACL", "LOG", "RESET"]);
+    let before = redis.calls();
+    let [one, other] = [as_user(&redis, "leasehold").await, as_user(&redis, "leasehold").await];
+    let (one, other) = (one.fenced("app:door").unwrap(), other.fenced("app:door").unwrap());
+    let guard = one.acquire().await.unwrap();
+    let first = guard.token();
+    let waiting = tokio::spawn(async move { other.acquire().await });
+    sleep(ms(1_500)).await;
+    guard.release().await.unwrap().done().unwrap();
+    let guard = waiting.await.unwrap().unwrap();
+    assert!(guard.token() > first);
+    guard.release().await.unwrap().done().unwrap();
+    has_no_right_too_few_or_too_many(&redis, &before, fenced);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_user_of_the_guide_for_permits_can_do_all_there_is_and_has_no_right_too_many() {
+    let redis = Redis::start();
+    let words = command_of_the_guide("permits");
+    follow(&redis, &words);
+    redis.command(&["ACL", "LOG", "RESET"]);
+    let before = redis.calls();
+    let [one, other] = [as_user(&redis, "permits").await, as_user(&redis, "permits").await];
+    let [ours, theirs] = [&one, &other].map(|client| client.permits("app:seats").unwrap());
+    assert!(ours.set_if_absent(2).await.unwrap());
+    redis.command(&["PEXPIRE", "app:seats", "600000"]);
+    let guard = ours.clone().ttl(secs(3)).acquire_many(2).await.unwrap();
+    eventually("it is renewed", secs(10), || one.stats().renewals > 0);
+    let waiting = tokio::spawn(async move { theirs.acquire().await });
+    sleep(secs(7)).await;
+    assert!(ours.release_id(guard.ids()[0]).await.unwrap());
+    drop(waiting.await.unwrap().unwrap());
+    drop(guard);
+    let expires = ours.clone().lease(ms(20)).acquire().await.unwrap();
+    sleep(ms(100)).await;
+    assert_eq!((ours.total().await.unwrap(), ours.available().await.unwrap()), (2, 2));
+    assert!(ours.lease_of(expires.ids()[0]).await.unwrap().is_none());
+    redis.command(&["SCRIPT", "FLUSH"]);
+    ours.add(1).await.unwrap();
+    ours.set(1).await.unwrap();
+    redis.command(&["LPUSH", "app:list", "x"]);
+    let error = one.permits("app:list").unwrap().try_acquire().await.unwrap_err();
+    assert!(matches!(error, Error::WrongType { .. }), "{error:?}");
+    sleep(secs(4)).await;
+    has_no_right_too_few_or_too_many(&redis, &before, &words);
+    // and others' permits are not its own
+    let theirs = one.permits("evil:seats").unwrap().set(1).await;
+    assert!(matches!(theirs, Err(Error::Forbidden { .. })), "{theirs:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

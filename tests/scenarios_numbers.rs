@@ -37,7 +37,7 @@ async fn no_permits_are_an_error_and_take_nothing() {
     let redis = Redis::start();
     let pool = pool(&redis).await;
     assert!(matches!(pool.acquire_within(0, secs(600)).await, Err(Error::Zero { .. })));
-    assert_eq!(pool.free().await.unwrap(), 0);
+    assert_eq!(pool.available().await.unwrap(), 0);
 }
 
 /// testAcquireWithoutSetPermits, testReleaseWithoutPermits
@@ -58,9 +58,9 @@ async fn permits_are_set_once_and_keep_the_end_that_somebody_gives_them() {
     let redis = Redis::start();
     let pool = pool(&redis).await;
     assert!(pool.set_if_absent(10).await.unwrap());
-    assert_eq!(pool.free().await.unwrap(), 10);
+    assert_eq!(pool.available().await.unwrap(), 10);
     assert!(!pool.set_if_absent(15).await.unwrap());
-    assert_eq!(pool.free().await.unwrap(), 10);
+    assert_eq!(pool.available().await.unwrap(), 10);
     assert!(pool.delete().await.unwrap());
     assert!(pool.set_if_absent(10).await.unwrap());
 
@@ -82,11 +82,11 @@ async fn permits_are_added_and_taken_away() {
     let pool = pool(&redis).await;
     for (permits, free) in [(10, 10), (-10, 0), (4, 4), (10, 14), (-5, 9), (-9, 0), (-5, -5)] {
         assert_eq!(pool.add(permits).await.unwrap(), free);
-        assert_eq!(pool.free().await.unwrap(), free);
+        assert_eq!(pool.available().await.unwrap(), free);
     }
     assert_eq!(pool.add(10).await.unwrap(), 5);
     let _five = pool.acquire(5).await.unwrap();
-    assert_eq!(pool.free().await.unwrap(), 0);
+    assert_eq!(pool.available().await.unwrap(), 0);
 }
 
 /// testBlockingAcquire, testBlockingNAcquire
@@ -114,7 +114,7 @@ async fn who_waits_for_many_enters_when_they_have_come_back_one_by_one() {
     }
     let five = within(SOON, "it enters", waits).await.unwrap().unwrap();
     assert!(start.elapsed() >= ms(600));
-    assert_eq!(pool.free().await.unwrap(), 0);
+    assert_eq!(pool.available().await.unwrap(), 0);
     assert!(pool.try_acquire(1).await.unwrap().is_none());
     five.release().await.unwrap().done().unwrap();
 }
@@ -129,7 +129,7 @@ async fn a_drain_takes_what_is_free() {
     let _three = pool.acquire(3).await.unwrap();
     assert_eq!(pool.drain().await.unwrap(), 7);
     assert_eq!(pool.drain().await.unwrap(), 0);
-    assert_eq!(pool.free().await.unwrap(), 0);
+    assert_eq!(pool.available().await.unwrap(), 0);
 }
 
 /// testReleaseAcquire, testReleaseIfExists
@@ -139,9 +139,9 @@ async fn what_is_given_back_is_there_again_unless_the_semaphore_is_gone() {
     let pool = pool(&redis).await;
     pool.set_if_absent(10).await.unwrap();
     let (one, five) = (pool.acquire(1).await.unwrap(), pool.acquire(5).await.unwrap());
-    assert_eq!(pool.free().await.unwrap(), 4);
+    assert_eq!(pool.available().await.unwrap(), 4);
     five.release().await.unwrap().done().unwrap();
-    assert_eq!(pool.free().await.unwrap(), 9);
+    assert_eq!(pool.available().await.unwrap(), 9);
     pool.delete().await.unwrap();
     assert!(matches!(one.release().await.unwrap(), Release::AlreadyGone { .. }));
     assert_eq!(redis.command(&["EXISTS", "pool"]).number(), 0);

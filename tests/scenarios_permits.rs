@@ -53,7 +53,7 @@ impl Setup {
 
     /// How many are free, held, and there in all.
     async fn counts(&self) -> [i64; 3] {
-        let free = self.other.free().await.unwrap();
+        let free = self.other.available().await.unwrap();
         [free, self.other.acquired().await.unwrap(), self.other.total().await.unwrap()]
     }
 }
@@ -78,10 +78,10 @@ async fn a_lease_can_be_changed_as_long_as_it_lasts() {
     let start = Instant::now();
     sleep(secs(1)).await;
     if start.elapsed() < ms(1_800) {
-        assert_eq!(t.other.free().await.unwrap(), 0);
+        assert_eq!(t.other.available().await.unwrap(), 0);
     }
     sleep(ms(1_300)).await;
-    assert_eq!(t.other.free().await.unwrap(), 1);
+    assert_eq!(t.other.available().await.unwrap(), 1);
     assert!(!t.other.update_lease(id, secs(3)).await.unwrap());
 }
 
@@ -147,9 +147,9 @@ async fn who_waits_has_a_permit_when_its_lease_is_over() {
 async fn how_many_there_are_is_set_once() {
     let t = Setup::of(0).await;
     assert!(t.one.set_if_absent(10).await.unwrap());
-    assert_eq!(t.other.free().await.unwrap(), 10);
+    assert_eq!(t.other.available().await.unwrap(), 10);
     assert!(!t.other.set_if_absent(15).await.unwrap());
-    assert_eq!(t.one.free().await.unwrap(), 10);
+    assert_eq!(t.one.available().await.unwrap(), 10);
 }
 
 // testAddPermits
@@ -158,7 +158,7 @@ async fn permits_are_added_and_taken_away() {
     let t = Setup::of(10).await;
     for (more, free) in [(5, 15), (-10, 5), (-10, -5)] {
         t.one.add(more).await.unwrap();
-        assert_eq!(t.other.free().await.unwrap(), free);
+        assert_eq!(t.other.available().await.unwrap(), free);
     }
 }
 
@@ -176,9 +176,9 @@ async fn who_finds_none_waits_for_a_release() {
     assert!(!waits.is_finished());
     give_back(guard).await;
     let guard = within(SOON, "it is told", waits).await.unwrap().unwrap();
-    assert_eq!(t.one.free().await.unwrap(), 0);
+    assert_eq!(t.one.available().await.unwrap(), 0);
     give_back(guard).await;
-    assert_eq!(t.one.free().await.unwrap(), 1);
+    assert_eq!(t.one.available().await.unwrap(), 1);
 }
 
 // testBlockingAcquireMany
@@ -186,9 +186,9 @@ async fn who_finds_none_waits_for_a_release() {
 async fn many_permits_come_and_go_together() {
     let t = Setup::of(10).await;
     let guard = t.one.acquire_many(6).await.unwrap();
-    assert_eq!((guard.ids().len(), t.other.free().await.unwrap()), (6, 4));
+    assert_eq!((guard.ids().len(), t.other.available().await.unwrap()), (6, 4));
     give_back(guard).await;
-    assert_eq!(t.other.free().await.unwrap(), 10);
+    assert_eq!(t.other.available().await.unwrap(), 10);
 }
 
 // testTryAcquire
@@ -213,7 +213,7 @@ async fn a_try_for_many_has_all_or_none() {
     let four = t.one.try_acquire_many(4).await.unwrap().unwrap();
     let five = t.other.try_acquire_many(5).await.unwrap().unwrap();
     assert!(t.one.try_acquire_many(2).await.unwrap().is_none());
-    assert_eq!(t.one.free().await.unwrap(), 1);
+    assert_eq!(t.one.available().await.unwrap(), 1);
     give_back(four).await;
     give_back(five).await;
 }
@@ -225,7 +225,7 @@ async fn what_is_no_id_and_what_nobody_holds_is_not_released() {
     let refused = PermitId::new("1234").map_err(Error::from).unwrap_err();
     assert!(matches!(refused, Error::PermitId(_)));
     assert!(!t.one.release_id(unknown()).await.unwrap());
-    assert_eq!(t.one.free().await.unwrap(), 1);
+    assert_eq!(t.one.available().await.unwrap(), 1);
 }
 
 // testReleaseExpired
@@ -237,7 +237,7 @@ async fn a_release_after_the_lease_says_so() {
     sleep(ms(300)).await;
     assert!(!t.other.release_id(id).await.unwrap());
     assert!(guard.release().await.unwrap().done().is_err());
-    assert_eq!(t.other.free().await.unwrap(), 1);
+    assert_eq!(t.other.available().await.unwrap(), 1);
 }
 
 /// So many clients, each of which counts up under a permit so many times. There is but one.
@@ -288,12 +288,12 @@ async fn a_free_permit_is_granted_at_once() {
 async fn each_release_gives_back_what_its_guard_has_and_once() {
     let t = Setup::of(10).await;
     let (four, two) = (t.one.acquire_many(4).await.unwrap(), t.one.acquire_many(2).await.unwrap());
-    assert_eq!(t.other.free().await.unwrap(), 4);
+    assert_eq!(t.other.available().await.unwrap(), 4);
     let ids = four.ids();
     give_back(four).await;
-    assert_eq!(t.other.free().await.unwrap(), 8);
+    assert_eq!(t.other.available().await.unwrap(), 8);
     give_back(two).await;
-    assert_eq!(t.other.free().await.unwrap(), 10);
+    assert_eq!(t.other.available().await.unwrap(), 10);
     for id in ids {
         assert!(!t.one.release_id(id).await.unwrap());
     }
@@ -307,7 +307,7 @@ async fn many_that_expire_are_free_and_their_release_says_so() {
     let six = t.leased(ms(200)).acquire_many(6).await.unwrap();
     sleep(ms(500)).await;
     let one = t.other.acquire().await.unwrap();
-    assert_eq!(t.one.free().await.unwrap(), 9);
+    assert_eq!(t.one.available().await.unwrap(), 9);
     assert!(matches!(six.release().await.unwrap(), Release::AlreadyGone { .. }));
     give_back(one).await;
     assert_eq!(t.counts().await, [10, 0, 10]);
@@ -325,7 +325,7 @@ async fn how_long_a_permit_lasts_is_seen_by_its_id() {
     assert!(left.is_none_or(|left| left <= secs(1)), "{left:?}");
     sleep(ms(1_200)).await;
     assert_eq!(t.other.lease_of(id).await.unwrap(), None);
-    assert_eq!(t.other.free().await.unwrap(), 1);
+    assert_eq!(t.other.available().await.unwrap(), 1);
 }
 
 // testConcurrencyMultiPermits

@@ -63,10 +63,10 @@ async fn permits_are_had_by_as_many_as_there_are_and_come_back() {
     assert_eq!((two.permits(), one.permits()), (2, 1));
     assert!(t.one.try_acquire(1).await.unwrap().is_none());
     back(two).await;
-    assert_eq!(t.other.free().await.unwrap(), 2);
+    assert_eq!(t.other.available().await.unwrap(), 2);
     drop(one);
     sleep(AT_ONCE).await;
-    assert_eq!(t.other.free().await.unwrap(), 3);
+    assert_eq!(t.other.available().await.unwrap(), 3);
 }
 
 #[tokio::test(start_paused = true)]
@@ -102,7 +102,7 @@ async fn permits_are_added_and_taken_away_also_below_none() {
         assert_eq!(pool.add(permits).await.unwrap(), free);
     }
     pool.acquire(5).await.unwrap().forget();
-    assert_eq!(pool.free().await.unwrap(), 0);
+    assert_eq!(pool.available().await.unwrap(), 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -136,7 +136,7 @@ async fn all_who_can_enter_do_after_one_release() {
     }
     back(three).await;
     let guards = join_all(waiters.into_iter().map(|waiter| entered(AT_ONCE, waiter))).await;
-    assert_eq!((guards.len(), t.one.free().await.unwrap()), (3, 0));
+    assert_eq!((guards.len(), t.one.available().await.unwrap()), (3, 0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -172,7 +172,7 @@ async fn who_gives_up_leaves_nothing_and_takes_nothing_later() {
     waiter.abort();
     back(all).await;
     sleep(secs(10)).await;
-    assert_eq!(t.one.free().await.unwrap(), 1);
+    assert_eq!(t.one.available().await.unwrap(), 1);
     assert!(t.one.try_acquire(1).await.unwrap().is_some());
 }
 
@@ -183,7 +183,7 @@ async fn what_is_granted_to_one_who_has_given_up_comes_back() {
     assert!(timeout(millis(5), t.one.acquire(1)).await.is_err());
     t.store.resume();
     sleep(secs(10)).await;
-    assert_eq!(t.other.free().await.unwrap(), 1);
+    assert_eq!(t.other.available().await.unwrap(), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -194,7 +194,7 @@ async fn permits_that_are_forgotten_stay_taken_and_their_guard_is_over() {
     guard.forget();
     assert_eq!(lost.await, LostReason::Released);
     sleep(secs(60)).await;
-    assert_eq!(t.other.free().await.unwrap(), 1);
+    assert_eq!(t.other.available().await.unwrap(), 1);
     assert_eq!(t.clients[0].stats().held, 0);
     assert_eq!(t.other.add(2).await.unwrap(), 3);
 }
@@ -207,7 +207,7 @@ async fn permits_have_no_lease() {
     sleep(secs(24 * 60 * 60)).await;
     assert!(guard.is_held());
     t.store.resume();
-    assert_eq!(t.other.free().await.unwrap(), 0);
+    assert_eq!(t.other.available().await.unwrap(), 0);
     back(guard).await;
 }
 
@@ -223,10 +223,10 @@ async fn a_release_of_a_semaphore_that_is_gone_makes_no_permits() {
         other => panic!("{other:?}"),
     };
     assert_eq!(gone(first.release().await.unwrap()), LostReason::NotOurs);
-    assert_eq!(t.other.free().await.unwrap(), 0);
+    assert_eq!(t.other.available().await.unwrap(), 0);
     assert!(t.other.set_if_absent(1).await.unwrap());
     assert_eq!(gone(second.release().await.unwrap()), LostReason::NotOurs);
-    assert_eq!(t.other.free().await.unwrap(), 1);
+    assert_eq!(t.other.available().await.unwrap(), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -236,7 +236,7 @@ async fn a_shutdown_gives_permits_back() {
     let shutdown = t.clients[0].shutdown(millis(100)).await;
     assert_eq!((shutdown.taken_back, shutdown.unsettled), (1, 0));
     assert_eq!(guard.lost().await, LostReason::ShutDown);
-    assert_eq!(t.other.free().await.unwrap(), 2);
+    assert_eq!(t.other.available().await.unwrap(), 2);
     assert!(matches!(t.one.acquire(1).await, Err(Error::ShutDown)));
 }
 
@@ -293,6 +293,65 @@ async fn one_who_wants_more_than_there_are_waits_and_keeps_nobody_out() {
     entered(AT_ONCE, too_many).await.forget();
 }
 
+/// What is held for ever counts as if it were to come back.
+#[tokio::test(start_paused = true)]
+async fn who_waits_in_vain_keeps_the_others_out_for_half_a_minute_and_then_not_for_as_long() {
+    // given permits of one who is dead, and two clients that each wait for all but one
+    let t = world(10).await;
+    let _dead = t.one.acquire(2).await.unwrap();
+    let third = Client::sharing(&t.store).semaphore("pool").unwrap();
+    let _many = waiting(&t.other, 9).await;
+    sleep(secs(7)).await;
+    let _more = waiting(&third, 9).await;
+    sleep(millis(500)).await;
+    assert!(t.one.try_acquire(1).await.unwrap().is_none(), "it is left to the other");
+
+    // then others enter half of the time, in turns of half a minute
+    let mut looks = Vec::new();
+    for _ in 0..300 {
+        looks.push(t.one.try_acquire(1).await.unwrap().is_some());
+        sleep(secs(1)).await;
+    }
+    let turns: Vec<_> =
+        looks.chunk_by(|one, next| one == next).map(|it| (it[0], it.len())).collect();
+    assert!(turns.len() >= 9, "{turns:?}");
+    for (free, seconds) in &turns[1..turns.len() - 1] {
+        assert!(if *free { *seconds >= 29 } else { *seconds <= 31 }, "{turns:?}");
+    }
+    // and one who waits enters when such a turn ends
+    sleep(secs(30)).await;
+    for _ in 0..3 {
+        back(t.one.acquire_within(1, secs(31)).await.unwrap()).await;
+        sleep(secs(20)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_number_that_java_cannot_count_is_refused() {
+    let t = world(1).await;
+    let most = |error: Error| match error {
+        Error::TooMany { most, .. } => most,
+        other => panic!("{other}"),
+    };
+    let many = u32::MAX;
+    for error in [
+        t.one.acquire(many).await.unwrap_err(),
+        t.one.acquire_within(many, secs(1)).await.unwrap_err(),
+        t.one.try_acquire(many).await.unwrap_err(),
+        t.one.set_if_absent(many).await.unwrap_err(),
+        t.one.add(i64::MAX).await.unwrap_err(),
+        t.one.add(i64::MIN).await.unwrap_err(),
+        t.one.add(-(1 << 31)).await.unwrap_err(),
+    ] {
+        assert_eq!(most(error), 2_147_483_647);
+    }
+    // nor can it come to more than that
+    let sum = t.one.add((1 << 31) - 1).await.unwrap_err();
+    assert!(matches!(sum, Error::Refused { .. }), "{sum:?}");
+    assert_eq!(t.one.add((1 << 31) - 2).await.unwrap(), (1 << 31) - 1);
+    assert_eq!(t.one.available().await.unwrap(), (1 << 31) - 1);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_crowd_never_has_more_than_there_are() {
     let t = world(5).await;
@@ -315,5 +374,5 @@ async fn a_crowd_never_has_more_than_there_are() {
     for done in timeout(secs(600), join_all(workers)).await.expect("all enter") {
         done.unwrap();
     }
-    assert_eq!(t.one.free().await.unwrap(), 5);
+    assert_eq!(t.one.available().await.unwrap(), 5);
 }

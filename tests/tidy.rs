@@ -755,11 +755,12 @@ type Api = BTreeSet<(String, String)>;
 
 /// What a task can do and a thread cannot, and the other way round.
 const FOR_TASKS_ALONE: [(&str, &str); 1] = [("Lock", "on_loss")];
-const FOR_THREADS_ALONE: [(&str, &str); 4] = [
+const FOR_THREADS_ALONE: [(&str, &str); 5] = [
     ("Lock", "acquire_owned"),
     ("Lock", "acquire_owned_within"),
     ("Lock", "try_acquire_owned"),
     ("LockGuard", "lost_within"),
+    ("SemaphoreGuard", "lost_within"),
 ];
 
 /// Types beside the guards that both share.

@@ -46,7 +46,7 @@ impl Both {
     #[track_caller]
     fn agree(&self, expected: [i64; 3]) {
         let java = ["available", "held", "total"].map(|op| self.number(op));
-        let rust = [self.rust.free(), self.rust.acquired(), self.rust.total()].map(Result::unwrap);
+        let rust = [self.rust.available(), self.rust.acquired(), self.rust.total()].map(Result::unwrap);
         assert_eq!((java, rust), (expected, expected));
     }
 
@@ -260,7 +260,7 @@ fn a_java_that_is_killed_leaves_its_permits_to_their_leases() {
     java.kill();
     give_back(waiting.join().unwrap());
     assert!(begun.elapsed() < SECOND * 5, "{:?}", begun.elapsed());
-    assert_eq!(rust.free().unwrap(), 1);
+    assert_eq!(rust.available().unwrap(), 1);
     shown("permits: the holder is killed", Way::JavaToRust);
 }
 

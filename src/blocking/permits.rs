@@ -77,7 +77,7 @@ impl Permits {
     /// # let permits = client.permits("printers")?;
     /// # permits.set(3)?;
     /// let guard = permits.acquire()?;
-    /// assert_eq!(guard.count(), 1);
+    /// assert_eq!(guard.permits(), 1);
     /// # Ok::<(), leasehold::Error>(())
     /// ```
     pub fn acquire(&self) -> Result<PermitsGuard> {
@@ -97,7 +97,7 @@ impl Permits {
     /// # let permits = client.permits("printers")?;
     /// # permits.set(3)?;
     /// let guard = permits.acquire_many(2)?;
-    /// assert_eq!(permits.free()?, 1);
+    /// assert_eq!(permits.available()?, 1);
     /// # drop(guard);
     /// # Ok::<(), leasehold::Error>(())
     /// ```
@@ -239,14 +239,14 @@ impl Permits {
     /// # let permits = client.permits("printers")?;
     /// # permits.set(3)?;
     /// permits.add(-1)?;
-    /// assert_eq!(permits.free()?, 2);
+    /// assert_eq!(permits.available()?, 2);
     /// # Ok::<(), leasehold::Error>(())
     /// ```
     pub fn add(&self, count: i32) -> Result<()> {
         self.core.wait(self.permits.add(count))?
     }
 
-    /// As [`Permits::free`](crate::Permits::free).
+    /// As [`Permits::available`](crate::Permits::available).
     ///
     /// # Errors
     ///
@@ -259,12 +259,12 @@ impl Permits {
     /// # let permits = client.permits("printers")?;
     /// # permits.set(3)?;
     /// let guard = permits.acquire()?;
-    /// assert_eq!(permits.free()?, 2);
+    /// assert_eq!(permits.available()?, 2);
     /// # drop(guard);
     /// # Ok::<(), leasehold::Error>(())
     /// ```
-    pub fn free(&self) -> Result<i64> {
-        self.core.wait(self.permits.free())?
+    pub fn available(&self) -> Result<i64> {
+        self.core.wait(self.permits.available())?
     }
 
     /// As [`Permits::acquired`](crate::Permits::acquired).
@@ -484,7 +484,7 @@ impl PermitsGuard {
         self.guard.ids()
     }
 
-    /// As [`PermitsGuard::count`](crate::PermitsGuard::count).
+    /// As [`PermitsGuard::permits`](crate::PermitsGuard::permits).
     ///
     /// # Examples
     ///
@@ -493,12 +493,12 @@ impl PermitsGuard {
     /// # let permits = client.permits("printers")?;
     /// # permits.set(3)?;
     /// let guard = permits.acquire()?;
-    /// assert_eq!(guard.count(), 1);
+    /// assert_eq!(guard.permits(), 1);
     /// # Ok::<(), leasehold::Error>(())
     /// ```
     #[must_use]
-    pub fn count(&self) -> u32 {
-        self.guard.count()
+    pub fn permits(&self) -> u32 {
+        self.guard.permits()
     }
 
     /// As [`PermitsGuard::is_held`](crate::PermitsGuard::is_held).

@@ -159,7 +159,7 @@ impl Semaphore {
         self.core.wait(self.semaphore.drain())?
     }
 
-    /// As [`Semaphore::free`](crate::Semaphore::free).
+    /// As [`Semaphore::available`](crate::Semaphore::available).
     ///
     /// # Errors
     ///
@@ -170,11 +170,11 @@ impl Semaphore {
     /// ```
     /// # let printers = leasehold::blocking::Client::in_memory()?.semaphore("printers")?;
     /// # printers.set_if_absent(3)?;
-    /// assert_eq!(printers.free()?, 3);
+    /// assert_eq!(printers.available()?, 3);
     /// # Ok::<(), leasehold::Error>(())
     /// ```
-    pub fn free(&self) -> Result<i64> {
-        self.core.wait(self.semaphore.free())?
+    pub fn available(&self) -> Result<i64> {
+        self.core.wait(self.semaphore.available())?
     }
 
     /// As [`Semaphore::delete`](crate::Semaphore::delete).
@@ -245,7 +245,7 @@ impl SemaphoreGuard {
     /// # printers.set_if_absent(3)?;
     /// let guard = printers.acquire(2)?;
     /// guard.forget();
-    /// assert_eq!(printers.free()?, 1);
+    /// assert_eq!(printers.available()?, 1);
     /// # Ok::<(), leasehold::Error>(())
     /// ```
     pub fn forget(self) {
@@ -288,6 +288,27 @@ impl SemaphoreGuard {
     /// ```
     pub fn lost(&self) -> Result<LostReason> {
         self.core.wait(self.guard.lost())
+    }
+
+    /// As [`lost`](Self::lost), for no longer than `patience`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InsideAsync`](crate::Error::InsideAsync).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # let printers = leasehold::blocking::Client::in_memory()?.semaphore("printers")?;
+    /// # printers.set_if_absent(3)?;
+    /// use std::time::Duration;
+    /// let guard = printers.acquire(2)?;
+    /// assert_eq!(guard.lost_within(Duration::from_millis(20))?, None);
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn lost_within(&self, patience: Duration) -> Result<Option<LostReason>> {
+        let lost = self.guard.lost();
+        self.core.wait(async move { tokio::time::timeout(patience, lost).await.ok() })
     }
 
     /// As [`SemaphoreGuard::is_held`](crate::SemaphoreGuard::is_held).

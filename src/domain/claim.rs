@@ -146,6 +146,9 @@ pub(crate) enum ReleaseMode {
     /// It is nobody's, and not free: who has it from now on, the store need not know. Of a
     /// lock nothing is left then, and it is handed over.
     Forget,
+    /// The claim has nothing, and no question of it is on its way: only its place goes, and
+    /// what is left to it.
+    Leave,
 }
 
 /// What a store says to a claim.

@@ -39,7 +39,7 @@ pub(crate) use self::{
     mutex::Mutex,
     object::{Kind, Object, Waits},
     owner::Identity,
-    permit::{Counts, MOST_AT_ONCE, MOST_PERMITS, permits_of},
+    permit::{Counts, MOST_AT_ONCE, MOST_PERMITS, countable, permits_of},
     seldom::Seldom,
 };
 pub use self::{

@@ -4,13 +4,21 @@ use std::fmt;
 
 use uuid::Uuid;
 
-use super::{Owner, Share};
+use super::{Failure, Owner, Share};
 
 /// So many permits one claim may have: each is a command in the script that grants them.
 pub(crate) const MOST_AT_ONCE: u32 = 10_000;
 
 /// So many permits there may be: Java counts no further.
 pub(crate) const MOST_PERMITS: u32 = i32::MAX.unsigned_abs();
+
+/// Passes a number that Java can count to.
+pub(crate) fn countable(number: i64) -> Result<i64, Failure> {
+    match number.unsigned_abs() <= MOST_PERMITS.into() {
+        true => Ok(number),
+        false => Err(Failure::refused("ERR", "Java counts from -2147483647 to 2147483647")),
+    }
+}
 
 /// What tells one permit from all others: 16 bytes, shown as 32 hex digits as Redisson
 /// shows them.

@@ -80,7 +80,7 @@ use crate::{
         Stats,
     },
     error::Error,
-    store::{Answer, Store, Subscriber},
+    store::{Answer, RECEIPT_RESTS, Store, Subscriber},
 };
 
 /// One client's machinery over one store.
@@ -177,8 +177,16 @@ impl Engine {
 
     /// Asks the store about `name` until it answers or patience ends.
     async fn ask<'a, T>(&self, name: &Name, ask: impl Fn() -> Answer<'a, T>) -> Result<T, Error> {
+        self.ask_for(self.limits.question, name, ask).await
+    }
+
+    async fn ask_for<'a, T>(
+        &self,
+        limit: Duration,
+        name: &Name,
+        ask: impl Fn() -> Answer<'a, T>,
+    ) -> Result<T, Error> {
         Handle::try_current().map_err(|_| Error::NoRuntime)?;
-        let limit = self.limits.question;
         let until = self.core.clock.now() + limit;
         let given = within(limit, retry_until(&self.core.clock, until, ask)).await;
         given.map(|given| given.answer).map_err(|failure| self.error(name, failure))
@@ -199,10 +207,12 @@ impl Engine {
         self.ask(&object.name, || self.core.store.number(object)).await
     }
 
-    /// Changes what `object` has, once, however often that has to be asked.
+    /// Changes what `object` has, once, however often that has to be asked: no longer than
+    /// while the store knows the receipt.
     pub(crate) async fn change(&self, object: &Object, change: Change) -> Result<i64, Error> {
         let receipt = self.identity.fresh_owner();
-        self.ask(&object.name, || self.core.store.change(object, change, &receipt)).await
+        let limit = self.limits.question.min(RECEIPT_RESTS / 2);
+        self.ask_for(limit, &object.name, || self.core.store.change(object, change, &receipt)).await
     }
 
     /// How many permits `object` has.
@@ -210,7 +220,8 @@ impl Engine {
         self.ask(&object.name, || self.core.store.count(object)).await
     }
 
-    /// How long this permit of `object` is somebody's: with a `lease` for so long from now on.
+    /// How long this permit of `object` is somebody's: with a `lease` for so long from now on
+    /// at least.
     pub(crate) async fn lease(
         &self,
         object: &Object,

@@ -25,7 +25,7 @@ pub(crate) const LONGEST_WAIT_UNHEARD: Duration = Duration::from_millis(250);
 /// Who polls, and has waited for so long, takes a place in the queue.
 pub(crate) const POLLER_QUEUES: Duration = Duration::from_secs(1);
 
-/// Who has waited for so long where nobody queues is not overtaken any more.
+/// Who has waited for so long where nobody queues is left what it wants, for a while.
 pub(crate) const PATIENT_AFTER: Duration = Duration::from_secs(1);
 
 /// How many questions in a row a waiter asks in vain because it was told to; then no

@@ -78,7 +78,8 @@ impl Latch {
     /// Waits until the latch is open, as long as it takes; also as long as the store is away.
     ///
     /// It returns when the latch was open at some moment since the call. By then it may be
-    /// closed again.
+    /// closed again. One that opens, and is set again before it is asked about, may be slept
+    /// through.
     ///
     /// # Errors
     ///
@@ -134,7 +135,8 @@ impl Latch {
 
 /// Closing and opening.
 impl Latch {
-    /// Closes the latch until it is counted down so often, if it is open. Returns whether
+    /// Closes the latch until it is counted down so often, if it is open: who waits then and
+    /// has not seen that waits on. Returns whether
     /// it did. It may be set again when it has opened.
     ///
     /// # Errors

@@ -95,8 +95,8 @@ macro_rules! permit_settings {
         /// ends sooner. 10 000 and 10 ms by default.
         ///
         /// Within these bounds they go to the next waiter of this process without asking the
-        /// store, with their ids and their owner. Only permits without a fixed lease and with the
-        /// same ttl are passed on. `most` of 0 gives each release back to the store.
+        /// store, with their ids and their owner, unless somebody has asked for these. Only permits
+        /// without a fixed lease and with the same ttl are passed on. `most` of 0 gives each release back to the store.
         ///
         /// # Examples
         ///
@@ -238,7 +238,7 @@ impl Permits {
     /// # let permits = client.permits("printers")?;
     /// # permits.set(3).await?;
     /// let guard = permits.acquire().await?;
-    /// assert_eq!(guard.count(), 1);
+    /// assert_eq!(guard.permits(), 1);
     /// # Ok(()) }
     /// ```
     pub async fn acquire(&self) -> Result<PermitsGuard> {
@@ -264,7 +264,7 @@ impl Permits {
     /// # let permits = client.permits("printers")?;
     /// # permits.set(3).await?;
     /// let guard = permits.acquire_many(2).await?;
-    /// assert_eq!(permits.free().await?, 1);
+    /// assert_eq!(permits.available().await?, 1);
     /// # drop(guard);
     /// # Ok(()) }
     /// ```
@@ -387,7 +387,7 @@ impl Permits {
     ///
     /// # Errors
     ///
-    /// As [`free`](Self::free); [`Error::TooMany`] beyond what Java counts to.
+    /// As [`available`](Self::available); [`Error::TooMany`] beyond what Java counts to.
     ///
     /// # Cancel safety
     ///
@@ -443,7 +443,8 @@ impl Permits {
     ///
     /// # Errors
     ///
-    /// As [`free`](Self::free).
+    /// As [`available`](Self::available); [`Error::Refused`], too, if more would be free, or
+    /// fewer, than Java can count.
     ///
     /// # Cancel safety
     ///
@@ -457,7 +458,7 @@ impl Permits {
     /// # let permits = client.permits("printers")?;
     /// # permits.set(3).await?;
     /// permits.add(-1).await?;
-    /// assert_eq!(permits.free().await?, 2);
+    /// assert_eq!(permits.available().await?, 2);
     /// # Ok(()) }
     /// ```
     pub async fn add(&self, count: i32) -> Result<()> {
@@ -486,11 +487,11 @@ impl Permits {
     /// # let permits = client.permits("printers")?;
     /// # permits.set(3).await?;
     /// let guard = permits.acquire().await?;
-    /// assert_eq!(permits.free().await?, 2);
+    /// assert_eq!(permits.available().await?, 2);
     /// # drop(guard);
     /// # Ok(()) }
     /// ```
-    pub async fn free(&self) -> Result<i64> {
+    pub async fn available(&self) -> Result<i64> {
         Ok(self.engine.count(&self.object).await?.free)
     }
 
@@ -498,7 +499,7 @@ impl Permits {
     ///
     /// # Errors
     ///
-    /// As [`free`](Self::free).
+    /// As [`available`](Self::available).
     ///
     /// # Cancel safety
     ///
@@ -524,7 +525,7 @@ impl Permits {
     ///
     /// # Errors
     ///
-    /// As [`free`](Self::free).
+    /// As [`available`](Self::available).
     ///
     /// # Cancel safety
     ///
@@ -556,7 +557,7 @@ impl Permits {
     ///
     /// # Errors
     ///
-    /// As [`free`](Self::free).
+    /// As [`available`](Self::available).
     ///
     /// # Cancel safety
     ///
@@ -579,13 +580,14 @@ impl Permits {
         Ok(self.engine.change(&self.object, Change::GiveBack(id)).await? == 1)
     }
 
-    /// Has this permit last for so long from now on. Returns whether it is held.
+    /// Has this permit last for so long from now on at least. Returns whether it is held.
     ///
-    /// What its holder renews has its own ttl again after that.
+    /// It never gets shorter, since its holder believes in it: to take a permit away there is
+    /// [`release_id`](Self::release_id). What its holder renews has its own ttl again after that.
     ///
     /// # Errors
     ///
-    /// As [`free`](Self::free), and [`Error::Duration`].
+    /// As [`available`](Self::available), and [`Error::Duration`].
     ///
     /// # Cancel safety
     ///
@@ -613,7 +615,7 @@ impl Permits {
     ///
     /// # Errors
     ///
-    /// As [`free`](Self::free).
+    /// As [`available`](Self::available).
     ///
     /// # Cancel safety
     ///
@@ -725,8 +727,11 @@ impl PermitsGuard {
         self.held.watch.clone().over()
     }
 
-    /// The ids of these permits. After a hand-over within the process they are those of the hold
-    /// before.
+    /// The ids of these permits.
+    ///
+    /// Whoever has seen them may act by them later. So permits whose ids or
+    /// [`owner`](Self::owner) were asked for go back to the store, and to no other task here:
+    /// when they are given back, their ids are nobody's for ever.
     ///
     /// # Examples
     ///
@@ -742,6 +747,7 @@ impl PermitsGuard {
     /// ```
     #[must_use]
     pub fn ids(&self) -> Vec<PermitId> {
+        self.held.watch.note_more();
         let Claim { owner, share, .. } = self.held.watch.claim();
         permits_of(owner, *share).collect()
     }
@@ -756,11 +762,11 @@ impl PermitsGuard {
     /// # let permits = client.permits("printers")?;
     /// # permits.set(3).await?;
     /// let guard = permits.acquire().await?;
-    /// assert_eq!(guard.count(), 1);
+    /// assert_eq!(guard.permits(), 1);
     /// # Ok(()) }
     /// ```
     #[must_use]
-    pub fn count(&self) -> u32 {
+    pub fn permits(&self) -> u32 {
         self.held.watch.claim().units()
     }
 
@@ -802,7 +808,7 @@ impl PermitsGuard {
     }
 
     /// Who holds: unique to this grant. After a hand-over within the process it is the owner of
-    /// the hold before.
+    /// the hold before, which nobody has asked for: the [ids](Self::ids) are made of it.
     ///
     /// # Examples
     ///
@@ -817,6 +823,7 @@ impl PermitsGuard {
     /// ```
     #[must_use]
     pub fn owner(&self) -> &Owner {
+        self.held.watch.note_more();
         &self.held.watch.claim().owner
     }
 
@@ -836,5 +843,28 @@ impl PermitsGuard {
     #[must_use]
     pub fn name(&self) -> &Name {
         self.held.watch.claim().name()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Client, MemoryStore};
+
+    #[tokio::test(start_paused = true)]
+    async fn what_somebody_has_seen_the_id_of_goes_to_no_task_here() {
+        for (seen, handed_over) in [(false, 1), (true, 0)] {
+            let client = Client::sharing(&MemoryStore::new());
+            let permits = client.permits("printers").unwrap();
+            permits.set(1).await.unwrap();
+            let guard = permits.acquire().await.unwrap();
+            let waiting = tokio::spawn(async move { permits.acquire().await });
+            tokio::time::sleep(std::time::Duration::from_millis(3)).await;
+            if seen {
+                assert_eq!(guard.ids().len(), 1);
+            }
+            guard.release().await.unwrap().done().unwrap();
+            drop(waiting.await.unwrap().unwrap());
+            assert_eq!(client.stats().handed_over, handed_over);
+        }
     }
 }

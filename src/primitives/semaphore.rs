@@ -6,7 +6,7 @@ use super::{Release, settings::checked_patience};
 #[cfg(test)]
 use crate::engine::held::Watch;
 use crate::{
-    domain::{CENTURY, Change, LostReason, Name, Object, Owner, Share, WaitBy},
+    domain::{CENTURY, Change, LostReason, MOST_PERMITS, Name, Object, Owner, Share, WaitBy},
     engine::{
         Engine,
         acquire::Want,
@@ -29,9 +29,10 @@ use crate::{
 ///
 /// Tasks of one client are served in the order in which they came, however many permits
 /// each wants. Between clients it is first come, first served, but one of ours that has
-/// waited for a second is overtaken by no other of ours any more: others leave it what it
-/// wants, until it has it, or has not asked for five seconds. Redisson's do not know of that,
-/// and may overtake.
+/// waited for a second is overtaken by no other of ours for half a minute: others leave it
+/// what it wants, until it has it, or has not asked for five seconds. For the next half a
+/// minute they leave nothing to anybody, since it may wait for permits of the dead; then
+/// they do again. Redisson's do not know of that, and may overtake.
 ///
 /// # Examples
 ///
@@ -41,10 +42,10 @@ use crate::{
 /// let printers = client.semaphore("printers")?;
 /// printers.set_if_absent(3).await?;
 /// let two = printers.acquire(2).await?;
-/// assert_eq!(printers.free().await?, 1);
+/// assert_eq!(printers.available().await?, 1);
 /// assert!(printers.try_acquire(2).await?.is_none());
 /// two.release().await?.done()?;
-/// assert_eq!(printers.free().await?, 3);
+/// assert_eq!(printers.available().await?, 3);
 /// # Ok(()) }
 /// ```
 #[derive(Clone)]
@@ -78,10 +79,19 @@ impl Semaphore {
         &self.object.name
     }
 
+    /// Passes `permits` if there can be so many.
+    fn possible(&self, permits: u32) -> Result<u32> {
+        match permits {
+            0..=MOST_PERMITS => Ok(permits),
+            _ => Err(Error::TooMany { name: self.name().clone(), most: MOST_PERMITS }),
+        }
+    }
+
     fn want(&self, permits: u32) -> Result<Want> {
         if permits == 0 {
             return Err(Error::Zero { name: self.name().clone() });
         }
+        let permits = self.possible(permits)?;
         let terms = Terms { renewed: false, max_hold: None, local: LocalTurns::default() };
         let (object, share) = (self.object.clone(), Share::Units(permits));
         Ok(Want { object, share, beside: None, ttl: CENTURY, terms, wait_by: WaitBy::Messages })
@@ -95,8 +105,8 @@ impl Semaphore {
     ///
     /// # Errors
     ///
-    /// [`Error::Zero`] for no permits. [`Error::Forbidden`], [`Error::Refused`] or
-    /// [`Error::WrongType`] if the store rejects the request for good; [`Error::NotReady`]
+    /// [`Error::Zero`] for no permits, [`Error::TooMany`] beyond what Java counts to.
+    /// [`Error::Forbidden`], [`Error::Refused`] or [`Error::WrongType`] if the store rejects the request for good; [`Error::NotReady`]
     /// if the server is full; [`Error::ShutDown`], and [`Error::NoRuntime`] outside of tokio.
     ///
     /// # Cancel safety
@@ -188,7 +198,7 @@ impl Semaphore {
     /// [`Error::Unavailable`] if the store did not answer within the
     /// [question timeout](crate::ClientBuilder::question_timeout): it may have happened.
     /// [`Error::NotReady`], [`Error::Forbidden`], [`Error::Refused`] and
-    /// [`Error::WrongType`] as it says.
+    /// [`Error::WrongType`] as it says. [`Error::TooMany`] beyond what Java counts to.
     ///
     /// # Cancel safety
     ///
@@ -202,11 +212,12 @@ impl Semaphore {
     /// let printers = client.semaphore("printers")?;
     /// assert!(printers.set_if_absent(10).await?);
     /// assert!(!printers.set_if_absent(20).await?);
-    /// assert_eq!(printers.free().await?, 10);
+    /// assert_eq!(printers.available().await?, 10);
     /// # Ok(()) }
     /// ```
     pub async fn set_if_absent(&self, permits: u32) -> Result<bool> {
-        Ok(self.engine.change(&self.object, Change::SetIfAbsent(permits)).await? == 1)
+        let change = Change::SetIfAbsent(self.possible(permits)?);
+        Ok(self.engine.change(&self.object, change).await? == 1)
     }
 
     /// Adds so many permits, or takes some away if the number is negative: also those that
@@ -216,7 +227,8 @@ impl Semaphore {
     ///
     /// # Errors
     ///
-    /// As [`set_if_absent`](Self::set_if_absent).
+    /// As [`set_if_absent`](Self::set_if_absent); [`Error::Refused`] if more would be free, or
+    /// fewer, than Java can count.
     ///
     /// # Cancel safety
     ///
@@ -233,6 +245,7 @@ impl Semaphore {
     /// # Ok(()) }
     /// ```
     pub async fn add(&self, permits: i64) -> Result<i64> {
+        self.possible(u32::try_from(permits.unsigned_abs()).unwrap_or(u32::MAX))?;
         self.engine.change(&self.object, Change::Add(permits)).await
     }
 
@@ -276,10 +289,10 @@ impl Semaphore {
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
     /// # let client = leasehold::Client::in_memory();
-    /// assert_eq!(client.semaphore("printers")?.free().await?, 0);
+    /// assert_eq!(client.semaphore("printers")?.available().await?, 0);
     /// # Ok(()) }
     /// ```
-    pub async fn free(&self) -> Result<i64> {
+    pub async fn available(&self) -> Result<i64> {
         self.engine.number(&self.object).await
     }
 
@@ -302,7 +315,7 @@ impl Semaphore {
     /// let printers = client.semaphore("printers")?;
     /// printers.set_if_absent(3).await?;
     /// assert!(printers.delete().await?);
-    /// assert_eq!(printers.free().await?, 0);
+    /// assert_eq!(printers.available().await?, 0);
     /// # Ok(()) }
     /// ```
     pub async fn delete(&self) -> Result<bool> {
@@ -389,7 +402,7 @@ impl SemaphoreGuard {
     /// let printers = client.semaphore("printers")?;
     /// printers.set_if_absent(3).await?;
     /// printers.acquire(2).await?.forget();
-    /// assert_eq!(printers.free().await?, 1);
+    /// assert_eq!(printers.available().await?, 1);
     /// printers.add(2).await?;
     /// # Ok(()) }
     /// ```

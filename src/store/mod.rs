@@ -95,8 +95,8 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
     /// How many permits there are.
     fn count<'a>(&'a self, object: &'a Object) -> Answer<'a, Counts>;
 
-    /// How long this permit is somebody's: with a `lease` for so long from now on. `None` if it
-    /// is nobody's.
+    /// How long this permit is somebody's: with a `lease` for so long from now on at least.
+    /// `None` if it is nobody's.
     fn lease<'a>(
         &'a self,
         object: &'a Object,
@@ -178,6 +178,10 @@ pub(crate) const LATEST: Duration = Duration::from_secs(15 * 60);
 
 /// For so long permits are left to who has waited longest, after it last asked.
 pub(crate) const PATIENT_RESTS: Duration = Duration::from_secs(5);
+
+/// For so long permits are left to those who have waited longest, one after the other; then
+/// for as long to nobody. What they wait for may never come: its holders may be dead.
+pub(crate) const PATIENT_TURN: Duration = Duration::from_secs(30);
 
 /// For so long a change that is asked for again is known.
 pub(crate) const RECEIPT_RESTS: Duration = Duration::from_secs(60);

@@ -330,10 +330,11 @@ impl Drop for Attempt<'_> {
         // A lease begins when its question is executed, and that may be late.
         let begins =
             asked_at.map_or_else(|| self.engine.core.clock.now(), |asked_at| asked_at + LATEST);
+        let mode = if asked_at.is_some() { ReleaseMode::HandOver } else { ReleaseMode::Leave };
         self.engine.core.debts.owe(Debt::Release(Withdrawal {
             claim: self.claim.clone(),
             grant: None,
-            mode: ReleaseMode::HandOver,
+            mode,
             until: begins + self.claim.ttl,
             looks: asked_at.map(|_| 0),
             more: queued || self.unsure,

@@ -363,7 +363,7 @@ impl World {
 
     async fn all_came_back(&self) -> Result<(), String> {
         let semaphore = Client::sharing(&self.store).semaphore("pool").unwrap();
-        let free = semaphore.free().await.unwrap();
+        let free = semaphore.available().await.unwrap();
         let (least, most) = self.facts.note(|known| (known.least, known.most));
         if free < least || free > most {
             return Err(format!("{free} are free, of {least} to {most}"));

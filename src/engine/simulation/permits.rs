@@ -208,7 +208,8 @@ impl Pool {
     /// After everybody has gone all permits are free.
     async fn settle(&self, operator: &Permits) -> Result<(), String> {
         sleep(Duration::from_secs(6) + self.plot.bounds().lease * 2 + 4 * COMMAND_TIMEOUT).await;
-        let (free, held) = (operator.free().await.unwrap(), operator.acquired().await.unwrap());
+        let (free, held) =
+            (operator.available().await.unwrap(), operator.acquired().await.unwrap());
         let (fewest, most) = self.bounds(&self.known.lock().unwrap());
         if held != 0 || free < fewest || free > most {
             let rule = format!("{free} are free and {held} held of {fewest} to {most}");
@@ -240,7 +241,7 @@ impl Pool {
     }
 
     fn entered(self: &Arc<Self>, guard: &PermitsGuard) -> Noted {
-        let (watch, permits) = (guard.watch(), guard.count());
+        let (watch, permits) = (guard.watch(), guard.permits());
         let noted = self.notes(|known, number| {
             known.believers.insert(number, Believer { watch, permits });
             known.free_since = None;
@@ -319,7 +320,7 @@ impl Worker {
             _ => 1,
         };
         let Some(guard) = self.enter(&permits, count).await else { return };
-        self.say(&format!("enters with {count} as {}", guard.owner()));
+        self.say(&format!("enters with {count} as {}", guard.watch().claim().owner));
         // Gone before the guard, wherever this ends.
         let believes = self.pool.entered(&guard);
         let time = match self.chance.u32(..6) {
@@ -358,7 +359,7 @@ impl Worker {
     }
 
     async fn leave(&mut self, guard: PermitsGuard) {
-        let owner = guard.owner().clone();
+        let owner = guard.watch().claim().owner.clone();
         match self.chance.u32(..4) {
             0 => drop(guard),
             1 => drop(timeout(self.up_to(50), guard.release()).await),

@@ -7,6 +7,7 @@ pub(super) async fn all(t: &Bench) {
     a_latch_is_closed_until_it_is_counted_down(t).await;
     a_repeated_change_counts_once(t).await;
     a_latch_that_is_deleted_is_open(t).await;
+    a_latch_of_none_is_open_and_can_be_set(t).await;
     who_listens_is_told_when_it_opens(t).await;
 }
 
@@ -68,6 +69,21 @@ async fn a_latch_that_is_deleted_is_open(t: &Bench) {
     t.count_to(&latch, Change::SetIfAbsent(2)).await;
     assert_eq!(t.count_to(&latch, Change::Delete).await, 1);
     assert!(t.is_open(&latch).await);
+}
+
+/// None was asked for by hand: nobody of ours does.
+async fn a_latch_of_none_is_open_and_can_be_set(t: &Bench) {
+    let latch = t.latch("none");
+    for _ in 0..2 {
+        assert_eq!(t.count_to(&latch, Change::SetIfAbsent(0)).await, 1);
+        assert!(t.is_open(&latch).await);
+    }
+    assert_eq!(t.count_to(&latch, Change::CountDown).await, 0);
+    assert_eq!(t.count_to(&latch, Change::Delete).await, 0, "it is gone");
+    t.count_to(&latch, Change::SetIfAbsent(0)).await;
+    assert_eq!(t.count_to(&latch, Change::SetIfAbsent(2)).await, 1);
+    assert!(!t.is_open(&latch).await);
+    t.count_to(&latch, Change::Delete).await;
 }
 
 async fn who_listens_is_told_when_it_opens(t: &Bench) {

@@ -8,7 +8,7 @@ mod latch;
 mod permits;
 mod queue;
 mod read_write;
-mod semaphore;
+pub(crate) mod semaphore;
 
 use std::{
     num::NonZero,

@@ -7,8 +7,8 @@ use tokio::time::{Instant, sleep};
 use super::{Bench, freed};
 use crate::{
     domain::{
-        Change, Claim, Counts, GivenBack, Kind, Object, Others, Outcome, PermitId, ReleaseMode,
-        Renewal, Share, Taken, Verdict, permits_of,
+        Change, Claim, Counts, Failure, GivenBack, Kind, Object, Others, Outcome, PermitId,
+        ReleaseMode, Renewal, Share, Taken, Verdict, permits_of,
     },
     store::{Event, Hears},
 };
@@ -207,6 +207,11 @@ async fn how_many_there_are_can_be_changed_and_a_receipt_counts_once(t: &Bench) 
         assert_eq!(first, again);
     }
     assert_eq!(t.one.count(&object).await.unwrap(), Counts { free: 14, held: 0, set: true });
+    for more in [i64::from(i32::MAX) - 13, i64::MAX, i64::MIN] {
+        let refused = t.one.change(&object, Change::Add(more), &t.identity.fresh_owner()).await;
+        assert!(matches!(refused, Err(Failure::Refused { .. })), "{refused:?}");
+    }
+    assert_eq!(counts(t, &object).await, (14, 0));
     // That it was set is answered so when it is asked again, though it is set by then.
     let (new, receipt) = (Object::of(Kind::Permits, "p-change-2"), t.identity.fresh_owner());
     for _ in 0..2 {
@@ -241,6 +246,9 @@ async fn a_permit_is_known_by_its_id(t: &Bench) {
     let set = t.other.lease(&object, id, Some(LONG)).await.unwrap();
     assert_eq!(set, Some(LONG));
     let left = t.other.lease(&object, id, None).await.unwrap().unwrap();
+    assert!(left > LONG / 2, "{left:?}");
+    // Its holder believes in it: it gets no shorter.
+    let left = t.other.lease(&object, id, Some(SHORT)).await.unwrap().unwrap();
     assert!(left > LONG / 2, "{left:?}");
 
     assert_eq!(change(t, &object, Change::GiveBack(id)).await, 1);

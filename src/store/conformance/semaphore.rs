@@ -1,7 +1,7 @@
 //! What every store must do for semaphores.
 
 use super::*;
-use crate::domain::{Change, Kind};
+use crate::domain::{Change, Failure, Kind};
 
 pub(super) async fn all(t: &Bench) {
     permits_are_granted_as_long_as_there_are_enough(t).await;
@@ -15,6 +15,10 @@ pub(super) async fn all(t: &Bench) {
     who_waits_longest_is_left_what_it_wants(t).await;
     who_was_the_patient_one_and_goes_leaves_its_permits_to_others(t).await;
     who_wants_more_than_there_are_keeps_nobody_out(t).await;
+    who_cannot_be_told_from_one_who_wants_too_many_keeps_nobody_out(t).await;
+    who_is_patient_no_more_tells_those_who_were_kept_out(t).await;
+    who_only_leaves_may_ask_again(t).await;
+    a_number_ends_where_java_s_does(t).await;
     who_listens_is_told_of_permits_that_are_free(t).await;
 }
 
@@ -212,6 +216,88 @@ async fn who_wants_more_than_there_are_keeps_nobody_out(t: &Bench) {
     t.changed(&few, Change::Add(-1)).await;
     assert_eq!(t.busy(&all, LONG).await, None);
     t.grant(&t.permits("too-many", 1)).await;
+}
+
+/// Two wait for more than is ever free, since somebody keeps what he has: the others enter in
+/// half of the time. In virtual time.
+pub(crate) async fn a_waiter_in_vain_keeps_nobody_out_for_longer_than_a_turn(t: &Bench) {
+    let few = t.semaphore("turns", 10).await;
+    t.grant(&t.permits("turns", 2)).await;
+    let (many, start) = ([9, 10].map(|units| t.permits("turns", units)), Instant::now());
+    let mut entered = Vec::new();
+    for second in 0..400 {
+        let waited = LONG.map(|_| Place::Waited(start.elapsed() + Duration::from_secs(2)));
+        for claim in many.iter().filter(|claim| second > 9 || claim.units() == 9) {
+            t.busy(claim, waited).await;
+        }
+        let claim = Claim { owner: t.identity.fresh_owner(), ..few.clone() };
+        let granted = t.one.acquire(&claim, None).await.unwrap() == Verdict::GRANTED;
+        entered.push(granted);
+        if granted {
+            t.back(&claim).await;
+        }
+        sleep(Duration::from_secs(1)).await;
+    }
+    let turns: Vec<_> = entered.chunk_by(|one, next| one == next).collect();
+    assert!(turns.len() >= 12, "{turns:?}");
+    for turn in &turns[..turns.len() - 1] {
+        assert!(if turn[0] { turn.len() >= 29 } else { turn.len() <= 31 }, "{turns:?}");
+    }
+}
+
+/// A thousand holders are counted, and no more.
+async fn who_cannot_be_told_from_one_who_wants_too_many_keeps_nobody_out(t: &Bench) {
+    let few = t.semaphore("crowded", 1_010).await;
+    for _ in 0..1_001 {
+        t.grant(&t.permits("crowded", 1)).await;
+    }
+    assert_eq!(t.busy(&t.permits("crowded", 20), LONG).await, None);
+    t.grant(&few).await;
+}
+
+async fn who_is_patient_no_more_tells_those_who_were_kept_out(t: &Bench) {
+    let few = t.semaphore("patient-no-more", 3).await;
+    let all = t.permits("patient-no-more", 3);
+    t.grant(&t.permits("patient-no-more", 1)).await;
+    t.busy(&all, LONG).await;
+    t.changed(&few, Change::Add(-1)).await;
+    t.other.listen(&few.object);
+    t.told(&hears(&few), 1).await;
+    assert_eq!(t.busy(&few, None).await.map(|rest| rest.is_zero()), Some(false));
+    assert_eq!(t.busy(&all, LONG).await, None);
+    t.told(&freed(&few), 1).await;
+    t.grant(&few).await;
+    t.other.unlisten(&few.object);
+}
+
+/// Nothing of it is on its way that would have to be refused.
+async fn who_only_leaves_may_ask_again(t: &Bench) {
+    let few = t.semaphore("leaves", 2).await;
+    t.grant(&t.permits("leaves", 1)).await;
+    let many = t.permits("leaves", 2);
+    t.busy(&many, LONG).await;
+    t.busy(&few, None).await;
+    assert_eq!(t.one.release(&many, ReleaseMode::Leave).await.unwrap(), GONE);
+    t.grant(&few).await;
+    t.changed(&few, Change::Add(2)).await;
+    t.grant(&many).await;
+}
+
+async fn a_number_ends_where_java_s_does(t: &Bench) {
+    const MOST: i64 = i32::MAX as i64;
+    let claim = t.semaphore("most", 7).await;
+    let add = async |permits| {
+        let receipt = t.identity.fresh_owner();
+        t.one.change(&claim.object, Change::Add(permits), &receipt).await
+    };
+    for permits in [MOST - 6, MOST, i64::MAX, i64::MIN, -MOST - 9] {
+        let refused = add(permits).await.unwrap_err();
+        assert!(matches!(refused, Failure::Refused { .. }), "{refused:?}");
+    }
+    assert_eq!(t.free(&claim).await, 7);
+    assert_eq!(add(MOST - 7).await.unwrap(), MOST);
+    t.changed(&claim, Change::Drain).await;
+    assert_eq!(add(-MOST).await.unwrap(), -MOST);
 }
 
 fn hears(claim: &Claim) -> Event {

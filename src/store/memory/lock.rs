@@ -137,7 +137,7 @@ impl State {
                 Others::Listeners
             }
             ReleaseMode::Broadcast => Others::Nobody,
-            ReleaseMode::HandOver | ReleaseMode::Forget => {
+            ReleaseMode::HandOver | ReleaseMode::Forget | ReleaseMode::Leave => {
                 self.hand_over(&claim.object, session, now)
             }
         })

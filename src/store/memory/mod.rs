@@ -480,6 +480,15 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_waiter_in_vain_keeps_nobody_out_for_longer_than_a_turn() {
+        let store = MemoryStore::new();
+        let (one, other) = (Arc::new(store.session()), Arc::new(store.session()));
+        let bench = Bench::new(one, other, "other");
+        conformance::semaphore::a_waiter_in_vain_keeps_nobody_out_for_longer_than_a_turn(&bench)
+            .await;
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn a_stalled_store_is_waited_for_until_patience_ends() {
         // given a store that does not answer
         let store = MemoryStore::new();

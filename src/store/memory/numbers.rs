@@ -7,8 +7,8 @@ use tokio::time::Instant;
 use super::{Session, State, semaphore::Semaphore};
 use crate::{
     domain::{
-        Change, Claim, GivenBack, Map, Object, Outcome, Owner, Place, ReleaseMode, Renewal, Taken,
-        Verdict,
+        Change, Claim, Failure, GivenBack, Map, Object, Outcome, Owner, Place, ReleaseMode,
+        Renewal, Taken, Verdict,
     },
     store::{
         Answer, RECEIPT_RESTS,
@@ -34,7 +34,13 @@ impl Questions<Session> for Semaphores {
         claim: &'a Claim,
         place: Option<Place>,
     ) -> Answer<'a, Verdict> {
-        session.ask(move |state, now| state.semaphore(&claim.object).acquire(claim, place, now))
+        session.ask(move |state, now| {
+            let (verdict, tells) = state.semaphore(&claim.object).acquire(claim, place, now);
+            if tells {
+                state.announce(&claim.object, session.id, false);
+            }
+            verdict
+        })
     }
 
     fn release<'a>(
@@ -113,8 +119,8 @@ impl Questions<Session> for Latches {
     ) -> Answer<'a, i64> {
         match change {
             Change::SetIfAbsent(_) | Change::CountDown | Change::Delete => {
-                session
-                    .change_once(object, receipt, move |state| state.change_latch(object, change))
+                let change = move |state: &mut State| Ok(state.change_latch(object, change));
+                session.change_once(object, receipt, change)
             }
             _ => unsupported(object),
         }
@@ -127,20 +133,21 @@ impl Session {
         &'a self,
         object: &'a Object,
         receipt: &'a Owner,
-        change: impl FnOnce(&mut State) -> (i64, bool) + Send + 'a,
+        change: impl FnOnce(&mut State) -> Result<(i64, bool), Failure> + Send + 'a,
     ) -> Answer<'a, i64> {
-        self.ask(move |state, now| {
+        let changed = self.ask(move |state, now| {
             state.numbers.receipts.retain(|_, (_, at)| now < *at + RECEIPT_RESTS);
             if let Some((before, _)) = state.numbers.receipts.get(receipt) {
-                return *before;
+                return Ok(*before);
             }
-            let (answer, tells) = change(state);
+            let (answer, tells) = change(state)?;
             if tells {
                 state.announce(object, self.id, false);
             }
             state.numbers.receipts.insert(receipt.clone(), (answer, now));
-            answer
-        })
+            Ok(answer)
+        });
+        Box::pin(async { changed.await? })
     }
 }
 
@@ -163,20 +170,24 @@ impl State {
     }
 
     /// Returns the answer, and whether who waits is told.
-    fn change_semaphore(&mut self, object: &Object, change: Change) -> (i64, bool) {
+    fn change_semaphore(
+        &mut self,
+        object: &Object,
+        change: Change,
+    ) -> Result<(i64, bool), Failure> {
         let semaphore = self.semaphore(object);
-        match change {
+        Ok(match change {
             Change::SetIfAbsent(permits) => {
                 let made = semaphore.set_if_absent(permits);
                 (made.into(), made)
             }
             Change::Add(permits) => {
-                let free = semaphore.add(permits);
+                let free = semaphore.add(permits)?;
                 (free, free >= 0)
             }
             Change::Delete => (semaphore.delete().into(), false),
             _ => (semaphore.drain(), false),
-        }
+        })
     }
 
     /// The same of a latch.
@@ -184,7 +195,7 @@ impl State {
         let before = self.latch(object);
         let latches = &mut self.numbers.latches;
         match change {
-            Change::SetIfAbsent(count) if before == 0 => {
+            Change::SetIfAbsent(count) if before <= 0 => {
                 latches.insert(object.clone(), count.into());
                 (1, true)
             }

@@ -7,8 +7,8 @@ use tokio::time::Instant;
 use super::{Session, State};
 use crate::{
     domain::{
-        Change, Claim, Counts, GivenBack, Object, Others, Outcome, Owner, PermitId, Place,
-        ReleaseMode, Renewal, Taken, Verdict, permits_of,
+        Change, Claim, Counts, Failure, GivenBack, Object, Others, Outcome, Owner, PermitId, Place,
+        ReleaseMode, Renewal, Taken, Verdict, countable, permits_of,
     },
     store::{
         Answer, RECEIPT_RESTS,
@@ -82,11 +82,12 @@ impl Questions<Session> for Permits {
         if matches!(change, Change::Drain | Change::CountDown | Change::Delete) {
             return unsupported(object);
         }
-        session.ask_pool(object, move |pool, now| {
+        let changed = session.ask_pool(object, move |pool, now| {
             let before = pool.counts().free;
             let answer = pool.change(change, receipt, now);
             (answer, pool.counts().free > before)
-        })
+        });
+        Box::pin(async { changed.await? })
     }
 
     fn count<'a>(&self, session: &'a Session, object: &'a Object) -> Answer<'a, Counts> {
@@ -191,21 +192,26 @@ impl Pool {
     ) -> Option<Duration> {
         let ends = self.held.get_mut(&id)?;
         if let Some(lease) = lease {
-            *ends = now + lease;
+            *ends = (*ends).max(now + lease);
         }
         Some(*ends - now)
     }
 
     /// Makes a change, unless it was made before.
-    pub(super) fn change(&mut self, change: Change, receipt: &Owner, now: Instant) -> i64 {
+    pub(super) fn change(
+        &mut self,
+        change: Change,
+        receipt: &Owner,
+        now: Instant,
+    ) -> Result<i64, Failure> {
         self.receipts.retain(|_, (_, until)| now < *until);
         if let Some((answer, _)) = self.receipts.get(receipt) {
-            return *answer;
+            return Ok(*answer);
         }
         let more = match change {
             Change::Set(count) => Some(i64::from(count) - self.free - self.counts().held),
             Change::SetIfAbsent(count) => (!self.set).then_some(count.into()),
-            Change::Add(count) => Some(count),
+            Change::Add(count) => Some(countable(self.free.saturating_add(count))? - self.free),
             Change::GiveBack(id) => self.held.remove(&id).map(|_| 1),
             Change::Drain | Change::CountDown | Change::Delete => None,
         };
@@ -216,7 +222,7 @@ impl Pool {
             _ => more.is_some().into(),
         };
         self.receipts.insert(receipt.clone(), (answer, now + RECEIPT_RESTS));
-        answer
+        Ok(answer)
     }
 
     /// Forgets who holds. Returns whether anybody did.

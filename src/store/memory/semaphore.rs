@@ -7,8 +7,10 @@ use std::collections::BTreeMap;
 use tokio::time::Instant;
 
 use crate::{
-    domain::{Claim, GivenBack, Others, Owner, Place, ReleaseMode, Taken, Verdict},
-    store::{LATEST, PATIENT_RESTS},
+    domain::{
+        Claim, Failure, GivenBack, Others, Owner, Place, ReleaseMode, Taken, Verdict, countable,
+    },
+    store::{LATEST, PATIENT_RESTS, PATIENT_TURN},
 };
 
 /// One semaphore, and what is known of one that there is no more.
@@ -20,7 +22,12 @@ pub(super) struct Semaphore {
     /// Until when the questions of these are refused.
     withdrawn: BTreeMap<Owner, Instant>,
     patient: Option<Patient>,
+    /// Since when permits are left to one or another.
+    turn_began: Option<Instant>,
 }
+
+/// So many holders are counted to see how many permits may be free at once.
+const MOST_COUNTED: usize = 1_000;
 
 /// Who waits longest.
 #[derive(Debug)]
@@ -41,47 +48,75 @@ impl Semaphore {
         self.holders.get(owner).copied().unwrap_or_default()
     }
 
-    pub(super) fn acquire(&mut self, claim: &Claim, place: Option<Place>, now: Instant) -> Verdict {
+    /// Returns the answer, and whether who waits is to ask.
+    pub(super) fn acquire(
+        &mut self,
+        claim: &Claim,
+        place: Option<Place>,
+        now: Instant,
+    ) -> (Verdict, bool) {
         self.patient.take_if(|patient| now >= patient.rests_until);
+        self.turn_began.take_if(|began| now >= *began + 2 * PATIENT_TURN);
         if self.holders.contains_key(&claim.owner) {
-            return Verdict::GRANTED;
+            return (Verdict::GRANTED, false);
         }
         if self.withdrawn.get(&claim.owner).is_some_and(|until| now < *until) {
-            return Verdict::Busy(Taken::UNKNOWN);
+            return (Verdict::Busy(Taken::UNKNOWN), false);
         }
+        let turn_ends = self.turn_began.unwrap_or(now) + PATIENT_TURN;
         let since = match place {
             Some(Place::Waited(time)) => now.checked_sub(time),
             _ => None,
         };
         let wanted = i64::from(claim.units());
         let before = self.patient.as_ref().filter(|patient| {
-            patient.owner != claim.owner && since.is_none_or(|since| patient.since <= since)
+            let first =
+                patient.owner != claim.owner && since.is_none_or(|since| patient.since <= since);
+            first && now < turn_ends
         });
         let left = before.map_or(0, |patient| i64::from(patient.permits));
         if self.free() - left < wanted {
             let at_most = before.filter(|_| self.free() >= wanted);
-            let at_most = at_most.map(|patient| patient.rests_until - now);
-            if let (None, Some(since)) = (before, since) {
-                self.be_patient(claim, since, now);
-            }
-            return Verdict::Busy(Taken { at_most, ..Taken::UNKNOWN });
+            let at_most = at_most.map(|patient| patient.rests_until.min(turn_ends) - now);
+            let tells = match (before, since) {
+                (None, Some(since)) => {
+                    !self.be_patient(claim, since, now) && self.leaves(&claim.owner)
+                }
+                _ => false,
+            };
+            return (Verdict::Busy(Taken { at_most, ..Taken::UNKNOWN }), tells);
         }
-        self.patient.take_if(|patient| patient.owner == claim.owner);
+        if self.patient.take_if(|patient| patient.owner == claim.owner).is_some() {
+            self.turn_began = None;
+        }
         self.free = Some(self.free() - wanted);
         self.holders.insert(claim.owner.clone(), claim.units());
-        Verdict::GRANTED
+        (Verdict::GRANTED, false)
     }
 
-    /// Notes who waits longest, in vain. One who wants more than there are, as far as we can
-    /// see, keeps nobody out.
-    fn be_patient(&mut self, claim: &Claim, since: Instant, now: Instant) {
-        let (owner, permits) = (claim.owner.clone(), claim.units());
-        let all: i64 = self.holders.values().map(|permits| i64::from(*permits)).sum();
-        if self.free() + all < i64::from(permits) {
-            self.patient.take_if(|patient| patient.owner == owner);
-            return;
+    /// Notes who waits longest, in vain. Not if the turn is over, or if it wants more than
+    /// there are, as far as we can see. Returns whether it is noted.
+    fn be_patient(&mut self, claim: &Claim, since: Instant, now: Instant) -> bool {
+        let began = self.turn_began.unwrap_or(now);
+        if now >= began + PATIENT_TURN || !self.may_be_free(claim.units()) {
+            return false;
         }
+        let (owner, permits) = (claim.owner.clone(), claim.units());
         self.patient = Some(Patient { owner, permits, since, rests_until: now + PATIENT_RESTS });
+        self.turn_began = Some(began);
+        true
+    }
+
+    /// Whether as many may be free at once, as far as we can see.
+    fn may_be_free(&self, permits: u32) -> bool {
+        let all: i64 = self.holders.values().map(|permits| i64::from(*permits)).sum();
+        self.holders.len() <= MOST_COUNTED && self.free() + all >= i64::from(permits)
+    }
+
+    /// Leaves to the others what was left to this one. Returns whether they are to ask.
+    fn leaves(&mut self, owner: &Owner) -> bool {
+        let was_patient = self.patient.take_if(|patient| patient.owner == *owner).is_some();
+        was_patient && self.free() > 0
     }
 
     /// Gives back what `owner` has. Returns whether who waits is to ask, too.
@@ -102,11 +137,12 @@ impl Semaphore {
                 None => (GivenBack::NotHeld { holder: None }, false),
             };
         }
-        self.withdrawn.retain(|_, until| now < *until);
-        self.withdrawn.insert(owner.clone(), now + LATEST);
-        let was_patient = self.patient.take_if(|patient| patient.owner == *owner).is_some();
+        if mode != ReleaseMode::Leave {
+            self.withdrawn.retain(|_, until| now < *until);
+            self.withdrawn.insert(owner.clone(), now + LATEST);
+        }
         let given = if had.is_some() { given } else { GivenBack::NotHeld { holder: None } };
-        (given, was_patient && self.free() > 0)
+        (given, self.leaves(owner))
     }
 
     /// Makes it one with so many permits, unless it is one. Whoever has any of one before
@@ -121,9 +157,9 @@ impl Semaphore {
     }
 
     /// Adds permits, or takes some away. Returns how many are free then.
-    pub(super) fn add(&mut self, permits: i64) -> i64 {
-        let free = self.free().saturating_add(permits);
-        *self.free.insert(free)
+    pub(super) fn add(&mut self, permits: i64) -> Result<i64, Failure> {
+        let free = countable(self.free().saturating_add(permits))?;
+        Ok(*self.free.insert(free))
     }
 
     /// Takes all free permits away. Returns how many there were.

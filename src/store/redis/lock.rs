@@ -235,7 +235,9 @@ impl RedisStore {
     async fn release_lock(&self, claim: &Claim, mode: ReleaseMode) -> Result<GivenBack, Failure> {
         match mode {
             ReleaseMode::Broadcast => self.release_openly(claim).await,
-            ReleaseMode::HandOver | ReleaseMode::Forget => Box::pin(self.hand_over(claim)).await,
+            ReleaseMode::HandOver | ReleaseMode::Forget | ReleaseMode::Leave => {
+                Box::pin(self.hand_over(claim)).await
+            }
         }
     }
 

@@ -527,6 +527,36 @@ mod tests {
         assert_eq!(waiter.holder(&name).await.unwrap(), None);
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn a_waiter_in_vain_keeps_nobody_out_for_longer_than_a_turn() {
+        let twin = Twin::new(7);
+        let one = Arc::new(served(&twin, "one", "&*").await);
+        let other = Arc::new(served(&twin, "other", "&*").await);
+        let bench = Bench::new(one, other, "other");
+        conformance::semaphore::a_waiter_in_vain_keeps_nobody_out_for_longer_than_a_turn(&bench)
+            .await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_change_is_refused_before_anything_has_changed() {
+        let twin = Twin::new(7);
+        let (all, user) = (served(&twin, "all", "&*").await, served(&twin, "x", "&* -set").await);
+        let changes = [
+            (Kind::Semaphore, vec![Change::Add(1), Change::Drain, Change::Delete]),
+            (Kind::Latch, vec![Change::CountDown, Change::Delete]),
+            (Kind::Permits, vec![Change::Add(1), Change::Set(9)]),
+        ];
+        let identity = crate::domain::Identity::random();
+        for (kind, changes) in changes {
+            let object = Object::of(kind, format!("{kind:?}"));
+            all.change(&object, Change::SetIfAbsent(3), &identity.fresh_owner()).await.unwrap();
+            for change in changes {
+                user.change(&object, change, &identity.fresh_owner()).await.unwrap_err();
+                assert_eq!(all.number_at(&object.name).await.unwrap(), 3, "{change:?}");
+            }
+        }
+    }
+
     #[test]
     fn connecting_without_a_runtime_is_an_error_that_says_so() {
         let settings = Settings::default();

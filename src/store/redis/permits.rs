@@ -23,7 +23,7 @@ pub(super) static SCRIPTS: &[&LazyLock<Script>] =
     &[&ACQUIRE, &CHANGE, &COUNT, &LEASE, &RELEASE, &RENEW];
 
 static ACQUIRE: LazyLock<Script> = script!("permits", "permits/acquire");
-static CHANGE: LazyLock<Script> = script!("permits", "permits/change");
+static CHANGE: LazyLock<Script> = script!("receipt", "permits", "permits/change");
 static COUNT: LazyLock<Script> = script!("permits", "permits/count");
 static LEASE: LazyLock<Script> = script!("permits", "permits/lease");
 static RELEASE: LazyLock<Script> = script!("permits", "permits/release");

@@ -15,7 +15,7 @@ use crate::{
         ReleaseMode, Renewal, Taken, Verdict,
     },
     store::{
-        Answer, LATEST, PATIENT_RESTS, RECEIPT_RESTS,
+        Answer, LATEST, PATIENT_RESTS, PATIENT_TURN, RECEIPT_RESTS,
         questions::{Questions, unsupported},
     },
 };
@@ -26,7 +26,7 @@ pub(super) static SCRIPTS: &[&LazyLock<Script>] =
 static ACQUIRE: LazyLock<Script> = script!("number", "semaphore/acquire");
 static RELEASE: LazyLock<Script> = script!("semaphore/release");
 static SET: LazyLock<Script> = script!("receipt", "semaphore/set_if_absent");
-static ADD: LazyLock<Script> = script!("receipt", "semaphore/add");
+static ADD: LazyLock<Script> = script!("receipt", "number", "semaphore/add");
 static DRAIN: LazyLock<Script> = script!("receipt", "number", "semaphore/drain");
 static DELETE: LazyLock<Script> = script!("receipt", "semaphore/delete");
 
@@ -108,7 +108,8 @@ impl RedisStore {
         let keys = [name.as_str(), &holders, &withdrawn, &patient];
         let asked = self.run(&ACQUIRE, &keys, |command| {
             command.arg(claim.owner.as_str()).arg(claim.units());
-            command.arg(&waited).arg(millis(PATIENT_RESTS));
+            command.arg(&waited).arg(millis(PATIENT_RESTS)).arg(millis(PATIENT_TURN));
+            command.arg(channel(name));
         });
         verdict(&self.explained(name, asked.await).await?, claim)
     }
@@ -121,6 +122,7 @@ impl RedisStore {
         let name = claim.name();
         let mode = match mode {
             ReleaseMode::Forget => "forget",
+            ReleaseMode::Leave => "leave",
             ReleaseMode::Broadcast | ReleaseMode::HandOver => "back",
         };
         let [holders, withdrawn, patient] = beside(claim);

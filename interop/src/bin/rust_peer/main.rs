@@ -185,7 +185,7 @@ impl Task {
             "trySetPermits" => json!(semaphore.set_if_absent(permits).await.map_err(failed)?),
             "addPermits" => json!(semaphore.add(signed).await.map_err(failed).is_ok()),
             "drainPermits" => json!(semaphore.drain().await.map_err(failed)?),
-            "availablePermits" => json!(semaphore.free().await.map_err(failed)?),
+            "availablePermits" => json!(semaphore.available().await.map_err(failed)?),
             "delete" => json!(semaphore.delete().await.map_err(failed)?),
             "crowd" => self.crowd(&Gate::Semaphore(semaphore), command).await,
             op => panic!("unknown op `{op}`"),

@@ -393,12 +393,7 @@ async fn until_known<T, F: Future<Output = Result<T>>>(ask: impl Fn() -> F) -> T
 }
 
 impl World {
-    async fn new(
-        about: About,
-        plot: Plot,
-        chance: &mut fastrand::Rng,
-        story: &Arc<Story>,
-    ) -> Self {
+    async fn new(about: About, plot: Plot, chance: &mut fastrand::Rng, story: &Arc<Story>) -> Self {
         let site = Site::new(Twin::new(chance.u64(..)), None);
         let judge = Judge::new(&site, story, plot, &[]);
         let mut peers = vec![];
@@ -488,8 +483,8 @@ impl World {
         let operator = Peer::connect(self.plot.clients, &self.site, Rights::All).await;
         let client = Client::of(Arc::clone(&operator.engine));
         let free = match self.about {
-            About::Semaphore => client.semaphore("seats").unwrap().free().await,
-            About::Permits => client.permits("permits").unwrap().free().await,
+            About::Semaphore => client.semaphore("seats").unwrap().available().await,
+            About::Permits => client.permits("permits").unwrap().available().await,
             About::ReadWrite | About::Latch => Ok(self.book.count.into()),
         };
         let free = free.map_err(|error| error.to_string())?;

@@ -1061,8 +1061,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "who may not listen stays in the queue when it gives up",
             edits: &[Edit {
                 file: "src/store/redis/lock.rs",
-                from: "ReleaseMode::HandOver | ReleaseMode::Forget => Box::pin(self.hand_over(claim)).await,",
-                to: "ReleaseMode::HandOver | ReleaseMode::Forget => self.release_openly(claim).await,",
+                from: "                Box::pin(self.hand_over(claim)).await\n",
+                to: "                self.release_openly(claim).await\n",
             }],
         },
     ),
@@ -1219,7 +1219,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "permits: a script makes a change twice that is asked again",
             edits: &[Edit {
                 file: "src/store/redis/lua/permits/change.lua",
-                from: "if known then",
+                from: "if before then",
                 to: "if false then",
             }],
         },
@@ -1318,8 +1318,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "a release gives back what was never taken",
             edits: &[Edit {
                 file: "src/store/redis/lua/semaphore/release.lua",
-                from: "local back = permits and ARGV[4] == 'back'",
-                to: "permits = permits or '1'\nlocal back = ARGV[4] == 'back'",
+                from: "local back = permits and ARGV[4] ~= 'forget'",
+                to: "permits = permits or '1'\nlocal back = ARGV[4] ~= 'forget'",
             }],
         },
     ),
@@ -1331,6 +1331,96 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
                 file: "src/store/redis/lua/receipt.lua",
                 from: "    return tonumber(redis.call('GET', receipt) or nil)",
                 to: "    return nil",
+            }],
+        },
+    ),
+    (
+        Finder::Unit(
+            "store::redis::tests::a_waiter_in_vain_keeps_nobody_out_for_longer_than_a_turn",
+        ),
+        Defect {
+            says: "a script leaves permits for ever to one who waits for what the dead have",
+            edits: &[
+                Edit {
+                    file: "src/store/redis/lua/semaphore/acquire.lua",
+                    from: "math.min(tonumber(rest or nil) or 0, began + turn) - now",
+                    to: "(tonumber(rest or nil) or 0) - now",
+                },
+                Edit {
+                    file: "src/store/redis/lua/semaphore/acquire.lua",
+                    from: "local may_be_patient = waits_since and now < began + turn",
+                    to: "local may_be_patient = waits_since",
+                },
+            ],
+        },
+    ),
+    (
+        Finder::Unit(
+            "store::memory::tests::a_waiter_in_vain_keeps_nobody_out_for_longer_than_a_turn",
+        ),
+        Defect {
+            says: "who waits longest begins a turn of its own behind that of another",
+            edits: &[Edit {
+                file: "src/store/memory/semaphore.rs",
+                from: "let began = self.turn_began.unwrap_or(now);",
+                to: "let began = now;",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("store::redis::tests::it_conforms"),
+        Defect {
+            says: "who is patient no more tells nobody",
+            edits: &[Edit {
+                file: "src/store/redis/lua/semaphore/acquire.lua",
+                from: "        redis.pcall('PUBLISH', ARGV[6], whole(free))\n",
+                to: "",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("store::redis::tests::a_change_is_refused_before_anything_has_changed"),
+        Defect {
+            says: "a change is made before its receipt is refused",
+            edits: &[Edit {
+                file: "src/store/redis/lua/receipt.lua",
+                from: "    redis.call('SET', receipt, '', 'PX', rest)\n",
+                to: "    local _ = rest\n",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("store::redis::tests::it_conforms"),
+        Defect {
+            says: "permits: a lease is shortened under its holder",
+            edits: &[Edit {
+                file: "src/store/redis/lua/permits/lease.lua",
+                from: "math.max(ends, now + ARGV[3])",
+                to: "now + ARGV[3]",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("store::redis::tests::it_conforms"),
+        Defect {
+            says: "who only leaves is refused for a quarter of an hour",
+            edits: &[Edit {
+                file: "src/store/redis/lua/semaphore/release.lua",
+                from: "if ARGV[4] ~= 'leave' then",
+                to: "if true then",
+            }],
+        },
+    ),
+    (
+        Finder::Unit(
+            "primitives::permits::tests::what_somebody_has_seen_the_id_of_goes_to_no_task_here",
+        ),
+        Defect {
+            says: "permits: an id that was seen goes to the next task",
+            edits: &[Edit {
+                file: "src/primitives/permits.rs",
+                from: "        self.held.watch.note_more();\n        let Claim",
+                to: "        let Claim",
             }],
         },
     ),

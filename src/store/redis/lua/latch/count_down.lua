@@ -7,9 +7,9 @@
 --
 --   0, 1, 2, …   how many are left
 --
--- A latch that is open stays so.
+-- A latch that is open stays so. Of one that somebody has set to none nothing is left.
 --
--- Time: GET, GET, DECR and SET; DEL and PUBLISH with the last one.
+-- Time: GET, GET, SET, DECR and SET; DEL and PUBLISH with the last one.
 
 local before = answered(KEYS[2])
 if before then
@@ -19,11 +19,13 @@ end
 local count, refused = number_at(KEYS[1])
 if refused then
     return refused
-elseif count > 0 then
+end
+
+make_room(KEYS[2], ARGV[2])
+if count > 0 then
     count = redis.call('DECR', KEYS[1])
-    if count == 0 then
-        redis.call('DEL', KEYS[1])
-        redis.pcall('PUBLISH', ARGV[1], '0')
-    end
+end
+if count <= 0 and redis.call('DEL', KEYS[1]) == 1 then
+    redis.pcall('PUBLISH', ARGV[1], '0')
 end
 return answer(KEYS[2], ARGV[2], math.max(count, 0))

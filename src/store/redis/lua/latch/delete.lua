@@ -9,14 +9,20 @@
 --   0   there was none
 --
 -- Redisson says `1` here, closed, and its waiters wait on. It reads `0` as it is: open.
--- GET refuses a key of another type, which DEL would delete.
+-- GET refuses a key of another type, which DEL would delete. DEL of the receipt changes
+-- nothing: a full server lets a script end that has begun so.
 --
--- Time: GET, GET and SET; DEL and PUBLISH when there was one.
+-- Time: GET, GET, DEL, SET and SET; DEL and PUBLISH when there was one.
 
 local before = answered(KEYS[2])
 if before then
     return before
-elseif not redis.call('GET', KEYS[1]) then
+end
+
+local there = redis.call('GET', KEYS[1])
+redis.call('DEL', KEYS[2])
+make_room(KEYS[2], ARGV[2])
+if not there then
     return answer(KEYS[2], ARGV[2], 0)
 end
 

@@ -11,13 +11,19 @@
 --   1, 0   of `set_if_absent` and `give_back`: whether it is done, or was set before, or
 --          nobody holds that permit
 --   n      of the others: how many are free then
+--   {err}  of `add`: more would be free, or fewer, than Java can count
 --
--- Time: GET of the receipt, TIME, GET, ZCOUNT, ZCARD and EXISTS; INCRBY, PUBLISH and SET.
+-- Time: GET and SET twice of the receipt, TIME, GET, ZCOUNT, ZCARD, EXISTS; INCRBY, PUBLISH.
 
-local known = redis.call('GET', KEYS[3])
-if known then
-    return tonumber(known)
+local before = answered(KEYS[3])
+if before then
+    return before
 end
+
+if ARGV[1] == 'give_back' then
+    begin(KEYS[2])
+end
+make_room(KEYS[3], ARGV[4])
 
 local free, regained = reap(KEYS[1], KEYS[2], clock())
 if not free then
@@ -44,21 +50,22 @@ function more.give_back()
 end
 
 local by = more[ARGV[1]]()
-local answer = by and 1 or 0
-if by then
-    if ARGV[1] == 'give_back' then
-        begin(KEYS[2])
+local said = by and 1 or 0
+if ARGV[1] == 'add' and math.abs(free + by) > 2147483647 then
+    if regained > 0 then
+        announce(ARGV[3], free)
     end
+    return redis.error_reply('ERR Java counts from -2147483647 to 2147483647')
+elseif by then
     free = redis.call('INCRBY', KEYS[1], whole(by))
     if ARGV[1] == 'give_back' then
         redis.call('ZREM', KEYS[2], ARGV[2])
     end
 end
 if ARGV[1] == 'set' or ARGV[1] == 'add' then
-    answer = free
+    said = free
 end
 if regained > 0 or by and by > 0 then
     announce(ARGV[3], free)
 end
-redis.pcall('SET', KEYS[3], whole(answer), 'PX', ARGV[4])
-return answer
+return answer(KEYS[3], ARGV[4], said)

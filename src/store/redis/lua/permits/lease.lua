@@ -1,13 +1,15 @@
--- permits/lease: say how long a permit is somebody's, or set it.
+-- permits/lease: say how long a permit is somebody's, or have it last for longer.
 --
 --   KEYS[1]  counter  how many permits are free
 --   KEYS[2]  held     zset {id of a permit: milliseconds since 1970 when its lease ends}
 --   ARGV[1]  channel  where permits that are free again are announced
 --   ARGV[2]  id       of the permit
---   ARGV[3]  lease    from now on, in milliseconds; 0 only looks
+--   ARGV[3]  lease    from now on at least, in milliseconds; 0 only looks
 --
 --   0      it is nobody's
 --   n      it is somebody's for another n milliseconds (-1: for ever)
+--
+-- It gets no shorter: its holder would believe in it for longer than it lasts.
 --
 -- Time: TIME, GET, ZCOUNT, ZSCORE; ZREM and ZADD when it is set.
 
@@ -25,7 +27,7 @@ if not ends then
     return 0
 end
 if ARGV[3] ~= '0' then
-    ends = now + ARGV[3]
+    ends = math.max(ends, now + ARGV[3])
     begin(KEYS[2])
     redis.call('ZADD', KEYS[2], 'XX', whole(ends), ARGV[2])
 end

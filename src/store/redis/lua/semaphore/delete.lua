@@ -8,14 +8,20 @@
 --   1   there was one
 --   0   there was none
 --
--- GET refuses a key of another type, which DEL would delete.
+-- GET refuses a key of another type, which DEL would delete. DEL of the receipt changes
+-- nothing: a full server lets a script end that has begun so.
 --
--- Time: GET, GET and SET; DEL when there was one.
+-- Time: GET, GET, DEL, SET and SET; DEL when there was one.
 
 local before = answered(KEYS[2])
 if before then
     return before
-elseif not redis.call('GET', KEYS[1]) then
+end
+
+local there = redis.call('GET', KEYS[1])
+redis.call('DEL', KEYS[2])
+make_room(KEYS[2], ARGV[1])
+if not there then
     return answer(KEYS[2], ARGV[1], 0)
 end
 

@@ -6,7 +6,7 @@
 --
 --   0, 1, 2, …   how many there were. A number below 0 stays as it is
 --
--- Time: GET, GET, DECRBY and SET.
+-- Time: GET, GET, SET, DECRBY and SET.
 
 local before = answered(KEYS[2])
 if before then
@@ -16,7 +16,10 @@ end
 local free, refused = number_at(KEYS[1])
 if refused then
     return refused
-elseif free > 0 then
+end
+
+make_room(KEYS[2], ARGV[1])
+if free > 0 then
     redis.call('DECRBY', KEYS[1], string.format('%.0f', free))
 end
 return answer(KEYS[2], ARGV[1], math.max(free, 0))

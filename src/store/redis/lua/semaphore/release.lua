@@ -3,19 +3,20 @@
 --   KEYS[1]  semaphore  counter of free permits
 --   KEYS[2]  holders    hash {owner: permits}
 --   KEYS[3]  withdrawn  zset {owner: milliseconds since 1970, until when it is refused}
---   KEYS[4]  patient    hash {owner, permits, since}
+--   KEYS[4]  patient    hash {owner, permits, since, until, began}
 --   ARGV[1]  owner      who gives back
 --   ARGV[2]  channel    where to say how many are free
 --   ARGV[3]  refused    milliseconds for which its question may still be on its way
---   ARGV[4]  mode       `forget` to leave the permits taken, by nobody that we know; else
+--   ARGV[4]  mode       `forget` to leave the permits taken, by nobody that we know;
+--                       `leave` when it has none and no question of it is on its way; else
 --                       `back`
 --
 --   1   it had permits, and has none now
 --   2   the same, but the server refused to say so on the channel
 --   0   it had none; or the semaphore is gone, and they with it
 --
--- Who has none is refused from now on. So is who leaves its permits taken: nothing else
--- will be asked of it.
+-- Who has none is refused from now on, unless it only leaves. So is who leaves its permits
+-- taken: nothing else will be asked of it.
 --
 -- The first to write are HDEL and ZREMRANGEBYSCORE, which a full server allows; it then
 -- allows the others as well.
@@ -30,7 +31,7 @@ local function tell(free)
 end
 
 local permits = redis.call('HGET', KEYS[2], ARGV[1])
-local back = permits and ARGV[4] == 'back'
+local back = permits and ARGV[4] ~= 'forget'
 -- What may be refused is asked first: behind the first write nothing may stop it.
 local exists = back and redis.call('EXISTS', KEYS[1]) == 1
 if permits then
@@ -49,14 +50,16 @@ if back then
     return tell(free) and 1 or 2
 end
 
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
-redis.call('ZREMRANGEBYSCORE', KEYS[3], '-inf', string.format('%.0f', now))
-redis.call('ZADD', KEYS[3], string.format('%.0f', now + ARGV[3]), ARGV[1])
-redis.call('PEXPIRE', KEYS[3], ARGV[3])
+if ARGV[4] ~= 'leave' then
+    local time = redis.call('TIME')
+    local now = time[1] * 1000 + math.floor(time[2] / 1000)
+    redis.call('ZREMRANGEBYSCORE', KEYS[3], '-inf', string.format('%.0f', now))
+    redis.call('ZADD', KEYS[3], string.format('%.0f', now + ARGV[3]), ARGV[1])
+    redis.call('PEXPIRE', KEYS[3], ARGV[3])
+end
 
 if redis.call('HGET', KEYS[4], 'owner') == ARGV[1] then
-    redis.call('DEL', KEYS[4])
+    redis.call('HDEL', KEYS[4], 'owner', 'permits', 'since', 'until')
     local free = tonumber(redis.call('GET', KEYS[1]) or '0') or 0
     if free > 0 then
         tell(free)

@@ -10,12 +10,15 @@
 --   1   made; who had permits of one before has none of this
 --   0   there is one already
 --
--- Time: GET, EXISTS and SET; SET, DEL and PUBLISH when it is made.
+-- Time: GET, SET, EXISTS and SET; SET, DEL and PUBLISH when it is made.
 
 local before = answered(KEYS[2])
 if before then
     return before
-elseif redis.call('EXISTS', KEYS[1]) == 1 then
+end
+
+make_room(KEYS[2], ARGV[3])
+if redis.call('EXISTS', KEYS[1]) == 1 then
     return answer(KEYS[2], ARGV[3], 0)
 end
 
