@@ -75,6 +75,7 @@ pub(crate) struct Debts {
     changed: Notify,
     settled: Notify,
     pub(super) given_up: Seldom,
+    pub(super) refused: Seldom,
 }
 
 /// By the order in which they came.

@@ -72,6 +72,9 @@ pub(crate) const TOGETHER: Duration = Duration::from_millis(250);
 /// The shortest pause after a renewal that failed.
 pub(crate) const SHORTEST_RETRY: Duration = Duration::from_millis(20);
 
+/// The longest one: a lease may be a century long, and its hold gone.
+pub(crate) const LONGEST_DOUBT: Duration = Duration::from_secs(10);
+
 /// Who waits for a loss looks half-way to it whether the watchdog still runs, but not when
 /// so little is left.
 pub(crate) const END_IS_NEAR: Duration = Duration::from_millis(20);
@@ -81,6 +84,9 @@ pub(crate) const END_IS_NEAR: Duration = Duration::from_millis(20);
 /// When to look again for a grant that arrives after it was withdrawn.
 pub(crate) const LOOK_AGAIN: [Duration; 3] =
     [Duration::from_millis(200), Duration::from_secs(1), Duration::from_secs(3)];
+
+/// A release that the store refuses, of what has no lease, is asked for again after so long.
+pub(crate) const REFUSED_RESTS: Duration = Duration::from_secs(60);
 
 /// The pauses between questions to a store that is in trouble.
 pub(crate) const BACKOFF: (Duration, Duration) =

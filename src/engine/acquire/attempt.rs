@@ -90,6 +90,7 @@ impl<'a> Attempt<'a> {
         turn: Option<Turn>,
     ) -> Self {
         let owner = want.owner.clone().unwrap_or_else(|| engine.identity.fresh_owner());
+        engine.core.begins_to_ask();
         Self {
             engine,
             want,
@@ -168,6 +169,9 @@ impl<'a> Attempt<'a> {
     /// still be granted is then withdrawn.
     async fn ask(&mut self) -> Result<Asked, Error> {
         let engine = self.engine;
+        if engine.core.open.is_closed() {
+            return Err(Error::ShutDown);
+        }
         // What is asked may have to be withdrawn.
         engine.revive();
         let lease = Lease::new(engine.core.clock.now(), self.claim.ttl);
@@ -313,8 +317,15 @@ impl<'a> Attempt<'a> {
 }
 
 impl Drop for Attempt<'_> {
-    /// Withdraws a question that may still be granted, and its place.
     fn drop(&mut self) {
+        self.withdraw();
+        self.engine.core.has_asked();
+    }
+}
+
+impl Attempt<'_> {
+    /// Withdraws a question that may still be granted, and its place.
+    fn withdraw(&self) {
         let asked_at = self.asked.filter(|_| self.may_have_been_sent()).map(|lease| lease.asked_at);
         let held = self.claim.object.manner().held;
         let queued = self.waiting.may_have_place();

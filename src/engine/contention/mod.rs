@@ -84,11 +84,12 @@ impl Contention {
     }
 
     /// Sends everybody away: the client is not open any more. Batons that nobody took are
-    /// given back.
+    /// given back; from now on there are no others.
     pub(crate) fn close(&self) {
         let (mut entries, now) = (self.entries.lock(), self.core.clock.now());
         for entry in entries.of.values_mut() {
             entry.crowd.iter_mut().for_each(|crowd| crowd.waiting.clear());
+            drop(entry.take_offered());
             if matches!(entry.turn, TurnOf::Called(_)) {
                 entry.call_next(None, || now);
             }
@@ -237,7 +238,11 @@ impl Contention {
         let mut entries = self.entries.lock();
         let Some(entry) = entries.of.get_mut(hold.object()) else { return false };
         let shape = hold.shape();
-        if shape.units == 0 || !entry.has_use_for(shape) || !hold.pass_on(now) {
+        if self.core.open.is_closed()
+            || shape.units == 0
+            || !entry.has_use_for(shape)
+            || !hold.pass_on(now)
+        {
             return false;
         }
         entry.offer(Baton::new(hold, &self.core), now);

@@ -2,6 +2,7 @@
 
 mod answers;
 mod lingering;
+mod offers;
 mod sharing;
 
 use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
@@ -28,7 +29,11 @@ const TERMS: Terms =
     Terms { renewed: true, max_hold: None, local: LocalTurns { most: 10, time: TTL } };
 
 fn client() -> Arc<Engine> {
-    let store = Arc::new(MemoryStore::new().session());
+    client_of(&MemoryStore::new())
+}
+
+fn client_of(store: &MemoryStore) -> Arc<Engine> {
+    let store = Arc::new(store.session());
     let awake = Clock::with(|| Duration::ZERO);
     Engine::new(Identity::of("client"), store, awake, here())
 }

@@ -141,6 +141,7 @@ impl Engine {
         limit: Duration,
     ) -> Result<GivenBack, Failure> {
         let mode = hold.release_mode(now);
+        let _asks = self.asks();
         let promise = OnDrop::new(|| self.core.debts.owe(Debt::of(hold, mode)));
         let until = hold.store_ends().min(now + limit);
         let release = || self.core.store.release(&hold.grant.claim, mode);
@@ -167,9 +168,16 @@ impl Engine {
         }
     }
 
+    /// Asks until what this returns is dropped: a shutdown waits for that.
+    fn asks(&self) -> OnDrop<impl FnOnce()> {
+        self.core.begins_to_ask();
+        OnDrop::new(|| self.core.has_asked())
+    }
+
     /// Tells the store how many shares `hold` has now.
     pub(super) async fn tell_count(&self, hold: &Arc<Hold>) -> Result<Outcome, Failure> {
         let debt = || Debt::Recount { hold: Arc::clone(hold) };
+        let _asks = self.asks();
         let promise = OnDrop::new(|| self.core.debts.owe(debt()));
         let limit = self.limits.release;
         let until = hold.store_ends().min(self.core.clock.now() + limit);
