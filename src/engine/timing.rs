@@ -56,6 +56,13 @@ pub(crate) const OWN_HOLD_TOLD: Duration = Duration::from_secs(5);
 /// So soon a task takes the grant that was handed to it, or it goes on to the next.
 pub(crate) const BATON_RESTS: Duration = Duration::from_millis(10);
 
+/// Who has the turn, was told to ask or has slept until its time, and does nothing for so long
+/// after somebody has seen that, loses its turn to the next in line: nobody polls it.
+pub(crate) const ASKER_RESTS: Duration = Duration::from_secs(1);
+
+/// The same of one who asks: its answer may be late.
+pub(crate) const ANSWER_RESTS: Duration = Duration::from_secs(5);
+
 // Holding.
 
 /// For so long after it was entered, or asked about, a hold does not trust messages that its

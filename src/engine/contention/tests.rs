@@ -1,6 +1,7 @@
 //! Contention by itself, on a store in memory.
 
 mod answers;
+mod idle;
 mod lingering;
 mod offers;
 mod sharing;
@@ -19,7 +20,7 @@ use crate::{
         clock::Clock,
         grant::{Grant, LocalTurns, Shape, Terms},
         tasks::here,
-        timing::{CONTENDED, LINGER, LONG_HOLD},
+        timing::{ANSWER_RESTS, ASKER_RESTS, CONTENDED, LINGER, LONG_HOLD},
     },
 };
 
@@ -47,7 +48,7 @@ impl Contention {
         listens: bool,
         revive: impl Fn() -> bool,
     ) -> Option<Turn> {
-        let wish = Wish { shape, listens, may_share: false };
+        let wish = Wish { shape, listens, may_share: false, again: None };
         match self.turn(object, wish, revive).await? {
             Entrance::Turn(turn) => Some(turn),
             Entrance::Shared(hold) => panic!("a share in {hold:?}"),

@@ -106,7 +106,7 @@ impl Engine {
         if hold.end(LostReason::Released).is_ok() {
             self.core.counters.released.add(1);
         }
-        self.core.debts.owe(Debt::of(hold, hold.release_mode(now)));
+        self.core.debts.owe(Debt::of(hold, hold.release_mode(now), now));
         self.contention.left(hold);
     }
 
@@ -115,7 +115,8 @@ impl Engine {
         self.keeper.unwatch(hold.grant.id);
         if hold.end(LostReason::Released).is_ok() {
             self.core.counters.released.add(1);
-            self.core.debts.owe(Debt::of(hold, ReleaseMode::Forget));
+            let now = self.core.clock.now();
+            self.core.debts.owe(Debt::of(hold, ReleaseMode::Forget, now));
         }
         self.contention.left(hold);
     }
@@ -127,7 +128,8 @@ impl Engine {
             return false;
         }
         self.keeper.unwatch(hold.grant.id);
-        self.core.debts.owe(Debt::of(hold, hold.release_mode(self.core.clock.now())));
+        let now = self.core.clock.now();
+        self.core.debts.owe(Debt::of(hold, hold.release_mode(now), now));
         self.contention.left(hold);
         true
     }
@@ -142,7 +144,7 @@ impl Engine {
     ) -> Result<GivenBack, Failure> {
         let mode = hold.release_mode(now);
         let _asks = self.asks();
-        let promise = OnDrop::new(|| self.core.debts.owe(Debt::of(hold, mode)));
+        let promise = OnDrop::new(|| self.core.debts.owe(Debt::of(hold, mode, now)));
         let until = hold.store_ends().min(now + limit);
         let release = || self.core.store.release(&hold.grant.claim, mode);
         let given = within(limit, retry_until(&self.core.clock, until, release)).await?;

@@ -233,7 +233,7 @@ mod tests {
         let hold = Hold::new(grant, terms, now, &engine.core.counters);
         assert!(hold.grant_for_next(now).is_some_and(|next| next.unsure), "so is the next hold");
         hold.end(LostReason::Released).unwrap();
-        engine.core.debts.owe(Debt::of(&hold, ReleaseMode::HandOver));
+        engine.core.debts.owe(Debt::of(&hold, ReleaseMode::HandOver, now));
         sleep(Duration::from_millis(100)).await;
         assert_eq!(store.holder(&name).await.unwrap(), None);
         store.acquire(&claim, None).await.unwrap();
