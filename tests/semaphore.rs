@@ -317,7 +317,7 @@ async fn one_who_waited_longest_and_gives_up_keeps_nobody_out() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_who_wants_more_than_there_are_waits_and_keeps_nobody_out() {
+async fn one_who_wants_more_than_there_are_keeps_nobody_of_another_client_out() {
     let t = world(2).await;
     let too_many = waiting(&t.other, 3).await;
     for _ in 0..20 {
@@ -327,6 +327,19 @@ async fn one_who_wants_more_than_there_are_waits_and_keeps_nobody_out() {
     assert!(!too_many.is_finished());
     t.one.add(1).await.unwrap();
     entered(AT_ONCE, too_many).await.forget();
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_who_wants_more_than_there_are_keeps_its_own_client_in_line() {
+    let t = world(2).await;
+    let too_many = waiting(&t.one, 3).await;
+    let refused = t.one.acquire_within(1, secs(60)).await;
+    assert!(matches!(refused, Err(Error::TimedOut { .. })), "{refused:?}");
+    back(t.one.try_acquire(1).await.unwrap().unwrap()).await;
+    // and when it has gone they enter
+    let behind = waiting(&t.one, 1).await;
+    too_many.abort();
+    back(entered(AT_ONCE, behind).await).await;
 }
 
 #[tokio::test(start_paused = true)]

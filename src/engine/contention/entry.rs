@@ -324,6 +324,6 @@ impl Crowd {
         };
         // From when it is seen: it may have stood still together with who looks.
         let late = *self.idle_since.get_or_insert(now) + rests;
-        (now < late).then_some(late)
+        (now < late).then(|| late.min(now + ASKER_RESTS))
     }
 }

@@ -103,8 +103,8 @@ async fn a_grant_of_one_whose_turn_was_taken_is_its_own_and_takes_nobodys_turn()
     let (engine, contention, name) = door();
     let first = contention.line(&name, PLAIN, true, || true).await.unwrap();
     let second = in_line(&contention, &name);
-    for _ in 0..2 {
-        advance(ANSWER_RESTS).await;
+    for _ in 0..7 {
+        advance(ASKER_RESTS).await;
         contention.look();
     }
     let second = second.now_or_never().expect("it is called").unwrap();
