@@ -46,6 +46,8 @@ pub(super) struct Attempt<'a> {
     turn: Option<Turn>,
     /// The question that may still be granted, if there is one.
     asked: Option<Lease>,
+    /// Whether it is counted among those who ask.
+    counted: bool,
     /// If the connection was down at that question: how often it had been lost by then.
     unsent: Option<u64>,
     /// Whether a question went unanswered, so that the store may grant it yet.
@@ -100,13 +102,13 @@ impl<'a> Attempt<'a> {
     ) -> Self {
         let waiting = Waiting::since_when(turn.as_ref().and_then(|turn| turn.spot.since));
         let owner = want.owner.clone().unwrap_or_else(|| engine.identity.fresh_owner());
-        engine.core.begins_to_ask();
         Self {
             engine,
             want,
             claim: Claim { object: want.object.clone(), owner, ttl: want.ttl, share: want.share },
             turn,
             asked: None,
+            counted: false,
             unsent: None,
             unsure: false,
             free_at: None,
@@ -191,6 +193,7 @@ impl<'a> Attempt<'a> {
     /// still be granted is then withdrawn.
     async fn ask(&mut self) -> Result<Asked, Error> {
         let engine = self.engine;
+        self.counts(self.claim.object.manner().held);
         if engine.core.open.is_closed() {
             return Err(Error::ShutDown);
         }
@@ -207,7 +210,18 @@ impl<'a> Attempt<'a> {
         self.asked = Some(lease);
         self.unsent = (!engine.core.store.is_up()).then(|| engine.core.store.losses());
         let verdict = engine.unless_closed(engine.core.store.acquire(&self.claim, place)).await?;
-        Ok(self.weigh(verdict, lease))
+        let asked = self.weigh(verdict, lease);
+        self.counts(self.counted && self.asked.is_some());
+        Ok(asked)
+    }
+
+    /// Notes whether something may be granted to it that a shutdown has to wait for.
+    fn counts(&mut self, asks: bool) {
+        match (std::mem::replace(&mut self.counted, asks), asks) {
+            (false, true) => self.engine.core.begins_to_ask(),
+            (true, false) => self.engine.core.has_asked(),
+            (true, true) | (false, false) => {}
+        }
     }
 
     /// The place in the queue to ask for, if any.
@@ -354,7 +368,7 @@ impl<'a> Attempt<'a> {
 impl Drop for Attempt<'_> {
     fn drop(&mut self) {
         self.withdraw();
-        self.engine.core.has_asked();
+        self.counts(false);
     }
 }
 

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use futures_util::FutureExt;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::client_of;
 use crate::{
@@ -116,4 +116,16 @@ async fn a_shutdown_counts_who_asks_as_unsettled() {
     store.resume();
     assert_eq!(engine.shut_down(100 * SOON).await, (0, 0));
     assert!(asks.await.unwrap().is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_who_sleeps_and_may_have_nothing_holds_up_no_shutdown() {
+    let (_store, engine, permits) = pool().await;
+    let guard = permits.acquire().await.unwrap();
+    let mut waits = Box::pin(permits.acquire());
+    assert!(timeout(SOON, &mut waits).await.is_err());
+    drop(guard);
+    let start = Instant::now();
+    assert_eq!(engine.shut_down(Duration::from_secs(5)).await, (0, 0));
+    assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
 }
