@@ -304,6 +304,7 @@ impl Client {
     /// [`Error::ShutDown`](crate::Error::ShutDown) at once. Guards have the
     /// first half of the time to be given back; what is left then is over, with
     /// [`LostReason::ShutDown`](crate::LostReason::ShutDown), and is released.
+    /// Acquisitions and releases that are on their way are waited for as well.
     /// What cannot be released in time ends by its lease.
     ///
     /// # Cancel safety
@@ -360,8 +361,8 @@ impl Client {
 pub struct Shutdown {
     /// Holds whose guards had not been given back.
     pub taken_back: usize,
-    /// Releases that the store did not answer in time: these locks end by their
-    /// leases.
+    /// Releases that the store did not answer in time, and questions that may have been
+    /// granted and are not withdrawn yet: these locks end by their leases.
     pub unsettled: usize,
 }
 

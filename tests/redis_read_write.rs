@@ -198,6 +198,24 @@ async fn a_downgrade_wakes_the_readers_of_other_clients_and_no_writer() {
     give_back(entered(writer).await).await;
 }
 
+/// The field of a writer has no end of its own: a reader beside it kept it for as long as it read.
+#[tokio::test]
+async fn a_writer_that_reads_as_well_writes_no_longer_than_it_may() {
+    let t = Setup::new().await;
+    let [lease, most] = [t.ours().write().lease(ms(500)), t.ours().write().max_hold(ms(500))];
+    for side in [lease, most] {
+        let writes = within(SOON, "it writes", side.acquire()).await.unwrap();
+        let reads = t.ours().read_beside(&writes).await.unwrap();
+        writes.lost().await;
+        // The guard is still there.
+        let reads_there = read(&t.theirs()).await;
+        assert!(reads.is_held());
+        give_back(reads_there).await;
+        give_back(reads).await;
+        drop(writes);
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stream_of_readers_of_several_clients_does_not_starve_a_writer() {
     let t = Setup::new().await;

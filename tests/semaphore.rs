@@ -240,6 +240,42 @@ async fn a_shutdown_gives_permits_back() {
     assert!(matches!(t.one.acquire(1).await, Err(Error::ShutDown)));
 }
 
+/// A question of which nobody has heard the answer may have been executed.
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_waits_for_those_who_ask() {
+    for tries in [false, true] {
+        let t = world(1).await;
+        let pool = t.one.clone();
+        t.store.stall();
+        let asks = tokio::spawn(async move {
+            match tries {
+                true => pool.try_acquire(1).await.map(drop),
+                false => pool.acquire(1).await.map(drop),
+            }
+        });
+        sleep(millis(1)).await;
+        let shutdown = t.clients[0].shutdown(millis(100)).await;
+        assert_eq!((shutdown.taken_back, shutdown.unsettled), (0, 1), "tries: {tries}");
+        t.store.resume();
+        assert_eq!(t.clients[0].shutdown(secs(1)).await.unsettled, 0, "tries: {tries}");
+        assert!(matches!(asks.await.unwrap(), Err(Error::ShutDown)));
+        assert_eq!(t.other.available().await.unwrap(), 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_waits_for_releases_that_are_on_their_way() {
+    let t = world(1).await;
+    let guard = t.one.acquire(1).await.unwrap();
+    t.store.stall();
+    let release = tokio::spawn(guard.release());
+    sleep(millis(1)).await;
+    assert_eq!(t.clients[0].shutdown(millis(100)).await.unsettled, 1);
+    t.store.resume();
+    assert_eq!(t.clients[0].shutdown(secs(1)).await.unsettled, 0);
+    assert_eq!(release.await.unwrap().unwrap(), Release::Released);
+}
+
 /// Those for few come again and again, so that there are never as many free as it wants.
 #[tokio::test(start_paused = true)]
 async fn one_who_waits_for_many_is_not_starved_by_those_for_few() {
@@ -281,7 +317,7 @@ async fn one_who_waited_longest_and_gives_up_keeps_nobody_out() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_who_wants_more_than_there_are_waits_and_keeps_nobody_out() {
+async fn one_who_wants_more_than_there_are_keeps_nobody_of_another_client_out() {
     let t = world(2).await;
     let too_many = waiting(&t.other, 3).await;
     for _ in 0..20 {
@@ -350,6 +386,19 @@ async fn a_number_that_java_cannot_count_is_refused() {
     assert!(matches!(sum, Error::Refused { .. }), "{sum:?}");
     assert_eq!(t.one.add((1 << 31) - 2).await.unwrap(), (1 << 31) - 1);
     assert_eq!(t.one.available().await.unwrap(), (1 << 31) - 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_who_wants_more_than_there_are_keeps_its_own_client_in_line() {
+    let t = world(2).await;
+    let too_many = waiting(&t.one, 3).await;
+    let refused = t.one.acquire_within(1, secs(60)).await;
+    assert!(matches!(refused, Err(Error::TimedOut { .. })), "{refused:?}");
+    back(t.one.try_acquire(1).await.unwrap().unwrap()).await;
+    // and when it has gone they enter
+    let behind = waiting(&t.one, 1).await;
+    too_many.abort();
+    back(entered(AT_ONCE, behind).await).await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -2,7 +2,7 @@
 
 use std::{fmt, num::NonZero, time::Duration};
 
-use super::{Name, Object, Owner};
+use super::{CENTURY, Name, Object, Owner};
 
 /// Who wants what, and for how long.
 #[derive(Clone, Debug)]
@@ -82,6 +82,11 @@ impl Share {
 impl Claim {
     pub(crate) fn name(&self) -> &Name {
         &self.object.name
+    }
+
+    /// Whether no lease ends what is granted.
+    pub(crate) fn is_endless(&self) -> bool {
+        self.ttl == CENTURY
     }
 
     /// A claim to a lock, without tokens.

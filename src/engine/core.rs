@@ -1,6 +1,9 @@
 //! What every room of the engine uses.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering, fence},
+};
 
 use tokio::sync::{Notify, Semaphore};
 
@@ -13,10 +16,34 @@ pub(crate) struct Core {
     pub(super) clock: Clock,
     pub(super) counters: Arc<Counters>,
     pub(super) debts: Debts,
+    /// How many callers ask for something that may have to be given back, or give it back.
+    pub(super) asking: AtomicUsize,
+    /// The store is there again.
+    pub(super) back: Notify,
     /// Rung when the background is to look sooner than it has planned.
     pub(super) bell: Notify,
     /// Closed when the client is shut down. It has no permits: who acquires one waits for that.
     pub(super) open: Semaphore,
     /// Closed when the engine is dropped.
     pub(super) used: Semaphore,
+}
+
+impl Core {
+    /// Notes that somebody begins to ask. Whoever does not find the client closed after that is
+    /// seen by who has closed it: hence the fences.
+    pub(super) fn begins_to_ask(&self) {
+        self.asking.fetch_add(1, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+    }
+
+    /// Notes that it is done: what came of it is held, or owed.
+    pub(super) fn has_asked(&self) {
+        self.asking.fetch_sub(1, Ordering::Release);
+    }
+
+    /// How many ask.
+    pub(super) fn asking(&self) -> usize {
+        fence(Ordering::SeqCst);
+        self.asking.load(Ordering::Acquire)
+    }
 }

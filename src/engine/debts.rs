@@ -41,15 +41,15 @@ pub(crate) struct Withdrawal {
 }
 
 impl Debt {
-    /// What is owed for `hold` when its last share is gone, or its grant is of use to nobody.
-    pub(crate) fn of(hold: &Hold, mode: ReleaseMode) -> Self {
+    /// What is owed for `hold` at `now`: its last share is gone, or its grant is of use to nobody.
+    pub(crate) fn of(hold: &Hold, mode: ReleaseMode, now: Instant) -> Self {
         // What is forgotten is asked for no more: the store sees to that.
         let unsure = hold.grant.unsure && mode != ReleaseMode::Forget;
         Self::Release(Withdrawal {
             claim: hold.grant.claim.clone(),
             grant: Some(hold.grant.id),
             mode,
-            until: hold.store_ends(),
+            until: hold.owed_until(now),
             looks: unsure.then_some(0),
             more: unsure,
         })
@@ -75,6 +75,7 @@ pub(crate) struct Debts {
     changed: Notify,
     settled: Notify,
     pub(super) given_up: Seldom,
+    pub(super) refused: Seldom,
 }
 
 /// By the order in which they came.

@@ -13,7 +13,7 @@ impl Subscriber for Engine {
             }
             Event::Back => {
                 self.keeper.ask_about_all();
-                self.back.notify_waiters();
+                self.core.back.notify_waiters();
             }
             Event::Ask { .. } | Event::SubscriptionsLost => {}
         }

@@ -21,8 +21,9 @@ use super::{
     grant::{Grant, Shape, Stay, Terms},
     timing::{LONG_HOLD, LONGEST_REST, LOOKS_ONE_IN},
 };
-use crate::domain::{
-    Claim, Holder, Lease, LostReason, Mutex, Name, Object, ReleaseMode, Renewal, Waits,
+use crate::{
+    domain::{Claim, Holder, Lease, LostReason, Mutex, Name, Object, ReleaseMode, Renewal, Waits},
+    store::LATEST,
 };
 
 /// One owner's grant of one name, as its guards see it.
@@ -48,6 +49,8 @@ struct State {
     doubted: bool,
     /// Whether the store may know more of it than its grant: another count, or a reader beside.
     more: bool,
+    /// Whether that may keep it alive there when its own lease is over.
+    beside: bool,
     /// How many writes may be on their way: each passes under whoever has the same owner.
     writes: u32,
     /// Once set it never changes: what is lost is never held again.
@@ -61,8 +64,8 @@ impl Hold {
     pub(crate) fn new(grant: Grant, terms: Terms, now: Instant, counters: &Arc<Counters>) -> Self {
         counters.granted.add(1);
         let Grant { leased_at, asked_at, .. } = grant;
-        let (doubted, more, writes, over, told) = (false, false, 0, None, None);
-        let state = State { leased_at, asked_at, doubted, more, writes, over, told };
+        let (doubted, more, beside, writes, over, told) = (false, false, false, 0, None, None);
+        let state = State { leased_at, asked_at, doubted, more, beside, writes, over, told };
         Self {
             grant,
             renewed: terms.renewed,
@@ -281,9 +284,25 @@ impl Hold {
         self.renewed && fresh && sound && state.writes == 0
     }
 
-    /// The store knows more of it than its grant: it does not go to the next one here.
+    /// The store knows more of it than its grant, and may keep it for that: it does not go to
+    /// the next one here, and does not end by its lease alone.
     pub(super) fn note_more(&self) {
-        self.state.lock().more = true;
+        let mut state = self.state.lock();
+        (state.more, state.beside) = (true, true);
+    }
+
+    /// Whether it is over by its own time, and the store may keep it all the same.
+    pub(super) fn outlives_itself(&self) -> bool {
+        let state = self.state.lock();
+        let by_time = matches!(state.over, Some(LostReason::Expired | LostReason::MaxHold));
+        state.beside && by_time
+    }
+
+    /// Until when its release makes sense that is asked for at `now`.
+    pub(super) fn owed_until(&self, now: Instant) -> Instant {
+        let beside = self.state.lock().beside;
+        let ends = self.store_ends();
+        if beside { ends.max(now + LATEST) } else { ends }
     }
 
     /// Whether others who come now may share it, of which the store need not know.

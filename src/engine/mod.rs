@@ -50,7 +50,7 @@ use std::{
     fmt,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -90,8 +90,6 @@ pub(crate) struct Engine {
     contention: Arc<Contention>,
     keeper: Arc<Keeper>,
     cannot_ask: Seldom,
-    /// The store is there again.
-    back: Notify,
     spawner: Spawner,
     pub(crate) limits: Limits,
     /// Whether the background runs.
@@ -119,9 +117,11 @@ impl Engine {
         clock: Clock,
         spawner: Spawner,
     ) -> Arc<Self> {
-        let (counters, debts, bell) = (Arc::default(), Debts::default(), Notify::new());
+        let (counters, debts, asking) = (Arc::default(), Debts::default(), AtomicUsize::new(0));
+        let (back, bell) = (Notify::new(), Notify::new());
         let (open, used) = (Semaphore::new(0), Semaphore::new(0));
-        let core = Arc::new(Core { store, clock, counters, debts, bell, open, used });
+        let core = Core { store, clock, counters, debts, asking, back, bell, open, used };
+        let core = Arc::new(core);
         let contention = Contention::new(&core);
         let keeper = Keeper::new(&core, &contention);
         let engine = Arc::new(Self {
@@ -130,7 +130,6 @@ impl Engine {
             contention,
             keeper,
             cannot_ask: Seldom::default(),
-            back: Notify::new(),
             spawner,
             limits,
             runs: Arc::default(),
@@ -280,13 +279,13 @@ impl Engine {
     async fn rest(&self, pause: Duration) {
         tokio::select! {
             () = sleep(pause) => {}
-            () = self.back.notified() => {}
+            () = self.core.back.notified() => {}
         }
     }
 
-    /// Admits nothing new, waits for holds to come back, takes back what is left
-    /// and settles what is owed; all of it within `patience`. Returns how many
-    /// holds were taken back, and how many releases are left unsettled.
+    /// Admits nothing new, waits for holds to come back and for those who ask to go, takes back
+    /// what is left and settles what is owed; all of it within `patience`. Returns how many
+    /// holds were taken back, and how many releases are left unsettled, or may be owed yet.
     pub(crate) async fn shut_down(&self, patience: Duration) -> (usize, usize) {
         let start = Instant::now();
         let patience = patience.min(LONGEST_PATIENCE);
@@ -295,14 +294,19 @@ impl Engine {
 
         if Handle::try_current().is_err() {
             // Without timers there is no waiting.
-            return (self.take_back_all(), self.core.debts.owed());
+            return (self.take_back_all(), self.unsettled());
         }
         self.revive();
         let returned = timeout(patience / 2, self.all_returned()).await;
         let taken = if returned.is_ok() { 0 } else { self.take_back_all() };
-        let flushed = timeout_at(start + patience, self.core.debts.all_settled()).await;
-        let left = if flushed.is_ok() { 0 } else { self.core.debts.owed() };
+        let flushed = timeout_at(start + patience, self.all_settled()).await;
+        let left = if flushed.is_ok() { 0 } else { self.unsettled() };
         (taken, left)
+    }
+
+    /// Who asks may have been granted something that nobody has heard of.
+    fn unsettled(&self) -> usize {
+        self.core.asking() + self.core.debts.owed()
     }
 
     /// Waits until every release that nobody waits for is made.
@@ -312,9 +316,17 @@ impl Engine {
     }
 
     async fn all_returned(&self) {
-        while self.core.counters.held() > 0 {
+        // In this order: who has asked holds what came of it, or owes it.
+        while self.core.asking() > 0 || self.core.counters.held() > 0 {
             sleep(RETURN_LOOKS).await;
         }
+    }
+
+    async fn all_settled(&self) {
+        while self.core.asking() > 0 {
+            sleep(RETURN_LOOKS).await;
+        }
+        self.core.debts.all_settled().await;
     }
 
     /// Ends every hold and gives it back.

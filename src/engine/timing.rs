@@ -56,6 +56,13 @@ pub(crate) const OWN_HOLD_TOLD: Duration = Duration::from_secs(5);
 /// So soon a task takes the grant that was handed to it, or it goes on to the next.
 pub(crate) const BATON_RESTS: Duration = Duration::from_millis(10);
 
+/// Who has the turn, was told to ask or has slept until its time, and does nothing for so long
+/// after somebody has seen that, loses its turn to the next in line: nobody polls it.
+pub(crate) const ASKER_RESTS: Duration = Duration::from_secs(1);
+
+/// The same of one who asks: its answer may be late.
+pub(crate) const ANSWER_RESTS: Duration = Duration::from_secs(5);
+
 // Holding.
 
 /// For so long after it was entered, or asked about, a hold does not trust messages that its
@@ -72,6 +79,9 @@ pub(crate) const TOGETHER: Duration = Duration::from_millis(250);
 /// The shortest pause after a renewal that failed.
 pub(crate) const SHORTEST_RETRY: Duration = Duration::from_millis(20);
 
+/// The longest one: a lease may be a century long, and its hold gone.
+pub(crate) const LONGEST_DOUBT: Duration = Duration::from_secs(10);
+
 /// Who waits for a loss looks half-way to it whether the watchdog still runs, but not when
 /// so little is left.
 pub(crate) const END_IS_NEAR: Duration = Duration::from_millis(20);
@@ -81,6 +91,9 @@ pub(crate) const END_IS_NEAR: Duration = Duration::from_millis(20);
 /// When to look again for a grant that arrives after it was withdrawn.
 pub(crate) const LOOK_AGAIN: [Duration; 3] =
     [Duration::from_millis(200), Duration::from_secs(1), Duration::from_secs(3)];
+
+/// A release that the store refuses, of what has no lease, is asked for again after so long.
+pub(crate) const REFUSED_RESTS: Duration = Duration::from_secs(60);
 
 /// The pauses between questions to a store that is in trouble.
 pub(crate) const BACKOFF: (Duration, Duration) =

@@ -27,7 +27,7 @@ use crate::{
     },
     engine::{
         Engine,
-        contention::{Inbox, Turn},
+        contention::{Inbox, Spot, Turn},
         debts::{Debt, Withdrawal},
         grant::{Grant, Stay},
         held::Held,
@@ -46,6 +46,8 @@ pub(super) struct Attempt<'a> {
     turn: Option<Turn>,
     /// The question that may still be granted, if there is one.
     asked: Option<Lease>,
+    /// Whether it is counted among those who ask.
+    counted: bool,
     /// If the connection was down at that question: how often it had been lost by then.
     unsent: Option<u64>,
     /// Whether a question went unanswered, so that the store may grant it yet.
@@ -72,6 +74,15 @@ enum Got {
     Granted(Granted),
     /// What one here has left to it.
     TakenOver(Held),
+    /// Nothing: its turn was taken from it.
+    PassedBy(Spot),
+}
+
+/// How an attempt ends that does not fail.
+pub(super) enum End<T> {
+    In(T),
+    /// Nobody polled it, and the next one has its turn: it is to come to the line again.
+    PassedBy(Spot),
 }
 
 /// What the store granted: for this lease, with the first of its tokens, as we saw at `now`.
@@ -89,6 +100,7 @@ impl<'a> Attempt<'a> {
         heard: &'a Heard,
         turn: Option<Turn>,
     ) -> Self {
+        let waiting = Waiting::since_when(turn.as_ref().and_then(|turn| turn.spot.since));
         Self {
             engine,
             want,
@@ -101,12 +113,13 @@ impl<'a> Attempt<'a> {
             },
             turn,
             asked: None,
+            counted: false,
             unsent: None,
             unsure: false,
             free_at: None,
             told: false,
             inbox: None,
-            waiting: Waiting::default(),
+            waiting,
             heard,
         }
     }
@@ -114,13 +127,14 @@ impl<'a> Attempt<'a> {
     /// Asks until it is granted, or the store says a no that will stay. Without a turn it
     /// does not wait. No `async fn`: that would hold the attempt twice, and miss malloc's fast
     /// path.
-    pub(super) fn run(mut self) -> impl Future<Output = Result<Held, Error>> {
+    pub(super) fn run(mut self) -> impl Future<Output = Result<End<Held>, Error>> {
         let span = tracing::debug_span!(target: "leasehold", "acquire",
             lock = %self.claim.name(), owner = %self.claim.owner);
         let held = async move {
             match self.until_granted().await? {
-                Got::Granted(granted) => self.enter(granted),
-                Got::TakenOver(held) => Ok(held),
+                Got::Granted(granted) => self.enter(granted).map(End::In),
+                Got::TakenOver(held) => Ok(End::In(held)),
+                Got::PassedBy(spot) => Ok(End::PassedBy(spot)),
             }
         };
         held.instrument(span)
@@ -128,10 +142,12 @@ impl<'a> Attempt<'a> {
 
     /// Asks until it is granted, of what is not held: the answer is that of everybody who
     /// stood in line before it was asked for.
-    pub(super) async fn until_open(mut self) -> Result<(), Error> {
-        self.until_granted().await?;
+    pub(super) async fn until_open(mut self) -> Result<End<()>, Error> {
+        if let Got::PassedBy(spot) = self.until_granted().await? {
+            return Ok(End::PassedBy(spot));
+        }
         self.turn.iter().for_each(Turn::answer_those_before);
-        Ok(())
+        Ok(End::In(()))
     }
 
     async fn until_granted(&mut self) -> Result<Got, Error> {
@@ -154,7 +170,16 @@ impl<'a> Attempt<'a> {
             if let Some(held) = self.take_over() {
                 return held.map(Got::TakenOver);
             }
+            if let Some(spot) = self.is_passed_by() {
+                return Ok(Got::PassedBy(spot));
+            }
         }
+    }
+
+    /// Where it stood in line, if its turn was taken from it.
+    fn is_passed_by(&self) -> Option<Spot> {
+        let turn = self.turn.as_ref().filter(|turn| !turn.goes_on())?;
+        Some(turn.spot.waits_since(self.waiting.since()))
     }
 
     /// Leaves a store in trouble alone for a while, if that can help.
@@ -173,6 +198,10 @@ impl<'a> Attempt<'a> {
     /// still be granted is then withdrawn.
     async fn ask(&mut self) -> Result<Asked, Error> {
         let engine = self.engine;
+        self.counts(self.claim.object.manner().held);
+        if engine.core.open.is_closed() {
+            return Err(Error::ShutDown);
+        }
         // What is asked may have to be withdrawn.
         engine.revive();
         let lease = Lease::new(engine.core.clock.now(), self.claim.ttl);
@@ -186,7 +215,18 @@ impl<'a> Attempt<'a> {
         self.asked = Some(lease);
         self.unsent = (!engine.core.store.is_up()).then(|| engine.core.store.losses());
         let verdict = engine.unless_closed(engine.core.store.acquire(&self.claim, place)).await?;
-        Ok(self.weigh(verdict, lease))
+        let asked = self.weigh(verdict, lease);
+        self.counts(self.counted && self.asked.is_some());
+        Ok(asked)
+    }
+
+    /// Notes whether something may be granted to it that a shutdown has to wait for.
+    fn counts(&mut self, asks: bool) {
+        match (std::mem::replace(&mut self.counted, asks), asks) {
+            (false, true) => self.engine.core.begins_to_ask(),
+            (true, false) => self.engine.core.has_asked(),
+            (true, true) | (false, false) => {}
+        }
     }
 
     /// The place in the queue to ask for, if any.
@@ -250,7 +290,8 @@ impl<'a> Attempt<'a> {
     fn enter(&mut self, granted: Granted) -> Result<Held, Error> {
         let Granted { lease, token, now } = granted;
         self.asked = None;
-        let since = std::mem::take(&mut self.waiting).since();
+        let waited = std::mem::take(&mut self.waiting);
+        let (since, refused) = (waited.since(), waited.was_refused());
         tracing::debug!(target: "leasehold", lock = %self.claim.name(), owner = %self.claim.owner,
             waited = ?now.saturating_duration_since(since.unwrap_or(lease.asked_at)), "grant");
         let grant = Grant {
@@ -259,7 +300,7 @@ impl<'a> Attempt<'a> {
             leased_at: lease.asked_at,
             asked_at: lease.asked_at.into(),
             unsure: self.unsure,
-            contended: since.is_some() || self.engine.contention.is_contended(&self.claim.object),
+            contended: refused || self.engine.contention.is_contended(&self.claim.object),
             stay: self.stay(now),
             token,
         };
@@ -299,7 +340,11 @@ impl<'a> Attempt<'a> {
         let expiry = self.free_at.map(|at| left(at).max(NEXT_TICK));
         let at_most = |limit: Duration| expiry.map_or(limit, |expiry| expiry.min(limit));
         if let WaitBy::Polling { first, longest } = self.want.wait_by {
-            return sleep(at_most(self.waiting.for_poll(first, longest))).await;
+            let pause = at_most(self.waiting.for_poll(first, longest));
+            if self.rests(pause) {
+                sleep(pause).await;
+            }
+            return;
         }
         self.inbox =
             self.inbox.take().or_else(|| Some(self.turn.as_ref()?.listen(self.want.shape())));
@@ -314,13 +359,28 @@ impl<'a> Attempt<'a> {
             self.engine.core.store.keep_up();
         }
         let limit = at_most(self.waiting.for_messages(inbox.hears(), self.engine.core.clock.now()));
-        self.told = inbox.until_told(Instant::now() + limit).await;
+        if self.rests(limit) {
+            self.told = inbox.until_told(Instant::now() + limit).await;
+        }
+    }
+
+    /// Notes that it sleeps for so long, unless its turn was taken from it.
+    fn rests(&self, pause: Duration) -> bool {
+        let until = self.engine.core.clock.now() + pause;
+        self.turn.as_ref().is_none_or(|turn| turn.rests(until))
     }
 }
 
 impl Drop for Attempt<'_> {
-    /// Withdraws a question that may still be granted, and its place.
     fn drop(&mut self) {
+        self.withdraw();
+        self.counts(false);
+    }
+}
+
+impl Attempt<'_> {
+    /// Withdraws a question that may still be granted, and its place.
+    fn withdraw(&self) {
         let asked_at = self.asked.filter(|_| self.may_have_been_sent()).map(|lease| lease.asked_at);
         let held = self.claim.object.manner().held;
         let queued = self.waiting.may_have_place();

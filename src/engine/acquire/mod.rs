@@ -11,10 +11,10 @@ use std::{
 
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-use self::attempt::Attempt;
+use self::attempt::{Attempt, End};
 use super::{
     Engine,
-    contention::{Entrance, Turn, Wish},
+    contention::{Entrance, Spot, Turn, Wish},
     grant::{Grant, Shape, Terms},
     held::Held,
     hold::Hold,
@@ -107,8 +107,9 @@ impl Engine {
         let heard = Heard::default();
         let limit = self.limits.question;
         match timeout(limit, Attempt::new(self, want, &heard, None).run()).await {
-            Ok(Err(Error::TimedOut { .. })) => Ok(None),
-            Ok(asked) => asked.map(Some),
+            Ok(Ok(End::In(held))) => Ok(Some(held)),
+            Ok(Ok(End::PassedBy(_)) | Err(Error::TimedOut { .. })) => Ok(None),
+            Ok(Err(error)) => Err(error),
             Err(_) => Err(self.unanswered(&want.object.name, limit, heard.lock().take())),
         }
     }
@@ -123,31 +124,35 @@ impl Engine {
         let waiting = &self.core.counters.waiting;
         waiting.add(1);
         let _waits = OnDrop::new(|| waiting.one_less());
-        let mut turn = loop {
-            match self.turn(want).await? {
-                Entrance::Turn(turn) => break turn,
+        let mut spot = None;
+        loop {
+            let mut turn = match self.turn(want, spot).await? {
+                Entrance::Turn(turn) => turn,
                 Entrance::Shared(hold) => return Ok(self.share(hold)),
                 // An answer is no hold.
-                Entrance::Answered => {}
+                Entrance::Answered => continue,
+            };
+            if let Some(baton) = turn.baton.take() {
+                let now = self.core.clock.now();
+                if let Some(grant) = baton.take(now) {
+                    tracing::debug!(target: "leasehold", lock = %want.object.name, owner = %grant.claim.owner,
+                        "grant, by the one before here");
+                    return self.enter(want, grant, Some(turn), now, true);
+                }
             }
-        };
-        if let Some(baton) = turn.baton.take() {
-            let now = self.core.clock.now();
-            if let Some(grant) = baton.take(now) {
-                tracing::debug!(target: "leasehold", lock = %want.object.name, owner = %grant.claim.owner,
-                    "grant, by the one before here");
-                return self.enter(want, grant, Some(turn), now, true);
+            if let Some(others_first) = turn.head_start {
+                // Who has little patience needs it to ask.
+                let most = until.map(|until| until.saturating_duration_since(Instant::now()) / 4);
+                let rest = most.map_or(others_first, |most| others_first.min(most));
+                Box::pin(self.unless_closed(sleep(rest))).await?;
+            }
+            // In boxes, this one and those within: who waits for a turn is small, and so is
+            // who need not wait for the store.
+            match Box::pin(Attempt::new(self, want, heard, Some(turn)).run()).await? {
+                End::In(held) => return Ok(held),
+                End::PassedBy(before) => spot = Some(before),
             }
         }
-        if let Some(others_first) = turn.head_start {
-            // Who has little patience needs it to ask.
-            let most = until.map(|until| until.saturating_duration_since(Instant::now()) / 4);
-            let rest = most.map_or(others_first, |most| others_first.min(most));
-            Box::pin(self.unless_closed(sleep(rest))).await?;
-        }
-        // In boxes, this one and those within: who waits for a turn is small, and so is
-        // who need not wait for the store.
-        Box::pin(Attempt::new(self, want, heard, Some(turn)).run()).await
     }
 
     /// A share in a hold of another task. It was counted when it was found.
@@ -163,18 +168,20 @@ impl Engine {
         let waiting = &self.core.counters.waiting;
         waiting.add(1);
         let _waits = OnDrop::new(|| waiting.one_less());
-        match self.turn(want).await? {
-            Entrance::Turn(turn) => {
-                Box::pin(Attempt::new(self, want, heard, Some(turn)).until_open()).await
+        let mut spot = None;
+        loop {
+            let Entrance::Turn(turn) = self.turn(want, spot).await? else { return Ok(()) };
+            match Box::pin(Attempt::new(self, want, heard, Some(turn)).until_open()).await? {
+                End::In(()) => return Ok(()),
+                End::PassedBy(before) => spot = Some(before),
             }
-            Entrance::Shared(_) | Entrance::Answered => Ok(()),
         }
     }
 
-    /// Waits for the right to ask.
-    async fn turn(self: &Arc<Self>, want: &Want) -> Result<Entrance, Error> {
+    /// Waits for the right to ask, where it stood before if that was taken from it.
+    async fn turn(self: &Arc<Self>, want: &Want, again: Option<Spot>) -> Result<Entrance, Error> {
         let listens = want.wait_by == WaitBy::Messages;
-        let wish = Wish { shape: want.shape(), listens, may_share: want.may_share() };
+        let wish = Wish { shape: want.shape(), listens, may_share: want.may_share(), again };
         let entrance = self.contention.turn(&want.object, wish, || self.revive()).await;
         let closed = || if self.core.open.is_closed() { Error::ShutDown } else { Error::NoRuntime };
         entrance.ok_or_else(closed)

@@ -16,8 +16,10 @@ use crate::{
 /// What one acquisition has waited through so far. Pure: it is told the time.
 #[derive(Default)]
 pub(super) struct Waiting {
-    /// When the store first said no.
+    /// When it came to the line of its process, or the store first said no.
     since: Option<Instant>,
+    /// Whether the store has said no.
+    refused: bool,
     /// When it looks first, once it was to have a place in the queue.
     first_look: Option<Instant>,
     /// Whether it has said that it waits for long.
@@ -28,12 +30,22 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
+    /// What one has waited through who came to the line then, if it had to wait there.
+    pub(super) fn since_when(since: Option<Instant>) -> Self {
+        Self { since, ..Self::default() }
+    }
+
     /// For how long it has waited.
     pub(super) fn for_so_long(&self, now: Instant) -> Duration {
         self.since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
     }
 
-    /// When the store first said no.
+    /// Whether the store has said no.
+    pub(super) fn was_refused(&self) -> bool {
+        self.refused
+    }
+
+    /// Since when it has waited.
     pub(super) fn since(&self) -> Option<Instant> {
         self.since
     }
@@ -41,6 +53,7 @@ impl Waiting {
     /// The store said no when it was asked at `asked_at`, because we were told to or not.
     pub(super) fn in_vain(&mut self, asked_at: Instant, told: bool) {
         self.since.get_or_insert(asked_at);
+        self.refused = true;
         self.vain = if told { self.vain.saturating_add(1) } else { 0 };
     }
 
@@ -152,6 +165,18 @@ mod tests {
         let long = Some(Place::Waited(PATIENT_AFTER));
         assert_eq!(waiting.waited(now + PATIENT_AFTER), long);
         assert!(waiting.may_have_place());
+    }
+
+    #[test]
+    fn the_time_in_line_counts_though_nothing_was_refused() {
+        let now = Instant::now();
+        let mut waiting = Waiting::since_when(Some(now));
+        let later = now + PATIENT_AFTER;
+        assert_eq!(waiting.for_so_long(later), PATIENT_AFTER);
+        assert_eq!(waiting.waited(later), Some(Place::Waited(PATIENT_AFTER)));
+        assert!(!waiting.was_refused());
+        waiting.in_vain(later, false);
+        assert_eq!((waiting.since(), waiting.was_refused()), (Some(now), true));
     }
 
     #[test]

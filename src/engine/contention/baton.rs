@@ -50,7 +50,8 @@ impl Baton {
 impl Drop for Baton {
     fn drop(&mut self) {
         if let Some(from) = self.from.take() {
-            self.core.debts.owe(Debt::of(&from, ReleaseMode::HandOver));
+            let now = self.core.clock.now();
+            self.core.debts.owe(Debt::of(&from, ReleaseMode::HandOver, now));
         }
     }
 }

@@ -18,7 +18,7 @@ use crate::{
         clock::Clock,
         grant::Shape,
         hold::Hold,
-        timing::{BATON_RESTS, CONTENDED, LINGER},
+        timing::{ANSWER_RESTS, ASKER_RESTS, BATON_RESTS, CONTENDED, LINGER},
     },
 };
 
@@ -37,8 +37,8 @@ pub(super) struct Entry {
 pub(super) enum TurnOf {
     #[default]
     Nobody,
-    /// One who asks the store.
-    Asker,
+    /// One who asks the store, by its ticket.
+    Asker(u64),
     /// The hold of the grant with this number: nobody here need ask meanwhile.
     Hold(u64),
     /// One who was called and has not come yet.
@@ -73,6 +73,10 @@ pub(super) struct Crowd {
     pub(super) asker: Option<Shape>,
     /// The grant that is for it.
     pub(super) offered: Option<Offered>,
+    /// Until when it sleeps, if it is told nothing. It asks if there is no such time.
+    pub(super) rests_until: Option<Instant>,
+    /// When it was first seen that it ought to do something.
+    pub(super) idle_since: Option<Instant>,
     /// Who had the lock when somebody last asked, if that has a name.
     pub(super) seen: Option<Option<Holder>>,
     /// When a release last found that others want it.
@@ -142,6 +146,11 @@ impl Entry {
         matches!(self.turn, TurnOf::Hold(id) if id == grant)
     }
 
+    /// Whether the turn is with the asker of this ticket.
+    pub(super) fn is_asked_by(&self, ticket: u64) -> bool {
+        matches!(self.turn, TurnOf::Asker(asker) if asker == ticket)
+    }
+
     /// Whether somebody was called, and it is not yet planned to look whether that one comes.
     pub(super) fn is_called_unseen(&self) -> bool {
         let TurnOf::Called(called) = &self.turn else { return false };
@@ -164,7 +173,9 @@ impl Entry {
     pub(super) fn has_use_for(&self, shape: Shape) -> bool {
         match (&self.turn, &self.crowd) {
             (TurnOf::Called(called), _) => called.baton.is_none() && called.shape == shape,
-            (TurnOf::Asker, Some(crowd)) => crowd.offered.is_none() && crowd.asker == Some(shape),
+            (TurnOf::Asker(_), Some(crowd)) => {
+                crowd.offered.is_none() && crowd.asker == Some(shape)
+            }
             _ => false,
         }
     }
@@ -227,10 +238,13 @@ impl Entry {
     }
 
     /// Takes the turn from one who was called and does not come, if another one waits or
-    /// the lock does. Returns when to look again.
+    /// the lock does, and from one who asks no more. Returns when to look again.
     pub(super) fn look(&mut self, now: Instant) -> Option<Instant> {
         if let Some(again) = self.look_at_offer(now) {
             return Some(again);
+        }
+        if matches!(self.turn, TurnOf::Asker(_)) {
+            return self.look_at_asker(now);
         }
         let others = self.next_wants().is_some();
         let TurnOf::Called(called) = &mut self.turn else { return None };
@@ -241,6 +255,20 @@ impl Entry {
             let baton = called.baton.take();
             self.call_next(baton, || now);
         }
+        matches!(self.turn, TurnOf::Called(_)).then_some(now + BATON_RESTS)
+    }
+
+    /// Takes the turn from one who asks no more, if another one waits. Returns when to look again.
+    fn look_at_asker(&mut self, now: Instant) -> Option<Instant> {
+        let crowd = self.crowd.as_mut().filter(|crowd| !crowd.waiting.is_empty())?;
+        if let Some(again) = crowd.is_to_wait_for_asker(now) {
+            return Some(again);
+        }
+        // It is to see that its turn is gone, and to hear nothing that is for the next.
+        let next = Arc::new(crowd.inbox.another());
+        std::mem::replace(&mut crowd.inbox, next).ask_at(Instant::now());
+        let offered = self.take_offered();
+        self.call_next(offered, || now);
         matches!(self.turn, TurnOf::Called(_)).then_some(now + BATON_RESTS)
     }
 
@@ -275,5 +303,27 @@ impl Entry {
     pub(super) fn head_start(&self, clock: &Clock) -> Option<Duration> {
         let ends = self.crowd.as_ref()?.gap_ends?;
         Some(ends.saturating_duration_since(clock.now())).filter(|left| !left.is_zero())
+    }
+}
+
+impl Crowd {
+    /// Notes that whoever asks sleeps until then, or asks the store.
+    pub(super) fn asker_rests(&mut self, until: Option<Instant>) {
+        (self.rests_until, self.idle_since) = (until, None);
+    }
+
+    /// When to look again at whoever asks, while it may be well.
+    fn is_to_wait_for_asker(&mut self, now: Instant) -> Option<Instant> {
+        let rests = match self.rests_until {
+            Some(until) if now < until && !self.inbox.is_told() => {
+                self.idle_since = None;
+                return Some(until.min(now + ASKER_RESTS));
+            }
+            Some(_) => ASKER_RESTS,
+            None => ANSWER_RESTS,
+        };
+        // From when it is seen: it may have stood still together with who looks.
+        let late = *self.idle_since.get_or_insert(now) + rests;
+        (now < late).then(|| late.min(now + ASKER_RESTS))
     }
 }

@@ -37,6 +37,17 @@ impl Inbox {
         self.told.lock().queued = queued;
     }
 
+    /// Another one, where the same is heard.
+    pub(super) fn another(&self) -> Self {
+        let told = Told { hears: self.hears(), ..Told::default() };
+        Self { told: Mutex::new(told), changed: Notify::new() }
+    }
+
+    /// Whether it is time to ask by what has been told.
+    pub(super) fn is_told(&self) -> bool {
+        self.told.lock().ask_at.is_some_and(|at| at <= Instant::now())
+    }
+
     /// Begins anew, for the next one who has the turn.
     pub(super) fn clear(&self) {
         let mut told = self.told.lock();

@@ -9,6 +9,10 @@
 //! at all, all who stood in line when it was asked for have the answer: each has a ticket, and
 //! tickets grow, so that nobody has an answer that is older than its wish.
 //!
+//! Who has the turn, is alive, and is polled by nobody loses it to the next in line after a while.
+//! It keeps its ticket, and what it may have been granted, and when it is polled again it is the
+//! first in line.
+//!
 //! Where there was a waiter there soon is another one. So what is known of a name stays
 //! for a while after the last one, its subscription too.
 //!
@@ -40,7 +44,7 @@ use self::entry::{Entry, TurnOf};
 pub(crate) use self::{
     baton::Baton,
     inbox::Inbox,
-    turn::{Entrance, Turn, Wish},
+    turn::{Entrance, Spot, Turn, Wish},
 };
 use super::{
     core::Core,
@@ -84,11 +88,12 @@ impl Contention {
     }
 
     /// Sends everybody away: the client is not open any more. Batons that nobody took are
-    /// given back.
+    /// given back; from now on there are no others.
     pub(crate) fn close(&self) {
         let (mut entries, now) = (self.entries.lock(), self.core.clock.now());
         for entry in entries.of.values_mut() {
             entry.crowd.iter_mut().for_each(|crowd| crowd.waiting.clear());
+            drop(entry.take_offered());
             if matches!(entry.turn, TurnOf::Called(_)) {
                 entry.call_next(None, || now);
             }
@@ -119,8 +124,10 @@ impl Contention {
         let entry = entries.of.entry(hold.object().clone()).or_default();
         let before = std::mem::replace(&mut entry.held, Arc::downgrade(hold)).upgrade();
         if let Some(turn) = turn {
+            if entry.is_asked_by(turn.ticket()) {
+                entry.turn = TurnOf::Hold(hold.grant.id);
+            }
             turn.spend();
-            entry.turn = TurnOf::Hold(hold.grant.id);
         }
         if let Some(crowd) = &mut entry.crowd {
             crowd.seen = None;
@@ -237,7 +244,8 @@ impl Contention {
         let mut entries = self.entries.lock();
         let Some(entry) = entries.of.get_mut(hold.object()) else { return false };
         let shape = hold.shape();
-        if shape.units == 0 || !entry.has_use_for(shape) || !hold.pass_on(now) {
+        let of_use = shape.units > 0 && entry.has_use_for(shape);
+        if self.core.open.is_closed() || !of_use || !hold.pass_on(now) {
             return false;
         }
         entry.offer(Baton::new(hold, &self.core), now);
@@ -398,7 +406,7 @@ impl Entries {
 
     /// The same, if somebody asks for it.
     fn inbox_of_asker(&self, object: &Object) -> Option<&Inbox> {
-        let asked = matches!(self.of.get(object)?.turn, TurnOf::Asker);
+        let asked = matches!(self.of.get(object)?.turn, TurnOf::Asker(_));
         self.inbox(object).filter(|_| asked)
     }
 

@@ -1,7 +1,9 @@
 //! Contention by itself, on a store in memory.
 
 mod answers;
+mod idle;
 mod lingering;
+mod offers;
 mod sharing;
 
 use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
@@ -18,7 +20,7 @@ use crate::{
         clock::Clock,
         grant::{Grant, LocalTurns, Shape, Terms},
         tasks::here,
-        timing::{CONTENDED, LINGER, LONG_HOLD},
+        timing::{ANSWER_RESTS, ASKER_RESTS, CONTENDED, LINGER, LONG_HOLD},
     },
 };
 
@@ -28,7 +30,11 @@ const TERMS: Terms =
     Terms { renewed: true, max_hold: None, local: LocalTurns { most: 10, time: TTL } };
 
 fn client() -> Arc<Engine> {
-    let store = Arc::new(MemoryStore::new().session());
+    client_of(&MemoryStore::new())
+}
+
+fn client_of(store: &MemoryStore) -> Arc<Engine> {
+    let store = Arc::new(store.session());
     let awake = Clock::with(|| Duration::ZERO);
     Engine::new(Identity::of("client"), store, awake, here())
 }
@@ -42,7 +48,7 @@ impl Contention {
         listens: bool,
         revive: impl Fn() -> bool,
     ) -> Option<Turn> {
-        let wish = Wish { shape, listens, may_share: false };
+        let wish = Wish { shape, listens, may_share: false, again: None };
         match self.turn(object, wish, revive).await? {
             Entrance::Turn(turn) => Some(turn),
             Entrance::Shared(hold) => panic!("a share in {hold:?}"),

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tokio::sync::oneshot;
+use tokio::{sync::oneshot, time::Instant};
 
 use super::{
     Contention, Entries,
@@ -12,13 +12,15 @@ use super::{
 };
 use crate::{
     domain::Object,
-    engine::{core::Core, grant::Shape, hold::Hold, tasks::OnDrop},
+    engine::{core::Core, grant::Shape, hold::Hold, tasks::OnDrop, timing::ASKER_RESTS},
 };
 
 /// The right to ask for one name, until it is dropped or a hold keeps it.
 pub(crate) struct Turn {
     contention: Arc<Contention>,
     object: Object,
+    /// Where we stood in line.
+    pub(crate) spot: Spot,
     /// What the hold before left to us, if it did.
     pub(crate) baton: Option<Baton>,
     /// Where it is told to us that we may ask, if the name is subscribed to already. A turn
@@ -43,11 +45,13 @@ impl Contention {
         wish: Wish,
         revive: impl Fn() -> bool,
     ) -> Option<Entrance> {
-        let mut seat = match self.take_or_wait(object, wish, None)? {
+        let mut seat = match self.take_or_wait(object, wish, wish.again)? {
             Ok(entrance) => return Some(entrance),
             Err(seat) => seat,
         };
         let ticket = seat.ticket;
+        let since = wish.again.and_then(|spot| spot.since);
+        let spot = Spot { ticket, since: since.or_else(|| Some(self.core.clock.now())) };
         let leaves = OnDrop::new(|| self.leave_line(object, ticket));
         loop {
             if seat.listens_first {
@@ -63,7 +67,7 @@ impl Contention {
                 leaves.cancel();
                 return Some(Entrance::Answered);
             }
-            match self.take_or_wait(object, wish, Some(ticket))? {
+            match self.take_or_wait(object, wish, Some(spot))? {
                 Ok(entrance) => {
                     leaves.cancel();
                     return Some(entrance);
@@ -77,13 +81,14 @@ impl Contention {
     fn take_or_wait(
         self: &Arc<Self>,
         object: &Object,
-        Wish { shape, listens, may_share }: Wish,
-        ticket: Option<u64>,
+        Wish { shape, listens, may_share, .. }: Wish,
+        spot: Option<Spot>,
     ) -> Option<Result<Entrance, Seat>> {
         let mut entries = self.entries.lock();
         if self.core.open.is_closed() {
             return None;
         }
+        let ticket = spot.map(|spot| spot.ticket);
         if may_share && let Some(hold) = entries.share(object, shape, self.core.clock.now()) {
             entries.pass_call(object, ticket, &self.core);
             return Some(Ok(Entrance::Shared(hold)));
@@ -94,7 +99,8 @@ impl Contention {
         let entry = of.entry(object.clone()).or_default();
         let is_ours = ticket.is_some_and(|ticket| entry.has_called(ticket));
         if is_ours || matches!(entry.turn, TurnOf::Nobody) {
-            let mut turn = self.begin(object, entry, listens.then_some(shape));
+            let spot = spot.unwrap_or(Spot { ticket: fresh, since: None });
+            let mut turn = self.begin(object, entry, spot, listens.then_some(shape));
             if let Some((_, until)) = left_alone.take_if(|(left, _)| left == object) {
                 let rest = until.checked_duration_since(self.core.clock.now());
                 turn.head_start = turn.head_start.or(rest);
@@ -111,15 +117,24 @@ impl Contention {
         if entry.is_called_unseen() {
             // The one who was called may never come, and now somebody waits for it.
             entries.look_after(object, &self.core);
+        } else if matches!(entry.turn, TurnOf::Asker(_)) {
+            // The one who asks may be polled by nobody.
+            entries.plan(object, self.core.clock.now() + ASKER_RESTS, &self.core);
         }
         Some(Err(Seat { ticket, called, listens_first }))
     }
 
     /// Gives the turn to who asks now.
-    fn begin(self: &Arc<Self>, object: &Object, entry: &mut Entry, shape: Option<Shape>) -> Turn {
-        let baton = match std::mem::replace(&mut entry.turn, TurnOf::Asker) {
+    fn begin(
+        self: &Arc<Self>,
+        object: &Object,
+        entry: &mut Entry,
+        spot: Spot,
+        shape: Option<Shape>,
+    ) -> Turn {
+        let baton = match std::mem::replace(&mut entry.turn, TurnOf::Asker(spot.ticket)) {
             TurnOf::Called(called) => called.baton,
-            TurnOf::Nobody | TurnOf::Asker | TurnOf::Hold(_) => None,
+            TurnOf::Nobody | TurnOf::Asker(_) | TurnOf::Hold(_) => None,
         };
         let head_start = entry.head_start(&self.core.clock);
         let mut inbox = None;
@@ -127,11 +142,13 @@ impl Contention {
             crowd.quiet_since = None;
             crowd.inbox.clear();
             crowd.asker = shape;
+            crowd.asker_rests(None);
             inbox = crowd.listens.then(|| Arc::clone(&crowd.inbox));
         }
         Turn {
             contention: Arc::clone(self),
             object: object.clone(),
+            spot,
             baton,
             inbox,
             head_start,
@@ -170,8 +187,12 @@ impl Turn {
     pub(crate) fn listen(&self, shape: Shape) -> Arc<Inbox> {
         let (inbox, anew) = {
             let mut entries = self.contention.entries.lock();
-            let crowd = entries.of.entry(self.object.clone()).or_default().crowd();
-            crowd.asker = Some(shape);
+            let entry = entries.of.entry(self.object.clone()).or_default();
+            let is_ours = entry.is_asked_by(self.ticket());
+            let crowd = entry.crowd();
+            if is_ours {
+                crowd.asker = Some(shape);
+            }
             let anew = !std::mem::replace(&mut crowd.listens, true);
             (Arc::clone(&crowd.inbox), anew)
         };
@@ -192,9 +213,36 @@ impl Turn {
         }
     }
 
+    pub(super) fn ticket(&self) -> u64 {
+        self.spot.ticket
+    }
+
     /// What a hold that is over has left to us while we asked or slept.
     pub(crate) fn offered(&self) -> Option<Baton> {
-        self.contention.entries.lock().of.get_mut(&self.object)?.take_offered()
+        let mut entries = self.contention.entries.lock();
+        let entry = entries.of.get_mut(&self.object)?;
+        entry.is_asked_by(self.ticket()).then(|| entry.take_offered())?
+    }
+
+    /// Notes that we sleep until then, or until we are told something. Returns whether we have
+    /// the turn.
+    pub(crate) fn rests(&self, until: Instant) -> bool {
+        let mut entries = self.contention.entries.lock();
+        let entry = entries.of.get_mut(&self.object);
+        let ours = entry.filter(|entry| entry.is_asked_by(self.ticket()));
+        ours.map(|entry| entry.crowd().asker_rests(Some(until))).is_some()
+    }
+
+    /// Notes that we ask again. Returns whether we have the turn: nobody may have polled us for
+    /// so long that the next in line has it.
+    pub(crate) fn goes_on(&self) -> bool {
+        let mut entries = self.contention.entries.lock();
+        let entry = entries.of.get_mut(&self.object);
+        let Some(entry) = entry.filter(|entry| entry.is_asked_by(self.ticket())) else {
+            return false;
+        };
+        entry.crowd.iter_mut().for_each(|crowd| crowd.asker_rests(None));
+        true
     }
 
     /// Leaves the turn to the hold that came of it.
@@ -211,7 +259,7 @@ impl Drop for Turn {
         }
         let mut entries = self.contention.entries.lock();
         let Some(entry) = entries.of.get_mut(&self.object) else { return };
-        if matches!(entry.turn, TurnOf::Asker) {
+        if entry.is_asked_by(self.spot.ticket) {
             let now = || self.contention.core.clock.now();
             let offered = entry.take_offered();
             entry.call_next(self.baton.take().or(offered), now);
@@ -228,6 +276,23 @@ pub(crate) struct Wish {
     pub(crate) listens: bool,
     /// Whether a share in a hold that is here will do.
     pub(crate) may_share: bool,
+    /// Where it stood before, if its turn was taken from it.
+    pub(crate) again: Option<Spot>,
+}
+
+/// Where one stands in line, or stood before it had the turn.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Spot {
+    pub(super) ticket: u64,
+    /// Since when it waits, if it had to.
+    pub(crate) since: Option<Instant>,
+}
+
+impl Spot {
+    /// The same of one who waits since then.
+    pub(crate) fn waits_since(self, since: Option<Instant>) -> Self {
+        Self { since, ..self }
+    }
 }
 
 /// How it gets in.

@@ -15,11 +15,12 @@ use self::schedule::Schedule;
 use super::{
     contention::Contention,
     core::Core,
+    debts::Debt,
     hold::Hold,
     timing::{LONGEST_SLEEP, OWN_HOLD_TOLD},
 };
 use crate::{
-    domain::{Failure, Mutex, Outcome, Renewal, Seldom},
+    domain::{Failure, Mutex, Outcome, ReleaseMode, Renewal, Seldom},
     store::Store,
 };
 
@@ -136,9 +137,17 @@ impl Keeper {
         let looks_at = planned.map_or(longest, |next| next.min(longest));
         plan.looks_at = looks_at;
         drop(plan);
-        due.over.iter().for_each(|hold| self.contention.left(hold));
+        due.over.iter().for_each(|hold| self.has_ended(hold, now));
         due.renew.iter().for_each(|hold| self.look_behind(hold, now));
         self.core.clock.timer(looks_at)
+    }
+
+    /// Has whoever waits ask. What the store may keep beyond its time is given back.
+    fn has_ended(&self, hold: &Hold, now: Instant) {
+        if hold.outlives_itself() {
+            self.core.debts.owe(Debt::of(hold, ReleaseMode::HandOver, now));
+        }
+        self.contention.left(hold);
     }
 
     /// Tells who waits for a lock that its own client holds: it may wait for itself.
@@ -208,4 +217,43 @@ async fn renew(store: &dyn Store, holds: Vec<Arc<Hold>>, asked_at: Instant) -> A
     let renewals: Vec<Renewal> = holds.iter().map(|hold| hold.renewal()).collect();
     let answer = store.renew(&renewals).await;
     (holds, asked_at, answer)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::time::sleep;
+
+    use super::*;
+    use crate::{
+        Client, MemoryStore,
+        domain::Identity,
+        engine::{Engine, clock::Clock, tasks::here},
+    };
+
+    /// What keeps it in the store lives longer than it may.
+    #[tokio::test(start_paused = true)]
+    async fn a_writer_that_reads_as_well_is_given_back_when_its_time_is_over() {
+        let (memory, clock) = (MemoryStore::new(), Clock::with(|| Duration::ZERO));
+        let store = Arc::new(memory.session());
+        let engine = Engine::new(Identity::of("one"), store, clock, here());
+        let prices = Client::of(Arc::clone(&engine)).read_write("prices").unwrap();
+        for beside in [false, true] {
+            let writes = prices.write().lease(Duration::from_secs(1)).acquire().await.unwrap();
+            let reads = match beside {
+                true => Some(prices.read_beside(&writes).await.unwrap()),
+                false => None,
+            };
+            sleep(Duration::from_millis(900)).await;
+            memory.stall();
+            writes.lost().await;
+            sleep(Duration::from_millis(1)).await;
+            assert_eq!(engine.core.debts.owed(), usize::from(beside));
+            memory.resume();
+            sleep(Duration::from_secs(1)).await;
+            assert_eq!(engine.core.debts.owed(), 0);
+            drop((reads, writes));
+        }
+    }
 }

@@ -11,7 +11,7 @@ use crate::{
     engine::{
         clock::Stamp,
         hold::Hold,
-        timing::{ECHO, SHORTEST_RETRY, TOGETHER},
+        timing::{ECHO, LONGEST_DOUBT, SHORTEST_RETRY, TOGETHER},
     },
 };
 
@@ -213,8 +213,8 @@ impl Schedule {
             Outcome::Unknown => {
                 hold.doubt();
                 let left = hold.ends().saturating_duration_since(now);
-                let pause = (left / 4).min(hold.grant.claim.ttl / 10).max(SHORTEST_RETRY);
-                let due = now + pause;
+                let pause = (left / 4).min(hold.grant.claim.ttl / 10).min(LONGEST_DOUBT);
+                let due = now + pause.max(SHORTEST_RETRY);
                 self.put_off(id, again.unwrap_or(due).min(due).min(hold.ends()));
             }
         }
@@ -226,7 +226,7 @@ impl Schedule {
 mod tests {
     use super::*;
     use crate::{
-        domain::{Claim, Identity, Lease, LostReason, Object},
+        domain::{CENTURY, Claim, Identity, Lease, LostReason, Object},
         engine::{
             counters::Counters,
             grant::{Grant, LocalTurns, Terms},
@@ -264,7 +264,10 @@ mod tests {
         }
 
         fn add(&mut self, at: u64, terms: Terms) -> Arc<Hold> {
-            let ttl = Duration::from_millis(TTL);
+            self.add_for(Duration::from_millis(TTL), at, terms)
+        }
+
+        fn add_for(&mut self, ttl: Duration, at: u64, terms: Terms) -> Arc<Hold> {
             let owner = self.identity.fresh_owner();
             let claim = Claim::plain(Object::lock("door"), owner, ttl);
             let lease = Lease::new(self.at(at), ttl);
@@ -382,6 +385,17 @@ mod tests {
         assert!(tries > 5, "{tries}");
         t.renewed_at(END);
         assert_eq!(t.over(&hold, END), Some(LostReason::Expired));
+    }
+
+    #[test]
+    fn what_has_no_end_and_could_not_be_looked_at_is_looked_at_again_soon() {
+        let mut t = Setup::new();
+        let hold = t.add_for(CENTURY, 0, Terms { renewed: false, ..RENEWED });
+        t.schedule.ask_about_all(t.at(1_000));
+        assert_eq!(t.renewed_at(1_000), 1);
+        t.answer(&hold, Outcome::Unknown, 1_000);
+        assert_eq!(t.over(&hold, 1_000), None);
+        assert!(t.next() <= 11_000, "{}", t.next());
     }
 
     #[test]

@@ -106,7 +106,7 @@ impl Engine {
         if hold.end(LostReason::Released).is_ok() {
             self.core.counters.released.add(1);
         }
-        self.core.debts.owe(Debt::of(hold, hold.release_mode(now)));
+        self.core.debts.owe(Debt::of(hold, hold.release_mode(now), now));
         self.contention.left(hold);
     }
 
@@ -115,7 +115,8 @@ impl Engine {
         self.keeper.unwatch(hold.grant.id);
         if hold.end(LostReason::Released).is_ok() {
             self.core.counters.released.add(1);
-            self.core.debts.owe(Debt::of(hold, ReleaseMode::Forget));
+            let now = self.core.clock.now();
+            self.core.debts.owe(Debt::of(hold, ReleaseMode::Forget, now));
         }
         self.contention.left(hold);
     }
@@ -127,7 +128,8 @@ impl Engine {
             return false;
         }
         self.keeper.unwatch(hold.grant.id);
-        self.core.debts.owe(Debt::of(hold, hold.release_mode(self.core.clock.now())));
+        let now = self.core.clock.now();
+        self.core.debts.owe(Debt::of(hold, hold.release_mode(now), now));
         self.contention.left(hold);
         true
     }
@@ -141,7 +143,8 @@ impl Engine {
         limit: Duration,
     ) -> Result<GivenBack, Failure> {
         let mode = hold.release_mode(now);
-        let promise = OnDrop::new(|| self.core.debts.owe(Debt::of(hold, mode)));
+        let _asks = self.asks();
+        let promise = OnDrop::new(|| self.core.debts.owe(Debt::of(hold, mode, now)));
         let until = hold.store_ends().min(now + limit);
         let release = || self.core.store.release(&hold.grant.claim, mode);
         let given = within(limit, retry_until(&self.core.clock, until, release)).await?;
@@ -167,9 +170,16 @@ impl Engine {
         }
     }
 
+    /// Asks until what this returns is dropped: a shutdown waits for that.
+    fn asks(&self) -> OnDrop<impl FnOnce()> {
+        self.core.begins_to_ask();
+        OnDrop::new(|| self.core.has_asked())
+    }
+
     /// Tells the store how many shares `hold` has now.
     pub(super) async fn tell_count(&self, hold: &Arc<Hold>) -> Result<Outcome, Failure> {
         let debt = || Debt::Recount { hold: Arc::clone(hold) };
+        let _asks = self.asks();
         let promise = OnDrop::new(|| self.core.debts.owe(debt()));
         let limit = self.limits.release;
         let until = hold.store_ends().min(self.core.clock.now() + limit);

@@ -14,7 +14,7 @@ use crate::{
         debts::{Debt, Withdrawal},
         keeper::Keeper,
         retry::retry_until,
-        timing::LOOK_AGAIN,
+        timing::{LOOK_AGAIN, REFUSED_RESTS},
     },
 };
 
@@ -50,6 +50,9 @@ async fn settle(core: &Core, contention: &Contention, debt: Debt) -> Option<Debt
         Debt::Recount { hold } => {
             recount(core, contention, hold, None, hold.store_ends()).await.map(|_| None)
         }
+        Debt::Release(withdrawal) if withdrawal.claim.is_endless() => {
+            return withdraw_at_last(core, contention, withdrawal).await;
+        }
         Debt::Release(withdrawal) => withdraw(core, contention, withdrawal).await,
     };
     settled.unwrap_or_else(|failure| {
@@ -57,10 +60,37 @@ async fn settle(core: &Core, contention: &Contention, debt: Debt) -> Option<Debt
         let claim = debt.claim();
         if let Some(releases) = core.debts.given_up.once_more(core.clock.now()) {
             tracing::warn!(target: "leasehold", lock = %claim.name(), owner = %claim.owner,
-                %failure, releases, "a release was given up: if it is held yet, it is so until its lease ends, if it has one");
+                %failure, releases, "a release was given up: if it is held yet, it is so until its lease ends");
         }
         None
     })
+}
+
+/// Gives back what no lease gives back, however long that is refused, while somebody uses the
+/// client.
+async fn withdraw_at_last(
+    core: &Core,
+    contention: &Contention,
+    withdrawal: &Withdrawal,
+) -> Option<Debt> {
+    let mut told = false;
+    loop {
+        let failure = match withdraw(core, contention, withdrawal).await {
+            Ok(more) => return more,
+            Err(failure) => failure,
+        };
+        let first = !std::mem::replace(&mut told, true);
+        if first && let Some(releases) = core.debts.refused.once_more(core.clock.now()) {
+            let claim = &withdrawal.claim;
+            tracing::warn!(target: "leasehold", lock = %claim.name(), owner = %claim.owner,
+                %failure, releases, "a release of what has no lease is refused: asked for again each minute");
+        }
+        tokio::select! {
+            () = sleep(REFUSED_RESTS) => {}
+            () = core.back.notified() => {}
+            _ = core.used.acquire() => return None,
+        }
+    }
 }
 
 /// Gives back what is there. There may be another one later.
@@ -91,6 +121,7 @@ mod tests {
 
     use super::*;
     use crate::{
+        Client, SemaphoreGuard,
         domain::{Claim, Identity, LostReason, Object, ReleaseMode},
         engine::{
             Engine,
@@ -99,8 +130,79 @@ mod tests {
             hold::Hold,
             tasks::here,
         },
-        store::{Store, memory::MemoryStore},
+        store::{Event, Store, Subscriber, memory::MemoryStore},
     };
+
+    /// Three permits, and a guard of one of them.
+    async fn three() -> (MemoryStore, Client, SemaphoreGuard) {
+        let store = MemoryStore::new();
+        let client = Client::sharing(&store);
+        let pool = client.semaphore("pool").unwrap();
+        pool.set_if_absent(3).await.unwrap();
+        let guard = pool.acquire(1).await.unwrap();
+        (store, client, guard)
+    }
+
+    async fn free(client: &Client) -> i64 {
+        client.semaphore("pool").unwrap().available().await.unwrap()
+    }
+
+    /// What has no lease comes back by its release alone.
+    #[tokio::test(start_paused = true)]
+    async fn a_permit_whose_release_is_refused_is_given_back_when_it_is_not_any_more() {
+        let (store, client, guard) = three().await;
+        store.fail("NOPERM this user has no permissions to run the 'incrby' command");
+        drop(guard);
+        sleep(3 * REFUSED_RESTS).await;
+        store.heal();
+        assert_eq!(free(&client).await, 2);
+        sleep(REFUSED_RESTS).await;
+        assert_eq!(free(&client).await, 3);
+        assert_eq!(client.stats().releases_abandoned, 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_refused_release_is_asked_again_when_the_store_is_back() {
+        let memory = MemoryStore::new();
+        let (store, clock) = (Arc::new(memory.session()), Clock::with(|| Duration::ZERO));
+        let engine = Engine::new(Identity::of("one"), store, clock, here());
+        let client = Client::of(Arc::clone(&engine));
+        let pool = client.semaphore("pool").unwrap();
+        pool.set_if_absent(3).await.unwrap();
+        let guard = pool.acquire(1).await.unwrap();
+        memory.fail("NOPERM this user has no permissions to run the 'incrby' command");
+        assert!(guard.release().await.is_err());
+        sleep(REFUSED_RESTS / 2).await;
+        memory.heal();
+        engine.hear(Event::Back);
+        sleep(Duration::from_millis(1)).await;
+        assert_eq!(free(&client).await, 3);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_refused_release_of_what_has_a_lease_is_given_up() {
+        let store = MemoryStore::new();
+        let client = Client::sharing(&store);
+        let guard = client.lock("door").unwrap().acquire().await.unwrap();
+        store.fail("NOPERM this user has no permissions to run the 'hdel' command");
+        drop(guard);
+        sleep(REFUSED_RESTS).await;
+        assert_eq!(client.stats().releases_abandoned, 1);
+        assert_eq!(client.shutdown(Duration::from_secs(1)).await.unsettled, 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_refused_for_ever_does_not_outlive_its_client() {
+        let (store, client, guard) = three().await;
+        store.fail("NOPERM this user has no permissions to run the 'incrby' command");
+        drop(guard);
+        sleep(REFUSED_RESTS / 2).await;
+        assert_eq!(client.shutdown(Duration::from_secs(1)).await.unsettled, 1);
+        drop(client);
+        let tasks = tokio::runtime::Handle::current().metrics();
+        sleep(Duration::from_secs(1)).await;
+        assert_eq!(tasks.num_alive_tasks(), 0);
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_question_that_comes_after_the_grant_of_a_later_one_is_withdrawn_too() {
@@ -131,7 +233,7 @@ mod tests {
         let hold = Hold::new(grant, terms, now, &engine.core.counters);
         assert!(hold.grant_for_next(now).is_some_and(|next| next.unsure), "so is the next hold");
         hold.end(LostReason::Released).unwrap();
-        engine.core.debts.owe(Debt::of(&hold, ReleaseMode::HandOver));
+        engine.core.debts.owe(Debt::of(&hold, ReleaseMode::HandOver, now));
         sleep(Duration::from_millis(100)).await;
         assert_eq!(store.holder(&name).await.unwrap(), None);
         store.acquire(&claim, None).await.unwrap();

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | no more than there are | clients believe at once in more permits than there are |
 //! | free permits are taken | somebody waits though enough of them have been free for long |
+//! | nobody's permits are free | in an orderly story one is held for a second that nobody has, asks for or gives back |
 //! | no false alarm | a release tells of a loss, and nobody took anything |
 //! | a permit is nobody's twice | when all is done there are more or fewer than there should be |
 //! | what is over comes back | when every lease is over one of them is not free |
@@ -36,6 +37,9 @@ use crate::{
 
 const NAME: &str = "pool";
 
+/// By then what nobody has is free, where nothing is lost.
+const NOBODYS: Duration = Duration::from_secs(1);
+
 /// Lives through the story of `seed`.
 pub(super) fn run(seed: u64, story: &Arc<Story>) -> Result<(), String> {
     fastrand::seed(seed);
@@ -65,8 +69,12 @@ struct Pool {
 #[derive(Default)]
 struct Known {
     believers: BTreeMap<u64, Believer>,
-    /// How many permits each of those wants who wait.
-    waiting: BTreeMap<u64, u32>,
+    /// How many permits each of those wants who wait, of which client.
+    waiting: BTreeMap<u64, (u32, u32)>,
+    /// How many each of those may have who try, or give back.
+    busy: BTreeMap<u64, u32>,
+    /// Since when more are held than anybody may have.
+    nobodys_since: Option<Instant>,
     /// Since when enough are free for anybody who waits, and nobody has come in.
     free_since: Option<Instant>,
     entered: u64,
@@ -191,7 +199,8 @@ impl Pool {
             let rule = format!("{believed} of {} permits are believed in", self.count);
             self.breaks(known, rule);
         }
-        let most = known.waiting.values().max().copied();
+        self.look_for_nobodys(known);
+        let most = known.waiting.values().map(|(_, permits)| *permits).max();
         let free = self.store.counts(&Object::of(Kind::Permits, NAME)).free;
         known.free_since = match most {
             Some(most) if free >= most.into() => known.free_since.or_else(|| Some(Instant::now())),
@@ -201,6 +210,28 @@ impl Pool {
             && since.elapsed() > self.plot.bounds().entered
         {
             let rule = format!("{free} are free, and {most:?} is waited for");
+            self.breaks(known, rule);
+        }
+    }
+
+    /// Looks whether some are held that nobody has, asks for or gives back: those of a guard are
+    /// its own until it goes, and of each client one asks at a time who waits.
+    fn look_for_nobodys(&self, known: &mut Known) {
+        let mut asking = BTreeMap::<u32, u32>::new();
+        for (client, permits) in known.waiting.values() {
+            let most = asking.entry(*client).or_default();
+            *most = (*most).max(*permits);
+        }
+        let had = known.believers.values().map(|it| it.permits);
+        let may: u32 = had.chain(asking.into_values()).chain(known.busy.values().copied()).sum();
+        let held = self.store.held(&Object::of(Kind::Permits, NAME));
+        known.nobodys_since = match held > may as usize {
+            true => known.nobodys_since.or_else(|| Some(Instant::now())),
+            false => None,
+        };
+        let since = known.nobodys_since.filter(|_| self.plot.is_orderly());
+        if since.is_some_and(|since| since.elapsed() > NOBODYS) {
+            let rule = format!("{held} are held, and {may} may be somebody's");
             self.breaks(known, rule);
         }
     }
@@ -234,9 +265,17 @@ impl Pool {
         Noted { pool: Arc::clone(self), number }
     }
 
-    fn waits(self: &Arc<Self>, permits: u32) -> Noted {
+    fn waits(self: &Arc<Self>, citizen: &Citizen, permits: u32) -> Noted {
+        let client = self.citizens.iter().position(|it| std::ptr::eq(&**it, citizen));
+        let client = client.and_then(|client| u32::try_from(client).ok()).unwrap_or(u32::MAX);
         self.notes(|known, number| {
-            known.waiting.insert(number, permits);
+            known.waiting.insert(number, (client, permits));
+        })
+    }
+
+    fn is_busy(self: &Arc<Self>, permits: u32) -> Noted {
+        self.notes(|known, number| {
+            known.busy.insert(number, permits);
         })
     }
 
@@ -263,6 +302,7 @@ impl Drop for Noted {
         let mut known = self.pool.known.lock().unwrap();
         known.believers.remove(&self.number);
         known.waiting.remove(&self.number);
+        known.busy.remove(&self.number);
     }
 }
 
@@ -328,6 +368,7 @@ impl Worker {
             _ => self.up_to(self.pool.plot.hold),
         };
         sleep(time).await;
+        let _busy = self.pool.is_busy(count);
         drop(believes);
         self.leave(guard).await;
     }
@@ -335,7 +376,10 @@ impl Worker {
     async fn enter(&mut self, permits: &Permits, count: u32) -> Option<PermitsGuard> {
         let patience = Duration::from_millis(1) + self.up_to(4_000);
         let way = self.chance.u32(..5);
-        let waits = (way > 0).then(|| self.pool.waits(count));
+        let waits = match way {
+            0 => self.pool.is_busy(count),
+            _ => self.pool.waits(&self.citizen, count),
+        };
         let entered = match way {
             0 => permits.try_acquire_many(count).await,
             1 => permits.acquire_many_within(count, patience).await.map(Some),

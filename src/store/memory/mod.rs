@@ -212,6 +212,13 @@ impl MemoryStore {
         self.shared.state.lock().permits.get(object).map(Pool::counts).unwrap_or_default()
     }
 
+    /// How many permits are really held now.
+    #[cfg(test)]
+    pub(crate) fn held(&self, object: &Object) -> usize {
+        let (state, now) = (self.shared.state.lock(), Instant::now());
+        state.permits.get(object).map_or(0, |pool| pool.held_at(now))
+    }
+
     /// Whether nothing is held and nobody listens.
     #[cfg(test)]
     pub(crate) fn is_idle(&self) -> bool {

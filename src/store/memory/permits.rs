@@ -179,6 +179,12 @@ impl Pool {
         self.held.get(id).is_some_and(|ends| now < *ends)
     }
 
+    /// How many are held that have not expired.
+    #[cfg(test)]
+    pub(super) fn held_at(&self, now: Instant) -> usize {
+        self.held.values().filter(|ends| now < **ends).count()
+    }
+
     pub(super) fn counts(&self) -> Counts {
         let held = i64::try_from(self.held.len()).unwrap_or(i64::MAX);
         Counts { free: self.free, held, set: self.set }

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use tokio::time::sleep;
+use futures_util::future::join_all;
+use tokio::time::{Instant, sleep};
 
 use crate::{Client, MemoryStore, ReadWriteLock};
 
@@ -28,6 +29,24 @@ async fn who_comes_while_somebody_here_wants_to_write_has_a_hold_of_its_own() {
     assert_ne!(first.owner(), second.owner());
     drop((first, second));
     writer.await.unwrap();
+}
+
+/// Each one of them let a writer go first for a second, one after the other.
+#[tokio::test(start_paused = true)]
+async fn readers_in_line_let_a_writer_go_first_for_ten_seconds_in_all() {
+    let (store, prices) = prices();
+    let there = [(); 2].map(|()| Client::sharing(&store).read_write("prices").unwrap());
+    let _reads = there[0].read().acquire().await.unwrap();
+    let writes = tokio::spawn({
+        let there = there[1].clone();
+        async move { drop(there.write().acquire().await) }
+    });
+    sleep(SOON).await;
+    let (start, read) = (Instant::now(), prices.read().lease(Duration::from_secs(600)));
+    let readers = join_all((0..10).map(|_| read.acquire())).await;
+    assert!(readers.iter().all(Result::is_ok));
+    assert!(start.elapsed() < Duration::from_secs(11), "{:?}", start.elapsed());
+    writes.abort();
 }
 
 #[tokio::test(start_paused = true)]

@@ -276,16 +276,16 @@ pub(crate) const DEFECTS: &[Defect] = &[
         says: "nobody looks after one that was called alone when another one comes",
         edits: &[Edit {
             file: "src/engine/contention/turn.rs",
-            from: "            entries.look_after(object, &self.core);\n        }\n        Some(Err(",
-            to: "        }\n        Some(Err(",
+            from: "            entries.look_after(object, &self.core);\n        } else if",
+            to: "        } else if",
         }],
     },
     Defect {
         says: "a grant that nobody takes over is not given back",
         edits: &[Edit {
             file: "src/engine/contention/baton.rs",
-            from: "self.core.debts.owe(Debt::of(&from, ReleaseMode::HandOver));",
-            to: "drop(Debt::of(&from, ReleaseMode::HandOver));",
+            from: "self.core.debts.owe(Debt::of(&from, ReleaseMode::HandOver, now));",
+            to: "drop(Debt::of(&from, ReleaseMode::HandOver, now));",
         }],
     },
     Defect {
@@ -633,8 +633,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "a writer that reads as well is handed over",
             edits: &[Edit {
                 file: "src/engine/hold.rs",
-                from: "        self.state.lock().more = true;\n",
-                to: "",
+                from: "(state.more, state.beside) = (true, true);",
+                to: "state.beside = true;",
             }],
         },
     ),
@@ -771,7 +771,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "a failed renewal is never tried again",
             edits: &[Edit {
                 file: "src/engine/keeper/schedule.rs",
-                from: "let due = now + pause;",
+                from: "let due = now + pause.max(SHORTEST_RETRY);",
                 to: "let due = hold.ends() + pause;",
             }],
         },
@@ -1083,7 +1083,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "who waits for a store that was away does not ask when it is back",
             edits: &[Edit {
                 file: "src/engine/events.rs",
-                from: "                self.back.notify_waiters();\n",
+                from: "                self.core.back.notify_waiters();\n",
                 to: "",
             }],
         },
@@ -1421,6 +1421,208 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
                 file: "src/primitives/permits.rs",
                 from: "        self.held.watch.note_more();\n        let Claim",
                 to: "        let Claim",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("engine::contention::tests::offers::a_shutdown_counts_who_asks_as_unsettled"),
+        Defect {
+            says: "a shutdown does not wait for those who ask",
+            edits: &[Edit {
+                file: "src/engine/core.rs",
+                from: "self.asking.load(Ordering::Acquire)",
+                to: "self.asking.load(Ordering::Acquire) * 0",
+            }],
+        },
+    ),
+    (
+        Finder::Unit(
+            "engine::contention::tests::offers::what_was_left_to_one_who_asks_is_given_back_when_the_client_closes",
+        ),
+        Defect {
+            says: "what was left to one who asks stays with it when its client closes",
+            edits: &[Edit {
+                file: "src/engine/contention/mod.rs",
+                from: "            drop(entry.take_offered());\n",
+                to: "",
+            }],
+        },
+    ),
+    (
+        Finder::Unit(
+            "engine::contention::tests::offers::nothing_is_left_to_anybody_when_the_client_is_closed",
+        ),
+        Defect {
+            says: "permits are passed on within a client that is closed",
+            edits: &[Edit {
+                file: "src/engine/contention/mod.rs",
+                from: "if self.core.open.is_closed() || !of_use ||",
+                to: "if !of_use ||",
+            }],
+        },
+    ),
+    (
+        Finder::Unit(
+            "engine::contention::tests::offers::what_was_left_to_one_who_goes_is_left_to_the_next",
+        ),
+        Defect {
+            says: "who goes leaves nobody what was left to it",
+            edits: &[Edit {
+                file: "src/engine/contention/turn.rs",
+                from: "let offered = entry.take_offered();",
+                to: "let offered = None;",
+            }],
+        },
+    ),
+    (
+        Finder::Unit(
+            "engine::contention::tests::offers::what_was_left_to_one_who_does_not_look_is_given_back",
+        ),
+        Defect {
+            says: "what was left to one who does not look rests with it",
+            edits: &[Edit {
+                file: "src/engine/contention/mod.rs",
+                from: "entries.plan(hold.object(), now + BATON_RESTS, &self.core);",
+                to: "",
+            }],
+        },
+    ),
+    (
+        Finder::Unit(
+            "engine::contention::tests::offers::what_the_store_knows_no_more_is_had_by_nobody_to_whom_it_was_left",
+        ),
+        Defect {
+            says: "the store's no is forgotten of what was left to one who asks",
+            edits: &[Edit {
+                file: "src/engine/contention/entry.rs",
+                from: "offered.into_iter().for_each(|offered| offered.baton.disown(id));",
+                to: "let _ = offered;",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("engine::simulation::run_permits"),
+        Defect {
+            says: "a permit on its way to the next one here is given back by nobody",
+            edits: &[Edit {
+                file: "src/engine/contention/baton.rs",
+                from: "self.core.debts.owe(Debt::of(&from, ReleaseMode::HandOver, now));",
+                to: "if from.object().manner().alone {\n                self.core.debts.owe(Debt::of(&from, ReleaseMode::HandOver, now));\n            }",
+            }],
+        },
+    ),
+    (
+        Finder::Unit(
+            "engine::contention::tests::sharing::readers_in_line_let_a_writer_go_first_for_ten_seconds_in_all",
+        ),
+        Defect {
+            says: "the time in line is not counted",
+            edits: &[Edit {
+                file: "src/engine/acquire/attempt.rs",
+                from: "Waiting::since_when(turn.as_ref().and_then(|turn| turn.spot.since))",
+                to: "Waiting::since_when(turn.as_ref().and_then(|turn| turn.spot.since).filter(|_| false))",
+            }],
+        },
+    ),
+    (
+        Finder::Unit(
+            "engine::contention::tests::idle::one_who_sleeps_at_a_latch_keeps_nobody_who_came_after_it",
+        ),
+        Defect {
+            says: "one who asks and is polled by nobody keeps its turn",
+            edits: &[Edit {
+                file: "src/engine/contention/entry.rs",
+                from: "        if matches!(self.turn, TurnOf::Asker(_)) {\n            return self.look_at_asker(now);",
+                to: "        if matches!(self.turn, TurnOf::Asker(_)) {\n            return None;",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("engine::contention::tests::idle::who_sleeps_until_its_time_keeps_its_turn"),
+        Defect {
+            says: "one who sleeps until its time loses its turn",
+            edits: &[Edit {
+                file: "src/engine/contention/entry.rs",
+                from: "Some(until) if now < until && !self.inbox.is_told() => {",
+                to: "Some(until) if now < until && self.inbox.is_told() => {",
+            }],
+        },
+    ),
+    (
+        Finder::Unit(
+            "engine::contention::tests::idle::one_whose_turn_was_taken_hears_nothing_that_is_for_the_next",
+        ),
+        Defect {
+            says: "one whose turn was taken hears what is for the next",
+            edits: &[Edit {
+                file: "src/engine/contention/entry.rs",
+                from: "let next = Arc::new(crowd.inbox.another());",
+                to: "let next = Arc::clone(&crowd.inbox);",
+            }],
+        },
+    ),
+    (
+        Finder::Unit(
+            "engine::contention::tests::idle::a_grant_of_one_whose_turn_was_taken_is_its_own_and_takes_nobodys_turn",
+        ),
+        Defect {
+            says: "a grant takes the turn of another one",
+            edits: &[Edit {
+                file: "src/engine/contention/mod.rs",
+                from: "if entry.is_asked_by(turn.ticket()) {",
+                to: "if entry.is_asked_by(turn.ticket()) || !hold.name().as_str().is_empty() {",
+            }],
+        },
+    ),
+    (
+        Finder::Unit(
+            "engine::keeper::schedule::tests::what_has_no_end_and_could_not_be_looked_at_is_looked_at_again_soon",
+        ),
+        Defect {
+            says: "what has no end is looked at again in years",
+            edits: &[Edit {
+                file: "src/engine/keeper/schedule.rs",
+                from: ".min(hold.grant.claim.ttl / 10).min(LONGEST_DOUBT);",
+                to: ".min(hold.grant.claim.ttl / 10).max(LONGEST_DOUBT / 1_000);",
+            }],
+        },
+    ),
+    (
+        Finder::Unit(
+            "engine::release::settle::tests::a_permit_whose_release_is_refused_is_given_back_when_it_is_not_any_more",
+        ),
+        Defect {
+            says: "a release of what has no lease is given up",
+            edits: &[Edit {
+                file: "src/engine/release/settle.rs",
+                from: "if withdrawal.claim.is_endless() =>",
+                to: "if withdrawal.claim.is_endless() && withdrawal.more =>",
+            }],
+        },
+    ),
+    (
+        Finder::Unit(
+            "engine::release::settle::tests::a_refused_release_is_asked_again_when_the_store_is_back",
+        ),
+        Defect {
+            says: "a refused release waits for its minute though the store is back",
+            edits: &[Edit {
+                file: "src/engine/release/settle.rs",
+                from: "            () = core.back.notified() => {}\n",
+                to: "",
+            }],
+        },
+    ),
+    (
+        Finder::Unit(
+            "engine::keeper::tests::a_writer_that_reads_as_well_is_given_back_when_its_time_is_over",
+        ),
+        Defect {
+            says: "a writer that reads as well writes for as long as it reads",
+            edits: &[Edit {
+                file: "src/engine/keeper/mod.rs",
+                from: "if hold.outlives_itself() {",
+                to: "if hold.outlives_itself() && hold.shares() == 0 {",
             }],
         },
     ),

@@ -1,0 +1,156 @@
+//! One who has the turn, is alive, and is not polled.
+
+use std::{pin::pin, time::Duration};
+
+use futures_util::poll;
+use tokio::time::{sleep, timeout};
+
+use super::*;
+use crate::{Latch, Permits};
+
+const SOON: Duration = Duration::from_millis(2);
+const IN_TIME: Duration = Duration::from_secs(3);
+
+/// Waits a moment for what goes on waiting.
+async fn waits<T>(future: Pin<&mut impl Future<Output = T>>) {
+    assert!(timeout(SOON, future).await.is_err());
+}
+
+fn latches() -> [Latch; 2] {
+    let store = MemoryStore::new();
+    [(); 2].map(|()| Client::sharing(&store).latch("start").unwrap())
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_who_sleeps_at_a_latch_keeps_nobody_who_came_after_it() {
+    let [latch, operator] = latches();
+    operator.set(1).await.unwrap();
+    let mut first = pin!(latch.wait());
+    waits(first.as_mut()).await;
+    operator.count_down().await.unwrap();
+    timeout(IN_TIME, latch.wait()).await.unwrap().unwrap();
+    // and passes as well when it looks
+    timeout(SOON, first).await.unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_whose_answer_nobody_takes_keeps_nobody_for_long() {
+    let [latch, operator] = latches();
+    operator.set(1).await.unwrap();
+    let mut first = pin!(latch.wait());
+    // It has asked, and no more.
+    assert!(poll!(first.as_mut()).is_pending());
+    operator.count_down().await.unwrap();
+    let patience = ANSWER_RESTS + IN_TIME;
+    timeout(patience, latch.wait()).await.unwrap().unwrap();
+    timeout(SOON, first).await.unwrap().unwrap();
+}
+
+async fn pool(permits: u32) -> [Permits; 2] {
+    let store = MemoryStore::new();
+    let pools = [(); 2].map(|()| Client::sharing(&store).permits("pool").unwrap());
+    pools[0].set(permits).await.unwrap();
+    pools
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_who_sleeps_lets_the_next_have_a_permit_and_has_the_one_after() {
+    let [here, there] = pool(1).await;
+    let taken = there.acquire().await.unwrap();
+    let mut first = Box::pin(here.acquire());
+    waits(first.as_mut()).await;
+    let acquires = || {
+        let here = here.clone();
+        tokio::spawn(async move { here.acquire().await.unwrap() })
+    };
+    let second = acquires();
+    sleep(SOON).await;
+    taken.release().await.unwrap().done().unwrap();
+    let second = timeout(IN_TIME, second).await.unwrap().unwrap();
+    // Who sleeps is first again.
+    let third = acquires();
+    waits(first.as_mut()).await;
+    second.release().await.unwrap().done().unwrap();
+    let first = timeout(SOON, first).await.unwrap().unwrap();
+    assert!(!third.is_finished());
+    first.release().await.unwrap().done().unwrap();
+    drop(timeout(IN_TIME, third).await.unwrap().unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_who_sleeps_too_long_for_a_lock_is_first_again_when_it_looks() {
+    let store = MemoryStore::new();
+    let [here, there] = [(); 2].map(|()| Client::sharing(&store).lock("door").unwrap());
+    let taken = there.acquire().await.unwrap();
+    let mut first = Box::pin(here.acquire());
+    waits(first.as_mut()).await;
+    let (mut second, mut third) = (Box::pin(here.acquire()), Box::pin(here.acquire()));
+    waits(second.as_mut()).await;
+    waits(third.as_mut()).await;
+    taken.release().await.unwrap().done().unwrap();
+    let guard = timeout(IN_TIME, second).await.unwrap().unwrap();
+    waits(first.as_mut()).await;
+    guard.release().await.unwrap().done().unwrap();
+    let first = timeout(SOON, first).await.unwrap().unwrap();
+    assert!(third.as_mut().now_or_never().is_none(), "two have it");
+    first.release().await.unwrap().done().unwrap();
+    drop(timeout(IN_TIME, third).await.unwrap().unwrap());
+}
+
+/// Two in line for a name, of whom the first one has the turn.
+#[tokio::test(start_paused = true)]
+async fn a_grant_of_one_whose_turn_was_taken_is_its_own_and_takes_nobodys_turn() {
+    let (engine, contention, name) = door();
+    let first = contention.line(&name, PLAIN, true, || true).await.unwrap();
+    let second = in_line(&contention, &name);
+    for _ in 0..7 {
+        advance(ASKER_RESTS).await;
+        contention.look();
+    }
+    let second = second.now_or_never().expect("it is called").unwrap();
+    assert!(!first.goes_on() && second.goes_on());
+    let hold = entered(&engine, grant(&engine, &name, Instant::now()), Some(first));
+    assert_eq!(contention.grant(&name), Some(hold.grant.id));
+    assert!(second.goes_on());
+
+    // what it leaves is not passed on in place of the other one's turn
+    assert!(!contention.pass_on(&hold, Instant::now()));
+    contention.left(&hold);
+    assert!(second.goes_on());
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_whose_turn_was_taken_hears_nothing_that_is_for_the_next() {
+    let (_engine, contention, name) = door();
+    let first = contention.line(&name, PLAIN, true, || true).await.unwrap();
+    let before = first.listen(PLAIN);
+    assert!(before.until_told(Instant::now()).await, "that it listens now");
+    first.rests(Instant::now());
+    let second = in_line(&contention, &name);
+    for _ in 0..2 {
+        advance(ASKER_RESTS).await;
+        contention.look();
+    }
+    let second = second.now_or_never().expect("it is called").unwrap();
+    let inbox = second.listen(PLAIN);
+    assert_eq!(inbox.hears(), Hears::Turns);
+    contention.hear(Event::Freed { object: name.clone(), queue_told: false });
+    assert!(before.until_told(Instant::now()).await, "that its turn is gone");
+    assert!(inbox.until_told(Instant::now()).await);
+    drop(first);
+    assert!(second.goes_on());
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_sleeps_until_its_time_keeps_its_turn() {
+    let (_engine, contention, name) = door();
+    let first = contention.line(&name, PLAIN, true, || true).await.unwrap();
+    assert!(first.listen(PLAIN).until_told(Instant::now()).await, "that it listens now");
+    first.rests(Instant::now() + TTL);
+    let second = in_line(&contention, &name);
+    for _ in 0..9 {
+        advance(TTL / 10).await;
+        contention.look();
+    }
+    assert!(second.now_or_never().is_none() && first.goes_on());
+}

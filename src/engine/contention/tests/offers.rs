@@ -1,0 +1,131 @@
+//! What was left to one who asks, and may not look.
+
+use std::{sync::Arc, time::Duration};
+
+use futures_util::FutureExt;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::client_of;
+use crate::{
+    Client, MemoryStore, Permits,
+    domain::{Kind, Object},
+    engine::{Engine, timing::BATON_RESTS},
+};
+
+const SOON: Duration = Duration::from_millis(1);
+
+/// A pool of one permit.
+async fn pool() -> (MemoryStore, Arc<Engine>, Permits) {
+    let store = MemoryStore::new();
+    let engine = client_of(&store);
+    let permits = Client::of(Arc::clone(&engine)).permits("pool").unwrap();
+    permits.set(1).await.unwrap();
+    (store, engine, permits)
+}
+
+fn held(store: &MemoryStore) -> i64 {
+    store.counts(&Object::of(Kind::Permits, "pool")).held
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_left_to_one_who_asks_is_given_back_when_the_client_closes() {
+    let (_store, engine, permits) = pool().await;
+    let guard = permits.acquire().await.unwrap();
+    let mut waits = Box::pin(permits.acquire());
+    assert!(timeout(SOON, &mut waits).await.is_err());
+    guard.release().await.unwrap().done().unwrap();
+    assert_eq!((engine.stats().handed_over, engine.core.debts.owed()), (1, 0));
+
+    engine.core.open.close();
+    engine.contention.close();
+    assert_eq!(engine.core.debts.owed(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_left_to_anybody_when_the_client_is_closed() {
+    let (store, engine, permits) = pool().await;
+    let guard = permits.acquire().await.unwrap();
+    let mut waits = Box::pin(permits.acquire());
+    assert!(timeout(SOON, &mut waits).await.is_err());
+    engine.core.open.close();
+    engine.contention.close();
+    guard.release().await.unwrap().done().unwrap();
+    assert_eq!((engine.stats().handed_over, held(&store)), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_gives_back_what_was_left_to_one_who_has_not_seen_it() {
+    let (store, engine, permits) = pool().await;
+    let guard = permits.acquire().await.unwrap();
+    let other = permits.clone();
+    let waits = tokio::spawn(async move { other.acquire().await });
+    sleep(SOON).await;
+    guard.release().await.unwrap().done().unwrap();
+    assert_eq!(engine.stats().handed_over, 1);
+    let (taken_back, unsettled) = engine.shut_down(Duration::from_secs(5)).await;
+    assert_eq!((taken_back, unsettled, held(&store)), (0, 0, 0));
+    assert!(waits.await.unwrap().is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_left_to_one_who_goes_is_left_to_the_next() {
+    let (_store, _engine, permits) = pool().await;
+    let guard = permits.acquire().await.unwrap();
+    let owner = guard.owner().clone();
+    let [mut first, mut second] = [(); 2].map(|()| Box::pin(permits.acquire()));
+    for waits in [&mut first, &mut second] {
+        assert!(timeout(SOON, waits).await.is_err());
+    }
+    guard.release().await.unwrap().done().unwrap();
+    drop(first);
+    let next = second.now_or_never().expect("it has it").unwrap();
+    assert_eq!(next.owner(), &owner);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_left_to_one_who_does_not_look_is_given_back() {
+    let (store, _engine, permits) = pool().await;
+    let guard = permits.acquire().await.unwrap();
+    let mut waits = Box::pin(permits.acquire());
+    assert!(timeout(SOON, &mut waits).await.is_err());
+    guard.release().await.unwrap().done().unwrap();
+    assert_eq!(held(&store), 1);
+    sleep(2 * BATON_RESTS).await;
+    assert_eq!(held(&store), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_store_knows_no_more_is_had_by_nobody_to_whom_it_was_left() {
+    let (_store, engine, permits) = pool().await;
+    let guard = permits.acquire().await.unwrap();
+    let hold = engine.keeper.holds().remove(0);
+    let mut waits = Box::pin(permits.acquire());
+    assert!(timeout(SOON, &mut waits).await.is_err());
+    guard.release().await.unwrap().done().unwrap();
+    engine.contention.disown(&hold);
+    assert!(timeout(SOON, &mut waits).await.is_err(), "it asks");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_counts_who_asks_as_unsettled() {
+    let (store, engine, permits) = pool().await;
+    store.stall();
+    let asks = tokio::spawn(async move { permits.acquire().await });
+    sleep(SOON).await;
+    assert_eq!(engine.shut_down(100 * SOON).await, (0, 1));
+    store.resume();
+    assert_eq!(engine.shut_down(100 * SOON).await, (0, 0));
+    assert!(asks.await.unwrap().is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_who_sleeps_and_may_have_nothing_holds_up_no_shutdown() {
+    let (_store, engine, permits) = pool().await;
+    let guard = permits.acquire().await.unwrap();
+    let mut waits = Box::pin(permits.acquire());
+    assert!(timeout(SOON, &mut waits).await.is_err());
+    drop(guard);
+    let start = Instant::now();
+    assert_eq!(engine.shut_down(Duration::from_secs(5)).await, (0, 0));
+    assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
+}
