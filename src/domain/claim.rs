@@ -12,8 +12,6 @@ pub(crate) struct Claim {
     /// How long a grant lasts unless it is renewed.
     pub(crate) ttl: Duration,
     pub(crate) share: Share,
-    /// The writer beside whom it is to read, and not otherwise.
-    pub(crate) beside: Option<Owner>,
 }
 
 /// How much of its object a claim is for.
@@ -22,9 +20,11 @@ pub(crate) enum Share {
     /// All of it. So many fencing tokens are drawn with the grant: one for each hold that may be
     /// made of it, or none.
     Whole { tokens: u32 },
-    /// One of many who have it together. It may let those go first who have waited to have it
-    /// all for so long already, and longer: those who came before it.
-    Beside { yields: Option<Duration> },
+    /// One of many who have it together.
+    Beside,
+    /// The same, of one that lets those go first who have waited to have it all for so many
+    /// milliseconds already, and longer: those who came before it.
+    Behind { waited: u32 },
     /// So many permits.
     Units(u32),
     /// Nothing of it: it is only waited for.
@@ -54,18 +54,18 @@ impl Share {
                 let most = in_line().saturating_add(1).min(MOST_TOKENS);
                 Self::Whole { tokens: u32::try_from(most).unwrap_or(1) }
             }
-            Self::Beside { yields } => {
-                let yields = yields.map(|_| waited).filter(|waited| *waited < MOST_COURTESY);
-                Self::Beside { yields }
+            Self::Behind { .. } if waited < MOST_COURTESY => {
+                Self::Behind { waited: u32::try_from(waited.as_millis()).unwrap_or(u32::MAX) }
             }
-            Self::Units(_) | Self::Nothing => self,
+            Self::Behind { .. } => Self::Beside,
+            Self::Beside | Self::Units(_) | Self::Nothing => self,
         }
     }
 
     /// For how long it still lets others go first, after one has `waited`.
     pub(crate) fn yields_for(self, waited: Duration) -> Option<Duration> {
         match self {
-            Self::Beside { yields: Some(_) } => Some(MOST_COURTESY.saturating_sub(waited)),
+            Self::Behind { .. } => Some(MOST_COURTESY.saturating_sub(waited)),
             _ => None,
         }
     }
@@ -74,7 +74,7 @@ impl Share {
     pub(crate) fn tokens(self) -> u32 {
         match self {
             Self::Whole { tokens } => tokens,
-            Self::Beside { .. } | Self::Units(_) | Self::Nothing => 0,
+            Self::Beside | Self::Behind { .. } | Self::Units(_) | Self::Nothing => 0,
         }
     }
 }
@@ -92,7 +92,7 @@ impl Claim {
     /// A claim to a lock, without tokens.
     #[cfg(test)]
     pub(crate) fn plain(object: Object, owner: Owner, ttl: Duration) -> Self {
-        Self { object, owner, ttl, share: Share::WHOLE, beside: None }
+        Self { object, owner, ttl, share: Share::WHOLE }
     }
 
     /// How many fencing tokens are wanted.
@@ -111,7 +111,7 @@ impl Share {
     pub(crate) fn units(self) -> u32 {
         match self {
             Self::Units(units) => units,
-            Self::Whole { .. } | Self::Beside { .. } | Self::Nothing => 0,
+            Self::Whole { .. } | Self::Beside | Self::Behind { .. } | Self::Nothing => 0,
         }
     }
 }

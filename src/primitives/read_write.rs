@@ -106,7 +106,10 @@ impl ReadWriteLock {
     /// ```
     #[must_use]
     pub fn read(&self) -> Lock {
-        let share = Share::Beside { yields: self.prefers_writers.then_some(Duration::ZERO) };
+        let share = match self.prefers_writers {
+            true => Share::Behind { waited: 0 },
+            false => Share::Beside,
+        };
         self.side(Kind::Read).set(|settings| settings.share = share)
     }
 

@@ -35,6 +35,9 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
     /// then reserve the lock for it: [`Event::Ask`] says so, and asking makes it ours.
     fn acquire<'a>(&'a self, claim: &'a Claim, place: Option<Place>) -> Answer<'a, Verdict>;
 
+    /// Lets the claim's owner read beside one who writes, and not otherwise.
+    fn acquire_beside<'a>(&'a self, claim: &'a Claim, writer: &'a Owner) -> Answer<'a, Verdict>;
+
     /// Sets the hold count of the claim's owner, if it still holds, and renews
     /// its lease if `ttl` is given.
     ///

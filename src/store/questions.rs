@@ -22,6 +22,15 @@ pub(crate) trait Questions<S>: Sync {
         place: Option<Place>,
     ) -> Answer<'a, Verdict>;
 
+    fn acquire_beside<'a>(
+        &self,
+        _: &'a S,
+        claim: &'a Claim,
+        _writer: &'a Owner,
+    ) -> Answer<'a, Verdict> {
+        unsupported(&claim.object)
+    }
+
     fn recount<'a>(
         &self,
         _: &'a S,

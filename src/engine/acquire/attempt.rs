@@ -100,7 +100,8 @@ impl<'a> Attempt<'a> {
         heard: &'a Heard,
         turn: Option<Turn>,
     ) -> Self {
-        let waiting = Waiting::since_when(turn.as_ref().and_then(|turn| turn.spot.since));
+        let waiting =
+            Waiting::since_when(turn.as_ref().and_then(|turn| turn.spot.since).map(Instant::from));
         Self {
             engine,
             want,
@@ -109,7 +110,6 @@ impl<'a> Attempt<'a> {
                 owner: engine.identity.fresh_owner(),
                 ttl: want.ttl,
                 share: want.share,
-                beside: want.beside.clone(),
             },
             turn,
             asked: None,
@@ -214,7 +214,12 @@ impl<'a> Attempt<'a> {
         }
         self.asked = Some(lease);
         self.unsent = (!engine.core.store.is_up()).then(|| engine.core.store.losses());
-        let verdict = engine.unless_closed(engine.core.store.acquire(&self.claim, place)).await?;
+        let store = &engine.core.store;
+        let asked = match &self.want.beside {
+            None => store.acquire(&self.claim, place),
+            Some(writer) => store.acquire_beside(&self.claim, writer),
+        };
+        let verdict = engine.unless_closed(asked).await?;
         let asked = self.weigh(verdict, lease);
         self.counts(self.counted && self.asked.is_some());
         Ok(asked)

@@ -11,8 +11,10 @@ use super::{
     inbox::Inbox,
 };
 use crate::{
-    domain::Object,
-    engine::{core::Core, grant::Shape, hold::Hold, tasks::OnDrop, timing::ASKER_RESTS},
+    domain::{Object, Waits},
+    engine::{
+        clock::Stamp, core::Core, grant::Shape, hold::Hold, tasks::OnDrop, timing::ASKER_RESTS,
+    },
 };
 
 /// The right to ask for one name, until it is dropped or a hold keeps it.
@@ -51,7 +53,10 @@ impl Contention {
         };
         let ticket = seat.ticket;
         let since = wish.again.and_then(|spot| spot.since);
-        let spot = Spot { ticket, since: since.or_else(|| Some(self.core.clock.now())) };
+        // Who queues has its time in the store.
+        let counts = object.manner().waits != Waits::Queued;
+        let now = || counts.then(|| self.core.clock.now().into());
+        let spot = Spot { ticket, since: since.or_else(now) };
         let leaves = OnDrop::new(|| self.leave_line(object, ticket));
         loop {
             if seat.listens_first {
@@ -285,13 +290,13 @@ pub(crate) struct Wish {
 pub(crate) struct Spot {
     pub(super) ticket: u64,
     /// Since when it waits, if it had to.
-    pub(crate) since: Option<Instant>,
+    pub(crate) since: Option<Stamp>,
 }
 
 impl Spot {
     /// The same of one who waits since then.
     pub(crate) fn waits_since(self, since: Option<Instant>) -> Self {
-        Self { since, ..self }
+        Self { since: since.map(Stamp::from), ..self }
     }
 }
 

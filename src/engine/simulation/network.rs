@@ -239,16 +239,25 @@ impl fmt::Debug for Network {
     }
 }
 
-impl Store for Network {
-    fn acquire<'a>(&'a self, claim: &'a Claim, place: Option<Place>) -> Answer<'a, Verdict> {
+impl Network {
+    /// A question to acquire, as one in the queue or beside one who writes.
+    fn ask<'a>(
+        &'a self,
+        claim: &'a Claim,
+        place: Option<Place>,
+        beside: Option<Owner>,
+    ) -> Answer<'a, Verdict> {
         self.oracle.asking(&claim.owner, &claim.object);
         let (asked, oracle) = (claim.clone(), Arc::clone(&self.oracle));
         let (floods, line) = (Arc::clone(&self.floods), Arc::clone(&self.line));
         self.send(Some(&claim.object), move |store| {
-            let (claim, oracle) = (asked.clone(), Arc::clone(&oracle));
+            let (claim, oracle, beside) = (asked.clone(), Arc::clone(&oracle), beside.clone());
             let (floods, line) = (Arc::clone(&floods), Arc::clone(&line));
             Box::pin(async move {
-                let verdict = store.acquire(&claim, place).await;
+                let verdict = match &beside {
+                    None => store.acquire(&claim, place).await,
+                    Some(writer) => store.acquire_beside(&claim, writer).await,
+                };
                 oracle.aside(|| format!("{} asks, {place:?}: {verdict:?}", claim.owner));
                 if let Ok(Verdict::Granted { .. }) = verdict {
                     oracle.granted(&claim.owner);
@@ -260,6 +269,16 @@ impl Store for Network {
                 verdict
             })
         })
+    }
+}
+
+impl Store for Network {
+    fn acquire<'a>(&'a self, claim: &'a Claim, place: Option<Place>) -> Answer<'a, Verdict> {
+        self.ask(claim, place, None)
+    }
+
+    fn acquire_beside<'a>(&'a self, claim: &'a Claim, writer: &'a Owner) -> Answer<'a, Verdict> {
+        self.ask(claim, None, Some(writer.clone()))
     }
 
     fn recount<'a>(

@@ -98,6 +98,8 @@ struct Client {
 struct Believer {
     object: Object,
     owner: Owner,
+    /// Who writes, if it reads beside its own writing.
+    beside: Option<Owner>,
     holding: Holding,
     gate: Gate,
     entered_at: Instant,
@@ -121,7 +123,7 @@ impl Believer {
     }
 
     fn is_beside(&self, writer: &Self) -> bool {
-        self.holding.watch().claim().beside.as_ref() == Some(&writer.owner)
+        self.beside.as_ref() == Some(&writer.owner)
     }
 }
 
@@ -171,10 +173,22 @@ impl Oracle {
         holding: &Holding,
         gate: &Gate,
     ) -> Believes {
+        self.entered_beside(object, None, holding, gate)
+    }
+
+    /// The same, of one that reads beside its own writing.
+    pub(super) fn entered_beside(
+        self: &Arc<Self>,
+        object: &Object,
+        beside: Option<Owner>,
+        holding: &Holding,
+        gate: &Gate,
+    ) -> Believes {
         let owner = holding.owner();
         let believer = Believer {
             object: object.clone(),
             owner: owner.clone(),
+            beside,
             holding: holding.clone(),
             gate: gate.clone(),
             entered_at: Instant::now(),

@@ -87,7 +87,8 @@ impl Worker {
             let Ok(Some(guard)) = read else { continue };
             self.say(&format!("reads beside {} as {}", writing.owner(), guard.owner()));
             let object = &guard.watch().claim().object;
-            let believes = self.oracle.entered(object, &guard.holding(), &self.citizen.gate);
+            let (beside, gate) = (Some(writing.owner().clone()), &self.citizen.gate);
+            let believes = self.oracle.entered_beside(object, beside, &guard.holding(), gate);
             self.watch(&guard, &believes);
             reading.push((guard, believes));
         }

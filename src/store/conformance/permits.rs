@@ -34,7 +34,7 @@ pub(super) async fn all(bench: &Bench) {
 
 fn wants(t: &Bench, name: &str, count: u32, ttl: Duration) -> Claim {
     let (object, owner) = (Object::of(Kind::Permits, name), t.identity.fresh_owner());
-    Claim { object, owner, ttl, share: Share::Units(count), beside: None }
+    Claim { object, owner, ttl, share: Share::Units(count) }
 }
 
 /// So many permits, and nothing else of that name.

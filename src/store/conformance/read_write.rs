@@ -29,11 +29,11 @@ pub(super) async fn all(t: &Bench) {
     many_readers_come_and_go(t).await;
 }
 
-const YIELDS: Share = Share::Beside { yields: Some(Duration::ZERO) };
+const YIELDS: Share = Share::Behind { waited: 0 };
 
 fn of(kind: Kind, claim: &Claim) -> Claim {
     let name = claim.object.name.clone();
-    let share = if kind == Kind::Write { Share::WHOLE } else { Share::Beside { yields: None } };
+    let share = if kind == Kind::Write { Share::WHOLE } else { Share::Beside };
     Claim { object: Object { kind, name }, share, ..claim.clone() }
 }
 
@@ -150,9 +150,8 @@ async fn only_what_is_still_held_is_renewed(t: &Bench) {
 
 async fn who_writes_may_read_and_go_on_reading(t: &Bench) {
     let writes = writer(t, "rw-down");
-    let reads = beside(t, &writes);
-    let (other, next) = (reader(t, "rw-down"), writer(t, "rw-down"));
-    assert!(is_granted(t, &writes).await && is_granted(t, &reads).await);
+    let (reads, other, next) = (reader(t, "rw-down"), reader(t, "rw-down"), writer(t, "rw-down"));
+    assert!(is_granted(t, &writes).await && reads_beside(t, &reads, &writes).await);
     assert!(!is_granted(t, &other).await, "it writes yet");
     for claim in [&writes, &reads] {
         let holder = t.other.holder(&claim.object).await.unwrap().unwrap();
@@ -169,7 +168,7 @@ async fn who_writes_may_read_and_go_on_reading(t: &Bench) {
     assert_eq!(release(t, &other).await, FREED);
 
     // or gives up reading first
-    assert!(is_granted(t, &writes).await && is_granted(t, &reads).await);
+    assert!(is_granted(t, &writes).await && reads_beside(t, &reads, &writes).await);
     assert_eq!(release(t, &reads).await, FREED);
     assert_eq!(t.one.holder(&reads.object).await.unwrap(), None);
     assert!(!is_granted(t, &other).await);
@@ -177,17 +176,15 @@ async fn who_writes_may_read_and_go_on_reading(t: &Bench) {
     assert_eq!(t.one.holder(&writes.object).await.unwrap(), None);
 }
 
-/// One that reads beside `writer`.
-fn beside(t: &Bench, writer: &Claim) -> Claim {
-    let reader = of(Kind::Read, &t.claim(writer.object.name.as_str()));
-    Claim { beside: Some(writer.owner.clone()), ..reader }
+async fn reads_beside(t: &Bench, reader: &Claim, writer: &Claim) -> bool {
+    t.one.acquire_beside(reader, &writer.owner).await.unwrap() == Verdict::GRANTED
 }
 
 async fn who_writes_may_read_twice_and_each_for_itself(t: &Bench) {
     let (writes, next) = (writer(t, "rw-twice"), writer(t, "rw-twice"));
-    let [one, other] = [(); 2].map(|()| beside(t, &writes));
+    let [one, other] = [(); 2].map(|()| reader(t, "rw-twice"));
     assert!(is_granted(t, &writes).await);
-    assert!(is_granted(t, &one).await && is_granted(t, &other).await);
+    assert!(reads_beside(t, &one, &writes).await && reads_beside(t, &other, &writes).await);
     assert_eq!(release(t, &one).await, FREED);
     assert_eq!(release(t, &writes).await, FREED);
     assert_eq!(t.one.renew(&[renewal(&other)]).await.unwrap(), [Outcome::Renewed]);
@@ -199,28 +196,29 @@ async fn who_writes_may_read_twice_and_each_for_itself(t: &Bench) {
 
 async fn nobody_reads_beside_one_who_does_not_write(t: &Bench) {
     let (writes, other) = (writer(t, "rw-no-writer"), writer(t, "rw-no-writer"));
-    let [reads, late] = [(); 2].map(|()| beside(t, &writes));
-    assert_eq!(t.one.acquire(&reads, None).await.unwrap(), Verdict::Busy(Taken::UNKNOWN));
+    let [reads, late] = [(); 2].map(|()| reader(t, "rw-no-writer"));
+    let nobody = t.one.acquire_beside(&reads, &writes.owner).await.unwrap();
+    assert_eq!(nobody, Verdict::Busy(Taken::UNKNOWN));
     assert!(is_granted(t, &other).await);
-    assert!(!is_granted(t, &reads).await);
+    assert!(!reads_beside(t, &reads, &writes).await);
     release(t, &other).await;
     let stranger = reader(t, "rw-no-writer");
     assert!(is_granted(t, &stranger).await);
-    assert!(!is_granted(t, &reads).await, "others read, and might have written");
+    assert!(!reads_beside(t, &reads, &writes).await, "others read, and might have written");
     release(t, &stranger).await;
     // What it was granted it has, whoever asks again, and when.
-    assert!(is_granted(t, &writes).await && is_granted(t, &reads).await);
+    assert!(is_granted(t, &writes).await && reads_beside(t, &reads, &writes).await);
     release(t, &writes).await;
-    assert!(is_granted(t, &reads).await);
-    assert!(!is_granted(t, &late).await);
+    assert!(reads_beside(t, &reads, &writes).await);
+    assert!(!reads_beside(t, &late, &writes).await);
     release(t, &reads).await;
 }
 
 async fn who_reads_on_does_so_for_its_own_lease(t: &Bench) {
     // The shorter lease of the writer shortens nothing, however often it is renewed.
     let writes = Claim { ttl: Duration::from_millis(300), ..writer(t, "rw-own-lease") };
-    let (reads, next) = (beside(t, &writes), writer(t, "rw-own-lease"));
-    assert!(is_granted(t, &writes).await && is_granted(t, &reads).await);
+    let (reads, next) = (reader(t, "rw-own-lease"), writer(t, "rw-own-lease"));
+    assert!(is_granted(t, &writes).await && reads_beside(t, &reads, &writes).await);
     assert_eq!(t.one.renew(&[renewal(&writes)]).await.unwrap(), [Outcome::Renewed]);
     assert_eq!(t.one.recount(&writes, 1, Some(writes.ttl)).await.unwrap(), Outcome::Renewed);
     assert_eq!(release(t, &writes).await, FREED);
@@ -230,15 +228,15 @@ async fn who_reads_on_does_so_for_its_own_lease(t: &Bench) {
 
     // And the longer one of the writer keeps nobody out behind a reader that died.
     let writes = writer(t, "rw-own-lease");
-    let reads = Claim { ttl: Duration::from_millis(60), ..beside(t, &writes) };
-    assert!(is_granted(t, &writes).await && is_granted(t, &reads).await);
+    let reads = Claim { ttl: Duration::from_millis(60), ..reader(t, "rw-own-lease") };
+    assert!(is_granted(t, &writes).await && reads_beside(t, &reads, &writes).await);
     assert_eq!(release(t, &writes).await, FREED);
     sleep(Duration::from_millis(80)).await;
     assert!(is_granted(t, &next).await);
     assert_eq!(release(t, &next).await, FREED);
 
     // Nor behind one that was dead by then.
-    assert!(is_granted(t, &writes).await && is_granted(t, &reads).await);
+    assert!(is_granted(t, &writes).await && reads_beside(t, &reads, &writes).await);
     sleep(Duration::from_millis(80)).await;
     assert_eq!(release(t, &writes).await, FREED);
     assert!(is_granted(t, &next).await);
@@ -246,7 +244,7 @@ async fn who_reads_on_does_so_for_its_own_lease(t: &Bench) {
 }
 
 async fn readers_yield_to_those_who_came_before_them_alone(t: &Bench) {
-    let after = |waited| Share::Beside { yields: Some(Duration::from_millis(waited)) };
+    let after = |waited| Share::Behind { waited };
     let [here, late] = [(); 2].map(|()| reader(t, "rw-order"));
     let writes = writer(t, "rw-order");
     assert!(is_granted(t, &here).await);

@@ -64,10 +64,10 @@ impl ReadWrite {
         Some(Holder { owner: owner.clone(), count: 1, remaining: Some(*last - now) })
     }
 
-    fn read(&mut self, claim: &Claim, now: Instant) -> Verdict {
+    fn read(&mut self, claim: &Claim, beside: Option<&Owner>, now: Instant) -> Verdict {
         let reads = self.readers.contains_key(&claim.owner);
         let writes = |owner: &Owner| self.writer.as_ref().is_some_and(|it| it.owner == *owner);
-        let beside = claim.beside.as_ref().map(writes);
+        let beside = beside.map(writes);
         if beside == Some(false) && !reads {
             let other = self.writer(now).or_else(|| self.reader(now));
             return Verdict::Busy(other.map_or(Taken::UNKNOWN, Taken::from));
@@ -84,7 +84,8 @@ impl ReadWrite {
 
     /// For how long the first one counts who came before to write, if the claim lets it go first.
     fn courtesy(&self, claim: &Claim, now: Instant) -> Option<Duration> {
-        let Share::Beside { yields: Some(waited) } = claim.share else { return None };
+        let Share::Behind { waited } = claim.share else { return None };
+        let waited = Duration::from_millis(waited.into());
         let before = self.waits_to_write.values().filter(|it| it.since + waited <= now);
         before.min_by_key(|it| it.since).map(|it| it.until - now)
     }
@@ -172,7 +173,16 @@ impl Questions<Session> for Readers {
         claim: &'a Claim,
         _: Option<Place>,
     ) -> Answer<'a, Verdict> {
-        session.ask_read_write(&claim.object, |lock, now| lock.read(claim, now))
+        session.ask_read_write(&claim.object, |lock, now| lock.read(claim, None, now))
+    }
+
+    fn acquire_beside<'a>(
+        &self,
+        session: &'a Session,
+        claim: &'a Claim,
+        writer: &'a Owner,
+    ) -> Answer<'a, Verdict> {
+        session.ask_read_write(&claim.object, |lock, now| lock.read(claim, Some(writer), now))
     }
 
     /// Those who share it are one reader to the store.

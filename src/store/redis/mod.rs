@@ -268,6 +268,10 @@ impl Store for RedisStore {
         Self::of(claim.object.kind).acquire(self, claim, place)
     }
 
+    fn acquire_beside<'a>(&'a self, claim: &'a Claim, writer: &'a Owner) -> Answer<'a, Verdict> {
+        Self::of(claim.object.kind).acquire_beside(self, claim, writer)
+    }
+
     fn recount<'a>(
         &'a self,
         claim: &'a Claim,

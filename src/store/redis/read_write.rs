@@ -63,6 +63,15 @@ impl Questions<RedisStore> for Readers {
         Box::pin(store.acquire_to_read(claim))
     }
 
+    fn acquire_beside<'a>(
+        &self,
+        store: &'a RedisStore,
+        claim: &'a Claim,
+        writer: &'a Owner,
+    ) -> Answer<'a, Verdict> {
+        Box::pin(store.read(claim, None, Some(writer)))
+    }
+
     /// Those who share it are one reader to the store.
     fn recount<'a>(
         &self,
@@ -189,21 +198,26 @@ fn channel(name: &Name) -> String {
 
 impl RedisStore {
     async fn acquire_to_read(&self, claim: &Claim) -> Result<Verdict, Failure> {
-        let Share::Beside { yields: Some(waited) } = claim.share else {
-            return self.read(claim, None).await;
+        let Share::Behind { waited } = claim.share else {
+            return self.read(claim, None, None).await;
         };
-        let asked = |knows: bool| self.read(claim, knows.then_some(waited));
+        let asked = |knows: bool| self.read(claim, knows.then_some(waited), None);
         self.among_the_writers(&claim.object, asked).await
     }
 
-    /// Asks to read, and to let those go first who waited to write when one had not yet `waited`.
-    async fn read(&self, claim: &Claim, waited: Option<Duration>) -> Result<Verdict, Failure> {
+    /// Asks to read, behind those who wanted to write when one had not yet `waited`, or beside
+    /// one who writes.
+    async fn read(
+        &self,
+        claim: &Claim,
+        waited: Option<u32>,
+        beside: Option<&Owner>,
+    ) -> Result<Verdict, Failure> {
         let name = claim.name();
         let keys = [name.as_str(), &keys::reader(name, &claim.owner), &keys::writers(name)];
         let answer = self.run(&READ, &keys[..2 + usize::from(waited.is_some())], |it| {
             it.arg(claim.owner.as_str()).arg(millis(claim.ttl));
-            it.arg(claim.beside.as_ref().map(writer).unwrap_or_default());
-            it.arg(waited.map_or(0, |waited| waited.as_millis()));
+            it.arg(beside.map(writer).unwrap_or_default()).arg(waited.unwrap_or_default());
         });
         verdict(&self.explained(name, answer.await).await?, claim)
     }

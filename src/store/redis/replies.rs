@@ -236,7 +236,7 @@ mod tests {
     fn claim(owner: &str, tokens: u32) -> Claim {
         let (object, owner) = (Object::lock("door"), Owner::new(owner).unwrap());
         let share = Share::Whole { tokens };
-        Claim { object, owner, ttl: Duration::from_secs(30), share, beside: None }
+        Claim { object, owner, ttl: Duration::from_secs(30), share }
     }
 
     #[test]

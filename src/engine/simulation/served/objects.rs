@@ -36,7 +36,7 @@ use super::{
 };
 use crate::{
     Client, ReadWriteLock, Result,
-    domain::{Kind, Name},
+    domain::{Kind, Name, Owner},
     engine::{
         held::Watch,
         simulation::{gate::Gate, story::Story},
@@ -102,12 +102,20 @@ struct Book {
 
 #[derive(Default)]
 struct Known {
-    believers: BTreeMap<u64, (Watch, Gate)>,
+    believers: BTreeMap<u64, Believer>,
     entered: u64,
     /// How often the latch was closed, and whether it may be open.
     closed: u64,
     may_be_open: bool,
     broken: Option<String>,
+}
+
+#[derive(Clone)]
+struct Believer {
+    watch: Watch,
+    /// Who writes, if it reads beside its own writing.
+    beside: Option<Owner>,
+    gate: Gate,
 }
 
 impl Book {
@@ -126,10 +134,10 @@ impl Book {
     }
 
     /// Somebody has a guard, until what it returns is dropped.
-    fn entered(self: &Arc<Self>, watch: Watch, gate: &Gate) -> Believes {
+    fn entered(self: &Arc<Self>, believer: Believer) -> Believes {
         let number = self.note(|known| {
             known.entered += 1;
-            known.believers.insert(known.entered, (watch, gate.clone()));
+            known.believers.insert(known.entered, believer);
             known.entered
         });
         self.look();
@@ -139,40 +147,36 @@ impl Book {
     /// Forgets those of processes that are gone.
     fn forgets_the_dead(&self, peers: &[Arc<Peer>]) {
         let dead = |gate: &Gate| peers.iter().any(|peer| peer.is_dead() && peer.gate.is(gate));
-        self.note(|known| known.believers.retain(|_, (_, gate)| !dead(gate)));
+        self.note(|known| known.believers.retain(|_, it| !dead(&it.gate)));
     }
 
     fn look(&self) {
         let held = self.note(|known| {
-            let held = known.believers.values().filter(|(watch, _)| watch.remaining().is_ok());
-            held.map(|(watch, _)| watch.clone()).collect::<Vec<_>>()
+            let held = known.believers.values().filter(|it| it.watch.remaining().is_ok());
+            held.cloned().collect::<Vec<_>>()
         });
-        let untrue = || held.iter().find_map(|watch| untrue(&self.site.master(), watch));
+        let untrue = || held.iter().find_map(|it| untrue(&self.site.master(), &it.watch));
         let rule = together(&held).or_else(untrue).or_else(|| self.too_many(&held));
         if let Some(rule) = rule {
             self.breaks(rule);
         }
     }
 
-    fn too_many(&self, held: &[Watch]) -> Option<String> {
-        let taken: u32 = held.iter().map(|watch| watch.claim().units()).sum();
+    fn too_many(&self, held: &[Believer]) -> Option<String> {
+        let taken: u32 = held.iter().map(|it| it.watch.claim().units()).sum();
         (taken > self.count).then(|| format!("{taken} of {} permits are believed in", self.count))
     }
 }
 
 /// Two who cannot both be right.
-fn together(held: &[Watch]) -> Option<String> {
-    let is_beside = |reader: &Watch, writer: &Watch| {
-        reader.claim().beside.as_ref() == Some(&writer.claim().owner)
-    };
-    let writers = held.iter().filter(|watch| watch.claim().object.kind == Kind::Write);
+fn together(held: &[Believer]) -> Option<String> {
+    let owner = |it: &Believer| it.watch.claim().owner.clone();
+    let writers = held.iter().filter(|it| it.watch.claim().object.kind == Kind::Write);
     let mut pairs = writers.flat_map(|writer| held.iter().map(move |other| (writer, other)));
     let pair = pairs.find(|(writer, other)| {
-        other.claim().owner != writer.claim().owner && !is_beside(other, writer)
+        owner(other) != owner(writer) && other.beside != Some(owner(writer))
     });
-    pair.map(|(one, other)| {
-        format!("{} writes, and {} believes beside it", one.claim().owner, other.claim().owner)
-    })
+    pair.map(|(one, other)| format!("{} writes, {} believes beside it", owner(one), owner(other)))
 }
 
 /// Somebody who believes what the server does not know.
@@ -263,10 +267,14 @@ impl Worker {
         })
     }
 
-    fn believes(&self, watch: &Watch) -> Believes {
+    fn believes(&self, watch: &Watch, beside: Option<&Watch>) -> Believes {
         let claim = watch.claim();
         self.say(|| format!("has `{}` as {}, {:?}", claim.object, claim.owner, claim.object.kind));
-        self.book.entered(watch.clone(), &self.peer.gate)
+        self.book.entered(Believer {
+            watch: watch.clone(),
+            beside: beside.map(|writer| writer.claim().owner.clone()),
+            gate: self.peer.gate.clone(),
+        })
     }
 
     async fn reads_and_writes(mut self) {
@@ -279,14 +287,15 @@ impl Worker {
             let Some(guard) = self.enters(side.try_acquire(), side.acquire()).await else {
                 continue;
             };
-            let believes = self.believes(guard.watch());
+            let writing = guard.watch().clone();
+            let believes = self.believes(&writing, None);
             self.rest(self.plot.hold).await;
             let mut reading = vec![];
             for _ in 0..if writes { self.chance.u32(..3) } else { 0 } {
                 let patience = self.up_to(self.plot.hold);
                 let read = timeout(patience, lock.read_beside(&guard)).await;
                 let Ok(Ok(guard)) = read else { continue };
-                reading.push((self.believes(guard.watch()), guard));
+                reading.push((self.believes(guard.watch(), Some(&writing)), guard));
             }
             drop(believes);
             self.gives_back(guard, async |guard| drop(guard.release().await)).await;
@@ -314,7 +323,7 @@ impl Worker {
             let wanted = self.chance.u32(1..=self.book.count);
             let entered = self.enters(seats.try_acquire(wanted), seats.acquire(wanted)).await;
             let Some(guard) = entered else { continue };
-            let believes = self.believes(guard.watch());
+            let believes = self.believes(guard.watch(), None);
             self.rest(self.plot.hold).await;
             drop(believes);
             self.gives_back(guard, async |guard| drop(guard.release().await)).await;
@@ -330,7 +339,7 @@ impl Worker {
             let Some(guard) = self.enters(once, permits.acquire_many(wanted)).await else {
                 continue;
             };
-            let believes = self.believes(&guard.watch());
+            let believes = self.believes(&guard.watch(), None);
             self.rest(self.plot.hold).await;
             drop(believes);
             self.gives_back(guard, async |guard| drop(guard.release().await)).await;

@@ -1519,8 +1519,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "the time in line is not counted",
             edits: &[Edit {
                 file: "src/engine/acquire/attempt.rs",
-                from: "Waiting::since_when(turn.as_ref().and_then(|turn| turn.spot.since))",
-                to: "Waiting::since_when(turn.as_ref().and_then(|turn| turn.spot.since).filter(|_| false))",
+                from: "Waiting::since_when(turn.as_ref().and_then(|turn| turn.spot.since).map(Instant::from))",
+                to: "Waiting::since_when(turn.as_ref().and_then(|turn| turn.spot.since).map(Instant::from).filter(|_| false))",
             }],
         },
     ),
