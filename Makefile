@@ -6,7 +6,7 @@ SEEDS ?= 2000
 SEED ?=
 BASE ?=
 ONLY ?=
-WORLDS ?= run run_counted run_permits run_served
+WORLDS ?= run run_counted run_permits run_served run_objects
 
 # Workspaces of their own, where there are any.
 OTHERS := $(patsubst %/Cargo.toml,%,$(wildcard interop/Cargo.toml))

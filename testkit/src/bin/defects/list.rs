@@ -1626,4 +1626,59 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             }],
         },
     ),
+    (
+        Finder::Unit("engine::simulation::run_objects"),
+        Defect {
+            says: "a release of a semaphore's permits that is repeated gives them back again",
+            edits: &[Edit {
+                file: "src/store/redis/lua/semaphore/release.lua",
+                from: "if permits then\n    redis.call('HDEL', KEYS[2], ARGV[1])\nend",
+                to: "if permits and not back then\n    redis.call('HDEL', KEYS[2], ARGV[1])\nend",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("engine::simulation::run_objects"),
+        Defect {
+            says: "a count of a latch that is repeated counts again",
+            edits: &[Edit {
+                file: "src/store/redis/lua/latch/count_down.lua",
+                from: "if before then\n    return before\nend",
+                to: "local _ = before",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("engine::simulation::run_objects"),
+        Defect {
+            says: "permits that are asked for again are taken again",
+            edits: &[Edit {
+                file: "src/store/redis/lua/permits/acquire.lua",
+                from: "        missing = missing + 1\n    end\nend\n\nif missing > free",
+                to: "        missing = missing + 1\n    end\nend\nmissing = #ARGV - 2\n\nif missing > free",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("engine::simulation::run_objects"),
+        Defect {
+            says: "a script lets a reader in beside a writer",
+            edits: &[Edit {
+                file: "src/store/redis/lua/read_write/read.lua",
+                from: "    if pttl ~= -2 then\n        return in_the_way(KEYS[1], mode, pttl)\n    end",
+                to: "    if pttl ~= -2 and not mode then\n        return in_the_way(KEYS[1], mode, pttl)\n    end",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("engine::simulation::run_objects"),
+        Defect {
+            says: "a script lets a writer in beside readers",
+            edits: &[Edit {
+                file: "src/store/redis/lua/read_write/write.lua",
+                from: "if pttl ~= -2 and redis.call('HEXISTS', KEYS[1], ARGV[3]) == 0 then",
+                to: "if pttl ~= -2 and redis.call('HGET', KEYS[1], 'mode') == 'write' and redis.call('HEXISTS', KEYS[1], ARGV[3]) == 0 then",
+            }],
+        },
+    ),
 ];
