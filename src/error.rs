@@ -207,7 +207,8 @@ pub enum Error {
         name: Name,
         /// How long we waited, rounded down to milliseconds.
         waited: Duration,
-        /// Who held it when we last asked. Of a semaphore or a latch it is not known.
+        /// Who held it when we last asked; or who came before to write, which counts 0. Of
+        /// permits, a semaphore or a latch it is not known.
         holder: Option<Holder>,
         /// Whether that was another guard of this very client: a task that
         /// acquires what it holds waits for itself.
@@ -260,12 +261,16 @@ pub enum Error {
 
 /// Of permits, or of a latch, it is not known who has it.
 fn taken(holder: Option<&Holder>) -> &'static str {
-    if holder.is_some() { "held" } else { "not to be had" }
+    if holder.is_some_and(|holder| holder.count > 0) { "held" } else { "not to be had" }
 }
 
 fn by(holder: Option<&Holder>, by_this_client: bool) -> String {
     let whose = if by_this_client { " by this client itself," } else { " by" };
-    holder.map(|holder| format!("{whose} {holder}")).unwrap_or_default()
+    match holder {
+        None => String::new(),
+        Some(Holder { owner, count: 0, .. }) => format!(": {owner} came before, to write"),
+        Some(holder) => format!("{whose} {holder}"),
+    }
 }
 
 /// The words of a refusal. The command is added unless they name it.

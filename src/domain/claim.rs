@@ -31,10 +31,6 @@ pub(crate) enum Share {
     Nothing,
 }
 
-/// The longest that a reader lets those go first who came to write before it. Not without an
-/// end: who waits for a reader that waits for it would wait for ever.
-pub(crate) const MOST_COURTESY: Duration = Duration::from_secs(10);
-
 /// The most tokens that a grant draws at once, for those who wait here. What is not used is
 /// a gap, which harms nobody.
 const MOST_TOKENS: usize = 64;
@@ -54,19 +50,10 @@ impl Share {
                 let most = in_line().saturating_add(1).min(MOST_TOKENS);
                 Self::Whole { tokens: u32::try_from(most).unwrap_or(1) }
             }
-            Self::Behind { .. } if waited < MOST_COURTESY => {
+            Self::Behind { .. } => {
                 Self::Behind { waited: u32::try_from(waited.as_millis()).unwrap_or(u32::MAX) }
             }
-            Self::Behind { .. } => Self::Beside,
             Self::Beside | Self::Units(_) | Self::Nothing => self,
-        }
-    }
-
-    /// For how long it still lets others go first, after one has `waited`.
-    pub(crate) fn yields_for(self, waited: Duration) -> Option<Duration> {
-        match self {
-            Self::Behind { .. } => Some(MOST_COURTESY.saturating_sub(waited)),
-            _ => None,
         }
     }
 
@@ -281,7 +268,8 @@ impl Holder {
         &self.owner
     }
 
-    /// How many times it holds: more than 1 after re-entry.
+    /// How many times it holds: more than 1 after re-entry; 0 of one that waits to write, and is
+    /// let go first.
     ///
     /// # Examples
     ///

@@ -20,8 +20,6 @@ mod seldom;
 mod stats;
 mod wait_by;
 
-#[cfg(test)]
-pub(crate) use self::claim::MOST_COURTESY;
 #[cfg(feature = "redis")]
 pub(crate) use self::seldom::TOLD_APART;
 pub(crate) use self::{

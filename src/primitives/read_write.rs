@@ -19,8 +19,8 @@ use crate::{
 /// [`local_turns`](Lock::local_turns), and while nobody here wants to write, they enter without
 /// asking the store at all.
 ///
-/// Who came to write goes before readers that come later, which wait for it, but no longer than
-/// ten seconds. [`prefer_writers`](Self::prefer_writers) can be switched off. Redisson's readers
+/// Who came to write goes before readers that come later, in turns of ten seconds: for the first
+/// ten they wait for it, for the next ten they enter. [`prefer_writers`](Self::prefer_writers) can be switched off. Redisson's readers
 /// know nothing of it, and enter.
 ///
 /// **Nobody can write while it reads.** A task that holds the lock to read and waits for it to
@@ -64,7 +64,7 @@ impl ReadWriteLock {
     }
 
     /// Sets whether readers let those go first who came to write before them. Default: they do,
-    /// for ten seconds at most.
+    /// for ten seconds of twenty.
     ///
     /// Without it a stream of readers can keep a writer out for ever.
     ///

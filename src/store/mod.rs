@@ -182,6 +182,10 @@ pub(crate) const LATEST: Duration = Duration::from_secs(15 * 60);
 /// For so long permits are left to who has waited longest, after it last asked.
 pub(crate) const PATIENT_RESTS: Duration = Duration::from_secs(5);
 
+/// For so long readers let those go first who came to write before them; then they enter for
+/// as long, and so on. Who waits for a reader that waits for it would else wait for ever.
+pub(crate) const COURTESY_TURN: Duration = Duration::from_secs(10);
+
 /// For so long permits are left to those who have waited longest, one after the other; then
 /// for as long to nobody. What they wait for may never come: its holders may be dead.
 pub(crate) const PATIENT_TURN: Duration = Duration::from_secs(30);

@@ -273,10 +273,7 @@ impl<'a> Attempt<'a> {
                 engine.contention.saw(&self.claim.object, holder, lease.asked_at);
                 *self.heard.lock() = Some(Ok(taken.holder.clone()));
                 self.waiting.in_vain(lease.asked_at, self.told);
-                let waited = self.waiting.for_so_long(lease.asked_at);
-                let courtesy = self.claim.share.yields_for(waited);
-                let at_most = taken.at_most.into_iter().chain(courtesy).min();
-                self.free_at = at_most.map(|left| lease.asked_at + left);
+                self.free_at = taken.at_most.map(|left| lease.asked_at + left);
                 Asked::Busy(taken.holder)
             }
             Err(failure) => {

@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use crate::{
-    domain::MOST_COURTESY,
     engine::timing::{ECHO, LONGEST_WAIT, LONGEST_WAIT_UNHEARD, LOOK_AGAIN, POLLER_QUEUES},
-    store::{POLLERS_TURN, RESERVATION},
+    store::{COURTESY_TURN, POLLERS_TURN, RESERVATION},
 };
 
 /// How long a client waits for an answer.
@@ -164,7 +163,7 @@ impl Plot {
             };
         // Readers let those go first who wait to write, and may have gone.
         let courtesy = match self.locks() {
-            Locks::ReadWrite => MOST_COURTESY + trip,
+            Locks::ReadWrite => COURTESY_TURN + trip,
             Locks::Plain | Locks::Fenced => Duration::ZERO,
         };
         let (entered, unheard) = (entered + courtesy, unheard + courtesy);

@@ -253,11 +253,12 @@ async fn readers_yield_to_those_who_came_before_them_alone(t: &Bench) {
     // That it asks again does not make it come later.
     t.queue_by(&writes, Place::Kept).await;
     let came_later = Claim { share: after(2), ..late.clone() };
-    let Verdict::Busy(Taken { holder: None, at_most: Some(left) }) =
+    let Verdict::Busy(Taken { holder: Some(first), at_most: Some(left) }) =
         t.one.acquire(&came_later, None).await.unwrap()
     else {
         panic!("one that came before waits to write")
     };
+    assert_eq!((first.owner, first.count), (writes.owner.clone(), 0));
     assert!(left > Duration::from_secs(3) && left <= Duration::from_secs(5), "{left:?}");
     let came_before = Claim { share: after(60_000), ..late };
     assert!(is_granted(t, &came_before).await);
@@ -273,7 +274,7 @@ async fn readers_that_yield_let_those_go_first_who_wait_to_write(t: &Bench) {
     assert!(is_granted(t, &here).await);
     t.queue_by(&writes, Place::Kept).await;
     let verdict = t.one.acquire(&late, None).await.unwrap();
-    assert!(matches!(verdict, Verdict::Busy(Taken { holder: None, .. })), "{verdict:?}");
+    assert!(matches!(verdict, Verdict::Busy(Taken { holder: Some(_), .. })), "{verdict:?}");
     assert!(is_granted(t, &here).await, "it asks again for what it has");
     assert!(is_granted(t, &rude).await);
     release(t, &rude).await;

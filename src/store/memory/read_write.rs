@@ -10,7 +10,7 @@ use crate::{
         Claim, GivenBack, Holder, Kind, Object, Others, Outcome, Owner, Place, ReleaseMode,
         Renewal, Share, Taken, Value, Verdict, Work,
     },
-    store::{Answer, KNOWN_FOR, questions::Questions},
+    store::{Answer, COURTESY_TURN, KNOWN_FOR, questions::Questions},
 };
 
 /// One read-write lock.
@@ -75,19 +75,24 @@ impl ReadWrite {
         if let Some(writer) = self.writer(now).filter(|_| beside.is_none()) {
             return Verdict::Busy(writer.into());
         }
-        if let Some(at_most) = self.courtesy(claim, now).filter(|_| !reads && beside.is_none()) {
-            return Verdict::Busy(Taken { holder: None, at_most: Some(at_most) });
+        if let Some(first) = self.courtesy(claim, now).filter(|_| !reads && beside.is_none()) {
+            return Verdict::Busy(first.into());
         }
         self.readers.insert(claim.owner.clone(), now + claim.ttl);
         Verdict::Granted { token: None }
     }
 
-    /// For how long the first one counts who came before to write, if the claim lets it go first.
-    fn courtesy(&self, claim: &Claim, now: Instant) -> Option<Duration> {
+    /// Who goes first, of those who came before to write, if the claim lets it and its turn is not
+    /// over. Its turns begin when it came.
+    fn courtesy(&self, claim: &Claim, now: Instant) -> Option<Holder> {
         let Share::Behind { waited } = claim.share else { return None };
         let waited = Duration::from_millis(waited.into());
-        let before = self.waits_to_write.values().filter(|it| it.since + waited <= now);
-        before.min_by_key(|it| it.since).map(|it| it.until - now)
+        let before = self.waits_to_write.iter().filter(|(_, it)| it.since + waited <= now);
+        let (owner, first) = before.min_by_key(|(_, it)| it.since)?;
+        let turns = (now - first.since).as_millis() / COURTESY_TURN.as_millis();
+        let turn_ends = first.since + COURTESY_TURN * u32::try_from(turns + 1).ok()?;
+        let remaining = Some(first.until.min(turn_ends) - now);
+        (turns % 2 == 0).then(|| Holder { owner: owner.clone(), count: 0, remaining })
     }
 
     fn write(&mut self, claim: &Claim, waits: bool, now: Instant) -> Verdict {

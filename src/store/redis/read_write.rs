@@ -16,7 +16,7 @@ use crate::{
         self, Claim, Failure, GivenBack, Holder, Name, Object, Outcome, Owner, Place, ReleaseMode,
         Renewal, Share, Taken, Verdict, Work,
     },
-    store::{Answer, KNOWN_FOR, questions::Questions},
+    store::{Answer, COURTESY_TURN, KNOWN_FOR, questions::Questions},
 };
 
 pub(super) static SCRIPTS: &[&LazyLock<Script>] = &[
@@ -218,6 +218,7 @@ impl RedisStore {
         let answer = self.run(&READ, &keys[..2 + usize::from(waited.is_some())], |it| {
             it.arg(claim.owner.as_str()).arg(millis(claim.ttl));
             it.arg(beside.map(writer).unwrap_or_default()).arg(waited.unwrap_or_default());
+            it.arg(millis(COURTESY_TURN));
         });
         verdict(&self.explained(name, answer.await).await?, claim)
     }
@@ -376,17 +377,10 @@ fn writer(owner: &Owner) -> String {
     format!("{owner}{WRITER}")
 }
 
-/// A grant, who is in the way, or nobody but those who wait to write.
+/// A grant, who is in the way or waits to write, or nobody.
 fn verdict(reply: &Value, claim: &Claim) -> Result<Verdict, Failure> {
     match reply {
-        Value::Array(parts) if parts.len() < 2 => match parts[..] {
-            [] => Ok(Verdict::Busy(Taken::UNKNOWN)),
-            [Value::Int(left)] => {
-                let at_most = u64::try_from(left).ok().map(Duration::from_millis);
-                Ok(Verdict::Busy(Taken { holder: None, at_most }))
-            }
-            _ => Err(replies::unreadable(reply)),
-        },
+        Value::Array(nobody) if nobody.is_empty() => Ok(Verdict::Busy(Taken::UNKNOWN)),
         reply => Ok(match replies::verdict(reply, claim)? {
             Verdict::Busy(taken) => {
                 Verdict::Busy(Taken { holder: taken.holder.map(as_owner), ..taken })

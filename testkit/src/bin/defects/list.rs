@@ -701,8 +701,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "a reader yields to writers that came after it",
             edits: &[Edit {
                 file: "src/store/redis/lua/read_write/read.lua",
-                from: "now - ARGV[4], 'LIMIT'",
-                to: "now, 'LIMIT'",
+                from: "now - ARGV[4], 'WITHSCORES'",
+                to: "now, 'WITHSCORES'",
             }],
         },
     ),
@@ -1678,6 +1678,17 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
                 file: "src/store/redis/lua/read_write/write.lua",
                 from: "if pttl ~= -2 and redis.call('HEXISTS', KEYS[1], ARGV[3]) == 0 then",
                 to: "if pttl ~= -2 and redis.call('HGET', KEYS[1], 'mode') == 'write' and redis.call('HEXISTS', KEYS[1], ARGV[3]) == 0 then",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("store::memory::tests::it_conforms"),
+        Defect {
+            says: "a writer that asks again has come later",
+            edits: &[Edit {
+                file: "src/store/memory/read_write.rs",
+                from: "known.or_insert(Waits { since: now, until }).until = until;",
+                to: "let _ = known.insert_entry(Waits { since: now, until });",
             }],
         },
     ),

@@ -9,11 +9,12 @@
 --   ARGV[2]  ttl      lease in milliseconds
 --   ARGV[3]  writer   the writer beside whom it is to read, or nothing
 --   ARGV[4]  waited   for how many milliseconds it has waited
+--   ARGV[5]  turn     for how many milliseconds those go first who wait to write; then for as
+--                     many anybody reads, and so on
 --
 --   owner                  granted. Asking again gives the same grant and a fresh lease
 --   {pttl, owner, count}   somebody writes for at most pttl milliseconds (-1: without end)
---   {left}                 somebody who came before waits to write, and counts for so many
---                          milliseconds unless it asks again
+--   {left, writer, 0}      this one came before to write, and goes first for so many milliseconds
 --   {}                     the writer beside whom it was to read writes no more
 --
 -- Of writers that wait no more than 16 are looked at.
@@ -22,16 +23,18 @@
 
 local MOST_LOOKED_AT = 16
 
--- For how long the first one who came before to write counts yet, if there is one.
+-- Who goes first, of those who came before to write, if its turn is not over. Its turns begin
+-- when it came.
 local function courtesy()
     local time = redis.call('TIME')
     local now = time[1] * 1000 + math.floor(time[2] / 1000)
-    local before = redis.pcall('ZRANGEBYSCORE', KEYS[3], '(0', now - ARGV[4], 'LIMIT', '0',
-        MOST_LOOKED_AT)
-    for _, writer in ipairs(before) do
-        local ends = tonumber(redis.pcall('ZSCORE', KEYS[3], 'until:' .. writer))
+    local before = redis.pcall('ZRANGEBYSCORE', KEYS[3], '(0', now - ARGV[4], 'WITHSCORES',
+        'LIMIT', '0', MOST_LOOKED_AT)
+    for i = 1, #before, 2 do
+        local ends = tonumber(redis.pcall('ZSCORE', KEYS[3], 'until:' .. before[i]))
         if ends and now < -ends then
-            return -ends - now
+            local left = tonumber(ARGV[5]) - (now - before[i + 1]) % (2 * ARGV[5])
+            return left > 0 and {math.min(left, -ends - now), string.sub(before[i], 1, 512), '0'} or nil
         end
     end
     return nil
@@ -53,9 +56,9 @@ elseif mode ~= 'read' and not beside then
     end
 end
 
-local left = KEYS[3] and not reads and not beside and courtesy()
-if left then
-    return {left}
+local first = KEYS[3] and not reads and not beside and courtesy()
+if first then
+    return first
 end
 
 redis.call('SET', KEYS[2], '1', 'PX', ARGV[2])
