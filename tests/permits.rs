@@ -484,3 +484,33 @@ fn threads_share_permits_and_a_guard_may_move() {
     assert_eq!(waits.join().unwrap(), Release::Released);
     assert_eq!((permits.available().unwrap(), permits.acquired().unwrap()), (2, 0));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_permit_that_was_given_more_time_by_its_id_outlives_its_guards_lease() {
+    let store = MemoryStore::new();
+    let [here, there] = [(); 2].map(|()| Client::sharing(&store).permits("pool").unwrap());
+    here.set(1).await.unwrap();
+    let guard = here.clone().lease(Duration::from_secs(1)).acquire().await.unwrap();
+    let id = guard.ids()[0];
+    assert!(here.update_lease(id, Duration::from_secs(60)).await.unwrap());
+    sleep(Duration::from_secs(2)).await;
+    assert!(!guard.is_held());
+    assert!(there.try_acquire().await.unwrap().is_none(), "two have it");
+    assert!(there.lease_of(id).await.unwrap().is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn permits_that_expired_while_the_store_was_away_hold_up_no_shutdown() {
+    let store = MemoryStore::new();
+    let client = Client::sharing(&store);
+    let permits = client.permits("pool").unwrap();
+    permits.set(1).await.unwrap();
+    let guard = permits.lease(Duration::from_secs(1)).acquire().await.unwrap();
+    assert_eq!(guard.ids().len(), 1);
+    store.stall();
+    sleep(Duration::from_secs(5)).await;
+    let start = Instant::now();
+    let done = client.shutdown(Duration::from_secs(20)).await;
+    assert_eq!(done.unsettled, 0);
+    assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
+}

@@ -628,6 +628,23 @@ async fn a_key_of_another_type_in_the_place_of_those_who_wait_to_write_keeps_nob
     }
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_that_is_refused_has_not_happened_by_half() {
+    let redis = Redis::start();
+    for reads in [true, false] {
+        let lock = door(&with_rights(&redis, "limited", &["~*", "&*", "+@all"]).await);
+        let side = if reads { lock.read() } else { lock.write() };
+        let guard = side.acquire().await.unwrap();
+        let owner = guard.owner().to_string();
+        redis.command(&["ACL", "SETUSER", "limited", "-del"]);
+        let refused = guard.release().await.unwrap_err();
+        assert!(matches!(refused, Error::Forbidden { .. }), "{refused:?}");
+        let fields = hash(&redis, "door");
+        assert!(fields.iter().any(|(field, _)| field.starts_with(&owner)), "{fields:?}");
+        redis.command(&["FLUSHALL"]);
+    }
+}
+
 /// Each waits once, to read or to write, and leaves nothing of the lock behind.
 async fn each_enters_when_the_other_has_left(
     redis: &Redis,

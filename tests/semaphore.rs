@@ -425,3 +425,21 @@ async fn a_crowd_never_has_more_than_there_are() {
     }
     assert_eq!(t.one.available().await.unwrap(), 5);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_owes_permits_to_a_store_that_never_comes_back_ends_all_the_same() {
+    let store = MemoryStore::new();
+    let client = Client::sharing(&store);
+    let pool = client.semaphore("pool").unwrap();
+    pool.set_if_absent(3).await.unwrap();
+    let guard = pool.acquire(1).await.unwrap();
+    store.stall();
+    drop(guard);
+    sleep(Duration::from_secs(1)).await;
+    drop((client, pool));
+    let alive = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    sleep(Duration::from_secs(600)).await;
+    assert_eq!(alive(), 1, "it gives back what it owes, for a while");
+    sleep(Duration::from_secs(600)).await;
+    assert_eq!(alive(), 0);
+}

@@ -80,7 +80,9 @@ fn patience_ends_in_vain_or_with_a_message() {
         let refused = waiter.try_lock_within("door", SECOND / 2);
         assert!(!refused.acquired(), "{kind}, {way}");
         let waited = refused.waited();
-        assert!((SECOND / 2..SECOND * 2).contains(&waited), "{kind}, {way}: {waited:?}");
+        // Java's timers may be a moment early.
+        let enough = SECOND / 2 - Duration::from_millis(5);
+        assert!((enough..SECOND * 2).contains(&waited), "{kind}, {way}: {waited:?}");
         both.until_asleep("door", 0);
 
         // enough of it: the waiter is woken

@@ -339,8 +339,8 @@ fn both_do_the_same_to_a_read_write_lock_but_for_what_is_ours() {
             (
                 "leave",
                 vec![
-                    "hdel door <owner>",
                     "del {door}:<owner>:rwlock_timeout:1",
+                    "hdel door <owner>",
                     "del door",
                     "publish redisson_rwlock:{door} 0"
                 ]
@@ -362,7 +362,7 @@ fn both_do_the_same_to_a_read_write_lock_but_for_what_is_ours() {
             ("write", vec!["hset door mode write <owner>:write 1", LEASE]),
             (
                 "leave",
-                vec!["hdel door <owner>:write", "del door", "publish redisson_rwlock:{door} 1"]
+                vec!["del door", "publish redisson_rwlock:{door} 1"]
             ),
             ("force nothing", vec![]),
         ]

@@ -111,6 +111,16 @@ impl Watch {
         self.hold.note_more();
     }
 
+    /// Somebody reads beside this hold, which writes.
+    pub(crate) fn note_beside(&self) {
+        self.hold.note_beside();
+    }
+
+    /// Whether it is a hold of this client.
+    pub(crate) fn is_of(&self, engine: &Arc<Engine>) -> bool {
+        Arc::ptr_eq(&self.engine, engine)
+    }
+
     pub(crate) fn token(&self) -> Option<Token> {
         self.hold.grant.token
     }

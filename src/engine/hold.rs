@@ -284,9 +284,13 @@ impl Hold {
         self.renewed && fresh && sound && state.writes == 0
     }
 
-    /// The store knows more of it than its grant, and may keep it for that: it does not go to
-    /// the next one here, and does not end by its lease alone.
+    /// The store knows more of it than its grant: it does not go to the next one here.
     pub(super) fn note_more(&self) {
+        self.state.lock().more = true;
+    }
+
+    /// The same, and what reads beside it may keep it in the store when its own lease is over.
+    pub(super) fn note_beside(&self) {
         let mut state = self.state.lock();
         (state.more, state.beside) = (true, true);
     }

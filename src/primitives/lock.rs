@@ -106,9 +106,13 @@ impl Lock {
     /// Reads beside the one that writes, as long as it does.
     pub(crate) async fn beside(&self, other: &Watch) -> Result<LockGuard> {
         let lost = |reason| Error::Lost { name: self.name().clone(), reason };
+        if !other.is_of(&self.engine) {
+            // Who comes here next to read would share a hold beside a writer that it does not know.
+            return Err(Error::NotWriting { name: self.name().clone() });
+        }
         other.remaining().map_err(lost)?;
         // From here on it is more than a grant, and does not go to the next one here.
-        other.note_more();
+        other.note_beside();
         let want = Want { beside: Some(other.claim().owner.clone()), ..self.want()? };
         let held = self.engine.try_acquire(&want).await?;
         let held =

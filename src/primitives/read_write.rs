@@ -139,7 +139,7 @@ impl ReadWriteLock {
     /// # Errors
     ///
     /// [`Error::NotWriting`] if `writing` is no guard of the [`write`](Self::write) side of this
-    /// lock; [`Error::Lost`] if its hold is over; others as [`Lock::try_acquire`].
+    /// lock, or another client's; [`Error::Lost`] if its hold is over; others as [`Lock::try_acquire`].
     ///
     /// # Cancel safety
     ///

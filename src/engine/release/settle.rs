@@ -16,6 +16,7 @@ use crate::{
         retry::retry_until,
         timing::{LOOK_AGAIN, REFUSED_RESTS},
     },
+    store::LATEST,
 };
 
 /// Settles what is owed, until the engine is dropped. What a runtime took down with it while
@@ -51,7 +52,10 @@ async fn settle(core: &Core, contention: &Contention, debt: Debt) -> Option<Debt
             recount(core, contention, hold, None, hold.store_ends()).await.map(|_| None)
         }
         Debt::Release(withdrawal) if withdrawal.claim.is_endless() => {
-            return withdraw_at_last(core, contention, withdrawal).await;
+            return tokio::select! {
+                more = withdraw_at_last(core, contention, withdrawal) => more,
+                () = long_unused(core) => None,
+            };
         }
         Debt::Release(withdrawal) => withdraw(core, contention, withdrawal).await,
     };
@@ -64,6 +68,12 @@ async fn settle(core: &Core, contention: &Contention, debt: Debt) -> Option<Debt
         }
         None
     })
+}
+
+/// Until the client has gone for so long that nobody waits for it any more.
+async fn long_unused(core: &Core) {
+    drop(core.used.acquire().await);
+    sleep(LATEST).await;
 }
 
 /// Gives back what no lease gives back, however long that is refused, while somebody uses the

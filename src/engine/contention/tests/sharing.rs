@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tokio::time::{Instant, sleep};
 
-use crate::{Client, MemoryStore, ReadWriteLock};
+use crate::{Client, Error, MemoryStore, ReadWriteLock};
 
 const SOON: Duration = Duration::from_millis(2);
 
@@ -92,6 +92,16 @@ async fn who_reads_twice_beside_its_own_writing_gives_back_each_for_itself() {
     drop(second);
     sleep(SOON).await;
     assert!(there.write().try_acquire().await.unwrap().is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_reads_beside_a_writer_of_another_client() {
+    let (store, prices) = prices();
+    let there = Client::sharing(&store).read_write("prices").unwrap();
+    let writing = there.write().acquire().await.unwrap();
+    let refused = prices.read_beside(&writing).await.unwrap_err();
+    assert!(matches!(refused, Error::NotWriting { .. }), "{refused}");
+    assert!(prices.read().try_acquire().await.unwrap().is_none(), "it writes yet");
 }
 
 #[tokio::test(start_paused = true)]

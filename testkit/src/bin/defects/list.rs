@@ -690,8 +690,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "a writer that reads on keeps its lease as a writer",
             edits: &[Edit {
                 file: "src/store/redis/lua/read_write/unlock.lua",
-                from: "    if left then\n",
-                to: "    if left and left < 0 then\n",
+                from: "if left then\n    -- With 0",
+                to: "if left and left < 0 then\n    -- With 0",
             }],
         },
     ),
@@ -1689,6 +1689,19 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
                 file: "src/store/memory/read_write.rs",
                 from: "known.or_insert(Waits { since: now, until }).until = until;",
                 to: "let _ = known.insert_entry(Waits { since: now, until });",
+            }],
+        },
+    ),
+    (
+        Finder::Unit(
+            "engine::contention::tests::sharing::nobody_reads_beside_a_writer_of_another_client",
+        ),
+        Defect {
+            says: "a reader enters beside a writer of another client",
+            edits: &[Edit {
+                file: "src/primitives/lock.rs",
+                from: "if !other.is_of(&self.engine) {",
+                to: "if !other.is_of(&self.engine) && self.name().as_str().is_empty() {",
             }],
         },
     ),

@@ -24,11 +24,12 @@ local function free()
     return 0
 end
 
+-- First what shows whether we may: who has half left would not be heard again.
+redis.call('DEL', KEYS[2])
 if redis.call('HDEL', KEYS[1], ARGV[1]) == 0 then
     local pttl = redis.call('PTTL', KEYS[1])
     return pttl == -2 and {} or in_the_way(KEYS[1], redis.call('HGET', KEYS[1], 'mode'), pttl)
 end
-redis.call('DEL', KEYS[2])
 if redis.call('HLEN', KEYS[1]) <= 1 then
     return free()
 end
@@ -37,7 +38,7 @@ if redis.call('HGET', KEYS[1], 'mode') == 'read' then
     if left == 0 then
         return free()
     elseif left then
-        redis.call('PEXPIRE', KEYS[1], left)
+        redis.pcall('PEXPIRE', KEYS[1], left)
     end
 end
 return 0

@@ -18,7 +18,7 @@
 -- Readers that are left keep the lock as long as their leases last. The gaps grow and shrink by
 -- the second: some who hear of it are farther away than others.
 --
--- Time: HDEL, HLEN, DEL, PUBLISH and TIME; ZREM; what it takes to know the longest lease.
+-- Time: HEXISTS, HLEN, HDEL, DEL, PUBLISH and TIME; ZREM; what it takes to know the longest lease.
 
 local function tell()
     local ears = redis.pcall('PUBLISH', ARGV[3], '1')
@@ -38,7 +38,7 @@ local function leave_the_writers()
 end
 
 local waited = KEYS[2] and leave_the_writers()
-if redis.call('HDEL', KEYS[1], ARGV[2]) == 0 then
+if redis.call('HEXISTS', KEYS[1], ARGV[2]) == 0 then
     if waited then
         -- Readers have let it go first.
         tell()
@@ -46,14 +46,16 @@ if redis.call('HDEL', KEYS[1], ARGV[2]) == 0 then
     local pttl = redis.call('PTTL', KEYS[1])
     return pttl == -2 and {} or in_the_way(KEYS[1], redis.call('HGET', KEYS[1], 'mode'), pttl)
 end
-if redis.call('HLEN', KEYS[1]) > 1 then
-    redis.call('HSET', KEYS[1], 'mode', 'read')
-    local left = longest_lease(KEYS[1], ARGV[4])
-    if left then
-        -- With 0 it is gone: nobody reads any more.
-        redis.call('PEXPIRE', KEYS[1], left)
-    end
-else
+if redis.call('HLEN', KEYS[1]) <= 2 then
     redis.call('DEL', KEYS[1])
+    return tell()
+end
+
+redis.call('HDEL', KEYS[1], ARGV[2])
+redis.call('HSET', KEYS[1], 'mode', 'read')
+local left = longest_lease(KEYS[1], ARGV[4])
+if left then
+    -- With 0 it is gone: nobody reads any more.
+    redis.pcall('PEXPIRE', KEYS[1], left)
 end
 return tell()
