@@ -156,7 +156,7 @@ impl Lock {
         let other = object.other_side().and_then(|side| reentry::held(&(client, side)));
         match other {
             None => Ok(None),
-            Some(writing) if object.manner().shared => {
+            Some(writing) if object.manner().is_shared() => {
                 let guard = self.core.wait(self.lock.beside(writing.watch()))??;
                 Ok(Some(self.entered(guard)))
             }

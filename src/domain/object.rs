@@ -21,49 +21,73 @@ pub(crate) enum Kind {
     Permits,
 }
 
-/// What the engine knows of a kind: nothing else tells one from another.
+/// What the engine knows of a kind, beside its other side.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Manner {
-    /// Whether a hold excludes every other one. It then keeps the turn of its process as long
-    /// as it lasts, and is over when somebody else is seen to hold.
-    pub(crate) alone: bool,
+    held: Held,
     pub(crate) waits: Waits,
-    /// Whether those who come while this process holds share the hold, of which the store knows
-    /// one: within the bounds of a local hand-over, and while nobody here wants the other side.
-    pub(crate) shared: bool,
-    /// Whether what is granted is held, and given back. If not, a grant is an answer only: it
-    /// is as good for everybody who waited here when it was asked for.
-    pub(crate) held: bool,
 }
 
-/// What the store knows of those who wait.
+/// Who has it at a time.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Held {
+    /// One. A hold excludes every other one: it keeps the turn of its process as long as it
+    /// lasts, goes to the next one here, and is over when somebody else is seen to hold.
+    ByOne,
+    /// Many, each with a hold of its own, which goes to the next one here that wants as much.
+    ByMany,
+    /// Many. Those who come while this process holds share the hold, of which the store knows
+    /// one: within the bounds of a local hand-over, and while nobody here wants the other side.
+    ByMembers,
+    /// Nobody. A grant is an answer, as good for everybody who waited here when it was asked for.
+    ByNobody,
+}
+
+impl Manner {
+    pub(crate) fn is_exclusive(self) -> bool {
+        self.held == Held::ByOne
+    }
+
+    /// Whether who comes while this process holds joins the hold.
+    pub(crate) fn is_shared(self) -> bool {
+        self.held == Held::ByMembers
+    }
+
+    /// Whether a grant becomes a hold, which has to be given back.
+    pub(crate) fn is_held(self) -> bool {
+        self.held != Held::ByNobody
+    }
+
+    /// Whether a hold may go from one task of this process to the next.
+    pub(crate) fn is_passed_on(self) -> bool {
+        matches!(self.held, Held::ByOne | Held::ByMany)
+    }
+}
+
+/// How those show in the store who wait.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Waits {
-    /// They have a place in a queue, and a release looks for it.
+    /// By a place in a queue: a release looks for it.
     Queued,
-    /// That they wait, as long as they ask again.
+    /// As waiting, until they stop asking.
     Known,
-    /// For how long they have waited, when that is long.
+    /// By how long they have waited, after the first second.
     Aged,
+    /// Not at all.
     Unknown,
 }
 
 impl Kind {
     pub(crate) const fn manner(self) -> Manner {
-        match self {
-            Self::Lock => Manner { alone: true, waits: Waits::Queued, shared: false, held: true },
-            Self::Read => Manner { alone: false, waits: Waits::Unknown, shared: true, held: true },
-            Self::Write => Manner { alone: true, waits: Waits::Known, shared: false, held: true },
-            Self::Semaphore => {
-                Manner { alone: false, waits: Waits::Aged, shared: false, held: true }
-            }
-            Self::Permits => {
-                Manner { alone: false, waits: Waits::Unknown, shared: false, held: true }
-            }
-            Self::Latch => {
-                Manner { alone: false, waits: Waits::Unknown, shared: false, held: false }
-            }
-        }
+        let (held, waits) = match self {
+            Self::Lock => (Held::ByOne, Waits::Queued),
+            Self::Read => (Held::ByMembers, Waits::Unknown),
+            Self::Write => (Held::ByOne, Waits::Known),
+            Self::Semaphore => (Held::ByMany, Waits::Aged),
+            Self::Permits => (Held::ByMany, Waits::Unknown),
+            Self::Latch => (Held::ByNobody, Waits::Unknown),
+        };
+        Manner { held, waits }
     }
 
     /// What a store says when it is asked about it what is asked about other kinds.

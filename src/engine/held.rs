@@ -56,7 +56,7 @@ impl Held {
         if let Err(reason) = believed {
             return Ok(Left::Lost { reason, holder: None });
         }
-        if hold.object().manner().shared {
+        if hold.object().manner().is_shared() {
             return Ok(Left::Nothing);
         }
         let told = engine.tell_count(hold).await;
@@ -88,7 +88,7 @@ impl Drop for Held {
             if !engine.pass_on(hold, now) {
                 engine.free_in_background(hold, now);
             }
-        } else if believed.is_ok() && !hold.object().manner().shared {
+        } else if believed.is_ok() && !hold.object().manner().is_shared() {
             engine.core.debts.owe(Debt::Recount { hold: Arc::clone(hold) });
         }
     }
@@ -138,7 +138,7 @@ impl Watch {
 
         // From here on dropping it takes the share back.
         let share = Held::new(Arc::clone(hold), engine);
-        if hold.object().manner().shared {
+        if hold.object().manner().is_shared() {
             return Ok(share);
         }
         let asked_at = engine.core.clock.now();
@@ -161,7 +161,7 @@ impl Watch {
         let Self { hold, engine } = self;
         let lost = |reason| Error::Lost { name: hold.name().clone(), reason };
         Handle::try_current().map_err(|_| Error::NoRuntime)?;
-        if !hold.object().manner().alone {
+        if !hold.object().manner().is_exclusive() {
             return Err(Error::Unsupported {
                 what: "a write under a lock that others hold as well",
             });

@@ -198,7 +198,7 @@ impl<'a> Attempt<'a> {
     /// still be granted is then withdrawn.
     async fn ask(&mut self) -> Result<Asked, Error> {
         let engine = self.engine;
-        self.counts(self.claim.object.manner().held);
+        self.counts(self.claim.object.manner().is_held());
         if engine.core.open.is_closed() {
             return Err(Error::ShutDown);
         }
@@ -209,7 +209,7 @@ impl<'a> Attempt<'a> {
         let waited = self.waiting.for_so_long(lease.asked_at);
         let in_line = || engine.contention.in_line(&self.claim.object);
         self.claim.share = self.want.share.now(waited, in_line);
-        if let Some(turn) = self.turn.as_mut().filter(|_| !self.claim.object.manner().held) {
+        if let Some(turn) = self.turn.as_mut().filter(|_| !self.claim.object.manner().is_held()) {
             turn.asks();
         }
         self.asked = Some(lease);
@@ -384,7 +384,7 @@ impl Attempt<'_> {
     /// Withdraws a question that may still be granted, and its place.
     fn withdraw(&self) {
         let asked_at = self.asked.filter(|_| self.may_have_been_sent()).map(|lease| lease.asked_at);
-        let held = self.claim.object.manner().held;
+        let held = self.claim.object.manner().is_held();
         let queued = self.waiting.may_have_place();
         if !held || asked_at.is_none() && !queued {
             return;

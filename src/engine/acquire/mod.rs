@@ -49,7 +49,7 @@ impl Want {
     fn may_share(&self) -> bool {
         let Terms { renewed, max_hold, local } = self.terms;
         let as_usual = renewed && max_hold.is_none() && local.most > 0;
-        as_usual && self.beside.is_none() && self.object.manner().shared
+        as_usual && self.beside.is_none() && self.object.manner().is_shared()
     }
 }
 

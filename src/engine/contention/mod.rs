@@ -114,10 +114,10 @@ impl Contention {
     /// nothing to each other, and the turn goes to the next in line.
     pub(crate) fn entered(&self, hold: &Arc<Hold>, turn: Option<Turn>) {
         let manner = hold.object().manner();
-        if manner.shared {
+        if manner.is_shared() {
             self.invite(hold);
         }
-        if !manner.alone {
+        if !manner.is_exclusive() {
             return drop(turn);
         }
         let mut entries = self.entries.lock();
@@ -167,7 +167,7 @@ impl Contention {
         let Some(holder) = holder else { return };
         // An answer that was on its way while we were granted says nothing.
         let past = |hold: &Arc<Hold>| {
-            let excluded = object.manner().alone && hold.grant.claim.owner != holder.owner;
+            let excluded = object.manner().is_exclusive() && hold.grant.claim.owner != holder.owner;
             excluded && hold.was_known_at(asked_at)
         };
         if let Some(past) = held.filter(past) {
@@ -222,7 +222,7 @@ impl Contention {
     /// Passes the grant of `hold` on to whoever is next here, if it is of use and others
     /// are not kept waiting.
     pub(crate) fn pass_on(&self, hold: &Arc<Hold>, now: Instant) -> bool {
-        if !hold.object().manner().alone {
+        if !hold.object().manner().is_exclusive() {
             return self.offer(hold, now);
         }
         let mut entries = self.entries.lock();
@@ -244,7 +244,7 @@ impl Contention {
         let mut entries = self.entries.lock();
         let Some(entry) = entries.of.get_mut(hold.object()) else { return false };
         let shape = hold.shape();
-        let of_use = shape.units > 0 && entry.has_use_for(shape);
+        let of_use = hold.object().manner().is_passed_on() && entry.has_use_for(shape);
         if self.core.open.is_closed() || !of_use || !hold.pass_on(now) {
             return false;
         }
@@ -256,7 +256,7 @@ impl Contention {
     /// The grant of `object` that this client alone has, also while it is on its way from one hold
     /// to the next.
     pub(crate) fn grant(&self, object: &Object) -> Option<u64> {
-        if !object.manner().alone {
+        if !object.manner().is_exclusive() {
             return None;
         }
         let entries = self.entries.lock();
@@ -275,7 +275,7 @@ impl Contention {
             let entry = entries.of.get(object)?;
             (entry.held.upgrade(), entry.crowd.as_ref().and_then(|crowd| crowd.seen.clone()))
         };
-        let alone = held.filter(|_| object.manner().alone);
+        let alone = held.filter(|_| object.manner().is_exclusive());
         alone.and_then(|hold| hold.as_holder(now)).map(Some).or(seen)
     }
 
@@ -311,7 +311,8 @@ impl Contention {
     pub(crate) fn is_waited_for(&self, object: &Object) -> bool {
         let (entries, other_side) = (self.entries.lock(), object.other_side());
         let in_line = |entry: &Entry| entry.next_wants().is_some();
-        let waited_for = object.manner().alone && entries.of.get(object).is_some_and(in_line);
+        let waited_for =
+            object.manner().is_exclusive() && entries.of.get(object).is_some_and(in_line);
         let wanted = |side| entries.of.get(&side).is_some_and(|entry| !entry.is_quiet());
         waited_for || other_side.is_some_and(wanted)
     }

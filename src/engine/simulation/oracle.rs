@@ -117,7 +117,7 @@ struct Believer {
 impl Believer {
     /// Whether the two cannot both be right. Those who read share one hold of their client.
     fn excludes(&self, other: &Self) -> bool {
-        let alone = self.object.manner().alone || other.object.manner().alone;
+        let alone = self.object.manner().is_exclusive() || other.object.manner().is_exclusive();
         let of_one = self.is_beside(other) || other.is_beside(self);
         self.object.name == other.object.name && alone && !of_one
     }
@@ -209,7 +209,7 @@ impl Oracle {
         for before in before {
             let first_at = *first_at.get_or_insert(before.entered_at);
             stayed = before.guard_gone_at.map_or(stayed, |gone_at| gone_at - first_at);
-            left_early |= before.guard_gone_at.is_none() && !object.manner().shared;
+            left_early |= before.guard_gone_at.is_none() && !object.manner().is_shared();
             (before.freed, again) = (true, true);
         }
         seen.believers.insert(number, believer);

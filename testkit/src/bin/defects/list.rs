@@ -1274,8 +1274,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "a hold of permits keeps the turn of its process",
             edits: &[Edit {
                 file: "src/engine/contention/mod.rs",
-                from: "        if !manner.alone {\n",
-                to: "        if manner.shared {\n",
+                from: "        if !manner.is_exclusive() {\n",
+                to: "        if manner.is_shared() {\n",
             }],
         },
     ),
@@ -1507,7 +1507,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             edits: &[Edit {
                 file: "src/engine/contention/baton.rs",
                 from: "self.core.debts.owe(Debt::of(&from, ReleaseMode::HandOver, now));",
-                to: "if from.object().manner().alone {\n                self.core.debts.owe(Debt::of(&from, ReleaseMode::HandOver, now));\n            }",
+                to: "if from.object().manner().is_exclusive() {\n                self.core.debts.owe(Debt::of(&from, ReleaseMode::HandOver, now));\n            }",
             }],
         },
     ),
