@@ -24,43 +24,43 @@ pub(crate) enum Kind {
 /// What the engine knows of a kind, beside its other side.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Manner {
-    held: Held,
+    held_by: Who,
     pub(crate) waits: Waits,
 }
 
 /// Who has it at a time.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Held {
+enum Who {
     /// One. A hold excludes every other one: it keeps the turn of its process as long as it
     /// lasts, goes to the next one here, and is over when somebody else is seen to hold.
-    ByOne,
+    One,
     /// Many, each with a hold of its own, which goes to the next one here that wants as much.
-    ByMany,
+    Many,
     /// Many. Those who come while this process holds share the hold, of which the store knows
     /// one: within the bounds of a local hand-over, and while nobody here wants the other side.
-    ByMembers,
+    Members,
     /// Nobody. A grant is an answer, as good for everybody who waited here when it was asked for.
-    ByNobody,
+    Nobody,
 }
 
 impl Manner {
     pub(crate) fn is_exclusive(self) -> bool {
-        self.held == Held::ByOne
+        self.held_by == Who::One
     }
 
     /// Whether who comes while this process holds joins the hold.
     pub(crate) fn is_shared(self) -> bool {
-        self.held == Held::ByMembers
+        self.held_by == Who::Members
     }
 
     /// Whether a grant becomes a hold, which has to be given back.
     pub(crate) fn is_held(self) -> bool {
-        self.held != Held::ByNobody
+        self.held_by != Who::Nobody
     }
 
     /// Whether a hold may go from one task of this process to the next.
     pub(crate) fn is_passed_on(self) -> bool {
-        matches!(self.held, Held::ByOne | Held::ByMany)
+        matches!(self.held_by, Who::One | Who::Many)
     }
 }
 
@@ -79,15 +79,15 @@ pub(crate) enum Waits {
 
 impl Kind {
     pub(crate) const fn manner(self) -> Manner {
-        let (held, waits) = match self {
-            Self::Lock => (Held::ByOne, Waits::Queued),
-            Self::Read => (Held::ByMembers, Waits::Unknown),
-            Self::Write => (Held::ByOne, Waits::Known),
-            Self::Semaphore => (Held::ByMany, Waits::Aged),
-            Self::Permits => (Held::ByMany, Waits::Unknown),
-            Self::Latch => (Held::ByNobody, Waits::Unknown),
+        let (held_by, waits) = match self {
+            Self::Lock => (Who::One, Waits::Queued),
+            Self::Read => (Who::Members, Waits::Unknown),
+            Self::Write => (Who::One, Waits::Known),
+            Self::Semaphore => (Who::Many, Waits::Aged),
+            Self::Permits => (Who::Many, Waits::Unknown),
+            Self::Latch => (Who::Nobody, Waits::Unknown),
         };
-        Manner { held, waits }
+        Manner { held_by, waits }
     }
 
     /// What a store says when it is asked about it what is asked about other kinds.

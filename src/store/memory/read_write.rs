@@ -92,7 +92,7 @@ impl ReadWrite {
         let turns = (now - first.since).as_millis() / COURTESY_TURN.as_millis();
         let turn_ends = first.since + COURTESY_TURN * u32::try_from(turns + 1).ok()?;
         let remaining = Some(first.until.min(turn_ends) - now);
-        (turns % 2 == 0).then(|| Holder { owner: owner.clone(), count: 0, remaining })
+        turns.is_multiple_of(2).then(|| Holder { owner: owner.clone(), count: 0, remaining })
     }
 
     fn write(&mut self, claim: &Claim, waits: bool, now: Instant) -> Verdict {
