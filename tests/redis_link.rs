@@ -419,5 +419,5 @@ async fn a_login_takes_a_greeting_and_one_introduction() {
     });
     let _client = Client::connect(&liar.url()).await.unwrap();
     // on each connection: HELLO, three times CLIENT, every script and INFO
-    assert_eq!(replies.load(Ordering::SeqCst), 2 * (1 + 3 + 29 + 1));
+    assert_eq!(replies.load(Ordering::SeqCst), 2 * (1 + 3 + 31 + 1));
 }
