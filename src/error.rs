@@ -72,7 +72,7 @@ pub enum Error {
         name: Name,
         /// The first word of the refusal: `NOPERM`, `NOAUTH` or `WRONGPASS`.
         code: String,
-        /// The rest of it.
+        /// The rest of it; and of a refusal about keys, which keys the request needs.
         message: String,
         /// The command that was refused, where that is known.
         command: Option<String>,
@@ -245,7 +245,7 @@ pub enum Error {
     WrongType {
         /// The name, and the key.
         name: Name,
-        /// What Redis says it is: `string`, `list`, …
+        /// What Redis says it is: `string`, `list`, …; or `text that is no number`.
         found: String,
     },
 

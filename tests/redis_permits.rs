@@ -5,7 +5,9 @@ mod common;
 
 use std::time::Duration;
 
-use common::{Listener, POLLING, SOON, client, keys, ms, secs, with_rights, within};
+use common::{
+    Listener, Log, POLLING, SOON, client, is_no_number, keys, ms, secs, with_rights, within,
+};
 use leasehold::{Client, Error, LostReason, PermitId, Permits, PermitsGuard, Release};
 use testkit::{Helper, Proxy, Redis, eventually};
 use tokio::{
@@ -272,6 +274,25 @@ async fn a_message_that_is_forged_or_garbled_lets_nobody_in() {
 
 // Faults.
 
+/// As after a loss of all data: it looks as if others had them all.
+#[tokio::test]
+async fn who_asks_for_permits_of_nobody_knows_how_many_is_told_so_and_seldom() {
+    let (redis, _client, permits) = setup(1).await;
+    let (log, _noting) = Log::begin();
+    let told = || log.text().matches("call set_if_absent").count();
+    let guard = permits.acquire().await.unwrap();
+    assert!(permits.try_acquire().await.unwrap().is_none());
+    assert_eq!(told(), 0, "it is taken: {}", log.text());
+    give_back(guard).await;
+    redis.command(&["FLUSHALL"]);
+    for _ in 0..3 {
+        assert!(permits.acquire_within(ms(300)).await.unwrap_err().is_busy());
+    }
+    assert_eq!(told(), 1, "{}", log.text());
+    permits.set_if_absent(1).await.unwrap();
+    give_back(entered(waiter(&permits)).await).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_key_of_another_type_is_named_and_left_alone() {
     let (redis, _client, permits) = setup(1).await;
@@ -283,8 +304,15 @@ async fn a_key_of_another_type_is_named_and_left_alone() {
 
     redis.command(&["DEL", "printers"]);
     redis.command(&["SET", "printers", "many"]);
-    assert!(matches!(permits.acquire().await, Err(Error::Refused { .. })));
-    assert!(matches!(permits.set(1).await, Err(Error::Refused { .. })));
+    for error in [
+        permits.acquire().await.unwrap_err(),
+        permits.available().await.unwrap_err(),
+        permits.set(1).await.unwrap_err(),
+        permits.set_if_absent(1).await.unwrap_err(),
+        permits.add(1).await.unwrap_err(),
+    ] {
+        is_no_number(&error, "many");
+    }
 
     redis.command(&["SET", "printers", "1"]);
     redis.command(&["SET", HELD, "text"]);
