@@ -272,6 +272,34 @@ async fn a_message_that_is_forged_or_garbled_lets_nobody_in() {
     give_back(entered(waiting).await).await;
 }
 
+/// Does a line of the guide that begins so, by `redis-cli`, with this id. Returns what it prints.
+fn by_the_guide(redis: &Redis, begins: &str, id: &str) -> String {
+    let guide = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/guide.md");
+    let guide = std::fs::read_to_string(guide).unwrap();
+    let line =
+        guide.lines().find_map(|line| line.strip_prefix("$ redis-cli ")?.strip_prefix(begins));
+    let line = line.unwrap().replace("77b0e3f04c3b4e0e0000000000050000", id);
+    let line = format!("redis-cli -p {} {begins}{line}", redis.port());
+    let done = std::process::Command::new("sh").args(["-c", &line]).output().unwrap();
+    String::from_utf8(done.stdout).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_lines_of_the_guide_show_whose_a_permit_is_and_free_it() {
+    let (redis, client, permits) = setup(1).await;
+    let guard = permits.acquire().await.unwrap();
+    let id = guard.ids()[0].to_string();
+    let shown = by_the_guide(&redis, "EVAL \"local t = {}", "");
+    assert!(shown.starts_with(&id), "{shown}");
+    assert!(client.id().replace('-', "").starts_with(&id[..16]));
+    let waiting = waiter(&permits.clone());
+    common::until_subscribed(&redis, CHANNEL);
+    by_the_guide(&redis, "EVAL \"return redis.call('ZADD'", &id);
+    by_the_guide(&redis, "PUBLISH 'redisson_sc:{printers}' 1", "");
+    give_back(entered(waiting).await).await;
+    assert!(guard.release().await.unwrap().done().is_err());
+}
+
 // Faults.
 
 /// As after a loss of all data: it looks as if others had them all.
