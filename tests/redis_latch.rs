@@ -130,6 +130,37 @@ async fn a_count_whose_reply_is_lost_counts_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_count_that_nobody_answered_may_have_counted_and_a_second_call_counts_again() {
+    let redis = Redis::start();
+    let proxy = Proxy::before(redis.port());
+    let builder = Client::builder().question_timeout(ms(500));
+    let latch = builder.connect(&proxy.url()).await.unwrap().latch("start").unwrap();
+    latch.set(3).await.unwrap();
+    proxy.swallow_replies(true);
+    let error = latch.count_down().await.unwrap_err();
+    assert!(matches!(error, Error::Unavailable { .. }) && error.is_transient(), "{error:?}");
+    proxy.swallow_replies(false);
+    proxy.cut();
+    eventually("it has counted", SOON, || redis.command(&["GET", "start"]).text() == "2");
+    sleep(ms(500)).await;
+    assert_eq!(latch.count_down().await.unwrap(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_latch_whose_data_is_lost_is_open_and_a_count_before_set_is_lost() {
+    let redis = Redis::start();
+    let latch = latch(&redis).await;
+    latch.set(2).await.unwrap();
+    let waiter = waiting(&latch);
+    until_subscribed(&redis, CHANNEL);
+    redis.command(&["FLUSHALL"]);
+    passes(waiter).await;
+    assert_eq!(latch.count_down().await.unwrap(), 0);
+    latch.set(2).await.unwrap();
+    assert_eq!(latch.count().await.unwrap(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_waiter_that_is_cancelled_leaves_nothing() {
     let redis = Redis::start();
     let latch = latch(&redis).await;
