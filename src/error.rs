@@ -72,7 +72,7 @@ pub enum Error {
         name: Name,
         /// The first word of the refusal: `NOPERM`, `NOAUTH` or `WRONGPASS`.
         code: String,
-        /// The rest of it.
+        /// The rest of it; and of a refusal about keys, which keys the request needs.
         message: String,
         /// The command that was refused, where that is known.
         command: Option<String>,
@@ -218,7 +218,8 @@ pub enum Error {
     /// The store could not be reached, or did not answer.
     ///
     /// The operation **may have happened**, or happen yet. An acquisition that
-    /// fails this way is withdrawn in the background.
+    /// fails this way is withdrawn in the background. A change that counts, as
+    /// [`Latch::count_down`](crate::Latch::count_down), is counted again by a second call.
     #[error("the store did not answer about `{name}`: {reason}")]
     Unavailable {
         /// What was asked for.
@@ -246,7 +247,7 @@ pub enum Error {
     WrongType {
         /// The name, and the key.
         name: Name,
-        /// What Redis says it is: `string`, `list`, …
+        /// What Redis says it is: `string`, `list`, …; or `text that is no number`.
         found: String,
     },
 
@@ -310,6 +311,12 @@ impl Error {
     /// [`Connect`](Self::Connect) is among them unless it is `lasting`, as a wrong
     /// password is: a server that is still starting looks like that; so does a wrong
     /// address, so try it a few times and not for ever.
+    ///
+    /// **A change that ended in [`Unavailable`](Self::Unavailable) may have happened**, and a second
+    /// call is a second change: [`Latch::count_down`](crate::Latch::count_down),
+    /// [`Semaphore::add`](crate::Semaphore::add), [`Permits::add`](crate::Permits::add),
+    /// [`LockGuard::eval`](crate::LockGuard::eval). Of these this says only that the store was away.
+    /// What is once as good as twice may be asked for again.
     ///
     /// # Examples
     ///

@@ -357,12 +357,21 @@ async fn a_script_that_fails_half_way_says_so_and_what_it_wrote_stays() {
         ("return redis.error_reply('MINE no more')", "MINE no more"),
         ("return {1, redis.pcall('NONSENSE')}", "Unknown Redis command"),
         ("error(string.rep('x', 1000000))", "xxxxx"),
-        ("return string.rep('x', 300000)", "the answer is too long"),
-        ("return {{ARGV[1], ARGV[1]}, {ARGV[1]}}", "the answer is too long"),
-        ("local a = {} for i = 1, 200000 do a[i] = 1 end return a", "the answer is too long"),
-        ("local a = 1 for i = 1, 200 do a = {a} end return a", "the answer is too long"),
+        ("return string.rep('x', 300000)", "the answer is too long: 250 kB at most"),
+        ("return {{ARGV[1], ARGV[1]}, {ARGV[1]}}", "the answer is too long: 250 kB at most"),
+        (
+            "local a = {} for i = 1, 200000 do a[i] = 1 end return a",
+            "the answer is too long: 250 kB at most",
+        ),
+        (
+            "local a = 1 for i = 1, 200 do a = {a} end return a",
+            "the answer is too long: 250 kB at most",
+        ),
         // Few tables, of which each is twice in the next: 2^31 of them to send.
-        ("local a = {1} for i = 1, 31 do a = {a, a} end return a", "the answer is too long"),
+        (
+            "local a = {1} for i = 1, 31 do a = {a, a} end return a",
+            "the answer is too long: 250 kB at most",
+        ),
     ]
     .into_iter()
     .enumerate()

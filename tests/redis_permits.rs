@@ -5,7 +5,9 @@ mod common;
 
 use std::time::Duration;
 
-use common::{Listener, POLLING, SOON, client, keys, ms, secs, with_rights, within};
+use common::{
+    Listener, Log, POLLING, SOON, client, is_no_number, keys, ms, secs, with_rights, within,
+};
 use leasehold::{Client, Error, LostReason, PermitId, Permits, PermitsGuard, Release};
 use testkit::{Helper, Proxy, Redis, eventually};
 use tokio::{
@@ -270,7 +272,54 @@ async fn a_message_that_is_forged_or_garbled_lets_nobody_in() {
     give_back(entered(waiting).await).await;
 }
 
+/// Does a line of the guide that begins so, by `redis-cli`, with this id. Returns what it prints.
+fn by_the_guide(redis: &Redis, begins: &str, id: &str) -> String {
+    let guide = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/guide.md");
+    let guide = std::fs::read_to_string(guide).unwrap();
+    let line =
+        guide.lines().find_map(|line| line.strip_prefix("$ redis-cli ")?.strip_prefix(begins));
+    let line = line.unwrap().replace("77b0e3f04c3b4e0e0000000000050000", id);
+    let line = format!("redis-cli -p {} {begins}{line}", redis.port());
+    let done = std::process::Command::new("sh").args(["-c", &line]).output().unwrap();
+    String::from_utf8(done.stdout).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_lines_of_the_guide_show_whose_a_permit_is_and_free_it() {
+    let (redis, client, permits) = setup(1).await;
+    let guard = permits.acquire().await.unwrap();
+    let id = guard.ids()[0].to_string();
+    let shown = by_the_guide(&redis, "EVAL \"local t = {}", "");
+    assert!(shown.starts_with(&id), "{shown}");
+    assert!(client.id().replace('-', "").starts_with(&id[..16]));
+    let waiting = waiter(&permits.clone());
+    common::until_subscribed(&redis, CHANNEL);
+    by_the_guide(&redis, "EVAL \"return redis.call('ZADD'", &id);
+    by_the_guide(&redis, "PUBLISH 'redisson_sc:{printers}' 1", "");
+    give_back(entered(waiting).await).await;
+    assert!(guard.release().await.unwrap().done().is_err());
+}
+
 // Faults.
+
+/// As after a loss of all data: it looks as if others had them all.
+#[tokio::test]
+async fn who_asks_for_permits_of_nobody_knows_how_many_is_told_so_and_seldom() {
+    let (redis, _client, permits) = setup(1).await;
+    let (log, _noting) = Log::begin();
+    let told = || log.text().matches("call set_if_absent").count();
+    let guard = permits.acquire().await.unwrap();
+    assert!(permits.try_acquire().await.unwrap().is_none());
+    assert_eq!(told(), 0, "it is taken: {}", log.text());
+    give_back(guard).await;
+    redis.command(&["FLUSHALL"]);
+    for _ in 0..3 {
+        assert!(permits.acquire_within(ms(300)).await.unwrap_err().is_busy());
+    }
+    assert_eq!(told(), 1, "{}", log.text());
+    permits.set_if_absent(1).await.unwrap();
+    give_back(entered(waiter(&permits)).await).await;
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_key_of_another_type_is_named_and_left_alone() {
@@ -283,8 +332,15 @@ async fn a_key_of_another_type_is_named_and_left_alone() {
 
     redis.command(&["DEL", "printers"]);
     redis.command(&["SET", "printers", "many"]);
-    assert!(matches!(permits.acquire().await, Err(Error::Refused { .. })));
-    assert!(matches!(permits.set(1).await, Err(Error::Refused { .. })));
+    for error in [
+        permits.acquire().await.unwrap_err(),
+        permits.available().await.unwrap_err(),
+        permits.set(1).await.unwrap_err(),
+        permits.set_if_absent(1).await.unwrap_err(),
+        permits.add(1).await.unwrap_err(),
+    ] {
+        is_no_number(&error, "many");
+    }
 
     redis.command(&["SET", "printers", "1"]);
     redis.command(&["SET", HELD, "text"]);

@@ -6,7 +6,8 @@ mod common;
 use std::time::Duration;
 
 use common::{
-    Listener, SOON, client, hash, keys, ms, pttl, secs, until_subscribed, with_rights, within,
+    Listener, Log, SOON, client, hash, is_no_number, keys, ms, pttl, secs, until_subscribed,
+    with_rights, within,
 };
 use futures_util::future::join_all;
 use leasehold::{Client, Error, LostReason, Release, Result, Semaphore, SemaphoreGuard};
@@ -305,10 +306,40 @@ async fn something_else_under_the_name_is_left_alone_and_named() {
     assert_eq!(hash(&redis, "pool").len(), 1);
 
     redis.command(&["SET", "pool", "many"]);
-    let error = pool.try_acquire(1).await.unwrap_err();
-    assert!(matches!(error, Error::Refused { .. }), "{error:?}");
-    assert!(matches!(pool.drain().await, Err(Error::Refused { .. })));
+    assert!(!pool.set_if_absent(1).await.unwrap());
+    for error in [
+        pool.acquire(1).await.unwrap_err(),
+        pool.try_acquire(1).await.unwrap_err(),
+        pool.available().await.unwrap_err(),
+        pool.add(1).await.unwrap_err(),
+        pool.drain().await.unwrap_err(),
+        pool.delete().await.unwrap_err(),
+    ] {
+        is_no_number(&error, "many");
+    }
     assert_eq!((free(&redis), hash(&redis, HOLDERS)), ("many".into(), vec![]));
+}
+
+/// As after a loss of all data: it looks as if others had them all.
+#[tokio::test]
+async fn who_asks_for_permits_of_nobody_knows_how_many_is_told_so_and_seldom() {
+    let redis = Redis::start();
+    let pool = pool(&redis).await;
+    let (log, _noting) = Log::begin();
+    let told = || log.text().matches("call set_if_absent").count();
+    pool.set_if_absent(1).await.unwrap();
+    let guard = pool.acquire(1).await.unwrap();
+    assert!(pool.try_acquire(1).await.unwrap().is_none());
+    assert_eq!(told(), 0, "they are taken: {}", log.text());
+    back(guard).await;
+    redis.command(&["FLUSHALL"]);
+    for _ in 0..3 {
+        assert!(pool.acquire_within(1, ms(300)).await.unwrap_err().is_busy());
+    }
+    assert_eq!(told(), 1, "{}", log.text());
+    assert!(log.text().contains("lock=pool"), "{}", log.text());
+    pool.set_if_absent(1).await.unwrap();
+    back(pool.acquire(1).await.unwrap()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -318,6 +349,10 @@ async fn who_lacks_a_right_is_told_and_nothing_is_half_done() {
     let narrow = with_rights(&redis, "narrow", &["+@all", "&*", "~pool"]).await;
     let error = narrow.semaphore("pool").unwrap().acquire(1).await.unwrap_err();
     assert!(matches!(error, Error::Forbidden { .. }), "{error:?}");
+    let needs = "it needs the keys `pool`, `leasehold_semaphore:{pool}`, \
+        `leasehold_semaphore__withdrawn:{pool}`, `leasehold_semaphore__patient:{pool}`: \
+        see the guide on permissions";
+    assert!(error.to_string().contains(needs), "{error}");
 
     let no_count = ["+@all", "-decrby", "&*", "~pool", "~leasehold_semaphore*"];
     let no_count = with_rights(&redis, "uncounting", &no_count).await;

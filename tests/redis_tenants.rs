@@ -10,6 +10,7 @@ use common::{
     POLLING, SOON, as_user, channel, entered, entry, give_back, hash, ms, queue, queuers, secs,
     subscribers, turns_of, until_places, waiter, within,
 };
+use futures_util::FutureExt;
 use leasehold::{Client, Error, Lock, LockGuard, Script, Value, Write};
 use testkit::{Connection, Redis, Reply, eventually};
 use tokio::time::{Instant, sleep};
@@ -163,7 +164,10 @@ async fn the_user_of_the_guide_for_fenced_locks_has_what_it_needs() {
     let [plain, .., fenced] = &commands[..] else { panic!("{commands:?}") };
     follow(&redis, plain);
     let refused = as_user(&redis, "leasehold").await.fenced("app:door").unwrap().acquire().await;
-    assert!(matches!(refused, Err(Error::Forbidden { .. })), "{refused:?}");
+    let refused = refused.unwrap_err();
+    assert!(matches!(refused, Error::Forbidden { .. }), "{refused:?}");
+    let needs = "it needs the keys `app:door`, `redisson_lock_token:{app:door}`";
+    assert!(refused.to_string().contains(needs), "{refused}");
     follow(&redis, fenced);
     redis.command(&["ACL", "LOG", "RESET"]);
     let before = redis.calls();
@@ -213,6 +217,64 @@ async fn the_user_of_the_guide_for_permits_can_do_all_there_is_and_has_no_right_
     // and others' permits are not its own
     let theirs = one.permits("evil:seats").unwrap().set(1).await;
     assert!(matches!(theirs, Err(Error::Forbidden { .. })), "{theirs:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_user_of_the_guide_for_semaphores_can_do_all_there_is_and_has_no_right_too_many() {
+    let redis = Redis::start();
+    let words = command_of_the_guide("semaphores");
+    follow(&redis, &words);
+    redis.command(&["ACL", "LOG", "RESET"]);
+    let before = redis.calls();
+    let [one, other] = [as_user(&redis, "semaphores").await, as_user(&redis, "semaphores").await];
+    let [ours, theirs] = [&one, &other].map(|client| client.semaphore("app:seats").unwrap());
+    assert!(ours.set_if_absent(2).await.unwrap());
+    let guard = ours.acquire(2).await.unwrap();
+    let waiting = tokio::spawn(async move { theirs.acquire(2).await });
+    sleep(secs(7)).await;
+    guard.release().await.unwrap().done().unwrap();
+    let guard = waiting.await.unwrap().unwrap();
+    redis.command(&["CLIENT", "KILL", "USER", "semaphores"]);
+    sleep(secs(1)).await;
+    assert!(ours.acquire_within(1, secs(3)).await.unwrap_err().is_busy());
+    assert!(ours.acquire(1).now_or_never().is_none(), "withdrawn on its way");
+    sleep(secs(1)).await;
+    guard.release().await.unwrap().done().unwrap();
+    assert_eq!(ours.available().await.unwrap(), 2);
+    redis.command(&["SCRIPT", "FLUSH"]);
+    ours.add(1).await.unwrap();
+    assert_eq!(ours.drain().await.unwrap(), 3);
+    assert!(ours.delete().await.unwrap());
+    redis.command(&["LPUSH", "app:list", "x"]);
+    let error = one.semaphore("app:list").unwrap().try_acquire(1).await.unwrap_err();
+    assert!(matches!(error, Error::WrongType { .. }), "{error:?}");
+    sleep(secs(4)).await;
+    has_no_right_too_few_or_too_many(&redis, &before, &words);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_user_of_the_guide_for_latches_can_do_all_there_is_and_has_no_right_too_many() {
+    let redis = Redis::start();
+    let words = command_of_the_guide("latches");
+    follow(&redis, &words);
+    redis.command(&["ACL", "LOG", "RESET"]);
+    let before = redis.calls();
+    let [one, other] = [as_user(&redis, "latches").await, as_user(&redis, "latches").await];
+    let [ours, theirs] = [&one, &other].map(|client| client.latch("app:ready").unwrap());
+    assert!(ours.set(2).await.unwrap());
+    let waiting = tokio::spawn(async move { theirs.wait().await });
+    sleep(secs(7)).await;
+    redis.command(&["SCRIPT", "FLUSH"]);
+    assert_eq!(ours.count_down().await.unwrap(), 1);
+    assert_eq!(ours.count().await.unwrap(), 1);
+    ours.count_down().await.unwrap();
+    waiting.await.unwrap().unwrap();
+    assert!(ours.set(1).await.unwrap() && ours.delete().await.unwrap());
+    redis.command(&["LPUSH", "app:list", "x"]);
+    let error = one.latch("app:list").unwrap().wait().await.unwrap_err();
+    assert!(matches!(error, Error::WrongType { .. }), "{error:?}");
+    sleep(secs(4)).await;
+    has_no_right_too_few_or_too_many(&redis, &before, &words);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -18,6 +18,10 @@ use crate::{
 /// No lock on Redis can keep a holder that stood still from writing late. A receiver that
 /// remembers the newest token can: [`fence`](crate::fence).
 ///
+/// If Redis loses the counter the tokens begin anew, and tell nothing about those before: receivers
+/// refuse new ones where they have seen a higher one, and an old holder whose token is equal or
+/// higher passes. [The guide](crate::docs::guide#fencing) says how to raise it.
+///
 /// Java's Redisson knows it as the `RFencedLock` of the same name, and the same counter. It
 /// excludes plain locks of that name as well; they draw no tokens. All that a [`Lock`] can
 /// it can, too.

@@ -230,7 +230,8 @@ impl LockGuard {
     /// The text is the body of a function, with `KEYS` and `ARGV`. What it returns is the
     /// [`Value`], of 250 kB at most. The server does nothing else while it runs.
     ///
-    /// **Redis takes nothing back**: if the script fails half way, what it wrote before stays.
+    /// **Redis takes nothing back**: if the script fails half way, what it wrote before stays. To
+    /// say no, return a value, as `return {'NOSTOCK'}`, and not an error.
     ///
     /// # Errors
     ///

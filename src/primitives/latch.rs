@@ -19,6 +19,10 @@ use crate::{
 /// [`set`](Self::set) is open. Java's Redisson knows it as the `RCountDownLatch` of the same
 /// name.
 ///
+/// **A latch whose data the store has lost is open**, as Redisson's, and nobody is told: look at the
+/// thing itself after [`wait`](Self::wait). **A [`count_down`](Self::count_down) before
+/// [`set`](Self::set) is lost**: set it before anybody can count.
+///
 /// A thousand tasks of one client that wait cost the store one waiter.
 ///
 /// # Examples
@@ -79,7 +83,7 @@ impl Latch {
     ///
     /// It returns when the latch was open at some moment since the call. By then it may be
     /// closed again. One that opens, and is set again before it is asked about, may be slept
-    /// through.
+    /// through. **It returns as well when the store has lost the latch**: look at the thing itself.
     ///
     /// # Errors
     ///
@@ -169,13 +173,14 @@ impl Latch {
     }
 
     /// Counts the latch down by one; the last one opens it. Returns how many are left. Of one
-    /// that is open nothing happens.
+    /// that is open nothing happens: **a count before [`set`](Self::set) is lost**.
     ///
-    /// A request that is repeated because its answer was lost counts once.
+    /// A request that we repeat because its answer was lost counts once. A second call counts
+    /// again, also after an error.
     ///
     /// # Errors
     ///
-    /// As [`set`](Self::set).
+    /// As [`set`](Self::set). After [`Error::Unavailable`] it may have happened, or happen yet.
     ///
     /// # Cancel safety
     ///

@@ -125,7 +125,9 @@ pub(crate) use permit_settings;
 /// they come back 30 seconds after their holder died. With [`lease`](Self::lease) they are
 /// **never renewed** and come back after that time, whether or not the work is done.
 ///
-/// Somebody has to say how many there are: [`set_if_absent`](Self::set_if_absent).
+/// Somebody has to say how many there are: [`set_if_absent`](Self::set_if_absent). **A store that
+/// loses its data loses that number**: then there are none until somebody says so again, and the
+/// log of who asks for some warns. So call it before you acquire, not at the start only.
 ///
 /// # Examples
 ///
@@ -439,7 +441,8 @@ impl Permits {
 
     /// Adds permits, or takes some away: then less than none may be free for a while.
     ///
-    /// A question that is repeated, because its answer was lost, counts once.
+    /// A question that we repeat because its answer was lost counts once. A second call adds
+    /// again, also after [`Error::Unavailable`], after which it may have happened.
     ///
     /// # Errors
     ///

@@ -172,7 +172,8 @@ impl ReadWriteLock {
     ///
     /// # Errors
     ///
-    /// As [`read_beside`](Self::read_beside), and those of [`LockGuard::release`].
+    /// As [`read_beside`](Self::read_beside), and those of [`LockGuard::release`]. Each of them
+    /// has given up both guards: nothing is held to write, nor to read.
     ///
     /// # Cancel safety
     ///

@@ -24,6 +24,10 @@ use crate::{
 /// [`add`](Self::add). Java's Redisson knows it as the `RSemaphore` of the same name, with
 /// the same number of free permits.
 ///
+/// **A store that loses its data loses that number**: then there are no permits until somebody says
+/// so again, and the log of who asks for some warns. So call it before you acquire, not at the
+/// start only.
+///
 /// **Permits have no lease.** Those of a process that died stay taken until somebody adds
 /// as many.
 ///
@@ -222,6 +226,9 @@ impl Semaphore {
 
     /// Adds so many permits, or takes some away if the number is negative: also those that
     /// are taken, so that fewer than none may be free. Returns how many are free then.
+    ///
+    /// A request that we repeat because its answer was lost counts once. A second call adds
+    /// again, also after [`Error::Unavailable`], after which it may have happened.
     ///
     /// A request that is repeated because its answer was lost counts once.
     ///

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use leasehold::{Client, Lock, LockGuard, Release, Result, WaitBy};
+use leasehold::{Client, Error, Lock, LockGuard, Release, Result, WaitBy};
 use testkit::{Calls, Connection, Redis, eventually};
 use tokio::{task::JoinHandle, time::timeout};
 use tracing::subscriber::DefaultGuard;
@@ -205,6 +205,13 @@ pub(crate) fn places(redis: &Redis, name: &str) -> usize {
 #[track_caller]
 pub(crate) fn until_places(redis: &Redis, name: &str, number: usize) {
     eventually("they have their places", SOON, || places(redis, name) == number);
+}
+
+/// It says that what lies there is no number, and does not show it.
+pub(crate) fn is_no_number(error: &Error, there: &str) {
+    let wrong = |found: &str| found == "text that is no number";
+    assert!(matches!(error, Error::WrongType { found, .. } if wrong(found)), "{error:?}");
+    assert!(!error.is_transient() && !format!("{error} {error:?}").contains(there), "{error:?}");
 }
 
 /// A client of a user that is there already.

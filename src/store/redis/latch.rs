@@ -18,7 +18,7 @@ pub(super) static SCRIPTS: &[&LazyLock<Script>] = &[&SET, &COUNT_DOWN, &DELETE];
 
 static SET: LazyLock<Script> = script!("receipt", "latch/set");
 static COUNT_DOWN: LazyLock<Script> = script!("receipt", "number", "latch/count_down");
-static DELETE: LazyLock<Script> = script!("receipt", "latch/delete");
+static DELETE: LazyLock<Script> = script!("receipt", "number", "latch/delete");
 
 pub(super) struct Latches;
 

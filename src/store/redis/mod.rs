@@ -21,7 +21,7 @@ use std::{
 };
 
 use redis::{Cmd, Value, cmd};
-use tokio::runtime::Handle;
+use tokio::{runtime::Handle, time::Instant};
 
 #[cfg(test)]
 pub(crate) use self::connection::Connector;
@@ -36,8 +36,8 @@ use super::{Answer, Store, Subscriber, questions::Questions};
 use crate::{
     domain::{
         About, Change, Claim, Counts, Failure, GivenBack, Holder, Kind, Name, Object, Outcome,
-        Owner, PermitId, Place, ReleaseMode, Renewal, Role, Value as Returned, Verdict, Work,
-        checked,
+        Owner, PermitId, Place, ReleaseMode, Renewal, Role, Seldom, Value as Returned, Verdict,
+        Work, checked,
     },
     error::Error,
 };
@@ -48,6 +48,8 @@ pub(crate) struct RedisStore {
     commands: Link,
     subscriptions: Subscriptions,
     watcher: Arc<Commands>,
+    /// Questions for permits of which nobody has said how many there are.
+    unset: Seldom,
 }
 
 impl RedisStore {
@@ -86,7 +88,7 @@ impl RedisStore {
         let watching: Arc<dyn Watcher> = Arc::<Commands>::clone(&watcher);
         let commands = Link::connect(Arc::clone(&dialer), watching, limit).await?;
         let subscriptions = Subscriptions::connect(board, dialer, limit).await?;
-        Ok(Self { commands, subscriptions, watcher })
+        Ok(Self { commands, subscriptions, watcher, unset: Seldom::default() })
     }
 
     /// The same without a connection: it is made in the background.
@@ -102,7 +104,7 @@ impl RedisStore {
         let watching: Arc<dyn Watcher> = Arc::<Commands>::clone(&watcher);
         let commands = Link::connect_lazily(Arc::clone(&dialer), watching, limit);
         let subscriptions = Subscriptions::connect_lazily(board, dialer, limit);
-        Ok(Self { commands, subscriptions, watcher })
+        Ok(Self { commands, subscriptions, watcher, unset: Seldom::default() })
     }
 
     /// Asks the server what it says of itself.
@@ -148,7 +150,7 @@ impl RedisStore {
         match reply {
             Value::ServerError(error) => {
                 let command = error.details().and_then(|words| script.command_at(words));
-                Err(replies::refusal(&error).naming(command))
+                Err(replies::naming_keys(replies::refusal(&error).naming(command), keys))
             }
             reply => Ok(reply),
         }
@@ -162,7 +164,10 @@ impl RedisStore {
         arguments: &[&str],
     ) -> Result<Value, Failure> {
         let answer = match self.commands.call(cmd(verb).arg(arguments)).await? {
-            Value::ServerError(error) => Err(replies::refusal(&error).naming(Some(verb))),
+            Value::ServerError(error) => {
+                let refused = replies::refusal(&error).naming(Some(verb));
+                Err(replies::naming_keys(refused, &arguments[..1]))
+            }
             reply => Ok(reply),
         };
         self.explained(name, answer).await
@@ -170,7 +175,19 @@ impl RedisStore {
 
     /// The number under `name`, 0 if there is none.
     async fn number_at(&self, name: &Name) -> Result<i64, Failure> {
-        replies::number(&self.ask_about(name, "GET", &[name.as_str()]).await?)
+        replies::number_there(&self.ask_about(name, "GET", &[name.as_str()]).await?)
+    }
+
+    /// When permits of `name` are free again, by the script that refused them.
+    fn free_again(&self, name: &Name, millis: i64) -> Option<Duration> {
+        const UNSET: i64 = -2;
+        if millis == UNSET
+            && let Some(times) = self.unset.once_more(Instant::now())
+        {
+            tracing::warn!(target: "leasehold", lock = %name, times,
+                "nobody has said how many permits there are: call set_if_absent");
+        }
+        u64::try_from(millis).ok().map(Duration::from_millis)
     }
 
     /// As [`run`](Self::run) on one name; a key of another type is named.
@@ -190,6 +207,9 @@ impl RedisStore {
             Err(Failure::Refused { code, .. }) if code == "WRONGTYPE" => {
                 let found = Box::pin(self.commands.call(cmd("TYPE").arg(name.as_str()))).await?;
                 Err(Failure::WrongType { found: replies::into_text(&found) })
+            }
+            Err(Failure::Refused { code, .. }) if code == replies::NO_NUMBER => {
+                Err(replies::no_number())
             }
             answer => answer,
         }
@@ -561,6 +581,36 @@ mod tests {
         }
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn a_text_that_is_no_number_is_neither_counted_nor_shown_nor_deleted() {
+        let twin = Twin::new(7);
+        let store = served(&twin, "one", "&*").await;
+        let identity = crate::domain::Identity::random();
+        let changes = [Change::Add(1), Change::Drain, Change::CountDown, Change::Delete];
+        for text in ["many", "", " 5", "1.5", "0x10"] {
+            store.commands.call(cmd("SET").arg("app").arg(text)).await.unwrap();
+            for kind in [Kind::Semaphore, Kind::Latch, Kind::Permits] {
+                let object = Object::of(kind, "app");
+                let asks = Claim { object: object.clone(), ..claim("one:1") };
+                let mut failures = vec![store.acquire(&asks, None).await.unwrap_err()];
+                if kind != Kind::Permits {
+                    failures.push(store.number(&object).await.unwrap_err());
+                }
+                for change in changes {
+                    let changed = store.change(&object, change, &identity.fresh_owner()).await;
+                    failures.push(changed.unwrap_err());
+                }
+                failures.retain(|failure| !matches!(failure, Failure::Unsupported(_)));
+                assert!(failures.len() >= 2, "{kind:?}: {failures:?}");
+                for failure in failures {
+                    assert_eq!(failure.to_string(), "the key is a text that is no number");
+                }
+            }
+            let there = store.commands.call(cmd("GET").arg("app")).await.unwrap();
+            assert_eq!(replies::into_text(&there), text);
+        }
+    }
+
     #[test]
     fn connecting_without_a_runtime_is_an_error_that_says_so() {
         let settings = Settings::default();
@@ -586,7 +636,7 @@ mod tests {
         assert!(store.subscriptions.hears_releases(&door));
         twin.cut(testkit::twin::Cut::Silence, |it| !it.channels.is_empty());
 
-        let start = tokio::time::Instant::now();
+        let start = Instant::now();
         while store.reconnects() == 0 {
             tokio::time::sleep(Duration::from_millis(100)).await;
             store.unlisten(&Object::lock("nobody's"));

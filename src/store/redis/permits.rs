@@ -101,7 +101,7 @@ impl RedisStore {
                 command.arg(id.as_bytes());
             });
         });
-        verdict(&reply.await?, claim)
+        self.permits_verdict(&reply.await?, claim)
     }
 
     async fn release_permits(&self, claim: &Claim) -> Result<GivenBack, Failure> {
@@ -179,6 +179,21 @@ impl RedisStore {
         replies::number(&self.explained(name, answer.await).await?)
     }
 
+    /// What a question for permits was answered. A grant names the first of them.
+    fn permits_verdict(&self, reply: &Value, claim: &Claim) -> Result<Verdict, Failure> {
+        match reply {
+            Value::BulkString(id) if is_first(id, claim) => Ok(Verdict::Granted { token: None }),
+            Value::Array(parts) => match parts[..] {
+                [Value::Int(left)] => {
+                    let at_most = self.free_again(claim.name(), left);
+                    Ok(Verdict::Busy(Taken { holder: None, at_most }))
+                }
+                _ => Err(replies::unreadable(reply)),
+            },
+            other => Err(replies::unreadable(other)),
+        }
+    }
+
     async fn run_on_permits(
         &self,
         object: &Object,
@@ -188,21 +203,6 @@ impl RedisStore {
         let keys = [object.name.as_str(), &keys::leases(&object.name)];
         let answer = self.run(script, &keys, more).await;
         self.explained(&object.name, answer).await
-    }
-}
-
-/// What a question for permits was answered. A grant names the first of them.
-fn verdict(reply: &Value, claim: &Claim) -> Result<Verdict, Failure> {
-    match reply {
-        Value::BulkString(id) if is_first(id, claim) => Ok(Verdict::Granted { token: None }),
-        Value::Array(parts) => match parts[..] {
-            [Value::Int(left)] => {
-                let at_most = u64::try_from(left).ok().map(Duration::from_millis);
-                Ok(Verdict::Busy(Taken { holder: None, at_most }))
-            }
-            _ => Err(replies::unreadable(reply)),
-        },
-        other => Err(replies::unreadable(other)),
     }
 }
 

@@ -1,7 +1,7 @@
 //! What Redis answers, in our words: what several kinds are answered. The rest stands beside the
 //! question.
 
-use std::{num::NonZero, time::Duration};
+use std::{collections::BTreeSet, num::NonZero, time::Duration};
 
 use redis::{ServerError, Value};
 use tokio::time::Instant;
@@ -70,6 +70,49 @@ pub(super) fn number(reply: &Value) -> Result<i64, Failure> {
         Value::Nil => Ok(0),
         Value::Int(number) => Ok(*number),
         other => text(other).and_then(|it| it.parse().ok()).ok_or_else(|| unreadable(other)),
+    }
+}
+
+/// The number that lies under a key, or none.
+pub(super) fn number_there(reply: &Value) -> Result<i64, Failure> {
+    match (number(reply), reply) {
+        (Err(_), Value::BulkString(_)) => Err(no_number()),
+        (number, _) => number,
+    }
+}
+
+/// The code by which `lua/number.lua` and `lua/permits.lua` say the same of a text.
+pub(super) const NO_NUMBER: &str = "NONUMBER";
+
+/// Something that was to be a number is another text. It is not shown: it is somebody's.
+pub(super) fn no_number() -> Failure {
+    Failure::WrongType { found: "text that is no number".to_owned() }
+}
+
+/// Names the `keys` of a question that was refused for want of a right to one of them.
+pub(super) fn naming_keys(refused: Failure, keys: &[impl AsRef<[u8]>]) -> Failure {
+    match refused {
+        Failure::Refused { code, message, command }
+            if code == "NOPERM" && message.contains(" key") =>
+        {
+            let needs = format!("it needs the keys {}", listed(keys));
+            let message = format!("{message}; {needs}: see the guide on permissions");
+            Failure::Refused { code, message, command }
+        }
+        other => other,
+    }
+}
+
+/// The first of them, and how many more there are.
+fn listed(keys: &[impl AsRef<[u8]>]) -> String {
+    const LISTED: usize = 5;
+    let quoted = |key: &[u8]| format!("`{}`", shown(&String::from_utf8_lossy(key)));
+    let mut seen = BTreeSet::new();
+    let keys: Vec<_> = keys.iter().map(AsRef::as_ref).filter(|key| seen.insert(*key)).collect();
+    let listed: Vec<_> = keys.iter().take(LISTED).map(|key| quoted(key)).collect();
+    match keys.len().saturating_sub(LISTED) {
+        0 => listed.join(", "),
+        more => format!("{} and {more} more", listed.join(", ")),
     }
 }
 
@@ -204,6 +247,25 @@ mod tests {
 
     fn held(pttl: i64, owner: &str, count: &str) -> Value {
         Value::Array(vec![Value::Int(pttl), bulk(owner), bulk(count)])
+    }
+
+    #[test]
+    fn a_refusal_about_keys_names_them_and_no_more_than_a_few() {
+        let named = |words: &str, keys: &[&str]| match naming_keys(refused("NOPERM", words), keys) {
+            Failure::Refused { message, .. } => message,
+            other => panic!("{other}"),
+        };
+        let words = "No permissions to access a key";
+        let guide = ": see the guide on permissions";
+        let needs = |keys: &str| format!("{words}; it needs the keys {keys}{guide}");
+        assert_eq!(named(words, &["a", "b:{a}"]), needs("`a`, `b:{a}`"));
+        assert_eq!(named(words, &["a"; 9]), needs("`a`"));
+        let eight = ["a", "b", "c", "d", "e", "f", "g", "h"];
+        assert_eq!(named(words, &eight), needs("`a`, `b`, `c`, `d`, `e` and 3 more"));
+        let cut = format!("`{}…`", "k".repeat(200));
+        assert_eq!(named(words, &[&"k".repeat(512)]), needs(&cut));
+        let command = "this user has no permissions to run the 'get' command";
+        assert_eq!(named(command, &["a"]), command);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The semaphore's questions, as scripts. Redisson has the counter and the channel; who has
 //! how many permits is our own.
 
-use std::{sync::LazyLock, time::Duration};
+use std::sync::LazyLock;
 
 use redis::{Value, cmd};
 
@@ -28,7 +28,7 @@ static RELEASE: LazyLock<Script> = script!("semaphore/release");
 static SET: LazyLock<Script> = script!("receipt", "semaphore/set_if_absent");
 static ADD: LazyLock<Script> = script!("receipt", "number", "semaphore/add");
 static DRAIN: LazyLock<Script> = script!("receipt", "number", "semaphore/drain");
-static DELETE: LazyLock<Script> = script!("receipt", "semaphore/delete");
+static DELETE: LazyLock<Script> = script!("receipt", "number", "semaphore/delete");
 
 pub(super) struct Semaphores;
 
@@ -111,7 +111,22 @@ impl RedisStore {
             command.arg(&waited).arg(millis(PATIENT_RESTS)).arg(millis(PATIENT_TURN));
             command.arg(channel(name));
         });
-        verdict(&self.explained(name, asked.await).await?, claim)
+        self.semaphore_verdict(&self.explained(name, asked.await).await?, claim)
+    }
+
+    /// What a question for permits was answered: their owner, or `{pttl}`.
+    fn semaphore_verdict(&self, reply: &Value, claim: &Claim) -> Result<Verdict, Failure> {
+        match reply {
+            granted if replies::text(granted) == Some(claim.owner.as_str()) => Ok(Verdict::GRANTED),
+            Value::Array(parts) => match parts[..] {
+                [Value::Int(pttl)] => {
+                    let at_most = self.free_again(claim.name(), pttl);
+                    Ok(Verdict::Busy(Taken { at_most, ..Taken::UNKNOWN }))
+                }
+                _ => Err(replies::unreadable(reply)),
+            },
+            other => Err(replies::unreadable(other)),
+        }
     }
 
     async fn release_semaphore(
@@ -189,19 +204,4 @@ impl RedisStore {
 /// The keys beside the counter: who has permits, who has withdrawn, who waits longest.
 fn beside(claim: &Claim) -> [String; 3] {
     [keys::holders(claim.name()), keys::withdrawn(claim.name()), keys::patient(claim.name())]
-}
-
-/// What a question for permits was answered: their owner, or `{pttl}`.
-fn verdict(reply: &Value, claim: &Claim) -> Result<Verdict, Failure> {
-    match reply {
-        granted if replies::text(granted) == Some(claim.owner.as_str()) => Ok(Verdict::GRANTED),
-        Value::Array(parts) => match parts[..] {
-            [Value::Int(pttl)] => {
-                let at_most = u64::try_from(pttl).ok().map(Duration::from_millis);
-                Ok(Verdict::Busy(Taken { at_most, ..Taken::UNKNOWN }))
-            }
-            _ => Err(replies::unreadable(reply)),
-        },
-        other => Err(replies::unreadable(other)),
-    }
 }

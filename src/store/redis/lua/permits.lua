@@ -1,7 +1,8 @@
 -- permits: count those whose lease is over as free. Stands before the scripts about permits.
 --
---   {free, regained}   how many are free now, and how many of them had expired; or
---                      nothing, and why the server does not let us
+--   {free, regained, is_set}   how many are free now, how many of them had expired, and
+--                              whether there is a counter; or nothing, and why the server
+--                              does not let us. NONUMBER: the counter is another text
 --
 -- Their holder is not asked: a lease that is over is nobody's.
 --
@@ -26,12 +27,13 @@ local function begin(held)
 end
 
 local function reap(counter, held, now)
-    local free = redis.call('GET', counter) or '0'
+    local is_set = redis.call('GET', counter)
+    local free = tonumber(string.match(is_set or '0', '^%-?%d+$'))
     local expired = redis.call('ZCOUNT', held, '0', whole(now))
-    if not tonumber(free) then
-        return nil, redis.error_reply('ERR no number of permits: ' .. counter)
+    if not free then
+        return nil, redis.error_reply('NONUMBER ' .. counter)
     elseif expired == 0 then
-        return tonumber(free), 0
+        return free, 0, is_set
     end
     begin(held)
     free = redis.call('INCRBY', counter, expired)
@@ -40,7 +42,7 @@ local function reap(counter, held, now)
         redis.call('INCRBY', counter, -expired)
         return nil, gone
     end
-    return free, expired
+    return free, expired, true
 end
 
 -- Says how many are free, if there are any: Redisson takes what is below 0 for an error.

@@ -1638,6 +1638,45 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
+        Finder::Unit(
+            "store::redis::tests::a_text_that_is_no_number_is_neither_counted_nor_shown_nor_deleted",
+        ),
+        Defect {
+            says: "a latch on another text is a store that did not answer, and shows the text",
+            edits: &[Edit {
+                file: "src/store/redis/replies.rs",
+                from: "(Err(_), Value::BulkString(_)) => Err(no_number()),",
+                to: "",
+            }],
+        },
+    ),
+    (
+        Finder::Unit(
+            "store::redis::tests::a_text_that_is_no_number_is_neither_counted_nor_shown_nor_deleted",
+        ),
+        Defect {
+            says: "a latch that is deleted may have been another text",
+            edits: &[Edit {
+                file: "src/store/redis/lua/latch/delete.lua",
+                from: "local _, refused, there = number_at(KEYS[1])",
+                to: "local refused, there = false, redis.call('GET', KEYS[1])",
+            }],
+        },
+    ),
+    (
+        Finder::Unit(
+            "store::redis::replies::tests::a_refusal_about_keys_names_them_and_no_more_than_a_few",
+        ),
+        Defect {
+            says: "a right to a key is missing, and nobody says to which",
+            edits: &[Edit {
+                file: "src/store/redis/replies.rs",
+                from: "if code == \"NOPERM\" && message.contains(\" key\") =>",
+                to: "if code == \"NOPERM\" && message.contains(\"?\") =>",
+            }],
+        },
+    ),
+    (
         Finder::Unit("engine::simulation::run_objects"),
         Defect {
             says: "a count of a latch that is repeated counts again",

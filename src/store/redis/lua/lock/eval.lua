@@ -57,6 +57,6 @@ if not done then
     local words = type(answer) == 'table' and answer.err or answer
     return {3, string.sub(tostring(words), 1, 1000)}
 elseif not fits(answer, 0) then
-    return {3, 'ERR the answer is too long'}
+    return {3, 'ERR the answer is too long: 250 kB at most, and lists 32 deep. The script ran to its end'}
 end
 return {1, answer}

@@ -9,12 +9,13 @@
 --
 --   id       granted, all of them. The same ids asked for again are the same grant, with a
 --            fresh lease, so a lost reply is safe
---   {pttl}   too few are free; the first lease ends in pttl milliseconds (-1: none does)
+--   {pttl}   too few are free; the first lease ends in pttl milliseconds (-1: none does; -2:
+--            none does, and nobody has said how many there are to be)
 --
 -- Time: TIME, GET, ZCOUNT, and ZSCORE and ZADD for each permit; INCRBY and PTTL.
 
 local now = clock()
-local free, regained = reap(KEYS[1], KEYS[2], now)
+local free, regained, is_set = reap(KEYS[1], KEYS[2], now)
 if not free then
     return regained
 end
@@ -32,7 +33,7 @@ if missing > free then
     end
     local first = redis.call('ZRANGE', KEYS[2], '0', '0', 'WITHSCORES')
     local ends = tonumber(first[2])
-    return {ends and ends < NEVER and math.max(1, ends - now) or -1}
+    return {ends and ends < NEVER and math.max(1, ends - now) or is_set and -1 or -2}
 end
 
 if missing > 0 then

@@ -17,6 +17,7 @@
 --
 --   owner    granted. The same owner asking again has them already: nothing changes
 --   {-1}     there are too few
+--   {-2}     there is no counter: nobody has said how many there are to be
 --   {pttl}   there are enough, but they are left to one who has waited for longer, for at
 --            most so many milliseconds
 --
@@ -41,7 +42,7 @@ elseif redis.call('ZSCORE', KEYS[3], ARGV[1]) then
     return {-1}
 end
 
-local free, refused = number_at(KEYS[1])
+local free, refused, is_set = number_at(KEYS[1])
 if refused then
     return refused
 end
@@ -117,7 +118,7 @@ if free < wanted or free - permits < wanted then
     elseif is_patient and waits_since then
         be_patient_no_more()
     end
-    return {free >= wanted and pttl or -1}
+    return {free >= wanted and pttl or is_set and -1 or -2}
 end
 
 redis.call('HSET', KEYS[2], ARGV[1], ARGV[2])

@@ -18,7 +18,11 @@ if before then
     return before
 end
 
-local there = redis.call('GET', KEYS[1])
+local _, refused, there = number_at(KEYS[1])
+if refused then
+    return refused
+end
+
 redis.call('DEL', KEYS[2])
 make_room(KEYS[2], ARGV[1])
 if not there then
