@@ -46,7 +46,8 @@ impl Both {
     #[track_caller]
     fn agree(&self, expected: [i64; 3]) {
         let java = ["available", "held", "total"].map(|op| self.number(op));
-        let rust = [self.rust.available(), self.rust.acquired(), self.rust.total()].map(Result::unwrap);
+        let rust =
+            [self.rust.available(), self.rust.acquired(), self.rust.total()].map(Result::unwrap);
         assert_eq!((java, rust), (expected, expected));
     }
 

@@ -360,10 +360,7 @@ fn both_do_the_same_to_a_read_write_lock_but_for_what_is_ours() {
             ),
             ("force who reads", vec!["del door", "publish redisson_rwlock:{door} 0"]),
             ("write", vec!["hset door mode write <owner>:write 1", LEASE]),
-            (
-                "leave",
-                vec!["del door", "publish redisson_rwlock:{door} 1"]
-            ),
+            ("leave", vec!["del door", "publish redisson_rwlock:{door} 1"]),
             ("force nothing", vec![]),
         ]
         .map(owned)
