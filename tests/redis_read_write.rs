@@ -81,6 +81,17 @@ fn until_heard_by(redis: &Redis, number: i64) {
     eventually("they listen", SOON, || subscribers(redis, CHANNEL) == number);
 }
 
+/// Waits until nobody has asked for a while: who waits has asked once more since it listens.
+#[track_caller]
+fn until_nobody_asks(redis: &Redis) {
+    let asked = || redis.calls().of("evalsha");
+    eventually("they sleep", SOON, || {
+        let before = asked();
+        std::thread::sleep(ms(200));
+        asked() == before
+    });
+}
+
 // What there is.
 
 #[tokio::test(flavor = "multi_thread")]
@@ -164,6 +175,7 @@ async fn a_writer_is_woken_by_the_last_reader_and_readers_by_a_writer() {
     let waiting = waiter(t.theirs().write());
     until_writers_wait(&t.redis, 1);
     until_heard_by(&t.redis, 1);
+    until_nobody_asks(&t.redis);
     give_back(one).await;
     assert!(!waiting.is_finished());
     give_back(other).await;
@@ -173,6 +185,7 @@ async fn a_writer_is_woken_by_the_last_reader_and_readers_by_a_writer() {
 
     let waiting = [waiter(t.ours().read()), waiter(t.ours().read())];
     until_heard_by(&t.redis, 2);
+    until_nobody_asks(&t.redis);
     give_back(writing).await;
     for waiting in waiting {
         give_back(entered(waiting).await).await;
@@ -188,6 +201,7 @@ async fn a_downgrade_wakes_the_readers_of_other_clients_and_no_writer() {
     let reader = waiter(t.theirs().prefer_writers(false).read());
     let writer = waiter(door(&third).write());
     until_heard_by(&t.redis, 2);
+    until_nobody_asks(&t.redis);
     assert_eq!(t.other.stats().wake_ups, 0);
     let reading = t.ours().downgrade(writing).await.unwrap();
     let beside = entered(reader).await;
