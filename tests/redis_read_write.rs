@@ -187,10 +187,11 @@ async fn a_writer_is_woken_by_the_last_reader_and_readers_by_a_writer() {
     until_heard_by(&t.redis, 2);
     until_nobody_asks(&t.redis);
     give_back(writing).await;
-    for waiting in waiting {
-        give_back(entered(waiting).await).await;
-    }
+    let [one, other] = waiting;
+    let (one, other) = (entered(one).await, entered(other).await);
     assert_eq!(t.one.stats().wake_ups, 1, "not by a message");
+    give_back(one).await;
+    give_back(other).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
