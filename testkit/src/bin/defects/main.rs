@@ -120,8 +120,8 @@ fn find_nothing_in(copy: &Copy, cases: &[Case]) -> Result<(), String> {
             continue;
         }
         tried.push(finder);
-        if let Some(found) = Program::build(copy, finder, 0)?.run()? {
-            return Err(format!("nothing is planted, and is found by the {}", found.by));
+        if let Some(Found { by, after }) = Program::build(copy, finder, 0)?.run()? {
+            return Err(format!("nothing is planted, and is found by the {by} after {after}"));
         }
     }
     Ok(())
