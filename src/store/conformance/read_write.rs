@@ -20,6 +20,7 @@ pub(super) async fn all(t: &Bench) {
     who_writes_may_read_twice_and_each_for_itself(t).await;
     nobody_reads_beside_one_who_does_not_write(t).await;
     who_reads_on_does_so_for_its_own_lease(t).await;
+    who_reads_beside_one_that_dies_reads_on(t).await;
     readers_that_yield_let_those_go_first_who_wait_to_write(t).await;
     readers_yield_to_those_who_came_before_them_alone(t).await;
     a_writer_that_gives_up_lets_readers_in(t).await;
@@ -212,6 +213,18 @@ async fn nobody_reads_beside_one_who_does_not_write(t: &Bench) {
     assert!(reads_beside(t, &reads, &writes).await);
     assert!(!reads_beside(t, &late, &writes).await);
     release(t, &reads).await;
+}
+
+/// The shorter lease of a writer that dies ends nothing for who reads beside it.
+async fn who_reads_beside_one_that_dies_reads_on(t: &Bench) {
+    let writes = Claim { ttl: Duration::from_millis(300), ..writer(t, "rw-dies") };
+    let (reads, next) = (reader(t, "rw-dies"), writer(t, "rw-dies"));
+    assert!(is_granted(t, &writes).await && reads_beside(t, &reads, &writes).await);
+    assert_eq!(t.one.renew(&[renewal(&writes)]).await.unwrap(), [Outcome::Renewed]);
+    assert_eq!(t.one.recount(&writes, 1, Some(writes.ttl)).await.unwrap(), Outcome::Renewed);
+    sleep(Duration::from_millis(350)).await;
+    assert!(!is_granted(t, &next).await, "one reads yet");
+    t.one.force_release(&reads.object).await.unwrap();
 }
 
 async fn who_reads_on_does_so_for_its_own_lease(t: &Bench) {

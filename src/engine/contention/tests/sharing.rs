@@ -50,6 +50,25 @@ async fn readers_in_line_let_a_writer_go_first_for_ten_seconds_in_all() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn readers_in_line_go_before_a_writer_that_came_after_them() {
+    let (store, prices) = prices();
+    let there = [(); 2].map(|()| Client::sharing(&store).read_write("prices").unwrap());
+    let writing = there[0].write().acquire().await.unwrap();
+    let read = prices.read().lease(Duration::from_secs(600));
+    let in_line = tokio::spawn(async move { join_all((0..3).map(|_| read.acquire())).await });
+    sleep(Duration::from_secs(1)).await;
+    let late = there[1].write();
+    let writes = tokio::spawn(async move { drop(late.acquire().await) });
+    sleep(Duration::from_secs(1)).await;
+    let start = Instant::now();
+    drop(writing);
+    let readers = in_line.await.unwrap();
+    assert!(readers.iter().all(Result::is_ok));
+    assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
+    writes.abort();
+}
+
+#[tokio::test(start_paused = true)]
 async fn nobody_shares_with_a_writer_that_reads_as_well() {
     let (_store, prices) = prices();
     let writing = prices.write().acquire().await.unwrap();

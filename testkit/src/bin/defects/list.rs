@@ -1513,7 +1513,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::contention::tests::sharing::readers_in_line_let_a_writer_go_first_for_ten_seconds_in_all",
+            "engine::contention::tests::sharing::readers_in_line_go_before_a_writer_that_came_after_them",
         ),
         Defect {
             says: "the time in line is not counted",
