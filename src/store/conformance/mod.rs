@@ -108,14 +108,23 @@ impl Bench {
         assert_eq!(self.one.acquire(claim, None).await.unwrap(), Verdict::GRANTED);
     }
 
-    /// Waits until the other client has been told `event` so many times.
+    /// Waits until the other client has been told `event` so many times, and not more often.
     async fn told(&self, event: &Event, times: usize) {
+        self.until_told(event, times).await;
+        assert_eq!(self.count(event), times, "told {event:?} too often");
+    }
+
+    /// Waits until the other client has been told `event`, however often by now.
+    async fn told_once_at_least(&self, event: &Event) {
+        self.until_told(event, 1).await;
+    }
+
+    async fn until_told(&self, event: &Event, times: usize) {
         let limit = Instant::now() + Duration::from_secs(5);
         while self.count(event) < times {
             assert!(Instant::now() < limit, "never told {event:?}, but {:?}", self.told.0.lock());
             sleep(Duration::from_millis(2)).await;
         }
-        assert_eq!(self.count(event), times, "told {event:?} too often");
     }
 
     fn count(&self, event: &Event) -> usize {
