@@ -36,8 +36,13 @@ const EXPIRY: &str = "The holder stands still, and its lease of 1 s ends";
 const KEPT: &str = "Locks that are kept by a watchdog";
 const WAITING: &str = "Tasks that wait for one name, held by another process";
 const NAMES: &str = "Acquire and release, going round many names";
+const READERS: &str = "Readers of one name, tasks of one process";
+const FENCED: &str = "One name of a fenced lock, tasks of one process";
+const SEMAPHORE: &str = "A semaphore of 8, tasks of one process";
+const PERMITS: &str = "Permits that expire, 8 of them, tasks of one process";
+const LATCH: &str = "A latch that opens, tasks of one process";
 
-const TABLES: [Table; 3] = [
+const TABLES: [Table; 4] = [
     Table {
         name: "free",
         title: "a free lock",
@@ -96,6 +101,31 @@ const TABLES: [Table; 3] = [
                 "from a lease that ends to the entry, ms",
                 EXPIRY,
                 "from the end of the lease to the entry",
+            ),
+        ],
+    },
+    Table {
+        name: "objects",
+        title: "other objects",
+        columns: &[Of(OURS), REDISSON],
+        rows: &[
+            ("readers, 1 task, median of a pair, µs", READERS, "1 task: median of a pair"),
+            ("64 tasks that read, pairs a second", READERS, "64 tasks: throughput"),
+            ("fenced lock, 1 task, median of a pair, µs", FENCED, "1 task: median of a pair"),
+            ("one name, 64 tasks, pairs a second", FENCED, "64 tasks: throughput"),
+            ("semaphore of 8, 1 task, median of a pair, µs", SEMAPHORE, "1 task: median of a pair"),
+            ("64 tasks, pairs a second", SEMAPHORE, "64 tasks: throughput"),
+            ("64 tasks, server CPU, µs for a pair", SEMAPHORE, "64 tasks: server CPU"),
+            (
+                "8 permits that expire, 1 task, median of a pair, µs",
+                PERMITS,
+                "1 task: median of a pair",
+            ),
+            ("64 tasks, pairs a second", PERMITS, "64 tasks: throughput"),
+            (
+                "latch, 64 that wait, until the last of them knows, µs",
+                LATCH,
+                "64 waiters: until the last know",
             ),
         ],
     },
