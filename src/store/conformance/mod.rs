@@ -110,19 +110,15 @@ impl Bench {
 
     /// Waits until the other client has been told `event` so many times, and not more often.
     async fn told(&self, event: &Event, times: usize) {
-        self.until_told(event, times).await;
+        self.until_told(times, |told| told == event).await;
         assert_eq!(self.count(event), times, "told {event:?} too often");
     }
 
-    /// Waits until the other client has been told `event`, however often by now.
-    async fn told_once_at_least(&self, event: &Event) {
-        self.until_told(event, 1).await;
-    }
-
-    async fn until_told(&self, event: &Event, times: usize) {
+    /// Waits until the other client has been told so many times of what is `meant`.
+    async fn until_told(&self, times: usize, meant: impl Fn(&Event) -> bool) {
         let limit = Instant::now() + Duration::from_secs(5);
-        while self.count(event) < times {
-            assert!(Instant::now() < limit, "never told {event:?}, but {:?}", self.told.0.lock());
+        while self.told.0.lock().unwrap().iter().filter(|told| meant(told)).count() < times {
+            assert!(Instant::now() < limit, "not told {times} times: {:?}", self.told.0.lock());
             sleep(Duration::from_millis(2)).await;
         }
     }

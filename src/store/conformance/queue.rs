@@ -7,7 +7,7 @@ use tokio::time::{Instant, sleep};
 use super::{Bench, NOW, freed, told_to_ask};
 use crate::{
     domain::{GivenBack, Others, Place, ReleaseMode, Verdict},
-    store::{POLLERS_TURN, RESERVATION, SOON, WARNED_AFTER},
+    store::{Event, POLLERS_TURN, RESERVATION, SOON, WARNED_AFTER},
 };
 
 /// Runs every case on `bench`.
@@ -175,7 +175,12 @@ async fn a_lock_that_goes_on_and_on_is_left_free_now_and_then(t: &Bench) {
                 assert!(gap >= Duration::from_millis(2) && gap <= Duration::from_millis(16));
                 assert_eq!(t.owner_of(&held).await, None);
                 gaps += 1;
-                t.told_once_at_least(&told_to_ask(&held, gap)).await;
+                let (short, long) = (Duration::from_millis(2), Duration::from_millis(16));
+                let of_a_gap = |told: &Event| {
+                    matches!(told, Event::Ask { object, after }
+                        if *object == held.object && *after >= short && *after <= long)
+                };
+                t.until_told(gaps, of_a_gap).await;
             }
             other => panic!("{other:?}"),
         }
