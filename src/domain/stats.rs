@@ -37,7 +37,7 @@ pub struct Stats {
     /// them, whose releases are made in the background.
     pub released: u64,
     /// Those of `released` that went to the next waiter of this client without
-    /// asking the store.
+    /// asking the store, and readers that joined others of this client.
     pub handed_over: u64,
     /// Holds whose release was cancelled, or refused, or brought no answer: the
     /// background goes on with it.

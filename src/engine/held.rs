@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use tokio::{runtime::Handle, time::sleep};
+use tokio::{runtime::Handle, task::yield_now, time::sleep};
 
 use super::{
     Engine,
@@ -45,18 +45,29 @@ impl Held {
 
     /// Gives the share back, now.
     pub(crate) async fn release(mut self) -> Result<Left, Error> {
-        self.given_back = true;
         let Watch { hold, engine } = &self.watch;
-        let now = engine.core.clock.now();
-        let believed = hold.remaining(now);
-        let left = hold.one_share_less();
+        let look = || {
+            let now = engine.core.clock.now();
+            (now, hold.remaining(now))
+        };
+        let (mut now, mut believed) = look();
+        let shared = hold.object().manner().is_shared();
+        let among_many = if shared { hold.one_share_less_of_many() } else { None };
+        if shared && among_many.is_none() && hold.may_be_shared(now) {
+            // Who comes meanwhile need not ask: tasks that only enter and leave have eight times
+            // as many pairs.
+            yield_now().await;
+            (now, believed) = look();
+        }
+        self.given_back = true;
+        let left = among_many.unwrap_or_else(|| hold.one_share_less());
         if left == 0 {
             return engine.free(hold, believed, now).await;
         }
         if let Err(reason) = believed {
             return Ok(Left::Lost { reason, holder: None });
         }
-        if hold.object().manner().is_shared() {
+        if shared {
             return Ok(Left::Nothing);
         }
         let told = engine.tell_count(hold).await;

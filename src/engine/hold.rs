@@ -364,6 +364,13 @@ impl Hold {
         self.shares.fetch_sub(1, Ordering::AcqRel) - 1
     }
 
+    /// Counts one share less, unless it is the last one. Returns how many are left.
+    pub(super) fn one_share_less_of_many(&self) -> Option<u32> {
+        let less = |shares| (shares > 1).then(|| shares - 1);
+        let before = self.shares.fetch_update(Ordering::AcqRel, Ordering::Acquire, less);
+        before.ok().map(|before| before - 1)
+    }
+
     /// For how long it has been held at `now`.
     pub(super) fn held_for(&self, now: Instant) -> Duration {
         now.saturating_duration_since(self.entered_at.into())

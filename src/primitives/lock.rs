@@ -167,7 +167,8 @@ impl Lock {
     /// # Ok(()) }
     /// ```
     pub async fn acquire(&self) -> Result<LockGuard> {
-        Ok(self.guard(self.engine.acquire(&self.want()?).await?))
+        let want = self.want()?;
+        Ok(self.guard(self.engine.acquire(&want).await?))
     }
 
     /// Waits until the lock is ours, but no longer than `patience`: whatever the
@@ -198,7 +199,8 @@ impl Lock {
     /// ```
     pub async fn acquire_within(&self, patience: Duration) -> Result<LockGuard> {
         let patience = checked_patience(patience)?;
-        Ok(self.guard(self.engine.acquire_within(&self.want()?, patience).await?))
+        let want = self.want()?;
+        Ok(self.guard(self.engine.acquire_within(&want, patience).await?))
     }
 
     /// Takes the lock if it is free now: one question, one answer.
@@ -227,7 +229,8 @@ impl Lock {
     /// # Ok(()) }
     /// ```
     pub async fn try_acquire(&self) -> Result<Option<LockGuard>> {
-        Ok(self.engine.try_acquire(&self.want()?).await?.map(|held| self.guard(held)))
+        let want = self.want()?;
+        Ok(self.engine.try_acquire(&want).await?.map(|held| self.guard(held)))
     }
 
     /// Waits for the lock, runs `work` under it, gives it back, and returns what

@@ -271,7 +271,8 @@ impl Permits {
     /// # Ok(()) }
     /// ```
     pub async fn acquire_many(&self, count: u32) -> Result<PermitsGuard> {
-        Ok(self.guard(self.engine.acquire(&self.want(count)?).await?))
+        let want = self.want(count)?;
+        Ok(self.guard(self.engine.acquire(&want).await?))
     }
 
     /// Waits for a permit, but no longer than `patience`.
@@ -378,7 +379,8 @@ impl Permits {
     /// # Ok(()) }
     /// ```
     pub async fn try_acquire_many(&self, count: u32) -> Result<Option<PermitsGuard>> {
-        let held = self.engine.try_acquire(&self.want(count)?).await?;
+        let want = self.want(count)?;
+        let held = self.engine.try_acquire(&want).await?;
         Ok(held.map(|held| self.guard(held)))
     }
 }

@@ -130,7 +130,8 @@ impl Semaphore {
     /// # Ok(()) }
     /// ```
     pub async fn acquire(&self, permits: u32) -> Result<SemaphoreGuard> {
-        Ok(SemaphoreGuard { held: self.engine.acquire(&self.want(permits)?).await? })
+        let want = self.want(permits)?;
+        Ok(SemaphoreGuard { held: self.engine.acquire(&want).await? })
     }
 
     /// Waits until so many permits are ours, but no longer than `patience`: whatever the
@@ -187,7 +188,8 @@ impl Semaphore {
     /// # Ok(()) }
     /// ```
     pub async fn try_acquire(&self, permits: u32) -> Result<Option<SemaphoreGuard>> {
-        let held = self.engine.try_acquire(&self.want(permits)?).await?;
+        let want = self.want(permits)?;
+        let held = self.engine.try_acquire(&want).await?;
         Ok(held.map(|held| SemaphoreGuard { held }))
     }
 }

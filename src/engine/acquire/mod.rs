@@ -9,7 +9,10 @@ use std::{
     time::Duration,
 };
 
-use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tokio::{
+    task::coop::consume_budget,
+    time::{Instant, sleep, timeout, timeout_at},
+};
 
 use self::attempt::{Attempt, End};
 use super::{
@@ -102,7 +105,7 @@ impl Engine {
         if want.may_share()
             && let Some(hold) = self.contention.share(&want.object, want.shape())
         {
-            return Ok(Some(self.share(hold)));
+            return Ok(Some(self.share(hold).await));
         }
         let heard = Heard::default();
         let limit = self.limits.question;
@@ -125,10 +128,10 @@ impl Engine {
         waiting.add(1);
         let _waits = OnDrop::new(|| waiting.one_less());
         let mut spot = None;
-        loop {
+        let shared = loop {
             let mut turn = match self.turn(want, spot).await? {
                 Entrance::Turn(turn) => turn,
-                Entrance::Shared(hold) => return Ok(self.share(hold)),
+                Entrance::Shared(hold) => break hold,
                 // An answer is no hold.
                 Entrance::Answered => continue,
             };
@@ -152,15 +155,19 @@ impl Engine {
                 End::In(held) => return Ok(held),
                 End::PassedBy(before) => spot = Some(before),
             }
-        }
+        };
+        Ok(self.share(shared).await)
     }
 
-    /// A share in a hold of another task. It was counted when it was found.
-    fn share(self: &Arc<Self>, hold: Arc<Hold>) -> Held {
+    /// A share in a hold of another task. It was counted when it was found. Who takes one after the
+    /// other waits for nothing, and so lets other tasks run now and then.
+    async fn share(self: &Arc<Self>, hold: Arc<Hold>) -> Held {
         tracing::debug!(target: "leasehold", lock = %hold.name(), owner = %hold.grant.claim.owner,
             "grant, beside others here");
         self.core.counters.handed_over.add(1);
-        Held::new(hold, self)
+        let held = Held::new(hold, self);
+        consume_budget().await;
+        held
     }
 
     async fn pass_noting(self: &Arc<Self>, want: &Want, heard: &Heard) -> Result<(), Error> {
@@ -182,7 +189,7 @@ impl Engine {
     async fn turn(self: &Arc<Self>, want: &Want, again: Option<Spot>) -> Result<Entrance, Error> {
         let listens = want.wait_by == WaitBy::Messages;
         let wish = Wish { shape: want.shape(), listens, may_share: want.may_share(), again };
-        let entrance = self.contention.turn(&want.object, wish, || self.revive()).await;
+        let entrance = self.contention.turn(&want.object, &wish, || self.revive()).await;
         let closed = || if self.core.open.is_closed() { Error::ShutDown } else { Error::NoRuntime };
         entrance.ok_or_else(closed)
     }

@@ -49,7 +49,7 @@ impl Contention {
         revive: impl Fn() -> bool,
     ) -> Option<Turn> {
         let wish = Wish { shape, listens, may_share: false, again: None };
-        match self.turn(object, wish, revive).await? {
+        match self.turn(object, &wish, revive).await? {
             Entrance::Turn(turn) => Some(turn),
             Entrance::Shared(hold) => panic!("a share in {hold:?}"),
             Entrance::Answered => panic!("an answer, and no turn"),

@@ -44,7 +44,7 @@ impl Contention {
     pub(crate) async fn turn(
         self: &Arc<Self>,
         object: &Object,
-        wish: Wish,
+        wish: &Wish,
         revive: impl Fn() -> bool,
     ) -> Option<Entrance> {
         let mut seat = match self.take_or_wait(object, wish, wish.again)? {
@@ -86,7 +86,7 @@ impl Contention {
     fn take_or_wait(
         self: &Arc<Self>,
         object: &Object,
-        Wish { shape, listens, may_share, .. }: Wish,
+        &Wish { shape, listens, may_share, .. }: &Wish,
         spot: Option<Spot>,
     ) -> Option<Result<Entrance, Seat>> {
         let mut entries = self.entries.lock();

@@ -4,10 +4,11 @@ use super::*;
 
 type Line<'a> = Pin<Box<dyn Future<Output = Option<Entrance>> + 'a>>;
 
+const WISH: Wish = Wish { shape: PLAIN, listens: true, may_share: false, again: None };
+
 /// One who stands in line for `name`, and wants an answer.
 fn in_line<'a>(contention: &'a Arc<Contention>, name: &'a Object) -> Line<'a> {
-    let wish = Wish { shape: PLAIN, listens: true, may_share: false, again: None };
-    let mut waits: Line<'_> = Box::pin(contention.turn(name, wish, || true));
+    let mut waits: Line<'_> = Box::pin(contention.turn(name, &WISH, || true));
     assert!((&mut waits).now_or_never().is_none());
     waits
 }

@@ -1,9 +1,15 @@
 //! One hold for all who read in a process, of which the store knows one.
 
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
 
 use futures_util::future::join_all;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::{Client, Error, MemoryStore, ReadWriteLock};
 
@@ -135,4 +141,53 @@ async fn a_hold_that_is_over_is_shared_by_nobody() {
     assert!(gone.done().is_err());
     let third = prices.read().acquire().await.unwrap();
     assert!(third.is_held());
+}
+
+/// Of many that do nothing in between the last one leaves again and again.
+#[tokio::test(start_paused = true)]
+async fn readers_that_only_enter_and_leave_ask_once() {
+    let store = MemoryStore::new();
+    let client = Client::sharing(&store);
+    let reads = Arc::new(AtomicU32::new(0));
+    let tasks = (0..64).map(|_| {
+        let (read, reads) = (client.read_write("prices").unwrap().read(), Arc::clone(&reads));
+        tokio::spawn(async move {
+            while reads.fetch_add(1, Ordering::Relaxed) < 10_000 {
+                read.acquire().await.unwrap().release().await.unwrap().done().unwrap();
+            }
+        })
+    });
+    for task in tasks.collect::<Vec<_>>() {
+        task.await.unwrap();
+    }
+    assert_eq!((client.stats().granted, client.stats().handed_over), (1, 9_999));
+}
+
+/// The last one of them lets others join before it gives the hold back.
+#[tokio::test(start_paused = true)]
+async fn a_last_reader_whose_release_is_dropped_has_given_back() {
+    let (store, here) = prices();
+    let there = Client::sharing(&store).read_write("prices").unwrap();
+    let guard = here.read().acquire().await.unwrap();
+    let mut release = Box::pin(guard.release());
+    assert!(futures_util::poll!(&mut release).is_pending());
+    drop(release);
+    drop(timeout(SOON, there.write().acquire()).await.expect("nobody reads").unwrap());
+}
+
+/// Others must not wait for those who are never done.
+#[tokio::test(start_paused = true)]
+async fn who_reads_again_and_again_beside_others_lets_other_tasks_run() {
+    let (_store, here) = prices();
+    let _beside = here.read().acquire().await.unwrap();
+    let reads = async {
+        for _ in 0..10_000 {
+            drop(here.read().acquire().await.unwrap());
+        }
+    };
+    tokio::select! {
+        biased;
+        () = reads => panic!("it has read ten thousand times before anybody else had a turn"),
+        () = tokio::task::yield_now() => {}
+    }
 }

@@ -627,6 +627,45 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
+            "engine::contention::tests::sharing::readers_that_only_enter_and_leave_ask_once",
+        ),
+        Defect {
+            says: "the last reader gives back without a look who comes",
+            edits: &[Edit {
+                file: "src/engine/held.rs",
+                from: "            yield_now().await;\n",
+                to: "",
+            }],
+        },
+    ),
+    (
+        Finder::Unit(
+            "engine::contention::tests::sharing::a_last_reader_whose_release_is_dropped_has_given_back",
+        ),
+        Defect {
+            says: "a release that is dropped while others may join gives back nothing",
+            edits: &[Edit {
+                file: "src/engine/held.rs",
+                from: "            yield_now().await;\n",
+                to: "            self.given_back = true;\n            yield_now().await;\n",
+            }],
+        },
+    ),
+    (
+        Finder::Unit(
+            "engine::contention::tests::sharing::who_reads_again_and_again_beside_others_lets_other_tasks_run",
+        ),
+        Defect {
+            says: "who reads again and again beside others lets nobody else run",
+            edits: &[Edit {
+                file: "src/engine/acquire/mod.rs",
+                from: "        consume_budget().await;\n",
+                to: "",
+            }],
+        },
+    ),
+    (
+        Finder::Unit(
             "engine::contention::tests::sharing::a_writer_that_reads_as_well_is_not_handed_over",
         ),
         Defect {
