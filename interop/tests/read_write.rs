@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 use interop::{
     Kind, Pair, Redisson, Thread, Together, Way, shown, since, until_asleep_on, wake_up, woken,
 };
+use leasehold::Client;
 use testkit::{Redis, eventually};
+use tokio::runtime::Runtime;
 
 const WAYS: [Way; 2] = [Way::RustToJava, Way::JavaToRust];
 
@@ -138,6 +140,32 @@ fn readers_let_only_writers_of_ours_go_first_and_java_s_readers_nobody() {
     assert!(second.unlock("door").is_true());
     shown("read-write: Java's readers wait for no writer", Way::RustToJava);
     shown("read-write: ours wait for Java's writers no longer than these write", Way::JavaToRust);
+}
+
+/// Readers of one process share a hold, and the next one would follow it without a gap.
+#[test]
+fn redisson_writes_beside_our_readers_that_only_enter_and_leave() {
+    let both = Together::start();
+    let (runtime, url) = (Runtime::new().unwrap(), both.redis.url());
+    let client = runtime.block_on(Client::connect(&url)).unwrap();
+    for _ in 0..64 {
+        let read = client.read_write("door").unwrap().read();
+        runtime.spawn(async move {
+            loop {
+                read.acquire().await.unwrap().release().await.unwrap().done().unwrap();
+            }
+        });
+    }
+    let writer = both.java.thread("W").writes();
+    let slowest = (0..10).map(|_| {
+        let waited = writer.start_lock("door").wait(SECOND * 10).waited();
+        assert!(writer.unlock("door").is_true());
+        waited
+    });
+    let slowest = slowest.max().unwrap();
+    runtime.shutdown_background();
+    assert!(slowest < SECOND * 2, "{slowest:?}");
+    shown("read-write: Redisson writes beside our readers that come and go", Way::RustToJava);
 }
 
 // Keeping.

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use tokio::{runtime::Handle, task::yield_now, time::sleep};
+use tokio::{runtime::Handle, time::sleep};
 
 use super::{
     Engine,
@@ -56,7 +56,7 @@ impl Held {
         if shared && among_many.is_none() && hold.may_be_shared(now) {
             // Who comes meanwhile need not ask: tasks that only enter and leave have eight times
             // as many pairs.
-            yield_now().await;
+            pause().await;
             (now, believed) = look();
         }
         self.given_back = true;
@@ -103,6 +103,20 @@ impl Drop for Held {
             engine.core.debts.owe(Debt::Recount { hold: Arc::clone(hold) });
         }
     }
+}
+
+/// Lets the other tasks run that are ready. The runtime may move us to another of its threads
+/// meanwhile, and whoever else polls us goes on at once.
+async fn pause() {
+    let mut paused = false;
+    poll_fn(|context| {
+        if std::mem::replace(&mut paused, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }
 
 /// Sees a hold without a share in it.

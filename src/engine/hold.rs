@@ -19,7 +19,7 @@ use super::{
     clock::Stamp,
     counters::Counters,
     grant::{Grant, Shape, Stay, Terms},
-    timing::{LONG_HOLD, LONGEST_REST, LOOKS_ONE_IN},
+    timing::{LONG_HOLD, LONGEST_REST, LOOKS_ONE_IN, SHARING_PAST, SHARING_RESTS},
 };
 use crate::{
     domain::{Claim, Holder, Lease, LostReason, Mutex, Name, Object, ReleaseMode, Renewal, Waits},
@@ -316,6 +316,14 @@ impl Hold {
         let fresh = now < self.lease(&state).renew_at();
         let few = self.shares() <= self.grant.stay.turns;
         self.renewed && sound && fresh && few && self.may_stay(now)
+    }
+
+    /// For how long one who comes at `now` leaves others alone with it, if it was shared and that
+    /// has just come to an end.
+    pub(super) fn rests_from_sharing(&self, now: Instant) -> Option<Duration> {
+        let since = now.checked_duration_since(self.grant.stay.until.into())?;
+        let was_shared = || self.state.lock().more;
+        (since < SHARING_PAST && was_shared()).then_some(SHARING_RESTS)
     }
 
     /// What somebody would be told who asked for the name at `now`.

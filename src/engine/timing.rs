@@ -49,6 +49,12 @@ pub(crate) const LOOKS_ONE_IN: u32 = 16;
 /// lock alone for a fiftieth of that time, but no longer than this: somebody may spin.
 pub(crate) const LONGEST_REST: Duration = Duration::from_millis(8);
 
+/// Who comes so soon after a hold could be shared last, and finds it still there, asks for one of
+/// its own after so long: one by one those who share it leave, and one who wants what it excludes
+/// may enter. With no gap between two holds Redisson's writers never do.
+pub(crate) const SHARING_PAST: Duration = Duration::from_millis(10);
+pub(crate) const SHARING_RESTS: Duration = Duration::from_millis(2);
+
 /// A hold that has lasted for so long, and is waited for by its own client, is told in the log
 /// when it is renewed.
 pub(crate) const OWN_HOLD_TOLD: Duration = Duration::from_secs(5);

@@ -69,7 +69,7 @@ impl LockGuard {
     /// # Cancel safety
     ///
     /// Dropping the future does not undo the release: it goes on in the
-    /// background.
+    /// background. One that is neither dropped nor polled to its end may keep what it was to give back.
     ///
     /// # Examples
     ///

@@ -62,6 +62,13 @@ type Said = Result<Option<Holder>, Failure>;
 /// What it said last. It outlives the attempt, to be named when patience ends.
 type Heard = Mutex<Option<Said>>;
 
+/// Who takes one share after the other waits for nothing: other tasks run now and then all the same.
+async fn lets_others_run(want: &Want) {
+    if want.may_share() {
+        consume_budget().await;
+    }
+}
+
 impl Engine {
     /// Waits until `want` is ours.
     pub(crate) async fn acquire(self: &Arc<Self>, want: &Want) -> Result<Held, Error> {
@@ -102,10 +109,11 @@ impl Engine {
     /// Asks once whether `want` can be ours now.
     pub(crate) async fn try_acquire(self: &Arc<Self>, want: &Want) -> Result<Option<Held>, Error> {
         self.ready()?;
+        lets_others_run(want).await;
         if want.may_share()
             && let Some(hold) = self.contention.share(&want.object, want.shape())
         {
-            return Ok(Some(self.share(hold).await));
+            return Ok(Some(self.share(hold)));
         }
         let heard = Heard::default();
         let limit = self.limits.question;
@@ -124,14 +132,15 @@ impl Engine {
         until: Option<Instant>,
     ) -> Result<Held, Error> {
         self.ready()?;
+        lets_others_run(want).await;
         let waiting = &self.core.counters.waiting;
         waiting.add(1);
         let _waits = OnDrop::new(|| waiting.one_less());
         let mut spot = None;
-        let shared = loop {
+        loop {
             let mut turn = match self.turn(want, spot).await? {
                 Entrance::Turn(turn) => turn,
-                Entrance::Shared(hold) => break hold,
+                Entrance::Shared(hold) => return Ok(self.share(hold)),
                 // An answer is no hold.
                 Entrance::Answered => continue,
             };
@@ -155,19 +164,15 @@ impl Engine {
                 End::In(held) => return Ok(held),
                 End::PassedBy(before) => spot = Some(before),
             }
-        };
-        Ok(self.share(shared).await)
+        }
     }
 
-    /// A share in a hold of another task. It was counted when it was found. Who takes one after the
-    /// other waits for nothing, and so lets other tasks run now and then.
-    async fn share(self: &Arc<Self>, hold: Arc<Hold>) -> Held {
+    /// A share in a hold of another task. It was counted when it was found.
+    fn share(self: &Arc<Self>, hold: Arc<Hold>) -> Held {
         tracing::debug!(target: "leasehold", lock = %hold.name(), owner = %hold.grant.claim.owner,
             "grant, beside others here");
         self.core.counters.handed_over.add(1);
-        let held = Held::new(hold, self);
-        consume_budget().await;
-        held
+        Held::new(hold, self)
     }
 
     async fn pass_noting(self: &Arc<Self>, want: &Want, heard: &Heard) -> Result<(), Error> {

@@ -147,7 +147,11 @@ impl Contention {
         let mut entries = self.entries.lock();
         let entry = entries.of.entry(hold.object().clone()).or_default();
         entry.held = Arc::downgrade(hold);
-        entry.call_all();
+        if entries.is_unopposed(hold.object())
+            && let Some(entry) = entries.of.get_mut(hold.object())
+        {
+            entry.call_all();
+        }
     }
 
     /// A share in the hold of `object` that is here, if it may still be shared.
@@ -393,10 +397,20 @@ impl Contention {
 impl Entries {
     /// One more share in the hold that is here, unless somebody here wants what excludes it.
     fn share(&self, object: &Object, shape: Shape, now: Instant) -> Option<Arc<Hold>> {
-        let hold = self.of.get(object)?.held.upgrade()?;
-        let other_side = object.other_side().and_then(|side| self.of.get(&side));
-        let may = other_side.is_none_or(Entry::is_idle) && hold.shape() == shape;
+        let hold = self.held(object)?;
+        let may = self.is_unopposed(object) && hold.shape() == shape;
         (may && hold.may_be_shared(now) && hold.one_more_share().is_some()).then_some(hold)
+    }
+
+    /// The hold of `object` that this client believes in.
+    fn held(&self, object: &Object) -> Option<Arc<Hold>> {
+        self.of.get(object)?.held.upgrade()
+    }
+
+    /// Whether nobody here has the other side of `object`, or wants it.
+    fn is_unopposed(&self, object: &Object) -> bool {
+        let other_side = object.other_side().and_then(|side| self.of.get(&side));
+        other_side.is_none_or(Entry::is_idle)
     }
 
     /// The mailbox of `object`, if there is one.

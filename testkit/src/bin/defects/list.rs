@@ -620,8 +620,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "a hold is shared whoever wants the other side",
             edits: &[Edit {
                 file: "src/engine/contention/mod.rs",
-                from: "other_side.is_none_or(Entry::is_idle) && hold.shape() == shape",
-                to: "hold.shape() == shape || other_side.is_none()",
+                from: "self.is_unopposed(object) && hold.shape() == shape",
+                to: "hold.shape() == shape || self.is_unopposed(object)",
             }],
         },
     ),
@@ -633,7 +633,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "the last reader gives back without a look who comes",
             edits: &[Edit {
                 file: "src/engine/held.rs",
-                from: "            yield_now().await;\n",
+                from: "            pause().await;\n",
                 to: "",
             }],
         },
@@ -646,8 +646,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "a release that is dropped while others may join gives back nothing",
             edits: &[Edit {
                 file: "src/engine/held.rs",
-                from: "            yield_now().await;\n",
-                to: "            self.given_back = true;\n            yield_now().await;\n",
+                from: "            pause().await;\n",
+                to: "            self.given_back = true;\n            pause().await;\n",
             }],
         },
     ),
@@ -661,6 +661,45 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
                 file: "src/engine/acquire/mod.rs",
                 from: "        consume_budget().await;\n",
                 to: "",
+            }],
+        },
+    ),
+    (
+        Finder::Unit(
+            "engine::contention::tests::sharing::what_ends_while_others_may_join_is_told_with_its_reason",
+        ),
+        Defect {
+            says: "a release does not look again after it has let others join",
+            edits: &[Edit {
+                file: "src/engine/held.rs",
+                from: "            (now, believed) = look();\n",
+                to: "            now = look().0;\n",
+            }],
+        },
+    ),
+    (
+        Finder::Unit(
+            "engine::contention::tests::sharing::a_release_that_another_executor_waits_for_on_a_thread_of_the_runtime_ends",
+        ),
+        Defect {
+            says: "who lets others join is woken by the runtime alone",
+            edits: &[Edit {
+                file: "src/engine/held.rs",
+                from: "            pause().await;\n",
+                to: "            tokio::task::yield_now().await;\n",
+            }],
+        },
+    ),
+    (
+        Finder::Unit(
+            "engine::contention::tests::sharing::who_comes_when_sharing_has_just_ended_leaves_others_alone_with_it_for_a_moment",
+        ),
+        Defect {
+            says: "one hold of readers follows the other without a gap",
+            edits: &[Edit {
+                file: "src/engine/contention/turn.rs",
+                from: "            turn.head_start = turn.head_start.or(rests);\n",
+                to: "            let _ = rests;\n",
             }],
         },
     ),
