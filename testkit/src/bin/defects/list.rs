@@ -1115,7 +1115,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::simulation::run_permits"),
+        Finder::Simulation("run_permits"),
         Defect {
             says: "permits: more are granted than there are",
             edits: &[Edit {
@@ -1126,7 +1126,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::simulation::run_permits"),
+        Finder::Simulation("run_permits"),
         Defect {
             says: "permits: a question that is asked again counts twice",
             edits: &[Edit {
@@ -1137,7 +1137,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::simulation::run_permits"),
+        Finder::Simulation("run_permits"),
         Defect {
             says: "permits: what has expired is not counted as free",
             edits: &[Edit {
@@ -1148,7 +1148,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::simulation::run_permits"),
+        Finder::Simulation("run_permits"),
         Defect {
             says: "permits: a release that is asked again gives back twice",
             edits: &[Edit {
@@ -1159,7 +1159,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::simulation::run_permits"),
+        Finder::Simulation("run_permits"),
         Defect {
             says: "permits: a change that is asked again is made again",
             edits: &[Edit {
@@ -1170,7 +1170,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::simulation::run_permits"),
+        Finder::Simulation("run_permits"),
         Defect {
             says: "permits: a release wakes nobody",
             edits: &[Edit {
@@ -1236,7 +1236,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::simulation::run_counted"),
+        Finder::Simulation("run_counted"),
         Defect {
             says: "a question for permits is executed though it was withdrawn",
             edits: &[Edit {
@@ -1247,7 +1247,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::simulation::run_counted"),
+        Finder::Simulation("run_counted"),
         Defect {
             says: "a repeated acquire takes permits again",
             edits: &[Edit {
@@ -1258,7 +1258,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::simulation::run_counted"),
+        Finder::Simulation("run_counted"),
         Defect {
             says: "one who waits for many permits is overtaken for ever",
             edits: &[Edit {
@@ -1269,7 +1269,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::simulation::run_counted"),
+        Finder::Simulation("run_counted"),
         Defect {
             says: "a hold of permits keeps the turn of its process",
             edits: &[Edit {
@@ -1291,7 +1291,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::simulation::run_counted"),
+        Finder::Simulation("run_counted"),
         Defect {
             says: "a change that is asked for again happens again",
             edits: &[Edit {
@@ -1302,7 +1302,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::simulation::run_counted"),
+        Finder::Simulation("run_counted"),
         Defect {
             says: "an answer goes to those who came after it was asked for",
             edits: &[Edit {
@@ -1501,7 +1501,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::simulation::run_permits"),
+        Finder::Simulation("run_permits"),
         Defect {
             says: "a permit on its way to the next one here is given back by nobody",
             edits: &[Edit {
@@ -1627,7 +1627,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::simulation::run_objects"),
+        Finder::Simulation("run_objects"),
         Defect {
             says: "a release of a semaphore's permits that is repeated gives them back again",
             edits: &[Edit {
@@ -1677,7 +1677,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::simulation::run_objects"),
+        Finder::Simulation("run_objects"),
         Defect {
             says: "a count of a latch that is repeated counts again",
             edits: &[Edit {
@@ -1688,7 +1688,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::simulation::run_objects"),
+        Finder::Simulation("run_objects"),
         Defect {
             says: "permits that are asked for again are taken again",
             edits: &[Edit {
@@ -1699,7 +1699,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::simulation::run_objects"),
+        Finder::Simulation("run_objects"),
         Defect {
             says: "a script lets a reader in beside a writer",
             edits: &[Edit {
@@ -1710,7 +1710,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::simulation::run_objects"),
+        Finder::Simulation("run_objects"),
         Defect {
             says: "a script lets a writer in beside readers",
             edits: &[Edit {
