@@ -100,7 +100,14 @@ fn cargo(copy: &Copy, finder: Finder) -> Result<String, String> {
         Finder::Simulation(_) => "profile.dev.package.leasehold.opt-level=1",
         Finder::Unit(_) => "profile.dev.package.leasehold.opt-level=0",
     };
-    let output = Command::new(env!("CARGO"))
+    let mut cargo = Command::new(env!("CARGO"));
+    // What `cargo run` says of this program is true of no dependency; one that looks at it would
+    // be built anew.
+    let (names, of_us) = (env::vars_os().map(|(name, _)| name), ["CARGO_MANIFEST_", "CARGO_PKG_"]);
+    for name in names.filter(|name| of_us.iter().any(|it| name.to_string_lossy().starts_with(it))) {
+        cargo.env_remove(name);
+    }
+    let output = cargo
         .current_dir(copy.folder())
         .args(["test", "--no-run", "--lib", "--quiet", "--all-features"])
         .args(["--message-format", "json-render-diagnostics"])
