@@ -65,6 +65,8 @@ prepare:    ## installs what the tests need and this machine lacks, and says so
 	$$sudo apt-get update -qq && $$sudo env DEBIAN_FRONTEND=noninteractive \
 		apt-get install -y -qq --no-install-recommends $$missing
 
+# Most of them wait for real servers: four times as many at once as there are cores.
+tests: export RUST_TEST_THREADS ?= $(shell expr 4 '*' $$(getconf _NPROCESSORS_ONLN))
 tests:      ## every test that needs no Java
 	cargo build --workspace --all-features --examples
 	cargo test --workspace --all-features --no-fail-fast

@@ -4,14 +4,17 @@
 use std::{
     future::Future,
     io::Write,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, OnceLock},
     time::Duration,
 };
 
 use leasehold::{Client, Error, Lock, LockGuard, Release, Result, WaitBy};
 use testkit::{Calls, Connection, Redis, eventually};
 use tokio::{task::JoinHandle, time::timeout};
-use tracing::subscriber::DefaultGuard;
+use tracing::{
+    Dispatch,
+    subscriber::{DefaultGuard, NoSubscriber},
+};
 
 /// How long something may take that takes no time to speak of: the machine may
 /// be busy with other tests.
@@ -159,6 +162,10 @@ pub(crate) struct Log(Arc<Mutex<Vec<u8>>>);
 impl Log {
     /// Notes what is logged on this thread until the guard is dropped.
     pub(crate) fn begin() -> (Self, DefaultGuard) {
+        // As long as there is one subscriber alone, tracing asks the thread that comes to a line
+        // first whether anybody wants it: another test's, which says no for all.
+        static SECOND: OnceLock<Dispatch> = OnceLock::new();
+        SECOND.get_or_init(|| Dispatch::new(NoSubscriber::default()));
         let log = Self::default();
         let writer = log.clone();
         let subscriber = tracing_subscriber::fmt().with_writer(move || writer.clone()).finish();

@@ -23,8 +23,8 @@ const PARTS: [&str; 10] = [
     "testkit",
 ];
 
-/// What a run before has built stays, so that little is built anew.
-const TARGET: &str = "target";
+/// Whoever uses the copy has locked this file of it.
+const LOCK: &str = "lock";
 
 /// The copy. Nobody else uses it as long as this value lives.
 pub(crate) struct Copy {
@@ -37,8 +37,8 @@ impl Copy {
     pub(crate) fn of(root: &Path) -> Result<Self, String> {
         let folder = root.join("target/defects");
         let said = |error: io::Error| format!("{}: {error}", folder.display());
-        fs::create_dir_all(folder.join(TARGET)).map_err(said)?;
-        let lock = File::create(folder.join(TARGET).join("lock")).map_err(said)?;
+        fs::create_dir_all(&folder).map_err(said)?;
+        let lock = File::create(folder.join(LOCK)).map_err(said)?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive)
             .map_err(|_| "another run is planting defects already".to_owned())?;
         clear(&folder).map_err(said)?;
@@ -51,11 +51,6 @@ impl Copy {
     /// Where the copy is.
     pub(crate) fn folder(&self) -> &Path {
         &self.folder
-    }
-
-    /// Where it is built.
-    pub(crate) fn target(&self) -> PathBuf {
-        self.folder.join(TARGET)
     }
 
     /// Whether `defect` can be planted.
@@ -115,11 +110,11 @@ pub(crate) fn edited(
     Ok(texts)
 }
 
-/// Removes everything but what was built.
+/// Removes everything but the lock.
 fn clear(folder: &Path) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
-        if entry.file_name() == TARGET {
+        if entry.file_name() == LOCK {
             continue;
         }
         match entry.file_type()?.is_dir() {

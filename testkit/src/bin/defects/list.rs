@@ -1193,7 +1193,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::simulation::run_permits"),
+        Finder::Simulation("run_permits"),
         Defect {
             says: "permits: more are granted than there are",
             edits: &[Edit {
@@ -1204,7 +1204,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::simulation::run_permits"),
+        Finder::Simulation("run_permits"),
         Defect {
             says: "permits: a question that is asked again counts twice",
             edits: &[Edit {
@@ -1215,7 +1215,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::simulation::run_permits"),
+        Finder::Simulation("run_permits"),
         Defect {
             says: "permits: what has expired is not counted as free",
             edits: &[Edit {
@@ -1226,7 +1226,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::simulation::run_permits"),
+        Finder::Simulation("run_permits"),
         Defect {
             says: "permits: a release that is asked again gives back twice",
             edits: &[Edit {
@@ -1237,7 +1237,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::simulation::run_permits"),
+        Finder::Simulation("run_permits"),
         Defect {
             says: "permits: a change that is asked again is made again",
             edits: &[Edit {
@@ -1248,7 +1248,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::simulation::run_permits"),
+        Finder::Simulation("run_permits"),
         Defect {
             says: "permits: a release wakes nobody",
             edits: &[Edit {
@@ -1314,7 +1314,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::simulation::run_counted"),
+        Finder::Simulation("run_counted"),
         Defect {
             says: "a question for permits is executed though it was withdrawn",
             edits: &[Edit {
@@ -1325,7 +1325,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::simulation::run_counted"),
+        Finder::Simulation("run_counted"),
         Defect {
             says: "a repeated acquire takes permits again",
             edits: &[Edit {
@@ -1336,7 +1336,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::simulation::run_counted"),
+        Finder::Simulation("run_counted"),
         Defect {
             says: "one who waits for many permits is overtaken for ever",
             edits: &[Edit {
@@ -1347,7 +1347,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::simulation::run_counted"),
+        Finder::Simulation("run_counted"),
         Defect {
             says: "a hold of permits keeps the turn of its process",
             edits: &[Edit {
@@ -1369,7 +1369,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::simulation::run_counted"),
+        Finder::Simulation("run_counted"),
         Defect {
             says: "a change that is asked for again happens again",
             edits: &[Edit {
@@ -1380,7 +1380,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::simulation::run_counted"),
+        Finder::Simulation("run_counted"),
         Defect {
             says: "an answer goes to those who came after it was asked for",
             edits: &[Edit {
@@ -1579,7 +1579,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::simulation::run_permits"),
+        Finder::Simulation("run_permits"),
         Defect {
             says: "a permit on its way to the next one here is given back by nobody",
             edits: &[Edit {
@@ -1705,7 +1705,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::simulation::run_objects"),
+        Finder::Simulation("run_objects"),
         Defect {
             says: "a release of a semaphore's permits that is repeated gives them back again",
             edits: &[Edit {
@@ -1755,7 +1755,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::simulation::run_objects"),
+        Finder::Simulation("run_objects"),
         Defect {
             says: "a count of a latch that is repeated counts again",
             edits: &[Edit {
@@ -1766,7 +1766,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::simulation::run_objects"),
+        Finder::Simulation("run_objects"),
         Defect {
             says: "permits that are asked for again are taken again",
             edits: &[Edit {
@@ -1777,7 +1777,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::simulation::run_objects"),
+        Finder::Simulation("run_objects"),
         Defect {
             says: "a script lets a reader in beside a writer",
             edits: &[Edit {
@@ -1788,7 +1788,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::simulation::run_objects"),
+        Finder::Simulation("run_objects"),
         Defect {
             says: "a script lets a writer in beside readers",
             edits: &[Edit {

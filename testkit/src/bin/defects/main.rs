@@ -3,8 +3,9 @@
 //!
 //! The defects are data: see [`list`]. Each is built by itself, since an edit may
 //! stand anywhere in a program; what makes it quick is that only the program of
-//! the tests is built, incrementally and without debug information, and that the
-//! next defect is built while the last one is searched for.
+//! the tests is built, incrementally and without debug information, on dependencies
+//! that `make tests` has built before, and that the next defect is built while the
+//! last one is searched for.
 //!
 //! A defect that cannot be planted, does not build or fails in an unknown way is
 //! an error, and so is a copy whose tests fail with nothing planted. The sources
@@ -45,10 +46,8 @@ struct Edit {
 /// The test that has to find a defect.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Finder {
-    /// The simulation, within [`search::SEEDS`] seeds.
-    Simulation,
-    /// The simulation on a simulated server, within as many.
-    Served,
+    /// The simulation of a world, by its name, within [`search::SEEDS`] seeds.
+    Simulation(&'static str),
     /// A test in the library, by its whole path.
     Unit(&'static str),
 }
@@ -77,8 +76,8 @@ fn main() -> ExitCode {
 
 /// Every defect, or those whose words contain `part`.
 fn chosen(part: Option<&str>) -> Vec<Case> {
-    let simulated = DEFECTS.iter().map(|defect| (Finder::Simulation, defect));
-    let served = SERVED.iter().map(|defect| (Finder::Served, defect));
+    let simulated = DEFECTS.iter().map(|defect| (Finder::Simulation("run"), defect));
+    let served = SERVED.iter().map(|defect| (Finder::Simulation("run_served"), defect));
     let simulated = simulated.chain(served);
     let all = simulated.chain(ELSEWHERE.iter().map(|(finder, defect)| (*finder, defect)));
     let all = all.zip(1..).map(|((finder, defect), number)| Case { number, finder, defect });
