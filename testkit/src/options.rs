@@ -206,6 +206,7 @@ impl Options {
             Kind::Alone | Kind::Member => {}
             Kind::Node(timeout) => {
                 line.push("--cluster-enabled", "yes");
+                line.push("--cluster-announce-ip", "127.0.0.1");
                 line.push("--cluster-node-timeout", timeout.to_string());
                 if let Some(bus) = ports.bus.filter(|_| program::redis_major() >= 7) {
                     line.push("--cluster-port", bus.to_string());

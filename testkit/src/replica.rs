@@ -87,6 +87,11 @@ impl Redis {
         eventually("the replica is connected", SYNC, || self.is_synced());
     }
 
+    /// Whether this server says that it follows another.
+    pub(crate) fn is_replica(&self) -> bool {
+        self.replication("role") == "slave"
+    }
+
     /// Whether this is a replica that is connected to its master.
     pub(crate) fn is_synced(&self) -> bool {
         self.replication("master_link_status") == "up"

@@ -10,13 +10,14 @@ mod events;
 mod options;
 mod view;
 
+use std::thread::sleep;
 use std::time::Duration;
 
-use crate::clock::eventually;
+use crate::clock::{clock, eventually};
+use crate::deployment::{announced_port, start_all};
 use crate::links::Links;
-use crate::options::{Kind, Options};
+use crate::options::Kind;
 use crate::server::Redis;
-use crate::side_by_side::side_by_side;
 use crate::wire::Reply;
 
 pub use events::{Event, Events};
@@ -100,7 +101,7 @@ impl Sentinels {
     /// The port under which the Sentinels know this one of the [servers](Self::servers),
     /// and tell clients of it.
     pub fn announced_port(&self, server: usize) -> u16 {
-        announced(self.links.as_ref(), &server_name(server), &self.servers[server])
+        announced_port(&self.servers[server], &server_name(server), self.links.as_ref())
     }
 
     /// Who is master now: the Sentinels that run name the same server, and it says so
@@ -172,11 +173,11 @@ impl Sentinels {
     /// If that takes longer than a minute; the message shows what they see.
     #[track_caller]
     pub fn wait_until_agreed(&self) {
-        let started = crate::clock::clock();
+        let started = clock();
         while !self.is_agreed() {
             let views: Vec<_> = self.views();
             assert!(started.elapsed() < AGREEMENT, "no agreement, but {views:#?}");
-            std::thread::sleep(PAUSE);
+            sleep(PAUSE);
         }
     }
 
@@ -190,7 +191,7 @@ impl Sentinels {
     }
 
     /// Makes a [user](Redis::user) at every server that runs. Whoever restarts has
-    /// forgotten it, but not one of [`Options::user`].
+    /// forgotten it, but not one of [`Options::user`](crate::Options::user).
     ///
     /// # Panics
     ///
@@ -220,7 +221,7 @@ impl Sentinels {
     }
 
     fn sentinel_port(&self, number: usize) -> u16 {
-        announced(self.links.as_ref(), &sentinel_name(number), &self.sentinels[number])
+        announced_port(&self.sentinels[number], &sentinel_name(number), self.links.as_ref())
     }
 
     /// What each Sentinel that runs sees, if it answers.
@@ -291,9 +292,9 @@ impl SentinelsOptions {
             self.sentinel_options.certificates = self.server_options.certificates.clone();
         }
         let members = self.server_options.clone().of_kind(Kind::Member);
-        let servers = start_all(self.replicas + 1, &members, links.as_ref(), server_name);
+        let servers = start_all(&names(self.replicas + 1, server_name), &members, links.as_ref());
         let watchers = self.sentinel_options.clone().of_kind(Kind::Sentinel);
-        let sentinels = start_all(self.sentinels, &watchers, links.as_ref(), sentinel_name);
+        let sentinels = start_all(&names(self.sentinels, sentinel_name), &watchers, links.as_ref());
         let started = Sentinels { sentinels, servers, links, name: self.name.clone() };
         started.replicate();
         started.introduce(&self);
@@ -347,39 +348,15 @@ impl Sentinels {
     }
 }
 
-/// Starts servers of one kind, each with its links.
-fn start_all(
-    count: usize,
-    options: &Options,
-    links: Option<&Links>,
-    name: fn(usize) -> String,
-) -> Vec<Redis> {
-    let sources: Vec<_> =
-        (0..count).map(|it| links.map(|links| links.add(&name(it)).to_string())).collect();
-    side_by_side(count, |number| {
-        let options = options.clone();
-        let started = match &sources[number] {
-            Some(source) => options.arg("--bind-source-addr", source).start(),
-            None => options.start(),
-        };
-        if let Some(links) = links {
-            links.open(&name(number), started.ports());
-        }
-        started
-    })
-}
-
-/// Where clients find a server.
-fn announced(links: Option<&Links>, name: &str, server: &Redis) -> u16 {
-    let own = server.ports().tls.unwrap_or(server.port());
-    links.map_or(own, |links| links.door(name, own))
-}
-
 #[track_caller]
 fn user_at(servers: &[Redis], name: &str, rights: &[&str]) {
     for server in servers.iter().filter(|server| server.is_running()) {
         server.user(name, rights);
     }
+}
+
+fn names(count: usize, name: fn(usize) -> String) -> Vec<String> {
+    (0..count).map(name).collect()
 }
 
 fn server_name(number: usize) -> String {
