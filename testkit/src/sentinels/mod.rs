@@ -166,13 +166,15 @@ impl Sentinels {
     }
 
     /// Waits until every Sentinel that runs sees the others, the same master, and all
-    /// servers that run as its replicas, connected.
+    /// servers that run as its replicas, connected. Meanwhile they look at the servers
+    /// every second, where by themselves they do so every ten.
     ///
     /// # Panics
     ///
     /// If that takes longer than a minute; the message shows what they see.
     #[track_caller]
     pub fn wait_until_agreed(&self) {
+        let _hurried = Hurried::all(&self.sentinels, LOOKS);
         let started = clock();
         while !self.is_agreed() {
             let views: Vec<_> = self.views();
@@ -335,18 +337,52 @@ impl Sentinels {
             for (key, value) in known.into_iter().filter_map(|(key, value)| Some((key, value?))) {
                 sentinel.own_command(&["SENTINEL", "CONFIG", "SET", key, value]);
             }
-            self.say_hello_every(sentinel, HURRY);
-            self.watch(sentinel, options);
         }
+        let _hurried = Hurried::all(&self.sentinels, HELLOS);
+        self.sentinels.iter().for_each(|sentinel| self.watch(sentinel, options));
         self.wait_until_agreed();
-        self.sentinels.iter().for_each(|sentinel| self.say_hello_every(sentinel, USUAL));
-    }
-
-    /// How often a Sentinel tells the others of itself. Older ones are not to be hurried.
-    fn say_hello_every(&self, sentinel: &Redis, period: Duration) {
-        sentinel.ask(&["SENTINEL", "DEBUG", "PUBLISH-PERIOD", &millis(period)]);
     }
 }
+
+/// Sentinels that do something more often than by themselves, as long as this is there.
+struct Hurried<'a> {
+    sentinels: &'a [Redis],
+    what: Period,
+}
+
+impl<'a> Hurried<'a> {
+    fn all(sentinels: &'a [Redis], what: Period) -> Self {
+        let hurried = Self { sentinels, what };
+        hurried.every(what.hurried);
+        hurried
+    }
+
+    fn every(&self, period: &str) {
+        for sentinel in self.sentinels {
+            // Before Redis 7 they are not to be hurried, and refuse.
+            sentinel.ask(&["SENTINEL", "DEBUG", self.what.name, period]);
+        }
+    }
+}
+
+impl Drop for Hurried<'_> {
+    fn drop(&mut self) {
+        self.every(self.what.usual);
+    }
+}
+
+/// How often Sentinels do something, in milliseconds.
+#[derive(Clone, Copy)]
+struct Period {
+    name: &'static str,
+    hurried: &'static str,
+    usual: &'static str,
+}
+
+/// How often they tell each other of themselves.
+const HELLOS: Period = Period { name: "PUBLISH-PERIOD", hurried: "100", usual: "2000" };
+/// How often they ask servers how they are.
+const LOOKS: Period = Period { name: "INFO-PERIOD", hurried: "1000", usual: "10000" };
 
 #[track_caller]
 fn user_at(servers: &[Redis], name: &str, rights: &[&str]) {
@@ -373,8 +409,5 @@ fn millis(duration: Duration) -> String {
 
 const AGREEMENT: Duration = Duration::from_secs(60);
 const FAILOVER: Duration = Duration::from_secs(30);
-/// How often Sentinels say hello at the start, and afterwards, as by themselves.
-const HURRY: Duration = Duration::from_millis(100);
-const USUAL: Duration = Duration::from_secs(2);
 /// How long to leave Sentinels alone before looking again.
 const PAUSE: Duration = Duration::from_millis(20);
