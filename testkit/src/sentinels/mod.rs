@@ -4,7 +4,8 @@
 //! Sentinels are told whom to watch by commands once all servers run; they keep what
 //! they know in a file of their own, also over a restart. A Sentinel looks at its own
 //! clock: what they find out of each other takes them seconds, and a demoted master that
-//! comes back is made a replica after some ten.
+//! comes back is made a replica after some ten, unless a test
+//! [waits for it](Sentinels::wait_until_agreed).
 
 mod events;
 mod options;
@@ -166,15 +167,16 @@ impl Sentinels {
     }
 
     /// Waits until every Sentinel that runs sees the others, the same master, and all
-    /// servers that run as its replicas, connected. Meanwhile they look at the servers
-    /// every second, where by themselves they do so every ten.
+    /// servers that run as its replicas, connected. Meanwhile they are hurried: they
+    /// talk to each other four times as often as by themselves, and ask servers how they
+    /// are ten times as often.
     ///
     /// # Panics
     ///
     /// If that takes longer than a minute; the message shows what they see.
     #[track_caller]
     pub fn wait_until_agreed(&self) {
-        let _hurried = Hurried::all(&self.sentinels, LOOKS);
+        let _hurried = Hurried::all(&self.sentinels);
         let started = clock();
         while !self.is_agreed() {
             let views: Vec<_> = self.views();
@@ -338,51 +340,34 @@ impl Sentinels {
                 sentinel.own_command(&["SENTINEL", "CONFIG", "SET", key, value]);
             }
         }
-        let _hurried = Hurried::all(&self.sentinels, HELLOS);
         self.sentinels.iter().for_each(|sentinel| self.watch(sentinel, options));
         self.wait_until_agreed();
     }
 }
 
-/// Sentinels that do something more often than by themselves, as long as this is there.
-struct Hurried<'a> {
-    sentinels: &'a [Redis],
-    what: Period,
-}
+/// Sentinels that do everything more often than by themselves, as long as this is there.
+struct Hurried<'a>(&'a [Redis]);
 
 impl<'a> Hurried<'a> {
-    fn all(sentinels: &'a [Redis], what: Period) -> Self {
-        let hurried = Self { sentinels, what };
-        hurried.every(what.hurried);
-        hurried
-    }
-
-    fn every(&self, period: &str) {
-        for sentinel in self.sentinels {
-            // Before Redis 7 they are not to be hurried, and refuse.
-            sentinel.ask(&["SENTINEL", "DEBUG", self.what.name, period]);
-        }
+    fn all(sentinels: &'a [Redis]) -> Self {
+        every(sentinels, "500", "1000");
+        Self(sentinels)
     }
 }
 
 impl Drop for Hurried<'_> {
     fn drop(&mut self) {
-        self.every(self.what.usual);
+        every(self.0, "2000", "10000");
     }
 }
 
-/// How often Sentinels do something, in milliseconds.
-#[derive(Clone, Copy)]
-struct Period {
-    name: &'static str,
-    hurried: &'static str,
-    usual: &'static str,
+/// How often Sentinels tell each other of themselves, and ask servers how they are, in
+/// milliseconds. Before Redis 7 they are not to be hurried, and refuse.
+fn every(sentinels: &[Redis], hello: &str, look: &str) {
+    for sentinel in sentinels {
+        sentinel.ask(&["SENTINEL", "DEBUG", "PUBLISH-PERIOD", hello, "INFO-PERIOD", look]);
+    }
 }
-
-/// How often they tell each other of themselves.
-const HELLOS: Period = Period { name: "PUBLISH-PERIOD", hurried: "100", usual: "2000" };
-/// How often they ask servers how they are.
-const LOOKS: Period = Period { name: "INFO-PERIOD", hurried: "1000", usual: "10000" };
 
 #[track_caller]
 fn user_at(servers: &[Redis], name: &str, rights: &[&str]) {
