@@ -109,7 +109,8 @@ fn a_slot_on_its_way_is_served_by_both() {
     let ask = format!("ASK {} 127.0.0.1:{}", Cluster::slot_of("key"), to.port());
     assert_eq!(at(gone).error(), ask);
     let both = from.command(&["MGET", here, gone]);
-    assert!(both.error().starts_with("TRYAGAIN"), "{both:?}");
+    // before Redis 7 it sends clients to the other node, which has not got both either
+    assert!(["TRYAGAIN", "ASK"].iter().any(|it| both.error().starts_with(it)), "{both:?}");
     assert!(to.command(&["GET", gone]).error().starts_with("MOVED"));
     let mut asking = Connection::open(to.port());
     assert_eq!(asking.command(&["ASKING"]).text(), "OK");
