@@ -266,6 +266,13 @@ fn clients_are_sent_to_links_and_can_be_cut_off() {
     // until it is healed
     cluster.links().heal(Links::CLIENTS, &cluster.name_of(&owner));
     assert_eq!(Connection::open(announced).command(&["GET", "key"]).text(), "1");
+
+    // and after a restart it announces the same
+    cluster.fail_over(&cluster.replicas_of(&owner).remove(0), Failover::Agreed);
+    owner.restart();
+    cluster.wait_until_ok();
+    cluster.fail_over(&owner, Failover::Agreed);
+    assert_eq!(other.command(&["GET", "key"]).error(), moved);
 }
 
 #[test]
