@@ -93,4 +93,4 @@ fn counted_as(words: &[&str]) -> String {
 }
 
 /// The password of every user that a test makes.
-const USER_PASSWORD: &str = "secret";
+pub(crate) const USER_PASSWORD: &str = "secret";

@@ -1,26 +1,45 @@
-//! Certificates for a server that speaks TLS, made anew for each server.
+//! Certificates for servers that speak TLS: made anew for each, or for several
+//! that trust each other.
 
-use std::fs;
 use std::path::Path;
+use std::{fmt, fs};
 
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa,
     KeyPair, KeyUsagePurpose,
 };
 
-/// Writes a CA's certificate, and a certificate and key each for the server and
-/// for one client, into `dir`.
-pub(crate) fn write_to(dir: &Path) {
-    let ca = authority();
-    write(dir, CA_CERT, &ca.pem());
-    for (subject, usage, cert_file, key_file) in [
-        ("server", ExtendedKeyUsagePurpose::ServerAuth, SERVER_CERT, SERVER_KEY),
-        ("client", ExtendedKeyUsagePurpose::ClientAuth, CLIENT_CERT, CLIENT_KEY),
-    ] {
-        let key = new_key();
-        let cert = leaf(subject, usage).signed_by(&key, &ca).expect("our CA can sign");
-        write(dir, cert_file, &cert.pem());
-        write(dir, key_file, &key.serialize_pem());
+/// A CA's certificate, and a certificate and key each for servers and for one client:
+/// the name of each file, and what is in it.
+#[derive(Clone)]
+pub(crate) struct Certificates(Vec<(&'static str, String)>);
+
+/// Shown in messages, which pages of letters would bury.
+impl fmt::Debug for Certificates {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Certificates")
+    }
+}
+
+impl Certificates {
+    pub(crate) fn new() -> Self {
+        let ca = authority();
+        let mut files = vec![(CA_CERT, ca.pem())];
+        for (subject, usage, cert_file, key_file) in [
+            ("server", ExtendedKeyUsagePurpose::ServerAuth, SERVER_CERT, SERVER_KEY),
+            ("client", ExtendedKeyUsagePurpose::ClientAuth, CLIENT_CERT, CLIENT_KEY),
+        ] {
+            let key = new_key();
+            let cert = leaf(subject, usage).signed_by(&key, &ca).expect("our CA can sign");
+            files.extend([(cert_file, cert.pem()), (key_file, key.serialize_pem())]);
+        }
+        Self(files)
+    }
+
+    pub(crate) fn write_to(&self, dir: &Path) {
+        for (name, pem) in &self.0 {
+            fs::write(dir.join(name), pem).expect("the server's directory is ours to write");
+        }
     }
 }
 
@@ -44,10 +63,6 @@ fn leaf(subject: &str, usage: ExtendedKeyUsagePurpose) -> CertificateParams {
 
 fn new_key() -> KeyPair {
     KeyPair::generate().expect("there is randomness for a key")
-}
-
-fn write(dir: &Path, name: &str, pem: &str) {
-    fs::write(dir.join(name), pem).expect("the server's directory is ours to write");
 }
 
 pub(crate) const CA_CERT: &str = "ca.pem";

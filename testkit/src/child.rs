@@ -8,6 +8,7 @@
 use std::io;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -31,6 +32,7 @@ pub(crate) fn tied(program: &Path) -> Command {
 pub(crate) struct Tethered {
     pid: Pid,
     child: Mutex<Child>,
+    paused: AtomicBool,
 }
 
 impl Tethered {
@@ -40,7 +42,7 @@ impl Tethered {
         let child = start_from_lasting_thread(command)
             .unwrap_or_else(|error| panic!("cannot start {what}: {error}"));
         let pid = Pid::from_child(&child);
-        Self { pid, child: Mutex::new(child) }
+        Self { pid, child: Mutex::new(child), paused: AtomicBool::new(false) }
     }
 
     pub(crate) fn pid(&self) -> u32 {
@@ -59,6 +61,7 @@ impl Tethered {
 
     /// Stops the process where it is, and returns when it stands still.
     pub(crate) fn pause(&self) {
+        self.paused.store(true, Ordering::SeqCst);
         self.signal(Signal::STOP);
         self.wait_for(WaitIdOptions::STOPPED | WaitIdOptions::EXITED);
     }
@@ -66,6 +69,12 @@ impl Tethered {
     /// Lets a paused process go on.
     pub(crate) fn resume(&self) {
         self.signal(Signal::CONT);
+        self.paused.store(false, Ordering::SeqCst);
+    }
+
+    /// Whether it was stopped where it is.
+    pub(crate) fn is_paused(&self) -> bool {
+        self.paused.load(Ordering::SeqCst)
     }
 
     /// Asks the process to end at once, and returns when it is gone.

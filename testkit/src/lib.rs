@@ -9,6 +9,9 @@
 //! network, follow it with a [replica](Redis::start_replica_of), watch it with [`Redis::calls`] and [`Redis::monitor`], and let a
 //! [`Helper`] be the process that dies. For data that lies elsewhere there is a [`Postgres`].
 //!
+//! Servers that belong together are [`Sentinels`], a master with replicas and those who
+//! watch it, or a [`Cluster`]. Between them and their clients there may be [`Links`].
+//!
 //! All calls block, so that tests with and without a runtime can use them. They
 //! **panic** when something does not work: in a test there is nothing better to
 //! do. The few that return an [`io::Result`](std::io::Result) are about faults
@@ -18,7 +21,10 @@ mod access;
 mod certificates;
 mod child;
 mod clock;
+mod cluster;
+mod deployment;
 mod liar;
+mod links;
 mod monitor;
 mod options;
 mod port;
@@ -27,6 +33,7 @@ mod process;
 mod program;
 mod proxy;
 mod replica;
+mod sentinels;
 mod server;
 mod stats;
 #[cfg(feature = "twin")]
@@ -34,12 +41,15 @@ pub mod twin;
 mod wire;
 
 pub use clock::eventually;
+pub use cluster::{Cluster, ClusterOptions, Failover, SlotMove};
 pub use liar::{Liar, Lie, Said};
+pub use links::Links;
 pub use monitor::Monitor;
 pub use options::Options;
 pub use postgres::{Postgres, Session};
 pub use process::Helper;
 pub use proxy::Proxy;
+pub use sentinels::{Event, Events, Sentinels, SentinelsOptions};
 pub use server::Redis;
 pub use stats::Calls;
 pub use wire::{Connection, Reply};

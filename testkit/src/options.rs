@@ -1,9 +1,16 @@
 //! What kind of server a test wants.
 
 use std::ffi::OsString;
+use std::fs;
+use std::net::Ipv4Addr;
 use std::path::Path;
+use std::sync::Arc;
 
-use crate::certificates::{CA_CERT, SERVER_CERT, SERVER_KEY};
+use crate::access::USER_PASSWORD;
+use crate::certificates::{
+    CA_CERT, CLIENT_CERT, CLIENT_KEY, Certificates, SERVER_CERT, SERVER_KEY,
+};
+use crate::port::free_port;
 use crate::program;
 
 /// The settings of a server that is about to start.
@@ -20,11 +27,31 @@ use crate::program;
 #[must_use = "a server runs once it is started"]
 pub struct Options {
     pub(crate) args: Vec<(String, String)>,
+    pub(crate) certificates: Option<Arc<Certificates>>,
     pub(crate) client_auth: bool,
+    pub(crate) kind: Kind,
     pub(crate) password: Option<String>,
     pub(crate) persistent: bool,
+    pub(crate) replicates_as: Option<String>,
+    pub(crate) source: Option<Ipv4Addr>,
     pub(crate) tls: bool,
     pub(crate) unix_socket: bool,
+    pub(crate) users: Vec<(String, Vec<String>)>,
+}
+
+/// What a server is among others.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(crate) enum Kind {
+    /// Nothing: it stands alone.
+    #[default]
+    Alone,
+    /// One of several. It keeps what `CONFIG REWRITE` writes, trusts whom the others
+    /// trust, and speaks TLS to them if it speaks TLS.
+    Member,
+    /// A node of a cluster, with this `cluster-node-timeout` in milliseconds.
+    Node(u128),
+    /// A Sentinel, which is told by commands whom to watch.
+    Sentinel,
 }
 
 impl Options {
@@ -66,40 +93,194 @@ impl Options {
         self
     }
 
+    /// Gives the server a user with these rights, each a rule of `ACL SETUSER`, whose
+    /// password is `secret`. Unlike one [made later](crate::Redis::user) it outlives a
+    /// restart.
+    pub fn user(mut self, name: &str, rights: &[&str]) -> Self {
+        self.users.push((name.into(), rights.iter().map(|&right| right.into()).collect()));
+        self
+    }
+
+    /// Makes servers of one deployment log in to each other as this
+    /// [user](Self::user). Default: with the password, if there is one.
+    pub fn replicates_as(mut self, user: &str) -> Self {
+        self.replicates_as = Some(user.into());
+        self
+    }
+
+    /// Where the server's own connections are to come from.
+    pub(crate) fn coming_from(mut self, source: Ipv4Addr) -> Self {
+        self.source = Some(source);
+        self
+    }
+
+    /// These settings for a server that is one of several.
+    pub(crate) fn of_kind(mut self, kind: Kind) -> Self {
+        self.kind = kind;
+        self
+    }
+
+    /// Makes certificates now, so that all servers with these settings share them.
+    pub(crate) fn with_shared_certificates(mut self) -> Self {
+        self.certificates = Some(Arc::new(Certificates::new()));
+        self
+    }
+
+    /// As whom other servers log in to one with these settings: user and password.
+    pub(crate) fn login(&self) -> (Option<&str>, Option<&str>) {
+        match &self.replicates_as {
+            Some(user) => (Some(user), Some(USER_PASSWORD)),
+            None => (None, self.password.as_deref()),
+        }
+    }
+
+    /// Whether the server talks to others of its kind in TLS.
+    pub(crate) fn tls_among_servers(&self) -> bool {
+        self.tls && self.kind != Kind::Alone
+    }
+
+    /// Ports that are free at the moment, as many as these settings need.
+    pub(crate) fn free_ports(&self) -> Ports {
+        let plain = free_port();
+        let tls = self.tls.then(free_port);
+        let bus = matches!(self.kind, Kind::Node(_)).then(|| match program::redis_major() {
+            // Older servers have no say in it.
+            ..7 => tls.unwrap_or(plain) + 10_000,
+            7.. => free_port(),
+        });
+        Ports { plain, tls, bus }
+    }
+
+    /// Writes the files that a server with these settings reads in `dir`.
+    pub(crate) fn prepare(&self, dir: &Path) {
+        if self.tls {
+            let own = || Arc::new(Certificates::new());
+            self.certificates.clone().unwrap_or_else(own).write_to(dir);
+        }
+        if !self.users.is_empty() {
+            write(dir, USERS, &self.acl());
+        }
+        match self.kind {
+            Kind::Alone => {}
+            Kind::Member | Kind::Node(_) | Kind::Sentinel => write(dir, CONFIG, ""),
+        }
+    }
+
+    /// The file of users. What it does not say of the default user is not true any more.
+    fn acl(&self) -> String {
+        let password =
+            self.password.as_ref().map_or_else(|| "nopass".into(), |it| format!(">{it}"));
+        let mut file = format!("user default on {password} ~* &* +@all\n");
+        for (name, rights) in &self.users {
+            file += &format!("user {name} on >{USER_PASSWORD} {}\n", rights.join(" "));
+        }
+        file
+    }
+
     /// The command line of a server that lives in `dir`.
     ///
     /// The test's own settings come last, so that they win.
     pub(crate) fn command_line(&self, dir: &Path, ports: Ports) -> Vec<OsString> {
         let mut line = Line(Vec::new());
-        line.push("--bind", "127.0.0.1");
+        self.push_kind(&mut line, dir, ports);
+        self.push_addresses(&mut line);
         line.push("--port", ports.plain.to_string());
         line.push("--dir", dir);
         line.push("--daemonize", "no");
         line.push("--loglevel", "notice");
-        line.push("--save", "");
-        line.push("--appendonly", if self.persistent { "yes" } else { "no" });
-        line.push("--appendfsync", "always");
         // Older servers allow DEBUG always and do not know the setting.
         if program::redis_major() >= 7 {
             line.push("--enable-debug-command", "yes");
         }
-        if let Some(password) = &self.password {
-            line.push("--requirepass", password);
+        if self.kind != Kind::Sentinel {
+            self.push_data(&mut line);
         }
-        if self.unix_socket {
-            line.push("--unixsocket", dir.join(SOCKET));
-        }
+        self.push_access(&mut line, dir);
         if let Some(port) = ports.tls {
-            line.push("--tls-port", port.to_string());
-            line.push("--tls-cert-file", dir.join(SERVER_CERT));
-            line.push("--tls-key-file", dir.join(SERVER_KEY));
-            line.push("--tls-ca-cert-file", dir.join(CA_CERT));
-            line.push("--tls-auth-clients", if self.client_auth { "yes" } else { "no" });
+            self.push_tls(&mut line, dir, port);
         }
         for (name, value) in &self.args {
             line.push(name, value);
         }
         line.0
+    }
+
+    /// What makes it one of several. The file comes first, as it must.
+    fn push_kind(&self, line: &mut Line, dir: &Path, ports: Ports) {
+        if self.kind == Kind::Alone {
+            return;
+        }
+        line.0.push(dir.join(CONFIG).into());
+        match self.kind {
+            Kind::Alone | Kind::Member => {}
+            Kind::Node(timeout) => {
+                line.push("--cluster-enabled", "yes");
+                line.push("--cluster-announce-ip", "127.0.0.1");
+                line.push("--cluster-node-timeout", timeout.to_string());
+                if let Some(bus) = ports.bus.filter(|_| program::redis_major() >= 7) {
+                    line.push("--cluster-port", bus.to_string());
+                }
+            }
+            Kind::Sentinel => return line.0.push("--sentinel".into()),
+        }
+        // By itself a master waits for more replicas before it sends its data.
+        line.push("--repl-diskless-sync-delay", "0");
+        let (user, password) = self.login();
+        if let Some(user) = user {
+            line.push("--masteruser", user);
+        }
+        if let Some(password) = password {
+            line.push("--masterauth", password);
+        }
+    }
+
+    fn push_addresses(&self, line: &mut Line) {
+        match self.source.map(|source| source.to_string()) {
+            Some(source) if program::redis_major() >= 7 => {
+                line.push("--bind-source-addr", source);
+                line.push("--bind", "127.0.0.1");
+            }
+            // Older servers come from the first address they listen at.
+            Some(source) => line.0.extend(["--bind".into(), source.into(), "127.0.0.1".into()]),
+            None => line.push("--bind", "127.0.0.1"),
+        }
+    }
+
+    fn push_data(&self, line: &mut Line) {
+        line.push("--save", "");
+        line.push("--appendonly", if self.persistent { "yes" } else { "no" });
+        line.push("--appendfsync", "always");
+        if !self.persistent {
+            // What a master sent is forgotten as well.
+            line.push("--rdb-del-sync-files", "yes");
+        }
+    }
+
+    fn push_access(&self, line: &mut Line, dir: &Path) {
+        if !self.users.is_empty() {
+            line.push("--aclfile", dir.join(USERS));
+        } else if let Some(password) = &self.password {
+            line.push("--requirepass", password);
+        }
+        if self.unix_socket {
+            line.push("--unixsocket", dir.join(SOCKET));
+        }
+    }
+
+    fn push_tls(&self, line: &mut Line, dir: &Path, port: u16) {
+        line.push("--tls-port", port.to_string());
+        line.push("--tls-cert-file", dir.join(SERVER_CERT));
+        line.push("--tls-key-file", dir.join(SERVER_KEY));
+        line.push("--tls-ca-cert-file", dir.join(CA_CERT));
+        line.push("--tls-auth-clients", if self.client_auth { "yes" } else { "no" });
+        if self.tls_among_servers() {
+            line.push("--tls-client-cert-file", dir.join(CLIENT_CERT));
+            line.push("--tls-client-key-file", dir.join(CLIENT_KEY));
+            line.push("--tls-replication", "yes");
+        }
+        if matches!(self.kind, Kind::Node(_)) {
+            line.push("--tls-cluster", "yes");
+        }
     }
 }
 
@@ -108,6 +289,15 @@ impl Options {
 pub(crate) struct Ports {
     pub(crate) plain: u16,
     pub(crate) tls: Option<u16>,
+    /// Where the nodes of a cluster talk among themselves.
+    pub(crate) bus: Option<u16>,
+}
+
+impl Ports {
+    /// The one for clients and other servers: that of TLS where it is spoken.
+    pub(crate) fn for_others(self) -> u16 {
+        self.tls.unwrap_or(self.plain)
+    }
 }
 
 struct Line(Vec<OsString>);
@@ -118,5 +308,12 @@ impl Line {
     }
 }
 
+fn write(dir: &Path, name: &str, text: &str) {
+    fs::write(dir.join(name), text).expect("the server's directory is ours to write");
+}
+
+/// The file that a server rewrites with its settings.
+const CONFIG: &str = "redis.conf";
 /// The name of the unix socket in the server's directory.
 pub(crate) const SOCKET: &str = "redis.sock";
+const USERS: &str = "users.acl";

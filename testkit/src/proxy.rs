@@ -5,8 +5,9 @@
 //! what it carries; a chunk of bytes from the client is taken for a request,
 //! the next chunk from the server for its reply.
 
+use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread::{self, JoinHandle, sleep};
@@ -127,6 +128,21 @@ impl Proxy {
         self.shared.change(|faults| faults.delay = delay);
     }
 
+    /// What becomes of connections from one address; nothing undoes it.
+    pub(crate) fn bar(&self, from: Ipv4Addr, bar: Option<Bar>) {
+        let from = IpAddr::from(from);
+        let mut state = self.shared.state();
+        match bar {
+            Some(bar) => state.barred.insert(from, bar),
+            None => state.barred.remove(&from),
+        };
+        if bar == Some(Bar::Refused) {
+            state.links.retain(|link| link.upgrade().is_some_and(|link| link.close_if(from)));
+        }
+        drop(state);
+        self.shared.changed.notify_all();
+    }
+
     /// Waits until all who have connected are known to us.
     ///
     /// A client is connected as soon as the kernel says so, which is before the
@@ -155,6 +171,15 @@ impl Drop for Proxy {
     }
 }
 
+/// How somebody is kept from a server.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Bar {
+    /// Connections are closed, new ones at once.
+    Refused,
+    /// Nothing passes, and nobody is told.
+    Silent,
+}
+
 /// What the threads of a proxy agree on.
 #[derive(Debug, Default)]
 struct Shared {
@@ -164,6 +189,8 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct State {
+    /// Who is not let through, by address.
+    barred: BTreeMap<IpAddr, Bar>,
     closed: bool,
     faults: Faults,
     links: Vec<Weak<Link>>,
@@ -202,7 +229,7 @@ impl Shared {
 
     /// Waits while nothing may pass. Returns nothing if `link` is closed.
     fn wait_to_pass(&self, link: &Link) -> Option<MutexGuard<'_, State>> {
-        let is_held = |state: &mut State| state.faults.black_hole && !link.is_closed();
+        let is_held = |state: &mut State| state.holds(link) && !link.is_closed();
         let state = self.changed.wait_while(self.state(), is_held);
         Some(state.unwrap_or_else(PoisonError::into_inner)).filter(|_| !link.is_closed())
     }
@@ -210,14 +237,20 @@ impl Shared {
 
 impl State {
     /// Takes on a connection, unless it is to be refused.
-    fn admit(&mut self, client: TcpStream) -> Option<Arc<Link>> {
-        if self.closed || self.faults.refuse {
+    fn admit(&mut self, client: TcpStream, from: IpAddr) -> Option<Arc<Link>> {
+        let refused = self.barred.get(&from) == Some(&Bar::Refused);
+        if self.closed || self.faults.refuse || refused {
             return None;
         }
-        let link = Arc::new(Link::new(client));
+        let link = Arc::new(Link::new(client, from));
         self.links.retain(|link| link.strong_count() > 0);
         self.links.push(Arc::downgrade(&link));
         Some(link)
+    }
+
+    /// Whether nothing passes on `link`.
+    fn holds(&self, link: &Link) -> bool {
+        self.faults.black_hole || self.barred.get(&link.from) == Some(&Bar::Silent)
     }
 
     /// Whether `request` is the one whose reply is to be lost.
@@ -236,6 +269,8 @@ impl State {
 struct Link {
     client: TcpStream,
     closed: AtomicBool,
+    /// The address of the client.
+    from: IpAddr,
     /// Empty until it is made.
     server: OnceLock<TcpStream>,
     /// Whether the next reply is to be lost.
@@ -243,9 +278,9 @@ struct Link {
 }
 
 impl Link {
-    fn new(client: TcpStream) -> Self {
+    fn new(client: TcpStream, from: IpAddr) -> Self {
         let (closed, loses) = (AtomicBool::new(false), AtomicBool::new(false));
-        Self { client, closed, server: OnceLock::new(), loses }
+        Self { client, closed, from, server: OnceLock::new(), loses }
     }
 
     fn is_closed(&self) -> bool {
@@ -258,6 +293,14 @@ impl Link {
         if let Some(server) = self.server.get() {
             shut(server, Shutdown::Both);
         }
+    }
+
+    /// Closes what comes from this address. Returns whether it is open still.
+    fn close_if(&self, from: IpAddr) -> bool {
+        if self.from == from {
+            self.close();
+        }
+        self.from != from
     }
 
     /// Closes the client's side, and lets the server finish what it was sent.
@@ -280,7 +323,7 @@ fn accept(listener: &TcpListener, port: u16, shared: &Arc<Shared>) {
         }
         if state.marker.take_if(|marker| *marker == address).is_some() {
             shared.changed.notify_all();
-        } else if let Some(link) = state.admit(client) {
+        } else if let Some(link) = state.admit(client, address.ip()) {
             let shared = Arc::clone(shared);
             thread::spawn(move || connect(&link, port, &shared));
         }

@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use crate::clock::eventually;
+use crate::options::{Kind, Options};
 use crate::server::Redis;
 
 /// How long a replica may take for what it is told.
@@ -30,33 +31,70 @@ impl Redis {
     /// ```
     #[track_caller]
     pub fn start_replica_of(master: &Self) -> Self {
-        let replica = Self::start();
-        replica.follow(master);
-        replica
+        Self::options().start_replica_of(master)
     }
 
     /// Makes this server a replica of `master`, as a failover does with the old
     /// master: it gives up what it has for what `master` has.
     ///
-    /// It follows until it is [promoted](Self::promote) or stopped; one that is
-    /// started again follows nobody. The master counts a `PING` of a replica that
-    /// connects, and an `AUTH` if it has a password.
+    /// It follows until it is [promoted](Self::promote). One that was
+    /// [started as a replica](Options::start_replica_of) does so after a restart, too; any
+    /// other follows nobody then. The master counts a `PING` of a replica that connects,
+    /// and an `AUTH` if it has a password.
     ///
     /// # Panics
     ///
     /// If it is not in step within 20 seconds.
     #[track_caller]
     pub fn follow(&self, master: &Self) {
+        self.follow_at(master, self.port_to_follow(master));
+        self.wait_until_synced();
+        self.catch_up_with(master);
+    }
+
+    /// Makes this server a replica of `master`, whom it reaches at `port`.
+    pub(crate) fn follow_at(&self, master: &Self, port: u16) {
         // By itself a master waits for more replicas before it sends its data.
         master.own_command(&["CONFIG", "SET", "repl-diskless-sync-delay", "0"]);
-        if let Some(password) = master.password() {
-            self.own_command(&["CONFIG", "SET", "masterauth", password]);
+        let (user, password) = master.settings().login();
+        let login = [("masteruser", user), ("masterauth", password)];
+        for (name, value) in login.into_iter().filter_map(|(name, value)| Some((name, value?))) {
+            self.own_command(&["CONFIG", "SET", name, value]);
         }
-        self.own_command(&["REPLICAOF", "127.0.0.1", &master.port().to_string()]);
-        eventually("the replica is connected", SYNC, || {
-            self.replication("master_link_status") == "up"
-        });
-        self.catch_up_with(master);
+        if self.settings().tls_among_servers() {
+            let tls = if master.settings().tls { "yes" } else { "no" };
+            self.own_command(&["CONFIG", "SET", "tls-replication", tls]);
+        }
+        self.own_command(&["REPLICAOF", "127.0.0.1", &port.to_string()]);
+        self.keep_settings();
+    }
+
+    /// Where this server reaches `master`.
+    fn port_to_follow(&self, master: &Self) -> u16 {
+        match master.ports().tls {
+            Some(tls) if self.settings().tls_among_servers() => tls,
+            _ => master.port(),
+        }
+    }
+
+    /// Waits until this replica is connected and has what its master had then.
+    ///
+    /// # Panics
+    ///
+    /// If that takes longer than 20 seconds.
+    #[track_caller]
+    pub fn wait_until_synced(&self) {
+        eventually("the replica is connected", SYNC, || self.is_synced());
+    }
+
+    /// Whether this server says that it follows another.
+    pub(crate) fn is_replica(&self) -> bool {
+        self.replication("role") == "slave"
+    }
+
+    /// Whether this is a replica that is connected to its master.
+    pub(crate) fn is_synced(&self) -> bool {
+        self.replication("master_link_status") == "up"
     }
 
     /// Waits until this replica has everything that `master` had when this was
@@ -82,13 +120,44 @@ impl Redis {
     #[track_caller]
     pub fn promote(&self) {
         self.own_command(&["REPLICAOF", "NO", "ONE"]);
+        self.keep_settings();
     }
 
-    /// One fact about replication; empty if it is not known.
+    /// One fact about replication; empty if it is not known or the server does not answer.
     fn replication(&self, fact: &str) -> String {
-        let info = self.own_command(&["INFO", "replication"]);
+        let Some(info) = self.ask(&["INFO", "replication"]) else { return String::new() };
         let mut lines = info.text().lines();
         let value = lines.find_map(|line| line.strip_prefix(fact)?.strip_prefix(':'));
         value.unwrap_or_default().to_owned()
+    }
+}
+
+impl Options {
+    /// Starts a server with these settings that follows `master`, also after a restart.
+    ///
+    /// It logs in with what the master asks for. If both speak TLS, they do so to each
+    /// other.
+    ///
+    /// # Panics
+    ///
+    /// If it cannot be started, or is not in step within 20 seconds.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use testkit::Redis;
+    ///
+    /// let master = Redis::options().password("secret").start();
+    /// let replica = Redis::options().password("other").start_replica_of(&master);
+    /// master.command(&["SET", "key", "1"]);
+    /// replica.catch_up_with(&master);
+    /// assert_eq!(replica.command(&["GET", "key"]).text(), "1");
+    /// ```
+    #[track_caller]
+    pub fn start_replica_of(mut self, master: &Redis) -> Redis {
+        self.certificates = master.settings().certificates.clone();
+        let replica = self.of_kind(Kind::Member).start();
+        replica.follow(master);
+        replica
     }
 }

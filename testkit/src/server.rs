@@ -4,6 +4,7 @@
 //! with the [`Redis`] that stands for it, and also when the test is killed.
 
 use std::fs::{self, File};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,12 +14,11 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 use crate::access::Access;
-use crate::certificates::{self, CA_CERT, CLIENT_CERT, CLIENT_KEY};
+use crate::certificates::{CA_CERT, CLIENT_CERT, CLIENT_KEY};
 use crate::child::{Tethered, tied};
 use crate::clock::{PAUSE, clock};
 use crate::monitor::Monitor;
-use crate::options::{Options, Ports, SOCKET};
-use crate::port::free_port;
+use crate::options::{Kind, Options, Ports, SOCKET};
 use crate::program;
 use crate::stats::Calls;
 use crate::wire::Reply;
@@ -59,12 +59,13 @@ impl Redis {
     }
 
     /// Tries the ports it is given until there are some that nobody has taken.
-    pub(crate) fn start_on(options: Options, mut next: impl FnMut() -> Ports) -> Self {
+    pub(crate) fn start_on(mut options: Options, mut next: impl FnMut() -> Ports) -> Self {
         let dir = tempfile::Builder::new().prefix("testkit-").tempdir();
         let dir = dir.expect("a temporary directory can be made");
-        if options.tls {
-            certificates::write_to(dir.path());
+        if options.tls && options.certificates.is_none() {
+            options = options.with_shared_certificates();
         }
+        options.prepare(dir.path());
         loop {
             let ports = next();
             let access = Access::new(ports.plain, options.password.clone());
@@ -205,6 +206,21 @@ impl Redis {
         }
     }
 
+    /// Deletes the data that the stopped server has kept. What it knows of other
+    /// servers stays.
+    ///
+    /// # Panics
+    ///
+    /// If it was not stopped.
+    pub fn lose_data(&self) {
+        assert!(self.process().is_none(), "the server was not stopped");
+        for kept in [APPENDED, "appendonly.aof", DUMP] {
+            let path = self.dir().join(kept);
+            let gone = if path.is_dir() { fs::remove_dir_all(path) } else { remove(&path) };
+            gone.expect("the server's directory is ours");
+        }
+    }
+
     /// Kills the server and starts it again.
     pub fn restart(&self) {
         self.stop();
@@ -227,6 +243,11 @@ impl Redis {
     /// If it is stopped altogether.
     pub fn resume(&self) {
         self.with_process(Tethered::resume);
+    }
+
+    /// Whether the server is there and not paused.
+    pub fn is_running(&self) -> bool {
+        self.process().as_ref().is_some_and(|process| !process.is_paused())
     }
 
     /// Sends one command on a connection of its own and returns the reply.
@@ -300,9 +321,39 @@ impl Redis {
         reply
     }
 
-    /// What the server asks for, if it does.
-    pub(crate) fn password(&self) -> Option<&str> {
-        self.options.password.as_deref()
+    /// Sends a command that is none of the test's to a server that may be gone.
+    pub(crate) fn ask(&self, words: &[&str]) -> Option<Reply> {
+        if !self.is_running() {
+            return None;
+        }
+        self.access.command(words).ok().filter(|reply| !reply.is_error())
+    }
+
+    /// Changes settings, and writes them down for a restart.
+    pub(crate) fn configure(&self, settings: &[(&str, &str)]) {
+        for (name, value) in settings {
+            self.own_command(&["CONFIG", "SET", name, value]);
+        }
+        self.keep_settings();
+    }
+
+    /// Writes the settings down for a restart, if the server does so at all.
+    pub(crate) fn keep_settings(&self) {
+        if self.options.kind != Kind::Alone {
+            self.own_command(&["CONFIG", "REWRITE"]);
+        }
+    }
+
+    pub(crate) fn settings(&self) -> &Options {
+        &self.options
+    }
+
+    pub(crate) fn ports(&self) -> Ports {
+        self.ports
+    }
+
+    pub(crate) fn access(&self) -> &Access {
+        &self.access
     }
 
     fn pem(&self, name: &str) -> String {
@@ -329,8 +380,8 @@ impl Options {
     /// If there is no Redis on this machine, or it does not start with these
     /// settings; then the message shows the server's log.
     pub fn start(self) -> Redis {
-        let tls = self.tls;
-        Redis::start_on(self, || Ports { plain: free_port(), tls: tls.then(free_port) })
+        let wanted = self.clone();
+        Redis::start_on(self, || wanted.free_ports())
     }
 }
 
@@ -373,7 +424,11 @@ impl Launch<'_> {
     ///
     /// An answer alone does not tell: it may be another's, who took the port.
     fn is_ready(&self) -> bool {
-        read_log(self.dir).contains("Ready to accept connections") && self.access.answers()
+        let ready = match self.options.kind {
+            Kind::Sentinel => "Sentinel ID is",
+            _ => "Ready to accept connections",
+        };
+        read_log(self.dir).contains(ready) && self.access.answers()
     }
 
     fn port_is_taken(&self) -> bool {
@@ -394,6 +449,17 @@ fn read_log(dir: &Path) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
+/// Removes a file that may be missing.
+fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        done => done,
+    }
+}
+
+/// The folder of what a persistent server has appended.
+const APPENDED: &str = "appendonlydir";
+const DUMP: &str = "dump.rdb";
 const LOG: &str = "log";
 
 /// How long a server may take to start.
@@ -404,6 +470,7 @@ mod tests {
     use std::net::{Ipv4Addr, TcpListener};
 
     use super::*;
+    use crate::port::free_port;
 
     #[test]
     fn a_port_that_another_server_has_taken_is_left_to_it() {
@@ -413,7 +480,7 @@ mod tests {
         let mut ports = [other.port(), free].into_iter();
 
         // when a server is to use the first
-        let next = || Ports { plain: ports.next().unwrap(), tls: None };
+        let next = || Ports { plain: ports.next().unwrap(), tls: None, bus: None };
         let redis = Redis::start_on(Redis::options(), next);
 
         // then it uses the second, and the other one is left alone
@@ -428,7 +495,7 @@ mod tests {
         let free = free_port();
         let mut ports = [taken.local_addr().unwrap().port(), free].into_iter();
 
-        let next = || Ports { plain: free_port(), tls: ports.next() };
+        let next = || Ports { plain: free_port(), tls: ports.next(), bus: None };
         let redis = Redis::start_on(Redis::options().tls(), next);
 
         assert_eq!(redis.tls_port(), free);

@@ -1,0 +1,495 @@
+//! A cluster: masters that share the slots, and their replicas.
+//!
+//! Each node is a [`Redis`], to be paused, killed and started again. They are made a
+//! cluster by plain commands: slots first, then everybody meets, then replicas choose
+//! their masters. A node keeps what it knows of the others over a restart.
+//!
+//! The lock over the nodes guards the list alone; no node is asked under it.
+
+mod moving;
+mod options;
+mod slots;
+mod view;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::sleep;
+use std::time::Duration;
+
+use crate::clock::{clock, eventually, eventually_if_asked};
+use crate::deployment::{announced_port, start_all};
+use crate::links::Links;
+use crate::options::{Kind, Options};
+use crate::server::Redis;
+
+pub use moving::SlotMove;
+pub use options::ClusterOptions;
+use slots::{SLOTS, slot_of};
+use view::View;
+
+/// A cluster that lives as long as this value.
+///
+/// # Examples
+///
+/// ```
+/// use testkit::{Cluster, Failover};
+///
+/// let cluster = Cluster::start();
+/// let slot = Cluster::slot_of("{order}:1");
+/// let replica = cluster.replicas_of(&cluster.owner_of(slot)).remove(0);
+/// cluster.fail_over(&replica, Failover::Agreed);
+/// assert_eq!(cluster.owner_of(slot).port(), replica.port());
+/// ```
+#[derive(Debug)]
+pub struct Cluster {
+    nodes: Mutex<Vec<Node>>,
+    links: Option<Links>,
+    options: Options,
+}
+
+#[derive(Clone, Debug)]
+struct Node {
+    name: String,
+    redis: Arc<Redis>,
+}
+
+/// How a replica takes its master's place.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Failover {
+    /// The master agrees, and nothing is lost.
+    Agreed,
+    /// The master is not asked, the other masters are.
+    Force,
+    /// Nobody is asked.
+    Takeover,
+}
+
+impl Failover {
+    /// What it is called in a command; the first way is the usual one.
+    fn word(self) -> Option<&'static str> {
+        match self {
+            Self::Agreed => None,
+            Self::Force => Some("FORCE"),
+            Self::Takeover => Some("TAKEOVER"),
+        }
+    }
+}
+
+impl Cluster {
+    /// Starts three masters with a replica each.
+    ///
+    /// # Panics
+    ///
+    /// If there is no Redis on this machine, or one does not start.
+    pub fn start() -> Self {
+        Self::options().start()
+    }
+
+    /// The settings of another one.
+    pub fn options() -> ClusterOptions {
+        ClusterOptions::default()
+    }
+
+    /// The slot of a key: that of what stands in its first braces, or of all of it.
+    pub fn slot_of(key: &str) -> u16 {
+        slot_of(key)
+    }
+
+    /// A key that begins with `prefix` and lies on this node, which is a master.
+    ///
+    /// # Panics
+    ///
+    /// If it owns no slot, or there are braces in `prefix`, which would choose the slot.
+    #[track_caller]
+    pub fn key_on(&self, node: &Redis, prefix: &str) -> String {
+        let view = View::of(node).expect("the node answers");
+        assert!(!view.me().slots.is_empty(), "this node owns no slot");
+        assert!(!prefix.contains('{'), "`{prefix}` chooses the slot");
+        let mut keys = (0..).map(|number: u32| format!("{prefix}{number}"));
+        let is_there = |key: &String| view.owner_of(slot_of(key)) == Some(&view.own);
+        keys.find(is_there).expect("there is always another number")
+    }
+
+    /// All nodes. At the start the masters come first, then a replica of each in the same
+    /// order, then a second one of each, and so on.
+    pub fn nodes(&self) -> Vec<Arc<Redis>> {
+        self.list().iter().map(|node| Arc::clone(&node.redis)).collect()
+    }
+
+    /// The nodes that run and say that they are masters of a slot.
+    pub fn masters(&self) -> Vec<Arc<Redis>> {
+        let owns = |view: View| view.me().is_master && !view.me().slots.is_empty();
+        self.running().into_iter().filter(|node| View::of(node).is_some_and(owns)).collect()
+    }
+
+    /// The nodes that run and say that they are replicas of this one.
+    ///
+    /// # Panics
+    ///
+    /// If it does not answer.
+    #[track_caller]
+    pub fn replicas_of(&self, master: &Redis) -> Vec<Arc<Redis>> {
+        let id = self.id_of(master);
+        let follows = |view: View| view.me().master == id;
+        self.running().into_iter().filter(|node| View::of(node).is_some_and(follows)).collect()
+    }
+
+    /// The node that owns a slot. Waits until all nodes that run agree on it.
+    ///
+    /// # Panics
+    ///
+    /// If they do not within 30 seconds.
+    #[track_caller]
+    pub fn owner_of(&self, slot: u16) -> Arc<Redis> {
+        let mut found = None;
+        eventually("the nodes agree on the owner of the slot", CHANGE, || {
+            found = self.agreed_owner(slot);
+            found.is_some()
+        });
+        found.expect("found just now")
+    }
+
+    /// The node that one node takes for the owner of a slot now, right or wrong: behind a
+    /// [cut](Links::split) it may be the old one. Nothing if one of them does not answer.
+    pub fn owner_seen_by(&self, node: &Redis, slot: u16) -> Option<Arc<Redis>> {
+        let view = View::of(node)?;
+        let id = view.owner_of(slot)?;
+        let is_it = |node: &Arc<Redis>| View::of(node).is_some_and(|view| view.own == id);
+        self.running().into_iter().find(is_it)
+    }
+
+    /// `redis://127.0.0.1:PORT/` of each node, or `rediss://…` if they speak TLS; without
+    /// passwords. They are the ones that the nodes announce.
+    pub fn urls(&self) -> Vec<String> {
+        let scheme = if self.options.tls { "rediss" } else { "redis" };
+        let nodes = self.nodes();
+        let ports = nodes.iter().map(|node| self.announced_port(node));
+        ports.map(|port| format!("{scheme}://127.0.0.1:{port}/")).collect()
+    }
+
+    /// The port under which the other nodes know this one, and tell clients of it.
+    ///
+    /// With [links](ClusterOptions::links) it is not the node's own: a client that is
+    /// [cut off](Links::cut) needs a map from one to the other.
+    ///
+    /// # Panics
+    ///
+    /// If the node is none of this cluster.
+    #[track_caller]
+    pub fn announced_port(&self, node: &Redis) -> u16 {
+        announced_port(node, &self.name_of(node), self.links.as_ref())
+    }
+
+    /// The name of a node among the [links](Self::links), such as `node-0`.
+    ///
+    /// # Panics
+    ///
+    /// If the node is none of this cluster.
+    #[track_caller]
+    pub fn name_of(&self, node: &Redis) -> String {
+        let list = self.list();
+        let found = list.iter().find(|it| it.redis.port() == node.port());
+        found.expect("a node of this cluster").name.clone()
+    }
+
+    /// The links between all nodes and clients.
+    ///
+    /// # Panics
+    ///
+    /// If the cluster was started without [`links`](ClusterOptions::links).
+    pub fn links(&self) -> &Links {
+        self.links.as_ref().expect("started without `.links()`")
+    }
+
+    /// Waits until all nodes that run agree that they are well and who owns what, that
+    /// every slot has an owner among them, and every replica is in step.
+    ///
+    /// # Panics
+    ///
+    /// If that takes longer than a minute; the message shows what they know.
+    #[track_caller]
+    pub fn wait_until_ok(&self) {
+        let started = clock();
+        while !self.is_ok() {
+            let views = || self.running().iter().map(|node| View::of(node)).collect::<Vec<_>>();
+            assert!(started.elapsed() < AGREEMENT, "the nodes do not agree: {:#?}", views());
+            sleep(PAUSE);
+        }
+    }
+
+    /// Makes a replica take the place of its master, and waits until all nodes that run
+    /// agree.
+    ///
+    /// # Panics
+    ///
+    /// If it refuses, or that takes longer than 30 seconds.
+    #[track_caller]
+    pub fn fail_over(&self, replica: &Redis, how: Failover) {
+        let view = View::of(replica).expect("the replica answers");
+        let slots = &view.members.get(&view.me().master).expect("it is a replica").slots;
+        let slot = *slots.first().expect("its master has slots").start();
+        let mut words = vec!["CLUSTER", "FAILOVER"];
+        words.extend(how.word());
+        // After five seconds without enough votes it has given up.
+        let ask = || {
+            let reply = replica.access().command(&words).expect("the replica answers");
+            assert!(!reply.is_error() || !replica.is_replica(), "{words:?}: {reply:?}");
+        };
+        let agreed = || self.all_name(slot, &view.own);
+        eventually_if_asked("the replica is the master", CHANGE, GIVEN_UP, ask, agreed);
+    }
+
+    /// A slot that is to move to this node, step by step.
+    ///
+    /// # Panics
+    ///
+    /// If the nodes do not agree on its owner within 30 seconds, or `to` is none of them.
+    #[track_caller]
+    pub fn moving(&self, slot: u16, to: &Redis) -> SlotMove<'_> {
+        let from = self.owner_of(slot);
+        let to = self.nodes().into_iter().find(|node| node.port() == to.port());
+        let to = to.expect("a node of this cluster");
+        SlotMove { cluster: self, from, slot: slot.to_string(), to }
+    }
+
+    /// Moves a slot with all its keys to this node.
+    ///
+    /// # Panics
+    ///
+    /// If a node refuses, or they do not agree within 30 seconds.
+    #[track_caller]
+    pub fn move_slot(&self, slot: u16, to: &Redis) {
+        let moving = self.moving(slot, to);
+        moving.open();
+        moving.carry_all();
+        moving.close();
+    }
+
+    /// Starts a node without slots, and waits until everybody knows it.
+    ///
+    /// # Panics
+    ///
+    /// If it does not start, or the nodes do not agree within a minute.
+    #[track_caller]
+    pub fn add_node(&self) -> Arc<Redis> {
+        let number = self.list().len();
+        let numbers = (number..).map(|number| format!("node-{number}"));
+        let name = numbers.into_iter().find(|name| !self.is_taken(name)).expect("one is free");
+        self.start_nodes(&[name]);
+        self.meet();
+        self.wait_until_ok();
+        self.nodes().pop().expect("added just now")
+    }
+
+    /// Starts a node that is a replica of this one, and waits until it is in step.
+    ///
+    /// # Panics
+    ///
+    /// If it does not start, or the nodes do not agree within a minute.
+    #[track_caller]
+    pub fn add_replica_of(&self, master: &Redis) -> Arc<Redis> {
+        let added = self.add_node();
+        added.own_command(&["CLUSTER", "REPLICATE", &self.id_of(master)]);
+        self.wait_until_ok();
+        added
+    }
+
+    /// Takes a node without slots out of the cluster. It runs on, alone, until the last
+    /// who has it drops it.
+    ///
+    /// # Panics
+    ///
+    /// If it owns slots, or the others do not forget it within 30 seconds.
+    #[track_caller]
+    pub fn forget(&self, node: &Redis) {
+        let view = View::of(node).expect("the node answers");
+        assert!(view.me().slots.is_empty(), "this node owns slots: move them first");
+        self.list().retain(|it| it.redis.port() != node.port());
+        node.own_command(&["CLUSTER", "RESET", "HARD"]);
+        eventually("everybody forgets the node", CHANGE, || {
+            let mut known = false;
+            for other in self.running() {
+                // Those who have forgotten it refuse.
+                other.ask(&["CLUSTER", "FORGET", &view.own]);
+                known |= View::of(&other).is_none_or(|it| it.members.contains_key(&view.own));
+            }
+            !known
+        });
+    }
+
+    /// Makes a [user](Redis::user) at every node that runs. Whoever restarts has
+    /// forgotten it, but not one of [`Options::user`].
+    ///
+    /// # Panics
+    ///
+    /// As [`Redis::user`] does.
+    #[track_caller]
+    pub fn user(&self, name: &str, rights: &[&str]) {
+        for node in self.running() {
+            node.user(name, rights);
+        }
+    }
+
+    /// The certificate of the authority that signed those of all nodes.
+    ///
+    /// # Panics
+    ///
+    /// If they were started without TLS.
+    pub fn ca_pem(&self) -> String {
+        self.nodes()[0].ca_pem()
+    }
+
+    #[track_caller]
+    fn id_of(&self, node: &Redis) -> String {
+        node.own_command(&["CLUSTER", "MYID"]).text().to_owned()
+    }
+
+    #[track_caller]
+    fn wait_for_owner(&self, slot: u16, id: &str) {
+        eventually("the nodes agree on the new owner", CHANGE, || self.all_name(slot, id));
+    }
+
+    /// Whether all nodes that run take this one for the owner of a slot.
+    fn all_name(&self, slot: u16, id: &str) -> bool {
+        self.views().is_some_and(|views| views.iter().all(|it| it.owner_of(slot) == Some(id)))
+    }
+
+    fn agreed_owner(&self, slot: u16) -> Option<Arc<Redis>> {
+        let owner = self.owner_seen_by(self.running().first()?, slot)?;
+        let id = View::of(&owner)?.own;
+        Some(owner).filter(|_| self.all_name(slot, &id))
+    }
+
+    fn is_ok(&self) -> bool {
+        let Some(views) = self.views() else { return false };
+        let ids: Vec<_> = views.iter().map(|view| &view.own).collect();
+        let says = |view: &View| -> Option<Vec<_>> {
+            ids.iter().map(|id| view.members.get(*id).filter(|it| it.well).cloned()).collect()
+        };
+        let Some(first) = views.first().and_then(says) else { return false };
+        let owned = first.iter().flat_map(|member| &member.slots).map(|slots| slots.len());
+        owned.sum::<usize>() == usize::from(SLOTS)
+            && views.iter().all(|view| says(view).as_ref() == Some(&first))
+            && self.running().iter().all(|node| is_well(node))
+    }
+
+    /// What each node that runs knows, if all of them answer.
+    fn views(&self) -> Option<Vec<View>> {
+        self.running().iter().map(|node| View::of(node)).collect()
+    }
+
+    fn running(&self) -> Vec<Arc<Redis>> {
+        self.nodes().into_iter().filter(|node| node.is_running()).collect()
+    }
+
+    fn is_taken(&self, name: &str) -> bool {
+        let linked =
+            self.links.as_ref().is_some_and(|links| links.names().iter().any(|it| it == name));
+        linked || self.list().iter().any(|node| node.name == name)
+    }
+
+    fn list(&self) -> MutexGuard<'_, Vec<Node>> {
+        self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether a node says that the cluster is well, and is in step if it is a replica.
+fn is_well(node: &Redis) -> bool {
+    let info = node.ask(&["CLUSTER", "INFO"]);
+    let is_ok = info.is_some_and(|info| info.text().contains("cluster_state:ok"));
+    let replicates = || View::of(node).is_some_and(|view| !view.me().master.is_empty());
+    is_ok && (!replicates() || node.is_synced())
+}
+
+impl ClusterOptions {
+    /// Starts all nodes and waits until they are a cluster.
+    ///
+    /// # Panics
+    ///
+    /// If there is no Redis on this machine, or one does not start with these settings.
+    pub fn start(self) -> Cluster {
+        let mut options = self.node_options.of_kind(Kind::Node(self.node_timeout.as_millis()));
+        if options.tls {
+            options = options.with_shared_certificates();
+        }
+        let links = self.linked.then(Links::default);
+        let cluster = Cluster { nodes: Mutex::default(), links, options };
+        let count = self.masters * (1 + self.replicas);
+        let names: Vec<_> = (0..count).map(|number| format!("node-{number}")).collect();
+        cluster.start_nodes(&names);
+        let nodes = cluster.nodes();
+        let (masters, replicas) = nodes.split_at(self.masters);
+        deal(masters);
+        cluster.meet();
+        for (number, replica) in replicas.iter().enumerate() {
+            let master = cluster.id_of(&masters[number % self.masters]);
+            replica.own_command(&["CLUSTER", "REPLICATE", &master]);
+        }
+        cluster.wait_until_ok();
+        cluster
+    }
+}
+
+impl Cluster {
+    fn start_nodes(&self, names: &[String]) {
+        let started = start_all(names, &self.options, self.links.as_ref());
+        for (name, redis) in names.iter().zip(started) {
+            if let Some(links) = &self.links {
+                announce(&redis, name, links);
+            }
+            self.list().push(Node { name: name.clone(), redis: Arc::new(redis) });
+        }
+    }
+
+    /// Makes everybody known to everybody.
+    #[track_caller]
+    fn meet(&self) {
+        let nodes = self.running();
+        let (first, others) = nodes.split_first().expect("there is a node");
+        // One who is slow to answer is forgotten, and has to be met again.
+        let meet = || others.iter().for_each(|node| self.introduce(first, node));
+        let all_known = |view: &View| view.well() >= nodes.len();
+        let all_met = || self.views().is_some_and(|views| views.iter().all(all_known));
+        eventually_if_asked("the nodes know each other", AGREEMENT, GIVEN_UP, meet, all_met);
+    }
+
+    fn introduce(&self, node: &Redis, other: &Redis) {
+        let port = self.announced_port(other).to_string();
+        let bus = other.ports().bus.expect("a node has a bus");
+        let bus = self.links.as_ref().map_or(bus, |links| links.door(&self.name_of(other), bus));
+        node.own_command(&["CLUSTER", "MEET", "127.0.0.1", &port, &bus.to_string()]);
+    }
+}
+
+/// Shares out the slots among nodes that do not know each other yet.
+fn deal(masters: &[Arc<Redis>]) {
+    let count = masters.len();
+    for (number, master) in masters.iter().enumerate() {
+        let share = |number: usize| usize::from(SLOTS) * number / count;
+        let slots: Vec<_> = (share(number)..share(number + 1)).map(|it| it.to_string()).collect();
+        let slots = slots.iter().map(String::as_str);
+        let words: Vec<_> = ["CLUSTER", "ADDSLOTS"].into_iter().chain(slots).collect();
+        master.own_command(&words);
+        // Two of the same epoch would have to settle that first.
+        let epoch = (number + 1).to_string();
+        master.own_command(&["CLUSTER", "SET-CONFIG-EPOCH", &epoch]);
+    }
+}
+
+/// Makes a node known by its links.
+fn announce(node: &Redis, name: &str, links: &Links) {
+    let ports = node.ports();
+    let door = |port| links.door(name, port).to_string();
+    node.configure(&[("cluster-announce-port", &door(ports.plain))]);
+    if let Some(tls) = ports.tls {
+        node.configure(&[("cluster-announce-tls-port", &door(tls))]);
+    }
+    let bus = ports.bus.expect("a node has a bus");
+    node.configure(&[("cluster-announce-bus-port", &door(bus))]);
+}
+
+const AGREEMENT: Duration = Duration::from_secs(60);
+const CHANGE: Duration = Duration::from_secs(30);
+/// After how long nodes have given up what they were asked for.
+const GIVEN_UP: Duration = Duration::from_secs(6);
+/// How long to leave nodes alone before looking again.
+const PAUSE: Duration = Duration::from_millis(20);

@@ -1,0 +1,135 @@
+//! A slot on its way from node to node.
+
+use std::sync::Arc;
+
+use super::Cluster;
+use crate::server::Redis;
+
+/// A slot that moves, in steps that a test can stop between.
+///
+/// # Examples
+///
+/// ```
+/// use testkit::Cluster;
+///
+/// let cluster = Cluster::options().replicas(0).start();
+/// let slot = Cluster::slot_of("key");
+/// let (from, nodes) = (cluster.owner_of(slot), cluster.nodes());
+/// let to = nodes.iter().find(|node| node.port() != from.port()).unwrap();
+///
+/// let moving = cluster.moving(slot, to);
+/// moving.open();
+/// // Keys that are still at the old owner are served there, others ask the new one.
+/// assert!(from.command(&["GET", "key"]).error().starts_with("ASK"));
+/// moving.carry_all();
+/// moving.close();
+/// assert_eq!(cluster.owner_of(slot).port(), to.port());
+/// ```
+#[derive(Debug)]
+#[must_use = "nothing moves until a step is taken"]
+pub struct SlotMove<'a> {
+    pub(super) cluster: &'a Cluster,
+    pub(super) from: Arc<Redis>,
+    pub(super) slot: String,
+    pub(super) to: Arc<Redis>,
+}
+
+impl SlotMove<'_> {
+    /// Makes the new owner import the slot, and the old one migrate it.
+    ///
+    /// # Panics
+    ///
+    /// If one of them refuses.
+    #[track_caller]
+    pub fn open(&self) {
+        let (from, to) = (self.cluster.id_of(&self.from), self.cluster.id_of(&self.to));
+        self.set_slot(&self.to, &["IMPORTING", &from]);
+        self.set_slot(&self.from, &["MIGRATING", &to]);
+    }
+
+    /// Carries at most so many keys to the new owner. Returns how many that were.
+    ///
+    /// # Panics
+    ///
+    /// If one of the nodes refuses.
+    #[track_caller]
+    pub fn carry(&self, most: usize) -> usize {
+        let most = most.to_string();
+        let keys = self.from.own_command(&["CLUSTER", "GETKEYSINSLOT", &self.slot, &most]);
+        let keys = keys.texts();
+        if !keys.is_empty() {
+            self.migrate(&keys);
+        }
+        keys.len()
+    }
+
+    /// Carries all keys that are left.
+    ///
+    /// # Panics
+    ///
+    /// If one of the nodes refuses.
+    #[track_caller]
+    pub fn carry_all(&self) {
+        while self.carry(MANY) > 0 {}
+    }
+
+    /// Tells all masters who owns the slot now, and waits until every node agrees.
+    ///
+    /// # Panics
+    ///
+    /// If the old owner still has a key of it, or they do not agree within 30 seconds.
+    #[track_caller]
+    pub fn close(&self) {
+        let id = self.cluster.id_of(&self.to);
+        let others = self.cluster.masters();
+        let is_other =
+            |node: &&Arc<Redis>| ![self.from.port(), self.to.port()].contains(&node.port());
+        // The new owner first: nobody shall be sent to it before it knows.
+        for node in [&self.to, &self.from].into_iter().chain(others.iter().filter(is_other)) {
+            let told = node.access().command(&["CLUSTER", "SETSLOT", &self.slot, "NODE", &id]);
+            let told = told.expect("the node answers");
+            // Whoever has lost its last slot to another becomes its replica, and knows.
+            assert!(!told.is_error() || node.is_replica(), "{told:?}");
+        }
+        let slot = self.slot.parse().expect("made of a number");
+        self.cluster.wait_for_owner(slot, &id);
+    }
+
+    /// Ends the move where it is: the slot stays where it was, and so does each key.
+    ///
+    /// # Panics
+    ///
+    /// If one of the nodes refuses.
+    #[track_caller]
+    pub fn call_off(&self) {
+        for node in [&self.from, &self.to] {
+            self.set_slot(node, &["STABLE"]);
+        }
+    }
+
+    #[track_caller]
+    fn set_slot(&self, node: &Redis, how: &[&str]) {
+        node.own_command(&[&["CLUSTER", "SETSLOT", &self.slot], how].concat());
+    }
+
+    #[track_caller]
+    fn migrate(&self, keys: &[&str]) {
+        let port = self.to.ports().for_others().to_string();
+        let mut words = vec!["MIGRATE", "127.0.0.1", &port, "", "0", PATIENCE];
+        match self.to.settings().login() {
+            (Some(user), Some(password)) => words.extend(["AUTH2", user, password]),
+            (None, Some(password)) => words.extend(["AUTH", password]),
+            (_, None) => {}
+        }
+        words.push("KEYS");
+        words.extend(keys);
+        // Keys may have expired meanwhile.
+        let said = self.from.own_command(&words);
+        assert!(matches!(said.text(), "OK" | "NOKEY"), "{said:?}");
+    }
+}
+
+/// How many keys go at once.
+const MANY: usize = 100;
+/// How many milliseconds the new owner may take for them.
+const PATIENCE: &str = "5000";

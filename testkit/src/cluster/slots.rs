@@ -1,0 +1,45 @@
+//! Which slot a key belongs to.
+
+/// How many slots there are.
+pub(super) const SLOTS: u16 = 16_384;
+
+/// The slot of a key: the CRC16 of what stands in its first braces, or of all of it.
+pub(super) fn slot_of(key: &str) -> u16 {
+    crc16(tag(key).as_bytes()) % SLOTS
+}
+
+/// What stands in the first braces, unless that is nothing.
+fn tag(key: &str) -> &str {
+    let inside = key.split_once('{').and_then(|(_, rest)| rest.split_once('}'));
+    inside.map(|(tag, _)| tag).filter(|tag| !tag.is_empty()).unwrap_or(key)
+}
+
+/// XMODEM's: polynomial 0x1021, nothing reflected, from zero.
+fn crc16(bytes: &[u8]) -> u16 {
+    bytes.iter().fold(0, |crc, byte| {
+        (0..8).fold(crc ^ (u16::from(*byte) << 8), |crc, _| match crc & 0x8000 {
+            0 => crc << 1,
+            _ => (crc << 1) ^ 0x1021,
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_checksum_is_the_one_of_the_specification() {
+        assert_eq!(crc16(b"123456789"), 0x31c3);
+    }
+
+    #[test]
+    fn the_first_braces_decide_if_there_is_anything_in_them() {
+        assert_eq!(tag("{user1000}.following"), "user1000");
+        assert_eq!(tag("foo{}{bar}"), "foo{}{bar}");
+        assert_eq!(tag("foo{{bar}}zap"), "{bar");
+        assert_eq!(tag("foo{bar}{zap}"), "bar");
+        assert_eq!(tag("foo{bar"), "foo{bar");
+        assert_eq!(slot_of("{user1000}.following"), slot_of("user1000"));
+    }
+}

@@ -1,0 +1,37 @@
+//! Several servers of one kind, started in parallel, each behind its links.
+
+use std::panic::resume_unwind;
+use std::thread;
+
+use crate::links::Links;
+use crate::options::Options;
+use crate::server::Redis;
+
+/// Starts a server of each of these names.
+///
+/// # Panics
+///
+/// If one does not start.
+pub(crate) fn start_all(names: &[String], options: &Options, links: Option<&Links>) -> Vec<Redis> {
+    thread::scope(|scope| {
+        let starting = names.iter().map(|name| scope.spawn(move || start(name, options, links)));
+        let starting: Vec<_> = starting.collect();
+        let started = starting.into_iter().map(|thread| thread.join());
+        started.map(|started| started.unwrap_or_else(|panic| resume_unwind(panic))).collect()
+    })
+}
+
+fn start(name: &str, options: &Options, links: Option<&Links>) -> Redis {
+    let options = options.clone();
+    let Some(links) = links else { return options.start() };
+    let started = options.coming_from(links.add(name)).start();
+    links.open(name, started.ports());
+    started
+}
+
+/// The port under which other servers and clients find this one: that of TLS if it
+/// speaks it, or that of the link to it.
+pub(crate) fn announced_port(server: &Redis, name: &str, links: Option<&Links>) -> u16 {
+    let own = server.ports().for_others();
+    links.map_or(own, |links| links.door(name, own))
+}

@@ -1,0 +1,205 @@
+//! The network between the servers of a deployment and their clients, to be cut.
+//!
+//! Every node has doors, which are proxies in front of its ports, and announces their
+//! ports in place of its own: so clients and other nodes come through a door. A node
+//! comes from an address of its own, so that the door knows who
+//! knocks; whoever comes from 127.0.0.1 is a client.
+//!
+//! The commands of a test itself go to the servers' own ports, by no link.
+//!
+//! The lock guards the list of who there is; proxies take their own below it.
+
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::options::Ports;
+use crate::proxy::{Bar, Proxy};
+
+/// Links between the nodes of a deployment and their clients, by the names of both
+/// ends.
+///
+/// A link is both ways: one that is cut carries neither the connections that the one
+/// opens to the other nor those that the other opens. Whoever is no node is one of the
+/// [`CLIENTS`](Self::CLIENTS), unless it was made a [client](Self::client) of its own.
+///
+/// # Examples
+///
+/// ```no_run
+/// use testkit::{Links, Sentinels};
+///
+/// let redis = Sentinels::options().links().start();
+/// redis.links().black_hole(Links::CLIENTS, "redis-0");
+/// // Clients hear nothing of the first server, while the Sentinels find it well.
+/// redis.links().heal(Links::CLIENTS, "redis-0");
+/// ```
+#[derive(Debug, Default)]
+pub struct Links {
+    parties: Mutex<Parties>,
+}
+
+#[derive(Debug, Default)]
+struct Parties {
+    nodes: BTreeMap<String, Node>,
+    /// The doors that are for one client alone, by the names of client and node.
+    own_doors: BTreeMap<(String, String), Vec<Proxy>>,
+}
+
+#[derive(Debug)]
+struct Node {
+    /// Where its connections come from.
+    source: Ipv4Addr,
+    /// One in front of each of its ports.
+    doors: BTreeMap<u16, Proxy>,
+}
+
+impl Links {
+    /// The name of all clients together.
+    pub const CLIENTS: &'static str = "clients";
+
+    /// Closes all connections between these two, and new ones at once, until the link
+    /// is [healed](Self::heal).
+    ///
+    /// # Panics
+    ///
+    /// If there is nobody of this name.
+    #[track_caller]
+    pub fn cut(&self, one: &str, other: &str) {
+        self.bar(one, other, Some(Bar::Refused));
+    }
+
+    /// Lets nothing pass between these two until the link is [healed](Self::heal), as
+    /// when packets vanish: connections stay open, and new ones seem to be.
+    ///
+    /// # Panics
+    ///
+    /// If there is nobody of this name.
+    #[track_caller]
+    pub fn black_hole(&self, one: &str, other: &str) {
+        self.bar(one, other, Some(Bar::Silent));
+    }
+
+    /// Lets nothing pass between any of the one side and any of the other.
+    ///
+    /// # Panics
+    ///
+    /// If there is nobody of one of these names.
+    #[track_caller]
+    pub fn split(&self, side: &[&str], other: &[&str]) {
+        for one in side {
+            other.iter().for_each(|other| self.black_hole(one, other));
+        }
+    }
+
+    /// Lets everything pass between these two again. What was sent into a black hole
+    /// arrives now.
+    ///
+    /// # Panics
+    ///
+    /// If there is nobody of this name.
+    #[track_caller]
+    pub fn heal(&self, one: &str, other: &str) {
+        self.bar(one, other, None);
+    }
+
+    /// Heals every link.
+    pub fn heal_all(&self) {
+        let parties = self.parties();
+        let nodes = || parties.nodes.values();
+        let sources: Vec<_> = nodes().map(|node| node.source).chain([CLIENT]).collect();
+        let doors = nodes().flat_map(|node| node.doors.values());
+        for door in doors.chain(parties.own_doors.values().flatten()) {
+            sources.iter().for_each(|source| door.bar(*source, None));
+        }
+    }
+
+    /// The names of all nodes.
+    pub fn names(&self) -> Vec<String> {
+        self.parties().nodes.keys().cloned().collect()
+    }
+
+    /// Makes a client of this name, with links of its own to the nodes that are there
+    /// now: it can be cut off from a node that other clients reach.
+    ///
+    /// Returns, for each port that a node announces, the one by which this client is to
+    /// go instead: what a client's map of addresses is for.
+    ///
+    /// # Panics
+    ///
+    /// If there is somebody of this name.
+    #[track_caller]
+    pub fn client(&self, name: &str) -> BTreeMap<u16, u16> {
+        let mut parties = self.parties();
+        assert!(name != Self::CLIENTS && !parties.knows(name), "there is a `{name}` already");
+        let mut map = BTreeMap::new();
+        let Parties { nodes, own_doors } = &mut *parties;
+        for (node, known) in nodes {
+            let own = known.doors.iter().map(|(port, door)| {
+                let own = Proxy::before(*port);
+                map.insert(door.port(), own.port());
+                own
+            });
+            own_doors.insert((name.to_owned(), node.clone()), own.collect());
+        }
+        map
+    }
+
+    /// Makes room for a node without doors. Returns where it is to come from.
+    pub(crate) fn add(&self, name: &str) -> Ipv4Addr {
+        let nodes = &mut self.parties().nodes;
+        let number = u8::try_from(nodes.len() + 1).expect("there are not that many nodes");
+        // None of these is the address of clients.
+        let source = Ipv4Addr::new(127, 0, 1, number);
+        nodes.insert(name.to_owned(), Node { source, doors: BTreeMap::new() });
+        source
+    }
+
+    /// Puts a door in front of each port of a node.
+    pub(crate) fn open(&self, name: &str, ports: Ports) {
+        let ports = [Some(ports.plain), ports.tls, ports.bus].into_iter().flatten();
+        let doors = ports.map(|port| (port, Proxy::before(port))).collect();
+        self.parties().nodes.get_mut(name).expect("the node was added").doors = doors;
+    }
+
+    /// The port of the door in front of `port` of a node.
+    pub(crate) fn door(&self, name: &str, port: u16) -> u16 {
+        self.parties().nodes[name].doors[&port].port()
+    }
+
+    #[track_caller]
+    fn bar(&self, one: &str, other: &str, bar: Option<Bar>) {
+        let parties = self.parties();
+        for name in [one, other] {
+            let known = name == Self::CLIENTS || parties.knows(name);
+            assert!(known, "no `{name}` among {:?} and `{}`", parties.nodes.keys(), Self::CLIENTS);
+        }
+        parties.bar(one, other, bar);
+        parties.bar(other, one, bar);
+    }
+
+    fn parties(&self) -> MutexGuard<'_, Parties> {
+        self.parties.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Parties {
+    fn knows(&self, name: &str) -> bool {
+        self.nodes.contains_key(name) || self.own_doors.keys().any(|(client, _)| client == name)
+    }
+
+    /// Keeps what comes from the one from all doors of the other.
+    fn bar(&self, from: &str, to: &str, bar: Option<Bar>) {
+        let own = self.own_doors.get(&(from.to_owned(), to.to_owned()));
+        own.into_iter().flatten().for_each(|door| door.bar(CLIENT, bar));
+        let source = match self.nodes.get(from) {
+            Some(node) => node.source,
+            None if from == Links::CLIENTS => CLIENT,
+            None => return,
+        };
+        let doors = self.nodes.get(to).into_iter().flat_map(|node| node.doors.values());
+        doors.for_each(|door| door.bar(source, bar));
+    }
+}
+
+/// Where everybody comes from who is no node.
+const CLIENT: Ipv4Addr = Ipv4Addr::LOCALHOST;

@@ -1,0 +1,94 @@
+//! What Sentinels say of themselves, with the time when it was heard.
+
+use std::net::{Shutdown, TcpStream};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::clock::clock;
+use crate::server::Redis;
+use crate::wire::{Connection, Reply};
+
+/// Something that a Sentinel has told its subscribers.
+#[derive(Clone, Debug)]
+pub struct Event {
+    /// When it was heard.
+    pub at: Instant,
+    /// The number of the Sentinel.
+    pub sentinel: usize,
+    /// What has happened, such as `+switch-master`.
+    pub name: String,
+    /// To whom, such as `mymaster 127.0.0.1 6379 127.0.0.1 6380`.
+    pub text: String,
+}
+
+/// Everything that all Sentinels say, from when this was made until it is dropped.
+#[derive(Debug)]
+pub struct Events {
+    heard: Mutex<Receiver<Event>>,
+    streams: Vec<TcpStream>,
+}
+
+impl Events {
+    /// Subscribes at every Sentinel that runs.
+    pub(super) fn of(sentinels: &[Redis]) -> Self {
+        let (tell, heard) = channel();
+        let running = sentinels.iter().enumerate().filter(|(_, sentinel)| sentinel.is_running());
+        let streams = running.map(|(number, sentinel)| listen(number, sentinel, tell.clone()));
+        Self { streams: streams.collect(), heard: Mutex::new(heard) }
+    }
+
+    /// Waits for an event of this name, of any Sentinel, and drops the ones before it.
+    ///
+    /// # Panics
+    ///
+    /// If there is none within `limit`; the message shows what came instead.
+    #[track_caller]
+    pub fn wait_for(&self, name: &str, limit: Duration) -> Event {
+        let started = clock();
+        let heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut others = Vec::new();
+        loop {
+            match heard.recv_timeout(limit.saturating_sub(started.elapsed())) {
+                Ok(event) if event.name == name => return event,
+                Ok(event) => others.push((event.sentinel, event.name, event.text)),
+                Err(_) => panic!("no {name} within {limit:?}, but: {others:#?}"),
+            }
+        }
+    }
+}
+
+impl Drop for Events {
+    fn drop(&mut self) {
+        for stream in &self.streams {
+            // The Sentinel may have closed it already.
+            stream.shutdown(Shutdown::Both).ok();
+        }
+    }
+}
+
+/// Reads in a thread what a Sentinel says until the connection is closed.
+fn listen(number: usize, sentinel: &Redis, tell: Sender<Event>) -> TcpStream {
+    let mut connection = sentinel.access().open().expect("the Sentinel accepts connections");
+    let confirmed = connection.command(&["PSUBSCRIBE", "*"]);
+    assert_eq!(confirmed.list()[0].text(), "psubscribe");
+    let stream = connection.stream().expect("a socket can be shared");
+    stream.set_read_timeout(None).expect("a socket may wait for ever");
+    thread::spawn(move || {
+        while let Some((name, text)) = next_message(&mut connection) {
+            let event = Event { at: clock(), sentinel: number, name, text };
+            if tell.send(event).is_err() {
+                break;
+            }
+        }
+    });
+    stream
+}
+
+fn next_message(connection: &mut Connection) -> Option<(String, String)> {
+    match connection.next_reply().ok()?.list() {
+        [_, _, Reply::Text(name), Reply::Text(text)] => Some((name.clone(), text.clone())),
+        other => panic!("no message of a Sentinel: {other:?}"),
+    }
+}

@@ -1,0 +1,403 @@
+//! A master, its replicas, and the Sentinels that watch them.
+//!
+//! Each server and Sentinel is a [`Redis`], to be paused, killed and started again.
+//! Sentinels are told whom to watch by commands once all servers run; they keep what
+//! they know in a file of their own, also over a restart. A Sentinel looks at its own
+//! clock: what they find out of each other takes them seconds, and a demoted master that
+//! comes back is made a replica after some ten, unless a test
+//! [waits for it](Sentinels::wait_until_agreed).
+
+mod events;
+mod options;
+mod view;
+
+use std::thread::sleep;
+use std::time::Duration;
+
+use crate::clock::{clock, eventually};
+use crate::deployment::{announced_port, start_all};
+use crate::links::Links;
+use crate::options::Kind;
+use crate::server::Redis;
+use crate::wire::Reply;
+
+pub use events::{Event, Events};
+pub use options::SentinelsOptions;
+use view::View;
+
+/// A master with replicas and Sentinels that live as long as this value.
+///
+/// # Examples
+///
+/// ```
+/// use testkit::Sentinels;
+///
+/// let redis = Sentinels::start();
+/// let before = redis.master().port();
+/// redis.fail_over();
+/// assert_ne!(redis.master().port(), before);
+/// ```
+#[derive(Debug)]
+pub struct Sentinels {
+    // Sentinels go before the servers, so that they see none of them vanish.
+    sentinels: Vec<Redis>,
+    servers: Vec<Redis>,
+    links: Option<Links>,
+    name: String,
+}
+
+impl Sentinels {
+    /// Starts a master with two replicas and three Sentinels.
+    ///
+    /// # Panics
+    ///
+    /// If there is no Redis on this machine, or one does not start.
+    pub fn start() -> Self {
+        Self::options().start()
+    }
+
+    /// The settings of other ones.
+    pub fn options() -> SentinelsOptions {
+        SentinelsOptions::default()
+    }
+
+    /// The name of the service.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The master and the replicas. The first one was the master at the start.
+    pub fn servers(&self) -> &[Redis] {
+        &self.servers
+    }
+
+    /// The Sentinels.
+    pub fn sentinels(&self) -> &[Redis] {
+        &self.sentinels
+    }
+
+    /// The links between them all.
+    ///
+    /// # Panics
+    ///
+    /// If they were started without [`links`](SentinelsOptions::links).
+    pub fn links(&self) -> &Links {
+        self.links.as_ref().expect("started without `.links()`")
+    }
+
+    /// `127.0.0.1:PORT` of each Sentinel, for clients: that of TLS if they speak it.
+    pub fn addresses(&self) -> Vec<String> {
+        let ports = (0..self.sentinels.len()).map(|number| self.sentinel_port(number));
+        ports.map(|port| format!("127.0.0.1:{port}")).collect()
+    }
+
+    /// `redis://127.0.0.1:PORT/` of each Sentinel, or `rediss://…` if they speak TLS;
+    /// without passwords.
+    pub fn urls(&self) -> Vec<String> {
+        let tls = self.sentinels.iter().any(|sentinel| sentinel.settings().tls);
+        let scheme = if tls { "rediss" } else { "redis" };
+        self.addresses().iter().map(|address| format!("{scheme}://{address}/")).collect()
+    }
+
+    /// The port under which the Sentinels know this one of the [servers](Self::servers),
+    /// and tell clients of it.
+    pub fn announced_port(&self, server: usize) -> u16 {
+        announced_port(&self.servers[server], &server_name(server), self.links.as_ref())
+    }
+
+    /// Who is master now: the Sentinels that run name the same server, and it says so
+    /// itself. Waits until that is so.
+    ///
+    /// # Panics
+    ///
+    /// If that is not so within 30 seconds.
+    #[track_caller]
+    pub fn master(&self) -> &Redis {
+        &self.servers[self.master_number()]
+    }
+
+    /// The number of the [master](Self::master) among the [servers](Self::servers).
+    ///
+    /// # Panics
+    ///
+    /// If there is none within 30 seconds.
+    #[track_caller]
+    pub fn master_number(&self) -> usize {
+        let mut found = None;
+        eventually("the Sentinels agree on a master, and it is one", FAILOVER, || {
+            found = self.agreed_master();
+            found.is_some()
+        });
+        found.expect("found just now")
+    }
+
+    /// The number of the server that one of the [sentinels](Self::sentinels) takes for the
+    /// master now, right or wrong: behind a [cut](Links::split) it may be the old one.
+    /// Nothing if it does not answer.
+    pub fn master_seen_by(&self, sentinel: usize) -> Option<usize> {
+        let port = view::master(&self.sentinels[sentinel], &self.name)?;
+        (0..self.servers.len()).find(|server| self.announced_port(*server) == port)
+    }
+
+    /// Makes the Sentinels replace the master though it is well, and returns the new
+    /// one. The old one learns of it later, and takes writes until then.
+    ///
+    /// # Panics
+    ///
+    /// If that takes longer than 30 seconds.
+    #[track_caller]
+    pub fn fail_over(&self) -> &Redis {
+        let old = self.master_number();
+        let mut reply = Reply::Nil;
+        eventually("a Sentinel begins a failover", FAILOVER, || {
+            let running = self.sentinels.iter().find(|sentinel| sentinel.is_running());
+            reply =
+                running.expect("a Sentinel runs").command(&["SENTINEL", "FAILOVER", &self.name]);
+            !reply.is_error()
+        });
+        self.wait_for_master_other_than(old)
+    }
+
+    /// Waits until the Sentinels agree on a master other than this one of the
+    /// [servers](Self::servers), and returns it.
+    ///
+    /// # Panics
+    ///
+    /// If that takes longer than 30 seconds.
+    #[track_caller]
+    pub fn wait_for_master_other_than(&self, old: usize) -> &Redis {
+        let mut new = None;
+        eventually("the Sentinels agree on another master", FAILOVER, || {
+            new = self.agreed_master().filter(|new| *new != old);
+            new.is_some()
+        });
+        &self.servers[new.expect("found just now")]
+    }
+
+    /// Waits until every Sentinel that runs sees the others, the same master, and all
+    /// servers that run as its replicas, connected. Meanwhile they are hurried: they
+    /// talk to each other four times as often as by themselves, and ask servers how they
+    /// are ten times as often.
+    ///
+    /// # Panics
+    ///
+    /// If that takes longer than a minute; the message shows what they see.
+    #[track_caller]
+    pub fn wait_until_agreed(&self) {
+        let _hurried = Hurried::all(&self.sentinels);
+        let started = clock();
+        while !self.is_agreed() {
+            let views: Vec<_> = self.views();
+            assert!(started.elapsed() < AGREEMENT, "no agreement, but {views:#?}");
+            sleep(PAUSE);
+        }
+    }
+
+    /// Listens to everything that the Sentinels say from now on.
+    ///
+    /// # Panics
+    ///
+    /// If one of those that run cannot be listened to.
+    pub fn listen(&self) -> Events {
+        Events::of(&self.sentinels)
+    }
+
+    /// Makes a [user](Redis::user) at every server that runs. Whoever restarts has
+    /// forgotten it, but not one of [`Options::user`](crate::Options::user).
+    ///
+    /// # Panics
+    ///
+    /// As [`Redis::user`] does.
+    #[track_caller]
+    pub fn user(&self, name: &str, rights: &[&str]) {
+        user_at(&self.servers, name, rights);
+    }
+
+    /// The same at every Sentinel that runs.
+    ///
+    /// # Panics
+    ///
+    /// As [`Redis::user`] does.
+    #[track_caller]
+    pub fn sentinel_user(&self, name: &str, rights: &[&str]) {
+        user_at(&self.sentinels, name, rights);
+    }
+
+    /// The certificate of the authority that signed those of all servers and Sentinels.
+    ///
+    /// # Panics
+    ///
+    /// If they were started without TLS.
+    pub fn ca_pem(&self) -> String {
+        self.servers[0].ca_pem()
+    }
+
+    fn sentinel_port(&self, number: usize) -> u16 {
+        announced_port(&self.sentinels[number], &sentinel_name(number), self.links.as_ref())
+    }
+
+    /// What each Sentinel that runs sees, if it answers.
+    fn views(&self) -> Vec<Option<View>> {
+        let running = self.sentinels.iter().filter(|sentinel| sentinel.is_running());
+        running.map(|sentinel| View::of(sentinel, &self.name)).collect()
+    }
+
+    /// The number of the server that all running Sentinels take for the master, if it
+    /// does so, too.
+    fn agreed_master(&self) -> Option<usize> {
+        let running = (0..self.sentinels.len()).filter(|it| self.sentinels[*it].is_running());
+        let seen: Vec<_> = running.map(|sentinel| self.master_seen_by(sentinel)).collect();
+        let master = (*seen.first()?)?;
+        let agreed = seen.iter().all(|other| *other == Some(master));
+        (agreed && view::is_master(&self.servers[master])).then_some(master)
+    }
+
+    fn is_agreed(&self) -> bool {
+        let Some(master) = self.agreed_master() else { return false };
+        let port = self.announced_port(master);
+        let servers = self.servers.iter().enumerate();
+        let mut replicas = servers.filter(|(it, server)| *it != master && server.is_running());
+        let running = replicas.clone().count();
+        let views = self.views();
+        let others = views.len() - 1;
+        let sees_all = |view: &View| view.is_complete(port, running, others);
+        views.iter().all(|view| view.as_ref().is_some_and(sees_all))
+            && replicas.all(|(_, replica)| view::follows(replica, port))
+    }
+
+    /// Tells a Sentinel whom to watch, in one write: it must not look before it can log in.
+    fn watch(&self, sentinel: &Redis, options: &SentinelsOptions) {
+        let quorum = options.quorum.unwrap_or(options.sentinels / 2 + 1).to_string();
+        let port = self.announced_port(0).to_string();
+        let (down, timeout) = (millis(options.down_after), millis(options.failover_timeout));
+        let syncs = options.replicas.max(1).to_string();
+        let name = self.name.as_str();
+        let mut set = vec!["SENTINEL", "SET", name, "down-after-milliseconds", &down];
+        set.extend(["failover-timeout", &timeout, "parallel-syncs", &syncs]);
+        let (user, password) = self.servers[0].settings().login();
+        let login = [("auth-user", user), ("auth-pass", password)];
+        set.extend(login.iter().filter_map(|(key, value)| Some([*key, (*value)?])).flatten());
+        let monitor = ["SENTINEL", "MONITOR", name, "127.0.0.1", &port, &quorum];
+        let mut connection = sentinel.access().open().expect("the Sentinel accepts connections");
+        connection.send(&monitor).and_then(|()| connection.send(&set)).expect("it reads");
+        for _ in 0..2 {
+            assert_eq!(connection.next_reply().expect("it answers").text(), "OK");
+        }
+    }
+}
+
+impl SentinelsOptions {
+    /// Starts them all, and waits until every Sentinel sees everybody.
+    ///
+    /// # Panics
+    ///
+    /// If there is no Redis on this machine, or one does not start with these settings.
+    pub fn start(mut self) -> Sentinels {
+        let tls = self.server_options.tls;
+        assert_eq!(tls, self.sentinel_options.tls, "TLS is for servers and Sentinels, or for none");
+        let links = self.linked.then(Links::default);
+        if tls {
+            self.server_options = self.server_options.with_shared_certificates();
+            self.sentinel_options.certificates = self.server_options.certificates.clone();
+        }
+        let members = self.server_options.clone().of_kind(Kind::Member);
+        let servers = start_all(&names(self.replicas + 1, server_name), &members, links.as_ref());
+        let watchers = self.sentinel_options.clone().of_kind(Kind::Sentinel);
+        let sentinels = start_all(&names(self.sentinels, sentinel_name), &watchers, links.as_ref());
+        let started = Sentinels { sentinels, servers, links, name: self.name.clone() };
+        started.replicate();
+        started.introduce(&self);
+        started
+    }
+}
+
+impl Sentinels {
+    /// Makes the first server the master of the others.
+    fn replicate(&self) {
+        if self.links.is_some() {
+            for (number, server) in self.servers.iter().enumerate() {
+                let port = self.announced_port(number).to_string();
+                let announced =
+                    [("replica-announce-ip", "127.0.0.1"), ("replica-announce-port", &port)];
+                server.configure(&announced);
+            }
+        }
+        let (master, replicas) = self.servers.split_first().expect("there is a master");
+        let port = self.announced_port(0);
+        replicas.iter().for_each(|replica| replica.follow_at(master, port));
+        replicas.iter().for_each(Redis::wait_until_synced);
+    }
+
+    /// Lets all Sentinels begin, and hurries them until they have found each other.
+    fn introduce(&self, options: &SentinelsOptions) {
+        for (number, sentinel) in self.sentinels.iter().enumerate() {
+            let (user, password) = sentinel.settings().login();
+            let port = self.sentinel_port(number).to_string();
+            let ip = self.links.as_ref().map(|_| "127.0.0.1");
+            let port = ip.map(|_| port.as_str());
+            let known = [
+                ("announce-ip", ip),
+                ("announce-port", port),
+                ("sentinel-user", user),
+                ("sentinel-pass", password),
+            ];
+            for (key, value) in known.into_iter().filter_map(|(key, value)| Some((key, value?))) {
+                sentinel.own_command(&["SENTINEL", "CONFIG", "SET", key, value]);
+            }
+        }
+        self.sentinels.iter().for_each(|sentinel| self.watch(sentinel, options));
+        self.wait_until_agreed();
+    }
+}
+
+/// Sentinels that do everything more often than by themselves, as long as this is there.
+struct Hurried<'a>(&'a [Redis]);
+
+impl<'a> Hurried<'a> {
+    fn all(sentinels: &'a [Redis]) -> Self {
+        every(sentinels, "500", "1000");
+        Self(sentinels)
+    }
+}
+
+impl Drop for Hurried<'_> {
+    fn drop(&mut self) {
+        every(self.0, "2000", "10000");
+    }
+}
+
+/// How often Sentinels tell each other of themselves, and ask servers how they are, in
+/// milliseconds. Before Redis 7 they are not to be hurried, and refuse.
+fn every(sentinels: &[Redis], hello: &str, look: &str) {
+    for sentinel in sentinels {
+        sentinel.ask(&["SENTINEL", "DEBUG", "PUBLISH-PERIOD", hello, "INFO-PERIOD", look]);
+    }
+}
+
+#[track_caller]
+fn user_at(servers: &[Redis], name: &str, rights: &[&str]) {
+    for server in servers.iter().filter(|server| server.is_running()) {
+        server.user(name, rights);
+    }
+}
+
+fn names(count: usize, name: fn(usize) -> String) -> Vec<String> {
+    (0..count).map(name).collect()
+}
+
+fn server_name(number: usize) -> String {
+    format!("redis-{number}")
+}
+
+fn sentinel_name(number: usize) -> String {
+    format!("sentinel-{number}")
+}
+
+fn millis(duration: Duration) -> String {
+    duration.as_millis().to_string()
+}
+
+const AGREEMENT: Duration = Duration::from_secs(60);
+const FAILOVER: Duration = Duration::from_secs(30);
+/// How long to leave Sentinels alone before looking again.
+const PAUSE: Duration = Duration::from_millis(20);

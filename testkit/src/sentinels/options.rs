@@ -1,0 +1,108 @@
+//! How many servers and Sentinels a test wants, and of what kind.
+
+use std::time::Duration;
+
+use crate::options::Options;
+
+/// The settings of a master, its replicas and their Sentinels, about to start.
+///
+/// # Examples
+///
+/// ```
+/// use testkit::{Redis, Sentinels};
+///
+/// let redis = Sentinels::options()
+///     .replicas(1)
+///     .server_options(Redis::options().password("secret").persistent())
+///     .sentinel_options(Redis::options().password("other"))
+///     .start();
+/// assert_eq!(redis.servers().len(), 2);
+/// assert_eq!(redis.sentinels().len(), 3);
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "servers run once they are started"]
+pub struct SentinelsOptions {
+    pub(super) down_after: Duration,
+    pub(super) failover_timeout: Duration,
+    pub(super) linked: bool,
+    pub(super) name: String,
+    pub(super) quorum: Option<usize>,
+    pub(super) replicas: usize,
+    pub(super) sentinel_options: Options,
+    pub(super) sentinels: usize,
+    pub(super) server_options: Options,
+}
+
+impl Default for SentinelsOptions {
+    fn default() -> Self {
+        Self {
+            down_after: Duration::from_millis(500),
+            failover_timeout: Duration::from_secs(3),
+            linked: false,
+            name: "mymaster".into(),
+            quorum: None,
+            replicas: 2,
+            sentinel_options: Options::default(),
+            sentinels: 3,
+            server_options: Options::default(),
+        }
+    }
+}
+
+impl SentinelsOptions {
+    /// How long a server may be silent until a Sentinel takes it for down. Default:
+    /// half a second.
+    pub fn down_after(mut self, silence: Duration) -> Self {
+        self.down_after = silence;
+        self
+    }
+
+    /// How long a failover may take until it is tried again. Default: three seconds.
+    pub fn failover_timeout(mut self, limit: Duration) -> Self {
+        self.failover_timeout = limit;
+        self
+    }
+
+    /// Puts [links](crate::Links) between everybody: servers are called `redis-0` and so
+    /// on, Sentinels `sentinel-0` and so on.
+    pub fn links(mut self) -> Self {
+        self.linked = true;
+        self
+    }
+
+    /// The name of the service. Default: `mymaster`.
+    pub fn name(mut self, name: &str) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    /// How many Sentinels must take the master for down. Default: more than half.
+    pub fn quorum(mut self, sentinels: usize) -> Self {
+        self.quorum = Some(sentinels);
+        self
+    }
+
+    /// How many replicas the master has. Default: two.
+    pub fn replicas(mut self, count: usize) -> Self {
+        self.replicas = count;
+        self
+    }
+
+    /// Settings of every Sentinel. TLS is for these and the servers, or for none.
+    pub fn sentinel_options(mut self, options: Options) -> Self {
+        self.sentinel_options = options;
+        self
+    }
+
+    /// How many Sentinels there are. Default: three.
+    pub fn sentinels(mut self, count: usize) -> Self {
+        self.sentinels = count;
+        self
+    }
+
+    /// Settings of the master and every replica.
+    pub fn server_options(mut self, options: Options) -> Self {
+        self.server_options = options;
+        self
+    }
+}

@@ -1,0 +1,75 @@
+//! What a Sentinel sees, and what servers say of themselves.
+
+use std::collections::BTreeMap;
+
+use crate::server::Redis;
+use crate::wire::Reply;
+
+/// Whom a Sentinel knows, and how they are.
+#[derive(Debug)]
+pub(super) struct View {
+    master: Facts,
+    replicas: Vec<Facts>,
+    sentinels: Vec<Facts>,
+}
+
+type Facts = BTreeMap<String, String>;
+
+impl View {
+    /// What this Sentinel sees, unless it does not answer.
+    pub(super) fn of(sentinel: &Redis, name: &str) -> Option<Self> {
+        let master = facts(&sentinel.ask(&["SENTINEL", "MASTER", name])?);
+        let all = |what: &str| {
+            let reply = sentinel.ask(&["SENTINEL", what, name])?;
+            Some(reply.list().iter().map(facts).collect())
+        };
+        Some(Self { master, replicas: all("REPLICAS")?, sentinels: all("SENTINELS")? })
+    }
+
+    /// Whether it sees this master, so many replicas of it and so many others like
+    /// itself, and nothing wrong with any of them.
+    pub(super) fn is_complete(&self, master: u16, replicas: usize, sentinels: usize) -> bool {
+        let port = master.to_string();
+        let follows = |it: &&Facts| {
+            is(it, "flags", "slave")
+                && is(it, "master-link-status", "ok")
+                && is(it, "master-port", &port)
+        };
+        is(&self.master, "flags", "master")
+            && is(&self.master, "port", &port)
+            && self.replicas.iter().filter(follows).count() == replicas
+            && self.sentinels.iter().filter(|it| is(it, "flags", "sentinel")).count() == sentinels
+    }
+}
+
+/// The port of the master, as this Sentinel sees it.
+pub(super) fn master(sentinel: &Redis, name: &str) -> Option<u16> {
+    let reply = sentinel.ask(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", name])?;
+    reply.list().get(1)?.text().parse().ok()
+}
+
+/// Whether a server says that it is a master.
+pub(super) fn is_master(server: &Redis) -> bool {
+    server.ask(&["ROLE"]).is_some_and(|role| role.list()[0].text() == "master")
+}
+
+/// Whether a server says that it is connected to the master at this port.
+pub(super) fn follows(server: &Redis, master: u16) -> bool {
+    let is_it = |role: &Reply| match role.list() {
+        [_, _, Reply::Number(port), Reply::Text(state), _] => {
+            *port == i64::from(master) && state == "connected"
+        }
+        _ => false,
+    };
+    server.ask(&["ROLE"]).as_ref().is_some_and(is_it)
+}
+
+/// Reads names and values in turn.
+fn facts(reply: &Reply) -> Facts {
+    let texts = reply.texts();
+    texts.chunks_exact(2).map(|pair| (pair[0].to_owned(), pair[1].to_owned())).collect()
+}
+
+fn is(facts: &Facts, name: &str, value: &str) -> bool {
+    facts.get(name).is_some_and(|it| it == value)
+}
