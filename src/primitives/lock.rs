@@ -4,10 +4,10 @@ use std::{fmt, future::Future, sync::Arc, time::Duration};
 
 use super::{
     Holding, LockGuard, OnLoss,
-    settings::{Settings, checked_patience, on_loss, settings},
+    settings::{Settings, checked_patience, on_loss, replicated, settings},
 };
 use crate::{
-    domain::{Holder, LostReason, Name, Object, Owner, WaitBy},
+    domain::{Holder, LostReason, Name, Object, Owner, Replicas, WaitBy},
     engine::{
         Engine,
         acquire::Want,
@@ -88,6 +88,9 @@ impl Lock {
 
     settings!("leasehold::Client", "lock");
     on_loss!("lock");
+    replicated!("leasehold::Client", "lock", |this, replicas| {
+        this.set(|settings| settings.replicas = replicas)
+    });
 
     /// The name of the lock.
     ///

@@ -1,5 +1,6 @@
 //! The ways to acquire, and what they have in common: read `attempt.rs` first.
 
+mod acknowledged;
 mod attempt;
 mod waiting;
 
@@ -22,7 +23,7 @@ use super::{
     tasks::OnDrop,
 };
 use crate::{
-    domain::{Failure, Holder, Mutex, Name, Object, Owner, Share, WaitBy, in_millis},
+    domain::{Failure, Holder, Mutex, Name, Object, Owner, Replicas, Share, WaitBy, in_millis},
     error::Error,
 };
 
@@ -36,6 +37,8 @@ pub(crate) struct Want {
     pub(crate) ttl: Duration,
     pub(crate) terms: Terms,
     pub(crate) wait_by: WaitBy,
+    /// How many replicas must have the grant before the caller has it.
+    pub(crate) replicas: Option<Replicas>,
 }
 
 impl Want {
@@ -62,7 +65,8 @@ type Heard = Mutex<Option<Said>>;
 impl Engine {
     /// Waits until `want` is ours.
     pub(crate) async fn acquire(self: &Arc<Self>, want: &Want) -> Result<Held, Error> {
-        self.acquire_noting(want, &Heard::default(), None).await
+        let held = self.acquire_noting(want, &Heard::default(), None).await?;
+        self.acknowledged(want, held, None).await
     }
 
     /// Waits until `want` is ours, but no longer than `patience`.
@@ -76,7 +80,8 @@ impl Engine {
         let (start, heard) = (Instant::now(), Heard::default());
         let until = start + patience;
         let acquired = timeout_at(until, self.acquire_noting(want, &heard, Some(until))).await;
-        acquired.unwrap_or_else(|_| Err(self.gave_up(&want.object, start.elapsed(), &heard)))
+        let gave_up = |_| Err(self.gave_up(&want.object, start.elapsed(), &heard));
+        self.acknowledged(want, acquired.unwrap_or_else(gave_up)?, Some(until)).await
     }
 
     /// Waits until what `want` is about is open: nothing is held then.
@@ -98,6 +103,13 @@ impl Engine {
 
     /// Asks once whether `want` can be ours now.
     pub(crate) async fn try_acquire(self: &Arc<Self>, want: &Want) -> Result<Option<Held>, Error> {
+        match self.ask_once(want).await? {
+            Some(held) => self.acknowledged(want, held, None).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    async fn ask_once(self: &Arc<Self>, want: &Want) -> Result<Option<Held>, Error> {
         self.ready()?;
         if want.may_share()
             && let Some(hold) = self.contention.share(&want.object, want.shape())
