@@ -4,13 +4,19 @@
 
 mod common;
 
-use std::os::unix::fs::symlink;
+use std::{
+    os::unix::fs::symlink,
+    sync::{Arc, Mutex},
+};
 
 use common::{SOON, client, give_back, ms, secs, with_rights, within};
 use futures_util::{future::join_all, poll};
 use leasehold::{Client, Error, Lock, LockGuard, Replicas};
-use testkit::{Calls, Monitor, Redis, eventually};
-use tokio::time::{Instant, sleep};
+use testkit::{Calls, Monitor, Proxy, Redis, eventually};
+use tokio::{
+    task::JoinHandle,
+    time::{Instant, sleep},
+};
 
 /// One replica, which has more time than it needs.
 const ONE: Replicas = Replicas::at_least(1).within(SOON);
@@ -253,6 +259,70 @@ async fn a_lock_that_no_replica_was_asked_about_may_be_forgotten_by_a_failover()
     // and the same with replicas is refused
     let other = client_of_master.lock("other").unwrap().replicated(ONE_IN_VAIN);
     is_refused(other.acquire().await, 1, 0);
+}
+
+/// What `kind` of locks `client` is granted one after the other, until somebody has had enough.
+fn takes(client: &Client, kind: &'static str, replicas: Option<Replicas>) -> Taking {
+    let (client, taken) = (client.clone(), Arc::<Mutex<Vec<_>>>::default());
+    let noted = Arc::clone(&taken);
+    let task = tokio::spawn(async move {
+        for number in 0.. {
+            let lock = client.lock(format!("{kind}:{number}")).unwrap().replicated(replicas);
+            if let Ok(guard) = lock.acquire().await {
+                noted.lock().unwrap().push(guard);
+            }
+        }
+    });
+    Taking { taken, task }
+}
+
+struct Taking {
+    taken: Arc<Mutex<Vec<LockGuard>>>,
+    task: JoinHandle<()>,
+}
+
+impl Taking {
+    fn count(&self) -> usize {
+        self.taken.lock().unwrap().len()
+    }
+
+    /// Ends it. How many locks there were, and how many of them this server does not have.
+    fn end(self, redis: &Redis) -> (usize, usize) {
+        self.task.abort();
+        let taken = self.taken.lock().unwrap();
+        let lost = taken.iter().filter(|guard| !has(redis, guard.name().as_str())).count();
+        (taken.len(), lost)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_grant_that_was_given_is_there_after_a_failover_to_a_replica_that_is_behind() {
+    // given a replica that hears of everything a moment later
+    let (master, replica) = (Redis::start(), Redis::start());
+    master.command(&["CONFIG", "SET", "repl-diskless-sync-delay", "0"]);
+    let proxy = Proxy::before(master.port());
+    replica.command(&["REPLICAOF", "127.0.0.1", &proxy.port().to_string()]);
+    let follows = || replica.command(&["INFO", "replication"]).text().contains("link_status:up");
+    eventually("it follows", secs(20), follows);
+    proxy.delay(ms(20));
+
+    // when it is promoted while locks are taken
+    let client = client(&master).await;
+    let one = Replicas::at_least(1).within(secs(2));
+    let kept = ["one", "two", "three", "four"].map(|kind| takes(&client, kind, Some(one)));
+    let plain = takes(&client, "plain", None);
+    let many = || kept.iter().all(|taking| taking.count() > 5) && plain.count() > 50;
+    eventually("locks are taken", secs(30), many);
+    replica.promote();
+    let by_then = plain.count();
+    eventually("others go on", SOON, || plain.count() > by_then);
+
+    // then each that replicas were asked about is there, and not each of the others
+    for taking in kept {
+        let (taken, lost) = taking.end(&replica);
+        assert!(taken > 5 && lost == 0, "{lost} of {taken} were forgotten");
+    }
+    assert!(plain.end(&replica).1 > 0);
 }
 
 /// The connection that asks replicas leads to another server than the one that has granted.
