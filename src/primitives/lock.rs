@@ -123,6 +123,12 @@ impl Lock {
         Ok(self.guard(held))
     }
 
+    /// Whether it wants so many replicas.
+    #[cfg(test)]
+    pub(crate) fn wants_replicas(&self, number: u32) -> bool {
+        self.settings.replicas.is_some_and(|replicas| replicas.least >= number)
+    }
+
     #[cfg(any(feature = "blocking", test))]
     pub(crate) fn object(&self) -> &Object {
         &self.object
@@ -152,7 +158,9 @@ impl Lock {
     /// [`Error::WrongType`] if the store rejects the
     /// request for good; [`Error::NotReady`] if the server
     /// is full; [`Error::ShutDown`], and
-    /// [`Error::NoRuntime`] outside of tokio.
+    /// [`Error::NoRuntime`] outside of tokio. Of a lock that is [`replicated`](Self::replicated),
+    /// [`Error::NotReplicated`]; [`Error::Unavailable`] if replicas could not be asked, and
+    /// [`Error::Lost`] if the lease ended meanwhile.
     ///
     /// # Cancel safety
     ///

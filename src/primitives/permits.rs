@@ -227,7 +227,8 @@ impl Permits {
     /// [`Error::WrongType`] if the store rejects the request for good;
     /// [`Error::NotReady`] if the server is full;
     /// [`Error::ShutDown`], and
-    /// [`Error::NoRuntime`] outside of tokio.
+    /// [`Error::NoRuntime`] outside of tokio. If they are [`replicated`](Self::replicated), those
+    /// of [`Lock::acquire`](crate::Lock::acquire).
     ///
     /// # Cancel safety
     ///

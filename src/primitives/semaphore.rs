@@ -121,7 +121,8 @@ impl Semaphore {
     ///
     /// [`Error::Zero`] for no permits, [`Error::TooMany`] beyond what Java counts to.
     /// [`Error::Forbidden`], [`Error::Refused`] or [`Error::WrongType`] if the store rejects the request for good; [`Error::NotReady`]
-    /// if the server is full; [`Error::ShutDown`], and [`Error::NoRuntime`] outside of tokio.
+    /// if the server is full; [`Error::ShutDown`], and [`Error::NoRuntime`] outside of tokio. If
+    /// they are [`replicated`](Self::replicated), those of [`Lock::acquire`](crate::Lock::acquire).
     ///
     /// # Cancel safety
     ///

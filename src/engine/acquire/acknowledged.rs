@@ -5,33 +5,26 @@
 //! was acknowledged with its grant, and so were the tokens of all of them: nothing is written
 //! when it changes hands. Renewals are not waited for: what is lost with one is time.
 
-use std::sync::Arc;
+use std::{future::Future, pin::Pin, sync::Arc};
 
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::{
     domain::{Failure, Replicas},
-    engine::{
-        Engine, acquire::Want, held::Held, hold::Hold, retry::retry_until, timing::LATE_COUNT,
-    },
+    engine::{Engine, held::Held, hold::Hold, retry::retry_until, timing::LATE_COUNT},
     error::Error,
 };
 
 impl Engine {
-    /// Passes `held` if as many replicas have it as `want` says, else gives it back; until then
-    /// if the caller's patience ends.
-    pub(super) async fn acknowledged(
-        self: &Arc<Self>,
-        want: &Want,
+    /// Passes `held` if so many replicas have it, else gives it back. Not after `until`, where the
+    /// caller's patience ends. In a box: whoever asks no replica is small.
+    pub(super) fn acknowledged<'a>(
+        self: &'a Arc<Self>,
+        replicas: Replicas,
         held: Held,
         until: Option<Instant>,
-    ) -> Result<Held, Error> {
-        match want.replicas {
-            Some(replicas) if held.watch.hold().replicas() < replicas.least => {
-                Box::pin(self.await_replicas(replicas, held, until)).await
-            }
-            _ => Ok(held),
-        }
+    ) -> Pin<Box<impl Future<Output = Result<Held, Error>> + 'a>> {
+        Box::pin(self.await_replicas(replicas, held, until))
     }
 
     async fn await_replicas(
@@ -41,6 +34,9 @@ impl Engine {
         until: Option<Instant>,
     ) -> Result<Held, Error> {
         let hold = held.watch.hold();
+        if hold.replicas() >= replicas.least {
+            return Ok(held);
+        }
         let counted = self.unless_closed(self.count_replicas(replicas, hold, until)).await;
         let (name, wanted) = (hold.name().clone(), replicas.least);
         let error = match counted {

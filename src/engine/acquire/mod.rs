@@ -66,7 +66,10 @@ impl Engine {
     /// Waits until `want` is ours.
     pub(crate) async fn acquire(self: &Arc<Self>, want: &Want) -> Result<Held, Error> {
         let held = self.acquire_noting(want, &Heard::default(), None).await?;
-        self.acknowledged(want, held, None).await
+        match want.replicas {
+            Some(replicas) => self.acknowledged(replicas, held, None).await,
+            None => Ok(held),
+        }
     }
 
     /// Waits until `want` is ours, but no longer than `patience`.
@@ -81,7 +84,11 @@ impl Engine {
         let until = start + patience;
         let acquired = timeout_at(until, self.acquire_noting(want, &heard, Some(until))).await;
         let gave_up = |_| Err(self.gave_up(&want.object, start.elapsed(), &heard));
-        self.acknowledged(want, acquired.unwrap_or_else(gave_up)?, Some(until)).await
+        let held = acquired.unwrap_or_else(gave_up)?;
+        match want.replicas {
+            Some(replicas) => self.acknowledged(replicas, held, Some(until)).await,
+            None => Ok(held),
+        }
     }
 
     /// Waits until what `want` is about is open: nothing is held then.
@@ -103,9 +110,9 @@ impl Engine {
 
     /// Asks once whether `want` can be ours now.
     pub(crate) async fn try_acquire(self: &Arc<Self>, want: &Want) -> Result<Option<Held>, Error> {
-        match self.ask_once(want).await? {
-            Some(held) => self.acknowledged(want, held, None).await.map(Some),
-            None => Ok(None),
+        match (self.ask_once(want).await?, want.replicas) {
+            (Some(held), Some(replicas)) => self.acknowledged(replicas, held, None).await.map(Some),
+            (held, _) => Ok(held),
         }
     }
 

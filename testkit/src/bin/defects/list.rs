@@ -443,8 +443,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "replicas that somebody has asked for are enough for everybody",
             edits: &[Edit {
                 file: "src/engine/acquire/acknowledged.rs",
-                from: "if held.watch.hold().replicas() < replicas.least =>",
-                to: "if held.watch.hold().replicas() == 0 =>",
+                from: "if hold.replicas() >= replicas.least {",
+                to: "if hold.replicas() > 0 {",
             }],
         },
     ),
