@@ -5,7 +5,7 @@ use std::{marker::PhantomData, sync::Arc, time::Duration};
 #[cfg(feature = "redis")]
 use crate::store::redis::{RedisStore, Settings};
 use crate::{
-    domain::{Health, Identity, Kind, Name, Object, Stats},
+    domain::{Health, Identity, Kind, Name, Object, Replicas, Stats},
     engine::{Engine, clock::Clock, limits::Limits, tasks::here},
     error::Result,
     primitives::{FencedLock, Latch, Lock, Permits, ReadWriteLock, Semaphore},
@@ -43,6 +43,7 @@ const DEFAULT_TTL: Duration = Duration::from_secs(30);
 pub struct Client {
     engine: Arc<Engine>,
     ttl: Duration,
+    replicas: Option<Replicas>,
 }
 
 impl Client {
@@ -159,7 +160,7 @@ impl Client {
     /// ```
     pub fn lock(&self, name: impl AsRef<str>) -> Result<Lock> {
         let object = Object { kind: Kind::Lock, name: Name::new(name)? };
-        Ok(Lock::new(Arc::clone(&self.engine), object, self.ttl))
+        Ok(Lock::new(Arc::clone(&self.engine), object, self.ttl).replicated(self.replicas))
     }
 
     /// The read-write lock called `name`. Touches no network.
@@ -176,7 +177,8 @@ impl Client {
     /// # Ok(()) }
     /// ```
     pub fn read_write(&self, name: impl AsRef<str>) -> Result<ReadWriteLock> {
-        Ok(ReadWriteLock::new(Arc::clone(&self.engine), Name::new(name)?, self.ttl))
+        let lock = ReadWriteLock::new(Arc::clone(&self.engine), Name::new(name)?, self.ttl);
+        Ok(lock.replicated(self.replicas))
     }
 
     /// The lock called `name`, each hold of which has a token. Touches no network.
@@ -211,7 +213,7 @@ impl Client {
     /// ```
     pub fn semaphore(&self, name: impl AsRef<str>) -> Result<Semaphore> {
         let object = Object { kind: Kind::Semaphore, name: Name::new(name)? };
-        Ok(Semaphore::new(Arc::clone(&self.engine), object))
+        Ok(Semaphore::new(Arc::clone(&self.engine), object).replicated(self.replicas))
     }
 
     /// The latch called `name`. Touches no network.
@@ -247,7 +249,7 @@ impl Client {
     /// ```
     pub fn permits(&self, name: impl AsRef<str>) -> Result<Permits> {
         let object = Object { kind: Kind::Permits, name: Name::new(name)? };
-        Ok(Permits::new(Arc::clone(&self.engine), object, self.ttl))
+        Ok(Permits::new(Arc::clone(&self.engine), object, self.ttl).replicated(self.replicas))
     }
 
     /// The uuid that owners of this client begin with.
@@ -333,7 +335,7 @@ impl Client {
     /// A client on machinery that a simulation has put together.
     #[cfg(test)]
     pub(crate) fn of(engine: Arc<Engine>) -> Self {
-        Self { engine, ttl: DEFAULT_TTL }
+        Self { engine, ttl: DEFAULT_TTL, replicas: None }
     }
 
     /// Waits until every release that nobody waits for is made.
@@ -386,6 +388,7 @@ pub struct Shutdown {
 #[must_use = "it does nothing until it makes a client"]
 pub struct ClientBuilder<Made = Client> {
     ttl: Duration,
+    replicas: Option<Replicas>,
     limits: Limits,
     #[cfg(feature = "redis")]
     redis: Settings,
@@ -396,6 +399,7 @@ impl<Made> ClientBuilder<Made> {
     pub(crate) fn new() -> Self {
         Self {
             ttl: DEFAULT_TTL,
+            replicas: None,
             limits: Limits::default(),
             #[cfg(feature = "redis")]
             redis: Settings::default(),
@@ -414,6 +418,20 @@ impl<Made> ClientBuilder<Made> {
     /// ```
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = ttl;
+        self
+    }
+
+    /// Sets how many replicas must have a grant, for everything that sets nothing else: locks,
+    /// permits and semaphores. Default: none. See [`Lock::replicated`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use leasehold::{Client, Replicas};
+    /// let client = Client::builder().replicated(Replicas::at_least(1)).in_memory();
+    /// ```
+    pub fn replicated(mut self, replicas: impl Into<Option<Replicas>>) -> Self {
+        self.replicas = replicas.into();
         self
     }
 
@@ -479,6 +497,7 @@ impl<Made> ClientBuilder<Made> {
     pub(crate) fn for_tasks(self) -> ClientBuilder {
         ClientBuilder {
             ttl: self.ttl,
+            replicas: self.replicas,
             limits: self.limits,
             #[cfg(feature = "redis")]
             redis: self.redis,
@@ -673,6 +692,6 @@ impl ClientBuilder {
 
     fn client(self, identity: Identity, store: Arc<dyn Store>) -> Client {
         let engine = Engine::within(self.limits, identity, store, Clock::new(), here());
-        Client { engine, ttl: self.ttl }
+        Client { engine, ttl: self.ttl, replicas: self.replicas }
     }
 }

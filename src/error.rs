@@ -143,6 +143,21 @@ pub enum Error {
         name: Name,
     },
 
+    /// Fewer replicas than were wanted have acknowledged the grant of `name` in time. It was taken
+    /// back: others may enter. See [`Lock::replicated`](crate::Lock::replicated).
+    #[error(
+        "`{name}` was granted, and taken back: {got} of {wanted} replicas have acknowledged it in \
+         time. Look after the replicas and ask again, or be content with fewer"
+    )]
+    NotReplicated {
+        /// What was granted.
+        name: Name,
+        /// So many replicas were to acknowledge it.
+        wanted: u32,
+        /// So many have, as far as the server has said.
+        got: u32,
+    },
+
     /// The server is there, but not ready for this: it starts, fails over, takes
     /// no writes, or is full. Nothing happened.
     ///
@@ -251,8 +266,8 @@ pub enum Error {
         found: String,
     },
 
-    /// Nothing was asked for: no permits of a semaphore, or no count of a latch. Ask for one
-    /// or more.
+    /// Nothing was asked for: no permits of a semaphore, no count of a latch, or no replicas. Ask
+    /// for one or more.
     #[error("`{name}`: zero is asked for, and that is no wish: ask for one or more")]
     Zero {
         /// What was asked for.
@@ -308,7 +323,8 @@ impl Error {
     /// Whether the store is away or not ready: the same may do in a while, with
     /// nothing changed here.
     ///
-    /// [`Connect`](Self::Connect) is among them unless it is `lasting`, as a wrong
+    /// [`NotReplicated`](Self::NotReplicated) is among them: replicas come back. So is
+    /// [`Connect`](Self::Connect) unless it is `lasting`, as a wrong
     /// password is: a server that is still starting looks like that; so does a wrong
     /// address, so try it a few times and not for ever.
     ///
@@ -334,7 +350,10 @@ impl Error {
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Connect { lasting, .. } => !lasting,
-            _ => matches!(self, Self::NotReady { .. } | Self::Unavailable { .. }),
+            _ => matches!(
+                self,
+                Self::NotReady { .. } | Self::NotReplicated { .. } | Self::Unavailable { .. }
+            ),
         }
     }
 

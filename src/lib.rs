@@ -53,7 +53,7 @@ pub use crate::{
     client::{Client, ClientBuilder, Shutdown},
     domain::{
         Health, Holder, InvalidDuration, InvalidName, InvalidOwner, InvalidPermitId, LostReason,
-        Name, Owner, PermitId, Role, Script, Stats, Value, WaitBy, Write,
+        Name, Owner, PermitId, Replicas, Role, Script, Stats, Value, WaitBy, Write,
     },
     error::{Cause, Error, Result},
     primitives::{

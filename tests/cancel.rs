@@ -23,8 +23,8 @@ use tokio::{
 };
 
 use leasehold::{
-    Client, Error, Lock, LockGuard, LostReason, MemoryStore, ReadWriteLock, Release, Semaphore,
-    WaitBy,
+    Client, Error, Lock, LockGuard, LostReason, MemoryStore, ReadWriteLock, Release, Replicas,
+    Semaphore, WaitBy,
 };
 
 const fn secs(n: u64) -> Duration {
@@ -286,6 +286,13 @@ async fn acquire_within_leaves_nothing_behind() {
 #[tokio::test(start_paused = true)]
 async fn acquire_within_leaves_nothing_behind_when_its_patience_ends_first() {
     leaves_nothing_behind(true, async |lock| drop(lock.acquire_within(secs(4)).await)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn acquire_leaves_nothing_behind_when_it_waits_for_replicas() {
+    let replicas = Replicas::at_least(1).within(millis(100));
+    let acquire = async |lock: &Lock| drop(lock.clone().replicated(replicas).acquire().await);
+    leaves_nothing_behind(true, acquire).await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -10,7 +10,7 @@ use std::{
 
 use tokio::time::{Instant, sleep};
 
-use leasehold::{Client, Error, LostReason, MemoryStore, Release, Role};
+use leasehold::{Client, Error, LostReason, MemoryStore, Release, Replicas, Role};
 
 const fn secs(n: u64) -> Duration {
     Duration::from_secs(n)
@@ -411,4 +411,86 @@ async fn an_error_keeps_what_is_behind_it() {
 #[test]
 fn the_example_about_fencing_ends_as_it_says() {
     assert!(testkit::Helper::example("fencing", &[]).wait().success());
+}
+
+#[tokio::test(start_paused = true)]
+async fn too_few_replicas_take_the_grant_back_when_their_time_is_over() {
+    let store = MemoryStore::new();
+    let client = Client::sharing(&store);
+    let lock = client.lock("door").unwrap().replicated(Replicas::at_least(2).within(secs(3)));
+    store.set_replicas(1);
+    let begun = Instant::now();
+    let error = lock.acquire().await.unwrap_err();
+    assert!(matches!(error, Error::NotReplicated { wanted: 2, got: 1, .. }), "{error:?}");
+    assert!(error.is_transient() && !error.is_busy());
+    let said = "`door` was granted, and taken back: 1 of 2 replicas have acknowledged it in time.";
+    assert!(error.to_string().starts_with(said), "{error}");
+    assert!(begun.elapsed() >= secs(3) && begun.elapsed() < secs(3) + AT_ONCE);
+    assert!(!lock.is_locked().await.unwrap());
+
+    // who comes in time is waited for
+    let (guard, ()) = tokio::join!(lock.acquire(), async {
+        sleep(secs(2)).await;
+        store.set_replicas(2);
+    });
+    assert_eq!(guard.unwrap().release().await.unwrap(), Release::Released);
+    assert_eq!((client.stats().granted, client.stats().held), (2, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn replicas_are_refused_that_nobody_could_wait_for() {
+    let lock = Client::in_memory().lock("door").unwrap();
+    let none = lock.clone().replicated(Replicas::at_least(0)).acquire().await;
+    assert!(matches!(none, Err(Error::Zero { .. })), "{none:?}");
+    let never = Replicas::at_least(1).within(Duration::ZERO);
+    let never = lock.clone().replicated(never).acquire().await;
+    assert!(matches!(never, Err(Error::Duration(_))), "{never:?}");
+    let pool = Client::in_memory().semaphore("pool").unwrap().replicated(Replicas::at_least(0));
+    assert!(matches!(pool.acquire(1).await, Err(Error::Zero { .. })));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hold_that_is_over_when_its_replicas_have_it_is_given_to_nobody() {
+    let store = MemoryStore::new();
+    let lock = Client::sharing(&store).lock("door").unwrap().lease(secs(1));
+    let lock = lock.replicated(Replicas::at_least(1).within(secs(3)));
+    let (acquired, ()) = tokio::join!(lock.acquire(), async {
+        sleep(secs(2)).await;
+        store.set_replicas(1);
+    });
+    let reason = LostReason::Expired;
+    assert!(matches!(acquired, Err(Error::Lost { reason: r, .. }) if r == reason), "{acquired:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_hangs_while_replicas_are_waited_for_is_waited_for_no_longer_than_they_are() {
+    let store = MemoryStore::new();
+    let lock = Client::sharing(&store).lock("door").unwrap().replicated(Replicas::at_least(1));
+    let begun = Instant::now();
+    let (acquired, ()) = tokio::join!(lock.acquire_within(secs(2)), async {
+        sleep(Duration::from_millis(100)).await;
+        store.stall();
+    });
+    assert!(acquired.is_err() && begun.elapsed() <= secs(2) + AT_ONCE, "{acquired:?}");
+    store.resume();
+    sleep(secs(1)).await;
+    assert!(!lock.is_locked().await.unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn readers_who_share_a_hold_share_its_replicas() {
+    let store = MemoryStore::new();
+    let prices = Client::sharing(&store).read_write("prices").unwrap();
+    let read = prices.read().local_turns(9, secs(60));
+    let one = read.acquire().await.unwrap();
+    // one who wants replicas has them asked for its share
+    let kept = read.clone().replicated(Replicas::at_least(1));
+    assert!(matches!(kept.acquire().await, Err(Error::NotReplicated { .. })));
+    assert!(one.is_held() && one.count() == 1);
+    store.set_replicas(1);
+    let two = kept.acquire().await.unwrap();
+    // and the next one has those that are known
+    store.set_replicas(0);
+    let three = kept.acquire().await.unwrap();
+    assert_eq!((one.owner(), two.owner()), (three.owner(), three.owner()));
 }

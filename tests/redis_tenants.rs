@@ -7,11 +7,11 @@ mod common;
 use std::{fs, path::Path};
 
 use common::{
-    POLLING, SOON, as_user, channel, entered, entry, give_back, hash, ms, queue, queuers, secs,
-    subscribers, turns_of, until_places, waiter, within,
+    Listener, POLLING, SOON, as_user, channel, entered, entry, give_back, hash, ms, queue, queuers,
+    secs, subscribers, turns_of, until_places, waiter, within,
 };
 use futures_util::FutureExt;
-use leasehold::{Client, Error, Lock, LockGuard, Script, Value, Write};
+use leasehold::{Client, Error, Lock, LockGuard, Replicas, Script, Value, Write};
 use testkit::{Connection, Redis, Reply, eventually};
 use tokio::time::{Instant, sleep};
 
@@ -161,7 +161,7 @@ async fn the_user_of_the_guide_can_do_all_there_is_and_has_no_right_too_many() {
 async fn the_user_of_the_guide_for_fenced_locks_has_what_it_needs() {
     let redis = Redis::start();
     let commands = commands_of_the_guide("leasehold");
-    let [plain, .., fenced] = &commands[..] else { panic!("{commands:?}") };
+    let [plain, _, fenced, ..] = &commands[..] else { panic!("{commands:?}") };
     follow(&redis, plain);
     let refused = as_user(&redis, "leasehold").await.fenced("app:door").unwrap().acquire().await;
     let refused = refused.unwrap_err();
@@ -182,6 +182,27 @@ async fn the_user_of_the_guide_for_fenced_locks_has_what_it_needs() {
     assert!(guard.token() > first);
     guard.release().await.unwrap().done().unwrap();
     has_no_right_too_few_or_too_many(&redis, &before, fenced);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_user_of_the_guide_for_replicas_has_what_it_needs_and_others_see_nothing_of_it() {
+    let redis = Redis::start();
+    let _replica = Redis::start_replica_of(&redis);
+    let commands = commands_of_the_guide("leasehold");
+    let [plain, .., replicas] = &commands[..] else { panic!("{commands:?}") };
+    follow(&redis, plain);
+    let one = Replicas::at_least(1).within(SOON);
+    let ours = || async { door(&as_user(&redis, "leasehold").await).replicated(one) };
+    let refused = ours().await.acquire().await.unwrap_err();
+    assert!(matches!(refused, Error::Forbidden { .. }), "{refused:?}");
+    follow(&redis, replicas);
+    redis.command(&["ACL", "LOG", "RESET"]);
+    let before = redis.calls();
+    let mut other = Listener::to(&redis, "leasehold_replication");
+    give_back(ours().await.acquire().await.unwrap()).await;
+    has_no_right_too_few_or_too_many(&redis, &before, replicas);
+    // that somebody has asked, and neither who nor about what
+    assert_eq!(other.heard(), [""]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -4,12 +4,12 @@ use std::{ops::Deref, time::Duration};
 
 use super::{Lock, LockGuard, OwnedLockGuard};
 use crate::{
-    Holding, Ran, Release, WaitBy,
+    Holding, Ran, Release, Replicas, WaitBy,
     domain::Share,
     engine::grant::LocalTurns,
     error::Result,
     primitives::{
-        settings::{Settings, settings},
+        settings::{Settings, replicated, settings},
         token_of,
     },
 };
@@ -56,6 +56,9 @@ impl FencedLock {
     }
 
     settings!("leasehold::blocking::Client", "fenced");
+    replicated!("leasehold::blocking::Client", "fenced", |this, replicas| {
+        this.set(|settings| settings.replicas = replicas)
+    });
 }
 
 /// Acquiring, with the thread as the owner.

@@ -8,12 +8,12 @@ use super::{
     waiting::Core,
 };
 use crate::{
-    Holder, Holding, Name, Owner, WaitBy,
+    Holder, Holding, Name, Owner, Replicas, WaitBy,
     engine::grant::LocalTurns,
     error::{Error, Result},
     primitives::{
         self, LockGuard as AsyncGuard,
-        settings::{Settings, settings},
+        settings::{Settings, replicated, settings},
     },
 };
 
@@ -51,6 +51,9 @@ impl Lock {
     }
 
     settings!("leasehold::blocking::Client", "lock");
+    replicated!("leasehold::blocking::Client", "lock", |this, replicas| {
+        this.set(|settings| settings.replicas = replicas)
+    });
 
     /// As [`Lock::name`](crate::Lock::name).
     ///

@@ -4,10 +4,13 @@ use std::{sync::Arc, time::Duration};
 
 use super::waiting::Core;
 use crate::{
-    LostReason, Name, Owner, PermitId, Release, WaitBy,
+    LostReason, Name, Owner, PermitId, Release, Replicas, WaitBy,
     engine::grant::LocalTurns,
     error::Result,
-    primitives::{self, permit_settings, settings::Settings},
+    primitives::{
+        self, permit_settings,
+        settings::{Settings, replicated},
+    },
 };
 
 /// As [`Permits`](crate::Permits), for threads. A thread is no identity here: each acquisition
@@ -41,6 +44,9 @@ impl Permits {
     }
 
     permit_settings!("leasehold::blocking::Client");
+    replicated!("leasehold::blocking::Client", "permits", |this, replicas| {
+        this.with(|settings| settings.replicas = replicas)
+    });
 
     /// As [`Permits::name`](crate::Permits::name).
     ///

@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use super::{Lock, waiting::Core};
-use crate::{Name, primitives};
+use crate::{
+    Name, Replicas,
+    primitives::{self, settings::replicated},
+};
 
 /// As [`ReadWriteLock`](crate::ReadWriteLock), for threads.
 ///
@@ -33,6 +36,11 @@ impl ReadWriteLock {
     pub(super) fn new(core: Arc<Core>, lock: primitives::ReadWriteLock) -> Self {
         Self { core, lock }
     }
+
+    replicated!("leasehold::blocking::Client", "read_write", |this, replicas| {
+        let lock = this.lock.replicated(replicas);
+        Self { lock, ..this }
+    });
 
     /// As [`ReadWriteLock::prefer_writers`](crate::ReadWriteLock::prefer_writers).
     ///

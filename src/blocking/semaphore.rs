@@ -3,7 +3,11 @@
 use std::{sync::Arc, time::Duration};
 
 use super::waiting::Core;
-use crate::{LostReason, Name, Owner, Release, error::Result, primitives};
+use crate::{
+    LostReason, Name, Owner, Release, Replicas,
+    error::Result,
+    primitives::{self, settings::replicated},
+};
 
 /// As [`Semaphore`](crate::Semaphore), for threads. A thread that acquires twice has more
 /// permits, by two guards, which may move to other threads.
@@ -28,6 +32,11 @@ impl Semaphore {
     pub(super) fn new(core: Arc<Core>, semaphore: primitives::Semaphore) -> Self {
         Self { core, semaphore }
     }
+
+    replicated!("leasehold::blocking::Client", "semaphore", |this, replicas| {
+        let semaphore = this.semaphore.replicated(replicas);
+        Self { semaphore, ..this }
+    });
 
     fn guard(&self, guard: primitives::SemaphoreGuard) -> SemaphoreGuard {
         SemaphoreGuard { guard, core: Arc::clone(&self.core) }

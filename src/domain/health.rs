@@ -96,6 +96,8 @@ pub(crate) struct About {
     pub(crate) role: Option<Role>,
     pub(crate) version: Option<String>,
     pub(crate) eviction_policy: Option<String>,
+    /// Whether it is of a cluster, whatever its role there.
+    pub(crate) clustered: bool,
 }
 
 impl About {

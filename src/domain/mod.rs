@@ -16,6 +16,7 @@ mod object;
 mod owner;
 mod permit;
 mod reason;
+mod replicas;
 mod seldom;
 mod stats;
 mod wait_by;
@@ -49,6 +50,7 @@ pub use self::{
     owner::{InvalidOwner, Owner},
     permit::{InvalidPermitId, PermitId},
     reason::LostReason,
+    replicas::Replicas,
     stats::Stats,
     wait_by::WaitBy,
 };

@@ -20,6 +20,8 @@ pub(crate) struct Grant {
     pub(crate) leased_at: Instant,
     /// When more time was last asked for, answered or not.
     pub(crate) asked_at: Stamp,
+    /// How many replicas are known to have it, with the tokens of all its holds.
+    pub(crate) replicas: u32,
     /// Whether an earlier question for it went unanswered.
     pub(crate) unsure: bool,
     /// Whether others are known to want the lock.

@@ -127,6 +127,10 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
+    pub(super) fn hold(&self) -> &Arc<Hold> {
+        &self.hold
+    }
+
     pub(crate) fn claim(&self) -> &Claim {
         &self.hold.grant.claim
     }

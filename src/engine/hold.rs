@@ -53,6 +53,8 @@ struct State {
     beside: bool,
     /// How many writes may be on their way: each passes under whoever has the same owner.
     writes: u32,
+    /// How many replicas are known to have it.
+    replicas: u32,
     /// Once set it never changes: what is lost is never held again.
     over: Option<LostReason>,
     /// Told when it is over, if anybody wants to know.
@@ -63,9 +65,10 @@ impl Hold {
     /// The hold of `grant`, entered at `now`.
     pub(crate) fn new(grant: Grant, terms: Terms, now: Instant, counters: &Arc<Counters>) -> Self {
         counters.granted.add(1);
-        let Grant { leased_at, asked_at, .. } = grant;
+        let Grant { leased_at, asked_at, replicas, .. } = grant;
         let (doubted, more, beside, writes, over, told) = (false, false, false, 0, None, None);
-        let state = State { leased_at, asked_at, doubted, more, beside, writes, over, told };
+        let state =
+            State { leased_at, asked_at, doubted, more, beside, writes, replicas, over, told };
         Self {
             grant,
             renewed: terms.renewed,
@@ -210,6 +213,17 @@ impl Hold {
         self.state.lock().writes -= 1;
     }
 
+    /// How many replicas are known to have it.
+    pub(super) fn replicas(&self) -> u32 {
+        self.state.lock().replicas
+    }
+
+    /// Notes that so many replicas have it.
+    pub(super) fn is_replicated(&self, replicas: u32) {
+        let mut state = self.state.lock();
+        state.replicas = state.replicas.max(replicas);
+    }
+
     /// Notes that nobody knows whether the store renewed it.
     pub(crate) fn doubt(&self) {
         let first = !std::mem::replace(&mut self.state.lock().doubted, true);
@@ -262,12 +276,12 @@ impl Hold {
     /// What it leaves to the next hold, if that may still be believed at `now`.
     pub(super) fn grant_for_next(&self, now: Instant) -> Option<Grant> {
         let state = self.state.lock();
-        let (leased_at, asked_at) = (state.leased_at, state.asked_at);
+        let (leased_at, asked_at, replicas) = (state.leased_at, state.asked_at, state.replicas);
         let stay = Stay { turns: self.grant.stay.turns.saturating_sub(1), ..self.grant.stay };
         // Somebody waited here, so others may wait elsewhere.
         let token = self.grant.token.and_then(|token| token.checked_add(1));
-        let next =
-            Grant { leased_at, asked_at, stay, token, contended: true, ..self.grant.clone() };
+        let before = self.grant.clone();
+        let next = Grant { leased_at, asked_at, replicas, stay, token, contended: true, ..before };
         (now < self.lease(&state).ends()).then_some(next)
     }
 

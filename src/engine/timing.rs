@@ -12,6 +12,10 @@ use crate::store::{
 
 // Waiting.
 
+/// How much later than it was to a store may say how many replicas have a grant: Redis looks
+/// at its clock ten times a second.
+pub(crate) const LATE_COUNT: Duration = Duration::from_millis(500);
+
 /// The longest wait for a message: one may have been lost on the way.
 pub(crate) const LONGEST_WAIT: Duration = Duration::from_secs(3);
 

@@ -4,10 +4,10 @@ use std::{future::Future, ops::Deref, time::Duration};
 
 use super::{
     Holding, Lock, LockGuard, OnLoss, Ran, Release,
-    settings::{Settings, on_loss, settings},
+    settings::{Settings, on_loss, replicated, settings},
 };
 use crate::{
-    domain::{Share, WaitBy},
+    domain::{Replicas, Share, WaitBy},
     engine::grant::LocalTurns,
     error::{Error, Result},
 };
@@ -74,6 +74,9 @@ impl FencedLock {
 
     settings!("leasehold::Client", "fenced");
     on_loss!("fenced");
+    replicated!("leasehold::Client", "fenced", |this, replicas| {
+        this.set(|settings| settings.replicas = replicas)
+    });
 }
 
 /// Acquiring.

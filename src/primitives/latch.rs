@@ -73,7 +73,8 @@ impl Latch {
     fn want(&self) -> Want {
         let terms = Terms { renewed: false, max_hold: None, local: LocalTurns::default() };
         let (object, share) = (self.object.clone(), Share::Nothing);
-        Want { object, share, beside: None, ttl: CENTURY, terms, wait_by: WaitBy::Messages }
+        let (ttl, wait_by) = (CENTURY, WaitBy::Messages);
+        Want { object, share, beside: None, ttl, terms, wait_by, replicas: None }
     }
 }
 

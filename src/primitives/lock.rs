@@ -4,10 +4,10 @@ use std::{fmt, future::Future, sync::Arc, time::Duration};
 
 use super::{
     Holding, LockGuard, OnLoss,
-    settings::{Settings, checked_patience, on_loss, settings},
+    settings::{Settings, checked_patience, on_loss, replicated, settings},
 };
 use crate::{
-    domain::{Holder, LostReason, Name, Object, Owner, WaitBy},
+    domain::{Holder, LostReason, Name, Object, Owner, Replicas, WaitBy},
     engine::{
         Engine,
         acquire::Want,
@@ -88,6 +88,9 @@ impl Lock {
 
     settings!("leasehold::Client", "lock");
     on_loss!("lock");
+    replicated!("leasehold::Client", "lock", |this, replicas| {
+        this.set(|settings| settings.replicas = replicas)
+    });
 
     /// The name of the lock.
     ///
@@ -120,6 +123,12 @@ impl Lock {
         Ok(self.guard(held))
     }
 
+    /// Whether it wants so many replicas.
+    #[cfg(test)]
+    pub(crate) fn wants_replicas(&self, number: u32) -> bool {
+        self.settings.replicas.is_some_and(|replicas| replicas.least >= number)
+    }
+
     #[cfg(any(feature = "blocking", test))]
     pub(crate) fn object(&self) -> &Object {
         &self.object
@@ -149,7 +158,9 @@ impl Lock {
     /// [`Error::WrongType`] if the store rejects the
     /// request for good; [`Error::NotReady`] if the server
     /// is full; [`Error::ShutDown`], and
-    /// [`Error::NoRuntime`] outside of tokio.
+    /// [`Error::NoRuntime`] outside of tokio. Of a lock that is [`replicated`](Self::replicated),
+    /// [`Error::NotReplicated`]; [`Error::Unavailable`] if replicas could not be asked, and
+    /// [`Error::Lost`] if the lease ended meanwhile.
     ///
     /// # Cancel safety
     ///

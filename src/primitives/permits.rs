@@ -4,14 +4,14 @@ use std::{fmt, future::Future, sync::Arc, time::Duration};
 
 use super::{
     Release,
-    settings::{Settings, checked_patience},
+    settings::{Settings, checked_patience, replicated},
 };
 #[cfg(test)]
 use crate::engine::held::Watch;
 use crate::{
     domain::{
         Change, Claim, Counts, LostReason, MOST_AT_ONCE, MOST_PERMITS, Name, Object, Owner,
-        PermitId, Share, WaitBy, checked, permits_of,
+        PermitId, Replicas, Share, WaitBy, checked, permits_of,
     },
     engine::{Engine, acquire::Want, grant::LocalTurns, held::Held, release::Left},
     error::{Error, Result},
@@ -171,6 +171,9 @@ impl Permits {
     }
 
     permit_settings!("leasehold::Client");
+    replicated!("leasehold::Client", "permits", |this, replicas| {
+        this.with(|settings| settings.replicas = replicas)
+    });
 
     /// The name of the permits.
     ///
@@ -224,7 +227,8 @@ impl Permits {
     /// [`Error::WrongType`] if the store rejects the request for good;
     /// [`Error::NotReady`] if the server is full;
     /// [`Error::ShutDown`], and
-    /// [`Error::NoRuntime`] outside of tokio.
+    /// [`Error::NoRuntime`] outside of tokio. If they are [`replicated`](Self::replicated), those
+    /// of [`Lock::acquire`](crate::Lock::acquire).
     ///
     /// # Cancel safety
     ///

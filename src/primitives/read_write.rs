@@ -2,9 +2,9 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use super::{Lock, LockGuard};
+use super::{Lock, LockGuard, settings::replicated};
 use crate::{
-    domain::{Kind, Name, Object, Share},
+    domain::{Kind, Name, Object, Replicas, Share},
     engine::Engine,
     error::{Error, Result},
 };
@@ -47,6 +47,7 @@ pub struct ReadWriteLock {
     name: Name,
     ttl: Duration,
     prefers_writers: bool,
+    replicas: Option<Replicas>,
 }
 
 impl fmt::Debug for ReadWriteLock {
@@ -60,8 +61,10 @@ impl fmt::Debug for ReadWriteLock {
 
 impl ReadWriteLock {
     pub(crate) fn new(engine: Arc<Engine>, name: Name, ttl: Duration) -> Self {
-        Self { engine, name, ttl, prefers_writers: true }
+        Self { engine, name, ttl, prefers_writers: true, replicas: None }
     }
+
+    replicated!("leasehold::Client", "read_write", |this, replicas| Self { replicas, ..this });
 
     /// Sets whether readers let those go first who came to write before them. Default: they do,
     /// for ten seconds of twenty.
@@ -130,7 +133,7 @@ impl ReadWriteLock {
 
     fn side(&self, kind: Kind) -> Lock {
         let object = Object { kind, name: self.name.clone() };
-        Lock::new(Arc::clone(&self.engine), object, self.ttl)
+        Lock::new(Arc::clone(&self.engine), object, self.ttl).replicated(self.replicas)
     }
 
     /// Reads as well as writes: another guard, which goes on to read when the one that writes

@@ -2,11 +2,16 @@
 
 use std::{fmt, future::Future, sync::Arc, time::Duration};
 
-use super::{Release, settings::checked_patience};
+use super::{
+    Release,
+    settings::{checked_patience, checked_replicas, replicated},
+};
 #[cfg(test)]
 use crate::engine::held::Watch;
 use crate::{
-    domain::{CENTURY, Change, LostReason, MOST_PERMITS, Name, Object, Owner, Share, WaitBy},
+    domain::{
+        CENTURY, Change, LostReason, MOST_PERMITS, Name, Object, Owner, Replicas, Share, WaitBy,
+    },
     engine::{
         Engine,
         acquire::Want,
@@ -56,6 +61,7 @@ use crate::{
 pub struct Semaphore {
     engine: Arc<Engine>,
     object: Object,
+    replicas: Option<Replicas>,
 }
 
 impl fmt::Debug for Semaphore {
@@ -66,8 +72,10 @@ impl fmt::Debug for Semaphore {
 
 impl Semaphore {
     pub(crate) fn new(engine: Arc<Engine>, object: Object) -> Self {
-        Self { engine, object }
+        Self { engine, object, replicas: None }
     }
+
+    replicated!("leasehold::Client", "semaphore", |this, replicas| Self { replicas, ..this });
 
     /// The name of the semaphore.
     ///
@@ -97,8 +105,10 @@ impl Semaphore {
         }
         let permits = self.possible(permits)?;
         let terms = Terms { renewed: false, max_hold: None, local: LocalTurns::default() };
+        let replicas = checked_replicas(&self.object, self.replicas)?;
         let (object, share) = (self.object.clone(), Share::Units(permits));
-        Ok(Want { object, share, beside: None, ttl: CENTURY, terms, wait_by: WaitBy::Messages })
+        let (ttl, wait_by) = (CENTURY, WaitBy::Messages);
+        Ok(Want { object, share, beside: None, ttl, terms, wait_by, replicas })
     }
 }
 
@@ -111,7 +121,8 @@ impl Semaphore {
     ///
     /// [`Error::Zero`] for no permits, [`Error::TooMany`] beyond what Java counts to.
     /// [`Error::Forbidden`], [`Error::Refused`] or [`Error::WrongType`] if the store rejects the request for good; [`Error::NotReady`]
-    /// if the server is full; [`Error::ShutDown`], and [`Error::NoRuntime`] outside of tokio.
+    /// if the server is full; [`Error::ShutDown`], and [`Error::NoRuntime`] outside of tokio. If
+    /// they are [`replicated`](Self::replicated), those of [`Lock::acquire`](crate::Lock::acquire).
     ///
     /// # Cancel safety
     ///

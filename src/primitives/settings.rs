@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use super::OnLoss;
 use crate::{
-    domain::{InvalidDuration, Object, Share, WaitBy, checked},
+    domain::{InvalidDuration, Object, Replicas, Share, WaitBy, checked},
     engine::{
         acquire::Want,
         grant::{LocalTurns, Terms},
         timing::LONGEST_PATIENCE,
     },
-    error::Result,
+    error::{Error, Result},
 };
 
 /// How a lock is waited for and kept.
@@ -24,6 +24,7 @@ pub(crate) struct Settings {
     pub(crate) local_turns: LocalTurns,
     pub(crate) on_loss: OnLoss,
     pub(crate) share: Share,
+    pub(crate) replicas: Option<Replicas>,
 }
 
 impl Settings {
@@ -36,6 +37,7 @@ impl Settings {
             local_turns: LocalTurns::default(),
             on_loss: OnLoss::default(),
             share: Share::WHOLE,
+            replicas: None,
         }
     }
 
@@ -56,8 +58,22 @@ impl Settings {
             checked("longest pause of polling", longest)?;
         }
         let terms = Terms { renewed: self.lease.is_none(), max_hold, local: self.local_turns };
+        let replicas = checked_replicas(object, self.replicas)?;
         let (object, wait_by) = (object.clone(), self.wait_by);
-        Ok(Want { object, share, beside: None, ttl, terms, wait_by })
+        Ok(Want { object, share, beside: None, ttl, terms, wait_by, replicas })
+    }
+}
+
+/// Passes a number of replicas that can be waited for.
+pub(super) fn checked_replicas(
+    object: &Object,
+    replicas: Option<Replicas>,
+) -> Result<Option<Replicas>> {
+    let Some(Replicas { least, within }) = replicas else { return Ok(None) };
+    checked("within of replicas", within)?;
+    match least {
+        0 => Err(Error::Zero { name: object.name.clone() }),
+        _ => Ok(replicas),
     }
 }
 
@@ -198,4 +214,58 @@ macro_rules! on_loss {
     };
 }
 
-pub(crate) use {on_loss, settings};
+/// The setting of whatever is granted, which `$set` keeps: a function of the type.
+macro_rules! replicated {
+    ($client:literal, $kind:literal, $set:expr) => {
+        /// Has a grant acknowledged by replicas of the server before the caller has it: so that a
+        /// failover to one of these does not forget it. Default: that of the client, or not at all.
+        ///
+        /// If too few have it in time the grant is taken back, and this is
+        /// [`Error::NotReplicated`](crate::Error::NotReplicated). `None` asks no replica.
+        ///
+        /// It makes a loss less likely, and does not rule it out: **a failover to a replica that
+        /// has not acknowledged forgets the grant**. Ask for as many as may be promoted.
+        /// Renewals are not waited for. [What holds][holds] is in the guarantees.
+        ///
+        /// Costs another round trip and that of the servers, on a connection of its own: all who
+        /// ask at the same time share them. What goes from task to task of this process was
+        /// acknowledged with the first of these grants.
+        ///
+        /// [holds]: crate::docs::guarantees#replicas-and-failovers
+        ///
+        /// # Examples
+        ///
+        /// ```
+        /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+        /// # async fn main() -> Result<(), leasehold::Error> {
+        /// use leasehold::{Client, Error, MemoryStore, Replicas};
+        /// let store = MemoryStore::new();
+        /// let lock = Client::sharing(&store).lock("orders:42")?.replicated(Replicas::at_least(2));
+        ///
+        /// store.set_replicas(2);
+        /// lock.acquire().await?.release().await?.done()?;
+        ///
+        /// store.set_replicas(1);
+        /// let refused = lock.acquire().await;
+        /// assert!(matches!(refused, Err(Error::NotReplicated { wanted: 2, got: 1, .. })));
+        /// assert!(!lock.is_locked().await?);
+        /// # Ok(()) }
+        /// ```
+        ///
+        /// Of anything that is granted:
+        ///
+        /// ```
+        /// use leasehold::Replicas;
+        #[doc = concat!("# fn demo(client: ", $client, ") -> Result<(), leasehold::Error> {")]
+        #[doc = concat!("let ours = client.", $kind, "(\"orders:42\")?.replicated(Replicas::at_least(1));")]
+        /// # Ok(()) }
+        /// ```
+        #[must_use]
+        pub fn replicated(self, replicas: impl Into<Option<Replicas>>) -> Self {
+            let set: fn(Self, Option<Replicas>) -> Self = $set;
+            set(self, replicas.into())
+        }
+    };
+}
+
+pub(crate) use {on_loss, replicated, settings};

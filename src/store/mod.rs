@@ -12,7 +12,7 @@ use std::{fmt, future::Future, pin::Pin, sync::Weak, time::Duration};
 
 use crate::domain::{
     About, Change, Claim, Counts, Failure, GivenBack, Holder, Object, Outcome, Owner, PermitId,
-    Place, ReleaseMode, Renewal, Value, Verdict, Work,
+    Place, ReleaseMode, Renewal, Replicas, Value, Verdict, Work,
 };
 
 #[cfg(test)]
@@ -65,6 +65,12 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
     ///
     /// All are of one [`group`](Self::group). Not atomic as a whole, only for each hold.
     fn renew<'a>(&'a self, renewals: &'a [Renewal]) -> Answer<'a, Vec<Outcome>>;
+
+    /// How many replicas have what was granted by `claim`: as soon as there are as many as are
+    /// wanted, or when their time is over. None if it is not its owner's any more.
+    fn replicated<'a>(&'a self, claim: &'a Claim, _: Replicas) -> Answer<'a, u32> {
+        questions::unsupported(&claim.object)
+    }
 
     /// Does `work` if the claim's owner holds now, and says what it came to. `None` if it does
     /// not: then nothing is done.

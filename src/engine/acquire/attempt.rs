@@ -301,6 +301,7 @@ impl<'a> Attempt<'a> {
             claim: self.claim.clone(),
             leased_at: lease.asked_at,
             asked_at: lease.asked_at.into(),
+            replicas: 0,
             unsure: self.unsure,
             contended: refused || self.engine.contention.is_contended(&self.claim.object),
             stay: self.stay(now),

@@ -1,5 +1,6 @@
 //! The ways to acquire, and what they have in common: read `attempt.rs` first.
 
+mod acknowledged;
 mod attempt;
 mod waiting;
 
@@ -25,7 +26,7 @@ use super::{
     tasks::OnDrop,
 };
 use crate::{
-    domain::{Failure, Holder, Mutex, Name, Object, Owner, Share, WaitBy, in_millis},
+    domain::{Failure, Holder, Mutex, Name, Object, Owner, Replicas, Share, WaitBy, in_millis},
     error::Error,
 };
 
@@ -39,6 +40,8 @@ pub(crate) struct Want {
     pub(crate) ttl: Duration,
     pub(crate) terms: Terms,
     pub(crate) wait_by: WaitBy,
+    /// How many replicas must have the grant before the caller has it.
+    pub(crate) replicas: Option<Replicas>,
 }
 
 impl Want {
@@ -72,7 +75,11 @@ async fn lets_others_run(want: &Want) {
 impl Engine {
     /// Waits until `want` is ours.
     pub(crate) async fn acquire(self: &Arc<Self>, want: &Want) -> Result<Held, Error> {
-        self.acquire_noting(want, &Heard::default(), None).await
+        let held = self.acquire_noting(want, &Heard::default(), None).await?;
+        match want.replicas {
+            Some(replicas) => self.acknowledged(replicas, held, None).await,
+            None => Ok(held),
+        }
     }
 
     /// Waits until `want` is ours, but no longer than `patience`.
@@ -86,7 +93,12 @@ impl Engine {
         let (start, heard) = (Instant::now(), Heard::default());
         let until = start + patience;
         let acquired = timeout_at(until, self.acquire_noting(want, &heard, Some(until))).await;
-        acquired.unwrap_or_else(|_| Err(self.gave_up(&want.object, start.elapsed(), &heard)))
+        let gave_up = |_| Err(self.gave_up(&want.object, start.elapsed(), &heard));
+        let held = acquired.unwrap_or_else(gave_up)?;
+        match want.replicas {
+            Some(replicas) => self.acknowledged(replicas, held, Some(until)).await,
+            None => Ok(held),
+        }
     }
 
     /// Waits until what `want` is about is open: nothing is held then.
@@ -108,6 +120,13 @@ impl Engine {
 
     /// Asks once whether `want` can be ours now.
     pub(crate) async fn try_acquire(self: &Arc<Self>, want: &Want) -> Result<Option<Held>, Error> {
+        match (self.ask_once(want).await?, want.replicas) {
+            (Some(held), Some(replicas)) => self.acknowledged(replicas, held, None).await.map(Some),
+            (held, _) => Ok(held),
+        }
+    }
+
+    async fn ask_once(self: &Arc<Self>, want: &Want) -> Result<Option<Held>, Error> {
         self.ready()?;
         lets_others_run(want).await;
         if want.may_share()

@@ -70,6 +70,7 @@ fn grant(engine: &Engine, name: &Object, now: Instant) -> Grant {
         claim: Claim::plain(name.clone(), engine.identity.fresh_owner(), TTL),
         leased_at: now,
         asked_at: now.into(),
+        replicas: 0,
         unsure: false,
         contended: false,
         stay: TERMS.local.from(now),

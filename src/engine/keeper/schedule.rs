@@ -277,6 +277,7 @@ mod tests {
                 claim,
                 leased_at: lease.asked_at,
                 asked_at: lease.asked_at.into(),
+                replicas: 0,
                 unsure: false,
                 contended: false,
                 stay: terms.local.from(self.at(at)),

@@ -231,6 +231,7 @@ mod tests {
             claim: claim.clone(),
             leased_at: now,
             asked_at: now.into(),
+            replicas: 0,
             unsure: true,
             contended: false,
             stay: LocalTurns::default().from(now),

@@ -28,7 +28,7 @@ use super::{
 use crate::{
     domain::{
         About, Change, Claim, Counts, Failure, GivenBack, Holder, Object, Outcome, Owner, PermitId,
-        Place, ReleaseMode, Renewal, Value, Verdict, Work,
+        Place, ReleaseMode, Renewal, Replicas, Value, Verdict, Work,
     },
     store::{Answer, Event, Store, Subscriber, memory::Session},
 };
@@ -316,6 +316,15 @@ impl Store for Network {
         self.send(None, move |store| {
             let renewals = renewals.clone();
             Box::pin(async move { store.renew(&renewals).await })
+        })
+    }
+
+    fn replicated<'a>(&'a self, claim: &'a Claim, replicas: Replicas) -> Answer<'a, u32> {
+        self.oracle.asks_replicas(&claim.owner);
+        let asked = claim.clone();
+        self.send(Some(&claim.object), move |store| {
+            let claim = asked.clone();
+            Box::pin(async move { store.replicated(&claim, replicas).await })
         })
     }
 

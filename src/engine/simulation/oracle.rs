@@ -16,6 +16,7 @@
 //! | nobody is flooded | a client asks more often than messages may make it ask |
 //! | shut down is shut down | somebody of a client that was shut down believes, or enters |
 //! | a write is its hold's | it lands under a later hold of the same owner |
+//! | replicas have it | somebody enters who wants more replicas than there are: see `worker.rs` |
 //! | tokens grow | a hold enters with a token that is not greater than those before |
 //! | a lease goes on in sleep | it is believed when its machine has slept beyond its end |
 //! | counts return to zero | something is left when all is done |
@@ -69,6 +70,8 @@ struct Seen {
     believers: BTreeMap<u64, Believer>,
     /// Owners from whom the store took a hold, and until when they may not know.
     excused: BTreeMap<Owner, Instant>,
+    /// Owners whose grants wait for replicas, until somebody has a guard or gives back.
+    replicating: BTreeSet<Owner>,
     waiting: Waiting,
     /// The newest token of each name that somebody entered with, of those that were granted
     /// between two losses of data: a loss takes the counters, too.
@@ -201,6 +204,7 @@ impl Oracle {
         };
         let mut seen = self.seen.lock().unwrap();
         seen.entered += 1;
+        seen.replicating.remove(owner);
         let number = seen.entered;
         // What was handed over within a client is not to be given back by who had it.
         let before = seen.believers.values_mut().filter(|before| before.owner == *owner);
@@ -308,6 +312,11 @@ impl Oracle {
     /// meanwhile ends by its lease.
     pub(super) fn dozes(&self, object: &Object, time: Duration) {
         self.nobody_hears_for(object, time + self.bounds.lease + self.bounds.unheard);
+    }
+
+    /// A client asks whether replicas have what `owner` was granted: until then it is renewed.
+    pub(super) fn asks_replicas(&self, owner: &Owner) {
+        self.seen.lock().unwrap().replicating.insert(owner.clone());
     }
 
     /// A client asks for `name`.
@@ -422,6 +431,7 @@ impl Oracle {
     pub(super) fn releasing(&self, owner: &Owner) {
         self.story.say(|| format!("{owner} asks to be released"));
         let mut seen = self.seen.lock().unwrap();
+        seen.replicating.remove(owner);
         let last = seen.believers.values_mut().rev().find(|believer| believer.owner == *owner);
         if let Some(believer) = last {
             believer.release_sent_at = Some(Instant::now());
@@ -430,10 +440,12 @@ impl Oracle {
 
     /// A request to renew leaves a client.
     pub(super) fn renewing(&self, renewals: &[Renewal]) {
-        let mut seen = self.seen.lock().unwrap();
-        let gone = renewals.iter().filter(|it| it.object.kind != Kind::Permits).find(|renewal| {
+        let (mut seen, now) = (self.seen.lock().unwrap(), Instant::now());
+        let waits = |it: &&Renewal| seen.replicating.contains(&it.owner);
+        let known = |it: &&Renewal| it.object.kind != Kind::Permits && !waits(it);
+        let gone = renewals.iter().filter(known).find(|renewal| {
             let mut of_owner = seen.believers.values().filter(|it| it.owner == renewal.owner);
-            of_owner.all(|it| it.guard_gone_at.is_some_and(|at| at < Instant::now()))
+            of_owner.all(|it| it.guard_gone_at.is_some_and(|at| at < now))
         });
         if let Some(gone) = gone.map(|renewal| renewal.owner.clone()) {
             self.break_rule(&mut seen, format!("{gone} is renewed after its guard has gone"));

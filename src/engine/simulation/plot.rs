@@ -13,6 +13,10 @@ pub(super) const COMMAND_TIMEOUT: Duration = Duration::from_millis(500);
 /// The longest pause of one who polls.
 pub(super) const LONGEST_POLL: Duration = Duration::from_millis(128);
 
+/// How many replicas the store has, and how long they are waited for. More may be wanted.
+pub(super) const REPLICAS: u32 = 1;
+pub(super) const REPLICAS_WITHIN: Duration = Duration::from_millis(50);
+
 /// How long a client is without a runtime at most.
 pub(super) const WITHOUT_RUNTIME: Duration = Duration::from_millis(300);
 
@@ -130,6 +134,13 @@ impl Plot {
     /// Whether holders write under their locks: in one of three, in the same way.
     pub(super) fn writes(&self) -> bool {
         self.ttl.as_millis() % 3 == 1
+    }
+
+    /// Whether some want replicas to have what they are granted. Not where they share it: it
+    /// would not be seen since when.
+    pub(super) fn replicates(&self) -> bool {
+        let asks = self.mood == Mood::Rough && self.ttl.as_millis() % 5 == 2;
+        asks && self.locks() != Locks::ReadWrite
     }
 
     /// Whether nothing happens but what the workers do themselves.

@@ -8,12 +8,12 @@ use tokio::time::{sleep, timeout};
 use super::{
     citizen::Citizen,
     oracle::{Believes, Oracle, Waits},
-    plot::{LONGEST_POLL, Locks, Mood, Plot},
+    plot::{LONGEST_POLL, Locks, Mood, Plot, REPLICAS, REPLICAS_WITHIN},
     story::{Story, object},
     waiting::Class,
 };
 use crate::{
-    Client, Lock, LockGuard, LostReason, ReadWriteLock, Release, WaitBy, Write,
+    Client, Lock, LockGuard, LostReason, ReadWriteLock, Release, Replicas, WaitBy, Write,
     domain::{Kind, Object, Share},
     error::Error,
 };
@@ -59,6 +59,7 @@ impl Worker {
         let object = object(self.chance.u32(..self.plot.names));
         let lock = self.lock(&object);
         let Some(guard) = self.enter(&lock).await else { return };
+        assert!(!lock.wants_replicas(REPLICAS + 1), "it has fewer replicas than it wants");
         self.say(&format!("enters {object} as {}", guard.owner()));
         let gate = &self.citizen.gate;
         // Gone before the guard, wherever this ends.
@@ -116,6 +117,14 @@ impl Worker {
         };
         let lock = match self.one_in(8) {
             true => lock.max_hold(Duration::from_millis(50) + self.up_to(2_000)),
+            false => lock,
+        };
+        let lock = match self.plot.replicates() {
+            // One of three asks for more than there are.
+            true => {
+                let replicas = Replicas::at_least(REPLICAS + u32::from(self.one_in(3)));
+                lock.replicated(replicas.within(REPLICAS_WITHIN))
+            }
             false => lock,
         };
         match self.plot.polling && self.one_in(4) {

@@ -12,7 +12,7 @@ use tokio::{
 use super::{
     citizen::Citizen,
     oracle::Oracle,
-    plot::{COMMAND_TIMEOUT, Locks, Mood, Plot},
+    plot::{COMMAND_TIMEOUT, Locks, Mood, Plot, REPLICAS},
     story::{Story, object},
     worker::Worker,
 };
@@ -49,6 +49,7 @@ struct World {
 impl World {
     fn new(plot: Plot, chance: &mut fastrand::Rng, story: &Arc<Story>) -> Self {
         let store = MemoryStore::new();
+        store.set_replicas(REPLICAS);
         let kind = if plot.locks() == Locks::ReadWrite { Kind::Write } else { Kind::Lock };
         let names = (0..plot.names).map(|number| Object { kind, ..object(number) });
         let names: Vec<Object> = names.collect();

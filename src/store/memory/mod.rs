@@ -29,7 +29,7 @@ use self::{
 use super::{Answer, Event, Store, Subscriber, questions::Questions};
 use crate::domain::{
     About, Change, Claim, Counts, Failure, GivenBack, Holder, Kind, Map, Name, Object, Outcome,
-    Owner, PermitId, Place, ReleaseMode, Renewal, Role, Value, Verdict, Work,
+    Owner, PermitId, Place, ReleaseMode, Renewal, Replicas, Role, Value, Verdict, Work,
 };
 
 /// For so long those who do not queue ask first where nobody else queues.
@@ -166,6 +166,26 @@ impl MemoryStore {
     /// ```
     pub fn resume(&self) {
         self.shared.stalled.send_replace(false);
+    }
+
+    /// Has so many replicas acknowledge what is granted, from now on, at once. None by default,
+    /// as a server that stands alone: see [`Lock::replicated`](crate::Lock::replicated).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), leasehold::Error> {
+    /// use leasehold::{Client, Error, MemoryStore, Replicas};
+    /// let store = MemoryStore::new();
+    /// let lock = Client::sharing(&store).lock("job")?.replicated(Replicas::at_least(1));
+    /// assert!(matches!(lock.acquire().await, Err(Error::NotReplicated { got: 0, .. })));
+    /// store.set_replicas(1);
+    /// assert!(lock.acquire().await.is_ok());
+    /// # Ok(()) }
+    /// ```
+    pub fn set_replicas(&self, number: u32) {
+        self.shared.replicas.send_replace(number);
     }
 
     /// Refuses every request with these words, as Redis would: an error code first.
@@ -365,6 +385,16 @@ impl Store for Session {
             Some(first) => Self::of(first.object.kind).renew(self, renewals),
             None => self.ask(|_, _| Vec::new()),
         }
+    }
+
+    fn replicated<'a>(&'a self, claim: &'a Claim, wanted: Replicas) -> Answer<'a, u32> {
+        Box::pin(async move {
+            let renewal = Renewal::look_at(claim);
+            match Self::of(claim.object.kind).renew(self, &[renewal]).await?.first() {
+                Some(Outcome::Renewed) => Ok(self.shared.replicas(wanted).await),
+                _ => Ok(0),
+            }
+        })
     }
 
     fn guarded<'a>(&'a self, claim: &'a Claim, work: &'a Work) -> Answer<'a, Option<Value>> {

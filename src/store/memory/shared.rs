@@ -5,7 +5,7 @@ use std::{fmt, time::Duration};
 use tokio::{sync::watch, time::timeout};
 
 use super::State;
-use crate::domain::{Failure, Mutex};
+use crate::domain::{Failure, Mutex, Replicas};
 
 /// How long a stalled store is waited for: what a client on Redis waits by default.
 pub(super) const PATIENCE: Duration = Duration::from_secs(3);
@@ -13,6 +13,8 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(3);
 pub(super) struct Shared {
     pub(super) state: Mutex<State>,
     pub(super) stalled: watch::Sender<bool>,
+    /// How many replicas there are.
+    pub(super) replicas: watch::Sender<u32>,
 }
 
 impl Shared {
@@ -29,9 +31,23 @@ impl Shared {
     }
 }
 
+impl Shared {
+    /// How many replicas there are: as soon as there are as many as are wanted, or when their
+    /// time is over.
+    pub(super) async fn replicas(&self, wanted: Replicas) -> u32 {
+        let mut replicas = self.replicas.subscribe();
+        let enough = replicas.wait_for(|replicas| *replicas >= wanted.least);
+        match timeout(wanted.within, enough).await {
+            Ok(Ok(enough)) => *enough,
+            Ok(Err(_)) | Err(_) => *self.replicas.borrow(),
+        }
+    }
+}
+
 impl Default for Shared {
     fn default() -> Self {
-        Self { state: Mutex::default(), stalled: watch::Sender::new(false) }
+        let (stalled, replicas) = (watch::Sender::new(false), watch::Sender::new(0));
+        Self { state: Mutex::default(), stalled, replicas }
     }
 }
 

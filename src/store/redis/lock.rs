@@ -2,7 +2,7 @@
 
 use std::{sync::LazyLock, time::Duration};
 
-use redis::Value;
+use redis::{Cmd, Value, cmd};
 
 use super::{
     InRedis, RedisStore, keys, millis, replies,
@@ -34,6 +34,10 @@ pub(super) struct Locks;
 impl InRedis for Locks {
     fn channel(&self, name: &Name) -> String {
         channel(name)
+    }
+
+    fn look(&self, claim: &Claim) -> Option<Cmd> {
+        Some(cmd("HEXISTS").arg(claim.name().as_str()).arg(claim.owner.as_str()).clone())
     }
 }
 

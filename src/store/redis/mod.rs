@@ -1,4 +1,5 @@
-//! Redis as the store: one node, one connection for commands, one for messages.
+//! Redis as the store: one node, one connection for commands, one for messages, and one to ask
+//! replicas for who wants that.
 
 mod connection;
 mod guarded;
@@ -12,6 +13,7 @@ mod replies;
 mod scripts;
 mod semaphore;
 mod subscriptions;
+mod synced;
 mod warnings;
 mod watcher;
 
@@ -30,14 +32,18 @@ use self::{
     connection::{Dialer, Link, Preload, Target, Watcher},
     scripts::Script,
     subscriptions::{Board, Subscriptions},
+    synced::Synced,
     watcher::Commands,
 };
-use super::{Answer, Store, Subscriber, questions::Questions};
+use super::{
+    Answer, Store, Subscriber,
+    questions::{Questions, unsupported},
+};
 use crate::{
     domain::{
         About, Change, Claim, Counts, Failure, GivenBack, Holder, Kind, Name, Object, Outcome,
-        Owner, PermitId, Place, ReleaseMode, Renewal, Role, Seldom, Value as Returned, Verdict,
-        Work, checked,
+        Owner, PermitId, Place, ReleaseMode, Renewal, Replicas, Role, Seldom, Value as Returned,
+        Verdict, Work, checked,
     },
     error::Error,
 };
@@ -47,6 +53,7 @@ use crate::{
 pub(crate) struct RedisStore {
     commands: Link,
     subscriptions: Subscriptions,
+    synced: Synced,
     watcher: Arc<Commands>,
     /// Questions for permits of which nobody has said how many there are.
     unset: Seldom,
@@ -87,8 +94,9 @@ impl RedisStore {
         let watcher = Commands::telling(&board);
         let watching: Arc<dyn Watcher> = Arc::<Commands>::clone(&watcher);
         let commands = Link::connect(Arc::clone(&dialer), watching, limit).await?;
+        let synced = Synced::new(&dialer, limit);
         let subscriptions = Subscriptions::connect(board, dialer, limit).await?;
-        Ok(Self { commands, subscriptions, watcher, unset: Seldom::default() })
+        Ok(Self { commands, subscriptions, synced, watcher, unset: Seldom::default() })
     }
 
     /// The same without a connection: it is made in the background.
@@ -103,8 +111,9 @@ impl RedisStore {
         let watcher = Commands::telling(&board);
         let watching: Arc<dyn Watcher> = Arc::<Commands>::clone(&watcher);
         let commands = Link::connect_lazily(Arc::clone(&dialer), watching, limit);
+        let synced = Synced::new(&dialer, limit);
         let subscriptions = Subscriptions::connect_lazily(board, dialer, limit);
-        Ok(Self { commands, subscriptions, watcher, unset: Seldom::default() })
+        Ok(Self { commands, subscriptions, synced, watcher, unset: Seldom::default() })
     }
 
     /// Asks the server what it says of itself.
@@ -220,6 +229,12 @@ impl RedisStore {
 trait InRedis: Questions<RedisStore> {
     /// Where releases of `name` are announced.
     fn channel(&self, name: &Name) -> String;
+
+    /// Finds what was granted by `claim`: what is not there is 0, or nothing. `None` if nothing
+    /// ever is.
+    fn look(&self, _claim: &Claim) -> Option<Cmd> {
+        None
+    }
 }
 
 impl RedisStore {
@@ -309,6 +324,13 @@ impl Store for RedisStore {
         Box::pin(self.renew_or_halve(renewals))
     }
 
+    fn replicated<'a>(&'a self, claim: &'a Claim, replicas: Replicas) -> Answer<'a, u32> {
+        match Self::of(claim.object.kind).look(claim) {
+            Some(look) => Box::pin(self.synced.ask(look, replicas)),
+            None => unsupported(&claim.object),
+        }
+    }
+
     fn guarded<'a>(&'a self, claim: &'a Claim, work: &'a Work) -> Answer<'a, Option<Returned>> {
         Self::of(claim.object.kind).guarded(self, claim, work)
     }
@@ -388,7 +410,7 @@ impl Store for RedisStore {
     }
 
     fn reconnects(&self) -> u64 {
-        self.commands.reconnects() + self.subscriptions.reconnects()
+        self.commands.reconnects() + self.subscriptions.reconnects() + self.synced.reconnects()
     }
 }
 

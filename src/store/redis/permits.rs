@@ -2,7 +2,7 @@
 
 use std::{sync::LazyLock, time::Duration};
 
-use redis::{Cmd, Value};
+use redis::{Cmd, Value, cmd};
 
 use super::{
     InRedis, RedisStore, keys, millis, replies,
@@ -34,6 +34,11 @@ pub(super) struct Permits;
 impl InRedis for Permits {
     fn channel(&self, name: &Name) -> String {
         channel(name)
+    }
+
+    fn look(&self, claim: &Claim) -> Option<Cmd> {
+        let first = permits_of(&claim.owner, claim.share).next()?;
+        Some(cmd("ZSCORE").arg(keys::leases(claim.name())).arg(first.as_bytes()).clone())
     }
 }
 

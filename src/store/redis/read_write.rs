@@ -3,7 +3,7 @@
 
 use std::{future::Future, sync::LazyLock, time::Duration};
 
-use redis::Value;
+use redis::{Cmd, Value, cmd};
 
 use super::{
     InRedis, RedisStore, keys,
@@ -50,6 +50,10 @@ pub(super) struct Readers;
 impl InRedis for Readers {
     fn channel(&self, name: &Name) -> String {
         channel(name)
+    }
+
+    fn look(&self, claim: &Claim) -> Option<Cmd> {
+        Some(cmd("EXISTS").arg(keys::reader(claim.name(), &claim.owner)).clone())
     }
 }
 
@@ -124,6 +128,11 @@ pub(super) struct Writers;
 impl InRedis for Writers {
     fn channel(&self, name: &Name) -> String {
         channel(name)
+    }
+
+    fn look(&self, claim: &Claim) -> Option<Cmd> {
+        let field = format!("{}{WRITER}", claim.owner);
+        Some(cmd("HEXISTS").arg(claim.name().as_str()).arg(field).clone())
     }
 }
 

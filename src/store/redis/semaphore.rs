@@ -3,7 +3,7 @@
 
 use std::sync::LazyLock;
 
-use redis::{Value, cmd};
+use redis::{Cmd, Value, cmd};
 
 use super::{
     InRedis, RedisStore, keys, millis, replies,
@@ -35,6 +35,10 @@ pub(super) struct Semaphores;
 impl InRedis for Semaphores {
     fn channel(&self, name: &Name) -> String {
         channel(name)
+    }
+
+    fn look(&self, claim: &Claim) -> Option<Cmd> {
+        Some(cmd("HEXISTS").arg(keys::holders(claim.name())).arg(claim.owner.as_str()).clone())
     }
 }
 

@@ -22,7 +22,8 @@ pub(super) fn greeted(facts: &[(Value, Value)]) -> Result<About, Obstacle> {
         (_, Some("master")) => Some(Role::Primary),
         _ => None,
     };
-    Ok(About { role, version: fact("version").map(shown), ..About::default() })
+    let (version, clustered) = (fact("version").map(shown), fact("mode") == Some("cluster"));
+    Ok(About { role, version, clustered, ..About::default() })
 }
 
 /// What the server throws away when its memory is full, from the answer to `INFO memory`.
@@ -74,6 +75,7 @@ mod tests {
         ] {
             let about = hello(mode, role).unwrap();
             assert_eq!((about.role, about.version.as_deref()), (expected, Some("7.0.15")));
+            assert_eq!(about.clustered, mode == "cluster");
         }
         assert_eq!(greeted(&[]).unwrap(), About::default());
     }

@@ -86,7 +86,7 @@ impl Wire {
     }
 
     /// Sends all of `commands` together and waits for the replies.
-    pub(super) async fn call_all(&self, commands: &[Cmd]) -> Result<Vec<Value>, Failure> {
+    pub(crate) async fn call_all(&self, commands: &[Cmd]) -> Result<Vec<Value>, Failure> {
         let (sender, replies) = oneshot::channel();
         let come = Vec::with_capacity(commands.len());
         self.ask(commands, Asked::Many { missing: commands.len(), come, sender })?;

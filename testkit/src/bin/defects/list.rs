@@ -397,6 +397,121 @@ pub(crate) const DEFECTS: &[Defect] = &[
 /// What the simulation does not come across, with the test that has to find it.
 pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     (
+        Finder::Unit(
+            "engine::acquire::acknowledged::tests::nobody_has_a_grant_that_too_few_replicas_have_and_nothing_is_left_of_it",
+        ),
+        Defect {
+            says: "a grant is given though too few replicas have it",
+            edits: &[Edit {
+                file: "src/engine/acquire/acknowledged.rs",
+                from: "Ok(Ok(got)) if got < wanted =>",
+                to: "Ok(Ok(got)) if got < wanted && wanted == 0 =>",
+            }],
+        },
+    ),
+    (
+        Finder::Unit(
+            "engine::acquire::acknowledged::tests::nobody_has_a_grant_that_too_few_replicas_have_and_nothing_is_left_of_it",
+        ),
+        Defect {
+            says: "a grant that too few replicas have is not taken back",
+            edits: &[Edit {
+                file: "src/engine/acquire/acknowledged.rs",
+                from: "        take_back(held, until).await;\n",
+                to: "        std::mem::forget(held);\n",
+            }],
+        },
+    ),
+    (
+        Finder::Unit(
+            "engine::acquire::acknowledged::tests::what_goes_on_here_is_known_to_replicas_as_it_was_and_no_better",
+        ),
+        Defect {
+            says: "replicas are asked again about what goes on here",
+            edits: &[Edit {
+                file: "src/engine/hold.rs",
+                from: "Grant { leased_at, asked_at, replicas, stay,",
+                to: "Grant { leased_at, asked_at, replicas: replicas.min(0), stay,",
+            }],
+        },
+    ),
+    (
+        Finder::Unit(
+            "engine::acquire::acknowledged::tests::what_goes_on_here_is_known_to_replicas_as_it_was_and_no_better",
+        ),
+        Defect {
+            says: "replicas that somebody has asked for are enough for everybody",
+            edits: &[Edit {
+                file: "src/engine/acquire/acknowledged.rs",
+                from: "if hold.replicas() >= replicas.least {",
+                to: "if hold.replicas() > 0 {",
+            }],
+        },
+    ),
+    (
+        Finder::Unit(
+            "store::redis::synced::round::tests::all_who_have_come_share_one_question_and_each_has_its_own_answer",
+        ),
+        Defect {
+            says: "replicas are told nothing behind what was granted",
+            edits: &[Edit {
+                file: "src/store/redis/synced/round.rs",
+                from: "let told = (!self.come.is_empty())",
+                to: "let told = (self.come.len() > 99)",
+            }],
+        },
+    ),
+    (
+        Finder::Unit(
+            "store::redis::synced::round::tests::all_who_have_come_share_one_question_and_each_has_its_own_answer",
+        ),
+        Defect {
+            says: "what is enough for one who asks replicas is enough for all",
+            edits: &[Edit {
+                file: "src/store/redis/synced/round.rs",
+                from: "Ok(count) => count >= asker.least ||",
+                to: "Ok(count) => count >= 1 ||",
+            }],
+        },
+    ),
+    (
+        Finder::Unit(
+            "store::redis::synced::round::tests::what_is_not_there_is_acknowledged_by_nobody",
+        ),
+        Defect {
+            says: "replicas of a server that has not granted count",
+            edits: &[Edit {
+                file: "src/store/redis/synced/round.rs",
+                from: "        Value::Int(0) | Value::Nil => asker.tell(Ok(0)),\n",
+                to: "        Value::Nil => asker.tell(Ok(0)),\n",
+            }],
+        },
+    ),
+    (
+        Finder::Unit(
+            "store::redis::synced::tests::who_comes_while_replicas_are_waited_for_has_a_question_of_its_own",
+        ),
+        Defect {
+            says: "who comes while replicas are waited for is taken for one of those",
+            edits: &[Edit {
+                file: "src/store/redis/synced/mod.rs",
+                from: "                Ok(replies) => round.answered(replies, Instant::now()),\n",
+                to: "                Ok(replies) => {\n                    round.joined_by(std::mem::take(&mut *self.askers.lock()));\n                    round.answered(replies, Instant::now());\n                }\n",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("store::redis::synced::tests::a_node_of_a_cluster_counts_nobody"),
+        Defect {
+            says: "replicas of a cluster are counted, which are told in another way",
+            edits: &[Edit {
+                file: "src/store/redis/synced/mod.rs",
+                from: "if self.clustered.load(Ordering::Relaxed) {",
+                to: "if self.clustered.load(Ordering::Relaxed) && self.askers.lock().len() > 99 {",
+            }],
+        },
+    ),
+    (
         Finder::Unit("store::redis::tests::it_conforms"),
         Defect {
             says: "a guarded write does not look at the owner",

@@ -1,0 +1,149 @@
+//! After a grant, if its caller wants it kept by replicas: do so many have it?
+//!
+//! The hold is there meanwhile: the watchdog renews it, a shutdown takes it back, and dropping this
+//! future gives it back like any guard. What a hold of this client leaves to the next one here
+//! was acknowledged with its grant, and so were the tokens of all of them: nothing is written
+//! when it changes hands. Renewals are not waited for: what is lost with one is time.
+
+use std::{future::Future, pin::Pin, sync::Arc};
+
+use tokio::time::{Instant, timeout, timeout_at};
+
+use crate::{
+    domain::{Failure, Replicas},
+    engine::{Engine, held::Held, hold::Hold, retry::retry_until, timing::LATE_COUNT},
+    error::Error,
+};
+
+impl Engine {
+    /// Passes `held` if so many replicas have it, else gives it back. Not after `until`, where the
+    /// caller's patience ends. In a box: whoever asks no replica is small.
+    pub(super) fn acknowledged<'a>(
+        self: &'a Arc<Self>,
+        replicas: Replicas,
+        held: Held,
+        until: Option<Instant>,
+    ) -> Pin<Box<impl Future<Output = Result<Held, Error>> + 'a>> {
+        Box::pin(self.await_replicas(replicas, held, until))
+    }
+
+    async fn await_replicas(
+        self: &Arc<Self>,
+        replicas: Replicas,
+        held: Held,
+        until: Option<Instant>,
+    ) -> Result<Held, Error> {
+        let hold = held.watch.hold();
+        if hold.replicas() >= replicas.least {
+            return Ok(held);
+        }
+        let counted = self.unless_closed(self.count_replicas(replicas, hold, until)).await;
+        let (name, wanted) = (hold.name().clone(), replicas.least);
+        let error = match counted {
+            Err(error) => error,
+            Ok(Err(failure)) => self.error(&name, failure),
+            Ok(Ok(got)) if got < wanted => Error::NotReplicated { name, wanted, got },
+            Ok(Ok(got)) => {
+                hold.is_replicated(got);
+                match held.watch.remaining() {
+                    Ok(_) => return Ok(held),
+                    Err(reason) => Error::Lost { name, reason },
+                }
+            }
+        };
+        tracing::debug!(target: "leasehold", lock = %hold.name(), owner = %hold.grant.claim.owner,
+            %error, "not replicated: taken back");
+        take_back(held, until).await;
+        Err(error)
+    }
+
+    /// How many replicas have `hold`, as far as the store says in time.
+    async fn count_replicas(
+        &self,
+        replicas: Replicas,
+        hold: &Hold,
+        until: Option<Instant>,
+    ) -> Result<u32, Failure> {
+        let clock = &self.core.clock;
+        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+        let within = left.map_or(replicas.within, |left| left.min(replicas.within));
+        let end = clock.now() + within;
+        let ask = || {
+            let within = end.saturating_duration_since(clock.now());
+            self.core.store.replicated(&hold.grant.claim, replicas.within(within))
+        };
+        let longest = left.map_or(within + LATE_COUNT, |left| left.min(within + LATE_COUNT));
+        let counted = timeout(longest, retry_until(clock, end, ask)).await;
+        // Who has not said so by now has not acknowledged it.
+        counted.map_or(Ok(0), |counted| counted.map(|counted| counted.answer))
+    }
+}
+
+/// Gives `held` back. If that is not answered the background goes on with it.
+async fn take_back(held: Held, until: Option<Instant>) {
+    let release = held.release();
+    match until {
+        Some(until) => drop(timeout_at(until, release).await),
+        None => drop(release.await),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::time::sleep;
+
+    use super::*;
+    use crate::{Client, Lock, MemoryStore};
+
+    /// So many replicas, and a lock that wants two within a second.
+    fn door(replicas: u32) -> (MemoryStore, Client, Lock) {
+        let store = MemoryStore::new();
+        store.set_replicas(replicas);
+        let client = Client::sharing(&store);
+        let lock = client.lock("door").unwrap().local_turns(9, Duration::from_secs(60));
+        (store, client, lock.replicated(Replicas::at_least(2)))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nobody_has_a_grant_that_too_few_replicas_have_and_nothing_is_left_of_it() {
+        let (store, client, lock) = door(1);
+        let refused = lock.acquire().await;
+        let told = |got, wanted| (got, wanted) == (1, 2);
+        assert!(
+            matches!(refused, Err(Error::NotReplicated { wanted, got, .. }) if told(got, wanted))
+        );
+        assert!(!lock.is_locked().await.unwrap() && client.stats().held == 0);
+        store.set_replicas(2);
+        assert!(lock.try_acquire().await.unwrap().is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_leaves_meanwhile_gives_back() {
+        let (_store, client, lock) = door(1);
+        let left = timeout(Duration::from_millis(500), lock.acquire()).await;
+        assert!(left.is_err());
+        sleep(Duration::from_millis(10)).await;
+        assert!(!lock.is_locked().await.unwrap() && client.stats().held == 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_goes_on_here_is_known_to_replicas_as_it_was_and_no_better() {
+        // given one who has it with two replicas, and one behind it who wants as many
+        let (store, client, lock) = door(2);
+        let first = lock.acquire().await.unwrap();
+        store.set_replicas(0);
+        let (next, released) = tokio::join!(lock.acquire(), first.release());
+        released.unwrap().done().unwrap();
+        let next = next.unwrap();
+        assert_eq!(client.stats().handed_over, 1);
+
+        // then who wants more has them asked
+        let more = lock.clone().replicated(Replicas::at_least(3));
+        let (refused, released) = tokio::join!(more.acquire(), next.release());
+        released.unwrap().done().unwrap();
+        assert!(matches!(refused, Err(Error::NotReplicated { got: 0, .. })));
+        assert_eq!(client.stats().handed_over, 2);
+    }
+}

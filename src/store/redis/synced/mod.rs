@@ -1,0 +1,199 @@
+//! How many replicas have what was granted, asked on a connection of its own.
+//!
+//! `WAIT` blocks its connection, and counts replicas up to what that same connection has written.
+//! So there is a third one, made when somebody asks first. In one write it looks at each grant,
+//! publishes a message to nobody, which comes behind these grants in what replicas are told, and
+//! waits. The look shows that this is the server that has granted: an address may have moved.
+//!
+//! In a cluster messages go to replicas in another way, and `WAIT` would count those who have
+//! nothing: nobody is asked there.
+//!
+//! One question at a time, for all who ask: see [`Round`]. Who comes meanwhile shares the next one.
+//! One mutex guards those who have come; it is a leaf.
+
+mod round;
+
+use std::{
+    convert::Infallible,
+    fmt,
+    future::pending,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use futures_util::future::BoxFuture;
+use redis::Cmd;
+use tokio::{
+    sync::{Notify, oneshot},
+    time::{Instant, timeout_at},
+};
+
+use self::round::{Asker, LONGEST, Round};
+use super::connection::{Dialer, Link, Watcher, Wire};
+use crate::domain::{About, Failure, Mutex, Replicas};
+
+/// What is said of a server whose replicas are not asked.
+const CLUSTERED: &str = "the replicas of a node of a cluster cannot be asked";
+
+/// Asks replicas how far they are.
+pub(super) struct Synced {
+    dialer: Arc<Dialer>,
+    limit: Duration,
+    link: OnceLock<Link>,
+    come: Arc<Come>,
+}
+
+impl Synced {
+    /// Makes no connection yet.
+    pub(super) fn new(dialer: &Arc<Dialer>, command_timeout: Duration) -> Self {
+        // What waits for replicas is no silence.
+        let limit = command_timeout + LONGEST;
+        Self { dialer: Arc::clone(dialer), limit, link: OnceLock::new(), come: Arc::default() }
+    }
+
+    /// How many replicas have what `look` finds: as soon as there are as many as are wanted, or
+    /// when their time is over. None if it finds nothing.
+    pub(super) async fn ask(&self, look: Cmd, replicas: Replicas) -> Result<u32, Failure> {
+        let link = self.link.get_or_init(|| self.connect());
+        link.keep_up()?;
+        let (reply, mut answer) = oneshot::channel();
+        let come_at = Instant::now();
+        let until = come_at + replicas.within;
+        let least = replicas.least;
+        self.come.joined_by(Asker { look, least, come_at, until, reply });
+        let answered = match timeout_at(until, &mut answer).await {
+            Ok(answered) => answered,
+            Err(_) if !link.is_up() => return Err(link.away()),
+            // The server looks at its clock ten times a second.
+            Err(_) => answer.await,
+        };
+        answered.unwrap_or_else(|_| {
+            let obstacle = link.obstacle();
+            Err(Failure::unanswered(obstacle.unwrap_or_else(|| "the connection was lost".into())))
+        })
+    }
+
+    fn connect(&self) -> Link {
+        let watcher: Arc<dyn Watcher> = Arc::<Come>::clone(&self.come);
+        Link::connect_lazily(Arc::clone(&self.dialer), watcher, self.limit)
+    }
+
+    pub(super) fn reconnects(&self) -> u64 {
+        self.link.get().map_or(0, Link::reconnects)
+    }
+}
+
+impl fmt::Debug for Synced {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Synced").field("link", &self.link).finish_non_exhaustive()
+    }
+}
+
+/// Those who have come to ask, for whoever carries the connection.
+#[derive(Default)]
+struct Come {
+    askers: Mutex<Vec<Asker>>,
+    bell: Notify,
+    clustered: AtomicBool,
+}
+
+impl Come {
+    fn joined_by(&self, asker: Asker) {
+        self.askers.lock().push(asker);
+        self.bell.notify_one();
+    }
+
+    /// Asks for all of them, round by round. Dropping this tells those who are in a round that
+    /// nobody knows.
+    async fn serve(&self, wire: &Wire) -> Infallible {
+        let mut round = Round::default();
+        loop {
+            round.joined_by(std::mem::take(&mut *self.askers.lock()));
+            if round.is_over() {
+                self.bell.notified().await;
+                continue;
+            }
+            if self.clustered.load(Ordering::Relaxed) {
+                round.refused(&Failure::Unsupported(CLUSTERED));
+                continue;
+            }
+            match wire.call_all(&round.question(Instant::now())).await {
+                Ok(replies) => round.answered(replies, Instant::now()),
+                // It has ended: whoever carries it drops us.
+                Err(_) => pending().await,
+            }
+        }
+    }
+}
+
+impl Watcher for Come {
+    fn carries(&self) -> &'static str {
+        "replication"
+    }
+
+    fn met(&self, about: &About) {
+        self.clustered.store(about.clustered, Ordering::Relaxed);
+    }
+
+    fn attend<'a>(&'a self, wire: &'a Wire) -> BoxFuture<'a, Infallible> {
+        Box::pin(self.serve(wire))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use redis::cmd;
+    use testkit::{Redis, eventually};
+    use tokio::{task::JoinHandle, time::sleep};
+
+    use super::*;
+    use crate::store::redis::connection::{Settings, target};
+
+    const SOON: Duration = Duration::from_secs(5);
+
+    fn synced(redis: &Redis) -> Arc<Synced> {
+        let settings = Settings::default();
+        let target = target(&redis.url(), &settings).unwrap();
+        let dialer = Dialer::new(target, &settings, "tests".into(), vec![]).unwrap();
+        Arc::new(Synced::new(&Arc::new(dialer), Duration::from_secs(3)))
+    }
+
+    /// Asks for one replica that has `name`.
+    fn ask(synced: &Arc<Synced>, name: &str) -> JoinHandle<Result<u32, Failure>> {
+        let (synced, look) = (Arc::clone(synced), cmd("EXISTS").arg(name).clone());
+        let one = Replicas::at_least(1).within(SOON);
+        tokio::spawn(async move { synced.ask(look, one).await })
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn who_comes_while_replicas_are_waited_for_has_a_question_of_its_own() {
+        let master = Redis::start();
+        let replica = Redis::start_replica_of(&master);
+        let synced = synced(&master);
+        replica.pause();
+        let before = master.calls();
+        master.command(&["SET", "one", "1"]);
+        let one = ask(&synced, "one");
+        eventually("replicas are waited for", SOON, || {
+            master.calls().since(&before).of("wait") > 0
+        });
+        master.command(&["SET", "other", "1"]);
+        let other = ask(&synced, "other");
+        sleep(Duration::from_millis(50)).await;
+        replica.resume();
+        assert_eq!(one.await.unwrap().unwrap(), 1);
+        assert_eq!(other.await.unwrap().unwrap(), 1);
+        assert_eq!(replica.command(&["EXISTS", "other"]).number(), 1);
+        assert_eq!(master.calls().since(&before).of("publish"), 2);
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_node_of_a_cluster_counts_nobody() {
+        let node = Redis::options().arg("--cluster-enabled", "yes").start();
+        let refused = ask(&synced(&node), "one").await.unwrap();
+        assert!(matches!(refused, Err(Failure::Unsupported(_))), "{refused:?}");
+    }
+}

@@ -1,0 +1,521 @@
+//! Grants that replicas have acknowledged, on a real master with real replicas: who is told what,
+//! who waits for whom, what it costs, and what a failover forgets.
+#![cfg(feature = "redis")]
+
+mod common;
+
+use std::{
+    os::unix::fs::symlink,
+    sync::{Arc, Mutex},
+};
+
+use common::{SOON, client, give_back, ms, secs, with_rights, within};
+use futures_util::{future::join_all, poll};
+use leasehold::{Client, Error, Lock, LockGuard, Replicas};
+use testkit::{Calls, Monitor, Proxy, Redis, eventually};
+use tokio::{
+    task::JoinHandle,
+    time::{Instant, sleep},
+};
+
+/// One replica, which has more time than it needs.
+const ONE: Replicas = Replicas::at_least(1).within(SOON);
+
+/// One replica, which is not there in time.
+const ONE_IN_VAIN: Replicas = Replicas::at_least(1).within(ms(300));
+
+fn door(client: &Client, replicas: Replicas) -> Lock {
+    client.lock("door").unwrap().replicated(replicas)
+}
+
+/// Two of them, in step with `master`.
+fn two_replicas_of(master: &Redis) -> [Redis; 2] {
+    [(); 2].map(|()| Redis::start_replica_of(master))
+}
+
+/// Whether this server has the lock called `name`.
+fn has(redis: &Redis, name: &str) -> bool {
+    redis.command(&["EXISTS", name]).number() == 1
+}
+
+/// How many questions there were, whatever they cost: a replica that is slow is waited for again.
+fn questions(monitor: &Monitor) -> usize {
+    monitor.lines().iter().filter(|line| line.contains("leasehold_replication")).count()
+}
+
+/// How often replicas were waited for since `before`.
+fn waits(redis: &Redis, before: &Calls) -> u64 {
+    redis.calls().since(before).of("wait")
+}
+
+#[track_caller]
+fn is_refused<T>(answer: Result<T, Error>, wanted: u32, got: u32) {
+    match answer {
+        Err(Error::NotReplicated { wanted: w, got: g, .. }) => assert_eq!((w, g), (wanted, got)),
+        Err(other) => panic!("{other:?}"),
+        Ok(_) => panic!("granted, though {got} of {wanted} have it"),
+    }
+}
+
+/// Another client can have `name` now.
+async fn is_free(redis: &Redis, name: &str) {
+    let other = client(redis).await;
+    let guard = other.lock(name).unwrap().try_acquire().await.unwrap();
+    give_back(guard.expect("it is free")).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_has_the_lock_knows_that_one_of_two_replicas_has_it_too() {
+    let master = Redis::start();
+    let [well, ill] = two_replicas_of(&master);
+    ill.pause();
+    let client = client(&master).await;
+    for round in 0..20 {
+        let name = format!("door:{round}");
+        let lock = client.lock(&name).unwrap().replicated(ONE);
+        let guard = within(SOON, "one has it", lock.acquire()).await.unwrap();
+        assert!(has(&well, &name));
+        give_back(guard).await;
+    }
+    is_refused(door(&client, Replicas::at_least(2).within(ms(300))).acquire().await, 2, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_too_few_replicas_the_lock_is_free_again_for_everybody() {
+    let master = Redis::start();
+    let replica = Redis::start_replica_of(&master);
+    let client = client(&master).await;
+    replica.pause();
+    let begun = Instant::now();
+    is_refused(door(&client, ONE_IN_VAIN).acquire().await, 1, 0);
+    assert!(begun.elapsed() >= ms(300));
+    is_free(&master, "door").await;
+
+    // and when the replica is there again, so is the lock
+    replica.resume();
+    let guard = within(SOON, "it is there", door(&client, ONE).acquire()).await.unwrap();
+    assert!(has(&replica, "door") && client.stats().granted == 2);
+    give_back(guard).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_without_replicas_says_so_when_their_time_is_over() {
+    let redis = Redis::start();
+    let client = client(&redis).await;
+    let refused = within(SOON, "it is told", door(&client, ONE_IN_VAIN).acquire()).await;
+    let text = refused.as_ref().unwrap_err().to_string();
+    assert!(text.contains("`door`") && text.contains("0 of 1"), "{text}");
+    is_refused(refused, 1, 0);
+    is_refused(door(&client, ONE_IN_VAIN).try_acquire().await, 1, 0);
+    is_free(&redis, "door").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn patience_bounds_what_replicas_are_waited_for() {
+    let redis = Redis::start();
+    let client = client(&redis).await;
+    let begun = Instant::now();
+    let replicas = Replicas::at_least(1).within(secs(60));
+    is_refused(door(&client, replicas).acquire_within(ms(500)).await, 1, 0);
+    assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
+    let free = || !has(&redis, "door");
+    eventually("it is given back", SOON, free);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replica_that_stands_still_holds_up_nobody_who_does_not_ask() {
+    let master = Redis::start();
+    let replica = Redis::start_replica_of(&master);
+    let client = client(&master).await;
+    replica.pause();
+    let slow = Replicas::at_least(1).within(secs(4));
+    let asked = (0..8).map(|number| {
+        let lock = client.lock(format!("slow:{number}")).unwrap().replicated(slow);
+        tokio::spawn(async move { lock.acquire().await })
+    });
+    let asked: Vec<_> = asked.collect();
+    let held = || (0..8).all(|number| has(&master, &format!("slow:{number}")));
+    eventually("they are granted by the master", SOON, held);
+
+    let plain = client.lock("plain").unwrap();
+    for _ in 0..200 {
+        give_back(plain.acquire().await.unwrap()).await;
+    }
+    assert!(asked.iter().all(|task| !task.is_finished()), "200 pairs took four seconds");
+    for task in asked {
+        is_refused(task.await.unwrap(), 1, 0);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_has_less_time_is_told_before_those_who_have_more() {
+    let master = Redis::start();
+    let replica = Redis::start_replica_of(&master);
+    let client = client(&master).await;
+    replica.pause();
+    let patient =
+        client.lock("patient").unwrap().replicated(Replicas::at_least(1).within(secs(30)));
+    let patient = tokio::spawn(async move { patient.acquire().await });
+    eventually("the master has granted it", SOON, || has(&master, "patient"));
+    is_refused(within(SOON, "it is told", door(&client, ONE_IN_VAIN).acquire()).await, 1, 0);
+
+    replica.resume();
+    give_back(within(SOON, "it is there", patient).await.unwrap().unwrap()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_who_ask_at_the_same_time_share_the_questions() {
+    let master = Redis::start();
+    let replica = Redis::start_replica_of(&master);
+    let client = client(&master).await;
+    give_back(door(&client, ONE).acquire().await.unwrap()).await;
+    let before = master.calls();
+    let acquire = |number| {
+        let lock = client.lock(format!("door:{number}")).unwrap().replicated(ONE);
+        async move { lock.acquire().await.unwrap() }
+    };
+    let guards = within(secs(20), "all have theirs", join_all((0..64).map(acquire))).await;
+    assert!((0..64).all(|number| has(&replica, &format!("door:{number}"))));
+    let asked = waits(&master, &before);
+    assert!((1..=32).contains(&asked), "{asked} times replicas were waited for 64 grants");
+    drop(guards);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_task_leaves_to_the_next_one_here_is_asked_about_once() {
+    let master = Redis::start();
+    let _replica = Redis::start_replica_of(&master);
+    let client = client(&master).await;
+    let lock = client.lock("door").unwrap().local_turns(9, secs(60));
+    let monitor = master.monitor();
+    let first = lock.clone().replicated(ONE).acquire().await.unwrap();
+    let next = left_to_the_next(first, lock.clone().replicated(ONE)).await;
+    give_back(next).await;
+    assert_eq!((client.stats().handed_over, questions(&monitor)), (1, 1));
+
+    // what nobody has asked about is asked about by the one who wants to know
+    let first = lock.acquire().await.unwrap();
+    let next = left_to_the_next(first, lock.replicated(ONE)).await;
+    give_back(next).await;
+    assert_eq!((client.stats().handed_over, questions(&monitor)), (2, 2));
+}
+
+/// What `lock` is when it was waited for behind `first`, which is given back now.
+async fn left_to_the_next(first: LockGuard, lock: Lock) -> LockGuard {
+    let mut next = Box::pin(lock.acquire());
+    assert!(poll!(&mut next).is_pending());
+    give_back(first).await;
+    within(SOON, "it is handed over", next).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_tokens_of_holds_that_follow_here_are_acknowledged_with_the_first() {
+    let master = Redis::start();
+    let replica = Redis::start_replica_of(&master);
+    let [client, elsewhere] = [client(&master).await, client(&master).await];
+    let lock = client.fenced("door").unwrap().local_turns(9, secs(60)).replicated(ONE);
+    let held = elsewhere.lock("door").unwrap().acquire().await.unwrap();
+    let [mut one, mut other] = [(); 2].map(|()| Box::pin(lock.acquire()));
+    assert!(poll!(&mut one).is_pending() && poll!(&mut other).is_pending());
+    let monitor = master.monitor();
+    give_back(held).await;
+
+    let one = within(SOON, "it enters", one).await.unwrap();
+    replica.pause();
+    let token = one.token();
+    one.release().await.unwrap().done().unwrap();
+    let other = within(SOON, "it is handed over", other).await.unwrap();
+    assert_eq!((client.stats().handed_over, questions(&monitor)), (1, 1));
+    assert_eq!(other.token(), token + 1);
+    replica.resume();
+    let counter = replica.command(&["GET", "redisson_lock_token:{door}"]);
+    assert_eq!(counter.text(), other.token().to_string());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lock_that_a_replica_has_acknowledged_outlives_a_failover_to_it() {
+    let master = Redis::start();
+    let replica = Redis::start_replica_of(&master);
+    let guard = door(&client(&master).await, ONE).acquire().await.unwrap();
+    master.pause();
+    replica.promote();
+    let other = client(&replica).await.lock("door").unwrap();
+    assert!(other.try_acquire().await.unwrap().is_none());
+    assert_eq!(other.holder().await.unwrap().unwrap().owner(), guard.owner());
+    master.resume();
+}
+
+/// This is what the guarantees tell of a lock that nobody asked about.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lock_that_no_replica_was_asked_about_may_be_forgotten_by_a_failover() {
+    let master = Redis::start();
+    let replica = Redis::start_replica_of(&master);
+    let client_of_master = client(&master).await;
+    replica.promote();
+    let held = client_of_master.lock("door").unwrap().acquire().await.unwrap();
+    is_free(&replica, "door").await;
+    assert!(held.is_held());
+
+    // and the same with replicas is refused
+    let other = client_of_master.lock("other").unwrap().replicated(ONE_IN_VAIN);
+    is_refused(other.acquire().await, 1, 0);
+}
+
+/// What `kind` of locks `client` is granted one after the other, until somebody has had enough.
+fn takes(client: &Client, kind: &'static str, replicas: Option<Replicas>) -> Taking {
+    let (client, taken) = (client.clone(), Arc::<Mutex<Vec<_>>>::default());
+    let noted = Arc::clone(&taken);
+    let task = tokio::spawn(async move {
+        for number in 0.. {
+            let lock = client.lock(format!("{kind}:{number}")).unwrap().replicated(replicas);
+            if let Ok(guard) = lock.acquire().await {
+                noted.lock().unwrap().push(guard);
+            }
+        }
+    });
+    Taking { taken, task }
+}
+
+struct Taking {
+    taken: Arc<Mutex<Vec<LockGuard>>>,
+    task: JoinHandle<()>,
+}
+
+impl Taking {
+    fn count(&self) -> usize {
+        self.taken.lock().unwrap().len()
+    }
+
+    /// Ends it. How many locks there were, and how many of them this server does not have.
+    fn end(self, redis: &Redis) -> (usize, usize) {
+        self.task.abort();
+        let taken = self.taken.lock().unwrap();
+        let lost = taken.iter().filter(|guard| !has(redis, guard.name().as_str())).count();
+        (taken.len(), lost)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_grant_that_was_given_is_there_after_a_failover_to_a_replica_that_is_behind() {
+    // given a replica that hears of everything a moment later
+    let (master, replica) = (Redis::start(), Redis::start());
+    master.command(&["CONFIG", "SET", "repl-diskless-sync-delay", "0"]);
+    let proxy = Proxy::before(master.port());
+    replica.command(&["REPLICAOF", "127.0.0.1", &proxy.port().to_string()]);
+    let follows = || replica.command(&["INFO", "replication"]).text().contains("link_status:up");
+    eventually("it follows", secs(20), follows);
+    proxy.delay(ms(20));
+
+    // when it is promoted while locks are taken
+    let client = client(&master).await;
+    let one = Replicas::at_least(1).within(secs(2));
+    let kept = ["one", "two", "three", "four"].map(|kind| takes(&client, kind, Some(one)));
+    let plain = takes(&client, "plain", None);
+    let many = || kept.iter().all(|taking| taking.count() > 5) && plain.count() > 50;
+    eventually("locks are taken", secs(30), many);
+    replica.promote();
+    let by_then = plain.count();
+    eventually("others go on", SOON, || plain.count() > by_then);
+
+    // then each that replicas were asked about is there, and not each of the others
+    for taking in kept {
+        let (taken, lost) = taking.end(&replica);
+        assert!(taken > 5 && lost == 0, "{lost} of {taken} were forgotten");
+    }
+    assert!(plain.end(&replica).1 > 0);
+}
+
+/// The connection that asks replicas leads to another server than the one that has granted.
+#[tokio::test(flavor = "multi_thread")]
+async fn replicas_of_another_server_do_not_count() {
+    let [granting, other] = [(); 2].map(|()| Redis::options().unix_socket().start());
+    let _replica = Redis::start_replica_of(&other);
+    let address = granting.dir().join("address");
+    let leads_to = |redis: &Redis| {
+        drop(std::fs::remove_file(&address));
+        let url = redis.unix_url();
+        symlink(url.strip_prefix("unix://").unwrap(), &address).unwrap();
+    };
+    leads_to(&granting);
+    let url = format!("unix://{}", address.display());
+    let client = Client::connect(&url).await.unwrap();
+    leads_to(&other);
+    is_refused(within(SOON, "it is told", door(&client, ONE).acquire()).await, 1, 0);
+    is_free(&granting, "door").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_has_become_a_replica_itself_acknowledges_nothing() {
+    let [master, next] = [(); 2].map(|()| Redis::start());
+    let _replica = Redis::start_replica_of(&master);
+    let client = client(&master).await;
+    give_back(door(&client, ONE).acquire().await.unwrap()).await;
+    let guard = client.lock("held").unwrap().acquire().await.unwrap();
+    master.follow(&next);
+    let refused = door(&client, ONE_IN_VAIN).acquire_within(ms(500)).await.unwrap_err();
+    assert!(refused.is_transient(), "{refused:?}");
+    drop(guard);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_leaves_while_replicas_are_waited_for_gives_the_lock_back() {
+    let redis = Redis::start();
+    let client = client(&redis).await;
+    let lock = door(&client, Replicas::at_least(1).within(secs(60)));
+    let task = tokio::spawn(async move { lock.acquire().await });
+    eventually("the master has granted it", SOON, || has(&redis, "door"));
+    task.abort();
+    eventually("it is given back", SOON, || !has(&redis, "door"));
+    assert!(client.stats().held == 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shutdown_turns_those_away_who_wait_for_replicas() {
+    let redis = Redis::start();
+    let client = client(&redis).await;
+    let lock = door(&client, Replicas::at_least(1).within(secs(60)));
+    let task = tokio::spawn(async move { lock.acquire().await });
+    eventually("the master has granted it", SOON, || has(&redis, "door"));
+    let shutdown = within(SOON, "it ends", client.shutdown(secs(4))).await;
+    assert_eq!(shutdown.unsettled, 0);
+    assert!(matches!(task.await.unwrap(), Err(Error::ShutDown)));
+    assert!(!has(&redis, "door"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_that_is_lost_while_replicas_are_waited_for_is_made_again() {
+    let master = Redis::start();
+    let replica = Redis::start_replica_of(&master);
+    let client = client(&master).await;
+    replica.pause();
+    let lock = door(&client, Replicas::at_least(1).within(secs(20)));
+    let task = tokio::spawn(async move { lock.acquire().await });
+    let before = master.calls();
+    eventually("the master has granted it", SOON, || has(&master, "door"));
+    eventually("replicas are asked", SOON, || waits(&master, &before) > 0);
+    master.command(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
+    sleep(ms(100)).await;
+    replica.resume();
+    let guard = within(SOON, "it is there", task).await.unwrap().unwrap();
+    assert!(has(&replica, "door"));
+    give_back(guard).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whatever_is_granted_can_be_replicated() {
+    let master = Redis::start();
+    let replica = Redis::start_replica_of(&master);
+    let url = master.url();
+    let build = |replicas| Client::builder().replicated(replicas).connect(&url);
+    let client = build(ONE).await.unwrap();
+    client.permits("permits").unwrap().set(1).await.unwrap();
+    client.semaphore("pool").unwrap().set_if_absent(1).await.unwrap();
+    let monitor = master.monitor();
+    drop(client.fenced("fenced").unwrap().acquire().await.unwrap());
+    let prices = client.read_write("prices").unwrap();
+    let writing = prices.write().acquire().await.unwrap();
+    let reading = prices.downgrade(writing).await.unwrap();
+    drop((reading, client.permits("permits").unwrap().acquire().await.unwrap()));
+    drop(client.semaphore("pool").unwrap().acquire(1).await.unwrap());
+    assert_eq!(questions(&monitor), 5);
+
+    replica.pause();
+    let client = build(ONE_IN_VAIN).await.unwrap();
+    is_refused(client.fenced("fenced").unwrap().acquire().await, 1, 0);
+    is_refused(prices.clone().replicated(ONE_IN_VAIN).read().acquire().await, 1, 0);
+    is_refused(client.read_write("prices").unwrap().write().acquire().await, 1, 0);
+    is_refused(client.permits("permits").unwrap().acquire().await, 1, 0);
+    is_refused(client.semaphore("pool").unwrap().acquire(1).await, 1, 0);
+    assert_eq!(client.permits("permits").unwrap().available().await.unwrap(), 1);
+    assert_eq!(client.semaphore("pool").unwrap().available().await.unwrap(), 1);
+    let free = client.lock("plain").unwrap().replicated(None).acquire().await.unwrap();
+    give_back(free).await;
+}
+
+#[cfg(feature = "blocking")]
+#[test]
+fn threads_have_it_too() {
+    let master = Redis::start();
+    let replica = Redis::start_replica_of(&master);
+    let client = leasehold::blocking::Client::connect(&master.url()).unwrap();
+    let lock = client.lock("door").unwrap().replicated(ONE);
+    lock.acquire().unwrap().release().unwrap().done().unwrap();
+    replica.pause();
+    is_refused(lock.replicated(ONE_IN_VAIN).acquire(), 1, 0);
+    assert!(!has(&master, "door"));
+}
+
+/// What the protocol names for one lock without a queue, and what replicas need beside it.
+const RIGHTS: &str = "~door &redisson_lock__channel:{door} +hello +ping +client|setname +info +eval \
+                      +evalsha +script|load +hexists +hget +hgetall +hset +hdel +hlen +del \
+                      +pexpire +pttl +publish +subscribe +unsubscribe";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_command_and_one_channel_are_the_rights_that_it_needs() {
+    let master = Redis::start();
+    let _replica = Redis::start_replica_of(&master);
+    let rights = |more: &'static str| RIGHTS.split_whitespace().chain(more.split_whitespace());
+    let enough: Vec<_> = rights("+wait &leasehold_replication").collect();
+    let client = with_rights(&master, "enough", &enough).await;
+    give_back(door(&client, ONE).acquire().await.unwrap()).await;
+
+    for (user, more) in [("dumb", "+wait"), ("blind", "&leasehold_replication")] {
+        let few: Vec<_> = rights(more).collect();
+        let client = with_rights(&master, user, &few).await;
+        let refused = within(SOON, "it is told", door(&client, ONE).acquire()).await.unwrap_err();
+        let Error::Forbidden { command, .. } = &refused else { panic!("{refused:?}") };
+        assert_eq!(command.as_deref(), Some(if user == "dumb" { "PUBLISH" } else { "WAIT" }));
+        is_free(&master, "door").await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_asks_no_replica_has_no_connection_for_it() {
+    let redis = Redis::start();
+    let client = client(&redis).await;
+    give_back(client.lock("door").unwrap().acquire().await.unwrap()).await;
+    let ours = || {
+        let all = redis.command(&["CLIENT", "LIST"]);
+        all.text().lines().filter(|line| line.contains(client.id())).count()
+    };
+    assert_eq!(ours(), 2);
+    is_refused(door(&client, ONE_IN_VAIN).acquire().await, 1, 0);
+    assert_eq!(ours(), 3);
+}
+
+/// There messages reach replicas in another way, and newer servers would count any replica.
+#[tokio::test(flavor = "multi_thread")]
+async fn replicas_of_a_cluster_are_not_counted() {
+    let redis = Redis::options().arg("--cluster-enabled", "yes").start();
+    redis.command(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]);
+    let is_up = || redis.command(&["CLUSTER", "INFO"]).text().contains("cluster_state:ok");
+    eventually("it has all slots", SOON, is_up);
+    let client = client(&redis).await;
+    let refused = within(SOON, "it is told", door(&client, ONE).acquire()).await.unwrap_err();
+    assert!(matches!(refused, Error::Unsupported { .. }), "{refused:?}");
+    is_free(&redis, "door").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_grant_with_replicas_costs_three_commands_on_a_connection_of_their_own() {
+    let master = Redis::start();
+    let _replica = Redis::start_replica_of(&master);
+    let client = client(&master).await;
+    let plain = client.lock("door").unwrap();
+    give_back(plain.clone().replicated(ONE).acquire().await.unwrap()).await;
+    let before = master.calls();
+    let guard = plain.acquire().await.unwrap();
+    let without = master.calls().since(&before);
+    give_back(guard).await;
+
+    let before = master.calls();
+    let guard = plain.replicated(ONE).acquire().await.unwrap();
+    let with = master.calls().since(&before);
+    for (command, more) in [("evalsha", 0), ("hexists", 1), ("publish", 1)] {
+        assert_eq!(with.of(command), without.of(command) + more, "{command}: {with}");
+    }
+    // a replica that is slow is waited for again
+    let waits = with.of("wait");
+    assert!(waits > 0 && with.total() == without.total() + 2 + waits, "{with}");
+    give_back(guard).await;
+}
