@@ -6,6 +6,8 @@
 //! knocks; whoever comes from 127.0.0.1 is a client.
 //!
 //! The commands of a test itself go to the servers' own ports, by no link.
+//!
+//! The lock guards the list of who there is; proxies take their own below it.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -19,7 +21,8 @@ use crate::proxy::{Bar, Proxy};
 /// ends.
 ///
 /// A link is both ways: one that is cut carries neither the connections that the one
-/// opens to the other nor those that the other opens.
+/// opens to the other nor those that the other opens. Whoever is no node is one of the
+/// [`CLIENTS`](Self::CLIENTS), unless it was made a [client](Self::client) of its own.
 ///
 /// # Examples
 ///
@@ -33,7 +36,14 @@ use crate::proxy::{Bar, Proxy};
 /// ```
 #[derive(Debug, Default)]
 pub struct Links {
-    nodes: Mutex<BTreeMap<String, Node>>,
+    parties: Mutex<Parties>,
+}
+
+#[derive(Debug, Default)]
+struct Parties {
+    nodes: BTreeMap<String, Node>,
+    /// The doors that are for one client alone, by the names of client and node.
+    own_doors: BTreeMap<(String, String), Vec<Proxy>>,
 }
 
 #[derive(Debug)]
@@ -95,22 +105,50 @@ impl Links {
 
     /// Heals every link.
     pub fn heal_all(&self) {
-        let nodes = self.nodes();
-        let sources: Vec<_> = nodes.values().map(|node| node.source).chain([CLIENT]).collect();
-        for door in nodes.values().flat_map(|node| node.doors.values()) {
+        let parties = self.parties();
+        let nodes = || parties.nodes.values();
+        let sources: Vec<_> = nodes().map(|node| node.source).chain([CLIENT]).collect();
+        let doors = nodes().flat_map(|node| node.doors.values());
+        for door in doors.chain(parties.own_doors.values().flatten()) {
             sources.iter().for_each(|source| door.bar(*source, None));
         }
     }
 
     /// The names of all nodes.
     pub fn names(&self) -> Vec<String> {
-        self.nodes().keys().cloned().collect()
+        self.parties().nodes.keys().cloned().collect()
+    }
+
+    /// Makes a client of this name, with links of its own to the nodes that are there
+    /// now: it can be cut off from a node that other clients reach.
+    ///
+    /// Returns, for each port that a node announces, the one by which this client is to
+    /// go instead: what a client's map of addresses is for.
+    ///
+    /// # Panics
+    ///
+    /// If there is somebody of this name.
+    #[track_caller]
+    pub fn client(&self, name: &str) -> BTreeMap<u16, u16> {
+        let mut parties = self.parties();
+        assert!(name != Self::CLIENTS && !parties.knows(name), "there is a `{name}` already");
+        let mut map = BTreeMap::new();
+        let Parties { nodes, own_doors } = &mut *parties;
+        for (node, known) in nodes {
+            let own = known.doors.iter().map(|(port, door)| {
+                let own = Proxy::before(*port);
+                map.insert(door.port(), own.port());
+                own
+            });
+            own_doors.insert((name.to_owned(), node.clone()), own.collect());
+        }
+        map
     }
 
     /// Makes room for a node without doors. Returns where it is to come from.
     pub(crate) fn add(&self, name: &str) -> Ipv4Addr {
         assert!(program::redis_major() >= 7, "links need `bind-source-addr` of Redis 7");
-        let mut nodes = self.nodes();
+        let nodes = &mut self.parties().nodes;
         let number = u8::try_from(nodes.len() + 1).expect("there are not that many nodes");
         // None of these is the address of clients.
         let source = Ipv4Addr::new(127, 0, 1, number);
@@ -122,35 +160,46 @@ impl Links {
     pub(crate) fn open(&self, name: &str, ports: Ports) {
         let ports = [Some(ports.plain), ports.tls, ports.bus].into_iter().flatten();
         let doors = ports.map(|port| (port, Proxy::before(port))).collect();
-        self.nodes().get_mut(name).expect("the node was added").doors = doors;
+        self.parties().nodes.get_mut(name).expect("the node was added").doors = doors;
     }
 
     /// The port of the door in front of `port` of a node.
     pub(crate) fn door(&self, name: &str, port: u16) -> u16 {
-        self.nodes()[name].doors[&port].port()
+        self.parties().nodes[name].doors[&port].port()
     }
 
     #[track_caller]
     fn bar(&self, one: &str, other: &str, bar: Option<Bar>) {
-        let nodes = self.nodes();
-        for (from, to) in [(one, other), (other, one)] {
-            let source = source_of(&nodes, from);
-            let doors = nodes.get(to).into_iter().flat_map(|node| node.doors.values());
-            doors.for_each(|door| door.bar(source, bar));
+        let parties = self.parties();
+        for name in [one, other] {
+            let known = name == Self::CLIENTS || parties.knows(name);
+            assert!(known, "no `{name}` among {:?} and `{}`", parties.nodes.keys(), Self::CLIENTS);
         }
+        parties.bar(one, other, bar);
+        parties.bar(other, one, bar);
     }
 
-    fn nodes(&self) -> MutexGuard<'_, BTreeMap<String, Node>> {
-        self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
+    fn parties(&self) -> MutexGuard<'_, Parties> {
+        self.parties.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-#[track_caller]
-fn source_of(nodes: &BTreeMap<String, Node>, name: &str) -> Ipv4Addr {
-    match nodes.get(name) {
-        Some(node) => node.source,
-        None if name == Links::CLIENTS => CLIENT,
-        None => panic!("no `{name}` among {:?} and `{}`", nodes.keys(), Links::CLIENTS),
+impl Parties {
+    fn knows(&self, name: &str) -> bool {
+        self.nodes.contains_key(name) || self.own_doors.keys().any(|(client, _)| client == name)
+    }
+
+    /// Keeps what comes from the one from all doors of the other.
+    fn bar(&self, from: &str, to: &str, bar: Option<Bar>) {
+        let own = self.own_doors.get(&(from.to_owned(), to.to_owned()));
+        own.into_iter().flatten().for_each(|door| door.bar(CLIENT, bar));
+        let source = match self.nodes.get(from) {
+            Some(node) => node.source,
+            None if from == Links::CLIENTS => CLIENT,
+            None => return,
+        };
+        let doors = self.nodes.get(to).into_iter().flat_map(|node| node.doors.values());
+        doors.for_each(|door| door.bar(source, bar));
     }
 }
 

@@ -160,7 +160,8 @@ impl Options {
 
     /// The file of users. What it does not say of the default user is not true any more.
     fn acl(&self) -> String {
-        let password = self.password.as_ref().map_or("nopass".into(), |it| format!(">{it}"));
+        let password =
+            self.password.as_ref().map_or_else(|| "nopass".into(), |it| format!(">{it}"));
         let mut file = format!("user default on {password} ~* &* +@all\n");
         for (name, rights) in &self.users {
             file += &format!("user {name} on >{USER_PASSWORD} {}\n", rights.join(" "));
@@ -270,6 +271,13 @@ pub(crate) struct Ports {
     pub(crate) tls: Option<u16>,
     /// Where the nodes of a cluster talk among themselves.
     pub(crate) bus: Option<u16>,
+}
+
+impl Ports {
+    /// The one for clients and other servers: that of TLS where it is spoken.
+    pub(crate) fn for_others(self) -> u16 {
+        self.tls.unwrap_or(self.plain)
+    }
 }
 
 struct Line(Vec<OsString>);

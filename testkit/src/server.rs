@@ -245,6 +245,11 @@ impl Redis {
         self.with_process(Tethered::resume);
     }
 
+    /// Whether the server is there and not paused.
+    pub fn is_running(&self) -> bool {
+        self.process().as_ref().is_some_and(|process| !process.is_paused())
+    }
+
     /// Sends one command on a connection of its own and returns the reply.
     ///
     /// It shows the password, if there is one. The command is counted in
@@ -314,11 +319,6 @@ impl Redis {
         let reply = reply.unwrap_or_else(|error| panic!("no reply to {words:?}: {error}"));
         assert!(!reply.is_error(), "{words:?}: {reply:?}");
         reply
-    }
-
-    /// Whether the server is there and not paused.
-    pub fn is_running(&self) -> bool {
-        self.process().as_ref().is_some_and(|process| !process.is_paused())
     }
 
     /// Sends a command that is none of the test's to a server that may be gone.

@@ -1,9 +1,10 @@
-//! The proxy breaks the network as it was told to, and mends it.
+//! The proxy breaks the network as it was told to, and mends it; so do the links of a
+//! deployment.
 
 use std::io::ErrorKind;
 use std::time::Duration;
 
-use testkit::{Connection, Proxy, Redis, eventually};
+use testkit::{Connection, Links, Proxy, Redis, Sentinels, eventually};
 
 #[test]
 fn without_faults_everything_passes() {
@@ -215,6 +216,86 @@ fn a_dropped_proxy_closes_everything() {
         assert_ne!(client.next_reply().unwrap_err().kind(), ErrorKind::WouldBlock);
         assert!(Connection::try_open(port, IMPATIENCE).is_err());
     }
+}
+
+#[test]
+fn a_cut_link_parts_two_nodes_and_nobody_else_until_it_is_healed() {
+    // given a master and its replica, and no Sentinel who would replace one
+    let redis = linked();
+    let (master, replica) = (&redis.servers()[0], &redis.servers()[1]);
+
+    // when the link between them is cut
+    redis.links().cut("redis-0", "redis-1");
+
+    // then the one hears nothing of the other
+    eventually("the replica has noticed", LONG, || !is_connected(replica));
+    master.command(&["SET", "key", "1"]);
+    assert!(replica.command(&["GET", "key"]).is_nil());
+
+    // while clients reach both
+    for server in 0..2 {
+        let mut client = Connection::open(redis.announced_port(server));
+        assert_eq!(client.command(&["PING"]).text(), "PONG");
+    }
+
+    // and then it does
+    redis.links().heal("redis-1", "redis-0");
+    replica.wait_until_synced();
+    assert_eq!(replica.command(&["GET", "key"]).text(), "1");
+}
+
+#[test]
+fn what_was_sent_into_the_black_hole_of_a_link_arrives_when_it_is_healed() {
+    let redis = linked();
+    let (master, replica) = (&redis.servers()[0], &redis.servers()[1]);
+    let mut client = Connection::open(redis.announced_port(0));
+
+    redis.links().black_hole("redis-1", "redis-0");
+    assert_eq!(client.command(&["SET", "key", "1"]).text(), "OK");
+    assert!(replica.command(&["GET", "key"]).is_nil());
+    assert!(is_connected(replica));
+
+    redis.links().heal("redis-0", "redis-1");
+    replica.catch_up_with(master);
+    assert_eq!(replica.command(&["GET", "key"]).text(), "1");
+}
+
+#[test]
+fn one_client_can_be_cut_off_and_another_not() {
+    // given a client with links of its own
+    let redis = linked();
+    let announced = redis.announced_port(0);
+    let own = redis.links().client("left")[&announced];
+    let mut left = Connection::open(own);
+    let mut right = Connection::open(announced);
+    assert_eq!(left.command(&["PING"]).text(), "PONG");
+
+    // when it is cut off, the others are not
+    redis.links().cut("left", "redis-0");
+    assert!(left.try_command(&["PING"]).is_err());
+    assert_eq!(right.command(&["PING"]).text(), "PONG");
+
+    // when the others are, it is not
+    redis.links().heal_all();
+    redis.links().cut("redis-0", Links::CLIENTS);
+    assert!(right.try_command(&["PING"]).is_err());
+    assert_eq!(Connection::open(own).command(&["PING"]).text(), "PONG");
+}
+
+#[test]
+#[should_panic(expected = "no `redis-7` among")]
+fn a_link_to_nobody_is_told() {
+    linked().links().cut(Links::CLIENTS, "redis-7");
+}
+
+/// A master and a replica with links, watched by a Sentinel of great patience.
+fn linked() -> Sentinels {
+    Sentinels::options().links().replicas(1).sentinels(1).down_after(LONG * 60).start()
+}
+
+/// Whether a replica has a connection to its master.
+fn is_connected(replica: &Redis) -> bool {
+    replica.command(&["ROLE"]).list()[3].text() == "connected"
 }
 
 struct Setup {

@@ -52,6 +52,41 @@ fn a_persistent_server_remembers_when_it_restarts() {
 }
 
 #[test]
+fn a_persistent_server_forgets_what_it_loses() {
+    let redis = Redis::options().persistent().start();
+    redis.command(&["SET", "key", "value"]);
+    redis.stop();
+    redis.lose_data();
+    redis.start_again();
+    assert!(redis.command(&["GET", "key"]).is_nil());
+}
+
+#[test]
+fn a_user_from_the_start_is_there_after_a_restart_too() {
+    let redis = Redis::options().password("other").user("reader", &["~mine", "+get"]).start();
+    for _ in 0..2 {
+        let mut reader = Connection::open(redis.port());
+        assert!(reader.command(&["GET", "mine"]).error().starts_with("NOAUTH"));
+        assert_eq!(reader.command(&["AUTH", "reader", "secret"]).text(), "OK");
+        assert!(reader.command(&["GET", "mine"]).is_nil());
+        assert!(reader.command(&["GET", "theirs"]).error().starts_with("NOPERM"));
+        redis.restart();
+    }
+}
+
+#[test]
+fn a_server_runs_unless_it_is_stopped_or_paused() {
+    let redis = Redis::start();
+    assert!(redis.is_running());
+    redis.pause();
+    assert!(!redis.is_running());
+    redis.resume();
+    assert!(redis.is_running());
+    redis.stop();
+    assert!(!redis.is_running());
+}
+
+#[test]
 fn a_user_may_do_what_it_was_given_and_nothing_else() {
     // given a user, made without a trace in the counts
     let redis = Redis::start();

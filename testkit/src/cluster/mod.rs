@@ -97,8 +97,8 @@ impl Cluster {
         keys.find(is_there).expect("there is always another number")
     }
 
-    /// All nodes. At the start the masters come first, then their replicas in the same
-    /// order, first those of the first round.
+    /// All nodes. At the start the masters come first, then a replica of each in the same
+    /// order, then a second one of each, and so on.
     pub fn nodes(&self) -> Vec<Arc<Redis>> {
         self.list().iter().map(|node| Arc::clone(&node.redis)).collect()
     }

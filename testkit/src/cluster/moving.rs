@@ -113,7 +113,7 @@ impl SlotMove<'_> {
 
     #[track_caller]
     fn migrate(&self, keys: &[&str]) {
-        let port = self.to.ports().tls.unwrap_or(self.to.port()).to_string();
+        let port = self.to.ports().for_others().to_string();
         let mut words = vec!["MIGRATE", "127.0.0.1", &port, "", "0", PATIENCE];
         match self.to.settings().login() {
             (Some(user), Some(password)) => words.extend(["AUTH2", user, password]),

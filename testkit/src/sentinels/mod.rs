@@ -4,7 +4,8 @@
 //! Sentinels are told whom to watch by commands once all servers run; they keep what
 //! they know in a file of their own, also over a restart. A Sentinel looks at its own
 //! clock: what they find out of each other takes them seconds, and a demoted master that
-//! comes back is made a replica after some ten.
+//! comes back is made a replica after some ten, unless a test
+//! [waits for it](Sentinels::wait_until_agreed).
 
 mod events;
 mod options;
@@ -166,13 +167,16 @@ impl Sentinels {
     }
 
     /// Waits until every Sentinel that runs sees the others, the same master, and all
-    /// servers that run as its replicas, connected.
+    /// servers that run as its replicas, connected. Meanwhile they are hurried: they
+    /// talk to each other four times as often as by themselves, and ask servers how they
+    /// are ten times as often.
     ///
     /// # Panics
     ///
     /// If that takes longer than a minute; the message shows what they see.
     #[track_caller]
     pub fn wait_until_agreed(&self) {
+        let _hurried = Hurried::all(&self.sentinels);
         let started = clock();
         while !self.is_agreed() {
             let views: Vec<_> = self.views();
@@ -335,16 +339,33 @@ impl Sentinels {
             for (key, value) in known.into_iter().filter_map(|(key, value)| Some((key, value?))) {
                 sentinel.own_command(&["SENTINEL", "CONFIG", "SET", key, value]);
             }
-            self.say_hello_every(sentinel, HURRY);
-            self.watch(sentinel, options);
         }
+        self.sentinels.iter().for_each(|sentinel| self.watch(sentinel, options));
         self.wait_until_agreed();
-        self.sentinels.iter().for_each(|sentinel| self.say_hello_every(sentinel, USUAL));
     }
+}
 
-    /// How often a Sentinel tells the others of itself. Older ones are not to be hurried.
-    fn say_hello_every(&self, sentinel: &Redis, period: Duration) {
-        sentinel.ask(&["SENTINEL", "DEBUG", "PUBLISH-PERIOD", &millis(period)]);
+/// Sentinels that do everything more often than by themselves, as long as this is there.
+struct Hurried<'a>(&'a [Redis]);
+
+impl<'a> Hurried<'a> {
+    fn all(sentinels: &'a [Redis]) -> Self {
+        every(sentinels, "500", "1000");
+        Self(sentinels)
+    }
+}
+
+impl Drop for Hurried<'_> {
+    fn drop(&mut self) {
+        every(self.0, "2000", "10000");
+    }
+}
+
+/// How often Sentinels tell each other of themselves, and ask servers how they are, in
+/// milliseconds. Before Redis 7 they are not to be hurried, and refuse.
+fn every(sentinels: &[Redis], hello: &str, look: &str) {
+    for sentinel in sentinels {
+        sentinel.ask(&["SENTINEL", "DEBUG", "PUBLISH-PERIOD", hello, "INFO-PERIOD", look]);
     }
 }
 
@@ -373,8 +394,5 @@ fn millis(duration: Duration) -> String {
 
 const AGREEMENT: Duration = Duration::from_secs(60);
 const FAILOVER: Duration = Duration::from_secs(30);
-/// How often Sentinels say hello at the start, and afterwards, as by themselves.
-const HURRY: Duration = Duration::from_millis(100);
-const USUAL: Duration = Duration::from_secs(2);
 /// How long to leave Sentinels alone before looking again.
 const PAUSE: Duration = Duration::from_millis(20);
