@@ -586,7 +586,7 @@ impl<Made> ClientBuilder<Made> {
         self
     }
 
-    /// Says where servers are reached from here that others tell of: what a sentinel calls
+    /// Says where servers and sentinels are reached from here that others tell of: what a sentinel calls
     /// `10.0.0.7:6379` inside of its network may have another address outside. It is given what was
     /// told, as `host:port`, and returns where that is reached, in the same form; `None`: right
     /// there. The addresses in the URL are taken as they are. It is called by the tasks

@@ -153,7 +153,7 @@ async fn a_question_that_is_asked_during_a_failover_is_answered_by_the_new_maste
     redis.master().stop();
     let guard = acquired(&client, "door").await;
     let new = redis.wait_for_master_other_than(0);
-    assert_eq!(new.command(&["EXISTS", "door"]).number(), 1);
+    assert!(has(new, "door"));
     give_back(guard).await;
 }
 
@@ -173,7 +173,7 @@ async fn a_master_that_stood_still_is_believed_by_nobody_when_it_goes_on() {
 
     // when it goes on, a master still as far as it knows
     old.resume();
-    assert_eq!(old.command(&["ROLE"]).list()[0].text(), "master");
+    assert!(is_master(old));
 
     // then nobody comes back to it, whatever is asked
     until_left(old);
@@ -211,6 +211,29 @@ async fn a_failover_that_loses_a_lock_is_told_to_its_holder_and_lets_a_waiter_in
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_release_that_a_failover_loses_keeps_others_out_until_its_lease_ends() {
+    // given a lock that the replicas know of, and a release that they do not
+    let redis = Sentinels::options().links().start();
+    let client = client(&redis).await;
+    let lock = client.lock("door").unwrap().ttl(secs(8));
+    let guard = lock.acquire().await.unwrap();
+    until_replicated(&redis);
+    let acquired_by = Instant::now();
+    ["redis-1", "redis-2"].iter().for_each(|replica| redis.links().cut("redis-0", replica));
+    give_back(guard).await;
+
+    // when the master dies, and one of them takes its place
+    redis.servers()[0].stop();
+    let new = redis.wait_for_master_other_than(0);
+    assert!(has(new, "door"));
+
+    // then the next one enters when the lease is over
+    let guard = within(FAILOVER, "it enters", lock.acquire()).await.unwrap();
+    assert!(acquired_by.elapsed() < secs(14), "{:?}", acquired_by.elapsed());
+    give_back(guard).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_patience_that_is_shorter_than_a_failover_ends_in_time() {
     let redis = Sentinels::options().down_after(secs(20)).start();
     let client = client(&redis).await;
@@ -231,24 +254,28 @@ async fn first_grant(redis: &Arc<Sentinels>, client: &Client, killed: bool) -> s
     });
     let heard = spawn_blocking(move || events.wait_for("+switch-master", FAILOVER));
     let heard = heard.await.unwrap();
-    let guard = loop {
-        let guard = acquired(client, "door").await;
-        // The old master may have granted it as its last act.
-        let at_old = !killed && {
-            let old = &redis.servers()[number];
-            let said = old.command(&["HKEYS", "door"]);
-            said.texts().contains(&guard.owner().as_str())
-                && old.command(&["ROLE"]).list()[0].text() == "master"
-        };
-        if !at_old {
-            break guard;
+    let new = heard.text.rsplit(' ').next().and_then(|port| port.parse().ok());
+    let new = redis.servers().iter().find(|it| Some(it.port()) == new).unwrap();
+    let took = loop {
+        // A release that the old master took as its last act is unknown to the new one.
+        let name = format!("door-{}", client.stats().granted);
+        let guard = acquired(client, &name).await;
+        let took = Instant::now() - Instant::from_std(heard.at);
+        if has(new, &name) {
+            break took;
         }
         drop(guard);
     };
-    let took = Instant::now() - Instant::from_std(heard.at);
     failover.await.unwrap();
-    drop(guard);
     took
+}
+
+fn is_master(redis: &Redis) -> bool {
+    redis.command(&["ROLE"]).list()[0].text() == "master"
+}
+
+fn has(redis: &Redis, name: &str) -> bool {
+    redis.command(&["EXISTS", name]).number() == 1
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -300,7 +327,7 @@ async fn the_sentinels_that_others_tell_of_are_asked_as_well() {
 
     // then it follows
     let guard = acquired(&client, "door").await;
-    assert_eq!(new.command(&["EXISTS", "door"]).number(), 1);
+    assert!(has(new, "door"));
     give_back(guard).await;
 }
 
@@ -333,7 +360,7 @@ async fn a_sentinel_of_something_else_misleads_nobody() {
 
     let client = Client::connect(&url).await.unwrap();
     let guard = acquired(&client, "door").await;
-    assert_eq!(redis.master().command(&["EXISTS", "door"]).number(), 1);
+    assert!(has(redis.master(), "door"));
     assert!(ours(other.master()).is_empty());
     give_back(guard).await;
     assert!(log.text().contains("this is no Sentinel"), "{}", log.text());

@@ -155,6 +155,8 @@ impl Sentinels {
     /// Asks all sentinels, for ever.
     pub(super) async fn keep_asking(&self) -> Infallible {
         let _seat = self.seat.lock().await;
+        // They are among the others.
+        self.new.lock().clear();
         let listed = self.watched.sentinels.iter().cloned();
         let mut sessions: FuturesUnordered<_> = listed.map(|it| self.attend(it, true)).collect();
         sessions.extend(self.others.lock().values().cloned().map(|it| self.attend(it, false)));
