@@ -349,6 +349,18 @@ async fn sentinels_that_are_all_gone_stop_nobody_while_the_master_lives() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn sentinels_that_all_hang_stop_nobody_while_the_master_lives() {
+    let redis = Sentinels::options().replicas(1).start();
+    let client = client(&redis).await;
+    redis.sentinels().iter().for_each(Redis::pause);
+    let master = &redis.servers()[0];
+    master.command(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
+    master.command(&["CLIENT", "KILL", "TYPE", "pubsub"]);
+    eventually("both are back", SOON, || client.stats().reconnects == 2);
+    give_back(acquired(&client, "door").await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_sentinel_of_something_else_misleads_nobody() {
     // given a sentinel that calls another master by the same name, and no sentinel at all
     let redis = Sentinels::options().replicas(1).start();

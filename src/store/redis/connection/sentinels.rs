@@ -43,8 +43,12 @@ const REST: Duration = Duration::from_secs(5);
 /// What was said so long ago is not asked for again.
 const JUST_NOW: Duration = Duration::from_millis(100);
 
-/// Once one has answered the others have so long: one that hangs holds nobody up.
+/// Once most have said where the master is the others have so long to know of a newer failover.
 const GRACE: Duration = Duration::from_millis(50);
+
+/// If most do not say it, those who do are believed after so long, or what was said before:
+/// one that is wrong may be the first to answer.
+const PATIENCE: Duration = Duration::from_millis(500);
 
 /// So many are asked at most that others tell of.
 const MOST: usize = 16;
@@ -105,28 +109,34 @@ impl Sentinels {
     pub(super) async fn master(&self) -> Result<Address, Obstacle> {
         let now = Instant::now();
         let since = now.checked_sub(JUST_NOW).unwrap_or(now);
-        let mut grace = None;
+        let mut until = None::<Instant>;
         self.looked_for.send_modify(|times| *times += 1);
         loop {
             let answered = self.answered.notified();
-            let master = self.master.borrow().clone();
-            if self.views.lock().have_all_answered(&self.watched.sentinels, since) {
-                return master.ok_or_else(|| self.obstacle());
+            let known = self.master.borrow().clone();
+            let (all, most) = self.have_answered(since);
+            if all {
+                return known.ok_or_else(|| self.obstacle());
             }
-            if self.has_anybody_answered(since) && master.is_some() {
-                grace.get_or_insert_with(|| Instant::now() + GRACE);
+            if known.is_some() {
+                let end = Instant::now() + if most { GRACE } else { PATIENCE };
+                until = Some(until.map_or(end, |until| until.min(end)));
             }
             tokio::select! {
                 () = answered => {}
-                () = sleep_until(grace.unwrap_or(now)), if grace.is_some() => return master.ok_or_else(|| self.obstacle()),
+                () = sleep_until(until.unwrap_or(now)), if until.is_some() => {
+                    return known.ok_or_else(|| self.obstacle());
+                }
             }
         }
     }
 
-    fn has_anybody_answered(&self, since: Instant) -> bool {
-        let views = self.views.lock();
-        let mut sentinels = self.watched.sentinels.iter();
-        sentinels.any(|it| views.have_all_answered(std::slice::from_ref(it), since))
+    /// Whether all of those in the URL have answered since, or cannot, and whether most of
+    /// them have said where the master is.
+    fn have_answered(&self, since: Instant) -> (bool, bool) {
+        let (views, sentinels) = (self.views.lock(), &self.watched.sentinels);
+        let told = views.told_since(sentinels, since);
+        (views.have_all_answered(sentinels, since), 2 * told > sentinels.len())
     }
 
     /// Why nobody says where the master is.

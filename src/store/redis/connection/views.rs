@@ -75,6 +75,12 @@ impl Views {
         sentinels.iter().all(answered)
     }
 
+    /// How many of `sentinels` have said since where the master is.
+    pub(super) fn told_since(&self, sentinels: &[Address], since: Instant) -> usize {
+        let views = sentinels.iter().filter_map(|it| self.0.get(&it.to_string()));
+        views.filter(|view| view.told.as_ref().is_some_and(|(_, at)| *at >= since)).count()
+    }
+
     /// Why nobody says where the master is.
     pub(super) fn obstacle(&self, sentinels: &[Address]) -> Obstacle {
         Obstacle::of_all(sentinels.iter().map(|sentinel| {
@@ -148,6 +154,7 @@ mod tests {
         );
         views.in_trouble(&at(2), Obstacle::passing("refused"), now);
         assert!(views.have_all_answered(&sentinels, now));
+        assert_eq!(views.told_since(&sentinels, now), 0);
         assert!(!views.have_all_answered(&sentinels, now + Duration::from_millis(1)));
         views.forget(&at(1));
         assert_eq!(master(&views, now), None);
