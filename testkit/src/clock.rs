@@ -17,6 +17,30 @@ pub fn eventually(what: &str, limit: Duration, mut check: impl FnMut() -> bool) 
     }
 }
 
+/// Waits until `check` says yes, and asks for it now and then: whoever is asked may give
+/// up.
+///
+/// # Panics
+///
+/// As [`eventually`] does.
+#[track_caller]
+pub(crate) fn eventually_if_asked(
+    what: &str,
+    limit: Duration,
+    again: Duration,
+    mut ask: impl FnMut(),
+    mut check: impl FnMut() -> bool,
+) {
+    let mut asked: Option<Instant> = None;
+    eventually(what, limit, || {
+        if asked.is_none_or(|at| at.elapsed() >= again) {
+            asked = Some(clock());
+            ask();
+        }
+        check()
+    });
+}
+
 /// The one place where this crate reads a clock.
 #[expect(
     clippy::disallowed_methods,
@@ -31,6 +55,8 @@ pub(crate) const PAUSE: Duration = Duration::from_millis(3);
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
 
     #[test]
@@ -41,6 +67,17 @@ mod tests {
             asked == 3
         });
         assert_eq!(asked, 3);
+    }
+
+    #[test]
+    fn what_has_to_be_asked_for_is_asked_for_again() {
+        let (asked, mut checked) = (Cell::new(0), 0);
+        let ask = || asked.set(asked.get() + 1);
+        eventually_if_asked("twice", Duration::from_secs(5), Duration::from_millis(1), ask, || {
+            checked += 1;
+            asked.get() == 2
+        });
+        assert!(checked >= 2);
     }
 
     #[test]

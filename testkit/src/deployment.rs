@@ -24,8 +24,7 @@ pub(crate) fn start_all(names: &[String], options: &Options, links: Option<&Link
 fn start(name: &str, options: &Options, links: Option<&Links>) -> Redis {
     let options = options.clone();
     let Some(links) = links else { return options.start() };
-    let source = links.add(name).to_string();
-    let started = options.arg("--bind-source-addr", &source).start();
+    let started = options.coming_from(links.add(name)).start();
     links.open(name, started.ports());
     started
 }

@@ -2,7 +2,7 @@
 //!
 //! Every node has doors, which are proxies in front of its ports, and announces their
 //! ports in place of its own: so clients and other nodes come through a door. A node
-//! comes from an address of its own (`bind-source-addr`), so that the door knows who
+//! comes from an address of its own, so that the door knows who
 //! knocks; whoever comes from 127.0.0.1 is a client.
 //!
 //! The commands of a test itself go to the servers' own ports, by no link.
@@ -14,7 +14,6 @@ use std::net::Ipv4Addr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::options::Ports;
-use crate::program;
 use crate::proxy::{Bar, Proxy};
 
 /// Links between the nodes of a deployment and their clients, by the names of both
@@ -147,7 +146,6 @@ impl Links {
 
     /// Makes room for a node without doors. Returns where it is to come from.
     pub(crate) fn add(&self, name: &str) -> Ipv4Addr {
-        assert!(program::redis_major() >= 7, "links need `bind-source-addr` of Redis 7");
         let nodes = &mut self.parties().nodes;
         let number = u8::try_from(nodes.len() + 1).expect("there are not that many nodes");
         // None of these is the address of clients.

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs;
+use std::net::Ipv4Addr;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -32,6 +33,7 @@ pub struct Options {
     pub(crate) password: Option<String>,
     pub(crate) persistent: bool,
     pub(crate) replicates_as: Option<String>,
+    pub(crate) source: Option<Ipv4Addr>,
     pub(crate) tls: bool,
     pub(crate) unix_socket: bool,
     pub(crate) users: Vec<(String, Vec<String>)>,
@@ -106,6 +108,12 @@ impl Options {
         self
     }
 
+    /// Where the server's own connections are to come from.
+    pub(crate) fn coming_from(mut self, source: Ipv4Addr) -> Self {
+        self.source = Some(source);
+        self
+    }
+
     /// These settings for a server that is one of several.
     pub(crate) fn of_kind(mut self, kind: Kind) -> Self {
         self.kind = kind;
@@ -175,7 +183,7 @@ impl Options {
     pub(crate) fn command_line(&self, dir: &Path, ports: Ports) -> Vec<OsString> {
         let mut line = Line(Vec::new());
         self.push_kind(&mut line, dir, ports);
-        line.push("--bind", "127.0.0.1");
+        self.push_addresses(&mut line);
         line.push("--port", ports.plain.to_string());
         line.push("--dir", dir);
         line.push("--daemonize", "no");
@@ -223,6 +231,18 @@ impl Options {
         }
         if let Some(password) = password {
             line.push("--masterauth", password);
+        }
+    }
+
+    fn push_addresses(&self, line: &mut Line) {
+        match self.source.map(|source| source.to_string()) {
+            Some(source) if program::redis_major() >= 7 => {
+                line.push("--bind-source-addr", source);
+                line.push("--bind", "127.0.0.1");
+            }
+            // Older servers come from the first address they listen at.
+            Some(source) => line.0.extend(["--bind".into(), source.into(), "127.0.0.1".into()]),
+            None => line.push("--bind", "127.0.0.1"),
         }
     }
 

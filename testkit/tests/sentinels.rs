@@ -195,6 +195,11 @@ fn clients_can_be_cut_off_from_one_server_and_nobody_else() {
     assert_eq!(redis.master_number(), 0);
     redis.links().heal(Links::CLIENTS, "redis-0");
     assert_eq!(try_ping(master).unwrap(), "PONG");
+
+    // and those that restart are known by their links again
+    redis.servers()[1].restart();
+    redis.sentinels()[1].restart();
+    redis.wait_until_agreed();
 }
 
 #[test]

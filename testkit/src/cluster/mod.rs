@@ -13,9 +13,9 @@ mod view;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use crate::clock::{clock, eventually};
+use crate::clock::{clock, eventually, eventually_if_asked};
 use crate::deployment::{announced_port, start_all};
 use crate::links::Links;
 use crate::options::{Kind, Options};
@@ -61,6 +61,17 @@ pub enum Failover {
     Force,
     /// Nobody is asked.
     Takeover,
+}
+
+impl Failover {
+    /// What it is called in a command; the first way is the usual one.
+    fn word(self) -> Option<&'static str> {
+        match self {
+            Self::Agreed => None,
+            Self::Force => Some("FORCE"),
+            Self::Takeover => Some("TAKEOVER"),
+        }
+    }
 }
 
 impl Cluster {
@@ -206,12 +217,15 @@ impl Cluster {
         let view = View::of(replica).expect("the replica answers");
         let slots = &view.members.get(&view.me().master).expect("it is a replica").slots;
         let slot = *slots.first().expect("its master has slots").start();
-        match how {
-            Failover::Agreed => replica.own_command(&["CLUSTER", "FAILOVER"]),
-            Failover::Force => replica.own_command(&["CLUSTER", "FAILOVER", "FORCE"]),
-            Failover::Takeover => replica.own_command(&["CLUSTER", "FAILOVER", "TAKEOVER"]),
+        let mut words = vec!["CLUSTER", "FAILOVER"];
+        words.extend(how.word());
+        // After five seconds without enough votes it has given up.
+        let ask = || {
+            let reply = replica.access().command(&words).expect("the replica answers");
+            assert!(!reply.is_error() || !replica.is_replica(), "{words:?}: {reply:?}");
         };
-        self.wait_for_owner(slot, &view.own);
+        let agreed = || self.all_name(slot, &view.own);
+        eventually_if_asked("the replica is the master", CHANGE, GIVEN_UP, ask, agreed);
     }
 
     /// A slot that is to move to this node, step by step.
@@ -321,9 +335,12 @@ impl Cluster {
 
     #[track_caller]
     fn wait_for_owner(&self, slot: u16, id: &str) {
-        eventually("the nodes agree on the new owner", CHANGE, || {
-            self.views().is_some_and(|views| views.iter().all(|it| it.owner_of(slot) == Some(id)))
-        });
+        eventually("the nodes agree on the new owner", CHANGE, || self.all_name(slot, id));
+    }
+
+    /// Whether all nodes that run take this one for the owner of a slot.
+    fn all_name(&self, slot: u16, id: &str) -> bool {
+        self.views().is_some_and(|views| views.iter().all(|it| it.owner_of(slot) == Some(id)))
     }
 
     fn agreed_owner(&self, slot: u16) -> Option<Arc<Redis>> {
@@ -419,17 +436,12 @@ impl Cluster {
     #[track_caller]
     fn meet(&self) {
         let nodes = self.running();
-        let mut asked: Option<Instant> = None;
-        eventually("the nodes know each other", AGREEMENT, || {
-            // One who is slow to answer is forgotten, and has to be met again.
-            if asked.is_none_or(|at| at.elapsed() > MEET_AGAIN) {
-                asked = Some(clock());
-                nodes[1..].iter().for_each(|node| self.introduce(&nodes[0], node));
-            }
-            let knows_all =
-                |view: &View| view.members.values().filter(|it| it.well).count() >= nodes.len();
-            self.views().is_some_and(|views| views.iter().all(knows_all))
-        });
+        let (first, others) = nodes.split_first().expect("there is a node");
+        // One who is slow to answer is forgotten, and has to be met again.
+        let meet = || others.iter().for_each(|node| self.introduce(first, node));
+        let all_known = |view: &View| view.well() >= nodes.len();
+        let all_met = || self.views().is_some_and(|views| views.iter().all(all_known));
+        eventually_if_asked("the nodes know each other", AGREEMENT, GIVEN_UP, meet, all_met);
     }
 
     fn introduce(&self, node: &Redis, other: &Redis) {
@@ -469,6 +481,7 @@ fn announce(node: &Redis, name: &str, links: &Links) {
 
 const AGREEMENT: Duration = Duration::from_secs(60);
 const CHANGE: Duration = Duration::from_secs(30);
-const MEET_AGAIN: Duration = Duration::from_secs(3);
+/// After how long nodes have given up what they were asked for.
+const GIVEN_UP: Duration = Duration::from_secs(6);
 /// How long to leave nodes alone before looking again.
 const PAUSE: Duration = Duration::from_millis(20);

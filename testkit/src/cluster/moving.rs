@@ -86,9 +86,10 @@ impl SlotMove<'_> {
             |node: &&Arc<Redis>| ![self.from.port(), self.to.port()].contains(&node.port());
         // The new owner first: nobody shall be sent to it before it knows.
         for node in [&self.to, &self.from].into_iter().chain(others.iter().filter(is_other)) {
-            let told = node.ask(&["CLUSTER", "SETSLOT", &self.slot, "NODE", &id]);
+            let told = node.access().command(&["CLUSTER", "SETSLOT", &self.slot, "NODE", &id]);
+            let told = told.expect("the node answers");
             // Whoever has lost its last slot to another becomes its replica, and knows.
-            assert!(told.is_some() || node.is_replica(), "{} refuses", self.cluster.name_of(node));
+            assert!(!told.is_error() || node.is_replica(), "{told:?}");
         }
         let slot = self.slot.parse().expect("made of a number");
         self.cluster.wait_for_owner(slot, &id);

@@ -39,6 +39,11 @@ impl View {
         &self.members[&self.own]
     }
 
+    /// How many nodes have nothing wrong with them.
+    pub(super) fn well(&self) -> usize {
+        self.members.values().filter(|member| member.well).count()
+    }
+
     /// The id of the master of a slot.
     pub(super) fn owner_of(&self, slot: u16) -> Option<&str> {
         let owns = |member: &Member| member.slots.iter().any(|slots| slots.contains(&slot));
