@@ -13,10 +13,11 @@ use common::{
     SOON, channel, entered, give_back, ms, secs, subscribers, until_subscribed, waiter, within,
 };
 use leasehold::{Client, Error, Role};
-use testkit::{Redis, eventually};
+use testkit::{Connection, Redis, eventually};
 use tokio::{
     io::copy_bidirectional,
     net::{TcpListener, TcpStream},
+    task::spawn_blocking,
     time::{Instant, sleep},
 };
 
@@ -194,18 +195,28 @@ async fn one_address_that_moves_is_followed_when_the_old_primary_refuses_to_writ
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_is_loading_is_no_primary_yet() {
-    // given a server with so much data that loading it takes a while
-    let slow = Redis::options().persistent().arg("--key-load-delay", "2000");
-    let slow = slow.arg("--loading-process-events-interval-bytes", "1024").start();
-    for n in 0..1_000 {
-        slow.command(&["SET", &format!("key-{n}"), &"x".repeat(1_000)]);
-    }
+    // given a server that takes seconds to load its data, and answers meanwhile
+    const KEYS: usize = 20_000;
+    let slow = Redis::options().persistent().arg("--key-load-delay", "100").start();
+    let mut connection = Connection::open(slow.port());
+    (0..KEYS).for_each(|n| connection.send(&["SET", &format!("key-{n}"), "x"]).unwrap());
+    (0..KEYS).for_each(|_| assert_eq!(connection.next_reply().unwrap().text(), "OK"));
     let other = Redis::start();
     other.stop();
     let client = client([&slow, &other]).await;
     slow.stop();
     let waiting = waiter(client.lock("door").unwrap());
-    // when it starts again, then whoever waits enters once it has loaded
-    slow.start_again();
+
+    // when it starts again, then it is no primary before it has loaded, and whoever waits enters
+    let starting = spawn_blocking(move || {
+        slow.start_again();
+        slow
+    });
+    while !client.health().await.obstacle.is_some_and(|it| it.contains("LOADING")) {
+        assert!(!waiting.is_finished() && !starting.is_finished());
+        sleep(ms(5)).await;
+    }
+    let slow = starting.await.unwrap();
     give_back(entered(waiting).await).await;
+    drop(slow);
 }

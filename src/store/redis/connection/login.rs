@@ -129,7 +129,7 @@ impl Login<'_> {
                 Err(Obstacle::no_password())
             }
             (Value::ServerError(error), Wanted::Ready) if obstacle::cannot_be_primary(error) => {
-                Err(Obstacle::passing(shown(&error.to_string())))
+                Err(Obstacle::of_refusal(error))
             }
             (Value::ServerError(_), Wanted::Courtesy(_) | Wanted::Memory | Wanted::Ready) => Ok(()),
             (reply, Wanted::Memory) if about::is_text(reply) => Ok(()),

@@ -79,6 +79,13 @@ impl Obstacle {
         Self::lasting("a password is needed: NOAUTH")
     }
 
+    /// The server says this. A missing right stays until somebody gives it.
+    pub(super) fn of_refusal(error: &ServerError) -> Self {
+        let words = error.details().unwrap_or_default();
+        let words = format!("{} {}", shown(error.code()), shown(words));
+        Self { lasting: error.code() == "NOPERM", ..Self::passing(words) }
+    }
+
     /// The same, of a sentinel.
     pub(super) fn of_sentinel(self) -> Self {
         match self.words == Self::no_password().words {

@@ -327,9 +327,7 @@ impl Sentinels {
                 let words = format!("it knows no master called `{called}`: see SENTINEL MASTERS");
                 return Err(Obstacle::lasting(words));
             }
-            Value::ServerError(error) => {
-                return Err(Obstacle::lasting(shown(&error.to_string())));
-            }
+            Value::ServerError(error) => return Err(Obstacle::of_refusal(error)),
             Value::Array(parts) => match parts.as_slice() {
                 [host, port] => (text(host), text(port)),
                 _ => (None, None),

@@ -162,9 +162,9 @@ impl Whereabouts {
         }
         loop {
             sleep(EACH).await;
-            // Without arguments it only says what the server is. Whether an answer comes is
-            // seen by those who carry the connection.
-            if let Ok(Value::Map(facts)) = wire.call(&cmd("HELLO")).await
+            // On a connection that speaks this already it only says what the server is. Whether
+            // an answer comes is seen by those who carry the connection.
+            if let Ok(Value::Map(facts)) = wire.call(cmd("HELLO").arg(3)).await
                 && let Ok(about) = about::greeted(&facts)
                 && about::must_be_primary(&about).is_err()
             {
