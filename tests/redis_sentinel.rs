@@ -560,6 +560,72 @@ async fn addresses_that_are_told_are_translated_and_those_of_the_url_are_not() {
     assert!(words.contains("translate_addresses makes `?` of"), "{words}");
 }
 
+/// The names of all servers and sentinels but the first master.
+fn all_but_the_master(redis: &Sentinels) -> Vec<String> {
+    redis.links().names().into_iter().filter(|it| it != "redis-0").collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_master_that_is_cut_off_from_the_sentinels_is_left_though_we_reach_it() {
+    let redis = Sentinels::options().links().start();
+    let client = client(&redis).await;
+    give_back(acquired(&client, "door").await).await;
+    let others = all_but_the_master(&redis);
+    let others: Vec<_> = others.iter().map(String::as_str).collect();
+    redis.links().split(&["redis-0"], &others);
+
+    let new = redis.wait_for_master_other_than(0);
+    let old = &redis.servers()[0];
+    until_left(old);
+    assert!(is_master(old));
+    let guard = acquired(&client, "door").await;
+    assert!(has(new, "door") && !has(old, "door"));
+    give_back(guard).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_is_cut_off_with_the_old_master_is_refused_where_replicas_are_demanded() {
+    // given a master that takes writes only with a replica that hears it, and a client with
+    // links of its own
+    let demanding = Redis::options().arg("--min-replicas-to-write", "1");
+    let demanding = demanding.arg("--min-replicas-max-lag", "2");
+    let redis = Sentinels::options().links().server_options(demanding).start();
+    let doors = redis.links().client("inside");
+    let way = move |told: &str| {
+        let (host, port) = told.rsplit_once(':')?;
+        doors.get(&port.parse().ok()?).map(|own| format!("{host}:{own}"))
+    };
+    let sentinels: Vec<_> = redis.addresses().iter().filter_map(|it| way(it)).collect();
+    let to_inside = format!("redis-sentinel://{}/{}", sentinels.join(","), redis.name());
+    let inside = Client::builder().command_timeout(secs(1)).translate_addresses(way);
+    let inside = inside.connect(&to_inside).await.unwrap();
+    let outside = client(&redis).await;
+    give_back(acquired(&inside, "door").await).await;
+
+    // when the two are cut off from all others
+    let others = all_but_the_master(&redis);
+    let others: Vec<_> = others.iter().map(String::as_str).collect();
+    redis.links().split(&["redis-0", "inside"], &others);
+    redis.links().black_hole(testkit::Links::CLIENTS, "redis-0");
+    let new = redis.wait_for_master_other_than(0);
+
+    // then the lock is granted on one side alone, as soon as the other has noticed
+    let refuses = || redis.servers()[0].command(&["SET", "key", "1"]).is_error();
+    eventually("the old master takes nothing", secs(10), refuses);
+    let guard = acquired(&outside, "door").await;
+    let error = inside.lock("door").unwrap().acquire_within(secs(2)).await.unwrap_err();
+    let refused = matches!(&error, Error::NotReady { code, .. } if code == "NOREPLICAS");
+    assert!(refused, "{error:?}");
+
+    // and when they see the others again it is one lock for both
+    redis.links().heal_all();
+    let waiting = waiter(inside.lock("door").unwrap());
+    until_subscribed(new, &channel("door"));
+    assert!(!waiting.is_finished());
+    give_back(guard).await;
+    give_back(entered(waiting).await).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_master_that_is_cut_off_from_us_alone_is_found_again_when_it_is_back() {
     let redis = Sentinels::options().replicas(1).links().start();
