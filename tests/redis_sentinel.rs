@@ -224,12 +224,11 @@ async fn a_release_that_a_failover_loses_keeps_others_out_until_its_lease_ends()
 
     // when the master dies, and one of them takes its place
     redis.servers()[0].stop();
-    let new = redis.wait_for_master_other_than(0);
-    assert!(has(new, "door"));
 
     // then the next one enters when the lease is over
     let guard = within(FAILOVER, "it enters", lock.acquire()).await.unwrap();
-    assert!(acquired_by.elapsed() < secs(14), "{:?}", acquired_by.elapsed());
+    let after = acquired_by.elapsed();
+    assert!(after > secs(7) && after < secs(25), "{after:?}");
     give_back(guard).await;
 }
 
