@@ -123,6 +123,7 @@ impl Sentinels {
                 until = Some(until.map_or(end, |until| until.min(end)));
             }
             tokio::select! {
+                biased;
                 () = answered => {}
                 () = sleep_until(until.unwrap_or(now)), if until.is_some() => {
                     return known.ok_or_else(|| self.obstacle());
@@ -174,6 +175,7 @@ impl Sentinels {
             let new = std::mem::take(&mut *self.new.lock());
             sessions.extend(new.into_iter().map(|it| self.attend(it, false)));
             tokio::select! {
+                biased;
                 Some(gone) = sessions.next() => self.forget(&gone),
                 () = self.there_are_new.notified() => {}
             }
@@ -199,6 +201,7 @@ impl Sentinels {
             }
             let mut looked_for = self.looked_for.subscribe();
             tokio::select! {
+                biased;
                 () = sleep(backoff.next(PAUSES)) => {}
                 _ = looked_for.changed() => {}
             }
@@ -264,6 +267,7 @@ impl Sentinels {
                 Ok(Ok(replies)) => self.heard(sentinel, &replies),
             }
             tokio::select! {
+                biased;
                 () = hints.notified() => {}
                 _ = looked_for.changed() => {}
                 () = sleep_until(asked_at + EACH) => {}

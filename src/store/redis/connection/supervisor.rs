@@ -11,6 +11,7 @@ use std::{
     time::Duration,
 };
 
+use futures_util::{FutureExt, StreamExt, stream::FuturesUnordered};
 use tokio::{
     sync::Notify,
     time::{Instant, sleep},
@@ -162,22 +163,20 @@ impl Supervisor {
         self.watcher.up();
         *self.state.live.lock() = Some(Arc::clone(&wire));
         self.state.changed.notify_waiters();
-        let gives_up = async {
-            let ending = wire.gives_up(self.command_timeout).await;
-            wire.end(&ending);
-            ending
-        };
-        let is_gone = async {
-            let ending = self.dialer.whereabouts().is_gone(&address, &wire, &about).await;
-            wire.end(&ending);
-            ending
-        };
+        let gives_up = wire.gives_up(self.command_timeout);
+        let is_gone = self.dialer.whereabouts().is_gone(&address, &wire, &about);
+        // Together, so that they are looked at when they have something to say, and not with
+        // each reply.
+        let mut reasons: FuturesUnordered<_> =
+            [gives_up.boxed(), is_gone.boxed()].into_iter().collect();
         // What has come is read before anybody is said to be silent.
         let ending = tokio::select! {
             biased;
             ending = driver => ending,
-            ending = gives_up => ending,
-            ending = is_gone => ending,
+            Some(ending) = reasons.next() => {
+                wire.end(&ending);
+                ending
+            }
             never = self.watcher.attend(&wire) => match never {},
         };
         self.state.note(Some(format!("connection lost: {ending}")));
@@ -207,6 +206,7 @@ impl Supervisor {
     async fn rest(&mut self) {
         let pause = self.backoff.next(PAUSES);
         tokio::select! {
+            biased;
             () = sleep(pause) => {}
             () = self.dialer.whereabouts().news() => self.backoff = Backoff::default(),
         }

@@ -17,7 +17,7 @@ use std::{
 };
 
 use redis::{ServerError, Value, cmd};
-use tokio::{sync::watch, time::sleep};
+use tokio::{sync::Notify, time::sleep};
 
 use super::{
     about,
@@ -42,8 +42,8 @@ pub(super) struct Whereabouts {
     sentinels: Option<Sentinels>,
     /// Whether there was a primary at all.
     met_primary: AtomicBool,
-    /// How often somebody said that the server is not the primary any more.
-    suspicions: watch::Sender<u64>,
+    /// Told when somebody says that the server is not the primary any more.
+    suspicions: Notify,
 }
 
 impl Whereabouts {
@@ -64,7 +64,7 @@ impl Whereabouts {
             Place::At(_) | Place::Among(_) => None,
         };
         let met_primary = AtomicBool::new(false);
-        Self { place, sentinels, met_primary, suspicions: watch::Sender::default() }
+        Self { place, sentinels, met_primary, suspicions: Notify::new() }
     }
 
     /// Whether it may be at another address by and by, so that only a primary will do.
@@ -116,9 +116,9 @@ impl Whereabouts {
             self.may_have_moved(met).await;
             return Ending::Demoted;
         }
-        let mut suspicions = self.suspicions.subscribe();
         tokio::select! {
-            _ = suspicions.changed() => Ending::Demoted,
+            biased;
+            () = self.suspicions.notified() => Ending::Demoted,
             other = self.leaves(slice::from_ref(address)) => Ending::Moved(other.to_string()),
             () = self.is_demoted(wire) => Ending::Demoted,
         }
@@ -127,11 +127,10 @@ impl Whereabouts {
     /// Waits until it is time to look anew where one address leads to. Services move
     /// theirs at a failover; but one that always led to a replica is what its user wants.
     async fn may_have_moved(&self, met: &About) {
-        let mut suspicions = self.suspicions.subscribe();
         let is_new_here =
             met.role == Some(Role::Replica) && self.met_primary.load(Ordering::Relaxed);
         if !is_new_here {
-            drop(suspicions.changed().await);
+            self.suspicions.notified().await;
         }
         // Until then it says itself why it takes nothing.
         sleep(EACH).await;
@@ -151,7 +150,7 @@ impl Whereabouts {
             false => is_read_only(refusal) && self.met_primary.load(Ordering::Relaxed),
         };
         if suspicious {
-            self.suspicions.send_modify(|times| *times += 1);
+            self.suspicions.notify_waiters();
         }
     }
 
