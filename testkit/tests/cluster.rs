@@ -297,6 +297,9 @@ fn a_master_that_only_clients_reach_is_replaced() {
             .starts_with("CLUSTERDOWN")
     });
 
+    assert_eq!(cluster.owner_seen_by(&old, slot).unwrap().port(), old.port());
+    assert_eq!(cluster.owner_seen_by(&replica, slot).unwrap().port(), replica.port());
+
     // until all is healed
     cluster.links().heal_all();
     cluster.wait_until_ok();

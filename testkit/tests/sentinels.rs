@@ -223,6 +223,28 @@ fn a_master_that_only_clients_reach_is_replaced() {
 }
 
 #[test]
+fn on_each_side_of_a_partition_there_may_be_a_master() {
+    // given a master that is left alone with one Sentinel
+    let redis = Sentinels::options().links().start();
+    let side = ["redis-0", "sentinel-0"];
+    redis.links().split(&side, &["redis-1", "redis-2", "sentinel-1", "sentinel-2"]);
+
+    // when the others have replaced it, then that one still sends clients to it
+    eventually("the others have another master", LONG, || {
+        [1, 2].into_iter().all(|it| redis.master_seen_by(it).is_some_and(|master| master != 0))
+    });
+    assert_eq!(redis.master_seen_by(0), Some(0));
+    assert_eq!(redis.servers()[0].command(&["SET", "key", "old"]).text(), "OK");
+
+    // until all is healed
+    redis.links().heal_all();
+    let new = redis.wait_for_master_other_than(0);
+    redis.wait_until_agreed();
+    assert!(redis.servers()[0].command(&["GET", "key"]).is_nil());
+    assert!(new.command(&["GET", "key"]).is_nil());
+}
+
+#[test]
 fn dropped_sentinels_leave_nothing_behind() {
     let redis = Sentinels::options().links().start();
     redis.servers()[1].pause();

@@ -98,11 +98,12 @@ impl Cluster {
     ///
     /// # Panics
     ///
-    /// If it owns no slot.
+    /// If it owns no slot, or there are braces in `prefix`, which would choose the slot.
     #[track_caller]
     pub fn key_on(&self, node: &Redis, prefix: &str) -> String {
         let view = View::of(node).expect("the node answers");
         assert!(!view.me().slots.is_empty(), "this node owns no slot");
+        assert!(!prefix.contains('{'), "`{prefix}` chooses the slot");
         let mut keys = (0..).map(|number: u32| format!("{prefix}{number}"));
         let is_there = |key: &String| view.owner_of(slot_of(key)) == Some(&view.own);
         keys.find(is_there).expect("there is always another number")
@@ -145,6 +146,15 @@ impl Cluster {
             found.is_some()
         });
         found.expect("found just now")
+    }
+
+    /// The node that one node takes for the owner of a slot now, right or wrong: behind a
+    /// [cut](Links::split) it may be the old one. Nothing if one of them does not answer.
+    pub fn owner_seen_by(&self, node: &Redis, slot: u16) -> Option<Arc<Redis>> {
+        let view = View::of(node)?;
+        let id = view.owner_of(slot)?;
+        let is_it = |node: &Arc<Redis>| View::of(node).is_some_and(|view| view.own == id);
+        self.running().into_iter().find(is_it)
     }
 
     /// `redis://127.0.0.1:PORT/` of each node, or `rediss://…` if they speak TLS; without
@@ -344,11 +354,9 @@ impl Cluster {
     }
 
     fn agreed_owner(&self, slot: u16) -> Option<Arc<Redis>> {
-        let views = self.views()?;
-        let id = views.first()?.owner_of(slot)?.to_owned();
-        let agreed = views.iter().all(|view| view.owner_of(slot) == Some(&id));
-        let is_it = |node: &Arc<Redis>| View::of(node).is_some_and(|view| view.own == id);
-        self.running().into_iter().find(is_it).filter(|_| agreed)
+        let owner = self.owner_seen_by(self.running().first()?, slot)?;
+        let id = View::of(&owner)?.own;
+        Some(owner).filter(|_| self.all_name(slot, &id))
     }
 
     fn is_ok(&self) -> bool {

@@ -131,6 +131,14 @@ impl Sentinels {
         found.expect("found just now")
     }
 
+    /// The number of the server that one of the [sentinels](Self::sentinels) takes for the
+    /// master now, right or wrong: behind a [cut](Links::split) it may be the old one.
+    /// Nothing if it does not answer.
+    pub fn master_seen_by(&self, sentinel: usize) -> Option<usize> {
+        let port = view::master(&self.sentinels[sentinel], &self.name)?;
+        (0..self.servers.len()).find(|server| self.announced_port(*server) == port)
+    }
+
     /// Makes the Sentinels replace the master though it is well, and returns the new
     /// one. The old one learns of it later, and takes writes until then.
     ///
@@ -237,14 +245,11 @@ impl Sentinels {
     /// The number of the server that all running Sentinels take for the master, if it
     /// does so, too.
     fn agreed_master(&self) -> Option<usize> {
-        let running: Vec<_> = self.sentinels.iter().filter(|it| it.is_running()).collect();
-        let masters: Option<Vec<_>> =
-            running.iter().map(|sentinel| view::master(sentinel, &self.name)).collect();
-        let masters = masters?;
-        let port = *masters.first()?;
-        let number = (0..self.servers.len()).find(|it| self.announced_port(*it) == port)?;
-        let agreed = masters.iter().all(|other| *other == port);
-        (agreed && view::is_master(&self.servers[number])).then_some(number)
+        let running = (0..self.sentinels.len()).filter(|it| self.sentinels[*it].is_running());
+        let seen: Vec<_> = running.map(|sentinel| self.master_seen_by(sentinel)).collect();
+        let master = (*seen.first()?)?;
+        let agreed = seen.iter().all(|other| *other == Some(master));
+        (agreed && view::is_master(&self.servers[master])).then_some(master)
     }
 
     fn is_agreed(&self) -> bool {
