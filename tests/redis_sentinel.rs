@@ -378,6 +378,32 @@ async fn a_sentinel_of_something_else_misleads_nobody() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_sentinel_that_has_not_heard_of_a_failover_leads_nobody_back() {
+    // given a client, and a sentinel that hears nothing of the others
+    let redis = Sentinels::options().links().start();
+    let before = client(&redis).await;
+    let others = redis.links().names();
+    let others = others.iter().filter(|it| *it != "sentinel-2");
+    others.for_each(|other| redis.links().cut("sentinel-2", other));
+
+    // when the two others replace the master, which takes writes as before
+    redis.sentinels()[0].command(&["SENTINEL", "FAILOVER", redis.name()]);
+    let has_heard = |sentinel| redis.master_seen_by(sentinel).is_some_and(|it| it != 0);
+    eventually("the others have heard of it", FAILOVER, || has_heard(0) && has_heard(1));
+    until_left(&redis.servers()[0]);
+    assert_eq!(redis.master_seen_by(2), Some(0));
+
+    // then nobody goes to the old one, though one sentinel says so each second
+    for name in ["one", "two", "three"] {
+        give_back(acquired(&before, name).await).await;
+        give_back(acquired(&client(&redis).await, name).await).await;
+        sleep(ms(500)).await;
+        assert!(ours(&redis.servers()[0]).is_empty());
+    }
+    assert_eq!(before.stats().reconnects, 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_master_that_no_sentinel_knows_is_named() {
     let redis = Sentinels::options().replicas(0).sentinels(2).start();
     let url = url(&redis).replace("mymaster", "yours");
