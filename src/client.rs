@@ -3,7 +3,7 @@
 use std::{marker::PhantomData, sync::Arc, time::Duration};
 
 #[cfg(feature = "redis")]
-use crate::store::redis::{RedisStore, Settings};
+use crate::store::redis::{Credentials, RedisStore, Settings, Translation};
 use crate::{
     domain::{Health, Identity, Kind, Name, Object, Replicas, Stats},
     engine::{Engine, clock::Clock, limits::Limits, tasks::here},
@@ -51,6 +51,11 @@ impl Client {
     ///
     /// `redis://[user[:password]@]host[:port][/database]`; `rediss://` for TLS;
     /// `unix:///path/to/socket[?db=…&user=…&pass=…]`.
+    ///
+    /// Several addresses of one thing, a primary and its replicas, are separated by commas:
+    /// `redis://host1,host2`. Who sentinels say is the primary:
+    /// `redis-sentinel://[user[:password]@]sentinel1[:port],sentinel2/master[/database]`,
+    /// `rediss-sentinel://` for TLS. [The guide](crate::docs::guide#deployments) tells more.
     ///
     /// # Errors
     ///
@@ -564,6 +569,61 @@ impl<Made> ClientBuilder<Made> {
     /// ```
     pub fn password(mut self, password: impl Into<String>) -> Self {
         self.redis.password = Some(password.into().into());
+        self
+    }
+
+    /// Sets user and password for the sentinels, in place of those in the URL. Sentinels
+    /// are servers of their own: what the Redis server asks for is never shown to them.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let builder = leasehold::Client::builder().sentinel_credentials("eye", "secret");
+    /// assert!(!format!("{builder:?}").contains("secret"));
+    /// ```
+    pub fn sentinel_credentials(
+        mut self,
+        user: impl Into<String>,
+        password: impl Into<String>,
+    ) -> Self {
+        let (user, password) = (Some(user.into()), Some(password.into().into()));
+        self.redis.sentinel = Credentials { user, password };
+        self
+    }
+
+    /// Sets the password of the default user of the sentinels, in place of that in the
+    /// URL. Default: they are shown none.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let builder = leasehold::Client::builder().sentinel_password("secret");
+    /// assert!(!format!("{builder:?}").contains("secret"));
+    /// ```
+    pub fn sentinel_password(mut self, password: impl Into<String>) -> Self {
+        self.redis.sentinel.password = Some(password.into().into());
+        self
+    }
+
+    /// Says where servers and sentinels are reached from here that others tell of: what a sentinel calls
+    /// `10.0.0.7:6379` inside of its network may have another address outside. It is given what was
+    /// told, as `host:port`, and returns where that is reached, in the same form; `None`: right
+    /// there. The addresses in the URL are taken as they are. It is called by the tasks
+    /// that carry the connections, so it must not block.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::collections::HashMap;
+    /// let table = HashMap::from([("10.0.0.7:6379".to_owned(), "redis.example:7001".to_owned())]);
+    /// let builder = leasehold::Client::builder()
+    ///     .translate_addresses(move |told| table.get(told).cloned());
+    /// ```
+    pub fn translate_addresses(
+        mut self,
+        translate: impl Fn(&str) -> Option<String> + Send + Sync + 'static,
+    ) -> Self {
+        self.redis.translation = Translation::by(translate);
         self
     }
 

@@ -236,10 +236,12 @@ async fn the_errors_in_the_guide_are_those_that_are_printed() {
         said(redis, builder().connect(url).await.unwrap_err());
     };
     let (away, closed) = (not_yet(), Redis::options().password("right").start());
+    let plain = Redis::start();
     refused(&away, &away.url()).await;
     refused(&closed, &closed.url()).await;
     refused(&closed, &format!("redis://:wrong@127.0.0.1:{}/", closed.port())).await;
-    refused(&closed, "redis-sentinel://127.0.0.1:26379/mymaster").await;
+    let sentinel = format!("redis-sentinel://127.0.0.1:{}/mymaster", plain.port());
+    refused(&plain, &sentinel).await;
     refused(&closed, "localhost").await;
 
     let primary = Redis::start();

@@ -27,7 +27,7 @@ use tokio::{runtime::Handle, time::Instant};
 
 #[cfg(test)]
 pub(crate) use self::connection::Connector;
-pub(crate) use self::connection::Settings;
+pub(crate) use self::connection::{Credentials, Settings, Translation};
 use self::{
     connection::{Dialer, Link, Preload, Target, Watcher},
     scripts::Script,
@@ -78,9 +78,9 @@ impl RedisStore {
         settings: &Settings,
         client_id: &str,
     ) -> Result<Self, Error> {
-        let address = connection::Address::Made(connector);
+        let place = connection::Place::At(connection::Address::Made(connector));
         let user = settings.user.clone();
-        let target = Target { address, user, password: settings.password.clone(), database: 0 };
+        let target = Target { place, user, password: settings.password.clone(), database: 0 };
         Self::connect_to(target, settings, client_id).await
     }
 
@@ -417,7 +417,7 @@ impl Store for RedisStore {
 #[cfg(test)]
 mod tests {
     use futures_util::FutureExt;
-    use testkit::{Redis, eventually, twin::Twin};
+    use testkit::{Redis, Sentinels, eventually, twin::Twin};
 
     use super::*;
     use crate::store::conformance::{self, Bench};
@@ -431,6 +431,22 @@ mod tests {
         let redis = Redis::start();
         let (one, other) = (store(&redis, "one").await, store(&redis, "other").await);
         conformance::all(&Bench::new(one, other, "other")).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn it_conforms_behind_sentinels_and_with_several_addresses() {
+        let sentinels = Sentinels::options().replicas(1).start();
+        let [master, replica] = sentinels.servers() else { panic!() };
+        let (addresses, settings) = (sentinels.addresses().join(","), Settings::default());
+        for url in [
+            format!("redis-sentinel://{addresses}/{}", sentinels.name()),
+            format!("redis://127.0.0.1:{},127.0.0.1:{}", replica.port(), master.port()),
+        ] {
+            let [one, other] = ["one", "other"].map(|id| RedisStore::connect(&url, &settings, id));
+            let (one, other) = (Arc::new(one.await.unwrap()), Arc::new(other.await.unwrap()));
+            conformance::all(&Bench::new(one, other, "other")).await;
+            master.command(&["FLUSHALL"]);
+        }
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -7,14 +7,12 @@ use crate::domain::{About, Role};
 
 /// What the answer to HELLO says of the server.
 pub(super) fn greeted(facts: &[(Value, Value)]) -> Result<About, Obstacle> {
-    let fact = |name: &str| {
-        let known = facts.iter().find(|(key, _)| text(key) == Some(name));
-        known.and_then(|(_, value)| text(value))
-    };
+    let fact = |name| greeting_says(facts, name);
     let role = match (fact("mode"), fact("role")) {
         (Some("sentinel"), _) => {
             return Err(Obstacle::lasting(
-                "this is a Sentinel, and keeps no locks: name the Redis server that it watches",
+                "this is a Sentinel, and keeps no locks: name the Redis server that it watches, \
+                 or write redis-sentinel://host:port/mymaster",
             ));
         }
         (_, Some("replica" | "slave")) => Some(Role::Replica),
@@ -24,6 +22,26 @@ pub(super) fn greeted(facts: &[(Value, Value)]) -> Result<About, Obstacle> {
     };
     let (version, clustered) = (fact("version").map(shown), fact("mode") == Some("cluster"));
     Ok(About { role, version, clustered, ..About::default() })
+}
+
+/// Whether the answer to HELLO is that of a sentinel.
+pub(super) fn is_sentinel(facts: &[(Value, Value)]) -> bool {
+    greeting_says(facts, "mode") == Some("sentinel")
+}
+
+fn greeting_says<'a>(facts: &'a [(Value, Value)], name: &str) -> Option<&'a str> {
+    let known = facts.iter().find(|(key, _)| text(key) == Some(name));
+    known.and_then(|(_, value)| text(value))
+}
+
+/// Refuses a server that is not the primary, where there may be another.
+pub(super) fn must_be_primary(about: &About) -> Result<(), Obstacle> {
+    match about.role {
+        Some(Role::Primary) => Ok(()),
+        Some(Role::Replica) => Err(Obstacle::passing("this server is a replica now")),
+        Some(Role::ClusterNode) => Err(Obstacle::lasting("this server is a node of a cluster")),
+        None => Err(Obstacle::passing("this server does not say whether it is the primary")),
+    }
 }
 
 /// What the server throws away when its memory is full, from the answer to `INFO memory`.

@@ -1,42 +1,42 @@
-//! Makes one connection, ready for commands, and says what was in the way.
+//! Makes one connection to the primary, ready for commands, and says what was in the way.
 
-use std::{future::Future, io, pin::Pin, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
-use socket2::{SockRef, TcpKeepalive};
-use tokio::{
-    net::{TcpStream, UnixStream},
-    time::timeout,
-};
+use futures_util::{StreamExt, stream::FuturesUnordered};
+use tokio::time::{Instant, sleep_until, timeout_at};
 
-#[cfg(feature = "tls")]
-use super::tls::Tls;
 use super::{
     ending::Ending,
     login::{Login, Preload},
     obstacle::Obstacle,
+    reach::{Driver, Reach, silence},
     settings::Settings,
-    stream::Stream,
     target::{Address, Target},
+    whereabouts::Whereabouts,
     wire::{OnPush, Wire},
 };
 use crate::{domain::About, error::Error};
+
+/// Once a primary has answered the others have so long to say that they are one as well.
+const GRACE: Duration = Duration::from_millis(50);
+
+/// Once one has answered that is no primary the others have so long to answer at all.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A connection, what carries its bytes as long as it is polled, and whom it leads to.
 pub(super) struct Dialled {
     pub(super) wire: Arc<Wire>,
     pub(super) driver: Driver,
+    pub(super) address: Address,
     pub(super) about: About,
 }
 
-/// Carries the bytes of a connection, and says why that is over.
-pub(super) type Driver = Pin<Box<dyn Future<Output = Ending> + Send>>;
-
-/// Knows how to reach one server.
+/// Knows how to reach one server, wherever it is.
 #[derive(Debug)]
 pub(crate) struct Dialer {
     target: Target,
-    #[cfg(feature = "tls")]
-    tls: Option<Tls>,
+    whereabouts: Whereabouts,
+    reach: Arc<Reach>,
     client_name: String,
     preloads: Vec<Preload>,
     limit: Duration,
@@ -51,95 +51,116 @@ impl Dialer {
         client_name: String,
         preloads: Vec<Preload>,
     ) -> Result<Self, Error> {
-        #[cfg(feature = "tls")]
-        let tls = match &target.address {
-            Address::Tcp { host, tls: true, .. } => {
-                let tls = Tls::new(host, &settings.tls);
-                Some(tls.map_err(|why| Obstacle::lasting(why).before(target.address.to_string()))?)
+        let reach = Reach::to(&target.place, settings);
+        let reach = Arc::new(reach.map_err(|why| why.before(target.place.to_string()))?);
+        let place = target.place.clone();
+        let whereabouts = Whereabouts::of(place, settings, &reach, &client_name);
+        let limit = settings.connect_timeout;
+        Ok(Self { target, whereabouts, reach, client_name, preloads, limit })
+    }
+
+    /// Where the server is.
+    pub(super) fn whereabouts(&self) -> &Whereabouts {
+        &self.whereabouts
+    }
+
+    /// Finds the server, connects, logs in and loads the scripts, within the connect timeout.
+    pub(super) async fn dial(&self, on_push: &OnPush) -> Result<Dialled, Error> {
+        let dialled = tokio::select! {
+            biased;
+            dialled = self.find(on_push) => dialled,
+            never = self.whereabouts.keep_informed() => match never {},
+        };
+        if let Ok(dialled) = &dialled {
+            self.whereabouts.met(&dialled.about);
+        }
+        dialled.map_err(|obstacle| obstacle.before(self.whereabouts.to_string()))
+    }
+
+    async fn find(&self, on_push: &OnPush) -> Result<Dialled, Obstacle> {
+        let until = Instant::now() + self.limit;
+        loop {
+            let Ok(now) = timeout_at(until, self.whereabouts.now()).await else {
+                return Err(self.whereabouts.obstacle().unwrap_or_else(|| self.silence(&[])));
+            };
+            let addresses = now?;
+            let found = timeout_at(until, self.primary(&addresses, on_push));
+            tokio::select! {
+                biased;
+                found = found => return found.unwrap_or_else(|_| Err(self.silence(&addresses))),
+                _ = self.whereabouts.leaves(&addresses) => {}
             }
-            _ => None,
-        };
-        Ok(Self {
-            target,
-            #[cfg(feature = "tls")]
-            tls,
-            client_name,
-            preloads,
-            limit: settings.connect_timeout,
-        })
+        }
     }
 
-    /// Where the server listens.
-    pub(super) fn server(&self) -> String {
-        self.target.address.to_string()
+    /// Nobody at `addresses` has answered in time.
+    fn silence(&self, addresses: &[Address]) -> Obstacle {
+        let silences = addresses.iter().map(|it| self.said_of(it, silence(self.limit, it)));
+        Obstacle::of_all(silences)
     }
 
-    /// Connects, logs in and loads the scripts, within the connect timeout.
-    pub(super) async fn dial(&self, on_push: Option<OnPush>) -> Result<Dialled, Error> {
-        let dialled = timeout(self.limit, self.connect(on_push)).await;
-        let late = |_| self.silence();
-        let dialled = dialled.map_err(late).and_then(|dialled| dialled);
-        dialled.map_err(|obstacle| obstacle.before(self.server()))
+    /// What is in the way at `address`; where it is need not be said twice.
+    fn said_of(&self, address: &Address, obstacle: Obstacle) -> Obstacle {
+        match self.whereabouts.may_change() {
+            true => obstacle.at(address),
+            false => obstacle,
+        }
     }
 
-    fn silence(&self) -> Obstacle {
-        let hint = match &self.target.address {
-            Address::Tcp { tls: true, .. } => ": does this port speak TLS?",
-            _ => "",
-        };
-        Obstacle::passing(format!("no answer within {:?}{hint}", self.limit))
+    /// A connection to the primary among those at `addresses`, which are asked all at once.
+    async fn primary(&self, addresses: &[Address], on_push: &OnPush) -> Result<Dialled, Obstacle> {
+        let asks = addresses.iter().map(|it| self.connect(it, on_push));
+        let mut asked: FuturesUnordered<_> = asks.collect();
+        let (mut found, mut obstacles) = (None::<Dialled>, vec![]);
+        let (began, mut patience) = (Instant::now(), None);
+        loop {
+            let answer = tokio::select! {
+                biased;
+                answer = asked.next() => answer,
+                () = sleep_until(patience.unwrap_or(began)), if patience.is_some() => None,
+            };
+            match (answer, &found) {
+                (None, _) => break,
+                (Some(Ok(other)), Some(one)) => return Err(two(one, &other)),
+                (Some(Ok(one)), None) => {
+                    patience = Some(Instant::now() + GRACE);
+                    found = Some(one);
+                }
+                (Some(Err(obstacle)), _) => {
+                    patience.get_or_insert_with(|| Instant::now() + PATIENCE);
+                    obstacles.push(obstacle);
+                }
+            }
+        }
+        if !asked.is_empty() {
+            obstacles.push(Obstacle::passing("others do not answer"));
+        }
+        found.ok_or_else(|| Obstacle::of_all(obstacles))
     }
 
-    async fn connect(&self, on_push: Option<OnPush>) -> Result<Dialled, Obstacle> {
-        let stream = self.stream().await?;
-        let wire = Arc::<Wire>::default();
-        let mut driver: Driver = Box::pin(Arc::clone(&wire).carry(stream, on_push));
+    async fn connect(&self, address: &Address, on_push: &OnPush) -> Result<Dialled, Obstacle> {
+        let connected = self.log_in(address, on_push).await;
+        connected.map_err(|obstacle| self.said_of(address, obstacle))
+    }
+
+    async fn log_in(&self, address: &Address, on_push: &OnPush) -> Result<Dialled, Obstacle> {
+        let (wire, mut driver) = self.reach.open(address, Some(Arc::clone(on_push))).await?;
         let Self { target, client_name, preloads, .. } = self;
-        let login = Login { target, client_name, preloads };
+        let among_others = self.whereabouts.may_change();
+        let login = Login { target, client_name, preloads, among_others };
+        let address = address.clone();
         tokio::select! {
             biased;
-            Some(met) = login.on(&wire) => met.map(|about| Dialled { wire, driver, about }),
-            ending = &mut driver => Err(ending.into()),
+            Some(met) = login.on(&wire) => met.map(|about| Dialled { wire, driver, address, about }),
+            ending = &mut driver => Err(Ending::into(ending)),
         }
-    }
-
-    async fn stream(&self) -> Result<Box<dyn Stream>, Obstacle> {
-        match &self.target.address {
-            Address::Unix(path) => Ok(Box::new(UnixStream::connect(path).await?)),
-            Address::Tcp { host, port, .. } => {
-                let stream = TcpStream::connect((host.as_str(), *port)).await?;
-                watch_over(&stream)?;
-                self.secured(stream).await
-            }
-            #[cfg(test)]
-            Address::Made(connector) => Ok(connector.connect().await?),
-        }
-    }
-
-    #[cfg(feature = "tls")]
-    async fn secured(&self, stream: TcpStream) -> Result<Box<dyn Stream>, Obstacle> {
-        match &self.tls {
-            Some(tls) => Ok(Box::new(tls.over(stream).await.map_err(Obstacle::passing)?)),
-            None => Ok(Box::new(stream)),
-        }
-    }
-
-    #[cfg(not(feature = "tls"))]
-    async fn secured(&self, stream: TcpStream) -> Result<Box<dyn Stream>, Obstacle> {
-        Ok(Box::new(stream))
     }
 }
 
-/// Lets the kernel find out that the other side is gone.
-fn watch_over(stream: &TcpStream) -> io::Result<()> {
-    stream.set_nodelay(true)?;
-    let socket = SockRef::from(stream);
-    let keepalive =
-        TcpKeepalive::new().with_time(Duration::from_secs(5)).with_interval(Duration::from_secs(1));
-    #[cfg(any(target_os = "linux", target_os = "macos"))]
-    let keepalive = keepalive.with_retries(3);
-    socket.set_tcp_keepalive(&keepalive)?;
-    #[cfg(target_os = "linux")]
-    socket.set_tcp_user_timeout(Some(Duration::from_secs(3)))?;
-    Ok(())
+/// Nobody can know which of them is the right one.
+fn two(one: &Dialled, other: &Dialled) -> Obstacle {
+    Obstacle::passing(format!(
+        "{} and {} are both primaries: make one the replica of the other, or name only one",
+        one.address, other.address
+    ))
 }

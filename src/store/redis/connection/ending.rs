@@ -11,10 +11,14 @@ pub(crate) enum Ending {
     Behind(Duration),
     /// The network says so, or TLS.
     Broken(String),
+    /// The server is no primary any more, or cannot answer as one.
+    Demoted,
     /// We gave it up ourselves.
     Dropped,
     /// The other side closed it.
     HungUp,
+    /// The primary is another one, by now.
+    Moved(String),
     /// The other side answered nothing, though it was asked.
     Silent(Duration),
     /// Something came that was not asked for: whose the replies were nobody knows.
@@ -45,8 +49,10 @@ impl fmt::Display for Ending {
         match self {
             Self::Behind(late) => write!(f, "the server answers more than {late:?} late"),
             Self::Broken(how) => write!(f, "the connection broke: {how}"),
+            Self::Demoted => f.write_str("the server cannot be the primary any more"),
             Self::Dropped => f.write_str("the connection was given up"),
             Self::HungUp => f.write_str("the server closed the connection"),
+            Self::Moved(to) => write!(f, "the sentinels name another master: {to}"),
             Self::Silent(time) => write!(f, "the server answered nothing for {time:?}"),
             Self::Surplus => f.write_str("the server answered more than it was asked"),
             Self::Unreadable(why) => write!(f, "a reply cannot be read: {why}"),

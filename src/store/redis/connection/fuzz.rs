@@ -148,14 +148,22 @@ fn a_url_of_odd_parts_shows_no_password() {
     const SECRET: &str = "hunter2";
     with_seeds(|random| {
         let [a, b, c, d] = [(); 4].map(|()| odd_text(random));
-        let scheme = random.choice(["redis://", "rediss://", "unix://", "redis:", "http://", ""]);
+        let scheme = random.choice([
+            "redis://",
+            "rediss://",
+            "unix://",
+            "redis:",
+            "http://",
+            "",
+            "redis-sentinel://",
+        ]);
         let scheme = scheme.unwrap_or_default();
         // Only what stands before the host is a password.
         let url = format!("{scheme}u:{a}{SECRET}{b}@host{c}/{}{d}", random.u8(..20));
         let url =
             if scheme == "unix://" { format!("unix:///x?pass={a}{SECRET}{b}&{c}") } else { url };
         let shown = match target(&url, &Settings::default()) {
-            Ok(target) => format!("{target:?} {}", target.address),
+            Ok(target) => format!("{target:?} {}", target.place),
             Err(error) => format!("{error} {error:?}"),
         };
         assert!(!shown.contains(SECRET), "{url:?}: {shown}");

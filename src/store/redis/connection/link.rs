@@ -7,6 +7,7 @@
 use std::{
     fmt,
     future::Future,
+    slice,
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
@@ -46,7 +47,7 @@ impl Link {
         watcher: Arc<dyn Watcher>,
         command_timeout: Duration,
     ) -> Result<Self, Error> {
-        let first = dialer.dial(Some(pushes_to(&watcher))).await?;
+        let first = dialer.dial(&pushes_to(&watcher)).await?;
         let link = Self::new(dialer, watcher, command_timeout);
         let obstacle = |failure: Failure| Obstacle::passing(failure.to_string());
         let connected = match link.supervise(Some(first)) {
@@ -54,7 +55,7 @@ impl Link {
             Ok(()) => link.live().await.map(drop).map_err(obstacle),
             Err(failure) => Err(obstacle(failure)),
         };
-        connected.map_err(|obstacle| obstacle.before(link.dialer.server()))?;
+        connected.map_err(|obstacle| obstacle.before(link.dialer.whereabouts().to_string()))?;
         Ok(link)
     }
 
@@ -103,13 +104,33 @@ impl Link {
     /// Sends `command` and waits for the reply, refusals among them.
     pub(crate) async fn call(&self, command: &Cmd) -> Result<Value, Failure> {
         let wire = self.live().await?;
-        self.awaited(wire.call(command)).await
+        let answer = self.awaited(wire.call(command)).await;
+        if let Ok(reply) = &answer {
+            self.heed(&wire, slice::from_ref(reply));
+        }
+        answer
     }
 
     /// Sends all of `commands` at once and waits for the replies.
     pub(crate) async fn call_all(&self, commands: &[Cmd]) -> Result<Vec<Value>, Failure> {
         let wire = self.live().await?;
-        self.awaited(wire.call_all(commands)).await
+        let answer = self.awaited(wire.call_all(commands)).await;
+        if let Ok(replies) = &answer {
+            self.heed(&wire, replies);
+        }
+        answer
+    }
+
+    /// Tells what the server refuses: it may be another one by now that is to be asked.
+    fn heed(&self, wire: &Arc<Wire>, replies: &[Value]) {
+        for reply in replies {
+            let Value::ServerError(refusal) = reply else { continue };
+            // Another connection may lead to another server.
+            let is_live = |live: &Arc<Wire>| Arc::ptr_eq(live, wire);
+            if self.state.live.lock().as_ref().is_some_and(is_live) {
+                self.dialer.whereabouts().refused(refusal);
+            }
+        }
     }
 
     async fn awaited<T>(

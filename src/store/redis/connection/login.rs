@@ -3,7 +3,14 @@
 
 use redis::{Cmd, Value, cmd};
 
-use super::{about, obstacle::Obstacle, shown::shown, target::Target, wire::Wire};
+use super::{
+    about,
+    obstacle::{self, Obstacle},
+    secret::Secret,
+    shown::shown,
+    target::Target,
+    wire::Wire,
+};
 use crate::domain::About;
 
 /// A script that the server is told when a connection is made.
@@ -14,9 +21,36 @@ pub(crate) struct Preload {
     pub(crate) text: &'static str,
 }
 
+/// Greets the other side, which must be carried meanwhile, and returns what it says of
+/// itself. `None` if the connection ended before.
+pub(super) async fn greet(
+    wire: &Wire,
+    user: Option<&str>,
+    password: Option<&Secret>,
+) -> Option<Result<Facts, Obstacle>> {
+    let has_secret = user.is_some() || password.is_some();
+    let mut greeting = cmd("HELLO");
+    greeting.arg(3);
+    if has_secret {
+        let password = password.map(Secret::text);
+        let user = user.unwrap_or("default");
+        greeting.arg("AUTH").arg(user).arg(password.as_deref().unwrap_or_default());
+    }
+    Some(match wire.call(&greeting).await.ok()? {
+        Value::ServerError(error) => Err(Obstacle::of_greeting(&error, has_secret)),
+        Value::Map(facts) if protocol(&facts) == Some(3) => Ok(facts),
+        _ => Err(Obstacle::stranger("it does not return our greeting")),
+    })
+}
+
+/// What somebody says of itself.
+pub(super) type Facts = Vec<(Value, Value)>;
+
 /// What a reply must be.
 #[derive(Clone, Copy, Debug)]
 enum Wanted<'a> {
+    /// Anything but that it is not ready.
+    Ready,
     /// This text.
     Text(&'a str),
     /// This text, or a refusal: we can do without.
@@ -31,14 +65,17 @@ pub(super) struct Login<'a> {
     pub(super) target: &'a Target,
     pub(super) client_name: &'a str,
     pub(super) preloads: &'a [Preload],
+    /// Whether there may be others, and only a primary will do, with its data.
+    pub(super) among_others: bool,
 }
 
 impl Login<'_> {
     /// Logs in on `wire`, which must be carried meanwhile, and returns whom it met.
     /// `None` if the connection ended before that was done.
     pub(super) async fn on(&self, wire: &Wire) -> Option<Result<About, Obstacle>> {
-        let greeted = wire.call(&self.greeting()).await.ok()?;
-        let mut met = match self.check_greeting(&greeted) {
+        let Target { user, password, .. } = self.target;
+        let greeted = greet(wire, user.as_deref(), password.as_ref()).await?;
+        let mut met = match greeted.and_then(|facts| self.met(&facts)) {
             Ok(met) => met,
             Err(obstacle) => return Some(Err(obstacle)),
         };
@@ -49,27 +86,13 @@ impl Login<'_> {
         Some(checked.map(|()| met))
     }
 
-    fn greeting(&self) -> Cmd {
-        let mut greeting = cmd("HELLO");
-        greeting.arg(3);
-        if self.has_secret() {
-            let user = self.target.user.as_deref().unwrap_or("default");
-            let password = self.target.password.as_ref().map(|it| it.text());
-            greeting.arg("AUTH").arg(user).arg(password.as_deref().unwrap_or_default());
+    /// Whom it met, if that will do.
+    fn met(&self, facts: &Facts) -> Result<About, Obstacle> {
+        let met = about::greeted(facts)?;
+        if self.among_others {
+            about::must_be_primary(&met)?;
         }
-        greeting
-    }
-
-    fn has_secret(&self) -> bool {
-        self.target.user.is_some() || self.target.password.is_some()
-    }
-
-    fn check_greeting(&self, reply: &Value) -> Result<About, Obstacle> {
-        match reply {
-            Value::ServerError(error) => Err(Obstacle::of_greeting(error, self.has_secret())),
-            Value::Map(facts) if protocol(facts) == Some(3) => about::greeted(facts),
-            _ => Err(Obstacle::stranger("it does not return our greeting")),
-        }
+        Ok(met)
     }
 
     /// What is said after the greeting, with what must be the answer.
@@ -87,6 +110,9 @@ impl Login<'_> {
         all.extend(self.preloads.iter().map(|script| {
             (words(&["SCRIPT", "LOAD", script.text]), Wanted::Courtesy(&script.hash))
         }));
+        if self.among_others {
+            all.push((words(&["PING"]), Wanted::Ready));
+        }
         all.push((words(&["INFO", "memory"]), Wanted::Memory));
         all
     }
@@ -95,13 +121,17 @@ impl Login<'_> {
         let text = match wanted {
             Wanted::Text(text) | Wanted::Courtesy(text) => text,
             Wanted::Memory => "INFO",
+            Wanted::Ready => "PONG",
         };
         match (reply, wanted) {
             // It shows whether we were let in at all.
             (Value::ServerError(error), _) if error.code() == "NOAUTH" => {
                 Err(Obstacle::no_password())
             }
-            (Value::ServerError(_), Wanted::Courtesy(_) | Wanted::Memory) => Ok(()),
+            (Value::ServerError(error), Wanted::Ready) if obstacle::cannot_be_primary(error) => {
+                Err(Obstacle::of_refusal(error))
+            }
+            (Value::ServerError(_), Wanted::Courtesy(_) | Wanted::Memory | Wanted::Ready) => Ok(()),
             (reply, Wanted::Memory) if about::is_text(reply) => Ok(()),
             (Value::ServerError(error), Wanted::Text(_)) => {
                 Err(Obstacle::of_database(self.target.database, error))

@@ -3,8 +3,8 @@
 //! This room knows no locks. It sends commands and brings replies; what they mean is
 //! said by the files beside it: `keys.rs`, `scripts.rs`, `replies.rs`, `subscriptions/`.
 //!
-//! Start with `link.rs`, which keeps a connection up. It gets one from `dial.rs` and
-//! sends commands through `wire.rs`.
+//! Start with `link.rs`, which keeps a connection up. It gets one from `dial.rs`, which
+//! learns in `whereabouts.rs` where the server is, and sends commands through `wire.rs`.
 
 mod about;
 #[cfg(test)]
@@ -17,8 +17,10 @@ mod fuzz;
 mod link;
 mod login;
 mod obstacle;
+mod reach;
 mod report;
 mod secret;
+mod sentinels;
 mod settings;
 mod shown;
 mod stream;
@@ -26,12 +28,14 @@ mod supervisor;
 mod target;
 #[cfg(feature = "tls")]
 mod tls;
+mod translation;
 mod url;
+mod views;
 mod watch;
 mod watcher;
+mod whereabouts;
 mod wire;
 
-pub(crate) use self::settings::Settings;
 pub(super) use self::{
     about::{eviction_policy, is_replica},
     dial::Dialer,
@@ -44,4 +48,8 @@ pub(super) use self::{
     wire::Wire,
 };
 #[cfg(test)]
-pub(crate) use self::{connector::Connector, target::Address};
+pub(crate) use self::{
+    connector::Connector,
+    target::{Address, Place},
+};
+pub(crate) use self::{settings::Settings, target::Credentials, translation::Translation};

@@ -36,6 +36,20 @@ impl Obstacle {
         Self { words: words.into(), lasting: true, source: None }
     }
 
+    /// The same, said of `place`: there are others.
+    pub(super) fn at(self, place: impl fmt::Display) -> Self {
+        Self { words: format!("{place}: {}", self.words), ..self }
+    }
+
+    /// All that is in the way, one thing in each place.
+    pub(super) fn of_all(obstacles: impl IntoIterator<Item = Self>) -> Self {
+        let all: Vec<_> = obstacles.into_iter().collect();
+        let lasting = !all.is_empty() && all.iter().all(|it| it.lasting);
+        let words: Vec<_> = all.iter().map(|it| it.words.as_str()).collect();
+        let words = words.join("; ");
+        Self { words, lasting, source: all.into_iter().find_map(|it| it.source) }
+    }
+
     /// What it is to whoever wants to connect to `server`.
     pub(super) fn before(self, server: String) -> Error {
         let Self { words: reason, lasting, source } = self;
@@ -65,6 +79,21 @@ impl Obstacle {
         Self::lasting("a password is needed: NOAUTH")
     }
 
+    /// The server says this. A missing right stays until somebody gives it.
+    pub(super) fn of_refusal(error: &ServerError) -> Self {
+        let words = error.details().unwrap_or_default();
+        let words = format!("{} {}", shown(error.code()), shown(words));
+        Self { lasting: error.code() == "NOPERM", ..Self::passing(words) }
+    }
+
+    /// The same, of a sentinel.
+    pub(super) fn of_sentinel(self) -> Self {
+        match self.words == Self::no_password().words {
+            true => Self::lasting(format!("{}: set sentinel_password", self.words)),
+            false => self,
+        }
+    }
+
     /// The server refuses the database with this number.
     pub(super) fn of_database(number: u32, error: &ServerError) -> Self {
         let words = error.details().unwrap_or_default();
@@ -75,6 +104,22 @@ impl Obstacle {
     pub(super) fn stranger(why: &str) -> Self {
         Self::passing(format!("this is not Redis: {why}"))
     }
+}
+
+/// Whether somebody who says this is no primary that works: it copies another, or is only
+/// starting. Some servers put a code into the words of a script.
+pub(super) fn cannot_be_primary(error: &ServerError) -> bool {
+    is_read_only(error) || ["LOADING", "MASTERDOWN"].iter().any(|code| says(error, code))
+}
+
+/// Whether somebody who says this takes no writes.
+pub(super) fn is_read_only(error: &ServerError) -> bool {
+    says(error, "READONLY")
+}
+
+fn says(error: &ServerError, code: &str) -> bool {
+    let words = error.details().unwrap_or_default();
+    error.code() == code || words.contains(&format!("-{code} "))
 }
 
 /// Codes that are no repetition of anything.
@@ -115,6 +160,19 @@ mod tests {
     use redis::Value;
 
     use super::*;
+
+    #[test]
+    fn what_is_in_the_way_everywhere_stays_only_if_all_of_it_does() {
+        let passing = || Obstacle::passing("no answer").at("a:1");
+        let lasting = || Obstacle::lasting("NOAUTH").at("b:2");
+        let both = Obstacle::of_all([passing(), lasting()]);
+        assert_eq!(
+            (both.to_string().as_str(), both.lasting),
+            ("a:1: no answer; b:2: NOAUTH", false)
+        );
+        assert!(Obstacle::of_all([lasting(), lasting()]).lasting);
+        assert!(!Obstacle::of_all([]).lasting);
+    }
 
     fn said(words: &str) -> ServerError {
         match redis::parse_redis_value(format!("-{words}\r\n").as_bytes()) {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::secret::Secret;
+use super::{secret::Secret, target::Credentials, translation::Translation};
 
 /// What a [`ClientBuilder`](crate::ClientBuilder) sets for Redis.
 #[derive(Clone, Debug)]
@@ -11,6 +11,10 @@ pub(crate) struct Settings {
     pub(crate) command_timeout: Duration,
     pub(crate) user: Option<String>,
     pub(crate) password: Option<Secret>,
+    /// Who we are to sentinels.
+    pub(crate) sentinel: Credentials,
+    /// Where what others name is reached from here.
+    pub(crate) translation: Translation,
     pub(crate) database: Option<u32>,
     #[cfg(feature = "tls")]
     pub(crate) tls: TlsSettings,
@@ -23,6 +27,8 @@ impl Default for Settings {
             command_timeout: Duration::from_secs(3),
             user: None,
             password: None,
+            sentinel: Credentials::default(),
+            translation: Translation::default(),
             database: None,
             #[cfg(feature = "tls")]
             tls: TlsSettings::default(),

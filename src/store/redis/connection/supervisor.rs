@@ -3,6 +3,7 @@
 //! It is a task, and ends with its runtime. Then the next caller starts another one.
 
 use std::{
+    convert::Infallible,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -10,6 +11,7 @@ use std::{
     time::Duration,
 };
 
+use futures_util::{FutureExt, StreamExt, stream::FuturesUnordered};
 use tokio::{
     sync::Notify,
     time::{Instant, sleep},
@@ -89,6 +91,8 @@ pub(super) struct Supervisor {
     command_timeout: Duration,
     reports: Reports,
     backoff: Backoff,
+    /// Where the last connection led to; until there was one, where it may lead to.
+    server: String,
 }
 
 impl Supervisor {
@@ -108,14 +112,27 @@ impl Supervisor {
             command_timeout,
             reports: Reports::default(),
             backoff: Backoff::default(),
+            server: dialer.whereabouts().to_string(),
         })
     }
 
-    /// Keeps the connection up, for ever. `first` is the one to begin with; without
-    /// it there was none yet, or one on a runtime that is gone.
-    pub(super) async fn run(mut self, first: Option<Dialled>) {
+    /// Keeps the connection up, for ever, and knows where it is to lead. `first` is the one
+    /// to begin with; without it there was none yet, or one on a runtime that is gone.
+    pub(super) async fn run(self, first: Option<Dialled>) {
+        let dialer = Arc::clone(&self.dialer);
+        tokio::select! {
+            biased;
+            never = self.keep_up(first) => match never {},
+            never = dialer.whereabouts().keep_informed() => match never {},
+        }
+    }
+
+    async fn keep_up(mut self, first: Option<Dialled>) -> Infallible {
         let mut dialled = match first {
-            Some(first) => first,
+            Some(first) => {
+                self.server = first.address.to_string();
+                first
+            }
             None => {
                 self.reports.begin(Instant::now());
                 self.dial_again().await
@@ -125,34 +142,41 @@ impl Supervisor {
             let since = Instant::now();
             let ending = self.carry(dialled).await;
             // One that is cut as soon as it is made is no success.
-            if since.elapsed() > PAUSES.1 {
+            let was_good = since.elapsed() > PAUSES.1;
+            if was_good {
                 self.backoff = Backoff::default();
             }
             self.lost(&ending);
-            self.rest().await;
+            if !(was_good && matches!(ending, Ending::Moved(_))) {
+                self.rest().await;
+            }
             dialled = self.dial_again().await;
         }
     }
 
     /// Carries the bytes of one connection as long as it lives.
-    async fn carry(&self, Dialled { wire, driver, about }: Dialled) -> Ending {
+    async fn carry(&self, Dialled { wire, driver, address, about }: Dialled) -> Ending {
         self.state.note(None);
         self.watcher.met(&about);
-        self.state.met(about);
+        self.state.met(about.clone());
         // Before anybody can use it: what begins anew has begun when the first reply comes.
         self.watcher.up();
         *self.state.live.lock() = Some(Arc::clone(&wire));
         self.state.changed.notify_waiters();
-        let gives_up = async {
-            let ending = wire.gives_up(self.command_timeout).await;
-            wire.end(&ending);
-            ending
-        };
+        let gives_up = wire.gives_up(self.command_timeout);
+        let is_gone = self.dialer.whereabouts().is_gone(&address, &wire, &about);
+        // Together, so that they are looked at when they have something to say, and not with
+        // each reply.
+        let mut reasons: FuturesUnordered<_> =
+            [gives_up.boxed(), is_gone.boxed()].into_iter().collect();
         // What has come is read before anybody is said to be silent.
         let ending = tokio::select! {
             biased;
             ending = driver => ending,
-            ending = gives_up => ending,
+            Some(ending) = reasons.next() => {
+                wire.end(&ending);
+                ending
+            }
             never = self.watcher.attend(&wire) => match never {},
         };
         self.state.note(Some(format!("connection lost: {ending}")));
@@ -163,8 +187,9 @@ impl Supervisor {
     /// Connects, however often that needs to be tried.
     async fn dial_again(&mut self) -> Dialled {
         loop {
-            match self.dialer.dial(Some(pushes_to(&self.watcher))).await {
+            match self.dialer.dial(&pushes_to(&self.watcher)).await {
                 Ok(dialled) => {
+                    self.server = dialled.address.to_string();
                     self.back();
                     return dialled;
                 }
@@ -177,13 +202,18 @@ impl Supervisor {
         }
     }
 
-    /// Waits before the next attempt, longer each time.
+    /// Waits before the next attempt, longer each time. News of where the server is ends that.
     async fn rest(&mut self) {
-        sleep(self.backoff.next(PAUSES)).await;
+        let pause = self.backoff.next(PAUSES);
+        tokio::select! {
+            biased;
+            () = sleep(pause) => {}
+            () = self.dialer.whereabouts().news() => self.backoff = Backoff::default(),
+        }
     }
 
     fn lost(&mut self, cause: &Ending) {
-        let (server, carries) = (self.dialer.server(), self.watcher.carries());
+        let (server, carries) = (self.server.as_str(), self.watcher.carries());
         match self.reports.lost(Instant::now()) {
             Some(losses) => tracing::warn!(target: "leasehold",
                 server, carries, %cause, losses, "connection lost"),
@@ -193,7 +223,7 @@ impl Supervisor {
     }
 
     fn still_lost(&mut self) {
-        let (server, carries) = (self.dialer.server(), self.watcher.carries());
+        let (server, carries) = (self.server.as_str(), self.watcher.carries());
         let cause = self.state.obstacle().unwrap_or_default();
         match self.reports.still_lost(Instant::now()) {
             Some(lost_for) if self.state.had_one() => tracing::warn!(target: "leasehold",
@@ -207,7 +237,7 @@ impl Supervisor {
     }
 
     fn back(&mut self) {
-        let (server, carries) = (self.dialer.server(), self.watcher.carries());
+        let (server, carries) = (self.server.as_str(), self.watcher.carries());
         match self.reports.back(Instant::now()) {
             Some(after) if self.state.had_one() => tracing::warn!(target: "leasehold",
                 server, carries, ?after, "connected again"),
@@ -241,7 +271,7 @@ impl Drop for Supervisor {
 /// Tells `watcher` what the server says without being asked.
 pub(super) fn pushes_to(watcher: &Arc<dyn Watcher>) -> OnPush {
     let watcher = Arc::downgrade(watcher);
-    Box::new(move |info| {
+    Arc::new(move |info| {
         if let Some(watcher) = watcher.upgrade() {
             watcher.pushed(info);
         }

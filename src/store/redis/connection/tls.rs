@@ -14,21 +14,18 @@ use tokio_rustls::{
     },
 };
 
-use super::settings::TlsSettings;
+use super::{settings::TlsSettings, shown::shown};
 
-/// How to talk TLS to one server.
+/// How to talk TLS.
 pub(super) struct Tls {
     connector: TlsConnector,
-    server: ServerName<'static>,
 }
 
 impl Tls {
     /// # Errors
     ///
-    /// Says which certificate, key or name cannot be used.
-    pub(super) fn new(host: &str, settings: &TlsSettings) -> Result<Self, String> {
-        let server = ServerName::try_from(host.to_owned());
-        let server = server.map_err(|_| format!("`{host}` cannot be the name in a certificate"))?;
+    /// Says which certificate or key cannot be used.
+    pub(super) fn new(settings: &TlsSettings) -> Result<Self, String> {
         let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()
             .map_err(|error| error.to_string())?
@@ -43,18 +40,28 @@ impl Tls {
                 config.map_err(|error| format!("client certificate and key: {error}"))?
             }
         };
-        Ok(Self { connector: TlsConnector::from(Arc::new(config)), server })
+        Ok(Self { connector: TlsConnector::from(Arc::new(config)) })
     }
 
-    pub(super) async fn over(&self, stream: TcpStream) -> Result<TlsStream<TcpStream>, String> {
-        let secured = self.connector.connect(self.server.clone(), stream).await;
+    /// What a certificate calls the server at `host`.
+    pub(super) fn called(host: &str) -> Result<ServerName<'static>, String> {
+        let called = ServerName::try_from(host.to_owned());
+        called.map_err(|_| format!("`{}` cannot be the name in a certificate", shown(host)))
+    }
+
+    pub(super) async fn over(
+        &self,
+        stream: TcpStream,
+        host: &str,
+    ) -> Result<TlsStream<TcpStream>, String> {
+        let secured = self.connector.connect(Self::called(host)?, stream).await;
         secured.map_err(|error| format!("TLS: {}", words_of(&error)))
     }
 }
 
 impl std::fmt::Debug for Tls {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Tls").field("server", &self.server).finish_non_exhaustive()
+        f.debug_struct("Tls").finish_non_exhaustive()
     }
 }
 

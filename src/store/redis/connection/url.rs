@@ -8,16 +8,34 @@ use url::{ParseError, Url};
 use super::{
     secret::Secret,
     settings::Settings,
-    target::{Address, Target},
+    target::{Address, Credentials, Place, Target, Watched},
 };
 use crate::error::Error;
 
 const DEFAULT_PORT: u16 = 6379;
+const DEFAULT_PORT_OF_SENTINELS: u16 = 26379;
 
 /// Options that other clients have in their URLs: these are named when they are met.
 /// Another one may be a part of a password.
-const OPTIONS_OF_OTHERS: [&str; 8] =
-    ["client_name", "db", "pass", "password", "protocol", "ssl", "timeout", "user"];
+const OPTIONS_OF_OTHERS: [&str; 17] = [
+    "client_name",
+    "db",
+    "master_name",
+    "node",
+    "pass",
+    "password",
+    "protocol",
+    "sentinelPassword",
+    "sentinelServiceName",
+    "sentinelUsername",
+    "sentinel_password",
+    "sentinel_username",
+    "service_name",
+    "ssl",
+    "timeout",
+    "user",
+    "username",
+];
 
 /// So much of a URL is shown at most.
 const SHOWN: usize = 32;
@@ -26,15 +44,10 @@ const SHOWN: usize = 32;
 pub(crate) fn target(url: &str, settings: &Settings) -> Result<Target, Error> {
     let url = url.trim();
     check(url)?;
-    let parts = Url::parse(url).map_err(|error| wrong(explain(error)))?;
-    let mut target = match parts.scheme() {
-        "redis" | "valkey" => tcp(&parts, false),
-        "rediss" | "valkeys" if cfg!(feature = "tls") => tcp(&parts, true),
-        "rediss" | "valkeys" => {
-            Err(wrong("this build has no TLS: build leasehold with its feature `tls`"))
-        }
-        "unix" | "redis+unix" | "valkey+unix" => unix(&parts),
-        other => Err(wrong(unknown_scheme(other, url))),
+    let written = Written::of(url);
+    let mut target = match written.scheme.split_once(['-', '+']) {
+        Some((scheme, "sentinel")) => sentinels(&written, with_tls(scheme, url)?, settings),
+        _ => one_or_several(&written, url),
     }?;
     target.user = settings.user.clone().or(target.user);
     target.password = settings.password.clone().or(target.password);
@@ -42,19 +55,64 @@ pub(crate) fn target(url: &str, settings: &Settings) -> Result<Target, Error> {
     Ok(target)
 }
 
+/// A URL in its parts, before anything is made of them: others write several hosts
+/// into one, and the crate `url` knows only one.
+struct Written<'a> {
+    scheme: String,
+    /// User and password with the `@`, or nothing.
+    who: &'a str,
+    hosts: Vec<&'a str>,
+    /// Path and options.
+    behind: &'a str,
+}
+
+impl<'a> Written<'a> {
+    fn of(url: &'a str) -> Self {
+        let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
+        let (place, behind) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+        let (who, hosts) = place.split_at(place.rfind('@').map_or(0, |at| at + 1));
+        Self { scheme: scheme.to_ascii_lowercase(), who, hosts: hosts.split(',').collect(), behind }
+    }
+
+    /// The URL of each host alone, by a scheme that has a port and a host.
+    fn each(&self, scheme: &str) -> Result<Vec<Url>, Error> {
+        let Self { who, hosts, behind, .. } = self;
+        if hosts.len() > 1 && hosts.iter().any(|host| host.is_empty()) {
+            return Err(wrong("it names no host between two commas"));
+        }
+        let alone = |host| Url::parse(&format!("{scheme}://{who}{host}{behind}"));
+        hosts.iter().map(|host| alone(host).map_err(|error| wrong(explain(error)))).collect()
+    }
+}
+
+/// Whether `scheme` is that of TLS.
+fn with_tls(scheme: &str, url: &str) -> Result<bool, Error> {
+    match scheme {
+        "redis" | "valkey" => Ok(false),
+        "rediss" | "valkeys" if cfg!(feature = "tls") => Ok(true),
+        "rediss" | "valkeys" => {
+            Err(wrong("this build has no TLS: build leasehold with its feature `tls`"))
+        }
+        other => Err(wrong(unknown_scheme(other, url))),
+    }
+}
+
 /// Refuses what would be read otherwise than it is meant: a sign in a password may
 /// end it, or be left out, and then the rest of the password is taken for something
 /// that is shown.
 fn check(url: &str) -> Result<(), Error> {
     if url.contains('#') {
-        return Err(wrong("it has a `#`: write %23 if that is part of a password"));
+        return Err(wrong(
+            "it has a `#`: write %23 if that is part of a password; what sentinels call the master \
+             stands behind them: redis-sentinel://host:26379/mymaster",
+        ));
     }
     if url.contains(char::is_control) {
         return Err(wrong("it has a control character, such as the end of a line"));
     }
     let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
-    if scheme.contains("sentinel") || scheme.contains("cluster") {
-        return Err(wrong("Sentinel and Cluster are not supported yet: name one Redis server"));
+    if scheme.contains("cluster") {
+        return Err(wrong("Cluster is not supported yet: name one Redis server"));
     }
     let is_socket = rest.starts_with('/');
     if !is_socket
@@ -72,8 +130,8 @@ fn check(url: &str) -> Result<(), Error> {
 fn unknown_scheme(scheme: &str, url: &str) -> String {
     // Without the slashes it may be a user, or a password.
     match (url.contains("://") || !url.contains('@')) && scheme.len() <= SHOWN {
-        true => format!("unknown scheme `{scheme}`: use redis, rediss or unix"),
-        false => "unknown scheme: use redis, rediss or unix".into(),
+        true => format!("unknown scheme `{scheme}`: use redis, rediss, redis-sentinel or unix"),
+        false => "unknown scheme: use redis, rediss, redis-sentinel or unix".into(),
     }
 }
 
@@ -100,23 +158,94 @@ fn explain(error: ParseError) -> String {
     }
 }
 
-fn tcp(parts: &Url, tls: bool) -> Result<Target, Error> {
+/// One server, or several addresses of one thing.
+fn one_or_several(written: &Written<'_>, url: &str) -> Result<Target, Error> {
+    if written.hosts.len() == 1 {
+        let parts = Url::parse(url).map_err(|error| wrong(explain(error)))?;
+        return match parts.scheme() {
+            "unix" | "redis+unix" | "valkey+unix" => unix(&parts),
+            scheme => tcp(&parts, with_tls(scheme, url)?),
+        };
+    }
+    let tls = with_tls(&written.scheme, url)?;
+    let each = written.each(&written.scheme)?;
+    let first = each.first().ok_or_else(|| wrong("it names no host"))?;
+    let mut target = tcp(first, tls)?;
+    let addresses = addresses(&each, DEFAULT_PORT, tls)?;
+    if addresses.len() > 1 {
+        target.place = Place::Among(addresses);
+    }
+    Ok(target)
+}
+
+/// A master by its sentinels.
+fn sentinels(written: &Written<'_>, tls: bool, settings: &Settings) -> Result<Target, Error> {
+    let each = written.each("redis")?;
+    let parts = each.first().ok_or_else(|| wrong("it names no host"))?;
+    let sentinels = addresses(&each, DEFAULT_PORT_OF_SENTINELS, tls)?;
+    let mut path = parts.path().trim_start_matches('/').splitn(2, '/');
+    let master = decoded(path.next().unwrap_or_default())?.ok_or_else(|| {
+        wrong("it does not say what the sentinels call the master: redis-sentinel://host:26379/mymaster")
+    })?;
+    let mut numbers: Vec<String> = path.map(str::to_owned).filter(|it| !it.is_empty()).collect();
+    let mut credentials = Credentials::default();
+    for (option, value) in parts.query_pairs() {
+        match &*option {
+            "db" => numbers.push(value.into_owned()),
+            "sentinel_username" => credentials.user = Some(value.into_owned()),
+            "sentinel_password" => credentials.password = Some(Secret::from(value.into_owned())),
+            other => {
+                let instead = "use db, sentinel_username and sentinel_password, and write the name \
+                               of the master behind the addresses";
+                return Err(unknown_option(other, instead));
+            }
+        }
+    }
+    if numbers.len() > 1 {
+        return Err(wrong("it names two databases"));
+    }
+    credentials.user = settings.sentinel.user.clone().or(credentials.user);
+    credentials.password = settings.sentinel.password.clone().or(credentials.password);
+    let place = Place::Sentinels(Watched { master, sentinels, credentials });
+    at(place, parts, numbers.first().map_or("", String::as_str))
+}
+
+/// The address of each, and each of them once.
+fn addresses(each: &[Url], default_port: u16, tls: bool) -> Result<Vec<Address>, Error> {
+    let mut addresses = Vec::new();
+    for parts in each {
+        let address = address(parts, default_port, tls)?;
+        if !addresses.contains(&address) {
+            addresses.push(address);
+        }
+    }
+    Ok(addresses)
+}
+
+fn address(parts: &Url, default_port: u16, tls: bool) -> Result<Address, Error> {
     let host = parts.host_str().filter(|host| !host.is_empty());
     let host = host.ok_or_else(|| wrong("it names no host"))?;
     let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
     let port = match parts.port() {
         Some(0) => return Err(wrong("the port is no number from 1 to 65535")),
-        port => port.unwrap_or(DEFAULT_PORT),
+        port => port.unwrap_or(default_port),
     };
+    Ok(Address::Tcp { host, port, tls })
+}
+
+/// The server at `place`, with the user and the password in `parts`.
+fn at(place: Place, parts: &Url, number: &str) -> Result<Target, Error> {
+    let user = decoded(parts.username())?;
+    let password = decoded(parts.password().unwrap_or_default())?.map(Secret::from);
+    Ok(Target { place, user, password, database: database(number)? })
+}
+
+fn tcp(parts: &Url, tls: bool) -> Result<Target, Error> {
+    let address = address(parts, DEFAULT_PORT, tls)?;
     if let Some((option, _)) = parts.query_pairs().next() {
         return Err(unknown_option(&option, "settings are made by ClientBuilder"));
     }
-    Ok(Target {
-        address: Address::Tcp { host, port, tls },
-        user: decoded(parts.username())?,
-        password: decoded(parts.password().unwrap_or_default())?.map(Secret::from),
-        database: database(parts.path().trim_matches('/'))?,
-    })
+    at(Place::At(address), parts, parts.path().trim_matches('/'))
 }
 
 fn unix(parts: &Url) -> Result<Target, Error> {
@@ -125,12 +254,8 @@ fn unix(parts: &Url) -> Result<Target, Error> {
     }
     let path = decoded(parts.path())?.filter(|path| path.starts_with('/') && path != "/");
     let path = path.ok_or_else(|| wrong("it names no socket: write unix:///path/to/socket"))?;
-    let mut target = Target {
-        address: Address::Unix(PathBuf::from(path)),
-        user: None,
-        password: None,
-        database: 0,
-    };
+    let place = Place::At(Address::Unix(PathBuf::from(path)));
+    let mut target = Target { place, user: None, password: None, database: 0 };
     for (option, value) in parts.query_pairs() {
         match &*option {
             "db" => target.database = database(&value)?,
@@ -162,7 +287,11 @@ mod tests {
     use super::*;
 
     fn read(url: &str) -> Target {
-        target(url, &Settings::default()).unwrap()
+        target_of(url, &Settings::default())
+    }
+
+    fn target_of(url: &str, settings: &Settings) -> Target {
+        target(url, settings).unwrap()
     }
 
     fn refused(url: &str) -> String {
@@ -172,20 +301,20 @@ mod tests {
     #[test]
     fn a_url_says_where_and_who() {
         let plain = read("redis://localhost");
-        assert_eq!(plain.address.to_string(), "localhost:6379");
+        assert_eq!(plain.place.to_string(), "localhost:6379");
         assert_eq!((plain.user, plain.password, plain.database), (None, None, 0));
 
         let full = read("redis://billing:p%40ss%2Fword@10.0.0.7:7000/3");
-        assert_eq!(full.address.to_string(), "10.0.0.7:7000");
+        assert_eq!(full.place.to_string(), "10.0.0.7:7000");
         assert_eq!(full.user.as_deref(), Some("billing"));
         assert_eq!(full.password, Some(Secret::from("p@ss/word".to_owned())));
         assert_eq!(full.database, 3);
 
         assert_eq!(read("redis://:secret@localhost").user, None);
-        assert_eq!(read("redis://[::1]:7000").address.to_string(), "[::1]:7000");
+        assert_eq!(read("redis://[::1]:7000").place.to_string(), "[::1]:7000");
 
         let socket = read("unix:///run/redis.sock?db=2&user=u&pass=p%20w");
-        assert_eq!(socket.address, Address::Unix("/run/redis.sock".into()));
+        assert_eq!(socket.place, Place::At(Address::Unix("/run/redis.sock".into())));
         assert_eq!((socket.database, socket.user.as_deref()), (2, Some("u")));
         assert_eq!(socket.password, Some(Secret::from("p w".to_owned())));
     }
@@ -193,8 +322,49 @@ mod tests {
     #[cfg(feature = "tls")]
     #[test]
     fn two_s_mean_tls() {
-        let Address::Tcp { tls, .. } = read("rediss://localhost").address else { panic!() };
-        assert!(tls);
+        for url in ["rediss://localhost", "rediss://a,b", "rediss-sentinel://a,b/mymaster"] {
+            let is_tls = |it: &Address| matches!(it, Address::Tcp { tls: true, .. });
+            assert!(read(url).place.addresses().iter().all(is_tls), "{url}");
+        }
+    }
+
+    #[test]
+    fn several_addresses_are_each_named_once() {
+        let among = read("redis://u:a,b@one,two:7000,[::1]:7001,one:6379/3");
+        assert_eq!(among.place.to_string(), "one:6379, two:7000, [::1]:7001");
+        assert_eq!((among.user.as_deref(), among.database), (Some("u"), 3));
+        assert_eq!(among.password, Some(Secret::from("a,b".to_owned())));
+        assert!(matches!(read("redis://one,one:6379").place, Place::At(_)));
+        assert_eq!(read("redis://one,two/?").place.to_string(), "one:6379, two:6379");
+    }
+
+    fn watched(url: &str) -> (Target, Watched) {
+        match read(url) {
+            Target { place: Place::Sentinels(watched), user, password, database } => {
+                let place = Place::Sentinels(watched.clone());
+                (Target { place, user, password, database }, watched)
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn sentinels_have_credentials_of_their_own_and_none_unless_they_are_said() {
+        let (target, plain) = watched("redis-sentinel://me:mine@s1,s2:5000/my%20master/2");
+        assert_eq!(target.place.to_string(), "`my master` of the sentinels s1:26379, s2:5000");
+        assert_eq!((target.user.as_deref(), target.database), (Some("me"), 2));
+        assert_eq!(plain.credentials, Credentials::default());
+
+        let url = "valkey+sentinel://s1/m?db=4&sentinel_username=eye&sentinel_password=p%26w";
+        let (target, said) = watched(url);
+        assert_eq!((target.user, target.password, target.database), (None, None, 4));
+        assert_eq!(said.credentials.user.as_deref(), Some("eye"));
+        assert_eq!(said.credentials.password, Some(Secret::from("p&w".to_owned())));
+
+        let sentinel = Credentials { user: Some("set".into()), password: None };
+        let settings = Settings { sentinel, ..Settings::default() };
+        let Place::Sentinels(set) = target_of(url, &settings).place else { panic!() };
+        assert_eq!(set.credentials.user.as_deref(), Some("set"));
     }
 
     #[test]
@@ -229,8 +399,21 @@ mod tests {
             ("unix://", "socket"),
             ("unix://host/path", "no host"),
             ("unix:///path?protocol=3", "option `protocol`"),
-            ("redis-sentinel://h1:26379,h2:26379/mymaster", "not supported yet"),
-            ("rediss+sentinel://h1:26379/mymaster", "not supported yet"),
+            ("redis-sentinel://h1:26379,h2:26379", "redis-sentinel://host:26379/mymaster"),
+            ("redis-sentinel://h1:26379/", "what the sentinels call the master"),
+            ("redis-sentinel://h1,,h2/mymaster", "between two commas"),
+            ("redis-sentinel:///mymaster", "host"),
+            ("redis-sentinel://h1:port,h2/mymaster", "port"),
+            ("redis-sentinel://h1:0,h2/mymaster", "port"),
+            ("redis-sentinel://h1/mymaster/first", "database `first`"),
+            ("redis-sentinel://h1/mymaster/1?db=1", "two databases"),
+            ("redis-sentinel://h1/mymaster?master_name=x", "option `master_name`"),
+            ("redis-sentinel://h1#mymaster", "redis-sentinel://host:26379/mymaster"),
+            ("http-sentinel://h1/mymaster", "unknown scheme `http`"),
+            ("redis://h1,/0", "between two commas"),
+            ("redis://h1,h2/first", "database `first`"),
+            ("redis://h1,h2?db=1", "option `db`"),
+            ("unix://h1,h2/path", "unknown scheme `unix`"),
             ("redis-cluster://h1:7000", "not supported yet"),
             ("redis://u:p/w@localhost", "%2F"),
             ("redis://u:p?w@localhost", "%3F"),
@@ -274,6 +457,16 @@ mod tests {
             "redis://u:hunter2@",
             "redis://u:hunter2@/0",
             "redis-sentinel://u:hunter2@h:26379/main",
+            "redis-sentinel://u:hunter2@h:26379,i/main?db=x",
+            "redis-sentinel://h/main?sentinel_password=hunter2&db=x",
+            "redis-sentinel://h/main?sentinel_password=hunter2",
+            "redis-sentinel://h/main?hunter2",
+            "redis-sentinel://u:hunter2@h,",
+            "redis://u:hunter2@h,i",
+            "redis://u:hunter2@h,i:x",
+            "redis://u:x,hunter2@h,i",
+            "redis://u,hunter2@h,i/x",
+            "hunter2@h,i",
             "http://u:hunter2@h",
         ]
         .map(str::to_owned)
@@ -287,6 +480,9 @@ mod tests {
                 urls.push(format!("redis://u:hunter2@{host}/0{sign}"));
                 urls.push(format!("redis://u:hunter2@{host}?{sign}"));
                 urls.push(format!("rediss://u:12{sign}hunter2@{host}"));
+                urls.push(format!("redis://u:12{sign}hunter2@h,{host}/0"));
+                urls.push(format!("redis-sentinel://u:12{sign}hunter2@h,{host}/main"));
+                urls.push(format!("redis-sentinel://{host}/main?sentinel_password=x{sign}hunter2"));
                 urls.push(format!("{sign}redis://u:hunter2@{host}"));
             }
             urls.push(format!("unix:///nowhere?pass=a{sign}hunter2"));
@@ -299,7 +495,7 @@ mod tests {
     fn a_password_is_never_shown_whatever_the_url() {
         for url in odd_urls() {
             let shown = match target(&url, &Settings::default()) {
-                Ok(target) => format!("{target:?} {}", target.address),
+                Ok(target) => format!("{target:?} {}", target.place),
                 Err(error) => format!("{error} {error:?}"),
             };
             assert!(!shown.contains("hunter2"), "{url:?}: {shown}");

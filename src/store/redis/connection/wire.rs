@@ -19,7 +19,7 @@ use super::{
 use crate::domain::{Failure, Mutex};
 
 /// What is told by the server without being asked.
-pub(super) type OnPush = Box<dyn Fn(PushInfo) + Send + Sync>;
+pub(super) type OnPush = Arc<dyn Fn(PushInfo) + Send + Sync>;
 
 /// How much is read at once.
 const READ: usize = 16 * 1024;
@@ -258,7 +258,7 @@ impl Wire {
         let sorted = come.drain(..).try_for_each(&mut sort);
         drop(outbox);
         if let Some(on_push) = on_push {
-            pushes.into_iter().for_each(on_push);
+            pushes.into_iter().for_each(|push| on_push(push));
         }
         answered.into_iter().for_each(Answered::tell);
         sorted
@@ -370,7 +370,7 @@ mod tests {
             let (client, server) = duplex(1 << 16);
             let (wire, pushed) = (Arc::<Wire>::default(), Pushed::default());
             let told = Arc::clone(&pushed);
-            let on_push: OnPush = Box::new(move |info| told.lock().push(info.kind));
+            let on_push: OnPush = Arc::new(move |info| told.lock().push(info.kind));
             let carried = tokio::spawn(Arc::clone(&wire).carry(client, Some(on_push)));
             Self { wire, server, pushed, carried }
         }

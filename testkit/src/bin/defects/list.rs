@@ -1937,4 +1937,17 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             }],
         },
     ),
+    (
+        Finder::Unit(
+            "store::redis::connection::views::tests::the_newest_failover_is_believed_and_of_one_failover_most_decide",
+        ),
+        Defect {
+            says: "a sentinel that has not heard of the newest failover leads back to the old master",
+            edits: &[Edit {
+                file: "src/store/redis/connection/views.rs",
+                from: "(it.epoch, votes(it), Reverse(it.master.to_string()))",
+                to: "(votes(it), it.epoch, Reverse(it.master.to_string()))",
+            }],
+        },
+    ),
 ];

@@ -1,0 +1,117 @@
+//! Opens a stream to an address, by TCP or TLS or a unix socket, and puts a wire on it.
+
+use std::{future::Future, io, pin::Pin, sync::Arc, time::Duration};
+
+use socket2::{SockRef, TcpKeepalive};
+use tokio::net::{TcpStream, UnixStream};
+
+#[cfg(feature = "tls")]
+use super::tls::Tls;
+use super::{
+    ending::Ending,
+    obstacle::Obstacle,
+    settings::Settings,
+    stream::Stream,
+    target::{Address, Place},
+    wire::{OnPush, Wire},
+};
+
+/// Carries the bytes of a connection, and says why that is over.
+pub(super) type Driver = Pin<Box<dyn Future<Output = Ending> + Send>>;
+
+/// Knows how to open a stream.
+#[derive(Debug)]
+pub(super) struct Reach {
+    #[cfg(feature = "tls")]
+    tls: Option<Tls>,
+}
+
+impl Reach {
+    /// What opens streams to `place` and wherever that leads to.
+    #[cfg(feature = "tls")]
+    pub(super) fn to(place: &Place, settings: &Settings) -> Result<Self, Obstacle> {
+        let mut tls = None;
+        for address in place.addresses() {
+            if let Address::Tcp { host, tls: true, .. } = address {
+                Tls::called(host).map_err(Obstacle::lasting)?;
+                if tls.is_none() {
+                    tls = Some(Tls::new(&settings.tls).map_err(Obstacle::lasting)?);
+                }
+            }
+        }
+        Ok(Self { tls })
+    }
+
+    /// What opens streams to `place` and wherever that leads to.
+    #[cfg(not(feature = "tls"))]
+    pub(super) fn to(_place: &Place, _settings: &Settings) -> Result<Self, Obstacle> {
+        Ok(Self {})
+    }
+
+    /// A wire to `address`. Nothing goes over it but while the driver is polled.
+    pub(super) async fn open(
+        &self,
+        address: &Address,
+        on_push: Option<OnPush>,
+    ) -> Result<(Arc<Wire>, Driver), Obstacle> {
+        let stream = self.stream(address).await?;
+        let wire = Arc::<Wire>::default();
+        let driver: Driver = Box::pin(Arc::clone(&wire).carry(stream, on_push));
+        Ok((wire, driver))
+    }
+
+    async fn stream(&self, address: &Address) -> Result<Box<dyn Stream>, Obstacle> {
+        match address {
+            Address::Unix(path) => Ok(Box::new(UnixStream::connect(path).await?)),
+            Address::Tcp { host, port, tls } => {
+                let stream = TcpStream::connect((host.as_str(), *port)).await?;
+                watch_over(&stream)?;
+                match tls {
+                    true => self.secured(stream, host).await,
+                    false => Ok(Box::new(stream)),
+                }
+            }
+            #[cfg(test)]
+            Address::Made(connector) => Ok(connector.connect().await?),
+        }
+    }
+
+    #[cfg(feature = "tls")]
+    async fn secured(&self, stream: TcpStream, host: &str) -> Result<Box<dyn Stream>, Obstacle> {
+        let tls = self.tls.as_ref().ok_or_else(no_tls)?;
+        Ok(Box::new(tls.over(stream, host).await.map_err(Obstacle::passing)?))
+    }
+
+    #[cfg(not(feature = "tls"))]
+    async fn secured(&self, _stream: TcpStream, _host: &str) -> Result<Box<dyn Stream>, Obstacle> {
+        Err(no_tls())
+    }
+}
+
+/// Nothing is ever sent in the clear in place of TLS.
+fn no_tls() -> Obstacle {
+    Obstacle::lasting("there is no TLS to this address")
+}
+
+/// What there is to say of somebody at `address` who has not answered within `limit`.
+pub(super) fn silence(limit: Duration, address: &Address) -> Obstacle {
+    let hint = match address {
+        Address::Tcp { tls: true, .. } => ": does this port speak TLS?",
+        _ => "",
+    };
+    Obstacle::passing(format!("no answer within {limit:?}{hint}"))
+}
+
+/// Lets the kernel find out that the other side is gone.
+fn watch_over(stream: &TcpStream) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let socket = SockRef::from(stream);
+    let keepalive =
+        TcpKeepalive::new().with_time(Duration::from_secs(5)).with_interval(Duration::from_secs(1));
+    #[cfg(any(target_os = "linux", target_os = "macos"))]
+    let keepalive = keepalive.with_retries(3);
+    socket.set_tcp_keepalive(&keepalive)?;
+    #[cfg(target_os = "linux")]
+    socket.set_tcp_user_timeout(Some(Duration::from_secs(3)))?;
+    Ok(())
+}

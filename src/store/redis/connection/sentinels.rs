@@ -1,0 +1,406 @@
+//! Asks sentinels where the master is, for as long as that may change.
+//!
+//! All of them are asked at once: each second, when one says that the master has
+//! changed, and when somebody looks for it. What one says unasked is a hint to ask it; who
+//! is believed is said in `views.rs`. Sentinels that others tell of are asked as well, as
+//! long as they answer.
+//!
+//! Each link keeps asking, and the one that has the seat does it for both. No lock is
+//! held while anybody is told.
+
+use std::{collections::BTreeMap, convert::Infallible, fmt, sync::Arc, time::Duration};
+
+use futures_util::{StreamExt, stream::FuturesUnordered};
+use redis::{Cmd, PushInfo, PushKind, Value, cmd};
+use tokio::{
+    sync::{Mutex as Seat, Notify, watch},
+    time::{Instant, sleep, sleep_until, timeout},
+};
+
+use super::{
+    about,
+    login::{Facts, greet},
+    obstacle::Obstacle,
+    reach::{Reach, silence},
+    shown::shown,
+    target::{Address, Watched},
+    translation::Translation,
+    views::{Told, Views},
+    wire::{OnPush, Wire},
+};
+use crate::domain::{Backoff, Mutex};
+
+/// How often each is asked.
+const EACH: Duration = Duration::from_secs(1);
+
+/// The first and the longest pause before one that is away is looked for again.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
+
+/// How long one rests that others tell of and that does not answer, before it is
+/// forgotten until somebody tells of it again.
+const REST: Duration = Duration::from_secs(5);
+
+/// What was said so long ago is not asked for again.
+const JUST_NOW: Duration = Duration::from_millis(100);
+
+/// Once most have said where the master is the others have so long to know of a newer failover.
+const GRACE: Duration = Duration::from_millis(50);
+
+/// If most do not say it, those who do are believed after so long, or what was said before:
+/// one that is wrong may be the first to answer.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// So many are asked at most that others tell of.
+const MOST: usize = 16;
+
+/// The sentinels of one master.
+pub(super) struct Sentinels {
+    watched: Watched,
+    /// Whether sentinels and servers speak TLS.
+    tls: bool,
+    translation: Translation,
+    reach: Arc<Reach>,
+    client_name: String,
+    limit: Duration,
+    views: Mutex<Views>,
+    /// Where the master is by the views.
+    master: watch::Sender<Option<Address>>,
+    /// Told when a sentinel has answered, or cannot.
+    answered: Notify,
+    /// How often somebody has looked for the master.
+    looked_for: watch::Sender<u64>,
+    /// The sentinels that others have told of.
+    others: Mutex<BTreeMap<String, Address>>,
+    /// Those of them that nobody asks yet.
+    new: Mutex<Vec<Address>>,
+    there_are_new: Notify,
+    seat: Seat<()>,
+}
+
+impl Sentinels {
+    pub(super) fn new(
+        watched: Watched,
+        translation: Translation,
+        reach: Arc<Reach>,
+        client_name: String,
+        limit: Duration,
+    ) -> Self {
+        let tls = watched.sentinels.iter().any(|it| matches!(it, Address::Tcp { tls: true, .. }));
+        Self {
+            watched,
+            tls,
+            translation,
+            reach,
+            client_name,
+            limit,
+            views: Mutex::default(),
+            master: watch::Sender::default(),
+            answered: Notify::new(),
+            looked_for: watch::Sender::default(),
+            others: Mutex::default(),
+            new: Mutex::default(),
+            there_are_new: Notify::new(),
+            seat: Seat::default(),
+        }
+    }
+
+    /// Where the master is, by all who answer now. While this waits somebody must
+    /// [keep asking](Self::keep_asking).
+    pub(super) async fn master(&self) -> Result<Address, Obstacle> {
+        let now = Instant::now();
+        let since = now.checked_sub(JUST_NOW).unwrap_or(now);
+        let mut until = None::<Instant>;
+        self.looked_for.send_modify(|times| *times += 1);
+        loop {
+            let answered = self.answered.notified();
+            let known = self.master.borrow().clone();
+            let (all, most) = self.have_answered(since);
+            if all {
+                return known.ok_or_else(|| self.obstacle());
+            }
+            if known.is_some() {
+                let end = Instant::now() + if most { GRACE } else { PATIENCE };
+                until = Some(until.map_or(end, |until| until.min(end)));
+            }
+            tokio::select! {
+                biased;
+                () = answered => {}
+                () = sleep_until(until.unwrap_or(now)), if until.is_some() => {
+                    return known.ok_or_else(|| self.obstacle());
+                }
+            }
+        }
+    }
+
+    /// Whether all of those in the URL have answered since, or cannot, and whether most of
+    /// them have said where the master is.
+    fn have_answered(&self, since: Instant) -> (bool, bool) {
+        let (views, sentinels) = (self.views.lock(), &self.watched.sentinels);
+        let told = views.told_since(sentinels, since);
+        (views.have_all_answered(sentinels, since), 2 * told > sentinels.len())
+    }
+
+    /// Why nobody says where the master is.
+    pub(super) fn obstacle(&self) -> Obstacle {
+        self.views.lock().obstacle(&self.watched.sentinels)
+    }
+
+    /// Waits until the master is another one than that at `address`, and returns where.
+    pub(super) async fn another_than(&self, address: &Address) -> Address {
+        let mut master = self.master.subscribe();
+        loop {
+            match &*master.borrow_and_update() {
+                Some(other) if other != address => return other.clone(),
+                _ => {}
+            }
+            // The sender is ours.
+            drop(master.changed().await);
+        }
+    }
+
+    /// Waits until the master is another one than it is now, or begins to be known.
+    pub(super) async fn news(&self) {
+        drop(self.master.subscribe().changed().await);
+    }
+
+    /// Asks all sentinels, for ever.
+    pub(super) async fn keep_asking(&self) -> Infallible {
+        let _seat = self.seat.lock().await;
+        // They are among the others.
+        self.new.lock().clear();
+        let listed = self.watched.sentinels.iter().cloned();
+        let mut sessions: FuturesUnordered<_> = listed.map(|it| self.attend(it, true)).collect();
+        sessions.extend(self.others.lock().values().cloned().map(|it| self.attend(it, false)));
+        loop {
+            let new = std::mem::take(&mut *self.new.lock());
+            sessions.extend(new.into_iter().map(|it| self.attend(it, false)));
+            tokio::select! {
+                biased;
+                Some(gone) = sessions.next() => self.forget(&gone),
+                () = self.there_are_new.notified() => {}
+            }
+        }
+    }
+
+    /// Asks one sentinel: for ever if it is `listed`, else as long as it answers. Returns
+    /// which one that was.
+    async fn attend(&self, sentinel: Address, listed: bool) -> Address {
+        let mut backoff = Backoff::default();
+        loop {
+            let began = Instant::now();
+            let trouble = self.visit(&sentinel).await;
+            let news = self.views.lock().in_trouble(&sentinel, trouble.clone(), Instant::now());
+            self.answered.notify_waiters();
+            self.tell(&sentinel, &trouble, news && listed);
+            if !listed {
+                sleep(REST).await;
+                return sentinel;
+            }
+            if began.elapsed() > PAUSES.1 {
+                backoff = Backoff::default();
+            }
+            let mut looked_for = self.looked_for.subscribe();
+            tokio::select! {
+                biased;
+                () = sleep(backoff.next(PAUSES)) => {}
+                _ = looked_for.changed() => {}
+            }
+        }
+    }
+
+    fn tell(&self, sentinel: &Address, cause: &Obstacle, loudly: bool) {
+        let master = shown(&self.watched.master);
+        match loudly {
+            true => tracing::warn!(target: "leasehold",
+                server = %sentinel, master, %cause, "no answer from a sentinel"),
+            false => tracing::debug!(target: "leasehold",
+                server = %sentinel, master, %cause, "no answer from a sentinel"),
+        }
+    }
+
+    fn forget(&self, sentinel: &Address) {
+        self.others.lock().remove(&sentinel.to_string());
+        self.views.lock().forget(sentinel);
+    }
+
+    /// Connects to `sentinel` and asks it until that fails. Returns why.
+    async fn visit(&self, sentinel: &Address) -> Obstacle {
+        let hints = Arc::new(Notify::new());
+        let opened = self.reach.open(sentinel, Some(self.hints_to(&hints)));
+        let Ok(opened) = timeout(self.limit, opened).await else {
+            return silence(self.limit, sentinel);
+        };
+        match opened {
+            Err(obstacle) => obstacle,
+            Ok((wire, driver)) => tokio::select! {
+                biased;
+                trouble = self.talk(&wire, sentinel, &hints) => trouble,
+                ending = driver => ending.into(),
+            },
+        }
+    }
+
+    /// What is told unasked of our master makes us ask.
+    fn hints_to(&self, hints: &Arc<Notify>) -> OnPush {
+        let (hints, beginning) = (Arc::clone(hints), format!("{} ", self.watched.master));
+        Arc::new(move |PushInfo { kind, data }| {
+            let is_ours = |it: &Value| text(it).is_some_and(|it| it.starts_with(&beginning));
+            if kind == PushKind::Message && data.get(1).is_some_and(is_ours) {
+                hints.notify_one();
+            }
+        })
+    }
+
+    /// Logs in, subscribes and asks, until an answer fails to come. Returns why.
+    async fn talk(&self, wire: &Wire, sentinel: &Address, hints: &Notify) -> Obstacle {
+        match timeout(self.limit, self.log_in(wire)).await {
+            Err(_) => return silence(self.limit, sentinel),
+            Ok(Err(obstacle)) => return obstacle,
+            Ok(Ok(())) => {}
+        }
+        let mut looked_for = self.looked_for.subscribe();
+        loop {
+            let asked_at = Instant::now();
+            match timeout(self.limit, wire.call_all(&self.questions())).await {
+                Err(_) => return silence(self.limit, sentinel),
+                Ok(Err(failure)) => return Obstacle::passing(failure.to_string()),
+                Ok(Ok(replies)) => self.heard(sentinel, &replies),
+            }
+            tokio::select! {
+                biased;
+                () = hints.notified() => {}
+                _ = looked_for.changed() => {}
+                () = sleep_until(asked_at + EACH) => {}
+            }
+        }
+    }
+
+    async fn log_in(&self, wire: &Wire) -> Result<(), Obstacle> {
+        let gone = || Obstacle::passing("the connection ended");
+        let credentials = &self.watched.credentials;
+        let greeted = greet(wire, credentials.user.as_deref(), credentials.password.as_ref());
+        let facts: Facts = greeted.await.ok_or_else(gone)?.map_err(Obstacle::of_sentinel)?;
+        if !about::is_sentinel(&facts) {
+            return Err(Obstacle::lasting(
+                "this is no Sentinel: name sentinels, or write redis://host:port",
+            ));
+        }
+        // A courtesy.
+        let called = wire.call(cmd("CLIENT").arg("SETNAME").arg(&self.client_name)).await;
+        called.map_err(|_| gone())?;
+        let heard = wire.confirm(cmd("SUBSCRIBE").arg("+switch-master")).await;
+        if let Value::ServerError(error) = heard.map_err(|_| gone())? {
+            tracing::debug!(target: "leasehold", failure = %error,
+                "a sentinel sends no messages: it is asked each second");
+        }
+        Ok(())
+    }
+
+    /// In one write, so that nothing happens in between.
+    fn questions(&self) -> [Cmd; 3] {
+        let about = |what: &str| cmd("SENTINEL").arg(what).arg(&self.watched.master).clone();
+        [about("GET-MASTER-ADDR-BY-NAME"), about("MASTER"), about("SENTINELS")]
+    }
+
+    /// `sentinel` has answered our questions.
+    fn heard(&self, sentinel: &Address, replies: &[Value]) {
+        let [place, master, sentinels] = replies else { return };
+        let now = Instant::now();
+        let told = self.told(place, master);
+        let mut views = self.views.lock();
+        match told {
+            Ok(told) => views.told(sentinel, told, now),
+            Err(why) => views.knows_none(sentinel, why, now),
+        }
+        let believed = views.master(now).map(|told| told.master.clone());
+        drop(views);
+        self.master.send_if_modified(|known| {
+            let changed = *known != believed;
+            *known = believed;
+            changed
+        });
+        self.answered.notify_waiters();
+        self.note_others(sentinels);
+    }
+
+    /// Where one sentinel says that the master is.
+    fn told(&self, place: &Value, master: &Value) -> Result<Told, Obstacle> {
+        let called = shown(&self.watched.master);
+        let (host, port) = match place {
+            Value::Nil => {
+                let words = format!("it knows no master called `{called}`: see SENTINEL MASTERS");
+                return Err(Obstacle::lasting(words));
+            }
+            Value::ServerError(error) => return Err(Obstacle::of_refusal(error)),
+            Value::Array(parts) => match parts.as_slice() {
+                [host, port] => (text(host), text(port)),
+                _ => (None, None),
+            },
+            _ => (None, None),
+        };
+        let (host, port) = host.zip(port).and_then(readable).ok_or_else(|| {
+            Obstacle::passing(format!("it says no address of `{called}` that can be read"))
+        })?;
+        let epoch = fact(master, "config-epoch").and_then(|it| it.parse().ok()).unwrap_or(0);
+        Ok(Told { master: self.translation.of(host, port, self.tls)?, epoch })
+    }
+
+    /// Notes the sentinels that one of them tells of.
+    fn note_others(&self, sentinels: &Value) {
+        let Value::Array(sentinels) = sentinels else { return };
+        for sentinel in sentinels {
+            let place = fact(sentinel, "ip").zip(fact(sentinel, "port")).and_then(readable);
+            let Some((host, port)) = place else { continue };
+            let Ok(address) = self.translation.of(host, port, self.tls) else { continue };
+            let mut others = self.others.lock();
+            let known = self.watched.sentinels.contains(&address)
+                || others.contains_key(&address.to_string());
+            if known || others.len() >= MOST {
+                continue;
+            }
+            others.insert(address.to_string(), address.clone());
+            drop(others);
+            self.new.lock().push(address);
+            self.there_are_new.notify_one();
+        }
+    }
+}
+
+impl fmt::Debug for Sentinels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sentinels").field("watched", &self.watched).finish_non_exhaustive()
+    }
+}
+
+/// A host and a port as somebody says them, if they can be any.
+fn readable<'a>((host, port): (&'a str, &str)) -> Option<(&'a str, u16)> {
+    const LONGEST: usize = 255;
+    let sound = !host.is_empty()
+        && host.len() <= LONGEST
+        && !host.contains(|sign: char| sign.is_control() || sign.is_whitespace());
+    let port = port.parse().ok().filter(|port| *port != 0)?;
+    sound.then_some((host, port))
+}
+
+/// One of the facts that a sentinel says of a server.
+fn fact<'a>(facts: &'a Value, called: &str) -> Option<&'a str> {
+    match facts {
+        Value::Map(facts) => {
+            let (_, value) = facts.iter().find(|(key, _)| text(key) == Some(called))?;
+            text(value)
+        }
+        Value::Array(facts) => {
+            let pair = facts.chunks_exact(2).find(|pair| text(&pair[0]) == Some(called))?;
+            text(&pair[1])
+        }
+        _ => None,
+    }
+}
+
+fn text(value: &Value) -> Option<&str> {
+    match value {
+        Value::BulkString(bytes) => std::str::from_utf8(bytes).ok(),
+        Value::SimpleString(text) => Some(text),
+        _ => None,
+    }
+}

@@ -1,0 +1,70 @@
+//! Where what others name is reached from here: a container or a cloud may call a server
+//! by an address that leads nowhere outside.
+
+use std::{fmt, sync::Arc};
+
+use super::{obstacle::Obstacle, shown::shown, target::Address};
+
+/// Says for an address that was told where it is reached; `None`: right there.
+pub(crate) type Translate = dyn Fn(&str) -> Option<String> + Send + Sync;
+
+/// What a user says about addresses that others tell.
+#[derive(Clone, Default)]
+pub(crate) struct Translation(Option<Arc<Translate>>);
+
+impl Translation {
+    pub(crate) fn by(translate: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(translate)))
+    }
+
+    /// Where the server is reached that somebody calls `host` and `port`.
+    pub(super) fn of(&self, host: &str, port: u16, tls: bool) -> Result<Address, Obstacle> {
+        let told = Address::Tcp { host: host.to_owned(), port, tls };
+        let Some(translated) = self.0.as_ref().and_then(|it| it(&told.to_string())) else {
+            return Ok(told);
+        };
+        read(&translated, tls).ok_or_else(|| {
+            let (made, told) = (shown(&translated), shown(&told.to_string()));
+            Obstacle::lasting(format!(
+                "translate_addresses makes `{made}` of `{told}`: it must be host:port"
+            ))
+        })
+    }
+}
+
+/// Reads `host:port`.
+fn read(text: &str, tls: bool) -> Option<Address> {
+    let (host, port) = text.rsplit_once(':')?;
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let port = port.parse().ok().filter(|port| *port != 0)?;
+    (!host.is_empty()).then(|| Address::Tcp { host: host.to_owned(), port, tls })
+}
+
+impl fmt::Debug for Translation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "by a function" } else { "none" })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_no_translation_is_reached_where_it_is_told() {
+        let table = Translation::by(|told| (told == "10.0.0.1:6379").then(|| "[::1]:7001".into()));
+        let of = |host, port| table.of(host, port, false).unwrap().to_string();
+        assert_eq!(of("10.0.0.1", 6379), "[::1]:7001");
+        assert_eq!(of("10.0.0.2", 6379), "10.0.0.2:6379");
+        assert_eq!(of("::2", 6379), "[::2]:6379");
+    }
+
+    #[test]
+    fn a_translation_that_is_no_address_is_an_obstacle_that_says_so() {
+        for odd in ["", "host", "host:", ":1", "host:0", "host:70000", "host:x"] {
+            let table = Translation::by(move |_| Some(odd.to_owned()));
+            let words = table.of("10.0.0.1", 6379, false).unwrap_err().to_string();
+            assert!(words.contains(&format!("`{odd}` of `10.0.0.1:6379`")), "{words}");
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! What each sentinel has said last, and where the master is by that. Pure.
+//!
+//! Sentinels number their failovers, and spread the newest among themselves: so the
+//! highest number is believed, from whomever it comes, and a sentinel that has not heard
+//! of a failover yet leads nobody back. Of those with one number most decide.
+
+use std::{cmp::Reverse, collections::BTreeMap, time::Duration};
+
+use tokio::time::Instant;
+
+use super::{obstacle::Obstacle, target::Address};
+
+/// What one sentinel said is of no more use beside what others said since: it may be cut off.
+const FRESH: Duration = Duration::from_secs(10);
+
+/// Where a sentinel says that the master is.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) struct Told {
+    pub(super) master: Address,
+    /// The number of the failover that made it master.
+    pub(super) epoch: u64,
+}
+
+/// What is known of one sentinel.
+#[derive(Debug)]
+struct View {
+    told: Option<(Told, Instant)>,
+    trouble: Option<Obstacle>,
+    at: Instant,
+}
+
+/// What is known of each sentinel, by its address.
+#[derive(Debug, Default)]
+pub(super) struct Views(BTreeMap<String, View>);
+
+impl Views {
+    /// `sentinel` says where the master is.
+    pub(super) fn told(&mut self, sentinel: &Address, told: Told, now: Instant) {
+        let view = View { told: Some((told, now)), trouble: None, at: now };
+        self.0.insert(sentinel.to_string(), view);
+    }
+
+    /// `sentinel` knows no master.
+    pub(super) fn knows_none(&mut self, sentinel: &Address, why: Obstacle, now: Instant) {
+        self.0.insert(sentinel.to_string(), View { told: None, trouble: Some(why), at: now });
+    }
+
+    /// `sentinel` does not answer. What it said before is not forgotten. Returns whether
+    /// it did answer until now.
+    pub(super) fn in_trouble(&mut self, sentinel: &Address, why: Obstacle, now: Instant) -> bool {
+        let known = self.0.remove(&sentinel.to_string());
+        let (told, news) = known.map_or((None, true), |it| (it.told, it.trouble.is_none()));
+        self.0.insert(sentinel.to_string(), View { told, trouble: Some(why), at: now });
+        news
+    }
+
+    /// Nobody speaks of `sentinel` any more.
+    pub(super) fn forget(&mut self, sentinel: &Address) {
+        self.0.remove(&sentinel.to_string());
+    }
+
+    /// Where the master is.
+    pub(super) fn master(&self, now: Instant) -> Option<&Told> {
+        let all = || self.0.values().filter_map(|view| view.told.as_ref());
+        let is_fresh = |at: &Instant| *at + FRESH >= now;
+        let any_fresh = all().any(|(_, at)| is_fresh(at));
+        let believed = || all().filter(|(_, at)| is_fresh(at) || !any_fresh).map(|(told, _)| told);
+        let votes = |told: &Told| believed().filter(|other| *other == told).count();
+        believed().max_by_key(|it| (it.epoch, votes(it), Reverse(it.master.to_string())))
+    }
+
+    /// Whether each of `sentinels` has answered since, or cannot.
+    pub(super) fn have_all_answered(&self, sentinels: &[Address], since: Instant) -> bool {
+        let answered = |it: &Address| self.0.get(&it.to_string()).is_some_and(|it| it.at >= since);
+        sentinels.iter().all(answered)
+    }
+
+    /// How many of `sentinels` have said since where the master is.
+    pub(super) fn told_since(&self, sentinels: &[Address], since: Instant) -> usize {
+        let views = sentinels.iter().filter_map(|it| self.0.get(&it.to_string()));
+        views.filter(|view| view.told.as_ref().is_some_and(|(_, at)| *at >= since)).count()
+    }
+
+    /// Why nobody says where the master is.
+    pub(super) fn obstacle(&self, sentinels: &[Address]) -> Obstacle {
+        Obstacle::of_all(sentinels.iter().map(|sentinel| {
+            let known = self.0.get(&sentinel.to_string()).and_then(|it| it.trouble.clone());
+            known.unwrap_or_else(|| Obstacle::passing("no answer")).at(sentinel)
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(port: u16) -> Address {
+        Address::Tcp { host: "h".into(), port, tls: false }
+    }
+
+    /// Views in which sentinel after sentinel says a master and an epoch.
+    fn views(said: &[(u16, u64)], now: Instant) -> Views {
+        let mut views = Views::default();
+        for (sentinel, (master, epoch)) in (1..).zip(said) {
+            views.told(&at(sentinel), Told { master: at(*master), epoch: *epoch }, now);
+        }
+        views
+    }
+
+    fn master(views: &Views, now: Instant) -> Option<u16> {
+        match &views.master(now)?.master {
+            Address::Tcp { port, .. } => Some(*port),
+            other => panic!("{other}"),
+        }
+    }
+
+    #[test]
+    fn the_newest_failover_is_believed_and_of_one_failover_most_decide() {
+        let now = Instant::now();
+        for (said, expected) in [
+            (&[][..], None),
+            (&[(71, 3)], Some(71)),
+            (&[(71, 3), (71, 3), (72, 4)], Some(72)),
+            (&[(72, 4), (71, 3), (71, 3)], Some(72)),
+            (&[(99, 0), (71, 0), (71, 0)], Some(71)),
+            (&[(99, 0), (71, 7), (99, 0)], Some(71)),
+        ] {
+            assert_eq!(master(&views(said, now), now), expected, "{said:?}");
+        }
+    }
+
+    #[test]
+    fn who_is_silent_is_believed_for_a_while_and_for_ever_if_all_are() {
+        let start = Instant::now();
+        let mut views = views(&[(71, 3), (72, 4)], start);
+        let later = start + FRESH + Duration::from_secs(1);
+        assert!(views.in_trouble(&at(2), Obstacle::passing("gone"), start));
+        assert!(!views.in_trouble(&at(2), Obstacle::passing("gone"), later));
+        assert_eq!(master(&views, later), Some(72));
+        views.told(&at(1), Told { master: at(71), epoch: 3 }, later);
+        assert_eq!(master(&views, start), Some(72));
+        assert_eq!(master(&views, later), Some(71));
+    }
+
+    #[test]
+    fn what_is_in_the_way_is_said_of_each_sentinel() {
+        let now = Instant::now();
+        let (mut views, sentinels) = (Views::default(), [at(1), at(2)]);
+        views.knows_none(&at(1), Obstacle::lasting("it knows no `main`"), now);
+        assert!(!views.have_all_answered(&sentinels, now));
+        assert_eq!(
+            views.obstacle(&sentinels).to_string(),
+            "h:1: it knows no `main`; h:2: no answer"
+        );
+        views.in_trouble(&at(2), Obstacle::passing("refused"), now);
+        assert!(views.have_all_answered(&sentinels, now));
+        assert_eq!(views.told_since(&sentinels, now), 0);
+        assert!(!views.have_all_answered(&sentinels, now + Duration::from_millis(1)));
+        views.forget(&at(1));
+        assert_eq!(master(&views, now), None);
+    }
+}

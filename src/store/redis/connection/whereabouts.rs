@@ -1,0 +1,180 @@
+//! Where the server is: at one address, at one of several, or where sentinels say.
+//!
+//! A failover is never followed by a connection: it is cut, even if it is well, and another one
+//! is made. Whoever learns that a server is not the primary any more says so here, and
+//! all connections to it end.
+
+use std::{
+    convert::Infallible,
+    fmt,
+    future::pending,
+    slice,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use redis::{ServerError, Value, cmd};
+use tokio::{sync::Notify, time::sleep};
+
+use super::{
+    about,
+    ending::Ending,
+    obstacle::{Obstacle, cannot_be_primary, is_read_only},
+    reach::Reach,
+    sentinels::Sentinels,
+    settings::Settings,
+    target::{Address, Place},
+    wire::Wire,
+};
+use crate::domain::{About, Role};
+
+/// How often a server with others beside it is asked whether it is the primary still.
+const EACH: Duration = Duration::from_secs(1);
+
+/// Where one server is, as far as is known.
+#[derive(Debug)]
+pub(super) struct Whereabouts {
+    place: Place,
+    /// Who is asked, if they are to be.
+    sentinels: Option<Sentinels>,
+    /// Whether there was a primary at all.
+    met_primary: AtomicBool,
+    /// Told when somebody says that the server is not the primary any more.
+    suspicions: Notify,
+}
+
+impl Whereabouts {
+    pub(super) fn of(
+        place: Place,
+        settings: &Settings,
+        reach: &Arc<Reach>,
+        client_name: &str,
+    ) -> Self {
+        let sentinels = match &place {
+            Place::Sentinels(watched) => Some(Sentinels::new(
+                watched.clone(),
+                settings.translation.clone(),
+                Arc::clone(reach),
+                client_name.to_owned(),
+                settings.connect_timeout,
+            )),
+            Place::At(_) | Place::Among(_) => None,
+        };
+        let met_primary = AtomicBool::new(false);
+        Self { place, sentinels, met_primary, suspicions: Notify::new() }
+    }
+
+    /// Whether it may be at another address by and by, so that only a primary will do.
+    pub(super) fn may_change(&self) -> bool {
+        !matches!(self.place, Place::At(_))
+    }
+
+    /// Where it may be now: at one of these. While this waits somebody must
+    /// [keep informed](Self::keep_informed).
+    pub(super) async fn now(&self) -> Result<Vec<Address>, Obstacle> {
+        match &self.sentinels {
+            Some(sentinels) => Ok(vec![sentinels.master().await?]),
+            None => Ok(self.place.addresses().to_vec()),
+        }
+    }
+
+    /// Learns where it is, for ever, if that is to be learnt.
+    pub(super) async fn keep_informed(&self) -> Infallible {
+        match &self.sentinels {
+            Some(sentinels) => sentinels.keep_asking().await,
+            None => pending().await,
+        }
+    }
+
+    /// Waits until there is news of where it is.
+    pub(super) async fn news(&self) {
+        match &self.sentinels {
+            Some(sentinels) => sentinels.news().await,
+            None => pending().await,
+        }
+    }
+
+    /// Waits until it is known to be at none of `addresses`.
+    pub(super) async fn leaves(&self, addresses: &[Address]) -> Address {
+        match (&self.sentinels, addresses) {
+            (Some(sentinels), [address]) => sentinels.another_than(address).await,
+            _ => pending().await,
+        }
+    }
+
+    /// What is in the way of knowing where it is.
+    pub(super) fn obstacle(&self) -> Option<Obstacle> {
+        self.sentinels.as_ref().map(Sentinels::obstacle)
+    }
+
+    /// Waits until the server at `address`, to which `wire` leads, is not the primary any more.
+    pub(super) async fn is_gone(&self, address: &Address, wire: &Wire, met: &About) -> Ending {
+        if !self.may_change() {
+            self.may_have_moved(met).await;
+            return Ending::Demoted;
+        }
+        tokio::select! {
+            biased;
+            () = self.suspicions.notified() => Ending::Demoted,
+            other = self.leaves(slice::from_ref(address)) => Ending::Moved(other.to_string()),
+            () = self.is_demoted(wire) => Ending::Demoted,
+        }
+    }
+
+    /// Waits until it is time to look anew where one address leads to. Services move
+    /// theirs at a failover; but one that always led to a replica is what its user wants.
+    async fn may_have_moved(&self, met: &About) {
+        let is_new_here =
+            met.role == Some(Role::Replica) && self.met_primary.load(Ordering::Relaxed);
+        if !is_new_here {
+            self.suspicions.notified().await;
+        }
+        // Until then it says itself why it takes nothing.
+        sleep(EACH).await;
+    }
+
+    /// A connection is made to a server that says this of itself.
+    pub(super) fn met(&self, about: &About) {
+        if about.role == Some(Role::Primary) {
+            self.met_primary.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// The server has refused something: it may not be the primary any more.
+    pub(super) fn refused(&self, refusal: &ServerError) {
+        let suspicious = match self.may_change() {
+            true => cannot_be_primary(refusal),
+            false => is_read_only(refusal) && self.met_primary.load(Ordering::Relaxed),
+        };
+        if suspicious {
+            self.suspicions.notify_waiters();
+        }
+    }
+
+    /// Where nobody tells us, the server is asked.
+    async fn is_demoted(&self, wire: &Wire) {
+        if !matches!(self.place, Place::Among(_)) {
+            return pending().await;
+        }
+        loop {
+            sleep(EACH).await;
+            // On a connection that speaks this already it only says what the server is. Whether
+            // an answer comes is seen by those who carry the connection.
+            if let Ok(Value::Map(facts)) = wire.call(cmd("HELLO").arg(3)).await
+                && let Ok(about) = about::greeted(&facts)
+                && about::must_be_primary(&about).is_err()
+            {
+                return;
+            }
+        }
+    }
+}
+
+impl fmt::Display for Whereabouts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.place.fmt(f)
+    }
+}

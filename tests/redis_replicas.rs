@@ -1,0 +1,222 @@
+//! Several addresses of one thing, a primary and its replicas, and somebody who promotes
+//! another one by hand.
+#![cfg(feature = "redis")]
+
+mod common;
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU16, Ordering},
+};
+
+use common::{
+    SOON, channel, entered, give_back, ms, secs, subscribers, until_subscribed, waiter, within,
+};
+use leasehold::{Client, Error, Role};
+use testkit::{Connection, Redis, eventually};
+use tokio::{
+    io::copy_bidirectional,
+    net::{TcpListener, TcpStream},
+    task::spawn_blocking,
+    time::{Instant, sleep},
+};
+
+/// `redis://a,b/` of all of them.
+fn url<'a>(servers: impl IntoIterator<Item = &'a Redis>) -> String {
+    let addresses = servers.into_iter().map(|it| format!("127.0.0.1:{}", it.port()));
+    format!("redis://{}/", addresses.collect::<Vec<_>>().join(","))
+}
+
+async fn client(servers: [&Redis; 2]) -> Client {
+    Client::connect(&url(servers)).await.expect("one of them is the primary")
+}
+
+/// A primary and its replica.
+fn pair() -> [Redis; 2] {
+    let primary = Redis::start();
+    let replica = Redis::start_replica_of(&primary);
+    [primary, replica]
+}
+
+/// How many connections our clients have to a server.
+fn ours(redis: &Redis) -> usize {
+    let clients = redis.command(&["CLIENT", "LIST"]);
+    clients.text().lines().filter(|line| line.contains(" name=leasehold:")).count()
+}
+
+async fn refusal(url: &str) -> (String, bool) {
+    let builder = Client::builder().connect_timeout(secs(3));
+    match within(secs(10), url, builder.connect(url)).await {
+        Err(error @ Error::Connect { lasting, .. }) => (error.to_string(), lasting),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_primary_is_found_whatever_the_order_of_the_addresses() {
+    let [primary, replica] = pair();
+    for servers in [[&primary, &replica], [&replica, &primary]] {
+        let client = client(servers).await;
+        assert_eq!(client.health().await.role, Some(Role::Primary));
+        give_back(client.lock("door").unwrap().acquire().await.unwrap()).await;
+    }
+    eventually("nobody stays at the replica", SOON, || ours(&replica) == 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_address_that_is_dead_or_hangs_delays_nobody() {
+    let [primary, replica] = pair();
+    let dead = Redis::start();
+    dead.stop();
+    replica.pause();
+    let began = Instant::now();
+    let client = Client::connect(&url([&dead, &replica, &primary])).await.unwrap();
+    assert!(began.elapsed() < secs(2), "{:?}", began.elapsed());
+    give_back(client.lock("door").unwrap().acquire().await.unwrap()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replica_that_is_promoted_by_hand_is_used_when_the_primary_is_gone() {
+    // given a holder and a waiter, and a primary that dies
+    let [primary, replica] = pair();
+    let [one, other] = [client([&primary, &replica]).await, client([&primary, &replica]).await];
+    let guard = one.lock("door").unwrap().acquire().await.unwrap();
+    let waiting = waiter(other.lock("door").unwrap());
+    until_subscribed(&primary, &channel("door"));
+    replica.catch_up_with(&primary);
+    primary.stop();
+    let short = one.lock("window").unwrap().acquire_within(ms(500)).await.unwrap_err();
+    assert!(short.is_transient(), "{short:?}");
+    let (words, lasting) = refusal(&url([&primary, &replica])).await;
+    assert!(words.contains(&format!("127.0.0.1:{}: this server is a replica", replica.port())));
+    assert!(!lasting, "{words}");
+
+    // when the replica is promoted, then the hold goes on and its release wakes the waiter
+    replica.promote();
+    until_subscribed(&replica, &channel("door"));
+    assert!(guard.is_held() && !waiting.is_finished());
+    give_back(guard).await;
+    give_back(entered(waiting).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_primary_that_is_demoted_by_hand_is_left_by_everybody_also_by_those_who_only_wait() {
+    // given a holder, and a waiter
+    let [primary, replica] = pair();
+    let [one, other] = [client([&primary, &replica]).await, client([&primary, &replica]).await];
+    let guard = one.lock("door").unwrap().acquire().await.unwrap();
+    let waiting = waiter(other.lock("door").unwrap());
+    until_subscribed(&primary, &channel("door"));
+    replica.catch_up_with(&primary);
+
+    // when the two change places, and keep all connections
+    replica.promote();
+    primary.follow(&replica);
+
+    // then nobody goes on listening to the old one
+    eventually("all have left", SOON, || ours(&primary) == 0);
+    assert_eq!(subscribers(&primary, &channel("door")), 0);
+    until_subscribed(&replica, &channel("door"));
+    assert!(guard.is_held() && !waiting.is_finished());
+    give_back(guard).await;
+    give_back(entered(waiting).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refusal_to_write_ends_the_connections_at_once() {
+    let [primary, replica] = pair();
+    let client = client([&primary, &replica]).await;
+    give_back(client.lock("door").unwrap().acquire().await.unwrap()).await;
+    replica.promote();
+    primary.follow(&replica);
+    let began = Instant::now();
+    give_back(client.lock("door").unwrap().acquire_within(secs(5)).await.unwrap()).await;
+    assert!(began.elapsed() < secs(2), "{:?}", began.elapsed());
+    assert_eq!(replica.command(&["EXISTS", "door"]).number(), 0);
+    eventually("both connections are made again", SOON, || client.stats().reconnects == 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_primaries_are_refused_by_their_addresses_and_nobody_leaves_the_one_it_has() {
+    let [primary, replica] = pair();
+    let both = [&primary, &replica];
+    let before = client(both).await;
+    replica.promote();
+    let (words, lasting) = refusal(&url(both)).await;
+    assert!(words.contains("are both primaries") && !lasting, "{words}");
+    assert!(both.iter().all(|it| words.contains(&it.port().to_string())), "{words}");
+
+    sleep(secs(2)).await;
+    give_back(before.lock("door").unwrap().acquire().await.unwrap()).await;
+    assert_eq!(before.stats().reconnects, 0);
+    primary.follow(&replica);
+    give_back(client(both).await.lock("door").unwrap().acquire().await.unwrap()).await;
+}
+
+/// An address whose new connections lead to the port that it is set to.
+async fn moving_address(port: &Arc<AtomicU16>) -> u16 {
+    let (listener, port) = (TcpListener::bind("127.0.0.1:0").await.unwrap(), Arc::clone(port));
+    let address = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        while let Ok((mut near, _)) = listener.accept().await {
+            let port = port.load(Ordering::SeqCst);
+            tokio::spawn(async move {
+                let mut far = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+                copy_bidirectional(&mut near, &mut far).await.ok();
+            });
+        }
+    });
+    address
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_address_that_moves_is_followed_when_the_old_primary_refuses_to_write() {
+    // given a client by an address of a service, which makes the replica the primary
+    let [primary, replica] = pair();
+    let port = Arc::new(AtomicU16::new(primary.port()));
+    let url = format!("redis://127.0.0.1:{}/", moving_address(&port).await);
+    let client = Client::connect(&url).await.unwrap();
+    let guard = client.lock("door").unwrap().acquire().await.unwrap();
+    replica.catch_up_with(&primary);
+    replica.promote();
+    primary.follow(&replica);
+
+    // when somebody asks, and the address moves some time later
+    let waiting = waiter(client.lock("window").unwrap());
+    sleep(secs(2)).await;
+    assert!(!waiting.is_finished());
+    port.store(replica.port(), Ordering::SeqCst);
+
+    // then it is followed, and the old connections are left
+    give_back(entered(waiting).await).await;
+    give_back(guard).await;
+    eventually("all have left", SOON, || ours(&primary) == 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_is_loading_is_no_primary_yet() {
+    // given a server that takes seconds to load its data, and answers meanwhile
+    const KEYS: usize = 20_000;
+    let slow = Redis::options().persistent().arg("--key-load-delay", "100").start();
+    let mut connection = Connection::open(slow.port());
+    (0..KEYS).for_each(|n| connection.send(&["SET", &format!("key-{n}"), "x"]).unwrap());
+    (0..KEYS).for_each(|_| assert_eq!(connection.next_reply().unwrap().text(), "OK"));
+    let other = Redis::start();
+    other.stop();
+    let client = client([&slow, &other]).await;
+    slow.stop();
+    let waiting = waiter(client.lock("door").unwrap());
+
+    // when it starts again, then it is no primary before it has loaded, and whoever waits enters
+    let starting = spawn_blocking(move || {
+        slow.start_again();
+        slow
+    });
+    while !client.health().await.obstacle.is_some_and(|it| it.contains("LOADING")) {
+        assert!(!waiting.is_finished() && !starting.is_finished());
+        sleep(ms(5)).await;
+    }
+    let slow = starting.await.unwrap();
+    give_back(entered(waiting).await).await;
+    drop(slow);
+}

@@ -1,0 +1,666 @@
+//! A master that sentinels replace: who follows it, how soon, and who is told what is lost.
+#![cfg(feature = "redis")]
+
+mod common;
+
+use std::sync::{Arc, Mutex};
+
+use common::{
+    Log, SOON, channel, entered, give_back, ms, secs, subscribers, until_subscribed, waiter, within,
+};
+use leasehold::{Client, ClientBuilder, Error, LockGuard, LostReason, Release};
+use testkit::{Proxy, Redis, Reply, Sentinels, eventually};
+use tokio::{
+    task::spawn_blocking,
+    time::{Instant, sleep},
+};
+
+/// A failover that begins by itself takes the sentinels seconds.
+const FAILOVER: std::time::Duration = secs(30);
+
+/// `redis-sentinel://…/mymaster`, without passwords.
+fn url(redis: &Sentinels) -> String {
+    format!("redis-sentinel://{}/{}", redis.addresses().join(","), redis.name())
+}
+
+async fn client(redis: &Sentinels) -> Client {
+    Client::connect(&url(redis)).await.expect("the sentinels and the master are up")
+}
+
+async fn acquired(client: &Client, name: &str) -> LockGuard {
+    let lock = client.lock(name).unwrap();
+    lock.acquire_within(FAILOVER).await.unwrap()
+}
+
+/// Why `builder` cannot connect to `url`, and whether that stays so.
+async fn refusal(builder: ClientBuilder, url: &str) -> (String, bool) {
+    match within(secs(10), url, builder.connect_timeout(secs(3)).connect(url)).await {
+        Err(error @ Error::Connect { lasting, .. }) => (error.to_string(), lasting),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The connections of our clients to a server, a line each.
+fn ours(redis: &Redis) -> Vec<String> {
+    let clients = redis.command(&["CLIENT", "LIST"]);
+    let lines = clients.text().lines().filter(|line| line.contains(" name=leasehold:"));
+    lines.map(str::to_owned).collect()
+}
+
+/// Waits until no client of ours is connected to `redis`.
+#[track_caller]
+fn until_left(redis: &Redis) {
+    eventually("nobody stays at the demoted master", SOON, || ours(redis).is_empty());
+}
+
+/// Waits until all replicas that run have what the master has.
+fn until_replicated(redis: &Sentinels) {
+    let (master, number) = (redis.master(), redis.master_number());
+    let others = redis.servers().iter().enumerate().filter(|(it, _)| *it != number);
+    others.for_each(|(_, replica)| replica.catch_up_with(master));
+}
+
+// What works at one server works behind sentinels.
+
+/// Acquires, lets somebody wait for a message, and gives back.
+async fn works(master: &Redis, one: &Client, other: &Client) {
+    let guard = acquired(one, "door").await;
+    let waiting = waiter(other.lock("door").unwrap());
+    until_subscribed(master, &channel("door"));
+    give_back(guard).await;
+    give_back(entered(waiting).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_master_is_found_by_its_sentinels_and_works_as_any_server() {
+    let redis = Sentinels::options().replicas(1).start();
+    let (one, other) = (client(&redis).await, client(&redis).await);
+    works(redis.master(), &one, &other).await;
+    let health = one.health().await;
+    assert!(health.is_ready() && health.messages_up, "{health:?}");
+    assert_eq!(health.role, Some(leasehold::Role::Primary));
+
+    // each sentinel is asked by one connection of each client
+    for sentinel in redis.sentinels() {
+        eventually("each asks each", SOON, || ours(sentinel).len() == 2);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_connects_in_the_background_finds_the_master_when_the_sentinels_are_there() {
+    let redis = Sentinels::options().replicas(1).start();
+    redis.sentinels().iter().for_each(Redis::stop);
+    let client = Client::connect_lazily(&url(&redis)).unwrap();
+    let waiting = waiter(client.lock("door").unwrap());
+    sleep(ms(300)).await;
+    let obstacle = client.health().await.obstacle.unwrap();
+    assert!(obstacle.contains(&redis.addresses()[0]), "{obstacle}");
+    redis.sentinels().iter().for_each(Redis::start_again);
+    give_back(entered(waiting).await).await;
+}
+
+// A failover.
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failover_is_followed_by_holders_and_waiters_and_nobody_stays_at_the_old_master() {
+    // given a holder that is renewed each second, and a waiter
+    let redis = Sentinels::start();
+    let (one, other) = (client(&redis).await, client(&redis).await);
+    let guard = one.lock("door").unwrap().ttl(secs(3)).acquire().await.unwrap();
+    let waiting = waiter(other.lock("door").unwrap());
+    until_subscribed(redis.master(), &channel("door"));
+    until_replicated(&redis);
+
+    // when the sentinels replace the master, which is well
+    let old = redis.master();
+    let new = redis.fail_over();
+
+    // then both have left it, though it takes writes still
+    until_left(old);
+    assert_eq!(subscribers(old, &channel("door")), 0);
+    until_subscribed(new, &channel("door"));
+
+    // the hold goes on at the new one, and its release wakes the waiter
+    sleep(secs(4)).await;
+    assert!(guard.is_held());
+    assert!(!waiting.is_finished());
+    give_back(guard).await;
+    give_back(entered(waiting).await).await;
+    assert_eq!(one.stats().reconnects, 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_waiter_enters_at_the_new_master_when_the_old_one_is_killed() {
+    let redis = Sentinels::start();
+    let (one, other) = (client(&redis).await, client(&redis).await);
+    let guard = acquired(&one, "door").await;
+    let waiting = waiter(other.lock("door").unwrap());
+    until_subscribed(redis.master(), &channel("door"));
+    until_replicated(&redis);
+
+    redis.master().stop();
+    let new = redis.wait_for_master_other_than(0);
+    until_subscribed(new, &channel("door"));
+    assert!(guard.is_held() && !waiting.is_finished());
+    give_back(guard).await;
+    give_back(entered(waiting).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_question_that_is_asked_during_a_failover_is_answered_by_the_new_master() {
+    let redis = Sentinels::start();
+    let client = client(&redis).await;
+    redis.master().stop();
+    let guard = acquired(&client, "door").await;
+    let new = redis.wait_for_master_other_than(0);
+    assert!(has(new, "door"));
+    give_back(guard).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_master_that_stood_still_is_believed_by_nobody_when_it_goes_on() {
+    // given a holder whose master stops where it is, and a waiter
+    let redis = Sentinels::start();
+    let (one, other) = (client(&redis).await, client(&redis).await);
+    let guard = acquired(&one, "door").await;
+    let waiting = waiter(other.lock("door").unwrap());
+    until_subscribed(redis.master(), &channel("door"));
+    until_replicated(&redis);
+    let old = redis.master();
+    old.pause();
+    let new = redis.wait_for_master_other_than(0);
+    until_subscribed(new, &channel("door"));
+
+    // when it goes on, a master still as far as it knows
+    old.resume();
+    assert!(is_master(old));
+
+    // then nobody comes back to it, whatever is asked
+    until_left(old);
+    for name in ["one", "two", "three"] {
+        give_back(acquired(&one, name).await).await;
+        give_back(acquired(&client(&redis).await, name).await).await;
+        assert!(ours(old).is_empty());
+    }
+    give_back(guard).await;
+    give_back(entered(waiting).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failover_that_loses_a_lock_is_told_to_its_holder_and_lets_a_waiter_in() {
+    // given a lock that the replicas do not know of
+    let redis = Sentinels::options().links().start();
+    let (one, other) = (client(&redis).await, client(&redis).await);
+    ["redis-1", "redis-2"].iter().for_each(|replica| redis.links().cut("redis-0", replica));
+    let guard = one.lock("door").unwrap().acquire().await.unwrap();
+    let waiting = waiter(other.lock("door").unwrap());
+    until_subscribed(&redis.servers()[0], &channel("door"));
+
+    // when the master dies, and one of them takes its place
+    redis.servers()[0].stop();
+
+    // then the loss is told, with the reason, and the waiter enters
+    let entered = within(FAILOVER, "the waiter enters", waiting).await.unwrap().unwrap();
+    let reason = within(SOON, "the loss is told", guard.lost()).await;
+    assert_eq!(reason, LostReason::NotOurs);
+    match guard.release().await.unwrap() {
+        Release::AlreadyGone { reason: LostReason::NotOurs, .. } => {}
+        other => panic!("{other:?}"),
+    }
+    give_back(entered).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_that_a_failover_loses_keeps_others_out_until_its_lease_ends() {
+    // given a lock that the replicas know of, and a release that they do not
+    let redis = Sentinels::options().links().start();
+    let client = client(&redis).await;
+    let lock = client.lock("door").unwrap().ttl(secs(8));
+    let guard = lock.acquire().await.unwrap();
+    until_replicated(&redis);
+    let acquired_by = Instant::now();
+    ["redis-1", "redis-2"].iter().for_each(|replica| redis.links().cut("redis-0", replica));
+    give_back(guard).await;
+
+    // when the master dies, and one of them takes its place
+    redis.servers()[0].stop();
+
+    // then the next one enters when the lease is over
+    let guard = within(FAILOVER, "it enters", lock.acquire()).await.unwrap();
+    let after = acquired_by.elapsed();
+    assert!(after > secs(7) && after < secs(25), "{after:?}");
+    give_back(guard).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_patience_that_is_shorter_than_a_failover_ends_in_time() {
+    let redis = Sentinels::options().down_after(secs(20)).start();
+    let client = client(&redis).await;
+    redis.master().pause();
+    let began = Instant::now();
+    let error = client.lock("door").unwrap().acquire_within(secs(1)).await.unwrap_err();
+    assert!(error.is_transient(), "{error:?}");
+    assert!(began.elapsed() < secs(3), "{:?}", began.elapsed());
+}
+
+/// How long after `+switch-master` a lock is granted by the new master.
+async fn first_grant(redis: &Arc<Sentinels>, client: &Client, killed: bool) -> std::time::Duration {
+    let (number, events) = (redis.master_number(), redis.listen());
+    let watched = Arc::clone(redis);
+    let failover = spawn_blocking(move || match killed {
+        true => watched.servers()[number].stop(),
+        false => _ = watched.fail_over(),
+    });
+    let heard = spawn_blocking(move || events.wait_for("+switch-master", FAILOVER));
+    let heard = heard.await.unwrap();
+    let new = heard.text.rsplit(' ').next().and_then(|port| port.parse().ok());
+    let new = redis.servers().iter().find(|it| Some(it.port()) == new).unwrap();
+    let took = loop {
+        // A release that the old master took as its last act is unknown to the new one.
+        let name = format!("door-{}", client.stats().granted);
+        let guard = acquired(client, &name).await;
+        let took = Instant::now() - Instant::from_std(heard.at);
+        if has(new, &name) {
+            break took;
+        }
+        drop(guard);
+    };
+    failover.await.unwrap();
+    took
+}
+
+fn is_master(redis: &Redis) -> bool {
+    redis.command(&["ROLE"]).list()[0].text() == "master"
+}
+
+fn has(redis: &Redis, name: &str) -> bool {
+    redis.command(&["EXISTS", name]).number() == 1
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lock_is_granted_by_the_new_master_soon_after_the_switch_ten_times() {
+    // A server that was demoted is of use again after ten seconds.
+    let redis = Arc::new(Sentinels::options().replicas(4).start());
+    let client = client(&redis).await;
+    let mut took = Vec::new();
+    for round in 0..10 {
+        let (killed, number) = (round % 3 == 2, redis.master_number());
+        took.push(first_grant(&redis, &client, killed).await);
+        if killed {
+            redis.servers()[number].start_again();
+        }
+    }
+    took.sort();
+    println!("from +switch-master to the first grant: {took:?}");
+    // On an idle machine a tenth of this.
+    assert!(took[5] <= ms(1_000), "median of {took:?}");
+    assert!(took[9] <= secs(3), "worst of {took:?}");
+}
+
+// Sentinels that will not do.
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sentinel_that_is_dead_or_hangs_delays_nobody() {
+    let redis = Sentinels::options().replicas(1).start();
+    redis.sentinels()[0].stop();
+    redis.sentinels()[1].pause();
+    let began = Instant::now();
+    let client = client(&redis).await;
+    assert!(began.elapsed() < secs(2), "{:?}", began.elapsed());
+    give_back(acquired(&client, "door").await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_sentinels_that_others_tell_of_are_asked_as_well() {
+    // given a client that was told of one sentinel only, which is gone
+    let redis = Sentinels::start();
+    let one = format!("redis-sentinel://{}/{}", redis.addresses()[0], redis.name());
+    let client = Client::connect(&one).await.unwrap();
+    let asked = |it: &Redis| !ours(it).is_empty();
+    eventually("all are asked", SOON, || redis.sentinels().iter().all(asked));
+    redis.sentinels()[0].stop();
+
+    // when the master is replaced
+    redis.master().stop();
+    let new = redis.wait_for_master_other_than(0);
+
+    // then it follows
+    let guard = acquired(&client, "door").await;
+    assert!(has(new, "door"));
+    give_back(guard).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sentinels_that_are_all_gone_stop_nobody_while_the_master_lives() {
+    let redis = Sentinels::options().replicas(1).start();
+    let client = client(&redis).await;
+    let guard = acquired(&client, "door").await;
+    redis.sentinels().iter().for_each(Redis::stop);
+    let master = &redis.servers()[0];
+
+    // it is used on, and found again where it was
+    give_back(acquired(&client, "window").await).await;
+    master.command(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
+    master.command(&["CLIENT", "KILL", "TYPE", "pubsub"]);
+    eventually("both are back", SOON, || client.stats().reconnects == 2);
+    give_back(acquired(&client, "window").await).await;
+    give_back(guard).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sentinels_that_all_hang_stop_nobody_while_the_master_lives() {
+    let redis = Sentinels::options().replicas(1).start();
+    let client = client(&redis).await;
+    redis.sentinels().iter().for_each(Redis::pause);
+    let master = &redis.servers()[0];
+    master.command(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
+    master.command(&["CLIENT", "KILL", "TYPE", "pubsub"]);
+    eventually("both are back", SOON, || client.stats().reconnects == 2);
+    give_back(acquired(&client, "door").await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sentinel_of_something_else_misleads_nobody() {
+    // given a sentinel that calls another master by the same name, and no sentinel at all
+    let redis = Sentinels::options().replicas(1).start();
+    let other = Sentinels::options().replicas(0).sentinels(1).start();
+    let plain = Redis::start();
+    let wrong = format!("127.0.0.1:{},{}", plain.port(), other.addresses()[0]);
+    let url = url(&redis).replace("://", &format!("://{wrong},"));
+    let (log, _logs) = Log::begin();
+
+    let client = Client::connect(&url).await.unwrap();
+    let guard = acquired(&client, "door").await;
+    assert!(has(redis.master(), "door"));
+    assert!(ours(other.master()).is_empty());
+    give_back(guard).await;
+    assert!(log.text().contains("this is no Sentinel"), "{}", log.text());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sentinel_that_has_not_heard_of_a_failover_leads_nobody_back() {
+    // given a client, and a sentinel that hears nothing of the others
+    let redis = Sentinels::options().links().start();
+    let before = client(&redis).await;
+    let others = redis.links().names();
+    let others = others.iter().filter(|it| *it != "sentinel-2");
+    others.for_each(|other| redis.links().cut("sentinel-2", other));
+
+    // when the two others replace the master, which takes writes as before
+    redis.sentinels()[0].command(&["SENTINEL", "FAILOVER", redis.name()]);
+    let has_heard = |sentinel| redis.master_seen_by(sentinel).is_some_and(|it| it != 0);
+    eventually("the others have heard of it", FAILOVER, || has_heard(0) && has_heard(1));
+    until_left(&redis.servers()[0]);
+    assert_eq!(redis.master_seen_by(2), Some(0));
+
+    // then nobody goes to the old one, though one sentinel says so each second
+    for name in ["one", "two", "three"] {
+        give_back(acquired(&before, name).await).await;
+        give_back(acquired(&client(&redis).await, name).await).await;
+        sleep(ms(500)).await;
+        assert!(ours(&redis.servers()[0]).is_empty());
+    }
+    assert_eq!(before.stats().reconnects, 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_master_that_no_sentinel_knows_is_named() {
+    let redis = Sentinels::options().replicas(0).sentinels(2).start();
+    let url = url(&redis).replace("mymaster", "yours");
+    let (words, lasting) = refusal(Client::builder(), &url).await;
+    assert!(words.contains("it knows no master called `yours`"), "{words}");
+    assert!(redis.addresses().iter().all(|it| words.contains(it)) && lasting, "{words}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replica_that_is_called_the_master_is_an_obstacle_until_it_is_one() {
+    // given a master that was demoted by hand, which the sentinels do not know yet
+    let redis = Sentinels::options().replicas(1).down_after(secs(60)).start();
+    let [master, replica] = redis.servers() else { panic!() };
+    let client = client(&redis).await;
+    let port = replica.port().to_string();
+    replica.command(&["REPLICAOF", "NO", "ONE"]);
+    master.command(&["REPLICAOF", "127.0.0.1", &port]);
+
+    // then nobody takes it for one, and the words say why
+    let (words, lasting) = refusal(Client::builder(), &url(&redis)).await;
+    assert!(words.contains("this server is a replica now") && !lasting, "{words}");
+    let lock = client.lock("door").unwrap();
+    let error = lock.acquire_within(secs(1)).await.unwrap_err();
+    assert!(error.is_transient(), "{error:?}");
+    let waiting = waiter(lock);
+
+    // and as soon as it is one again it is used
+    master.command(&["REPLICAOF", "NO", "ONE"]);
+    give_back(entered(waiting).await).await;
+}
+
+// Passwords, rights, TLS.
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sentinels_are_shown_their_own_password_and_never_that_of_the_server() {
+    let server = Redis::options().password("theirs");
+    let sentinel = Redis::options().password("eyes");
+    let redis = Sentinels::options().replicas(1).server_options(server).sentinel_options(sentinel);
+    let redis = redis.start();
+    let plain = url(&redis);
+    let with_password = plain.replace("://", "://:theirs@");
+
+    let (words, lasting) = refusal(Client::builder(), &with_password).await;
+    assert!(words.contains("NOAUTH") && words.contains("sentinel_password") && lasting, "{words}");
+    let wrong = Client::builder().sentinel_password("theirs");
+    let (words, lasting) = refusal(wrong, &with_password).await;
+    assert!(words.contains("WRONGPASS") && lasting && !words.contains("theirs"), "{words}");
+    let right = Client::builder().sentinel_password("eyes");
+    let (words, lasting) = refusal(right.clone(), &plain).await;
+    assert!(words.contains("a password is needed") && lasting, "{words}");
+
+    let master = redis.master();
+    let client = right.connect(&with_password).await.unwrap();
+    give_back(acquired(&client, "door").await).await;
+    let in_url = format!("{with_password}?sentinel_password=eyes");
+    let client = Client::connect(&in_url).await.unwrap();
+    give_back(acquired(&client, "door").await).await;
+    assert!(!ours(master).is_empty());
+}
+
+/// The words of one command of the guide.
+fn rights_of_the_guide(user: &str) -> Vec<String> {
+    let guide = include_str!("../docs/guide.md");
+    let begins = format!("ACL SETUSER {user} on '>secret' ");
+    let (_, from) = guide.split_once(&begins).expect("the guide has it");
+    let (words, _) = from.split_once("```").unwrap();
+    let words = words.split_whitespace().filter(|word| *word != "\\");
+    words.map(|word| word.trim_matches('\'').to_owned()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_users_of_the_guide_have_all_the_rights_that_a_failover_needs_and_no_others() {
+    // given the guide's users, at the servers and at the sentinels
+    let (eye, door) = (rights_of_the_guide("eye"), rights_of_the_guide("leasehold"));
+    let borrowed = |rights: &[String]| -> Vec<&'static str> {
+        rights.iter().map(|it| &*it.clone().leak()).collect()
+    };
+    let (eye, door) = (borrowed(&eye), borrowed(&door));
+    let redis = Sentinels::options()
+        .server_options(Redis::options().user("leasehold", &door))
+        .sentinel_options(Redis::options().user("eye", &eye))
+        .start();
+    let builder = Client::builder().credentials("leasehold", "secret");
+    let as_eye = builder.clone().sentinel_credentials("eye", "secret");
+    let client = as_eye.connect(&url(&redis)).await.unwrap();
+    let guard = acquired(&client, "app:door").await;
+    until_replicated(&redis);
+
+    // when the master is replaced
+    let old = redis.master();
+    redis.fail_over();
+    until_left(old);
+    give_back(guard).await;
+    give_back(acquired(&client, "app:door").await).await;
+
+    // then nothing was refused at the sentinels
+    for sentinel in redis.sentinels() {
+        let refused = sentinel.command(&["ACL", "LOG"]);
+        assert!(refused.list().is_empty(), "{refused:?}");
+    }
+
+    // and without any of its rights something is; but everybody may greet
+    let sentinel = &redis.sentinels()[0];
+    let one = format!("redis-sentinel://{}/{}", redis.addresses()[0], redis.name());
+    for missing in eye.iter().filter(|it| it.starts_with(['+', '&']) && **it != "+hello") {
+        let rest: Vec<_> = eye.iter().filter(|it| *it != missing).copied().collect();
+        sentinel.user("narrow", &rest);
+        let client = builder.clone().sentinel_credentials("narrow", "secret").connect_lazily(&one);
+        let refused = || !sentinel.command(&["ACL", "LOG"]).list().is_empty();
+        eventually(&format!("{missing} is missed"), SOON, refused);
+        drop(client);
+        eventually("it is gone", SOON, || {
+            sentinel.command(&["ACL", "LOG", "RESET"]);
+            ours(sentinel).iter().all(|line| !line.contains(" user=narrow "))
+        });
+    }
+}
+
+#[cfg(feature = "tls")]
+#[tokio::test(flavor = "multi_thread")]
+async fn every_connection_speaks_tls_and_no_other_authority_is_trusted() {
+    let tls = || Redis::options().tls();
+    let redis = Sentinels::options().replicas(1).server_options(tls()).sentinel_options(tls());
+    let redis = redis.start();
+    let url = url(&redis).replace("redis-", "rediss-");
+    let trusting = Client::builder().ca_certificates(redis.ca_pem());
+    let client = trusting.connect(&url).await.unwrap();
+    let old = redis.master();
+    redis.fail_over();
+    until_left(old);
+    give_back(acquired(&client, "door").await).await;
+    for server in redis.servers().iter().chain(redis.sentinels()) {
+        let door = format!(" laddr=127.0.0.1:{} ", server.tls_port());
+        assert!(ours(server).iter().all(|line| line.contains(&door)), "{:?}", ours(server));
+    }
+
+    let other = Redis::options().tls().start();
+    let stranger = Client::builder().ca_certificates(other.ca_pem());
+    let (words, _) = refusal(stranger, &url).await;
+    assert!(words.contains("invalid peer certificate"), "{words}");
+    let (words, _) = refusal(Client::builder(), &url.replace("rediss", "redis")).await;
+    assert!(words.contains("speak TLS on this port"), "{words}");
+}
+
+// Networks between.
+
+#[tokio::test(flavor = "multi_thread")]
+async fn addresses_that_are_told_are_translated_and_those_of_the_url_are_not() {
+    // given servers that are reached by other ports than the sentinels say
+    let redis = Sentinels::options().replicas(1).start();
+    let ways: Vec<_> = redis.servers().iter().map(|it| Proxy::before(it.port())).collect();
+    let table = (0..2).map(|it| (redis.announced_port(it), ways[it].port()));
+    let table: Vec<_> = table
+        .map(|(told, reached)| (format!("127.0.0.1:{told}"), format!("localhost:{reached}")))
+        .collect();
+    let told = Arc::<Mutex<Vec<String>>>::default();
+    let asked = Arc::clone(&told);
+    let builder = Client::builder().translate_addresses(move |it| {
+        asked.lock().unwrap().push(it.to_owned());
+        table.iter().find(|(told, _)| told == it).map(|(_, reached)| reached.clone())
+    });
+
+    // when it connects, and follows a failover
+    let client = builder.connect(&url(&redis)).await.unwrap();
+    assert!(ways[0].connections() > 0);
+    let old = redis.master();
+    redis.fail_over();
+    until_left(old);
+    give_back(acquired(&client, "door").await).await;
+
+    // then both were reached by those ports alone
+    assert!(ways[1].connections() > 0);
+    let listed = redis.addresses();
+    let mut told = told.lock().unwrap().clone();
+    told.retain(|it| !listed.contains(it));
+    assert!(!told.is_empty());
+    let (words, _) =
+        refusal(Client::builder().translate_addresses(|_| Some("?".into())), &url(&redis)).await;
+    assert!(words.contains("translate_addresses makes `?` of"), "{words}");
+}
+
+/// The names of all servers and sentinels but the first master.
+fn all_but_the_master(redis: &Sentinels) -> Vec<String> {
+    redis.links().names().into_iter().filter(|it| it != "redis-0").collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_master_that_is_cut_off_from_the_sentinels_is_left_though_we_reach_it() {
+    let redis = Sentinels::options().links().start();
+    let client = client(&redis).await;
+    give_back(acquired(&client, "door").await).await;
+    let others = all_but_the_master(&redis);
+    let others: Vec<_> = others.iter().map(String::as_str).collect();
+    redis.links().split(&["redis-0"], &others);
+
+    let new = redis.wait_for_master_other_than(0);
+    let old = &redis.servers()[0];
+    until_left(old);
+    assert!(is_master(old));
+    let guard = acquired(&client, "door").await;
+    assert!(has(new, "door") && !has(old, "door"));
+    give_back(guard).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_is_cut_off_with_the_old_master_is_refused_where_replicas_are_demanded() {
+    // given a master that takes writes only with a replica that hears it, and a client with
+    // links of its own
+    let demanding = Redis::options().arg("--min-replicas-to-write", "1");
+    let demanding = demanding.arg("--min-replicas-max-lag", "2");
+    let redis = Sentinels::options().links().server_options(demanding).start();
+    let doors = redis.links().client("inside");
+    let way = move |told: &str| {
+        let (host, port) = told.rsplit_once(':')?;
+        doors.get(&port.parse().ok()?).map(|own| format!("{host}:{own}"))
+    };
+    let sentinels: Vec<_> = redis.addresses().iter().filter_map(|it| way(it)).collect();
+    let to_inside = format!("redis-sentinel://{}/{}", sentinels.join(","), redis.name());
+    let inside = Client::builder().command_timeout(secs(1)).translate_addresses(way);
+    let inside = inside.connect(&to_inside).await.unwrap();
+    let outside = client(&redis).await;
+    give_back(acquired(&inside, "door").await).await;
+
+    // when the two are cut off from all others
+    let others = all_but_the_master(&redis);
+    let others: Vec<_> = others.iter().map(String::as_str).collect();
+    redis.links().split(&["redis-0", "inside"], &others);
+    redis.links().black_hole(testkit::Links::CLIENTS, "redis-0");
+    let new = redis.wait_for_master_other_than(0);
+
+    // then the lock is granted on one side alone, as soon as the other has noticed
+    let refuses = || redis.servers()[0].command(&["SET", "key", "1"]).is_error();
+    eventually("the old master takes nothing", secs(10), refuses);
+    let guard = acquired(&outside, "door").await;
+    let error = inside.lock("door").unwrap().acquire_within(secs(2)).await.unwrap_err();
+    let refused = matches!(&error, Error::NotReady { code, .. } if code == "NOREPLICAS");
+    assert!(refused, "{error:?}");
+
+    // and when they see the others again it is one lock for both
+    redis.links().heal_all();
+    let waiting = waiter(inside.lock("door").unwrap());
+    until_subscribed(new, &channel("door"));
+    assert!(!waiting.is_finished());
+    give_back(guard).await;
+    give_back(entered(waiting).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_master_that_is_cut_off_from_us_alone_is_found_again_when_it_is_back() {
+    let redis = Sentinels::options().replicas(1).links().start();
+    let client = client(&redis).await;
+    let guard = acquired(&client, "door").await;
+    redis.links().cut(testkit::Links::CLIENTS, "redis-0");
+    let lock = client.lock("window").unwrap();
+    let error = lock.acquire_within(secs(1)).await.unwrap_err();
+    assert!(error.is_transient(), "{error:?}");
+    redis.links().heal(testkit::Links::CLIENTS, "redis-0");
+    give_back(guard).await;
+    assert!(matches!(redis.master().command(&["PING"]), Reply::Text(_)));
+}
