@@ -2,6 +2,7 @@
 
 use std::{future::Future, io, pin::Pin, sync::Arc, time::Duration};
 
+use redis::{Cmd, Value};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::{
     net::{TcpStream, UnixStream},
@@ -70,7 +71,7 @@ impl Dialer {
     }
 
     /// Where the server listens.
-    pub(super) fn server(&self) -> String {
+    pub(crate) fn server(&self) -> String {
         self.target.address.to_string()
     }
 
@@ -80,6 +81,20 @@ impl Dialer {
         let late = |_| self.silence();
         let dialled = dialled.map_err(late).and_then(|dialled| dialled);
         dialled.map_err(|obstacle| obstacle.before(self.server()))
+    }
+
+    /// Connects, asks `commands` and hangs up, within the connect timeout.
+    pub(crate) async fn ask_once(&self, commands: &[Cmd]) -> Result<Vec<Value>, Error> {
+        let Dialled { wire, mut driver, .. } = self.dial(None).await?;
+        let asked = async {
+            tokio::select! {
+                biased;
+                Ok(replies) = wire.call_all(commands) => Ok(replies),
+                ending = &mut driver => Err(Obstacle::from(ending)),
+            }
+        };
+        let asked = timeout(self.limit, asked).await.unwrap_or_else(|_| Err(self.silence()));
+        asked.map_err(|obstacle| obstacle.before(self.server()))
     }
 
     fn silence(&self) -> Obstacle {

@@ -38,10 +38,10 @@ pub(super) use self::{
     link::Link,
     login::Preload,
     shown::shown,
-    target::Target,
-    url::target,
+    target::{Address, Target},
+    url::{Servers, servers},
     watcher::Watcher,
     wire::Wire,
 };
 #[cfg(test)]
-pub(crate) use self::{connector::Connector, target::Address};
+pub(crate) use self::{connector::Connector, url::target};
