@@ -23,7 +23,6 @@ use tokio::{
 /// What a busy machine may take for what takes a second on its own.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A name whose channel Redisson's latch would put in another slot is used by none of these.
 const NAME: &str = "door";
 
 fn three_masters() -> Cluster {
@@ -299,6 +298,24 @@ async fn a_user_who_may_not_listen_asks_by_a_timer_until_it_may() {
     sleep(ms(300)).await;
     give_back(held).await;
     give_back(entered(waits).await).await;
+}
+
+/// As before Redis 7. Who may not ask takes them for plain ones.
+#[tokio::test(flavor = "multi_thread")]
+async fn where_channels_are_plain_waiters_are_woken_and_nobody_queues() {
+    let cluster = three_masters();
+    cluster.user("plain", &["~*", "&*", "+@all", "-pubsub|shardnumsub"]);
+    let (one, other) = (as_user(&cluster, "plain").await, as_user(&cluster, "plain").await);
+    let node = owner(&cluster, NAME);
+    let held = one.lock(NAME).unwrap().acquire().await.unwrap();
+    let waits = waiter(other.lock(NAME).unwrap());
+    eventually("it listens", PATIENCE, || common::subscribers(&node, &channel(NAME)) == 1);
+    sleep(ms(700)).await;
+    assert_eq!((common::places(&node, NAME), listeners(&node, NAME)), (0, 0));
+    let woken = other.stats().wake_ups;
+    give_back(held).await;
+    give_back(entered(waits).await).await;
+    assert!(other.stats().wake_ups > woken, "it was not woken");
 }
 
 #[cfg(feature = "tls")]
@@ -587,8 +604,7 @@ async fn a_slot_that_nobody_has_is_told_and_other_names_are_locked() {
     for node in cluster.nodes() {
         node.command(&["CLUSTER", "DELSLOTS", &slot]);
     }
-    let runtime = client(&cluster);
-    let client = runtime.await;
+    let client = client(&cluster).await;
     let lock = client.lock(NAME).unwrap();
     let failure = within(PATIENCE, "it fails", lock.try_acquire()).await.unwrap_err();
     assert!(failure.to_string().contains(&format!("slot {slot}")), "{failure}");

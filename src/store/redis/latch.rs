@@ -43,7 +43,7 @@ impl Questions<RedisStore> for Latches {
 
     fn number<'a>(&self, store: &'a RedisStore, object: &'a Object) -> Answer<'a, i64> {
         Box::pin(async move {
-            store.is_whole(&object.name)?;
+            store.is_whole(&object.name).await?;
             store.number_at(&object.name).await
         })
     }
@@ -66,10 +66,10 @@ fn channel(name: &Name) -> String {
 
 impl RedisStore {
     /// Refuses a latch of which the messages cannot be sent from where it lies.
-    fn is_whole(&self, name: &Name) -> Result<(), Failure> {
+    async fn is_whole(&self, name: &Name) -> Result<(), Failure> {
         let slot = |key: &str| slot_of(key.as_bytes());
         let apart = || slot(name.as_str()) != slot(&channel(name));
-        match self.topology.channels() == Some(Channels::Sharded) && apart() {
+        match self.topology.channels().await? == Channels::Sharded && apart() {
             true => Err(Failure::Unsupported(
                 "in a cluster the name of a latch may have no braces: Redisson puts others around \
                  it for the channel, which then lies in another slot",
@@ -80,7 +80,7 @@ impl RedisStore {
 
     /// Asks whether a latch is open.
     async fn ask_latch(&self, claim: &Claim) -> Result<Verdict, Failure> {
-        self.is_whole(claim.name())?;
+        self.is_whole(claim.name()).await?;
         Ok(match self.number_at(claim.name()).await? {
             1.. => Verdict::Busy(Taken::UNKNOWN),
             _ => Verdict::GRANTED,
@@ -93,7 +93,7 @@ impl RedisStore {
         change: Change,
         receipt: &Owner,
     ) -> Result<i64, Failure> {
-        self.is_whole(&object.name)?;
+        self.is_whole(&object.name).await?;
         let (script, count) = match change {
             Change::SetIfAbsent(count) => (&SET, Some(count)),
             Change::CountDown => (&COUNT_DOWN, None),

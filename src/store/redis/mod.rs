@@ -241,7 +241,7 @@ impl RedisStore {
 
     /// Has those ask who wait for `object`. That it could not be said costs them time alone.
     async fn say_again(&self, object: &Object) {
-        let Some(channels) = self.topology.channels() else { return };
+        let Ok(channels) = self.topology.channels().await else { return };
         let Some(words) = self.words_again(object).await else { return };
         let mut say = cmd(channels.publish());
         say.arg(channel_of(object)).arg(words);

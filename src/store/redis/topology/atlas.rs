@@ -251,8 +251,9 @@ impl Atlas {
             tracing::warn!(target: "leasehold", slots = slots_in_words(gap),
                 "no node of the cluster has these slots: names there cannot be locked");
         }
-        known.into_values().for_each(|node| self.retire(&node));
+        known.iter().for_each(|(at, node)| self.retire(at, node));
         self.settle();
+        self.changed.notify_waiters();
     }
 
     /// Notes that `slot` is at `at`: its owner until now says so.
@@ -264,6 +265,7 @@ impl Atlas {
             let node = chart.take(at).map_or_else(|| self.node(at, true), Ok);
             chart.nodes.push(node);
         }
+        self.changed.notify_waiters();
     }
 
     /// The node at `at`, which has no slot yet, or is about to have one more.
@@ -293,7 +295,9 @@ impl Atlas {
     }
 
     /// Leaves a node that is no master any more.
-    fn retire(&self, node: &Node) {
+    fn retire(&self, at: &HostPort, node: &Node) {
+        tracing::debug!(target: "leasehold", server = address_shown(at),
+            "a node of the cluster is no master any more: left");
         let mut past = self.past.lock();
         // What it carries now is lost, too.
         past.0 += node.commands.losses() + 1;
@@ -367,7 +371,6 @@ impl Atlas {
         }
         drop(placed);
         self.masters().iter().for_each(|(_, node)| node.subscriptions.ask_anew());
-        self.changed.notify_waiters();
     }
 
     // What was said where nobody listens.

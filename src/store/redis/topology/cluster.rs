@@ -4,7 +4,12 @@
 //! moment (`TRYAGAIN`, `CLUSTERDOWN` and the like). A question whose answer is lost is not: only
 //! the engine knows what that would mean.
 
-use std::{pin::pin, sync::Arc, time::Duration};
+use std::{
+    future::{Future, pending},
+    pin::pin,
+    sync::Arc,
+    time::Duration,
+};
 
 use futures_util::future::{join_all, select_ok};
 use redis::{Cmd, Value, cmd};
@@ -178,11 +183,13 @@ impl Cluster {
                 Some(at) => self.atlas.node_at(at)?,
                 None => self.owner(question.slot, until).await?,
             };
-            let reply = match self.ask_at(&node, question, asks.is_some()).await {
+            let asked = self.patiently(send(&node, question, asks.is_some())).await;
+            let reply = match asked {
                 Ok(reply) => reply,
                 // It was never sent.
                 Err(Failure::Unreachable(_)) if Instant::now() < until => {
                     self.scout.suspect();
+                    sleep(course.backoff.next(LATER)).await;
                     continue;
                 }
                 Err(failure) => {
@@ -228,7 +235,7 @@ impl Cluster {
             let is_ready = async {
                 match &owner {
                     Some(node) => node.commands.ready().await,
-                    None => std::future::pending().await,
+                    None => pending().await,
                 }
             };
             tokio::select! {
@@ -246,19 +253,14 @@ impl Cluster {
         }
     }
 
-    /// Asks this node. One that takes long may be none any more: that is found out meanwhile.
-    async fn ask_at(
-        &self,
-        node: &Node,
-        question: &Question<'_>,
-        asking: bool,
-    ) -> Result<Value, Failure> {
-        let mut asked = pin!(send(node, question, asking));
-        match timeout(PATIENCE, &mut asked).await {
-            Ok(reply) => reply,
+    /// Waits for an answer. Who takes long may be nobody any more: that is found out meanwhile.
+    async fn patiently<T>(&self, answer: impl Future<Output = T>) -> T {
+        let mut answer = pin!(answer);
+        match timeout(PATIENCE, &mut answer).await {
+            Ok(answer) => answer,
             Err(_) => {
                 let _hurry = self.scout.hurry();
-                asked.await
+                answer.await
             }
         }
     }
@@ -293,6 +295,10 @@ impl Cluster {
         }
         course.redirects += 1;
         if course.redirects <= MOST_REDIRECTS {
+            if course.redirects > 1 {
+                // They may be about to agree.
+                sleep(course.backoff.next(LATER)).await;
+            }
             return Ok(true);
         }
         Err(Failure::unreachable(format!(
@@ -321,7 +327,8 @@ impl Cluster {
     ) -> Result<Vec<Value>, Failure> {
         let owner = self.atlas.owner(slot).filter(|node| node.commands.is_up());
         if let (Some(node), Some(at)) = (owner, self.atlas.address_of_owner(slot)) {
-            let replies = node.commands.call_all(&both).await.inspect_err(|_| self.scout.suspect());
+            let replies = self.patiently(node.commands.call_all(&both)).await;
+            let replies = replies.inspect_err(|_| self.scout.suspect());
             let is_done =
                 |replies: &[Value]| replies.iter().all(|reply| Redirect::of(reply, &at).is_none());
             match replies {

@@ -148,11 +148,11 @@ impl Topology {
         }
     }
 
-    /// How messages travel, if that is known.
-    pub(super) fn channels(&self) -> Option<Channels> {
+    /// How messages travel.
+    pub(super) async fn channels(&self) -> Result<Channels, Failure> {
         match self {
-            Self::One(_) => Some(Channels::Plain),
-            Self::Cluster(cluster) => cluster.atlas.channels(),
+            Self::One(_) => Ok(Channels::Plain),
+            Self::Cluster(cluster) => Box::pin(cluster.channels()).await,
         }
     }
 

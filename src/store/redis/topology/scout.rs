@@ -40,8 +40,11 @@ const HURRIED: (Duration, Duration) = (Duration::from_millis(20), Duration::from
 /// The shortest pause otherwise: many may suspect the same.
 const REST: Duration = Duration::from_millis(50);
 
-/// How long one look may take, and how long it waits for others after the first answer.
-const LOOK: Duration = Duration::from_secs(1);
+/// How long those are waited for to whom there is a connection, and those who are visited.
+const AT_HAND: Duration = Duration::from_millis(250);
+const ON_A_VISIT: Duration = Duration::from_secs(1);
+
+/// How long others are waited for after the first answer.
 const OTHERS: Duration = Duration::from_millis(50);
 
 /// So many nodes are asked in one look; so many others are visited if none of them answers.
@@ -178,7 +181,7 @@ impl Scout {
                 read(&replies.map_err(|failure| in_the_way(&at, &failure))?, &at)
             })
         };
-        gather(nodes.into_iter().map(ask).collect()).await.0
+        gather(nodes.into_iter().map(ask).collect(), AT_HAND).await.0
     }
 
     /// What some say who are visited for that.
@@ -189,7 +192,7 @@ impl Scout {
         fastrand::shuffle(&mut all);
         all.truncate(VISITED);
         let visits = all.iter().map(|at| -> BoxFuture<'_, Said> { Box::pin(self.visit(at)) });
-        let (said, error) = gather(visits.collect()).await;
+        let (said, error) = gather(visits.collect(), ON_A_VISIT).await;
         if let Some(error) = error.filter(|_| said.is_empty()) {
             tracing::debug!(target: "leasehold", %error, "nobody says who is where in the cluster");
             self.atlas.note(error.to_string());
@@ -206,9 +209,10 @@ impl Scout {
 /// All that come soon after the first, and the last error.
 async fn gather(
     mut asked: FuturesUnordered<BoxFuture<'_, Said>>,
+    at_most: Duration,
 ) -> (Vec<(Map, Option<Channels>)>, Option<Error>) {
     let (mut said, mut failed) = (Vec::new(), None);
-    let mut until = Instant::now() + LOOK;
+    let mut until = Instant::now() + at_most;
     while let Ok(Some(one)) = timeout_at(until, asked.next()).await {
         match one {
             Ok(one) => {
