@@ -8,6 +8,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
+    thread::sleep as sleep_for,
     time::Duration,
 };
 
@@ -244,7 +245,7 @@ const LEAST: &[&str] = &[
     "+client|setname",
     "+asking",
     "+cluster|slots",
-    "+cluster|info",
+    "+cluster|nodes",
     "+pubsub|shardnumsub",
     "+ssubscribe",
     "+sunsubscribe",
@@ -358,6 +359,28 @@ async fn a_failover_that_the_master_agrees_to_loses_no_hold_and_no_waiter() {
     until_asleep(&replica, NAME).await;
     give_back(held).await;
     give_back(within(PATIENCE, "it enters", waits).await.unwrap().unwrap()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn failovers_that_lose_nothing_let_no_two_in_and_everybody_goes_on() {
+    let cluster = Arc::new(Cluster::start());
+    // A master stands still until the others agree, which may be when they are asked again.
+    let url = url(&cluster);
+    let client = || Client::builder().release_timeout(PATIENCE).connect(&url);
+    let clients = [client().await.unwrap(), client().await.unwrap()];
+    let load = Load::on(&clients, NAME);
+    load.goes_on();
+    for _ in 0..3 {
+        let cluster = Arc::clone(&cluster);
+        let failed_over = spawn_blocking(move || {
+            let replica = cluster.replicas_of(&owner(&cluster, NAME)).remove(0);
+            cluster.fail_over(&replica, Failover::Agreed);
+            cluster.wait_until_ok();
+        });
+        failed_over.await.unwrap();
+        load.goes_on();
+    }
+    assert!(load.ends().await < PATIENCE);
 }
 
 /// From when the new master says that it is one, to the first grant.
@@ -490,6 +513,34 @@ async fn a_slot_that_moves_under_load_lets_no_two_in_and_everybody_goes_on() {
     }
     let longest = load.ends().await;
     assert!(longest < PATIENCE, "{longest:?}");
+}
+
+/// It is asked before it has any slot, and is on no map then.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_slot_that_moves_to_a_node_that_is_new_takes_its_locks_along() {
+    let cluster = Arc::new(three_masters());
+    let clients = [client(&cluster).await, client(&cluster).await];
+    let load = Load::on(&clients, NAME);
+    load.goes_on();
+    let moved = Arc::clone(&cluster);
+    let added = spawn_blocking(move || {
+        let added = moved.add_node();
+        let moving = moved.moving(Cluster::slot_of(NAME), &added);
+        moving.open();
+        sleep_for(ms(300));
+        moving.carry_all();
+        moving.close();
+        added
+    });
+    let added = added.await.unwrap();
+    load.goes_on();
+    assert!(load.ends().await < PATIENCE);
+    assert!(connections(&added) >= 2);
+
+    // and when it has none any more it is left
+    let back = other_than(&cluster, NAME);
+    spawn_blocking(move || cluster.move_slot(Cluster::slot_of(NAME), &back)).await.unwrap();
+    until_left_alone(&added);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -673,6 +724,25 @@ fn owner_in(cluster: &Cluster, name: &str) -> u16 {
     let slot = Cluster::slot_of(name);
     let at = usize::from(slot) * 3 / 16_384;
     cluster.nodes()[at].port()
+}
+
+#[test]
+fn a_client_goes_on_where_its_next_user_runs() {
+    let cluster = Cluster::start();
+    let runtime = || tokio::runtime::Runtime::new().unwrap();
+    let first = runtime();
+    let client = first.block_on(client(&cluster));
+    let name = cluster.key_on(&owner(&cluster, NAME), "other");
+    first.block_on(async { give_back(client.lock(&name).unwrap().acquire().await.unwrap()).await });
+    drop(first);
+    // meanwhile nobody looks who is where
+    let replica = cluster.replicas_of(&owner(&cluster, NAME)).remove(0);
+    cluster.fail_over(&replica, Failover::Agreed);
+    let next = runtime();
+    next.block_on(async {
+        let lock = client.lock(&name).unwrap();
+        give_back(within(PATIENCE, "it enters", lock.acquire()).await.unwrap()).await;
+    });
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -8,6 +8,7 @@
 //! `placed` is taken before `chart`, and before whoever is told of events; `chart` is a leaf.
 
 use std::{
+    cmp::Ordering,
     collections::{BTreeSet, HashMap, HashSet},
     sync::{Arc, OnceLock},
     time::Duration,
@@ -34,6 +35,10 @@ use crate::{
 
 /// For so long nobody is believed who says that the cluster has not come as far as we know.
 const REMEMBERED: Duration = Duration::from_secs(15);
+
+/// For so long a node's word that a slot has moved counts more than those who may not have been
+/// told yet.
+const TOLD_SOON: Duration = Duration::from_secs(1);
 
 /// For so long a node is kept that has no slot, after it was last asked about one on its way.
 const GUESTS_STAY: Duration = Duration::from_secs(15);
@@ -96,11 +101,23 @@ struct Chart {
     /// Nodes that have no slot yet, and when they were last asked.
     guests: HashMap<HostPort, (Arc<Node>, Instant)>,
     believed_at: Instant,
+    /// When a node has last said that one of its slots has moved.
+    moved_at: Option<Instant>,
     /// Whether its gap was told.
     gap_told: bool,
 }
 
 impl Chart {
+    /// Whether who says `map` knows less than we do.
+    fn is_newer_than(&self, map: &Map, now: Instant) -> bool {
+        let told_soon = || self.moved_at.is_some_and(|at| now < at + TOLD_SOON);
+        match map.epoch.cmp(&self.map.epoch) {
+            Ordering::Less => now < self.believed_at + REMEMBERED,
+            Ordering::Equal => self.map != *map && told_soon(),
+            Ordering::Greater => false,
+        }
+    }
+
     fn owner(&self, slot: u16) -> Option<&Result<Arc<Node>, String>> {
         self.nodes.get(self.map.owner(slot)?)
     }
@@ -218,7 +235,7 @@ impl Atlas {
         let now = Instant::now();
         let mut chart = self.chart.lock();
         let mut before = match chart.take() {
-            Some(old) if map.epoch < old.map.epoch && now < old.believed_at + REMEMBERED => {
+            Some(old) if old.is_newer_than(&map, now) => {
                 *chart = Some(old);
                 return;
             }
@@ -244,8 +261,14 @@ impl Atlas {
         guests.retain(|at, (_, since)| known.contains_key(at) && now < *since + GUESTS_STAY);
         known.retain(|at, _| !guests.contains_key(at));
         let gap = map.gap();
-        let told = gap.is_some();
-        *chart = Some(Chart { map, nodes, guests, believed_at: now, gap_told: told });
+        *chart = Some(Chart {
+            map,
+            nodes,
+            guests,
+            believed_at: now,
+            moved_at: None,
+            gap_told: gap.is_some(),
+        });
         drop(chart);
         if let Some(gap) = gap.filter(|_| !gap_told) {
             tracing::warn!(target: "leasehold", slots = slots_in_words(gap),
@@ -261,6 +284,7 @@ impl Atlas {
         let mut chart = self.chart.lock();
         let Some(chart) = chart.as_mut() else { return };
         let index = chart.map.note(slot, at.clone());
+        chart.moved_at = Some(Instant::now());
         if index == chart.nodes.len() {
             let node = chart.take(at).map_or_else(|| self.node(at, true), Ok);
             chart.nodes.push(node);

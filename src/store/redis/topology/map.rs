@@ -26,8 +26,8 @@ impl fmt::Display for HostPort {
 /// Which master has which slot.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Map {
-    /// How far the cluster had come when this was said: a failover and a slot that moves
-    /// count it up.
+    /// The newest change that whoever said this knows of: a failover, or a slot that has moved,
+    /// has a greater number than all before it.
     pub(super) epoch: u64,
     /// For each slot one more than the index of its master; 0 if it has none.
     owners: Vec<u16>,
@@ -37,15 +37,15 @@ pub(super) struct Map {
 }
 
 impl Map {
-    /// Reads the answers of the node at `said_by` to `CLUSTER SLOTS` and `CLUSTER INFO`.
-    pub(super) fn read(slots: &Value, info: &Value, said_by: &HostPort) -> Result<Self, Failure> {
+    /// Reads the answers of the node at `said_by` to `CLUSTER SLOTS` and `CLUSTER NODES`.
+    pub(super) fn read(slots: &Value, nodes: &Value, said_by: &HostPort) -> Result<Self, Failure> {
         let ranges = match slots {
             Value::Array(ranges) => ranges,
             Value::ServerError(error) => return Err(replies::refusal(error)),
             other => return Err(replies::unreadable(other)),
         };
         let mut map = Self {
-            epoch: epoch(info),
+            epoch: epoch(nodes),
             owners: vec![0; usize::from(SLOTS)],
             masters: Vec::new(),
             members: BTreeSet::new(),
@@ -147,12 +147,15 @@ fn at(host: &str, port: u16, said_by: &HostPort) -> Option<HostPort> {
     Some(HostPort { host: host.to_owned(), port })
 }
 
-/// How far the cluster has come, from the answer to `CLUSTER INFO`; 0 if it does not say.
-fn epoch(info: &Value) -> u64 {
-    let text = replies::text(info).unwrap_or_default();
-    let mut lines = text.lines();
-    let epoch = lines.find_map(|line| line.strip_prefix("cluster_current_epoch:"));
-    epoch.and_then(|epoch| epoch.trim().parse().ok()).unwrap_or_default()
+/// The newest change that a node knows of, from the answer to `CLUSTER NODES`; 0 if it does
+/// not say. Each line has that of one node as its seventh word.
+fn epoch(nodes: &Value) -> u64 {
+    let text = match nodes {
+        Value::VerbatimString { text, .. } => text,
+        other => replies::text(other).unwrap_or_default(),
+    };
+    let epochs = text.lines().filter_map(|line| line.split(' ').nth(6)?.parse().ok());
+    epochs.max().unwrap_or_default()
 }
 
 /// Where a node sends us that has not executed what we asked.
@@ -227,8 +230,12 @@ mod tests {
 
     fn read(reply: &str) -> Result<Map, Failure> {
         let slots = redis::parse_redis_value(reply.as_bytes()).unwrap();
-        let info = Value::BulkString(b"cluster_state:ok\r\ncluster_current_epoch:7\r\n".to_vec());
-        Map::read(&slots, &info, &at_port(1))
+        let nodes = "a 10.0.0.7:7000@1 myself,master - 0 0 3 connected 0-5460\n\
+                     b 10.0.0.8:7001@1,host slave a 0 0 3 connected\n\
+                     c :7002@1 master - 0 0 7 connected 5461-16382\nodd\n";
+        let format = redis::VerbatimFormat::Text;
+        let nodes = Value::VerbatimString { format, text: nodes.into() };
+        Map::read(&slots, &nodes, &at_port(1))
     }
 
     fn error(words: &str) -> Value {

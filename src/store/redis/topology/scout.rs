@@ -1,8 +1,8 @@
 //! Finds out who is where in a cluster: at the beginning, when something is not where it was
 //! looked for, and seldom on its own.
 //!
-//! One task, one look at a time. Of several answers the one is believed of whoever has seen
-//! the cluster come farthest: a node that was cut off knows less.
+//! One task, one look at a time. Of several answers the one is believed of whoever knows of the
+//! newest change: a node that was cut off, or has not been told yet, knows less.
 
 use std::{
     collections::BTreeSet,
@@ -231,14 +231,14 @@ async fn gather(
 /// Redisson asks the same.
 fn questions() -> [Cmd; 3] {
     let ask = |words: &[&str]| cmd(words[0]).arg(&words[1..]).clone();
-    [ask(&["CLUSTER", "SLOTS"]), ask(&["CLUSTER", "INFO"]), ask(&["PUBSUB", "SHARDNUMSUB", "0"])]
+    [ask(&["CLUSTER", "SLOTS"]), ask(&["CLUSTER", "NODES"]), ask(&["PUBSUB", "SHARDNUMSUB", "0"])]
 }
 
 fn read(replies: &[Value], at: &HostPort) -> Said {
-    let [slots, info, channels] = replies else {
+    let [slots, nodes, channels] = replies else {
         return Err(in_the_way(at, &Failure::Unreadable("too few replies".into())));
     };
-    let map = Map::read(slots, info, at).map_err(|failure| in_the_way(at, &failure))?;
+    let map = Map::read(slots, nodes, at).map_err(|failure| in_the_way(at, &failure))?;
     let channels = match channels {
         Value::ServerError(_) => Channels::Plain,
         _ => Channels::Sharded,
