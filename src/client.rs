@@ -50,7 +50,8 @@ impl Client {
     /// Connects to Redis with default settings.
     ///
     /// `redis://[user[:password]@]host[:port][/database]`; `rediss://` for TLS;
-    /// `unix:///path/to/socket[?db=…&user=…&pass=…]`.
+    /// `unix:///path/to/socket[?db=…&user=…&pass=…]`; for a cluster, by some of its nodes,
+    /// `redis-cluster://[user[:password]@]host[:port],host[:port]`, `rediss-cluster://` for TLS.
     ///
     /// Several addresses of one thing, a primary and its replicas, are separated by commas:
     /// `redis://host1,host2`. Who sentinels say is the primary:

@@ -246,7 +246,7 @@ pub enum Error {
     },
 
     /// The store of this client cannot do that: [`MemoryStore`](crate::MemoryStore) runs no
-    /// scripts. Nothing happened.
+    /// scripts, and a cluster has no latch whose name has braces. Nothing happened.
     #[error("not possible with this store: {what}")]
     Unsupported {
         /// What it cannot do.

@@ -10,11 +10,6 @@ impl<T> Mutex<T> {
         Self(sync::Mutex::new(value))
     }
 
-    #[cfg_attr(not(feature = "redis"), expect(dead_code, reason = "connections are of Redis"))]
-    pub(crate) fn get_mut(&mut self) -> &mut T {
-        self.0.get_mut().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -34,19 +34,19 @@ async fn is_text(t: &Bench, claim: &Claim, key: &str) -> bool {
 
 async fn who_holds_writes_and_nobody_else_does(t: &Bench) {
     let (mine, yours) = (t.claim("guarded"), t.claim("guarded"));
-    assert!(!writes(t, &mine, [Write::set("guarded:a", "early")]).await, "nobody holds it");
+    assert!(!writes(t, &mine, [Write::set("{guarded}:a", "early")]).await, "nobody holds it");
     t.grant(&mine).await;
-    assert!(!writes(t, &yours, [Write::set("guarded:a", "another's")]).await);
-    assert!(!is_text(t, &mine, "guarded:a").await, "who does not hold has written");
-    assert!(writes(t, &mine, [Write::set("guarded:b", "mine")]).await);
-    assert!(is_text(t, &mine, "guarded:b").await);
+    assert!(!writes(t, &yours, [Write::set("{guarded}:a", "another's")]).await);
+    assert!(!is_text(t, &mine, "{guarded}:a").await, "who does not hold has written");
+    assert!(writes(t, &mine, [Write::set("{guarded}:b", "mine")]).await);
+    assert!(is_text(t, &mine, "{guarded}:b").await);
     assert!(writes(t, &mine, []).await);
     assert!(!writes(t, &yours, []).await);
     t.broadcast(&mine).await;
 }
 
 async fn nothing_is_written_when_the_hold_is_over(t: &Bench) {
-    let late = || [Write::set("over:late", "late")];
+    let late = || [Write::set("{over}:late", "late")];
     let expired = t.claim_for("over", Duration::from_millis(60));
     t.grant(&expired).await;
     sleep(Duration::from_millis(80)).await;
@@ -65,7 +65,7 @@ async fn nothing_is_written_when_the_hold_is_over(t: &Bench) {
     for before in [&expired, &forced, &released] {
         assert!(!writes(t, before, late()).await);
     }
-    assert!(!is_text(t, &next, "over:late").await);
+    assert!(!is_text(t, &next, "{over}:late").await);
     t.broadcast(&next).await;
 }
 
@@ -73,7 +73,7 @@ async fn one_that_entered_again_writes(t: &Bench) {
     let claim = t.claim("entered");
     t.grant(&claim).await;
     t.one.recount(&claim, 2, None).await.unwrap();
-    assert!(writes(t, &claim, [Write::set("entered:a", "1")]).await);
+    assert!(writes(t, &claim, [Write::set("{entered}:a", "1")]).await);
     assert_eq!(t.one.held_by(&claim.object, &claim.owner).await.unwrap(), 2);
     t.broadcast(&claim).await;
 }
@@ -82,17 +82,20 @@ async fn writes_are_made_in_order_and_all_of_them_or_none(t: &Bench) {
     let claim = t.claim("order");
     t.grant(&claim).await;
     let (set, field) = (|key| Write::set(key, "1"), |key| Write::hset(key, "field", "1"));
-    assert!(writes(t, &claim, [set("order:a"), Write::delete("order:a"), field("order:a")]).await);
-    assert!(writes(t, &claim, [field("order:b"), set("order:b")]).await);
-    assert!(!is_text(t, &claim, "order:a").await);
-    assert!(is_text(t, &claim, "order:b").await);
+    assert!(
+        writes(t, &claim, [set("{order}:a"), Write::delete("{order}:a"), field("{order}:a")]).await
+    );
+    assert!(writes(t, &claim, [field("{order}:b"), set("{order}:b")]).await);
+    assert!(!is_text(t, &claim, "{order}:a").await);
+    assert!(is_text(t, &claim, "{order}:b").await);
 
     // what cannot be made for what lies there, or for what is to lie there by then
-    for refused in [[set("order:c"), field("order:b")], [set("order:c"), field("order:c")]] {
+    for refused in [[set("{order}:c"), field("{order}:b")], [set("{order}:c"), field("{order}:c")]]
+    {
         let refused = t.one.guarded(&claim, &Work::Writes(refused.into())).await.unwrap_err();
         assert!(!refused.may_have_happened() && refused.to_string().contains("WRONGTYPE"));
-        assert!(!is_text(t, &claim, "order:c").await, "a part of it was written");
-        assert!(writes(t, &claim, [Write::delete("order:c")]).await);
+        assert!(!is_text(t, &claim, "{order}:c").await, "a part of it was written");
+        assert!(writes(t, &claim, [Write::delete("{order}:c")]).await);
     }
     t.broadcast(&claim).await;
 }
@@ -101,12 +104,12 @@ async fn what_is_to_expire_does(t: &Bench) {
     let claim = t.claim("expiry");
     t.grant(&claim).await;
     let soon = |key| Write::expire(key, Duration::from_millis(60));
-    let (kept, gone) = (Write::set("expiry:kept", "1"), Write::set("expiry:gone", "1"));
-    let nothing = soon("expiry:nothing");
-    assert!(writes(t, &claim, [gone, soon("expiry:gone"), nothing]).await);
-    assert!(writes(t, &claim, [kept.clone(), soon("expiry:kept"), kept]).await);
+    let (kept, gone) = (Write::set("{expiry}:kept", "1"), Write::set("{expiry}:gone", "1"));
+    let nothing = soon("{expiry}:nothing");
+    assert!(writes(t, &claim, [gone, soon("{expiry}:gone"), nothing]).await);
+    assert!(writes(t, &claim, [kept.clone(), soon("{expiry}:kept"), kept]).await);
     sleep(Duration::from_millis(80)).await;
-    assert!(!is_text(t, &claim, "expiry:gone").await);
-    assert!(is_text(t, &claim, "expiry:kept").await, "what is set anew has no end");
+    assert!(!is_text(t, &claim, "{expiry}:gone").await);
+    assert!(is_text(t, &claim, "{expiry}:kept").await, "what is set anew has no end");
     t.broadcast(&claim).await;
 }

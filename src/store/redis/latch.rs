@@ -3,8 +3,11 @@
 use std::sync::LazyLock;
 
 use super::{
-    InRedis, RedisStore, keys, millis, replies,
+    InRedis, RedisStore,
+    channels::Channels,
+    keys, millis, replies,
     scripts::{Script, script},
+    slots::slot_of,
 };
 use crate::{
     domain::{Change, Claim, Failure, Name, Object, Owner, Place, Taken, Verdict},
@@ -39,7 +42,10 @@ impl Questions<RedisStore> for Latches {
     }
 
     fn number<'a>(&self, store: &'a RedisStore, object: &'a Object) -> Answer<'a, i64> {
-        Box::pin(store.number_at(&object.name))
+        Box::pin(async move {
+            store.is_whole(&object.name).await?;
+            store.number_at(&object.name).await
+        })
     }
 
     fn change<'a>(
@@ -53,14 +59,28 @@ impl Questions<RedisStore> for Latches {
     }
 }
 
-/// In braces whatever the name is: in a cluster it may lie elsewhere.
+/// In braces whatever the name is.
 fn channel(name: &Name) -> String {
     format!("redisson_countdownlatch__channel__{{{name}}}")
 }
 
 impl RedisStore {
+    /// Refuses a latch of which the messages cannot be sent from where it lies.
+    async fn is_whole(&self, name: &Name) -> Result<(), Failure> {
+        let slot = |key: &str| slot_of(key.as_bytes());
+        let apart = || slot(name.as_str()) != slot(&channel(name));
+        match self.topology.channels().await? == Channels::Sharded && apart() {
+            true => Err(Failure::Unsupported(
+                "in a cluster the name of a latch may have no braces: Redisson puts others around \
+                 it for the channel, which then lies in another slot",
+            )),
+            false => Ok(()),
+        }
+    }
+
     /// Asks whether a latch is open.
     async fn ask_latch(&self, claim: &Claim) -> Result<Verdict, Failure> {
+        self.is_whole(claim.name()).await?;
         Ok(match self.number_at(claim.name()).await? {
             1.. => Verdict::Busy(Taken::UNKNOWN),
             _ => Verdict::GRANTED,
@@ -73,6 +93,7 @@ impl RedisStore {
         change: Change,
         receipt: &Owner,
     ) -> Result<i64, Failure> {
+        self.is_whole(&object.name).await?;
         let (script, count) = match change {
             Change::SetIfAbsent(count) => (&SET, Some(count)),
             Change::CountDown => (&COUNT_DOWN, None),

@@ -5,7 +5,9 @@ use std::{sync::LazyLock, time::Duration};
 use redis::{Cmd, Value, cmd};
 
 use super::{
-    InRedis, RedisStore, keys, millis, replies,
+    InRedis, RedisStore,
+    channels::Channels,
+    keys, millis, replies,
     scripts::{Script, roomy, script},
 };
 use crate::{
@@ -125,7 +127,7 @@ impl RedisStore {
         let (lock, count) =
             (name.as_str(), if fenced { 3 } else { 1 + usize::from(place.is_some()) });
         let keys = [lock, queue.as_deref().unwrap_or(lock), tokens.as_deref().unwrap_or(lock)];
-        let answer = self.run(&ACQUIRE, &keys[..count], |command| {
+        let more = |command: &mut Cmd| {
             command.arg(claim.owner.as_str()).arg(millis(claim.ttl));
             if count > 1 {
                 command.arg(place.unwrap_or_default()).arg(millis(QUEUE_RESTS));
@@ -133,7 +135,8 @@ impl RedisStore {
             if fenced {
                 command.arg(claim.tokens());
             }
-        });
+        };
+        let answer = self.run_or_tell(&ACQUIRE, &keys[..count], more, place.is_some());
         self.explained(claim.name(), answer.await).await
     }
 
@@ -144,20 +147,22 @@ impl RedisStore {
             Place::Listening => "listening",
             Place::Polling => "polling",
         };
-        if !self.subscriptions.rights(&claim.object).queue {
+        if !self.topology.rights(&claim.object).queue {
             return self.acquire_alone(claim).await;
         }
         let reply = Box::pin(self.ask(claim, Some(place))).await;
-        if !is_forbidden(&reply) {
+        if !is_forbidden(&reply) && !is_split(&reply) {
             let reply = reply?;
             if place_was_refused(&reply) {
-                self.subscriptions.queue_refused(&claim.object);
+                self.topology.queue_refused(&claim.object);
             }
             return replies::verdict(&reply, claim);
         }
         // Without a queue it shows whether the lock is refused, too.
         let verdict = self.acquire_alone(claim).await?;
-        self.subscriptions.queue_refused(&claim.object);
+        if !is_split(&reply) {
+            self.topology.queue_refused(&claim.object);
+        }
         Ok(verdict)
     }
 
@@ -167,23 +172,26 @@ impl RedisStore {
 
     /// Gives a lock back to the next in its queue, or to everybody if we may not queue.
     async fn hand_over(&self, claim: &Claim) -> Result<GivenBack, Failure> {
-        if !self.subscriptions.rights(&claim.object).queue {
+        if !self.topology.rights(&claim.object).queue {
             return Box::pin(self.release_openly(claim)).await;
         }
         let keys = [claim.name().as_str(), &keys::queue(claim.name())];
-        let asked = self.run(&HAND_OVER, &keys, |command| {
+        let more = |command: &mut Cmd| {
             command.arg(claim.owner.as_str());
             command.arg(channel(claim.name())).arg(keys::queuers(claim.name()));
             command.arg(keys::waiters(claim.name()));
             command.arg(millis(RESERVATION)).arg(millis(POLLERS_TURN));
             command.arg(millis(WARNED_AFTER)).arg(millis(SOON)).arg(millis(LATER));
-        });
+        };
+        let asked = self.run_or_tell(&HAND_OVER, &keys, more, true);
         let reply = self.explained(claim.name(), Box::pin(asked).await).await;
-        if !is_forbidden(&reply) {
+        if !is_forbidden(&reply) && !is_split(&reply) {
             return replies::given_back(&reply?, claim.name());
         }
         let given = Box::pin(self.release_openly(claim)).await?;
-        self.subscriptions.queue_refused(&claim.object);
+        if !is_split(&reply) {
+            self.topology.queue_refused(&claim.object);
+        }
         Ok(given)
     }
 
@@ -195,9 +203,13 @@ impl RedisStore {
     async fn release_openly(&self, claim: &Claim) -> Result<GivenBack, Failure> {
         let mut free = roomy("HDEL");
         free.arg(claim.name().as_str()).arg(claim.owner.as_str());
-        let mut announce = roomy("PUBLISH");
-        announce.arg(channel(claim.name())).arg("0");
-        let replies = self.commands.call_all(&[free, announce]).await?;
+        let announce = |channels: Channels| {
+            let mut announce = roomy(channels.publish());
+            announce.arg(channel(claim.name())).arg("0");
+            announce
+        };
+        let key = claim.name().as_str().as_bytes();
+        let replies = self.topology.call_then_say(key, free, announce).await?;
         let freed = match replies.first() {
             Some(Value::ServerError(error)) => Err(replies::refusal(error).naming(Some("HDEL"))),
             freed => is_freed(freed.unwrap_or(&Value::Nil)),
@@ -207,7 +219,7 @@ impl RedisStore {
         }
         let ears = replies.get(1).map_or(Ok(0), |reply| ears(reply, claim.name()))?;
         // Where nobody listens, nothing is looked up.
-        let others = ears > 0 && ears > i64::from(self.subscriptions.hears_releases(&claim.object));
+        let others = ears > 0 && ears > i64::from(self.topology.hears_releases(&claim.object));
         Ok(GivenBack::Freed(match others {
             true => Others::Listeners,
             false => Others::Nobody,
@@ -282,6 +294,11 @@ impl RedisStore {
 /// Whether the server did not let us.
 pub(super) fn is_forbidden<T>(answer: &Result<T, Failure>) -> bool {
     matches!(answer, Err(Failure::Refused { code, .. }) if code == "NOPERM")
+}
+
+/// Whether the keys lay on two nodes, their slot being on its way: ask about the lock alone.
+pub(super) fn is_split<T>(answer: &Result<T, Failure>) -> bool {
+    matches!(answer, Err(Failure::Refused { code, .. }) if code == "TRYAGAIN")
 }
 
 /// Whether an answer to one who waits says that the server refused it a place.

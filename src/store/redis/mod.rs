@@ -1,6 +1,7 @@
-//! Redis as the store: one node, one connection for commands, one for messages, and one to ask
-//! replicas for who wants that.
+//! Redis as the store: of each server one connection for commands, one for messages, and where
+//! replicas are asked one for that.
 
+mod channels;
 mod connection;
 mod guarded;
 mod keys;
@@ -12,15 +13,14 @@ mod renewals;
 mod replies;
 mod scripts;
 mod semaphore;
+mod slots;
 mod subscriptions;
 mod synced;
+mod topology;
 mod warnings;
 mod watcher;
 
-use std::{
-    sync::{Arc, Weak},
-    time::Duration,
-};
+use std::{sync::Weak, time::Duration};
 
 use redis::{Cmd, Value, cmd};
 use tokio::{runtime::Handle, time::Instant};
@@ -29,11 +29,10 @@ use tokio::{runtime::Handle, time::Instant};
 pub(crate) use self::connection::Connector;
 pub(crate) use self::connection::{Credentials, Settings, Translation};
 use self::{
-    connection::{Dialer, Link, Preload, Target, Watcher},
+    channels::Channels,
+    connection::{Dialer, Preload, Servers, Target},
     scripts::Script,
-    subscriptions::{Board, Subscriptions},
-    synced::Synced,
-    watcher::Commands,
+    topology::{Call, Topology},
 };
 use super::{
     Answer, Store, Subscriber,
@@ -42,33 +41,37 @@ use super::{
 use crate::{
     domain::{
         About, Change, Claim, Counts, Failure, GivenBack, Holder, Kind, Name, Object, Outcome,
-        Owner, PermitId, Place, ReleaseMode, Renewal, Replicas, Role, Seldom, Value as Returned,
-        Verdict, Work, checked,
+        Owner, PermitId, Place, ReleaseMode, Renewal, Replicas, Seldom, Value as Returned, Verdict,
+        Work, checked,
     },
     error::Error,
 };
 
-/// A Redis server.
+/// Redis: a server, or a cluster of them.
 #[derive(Debug)]
 pub(crate) struct RedisStore {
-    commands: Link,
-    subscriptions: Subscriptions,
-    synced: Synced,
-    watcher: Arc<Commands>,
+    topology: Topology,
     /// Questions for permits of which nobody has said how many there are.
     unset: Seldom,
 }
 
 impl RedisStore {
-    /// Connects to the server at `url` for the client called `client_id`.
+    /// Connects to the servers at `url` for the client called `client_id`.
     pub(crate) async fn connect(
         url: &str,
         settings: &Settings,
         client_id: &str,
     ) -> Result<Self, Error> {
         Handle::try_current().map_err(|_| Error::NoRuntime)?;
-        let target = connection::target(url, settings)?;
-        Self::connect_to(target, settings, client_id).await
+        let limit = limit(settings)?;
+        let topology = match connection::servers(url, settings)? {
+            Servers::One(target) => {
+                let dialer = dialer(target, settings, client_id)?;
+                Topology::one(dialer, client_id, limit).await?
+            }
+            Servers::Cluster(seeds) => Topology::cluster(seeds, settings, client_id, limit).await?,
+        };
+        Ok(Self { topology, unset: Seldom::default() })
     }
 
     /// Connects to a server that a test has made.
@@ -81,22 +84,9 @@ impl RedisStore {
         let place = connection::Place::At(connection::Address::Made(connector));
         let user = settings.user.clone();
         let target = Target { place, user, password: settings.password.clone(), database: 0 };
-        Self::connect_to(target, settings, client_id).await
-    }
-
-    async fn connect_to(
-        target: Target,
-        settings: &Settings,
-        client_id: &str,
-    ) -> Result<Self, Error> {
-        let (dialer, limit) = dialer(target, settings, client_id)?;
-        let board = Board::of(client_id);
-        let watcher = Commands::telling(&board);
-        let watching: Arc<dyn Watcher> = Arc::<Commands>::clone(&watcher);
-        let commands = Link::connect(Arc::clone(&dialer), watching, limit).await?;
-        let synced = Synced::new(&dialer, limit);
-        let subscriptions = Subscriptions::connect(board, dialer, limit).await?;
-        Ok(Self { commands, subscriptions, synced, watcher, unset: Seldom::default() })
+        let (limit, dialer) = (limit(settings)?, dialer(target, settings, client_id)?);
+        let topology = Topology::one(dialer, client_id, limit).await?;
+        Ok(Self { topology, unset: Seldom::default() })
     }
 
     /// The same without a connection: it is made in the background.
@@ -105,43 +95,35 @@ impl RedisStore {
         settings: &Settings,
         client_id: &str,
     ) -> Result<Self, Error> {
-        let target = connection::target(url, settings)?;
-        let (dialer, limit) = dialer(target, settings, client_id)?;
-        let board = Board::of(client_id);
-        let watcher = Commands::telling(&board);
-        let watching: Arc<dyn Watcher> = Arc::<Commands>::clone(&watcher);
-        let commands = Link::connect_lazily(Arc::clone(&dialer), watching, limit);
-        let synced = Synced::new(&dialer, limit);
-        let subscriptions = Subscriptions::connect_lazily(board, dialer, limit);
-        Ok(Self { commands, subscriptions, synced, watcher, unset: Seldom::default() })
-    }
-
-    /// Asks the server what it says of itself.
-    async fn look(&self) -> Result<About, Failure> {
-        self.commands.keep_up()?;
-        self.subscriptions.keep_up();
-        if !self.commands.is_up() {
-            return Err(self.commands.away());
-        }
-        let info = |section| cmd("INFO").arg(section).clone();
-        let asked = [cmd("PING"), info("memory"), info("replication")];
-        let replies = self.commands.call_all(&asked).await?;
-        if let Some(Value::ServerError(error)) = replies.first()
-            && error.code() != "NOPERM"
-        {
-            return Err(replies::refusal(error));
-        }
-        let about = now(self.commands.about(), &replies);
-        self.watcher.met(&about);
-        Ok(about)
+        let limit = limit(settings)?;
+        let topology = match connection::servers(url, settings)? {
+            Servers::One(target) => {
+                let dialer = dialer(target, settings, client_id)?;
+                Topology::one_lazily(dialer, client_id, limit)
+            }
+            Servers::Cluster(seeds) => Topology::cluster_lazily(seeds, settings, client_id, limit)?,
+        };
+        Ok(Self { topology, unset: Seldom::default() })
     }
 
     /// Runs `script` on `keys`, with the arguments that `more` adds.
     async fn run(
         &self,
-        script: &Script<impl AsRef<str>>,
-        keys: &[impl AsRef<[u8]>],
-        more: impl Fn(&mut Cmd),
+        script: &Script<impl AsRef<str> + Sync>,
+        keys: &[impl AsRef<[u8]> + Sync],
+        more: impl Fn(&mut Cmd) + Sync,
+    ) -> Result<Value, Failure> {
+        self.run_or_tell(script, keys, more, false).await
+    }
+
+    /// The same, for who may have another question if the keys lie on two nodes, as they do
+    /// while their slot is on its way: then it is told so at once.
+    async fn run_or_tell(
+        &self,
+        script: &Script<impl AsRef<str> + Sync>,
+        keys: &[impl AsRef<[u8]> + Sync],
+        more: impl Fn(&mut Cmd) + Sync,
+        tells_split: bool,
     ) -> Result<Value, Failure> {
         let complete = |mut command: Cmd| {
             for key in keys {
@@ -150,12 +132,25 @@ impl RedisStore {
             more(&mut command);
             command
         };
-        let mut reply = self.commands.call(&complete(script.by_hash(keys.len()))).await?;
-        if replies::is_no_script(&reply) {
-            // The server was restarted, failed over or told to forget.
-            let command = complete(script.by_text(keys.len()));
-            reply = Box::pin(self.commands.call(&command)).await?;
-        }
+        let by_hash = |channels| complete(script.by_hash(keys.len(), channels));
+        let by_text = |channels| complete(script.by_text(keys.len(), channels));
+        let reply = match &self.topology {
+            Topology::One(one) => {
+                let mut reply = one.commands().call(&by_hash(Channels::Plain)).await?;
+                if replies::is_no_script(&reply) {
+                    // The server was restarted, failed over or told to forget.
+                    let command = by_text(Channels::Plain);
+                    reply = Box::pin(one.commands().call(&command)).await?;
+                }
+                reply
+            }
+            Topology::Cluster(cluster) => {
+                let key = keys.first().map(AsRef::as_ref).unwrap_or_default();
+                let (by_hash, by_text, publishes) = (&by_hash, &by_text, script.publishes());
+                let call = Call { key, by_hash, by_text, tells_split, publishes };
+                Box::pin(async move { cluster.run(&call).await }).await?
+            }
+        };
         match reply {
             Value::ServerError(error) => {
                 let command = error.details().and_then(|words| script.command_at(words));
@@ -172,7 +167,8 @@ impl RedisStore {
         verb: &'static str,
         arguments: &[&str],
     ) -> Result<Value, Failure> {
-        let answer = match self.commands.call(cmd(verb).arg(arguments)).await? {
+        let key = arguments.first().copied().unwrap_or_default().as_bytes();
+        let answer = match self.topology.call(key, cmd(verb).arg(arguments)).await? {
             Value::ServerError(error) => {
                 let refused = replies::refusal(&error).naming(Some(verb));
                 Err(replies::naming_keys(refused, &arguments[..1]))
@@ -204,7 +200,7 @@ impl RedisStore {
         &self,
         name: &Name,
         script: &Script,
-        more: impl Fn(&mut Cmd),
+        more: impl Fn(&mut Cmd) + Sync,
     ) -> Result<Value, Failure> {
         let answer = self.run(script, &[name.as_str()], more).await;
         self.explained(name, answer).await
@@ -214,13 +210,63 @@ impl RedisStore {
     async fn explained<T>(&self, name: &Name, answer: Result<T, Failure>) -> Result<T, Failure> {
         match answer {
             Err(Failure::Refused { code, .. }) if code == "WRONGTYPE" => {
-                let found = Box::pin(self.commands.call(cmd("TYPE").arg(name.as_str()))).await?;
+                let mut command = cmd("TYPE");
+                command.arg(name.as_str());
+                let asked = self.topology.call(name.as_str().as_bytes(), &command);
+                let found = Box::pin(asked).await?;
                 Err(Failure::WrongType { found: replies::into_text(&found) })
             }
             Err(Failure::Refused { code, .. }) if code == replies::NO_NUMBER => {
                 Err(replies::no_number())
             }
             answer => answer,
+        }
+    }
+}
+
+impl RedisStore {
+    /// Passes `answer` on; what was said of `object` meanwhile where nobody listens is said
+    /// again.
+    fn saying_again<'a, T: Send + 'a>(
+        &'a self,
+        object: &'a Object,
+        answer: Answer<'a, T>,
+    ) -> Answer<'a, T> {
+        match &self.topology {
+            Topology::One(_) => answer,
+            Topology::Cluster(_) => Box::pin(async move {
+                let answer = answer.await;
+                if self.topology.is_to_be_said_again(object) {
+                    self.say_again(object).await;
+                }
+                answer
+            }),
+        }
+    }
+
+    /// Has those ask who wait for `object`. That it could not be said costs them time alone.
+    async fn say_again(&self, object: &Object) {
+        let Ok(channels) = self.topology.channels().await else { return };
+        let Some(words) = self.words_again(object).await else { return };
+        let mut say = cmd(channels.publish());
+        say.arg(channel_of(object)).arg(words);
+        let said = self.topology.call(object.name.as_str().as_bytes(), &say).await;
+        tracing::debug!(target: "leasehold", lock = %object.name, ?said,
+            "said again: its slot is on its way");
+    }
+
+    /// What has Redisson's waiters ask as well, and tells them nothing that is not so.
+    async fn words_again(&self, object: &Object) -> Option<&'static str> {
+        match object.kind {
+            Kind::Lock => Some("0"),
+            // Each who waits.
+            Kind::Read | Kind::Write => Some("1"),
+            Kind::Semaphore | Kind::Permits => Some("100"),
+            // They do not ask: they believe it.
+            Kind::Latch => {
+                let open = self.number_at(&object.name).await.is_ok_and(|count| count <= 0);
+                open.then_some("0")
+            }
         }
     }
 }
@@ -251,46 +297,37 @@ impl RedisStore {
     }
 }
 
-/// All scripts that can be loaded when a connection is made.
-fn preloads() -> Vec<Preload> {
-    scripts::preloads(&[
+/// All scripts that can be loaded when a connection is made, as they speak on these channels.
+fn preloads(channels: Channels) -> Vec<Preload> {
+    let all = [
         lock::SCRIPTS,
         guarded::SCRIPTS,
         semaphore::SCRIPTS,
         latch::SCRIPTS,
         read_write::SCRIPTS,
         permits::SCRIPTS,
-    ])
+    ];
+    scripts::preloads(&all, channels)
 }
+
+/// There are no more kinds than this.
+const KINDS: u32 = 8;
 
 /// Where releases of `object` are announced.
 fn channel_of(object: &Object) -> String {
     RedisStore::of(object.kind).channel(&object.name)
 }
 
-/// How to reach the server at `url`, and how long a command may take.
-fn dialer(
-    target: Target,
-    settings: &Settings,
-    client_id: &str,
-) -> Result<(Arc<Dialer>, Duration), Error> {
-    checked("connect_timeout", settings.connect_timeout)?;
-    let limit = checked("command_timeout", settings.command_timeout)?;
+/// How to reach one server.
+fn dialer(target: Target, settings: &Settings, client_id: &str) -> Result<Dialer, Error> {
     let client_name = format!("leasehold:{client_id}");
-    let dialer = Dialer::new(target, settings, client_name, preloads())?;
-    Ok((Arc::new(dialer), limit))
+    Dialer::new(target, settings, client_name, preloads(Channels::Plain))
 }
 
-/// What is known of the server, with what may have changed since it greeted us.
-fn now(mut known: About, replies: &[Value]) -> About {
-    match replies.iter().find_map(connection::is_replica) {
-        Some(true) => known.role = Some(Role::Replica),
-        Some(false) if known.role == Some(Role::Replica) => known.role = Some(Role::Primary),
-        _ => {}
-    }
-    known.eviction_policy =
-        replies.iter().find_map(connection::eviction_policy).or(known.eviction_policy);
-    known
+/// How long a command may take.
+fn limit(settings: &Settings) -> Result<Duration, Error> {
+    checked("connect_timeout", settings.connect_timeout)?;
+    Ok(checked("command_timeout", settings.command_timeout)?)
 }
 
 /// Whole milliseconds, rounded up: the server must not end a lease before us.
@@ -317,17 +354,25 @@ impl Store for RedisStore {
     }
 
     fn release<'a>(&'a self, claim: &'a Claim, mode: ReleaseMode) -> Answer<'a, GivenBack> {
-        Self::of(claim.object.kind).release(self, claim, mode)
+        self.saying_again(&claim.object, Self::of(claim.object.kind).release(self, claim, mode))
+    }
+
+    /// Of one kind, and at one node: one that hangs puts only its own in doubt.
+    fn group(&self, object: &Object) -> u32 {
+        object.kind as u32 + KINDS * self.topology.group(object)
     }
 
     fn renew<'a>(&'a self, renewals: &'a [Renewal]) -> Answer<'a, Vec<Outcome>> {
-        Box::pin(self.renew_or_halve(renewals))
+        match &self.topology {
+            Topology::One(_) => Box::pin(self.renew_or_halve(renewals)),
+            Topology::Cluster(_) => Box::pin(self.renew_by_slot(renewals)),
+        }
     }
 
     fn replicated<'a>(&'a self, claim: &'a Claim, replicas: Replicas) -> Answer<'a, u32> {
-        match Self::of(claim.object.kind).look(claim) {
-            Some(look) => Box::pin(self.synced.ask(look, replicas)),
-            None => unsupported(&claim.object),
+        match (Self::of(claim.object.kind).look(claim), self.topology.synced()) {
+            (Some(look), Some(synced)) => Box::pin(synced.ask(look, replicas)),
+            _ => unsupported(&claim.object),
         }
     }
 
@@ -344,7 +389,7 @@ impl Store for RedisStore {
     }
 
     fn force_release<'a>(&'a self, object: &'a Object) -> Answer<'a, bool> {
-        Self::of(object.kind).force_release(self, object)
+        self.saying_again(object, Self::of(object.kind).force_release(self, object))
     }
 
     fn number<'a>(&'a self, object: &'a Object) -> Answer<'a, i64> {
@@ -357,7 +402,7 @@ impl Store for RedisStore {
         change: Change,
         receipt: &'a Owner,
     ) -> Answer<'a, i64> {
-        Self::of(object.kind).change(self, object, change, receipt)
+        self.saying_again(object, Self::of(object.kind).change(self, object, change, receipt))
     }
 
     fn count<'a>(&'a self, object: &'a Object) -> Answer<'a, Counts> {
@@ -374,50 +419,52 @@ impl Store for RedisStore {
     }
 
     fn listen(&self, object: &Object) {
-        self.subscriptions.listen(object);
+        self.topology.listen(object);
     }
 
     fn unlisten(&self, object: &Object) {
-        self.subscriptions.unlisten(object);
+        self.topology.unlisten(object);
     }
 
     fn tell(&self, subscriber: Weak<dyn Subscriber>) {
-        self.subscriptions.tell(subscriber);
+        self.topology.tell(subscriber);
     }
 
     fn keep_up(&self) {
-        self.subscriptions.keep_up();
+        self.topology.keep_up();
     }
 
     fn look(&self) -> Answer<'_, About> {
-        Box::pin(self.look())
+        Box::pin(self.topology.look())
     }
 
     fn are_up(&self) -> (bool, bool) {
-        (self.commands.is_up(), self.subscriptions.are_up())
+        self.topology.are_up()
     }
 
     fn is_up(&self) -> bool {
-        self.commands.is_up()
+        self.topology.is_up()
     }
 
     fn losses(&self) -> u64 {
-        self.commands.losses()
+        self.topology.losses()
     }
 
     fn obstacle(&self) -> Option<String> {
-        self.commands.obstacle()
+        self.topology.obstacle()
     }
 
     fn reconnects(&self) -> u64 {
-        self.commands.reconnects() + self.subscriptions.reconnects() + self.synced.reconnects()
+        self.topology.reconnects()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use futures_util::FutureExt;
-    use testkit::{Redis, Sentinels, eventually, twin::Twin};
+    use testkit::{Cluster, Redis, Sentinels, eventually, twin::Twin};
 
     use super::*;
     use crate::store::conformance::{self, Bench};
@@ -450,15 +497,24 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn it_conforms_in_a_cluster() {
+        let cluster = Cluster::options().replicas(0).start();
+        let url = cluster.urls()[0].replace("redis://", "redis-cluster://");
+        let store = async |id: &str| {
+            Arc::new(RedisStore::connect(&url, &Settings::default(), id).await.unwrap())
+        };
+        let (one, other) = (store("one").await, store("other").await);
+        conformance::all(&Bench::new(one, other, "other")).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_node_that_is_no_primary_for_a_while_takes_no_right_away() {
         let redis = Redis::start();
         let (store, held, wanted) = (store(&redis, "one").await, claim("java:1"), claim("one:1"));
         store.acquire(&held, None).await.unwrap();
         redis.command(&["REPLICAOF", "127.0.0.1", "1"]);
         let verdict = store.acquire(&wanted, Some(Place::Listening)).await.unwrap();
-        assert!(
-            matches!(verdict, Verdict::Busy(_)) && store.subscriptions.rights(&held.object).queue
-        );
+        assert!(matches!(verdict, Verdict::Busy(_)) && store.topology.rights(&held.object).queue);
 
         redis.command(&["REPLICAOF", "NO", "ONE"]);
         store.acquire(&wanted, Some(Place::Listening)).await.unwrap();
@@ -474,10 +530,10 @@ mod tests {
         let (held, wanted) = (claim("java:1"), claim("one:1"));
         store.acquire(&held, None).await.unwrap();
         store.acquire(&wanted, Some(Place::Listening)).await.unwrap();
-        assert!(!store.subscriptions.rights(&held.object).queue);
+        assert!(!store.topology.rights(&held.object).queue);
 
         redis.command(&["CLIENT", "KILL", "USER", "narrow"]);
-        let forgotten = || store.subscriptions.rights(&held.object).queue;
+        let forgotten = || store.topology.rights(&held.object).queue;
         eventually("it is forgotten", Duration::from_secs(5), forgotten);
     }
 
@@ -626,7 +682,7 @@ mod tests {
         let identity = crate::domain::Identity::random();
         let changes = [Change::Add(1), Change::Drain, Change::CountDown, Change::Delete];
         for text in ["many", "", " 5", "1.5", "0x10"] {
-            store.commands.call(cmd("SET").arg("app").arg(text)).await.unwrap();
+            store.topology.call(b"app", cmd("SET").arg("app").arg(text)).await.unwrap();
             for kind in [Kind::Semaphore, Kind::Latch, Kind::Permits] {
                 let object = Object::of(kind, "app");
                 let asks = Claim { object: object.clone(), ..claim("one:1") };
@@ -644,7 +700,7 @@ mod tests {
                     assert_eq!(failure.to_string(), "the key is a text that is no number");
                 }
             }
-            let there = store.commands.call(cmd("GET").arg("app")).await.unwrap();
+            let there = store.topology.call(b"app", cmd("GET").arg("app")).await.unwrap();
             assert_eq!(replies::into_text(&there), text);
         }
     }
@@ -671,7 +727,7 @@ mod tests {
         let door = claim("one:1").object;
         store.listen(&door);
         tokio::time::sleep(Duration::from_secs(1)).await;
-        assert!(store.subscriptions.hears_releases(&door));
+        assert!(store.topology.hears_releases(&door));
         twin.cut(testkit::twin::Cut::Silence, |it| !it.channels.is_empty());
 
         let start = Instant::now();

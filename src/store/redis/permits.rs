@@ -203,7 +203,7 @@ impl RedisStore {
         &self,
         object: &Object,
         script: &Script,
-        more: impl Fn(&mut Cmd),
+        more: impl Fn(&mut Cmd) + Sync,
     ) -> Result<Value, Failure> {
         let keys = [object.name.as_str(), &keys::leases(&object.name)];
         let answer = self.run(script, &keys, more).await;

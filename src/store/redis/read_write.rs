@@ -7,7 +7,7 @@ use redis::{Cmd, Value, cmd};
 
 use super::{
     InRedis, RedisStore, keys,
-    lock::is_forbidden,
+    lock::{is_forbidden, is_split},
     millis, replies,
     scripts::{Script, script},
 };
@@ -224,11 +224,13 @@ impl RedisStore {
     ) -> Result<Verdict, Failure> {
         let name = claim.name();
         let keys = [name.as_str(), &keys::reader(name, &claim.owner), &keys::writers(name)];
-        let answer = self.run(&READ, &keys[..2 + usize::from(waited.is_some())], |it| {
+        let more = |it: &mut Cmd| {
             it.arg(claim.owner.as_str()).arg(millis(claim.ttl));
             it.arg(beside.map(writer).unwrap_or_default()).arg(waited.unwrap_or_default());
             it.arg(millis(COURTESY_TURN));
-        });
+        };
+        let keys = &keys[..2 + usize::from(waited.is_some())];
+        let answer = self.run_or_tell(&READ, keys, more, waited.is_some());
         verdict(&self.explained(name, answer.await).await?, claim)
     }
 
@@ -249,10 +251,11 @@ impl RedisStore {
     async fn write_alone(&self, claim: &Claim, waits: bool) -> Result<Verdict, Failure> {
         let name = claim.name();
         let keys = [name.as_str(), &keys::writers(name)];
-        let answer = self.run(&WRITE, &keys[..1 + usize::from(waits)], |it| {
+        let more = |it: &mut Cmd| {
             it.arg(claim.owner.as_str()).arg(millis(claim.ttl));
             it.arg(writer(&claim.owner)).arg(millis(KNOWN_FOR));
-        });
+        };
+        let answer = self.run_or_tell(&WRITE, &keys[..1 + usize::from(waits)], more, waits);
         verdict(&self.explained(name, answer.await).await?, claim)
     }
 
@@ -266,17 +269,19 @@ impl RedisStore {
     where
         A: Future<Output = Result<T, Failure>>,
     {
-        if !self.subscriptions.rights(object).queue {
+        if !self.topology.rights(object).queue {
             return ask(false).await;
         }
         let answer = ask(true).await;
-        if !is_forbidden(&answer) {
+        if !is_forbidden(&answer) && !is_split(&answer) {
             return answer;
         }
         // Without it it shows whether the lock is refused, too.
-        let answer = ask(false).await?;
-        self.subscriptions.queue_refused(object);
-        Ok(answer)
+        let alone = ask(false).await?;
+        if !is_split(&answer) {
+            self.topology.queue_refused(object);
+        }
+        Ok(alone)
     }
 
     async fn stop_reading(&self, claim: &Claim) -> Result<GivenBack, Failure> {
@@ -304,11 +309,12 @@ impl RedisStore {
     async fn unlock(&self, claim: &Claim, waited: bool) -> Result<GivenBack, Failure> {
         let name = claim.name();
         let keys = [name.as_str(), &keys::writers(name)];
-        let answer = self.run(&UNLOCK, &keys[..1 + usize::from(waited)], |it| {
+        let more = |it: &mut Cmd| {
             it.arg(claim.owner.as_str()).arg(writer(&claim.owner));
             it.arg(channel(name)).arg(keys::in_slot(name));
-            it.arg(u8::from(self.subscriptions.hears_releases(&claim.object)));
-        });
+            it.arg(u8::from(self.topology.hears_releases(&claim.object)));
+        };
+        let answer = self.run_or_tell(&UNLOCK, &keys[..1 + usize::from(waited)], more, waited);
         let reply = self.explained(name, answer.await).await?;
         replies::given_back(&reply, name).map(as_owners)
     }

@@ -37,8 +37,15 @@ pub(super) fn refused(code: &str, words: &str) -> Failure {
         "ERR" => hidden().map_or("ERR", |(code, _)| code),
         code => code,
     };
-    Failure::refused(shown(code), shown(words))
+    match code {
+        "CROSSSLOT" => Failure::refused(code, format!("{}: {ONE_SLOT}", shown(words))),
+        code => Failure::refused(shown(code), shown(words)),
+    }
 }
+
+/// What to do about keys that lie in different slots of a cluster.
+const ONE_SLOT: &str = "in a cluster all keys of one request must lie in one slot, as those do \
+     that have the name of the lock in braces: `{orders:42}:total` beside `orders:42`";
 
 /// Whether the server does not know the script.
 pub(super) fn is_no_script(value: &Value) -> bool {

@@ -164,7 +164,9 @@ impl RedisStore {
             cmd("HEXISTS").arg(holders).arg(renewal.owner.as_str()).clone()
         };
         let looks: Vec<_> = renewals.iter().map(look).collect();
-        let replies = self.commands.call_all(&looks).await?;
+        let Some(first) = renewals.first() else { return Ok(Vec::new()) };
+        let key = first.object.name.as_str().as_bytes();
+        let replies = self.topology.call_all(key, &looks).await?;
         let outcome = |reply: &Value| match reply {
             Value::ServerError(error) => Err(replies::refusal(error).naming(Some("HEXISTS"))),
             reply => replies::outcome(reply),

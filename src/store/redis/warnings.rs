@@ -4,7 +4,11 @@ use crate::domain::{About, Mutex, Role};
 
 /// What was warned of.
 #[derive(Debug, Default)]
-pub(super) struct Warnings(Mutex<Vec<Trouble>>);
+pub(super) struct Warnings {
+    told: Mutex<Vec<Trouble>>,
+    /// Whether nodes of a cluster are what is looked for. What each of them is says their map.
+    of_nodes: bool,
+}
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Trouble {
@@ -14,9 +18,13 @@ enum Trouble {
 }
 
 impl Warnings {
+    pub(super) fn of_nodes() -> Self {
+        Self { of_nodes: true, ..Self::default() }
+    }
+
     /// Whether it is time to warn of this, and then it is done.
     fn is_new(&self, trouble: Trouble) -> bool {
-        let mut told = self.0.lock();
+        let mut told = self.told.lock();
         let new = !told.contains(&trouble);
         if new {
             told.push(trouble);
@@ -26,14 +34,15 @@ impl Warnings {
 
     /// Warns of what a server says of itself.
     pub(super) fn warn_of(&self, about: &About) {
-        if about.role == Some(Role::Replica) && self.is_new(Trouble::Replica) {
+        let role = about.role.filter(|_| !self.of_nodes);
+        if role == Some(Role::Replica) && self.is_new(Trouble::Replica) {
             tracing::warn!(target: "leasehold",
                 "this server is a replica and takes no locks: connect to its primary");
         }
-        if about.role == Some(Role::ClusterNode) && self.is_new(Trouble::ClusterNode) {
+        if role == Some(Role::ClusterNode) && self.is_new(Trouble::ClusterNode) {
             tracing::warn!(target: "leasehold",
-                "this server is a node of a cluster, which is not supported yet: it takes no \
-                 names but its own: connect to a server without cluster mode");
+                "this server is a node of a cluster and takes no names but its own: connect to \
+                 the cluster, by redis-cluster:// or rediss-cluster://");
         }
         // Locks are keys with a lease: some policies throw just those away first.
         let policy = about.eviction_policy.as_deref().filter(|policy| *policy != "noeviction");

@@ -6,21 +6,23 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-use super::{connection::Watcher, subscriptions::Board, warnings::Warnings};
-use crate::domain::About;
+use super::{connection::Watcher, subscriptions::Hub, warnings::Warnings};
+use crate::{domain::About, store::Event};
 
 /// Watches the link for commands.
 #[derive(Debug)]
 pub(super) struct Commands {
-    board: Arc<Board>,
-    warnings: Warnings,
+    hub: Arc<Hub>,
+    warnings: Arc<Warnings>,
     was_up: AtomicBool,
 }
 
 impl Commands {
-    pub(super) fn telling(board: &Arc<Board>) -> Arc<Self> {
-        let (warnings, was_up) = (Warnings::default(), AtomicBool::new(false));
-        Arc::new(Self { board: Arc::clone(board), warnings, was_up })
+    /// A watcher of a connection to a server that is new to us; or, if it `replaces` one, of
+    /// which the first connection is one that is made again.
+    pub(super) fn telling(hub: &Arc<Hub>, warnings: &Arc<Warnings>, replaces: bool) -> Arc<Self> {
+        let (hub, warnings) = (Arc::clone(hub), Arc::clone(warnings));
+        Arc::new(Self { hub, warnings, was_up: AtomicBool::new(replaces) })
     }
 }
 
@@ -35,7 +37,11 @@ impl Watcher for Commands {
 
     fn up(&self) {
         if self.was_up.swap(true, Ordering::AcqRel) {
-            self.board.back();
+            self.hub.say(Event::Back);
         }
+    }
+
+    fn down(&self) {
+        self.hub.suspicion.notify_one();
     }
 }

@@ -3,7 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use futures_util::{StreamExt, stream::FuturesUnordered};
-use tokio::time::{Instant, sleep_until, timeout_at};
+use redis::{Cmd, Value};
+use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 use super::{
     ending::Ending,
@@ -91,6 +92,22 @@ impl Dialer {
                 _ = self.whereabouts.leaves(&addresses) => {}
             }
         }
+    }
+
+    /// Connects, asks `commands` and hangs up, within the connect timeout.
+    pub(crate) async fn ask_once(&self, commands: &[Cmd]) -> Result<Vec<Value>, Error> {
+        let unheard: OnPush = Arc::new(|_| {});
+        let Dialled { wire, mut driver, .. } = self.dial(&unheard).await?;
+        let asked = async {
+            tokio::select! {
+                biased;
+                Ok(replies) = wire.call_all(commands) => Ok(replies),
+                ending = &mut driver => Err(Obstacle::from(ending)),
+            }
+        };
+        let late = |_| Err(self.silence(self.target.place.addresses()));
+        let asked = timeout(self.limit, asked).await.unwrap_or_else(late);
+        asked.map_err(|obstacle| obstacle.before(self.whereabouts.to_string()))
     }
 
     /// Nobody at `addresses` has answered in time.

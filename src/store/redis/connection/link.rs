@@ -133,6 +133,19 @@ impl Link {
         }
     }
 
+    /// Waits until the connection is up, no longer than a command may take.
+    pub(crate) async fn ready(&self) -> Result<(), Failure> {
+        self.live().await.map(drop)
+    }
+
+    /// Ends the connection, healthy or not: whoever waits for an answer on it gets none.
+    /// Whoever calls after that has it made again.
+    pub(crate) fn cut(&self) {
+        if let Some(supervisor) = self.supervisor.lock().take() {
+            supervisor.abort();
+        }
+    }
+
     async fn awaited<T>(
         &self,
         reply: impl Future<Output = Result<T, Failure>>,
@@ -210,10 +223,7 @@ impl fmt::Debug for Link {
 
 impl Drop for Link {
     fn drop(&mut self) {
-        let supervisor = self.supervisor.get_mut();
-        if let Some(supervisor) = supervisor.take() {
-            supervisor.abort();
-        }
+        self.cut();
     }
 }
 

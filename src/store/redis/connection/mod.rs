@@ -43,13 +43,14 @@ pub(super) use self::{
     login::Preload,
     shown::shown,
     target::Target,
-    url::target,
+    url::{Servers, servers},
     watcher::Watcher,
     wire::Wire,
 };
 #[cfg(test)]
+pub(crate) use self::{connector::Connector, url::target};
 pub(crate) use self::{
-    connector::Connector,
-    target::{Address, Place},
+    settings::Settings,
+    target::{Address, Credentials, Place},
+    translation::Translation,
 };
-pub(crate) use self::{settings::Settings, target::Credentials, translation::Translation};

@@ -288,7 +288,7 @@ impl Sentinels {
         // A courtesy.
         let called = wire.call(cmd("CLIENT").arg("SETNAME").arg(&self.client_name)).await;
         called.map_err(|_| gone())?;
-        let heard = wire.confirm(cmd("SUBSCRIBE").arg("+switch-master")).await;
+        let heard = wire.confirm(cmd("SUBSCRIBE").arg("+switch-master"), PushKind::Subscribe).await;
         if let Value::ServerError(error) = heard.map_err(|_| gone())? {
             tracing::debug!(target: "leasehold", failure = %error,
                 "a sentinel sends no messages: it is asked each second");

@@ -3,7 +3,12 @@
 
 use std::{fmt, sync::Arc};
 
-use super::{obstacle::Obstacle, shown::shown, target::Address};
+use super::{
+    obstacle::Obstacle,
+    shown::shown,
+    target::{Address, Place},
+};
+use crate::error::Error;
 
 /// Says for an address that was told where it is reached; `None`: right there.
 pub(crate) type Translate = dyn Fn(&str) -> Option<String> + Send + Sync;
@@ -15,6 +20,12 @@ pub(crate) struct Translation(Option<Arc<Translate>>);
 impl Translation {
     pub(crate) fn by(translate: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> Self {
         Self(Some(Arc::new(translate)))
+    }
+
+    /// The place of the server that somebody calls `host` and `port`.
+    pub(crate) fn place(&self, host: &str, port: u16, tls: bool) -> Result<Place, Error> {
+        let reached = self.of(host, port, tls).map(Place::At);
+        reached.map_err(|obstacle| obstacle.before(shown(&format!("{host}:{port}"))))
     }
 
     /// Where the server is reached that somebody calls `host` and `port`.

@@ -40,7 +40,48 @@ const OPTIONS_OF_OTHERS: [&str; 17] = [
 /// So much of a URL is shown at most.
 const SHOWN: usize = 32;
 
+/// What a URL names.
+#[derive(Debug)]
+pub(crate) enum Servers {
+    One(Target),
+    /// Some nodes of a cluster, who know the others.
+    Cluster(Vec<Target>),
+}
+
 /// Reads `url`; what `settings` name themselves goes first.
+pub(crate) fn servers(url: &str, settings: &Settings) -> Result<Servers, Error> {
+    let url = url.trim();
+    let one = |url: &str| target(url, settings);
+    match url.split_once("://") {
+        Some(("redis-cluster" | "valkey-cluster", rest)) => nodes("redis", rest, one),
+        Some(("rediss-cluster" | "valkeys-cluster", rest)) => nodes("rediss", rest, one),
+        _ => one(url).map(Servers::One),
+    }
+}
+
+/// Reads `user:password@host:port,host:port`.
+fn nodes(
+    scheme: &str,
+    rest: &str,
+    one: impl Fn(&str) -> Result<Target, Error>,
+) -> Result<Servers, Error> {
+    // First as a whole: a sign in a password may be taken for the end of it.
+    check(&format!("{scheme}://{rest}"))?;
+    let end = rest.find(['/', '?']).unwrap_or(rest.len());
+    let (authority, path) = rest.split_at(end);
+    let (user, hosts) = match authority.rsplit_once('@') {
+        Some((user, hosts)) => (format!("{user}@"), hosts),
+        None => (String::new(), authority),
+    };
+    let node = |host: &str| one(&format!("{scheme}://{user}{host}{path}"));
+    let nodes = hosts.split(',').map(node).collect::<Result<Vec<_>, _>>()?;
+    match nodes.iter().any(|node| node.database != 0) {
+        true => Err(wrong("a cluster has no databases but 0")),
+        false => Ok(Servers::Cluster(nodes)),
+    }
+}
+
+/// Reads `url`, of one server.
 pub(crate) fn target(url: &str, settings: &Settings) -> Result<Target, Error> {
     let url = url.trim();
     check(url)?;
@@ -112,7 +153,9 @@ fn check(url: &str) -> Result<(), Error> {
     }
     let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
     if scheme.contains("cluster") {
-        return Err(wrong("Cluster is not supported yet: name one Redis server"));
+        return Err(wrong(
+            "write redis-cluster://host:port,host:port, or rediss-cluster:// for TLS",
+        ));
     }
     let is_socket = rest.starts_with('/');
     if !is_socket
@@ -295,7 +338,26 @@ mod tests {
     }
 
     fn refused(url: &str) -> String {
-        target(url, &Settings::default()).unwrap_err().to_string()
+        servers(url, &Settings::default()).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_cluster_is_named_by_some_of_its_nodes() {
+        let read = |url| match servers(url, &Settings::default()) {
+            Ok(Servers::Cluster(nodes)) => nodes,
+            other => panic!("{other:?}"),
+        };
+        let nodes = read("redis-cluster://billing:p%40ss,word@h1:7000,[::1]:7001,h3");
+        let at: Vec<_> = nodes.iter().map(|node| node.place.to_string()).collect();
+        assert_eq!(at, ["h1:7000", "[::1]:7001", "h3:6379"]);
+        for node in nodes {
+            assert_eq!(node.user.as_deref(), Some("billing"));
+            assert_eq!(node.password, Some(Secret::from("p@ss,word".to_owned())));
+        }
+        #[cfg(feature = "tls")]
+        for node in read("rediss-cluster://h1,h2/0") {
+            assert!(matches!(node.place, Place::At(Address::Tcp { tls: true, .. })));
+        }
     }
 
     #[test]
@@ -414,7 +476,13 @@ mod tests {
             ("redis://h1,h2/first", "database `first`"),
             ("redis://h1,h2?db=1", "option `db`"),
             ("unix://h1,h2/path", "unknown scheme `unix`"),
-            ("redis-cluster://h1:7000", "not supported yet"),
+            ("redis-cluster://", "host"),
+            ("redis-cluster://h1:7000,", "host"),
+            ("redis-cluster://h1:7000/2", "no databases"),
+            ("redis-cluster://h1:7000?database=2", "unknown option"),
+            ("redis-cluster://h1:port,h2", "port"),
+            ("redis+cluster://h1:7000", "redis-cluster://"),
+            ("rediss-clusters://h1:7000", "rediss-cluster://"),
             ("redis://u:p/w@localhost", "%2F"),
             ("redis://u:p?w@localhost", "%3F"),
             ("redis://u:p\nw@localhost", "control character"),
@@ -467,6 +535,9 @@ mod tests {
             "redis://u:x,hunter2@h,i",
             "redis://u,hunter2@h,i/x",
             "hunter2@h,i",
+            "redis-cluster://u:hunter2@h:1,u:hunter2@h:2",
+            "redis-cluster://u:hunter2@h:1,hunter2@:2",
+            "redis-cluster://u:hun,ter2@h:port",
             "http://u:hunter2@h",
         ]
         .map(str::to_owned)
@@ -483,6 +554,7 @@ mod tests {
                 urls.push(format!("redis://u:12{sign}hunter2@h,{host}/0"));
                 urls.push(format!("redis-sentinel://u:12{sign}hunter2@h,{host}/main"));
                 urls.push(format!("redis-sentinel://{host}/main?sentinel_password=x{sign}hunter2"));
+                urls.push(format!("redis-cluster://u:12{sign}hunter2@{host},{host}"));
                 urls.push(format!("{sign}redis://u:hunter2@{host}"));
             }
             urls.push(format!("unix:///nowhere?pass=a{sign}hunter2"));
@@ -494,8 +566,9 @@ mod tests {
     #[test]
     fn a_password_is_never_shown_whatever_the_url() {
         for url in odd_urls() {
-            let shown = match target(&url, &Settings::default()) {
-                Ok(target) => format!("{target:?} {}", target.place),
+            let shown = match servers(&url, &Settings::default()) {
+                Ok(Servers::One(target)) => format!("{target:?} {}", target.place),
+                Ok(Servers::Cluster(nodes)) => format!("{nodes:?} {}", nodes[0].place),
                 Err(error) => format!("{error} {error:?}"),
             };
             assert!(!shown.contains("hunter2"), "{url:?}: {shown}");

@@ -3,7 +3,7 @@
 
 use std::{collections::VecDeque, convert::Infallible, sync::Arc, time::Duration};
 
-use redis::{Cmd, PushInfo, PushKind, Value};
+use redis::{Arg, Cmd, PushInfo, PushKind, ServerError, Value, cmd};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf, split},
     sync::{Notify, oneshot},
@@ -63,9 +63,17 @@ enum Asked {
         come: Vec<Value>,
         sender: oneshot::Sender<Vec<Value>>,
     },
-    /// A change of subscriptions: so many pushes confirm it, or it is refused once.
+    /// A change of subscriptions: a push of this kind confirms each of these channels, in
+    /// order, or it is refused once.
     Confirmed {
-        missing: usize,
+        kind: PushKind,
+        channels: VecDeque<Vec<u8>>,
+        sender: oneshot::Sender<Value>,
+    },
+    /// What has no reply but a refusal, with a PING behind it: its reply shows that there
+    /// was none.
+    Followed {
+        refused: Option<Value>,
         sender: oneshot::Sender<Value>,
     },
 }
@@ -93,12 +101,23 @@ impl Wire {
         replies.await.map_err(|_| self.failure())
     }
 
-    /// Sends a command that subscribes or the like, and waits until it is confirmed
-    /// for each of its arguments, or refused.
-    pub(crate) async fn confirm(&self, command: &Cmd) -> Result<Value, Failure> {
+    /// Sends a command that subscribes or the like, and waits until a push of this `kind`
+    /// confirms each of its arguments, or it is refused.
+    pub(crate) async fn confirm(&self, command: &Cmd, kind: PushKind) -> Result<Value, Failure> {
         let (sender, reply) = oneshot::channel();
-        let missing = command.args_iter().len().saturating_sub(1);
-        self.ask([command], Asked::Confirmed { missing, sender })?;
+        let channels = command.args_iter().skip(1).filter_map(|argument| match argument {
+            Arg::Simple(channel) => Some(channel.to_vec()),
+            _ => None,
+        });
+        self.ask([command], Asked::Confirmed { kind, channels: channels.collect(), sender })?;
+        reply.await.map_err(|_| self.failure())
+    }
+
+    /// The same of a command whose confirmations come unasked as well, so that none of them
+    /// shows that it is done.
+    pub(crate) async fn follow(&self, command: &Cmd) -> Result<Value, Failure> {
+        let (sender, reply) = oneshot::channel();
+        self.ask([command, &cmd("PING")], Asked::Followed { refused: None, sender })?;
         reply.await.map_err(|_| self.failure())
     }
 
@@ -248,7 +267,7 @@ impl Wire {
                 Frame::PassedOver(bytes) => tracing::debug!(target: "leasehold", bytes,
                     "a message is too long: passed over"),
                 Frame::Value(Value::Push { kind, data }) => {
-                    answered.extend(outbox.confirmed(&kind)?);
+                    answered.extend(outbox.confirmed(&kind, &data)?);
                     pushes.push(PushInfo { kind, data });
                 }
                 Frame::Value(value) => answered.extend(outbox.replied(value)?),
@@ -287,6 +306,13 @@ impl Outbox {
             come.push(value);
             return Ok(None);
         }
+        if let Some(Asked::Followed { refused, .. }) = self.asked.front_mut()
+            && refused.is_none()
+            && refuses_what_came_first(&value)
+        {
+            *refused = Some(value);
+            return Ok(None);
+        }
         let asked = self.asked.pop_front().ok_or(Ending::Surplus)?;
         self.progress.answered += 1;
         Ok(Some(match asked {
@@ -295,16 +321,21 @@ impl Outbox {
                 come.push(value);
                 Answered::Many(sender, come)
             }
+            Asked::Followed { refused, sender } => {
+                Answered::One(sender, refused.unwrap_or(Value::Okay))
+            }
         }))
     }
 
-    /// A push has come. Returns the request that is confirmed by it.
-    fn confirmed(&mut self, kind: &PushKind) -> Result<Option<Answered>, Ending> {
-        let confirms = matches!(kind, PushKind::Subscribe | PushKind::Unsubscribe);
+    /// A push has come. Returns the request that is confirmed by it: one that comes unasked
+    /// confirms nothing.
+    fn confirmed(&mut self, come: &PushKind, data: &[Value]) -> Result<Option<Answered>, Ending> {
         match self.asked.front_mut() {
-            Some(Asked::Confirmed { missing, .. }) if confirms => {
-                *missing = missing.saturating_sub(1);
-                if *missing == 0 {
+            Some(Asked::Confirmed { kind, channels, .. })
+                if kind == come && is_of(data, channels.front()) =>
+            {
+                channels.pop_front();
+                if channels.is_empty() {
                     return self.replied(Value::Okay);
                 }
                 self.progress.replies += 1;
@@ -313,6 +344,22 @@ impl Outbox {
             _ => Ok(None),
         }
     }
+}
+
+/// Whether a push is about this channel.
+fn is_of(data: &[Value], channel: Option<&Vec<u8>>) -> bool {
+    let said = match data.first() {
+        Some(Value::BulkString(said)) => said.as_slice(),
+        Some(Value::SimpleString(said)) => said.as_bytes(),
+        _ => return false,
+    };
+    channel.is_some_and(|channel| channel == said)
+}
+
+/// Whether it is not the PING that is refused.
+fn refuses_what_came_first(reply: &Value) -> bool {
+    let of_ping = |error: &ServerError| error.details().is_some_and(|it| it.contains("'ping'"));
+    matches!(reply, Value::ServerError(error) if !of_ping(error))
 }
 
 impl Answered {
@@ -343,7 +390,6 @@ mod tests {
     use std::time::Duration;
 
     use futures_util::FutureExt;
-    use redis::cmd;
     use tokio::{
         io::{DuplexStream, duplex},
         task::JoinHandle,
@@ -439,7 +485,7 @@ mod tests {
     async fn a_subscription_is_confirmed_by_a_push_for_each_channel() {
         let mut t = Setup::new();
         let (wire, subscribe) = (Arc::clone(&t.wire), cmd("SUBSCRIBE").arg("a").arg("b").clone());
-        let mut asked = Box::pin(wire.confirm(&subscribe));
+        let mut asked = Box::pin(wire.confirm(&subscribe, PushKind::Subscribe));
         assert!((&mut asked).now_or_never().is_none());
         let next = t.asks("PING").await;
 
@@ -457,7 +503,7 @@ mod tests {
     async fn a_subscription_is_refused_once_for_all_its_channels() {
         let mut t = Setup::new();
         let (wire, subscribe) = (Arc::clone(&t.wire), cmd("SUBSCRIBE").arg("a").arg("b").clone());
-        let mut asked = Box::pin(wire.confirm(&subscribe));
+        let mut asked = Box::pin(wire.confirm(&subscribe, PushKind::Subscribe));
         assert!((&mut asked).now_or_never().is_none());
         let next = t.asks("PING").await;
         t.says("-NOPERM no\r\n+PONG\r\n").await;
@@ -481,6 +527,47 @@ mod tests {
         for wire in [&t.wire, &cut.wire] {
             let failure = wire.call(&cmd("PING")).await.unwrap_err();
             assert!(matches!(failure, Failure::Unreachable(_)), "{failure}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_what_was_asked_for_is_confirmed() {
+        let mut t = Setup::new();
+        let wire = Arc::clone(&t.wire);
+        let mut subscribe = cmd("SSUBSCRIBE");
+        subscribe.arg("a");
+        let mut asked = Box::pin(wire.confirm(&subscribe, PushKind::SSubscribe));
+        assert!((&mut asked).now_or_never().is_none());
+        // a slot that moves away ends what was heard in it, unasked; and others are others
+        t.says(">3\r\n$12\r\nsunsubscribe\r\n$1\r\na\r\n:0\r\n").await;
+        t.says(">3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n").await;
+        t.says(">3\r\n$10\r\nssubscribe\r\n$1\r\nb\r\n:1\r\n").await;
+        assert!((&mut asked).now_or_never().is_none());
+        t.says(">3\r\n$10\r\nssubscribe\r\n$1\r\na\r\n:1\r\n").await;
+        assert_eq!(asked.await.unwrap(), Value::Okay);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_confirmed_unasked_as_well_is_done_when_the_question_behind_it_is_answered() {
+        let refusal = "-MOVED 1 a:1\r\n";
+        let no_ping = "-NOPERM User x has no permissions to run the 'ping' command\r\n";
+        for (replies, refused) in
+            [("+PONG\r\n", false), ("-MOVED 1 a:1\r\n+PONG\r\n", true), (no_ping, false)]
+        {
+            let mut t = Setup::new();
+            let wire = Arc::clone(&t.wire);
+            let mut leave = cmd("SUNSUBSCRIBE");
+            leave.arg("a");
+            let mut asked = Box::pin(wire.follow(&leave));
+            assert!((&mut asked).now_or_never().is_none());
+            t.says(">3\r\n$12\r\nsunsubscribe\r\n$1\r\na\r\n:0\r\n").await;
+            assert!((&mut asked).now_or_never().is_none());
+            t.says(replies).await;
+            assert_eq!(matches!(asked.await.unwrap(), Value::ServerError(_)), refused);
+            // and the next reply is for the next request
+            let next = t.asks("PING").await;
+            t.says(refusal).await;
+            assert!(matches!(next.await.unwrap().unwrap(), Value::ServerError(_)));
         }
     }
 

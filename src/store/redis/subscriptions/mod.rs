@@ -10,7 +10,7 @@ mod table;
 
 use std::{
     convert::Infallible,
-    sync::{Arc, Weak},
+    sync::{Arc, OnceLock, Weak},
     time::Duration,
 };
 
@@ -22,12 +22,16 @@ use tokio::{
 };
 
 pub(super) use self::rights::{Refused, Rights};
+pub(super) use self::table::Among;
 use self::table::{Correction, Refusal, Table};
-use super::connection::{Dialer, Link, Watcher, Wire};
+use super::{
+    channels::Channels,
+    connection::{Dialer, Link, Watcher, Wire},
+};
 use crate::{
     domain::{Mutex, Object},
     error::Error,
-    store::Subscriber,
+    store::{Event, Subscriber},
 };
 
 /// How long nothing may be sent while we listen: then we see whether the other
@@ -37,11 +41,14 @@ const QUIET: Duration = Duration::from_secs(5);
 /// How long to wait before what failed is asked for again.
 const RETRY: Duration = Duration::from_millis(250);
 
-/// The subscriptions of one client.
+/// What one client hears on one connection.
 #[derive(Debug)]
 pub(super) struct Subscriptions {
     board: Arc<Board>,
-    link: Link,
+    /// Made when something is to be heard, unless it was made before.
+    link: OnceLock<Link>,
+    dialer: Arc<Dialer>,
+    command_timeout: Duration,
 }
 
 impl Subscriptions {
@@ -51,40 +58,71 @@ impl Subscriptions {
         command_timeout: Duration,
     ) -> Result<Self, Error> {
         let watcher: Arc<dyn Watcher> = Arc::<Board>::clone(&board);
-        let link = Link::connect(dialer, watcher, command_timeout).await?;
-        Ok(Self { board, link })
+        let link = Link::connect(Arc::clone(&dialer), watcher, command_timeout).await?;
+        Ok(Self { board, link: link.into(), dialer, command_timeout })
     }
 
-    /// The same without a connection: it is made in the background.
+    /// The same without a connection: it is made when something is to be heard.
+    pub(super) fn when_wanted(
+        board: Arc<Board>,
+        dialer: Arc<Dialer>,
+        command_timeout: Duration,
+    ) -> Self {
+        Self { board, link: OnceLock::new(), dialer, command_timeout }
+    }
+
+    /// The same without a connection: it is made in the background, from now on.
     pub(super) fn connect_lazily(
         board: Arc<Board>,
         dialer: Arc<Dialer>,
         command_timeout: Duration,
     ) -> Self {
-        let watcher: Arc<dyn Watcher> = Arc::<Board>::clone(&board);
-        let link = Link::connect_lazily(dialer, watcher, command_timeout);
-        Self { board, link }
+        let subscriptions = Self::when_wanted(board, dialer, command_timeout);
+        subscriptions.link();
+        subscriptions
+    }
+
+    fn link(&self) -> &Link {
+        self.link.get_or_init(|| {
+            let watcher: Arc<dyn Watcher> = Arc::<Board>::clone(&self.board);
+            Link::connect_lazily(Arc::clone(&self.dialer), watcher, self.command_timeout)
+        })
     }
 
     /// Sees to it that there is a connection, on the runtime of the caller if that of the
     /// one before is gone.
     pub(super) fn keep_up(&self) {
         // Without a runtime the next caller sees to it.
-        drop(self.link.keep_up());
+        drop(self.link.get().map(Link::keep_up));
     }
 
-    /// Tells `subscriber` what is heard from now on.
-    pub(super) fn tell(&self, subscriber: Weak<dyn Subscriber>) {
-        *self.board.subscriber.lock() = Some(subscriber);
+    /// Ends the connection, healthy or not.
+    pub(super) fn cut(&self) {
+        if let Some(link) = self.link.get() {
+            link.cut();
+        }
     }
 
     pub(super) fn listen(&self, object: &Object) {
+        self.link();
         self.board.table.lock().listen(object);
         self.board.changed.notify_one();
     }
 
     pub(super) fn unlisten(&self, object: &Object) {
         self.board.table.lock().unlisten(object);
+        self.board.changed.notify_one();
+    }
+
+    /// As [`unlisten`](Self::unlisten), and nothing that was heard of it is told after this.
+    pub(super) fn forget(&self, object: &Object) {
+        self.board.table.lock().forget(object);
+        self.board.changed.notify_one();
+    }
+
+    /// Asks anew for what another node was said to have.
+    pub(super) fn ask_anew(&self) {
+        self.board.table.lock().ask_anew();
         self.board.changed.notify_one();
     }
 
@@ -98,7 +136,7 @@ impl Subscriptions {
         if !self.rights(object).queue {
             return;
         }
-        self.board.warn_once(Refused::Queue, object);
+        self.board.hub.warn_once(Refused::Queue, object);
         self.board.table.lock().refused(object, Refused::Queue, Instant::now());
         self.board.changed.notify_one();
     }
@@ -110,50 +148,44 @@ impl Subscriptions {
 
     /// Whether there is a connection for them.
     pub(super) fn are_up(&self) -> bool {
-        self.link.is_up()
+        self.link.get().is_none_or(Link::is_up)
     }
 
     pub(super) fn reconnects(&self) -> u64 {
-        self.link.reconnects()
+        self.link.get().map_or(0, Link::reconnects)
     }
 }
 
-/// What is wanted and heard, in the hands of whoever carries the connection.
-#[derive(Debug)]
-pub(super) struct Board {
-    table: Mutex<Table>,
-    changed: Notify,
-    /// Locked before the table by those who tell, and never by those who ask.
+/// Whom to tell, and what was warned of: one for all connections of a client.
+#[derive(Debug, Default)]
+pub(super) struct Hub {
+    /// Locked before a table by those who tell, and never by those who ask.
     subscriber: Mutex<Option<Weak<dyn Subscriber>>>,
     warned: Mutex<Vec<Refused>>,
+    /// Told when something is not where it was looked for.
+    pub(super) suspicion: Notify,
 }
 
-impl Board {
-    /// The board of the client called `client_id`.
-    pub(super) fn of(client_id: &str) -> Arc<Self> {
-        Arc::new(Self {
-            table: Mutex::new(Table::of(client_id)),
-            changed: Notify::new(),
-            subscriber: Mutex::default(),
-            warned: Mutex::default(),
-        })
+impl Hub {
+    /// Tells `subscriber` what is heard from now on.
+    pub(super) fn tell(&self, subscriber: Weak<dyn Subscriber>) {
+        *self.subscriber.lock() = Some(subscriber);
     }
 
-    /// Commands are answered again.
-    pub(super) fn back(&self) {
-        self.table.lock().back();
-        self.tell();
-    }
-
-    /// Tells what there is to be told, in order.
-    fn tell(&self) {
+    /// Tells what `next` gives, in order: nobody else tells anything meanwhile.
+    fn tell_all(&self, mut next: impl FnMut() -> Option<Event>) {
         let subscriber = self.subscriber.lock();
-        loop {
-            let Some(event) = self.table.lock().next_event() else { return };
+        while let Some(event) = next() {
             if let Some(subscriber) = subscriber.as_ref().and_then(Weak::upgrade) {
                 subscriber.hear(event);
             }
         }
+    }
+
+    /// Tells one thing.
+    pub(super) fn say(&self, event: Event) {
+        let mut event = Some(event);
+        self.tell_all(|| event.take());
     }
 
     /// Who may not do something still gets the lock, if later.
@@ -172,6 +204,32 @@ impl Board {
             Refused::Releases => tracing::warn!(target: "leasehold", lock = %object.name,
                 "the server refuses to send messages: waiters ask more often"),
         }
+    }
+}
+
+/// What is wanted and heard, in the hands of whoever carries the connection.
+#[derive(Debug)]
+pub(super) struct Board {
+    table: Mutex<Table>,
+    changed: Notify,
+    channels: Channels,
+    hub: Arc<Hub>,
+}
+
+impl Board {
+    /// The board of the client called `client_id`, for one connection.
+    pub(super) fn of(client_id: &str, among: Among, hub: &Arc<Hub>) -> Arc<Self> {
+        Arc::new(Self {
+            table: Mutex::new(Table::of(client_id, among)),
+            changed: Notify::new(),
+            channels: among.channels(),
+            hub: Arc::clone(hub),
+        })
+    }
+
+    /// Tells what there is to be told, in order.
+    fn tell(&self) {
+        self.hub.tell_all(|| self.table.lock().next_event());
     }
 
     /// Asks the server for what is wanted, whenever that changes, as long as `wire` lives.
@@ -209,19 +267,32 @@ impl Board {
 
     /// Asks for one correction. Returns why it is not made: if it is, that was told before.
     async fn ask(&self, wire: &Wire, correction: Correction) -> Option<Refusal> {
-        let verb = if correction.subscribe.is_some() { "SUBSCRIBE" } else { "UNSUBSCRIBE" };
-        // Without an answer the connection is over, and nothing is heard on it.
-        let Ok(Value::ServerError(error)) = wire.confirm(cmd(verb).arg(&correction.channels)).await
-        else {
-            return None;
+        let verb = match correction.subscribe {
+            Some(_) => self.channels.subscribe(),
+            None => self.channels.unsubscribe(),
         };
+        let mut command = cmd(verb);
+        command.arg(&correction.channels);
+        let answer = match (self.channels, &correction.subscribe) {
+            (Channels::Plain, Some(_)) => wire.confirm(&command, PushKind::Subscribe).await,
+            (Channels::Plain, None) => wire.confirm(&command, PushKind::Unsubscribe).await,
+            (Channels::Sharded, Some(_)) => wire.confirm(&command, PushKind::SSubscribe).await,
+            // A slot that moves away says the same, unasked.
+            (Channels::Sharded, None) => wire.follow(&command).await,
+        };
+        // Without an answer the connection is over, and nothing is heard on it.
+        let Ok(Value::ServerError(error)) = answer else { return None };
         let refusal = match error.code() {
             "NOPERM" => Refusal::Forbidden,
+            "MOVED" => Refusal::Elsewhere,
             _ => Refusal::Passing,
         };
         tracing::debug!(target: "leasehold", failure = %error, verb, "subscriptions refused");
         if let (Refusal::Forbidden, Some(object)) = (refusal, &correction.subscribe) {
-            self.warn_once(correction.needs(), object);
+            self.hub.warn_once(correction.needs(), object);
+        }
+        if refusal != Refusal::Forbidden {
+            self.hub.suspicion.notify_one();
         }
         self.table.lock().not_done(&correction, refusal, Instant::now());
         Some(refusal)
@@ -252,6 +323,7 @@ impl Watcher for Board {
     fn down(&self) {
         self.table.lock().end();
         self.tell();
+        self.hub.suspicion.notify_one();
     }
 
     fn pushed(&self, info: PushInfo) {
@@ -259,9 +331,9 @@ impl Watcher for Board {
         let Ok(channel) = std::str::from_utf8(channel) else { return };
         let mut table = self.table.lock();
         match info.kind {
-            PushKind::Subscribe => table.confirmed(channel, true),
-            PushKind::Unsubscribe => table.confirmed(channel, false),
-            PushKind::Message => {
+            PushKind::Subscribe | PushKind::SSubscribe => table.confirmed(channel, true),
+            PushKind::Unsubscribe | PushKind::SUnsubscribe => table.confirmed(channel, false),
+            PushKind::Message | PushKind::SMessage => {
                 if let Some(message) = info.data.get(1) {
                     table.heard(channel, message);
                 }
@@ -269,6 +341,10 @@ impl Watcher for Board {
             _ => return,
         }
         drop(table);
+        if info.kind == PushKind::SUnsubscribe {
+            // What is not wanted any more needs nothing; what is, is asked for anew.
+            self.changed.notify_one();
+        }
         self.tell();
     }
 }

@@ -27,7 +27,8 @@ pub(in crate::store::redis) struct Rights {
 }
 
 impl Rights {
-    const ALL: Self = Self { queue: true, own_channels: true, releases: true };
+    pub(in crate::store::redis) const ALL: Self =
+        Self { queue: true, own_channels: true, releases: true };
 }
 
 /// What was refused.

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use tokio::time::Instant;
 
 use super::{
-    super::{channel_of, keys, replies},
+    super::{channel_of, channels::Channels, keys, replies, slots::slot_of},
     rights::{Refusals, Refused, Rights},
 };
 use crate::{
@@ -21,6 +21,7 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Table {
     client: String,
+    among: Among,
     objects: Map<Object, Wish>,
     channels: HashMap<String, Channel>,
     /// Channels that may not be as they are wanted.
@@ -28,6 +29,34 @@ pub(super) struct Table {
     refusals: Refusals,
     /// What is to be told, in order.
     events: VecDeque<Event>,
+}
+
+/// Whose messages a connection brings.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(in crate::store::redis) enum Among {
+    /// All that there are.
+    #[default]
+    Alone,
+    /// Those of one node of several. Where channels are plain nobody knows who listens at the
+    /// others: who counts on that would tell nobody.
+    Nodes(Channels),
+}
+
+impl Among {
+    /// Channels of which one command may speak have the same number.
+    fn together(self, channel: &str) -> u16 {
+        match self.channels() {
+            Channels::Plain => 0,
+            Channels::Sharded => slot_of(channel.as_bytes()),
+        }
+    }
+
+    pub(super) fn channels(self) -> Channels {
+        match self {
+            Self::Alone => Channels::Plain,
+            Self::Nodes(channels) => channels,
+        }
+    }
 }
 
 /// A name that somebody waits for.
@@ -53,6 +82,17 @@ enum Says {
     /// Nothing is said: who listens is counted.
     Nothing,
     OurTurn,
+}
+
+impl Channel {
+    fn is_wanted(&self) -> bool {
+        !self.objects.is_empty()
+    }
+}
+
+/// Whether those who wait for it stand in a queue.
+fn is_queued(object: &Object) -> bool {
+    object.manner().waits == Waits::Queued
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -90,12 +130,15 @@ pub(super) enum Refusal {
     Forbidden,
     /// It may be otherwise later.
     Passing,
+    /// Another node has what is said there: it is to be asked for at that one.
+    Elsewhere,
 }
 
 impl Table {
-    pub(super) fn of(client: &str) -> Self {
+    pub(super) fn of(client: &str, among: Among) -> Self {
         Self {
             client: client.to_owned(),
+            among,
             objects: Map::default(),
             channels: HashMap::new(),
             unsettled: BTreeSet::new(),
@@ -122,8 +165,24 @@ impl Table {
         }
     }
 
+    /// Ends what [`listen`](Self::listen) began, and tells nothing more of it.
+    pub(super) fn forget(&mut self, object: &Object) {
+        self.unlisten(object);
+        self.events.retain(|event| match event {
+            Event::Hears(of, _)
+            | Event::Freed { object: of, .. }
+            | Event::Ask { object: of, .. } => of != object,
+            Event::SubscriptionsLost | Event::Back => true,
+        });
+    }
+
     pub(super) fn rights(&self, object: &Object) -> Rights {
-        self.refusals.rights(object)
+        let rights = self.refusals.rights(object);
+        let unknown = self.among == Among::Nodes(Channels::Plain) && is_queued(object);
+        match unknown {
+            true => Rights { queue: false, own_channels: false, ..rights },
+            false => rights,
+        }
     }
 
     /// Notes that the server refuses us what we need for `name`.
@@ -170,12 +229,12 @@ impl Table {
     }
 
     fn wanted(&self, object: &Object) -> Vec<(String, Says)> {
-        let Rights { queue, own_channels, releases } = self.refusals.rights(object);
+        let Rights { queue, own_channels, releases } = self.rights(object);
         let mut wanted = Vec::new();
         if releases {
             wanted.push((channel_of(object), Says::Released));
         }
-        if releases && queue && own_channels && object.manner().waits == Waits::Queued {
+        if releases && queue && own_channels && is_queued(object) {
             wanted.push((keys::queuers(&object.name), Says::Nothing));
             wanted.push((keys::waiter(&object.name, &self.client), Says::OurTurn));
         }
@@ -194,7 +253,7 @@ impl Table {
     /// What to ask for now. What is asked for already is not asked for again.
     pub(super) fn corrections(&mut self) -> Vec<Correction> {
         let mut subscribe: BTreeMap<Object, Vec<String>> = BTreeMap::new();
-        let mut unsubscribe = Vec::new();
+        let mut unsubscribe: BTreeMap<u16, Vec<String>> = BTreeMap::new();
         for name in std::mem::take(&mut self.unsettled) {
             let Some(channel) = self.channels.get_mut(&name) else { continue };
             match (channel.objects.first(), channel.state) {
@@ -206,7 +265,7 @@ impl Table {
                 }
                 (None, State::On) => {
                     channel.state = State::Leaving;
-                    unsubscribe.push(name);
+                    unsubscribe.entry(self.among.together(&name)).or_default().push(name);
                 }
                 // The answer will say how it is.
                 (_, State::Asked | State::Leaving) => {}
@@ -215,26 +274,38 @@ impl Table {
         let of = |subscribe, channels| Correction { subscribe, channels };
         let mut all: Vec<_> =
             subscribe.into_iter().map(|(object, channels)| of(Some(object), channels)).collect();
-        if !unsubscribe.is_empty() {
-            all.push(of(None, unsubscribe));
-        }
+        all.extend(unsubscribe.into_values().map(|channels| of(None, channels)));
         all
     }
 
     /// Notes that `asked` was refused: everything is as it was, but for a right that we lack.
     pub(super) fn not_done(&mut self, asked: &Correction, refusal: Refusal, now: Instant) {
-        let before = if asked.subscribe.is_some() { State::Off } else { State::On };
+        let before = match asked.subscribe.is_some() || refusal == Refusal::Elsewhere {
+            true => State::Off,
+            false => State::On,
+        };
         for channel in &asked.channels {
             self.is_now(channel, before);
         }
         match (refusal, &asked.subscribe) {
             (Refusal::Passing, _) => {}
+            // Asked for again when it is known where it is.
+            (Refusal::Elsewhere, _) => {
+                let is_wanted = |it: &str| self.channels.get(it).is_some_and(Channel::is_wanted);
+                self.unsettled.retain(|it| !asked.channels.contains(it) || !is_wanted(it));
+            }
             (Refusal::Forbidden, Some(object)) => self.refused(object, asked.needs(), now),
             // Who may not leave stays, and need not ask again.
             (Refusal::Forbidden, None) => {
                 self.unsettled.retain(|it| !asked.channels.contains(it));
             }
         }
+    }
+
+    /// Asks anew for what another node was said to have.
+    pub(super) fn ask_anew(&mut self) {
+        let off = self.channels.iter().filter(|(_, it)| it.state == State::Off && it.is_wanted());
+        self.unsettled.extend(off.map(|(name, _)| name.clone()));
     }
 
     /// A connection begins, on which nothing is heard yet.
@@ -246,14 +317,16 @@ impl Table {
 
     /// The connection is lost: everything that was heard, and what was asked.
     pub(super) fn end(&mut self) {
-        self.objects.values_mut().for_each(|wish| wish.hears = Hears::Nothing);
+        let deaf = |(object, wish): (&Object, &mut Wish)| {
+            let before = std::mem::take(&mut wish.hears);
+            (before != Hears::Nothing).then(|| Event::Hears(object.clone(), Hears::Nothing))
+        };
+        let lost: Vec<Event> = self.objects.iter_mut().filter_map(deaf).collect();
         self.channels.clear();
-        self.events.push_back(Event::SubscriptionsLost);
-    }
-
-    /// Commands are answered again.
-    pub(super) fn back(&mut self) {
-        self.events.push_back(Event::Back);
+        match self.among {
+            Among::Alone => self.events.push_back(Event::SubscriptionsLost),
+            Among::Nodes(_) => self.events.extend(lost),
+        }
     }
 
     /// The server has confirmed that we hear `channel`, or that we do not.
@@ -315,7 +388,7 @@ mod tests {
     }
 
     fn table() -> Table {
-        let mut table = Table::of("id");
+        let mut table = Table::of("id", Among::Alone);
         table.begin();
         table
     }
@@ -472,6 +545,84 @@ mod tests {
         confirmed(&mut table, &leaves);
         done(&mut table);
         assert_eq!(told(&mut table).last(), Some(&Event::Hears(name("door"), Hears::Turns)));
+    }
+
+    #[test]
+    fn at_one_node_of_several_each_name_is_told_that_it_is_not_heard_any_more() {
+        let mut table = Table::of("id", Among::Nodes(Channels::Sharded));
+        table.begin();
+        table.listen(&name("door"));
+        table.listen(&name("window"));
+        done(&mut table);
+        told(&mut table);
+        table.end();
+        let deaf = |it| Event::Hears(name(it), Hears::Nothing);
+        let lost = told(&mut table);
+        assert!(lost.len() == 2 && lost.contains(&deaf("door")) && lost.contains(&deaf("window")));
+    }
+
+    #[test]
+    fn what_another_node_has_is_asked_for_when_it_is_known_where() {
+        let mut table = Table::of("id", Among::Nodes(Channels::Sharded));
+        table.begin();
+        table.listen(&name("door"));
+        done(&mut table);
+        told(&mut table);
+        // its slot moves away: the server says so, unasked
+        for channel in [channel_of(&name("door")), keys::queuers(&name("door").name)] {
+            table.confirmed(&channel, false);
+        }
+        assert_eq!(told(&mut table), [Event::Hears(name("door"), Hears::Nothing)]);
+        let [asked] = table.corrections().try_into().unwrap();
+        assert_eq!(asked.channels.len(), 2);
+        table.not_done(&asked, Refusal::Elsewhere, Instant::now());
+        assert_eq!(table.corrections(), []);
+        table.ask_anew();
+        assert_eq!(table.corrections(), [asked]);
+
+        // and one that is not wanted there any more is left
+        table.unlisten(&name("door"));
+        let [left] = table.corrections().try_into().unwrap();
+        assert_eq!(left.channels, [keys::waiter(&name("door").name, "id")]);
+        table.not_done(&left, Refusal::Elsewhere, Instant::now());
+        table.corrections();
+        table.confirmed(&channel_of(&name("door")), false);
+        assert_eq!(table.corrections(), []);
+    }
+
+    #[test]
+    fn channels_of_different_slots_are_left_one_slot_at_a_time() {
+        let mut table = Table::of("id", Among::Nodes(Channels::Sharded));
+        table.begin();
+        let names = ["door", "window"].map(name);
+        names.iter().for_each(|it| table.listen(it));
+        done(&mut table);
+        names.iter().for_each(|it| table.unlisten(it));
+        let left = table.corrections();
+        assert_eq!(left.iter().map(|it| it.channels.len()).collect::<Vec<_>>(), [3, 3]);
+    }
+
+    #[test]
+    fn where_nobody_knows_who_listens_nobody_queues() {
+        let mut table = Table::of("id", Among::Nodes(Channels::Plain));
+        table.begin();
+        table.listen(&name("door"));
+        let [asked] = table.corrections().try_into().unwrap();
+        assert_eq!(asked.channels, [channel_of(&name("door"))]);
+        assert!(!table.rights(&name("door")).queue);
+        assert!(table.rights(&Object::of(crate::domain::Kind::Write, "door")).queue);
+    }
+
+    #[test]
+    fn what_is_listened_to_elsewhere_is_told_of_no_more() {
+        let mut table = table();
+        table.listen(&name("door"));
+        table.listen(&name("window"));
+        for asked in table.corrections() {
+            confirmed(&mut table, &asked);
+        }
+        table.forget(&name("door"));
+        assert_eq!(told(&mut table), [Event::Hears(name("window"), Hears::Turns)]);
     }
 
     /// A server that takes its time, refuses and loses connections; and what was told of it.

@@ -24,6 +24,15 @@ final class Flags {
         }
     }
 
+    /** A flag that must be given. */
+    String needed(String name) {
+        String value = unread.remove(name);
+        if (value == null) {
+            throw new IllegalArgumentException("`--" + name + "` is missing");
+        }
+        return value;
+    }
+
     /** Fails if a flag was given that nobody asked for: a test must not believe in a setting we ignored. */
     void end() {
         if (!unread.isEmpty()) {

@@ -6,6 +6,7 @@ import java.util.Properties;
 import org.redisson.Redisson;
 import org.redisson.api.RedissonClient;
 import org.redisson.client.codec.Codec;
+import org.redisson.config.ClusterServersConfig;
 import org.redisson.config.Config;
 import org.redisson.config.Protocol;
 import org.redisson.config.SingleServerConfig;
@@ -16,17 +17,12 @@ final class Peer {
 
     static RedissonClient connect(Flags flags) {
         Config config = new Config();
-        SingleServerConfig server = config.useSingleServer();
-        // Each connection kept in reserve costs start-up time; the pool still grows to its default size.
-        server.setConnectionMinimumIdleSize(2);
-
-        flags.ifGiven("url", server::setAddress);
-        flags.ifGiven("database", n -> server.setDatabase(Integer.parseInt(n)));
-        flags.ifGiven("user", server::setUsername);
-        flags.ifGiven("password", server::setPassword);
-        flags.ifGiven("timeout-ms", ms -> server.setTimeout(Integer.parseInt(ms)));
-        flags.ifGiven("retry-attempts", n -> server.setRetryAttempts(Integer.parseInt(n)));
-        flags.ifGiven("name-prefix", prefix -> PrefixMapper.install(server, prefix));
+        String url = flags.needed("url");
+        if (url.startsWith(CLUSTER)) {
+            cluster(config.useClusterServers(), url.substring(CLUSTER.length()));
+        } else {
+            single(config.useSingleServer().setAddress(url), flags);
+        }
         flags.ifGiven("watchdog-ms", ms -> config.setLockWatchdogTimeout(Long.parseLong(ms)));
         flags.ifGiven("protocol", name -> config.setProtocol(Protocol.valueOf(name)));
         flags.ifGiven("script-cache", on -> config.setUseScriptCache(Boolean.parseBoolean(on)));
@@ -34,6 +30,27 @@ final class Peer {
         flags.end();
 
         return Redisson.create(config);
+    }
+
+    private static final String CLUSTER = "redis-cluster://";
+
+    private static void single(SingleServerConfig server, Flags flags) {
+        // Each connection kept in reserve costs start-up time; the pool still grows to its default size.
+        server.setConnectionMinimumIdleSize(2);
+
+        flags.ifGiven("database", n -> server.setDatabase(Integer.parseInt(n)));
+        flags.ifGiven("user", server::setUsername);
+        flags.ifGiven("password", server::setPassword);
+        flags.ifGiven("timeout-ms", ms -> server.setTimeout(Integer.parseInt(ms)));
+        flags.ifGiven("retry-attempts", n -> server.setRetryAttempts(Integer.parseInt(n)));
+        flags.ifGiven("name-prefix", prefix -> PrefixMapper.install(server, prefix));
+    }
+
+    private static void cluster(ClusterServersConfig cluster, String nodes) {
+        cluster.setMasterConnectionMinimumIdleSize(2).setSlaveConnectionMinimumIdleSize(2);
+        for (String node : nodes.split(",")) {
+            cluster.addNodeAddress("redis://" + node);
+        }
     }
 
     private static Codec codec(String name) {

@@ -1,0 +1,421 @@
+//! A Redis Cluster: each question goes to the node that has its slot, and after it if it moves.
+//!
+//! What was not executed is asked again here: where a node sends us (`MOVED`, `ASK`), or in a
+//! moment (`TRYAGAIN`, `CLUSTERDOWN` and the like). A question whose answer is lost is not: only
+//! the engine knows what that would mean.
+
+use std::{
+    future::{Future, pending},
+    pin::pin,
+    sync::Arc,
+    time::Duration,
+};
+
+use futures_util::future::{join_all, select_ok};
+use redis::{Cmd, Value, cmd};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
+
+use super::{
+    super::{
+        channels::Channels,
+        connection::{Address, Place, Settings, Target},
+        replies,
+        slots::slot_of,
+        warnings::Warnings,
+    },
+    atlas::{Atlas, Way},
+    map::{HostPort, Redirect},
+    node::{Common, Node},
+    scout::Scout,
+};
+use crate::{
+    domain::{About, Backoff, Failure, Object, Role},
+    error::Error,
+};
+
+/// So often a question is sent on from node to node.
+const MOST_REDIRECTS: u32 = 5;
+
+/// The first and the longest pause before what is not ready now is asked again.
+const LATER: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(100));
+
+/// An answer that takes longer makes us look whether the node is still the one to ask.
+const PATIENCE: Duration = Duration::from_millis(250);
+
+/// A cluster.
+#[derive(Debug)]
+pub(in crate::store::redis) struct Cluster {
+    pub(super) atlas: Arc<Atlas>,
+    scout: Arc<Scout>,
+}
+
+/// What is asked of whoever has a slot.
+pub(super) struct Question<'a> {
+    pub(super) slot: u16,
+    pub(super) command: &'a Cmd,
+    /// How to ask it of a node that does not know the script.
+    pub(super) by_text: Option<&'a (dyn Fn() -> Cmd + Send + Sync)>,
+    /// Whether the asker has another question for keys that are partly here and partly there.
+    pub(super) tells_split: bool,
+}
+
+impl Question<'_> {
+    /// Whether this is an answer to whoever asks.
+    fn takes(&self, redirect: &Redirect) -> bool {
+        self.tells_split && *redirect == Redirect::Split
+    }
+}
+
+/// An answer, and whether it came from a node to which the slot is on its way: nobody hears
+/// there what a script says.
+pub(super) struct Answered {
+    pub(super) reply: Value,
+    pub(super) on_its_way: bool,
+}
+
+/// How far a question has come.
+struct Course {
+    until: Instant,
+    redirects: u32,
+    asks: Option<HostPort>,
+    backoff: Backoff,
+}
+
+impl Cluster {
+    /// Connects to the cluster of which these are some nodes.
+    pub(super) async fn connect(
+        seeds: Vec<Target>,
+        settings: &Settings,
+        client_id: &str,
+        limit: Duration,
+    ) -> Result<Self, Error> {
+        let cluster = Self::new(seeds, settings, client_id, limit)?;
+        cluster.scout.first_look().await?;
+        let nodes = cluster.atlas.masters();
+        let ready = nodes.iter().map(|(at, node)| Box::pin(is_ready(at, node)));
+        if nodes.is_empty() {
+            return Err(Error::Connect {
+                server: "the cluster".into(),
+                reason: "no node has any slots yet".into(),
+                lasting: false,
+                source: None,
+            });
+        }
+        select_ok(ready).await?;
+        // There is a runtime: it was looked for.
+        drop(cluster.scout.keep_up());
+        Ok(cluster)
+    }
+
+    /// The same without a connection: it is looked for in the background.
+    pub(super) fn connect_lazily(
+        seeds: Vec<Target>,
+        settings: &Settings,
+        client_id: &str,
+        limit: Duration,
+    ) -> Result<Self, Error> {
+        let cluster = Self::new(seeds, settings, client_id, limit)?;
+        // Without a runtime the next caller sees to it.
+        drop(cluster.scout.keep_up());
+        Ok(cluster)
+    }
+
+    fn new(
+        seeds: Vec<Target>,
+        settings: &Settings,
+        client_id: &str,
+        limit: Duration,
+    ) -> Result<Self, Error> {
+        let Some(seed) = seeds.first().cloned() else {
+            return Err(Error::Url("it names no host".into()));
+        };
+        let at = |target: &Target| match &target.place {
+            Place::At(Address::Tcp { host, port, .. }) => {
+                Some(HostPort { host: host.clone(), port: *port })
+            }
+            _ => None,
+        };
+        let seeds: Vec<HostPort> = seeds.iter().filter_map(at).collect();
+        let client_name = format!("leasehold:{client_id}");
+        let way = Way { settings: settings.clone(), client_name, seed };
+        // What is wrong with certificates is told now, and not by a background.
+        for at in &seeds {
+            way.dialer(at, None)?;
+        }
+        let common = Common::of(client_id, Warnings::of_nodes(), limit);
+        let atlas = Arc::new(Atlas::new(common, way));
+        let scout = Scout::new(&atlas, seeds);
+        Ok(Self { atlas, scout })
+    }
+
+    /// Sees to it that everything is kept up, on the runtime of the caller if that of the one
+    /// before is gone.
+    pub(super) fn keep_up(&self) {
+        // Without a runtime the next caller sees to it.
+        drop(self.scout.keep_up());
+        self.atlas.masters().iter().for_each(|(_, node)| node.keep_up());
+    }
+
+    /// How messages travel there; waited for until that is known.
+    pub(super) async fn channels(&self) -> Result<Channels, Failure> {
+        if let Some(channels) = self.atlas.channels() {
+            return Ok(channels);
+        }
+        let until = Instant::now() + self.atlas.common.limit;
+        loop {
+            let changed = self.atlas.changed.notified();
+            if let Some(channels) = self.atlas.channels() {
+                return Ok(channels);
+            }
+            self.scout.keep_up()?;
+            let _hurry = self.scout.hurry();
+            if timeout_at(until, changed).await.is_err() {
+                return Err(self.atlas.away(0));
+            }
+        }
+    }
+
+    /// Asks, wherever the slot is.
+    pub(super) async fn ask(&self, question: &Question<'_>) -> Result<Answered, Failure> {
+        let until = Instant::now() + self.atlas.common.limit;
+        let mut course = Course { until, redirects: 0, asks: None, backoff: Backoff::default() };
+        loop {
+            let asks = course.asks.take();
+            let node = match &asks {
+                Some(at) => self.atlas.node_at(at)?,
+                None => self.owner(question.slot, until).await?,
+            };
+            let asked = self.patiently(send(&node, question, asks.is_some())).await;
+            let reply = match asked {
+                Ok(reply) => reply,
+                // It was never sent.
+                Err(Failure::Unreachable(_)) if Instant::now() < until => {
+                    self.scout.suspect();
+                    sleep(course.backoff.next(LATER)).await;
+                    continue;
+                }
+                Err(failure) => {
+                    self.scout.suspect();
+                    return Err(failure);
+                }
+            };
+            let on_its_way = asks.is_some();
+            let redirect = self.redirect(&reply, question.slot, asks);
+            let Some(redirect) = redirect.filter(|it| !question.takes(it)) else {
+                return Ok(Answered { reply, on_its_way });
+            };
+            if !self.goes_on(redirect, question.slot, &mut course).await? {
+                return Ok(Answered { reply, on_its_way });
+            }
+        }
+    }
+
+    /// Where `reply` sends us, if it was not executed by whom we have asked.
+    fn redirect(&self, reply: &Value, slot: u16, asked: Option<HostPort>) -> Option<Redirect> {
+        if !matches!(reply, Value::ServerError(_)) {
+            return None;
+        }
+        let said_by = asked.or_else(|| self.atlas.address_of_owner(slot))?;
+        Redirect::of(reply, &said_by)
+    }
+
+    /// The node that has `slot`.
+    async fn owner(&self, slot: u16, until: Instant) -> Result<Arc<Node>, Failure> {
+        match self.atlas.owner(slot).filter(|node| node.commands.is_up()) {
+            Some(node) => Ok(node),
+            None => Box::pin(self.until_owned(slot, until)).await,
+        }
+    }
+
+    /// The node that has `slot`, waited for if it is away or not known.
+    async fn until_owned(&self, slot: u16, until: Instant) -> Result<Arc<Node>, Failure> {
+        let _hurry = self.scout.hurry();
+        self.scout.keep_up()?;
+        loop {
+            let changed = self.atlas.changed.notified();
+            let owner = self.atlas.owner(slot);
+            let is_ready = async {
+                match &owner {
+                    Some(node) => node.commands.ready().await,
+                    None => pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                ready = is_ready => match (ready, owner) {
+                    (Ok(()), Some(node)) => return Ok(node),
+                    (Err(Failure::NoRuntime), _) => return Err(Failure::NoRuntime),
+                    _ => {}
+                },
+                _ = timeout_at(until, changed) => {}
+            }
+            if Instant::now() >= until {
+                return Err(self.atlas.away(slot));
+            }
+        }
+    }
+
+    /// Waits for an answer. Who takes long may be nobody any more: that is found out meanwhile.
+    async fn patiently<T>(&self, answer: impl Future<Output = T>) -> T {
+        let mut answer = pin!(answer);
+        match timeout(PATIENCE, &mut answer).await {
+            Ok(answer) => answer,
+            Err(_) => {
+                let _hurry = self.scout.hurry();
+                answer.await
+            }
+        }
+    }
+
+    /// Makes ready for another try, if there is to be one.
+    async fn goes_on(
+        &self,
+        redirect: Redirect,
+        slot: u16,
+        course: &mut Course,
+    ) -> Result<bool, Failure> {
+        let is_late = Instant::now() >= course.until;
+        match redirect {
+            Redirect::Moved(moved, at) => {
+                if let Some(at) = at.filter(|_| moved == slot) {
+                    self.atlas.moved(slot, &at);
+                }
+                self.scout.suspect();
+            }
+            Redirect::Ask(Some(at)) => course.asks = Some(at),
+            Redirect::Ask(None) => {}
+            Redirect::Split | Redirect::Later if is_late => return Ok(false),
+            Redirect::Split => {
+                sleep(course.backoff.next(LATER)).await;
+                return Ok(true);
+            }
+            Redirect::Later => {
+                let _hurry = self.scout.hurry();
+                sleep(course.backoff.next(LATER)).await;
+                return Ok(true);
+            }
+        }
+        course.redirects += 1;
+        if course.redirects <= MOST_REDIRECTS {
+            if course.redirects > 1 {
+                // They may be about to agree.
+                sleep(course.backoff.next(LATER)).await;
+            }
+            return Ok(true);
+        }
+        Err(Failure::unreachable(format!(
+            "the nodes of the cluster do not agree who has slot {slot}: each says another"
+        )))
+    }
+
+    /// Asks each of `commands`, all of them about this slot.
+    pub(super) async fn ask_all(&self, slot: u16, commands: &[Cmd]) -> Result<Vec<Value>, Failure> {
+        let ask = |command| self.ask_plainly(slot, command);
+        join_all(commands.iter().map(ask)).await.into_iter().collect()
+    }
+
+    /// Asks `command`, which is no script.
+    pub(super) async fn ask_plainly(&self, slot: u16, command: &Cmd) -> Result<Value, Failure> {
+        let question = Question { slot, command, by_text: None, tells_split: false };
+        Ok(self.ask(&question).await?.reply)
+    }
+
+    /// Asks both together, and then says the second one again if the first one was not
+    /// executed: while a slot is on its way its messages are still sent from where it was.
+    pub(super) async fn ask_then_say(
+        &self,
+        slot: u16,
+        both: [Cmd; 2],
+    ) -> Result<Vec<Value>, Failure> {
+        let owner = self.atlas.owner(slot).filter(|node| node.commands.is_up());
+        if let (Some(node), Some(at)) = (owner, self.atlas.address_of_owner(slot)) {
+            let replies = self.patiently(node.commands.call_all(&both)).await;
+            let replies = replies.inspect_err(|_| self.scout.suspect());
+            let is_done =
+                |replies: &[Value]| replies.iter().all(|reply| Redirect::of(reply, &at).is_none());
+            match replies {
+                Err(Failure::Unreachable(_)) => {}
+                replies if replies.as_deref().map_or(true, is_done) => return replies,
+                _ => {}
+            }
+        }
+        let asked = self.ask_plainly(slot, &both[0]).await?;
+        let said = self.ask_plainly(slot, &both[1]).await?;
+        Ok(vec![asked, said])
+    }
+
+    /// Asks every node what it says of itself.
+    pub(super) async fn look(&self) -> Result<About, Failure> {
+        self.keep_up();
+        if !self.atlas.has_map() {
+            return Err(self.atlas.away(0));
+        }
+        let asked = [cmd("PING"), cmd("INFO").arg("memory").clone()];
+        let nodes = self.atlas.masters();
+        let look = |(_, node): &(HostPort, Arc<Node>)| {
+            let (node, asked) = (Arc::clone(node), &asked);
+            async move {
+                match node.commands.is_up() {
+                    true => Ok((node.about(), node.commands.call_all(asked).await?)),
+                    false => Err(node.commands.away()),
+                }
+            }
+        };
+        let looks: Vec<(About, Vec<Value>)> =
+            join_all(nodes.iter().map(look)).await.into_iter().collect::<Result<_, Failure>>()?;
+        if let Some(obstacle) = self.atlas.obstacle() {
+            return Err(Failure::unreachable(obstacle));
+        }
+        let mut about = About { role: Some(Role::ClusterNode), ..About::default() };
+        for (known, replies) in looks {
+            let known = super::answered(known, &replies)?;
+            about.version = about.version.or(known.version);
+            // The worst of all is what matters.
+            if about.eviction_policy.as_deref().is_none_or(|it| it == "noeviction") {
+                about.eviction_policy = known.eviction_policy.or(about.eviction_policy);
+            }
+        }
+        self.atlas.common.warnings.warn_of(&about);
+        Ok(about)
+    }
+
+    /// The slot of a name, and of all that is its own.
+    pub(super) fn slot_of(object: &Object) -> u16 {
+        slot_of(object.name.as_str().as_bytes())
+    }
+}
+
+/// Nothing goes on when nobody asks any more.
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        self.scout.end();
+    }
+}
+
+/// Asks this node; by text if it does not know the script.
+async fn send(node: &Node, question: &Question<'_>, asking: bool) -> Result<Value, Failure> {
+    let reply = send_as(node, question.command, asking).await?;
+    match question.by_text {
+        Some(by_text) if replies::is_no_script(&reply) => send_as(node, &by_text(), asking).await,
+        _ => Ok(reply),
+    }
+}
+
+/// Sends `command`; behind `ASKING`, and together with it, if its slot is on its way.
+async fn send_as(node: &Node, command: &Cmd, asking: bool) -> Result<Value, Failure> {
+    if !asking {
+        return node.commands.call(command).await;
+    }
+    let replies = node.commands.call_all(&[cmd("ASKING"), command.clone()]).await?;
+    replies.into_iter().nth(1).ok_or_else(|| Failure::Unreadable("too few replies".into()))
+}
+
+async fn is_ready(at: &HostPort, node: &Node) -> Result<(), Error> {
+    let ready = node.commands.ready().await;
+    ready.map_err(|failure| Error::Connect {
+        server: at.to_string(),
+        reason: failure.to_string(),
+        lasting: false,
+        source: None,
+    })
+}

@@ -1,0 +1,308 @@
+//! Pure: which node of a cluster has which slot, as one of them says.
+
+use std::{collections::BTreeSet, fmt};
+
+use redis::Value;
+
+use super::super::{connection::shown, replies, slots::SLOTS};
+use crate::domain::Failure;
+
+/// Where a node listens, in the words of a node.
+#[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub(super) struct HostPort {
+    pub(super) host: String,
+    pub(super) port: u16,
+}
+
+impl fmt::Display for HostPort {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.host.contains(':') {
+            true => write!(f, "[{}]:{}", self.host, self.port),
+            false => write!(f, "{}:{}", self.host, self.port),
+        }
+    }
+}
+
+/// Which master has which slot.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) struct Map {
+    /// The newest change that whoever said this knows of: a failover, or a slot that has moved,
+    /// has a greater number than all before it.
+    pub(super) epoch: u64,
+    /// For each slot one more than the index of its master; 0 if it has none.
+    owners: Vec<u16>,
+    masters: Vec<HostPort>,
+    /// All who were named, replicas among them.
+    members: BTreeSet<HostPort>,
+}
+
+impl Map {
+    /// Reads the answers of the node at `said_by` to `CLUSTER SLOTS` and `CLUSTER NODES`.
+    pub(super) fn read(slots: &Value, nodes: &Value, said_by: &HostPort) -> Result<Self, Failure> {
+        let ranges = match slots {
+            Value::Array(ranges) => ranges,
+            Value::ServerError(error) => return Err(replies::refusal(error)),
+            other => return Err(replies::unreadable(other)),
+        };
+        let mut map = Self {
+            epoch: epoch(nodes),
+            owners: vec![0; usize::from(SLOTS)],
+            masters: Vec::new(),
+            members: BTreeSet::new(),
+        };
+        for range in ranges {
+            map.take(range, said_by).ok_or_else(|| replies::unreadable(range))?;
+        }
+        Ok(map)
+    }
+
+    /// Takes one range: its ends, its master, and its replicas.
+    fn take(&mut self, range: &Value, said_by: &HostPort) -> Option<()> {
+        let Value::Array(parts) = range else { return None };
+        let [Value::Int(first), Value::Int(last), nodes @ ..] = parts.as_slice() else {
+            return None;
+        };
+        let (first, last) = (usize::try_from(*first).ok()?, usize::try_from(*last).ok()?);
+        let slots = self.owners.get(first..=last).map(|_| first..=last)?;
+        for (at, node) in nodes.iter().enumerate() {
+            let Some(node) = node_in(node, said_by)? else { continue };
+            self.members.insert(node.clone());
+            if at == 0 {
+                let owner = self.index_of(node);
+                self.owners[slots.clone()].fill(owner);
+            }
+        }
+        Some(())
+    }
+
+    /// One more than where `master` stands, from now on.
+    fn index_of(&mut self, master: HostPort) -> u16 {
+        let known = self.masters.iter().position(|it| *it == master);
+        let at = known.unwrap_or_else(|| {
+            self.masters.push(master);
+            self.masters.len() - 1
+        });
+        // There are no more masters than slots.
+        u16::try_from(at + 1).unwrap_or_default()
+    }
+
+    /// Notes that `slot` is at `master`, as a node says that has not got it. Returns where
+    /// that one stands among the masters.
+    pub(super) fn note(&mut self, slot: u16, master: HostPort) -> usize {
+        self.members.insert(master.clone());
+        let owner = self.index_of(master);
+        if let Some(it) = self.owners.get_mut(usize::from(slot)) {
+            *it = owner;
+        }
+        usize::from(owner).saturating_sub(1)
+    }
+
+    /// Where the master of `slot` stands among them.
+    pub(super) fn owner(&self, slot: u16) -> Option<usize> {
+        let owner = self.owners.get(usize::from(slot)).copied().unwrap_or_default();
+        usize::from(owner).checked_sub(1)
+    }
+
+    pub(super) fn masters(&self) -> &[HostPort] {
+        &self.masters
+    }
+
+    pub(super) fn members(&self) -> &BTreeSet<HostPort> {
+        &self.members
+    }
+
+    /// How many slots have a master.
+    pub(super) fn covered(&self) -> usize {
+        self.owners.iter().filter(|owner| **owner != 0).count()
+    }
+
+    /// The first slots that no node has, if there are any.
+    pub(super) fn gap(&self) -> Option<(usize, usize)> {
+        let first = self.owners.iter().position(|owner| *owner == 0)?;
+        let length = self.owners[first..].iter().take_while(|owner| **owner == 0).count();
+        Some((first, first + length - 1))
+    }
+}
+
+/// A node of a range: host, port, and more that is of no use here. `None` inside if it does not
+/// say where it is.
+fn node_in(node: &Value, said_by: &HostPort) -> Option<Option<HostPort>> {
+    let Value::Array(parts) = node else { return None };
+    let [host, Value::Int(port), ..] = parts.as_slice() else { return None };
+    let Ok(port @ 1..) = u16::try_from(*port) else { return Some(None) };
+    let host = match host {
+        Value::Nil => "",
+        host => replies::text(host)?,
+    };
+    Some(at(host, port, said_by))
+}
+
+/// A node at `host`; nothing means where we have asked, and `?` that it is not known.
+fn at(host: &str, port: u16, said_by: &HostPort) -> Option<HostPort> {
+    let host = match host {
+        "" => &said_by.host,
+        "?" => return None,
+        host => host,
+    };
+    Some(HostPort { host: host.to_owned(), port })
+}
+
+/// The newest change that a node knows of, from the answer to `CLUSTER NODES`; 0 if it does
+/// not say. Each line has that of one node as its seventh word.
+fn epoch(nodes: &Value) -> u64 {
+    let text = match nodes {
+        Value::VerbatimString { text, .. } => text,
+        other => replies::text(other).unwrap_or_default(),
+    };
+    let epochs = text.lines().filter_map(|line| line.split(' ').nth(6)?.parse().ok());
+    epochs.max().unwrap_or_default()
+}
+
+/// Where a node sends us that has not executed what we asked.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) enum Redirect {
+    /// The slot is there, from now on.
+    Moved(u16, Option<HostPort>),
+    /// Ask there this once: the slot is on its way.
+    Ask(Option<HostPort>),
+    /// The keys are partly here and partly there while the slot is on its way.
+    Split,
+    /// It is not ready for this now.
+    Later,
+}
+
+impl Redirect {
+    /// What the answer of the node at `said_by` asks of us, if it was not executed.
+    pub(super) fn of(answer: &Value, said_by: &HostPort) -> Option<Self> {
+        let Value::ServerError(error) = answer else { return None };
+        let words = || error.details().unwrap_or_default();
+        match error.code() {
+            "MOVED" => {
+                let (slot, to) = target(words(), said_by)?;
+                Some(Self::Moved(slot, to))
+            }
+            "ASK" => Some(Self::Ask(target(words(), said_by)?.1)),
+            "TRYAGAIN" => Some(Self::Split),
+            "CLUSTERDOWN" | "LOADING" | "MASTERDOWN" | "READONLY" => Some(Self::Later),
+            _ => None,
+        }
+    }
+}
+
+/// `3999 127.0.0.1:6381`
+fn target(words: &str, said_by: &HostPort) -> Option<(u16, Option<HostPort>)> {
+    let (slot, address) = words.trim().split_once(' ')?;
+    let (host, port) = address.rsplit_once(':')?;
+    let slot = slot.parse().ok().filter(|slot| *slot < SLOTS)?;
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    Some((slot, at(host, port.parse().ok().filter(|port| *port != 0)?, said_by)))
+}
+
+/// What a node says that has no cluster, and what that means.
+pub(super) fn no_cluster(failure: &Failure) -> Option<&'static str> {
+    let Failure::Refused { message, .. } = failure else { return None };
+    message.contains("cluster support disabled").then_some(
+        "this server is no node of a cluster: name it by redis:// or rediss://, \
+         or turn cluster-enabled on",
+    )
+}
+
+/// A slot or several, for a person.
+pub(super) fn slots_in_words((first, last): (usize, usize)) -> String {
+    match first == last {
+        true => format!("slot {first}"),
+        false => format!("slots {first} to {last}"),
+    }
+}
+
+/// An address for a log: whoever told it may have put anything there.
+pub(super) fn address_shown(at: &HostPort) -> String {
+    shown(&at.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at_port(port: u16) -> HostPort {
+        HostPort { host: "10.0.0.1".into(), port }
+    }
+
+    fn read(reply: &str) -> Result<Map, Failure> {
+        let slots = redis::parse_redis_value(reply.as_bytes()).unwrap();
+        let nodes = "a 10.0.0.7:7000@1 myself,master - 0 0 3 connected 0-5460\n\
+                     b 10.0.0.8:7001@1,host slave a 0 0 3 connected\n\
+                     c :7002@1 master - 0 0 7 connected 5461-16382\nodd\n";
+        let format = redis::VerbatimFormat::Text;
+        let nodes = Value::VerbatimString { format, text: nodes.into() };
+        Map::read(&slots, &nodes, &at_port(1))
+    }
+
+    fn error(words: &str) -> Value {
+        redis::parse_redis_value(format!("-{words}\r\n").as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn each_slot_has_the_master_that_is_named_first() {
+        let map = read(
+            "*2\r\n*4\r\n:0\r\n:5460\r\n*3\r\n$8\r\n10.0.0.7\r\n:7000\r\n$1\r\na\r\n\
+             *3\r\n$8\r\n10.0.0.8\r\n:7001\r\n$1\r\nb\r\n\
+             *3\r\n:5461\r\n:16382\r\n*4\r\n$-1\r\n:7002\r\n$1\r\nc\r\n*0\r\n",
+        )
+        .unwrap();
+        assert_eq!(map.epoch, 7);
+        let owner = |slot| map.owner(slot).map(|at| map.masters()[at].to_string());
+        assert_eq!(owner(0).as_deref(), Some("10.0.0.7:7000"));
+        assert_eq!(owner(5_460).as_deref(), Some("10.0.0.7:7000"));
+        // one that does not know its own address is where it was asked
+        assert_eq!(owner(5_461).as_deref(), Some("10.0.0.1:7002"));
+        assert_eq!(owner(16_383), None);
+        assert_eq!(map.gap(), Some((16_383, 16_383)));
+        assert_eq!((map.members().len(), map.covered()), (3, 16_383));
+    }
+
+    #[test]
+    fn a_slot_that_moves_is_noted_where_it_is() {
+        let mut map = read("*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$1\r\na\r\n:1\r\n").unwrap();
+        assert_eq!(map.note(7, at_port(2)), 1);
+        assert_eq!((map.owner(7), map.owner(8)), (Some(1), Some(0)));
+        assert_eq!(map.note(99, HostPort { host: "a".into(), port: 1 }), 0);
+        assert_eq!(map.gap(), None);
+    }
+
+    #[test]
+    fn what_cannot_be_a_map_is_a_failure_and_not_a_panic() {
+        for odd in [
+            ":1\r\n",
+            "*1\r\n:1\r\n",
+            "*1\r\n*2\r\n:0\r\n$1\r\nx\r\n",
+            "*1\r\n*3\r\n:0\r\n:16384\r\n*2\r\n$1\r\na\r\n:1\r\n",
+            "*1\r\n*3\r\n:9\r\n:-1\r\n*2\r\n$1\r\na\r\n:1\r\n",
+            "*1\r\n*3\r\n:0\r\n:1\r\n*1\r\n$1\r\na\r\n",
+            "-ERR This instance has cluster support disabled\r\n",
+        ] {
+            assert!(read(odd).is_err(), "{odd}");
+        }
+        // an end before the beginning has no slots, and no port is nowhere
+        assert_eq!(read("*1\r\n*2\r\n:9\r\n:8\r\n").unwrap().covered(), 0);
+        let nowhere = read("*1\r\n*3\r\n:0\r\n:1\r\n*2\r\n$1\r\na\r\n:0\r\n").unwrap();
+        assert_eq!((nowhere.masters(), nowhere.covered()), (&[][..], 0));
+    }
+
+    #[test]
+    fn a_redirect_says_where_to() {
+        let of = |words: &str| Redirect::of(&error(words), &at_port(1));
+        let moved = |slot, to| Some(Redirect::Moved(slot, to));
+        assert_eq!(of("MOVED 3999 10.0.0.1:2"), moved(3_999, Some(at_port(2))));
+        assert_eq!(of("MOVED 3999 :2"), moved(3_999, Some(at_port(2))));
+        assert_eq!(of("MOVED 3999 ?:2"), moved(3_999, None));
+        let v6 = HostPort { host: "::1".into(), port: 2 };
+        assert_eq!(of("ASK 3999 ::1:2"), Some(Redirect::Ask(Some(v6))));
+        assert_eq!(of("TRYAGAIN Multiple keys request"), Some(Redirect::Split));
+        assert_eq!(of("CLUSTERDOWN Hash slot not served"), Some(Redirect::Later));
+        for odd in ["MOVED", "MOVED 1", "MOVED 16384 a:1", "MOVED 1 a:0", "ASK x a:1", "ERR no"] {
+            assert_eq!(of(odd), None, "{odd}");
+        }
+        assert_eq!(Redirect::of(&Value::Int(1), &at_port(1)), None);
+    }
+}

@@ -1,0 +1,357 @@
+//! Where questions go: to the one server there is, or to a node of a cluster.
+//!
+//! Start with `cluster.rs`, which follows a slot wherever it is. `atlas.rs` knows the nodes,
+//! `map.rs` reads who has which slot, and `scout.rs` finds that out. With one server nothing of
+//! this is looked at.
+
+mod atlas;
+mod cluster;
+mod map;
+mod node;
+mod scout;
+
+use std::{
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use redis::{Cmd, Value, cmd};
+
+pub(super) use self::cluster::Cluster;
+use self::{
+    cluster::Question,
+    node::{Common, Node},
+};
+use super::{
+    channels::Channels,
+    connection::{Dialer, Link, Settings, Target, eviction_policy, is_replica},
+    replies,
+    slots::slot_of,
+    subscriptions::Rights,
+    synced::Synced,
+    warnings::Warnings,
+};
+use crate::{
+    domain::{About, Failure, Object, Role},
+    error::Error,
+    store::Subscriber,
+};
+
+/// The servers of one client.
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "a client has one")]
+pub(super) enum Topology {
+    One(One),
+    Cluster(Cluster),
+}
+
+/// The only server there is.
+#[derive(Debug)]
+pub(super) struct One {
+    common: Common,
+    node: Node,
+    synced: Synced,
+}
+
+impl One {
+    pub(super) fn commands(&self) -> &Link {
+        &self.node.commands
+    }
+}
+
+/// A script and its keys, as it is sent.
+pub(super) struct Call<'a> {
+    pub(super) key: &'a [u8],
+    pub(super) by_hash: &'a (dyn Fn(Channels) -> Cmd + Send + Sync),
+    pub(super) by_text: &'a (dyn Fn(Channels) -> Cmd + Send + Sync),
+    /// Whether the asker has another question for keys that lie on two nodes.
+    pub(super) tells_split: bool,
+    /// Whether it may say something on a channel.
+    pub(super) publishes: bool,
+}
+
+impl Topology {
+    /// Connects to one server.
+    pub(super) async fn one(
+        dialer: Dialer,
+        client_id: &str,
+        limit: Duration,
+    ) -> Result<Self, Error> {
+        let common = Common::of(client_id, Warnings::default(), limit);
+        let dialer = Arc::new(dialer);
+        let synced = Synced::new(&dialer, limit);
+        let node = Node::connect(&common, dialer).await?;
+        Ok(Self::One(One { common, node, synced }))
+    }
+
+    /// The same without a connection: it is made in the background.
+    pub(super) fn one_lazily(dialer: Dialer, client_id: &str, limit: Duration) -> Self {
+        let common = Common::of(client_id, Warnings::default(), limit);
+        let dialer = Arc::new(dialer);
+        let synced = Synced::new(&dialer, limit);
+        let node = Node::connect_lazily(&common, dialer);
+        Self::One(One { common, node, synced })
+    }
+
+    /// Connects to the cluster of which these are some nodes.
+    pub(super) async fn cluster(
+        seeds: Vec<Target>,
+        settings: &Settings,
+        client_id: &str,
+        limit: Duration,
+    ) -> Result<Self, Error> {
+        Cluster::connect(seeds, settings, client_id, limit).await.map(Self::Cluster)
+    }
+
+    /// The same without a connection: it is looked for in the background.
+    pub(super) fn cluster_lazily(
+        seeds: Vec<Target>,
+        settings: &Settings,
+        client_id: &str,
+        limit: Duration,
+    ) -> Result<Self, Error> {
+        Cluster::connect_lazily(seeds, settings, client_id, limit).map(Self::Cluster)
+    }
+
+    /// Sends `command`, which is about `key`, and waits for the reply, refusals among them.
+    pub(super) async fn call(&self, key: &[u8], command: &Cmd) -> Result<Value, Failure> {
+        match self {
+            Self::One(one) => one.node.commands.call(command).await,
+            Self::Cluster(cluster) => Box::pin(cluster.ask_plainly(slot_of(key), command)).await,
+        }
+    }
+
+    /// Sends all of `commands`, which are about keys in the slot of this one.
+    pub(super) async fn call_all(
+        &self,
+        key: &[u8],
+        commands: &[Cmd],
+    ) -> Result<Vec<Value>, Failure> {
+        match self {
+            Self::One(one) => one.node.commands.call_all(commands).await,
+            Self::Cluster(cluster) => Box::pin(cluster.ask_all(slot_of(key), commands)).await,
+        }
+    }
+
+    /// Sends a command and a message that says what it has done. The message is sent whatever
+    /// becomes of the command, and never before it.
+    pub(super) async fn call_then_say(
+        &self,
+        key: &[u8],
+        command: Cmd,
+        say: impl FnOnce(Channels) -> Cmd + Send,
+    ) -> Result<Vec<Value>, Failure> {
+        match self {
+            Self::One(one) => one.node.commands.call_all(&[command, say(Channels::Plain)]).await,
+            Self::Cluster(cluster) => {
+                let slot = slot_of(key);
+                Box::pin(async move {
+                    let say = say(cluster.channels().await?);
+                    cluster.ask_then_say(slot, [command, say]).await
+                })
+                .await
+            }
+        }
+    }
+
+    /// Who asks replicas; nobody does in a cluster.
+    pub(super) fn synced(&self) -> Option<&Synced> {
+        match self {
+            Self::One(one) => Some(&one.synced),
+            Self::Cluster(_) => None,
+        }
+    }
+
+    /// How messages travel.
+    pub(super) async fn channels(&self) -> Result<Channels, Failure> {
+        match self {
+            Self::One(_) => Ok(Channels::Plain),
+            Self::Cluster(cluster) => Box::pin(cluster.channels()).await,
+        }
+    }
+
+    /// Those that have the same number are at one node, as far as we know.
+    pub(super) fn group(&self, object: &Object) -> u32 {
+        match self {
+            Self::One(_) => 0,
+            Self::Cluster(cluster) => {
+                let owner = cluster.atlas.number_of_owner(Cluster::slot_of(object));
+                owner.and_then(|at| u32::try_from(at + 1).ok()).unwrap_or_default()
+            }
+        }
+    }
+
+    /// Whether something was said of `object` where nobody listens, so that it is to be said
+    /// again. It is asked once.
+    pub(super) fn is_to_be_said_again(&self, object: &Object) -> bool {
+        match self {
+            Self::One(_) => false,
+            Self::Cluster(cluster) => {
+                cluster.atlas.is_to_be_said_again(object.name.as_str().as_bytes())
+            }
+        }
+    }
+
+    // What is heard.
+
+    /// Tells `subscriber` what is heard from now on.
+    pub(super) fn tell(&self, subscriber: Weak<dyn Subscriber>) {
+        match self {
+            Self::One(one) => one.common.hub.tell(subscriber),
+            Self::Cluster(cluster) => cluster.atlas.common.hub.tell(subscriber),
+        }
+    }
+
+    pub(super) fn listen(&self, object: &Object) {
+        match self {
+            Self::One(one) => one.node.subscriptions.listen(object),
+            Self::Cluster(cluster) => cluster.atlas.listen(object),
+        }
+    }
+
+    pub(super) fn unlisten(&self, object: &Object) {
+        match self {
+            Self::One(one) => one.node.subscriptions.unlisten(object),
+            Self::Cluster(cluster) => cluster.atlas.unlisten(object),
+        }
+    }
+
+    /// What we may do about `object`.
+    pub(super) fn rights(&self, object: &Object) -> Rights {
+        match self {
+            Self::One(one) => one.node.subscriptions.rights(object),
+            Self::Cluster(cluster) => {
+                let owner = cluster.atlas.owner(Cluster::slot_of(object));
+                owner.map_or(Rights::ALL, |node| node.subscriptions.rights(object))
+            }
+        }
+    }
+
+    /// Notes that the server refuses us the queue of `object`.
+    pub(super) fn queue_refused(&self, object: &Object) {
+        match self {
+            Self::One(one) => one.node.subscriptions.queue_refused(object),
+            Self::Cluster(cluster) => {
+                if let Some(node) = cluster.atlas.owner(Cluster::slot_of(object)) {
+                    node.subscriptions.queue_refused(object);
+                }
+            }
+        }
+    }
+
+    /// Whether releases of `object` reach us.
+    pub(super) fn hears_releases(&self, object: &Object) -> bool {
+        match self {
+            Self::One(one) => one.node.subscriptions.hears_releases(object),
+            Self::Cluster(cluster) => cluster.atlas.hears_releases(object),
+        }
+    }
+
+    // How it is.
+
+    pub(super) fn keep_up(&self) {
+        match self {
+            Self::One(one) => one.node.subscriptions.keep_up(),
+            Self::Cluster(cluster) => cluster.keep_up(),
+        }
+    }
+
+    /// Asks the servers what they say of themselves.
+    pub(super) async fn look(&self) -> Result<About, Failure> {
+        match self {
+            Self::One(one) => one.look().await,
+            Self::Cluster(cluster) => Box::pin(cluster.look()).await,
+        }
+    }
+
+    /// Whether the connections for commands and for messages are up, all of them.
+    pub(super) fn are_up(&self) -> (bool, bool) {
+        match self {
+            Self::One(One { node, .. }) => (node.commands.is_up(), node.subscriptions.are_up()),
+            Self::Cluster(cluster) => {
+                let (_, commands, messages) = cluster.atlas.are_up();
+                (commands, messages)
+            }
+        }
+    }
+
+    /// Whether any question reaches anybody.
+    pub(super) fn is_up(&self) -> bool {
+        match self {
+            Self::One(one) => one.node.commands.is_up(),
+            Self::Cluster(cluster) => cluster.atlas.are_up().0,
+        }
+    }
+
+    pub(super) fn losses(&self) -> u64 {
+        match self {
+            Self::One(one) => one.node.commands.losses(),
+            Self::Cluster(cluster) => cluster.atlas.counted().0,
+        }
+    }
+
+    pub(super) fn obstacle(&self) -> Option<String> {
+        match self {
+            Self::One(one) => one.node.commands.obstacle(),
+            Self::Cluster(cluster) => cluster.atlas.obstacle(),
+        }
+    }
+
+    pub(super) fn reconnects(&self) -> u64 {
+        match self {
+            Self::One(one) => one.node.reconnects() + one.synced.reconnects(),
+            Self::Cluster(cluster) => cluster.atlas.counted().1,
+        }
+    }
+}
+
+impl One {
+    async fn look(&self) -> Result<About, Failure> {
+        let Self { common, node: Node { commands, subscriptions }, .. } = self;
+        commands.keep_up()?;
+        subscriptions.keep_up();
+        if !commands.is_up() {
+            return Err(commands.away());
+        }
+        let info = |section| cmd("INFO").arg(section).clone();
+        let asked = [cmd("PING"), info("memory"), info("replication")];
+        let about = answered(commands.about(), &commands.call_all(&asked).await?)?;
+        common.warnings.warn_of(&about);
+        Ok(about)
+    }
+}
+
+/// What a server says of itself that was `known` before, by its replies to a PING and more.
+fn answered(mut known: About, replies: &[Value]) -> Result<About, Failure> {
+    if let Some(Value::ServerError(error)) = replies.first()
+        && error.code() != "NOPERM"
+    {
+        return Err(replies::refusal(error));
+    }
+    match replies.iter().find_map(is_replica) {
+        Some(true) => known.role = Some(Role::Replica),
+        Some(false) if known.role == Some(Role::Replica) => known.role = Some(Role::Primary),
+        _ => {}
+    }
+    known.eviction_policy = replies.iter().find_map(eviction_policy).or(known.eviction_policy);
+    Ok(known)
+}
+
+impl Cluster {
+    /// Runs a script where its keys lie.
+    pub(super) async fn run(&self, call: &Call<'_>) -> Result<Value, Failure> {
+        let channels = self.channels().await?;
+        let by_text = || (call.by_text)(channels);
+        let question = Question {
+            slot: slot_of(call.key),
+            command: &(call.by_hash)(channels),
+            by_text: Some(&by_text),
+            tells_split: call.tells_split,
+        };
+        let answered = self.ask(&question).await?;
+        if answered.on_its_way && call.publishes {
+            self.atlas.said_in_vain(call.key);
+        }
+        Ok(answered.reply)
+    }
+}

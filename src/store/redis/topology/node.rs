@@ -1,0 +1,101 @@
+//! One server: a connection for commands, and one for messages.
+
+use std::{sync::Arc, time::Duration};
+
+use super::super::{
+    connection::{Dialer, Link, Watcher},
+    subscriptions::{Among, Board, Hub, Subscriptions},
+    warnings::Warnings,
+    watcher::Commands,
+};
+use crate::{domain::About, error::Error};
+
+/// What the connections of one client have in common.
+#[derive(Debug)]
+pub(in crate::store::redis) struct Common {
+    pub(super) client_id: String,
+    pub(super) hub: Arc<Hub>,
+    pub(super) warnings: Arc<Warnings>,
+    /// How long a command may take.
+    pub(super) limit: Duration,
+}
+
+impl Common {
+    pub(super) fn of(client_id: &str, warnings: Warnings, limit: Duration) -> Self {
+        let client_id = client_id.to_owned();
+        Self { client_id, hub: Arc::default(), warnings: Arc::new(warnings), limit }
+    }
+
+    fn watcher(&self, replaces: bool) -> Arc<dyn Watcher> {
+        Commands::telling(&self.hub, &self.warnings, replaces)
+    }
+
+    fn board(&self, among: Among) -> Arc<Board> {
+        Board::of(&self.client_id, among, &self.hub)
+    }
+}
+
+/// One server.
+#[derive(Debug)]
+pub(in crate::store::redis) struct Node {
+    pub(in crate::store::redis) commands: Link,
+    pub(in crate::store::redis) subscriptions: Subscriptions,
+}
+
+impl Node {
+    /// The only server there is.
+    pub(super) async fn connect(common: &Common, dialer: Arc<Dialer>) -> Result<Self, Error> {
+        let watcher = common.watcher(false);
+        let commands = Link::connect(Arc::clone(&dialer), watcher, common.limit).await?;
+        let board = common.board(Among::Alone);
+        let subscriptions = Subscriptions::connect(board, dialer, common.limit).await?;
+        Ok(Self { commands, subscriptions })
+    }
+
+    /// The same without a connection: both are made in the background.
+    pub(super) fn connect_lazily(common: &Common, dialer: Arc<Dialer>) -> Self {
+        let watcher = common.watcher(false);
+        let commands = Link::connect_lazily(Arc::clone(&dialer), watcher, common.limit);
+        let board = common.board(Among::Alone);
+        let subscriptions = Subscriptions::connect_lazily(board, dialer, common.limit);
+        Self { commands, subscriptions }
+    }
+
+    /// One of several, connected in the background; for messages, when there is something to
+    /// be heard.
+    pub(super) fn among(
+        common: &Common,
+        dialer: Arc<Dialer>,
+        among: Among,
+        replaces: bool,
+    ) -> Self {
+        let watcher = common.watcher(replaces);
+        let commands = Link::connect_lazily(Arc::clone(&dialer), watcher, common.limit);
+        let board = common.board(among);
+        let subscriptions = Subscriptions::when_wanted(board, dialer, common.limit);
+        Self { commands, subscriptions }
+    }
+
+    /// Sees to it that the connections are kept up, on the runtime of the caller if that of
+    /// those before is gone.
+    pub(super) fn keep_up(&self) {
+        // Without a runtime the next caller sees to it.
+        drop(self.commands.keep_up());
+        self.subscriptions.keep_up();
+    }
+
+    /// Ends both connections, healthy or not: it is not what it was.
+    pub(super) fn cut(&self) {
+        self.commands.cut();
+        self.subscriptions.cut();
+    }
+
+    pub(super) fn reconnects(&self) -> u64 {
+        self.commands.reconnects() + self.subscriptions.reconnects()
+    }
+
+    /// What the server said of itself when the connection was last made.
+    pub(super) fn about(&self) -> About {
+        self.commands.about()
+    }
+}

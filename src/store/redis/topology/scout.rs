@@ -1,0 +1,273 @@
+//! Finds out who is where in a cluster: at the beginning, when something is not where it was
+//! looked for, and seldom on its own.
+//!
+//! One task, one look at a time. Of several answers the one is believed of whoever knows of the
+//! newest change: a node that was cut off, or has not been told yet, knows less.
+
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use futures_util::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
+use redis::{Cmd, Value, cmd};
+use tokio::{
+    runtime::Handle,
+    task::AbortHandle,
+    time::{Instant, sleep, timeout_at},
+};
+
+use super::{
+    super::{channels::Channels, connection::shown},
+    atlas::Atlas,
+    map::{HostPort, Map, no_cluster},
+};
+use crate::{
+    domain::{Backoff, Failure, Mutex, spread},
+    error::Error,
+};
+
+/// How often it looks when nothing is suspected.
+const SELDOM: Duration = Duration::from_secs(5);
+
+/// The first and the longest pause while somebody waits for a node that is away.
+const HURRIED: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(200));
+
+/// The shortest pause otherwise: many may suspect the same.
+const REST: Duration = Duration::from_millis(50);
+
+/// How long those are waited for to whom there is a connection, and those who are visited.
+const AT_HAND: Duration = Duration::from_millis(250);
+const ON_A_VISIT: Duration = Duration::from_secs(1);
+
+/// How long others are waited for after the first answer.
+const OTHERS: Duration = Duration::from_millis(50);
+
+/// So many nodes are asked in one look; so many others are visited if none of them answers.
+const ASKED: usize = 5;
+const VISITED: usize = 3;
+
+/// Looks for the nodes.
+#[derive(Debug)]
+pub(super) struct Scout {
+    atlas: Arc<Atlas>,
+    seeds: Vec<HostPort>,
+    /// How many wait for a node that is away.
+    hurried: AtomicUsize,
+    running: AtomicBool,
+    task: Mutex<Option<AbortHandle>>,
+}
+
+/// What one node says, or why it does not.
+type Said = Result<(Map, Option<Channels>), Error>;
+
+impl Scout {
+    pub(super) fn new(atlas: &Arc<Atlas>, seeds: Vec<HostPort>) -> Arc<Self> {
+        Arc::new(Self {
+            atlas: Arc::clone(atlas),
+            seeds,
+            hurried: AtomicUsize::new(0),
+            running: AtomicBool::new(false),
+            task: Mutex::default(),
+        })
+    }
+
+    /// Asks all seeds, until one says who is where.
+    pub(super) async fn first_look(&self) -> Result<(), Error> {
+        let mut visits: FuturesUnordered<_> = self.seeds.iter().map(|at| self.visit(at)).collect();
+        let mut errors = Vec::new();
+        while let Some(said) = visits.next().await {
+            match said {
+                Ok((map, channels)) => {
+                    self.believe(vec![(map, channels)]);
+                    return Ok(());
+                }
+                Err(error) => errors.push(error),
+            }
+        }
+        let lasts = |error: &Error| matches!(error, Error::Connect { lasting: true, .. });
+        let lasting = errors.iter().position(lasts).unwrap_or_default();
+        Err(errors.swap_remove(lasting))
+    }
+
+    /// Sees to it that somebody looks, on the runtime of the caller if that of the one before
+    /// is gone.
+    ///
+    /// # Errors
+    ///
+    /// If there is no runtime.
+    pub(super) fn keep_up(self: &Arc<Self>) -> Result<(), Failure> {
+        if self.running.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let runtime = Handle::try_current().map_err(|_| Failure::NoRuntime)?;
+        // Locked before: whoever looks next is noted next.
+        let mut task = self.task.lock();
+        if !self.running.swap(true, Ordering::AcqRel) {
+            let looking = Looking(Arc::clone(self));
+            *task = Some(runtime.spawn(async move { looking.0.run().await }).abort_handle());
+        }
+        Ok(())
+    }
+
+    /// Looks no more.
+    pub(super) fn end(&self) {
+        if let Some(task) = self.task.lock().take() {
+            task.abort();
+        }
+    }
+
+    /// Has it look quickly, as long as what is returned lives.
+    pub(super) fn hurry(&self) -> Hurry<'_> {
+        self.hurried.fetch_add(1, Ordering::AcqRel);
+        self.suspect();
+        Hurry(self)
+    }
+
+    /// Has it look soon.
+    pub(super) fn suspect(&self) {
+        self.atlas.common.hub.suspicion.notify_one();
+    }
+
+    async fn run(&self) {
+        let mut backoff = Backoff::default();
+        loop {
+            self.look().await;
+            if self.hurried.load(Ordering::Acquire) > 0 {
+                sleep(backoff.next(HURRIED)).await;
+                continue;
+            }
+            backoff = Backoff::default();
+            sleep(REST).await;
+            tokio::select! {
+                () = self.atlas.common.hub.suspicion.notified() => {}
+                () = sleep(spread(SELDOM)) => {}
+            }
+        }
+    }
+
+    /// Looks once.
+    async fn look(&self) {
+        let mut maps = self.ask_the_living().await;
+        if maps.is_empty() {
+            maps = self.visit_some().await;
+        }
+        self.believe(maps);
+    }
+
+    /// Believes whoever knows most.
+    fn believe(&self, said: Vec<(Map, Option<Channels>)>) {
+        let best = said.into_iter().max_by_key(|(map, _)| (map.epoch, map.covered()));
+        let Some((map, channels)) = best else { return };
+        if let Some(channels) = channels {
+            self.atlas.speaks(channels);
+        }
+        self.atlas.adopt(map);
+    }
+
+    /// What those say to whom there is a connection.
+    async fn ask_the_living(&self) -> Vec<(Map, Option<Channels>)> {
+        let mut nodes = self.atlas.masters();
+        nodes.retain(|(_, node)| node.commands.is_up());
+        fastrand::shuffle(&mut nodes);
+        nodes.truncate(ASKED);
+        let ask = |(at, node): (HostPort, Arc<super::node::Node>)| -> BoxFuture<'_, Said> {
+            Box::pin(async move {
+                let replies = node.commands.call_all(&questions()).await;
+                read(&replies.map_err(|failure| in_the_way(&at, &failure))?, &at)
+            })
+        };
+        gather(nodes.into_iter().map(ask).collect(), AT_HAND).await.0
+    }
+
+    /// What some say who are visited for that.
+    async fn visit_some(&self) -> Vec<(Map, Option<Channels>)> {
+        let all: BTreeSet<HostPort> =
+            self.atlas.members().into_iter().chain(self.seeds.iter().cloned()).collect();
+        let mut all: Vec<HostPort> = all.into_iter().collect();
+        fastrand::shuffle(&mut all);
+        all.truncate(VISITED);
+        let visits = all.iter().map(|at| -> BoxFuture<'_, Said> { Box::pin(self.visit(at)) });
+        let (said, error) = gather(visits.collect(), ON_A_VISIT).await;
+        if let Some(error) = error.filter(|_| said.is_empty()) {
+            tracing::debug!(target: "leasehold", %error, "nobody says who is where in the cluster");
+            self.atlas.note(error.to_string());
+        }
+        said
+    }
+
+    async fn visit(&self, at: &HostPort) -> Said {
+        let dialer = self.atlas.way.dialer(at, None)?;
+        read(&dialer.ask_once(&questions()).await?, at)
+    }
+}
+
+/// All that come soon after the first, and the last error.
+async fn gather(
+    mut asked: FuturesUnordered<BoxFuture<'_, Said>>,
+    at_most: Duration,
+) -> (Vec<(Map, Option<Channels>)>, Option<Error>) {
+    let (mut said, mut failed) = (Vec::new(), None);
+    let mut until = Instant::now() + at_most;
+    while let Ok(Some(one)) = timeout_at(until, asked.next()).await {
+        match one {
+            Ok(one) => {
+                if said.is_empty() {
+                    until = until.min(Instant::now() + OTHERS);
+                }
+                said.push(one);
+            }
+            Err(error) => failed = Some(error),
+        }
+    }
+    (said, failed)
+}
+
+/// What a node is asked. The last one it answers if it knows channels that lie in slots:
+/// Redisson asks the same.
+fn questions() -> [Cmd; 3] {
+    let ask = |words: &[&str]| cmd(words[0]).arg(&words[1..]).clone();
+    [ask(&["CLUSTER", "SLOTS"]), ask(&["CLUSTER", "NODES"]), ask(&["PUBSUB", "SHARDNUMSUB", "0"])]
+}
+
+fn read(replies: &[Value], at: &HostPort) -> Said {
+    let [slots, nodes, channels] = replies else {
+        return Err(in_the_way(at, &Failure::Unreadable("too few replies".into())));
+    };
+    let map = Map::read(slots, nodes, at).map_err(|failure| in_the_way(at, &failure))?;
+    let channels = match channels {
+        Value::ServerError(_) => Channels::Plain,
+        _ => Channels::Sharded,
+    };
+    Ok((map, Some(channels)))
+}
+
+/// What `failure` means to who wants to know of the node at `at` who is where.
+fn in_the_way(at: &HostPort, failure: &Failure) -> Error {
+    let none = no_cluster(failure);
+    let reason = none.map_or_else(|| failure.to_string(), str::to_owned);
+    let lasting = none.is_some() || !failure.may_pass();
+    Error::Connect { server: shown(&at.to_string()), reason, lasting, source: None }
+}
+
+/// While it lives the scout looks quickly.
+pub(super) struct Hurry<'a>(&'a Scout);
+
+impl Drop for Hurry<'_> {
+    fn drop(&mut self) {
+        self.0.hurried.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// Whoever looks now. When its runtime is gone another one may.
+struct Looking(Arc<Scout>);
+
+impl Drop for Looking {
+    fn drop(&mut self) {
+        self.0.running.store(false, Ordering::Release);
+    }
+}

@@ -1,0 +1,774 @@
+//! A Redis Cluster: locks on every node, failovers, slots on their way, and messages in slots.
+#![cfg(feature = "redis")]
+
+mod common;
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    thread::sleep as sleep_for,
+    time::Duration,
+};
+
+use common::{Log, SOON, channel, entered, give_back, ms, secs, waiter, within};
+use futures_util::future::join_all;
+use leasehold::{Client, Error, Lock, LostReason, Release, Role, Write};
+use testkit::{Cluster, Failover, Redis, eventually};
+use tokio::{
+    task::{JoinHandle, spawn_blocking},
+    time::{Instant, sleep},
+};
+
+/// What a busy machine may take for what takes a second on its own.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+const NAME: &str = "door";
+
+fn three_masters() -> Cluster {
+    Cluster::options().replicas(0).start()
+}
+
+/// The URL that names these nodes.
+fn url_of(nodes: &[Arc<Redis>]) -> String {
+    let at: Vec<_> = nodes.iter().map(|node| format!("127.0.0.1:{}", node.port())).collect();
+    format!("redis-cluster://{}", at.join(","))
+}
+
+fn url(cluster: &Cluster) -> String {
+    url_of(&cluster.nodes())
+}
+
+async fn client(cluster: &Cluster) -> Client {
+    Client::connect(&url(cluster)).await.expect("the cluster is up")
+}
+
+/// A client that gives up on a silent node after half a second.
+async fn hasty(cluster: &Cluster, ttl: Duration) -> Client {
+    let builder = Client::builder().command_timeout(ms(500)).ttl(ttl);
+    builder.connect(&url(cluster)).await.expect("the cluster is up")
+}
+
+/// A client of a user that is there already.
+async fn as_user(cluster: &Cluster, user: &str) -> Client {
+    let builder = Client::builder().credentials(user, "secret");
+    builder.connect(&url(cluster)).await.expect("it may connect")
+}
+
+fn owner(cluster: &Cluster, name: &str) -> Arc<Redis> {
+    cluster.owner_of(Cluster::slot_of(name))
+}
+
+/// Another master than the one that has `name`.
+fn other_than(cluster: &Cluster, name: &str) -> Arc<Redis> {
+    let owner = owner(cluster, name).port();
+    cluster.masters().into_iter().find(|node| node.port() != owner).expect("there are others")
+}
+
+/// How many listen at `node` to the releases of `name`.
+fn listeners(node: &Redis, name: &str) -> i64 {
+    node.command(&["PUBSUB", "SHARDNUMSUB", &channel(name)]).list()[1].number()
+}
+
+fn until_heard(node: &Redis, name: &str) {
+    eventually("somebody listens", PATIENCE, || listeners(node, name) == 1);
+}
+
+/// How many connections our clients have to `node`.
+fn connections(node: &Redis) -> usize {
+    let all = node.command(&["CLIENT", "LIST"]);
+    all.text().lines().filter(|line| line.contains("name=leasehold:")).count()
+}
+
+fn until_left_alone(node: &Redis) {
+    eventually("nobody is connected any more", PATIENCE, || connections(node) == 0);
+}
+
+/// Waits until whoever waits for `name` listens at `node` and sleeps.
+async fn until_asleep(node: &Redis, name: &str) {
+    until_heard(node, name);
+    // It asks once more when it hears, and once when it has queued for long enough to look;
+    // then it sleeps for three seconds.
+    sleep(ms(700)).await;
+}
+
+// Locks on every node.
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_clients_exclude_and_wake_each_other_on_every_node() {
+    let cluster = three_masters();
+    let (one, other) = (client(&cluster).await, client(&cluster).await);
+    for master in cluster.masters() {
+        let name = cluster.key_on(&master, NAME);
+        let held = one.lock(&name).unwrap().acquire().await.unwrap();
+        assert!(other.lock(&name).unwrap().try_acquire().await.unwrap().is_none());
+        let woken = other.stats().wake_ups;
+        let waits = waiter(other.lock(&name).unwrap());
+        until_asleep(&master, &name).await;
+        give_back(held).await;
+        give_back(entered(waits).await).await;
+        assert!(other.stats().wake_ups > woken, "it was not woken");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn any_seed_that_is_reachable_suffices_and_every_node_is_used() {
+    let cluster = three_masters();
+    let nodes = cluster.nodes();
+    let url = format!("redis-cluster://127.0.0.1:1,127.0.0.1:{}", nodes[2].port());
+    let client = Client::connect(&url).await.unwrap();
+    for node in &nodes {
+        let name = cluster.key_on(node, NAME);
+        let held = client.lock(&name).unwrap().acquire().await.unwrap();
+        assert_eq!(node.command(&["EXISTS", &name]).number(), 1);
+        give_back(held).await;
+    }
+    let health = client.health().await;
+    assert_eq!((health.is_ready(), health.role), (true, Some(Role::ClusterNode)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_connects_lazily_finds_a_cluster_that_comes_later() {
+    let cluster = three_masters();
+    let nodes = cluster.nodes();
+    nodes.iter().for_each(|node| node.pause());
+    let client = Client::connect_lazily(&url(&cluster)).unwrap();
+    assert!(!client.health().await.is_ready());
+    let waits = waiter(client.lock(NAME).unwrap());
+    sleep(ms(300)).await;
+    nodes.iter().for_each(|node| node.resume());
+    let held = within(PATIENCE, "it enters", waits).await.unwrap().unwrap();
+    give_back(held).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_kind_of_object_works() {
+    let cluster = three_masters();
+    let client = client(&cluster).await;
+    for master in cluster.masters() {
+        let name = |prefix: &str| cluster.key_on(&master, prefix);
+        let fenced = client.fenced(name("fenced")).unwrap();
+        let first = fenced.acquire().await.unwrap();
+        let token = first.token();
+        assert_eq!(first.release().await.unwrap(), Release::Released);
+        assert!(fenced.acquire().await.unwrap().token() > token);
+
+        let prices = client.read_write(name("prices")).unwrap();
+        let reads = prices.read().acquire().await.unwrap();
+        assert!(prices.write().try_acquire().await.unwrap().is_none());
+        give_back(reads).await;
+        give_back(prices.write().acquire().await.unwrap()).await;
+
+        let pool = client.semaphore(name("pool")).unwrap();
+        assert!(pool.set_if_absent(2).await.unwrap());
+        let taken = pool.acquire(2).await.unwrap();
+        assert!(pool.try_acquire(1).await.unwrap().is_none());
+        assert_eq!(taken.release().await.unwrap(), Release::Released);
+
+        let latch = client.latch(name("latch")).unwrap();
+        assert!(latch.set(1).await.unwrap());
+        let waits = tokio::spawn({
+            let latch = latch.clone();
+            async move { latch.wait().await }
+        });
+        assert_eq!(latch.count_down().await.unwrap(), 0);
+        within(SOON, "it opens", waits).await.unwrap().unwrap();
+
+        let permits = client.permits(name("permits")).unwrap();
+        assert!(permits.set_if_absent(1).await.unwrap());
+        let taken = permits.acquire().await.unwrap();
+        assert_eq!(taken.release().await.unwrap(), Release::Released);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_name_with_braces_lies_where_its_tag_does_and_a_latch_may_have_none() {
+    let cluster = three_masters();
+    let client = client(&cluster).await;
+    let held = client.lock("{tenant}:orders").unwrap().acquire().await.unwrap();
+    let node = owner(&cluster, "tenant");
+    assert_eq!(node.command(&["EXISTS", "{tenant}:orders"]).number(), 1);
+    give_back(held).await;
+
+    let refused = client.latch("{tenant}:ready").unwrap().set(1).await.unwrap_err();
+    assert!(
+        matches!(&refused, Error::Unsupported { what } if what.contains("braces")),
+        "{refused}"
+    );
+    let refused = client.latch("{tenant}:ready").unwrap().wait().await.unwrap_err();
+    assert!(matches!(refused, Error::Unsupported { .. }), "{refused}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_written_under_a_lock_must_lie_in_its_slot_and_the_error_says_so() {
+    let cluster = three_masters();
+    let client = client(&cluster).await;
+    let held = client.lock("orders:42").unwrap().acquire().await.unwrap();
+    held.write([Write::set("{orders:42}:total", "7")]).await.unwrap();
+    let refused = held.write([Write::set("total", "7")]).await.unwrap_err();
+    assert!(refused.to_string().contains("{orders:42}:total"), "{refused}");
+    give_back(held).await;
+}
+
+// Ways in.
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wrong_password_or_a_server_alone_is_told_at_once() {
+    let password = Redis::options().password("right");
+    let cluster = Cluster::options().replicas(0).node_options(password).start();
+    let good = Client::builder().password("right").connect(&url(&cluster)).await.unwrap();
+    give_back(good.lock(NAME).unwrap().acquire().await.unwrap()).await;
+    let wrong = Client::builder().password("wrong").connect(&url(&cluster)).await.unwrap_err();
+    assert!(matches!(&wrong, Error::Connect { lasting: true, .. }), "{wrong}");
+    assert!(wrong.to_string().contains("WRONGPASS"), "{wrong}");
+
+    let alone = Redis::start();
+    let url = format!("redis-cluster://127.0.0.1:{}", alone.port());
+    let wrong = Client::connect(&url).await.unwrap_err();
+    assert!(matches!(&wrong, Error::Connect { lasting: true, .. }), "{wrong}");
+    assert!(wrong.to_string().contains("redis://"), "{wrong}");
+}
+
+/// What the guide gives a user for locks below `app:` in a cluster.
+const LEAST: &[&str] = &[
+    "resetkeys",
+    "~app:*",
+    "~leasehold_lock__queue:{app:*",
+    "-@all",
+    "+eval",
+    "+evalsha",
+    "+script|load",
+    "+hello",
+    "+ping",
+    "+info",
+    "+client|setname",
+    "+asking",
+    "+cluster|slots",
+    "+cluster|nodes",
+    "+pubsub|shardnumsub",
+    "+ssubscribe",
+    "+sunsubscribe",
+    "+spublish",
+    "+pttl",
+    "+hset",
+    "+hdel",
+    "+hget",
+    "+hlen",
+    "+hgetall",
+    "+hscan",
+    "+hexists",
+    "+pexpire",
+    "+exists",
+    "+del",
+    "+type",
+    "+time",
+    "+zadd",
+    "+zrem",
+    "+zscore",
+    "+zrange",
+    "+zrangebyscore",
+    "resetchannels",
+    "&redisson_lock__channel:{app:*",
+    "&leasehold_lock__channel:{app:*",
+    "&leasehold_lock__waiter:{app:*",
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_user_with_the_rights_of_the_guide_locks_waits_and_is_woken() {
+    let cluster = three_masters();
+    cluster.user("narrow", LEAST);
+    let (one, other) = (as_user(&cluster, "narrow").await, as_user(&cluster, "narrow").await);
+    let held = one.lock("app:door").unwrap().acquire().await.unwrap();
+    let waits = waiter(other.lock("app:door").unwrap());
+    let node = owner(&cluster, "app:door");
+    until_heard(&node, "app:door");
+    eventually("it has a place", PATIENCE, || common::places(&node, "app:door") == 1);
+    give_back(held).await;
+    give_back(entered(waits).await).await;
+    assert!(other.stats().wake_ups > 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_user_who_may_not_listen_asks_by_a_timer_until_it_may() {
+    let cluster = three_masters();
+    cluster.user("deaf", &["~*", "+@all", "resetchannels"]);
+    let (one, other) = (as_user(&cluster, "deaf").await, as_user(&cluster, "deaf").await);
+    let held = one.lock(NAME).unwrap().acquire().await.unwrap();
+    let waits = waiter(other.lock(NAME).unwrap());
+    sleep(ms(300)).await;
+    give_back(held).await;
+    give_back(entered(waits).await).await;
+}
+
+/// As before Redis 7. Who may not ask takes them for plain ones.
+#[tokio::test(flavor = "multi_thread")]
+async fn where_channels_are_plain_waiters_are_woken_and_nobody_queues() {
+    let cluster = three_masters();
+    cluster.user("plain", &["~*", "&*", "+@all", "-pubsub|shardnumsub"]);
+    let (one, other) = (as_user(&cluster, "plain").await, as_user(&cluster, "plain").await);
+    let node = owner(&cluster, NAME);
+    let held = one.lock(NAME).unwrap().acquire().await.unwrap();
+    let waits = waiter(other.lock(NAME).unwrap());
+    eventually("it listens", PATIENCE, || common::subscribers(&node, &channel(NAME)) == 1);
+    sleep(ms(700)).await;
+    assert_eq!((common::places(&node, NAME), listeners(&node, NAME)), (0, 0));
+    let woken = other.stats().wake_ups;
+    give_back(held).await;
+    give_back(entered(waits).await).await;
+    assert!(other.stats().wake_ups > woken, "it was not woken");
+}
+
+#[cfg(feature = "tls")]
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_that_speaks_tls_works() {
+    let cluster = Cluster::options().replicas(0).node_options(Redis::options().tls()).start();
+    let hosts: Vec<_> = cluster
+        .urls()
+        .iter()
+        .map(|url| url["rediss://".len()..].trim_end_matches('/').to_owned())
+        .collect();
+    let url = format!("rediss-cluster://{}", hosts.join(","));
+    let client = Client::builder().ca_certificates(cluster.ca_pem()).connect(&url).await.unwrap();
+    for master in cluster.masters() {
+        let name = cluster.key_on(&master, NAME);
+        give_back(client.lock(&name).unwrap().acquire().await.unwrap()).await;
+    }
+    let stranger = Client::connect(&url).await.unwrap_err();
+    assert!(stranger.to_string().contains("certificate"), "{stranger}");
+}
+
+// Failovers.
+
+/// A waiter, a holder and a promoted replica: nothing that was copied is lost.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failover_that_the_master_agrees_to_loses_no_hold_and_no_waiter() {
+    let cluster = Cluster::start();
+    let (one, other) = (client(&cluster).await, client(&cluster).await);
+    let old = owner(&cluster, NAME);
+    let replica = cluster.replicas_of(&old).remove(0);
+    let held = one.lock(NAME).unwrap().acquire().await.unwrap();
+    let waits = waiter(other.lock(NAME).unwrap());
+    until_heard(&old, NAME);
+
+    cluster.fail_over(&replica, Failover::Agreed);
+    // whoever waits listens at the new master, and nobody goes on with the old one
+    until_heard(&replica, NAME);
+    until_left_alone(&old);
+    assert!(held.is_held() && !waits.is_finished());
+    until_asleep(&replica, NAME).await;
+    give_back(held).await;
+    give_back(within(PATIENCE, "it enters", waits).await.unwrap().unwrap()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn failovers_that_lose_nothing_let_no_two_in_and_everybody_goes_on() {
+    let cluster = Arc::new(Cluster::start());
+    // A master stands still until the others agree, which may be when they are asked again.
+    let url = url(&cluster);
+    let client = || Client::builder().release_timeout(PATIENCE).connect(&url);
+    let clients = [client().await.unwrap(), client().await.unwrap()];
+    let load = Load::on(&clients, NAME);
+    load.goes_on();
+    for _ in 0..3 {
+        let cluster = Arc::clone(&cluster);
+        let failed_over = spawn_blocking(move || {
+            let replica = cluster.replicas_of(&owner(&cluster, NAME)).remove(0);
+            cluster.fail_over(&replica, Failover::Agreed);
+            cluster.wait_until_ok();
+        });
+        failed_over.await.unwrap();
+        load.goes_on();
+    }
+    assert!(load.ends().await < PATIENCE);
+}
+
+/// From when the new master says that it is one, to the first grant.
+async fn first_grant_after(lock: Lock, promoted: Arc<Redis>) -> Duration {
+    let begun = Instant::now();
+    let watched = spawn_blocking(move || {
+        let is_master = || promoted.command(&["ROLE"]).list()[0].text() == "master";
+        eventually("it is promoted", PATIENCE, is_master);
+        Instant::now()
+    });
+    let held = within(2 * PATIENCE, "it enters", lock.acquire()).await.unwrap();
+    let granted = Instant::now();
+    give_back(held).await;
+    let promoted = watched.await.unwrap();
+    println!(
+        "promoted after {:?}, granted {:?} later",
+        promoted - begun,
+        granted.saturating_duration_since(promoted)
+    );
+    granted.saturating_duration_since(promoted)
+}
+
+/// On an idle machine it is a tenth of a second.
+const FIRST_GRANT: Duration = Duration::from_secs(3);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn after_a_master_is_killed_locks_are_granted_as_soon_as_another_one_is() {
+    let cluster = Cluster::start();
+    let client = client(&cluster).await;
+    let (old, elsewhere) = (owner(&cluster, NAME), other_than(&cluster, NAME));
+    let replica = cluster.replicas_of(&old).remove(0);
+    give_back(client.lock(NAME).unwrap().acquire().await.unwrap()).await;
+    let kept = client.lock(cluster.key_on(&elsewhere, "kept")).unwrap().acquire().await.unwrap();
+
+    old.stop();
+    let took = first_grant_after(client.lock(NAME).unwrap(), replica).await;
+    assert!(took < FIRST_GRANT, "{took:?}");
+    // the others have noticed nothing
+    give_back(kept).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_master_that_stood_still_and_comes_back_is_neither_asked_nor_heard() {
+    let cluster = Cluster::start();
+    let client = client(&cluster).await;
+    let old = owner(&cluster, NAME);
+    let replica = cluster.replicas_of(&old).remove(0);
+    give_back(client.lock(NAME).unwrap().acquire().await.unwrap()).await;
+
+    old.pause();
+    let took = first_grant_after(client.lock(NAME).unwrap(), Arc::clone(&replica)).await;
+    assert!(took < FIRST_GRANT, "{took:?}");
+    let held = client.lock(NAME).unwrap().acquire().await.unwrap();
+    old.resume();
+    until_left_alone(&old);
+    cluster.wait_until_ok();
+    assert_eq!(replica.command(&["EXISTS", NAME]).number(), 1);
+    give_back(held).await;
+}
+
+// Slots on their way.
+
+/// Tasks of two clients that want one name all the time, and see that they are alone with it.
+struct Load {
+    stop: Arc<AtomicBool>,
+    entered: Arc<AtomicU64>,
+    tasks: Vec<JoinHandle<Duration>>,
+}
+
+impl Load {
+    fn on(clients: &[Client], name: &str) -> Self {
+        let (stop, entered, inside) = (
+            Arc::<AtomicBool>::default(),
+            Arc::<AtomicU64>::default(),
+            Arc::<AtomicBool>::default(),
+        );
+        let task = |client: &Client| {
+            let lock = client.lock(name).unwrap();
+            let (stop, entered) = (Arc::clone(&stop), Arc::clone(&entered));
+            let inside = Arc::clone(&inside);
+            tokio::spawn(async move {
+                let mut longest = Duration::ZERO;
+                while !stop.load(Ordering::SeqCst) {
+                    let begun = Instant::now();
+                    let held = lock.acquire().await.unwrap();
+                    longest = longest.max(begun.elapsed());
+                    assert!(!inside.swap(true, Ordering::SeqCst), "two at once");
+                    sleep(ms(1)).await;
+                    assert!(held.is_held());
+                    inside.store(false, Ordering::SeqCst);
+                    entered.fetch_add(1, Ordering::SeqCst);
+                    give_back(held).await;
+                }
+                longest
+            })
+        };
+        let tasks = clients.iter().flat_map(|client| [task(client), task(client)]).collect();
+        Self { stop, entered, tasks }
+    }
+
+    fn entered(&self) -> u64 {
+        self.entered.load(Ordering::SeqCst)
+    }
+
+    /// Waits until there were some more holds.
+    fn goes_on(&self) {
+        let before = self.entered();
+        eventually("it goes on", PATIENCE, || self.entered() >= before + 20);
+    }
+
+    /// The longest that anybody had to wait.
+    async fn ends(self) -> Duration {
+        self.stop.store(true, Ordering::SeqCst);
+        let all = within(PATIENCE, "all end", join_all(self.tasks)).await;
+        all.into_iter().map(|longest| longest.unwrap()).max().unwrap()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_slot_that_moves_under_load_lets_no_two_in_and_everybody_goes_on() {
+    let cluster = Arc::new(three_masters());
+    let clients = [client(&cluster).await, client(&cluster).await];
+    let load = Load::on(&clients, NAME);
+    load.goes_on();
+    for _ in 0..6 {
+        let to = other_than(&cluster, NAME);
+        let cluster = Arc::clone(&cluster);
+        spawn_blocking(move || cluster.move_slot(Cluster::slot_of(NAME), &to)).await.unwrap();
+        load.goes_on();
+    }
+    let longest = load.ends().await;
+    assert!(longest < PATIENCE, "{longest:?}");
+}
+
+/// It is asked before it has any slot, and is on no map then.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_slot_that_moves_to_a_node_that_is_new_takes_its_locks_along() {
+    let cluster = Arc::new(three_masters());
+    let clients = [client(&cluster).await, client(&cluster).await];
+    let load = Load::on(&clients, NAME);
+    load.goes_on();
+    let moved = Arc::clone(&cluster);
+    let added = spawn_blocking(move || {
+        let added = moved.add_node();
+        let moving = moved.moving(Cluster::slot_of(NAME), &added);
+        moving.open();
+        sleep_for(ms(300));
+        moving.carry_all();
+        moving.close();
+        added
+    });
+    let added = added.await.unwrap();
+    load.goes_on();
+    assert!(load.ends().await < PATIENCE);
+    assert!(connections(&added) >= 2);
+
+    // and when it has none any more it is left
+    let back = other_than(&cluster, NAME);
+    spawn_blocking(move || cluster.move_slot(Cluster::slot_of(NAME), &back)).await.unwrap();
+    until_left_alone(&added);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn while_a_slot_is_on_its_way_locks_in_it_are_granted_and_given_back() {
+    let cluster = three_masters();
+    let (one, other) = (client(&cluster).await, client(&cluster).await);
+    let to = other_than(&cluster, NAME);
+    let moving = cluster.moving(Cluster::slot_of(NAME), &to);
+    moving.open();
+    // nothing of it is there yet: the new owner answers, if it is asked as it must be
+    let load = Load::on(&[one.clone(), other.clone()], NAME);
+    load.goes_on();
+    moving.carry_all();
+    load.goes_on();
+    assert!(load.ends().await < PATIENCE);
+    moving.carry_all();
+    moving.close();
+    give_back(one.lock(NAME).unwrap().acquire().await.unwrap()).await;
+}
+
+/// Its script says that it is free where nobody listens.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_lock_that_has_moved_before_its_slot_wakes_who_waits_at_the_old_node() {
+    let cluster = three_masters();
+    let (one, other) = (client(&cluster).await, client(&cluster).await);
+    let (from, to) = (owner(&cluster, NAME), other_than(&cluster, NAME));
+    let held = one.lock(NAME).unwrap().acquire().await.unwrap();
+    let waits = waiter(other.lock(NAME).unwrap());
+    until_asleep(&from, NAME).await;
+    let woken = other.stats().wake_ups;
+    let moving = cluster.moving(Cluster::slot_of(NAME), &to);
+    moving.open();
+    moving.carry_all();
+    give_back(held).await;
+    let held = entered(waits).await;
+    assert!(other.stats().wake_ups > woken, "it was not woken");
+    give_back(held).await;
+    moving.carry_all();
+    moving.close();
+}
+
+/// Also what has no lock alone to ask about: it waits until the keys are together.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn keys_that_lie_on_two_nodes_are_waited_for_until_they_are_together() {
+    let cluster = three_masters();
+    let client = client(&cluster).await;
+    let pool = client.semaphore("pool").unwrap();
+    assert!(pool.set_if_absent(2).await.unwrap());
+    let taken = pool.acquire(1).await.unwrap();
+    let to = other_than(&cluster, "pool");
+    let moving = cluster.moving(Cluster::slot_of("pool"), &to);
+    moving.open();
+    assert_eq!(moving.carry(1), 1);
+    let waits = tokio::spawn({
+        let pool = pool.clone();
+        async move { pool.acquire(1).await }
+    });
+    sleep(ms(200)).await;
+    assert!(!waits.is_finished());
+    moving.carry_all();
+    moving.close();
+    let second = within(PATIENCE, "it enters", waits).await.unwrap().unwrap();
+    assert_eq!(second.release().await.unwrap(), Release::Released);
+    assert_eq!(taken.release().await.unwrap(), Release::Released);
+    assert_eq!(pool.available().await.unwrap(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn who_waits_hears_at_the_new_owner_of_a_slot_that_has_moved() {
+    let cluster = three_masters();
+    let (one, other) = (client(&cluster).await, client(&cluster).await);
+    let (from, to) = (owner(&cluster, NAME), other_than(&cluster, NAME));
+    let held = one.lock(NAME).unwrap().acquire().await.unwrap();
+    let waits = waiter(other.lock(NAME).unwrap());
+    until_heard(&from, NAME);
+    cluster.move_slot(Cluster::slot_of(NAME), &to);
+    until_heard(&to, NAME);
+    assert_eq!(listeners(&from, NAME), 0);
+    until_asleep(&to, NAME).await;
+    let woken = other.stats().wake_ups;
+    give_back(held).await;
+    give_back(entered(waits).await).await;
+    assert!(other.stats().wake_ups > woken, "it was not woken");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nodes_that_send_us_from_one_to_the_other_are_told_of_and_not_followed_for_ever() {
+    let cluster = three_masters();
+    let client = client(&cluster).await;
+    let (from, to) = (owner(&cluster, NAME), other_than(&cluster, NAME));
+    let slot = Cluster::slot_of(NAME).to_string();
+    let [from_id, to_id] =
+        [&from, &to].map(|it| it.command(&["CLUSTER", "MYID"]).text().to_owned());
+    // each says that it is at the other
+    from.command(&["CLUSTER", "SETSLOT", &slot, "NODE", &to_id]);
+    to.command(&["CLUSTER", "SETSLOT", &slot, "NODE", &from_id]);
+    let before = from.calls();
+    let lock = client.lock(NAME).unwrap();
+    let failure = within(PATIENCE, "it fails", lock.try_acquire()).await.unwrap_err();
+    assert!(failure.is_transient() && failure.to_string().contains("agree"), "{failure}");
+    let asked = from.calls().since(&before).of("evalsha");
+    assert_eq!(asked, 0, "nothing was executed");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slot_that_nobody_has_is_told_and_other_names_are_locked() {
+    let (log, _guard) = Log::begin();
+    let lenient = Redis::options().arg("--cluster-require-full-coverage", "no");
+    let cluster = Cluster::options().replicas(0).node_options(lenient).start();
+    let slot = Cluster::slot_of(NAME).to_string();
+    let elsewhere = cluster.key_on(&other_than(&cluster, NAME), "kept");
+    for node in cluster.nodes() {
+        node.command(&["CLUSTER", "DELSLOTS", &slot]);
+    }
+    let client = client(&cluster).await;
+    let lock = client.lock(NAME).unwrap();
+    let failure = within(PATIENCE, "it fails", lock.try_acquire()).await.unwrap_err();
+    assert!(failure.to_string().contains(&format!("slot {slot}")), "{failure}");
+    give_back(client.lock(&elsewhere).unwrap().acquire().await.unwrap()).await;
+    assert!(client.health().await.obstacle.unwrap().contains(&format!("slot {slot}")));
+    assert_eq!(log.text().matches("no node of the cluster has these slots").count(), 1);
+}
+
+// Many.
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn ten_thousand_names_are_waited_for_at_once_by_one_client() {
+    const NAMES: usize = 10_000;
+    let cluster = three_masters();
+    let (one, other) = (client(&cluster).await, client(&cluster).await);
+    let name = |number: usize| format!("door:{number}");
+    let holds = (0..NAMES).map(|number| one.lock(name(number)).unwrap());
+    let holds = join_all(holds.map(|lock| async move { lock.acquire().await.unwrap() })).await;
+    let waits: Vec<_> =
+        (0..NAMES).map(|number| waiter(other.lock(name(number)).unwrap())).collect();
+    let heard = |node: &Arc<Redis>| {
+        let info = node.command(&["INFO", "stats"]);
+        let line = info.text().lines().find_map(|it| it.strip_prefix("pubsubshard_channels:"));
+        line.unwrap().parse::<usize>().unwrap()
+    };
+    let nodes = cluster.nodes();
+    let all_heard = || nodes.iter().map(heard).sum::<usize>() >= 3 * NAMES;
+    eventually("all are heard", 4 * PATIENCE, all_heard);
+    for held in holds {
+        tokio::spawn(held.release());
+    }
+    let all = within(4 * PATIENCE, "all enter", join_all(waits)).await;
+    assert!(all.iter().all(|entered| entered.as_ref().unwrap().is_ok()));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_node_that_hangs_costs_its_own_holds_and_no_others() {
+    const HOLDS: usize = 1_200;
+    let patient = Cluster::options().replicas(0).node_timeout(secs(60));
+    let cluster = patient.start();
+    let client = hasty(&cluster, secs(3)).await;
+    let lock = |number: usize| client.lock(format!("orders:{number}")).unwrap();
+    let holds = join_all((0..HOLDS).map(|number| {
+        let lock = lock(number);
+        async move { lock.acquire().await.unwrap() }
+    }))
+    .await;
+    let hung = owner(&cluster, NAME);
+    let is_its = |number: &usize| owner_in(&cluster, &format!("orders:{number}")) == hung.port();
+    let (its, others): (Vec<usize>, Vec<usize>) = (0..HOLDS).partition(is_its);
+    assert!(its.len() > 300 && others.len() > 600);
+    hung.pause();
+    let ends = join_all(its.iter().map(|at| holds[*at].lost()));
+    let ends = within(PATIENCE, "its holds end", ends).await;
+    assert!(ends.iter().all(|reason| *reason == LostReason::Expired), "{ends:?}");
+    assert!(its.iter().all(|at| !holds[*at].is_held()));
+    assert!(others.iter().all(|at| holds[*at].is_held()), "others were lost as well");
+    assert!(client.stats().renewals > 600);
+    hung.resume();
+    let free = client.lock("another").unwrap();
+    give_back(free.acquire().await.unwrap()).await;
+}
+
+/// The port of whoever has `name`, of a cluster in which nothing moves.
+fn owner_in(cluster: &Cluster, name: &str) -> u16 {
+    let slot = Cluster::slot_of(name);
+    let at = usize::from(slot) * 3 / 16_384;
+    cluster.nodes()[at].port()
+}
+
+#[test]
+fn a_client_goes_on_where_its_next_user_runs() {
+    let cluster = Cluster::start();
+    let runtime = || tokio::runtime::Runtime::new().unwrap();
+    let first = runtime();
+    let client = first.block_on(client(&cluster));
+    let name = cluster.key_on(&owner(&cluster, NAME), "other");
+    first.block_on(async { give_back(client.lock(&name).unwrap().acquire().await.unwrap()).await });
+    drop(first);
+    // meanwhile nobody looks who is where
+    let replica = cluster.replicas_of(&owner(&cluster, NAME)).remove(0);
+    cluster.fail_over(&replica, Failover::Agreed);
+    let next = runtime();
+    next.block_on(async {
+        let lock = client.lock(&name).unwrap();
+        give_back(within(PATIENCE, "it enters", lock.acquire()).await.unwrap()).await;
+    });
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_left_of_a_client_that_is_dropped() {
+    let cluster = three_masters();
+    let client = client(&cluster).await;
+    let mut waits = Vec::new();
+    let mut held = Vec::new();
+    for master in cluster.masters() {
+        let name = cluster.key_on(&master, NAME);
+        held.push(client.lock(&name).unwrap().acquire().await.unwrap());
+        let lock = client.lock(&name).unwrap();
+        waits.push(tokio::spawn(async move { lock.acquire_within(secs(1)).await }));
+        until_heard(&master, &name);
+        assert_eq!(connections(&master), 2);
+    }
+    join_all(waits).await;
+    for held in held {
+        give_back(held).await;
+    }
+    client.shutdown(secs(5)).await;
+    drop(client);
+    for node in cluster.nodes() {
+        until_left_alone(&node);
+        assert_eq!(node.command(&["PUBSUB", "SHARDCHANNELS"]).list().len(), 0);
+    }
+    let tasks = tokio::runtime::Handle::current().metrics();
+    eventually("no task is left", SOON, || tasks.num_alive_tasks() == 0);
+}
