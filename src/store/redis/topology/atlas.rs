@@ -5,7 +5,8 @@
 //!
 //! # Locks
 //!
-//! `placed` is taken before `chart`, and before whoever is told of events; `chart` is a leaf.
+//! `placed` is taken before `chart`, and before whoever is told of events. Under `chart` nothing is
+//! taken but what a node has of its own.
 
 use std::{
     cmp::Ordering,
@@ -340,12 +341,21 @@ impl Atlas {
         (losses + lost, reconnects + again)
     }
 
-    /// Whether any of the nodes is up, and whether all are, for commands and for messages.
-    pub(super) fn are_up(&self) -> (bool, bool, bool) {
-        let nodes = self.masters();
-        let any = nodes.iter().any(|(_, node)| node.commands.is_up());
-        let all = any && nodes.iter().all(|(_, node)| node.commands.is_up());
-        (any, all, any && nodes.iter().all(|(_, node)| node.subscriptions.are_up()))
+    /// Sees to it that the connections of all nodes are kept up. Each acquisition asks.
+    pub(super) fn keep_up(&self) {
+        self.chart.lock().iter().flat_map(Chart::live).for_each(|node| node.keep_up());
+    }
+
+    /// Whether a question reaches any of the nodes.
+    pub(super) fn is_up(&self) -> bool {
+        self.chart.lock().iter().flat_map(Chart::live).any(|node| node.commands.is_up())
+    }
+
+    /// Whether all nodes are up, for commands and for messages.
+    pub(super) fn are_up(&self) -> (bool, bool) {
+        let (nodes, any) = (self.masters(), self.is_up());
+        let commands = any && nodes.iter().all(|(_, node)| node.commands.is_up());
+        (commands, any && nodes.iter().all(|(_, node)| node.subscriptions.are_up()))
     }
 
     // What is heard.

@@ -153,7 +153,7 @@ impl Cluster {
     pub(super) fn keep_up(&self) {
         // Without a runtime the next caller sees to it.
         drop(self.scout.keep_up());
-        self.atlas.masters().iter().for_each(|(_, node)| node.keep_up());
+        self.atlas.keep_up();
     }
 
     /// How messages travel there; waited for until that is known.

@@ -268,10 +268,7 @@ impl Topology {
     pub(super) fn are_up(&self) -> (bool, bool) {
         match self {
             Self::One(One { node, .. }) => (node.commands.is_up(), node.subscriptions.are_up()),
-            Self::Cluster(cluster) => {
-                let (_, commands, messages) = cluster.atlas.are_up();
-                (commands, messages)
-            }
+            Self::Cluster(cluster) => cluster.atlas.are_up(),
         }
     }
 
@@ -279,7 +276,7 @@ impl Topology {
     pub(super) fn is_up(&self) -> bool {
         match self {
             Self::One(one) => one.node.commands.is_up(),
-            Self::Cluster(cluster) => cluster.atlas.are_up().0,
+            Self::Cluster(cluster) => cluster.atlas.is_up(),
         }
     }
 
