@@ -609,7 +609,8 @@ impl<Made> ClientBuilder<Made> {
     /// Says where servers and sentinels are reached from here that others tell of: what a sentinel calls
     /// `10.0.0.7:6379` inside of its network may have another address outside. It is given what was
     /// told, as `host:port`, and returns where that is reached, in the same form; `None`: right
-    /// there. The addresses in the URL are taken as they are. It is called by the tasks
+    /// there. The addresses in the URL are taken as they are, but for those of a cluster: it may name
+    /// nodes as they call themselves. It is called by the tasks
     /// that carry the connections, so it must not block.
     ///
     /// # Examples

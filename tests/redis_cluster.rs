@@ -15,7 +15,7 @@ use std::{
 use common::{Log, SOON, channel, entered, give_back, ms, secs, waiter, within};
 use futures_util::future::join_all;
 use leasehold::{Client, Error, Lock, LostReason, Release, Role, Write};
-use testkit::{Cluster, Failover, Redis, eventually};
+use testkit::{Cluster, Failover, Links, Redis, eventually};
 use tokio::{
     task::{JoinHandle, spawn_blocking},
     time::{Instant, sleep},
@@ -341,6 +341,33 @@ async fn a_cluster_that_speaks_tls_works() {
 // Failovers.
 
 /// A waiter, a holder and a promoted replica: nothing that was copied is lost.
+/// Containers tell addresses that lead nowhere from outside.
+#[tokio::test(flavor = "multi_thread")]
+async fn nodes_are_reached_where_the_addresses_that_they_tell_are_translated_to() {
+    // given nodes that tell of doors which are shut for us, and others that are not
+    let cluster = Cluster::options().replicas(0).links().start();
+    let doors = cluster.links().client("outside");
+    for node in cluster.links().names().iter().filter(|name| *name != "outside") {
+        cluster.links().cut(Links::CLIENTS, node);
+    }
+    let way = move |told: &str| {
+        let (host, port) = told.rsplit_once(':')?;
+        doors.get(&port.parse().ok()?).map(|own| format!("{host}:{own}"))
+    };
+    let url = cluster.urls()[0].replace("redis://", "redis-cluster://");
+
+    // when it connects by these alone
+    let shut = Client::builder().connect_timeout(secs(1)).connect(&url).await;
+    assert!(matches!(shut, Err(Error::Connect { .. })), "{shut:?}");
+    let client = Client::builder().translate_addresses(way).connect(&url).await.unwrap();
+
+    // then it has locks on every node
+    for node in cluster.nodes() {
+        let name = cluster.key_on(&node, "door");
+        give_back(client.lock(name).unwrap().acquire().await.unwrap()).await;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failover_that_the_master_agrees_to_loses_no_hold_and_no_waiter() {
     let cluster = Cluster::start();
