@@ -119,9 +119,10 @@ async fn a_renewal_that_is_sent_late_is_seen() {
     advance(secs(15)).await;
     sleep(millis(1)).await;
 
-    // then its renewal, planned for the tenth second, was late
+    // then its renewal, planned for the tenth second, was late. The machine's two clocks are
+    // read one after the other, so that a little is missing now and then.
     let stats = world.one.stats();
-    let late = secs(6)..secs(7);
+    let late = millis(5_900)..secs(7);
     assert!(late.contains(&stats.renewal_lag), "{:?}", stats.renewal_lag);
 
     // and the greatest delay stays known when the next one is in time
