@@ -319,7 +319,7 @@ async fn a_primary_that_becomes_a_replica_is_warned_of_by_the_next_probe() {
 async fn a_node_of_a_cluster_is_warned_of_once() {
     let redis = Redis::options().arg("--cluster-enabled", "yes").start();
     let log = logged_about(&redis, &redis.url()).await;
-    assert!(log.contains("WARN") && log.contains("without cluster mode"), "{log}");
+    assert!(log.contains("WARN") && log.contains("by redis-cluster://"), "{log}");
     assert_eq!(log.lines().count(), 1, "{log}");
     assert_eq!(client(&redis).await.health().await.role, Some(Role::ClusterNode));
 }

@@ -48,8 +48,8 @@ pub(crate) const SERVED: &[Defect] = &[
         says: "nobody unsubscribes",
         edits: &[Edit {
             file: "src/store/redis/subscriptions/table.rs",
-            from: "if !unsubscribe.is_empty() {",
-            to: "if false {",
+            from: "        all.extend(unsubscribe.into_values().map(|channels| of(None, channels)));\n",
+            to: "        drop(unsubscribe);\n",
         }],
     },
     Defect {
