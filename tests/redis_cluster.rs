@@ -588,6 +588,31 @@ async fn while_a_slot_is_on_its_way_locks_in_it_are_granted_and_given_back() {
     give_back(one.lock(NAME).unwrap().acquire().await.unwrap()).await;
 }
 
+/// They are renewed together, and no script may speak of keys that lie on two nodes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn while_a_slot_is_half_moved_the_holds_in_it_are_kept() {
+    let cluster = three_masters();
+    let client = hasty(&cluster, secs(3)).await;
+    let mut guards = Vec::new();
+    for number in 0..4 {
+        let lock = client.lock(format!("{{{NAME}}}:{number}")).unwrap();
+        guards.push(lock.acquire().await.unwrap());
+        let reads = client.read_write(format!("{{{NAME}}}:read:{number}")).unwrap().read();
+        guards.push(reads.acquire().await.unwrap());
+    }
+    let moving = cluster.moving(Cluster::slot_of(NAME), &other_than(&cluster, NAME));
+    moving.open();
+    moving.carry(2);
+    sleep(secs(7)).await;
+    let lost: Vec<_> = guards.iter().filter(|guard| !guard.is_held()).collect();
+    assert!(lost.is_empty(), "{lost:?}");
+    moving.carry_all();
+    moving.close();
+    for guard in guards {
+        give_back(guard).await;
+    }
+}
+
 /// Its script says that it is free where nobody listens.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_lock_that_has_moved_before_its_slot_wakes_who_waits_at_the_old_node() {

@@ -260,7 +260,7 @@ impl RedisStore {
     async fn renew_locks(&self, renewals: &[Renewal]) -> Result<Vec<Outcome>, Failure> {
         let names: Vec<&str> =
             renewals.iter().map(|renewal| renewal.object.name.as_str()).collect();
-        let reply = self.run(&RENEW, &names, |command| {
+        let reply = self.run_together(&RENEW, &names, |command| {
             for Renewal { owner, ttl, .. } in renewals {
                 command.arg(owner.as_str()).arg(ttl.map_or(0, millis));
             }

@@ -116,6 +116,17 @@ impl RedisStore {
         self.run_or_tell(script, keys, more, false).await
     }
 
+    /// The same about several names, which is told at once if they lie on two nodes: each can be
+    /// asked about alone.
+    async fn run_together(
+        &self,
+        script: &Script<impl AsRef<str> + Sync>,
+        keys: &[impl AsRef<[u8]> + Sync],
+        more: impl Fn(&mut Cmd) + Sync,
+    ) -> Result<Value, Failure> {
+        self.run_or_tell(script, keys, more, keys.len() > 1).await
+    }
+
     /// The same, for who may have another question if the keys lie on two nodes, as they do
     /// while their slot is on its way: then it is told so at once.
     async fn run_or_tell(

@@ -126,7 +126,7 @@ impl RedisStore {
         let held: Vec<String> =
             renewals.iter().map(|renewal| keys::leases(&renewal.object.name)).collect();
         let held: Vec<&str> = held.iter().map(String::as_str).collect();
-        let reply = self.run(&RENEW, &held, |command| {
+        let reply = self.run_together(&RENEW, &held, |command| {
             for Renewal { owner, share, ttl, .. } in renewals {
                 let ids: Vec<PermitId> = permits_of(owner, *share).collect();
                 command.arg(ttl.map_or(0, millis)).arg(ids.len());

@@ -339,7 +339,7 @@ impl RedisStore {
 
     async fn renew_writers(&self, renewals: &[Renewal]) -> Result<Vec<Outcome>, Failure> {
         let names: Vec<&str> = renewals.iter().map(|it| it.object.name.as_str()).collect();
-        let reply = self.run(&RENEW_WRITERS, &names, |command| {
+        let reply = self.run_together(&RENEW_WRITERS, &names, |command| {
             for Renewal { owner, ttl, .. } in renewals {
                 command.arg(writer(owner)).arg(ttl.map_or(0, millis));
             }
@@ -353,7 +353,7 @@ impl RedisStore {
         let names = renewals.iter().map(|it| it.object.name.as_str());
         let keys: Vec<&str> =
             names.zip(&leases).flat_map(|(name, lease)| [name, lease.as_str()]).collect();
-        let reply = self.run(&RENEW_READERS, &keys, |command| {
+        let reply = self.run_together(&RENEW_READERS, &keys, |command| {
             for Renewal { owner, ttl, .. } in renewals {
                 command.arg(owner.as_str()).arg(ttl.map_or(0, millis));
             }

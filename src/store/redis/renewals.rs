@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use futures_util::future::join_all;
 
-use super::{RedisStore, slots::slot_of};
+use super::{RedisStore, lock::is_split, slots::slot_of};
 use crate::domain::{Failure, Outcome, Renewal};
 
 /// In how many parts a batch of renewals is asked again that the server refuses: to find
@@ -18,6 +18,9 @@ impl RedisStore {
         renewals: &[Renewal],
     ) -> Result<Vec<Outcome>, Failure> {
         match self.renew_all(renewals).await {
+            answer if is_split(&answer) && renewals.len() > 1 => {
+                Ok(self.renew_each(renewals).await)
+            }
             Err(failure @ Failure::Refused { .. }) if !failure.may_pass() && renewals.len() > 1 => {
                 Ok(Box::pin(self.renew_in_parts(renewals)).await)
             }
@@ -59,6 +62,14 @@ impl RedisStore {
     async fn renew_all(&self, renewals: &[Renewal]) -> Result<Vec<Outcome>, Failure> {
         let Some(first) = renewals.first() else { return Ok(Vec::new()) };
         Self::of(first.object.kind).renew(self, renewals).await
+    }
+
+    /// Renews each for itself: together they lie on two nodes while their slot is on its way.
+    async fn renew_each(&self, renewals: &[Renewal]) -> Vec<Outcome> {
+        let alone = |one| self.renew_all(std::slice::from_ref(one));
+        let answers = join_all(renewals.iter().map(alone)).await.into_iter();
+        let known = |answer: Result<Vec<Outcome>, Failure>| answer.ok()?.first().copied();
+        answers.map(|answer| known(answer).unwrap_or(Outcome::Unknown)).collect()
     }
 
     /// Renews in halves, so that one that is refused spoils few others. Which half comes

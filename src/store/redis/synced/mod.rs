@@ -102,7 +102,11 @@ struct Come {
 
 impl Come {
     fn joined_by(&self, asker: Asker) {
-        self.askers.lock().push(asker);
+        let mut askers = self.askers.lock();
+        // While there is no connection nobody takes them, and those who have left stay.
+        askers.retain(|asker| !asker.reply.is_closed());
+        askers.push(asker);
+        drop(askers);
         self.bell.notify_one();
     }
 

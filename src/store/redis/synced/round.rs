@@ -142,10 +142,13 @@ fn answer(reply: &Value, command: &'static str) -> Result<u32, Failure> {
     }
 }
 
-/// A server refuses a sound `WAIT` for want of a right, or since it has become a replica itself.
+/// A server refuses a sound `WAIT` for want of a right, or since it has become a replica itself,
+/// before we asked or meanwhile.
 fn of_replica(failure: Failure) -> Failure {
     match failure {
-        Failure::Refused { code, message, command } if code == "ERR" => {
+        Failure::Refused { code, message, command }
+            if matches!(code.as_str(), "ERR" | "UNBLOCKED") =>
+        {
             Failure::Refused { code: "READONLY".into(), message, command }
         }
         failure => failure,
@@ -220,6 +223,20 @@ mod tests {
         round.joined_by(vec![next]);
         assert!(firsts.try_recv().is_err() && nexts.try_recv().is_err());
         assert_eq!(round.question(now).len(), 3);
+    }
+
+    /// It sends those away who wait, and the next primary may have what they want.
+    #[test]
+    fn a_primary_that_is_demoted_meanwhile_is_asked_for_again() {
+        for words in [&b"-UNBLOCKED force unblock\r\n"[..], b"-ERR WAIT cannot be used\r\n"] {
+            let (now, mut round) = (Instant::now(), Round::default());
+            let (one, mut answer) = asker(1, now);
+            round.joined_by(vec![one]);
+            let refused = redis::parse_redis_value(words).unwrap();
+            round.answered(vec![Value::Int(1), Value::Int(0), refused], now);
+            let failure = answer.try_recv().unwrap().unwrap_err();
+            assert!(failure.may_pass(), "{failure}");
+        }
     }
 
     #[test]

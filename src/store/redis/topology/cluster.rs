@@ -215,7 +215,8 @@ impl Cluster {
         if !matches!(reply, Value::ServerError(_)) {
             return None;
         }
-        let said_by = asked.or_else(|| self.atlas.address_of_owner(slot))?;
+        // With no owner by now it has been looked for anew, and whoever is named has a host.
+        let said_by = asked.or_else(|| self.atlas.address_of_owner(slot)).unwrap_or_default();
         Redirect::of(reply, &said_by)
     }
 
@@ -336,12 +337,20 @@ impl Cluster {
             match replies {
                 Err(Failure::Unreachable(_)) => {}
                 replies if replies.as_deref().map_or(true, is_done) => return replies,
+                // Done once it is not asked again: the answer would be another one.
+                Ok(replies) if is_done(&replies[..1]) => {
+                    return Ok(vec![replies[0].clone(), self.say(slot, &both[1]).await]);
+                }
                 _ => {}
             }
         }
         let asked = self.ask_plainly(slot, &both[0]).await?;
-        let said = self.ask_plainly(slot, &both[1]).await?;
-        Ok(vec![asked, said])
+        Ok(vec![asked, self.say(slot, &both[1]).await])
+    }
+
+    /// Says it, if anybody can be reached: who hears nothing asks by its timer.
+    async fn say(&self, slot: u16, what: &Cmd) -> Value {
+        self.ask_plainly(slot, what).await.unwrap_or(Value::Int(0))
     }
 
     /// Asks every node what it says of itself.

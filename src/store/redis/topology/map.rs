@@ -8,7 +8,7 @@ use super::super::{connection::shown, replies, slots::SLOTS};
 use crate::domain::Failure;
 
 /// Where a node listens, in the words of a node.
-#[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+#[derive(Clone, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub(super) struct HostPort {
     pub(super) host: String,
     pub(super) port: u16,
