@@ -50,11 +50,18 @@ pub(crate) const DEFECTS: &[Defect] = &[
     },
     Defect {
         says: "a share in a hold is given back as the hold",
-        edits: &[Edit {
-            file: "src/engine/hold.rs",
-            from: "self.shares.fetch_sub(1, Ordering::AcqRel) - 1",
-            to: "self.shares.fetch_sub(1, Ordering::AcqRel) * 0",
-        }],
+        edits: &[
+            Edit {
+                file: "src/engine/hold.rs",
+                from: "self.shares.fetch_sub(1, Ordering::AcqRel) - 1",
+                to: "self.shares.fetch_sub(1, Ordering::AcqRel) * 0",
+            },
+            Edit {
+                file: "src/engine/hold.rs",
+                from: "before.ok().map(|before| before - 1)",
+                to: "before.ok().map(|before| before * 0)",
+            },
+        ],
     },
     Defect {
         says: "a waiter does not listen, and sleeps until its timer",
