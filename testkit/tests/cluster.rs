@@ -167,6 +167,29 @@ fn a_slot_moves_under_load() {
 }
 
 #[test]
+fn a_slot_has_moved_when_the_old_owner_has_heard_it_from_the_new_one() {
+    // given an old owner that hears nothing of the new one for a while
+    let cluster = Cluster::options().replicas(0).links().start();
+    let slot = Cluster::slot_of("key");
+    let from = cluster.owner_of(slot);
+    let to = cluster.masters().into_iter().find(|it| it.port() != from.port()).unwrap();
+    cluster.links().black_hole(&cluster.name_of(&from), &cluster.name_of(&to));
+
+    // when the slot moves, then that lasts until it hears of it
+    thread::scope(|scope| {
+        let moves = scope.spawn(|| cluster.move_slot(slot, &to));
+        thread::sleep(Duration::from_millis(300));
+        assert!(!moves.is_finished());
+        cluster.links().heal_all();
+    });
+
+    // and no late message takes the slot away when it moves back
+    cluster.move_slot(slot, &from);
+    cluster.wait_until_ok();
+    assert_eq!(cluster.owner_of(slot).port(), from.port());
+}
+
+#[test]
 fn a_node_joins_and_leaves() {
     // given a node more, and a replica of it
     let cluster = Cluster::options().replicas(0).start();

@@ -11,6 +11,7 @@ mod options;
 mod slots;
 mod view;
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::sleep;
 use std::time::Duration;
@@ -348,9 +349,14 @@ impl Cluster {
         eventually("the nodes agree on the new owner", CHANGE, || self.all_name(slot, id));
     }
 
-    /// Whether all nodes that run take this one for the owner of a slot.
+    /// Whether all nodes that run take this one for the owner of a slot, and know by which
+    /// epoch: whoever has an older one believes a late message of the owner before, and is
+    /// believed by nobody when the slot comes back to it.
     fn all_name(&self, slot: u16, id: &str) -> bool {
-        self.views().is_some_and(|views| views.iter().all(|it| it.owner_of(slot) == Some(id)))
+        let Some(views) = self.views() else { return false };
+        let epochs: BTreeSet<_> =
+            views.iter().map(|it| it.members.get(id).map(|member| member.epoch)).collect();
+        epochs.len() == 1 && views.iter().all(|it| it.owner_of(slot) == Some(id))
     }
 
     fn agreed_owner(&self, slot: u16) -> Option<Arc<Redis>> {

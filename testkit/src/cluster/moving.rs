@@ -73,7 +73,8 @@ impl SlotMove<'_> {
         while self.carry(MANY) > 0 {}
     }
 
-    /// Tells all masters who owns the slot now, and waits until every node agrees.
+    /// Tells all masters who owns the slot now, and waits until every node has heard it from
+    /// the new owner too.
     ///
     /// # Panics
     ///

@@ -21,6 +21,8 @@ pub(super) struct Member {
     pub(super) is_master: bool,
     /// The id of its master; empty if it has none.
     pub(super) master: String,
+    /// The higher, the more its word on slots counts. A replica has its master's.
+    pub(super) epoch: u64,
     pub(super) slots: Vec<RangeInclusive<u16>>,
 }
 
@@ -55,7 +57,7 @@ impl Member {
     /// Reads `127.0.0.1:7000@17000 master - 0 1426238317239 4 connected 5461-10922`.
     fn read(line: &str) -> Self {
         let words: Vec<_> = line.split(' ').collect();
-        let [_, flags, master, _, _, _, link, slots @ ..] = &words[..] else {
+        let [_, flags, master, _, _, epoch, link, slots @ ..] = &words[..] else {
             panic!("no line of CLUSTER NODES: {line}")
         };
         let is = |flag: &str| flags.split(',').any(|it| it == flag);
@@ -64,6 +66,7 @@ impl Member {
             well: !wrong && (*link == "connected" || is("myself")),
             is_master: is("master"),
             master: master.trim_matches('-').to_owned(),
+            epoch: epoch.parse().expect("an epoch is a number"),
             slots: slots.iter().filter_map(|slots| range(slots)).collect(),
         }
     }
@@ -81,9 +84,10 @@ mod tests {
 
     #[test]
     fn a_line_says_who_is_well_and_what_it_owns() {
-        let line = ":30001@31001 myself,master - 0 0 1 connected 0-5460 7000 [93-<-292f8b]";
+        let line = ":30001@31001 myself,master - 0 0 7 connected 0-5460 7000 [93-<-292f8b]";
         let read = Member::read(line);
         assert!(read.well && read.is_master && read.master.is_empty());
+        assert_eq!(read.epoch, 7);
         assert_eq!(read.slots, [0..=5460, 7000..=7000]);
         assert!(!Member::read("127.0.0.1:1@2 slave,fail? 292f8b 0 0 1 connected").well);
         assert!(!Member::read("127.0.0.1:1@2 master - 0 0 1 disconnected 1").well);
