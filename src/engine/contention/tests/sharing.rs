@@ -251,8 +251,8 @@ fn wait_for<T>(future: impl Future<Output = T>) -> Option<T> {
     }
     let mut future = std::pin::pin!(future);
     let waker = Arc::new(Unpark(thread::current())).into();
-    let until = std::time::Instant::now() + Duration::from_secs(10);
-    while std::time::Instant::now() < until {
+    let until = Instant::now() + Duration::from_secs(10);
+    while Instant::now() < until {
         match future.as_mut().poll(&mut Context::from_waker(&waker)) {
             Poll::Ready(done) => return Some(done),
             Poll::Pending => thread::park_timeout(Duration::from_secs(10)),
