@@ -62,7 +62,11 @@ impl Held {
         self.given_back = true;
         let left = among_many.unwrap_or_else(|| hold.one_share_less());
         if left == 0 {
-            return engine.free(hold, believed, now).await;
+            if engine.pass_on(hold, now) {
+                return Ok(Left::Nothing);
+            }
+            // In a box: who need not ask the store moves a sixth of the bytes.
+            return Box::pin(engine.free(hold, believed, now)).await;
         }
         if let Err(reason) = believed {
             return Ok(Left::Lost { reason, holder: None });
@@ -70,7 +74,7 @@ impl Held {
         if shared {
             return Ok(Left::Nothing);
         }
-        let told = engine.tell_count(hold).await;
+        let told = Box::pin(engine.tell_count(hold)).await;
         Ok(match told.map_err(|failure| engine.error(hold.name(), failure))? {
             Outcome::Renewed => Left::Shares(left),
             _ => Left::Lost { reason: LostReason::NotOurs, holder: None },

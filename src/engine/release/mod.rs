@@ -3,7 +3,7 @@
 
 pub(crate) mod settle;
 
-use std::{sync::Arc, time::Duration};
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
@@ -33,16 +33,13 @@ pub(crate) enum Left {
 }
 
 impl Engine {
-    /// Gives back `hold`, whose last share is gone and which was `believed` in at `now`.
+    /// Gives `hold` back to the store, whose last share is gone and which was `believed` in at `now`.
     pub(super) async fn free(
         &self,
-        hold: &Arc<Hold>,
+        hold: &Hold,
         believed: Result<Duration, LostReason>,
         now: Instant,
     ) -> Result<Left, Error> {
-        if self.pass_on(hold, now) {
-            return Ok(Left::Nothing);
-        }
         if let Err(reason) = believed
             && !self.core.store.is_up()
         {
@@ -147,7 +144,8 @@ impl Engine {
         let promise = OnDrop::new(|| self.core.debts.owe(Debt::of(hold, mode, now)));
         let until = hold.store_ends().min(now + limit);
         let release = || self.core.store.release(&hold.grant.claim, mode);
-        let given = within(limit, retry_until(&self.core.clock, until, release)).await?;
+        let given = pin!(retry_until(&self.core.clock, until, release));
+        let given = within(limit, given).await?;
         if !hold.grant.unsure {
             promise.cancel();
         }
@@ -183,7 +181,7 @@ impl Engine {
         let promise = OnDrop::new(|| self.core.debts.owe(debt()));
         let limit = self.limits.release;
         let until = hold.store_ends().min(self.core.clock.now() + limit);
-        let told = recount(&self.core, &self.contention, hold, None, until);
+        let told = pin!(recount(&self.core, &self.contention, hold, None, until));
         let outcome = within(limit, told).await?;
         promise.cancel();
         Ok(outcome)
