@@ -6,8 +6,10 @@ import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Random;
+import java.util.Set;
 import java.util.concurrent.locks.LockSupport;
 import org.redisson.api.RedissonClient;
 
@@ -27,6 +29,8 @@ public final class Contender {
     private final RedissonClient redisson;
     private final Voice voice;
     private final Random random;
+    /** What was asked for and not answered. */
+    private final Set<String> doubtful = new HashSet<>();
 
     private Contender(JsonNode orders, RedissonClient redisson, Voice voice, long number) {
         this.orders = orders;
@@ -96,7 +100,7 @@ public final class Contender {
         Held held = Held.of(redisson, object, reads, orders.path("ttl_ms").asLong());
         long hold = voice.nextHold();
         voice.say("ask", "hold", hold, "name", name, "mode", held.mode(), "call", System.nanoTime());
-        if (!isTaken(held, endless, hold)) {
+        if (!isTaken(held, endless, hold, name)) {
             return;
         }
         stay(held, hold, name, stay);
@@ -106,15 +110,19 @@ public final class Contender {
         }
     }
 
-    private boolean isTaken(Held held, boolean endless, long hold) throws InterruptedException {
+    private boolean isTaken(Held held, boolean endless, long hold, String name) throws InterruptedException {
         String why = "busy";
         try {
             if (held.take(endless ? ENDLESS : PATIENCE)) {
+                if (doubtful.contains(name)) {
+                    held.dropOrphans();
+                }
                 voice.say("enter", "hold", hold, "at", System.nanoTime(), "token", held.token());
                 return true;
             }
         } catch (RuntimeException e) {
             why = e.getClass().getSimpleName();
+            doubtful.add(name);
         } catch (InterruptedException e) {
             voice.say("gave_up", "hold", hold, "at", System.nanoTime(), "why", "interrupted");
             throw e;
@@ -144,6 +152,7 @@ public final class Contender {
         if (held.giveBack()) {
             voice.say("left", "hold", hold, "at", System.nanoTime());
         } else {
+            doubtful.add(name);
             voice.say("lost", "hold", hold, "at", believed);
         }
     }

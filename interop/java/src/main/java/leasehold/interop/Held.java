@@ -63,6 +63,12 @@ abstract class Held {
         return System.nanoTime() < until;
     }
 
+    /**
+     * Gives back what this thread has besides: an acquisition that was not answered may have
+     * been executed, and would count for ever.
+     */
+    void dropOrphans() {}
+
     /** Whether it was given back, and that was answered. */
     final boolean giveBack() {
         try {
@@ -104,6 +110,13 @@ abstract class Held {
         protected long leftMillis() {
             long left = lock.remainTimeToLive();
             return lock.isHeldByCurrentThread() ? left : 0;
+        }
+
+        @Override
+        void dropOrphans() {
+            while (lock.getHoldCount() > 1) {
+                lock.unlock();
+            }
         }
 
         @Override
