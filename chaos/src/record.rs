@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use leasehold::fence::Gate;
 
-use crate::clock::Nanos;
+use crate::clock::{Nanos, now};
 use crate::fault::Struck;
 use crate::orders::Mode;
 use crate::said::Said;
@@ -65,7 +65,7 @@ pub struct Write {
     pub hold: u64,
     /// By which token.
     pub token: u64,
-    /// When.
+    /// When it arrived.
     pub at: Nanos,
     /// Whether the gate took it.
     pub accepted: bool,
@@ -92,9 +92,9 @@ impl Record {
             Said::Leaving { hold, at } => self.change(hold, |it| it.leaving = Some(at)),
             Said::Left { hold, at } => self.change(hold, |it| it.left = Some(at)),
             Said::Lost { hold, at } => self.change(hold, |it| it.lost = Some(at)),
-            Said::Write { name, hold, token, at } => {
+            Said::Write { name, hold, token, .. } => {
                 let accepted = self.gate.pass(&name, token).is_ok();
-                self.writes.push(Write { name, hold, token, at, accepted });
+                self.writes.push(Write { name, hold, token, at: now(), accepted });
             }
         }
     }

@@ -104,7 +104,9 @@ impl Contender {
     async fn live(&mut self, wish: &Wish) {
         let (hold, name) = (wish.hold, wish.object.name.clone());
         self.voice.say(&Said::Ask { hold, name, mode: wish.mode, call: now() });
-        let disobeys = self.orders.disobeys && self.rng.u32(0..30) == 0;
+        // A hold of a fenced lock has a token, and nobody can make one up.
+        let may_disobey = self.orders.disobeys && wish.object.kind != Kind::Fenced;
+        let disobeys = may_disobey && self.rng.u32(0..30) == 0;
         let granted = if disobeys { Ok(Some(Guard::Nothing)) } else { self.acquire(wish).await };
         let at = now();
         match granted {
