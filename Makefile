@@ -1,15 +1,18 @@
 # `verify` never writes to the tree; `fix` may.
 .DEFAULT_GOAL := help
-.PHONY: help test verify fix simulate fuzz defects interop bench instructions prepare tests fmt clippy features docs rivals advisories
+.PHONY: help test verify fix simulate fuzz defects interop chaos bench instructions prepare tests fmt clippy features docs rivals advisories
 
 SEEDS ?= 2000
 SEED ?=
 BASE ?=
 ONLY ?=
+MINUTES ?=
+ON ?=
+DISOBEY ?=
 WORLDS ?= run run_counted run_permits run_served run_objects
 
 # Workspaces of their own, where there are any.
-OTHERS := $(patsubst %/Cargo.toml,%,$(wildcard interop/Cargo.toml))
+OTHERS := $(patsubst %/Cargo.toml,%,$(wildcard interop/Cargo.toml chaos/Cargo.toml))
 in_others = $(foreach folder,$(OTHERS),cd $(folder) && $(1) && cd $(CURDIR) &&) true
 
 help:       ## lists what can be made
@@ -38,6 +41,9 @@ defects:    ## plants one defect after the other: do the tests find each? ONLY=w
 
 interop:    ## against a real Redisson; installs a JDK and Maven if they are missing
 	interop/run.sh
+
+chaos:      ## processes of both languages contend while servers and processes fail: MINUTES=n SEED=x ON=single, sentinel or cluster; needs Java and Go
+	MINUTES=$(MINUTES) SEED=$(SEED) ON=$(ON) DISOBEY=$(DISOBEY) chaos/run.sh
 
 bench:      ## how long it takes, beside its limits and its rivals: QUICK=1 within three minutes, ONLY=part for a part
 	bench/run.sh

@@ -9,6 +9,8 @@ import org.redisson.client.codec.Codec;
 import org.redisson.config.ClusterServersConfig;
 import org.redisson.config.Config;
 import org.redisson.config.Protocol;
+import org.redisson.config.ReadMode;
+import org.redisson.config.SentinelServersConfig;
 import org.redisson.config.SingleServerConfig;
 
 /** Sets up the Redisson that is under observation. */
@@ -20,6 +22,8 @@ final class Peer {
         String url = flags.needed("url");
         if (url.startsWith(CLUSTER)) {
             cluster(config.useClusterServers(), url.substring(CLUSTER.length()));
+        } else if (url.startsWith(SENTINEL)) {
+            sentinels(config.useSentinelServers(), url.substring(SENTINEL.length()));
         } else {
             single(config.useSingleServer().setAddress(url), flags);
         }
@@ -33,6 +37,7 @@ final class Peer {
     }
 
     private static final String CLUSTER = "redis-cluster://";
+    private static final String SENTINEL = "redis-sentinel://";
 
     private static void single(SingleServerConfig server, Flags flags) {
         // Each connection kept in reserve costs start-up time; the pool still grows to its default size.
@@ -48,8 +53,20 @@ final class Peer {
 
     private static void cluster(ClusterServersConfig cluster, String nodes) {
         cluster.setMasterConnectionMinimumIdleSize(2).setSlaveConnectionMinimumIdleSize(2);
+        cluster.setReadMode(ReadMode.MASTER);
         for (String node : nodes.split(",")) {
             cluster.addNodeAddress("redis://" + node);
+        }
+    }
+
+    /** {@code host:port,host:port/name}. */
+    private static void sentinels(SentinelServersConfig sentinels, String place) {
+        sentinels.setMasterConnectionMinimumIdleSize(2).setSlaveConnectionMinimumIdleSize(2);
+        sentinels.setReadMode(ReadMode.MASTER);
+        String[] parts = place.split("/");
+        sentinels.setMasterName(parts[1]);
+        for (String sentinel : parts[0].split(",")) {
+            sentinels.addSentinelAddress("redis://" + sentinel);
         }
     }
 

@@ -1,0 +1,78 @@
+//! Where the servers are, and what can be done to them.
+
+mod cluster;
+mod sentinel;
+mod single;
+
+use std::thread::sleep;
+use std::time::Duration;
+
+use fastrand::Rng;
+use testkit::{Redis, Reply};
+
+use crate::clock::{Nanos, now};
+use crate::fault::{Fault, Struck};
+use crate::orders::Object;
+
+pub use cluster::OnCluster;
+pub use sentinel::OnSentinel;
+pub use single::OnSingle;
+
+/// A deployment.
+pub trait Site {
+    /// Where clients find it.
+    fn url(&self) -> String;
+
+    /// What is contended for.
+    fn objects(&self) -> Vec<Object>;
+
+    /// What can be done to it.
+    fn faults(&self) -> &'static [Fault];
+
+    /// Does it, and heals it.
+    fn strike(&self, fault: Fault, rng: &mut Rng) -> Struck;
+
+    /// Asks all that are masters now.
+    fn ask_masters(&self, words: &[&str]) -> Vec<Reply>;
+}
+
+/// Starts the deployment of this name.
+///
+/// # Panics
+///
+/// If there is none, or it does not start.
+#[must_use]
+pub fn start(on: &str) -> Box<dyn Site> {
+    match on {
+        "single" => Box::new(OnSingle::start()),
+        "sentinel" => Box::new(OnSentinel::start()),
+        "cluster" => Box::new(OnCluster::start()),
+        other => panic!("ON={other}: there are single, sentinel and cluster"),
+    }
+}
+
+/// What has begun at `from`, kept nobody from being served, and is healed now.
+fn harmless(fault: Fault, from: Nanos) -> Struck {
+    Struck { fault, from, served: from, healed: now(), failover: false, names: None }
+}
+
+/// What has begun at `from` and kept everybody away until now.
+fn outage(fault: Fault, from: Nanos) -> Struck {
+    Struck { served: now(), ..harmless(fault, from) }
+}
+
+/// Does it, waits for some time between these, in milliseconds, and undoes it.
+fn for_a_while(rng: &mut Rng, millis: (u64, u64), begin: impl FnOnce(), end: impl FnOnce()) {
+    begin();
+    sleep(Duration::from_millis(rng.u64(millis.0..millis.1)));
+    end();
+}
+
+/// Closes all connections of clients to these servers.
+fn kill_connections<'a>(servers: impl IntoIterator<Item = &'a Redis>) {
+    for server in servers {
+        for kind in ["normal", "pubsub"] {
+            server.command(&["CLIENT", "KILL", "TYPE", kind]);
+        }
+    }
+}
