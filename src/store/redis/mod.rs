@@ -40,9 +40,9 @@ use super::{
 };
 use crate::{
     domain::{
-        About, Change, Claim, Counts, Failure, GivenBack, Holder, Kind, Name, Object, Outcome,
-        Owner, PermitId, Place, ReleaseMode, Renewal, Replicas, Seldom, Value as Returned, Verdict,
-        Work, checked,
+        About, Change, Claim, Counts, Failure, Finding, GivenBack, Holder, Kind, Name, Object,
+        Outcome, Owner, PermitId, Place, ReleaseMode, Renewal, Replicas, Seldom, Value as Returned,
+        Verdict, Work, checked,
     },
     error::Error,
 };
@@ -447,6 +447,10 @@ impl Store for RedisStore {
 
     fn look(&self) -> Answer<'_, About> {
         Box::pin(self.topology.look())
+    }
+
+    fn findings(&self) -> Vec<Finding> {
+        self.topology.findings()
     }
 
     fn are_up(&self) -> (bool, bool) {

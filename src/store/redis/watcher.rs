@@ -6,7 +6,11 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-use super::{connection::Watcher, subscriptions::Hub, warnings::Warnings};
+use super::{
+    connection::{Dialer, Watcher},
+    subscriptions::Hub,
+    warnings::Warnings,
+};
 use crate::{domain::About, store::Event};
 
 /// Watches the link for commands.
@@ -14,15 +18,22 @@ use crate::{domain::About, store::Event};
 pub(super) struct Commands {
     hub: Arc<Hub>,
     warnings: Arc<Warnings>,
+    dialer: Arc<Dialer>,
     was_up: AtomicBool,
 }
 
 impl Commands {
     /// A watcher of a connection to a server that is new to us; or, if it `replaces` one, of
     /// which the first connection is one that is made again.
-    pub(super) fn telling(hub: &Arc<Hub>, warnings: &Arc<Warnings>, replaces: bool) -> Arc<Self> {
+    pub(super) fn telling(
+        hub: &Arc<Hub>,
+        warnings: &Arc<Warnings>,
+        dialer: &Arc<Dialer>,
+        replaces: bool,
+    ) -> Arc<Self> {
         let (hub, warnings) = (Arc::clone(hub), Arc::clone(warnings));
-        Arc::new(Self { hub, warnings, was_up: AtomicBool::new(replaces) })
+        let dialer = Arc::clone(dialer);
+        Arc::new(Self { hub, warnings, dialer, was_up: AtomicBool::new(replaces) })
     }
 }
 
@@ -32,7 +43,8 @@ impl Watcher for Commands {
     }
 
     fn met(&self, about: &About) {
-        self.warnings.warn_of(about);
+        self.warnings.tell(&self.warnings.findings(about));
+        self.warnings.tell(&self.dialer.findings());
     }
 
     fn up(&self) {

@@ -16,7 +16,10 @@ use super::{
     whereabouts::Whereabouts,
     wire::{OnPush, Wire},
 };
-use crate::{domain::About, error::Error};
+use crate::{
+    domain::{About, Finding},
+    error::Error,
+};
 
 /// Once a primary has answered the others have so long to say that they are one as well.
 const GRACE: Duration = Duration::from_millis(50);
@@ -63,6 +66,12 @@ impl Dialer {
     /// Where the server is.
     pub(super) fn whereabouts(&self) -> &Whereabouts {
         &self.whereabouts
+    }
+
+    /// What can hurt locks, by those who say where the server is.
+    pub(crate) fn findings(&self) -> Vec<Finding> {
+        let place = self.whereabouts.to_string();
+        self.whereabouts.hazards().into_iter().map(|it| Finding::at(&place, it)).collect()
     }
 
     /// Finds the server, connects, logs in and loads the scripts, within the connect timeout.
@@ -165,10 +174,12 @@ impl Dialer {
         let Self { target, client_name, preloads, .. } = self;
         let among_others = self.whereabouts.may_change();
         let login = Login { target, client_name, preloads, among_others };
-        let address = address.clone();
+        let (address, server) = (address.clone(), address.to_string());
         tokio::select! {
             biased;
-            Some(met) = login.on(&wire) => met.map(|about| Dialled { wire, driver, address, about }),
+            Some(met) = login.on(&wire) => met.map(|about| {
+                Dialled { wire, driver, address, about: About { server, ..about } }
+            }),
             ending = &mut driver => Err(Ending::into(ending)),
         }
     }

@@ -14,6 +14,8 @@ mod ending;
 mod frames;
 #[cfg(test)]
 mod fuzz;
+mod hazards;
+mod info;
 mod link;
 mod login;
 mod obstacle;
@@ -37,8 +39,9 @@ mod whereabouts;
 mod wire;
 
 pub(super) use self::{
-    about::{eviction_policy, is_replica},
+    about::learnt,
     dial::Dialer,
+    info::time_of_day,
     link::Link,
     login::Preload,
     shown::shown,

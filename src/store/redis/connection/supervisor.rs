@@ -45,7 +45,7 @@ pub(super) struct State {
     losses: AtomicU64,
     /// Why it is not up.
     obstacle: Mutex<Option<String>>,
-    /// What the server said of itself when the last connection was made.
+    /// What the server has said of itself, the last time.
     about: Mutex<About>,
 }
 
@@ -73,9 +73,13 @@ impl State {
         self.connections.load(Ordering::Relaxed) > 0
     }
 
-    fn met(&self, about: About) {
+    fn met(&self, about: &About) {
         self.connections.fetch_add(1, Ordering::Relaxed);
-        *self.about.lock() = about;
+        self.learnt(about);
+    }
+
+    pub(super) fn learnt(&self, about: &About) {
+        self.about.lock().clone_from(about);
     }
 
     fn note(&self, obstacle: Option<String>) {
@@ -158,7 +162,7 @@ impl Supervisor {
     async fn carry(&self, Dialled { wire, driver, address, about }: Dialled) -> Ending {
         self.state.note(None);
         self.watcher.met(&about);
-        self.state.met(about.clone());
+        self.state.met(&about);
         // Before anybody can use it: what begins anew has begun when the first reply comes.
         self.watcher.up();
         *self.state.live.lock() = Some(Arc::clone(&wire));

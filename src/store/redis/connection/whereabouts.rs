@@ -29,7 +29,7 @@ use super::{
     target::{Address, Place},
     wire::Wire,
 };
-use crate::domain::{About, Role};
+use crate::domain::{About, Hazard, Role};
 
 /// How often a server with others beside it is asked whether it is the primary still.
 const EACH: Duration = Duration::from_secs(1);
@@ -108,6 +108,11 @@ impl Whereabouts {
     /// What is in the way of knowing where it is.
     pub(super) fn obstacle(&self) -> Option<Obstacle> {
         self.sentinels.as_ref().map(Sentinels::obstacle)
+    }
+
+    /// What can hurt locks, by those who say where it is.
+    pub(super) fn hazards(&self) -> Vec<Hazard> {
+        self.sentinels.as_ref().map(Sentinels::hazards).unwrap_or_default()
     }
 
     /// Waits until the server at `address`, to which `wire` leads, is not the primary any more.

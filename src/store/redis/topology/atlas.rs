@@ -29,7 +29,7 @@ use super::{
     node::{Common, Node},
 };
 use crate::{
-    domain::{Failure, Map as ByObject, Mutex, Object},
+    domain::{Failure, Finding, Hazard, Map as ByObject, Mutex, Object},
     error::Error,
     store::{Event, Hears},
 };
@@ -224,6 +224,16 @@ impl Atlas {
             Some(format!("no node of the cluster has {slots}"))
         };
         all.filter_map(of_node).next().or_else(gap)
+    }
+
+    /// What can hurt locks, as far as it was looked at.
+    pub(super) fn findings(&self) -> Vec<Finding> {
+        let chart = self.chart.lock();
+        let Some(chart) = chart.as_ref() else { return Vec::new() };
+        let gap =
+            chart.map.gap().map(|gap| Hazard::SlotsWithoutNode { slots: slots_in_words(gap) });
+        let gap = gap.map(|gap| Finding::at("the cluster", gap));
+        chart.live().flat_map(|node| node.findings(&self.common)).chain(gap).collect()
     }
 
     /// Notes why nobody could say who is where.

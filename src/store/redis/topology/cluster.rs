@@ -359,32 +359,21 @@ impl Cluster {
         if !self.atlas.has_map() {
             return Err(self.atlas.away(0));
         }
-        let asked = [cmd("PING"), cmd("INFO").arg("memory").clone()];
         let nodes = self.atlas.masters();
-        let look = |(_, node): &(HostPort, Arc<Node>)| {
-            let (node, asked) = (Arc::clone(node), &asked);
-            async move {
-                match node.commands.is_up() {
-                    true => Ok((node.about(), node.commands.call_all(asked).await?)),
-                    false => Err(node.commands.away()),
-                }
-            }
-        };
-        let looks: Vec<(About, Vec<Value>)> =
-            join_all(nodes.iter().map(look)).await.into_iter().collect::<Result<_, Failure>>()?;
+        let looks = nodes.iter().map(|(_, node)| node.look(&self.atlas.common));
+        let looks: Vec<About> =
+            join_all(looks).await.into_iter().collect::<Result<_, Failure>>()?;
         if let Some(obstacle) = self.atlas.obstacle() {
             return Err(Failure::unreachable(obstacle));
         }
         let mut about = About { role: Some(Role::ClusterNode), ..About::default() };
-        for (known, replies) in looks {
-            let known = super::answered(known, &replies)?;
+        for known in looks {
             about.version = about.version.or(known.version);
             // The worst of all is what matters.
             if about.eviction_policy.as_deref().is_none_or(|it| it == "noeviction") {
                 about.eviction_policy = known.eviction_policy.or(about.eviction_policy);
             }
         }
-        self.atlas.common.warnings.warn_of(&about);
         Ok(about)
     }
 

@@ -15,7 +15,7 @@ use std::{
     time::Duration,
 };
 
-use redis::{Cmd, Value, cmd};
+use redis::{Cmd, Value};
 
 pub(super) use self::cluster::Cluster;
 use self::{
@@ -24,15 +24,14 @@ use self::{
 };
 use super::{
     channels::Channels,
-    connection::{Dialer, Link, Settings, Target, eviction_policy, is_replica},
-    replies,
+    connection::{Dialer, Link, Settings, Target},
     slots::slot_of,
     subscriptions::Rights,
     synced::Synced,
     warnings::Warnings,
 };
 use crate::{
-    domain::{About, Failure, Object, Role},
+    domain::{About, Failure, Finding, Object},
     error::Error,
     store::Subscriber,
 };
@@ -264,6 +263,14 @@ impl Topology {
         }
     }
 
+    /// What can hurt locks, as far as it was looked at.
+    pub(super) fn findings(&self) -> Vec<Finding> {
+        match self {
+            Self::One(one) => one.node.findings(&one.common),
+            Self::Cluster(cluster) => cluster.atlas.findings(),
+        }
+    }
+
     /// Whether the connections for commands and for messages are up, all of them.
     pub(super) fn are_up(&self) -> (bool, bool) {
         match self {
@@ -304,34 +311,11 @@ impl Topology {
 
 impl One {
     async fn look(&self) -> Result<About, Failure> {
-        let Self { common, node: Node { commands, subscriptions }, .. } = self;
-        commands.keep_up()?;
-        subscriptions.keep_up();
-        if !commands.is_up() {
-            return Err(commands.away());
-        }
-        let info = |section| cmd("INFO").arg(section).clone();
-        let asked = [cmd("PING"), info("memory"), info("replication")];
-        let about = answered(commands.about(), &commands.call_all(&asked).await?)?;
-        common.warnings.warn_of(&about);
-        Ok(about)
+        let Self { common, node, .. } = self;
+        node.commands.keep_up()?;
+        node.subscriptions.keep_up();
+        node.look(common).await
     }
-}
-
-/// What a server says of itself that was `known` before, by its replies to a PING and more.
-fn answered(mut known: About, replies: &[Value]) -> Result<About, Failure> {
-    if let Some(Value::ServerError(error)) = replies.first()
-        && error.code() != "NOPERM"
-    {
-        return Err(replies::refusal(error));
-    }
-    match replies.iter().find_map(is_replica) {
-        Some(true) => known.role = Some(Role::Replica),
-        Some(false) if known.role == Some(Role::Replica) => known.role = Some(Role::Primary),
-        _ => {}
-    }
-    known.eviction_policy = replies.iter().find_map(eviction_policy).or(known.eviction_policy);
-    Ok(known)
 }
 
 impl Cluster {
