@@ -18,6 +18,7 @@ use super::{
     hold::Hold,
     limits::within,
     release::{Left, recount},
+    tasks::pause,
     timing::END_IS_NEAR,
 };
 use crate::{
@@ -107,20 +108,6 @@ impl Drop for Held {
             engine.core.debts.owe(Debt::Recount { hold: Arc::clone(hold) });
         }
     }
-}
-
-/// Lets the other tasks run that are ready. The runtime may move us to another of its threads
-/// meanwhile, and whoever else polls us goes on at once.
-async fn pause() {
-    let mut paused = false;
-    poll_fn(|context| {
-        if std::mem::replace(&mut paused, true) {
-            return Poll::Ready(());
-        }
-        context.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
 }
 
 /// Sees a hold without a share in it.

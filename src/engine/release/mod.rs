@@ -36,7 +36,7 @@ impl Engine {
     /// Gives `hold` back to the store, whose last share is gone and which was `believed` in at `now`.
     pub(super) async fn free(
         &self,
-        hold: &Hold,
+        hold: &Arc<Hold>,
         believed: Result<Duration, LostReason>,
         now: Instant,
     ) -> Result<Left, Error> {
@@ -96,7 +96,7 @@ impl Engine {
     }
 
     /// Gives `hold` back without waiting for it.
-    pub(super) fn free_in_background(&self, hold: &Hold, now: Instant) {
+    pub(super) fn free_in_background(&self, hold: &Arc<Hold>, now: Instant) {
         self.keeper.unwatch(hold.grant.id);
         tracing::debug!(target: "leasehold", lock = %hold.name(), owner = %hold.grant.claim.owner,
             held = ?hold.held_for(now), "release, in the background");
@@ -104,11 +104,13 @@ impl Engine {
             self.core.counters.released.add(1);
         }
         self.core.debts.owe(Debt::of(hold, hold.release_mode(now), now));
-        self.contention.left(hold);
+        if !hold.object().manner().is_shared() {
+            self.contention.left(hold);
+        }
     }
 
     /// Ends `hold`, of which the store is to know no more.
-    pub(super) fn forget(&self, hold: &Hold) {
+    pub(super) fn forget(&self, hold: &Arc<Hold>) {
         self.keeper.unwatch(hold.grant.id);
         if hold.end(LostReason::Released).is_ok() {
             self.core.counters.released.add(1);
@@ -120,7 +122,7 @@ impl Engine {
 
     /// Ends `hold` because the client is shut down, unless it is over: its grant may have
     /// gone on to another one.
-    pub(super) fn take_back(&self, hold: &Hold) -> bool {
+    pub(super) fn take_back(&self, hold: &Arc<Hold>) -> bool {
         if hold.end(LostReason::ShutDown).is_err() {
             return false;
         }
@@ -135,7 +137,7 @@ impl Engine {
     /// the rest, and looks again if a grant may still be on its way.
     async fn give_back(
         &self,
-        hold: &Hold,
+        hold: &Arc<Hold>,
         now: Instant,
         limit: Duration,
     ) -> Result<GivenBack, Failure> {

@@ -616,8 +616,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "one in transit stands before those that linger",
             edits: &[Edit {
                 file: "src/engine/contention/mod.rs",
-                from: "excess > 0 && lingers(object)",
-                to: "excess > 0",
+                from: ".take(MOST_EARLY).filter(lingers)",
+                to: ".take(MOST_EARLY)",
             }],
         },
     ),
@@ -781,8 +781,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "who reads again and again beside others lets nobody else run",
             edits: &[Edit {
                 file: "src/engine/acquire/mod.rs",
-                from: "        consume_budget().await;\n",
-                to: "",
+                from: "coop::consume_budget().await,",
+                to: "{}",
             }],
         },
     ),
@@ -814,14 +814,66 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::contention::tests::sharing::who_comes_when_sharing_has_just_ended_leaves_others_alone_with_it_for_a_moment",
+            "engine::contention::tests::sharing::who_comes_when_sharing_has_just_ended_waits_until_all_have_gone_and_then_leaves_a_gap",
         ),
         Defect {
             says: "one hold of readers follows the other without a gap",
             edits: &[Edit {
-                file: "src/engine/contention/turn.rs",
-                from: "            turn.head_start = turn.head_start.or(rests);\n",
-                to: "            let _ = rests;\n",
+                file: "src/engine/hold.rs",
+                from: "            sleep(SHARING_RESTS).await;\n",
+                to: "",
+            }],
+        },
+    ),
+    (
+        Finder::Unit(
+            "engine::contention::tests::sharing::who_comes_when_sharing_has_just_ended_waits_until_all_have_gone_and_then_leaves_a_gap",
+        ),
+        Defect {
+            says: "who leaves a gap waits for nobody who has yet to go",
+            edits: &[Edit {
+                file: "src/engine/hold.rs",
+                from: "self.told_of(|state| state.has_left)",
+                to: "std::future::ready(())",
+            }],
+        },
+    ),
+    (
+        Finder::Unit(
+            "engine::contention::tests::sharing::who_comes_to_read_asks_when_the_guard_that_was_dropped_before_has_been_given_back",
+        ),
+        Defect {
+            says: "who comes to read overtakes the guard that was dropped before",
+            edits: &[Edit {
+                file: "src/engine/release/mod.rs",
+                from: "        if !hold.object().manner().is_shared() {\n            self.contention.left(hold);",
+                to: "        {\n            self.contention.left(hold);",
+            }],
+        },
+    ),
+    (
+        Finder::Unit(
+            "engine::contention::tests::sharing::one_who_leaves_a_gap_and_is_polled_by_nobody_has_its_turn_for_a_second_or_two",
+        ),
+        Defect {
+            says: "one who leaves a gap is taken for one who asks",
+            edits: &[Edit {
+                file: "src/engine/acquire/mod.rs",
+                from: "        turn.rests(self.core.clock.now() + longest);\n",
+                to: "",
+            }],
+        },
+    ),
+    (
+        Finder::Unit(
+            "engine::contention::tests::sharing::no_more_readers_have_one_hold_than_local_turns_says_though_one_at_a_time",
+        ),
+        Defect {
+            says: "as many readers have a hold one after the other as come",
+            edits: &[Edit {
+                file: "src/engine/hold.rs",
+                from: "state.more < self.grant.stay.turns;",
+                to: "self.shares() <= self.grant.stay.turns;",
             }],
         },
     ),
@@ -833,7 +885,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "a writer that reads as well is handed over",
             edits: &[Edit {
                 file: "src/engine/hold.rs",
-                from: "(state.more, state.beside) = (true, true);",
+                from: "(state.more, state.beside) = (state.more + 1, true);",
                 to: "state.beside = true;",
             }],
         },
@@ -1008,8 +1060,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "a hold that is due or in doubt is handed over",
             edits: &[Edit {
                 file: "src/engine/hold.rs",
-                from: "let fresh = now < self.lease(state).renew_at() && !must_end;\n        let sound = state.over.is_none() && !state.doubted && !state.more;",
-                to: "let fresh = now < self.lease(state).ends() && !must_end;\n        let sound = state.over.is_none() && !state.more;",
+                from: "let fresh = now < self.lease(state).renew_at() && !must_end;\n        let sound = state.over.is_none() && !state.doubted && state.more == 0;",
+                to: "let fresh = now < self.lease(state).ends() && !must_end;\n        let sound = state.over.is_none() && state.more == 0;",
             }],
         },
     ),
@@ -1021,7 +1073,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "a hold that was entered again is handed over with the count that it has",
             edits: &[Edit {
                 file: "src/engine/hold.rs",
-                from: "&& !state.doubted && !state.more;",
+                from: "&& !state.doubted && state.more == 0;",
                 to: "&& !state.doubted;",
             }],
         },
@@ -1069,8 +1121,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "who leaves the lock to others is there before them",
             edits: &[Edit {
                 file: "src/engine/acquire/mod.rs",
-                from: "if let Some(others_first) = turn.head_start {",
-                to: "if let Some(others_first) = turn.head_start.filter(Duration::is_zero) {",
+                from: "let others_first = turn.head_start.unwrap_or_default();",
+                to: "let others_first = Duration::ZERO;",
             }],
         },
     ),
