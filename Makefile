@@ -39,7 +39,7 @@ defects:    ## plants one defect after the other: do the tests find each? ONLY=w
 interop:    ## against a real Redisson; installs a JDK and Maven if they are missing
 	interop/run.sh
 
-bench:      ## how long it takes, beside its limits and its rivals: QUICK=1 within three minutes, ONLY=part for a part
+bench:      ## how long it takes, beside its limits and its rivals: QUICK=1 within five minutes, ONLY=part for a part
 	bench/run.sh
 
 rivals:     ## do the benchmarks still build, and do they count right?
