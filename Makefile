@@ -45,7 +45,7 @@ interop:    ## against a real Redisson; installs a JDK and Maven if they are mis
 chaos:      ## processes of both languages contend while servers and processes fail: MINUTES=n SEED=x ON=single, sentinel or cluster; needs Java and Go
 	MINUTES=$(MINUTES) SEED=$(SEED) ON=$(ON) DISOBEY=$(DISOBEY) chaos/run.sh
 
-bench:      ## how long it takes, beside its limits and its rivals: QUICK=1 within three minutes, ONLY=part for a part
+bench:      ## how long it takes, beside its limits and its rivals: QUICK=1 within five minutes, ONLY=part for a part
 	bench/run.sh
 
 rivals:     ## do the benchmarks still build, and do they count right?

@@ -113,7 +113,7 @@ func fallingTokens(beliefs []belief, windows []window) []string {
 	var found []string
 	var newest belief
 	for _, b := range beliefs {
-		if b.token == 0 || inside(windows, b.from) {
+		if b.token == 0 || mayBeGrantedIn(windows, b) {
 			continue
 		}
 		if between(windows, newest.from, b.from) {
@@ -127,6 +127,12 @@ func fallingTokens(beliefs []belief, windows []window) []string {
 		newest = b
 	}
 	return found
+}
+
+// mayBeGrantedIn: was it asked for before the end of a window, and believed after its beginning?
+func mayBeGrantedIn(windows []window, b belief) bool {
+	i := sort.Search(len(windows), func(i int) bool { return windows[i].to >= b.asked })
+	return i < len(windows) && windows[i].from <= b.from
 }
 
 // between: did a window begin after `from`, and end before `to` or with it?

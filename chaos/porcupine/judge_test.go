@@ -156,9 +156,12 @@ func TestTokensGrowInTheOrderOfTheGrants(t *testing.T) {
 func TestTokensMayFallOverAFailoverAndNotBehindIt(t *testing.T) {
 	first := []string{failover(10, 20), entersWith(1, "exclusive", 0, 5, 7), leaves(1, 8, 9)}
 	passes(t, fenced, append(first,
-		entersWith(2, "exclusive", 0, 21, 6), leaves(2, 22, 23), entersWith(3, "exclusive", 0, 23, 7))...)
+		entersWith(2, "exclusive", 21, 22, 6), leaves(2, 23, 24), entersWith(3, "exclusive", 21, 25, 7))...)
+	// Granted in it, and answered late.
+	passes(t, fenced, append(first,
+		entersWith(2, "exclusive", 21, 22, 7), leaves(2, 23, 24), entersWith(3, "exclusive", 20, 25, 6))...)
 	fails(t, "the token 6 of hold 3", fenced, append(first,
-		entersWith(2, "exclusive", 0, 21, 7), leaves(2, 22, 23), entersWith(3, "exclusive", 0, 23, 6))...)
+		entersWith(2, "exclusive", 21, 22, 7), leaves(2, 23, 24), entersWith(3, "exclusive", 21, 25, 6))...)
 }
 
 func TestAnOverlapWithinAFailoverIsForgiven(t *testing.T) {
@@ -250,7 +253,7 @@ func TestAllWaysOfJudgingAgree(t *testing.T) {
 			}
 		}
 	}
-	if wrong < 500 || wrong > 5500 {
+	if wrong < 600 || wrong > 5400 {
 		t.Errorf("%d of 6000 are wrong: that shows little", wrong)
 	}
 }
@@ -271,7 +274,7 @@ func anything(chance *rand.Rand) *object {
 	at, token := int64(0), int64(1)
 	for hold := int64(0); hold < 7; hold++ {
 		b := belief{hold: hold, mode: modes[o.Kind], from: at + 1 + chance.Int63n(5), ended: never}
-		b.asked = b.from - chance.Int63n(b.from)
+		b.asked = b.from - chance.Int63n(b.from)/(1+chance.Int63n(10))
 		b.to = b.from + 1 + chance.Int63n(10)
 		if chance.Intn(2) == 0 {
 			b.ended = b.to + chance.Int63n(10)
@@ -281,9 +284,9 @@ func anything(chance *rand.Rand) *object {
 		}
 		if o.Kind == "fenced" {
 			b.token = token
-			token += 1 - int64(chance.Intn(9)/8)
+			token += 1 - int64(chance.Intn(4)/3)
 		}
-		at = b.to - int64(chance.Intn(4)/3)
+		at = b.to - int64(chance.Intn(3)/2)
 		o.beliefs = append(o.beliefs, b)
 	}
 	o.inOrder()

@@ -38,6 +38,10 @@ func cut(beliefs []belief, from, to int64, longest int) []piece {
 		if b.from < from || b.from >= to {
 			continue
 		}
+		if b.asked <= from {
+			// It may have been granted in the window, with a token that was forgotten.
+			b.token = 0
+		}
 		if len(now.new) >= longest && b.from > now.new[len(now.new)-1].from {
 			all = append(all, now.until(b.from))
 			now = now.next(b.from, to)
