@@ -86,6 +86,7 @@ impl Run {
         let record = Shared::default();
         let plan = Plan {
             url: site.url(),
+            apart: site.apart(),
             objects: objects.clone(),
             ttl: TTL,
             seed: settings.seed,
@@ -132,19 +133,21 @@ impl Run {
         let processes = self.crew.processes();
         let names: Vec<_> = self.names().collect();
         let limit = struck.healed + nanos(PATIENCE);
+        // The master that it alone reaches goes on for a while.
+        let served = &processes[usize::from(struck.fault == Fault::MasterAndWorkerCutOff)..];
         loop {
             let record = look(&self.record);
             let entries = Entries::since(&record, struck.healed);
             let missing = entries.missing(&processes, &names);
             if missing.is_empty() {
-                let first = first_grant(&record, struck);
+                let first = first_grant(&record, struck, served);
                 return Recovery {
                     first,
                     everybody: entries.last().map(|at| since(struck.healed, at)),
                 };
             }
             if now() > limit {
-                let first = first_grant(&record, struck);
+                let first = first_grant(&record, struck, served);
                 let what =
                     format!("no progress {PATIENCE:?} after the heal: {}", missing.join(", "));
                 self.violations.push(Violation { at: struck.healed, what });
@@ -218,11 +221,13 @@ impl<'a> Entries<'a> {
     }
 }
 
-/// How long after the servers could serve something was had of what the fault was about.
-fn first_grant(record: &Record, struck: &Struck) -> Option<Duration> {
+/// How long after the servers could serve one of these had something of what the fault was
+/// about.
+fn first_grant(record: &Record, struck: &Struck, served: &[String]) -> Option<Duration> {
     let is_it = |name: &String| struck.names.as_ref().is_none_or(|names| names.contains(name));
     let entered = record.entered_since(struck.served);
-    let first = entered.iter().find(|(_, hold)| is_it(&hold.name))?;
+    let mut entered = entered.iter().filter(|(_, hold)| served.contains(&hold.process));
+    let first = entered.find(|(_, hold)| is_it(&hold.name))?;
     Some(since(struck.served, first.0))
 }
 

@@ -177,7 +177,7 @@ mod tests {
         let mut record = record("a", &[(Mode::Exclusive, 1, 2), (Mode::Exclusive, 20, 21)]);
         record.holds.get_mut(&2).unwrap().call = 2 * SECOND;
         let free = found(&record, Object::new(Kind::Lock, "a"));
-        assert!(free[0].contains("waited for 18"), "{free:?}");
+        assert!(free[0].contains("waited for 17.99"), "{free:?}");
         // What the dead had is free after its lease.
         record.holds.get_mut(&1).unwrap().left = None;
         assert_eq!(found(&record, Object::new(Kind::Lock, "a")).len(), 1);

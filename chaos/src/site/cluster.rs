@@ -8,15 +8,16 @@ use std::time::Duration;
 use fastrand::Rng;
 use testkit::{Cluster, Failover, Links, Redis, Reply, eventually};
 
-use super::{Site, for_a_while, harmless, kill_connections, outage};
+use super::{APART, CLIENTS, Site, for_a_while, harmless, kill_connections, outage};
 use crate::clock::now;
 use crate::fault::{Fault, Struck};
-use crate::orders::{Kind, Object};
+use crate::orders::{Kind, Object, Place};
 
 /// A cluster.
 #[derive(Debug)]
 pub struct OnCluster {
     cluster: Cluster,
+    apart: Place,
     objects: Vec<Object>,
 }
 
@@ -32,7 +33,12 @@ impl OnCluster {
             objects.push(Object::new(Kind::Lock, cluster.key_on(&master, "lock-")));
             objects.push(Object::new(Kind::Fenced, cluster.key_on(&master, "fenced-")));
         }
-        Self { cluster, objects }
+        let ports = cluster.links().client(APART);
+        let mut apart = Place { url: String::new(), ports };
+        let nodes = addresses(&cluster);
+        let nodes: Vec<_> = nodes.iter().filter_map(|it| apart.translated(it)).collect();
+        apart.url = format!("redis-cluster://{}", nodes.join(","));
+        Self { cluster, apart, objects }
     }
 
     /// What lies on this node.
@@ -67,7 +73,7 @@ impl OnCluster {
         begin(&old);
         eventually("the replica is the master, and serves", FAILOVER, || serves(&new));
         let served = now();
-        sleep(Duration::from_millis(rng.u64(0..1_000)));
+        sleep(Duration::from_millis(rng.u64(0..2_000)));
         end(&old);
         self.cluster.wait_until_ok();
         let names = Some(names).filter(|names| !names.is_empty());
@@ -82,10 +88,13 @@ impl OnCluster {
         if failover { Struck { failover, healed: now(), ..struck } } else { struck }
     }
 
-    fn cut_off(&self, node: &Redis) {
+    /// Nothing passes any more between these and all nodes but this one.
+    fn cut_off(&self, node: &Redis, with_it: &[&str]) {
         let (links, own) = (self.cluster.links(), self.cluster.name_of(node));
-        let others = links.names().into_iter().filter(|it| *it != own);
-        others.for_each(|other| links.black_hole(&own, &other));
+        let mut others = links.names();
+        others.retain(|it| *it != own);
+        let others: Vec<_> = others.iter().map(String::as_str).collect();
+        links.split(&[&[own.as_str()], with_it].concat(), &others);
     }
 
     /// Moves the slot of one of the names to another master.
@@ -116,9 +125,11 @@ impl OnCluster {
 
 impl Site for OnCluster {
     fn url(&self) -> String {
-        let urls = self.cluster.urls();
-        let at = urls.iter().map(|url| url.trim_start_matches("redis://").trim_end_matches('/'));
-        format!("redis-cluster://{}", at.collect::<Vec<_>>().join(","))
+        format!("redis-cluster://{}", addresses(&self.cluster).join(","))
+    }
+
+    fn apart(&self) -> Place {
+        self.apart.clone()
     }
 
     fn objects(&self) -> Vec<Object> {
@@ -130,6 +141,7 @@ impl Site for OnCluster {
             Fault::MasterKilled,
             Fault::MasterStopped,
             Fault::MasterCutOff,
+            Fault::MasterAndWorkerCutOff,
             Fault::FailoverAsked,
             Fault::SlotMoved,
             Fault::ServerStopped,
@@ -149,7 +161,15 @@ impl Site for OnCluster {
             Fault::MasterStopped => return self.replace(fault, rng, Redis::pause, Redis::resume),
             Fault::MasterCutOff => {
                 let heal = |_: &Redis| self.cluster.links().heal_all();
-                return self.replace(fault, rng, |old| self.cut_off(old), heal);
+                return self.replace(fault, rng, |old| self.cut_off(old, &[]), heal);
+            }
+            Fault::MasterAndWorkerCutOff => {
+                let split = |old: &Redis| {
+                    self.cut_off(old, &[APART]);
+                    self.cluster.links().black_hole(Links::CLIENTS, &self.cluster.name_of(old));
+                };
+                let heal = |_: &Redis| self.cluster.links().heal_all();
+                return self.replace(fault, rng, split, heal);
             }
             Fault::FailoverAsked => return self.hand_over(rng),
             Fault::SlotMoved => return self.move_slot(rng),
@@ -157,7 +177,7 @@ impl Site for OnCluster {
         }
         let links = self.cluster.links();
         let master = self.any_master(rng);
-        let (clients, own) = (Links::CLIENTS, self.cluster.name_of(&master));
+        let own = self.cluster.name_of(&master);
         let replica = self.cluster.replicas_of(&master).pop().expect("each has a replica");
         let of_replica = self.cluster.name_of(&replica);
         let names = Some(self.names_on(&master)).filter(|names| !names.is_empty());
@@ -168,13 +188,13 @@ impl Site for OnCluster {
                 outage(fault, from)
             }
             Fault::LinksCut => {
-                let heal = || links.heal(clients, &own);
-                for_a_while(rng, (10, 3_000), || links.cut(clients, &own), heal);
+                let cut = || CLIENTS.iter().for_each(|it| links.cut(it, &own));
+                for_a_while(rng, (10, 3_000), cut, || links.heal_all());
                 outage(fault, from)
             }
             Fault::LinksBlackHoled => {
-                let heal = || links.heal(clients, &own);
-                for_a_while(rng, (100, 4_000), || links.black_hole(clients, &own), heal);
+                let cut = || CLIENTS.iter().for_each(|it| links.black_hole(it, &own));
+                for_a_while(rng, (100, 4_000), cut, || links.heal_all());
                 outage(fault, from)
             }
             Fault::ConnectionsKilled => {
@@ -198,6 +218,12 @@ impl Site for OnCluster {
     fn ask_masters(&self, words: &[&str]) -> Vec<Reply> {
         self.cluster.masters().iter().map(|it| it.command(words)).collect()
     }
+}
+
+/// `127.0.0.1:PORT` of each node, as it announces itself.
+fn addresses(cluster: &Cluster) -> Vec<String> {
+    let ports = cluster.nodes().iter().map(|node| cluster.announced_port(node)).collect::<Vec<_>>();
+    ports.iter().map(|port| format!("127.0.0.1:{port}")).collect()
 }
 
 /// Whether a node is a master of a cluster that is well.

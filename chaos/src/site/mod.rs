@@ -8,11 +8,11 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use fastrand::Rng;
-use testkit::{Redis, Reply};
+use testkit::{Links, Redis, Reply};
 
 use crate::clock::{Nanos, now};
 use crate::fault::{Fault, Struck};
-use crate::orders::Object;
+use crate::orders::{Object, Place};
 
 pub use cluster::OnCluster;
 pub use sentinel::OnSentinel;
@@ -22,6 +22,9 @@ pub use single::OnSingle;
 pub trait Site {
     /// Where clients find it.
     fn url(&self) -> String;
+
+    /// Where a worker finds it that has links of its own.
+    fn apart(&self) -> Place;
 
     /// What is contended for.
     fn objects(&self) -> Vec<Object>;
@@ -67,6 +70,10 @@ fn for_a_while(rng: &mut Rng, millis: (u64, u64), begin: impl FnOnce(), end: imp
     sleep(Duration::from_millis(rng.u64(millis.0..millis.1)));
     end();
 }
+
+/// The links of the worker that is apart, and of all others.
+const CLIENTS: [&str; 2] = [APART, Links::CLIENTS];
+const APART: &str = "apart";
 
 /// Closes all connections of clients to these servers.
 fn kill_connections<'a>(servers: impl IntoIterator<Item = &'a Redis>) {

@@ -9,20 +9,28 @@ use std::time::Duration;
 use fastrand::Rng;
 use testkit::{Links, Redis, Reply, Sentinels};
 
-use super::{Site, for_a_while, harmless, kill_connections, outage};
+use super::{APART, CLIENTS, Site, for_a_while, harmless, kill_connections, outage};
 use crate::clock::{nanos, now};
 use crate::fault::{Fault, Struck};
-use crate::orders::{Kind, Object};
+use crate::orders::{Kind, Object, Place};
 
 /// A master that sentinels watch.
 #[derive(Debug)]
 pub struct OnSentinel {
     redis: Sentinels,
+    apart: Place,
 }
 
 impl OnSentinel {
     pub(super) fn start() -> Self {
-        Self { redis: Sentinels::options().replicas(1).links().start() }
+        let redis = Sentinels::options().replicas(1).links().start();
+        let ports = redis.links().client(APART);
+        let mut apart = Place { url: String::new(), ports };
+        let sentinels = redis.addresses();
+        let sentinels = sentinels.iter().filter_map(|address| apart.translated(address));
+        let sentinels = sentinels.collect::<Vec<_>>().join(",");
+        apart.url = format!("redis-sentinel://{sentinels}/{}", redis.name());
+        Self { redis, apart }
     }
 
     fn server(&self, number: usize) -> &Redis {
@@ -43,7 +51,7 @@ impl OnSentinel {
         begin(old);
         let switched = events.wait_for("+switch-master", FAILOVER).at;
         let served = now() - nanos(switched.elapsed());
-        sleep(Duration::from_millis(rng.u64(0..1_000)));
+        sleep(Duration::from_millis(rng.u64(0..2_000)));
         end(old);
         self.redis.wait_until_agreed();
         Struck { fault, from, served, healed: now(), failover: true, names: None }
@@ -69,6 +77,10 @@ impl Site for OnSentinel {
         format!("redis-sentinel://{}/{}", self.redis.addresses().join(","), self.redis.name())
     }
 
+    fn apart(&self) -> Place {
+        self.apart.clone()
+    }
+
     fn objects(&self) -> Vec<Object> {
         vec![
             Object::new(Kind::Lock, "lock-0"),
@@ -86,6 +98,7 @@ impl Site for OnSentinel {
             Fault::MasterKilled,
             Fault::MasterStopped,
             Fault::MasterCutOff,
+            Fault::MasterAndWorkerCutOff,
             Fault::FailoverAsked,
             Fault::ServerStopped,
             Fault::ReplicaKilled,
@@ -114,6 +127,15 @@ impl Site for OnSentinel {
                 };
                 return self.replace(fault, rng, cut_off, |_| links.heal_all());
             }
+            Fault::MasterAndWorkerCutOff => {
+                let split = |it: usize| {
+                    let mut others = self.others_than(it);
+                    others.push(Links::CLIENTS.to_owned());
+                    let others: Vec<_> = others.iter().map(String::as_str).collect();
+                    links.split(&[&name(it), APART], &others);
+                };
+                return self.replace(fault, rng, split, |_| links.heal_all());
+            }
             Fault::FailoverAsked => {
                 let asked = |_| _ = self.redis.fail_over();
                 return self.replace(fault, rng, asked, |_| {});
@@ -121,7 +143,7 @@ impl Site for OnSentinel {
             _ => {}
         }
         let master = self.redis.master_number();
-        let (clients, at_master) = (Links::CLIENTS, name(master));
+        let at_master = name(master);
         let replica = 1 - master;
         let from = now();
         let struck = match fault {
@@ -131,13 +153,13 @@ impl Site for OnSentinel {
                 outage(fault, from)
             }
             Fault::LinksCut => {
-                let heal = || links.heal(clients, &at_master);
-                for_a_while(rng, (10, 3_000), || links.cut(clients, &at_master), heal);
+                let cut = || CLIENTS.iter().for_each(|it| links.cut(it, &at_master));
+                for_a_while(rng, (10, 3_000), cut, || links.heal_all());
                 outage(fault, from)
             }
             Fault::LinksBlackHoled => {
-                let heal = || links.heal(clients, &at_master);
-                for_a_while(rng, (100, 4_000), || links.black_hole(clients, &at_master), heal);
+                let cut = || CLIENTS.iter().for_each(|it| links.black_hole(it, &at_master));
+                for_a_while(rng, (100, 4_000), cut, || links.heal_all());
                 outage(fault, from)
             }
             Fault::ConnectionsKilled => {

@@ -6,7 +6,7 @@ use testkit::{Proxy, Redis, Reply};
 use super::{Site, for_a_while, harmless, kill_connections, outage};
 use crate::clock::now;
 use crate::fault::{Fault, Struck};
-use crate::orders::{Kind, Object};
+use crate::orders::{Kind, Object, Place};
 
 /// One server.
 #[derive(Debug)]
@@ -26,6 +26,10 @@ impl OnSingle {
 impl Site for OnSingle {
     fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.network.port())
+    }
+
+    fn apart(&self) -> Place {
+        Place::of_all(self.url())
     }
 
     fn objects(&self) -> Vec<Object> {

@@ -28,7 +28,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let first = lines.next_line().await?.ok_or("the first line is the orders")?;
     let orders: Arc<Orders> = Arc::new(serde_json::from_str(&first)?);
     let ttl = Duration::from_millis(orders.ttl_ms);
-    let client = Client::builder().ttl(ttl).connect(&orders.url).await?;
+    let place = orders.place.clone();
+    let builder = Client::builder().ttl(ttl);
+    let builder = builder.translate_addresses(move |told| place.translated(told));
+    let client = builder.connect(&orders.place.url).await?;
     let voice = Voice::new(orders.first_hold);
     let names = Names::default();
     let (stop, stopped) = watch::channel(false);
