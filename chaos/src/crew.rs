@@ -1,6 +1,8 @@
 //! All workers of a run: those with Leasehold, and those with the real Redisson.
 
 use std::env;
+use std::fs::File;
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
@@ -23,6 +25,8 @@ pub struct Plan {
     pub objects: Vec<Object>,
     /// The lease of everything.
     pub ttl: Duration,
+    /// Where workers write what their libraries complain of.
+    pub folder: PathBuf,
     /// By what everybody chooses.
     pub seed: u64,
     /// Whether the first one disobeys.
@@ -120,10 +124,12 @@ impl Crew {
     fn launch(&mut self, language: Language, at: usize) -> Worker {
         self.started += 1;
         let number = self.started;
-        let (command, process) = match language {
+        let (mut command, process) = match language {
             Language::Rust => (rust(), format!("rust-{number}")),
             Language::Java => (java(&self.plan.url), format!("java-{number}")),
         };
+        let log = self.plan.folder.join(format!("{process}.log"));
+        command.stderr(File::create(log).expect("the folder is there"));
         let all = || Place::of_all(self.plan.url.clone());
         let place = if at == 0 { self.plan.apart.clone() } else { all() };
         let orders = self.orders(language, number, process, place);

@@ -80,6 +80,7 @@ struct Run {
 
 impl Run {
     fn begin(settings: &Settings) -> Self {
+        fs::create_dir_all(&settings.folder).expect("the folder can be made");
         let site = start(&settings.on);
         let objects = site.objects();
         let client = Client::connect(&site.url()).expect("the servers are up");
@@ -87,6 +88,7 @@ impl Run {
         let plan = Plan {
             url: site.url(),
             apart: site.apart(),
+            folder: settings.folder.clone(),
             objects: objects.clone(),
             ttl: TTL,
             seed: settings.seed,
@@ -189,7 +191,6 @@ impl Run {
 
 impl Settings {
     fn file(&self, ending: &str) -> PathBuf {
-        fs::create_dir_all(&self.folder).expect("the folder can be made");
         self.folder.join(format!("{}-{}.{ending}", self.on, self.seed))
     }
 }
