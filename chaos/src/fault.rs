@@ -69,6 +69,23 @@ impl fmt::Display for Fault {
 }
 
 impl Fault {
+    /// Whether a server takes the place of another.
+    #[must_use]
+    pub fn replaces_a_master(self) -> bool {
+        use Fault::{
+            FailoverAsked, MasterAndWorkerCutOff, MasterCutOff, MasterKilled, MasterStopped,
+        };
+        let all = [FailoverAsked, MasterAndWorkerCutOff, MasterCutOff, MasterKilled, MasterStopped];
+        all.contains(&self)
+    }
+
+    /// Whether clients are kept away from a server as long as it lasts.
+    #[must_use]
+    pub fn keeps_clients_away(self) -> bool {
+        let all = [Self::ServerKilled, Self::ServerStopped, Self::LinksCut, Self::LinksBlackHoled];
+        all.contains(&self)
+    }
+
     /// One word for it, in the history.
     #[must_use]
     pub fn word(self) -> String {
