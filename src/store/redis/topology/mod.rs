@@ -25,14 +25,14 @@ use self::{
 use super::{
     channels::Channels,
     connection::{Dialer, Link, Settings, Target, eviction_policy, is_replica},
+    granted::Granted,
     replies,
     slots::slot_of,
     subscriptions::Rights,
-    synced::Synced,
     warnings::Warnings,
 };
 use crate::{
-    domain::{About, Failure, Object, Role},
+    domain::{About, Claim, Failure, Object, Replicas, Role},
     error::Error,
     store::Subscriber,
 };
@@ -50,7 +50,6 @@ pub(super) enum Topology {
 pub(super) struct One {
     common: Common,
     node: Node,
-    synced: Synced,
 }
 
 impl One {
@@ -78,19 +77,15 @@ impl Topology {
         limit: Duration,
     ) -> Result<Self, Error> {
         let common = Common::of(client_id, Warnings::default(), limit);
-        let dialer = Arc::new(dialer);
-        let synced = Synced::new(&dialer, limit);
-        let node = Node::connect(&common, dialer).await?;
-        Ok(Self::One(One { common, node, synced }))
+        let node = Node::connect(&common, Arc::new(dialer)).await?;
+        Ok(Self::One(One { common, node }))
     }
 
     /// The same without a connection: it is made in the background.
     pub(super) fn one_lazily(dialer: Dialer, client_id: &str, limit: Duration) -> Self {
         let common = Common::of(client_id, Warnings::default(), limit);
-        let dialer = Arc::new(dialer);
-        let synced = Synced::new(&dialer, limit);
-        let node = Node::connect_lazily(&common, dialer);
-        Self::One(One { common, node, synced })
+        let node = Node::connect_lazily(&common, Arc::new(dialer));
+        Self::One(One { common, node })
     }
 
     /// Connects to the cluster of which these are some nodes.
@@ -154,11 +149,18 @@ impl Topology {
         }
     }
 
-    /// Who asks replicas; nobody does in a cluster.
-    pub(super) fn synced(&self) -> Option<&Synced> {
+    /// How many replicas have what was `granted` by `claim`: see `Store::replicated`.
+    pub(super) async fn replicated(
+        &self,
+        claim: &Claim,
+        granted: Granted,
+        replicas: Replicas,
+    ) -> Result<u32, Failure> {
         match self {
-            Self::One(one) => Some(&one.synced),
-            Self::Cluster(_) => None,
+            Self::One(one) => one.node.synced.ask(granted, false, replicas).await,
+            Self::Cluster(cluster) => {
+                cluster.replicated(Cluster::slot_of(&claim.object), &granted, replicas).await
+            }
         }
     }
 
@@ -296,7 +298,7 @@ impl Topology {
 
     pub(super) fn reconnects(&self) -> u64 {
         match self {
-            Self::One(one) => one.node.reconnects() + one.synced.reconnects(),
+            Self::One(one) => one.node.reconnects(),
             Self::Cluster(cluster) => cluster.atlas.counted().1,
         }
     }
@@ -304,7 +306,7 @@ impl Topology {
 
 impl One {
     async fn look(&self) -> Result<About, Failure> {
-        let Self { common, node: Node { commands, subscriptions }, .. } = self;
+        let Self { common, node: Node { commands, subscriptions, .. } } = self;
         commands.keep_up()?;
         subscriptions.keep_up();
         if !commands.is_up() {
