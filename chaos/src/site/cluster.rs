@@ -1,4 +1,5 @@
-//! Three masters that share the slots, with a replica each.
+//! Three masters that share the slots, with one replica each: whoever is promoted has
+//! acknowledged what `replicated` names have granted.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -28,6 +29,8 @@ impl OnCluster {
             Object::new(Kind::ReadWrite, "door-0"),
             Object::new(Kind::Semaphore, "semaphore-0").permits(2),
             Object::new(Kind::Permits, "permits-0").permits(2),
+            Object::new(Kind::Lock, "replicated-0").replicated(),
+            Object::new(Kind::Fenced, "replicated-1").replicated(),
         ];
         for master in cluster.masters() {
             objects.push(Object::new(Kind::Lock, cluster.key_on(&master, "lock-")));
