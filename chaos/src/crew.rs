@@ -142,7 +142,8 @@ impl Crew {
         let plan = &self.plan;
         // What Redisson sends again after a timeout counts twice at a semaphore, and no
         // lease ends that; and it asks no replica.
-        let of_all = |it: &&Object| it.kind != Kind::Semaphore && !it.replicated;
+        let of_ours = [Kind::Semaphore, Kind::Latch];
+        let of_all = |it: &&Object| !of_ours.contains(&it.kind) && !it.replicated;
         let wanted = |it: &&Object| language == Language::Rust || of_all(it);
         Orders {
             process,

@@ -77,6 +77,8 @@ pub enum Kind {
     Semaphore,
     /// Permits that expire.
     Permits,
+    /// Closed for one count.
+    Latch,
 }
 
 /// How an object is held.
@@ -89,6 +91,8 @@ pub enum Mode {
     Shared,
     /// By as many as there are permits.
     Permit,
+    /// By nobody: who has it has passed.
+    Pass,
 }
 
 impl Place {

@@ -127,6 +127,7 @@ impl Site for OnSentinel {
             Object::new(Kind::ReadWrite, "door-0"),
             Object::new(Kind::Semaphore, "semaphore-0").permits(2),
             Object::new(Kind::Permits, "permits-0").permits(2),
+            Object::new(Kind::Latch, "latch-0"),
             Object::new(Kind::Lock, "replicated-0").replicated(),
             Object::new(Kind::Fenced, "replicated-1").replicated(),
         ]

@@ -65,6 +65,7 @@ impl Site for OnSingle {
             Object::new(Kind::ReadWrite, "door-0"),
             Object::new(Kind::Semaphore, "semaphore-0").permits(2),
             Object::new(Kind::Permits, "permits-0").permits(2),
+            Object::new(Kind::Latch, "latch-0"),
         ]
     }
 
