@@ -1,6 +1,6 @@
 # `verify` never writes to the tree; `fix` may.
 .DEFAULT_GOAL := help
-.PHONY: help test verify fix simulate fuzz defects interop chaos bench instructions prepare tests fmt clippy features docs rivals advisories
+.PHONY: help test verify fix simulate fuzz defects interop chaos referee bench instructions prepare tests fmt clippy features docs rivals advisories
 
 SEEDS ?= 2000
 SEED ?=
@@ -44,6 +44,10 @@ interop:    ## against a real Redisson; installs a JDK and Maven if they are mis
 
 chaos:      ## processes of both languages contend while servers and processes fail: MINUTES=n SEED=x ON=single, sentinel or cluster; needs Java and Go
 	MINUTES=$(MINUTES) SEED=$(SEED) ON=$(ON) DISOBEY=$(DISOBEY) chaos/run.sh
+
+referee:    ## do the referee of the chaos and its judge find what they must? needs Go
+	cd chaos && cargo test --quiet
+	cd chaos/porcupine && PATH=$$PATH:/usr/local/go/bin go test ./...
 
 bench:      ## how long it takes, beside its limits and its rivals: QUICK=1 within five minutes, ONLY=part for a part
 	bench/run.sh

@@ -12,7 +12,11 @@ use std::{
     time::Duration,
 };
 
-use common::{Log, SOON, channel, entered, give_back, ms, secs, waiter, within};
+use common::{
+    Log, SOON, channel,
+    cluster::{client, connections, other_than, owner, url},
+    entered, give_back, ms, secs, waiter, within,
+};
 use futures_util::future::join_all;
 use leasehold::{Client, Error, Lock, LostReason, Release, Role, Write};
 use testkit::{Cluster, Failover, Links, Redis, eventually};
@@ -30,20 +34,6 @@ fn three_masters() -> Cluster {
     Cluster::options().replicas(0).start()
 }
 
-/// The URL that names these nodes.
-fn url_of(nodes: &[Arc<Redis>]) -> String {
-    let at: Vec<_> = nodes.iter().map(|node| format!("127.0.0.1:{}", node.port())).collect();
-    format!("redis-cluster://{}", at.join(","))
-}
-
-fn url(cluster: &Cluster) -> String {
-    url_of(&cluster.nodes())
-}
-
-async fn client(cluster: &Cluster) -> Client {
-    Client::connect(&url(cluster)).await.expect("the cluster is up")
-}
-
 /// A client that gives up on a silent node after half a second.
 async fn hasty(cluster: &Cluster, ttl: Duration) -> Client {
     let builder = Client::builder().command_timeout(ms(500)).ttl(ttl);
@@ -56,16 +46,6 @@ async fn as_user(cluster: &Cluster, user: &str) -> Client {
     builder.connect(&url(cluster)).await.expect("it may connect")
 }
 
-fn owner(cluster: &Cluster, name: &str) -> Arc<Redis> {
-    cluster.owner_of(Cluster::slot_of(name))
-}
-
-/// Another master than the one that has `name`.
-fn other_than(cluster: &Cluster, name: &str) -> Arc<Redis> {
-    let owner = owner(cluster, name).port();
-    cluster.masters().into_iter().find(|node| node.port() != owner).expect("there are others")
-}
-
 /// How many listen at `node` to the releases of `name`.
 fn listeners(node: &Redis, name: &str) -> i64 {
     node.command(&["PUBSUB", "SHARDNUMSUB", &channel(name)]).list()[1].number()
@@ -73,12 +53,6 @@ fn listeners(node: &Redis, name: &str) -> i64 {
 
 fn until_heard(node: &Redis, name: &str) {
     eventually("somebody listens", PATIENCE, || listeners(node, name) == 1);
-}
-
-/// How many connections our clients have to `node`.
-fn connections(node: &Redis) -> usize {
-    let all = node.command(&["CLIENT", "LIST"]);
-    all.text().lines().filter(|line| line.contains("name=leasehold:")).count()
 }
 
 fn until_left_alone(node: &Redis) {

@@ -1,6 +1,8 @@
 //! All workers of a run: those with Leasehold, and those with the real Redisson.
 
 use std::env;
+use std::fs::File;
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
@@ -9,7 +11,7 @@ use interop::Setup;
 
 use crate::clock::{nanos, now};
 use crate::fault::{Fault, Struck};
-use crate::orders::{Kind, Object, Orders};
+use crate::orders::{Kind, Object, Orders, Place};
 use crate::worker::{Shared, Worker, look};
 
 /// What all workers are told alike.
@@ -17,10 +19,14 @@ use crate::worker::{Shared, Worker, look};
 pub struct Plan {
     /// Where the servers are.
     pub url: String,
+    /// Where they are for the first worker, which has links of its own.
+    pub apart: Place,
     /// What is contended for.
     pub objects: Vec<Object>,
     /// The lease of everything.
     pub ttl: Duration,
+    /// Where workers write what their libraries complain of.
+    pub folder: PathBuf,
     /// By what everybody chooses.
     pub seed: u64,
     /// Whether the first one disobeys.
@@ -59,7 +65,7 @@ impl Crew {
         let began = now();
         for (language, count) in languages {
             for _ in 0..count {
-                let worker = crew.launch(language);
+                let worker = crew.launch(language, crew.workers.len());
                 crew.workers.push((language, worker));
             }
         }
@@ -107,7 +113,7 @@ impl Crew {
         let process = self.workers[victim].1.process().to_owned();
         let from = look(&self.record).deaths[&process];
         let names = look(&self.record).held_by(&process);
-        let new = self.launch(language);
+        let new = self.launch(language, victim);
         new.wait_until_ready(from);
         self.workers[victim].1 = new;
         let names = Some(names).filter(|names| !names.is_empty());
@@ -115,28 +121,34 @@ impl Crew {
         Struck { fault, from, served: from, healed: now(), failover: false, names }
     }
 
-    fn launch(&mut self, language: Language) -> Worker {
+    fn launch(&mut self, language: Language, at: usize) -> Worker {
         self.started += 1;
         let number = self.started;
-        let (command, process) = match language {
+        let (mut command, process) = match language {
             Language::Rust => (rust(), format!("rust-{number}")),
             Language::Java => (java(&self.plan.url), format!("java-{number}")),
         };
-        let orders = self.orders(language, number, process);
+        let log = self.plan.folder.join(format!("{process}.log"));
+        command.stderr(File::create(log).expect("the folder is there"));
+        let all = || Place::of_all(self.plan.url.clone());
+        let place = if at == 0 { self.plan.apart.clone() } else { all() };
+        let orders = self.orders(language, number, process, place);
         let mut worker = Worker::start(command, &orders, &self.record);
         self.renamed.iter().for_each(|(name, to)| worker.rename(name, to));
         worker
     }
 
-    fn orders(&self, language: Language, number: u64, process: String) -> Orders {
+    fn orders(&self, language: Language, number: u64, process: String, place: Place) -> Orders {
         let plan = &self.plan;
         // What Redisson sends again after a timeout counts twice at a semaphore, and no
-        // lease ends that.
-        let wanted = |it: &&Object| language == Language::Rust || it.kind != Kind::Semaphore;
+        // lease ends that; and it asks no replica.
+        let of_ours = [Kind::Semaphore, Kind::Latch];
+        let of_all = |it: &&Object| !of_ours.contains(&it.kind) && !it.replicated;
+        let wanted = |it: &&Object| language == Language::Rust || of_all(it);
         Orders {
             process,
             first_hold: number * HOLDS,
-            url: plan.url.clone(),
+            place,
             seed: plan.seed.wrapping_add(number),
             tasks: if language == Language::Rust { RUST_TASKS } else { JAVA_THREADS },
             ttl_ms: nanos(plan.ttl) / 1_000_000,

@@ -28,6 +28,8 @@ pub enum Fault {
     MasterStopped,
     /// A master is cut off from all other servers, and clients reach it.
     MasterCutOff,
+    /// A master and one worker reach each other, and nobody else.
+    MasterAndWorkerCutOff,
     /// A master that is well is replaced.
     FailoverAsked,
     /// A replica is killed, and started again.
@@ -54,6 +56,9 @@ impl fmt::Display for Fault {
             Self::MasterKilled => "a master is killed, replaced, and comes back",
             Self::MasterStopped => "a master is stopped, replaced, and goes on",
             Self::MasterCutOff => "a master is cut off from the other servers, and replaced",
+            Self::MasterAndWorkerCutOff => {
+                "a master and a worker are cut off from all others, and it is replaced"
+            }
             Self::FailoverAsked => "a master that is well is replaced",
             Self::ReplicaKilled => "a replica is killed, and comes back",
             Self::ReplicaCutOff => "a replica is cut off from its master",
@@ -64,6 +69,23 @@ impl fmt::Display for Fault {
 }
 
 impl Fault {
+    /// Whether a server takes the place of another.
+    #[must_use]
+    pub fn replaces_a_master(self) -> bool {
+        use Fault::{
+            FailoverAsked, MasterAndWorkerCutOff, MasterCutOff, MasterKilled, MasterStopped,
+        };
+        let all = [FailoverAsked, MasterAndWorkerCutOff, MasterCutOff, MasterKilled, MasterStopped];
+        all.contains(&self)
+    }
+
+    /// Whether clients are kept away from a server as long as it lasts.
+    #[must_use]
+    pub fn keeps_clients_away(self) -> bool {
+        let all = [Self::ServerKilled, Self::ServerStopped, Self::LinksCut, Self::LinksBlackHoled];
+        all.contains(&self)
+    }
+
     /// One word for it, in the history.
     #[must_use]
     pub fn word(self) -> String {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::orders::Object;
+use crate::orders::{Kind, Mode, Object};
 use crate::record::{Hold, Record};
 use crate::referee::windows;
 
@@ -23,7 +23,9 @@ pub fn write(
     ttl: Duration,
 ) -> io::Result<()> {
     let mut file = BufWriter::new(File::create(path)?);
-    let header = json!({ "header": 1, "seed": seed, "on": on, "objects": objects });
+    // A latch is nothing that is held.
+    let held: Vec<_> = objects.iter().filter(|it| it.kind != Kind::Latch).collect();
+    let header = json!({ "header": 1, "seed": seed, "on": on, "objects": held });
     let faults = record.faults.iter().filter(|it| !it.failover).map(
         |it| json!({ "op": "fault", "kind": it.fault.word(), "from": it.from, "to": it.healed }),
     );
@@ -38,7 +40,8 @@ pub fn write(
         json!({ "op": "write", "name": it.name, "token": it.token, "hold": it.hold,
             "at": it.at, "accepted": it.accepted })
     });
-    let holds = record.holds.iter().flat_map(|(number, hold)| operations(*number, hold));
+    let holds = record.holds.iter().filter(|(_, it)| it.mode != Mode::Pass);
+    let holds = holds.flat_map(|(number, hold)| operations(*number, hold));
     let lines = [header].into_iter().chain(faults).chain(failovers).chain(deaths);
     for line in lines.chain(holds).chain(writes) {
         writeln!(file, "{line}")?;

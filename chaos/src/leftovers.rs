@@ -62,7 +62,7 @@ fn is_number(object: &Object) -> bool {
 fn what_stays(object: &Object) -> Vec<String> {
     let name = &object.name;
     match object.kind {
-        Kind::Lock | Kind::ReadWrite => vec![],
+        Kind::Lock | Kind::ReadWrite | Kind::Latch => vec![],
         Kind::Fenced => vec![format!("redisson_lock_token:{{{name}}}")],
         Kind::Semaphore => {
             let own = ["", "__withdrawn", "__patient"];

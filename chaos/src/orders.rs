@@ -1,5 +1,6 @@
 //! What a worker is told: one line of JSON at first, and some later.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -12,7 +13,7 @@ pub struct Orders {
     /// It numbers its holds from here.
     pub first_hold: u64,
     /// Where the servers are.
-    pub url: String,
+    pub place: Place,
     /// It chooses by this.
     pub seed: u64,
     /// How many of its tasks or threads contend.
@@ -23,6 +24,15 @@ pub struct Orders {
     pub disobeys: bool,
     /// What it contends for.
     pub objects: Vec<Object>,
+}
+
+/// Where a worker finds the servers.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+pub struct Place {
+    /// Where some of them are.
+    pub url: String,
+    /// By which port it reaches one that is announced at another.
+    pub ports: BTreeMap<u16, u16>,
 }
 
 /// What a worker reads later.
@@ -67,6 +77,8 @@ pub enum Kind {
     Semaphore,
     /// Permits that expire.
     Permits,
+    /// Closed for one count.
+    Latch,
 }
 
 /// How an object is held.
@@ -79,6 +91,24 @@ pub enum Mode {
     Shared,
     /// By as many as there are permits.
     Permit,
+    /// By nobody: who has it has passed.
+    Pass,
+}
+
+impl Place {
+    /// Where everybody finds them who has no ways of its own.
+    #[must_use]
+    pub fn of_all(url: String) -> Self {
+        Self { url, ports: BTreeMap::new() }
+    }
+
+    /// The address in the place of this one.
+    #[must_use]
+    pub fn translated(&self, address: &str) -> Option<String> {
+        let (host, port) = address.rsplit_once(':')?;
+        let port = self.ports.get(&port.parse().ok()?)?;
+        Some(format!("{host}:{port}"))
+    }
 }
 
 impl Object {

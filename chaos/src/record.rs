@@ -20,6 +20,8 @@ pub struct Record {
     pub writes: Vec<Write>,
     /// What was done to servers, links and processes.
     pub faults: Vec<Struck>,
+    /// Which latches were opened, and when that began.
+    pub opened: BTreeMap<String, Nanos>,
     /// Who has begun.
     pub ready: BTreeMap<String, Nanos>,
     /// Why nothing came of a question, and how often.

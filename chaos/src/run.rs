@@ -13,9 +13,9 @@ use leasehold::blocking::Client;
 use crate::clock::{Nanos, nanos, now, since};
 use crate::crew::{Crew, Plan};
 use crate::fault::{Fault, Struck};
-use crate::orders::{Kind, Object};
+use crate::orders::{Kind, Mode, Object};
 use crate::plot::Plot;
-use crate::record::Record;
+use crate::record::{Hold, Record};
 use crate::referee::{Verdict, Violation, judge};
 use crate::report::{Recovery, Report};
 use crate::site::{Site, start};
@@ -70,8 +70,8 @@ struct Run {
     record: Shared,
     /// Everything that was ever contended for.
     objects: Vec<Object>,
-    /// What the semaphores are called now, by what they were called at first.
-    semaphores: BTreeMap<String, Object>,
+    /// What semaphores and latches are called now, by what they were called at first.
+    renewed: BTreeMap<String, Object>,
     plot: Plot,
     recoveries: Vec<Recovery>,
     violations: Vec<Violation>,
@@ -80,50 +80,67 @@ struct Run {
 
 impl Run {
     fn begin(settings: &Settings) -> Self {
+        fs::create_dir_all(&settings.folder).expect("the folder can be made");
         let site = start(&settings.on);
         let objects = site.objects();
         let client = Client::connect(&site.url()).expect("the servers are up");
         let record = Shared::default();
         let plan = Plan {
             url: site.url(),
+            apart: site.apart(),
+            folder: settings.folder.clone(),
             objects: objects.clone(),
             ttl: TTL,
             seed: settings.seed,
             disobeys: settings.disobeys,
         };
-        let semaphores = objects.iter().filter(|it| it.kind == Kind::Semaphore);
-        let semaphores = semaphores.map(|it| (it.name.clone(), it.clone())).collect();
+        let renewed = objects.iter().filter(|it| matches!(it.kind, Kind::Semaphore | Kind::Latch));
+        let renewed = renewed.map(|it| (it.name.clone(), it.clone())).collect();
         objects.iter().for_each(|it| fill(&client, it));
         let crew = Crew::start(plan, &record);
         let faults = [site.faults(), &[Fault::WorkerKilled, Fault::WorkerStopped]].concat();
         let plot = Plot::new(&faults, settings.seed);
         let (recoveries, violations) = Default::default();
-        Self { site, crew, record, objects, semaphores, plot, recoveries, violations, client }
+        let run =
+            Self { site, crew, record, objects, renewed, plot, recoveries, violations, client };
+        run.open_latches();
+        run
     }
 
     fn next_fault(&mut self) {
         let (fault, mut rng) = self.plot.next_fault();
         eprintln!("chaos: {fault}");
+        self.renew(Kind::Latch);
         let struck = match fault {
             Fault::WorkerKilled | Fault::WorkerStopped => self.crew.strike(fault, &mut rng),
             _ => self.site.strike(fault, &mut rng),
         };
-        self.renew_semaphores();
+        // What a dead process had of a semaphore it has for ever, and what a failover has
+        // forgotten nobody gives back.
+        self.renew(Kind::Semaphore);
+        self.open_latches();
         let recovery = self.recover(&struck);
         look(&self.record).faults.push(struck);
         self.recoveries.push(recovery);
         sleep(Duration::from_millis(rng.u64(100..800)));
     }
 
-    /// What a dead process had of a semaphore it has for ever, and what a failover has
-    /// forgotten nobody gives back: everybody goes on with another one.
-    fn renew_semaphores(&mut self) {
+    /// Has everybody go on with another object in the place of each one of this kind.
+    fn renew(&mut self, kind: Kind) {
         let number = self.recoveries.len();
-        for (name, object) in &mut self.semaphores {
+        for (name, object) in self.renewed.iter_mut().filter(|(_, it)| it.kind == kind) {
             *object = object.called(&format!("{name}-{number}"));
             fill(&self.client, object);
             self.crew.rename(name, &object.name);
             self.objects.push(object.clone());
+        }
+    }
+
+    fn open_latches(&self) {
+        for Object { name, .. } in self.renewed.values().filter(|it| it.kind == Kind::Latch) {
+            look(&self.record).opened.insert(name.clone(), now());
+            let opened = self.client.latch(name).and_then(|it| it.count_down());
+            opened.expect("the servers answer");
         }
     }
 
@@ -132,19 +149,21 @@ impl Run {
         let processes = self.crew.processes();
         let names: Vec<_> = self.names().collect();
         let limit = struck.healed + nanos(PATIENCE);
+        // The master that it alone reaches goes on for a while.
+        let served = &processes[usize::from(struck.fault == Fault::MasterAndWorkerCutOff)..];
         loop {
             let record = look(&self.record);
             let entries = Entries::since(&record, struck.healed);
             let missing = entries.missing(&processes, &names);
             if missing.is_empty() {
-                let first = first_grant(&record, struck);
+                let first = first_grant(&record, struck, served);
                 return Recovery {
                     first,
                     everybody: entries.last().map(|at| since(struck.healed, at)),
                 };
             }
             if now() > limit {
-                let first = first_grant(&record, struck);
+                let first = first_grant(&record, struck, served);
                 let what =
                     format!("no progress {PATIENCE:?} after the heal: {}", missing.join(", "));
                 self.violations.push(Violation { at: struck.healed, what });
@@ -158,13 +177,14 @@ impl Run {
     /// What everybody contends for now.
     fn names(&self) -> impl Iterator<Item = String> {
         let firsts = self.site.objects().into_iter();
-        firsts.map(|it| self.semaphores.get(&it.name).map_or(it.name, |now| now.name.clone()))
+        firsts.map(|it| self.renewed.get(&it.name).map_or(it.name, |now| now.name.clone()))
     }
 
     fn end(self, settings: &Settings) -> Outcome {
-        let Self { site, crew, record, objects, semaphores, recoveries, mut violations, .. } = self;
+        let Self { site, crew, record, objects, renewed, recoveries, mut violations, .. } = self;
         let gone = crew.dismiss();
-        let current: Vec<_> = semaphores.into_values().collect();
+        let semaphores = renewed.into_values().filter(|it| it.kind == Kind::Semaphore);
+        let current: Vec<_> = semaphores.collect();
         let stayed = leftovers::look(&*site, &objects, TTL);
         let lacking = leftovers::lacking(&*site, &current);
         let at = now();
@@ -186,7 +206,6 @@ impl Run {
 
 impl Settings {
     fn file(&self, ending: &str) -> PathBuf {
-        fs::create_dir_all(&self.folder).expect("the folder can be made");
         self.folder.join(format!("{}-{}.{ending}", self.on, self.seed))
     }
 }
@@ -200,8 +219,10 @@ impl<'a> Entries<'a> {
     fn since(record: &'a Record, from: Nanos) -> Self {
         let mut first = BTreeMap::new();
         for (at, hold) in record.entered_since(from) {
-            first.entry(hold.process.as_str()).or_insert(at);
             first.entry(hold.name.as_str()).or_insert(at);
+            if hold.mode != Mode::Pass {
+                first.entry(hold.process.as_str()).or_insert(at);
+            }
         }
         Self { first }
     }
@@ -218,15 +239,18 @@ impl<'a> Entries<'a> {
     }
 }
 
-/// How long after the servers could serve something was had of what the fault was about.
-fn first_grant(record: &Record, struck: &Struck) -> Option<Duration> {
+/// How long after the servers could serve one of these had something of what the fault was
+/// about.
+fn first_grant(record: &Record, struck: &Struck, served: &[String]) -> Option<Duration> {
     let is_it = |name: &String| struck.names.as_ref().is_none_or(|names| names.contains(name));
     let entered = record.entered_since(struck.served);
-    let first = entered.iter().find(|(_, hold)| is_it(&hold.name))?;
+    let is_grant = |hold: &Hold| hold.mode != Mode::Pass && served.contains(&hold.process);
+    let mut entered = entered.iter().filter(|(_, hold)| is_grant(hold));
+    let first = entered.find(|(_, hold)| is_it(&hold.name))?;
     Some(since(struck.served, first.0))
 }
 
-/// Permits are there once somebody has said how many.
+/// Permits are there, and a latch is closed, once somebody has said how many.
 fn fill(client: &Client, object: &Object) {
     let set = match object.kind {
         Kind::Semaphore => {
@@ -235,7 +259,8 @@ fn fill(client: &Client, object: &Object) {
         Kind::Permits => {
             client.permits(&object.name).and_then(|it| it.set_if_absent(object.permits))
         }
-        _ => return,
+        Kind::Latch => client.latch(&object.name).and_then(|it| it.set(1)),
+        Kind::Lock | Kind::Fenced | Kind::ReadWrite => return,
     };
     set.expect("the servers answer");
 }

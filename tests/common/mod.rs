@@ -1,6 +1,8 @@
 //! What the tests on real servers share.
 #![allow(dead_code, reason = "each test file uses some of it")]
 
+pub(crate) mod cluster;
+
 use std::{
     future::Future,
     io::Write,

@@ -4,12 +4,13 @@
 
 mod exclusion;
 mod fencing;
+mod latches;
 mod sleep;
 
 use std::time::Duration;
 
 use crate::clock::{Nanos, nanos};
-use crate::orders::Object;
+use crate::orders::{Kind, Object};
 use crate::record::Record;
 
 /// Something that must not be.
@@ -36,6 +37,10 @@ pub fn judge(record: &Record, objects: &[Object], ttl: Duration) -> Verdict {
     let windows = windows(record, ttl);
     let mut verdict = Verdict::default();
     for object in objects {
+        if object.kind == Kind::Latch {
+            latches::look(record, object, &windows, &mut verdict);
+            continue;
+        }
         exclusion::look(record, object, &windows, &mut verdict);
         fencing::look(record, object, &windows, &mut verdict);
         sleep::look(record, object, ttl, &mut verdict);
@@ -62,7 +67,7 @@ fn within(windows: &[(Nanos, Nanos)], from: Nanos, until: Nanos) -> bool {
 mod tests {
     use super::*;
     use crate::fault::{Fault, Struck};
-    use crate::orders::{Kind, Mode};
+    use crate::orders::Mode;
     use crate::said::Said;
 
     const SECOND: Nanos = 1_000_000_000;
@@ -173,11 +178,27 @@ mod tests {
     }
 
     #[test]
+    fn who_passes_a_closed_latch_or_waits_at_an_open_one_is_found() {
+        let latch = || Object::new(Kind::Latch, "a");
+        let mut record = record("a", &[(Mode::Pass, 3, 3), (Mode::Pass, 4, 4)]);
+        record.opened.insert("a".into(), 3 * SECOND);
+        assert_eq!(found(&record, latch()), [""; 0]);
+        record.opened.insert("a".into(), 4 * SECOND);
+        assert!(found(&record, latch())[0].contains("was closed"));
+        let waits = Said::Ask { hold: 9, name: "a".into(), mode: Mode::Pass, call: SECOND };
+        record.opened.insert("a".into(), SECOND);
+        record.note("rust-9", waits);
+        assert_eq!(found(&record, latch()), [""; 0], "it may be the end of the run");
+        record.note("rust-9", Said::Enter { hold: 9, at: 20 * SECOND, token: None });
+        assert!(found(&record, latch())[0].contains("was open"));
+    }
+
+    #[test]
     fn who_sleeps_through_a_free_lock_is_found() {
         let mut record = record("a", &[(Mode::Exclusive, 1, 2), (Mode::Exclusive, 20, 21)]);
         record.holds.get_mut(&2).unwrap().call = 2 * SECOND;
         let free = found(&record, Object::new(Kind::Lock, "a"));
-        assert!(free[0].contains("waited for 18"), "{free:?}");
+        assert!(free[0].contains("waited for 17.99"), "{free:?}");
         // What the dead had is free after its lease.
         record.holds.get_mut(&1).unwrap().left = None;
         assert_eq!(found(&record, Object::new(Kind::Lock, "a")).len(), 1);

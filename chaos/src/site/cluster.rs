@@ -1,4 +1,5 @@
-//! Three masters that share the slots, with a replica each.
+//! Three masters that share the slots, with one replica each: whoever is promoted has
+//! acknowledged what `replicated` names have granted.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -8,15 +9,16 @@ use std::time::Duration;
 use fastrand::Rng;
 use testkit::{Cluster, Failover, Links, Redis, Reply, eventually};
 
-use super::{Site, for_a_while, harmless, kill_connections, outage};
+use super::{APART, CLIENTS, FAILOVER, LATE, Site, healed, kill_connections, last};
 use crate::clock::now;
 use crate::fault::{Fault, Struck};
-use crate::orders::{Kind, Object};
+use crate::orders::{Kind, Object, Place};
 
 /// A cluster.
 #[derive(Debug)]
 pub struct OnCluster {
     cluster: Cluster,
+    apart: Place,
     objects: Vec<Object>,
 }
 
@@ -27,12 +29,20 @@ impl OnCluster {
             Object::new(Kind::ReadWrite, "door-0"),
             Object::new(Kind::Semaphore, "semaphore-0").permits(2),
             Object::new(Kind::Permits, "permits-0").permits(2),
+            Object::new(Kind::Latch, "latch-0"),
+            Object::new(Kind::Lock, "replicated-0").replicated(),
+            Object::new(Kind::Fenced, "replicated-1").replicated(),
         ];
         for master in cluster.masters() {
             objects.push(Object::new(Kind::Lock, cluster.key_on(&master, "lock-")));
             objects.push(Object::new(Kind::Fenced, cluster.key_on(&master, "fenced-")));
         }
-        Self { cluster, objects }
+        let ports = cluster.links().client(APART);
+        let mut apart = Place { url: String::new(), ports };
+        let nodes = addresses(&cluster);
+        let nodes: Vec<_> = nodes.iter().filter_map(|it| apart.translated(it)).collect();
+        apart.url = format!("redis-cluster://{}", nodes.join(","));
+        Self { cluster, apart, objects }
     }
 
     /// What lies on this node.
@@ -52,40 +62,67 @@ impl OnCluster {
         self.owner_of(&wanted.name)
     }
 
-    /// Does what makes a replica take the place of its master, and undoes it some time later.
-    fn replace(
-        &self,
-        fault: Fault,
-        rng: &mut Rng,
-        begin: impl FnOnce(&Redis),
-        end: impl FnOnce(&Redis),
-    ) -> Struck {
-        let old = self.any_master(rng);
-        let names = self.names_on(&old);
-        let new = self.cluster.replicas_of(&old).pop().expect("each master has a replica");
-        let from = now();
-        begin(&old);
-        eventually("the replica is the master, and serves", FAILOVER, || serves(&new));
-        let served = now();
-        sleep(Duration::from_millis(rng.u64(0..1_000)));
-        end(&old);
-        self.cluster.wait_until_ok();
-        let names = Some(names).filter(|names| !names.is_empty());
-        Struck { fault, from, served, healed: now(), failover: true, names }
+    fn begin(&self, fault: Fault, on: &Victims) {
+        let links = self.cluster.links();
+        let [master, replica] = [&on.master, &on.replica].map(|it| self.cluster.name_of(it));
+        let clients = || CLIENTS.iter();
+        match fault {
+            Fault::MasterKilled => on.master.stop(),
+            Fault::MasterStopped | Fault::ServerStopped => on.master.pause(),
+            Fault::MasterCutOff => self.cut_off(&master, &[], &[]),
+            Fault::MasterAndWorkerCutOff => self.cut_off(&master, &[APART], &[Links::CLIENTS]),
+            Fault::ReplicaKilled => on.replica.stop(),
+            Fault::ReplicaCutOff => links.black_hole(&replica, &master),
+            Fault::ConnectionsKilled => {
+                kill_connections(self.cluster.masters().iter().map(|it| &**it));
+            }
+            Fault::LinksCut => clients().for_each(|it| links.cut(it, &master)),
+            Fault::LinksBlackHoled => clients().for_each(|it| links.black_hole(it, &master)),
+            other => unreachable!("{other:?} is none of a cluster"),
+        }
     }
 
-    /// What may, or may not, have made a replica take the place of this master.
-    fn watched(&self, struck: Struck, master: &Redis) -> Struck {
+    fn end(&self, fault: Fault, on: &Victims) {
+        match fault {
+            Fault::MasterKilled => on.master.start_again(),
+            Fault::MasterStopped | Fault::ServerStopped => on.master.resume(),
+            Fault::ReplicaKilled => on.replica.start_again(),
+            _ => self.cluster.links().heal_all(),
+        }
+    }
+
+    /// Lets nothing pass between this node, with these beside it, and all others.
+    fn cut_off(&self, node: &str, with_it: &[&str], and_from: &[&str]) {
+        let mut others = self.cluster.links().names();
+        others.retain(|it| it != node);
+        let others: Vec<_> = others.iter().map(String::as_str).collect();
+        let (side, other) = ([&[node], with_it].concat(), [&others, and_from].concat());
+        self.cluster.links().split(&side, &other);
+    }
+
+    /// What makes a replica take the place of its master; it ends some time after that.
+    fn replace(&self, fault: Fault, rng: &mut Rng, on: &Victims) -> Struck {
+        let from = now();
+        self.begin(fault, on);
+        eventually("the replica is the master, and serves", FAILOVER, || serves(&on.replica));
+        let served = now();
+        sleep(Duration::from_millis(rng.u64(0..2_000)));
+        self.end(fault, on);
+        self.cluster.wait_until_ok();
+        Struck { fault, from, served, healed: now(), failover: true, names: None }
+    }
+
+    /// What is over before a replica takes the place of its master. It may do so all the same.
+    fn disturb(&self, fault: Fault, rng: &mut Rng, on: &Victims) -> Struck {
+        let from = now();
+        self.begin(fault, on);
+        last(fault, 500, rng);
+        self.end(fault, on);
+        let struck = healed(fault, from);
         sleep(LATE);
         self.cluster.wait_until_ok();
-        let failover = !serves(master);
+        let failover = !serves(&on.master);
         if failover { Struck { failover, healed: now(), ..struck } } else { struck }
-    }
-
-    fn cut_off(&self, node: &Redis) {
-        let (links, own) = (self.cluster.links(), self.cluster.name_of(node));
-        let others = links.names().into_iter().filter(|it| *it != own);
-        others.for_each(|other| links.black_hole(&own, &other));
     }
 
     /// Moves the slot of one of the names to another master.
@@ -98,27 +135,32 @@ impl OnCluster {
         others.retain(|it| it.port() != owner.port());
         self.cluster.move_slot(slot, rng.choice(&others).expect("there are three masters"));
         self.cluster.wait_until_ok();
-        Struck { names: Some([name.clone()].into()), ..harmless(Fault::SlotMoved, from) }
+        Struck { names: Some([name.clone()].into()), ..healed(Fault::SlotMoved, from) }
     }
 
     /// The master agrees to a failover: nothing is lost by that.
-    fn hand_over(&self, rng: &mut Rng) -> Struck {
-        let old = self.any_master(rng);
-        let names = self.names_on(&old);
-        let new = self.cluster.replicas_of(&old).pop().expect("each master has a replica");
+    fn hand_over(&self, on: &Victims) -> Struck {
         let from = now();
-        self.cluster.fail_over(&new, Failover::Agreed);
+        self.cluster.fail_over(&on.replica, Failover::Agreed);
         self.cluster.wait_until_ok();
-        let names = Some(names).filter(|names| !names.is_empty());
-        Struck { names, ..harmless(Fault::FailoverAsked, from) }
+        healed(Fault::FailoverAsked, from)
     }
+}
+
+/// Who is struck, if it is one of these.
+#[derive(Debug)]
+struct Victims {
+    master: Arc<Redis>,
+    replica: Arc<Redis>,
 }
 
 impl Site for OnCluster {
     fn url(&self) -> String {
-        let urls = self.cluster.urls();
-        let at = urls.iter().map(|url| url.trim_start_matches("redis://").trim_end_matches('/'));
-        format!("redis-cluster://{}", at.collect::<Vec<_>>().join(","))
+        format!("redis-cluster://{}", addresses(&self.cluster).join(","))
+    }
+
+    fn apart(&self) -> Place {
+        self.apart.clone()
     }
 
     fn objects(&self) -> Vec<Object> {
@@ -130,6 +172,7 @@ impl Site for OnCluster {
             Fault::MasterKilled,
             Fault::MasterStopped,
             Fault::MasterCutOff,
+            Fault::MasterAndWorkerCutOff,
             Fault::FailoverAsked,
             Fault::SlotMoved,
             Fault::ServerStopped,
@@ -142,57 +185,19 @@ impl Site for OnCluster {
     }
 
     fn strike(&self, fault: Fault, rng: &mut Rng) -> Struck {
-        match fault {
-            Fault::MasterKilled => {
-                return self.replace(fault, rng, Redis::stop, Redis::start_again);
-            }
-            Fault::MasterStopped => return self.replace(fault, rng, Redis::pause, Redis::resume),
-            Fault::MasterCutOff => {
-                let heal = |_: &Redis| self.cluster.links().heal_all();
-                return self.replace(fault, rng, |old| self.cut_off(old), heal);
-            }
-            Fault::FailoverAsked => return self.hand_over(rng),
-            Fault::SlotMoved => return self.move_slot(rng),
-            _ => {}
+        if fault == Fault::SlotMoved {
+            return self.move_slot(rng);
         }
-        let links = self.cluster.links();
         let master = self.any_master(rng);
-        let (clients, own) = (Links::CLIENTS, self.cluster.name_of(&master));
-        let replica = self.cluster.replicas_of(&master).pop().expect("each has a replica");
-        let of_replica = self.cluster.name_of(&replica);
+        let replica = self.cluster.replicas_of(&master).pop().expect("each master has one");
         let names = Some(self.names_on(&master)).filter(|names| !names.is_empty());
-        let from = now();
+        let on = Victims { master, replica };
         let struck = match fault {
-            Fault::ServerStopped => {
-                for_a_while(rng, (50, 500), || master.pause(), || master.resume());
-                outage(fault, from)
-            }
-            Fault::LinksCut => {
-                let heal = || links.heal(clients, &own);
-                for_a_while(rng, (10, 3_000), || links.cut(clients, &own), heal);
-                outage(fault, from)
-            }
-            Fault::LinksBlackHoled => {
-                let heal = || links.heal(clients, &own);
-                for_a_while(rng, (100, 4_000), || links.black_hole(clients, &own), heal);
-                outage(fault, from)
-            }
-            Fault::ConnectionsKilled => {
-                kill_connections(self.cluster.masters().iter().map(|it| &**it));
-                harmless(fault, from)
-            }
-            Fault::ReplicaKilled => {
-                for_a_while(rng, (10, 2_000), || replica.stop(), || replica.start_again());
-                harmless(fault, from)
-            }
-            Fault::ReplicaCutOff => {
-                let cut = || links.black_hole(&of_replica, &own);
-                for_a_while(rng, (100, 3_000), cut, || links.heal(&of_replica, &own));
-                harmless(fault, from)
-            }
-            other => unreachable!("{other:?} is none of a cluster"),
+            Fault::FailoverAsked => self.hand_over(&on),
+            fault if fault.replaces_a_master() => self.replace(fault, rng, &on),
+            fault => self.disturb(fault, rng, &on),
         };
-        self.watched(Struck { names, ..struck }, &master)
+        Struck { names, ..struck }
     }
 
     fn ask_masters(&self, words: &[&str]) -> Vec<Reply> {
@@ -200,13 +205,14 @@ impl Site for OnCluster {
     }
 }
 
+/// `127.0.0.1:PORT` of each node, as it announces itself.
+fn addresses(cluster: &Cluster) -> Vec<String> {
+    let ports = cluster.nodes().iter().map(|node| cluster.announced_port(node)).collect::<Vec<_>>();
+    ports.iter().map(|port| format!("127.0.0.1:{port}")).collect()
+}
+
 /// Whether a node is a master of a cluster that is well.
 fn serves(node: &Redis) -> bool {
     let is_master = node.command(&["ROLE"]).list()[0].text() == "master";
     is_master && node.command(&["CLUSTER", "INFO"]).text().contains("cluster_state:ok")
 }
-
-/// How long the cluster may take.
-const FAILOVER: Duration = Duration::from_secs(30);
-/// How long after a node was silent others may still replace it.
-const LATE: Duration = Duration::from_millis(500);

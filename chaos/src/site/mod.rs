@@ -8,11 +8,11 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use fastrand::Rng;
-use testkit::{Redis, Reply};
+use testkit::{Links, Redis, Reply};
 
 use crate::clock::{Nanos, now};
 use crate::fault::{Fault, Struck};
-use crate::orders::Object;
+use crate::orders::{Object, Place};
 
 pub use cluster::OnCluster;
 pub use sentinel::OnSentinel;
@@ -22,6 +22,9 @@ pub use single::OnSingle;
 pub trait Site {
     /// Where clients find it.
     fn url(&self) -> String;
+
+    /// Where a worker finds it that has links of its own.
+    fn apart(&self) -> Place;
 
     /// What is contended for.
     fn objects(&self) -> Vec<Object>;
@@ -51,21 +54,22 @@ pub fn start(on: &str) -> Box<dyn Site> {
     }
 }
 
-/// What has begun at `from`, kept nobody from being served, and is healed now.
-fn harmless(fault: Fault, from: Nanos) -> Struck {
-    Struck { fault, from, served: from, healed: now(), failover: false, names: None }
+/// What has begun at `from`, is healed now, and made no server take the place of another.
+fn healed(fault: Fault, from: Nanos) -> Struck {
+    let healed = now();
+    let served = if fault.keeps_clients_away() { healed } else { from };
+    Struck { fault, from, served, healed, failover: false, names: None }
 }
 
-/// What has begun at `from` and kept everybody away until now.
-fn outage(fault: Fault, from: Nanos) -> Struck {
-    Struck { served: now(), ..harmless(fault, from) }
-}
-
-/// Does it, waits for some time between these, in milliseconds, and undoes it.
-fn for_a_while(rng: &mut Rng, millis: (u64, u64), begin: impl FnOnce(), end: impl FnOnce()) {
-    begin();
-    sleep(Duration::from_millis(rng.u64(millis.0..millis.1)));
-    end();
+/// Waits as long as this fault lasts, in which a server is stopped for so many milliseconds at
+/// most.
+fn last(fault: Fault, stopped: u64, rng: &mut Rng) {
+    let most = match fault {
+        Fault::ConnectionsKilled => return,
+        Fault::ServerStopped => stopped,
+        _ => 4_000,
+    };
+    sleep(Duration::from_millis(rng.u64(10..most)));
 }
 
 /// Closes all connections of clients to these servers.
@@ -76,3 +80,11 @@ fn kill_connections<'a>(servers: impl IntoIterator<Item = &'a Redis>) {
         }
     }
 }
+
+/// The links of the worker that is apart, and of all others.
+const CLIENTS: [&str; 2] = [APART, Links::CLIENTS];
+const APART: &str = "apart";
+/// How long after a server was silent others may still replace it.
+const LATE: Duration = Duration::from_millis(500);
+/// How long a failover may take.
+const FAILOVER: Duration = Duration::from_secs(30);

@@ -9,64 +9,115 @@ use std::time::Duration;
 use fastrand::Rng;
 use testkit::{Links, Redis, Reply, Sentinels};
 
-use super::{Site, for_a_while, harmless, kill_connections, outage};
+use super::{APART, CLIENTS, FAILOVER, LATE, Site, healed, kill_connections, last};
 use crate::clock::{nanos, now};
 use crate::fault::{Fault, Struck};
-use crate::orders::{Kind, Object};
+use crate::orders::{Kind, Object, Place};
 
 /// A master that sentinels watch.
 #[derive(Debug)]
 pub struct OnSentinel {
     redis: Sentinels,
+    apart: Place,
 }
 
 impl OnSentinel {
     pub(super) fn start() -> Self {
-        Self { redis: Sentinels::options().replicas(1).links().start() }
+        let redis = Sentinels::options().replicas(1).links().start();
+        let ports = redis.links().client(APART);
+        let mut apart = Place { url: String::new(), ports };
+        let sentinels = redis.addresses();
+        let sentinels = sentinels.iter().filter_map(|address| apart.translated(address));
+        let sentinels = sentinels.collect::<Vec<_>>().join(",");
+        apart.url = format!("redis-sentinel://{sentinels}/{}", redis.name());
+        Self { redis, apart }
     }
 
     fn server(&self, number: usize) -> &Redis {
         &self.redis.servers()[number]
     }
 
-    /// Does what makes the sentinels replace the master, and undoes it some time later.
-    fn replace(
-        &self,
-        fault: Fault,
-        rng: &mut Rng,
-        begin: impl FnOnce(usize),
-        end: impl FnOnce(usize),
-    ) -> Struck {
-        let old = self.redis.master_number();
+    fn begin(&self, fault: Fault, on: Victims) {
+        let (links, master, replica) = (self.redis.links(), name(on.master), name(on.replica));
+        let clients = || CLIENTS.iter();
+        match fault {
+            Fault::MasterKilled => self.server(on.master).stop(),
+            Fault::MasterStopped | Fault::ServerStopped => self.server(on.master).pause(),
+            Fault::MasterCutOff => self.cut_off(on.master, &[], &[]),
+            Fault::MasterAndWorkerCutOff => self.cut_off(on.master, &[APART], &[Links::CLIENTS]),
+            Fault::FailoverAsked => _ = self.redis.fail_over(),
+            Fault::ReplicaKilled => self.server(on.replica).stop(),
+            Fault::ReplicaCutOff => links.black_hole(&replica, &master),
+            Fault::SentinelKilled => self.redis.sentinels()[on.sentinel].stop(),
+            Fault::ConnectionsKilled => kill_connections([self.server(on.master)]),
+            Fault::LinksCut => clients().for_each(|it| links.cut(it, &master)),
+            Fault::LinksBlackHoled => clients().for_each(|it| links.black_hole(it, &master)),
+            other => unreachable!("{other:?} is none of sentinels"),
+        }
+    }
+
+    fn end(&self, fault: Fault, on: Victims) {
+        match fault {
+            Fault::MasterKilled => self.server(on.master).start_again(),
+            Fault::MasterStopped | Fault::ServerStopped => self.server(on.master).resume(),
+            Fault::ReplicaKilled => self.server(on.replica).start_again(),
+            Fault::SentinelKilled => self.redis.sentinels()[on.sentinel].start_again(),
+            _ => self.redis.links().heal_all(),
+        }
+    }
+
+    /// Lets nothing pass between this server, with these beside it, and all others.
+    fn cut_off(&self, server: usize, with_it: &[&str], and_from: &[&str]) {
+        let own = name(server);
+        let mut others = self.redis.links().names();
+        others.retain(|it| *it != own);
+        let others: Vec<_> = others.iter().map(String::as_str).collect();
+        let (side, other) = ([&[own.as_str()], with_it].concat(), [&others, and_from].concat());
+        self.redis.links().split(&side, &other);
+    }
+
+    /// What makes the sentinels replace the master; it ends some time after that.
+    fn replace(&self, fault: Fault, rng: &mut Rng, on: Victims) -> Struck {
         let events = self.redis.listen();
         let from = now();
-        begin(old);
+        self.begin(fault, on);
         let switched = events.wait_for("+switch-master", FAILOVER).at;
         let served = now() - nanos(switched.elapsed());
-        sleep(Duration::from_millis(rng.u64(0..1_000)));
-        end(old);
+        sleep(Duration::from_millis(rng.u64(0..2_000)));
+        self.end(fault, on);
         self.redis.wait_until_agreed();
         Struck { fault, from, served, healed: now(), failover: true, names: None }
     }
 
-    /// What may, or may not, have made the sentinels replace `old`.
-    fn watched(&self, struck: Struck, old: usize) -> Struck {
+    /// What is over before the sentinels replace the master. They may do so all the same.
+    fn disturb(&self, fault: Fault, rng: &mut Rng, on: Victims) -> Struck {
+        let from = now();
+        self.begin(fault, on);
+        last(fault, 300, rng);
+        self.end(fault, on);
+        let struck = healed(fault, from);
         sleep(LATE);
         self.redis.wait_until_agreed();
-        let failover = self.redis.master_number() != old;
+        let failover = self.redis.master_number() != on.master;
         if failover { Struck { failover, healed: now(), ..struck } } else { struck }
     }
+}
 
-    fn others_than(&self, server: usize) -> Vec<String> {
-        let mut names = self.redis.links().names();
-        names.retain(|it| *it != name(server));
-        names
-    }
+/// Who is struck, if it is one of these.
+#[derive(Clone, Copy, Debug)]
+struct Victims {
+    master: usize,
+    replica: usize,
+    sentinel: usize,
 }
 
 impl Site for OnSentinel {
     fn url(&self) -> String {
         format!("redis-sentinel://{}/{}", self.redis.addresses().join(","), self.redis.name())
+    }
+
+    fn apart(&self) -> Place {
+        self.apart.clone()
     }
 
     fn objects(&self) -> Vec<Object> {
@@ -76,6 +127,7 @@ impl Site for OnSentinel {
             Object::new(Kind::ReadWrite, "door-0"),
             Object::new(Kind::Semaphore, "semaphore-0").permits(2),
             Object::new(Kind::Permits, "permits-0").permits(2),
+            Object::new(Kind::Latch, "latch-0"),
             Object::new(Kind::Lock, "replicated-0").replicated(),
             Object::new(Kind::Fenced, "replicated-1").replicated(),
         ]
@@ -86,6 +138,7 @@ impl Site for OnSentinel {
             Fault::MasterKilled,
             Fault::MasterStopped,
             Fault::MasterCutOff,
+            Fault::MasterAndWorkerCutOff,
             Fault::FailoverAsked,
             Fault::ServerStopped,
             Fault::ReplicaKilled,
@@ -98,69 +151,13 @@ impl Site for OnSentinel {
     }
 
     fn strike(&self, fault: Fault, rng: &mut Rng) -> Struck {
-        let links = self.redis.links();
-        let (killed, started) =
-            (|it: usize| self.server(it).stop(), |it: usize| self.server(it).start_again());
-        match fault {
-            Fault::MasterKilled => return self.replace(fault, rng, killed, started),
-            Fault::MasterStopped => {
-                let paused = |it: usize| self.server(it).pause();
-                return self.replace(fault, rng, paused, |it| self.server(it).resume());
-            }
-            Fault::MasterCutOff => {
-                let cut_off = |it: usize| {
-                    let others = self.others_than(it);
-                    others.iter().for_each(|other| links.black_hole(&name(it), other));
-                };
-                return self.replace(fault, rng, cut_off, |_| links.heal_all());
-            }
-            Fault::FailoverAsked => {
-                let asked = |_| _ = self.redis.fail_over();
-                return self.replace(fault, rng, asked, |_| {});
-            }
-            _ => {}
-        }
         let master = self.redis.master_number();
-        let (clients, at_master) = (Links::CLIENTS, name(master));
-        let replica = 1 - master;
-        let from = now();
-        let struck = match fault {
-            Fault::ServerStopped => {
-                let server = self.server(master);
-                for_a_while(rng, (50, 300), || server.pause(), || server.resume());
-                outage(fault, from)
-            }
-            Fault::LinksCut => {
-                let heal = || links.heal(clients, &at_master);
-                for_a_while(rng, (10, 3_000), || links.cut(clients, &at_master), heal);
-                outage(fault, from)
-            }
-            Fault::LinksBlackHoled => {
-                let heal = || links.heal(clients, &at_master);
-                for_a_while(rng, (100, 4_000), || links.black_hole(clients, &at_master), heal);
-                outage(fault, from)
-            }
-            Fault::ConnectionsKilled => {
-                kill_connections([self.server(master)]);
-                harmless(fault, from)
-            }
-            Fault::ReplicaKilled => {
-                for_a_while(rng, (10, 2_000), || killed(replica), || started(replica));
-                harmless(fault, from)
-            }
-            Fault::ReplicaCutOff => {
-                let cut = || links.black_hole(&name(replica), &at_master);
-                for_a_while(rng, (100, 3_000), cut, || links.heal(&name(replica), &at_master));
-                harmless(fault, from)
-            }
-            Fault::SentinelKilled => {
-                let sentinel = rng.choice(self.redis.sentinels()).expect("there are three");
-                for_a_while(rng, (10, 2_000), || sentinel.stop(), || sentinel.start_again());
-                harmless(fault, from)
-            }
-            other => unreachable!("{other:?} is none of sentinels"),
-        };
-        self.watched(struck, master)
+        let sentinel = rng.usize(0..self.redis.sentinels().len());
+        let on = Victims { master, replica: 1 - master, sentinel };
+        match fault.replaces_a_master() {
+            true => self.replace(fault, rng, on),
+            false => self.disturb(fault, rng, on),
+        }
     }
 
     fn ask_masters(&self, words: &[&str]) -> Vec<Reply> {
@@ -171,8 +168,3 @@ impl Site for OnSentinel {
 fn name(server: usize) -> String {
     format!("redis-{server}")
 }
-
-/// How long the sentinels may take.
-const FAILOVER: Duration = Duration::from_secs(30);
-/// How long after a server was silent the sentinels may still replace it.
-const LATE: Duration = Duration::from_millis(500);

@@ -3,10 +3,10 @@
 use fastrand::Rng;
 use testkit::{Proxy, Redis, Reply};
 
-use super::{Site, for_a_while, harmless, kill_connections, outage};
+use super::{Site, healed, kill_connections, last};
 use crate::clock::now;
 use crate::fault::{Fault, Struck};
-use crate::orders::{Kind, Object};
+use crate::orders::{Kind, Object, Place};
 
 /// One server.
 #[derive(Debug)]
@@ -21,11 +21,40 @@ impl OnSingle {
         let network = Proxy::before(redis.port());
         Self { redis, network }
     }
+
+    fn begin(&self, fault: Fault) {
+        match fault {
+            Fault::ServerKilled => self.redis.stop(),
+            Fault::ServerStopped => self.redis.pause(),
+            Fault::ConnectionsKilled => kill_connections([&self.redis]),
+            Fault::LinksBlackHoled => self.network.black_hole(true),
+            Fault::LinksCut => {
+                self.network.refuse(true);
+                self.network.cut();
+            }
+            other => unreachable!("{other:?} is none of one server"),
+        }
+    }
+
+    fn end(&self, fault: Fault) {
+        match fault {
+            Fault::ServerKilled => self.redis.start_again(),
+            Fault::ServerStopped => self.redis.resume(),
+            _ => {
+                self.network.black_hole(false);
+                self.network.refuse(false);
+            }
+        }
+    }
 }
 
 impl Site for OnSingle {
     fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.network.port())
+    }
+
+    fn apart(&self) -> Place {
+        Place::of_all(self.url())
     }
 
     fn objects(&self) -> Vec<Object> {
@@ -36,6 +65,7 @@ impl Site for OnSingle {
             Object::new(Kind::ReadWrite, "door-0"),
             Object::new(Kind::Semaphore, "semaphore-0").permits(2),
             Object::new(Kind::Permits, "permits-0").permits(2),
+            Object::new(Kind::Latch, "latch-0"),
         ]
     }
 
@@ -50,33 +80,11 @@ impl Site for OnSingle {
     }
 
     fn strike(&self, fault: Fault, rng: &mut Rng) -> Struck {
-        let (redis, network) = (&self.redis, &self.network);
         let from = now();
-        match fault {
-            Fault::ServerKilled => {
-                for_a_while(rng, (10, 2_000), || redis.stop(), || redis.start_again());
-            }
-            Fault::ServerStopped => {
-                for_a_while(rng, (100, 5_000), || redis.pause(), || redis.resume());
-            }
-            Fault::LinksCut => {
-                let cut = || {
-                    network.refuse(true);
-                    network.cut();
-                };
-                for_a_while(rng, (10, 4_000), cut, || network.refuse(false));
-            }
-            Fault::LinksBlackHoled => {
-                let (begin, end) = (|| network.black_hole(true), || network.black_hole(false));
-                for_a_while(rng, (100, 5_000), begin, end);
-            }
-            Fault::ConnectionsKilled => {
-                kill_connections([redis]);
-                return harmless(fault, from);
-            }
-            other => unreachable!("{other:?} is none of one server"),
-        }
-        outage(fault, from)
+        self.begin(fault);
+        last(fault, 5_000, rng);
+        self.end(fault);
+        healed(fault, from)
     }
 
     fn ask_masters(&self, words: &[&str]) -> Vec<Reply> {

@@ -3,6 +3,7 @@
 
 mod channels;
 mod connection;
+mod granted;
 mod guarded;
 mod keys;
 mod latch;
@@ -31,6 +32,7 @@ pub(crate) use self::connection::{Credentials, Settings, Translation};
 use self::{
     channels::Channels,
     connection::{Dialer, Preload, Servers, Target},
+    granted::Granted,
     scripts::Script,
     topology::{Call, Topology},
 };
@@ -287,9 +289,8 @@ trait InRedis: Questions<RedisStore> {
     /// Where releases of `name` are announced.
     fn channel(&self, name: &Name) -> String;
 
-    /// Finds what was granted by `claim`: what is not there is 0, or nothing. `None` if nothing
-    /// ever is.
-    fn look(&self, _claim: &Claim) -> Option<Cmd> {
+    /// How to ask about what was granted by `claim`. `None` if nothing ever is.
+    fn granted(&self, _claim: &Claim) -> Option<Granted> {
         None
     }
 }
@@ -381,9 +382,9 @@ impl Store for RedisStore {
     }
 
     fn replicated<'a>(&'a self, claim: &'a Claim, replicas: Replicas) -> Answer<'a, u32> {
-        match (Self::of(claim.object.kind).look(claim), self.topology.synced()) {
-            (Some(look), Some(synced)) => Box::pin(synced.ask(look, replicas)),
-            _ => unsupported(&claim.object),
+        match Self::of(claim.object.kind).granted(claim) {
+            Some(granted) => Box::pin(self.topology.replicated(claim, granted, replicas)),
+            None => unsupported(&claim.object),
         }
     }
 

@@ -1,6 +1,6 @@
 //! One task that wants what others want: asks, holds for a short time, gives back, rests.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use chaos::clock::{Nanos, nanos, now};
@@ -11,9 +11,9 @@ use leasehold::{Client, Error, Replicas};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use crate::Names;
 use crate::guard::Guard;
 use crate::voice::Voice;
+use crate::{Names, now_called};
 
 /// How long one waits.
 #[derive(Clone, Copy, Debug)]
@@ -77,7 +77,9 @@ impl Contender {
     }
 
     fn wish(&mut self) -> Wish {
-        let object = self.rng.choice(&self.orders.objects).expect("there is something to want");
+        let wanted: Vec<_> =
+            self.orders.objects.iter().filter(|it| it.kind != Kind::Latch).collect();
+        let object = self.rng.choice(wanted).expect("there is something to want");
         let stay = match self.rng.u32(0..100) {
             // Longer than a lease: it has to be renewed. Renewals are not waited for at replicas.
             0 if !object.replicated => Duration::from_millis(self.orders.ttl_ms * 3 / 2),
@@ -92,13 +94,8 @@ impl Contender {
         let late = (object.kind == Kind::Fenced && self.rng.bool())
             .then(|| Duration::from_millis(self.rng.u64(1..100)));
         let patience = Patience::choose(&mut self.rng);
-        let object = object.called(&self.now_called(&object.name));
+        let object = object.called(&now_called(&self.names, &object.name));
         Wish { hold: self.voice.next_hold(), object, mode, patience, stay, late }
-    }
-
-    fn now_called(&self, name: &str) -> String {
-        let names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
-        names.get(name).map_or(name, String::as_str).to_owned()
     }
 
     async fn live(&mut self, wish: &Wish) {
@@ -144,6 +141,7 @@ impl Contender {
                 let permits = self.client.permits(name)?.replicated(replicas);
                 Guard::of_permits(&permits, patience).await
             }
+            Kind::Latch => unreachable!("a latch is nothing to hold"),
         }
     }
 

@@ -25,13 +25,13 @@ use self::{
 use super::{
     channels::Channels,
     connection::{Dialer, Link, Settings, Target},
+    granted::Granted,
     slots::slot_of,
     subscriptions::Rights,
-    synced::Synced,
     warnings::Warnings,
 };
 use crate::{
-    domain::{About, Failure, Finding, Object},
+    domain::{About, Claim, Failure, Finding, Object, Replicas},
     error::Error,
     store::Subscriber,
 };
@@ -49,7 +49,6 @@ pub(super) enum Topology {
 pub(super) struct One {
     common: Common,
     node: Node,
-    synced: Synced,
 }
 
 impl One {
@@ -77,19 +76,15 @@ impl Topology {
         limit: Duration,
     ) -> Result<Self, Error> {
         let common = Common::of(client_id, Warnings::default(), limit);
-        let dialer = Arc::new(dialer);
-        let synced = Synced::new(&dialer, limit);
-        let node = Node::connect(&common, dialer).await?;
-        Ok(Self::One(One { common, node, synced }))
+        let node = Node::connect(&common, Arc::new(dialer)).await?;
+        Ok(Self::One(One { common, node }))
     }
 
     /// The same without a connection: it is made in the background.
     pub(super) fn one_lazily(dialer: Dialer, client_id: &str, limit: Duration) -> Self {
         let common = Common::of(client_id, Warnings::default(), limit);
-        let dialer = Arc::new(dialer);
-        let synced = Synced::new(&dialer, limit);
-        let node = Node::connect_lazily(&common, dialer);
-        Self::One(One { common, node, synced })
+        let node = Node::connect_lazily(&common, Arc::new(dialer));
+        Self::One(One { common, node })
     }
 
     /// Connects to the cluster of which these are some nodes.
@@ -153,11 +148,18 @@ impl Topology {
         }
     }
 
-    /// Who asks replicas; nobody does in a cluster.
-    pub(super) fn synced(&self) -> Option<&Synced> {
+    /// How many replicas have what was `granted` by `claim`: see `Store::replicated`.
+    pub(super) async fn replicated(
+        &self,
+        claim: &Claim,
+        granted: Granted,
+        replicas: Replicas,
+    ) -> Result<u32, Failure> {
         match self {
-            Self::One(one) => Some(&one.synced),
-            Self::Cluster(_) => None,
+            Self::One(one) => one.node.synced.ask(granted, false, replicas).await,
+            Self::Cluster(cluster) => {
+                cluster.replicated(Cluster::slot_of(&claim.object), &granted, replicas).await
+            }
         }
     }
 
@@ -303,7 +305,7 @@ impl Topology {
 
     pub(super) fn reconnects(&self) -> u64 {
         match self {
-            Self::One(one) => one.node.reconnects() + one.synced.reconnects(),
+            Self::One(one) => one.node.reconnects(),
             Self::Cluster(cluster) => cluster.atlas.counted().1,
         }
     }

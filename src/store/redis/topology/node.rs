@@ -1,4 +1,4 @@
-//! One server: a connection for commands, and one for messages.
+//! One server: a connection for commands, one for messages, and one that waits for replicas.
 
 use std::{sync::Arc, time::Duration};
 
@@ -8,6 +8,7 @@ use super::super::{
     connection::{Dialer, Link, Watcher, learnt, time_of_day},
     replies,
     subscriptions::{Among, Board, Hub, Subscriptions},
+    synced::Synced,
     warnings::Warnings,
     watcher::Commands,
 };
@@ -46,25 +47,28 @@ impl Common {
 pub(in crate::store::redis) struct Node {
     pub(in crate::store::redis) commands: Link,
     pub(in crate::store::redis) subscriptions: Subscriptions,
+    pub(in crate::store::redis) synced: Synced,
 }
 
 impl Node {
     /// The only server there is.
     pub(super) async fn connect(common: &Common, dialer: Arc<Dialer>) -> Result<Self, Error> {
         let watcher = common.watcher(&dialer, false);
+        let synced = Synced::new(&dialer, common.limit);
         let commands = Link::connect(Arc::clone(&dialer), watcher, common.limit).await?;
         let board = common.board(Among::Alone);
         let subscriptions = Subscriptions::connect(board, dialer, common.limit).await?;
-        Ok(Self { commands, subscriptions })
+        Ok(Self { commands, subscriptions, synced })
     }
 
     /// The same without a connection: both are made in the background.
     pub(super) fn connect_lazily(common: &Common, dialer: Arc<Dialer>) -> Self {
         let watcher = common.watcher(&dialer, false);
+        let synced = Synced::new(&dialer, common.limit);
         let commands = Link::connect_lazily(Arc::clone(&dialer), watcher, common.limit);
         let board = common.board(Among::Alone);
         let subscriptions = Subscriptions::connect_lazily(board, dialer, common.limit);
-        Self { commands, subscriptions }
+        Self { commands, subscriptions, synced }
     }
 
     /// One of several, connected in the background; for messages, when there is something to
@@ -76,10 +80,11 @@ impl Node {
         replaces: bool,
     ) -> Self {
         let watcher = common.watcher(&dialer, replaces);
+        let synced = Synced::new(&dialer, common.limit);
         let commands = Link::connect_lazily(Arc::clone(&dialer), watcher, common.limit);
         let board = common.board(among);
         let subscriptions = Subscriptions::when_wanted(board, dialer, common.limit);
-        Self { commands, subscriptions }
+        Self { commands, subscriptions, synced }
     }
 
     /// Sees to it that the connections are kept up, on the runtime of the caller if that of
@@ -90,14 +95,15 @@ impl Node {
         self.subscriptions.keep_up();
     }
 
-    /// Ends both connections, healthy or not: it is not what it was.
+    /// Ends all connections, healthy or not: it is not what it was.
     pub(super) fn cut(&self) {
         self.commands.cut();
         self.subscriptions.cut();
+        self.synced.cut();
     }
 
     pub(super) fn reconnects(&self) -> u64 {
-        self.commands.reconnects() + self.subscriptions.reconnects()
+        self.commands.reconnects() + self.subscriptions.reconnects() + self.synced.reconnects()
     }
 
     /// Asks the server what it says of itself, and warns of what can hurt locks.

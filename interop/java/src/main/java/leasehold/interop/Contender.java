@@ -46,7 +46,7 @@ public final class Contender {
         // Whatever a library prints must not end up among what is said.
         System.setOut(System.err);
         RedissonClient redisson =
-                Peer.connect(new Flags(new String[] {"--url", orders.path("url").asText()}));
+                Peer.connect(new Flags(new String[] {"--url", orders.path("place").path("url").asText()}));
 
         List<Thread> threads = new ArrayList<>();
         for (long number = 0; number < orders.path("tasks").asLong(); number++) {
@@ -94,13 +94,13 @@ public final class Contender {
         boolean reads = random.nextInt(3) > 0;
         boolean writesLate = random.nextBoolean();
         long stay = 500_000 + random.nextInt(20_000_000);
-        boolean endless = random.nextInt(4) > 0;
+        long patience = 100 + random.nextInt(3_000);
 
         String name = object.path("name").asText();
         Held held = Held.of(redisson, object, reads, orders.path("ttl_ms").asLong());
         long hold = voice.nextHold();
         voice.say("ask", "hold", hold, "name", name, "mode", held.mode(), "call", System.nanoTime());
-        if (!isTaken(held, endless, hold, name)) {
+        if (!isTaken(held, patience, hold, name)) {
             return;
         }
         stay(held, hold, name, stay);
@@ -110,10 +110,10 @@ public final class Contender {
         }
     }
 
-    private boolean isTaken(Held held, boolean endless, long hold, String name) throws InterruptedException {
+    private boolean isTaken(Held held, long patience, long hold, String name) throws InterruptedException {
         String why = "busy";
         try {
-            if (held.take(endless ? ENDLESS : PATIENCE)) {
+            if (held.take(patience)) {
                 if (doubtful.contains(name)) {
                     held.dropOrphans();
                 }
@@ -170,8 +170,4 @@ public final class Contender {
         LockSupport.parkNanos(5_000_000);
         Thread.interrupted();
     }
-
-    private static final long PATIENCE = 1_000;
-    /** Longer than any run. */
-    private static final long ENDLESS = 86_400_000;
 }

@@ -55,7 +55,7 @@ abstract class Held {
         long looked = System.nanoTime();
         long left = leftMillis();
         until = looked + (left - MARGIN) * 1_000_000;
-        return left > MARGIN;
+        return isHeld();
     }
 
     /** Whether its lease lasts. */
