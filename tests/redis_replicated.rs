@@ -487,7 +487,9 @@ async fn who_asks_no_replica_has_no_connection_for_it() {
 #[tokio::test(flavor = "multi_thread")]
 async fn replicas_of_a_cluster_are_not_counted() {
     let redis = Redis::options().arg("--cluster-enabled", "yes").start();
-    redis.command(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]);
+    let slots: Vec<_> = (0..16_384).map(|slot| slot.to_string()).collect();
+    let slots: Vec<_> = slots.iter().map(String::as_str).collect();
+    redis.command(&[&["CLUSTER", "ADDSLOTS"], &slots[..]].concat());
     let is_up = || redis.command(&["CLUSTER", "INFO"]).text().contains("cluster_state:ok");
     eventually("it has all slots", SOON, is_up);
     let client = client(&redis).await;

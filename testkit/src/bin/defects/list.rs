@@ -519,7 +519,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::tests::it_conforms"),
+        Finder::Unit("store::redis::deployments::one_server_conforms"),
         Defect {
             says: "a guarded write does not look at the owner",
             edits: &[Edit {
@@ -530,7 +530,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::tests::it_conforms"),
+        Finder::Unit("store::redis::deployments::one_server_conforms"),
         Defect {
             says: "a guarded write is made in part",
             edits: &[Edit {
@@ -839,7 +839,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::tests::it_conforms"),
+        Finder::Unit("store::redis::deployments::one_server_conforms"),
         Defect {
             says: "readers do not yield to those who wait to write",
             edits: &[Edit {
@@ -863,7 +863,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::tests::it_conforms"),
+        Finder::Unit("store::redis::deployments::one_server_conforms"),
         Defect {
             says: "who reads beside is believed to write",
             edits: &[Edit {
@@ -874,7 +874,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::tests::it_conforms"),
+        Finder::Unit("store::redis::deployments::one_server_conforms"),
         Defect {
             says: "a writer's renewal ends the lease of who reads beside it",
             edits: &[Edit {
@@ -885,7 +885,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::tests::it_conforms"),
+        Finder::Unit("store::redis::deployments::one_server_conforms"),
         Defect {
             says: "a writer that reads on keeps its lease as a writer",
             edits: &[Edit {
@@ -896,7 +896,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::tests::it_conforms"),
+        Finder::Unit("store::redis::deployments::one_server_conforms"),
         Defect {
             says: "a reader yields to writers that came after it",
             edits: &[Edit {
@@ -907,7 +907,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::tests::it_conforms"),
+        Finder::Unit("store::redis::deployments::one_server_conforms"),
         Defect {
             says: "a reader is renewed when its lease is over",
             edits: &[Edit {
@@ -918,7 +918,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::tests::it_conforms"),
+        Finder::Unit("store::redis::deployments::one_server_conforms"),
         Defect {
             says: "a reader that died keeps writers out",
             edits: &[Edit {
@@ -1223,7 +1223,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::tests::it_conforms"),
+        Finder::Unit("store::redis::deployments::one_server_conforms"),
         Defect {
             says: "a look at a fixed lease ends it",
             edits: &[Edit {
@@ -1381,7 +1381,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::tests::it_conforms"),
+        Finder::Unit("store::redis::deployments::one_server_conforms"),
         Defect {
             says: "permits: a script grants more than there are",
             edits: &[Edit {
@@ -1392,7 +1392,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::tests::it_conforms"),
+        Finder::Unit("store::redis::deployments::one_server_conforms"),
         Defect {
             says: "permits: a script counts a question twice that is asked again",
             edits: &[Edit {
@@ -1403,7 +1403,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::tests::it_conforms"),
+        Finder::Unit("store::redis::deployments::one_server_conforms"),
         Defect {
             says: "permits: a script renews what has expired",
             edits: &[Edit {
@@ -1414,7 +1414,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::tests::it_conforms"),
+        Finder::Unit("store::redis::deployments::one_server_conforms"),
         Defect {
             says: "permits: a script makes a change twice that is asked again",
             edits: &[Edit {
@@ -1425,7 +1425,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::tests::it_conforms"),
+        Finder::Unit("store::redis::deployments::one_server_conforms"),
         Defect {
             says: "permits: a script does not say that some are free",
             edits: &[Edit {
@@ -1513,7 +1513,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::tests::it_conforms"),
+        Finder::Unit("store::redis::deployments::one_server_conforms"),
         Defect {
             says: "a release gives back what was never taken",
             edits: &[Edit {
@@ -1524,7 +1524,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::tests::it_conforms"),
+        Finder::Unit("store::redis::deployments::one_server_conforms"),
         Defect {
             says: "a repeated count counts twice",
             edits: &[Edit {
@@ -1568,7 +1568,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::tests::it_conforms"),
+        Finder::Unit("store::redis::deployments::one_server_conforms"),
         Defect {
             says: "who is patient no more tells nobody",
             edits: &[Edit {
@@ -1590,7 +1590,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::tests::it_conforms"),
+        Finder::Unit("store::redis::deployments::one_server_conforms"),
         Defect {
             says: "permits: a lease is shortened under its holder",
             edits: &[Edit {
@@ -1601,7 +1601,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::tests::it_conforms"),
+        Finder::Unit("store::redis::deployments::one_server_conforms"),
         Defect {
             says: "who only leaves is refused for a quarter of an hour",
             edits: &[Edit {
