@@ -297,6 +297,7 @@ async fn a_user_with_the_rights_of_the_guide_locks_waits_and_is_woken() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_right_to_ask_who_has_which_slot_that_is_missing_is_named() {
+    came_with(7, "taking away the right to a second word of a command");
     let cluster = three_masters();
     cluster.user("narrow", &["~*", "&*", "+@all", "-cluster|slots"]);
     let builder = Client::builder().credentials("narrow", "secret");
@@ -343,7 +344,7 @@ async fn a_user_who_may_not_listen_asks_by_a_timer_until_it_may() {
 #[tokio::test(flavor = "multi_thread")]
 async fn where_channels_are_plain_waiters_are_woken_and_nobody_queues() {
     let cluster = three_masters();
-    came_with(7, "a right to ask who listens in a slot, which is taken away here");
+    came_with(7, "taking away the right to a second word of a command");
     cluster.user("plain", &["~*", "&*", "+@all", "-pubsub|shardnumsub"]);
     let (one, other) = (as_user(&cluster, "plain").await, as_user(&cluster, "plain").await);
     let node = owner(&cluster, NAME);
@@ -757,7 +758,7 @@ async fn who_waits_hears_at_the_new_owner_of_a_slot_that_has_moved() {
     until_heard(&from, NAME);
     cluster.move_slot(Cluster::slot_of(NAME), &to);
     until_heard(&to, NAME);
-    assert_eq!(listeners(&from, NAME), 0);
+    eventually("nobody listens at the old one", PATIENCE, || listeners(&from, NAME) == 0);
     until_asleep(&to, NAME).await;
     let woken = other.stats().wake_ups;
     give_back(held).await;
@@ -821,7 +822,10 @@ async fn ten_thousand_names_are_waited_for_at_once_by_one_client() {
         info.text().lines().filter(|it| it.starts_with("pubsub")).filter_map(count).sum::<usize>()
     };
     let nodes = cluster.nodes();
-    let all_heard = || nodes.iter().map(heard).sum::<usize>() >= 3 * NAMES;
+    // Without a queue there is one channel for each.
+    let queues = !nodes[0].command(&["PUBSUB", "SHARDCHANNELS"]).is_error();
+    let channels = if queues { 3 * NAMES } else { NAMES };
+    let all_heard = || nodes.iter().map(heard).sum::<usize>() >= channels;
     eventually("all are heard", 4 * PATIENCE, all_heard);
     for held in holds {
         tokio::spawn(held.release());
@@ -906,7 +910,10 @@ async fn nothing_is_left_of_a_client_that_is_dropped() {
     drop(client);
     for node in cluster.nodes() {
         until_left_alone(&node);
-        assert_eq!(node.command(&["PUBSUB", "SHARDCHANNELS"]).list().len(), 0);
+        for channels in ["CHANNELS", "SHARDCHANNELS"].map(|them| node.command(&["PUBSUB", them])) {
+            // Before Redis 7 there are no others.
+            assert!(channels.is_error() || channels.list().is_empty(), "{channels:?}");
+        }
     }
     let tasks = tokio::runtime::Handle::current().metrics();
     eventually("no task is left", SOON, || tasks.num_alive_tasks() == 0);
