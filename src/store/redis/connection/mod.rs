@@ -21,6 +21,7 @@ mod login;
 mod obstacle;
 mod reach;
 mod report;
+mod resolver;
 mod secret;
 mod sentinels;
 mod settings;
@@ -51,7 +52,7 @@ pub(super) use self::{
     wire::Wire,
 };
 #[cfg(test)]
-pub(crate) use self::{connector::Connector, url::target};
+pub(crate) use self::{connector::Connector, resolver::Resolver, url::target};
 pub(crate) use self::{
     settings::Settings,
     target::{Address, Credentials, Place},

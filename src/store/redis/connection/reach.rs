@@ -10,6 +10,7 @@ use super::tls::Tls;
 use super::{
     ending::Ending,
     obstacle::Obstacle,
+    resolver::Resolver,
     settings::Settings,
     stream::Stream,
     target::{Address, Place},
@@ -22,6 +23,7 @@ pub(super) type Driver = Pin<Box<dyn Future<Output = Ending> + Send>>;
 /// Knows how to open a stream.
 #[derive(Debug)]
 pub(super) struct Reach {
+    resolver: Resolver,
     #[cfg(feature = "tls")]
     tls: Option<Tls>,
 }
@@ -39,13 +41,13 @@ impl Reach {
                 }
             }
         }
-        Ok(Self { tls })
+        Ok(Self { resolver: settings.resolver.clone(), tls })
     }
 
     /// What opens streams to `place` and wherever that leads to.
     #[cfg(not(feature = "tls"))]
-    pub(super) fn to(_place: &Place, _settings: &Settings) -> Result<Self, Obstacle> {
-        Ok(Self {})
+    pub(super) fn to(_place: &Place, settings: &Settings) -> Result<Self, Obstacle> {
+        Ok(Self { resolver: settings.resolver.clone() })
     }
 
     /// A wire to `address`. Nothing goes over it but while the driver is polled.
@@ -64,7 +66,7 @@ impl Reach {
         match address {
             Address::Unix(path) => Ok(Box::new(UnixStream::connect(path).await?)),
             Address::Tcp { host, port, tls } => {
-                let stream = TcpStream::connect((host.as_str(), *port)).await?;
+                let stream = self.resolver.connect(host, *port).await?;
                 watch_over(&stream)?;
                 match tls {
                     true => self.secured(stream, host).await,

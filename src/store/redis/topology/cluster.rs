@@ -479,7 +479,16 @@ async fn send_as(node: &Node, command: &Cmd, asking: bool) -> Result<Value, Fail
         return node.commands.call(command).await;
     }
     let replies = node.commands.call_all(&[cmd("ASKING"), command.clone()]).await?;
-    replies.into_iter().nth(1).ok_or_else(|| Failure::Unreadable("too few replies".into()))
+    match <[Value; 2]>::try_from(replies) {
+        // Who may not say it is sent back, and would be sent here again.
+        Ok([refused @ Value::ServerError(_), Value::ServerError(moved)])
+            if moved.code() == "MOVED" =>
+        {
+            Ok(refused)
+        }
+        Ok([_, reply]) => Ok(reply),
+        Err(_) => Err(Failure::Unreadable("too few replies".into())),
+    }
 }
 
 async fn is_ready(at: &HostPort, node: &Node) -> Result<(), Error> {

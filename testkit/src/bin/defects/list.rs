@@ -521,7 +521,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::tests::it_conforms"),
+        Finder::Unit("store::redis::deployments::one_server_conforms"),
         Defect {
             says: "a guarded write does not look at the owner",
             edits: &[Edit {
@@ -532,7 +532,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::tests::it_conforms"),
+        Finder::Unit("store::redis::deployments::one_server_conforms"),
         Defect {
             says: "a guarded write is made in part",
             edits: &[Edit {
@@ -893,7 +893,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::tests::it_conforms"),
+        Finder::Unit("store::redis::deployments::one_server_conforms"),
         Defect {
             says: "readers do not yield to those who wait to write",
             edits: &[Edit {
@@ -917,7 +917,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::tests::it_conforms"),
+        Finder::Unit("store::redis::deployments::one_server_conforms"),
         Defect {
             says: "who reads beside is believed to write",
             edits: &[Edit {
@@ -928,7 +928,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::tests::it_conforms"),
+        Finder::Unit("store::redis::deployments::one_server_conforms"),
         Defect {
             says: "a writer's renewal ends the lease of who reads beside it",
             edits: &[Edit {
@@ -939,7 +939,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::tests::it_conforms"),
+        Finder::Unit("store::redis::deployments::one_server_conforms"),
         Defect {
             says: "a writer that reads on keeps its lease as a writer",
             edits: &[Edit {
@@ -950,7 +950,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::tests::it_conforms"),
+        Finder::Unit("store::redis::deployments::one_server_conforms"),
         Defect {
             says: "a reader yields to writers that came after it",
             edits: &[Edit {
@@ -961,7 +961,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::tests::it_conforms"),
+        Finder::Unit("store::redis::deployments::one_server_conforms"),
         Defect {
             says: "a reader is renewed when its lease is over",
             edits: &[Edit {
@@ -972,7 +972,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::tests::it_conforms"),
+        Finder::Unit("store::redis::deployments::one_server_conforms"),
         Defect {
             says: "a reader that died keeps writers out",
             edits: &[Edit {
@@ -1277,7 +1277,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::tests::it_conforms"),
+        Finder::Unit("store::redis::deployments::one_server_conforms"),
         Defect {
             says: "a look at a fixed lease ends it",
             edits: &[Edit {
@@ -1435,7 +1435,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::tests::it_conforms"),
+        Finder::Unit("store::redis::deployments::one_server_conforms"),
         Defect {
             says: "permits: a script grants more than there are",
             edits: &[Edit {
@@ -1446,7 +1446,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::tests::it_conforms"),
+        Finder::Unit("store::redis::deployments::one_server_conforms"),
         Defect {
             says: "permits: a script counts a question twice that is asked again",
             edits: &[Edit {
@@ -1457,7 +1457,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::tests::it_conforms"),
+        Finder::Unit("store::redis::deployments::one_server_conforms"),
         Defect {
             says: "permits: a script renews what has expired",
             edits: &[Edit {
@@ -1468,7 +1468,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::tests::it_conforms"),
+        Finder::Unit("store::redis::deployments::one_server_conforms"),
         Defect {
             says: "permits: a script makes a change twice that is asked again",
             edits: &[Edit {
@@ -1479,7 +1479,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::tests::it_conforms"),
+        Finder::Unit("store::redis::deployments::one_server_conforms"),
         Defect {
             says: "permits: a script does not say that some are free",
             edits: &[Edit {
@@ -1567,7 +1567,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::tests::it_conforms"),
+        Finder::Unit("store::redis::deployments::one_server_conforms"),
         Defect {
             says: "a release gives back what was never taken",
             edits: &[Edit {
@@ -1578,7 +1578,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::tests::it_conforms"),
+        Finder::Unit("store::redis::deployments::one_server_conforms"),
         Defect {
             says: "a repeated count counts twice",
             edits: &[Edit {
@@ -1622,7 +1622,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::tests::it_conforms"),
+        Finder::Unit("store::redis::deployments::one_server_conforms"),
         Defect {
             says: "who is patient no more tells nobody",
             edits: &[Edit {
@@ -1644,7 +1644,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::tests::it_conforms"),
+        Finder::Unit("store::redis::deployments::one_server_conforms"),
         Defect {
             says: "permits: a lease is shortened under its holder",
             edits: &[Edit {
@@ -1655,7 +1655,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::tests::it_conforms"),
+        Finder::Unit("store::redis::deployments::one_server_conforms"),
         Defect {
             says: "who only leaves is refused for a quarter of an hour",
             edits: &[Edit {
