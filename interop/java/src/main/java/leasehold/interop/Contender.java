@@ -46,7 +46,8 @@ public final class Contender {
         // Whatever a library prints must not end up among what is said.
         System.setOut(System.err);
         RedissonClient redisson =
-                Peer.connect(new Flags(new String[] {"--url", orders.path("place").path("url").asText()}));
+                Peer.connect(new Flags(new String[] {"--url", orders.path("place").path("url").asText()}))
+                        .redisson();
 
         List<Thread> threads = new ArrayList<>();
         for (long number = 0; number < orders.path("tasks").asLong(); number++) {
