@@ -55,8 +55,19 @@ impl Dialer {
         client_name: String,
         preloads: Vec<Preload>,
     ) -> Result<Self, Error> {
-        let reach = Reach::to(&target.place, settings);
-        let reach = Arc::new(reach.map_err(|why| why.before(target.place.to_string()))?);
+        let reach = Reach::to(&target.place, settings)?;
+        Self::by(reach, target, settings, client_name, preloads)
+    }
+
+    /// The same, by a reach that others have as well.
+    pub(crate) fn by(
+        reach: Arc<Reach>,
+        target: Target,
+        settings: &Settings,
+        client_name: String,
+        preloads: Vec<Preload>,
+    ) -> Result<Self, Error> {
+        reach.can_reach(&target.place)?;
         let place = target.place.clone();
         let whereabouts = Whereabouts::of(place, settings, &reach, &client_name);
         let limit = settings.connect_timeout;
