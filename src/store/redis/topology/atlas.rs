@@ -12,7 +12,10 @@
 use std::{
     cmp::Ordering,
     collections::{BTreeSet, HashMap, HashSet},
-    sync::{Arc, OnceLock},
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, Ordering as Atomic},
+    },
     time::Duration,
 };
 
@@ -98,6 +101,8 @@ pub(super) struct Atlas {
     /// Told when there is another map.
     pub(super) changed: Notify,
     channels: OnceLock<Channels>,
+    /// Whether another kind of channels is used by those who come now.
+    outgrown: AtomicBool,
     /// Why there is no map yet.
     obstacle: Mutex<Option<String>>,
     /// Losses and reconnects of nodes that are gone.
@@ -174,6 +179,7 @@ impl Atlas {
             chart: Mutex::default(),
             changed: Notify::new(),
             channels: OnceLock::new(),
+            outgrown: AtomicBool::new(false),
             obstacle: Mutex::default(),
             past: Mutex::default(),
             placed: Mutex::default(),
@@ -186,9 +192,18 @@ impl Atlas {
         self.channels.get().copied()
     }
 
-    /// Settles how messages travel: for ever, as Redisson does.
+    /// Settles how messages travel: for ever, as Redisson does. Those who come after an upgrade
+    /// settle it otherwise, which is told.
     pub(super) fn speaks(&self, channels: Channels) {
-        self.channels.get_or_init(|| channels);
+        let has_changed = *self.channels.get_or_init(|| channels) != channels;
+        self.outgrown.store(has_changed, Atomic::Relaxed);
+        self.common.warnings.tell(self.other_channels().as_slice());
+    }
+
+    /// That others use other channels, if they do.
+    fn other_channels(&self) -> Option<Finding> {
+        let has_changed = self.outgrown.load(Atomic::Relaxed);
+        has_changed.then(|| Finding::at("the cluster", Hazard::OtherChannels))
     }
 
     pub(super) fn has_map(&self) -> bool {
@@ -265,7 +280,8 @@ impl Atlas {
         let gap =
             chart.map.gap().map(|gap| Hazard::SlotsWithoutNode { slots: slots_in_words(gap) });
         let gap = gap.map(|gap| Finding::at("the cluster", gap));
-        chart.live().flat_map(|node| node.findings(&self.common)).chain(gap).collect()
+        let of_nodes = chart.live().flat_map(|node| node.findings(&self.common));
+        of_nodes.chain(gap).chain(self.other_channels()).collect()
     }
 
     /// Notes why nobody could say who is where.
