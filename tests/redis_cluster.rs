@@ -5,7 +5,7 @@ mod common;
 
 use std::{
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread::sleep as sleep_for,
@@ -428,6 +428,25 @@ async fn nodes_are_reached_where_the_addresses_that_they_tell_are_translated_to(
         let name = cluster.key_on(&node, "door");
         give_back(client.lock(name).unwrap().acquire().await.unwrap()).await;
     }
+}
+
+/// It was called under a lock that the question takes, too, and both waited for ever.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_translation_that_asks_its_client_for_numbers_holds_up_nobody() {
+    let cluster = three_masters();
+    let asked: Arc<OnceLock<Client>> = Arc::default();
+    let asks = Arc::clone(&asked);
+    let ask = move |_: &str| {
+        assert!(asks.get().is_none_or(|it| it.stats().held < 2));
+        None
+    };
+    let url = cluster.urls()[0].replace("redis://", "redis-cluster://");
+    let client = Client::builder().translate_addresses(ask).connect(&url).await.unwrap();
+    asked.set(client.clone()).unwrap();
+    let node = cluster.add_node();
+    cluster.move_slot(Cluster::slot_of(NAME), &node);
+    let acquired = within(PATIENCE, "a grant", client.lock(NAME).unwrap().acquire()).await;
+    give_back(acquired.unwrap()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

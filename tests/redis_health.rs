@@ -230,6 +230,23 @@ async fn slots_that_no_node_has_are_found() {
     healed(&client, "it is found", |health| has(health, is_it)).await;
 }
 
+/// Nodes that say at first that they know no sharded channels: as they do before an upgrade.
+#[tokio::test]
+async fn an_upgrade_that_parts_old_clients_from_new_ones_is_found_and_told_once() {
+    let cluster = Cluster::options().replicas(0).start();
+    let rights = ["~*", "&*", "+@all", "-pubsub|shardnumsub"];
+    cluster.user("plain", &rights);
+    let url = cluster.urls()[0].replace("redis://", "redis-cluster://");
+    let (log, _logged) = Log::begin();
+    let client = Client::builder().credentials("plain", "secret").connect(&url).await.unwrap();
+    let is_it = |it: &Hazard| *it == Hazard::OtherChannels;
+    assert!(!has(&client.health().await, is_it));
+    cluster.user("plain", &rights[..3]);
+    let health = healed(&client, "it is found", |health| has(health, is_it)).await;
+    assert!(health.is_ready(), "{health:?}");
+    assert_eq!(warned(&log, "restart the clients"), 1, "{}", log.text());
+}
+
 #[cfg(feature = "blocking")]
 #[test]
 fn a_client_for_threads_finds_the_same() {

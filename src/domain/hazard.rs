@@ -103,6 +103,9 @@ pub enum Hazard {
         /// The first of them.
         slots: String,
     },
+    /// The cluster was upgraded: who connects now uses channels that this client does not
+    /// listen to, as it began with those of the old version.
+    OtherChannels,
     /// Another of the addresses in the URL is a primary, too.
     OtherPrimary {
         /// Which.
@@ -143,6 +146,7 @@ impl Hazard {
                 "start the missing sentinels; of those that are gone for good: SENTINEL RESET"
             }
             Self::SlotsWithoutNode { .. } => "give them to a node, or wait for a failover",
+            Self::OtherChannels => "restart the clients that began before the upgrade",
             Self::OtherPrimary { .. } => "make one the replica of the other: REPLICAOF host port",
             Self::Unseen { .. } => "give the user the right to it, if you like to know",
         }
@@ -189,6 +193,10 @@ impl fmt::Display for Hazard {
             Self::SlotsWithoutNode { slots } => {
                 write!(f, "no node of the cluster has {slots}: names there cannot be locked")
             }
+            Self::OtherChannels => f.write_str(
+                "the cluster has other channels than when this client began: releases of newer \
+                 clients wake it late, and its own wake them late",
+            ),
             Self::OtherPrimary { address } => {
                 write!(f, "{address} is a primary, too: other clients may lock there")
             }

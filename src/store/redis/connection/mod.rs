@@ -45,6 +45,7 @@ pub(super) use self::{
     info::time_of_day,
     link::Link,
     login::Preload,
+    reach::Reach,
     shown::shown,
     target::Target,
     url::{Servers, servers},

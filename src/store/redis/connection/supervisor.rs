@@ -4,6 +4,7 @@
 
 use std::{
     convert::Infallible,
+    future::pending,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -161,6 +162,9 @@ impl Supervisor {
     /// Carries the bytes of one connection as long as it lives.
     async fn carry(&self, Dialled { wire, driver, address, about }: Dialled) -> Ending {
         self.state.note(None);
+        if self.watcher.leads() {
+            self.dialer.whereabouts().leads_to(&about);
+        }
         self.watcher.met(&about);
         self.state.met(&about);
         // Before anybody can use it: what begins anew has begun when the first reply comes.
@@ -168,11 +172,18 @@ impl Supervisor {
         *self.state.live.lock() = Some(Arc::clone(&wire));
         self.state.changed.notify_waiters();
         let gives_up = wire.gives_up(self.command_timeout);
-        let is_gone = self.dialer.whereabouts().is_gone(&address, &wire, &about);
+        let whereabouts = self.dialer.whereabouts();
+        let is_gone = whereabouts.is_gone(&address, &wire, &about);
+        let strays = async {
+            match self.watcher.leads() {
+                true => pending().await,
+                false => whereabouts.strays(&about).await,
+            }
+        };
         // Together, so that they are looked at when they have something to say, and not with
         // each reply.
         let mut reasons: FuturesUnordered<_> =
-            [gives_up.boxed(), is_gone.boxed()].into_iter().collect();
+            [gives_up.boxed(), is_gone.boxed(), strays.boxed()].into_iter().collect();
         // What has come is read before anybody is said to be silent.
         let ending = tokio::select! {
             biased;
@@ -257,6 +268,9 @@ impl Supervisor {
             self.state.losses.fetch_add(1, Ordering::Release);
             *live = None;
             drop(live);
+            if self.watcher.leads() {
+                self.dialer.whereabouts().leads_nowhere();
+            }
             self.watcher.down();
         }
     }

@@ -144,8 +144,8 @@ impl Cluster {
         };
         let seeds: Vec<HostPort> = seeds.iter().filter_map(at).collect();
         let client_name = format!("leasehold:{client_id}");
-        let way = Way { settings: settings.clone(), client_name, seed };
         // What is wrong with certificates is told now, and not by a background.
+        let way = Way::new(seed, settings, client_name)?;
         for at in &seeds {
             way.dialer(at, None)?;
         }
