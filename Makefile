@@ -1,11 +1,12 @@
 # `verify` never writes to the tree; `fix` may.
 .DEFAULT_GOAL := help
-.PHONY: help test verify fix simulate fuzz defects interop bench instructions prepare tests fmt clippy features docs rivals advisories
+.PHONY: help test verify fix simulate fuzz defects limits interop bench instructions prepare tests fmt clippy features docs rivals advisories
 
 SEEDS ?= 2000
 SEED ?=
 BASE ?=
 ONLY ?=
+NUMBER ?= 100000
 WORLDS ?= run run_counted run_permits run_served run_objects
 
 # Workspaces of their own, where there are any.
@@ -35,6 +36,9 @@ fuzz:       ## spoilt bytes, odd texts, and clients of a server that lies: SEEDS
 
 defects:    ## plants one defect after the other: do the tests find each? ONLY=words for those that say so
 	cargo run -q -p testkit --bin defects -- $(if $(ONLY),"$(ONLY)")
+
+limits:     ## so many holds, and as many tasks that wait, of one client of a cluster: NUMBER=n
+	LEASEHOLD_LIMITS=$(NUMBER) cargo test --release --all-features --test redis_cluster_limits -- --nocapture
 
 interop:    ## against a real Redisson; installs a JDK and Maven if they are missing
 	interop/run.sh
