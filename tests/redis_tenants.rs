@@ -7,8 +7,8 @@ mod common;
 use std::{fs, path::Path};
 
 use common::{
-    Listener, POLLING, SOON, as_user, channel, entered, entry, follow, give_back, hash, ms, queue,
-    queuers, secs, subscribers, turns_of, until_places, waiter, within,
+    POLLING, SOON, as_user, channel, entered, entry, follow, give_back, hash, ms, queue, queuers,
+    secs, subscribers, turns_of, until_places, waiter, within,
 };
 use futures_util::FutureExt;
 use leasehold::{Client, Error, Lock, LockGuard, Replicas, Script, Value, Write};
@@ -177,7 +177,7 @@ async fn the_user_of_the_guide_for_fenced_locks_has_what_it_needs() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_user_of_the_guide_for_replicas_has_what_it_needs_and_others_see_nothing_of_it() {
+async fn the_user_of_the_guide_for_replicas_has_what_it_needs_and_no_right_too_many() {
     let redis = Redis::start();
     let _replica = Redis::start_replica_of(&redis);
     let commands = commands_of_the_guide("leasehold");
@@ -190,11 +190,8 @@ async fn the_user_of_the_guide_for_replicas_has_what_it_needs_and_others_see_not
     follow(&redis, replicas);
     redis.command(&["ACL", "LOG", "RESET"]);
     let before = redis.calls();
-    let mut other = Listener::to(&redis, "leasehold_replication");
     give_back(ours().await.acquire().await.unwrap()).await;
     has_no_right_too_few_or_too_many(&redis, &before, replicas);
-    // that somebody has asked, and neither who nor about what
-    assert_eq!(other.heard(), [""]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

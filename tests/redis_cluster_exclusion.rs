@@ -1,0 +1,245 @@
+//! Exclusion while masters of a cluster are killed: clients contend for names in all slots, and a
+//! referee outside of Redis sees who believes to hold what.
+#![cfg(feature = "redis")]
+
+mod common;
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use common::{cluster::owner, ms, secs, within};
+use futures_util::future::join_all;
+use leasehold::{Client, Lock, LockGuard, LostReason, Release, Replicas};
+use testkit::{Cluster, Redis, eventually};
+use tokio::{
+    task::{JoinHandle, spawn_blocking},
+    time::{Instant, sleep},
+};
+
+/// Within this everybody goes on, on a busy machine: what was given back may be held until its lease
+/// ends, by a master that has not heard of it.
+const BOUND: Duration = Duration::from_secs(60);
+
+/// A replica knows a lease as it was when it last heard of it: it has to outlast the failover.
+const TTL: Duration = Duration::from_secs(15);
+
+/// For so long a master grants of which its replica hears nothing any more, before it dies.
+const ALONE: Duration = Duration::from_secs(1);
+
+const CLIENTS: usize = 3;
+const NAMES: usize = 9;
+
+/// One who is inside, and since when another one is, too.
+struct Inside {
+    guard: Arc<LockGuard>,
+    granted: Instant,
+    overlapped: Option<Instant>,
+}
+
+/// Two at once, of whom both believed to hold.
+#[derive(Debug)]
+struct Overlap {
+    name: String,
+    granted: Instant,
+    lasted: Duration,
+}
+
+/// Knows who is inside, and who has been.
+#[derive(Default)]
+struct Referee {
+    inside: Mutex<HashMap<String, Vec<Inside>>>,
+    overlaps: Mutex<Vec<Overlap>>,
+    /// How often each contender was inside: by the name, and the number of its client.
+    entered: Mutex<BTreeMap<(String, usize), u64>>,
+    /// The names of holds that Redis has forgotten.
+    forgotten: Mutex<Vec<String>>,
+}
+
+impl Referee {
+    fn enters(&self, contender: usize, guard: &Arc<LockGuard>) {
+        let (name, now) = (guard.name().to_string(), Instant::now());
+        *self.entered.lock().unwrap().entry((name.clone(), contender)).or_default() += 1;
+        let mut inside = self.inside.lock().unwrap();
+        let inside = inside.entry(name).or_default();
+        for other in inside.iter_mut().filter(|other| other.guard.is_held()) {
+            other.overlapped.get_or_insert(now);
+        }
+        inside.push(Inside { guard: Arc::clone(guard), granted: now, overlapped: None });
+    }
+
+    fn leaves(&self, guard: &Arc<LockGuard>) {
+        let (name, now) = (guard.name().to_string(), Instant::now());
+        let mut inside = self.inside.lock().unwrap();
+        let inside = inside.get_mut(&name).expect("it is inside");
+        let at = inside.iter().position(|it| Arc::ptr_eq(&it.guard, guard)).expect("it is inside");
+        let Inside { granted, overlapped, .. } = inside.swap_remove(at);
+        if let Some(since) = overlapped {
+            self.overlaps.lock().unwrap().push(Overlap { name, granted, lasted: now - since });
+        }
+    }
+
+    /// Hears why a hold of this name was lost.
+    fn hears(&self, name: &str, reason: &LostReason) {
+        match reason {
+            LostReason::NotOurs => self.forgotten.lock().unwrap().push(name.to_owned()),
+            // Nobody was there who could renew it.
+            reason => assert_eq!(*reason, LostReason::Expired),
+        }
+    }
+
+    fn entered(&self) -> BTreeMap<(String, usize), u64> {
+        self.entered.lock().unwrap().clone()
+    }
+
+    /// Waits until each contender of these names was inside once more.
+    async fn sees_all_go_on(&self, names: &BTreeSet<String>) -> Duration {
+        let (begun, before) = (Instant::now(), self.entered());
+        let goes_on = |contender: &(String, usize)| {
+            let count = |counts: &BTreeMap<_, u64>| counts.get(contender).copied().unwrap_or(0);
+            count(&self.entered()) > count(&before)
+        };
+        let all = names.iter().flat_map(|name| (0..CLIENTS).map(|client| (name.clone(), client)));
+        let mut left: Vec<_> = all.collect();
+        while !left.is_empty() {
+            left.retain(|contender| !goes_on(contender));
+            assert!(begun.elapsed() < BOUND, "these do not go on: {left:?}");
+            sleep(ms(10)).await;
+        }
+        begun.elapsed()
+    }
+}
+
+/// Wants `lock` all the time. What it is refused for now it asks for again.
+async fn contends(lock: Lock, number: usize, referee: Arc<Referee>, stop: Arc<AtomicBool>) {
+    while !stop.load(Ordering::SeqCst) {
+        let guard = match lock.acquire().await {
+            Ok(guard) => Arc::new(guard),
+            Err(refused) => {
+                assert!(refused.is_transient(), "{refused:?}");
+                sleep(ms(20)).await;
+                continue;
+            }
+        };
+        referee.enters(number, &guard);
+        // Now and then one that outlasts a failover.
+        let time = if fastrand::u32(..20) == 0 { secs(3) } else { ms(fastrand::u64(1..100)) };
+        tokio::select! {
+            () = sleep(time) => {}
+            _ = guard.lost() => {}
+        }
+        referee.leaves(&guard);
+        let guard = Arc::into_inner(guard).expect("nobody else has it");
+        if let Ok(Release::AlreadyGone { name, reason, .. }) = guard.release().await {
+            referee.hears(name.as_str(), &reason);
+        }
+    }
+}
+
+/// Clients that contend for names of either kind.
+struct Crowd {
+    referee: Arc<Referee>,
+    stop: Arc<AtomicBool>,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+impl Crowd {
+    async fn of(url: &str, replicated: &BTreeSet<String>, plain: &BTreeSet<String>) -> Self {
+        let (referee, stop) = (Arc::<Referee>::default(), Arc::<AtomicBool>::default());
+        let mut tasks = Vec::new();
+        for number in 0..CLIENTS {
+            let builder = Client::builder().ttl(TTL).command_timeout(ms(500));
+            let client = builder.connect(url).await.unwrap();
+            for name in replicated.union(plain) {
+                let one = Replicas::at_least(1).within(secs(1));
+                let one = replicated.contains(name).then_some(one);
+                let lock = client.lock(name).unwrap().replicated(one);
+                let (referee, stop) = (Arc::clone(&referee), Arc::clone(&stop));
+                tasks.push(tokio::spawn(contends(lock, number, referee, stop)));
+            }
+        }
+        Self { referee, stop, tasks }
+    }
+
+    async fn ends(self) {
+        self.stop.store(true, Ordering::SeqCst);
+        for ended in within(BOUND, "all end", join_all(self.tasks)).await {
+            ended.unwrap();
+        }
+    }
+}
+
+fn names(kind: &str) -> BTreeSet<String> {
+    (0..NAMES).map(|number| format!("{kind}:{number}")).collect()
+}
+
+/// Those of `names` that lie on this node.
+fn on(cluster: &Cluster, node: &Redis, names: &BTreeSet<String>) -> BTreeSet<String> {
+    names.iter().filter(|name| owner(cluster, name).port() == node.port()).cloned().collect()
+}
+
+/// Kills `master` when its replica has not heard of its last grants. When it was left alone,
+/// and when it was dead.
+async fn die_alone(cluster: &Arc<Cluster>, master: &Arc<Redis>) -> (Instant, Instant) {
+    let replica = cluster.replicas_of(master).remove(0);
+    let [from, to] = [master, &replica].map(|node| cluster.name_of(node));
+    let alone = Instant::now();
+    cluster.links().cut(&from, &to);
+    sleep(ALONE).await;
+    master.stop();
+    let dead = Instant::now();
+    cluster.links().heal(&from, &to);
+    let is_master = move || replica.command(&["ROLE"]).list()[0].text() == "master";
+    let promoted = move || eventually("it is promoted", BOUND, is_master);
+    spawn_blocking(promoted).await.unwrap();
+    (alone, dead)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn while_masters_are_killed_no_two_have_what_is_replicated_and_everybody_goes_on() {
+    // given names of either kind on each node, which are wanted all the time
+    let cluster = Arc::new(Cluster::options().links().start());
+    let (replicated, plain) = (names("replicated"), names("plain"));
+    let all: BTreeSet<_> = replicated.union(&plain).cloned().collect();
+    let url = cluster.urls()[0].replace("redis://", "redis-cluster://");
+    let crowd = Crowd::of(&url, &replicated, &plain).await;
+    crowd.referee.sees_all_go_on(&all).await;
+
+    for master in cluster.masters().into_iter().take(2) {
+        let its = on(&cluster, &master, &all);
+        assert!(its.len() >= 3, "{its:?}");
+
+        // when a master dies of whose last grants nobody has heard
+        let (alone, dead) = die_alone(&cluster, &master).await;
+
+        // then all go on that need no second server, and the others when there is one
+        let alone_suffice: BTreeSet<_> = all.difference(&replicated).cloned().collect();
+        let elsewhere = all.difference(&its).cloned().collect();
+        let without = alone_suffice.union(&elsewhere).cloned().collect();
+        let took = crowd.referee.sees_all_go_on(&without).await;
+        master.start_again();
+        let again = Arc::clone(&cluster);
+        spawn_blocking(move || again.wait_until_ok()).await.unwrap();
+        let all_took = crowd.referee.sees_all_go_on(&all).await;
+        println!("after a promotion all go on in {took:?}, with replicas again in {all_took:?}");
+
+        // and only what was granted without a replica was forgotten, and may have been had by two
+        // at once, until the first was told
+        let forgotten = std::mem::take(&mut *crowd.referee.forgotten.lock().unwrap());
+        assert!(!forgotten.is_empty(), "of a master that was alone everything was known");
+        let may_be = |name: &String| plain.contains(name) && its.contains(name);
+        assert!(forgotten.iter().all(may_be), "{forgotten:?}");
+        for overlap in crowd.referee.overlaps.lock().unwrap().drain(..) {
+            println!("two at once: {overlap:?}");
+            let Overlap { name, granted, lasted } = overlap;
+            assert!(may_be(&name), "{name}");
+            assert!((alone - secs(1)..=dead).contains(&granted) && lasted <= TTL / 3, "{lasted:?}");
+        }
+    }
+    crowd.ends().await;
+}
