@@ -250,6 +250,9 @@ mod tests {
             writes.lost().await;
             sleep(Duration::from_millis(1)).await;
             assert_eq!(engine.core.debts.owed(), usize::from(beside));
+            // What reads beside it keeps it there for longer than its own lease.
+            sleep(Duration::from_secs(2)).await;
+            assert_eq!(engine.core.debts.owed(), usize::from(beside));
             memory.resume();
             sleep(Duration::from_secs(1)).await;
             assert_eq!(engine.core.debts.owed(), 0);

@@ -738,6 +738,65 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
+            "engine::contention::tests::shapes::one_permit_that_was_left_to_who_goes_is_not_two_for_the_next",
+        ),
+        Defect {
+            says: "what is left to one who goes is left to the next, whatever that one wants",
+            edits: &[Edit {
+                file: "src/engine/contention/entry.rs",
+                from: "baton = baton.filter(|baton| next.shape == baton.shape());",
+                to: "baton = baton.filter(|_| true);",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("engine::contention::tests::shapes::one_permit_is_not_two_for_who_was_called"),
+        Defect {
+            says: "a grant is of use to one who was called, whatever that one wants",
+            edits: &[Edit {
+                file: "src/engine/contention/entry.rs",
+                from: "called.baton.is_none() && called.shape == shape",
+                to: "called.baton.is_none()",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("engine::hold::tests::a_hold_that_is_due_for_renewal_is_shared_by_nobody"),
+        Defect {
+            says: "a hold that is due for renewal is shared",
+            edits: &[Edit {
+                file: "src/engine/hold.rs",
+                from: "        let fresh = now < self.lease(&state).renew_at();\n        let few",
+                to: "        let fresh = now >= state.leased_at;\n        let few",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("engine::hold::tests::a_hold_in_doubt_is_shared_by_nobody"),
+        Defect {
+            says: "a hold in doubt is shared",
+            edits: &[Edit {
+                file: "src/engine/hold.rs",
+                from: "state.over.is_none() && !state.doubted && self.must_end_at.is_none();",
+                to: "state.over.is_none() && self.must_end_at.is_none();",
+            }],
+        },
+    ),
+    (
+        Finder::Unit(
+            "engine::keeper::tests::a_writer_that_reads_as_well_is_given_back_when_its_time_is_over",
+        ),
+        Defect {
+            says: "a writer with readers beside it is owed for as long as its own lease",
+            edits: &[Edit {
+                file: "src/engine/hold.rs",
+                from: "if beside { ends.max(now + LATEST) } else { ends }",
+                to: "if beside { ends } else { ends.min(now + LATEST) }",
+            }],
+        },
+    ),
+    (
+        Finder::Unit(
             "engine::contention::tests::sharing::nobody_shares_with_a_writer_that_reads_as_well",
         ),
         Defect {
