@@ -241,10 +241,16 @@ async fn a_connection_that_leads_elsewhere_is_made_again_until_it_leads_where_co
     port.store(other.port(), Ordering::SeqCst);
     kill_after(&one, &["info"]);
     eventually("it is there", SOON, || ours(&other) == 1);
+    let is_elsewhere = async || {
+        let findings = client.health().await.findings;
+        findings.iter().any(|it| it.hazard == Hazard::LeadsElsewhere)
+    };
+    within(SOON, "it is found", async { while !is_elsewhere().await {} }).await;
 
     // when the address leads back, then so does it
     port.store(one.port(), Ordering::SeqCst);
     eventually("it is back", SOON, || ours(&one) == 2 && ours(&other) == 0);
+    within(SOON, "nothing is found", async { while is_elsewhere().await {} }).await;
     give_back(client.lock("door").unwrap().acquire().await.unwrap()).await;
 }
 

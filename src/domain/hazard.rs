@@ -106,6 +106,9 @@ pub enum Hazard {
     /// The cluster was upgraded: who connects now uses channels that this client does not
     /// listen to, as it began with those of the old version.
     OtherChannels,
+    /// New connections to the address lead to another server than the one that commands go to,
+    /// which takes locks as before: it may have been replaced.
+    LeadsElsewhere,
     /// Another of the addresses in the URL is a primary, too.
     OtherPrimary {
         /// Which.
@@ -147,6 +150,9 @@ impl Hazard {
             }
             Self::SlotsWithoutNode { .. } => "give them to a node, or wait for a failover",
             Self::OtherChannels => "restart the clients that began before the upgrade",
+            Self::LeadsElsewhere => {
+                "stop the old server, or make it a replica: commands follow then"
+            }
             Self::OtherPrimary { .. } => "make one the replica of the other: REPLICAOF host port",
             Self::Unseen { .. } => "give the user the right to it, if you like to know",
         }
@@ -196,6 +202,10 @@ impl fmt::Display for Hazard {
             Self::OtherChannels => f.write_str(
                 "the cluster has other channels than when this client began: releases of newer \
                  clients wake it late, and its own wake them late",
+            ),
+            Self::LeadsElsewhere => f.write_str(
+                "this address leads to another server by now than the one that commands go to: \
+                 other clients may lock there",
             ),
             Self::OtherPrimary { address } => {
                 write!(f, "{address} is a primary, too: other clients may lock there")

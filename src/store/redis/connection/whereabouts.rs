@@ -51,6 +51,8 @@ pub(super) struct Whereabouts {
     leader: watch::Sender<Leader>,
     /// Who else calls itself a primary.
     others: Mutex<Vec<String>>,
+    /// Whether the last connection that carries no commands was led to another server than they.
+    leads_elsewhere: AtomicBool,
 }
 
 /// The server that commands go to.
@@ -86,7 +88,8 @@ impl Whereabouts {
         };
         let met_primary = AtomicBool::new(false);
         let (leader, others) = (watch::Sender::default(), Mutex::default());
-        Self { place, sentinels, met_primary, suspicions: Notify::new(), leader, others }
+        let (suspicions, leads_elsewhere) = (Notify::new(), AtomicBool::new(false));
+        Self { place, sentinels, met_primary, suspicions, leader, others, leads_elsewhere }
     }
 
     /// Whether it may be at another address by and by, so that only a primary will do.
@@ -137,7 +140,9 @@ impl Whereabouts {
         let sentinels = self.sentinels.as_ref().map(Sentinels::hazards).unwrap_or_default();
         let others = self.others.lock().clone();
         let others = others.into_iter().map(|address| Hazard::OtherPrimary { address });
-        sentinels.into_iter().chain(others).collect()
+        let elsewhere = self.leads_elsewhere.load(Ordering::Relaxed);
+        let elsewhere = elsewhere.then_some(Hazard::LeadsElsewhere);
+        sentinels.into_iter().chain(others).chain(elsewhere).collect()
     }
 
     /// The addresses at which commands do not go to anybody, if it is one of several.
@@ -154,6 +159,7 @@ impl Whereabouts {
 
     /// Commands go to a server that says this of itself.
     pub(super) fn leads_to(&self, met: &About) {
+        self.leads_elsewhere.store(false, Ordering::Relaxed);
         let leader = Leader { server: met.server.clone(), run_id: met.run_id.clone() };
         self.leader.send_if_modified(|known| {
             let changed = *known != leader;
@@ -172,6 +178,7 @@ impl Whereabouts {
     pub(super) async fn strays(&self, met: &About) -> Ending {
         let Some(own) = &met.run_id else { return pending().await };
         let mut leader = self.leader.subscribe();
+        self.leads_elsewhere.store(leader.borrow().is_another(own), Ordering::Relaxed);
         while leader.borrow_and_update().is_another(own) {
             // From the beginning: it is tried again by and by.
             sleep(EACH).await;
