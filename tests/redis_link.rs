@@ -180,13 +180,12 @@ async fn a_server_that_is_slow_and_callers_that_leave_cut_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_script_that_blocks_the_server_for_less_than_the_command_timeout_cuts_nothing() {
+async fn a_server_that_is_blocked_for_less_than_the_command_timeout_cuts_nothing() {
     let redis = Redis::start();
     let client = Client::builder().command_timeout(secs(3)).connect(&redis.url()).await.unwrap();
     let mut other = Connection::open(redis.port());
-    let until = "local t = redis.call('TIME'); local e = t[1] * 1000 + t[2] / 1000 + 1000; \
-                 repeat t = redis.call('TIME') until t[1] * 1000 + t[2] / 1000 > e";
-    other.send(&["EVAL", until, "0"]).unwrap();
+    // The clock of a script stands still from Redis 7.2 on: it could not tell when to end.
+    other.send(&["DEBUG", "SLEEP", "1"]).unwrap();
     give_back(client.lock("door").unwrap().acquire().await.unwrap()).await;
     assert_eq!(client.stats().reconnects, 0);
 }

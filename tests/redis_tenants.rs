@@ -80,7 +80,9 @@ fn raw(redis: &Redis, user: &str) -> Connection {
 /// Whether the server refuses this for want of a right.
 fn is_forbidden(reply: &Reply) -> bool {
     let Reply::Error(words) = reply else { return false };
-    ["NOPERM", "user executing the script can't"].iter().any(|no| words.contains(no))
+    ["NOPERM", "user executing the script can't", "ACL failure in script"]
+        .iter()
+        .any(|no| words.contains(no))
 }
 
 /// Does all that there is to do, once.

@@ -473,7 +473,7 @@ const DUMP: &str = "dump.rdb";
 const LOG: &str = "log";
 
 /// How long a server may take to start.
-const START: Duration = Duration::from_secs(10);
+const START: Duration = Duration::from_secs(30);
 
 #[cfg(test)]
 mod tests {

@@ -146,9 +146,9 @@ fn a_password_is_asked_for() {
 
 #[test]
 fn a_setting_reaches_the_server() {
-    let redis = Redis::options().arg("--maxmemory", "2mb").arg("--save", "60 1").start();
+    let redis = Redis::options().arg("--maxmemory", "2mb").arg("--appendfsync", "no").start();
     assert_eq!(redis.command(&["CONFIG", "GET", "maxmemory"]).texts(), ["maxmemory", "2097152"]);
-    assert_eq!(redis.command(&["CONFIG", "GET", "save"]).texts(), ["save", "60 1"]);
+    assert_eq!(redis.command(&["CONFIG", "GET", "appendfsync"]).texts(), ["appendfsync", "no"]);
 }
 
 #[test]
@@ -161,7 +161,7 @@ fn debug_commands_are_allowed() {
 fn a_wrong_setting_shows_the_log() {
     let failure = catch_unwind(|| Redis::options().arg("--no-such-setting", "1").start());
     let message = *failure.unwrap_err().downcast::<String>().unwrap();
-    assert!(message.contains("Bad directive"), "{message}");
+    assert!(message.contains("\n>>> 'no-such-setting"), "{message}");
 }
 
 #[test]

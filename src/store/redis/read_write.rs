@@ -362,7 +362,50 @@ impl RedisStore {
                 command.arg(owner.as_str()).arg(ttl.map_or(0, millis));
             }
         });
-        replies::outcomes(&reply.await?, renewals.len())
+        match (renewals, reply.await) {
+            ([one], reply) if is_split(&reply) => Ok(vec![self.renew_reader_apart(one).await?]),
+            (_, reply) => replies::outcomes(&reply?, renewals.len()),
+        }
+    }
+
+    /// Renews one whose lock and lease lie on two nodes, each by itself. Whoever stops reading
+    /// in between leaves a lease of nobody, which ends.
+    async fn renew_reader_apart(&self, renewal: &Renewal) -> Result<Outcome, Failure> {
+        let Renewal { object, owner, ttl, .. } = renewal;
+        let looked = self.prolong_lock_of_reader(object, owner, 0).await?;
+        if looked != Outcome::Renewed || !self.lease_lives_on(object, owner, *ttl).await? {
+            return Ok(Outcome::NotOurs);
+        }
+        self.prolong_lock_of_reader(object, owner, ttl.map_or(0, millis)).await
+    }
+
+    /// The script of the writers asks about one field of the lock, whoever's it is.
+    async fn prolong_lock_of_reader(
+        &self,
+        object: &Object,
+        owner: &Owner,
+        ttl: u64,
+    ) -> Result<Outcome, Failure> {
+        let reply = self.run_on(&object.name, &RENEW_WRITERS, |command| {
+            command.arg(owner.as_str()).arg(ttl);
+        });
+        let outcomes = replies::outcomes(&reply.await?, 1)?;
+        Ok(outcomes.into_iter().next().unwrap_or(Outcome::Unknown))
+    }
+
+    /// Prolongs the lease of a reader, or only looks at it. Whether there was one.
+    async fn lease_lives_on(
+        &self,
+        object: &Object,
+        owner: &Owner,
+        ttl: Option<Duration>,
+    ) -> Result<bool, Failure> {
+        let lease = keys::reader(&object.name, owner);
+        let reply = match ttl.map(|ttl| millis(ttl).to_string()) {
+            Some(ttl) => self.ask_about(&object.name, "PEXPIRE", &[&lease, &ttl]).await?,
+            None => self.ask_about(&object.name, "EXISTS", &[&lease]).await?,
+        };
+        Ok(reply == Value::Int(1))
     }
 
     /// One of those who are in this mode.
