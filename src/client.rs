@@ -611,7 +611,7 @@ impl<Made> ClientBuilder<Made> {
     /// told, as `host:port`, and returns where that is reached, in the same form; `None`: right
     /// there. The addresses in the URL are taken as they are, but for those of a cluster: it may name
     /// nodes as they call themselves. It is called by the tasks
-    /// that carry the connections, and in a cluster by whoever asks, so it must not block, nor ask this client.
+    /// that carry the connections, and in a cluster by whoever asks, so it must not block.
     ///
     /// # Examples
     ///

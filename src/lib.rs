@@ -52,8 +52,9 @@ mod store;
 pub use crate::{
     client::{Client, ClientBuilder, Shutdown},
     domain::{
-        Health, Holder, InvalidDuration, InvalidName, InvalidOwner, InvalidPermitId, LostReason,
-        Name, Owner, PermitId, Replicas, Role, Script, Stats, Value, WaitBy, Write,
+        Finding, Hazard, Health, Holder, InvalidDuration, InvalidName, InvalidOwner,
+        InvalidPermitId, LostReason, Name, Owner, PermitId, Replicas, Role, Script, Stats, Value,
+        WaitBy, Write,
     },
     error::{Cause, Error, Result},
     primitives::{

@@ -241,6 +241,54 @@ mod reentry {
         assert_eq!(third.count(), 2);
     }
 
+    /// Does `work` while another thread has a share in what this one holds by `ours`, which it
+    /// gives back first.
+    fn beside_a_reader(read: &Lock, ours: LockGuard, work: impl FnOnce()) {
+        let (reads, others) = mpsc::channel();
+        let (over, end) = mpsc::channel::<()>();
+        thread::scope(|scope| {
+            scope.spawn(move || {
+                let theirs = read.acquire().unwrap();
+                reads.send(theirs.owner().clone()).unwrap();
+                end.recv().unwrap_err();
+                drop(theirs);
+            });
+            assert_eq!(others.recv().unwrap(), *ours.owner());
+            leave(ours);
+            // It ends with the work, also if that panics.
+            let _over = over;
+            work();
+        });
+    }
+
+    /// It was taken for a reader as long as any thread read.
+    #[test]
+    fn a_thread_that_has_given_back_its_reading_may_ask_to_write() {
+        let prices = World::new().one.read_write("prices").unwrap();
+        let (read, write) = (prices.read(), prices.write());
+        beside_a_reader(&read, read.acquire().unwrap(), || {
+            assert!(write.acquire_within(millis(20)).unwrap_err().is_busy());
+            assert!(write.try_acquire().unwrap().is_none());
+        });
+        leave(write.acquire().unwrap());
+    }
+
+    /// Threads that read in turns entered again and again, and nobody ever wrote.
+    #[test]
+    fn a_thread_that_reads_again_beside_another_one_waits_behind_a_writer() {
+        let world = World::new();
+        let prices = world.one.read_write("prices").unwrap();
+        let (read, write) = (prices.read(), prices.write());
+        thread::scope(|scope| {
+            beside_a_reader(&read, read.acquire().unwrap(), || {
+                scope.spawn(|| leave(write.acquire().unwrap()));
+                eventually(|| world.one.stats().waiting == 1);
+                assert!(read.try_acquire().unwrap().is_none());
+            });
+        });
+        leave(read.acquire().unwrap());
+    }
+
     #[test]
     fn another_name_is_another_lock() {
         let world = World::new();

@@ -257,6 +257,7 @@ async fn a_count_is_refused_before_anything_was_counted() {
     let redis = Redis::start();
     redis.command(&["SET", "start", "2"]);
     let no_set = with_rights(&redis, "no-set", &["+@all", "-set", "&*", "~*"]).await;
+    testkit::came_with(7, "a right to read a key alone");
     let reads = with_rights(&redis, "reads", &["+@all", "&*", "~start", "%R~leasehold_*"]).await;
     for client in [no_set, reads] {
         let latch = client.latch("start").unwrap();

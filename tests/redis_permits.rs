@@ -242,6 +242,7 @@ async fn a_change_is_refused_before_anything_has_changed() {
     let (redis, _client, all) = setup(3).await;
     let guard = all.acquire().await.unwrap();
     let no_set = with_rights(&redis, "no-set", &["+@all", "-set", "&*", "~*"]).await;
+    testkit::came_with(7, "a right to read a key alone");
     let reads = ["+@all", "&*", "~printers", "~{printers}*", "~other", "%R~leasehold_*"];
     let reads = with_rights(&redis, "reads", &reads).await;
     for client in [no_set, reads] {

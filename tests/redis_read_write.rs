@@ -4,7 +4,7 @@
 
 mod common;
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, future::Future, time::Duration};
 
 use common::{
     Listener, Log, POLLING, SOON, client, entered, give_back, hash, hold_by_hand, keys, ms, pttl,
@@ -14,7 +14,7 @@ use futures_util::future::join_all;
 use leasehold::{Client, Error, LockGuard, LostReason, Owner, ReadWriteLock, Release};
 use testkit::{Calls, Proxy, Redis, eventually};
 use tokio::{
-    task::JoinHandle,
+    task::{JoinHandle, JoinSet},
     time::{Instant, sleep},
 };
 
@@ -713,10 +713,9 @@ fn commands_of_the_guide() -> Vec<Vec<String>> {
 async fn the_user_of_the_guide_can_do_all_there_is_and_has_no_right_too_many() {
     let redis = Redis::start();
     let commands = commands_of_the_guide();
-    let [plain, added, ..] = &commands[..] else { panic!("{commands:?}") };
+    let [plain, _, added, ..] = &commands[..] else { panic!("{commands:?}") };
     for words in [plain, added] {
-        let words: Vec<_> = words.iter().map(String::as_str).collect();
-        assert_eq!(redis.command(&words).text(), "OK", "{words:?}");
+        common::follow(&redis, words);
     }
     redis.command(&["ACL", "LOG", "RESET"]);
     let before = redis.calls();
@@ -1084,26 +1083,60 @@ async fn a_thousand_readers_of_one_process_that_read_together_ask_twice() {
 }
 
 /// It waits as Redisson's does, which no reader knows: it is woken by a message alone, or finds the
-/// lock free. Without a gap between the holds of those readers it never did.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_writer_that_nobody_knows_enters_behind_readers_of_one_process_that_come_and_go() {
+/// lock free. Without a gap between the holds of those readers it never does.
+async fn a_writer_that_nobody_knows_enters_behind<F>(readers: usize, reads: fn(ReadWriteLock) -> F)
+where
+    F: Future<Output = ()> + Send + 'static,
+{
     let t = Setup::new().await;
-    let readers: Vec<_> = (0..64)
-        .map(|_| {
-            let read = t.ours().prefer_writers(false).read();
-            tokio::spawn(async move {
-                loop {
-                    read.acquire().await.unwrap().release().await.unwrap().done().unwrap();
-                }
-            })
-        })
-        .collect();
+    let mut tasks = JoinSet::new();
+    for _ in 0..readers {
+        tasks.spawn(reads(t.ours().prefer_writers(false)));
+    }
     let began = Instant::now();
     for _ in 0..20 {
         give_back(within(secs(10), "it writes", t.theirs().write().acquire()).await.unwrap()).await;
     }
-    readers.iter().for_each(JoinHandle::abort);
     println!("entered 20 times in {:?}", began.elapsed());
+}
+
+async fn reads_and_releases(lock: ReadWriteLock) {
+    loop {
+        lock.read().acquire().await.unwrap().release().await.unwrap().done().unwrap();
+    }
+}
+
+async fn tries_to_read(lock: ReadWriteLock) {
+    loop {
+        match lock.read().try_acquire().await.unwrap() {
+            Some(guard) => guard.release().await.unwrap().done().unwrap(),
+            None => sleep(Duration::from_millis(1)).await,
+        }
+    }
+}
+
+async fn reads_for_a_millisecond_and_drops(lock: ReadWriteLock) {
+    loop {
+        let _guard = lock.read().acquire().await.unwrap();
+        sleep(Duration::from_millis(1)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_writer_that_nobody_knows_enters_behind_readers_of_one_process_that_come_and_go() {
+    a_writer_that_nobody_knows_enters_behind(64, reads_and_releases).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_writer_that_nobody_knows_enters_behind_readers_who_try() {
+    a_writer_that_nobody_knows_enters_behind(64, tries_to_read).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_writer_that_nobody_knows_enters_behind_readers_who_drop_their_guards() {
+    for readers in [1, 8] {
+        a_writer_that_nobody_knows_enters_behind(readers, reads_for_a_millisecond_and_drops).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

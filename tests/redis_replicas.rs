@@ -12,7 +12,7 @@ use std::sync::{
 use common::{
     SOON, channel, entered, give_back, ms, secs, subscribers, until_subscribed, waiter, within,
 };
-use leasehold::{Client, Error, Role};
+use leasehold::{Client, Error, Hazard, Replicas, Role};
 use testkit::{Connection, Redis, eventually};
 use tokio::{
     io::copy_bidirectional,
@@ -191,6 +191,102 @@ async fn one_address_that_moves_is_followed_when_the_old_primary_refuses_to_writ
     give_back(entered(waiting).await).await;
     give_back(guard).await;
     eventually("all have left", SOON, || ours(&primary) == 0);
+}
+
+/// Kills the connection of ours to `redis` that has last sent one of these commands.
+fn kill_after(redis: &Redis, commands: &[&str]) {
+    let clients = redis.command(&["CLIENT", "LIST"]);
+    let is_it = |line: &&str| {
+        let said = |it: &&str| line.contains(&format!(" cmd={it} "));
+        line.contains(" name=leasehold:") && commands.iter().any(said)
+    };
+    let mut found = clients.text().lines().filter(is_it);
+    let line = found.next().unwrap_or_else(|| panic!("{}", clients.text()));
+    assert!(found.next().is_none(), "{}", clients.text());
+    let id = line.split_once("id=").unwrap().1.split(' ').next().unwrap();
+    assert_eq!(redis.command(&["CLIENT", "KILL", "ID", id]).number(), 1);
+}
+
+/// A server that takes writes stays up for its other connections when its address moves.
+#[tokio::test(flavor = "multi_thread")]
+async fn when_commands_go_to_another_server_all_connections_do() {
+    // given a client with three connections by an address of a service
+    let [old, new] = [(); 2].map(|()| Redis::start());
+    let _replicas = [Redis::start_replica_of(&old), Redis::start_replica_of(&new)];
+    let port = Arc::new(AtomicU16::new(old.port()));
+    let url = format!("redis://127.0.0.1:{}/", moving_address(&port).await);
+    let client = Client::connect(&url).await.unwrap();
+    let lock = client.lock("door").unwrap().replicated(Replicas::at_least(1).within(SOON));
+    give_back(lock.acquire().await.unwrap()).await;
+    assert_eq!(ours(&old), 3);
+
+    // when it moves, and that for commands alone is lost
+    port.store(new.port(), Ordering::SeqCst);
+    kill_after(&old, &["publish", "hdel", "evalsha"]);
+
+    // then nobody stays at the old one, and replicas of the new one are asked
+    eventually("all have left", SOON, || ours(&old) == 0);
+    eventually("all are there", SOON, || ours(&new) == 3);
+    give_back(within(SOON, "a grant", lock.acquire()).await.unwrap()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_that_leads_elsewhere_is_made_again_until_it_leads_where_commands_go() {
+    // given a client whose connection for messages is made anew, to another server
+    let [one, other] = [(); 2].map(|()| Redis::start());
+    let port = Arc::new(AtomicU16::new(one.port()));
+    let url = format!("redis://127.0.0.1:{}/", moving_address(&port).await);
+    let client = Client::connect(&url).await.unwrap();
+    give_back(client.lock("door").unwrap().acquire().await.unwrap()).await;
+    port.store(other.port(), Ordering::SeqCst);
+    kill_after(&one, &["info"]);
+    eventually("it is there", SOON, || ours(&other) == 1);
+
+    // when the address leads back, then so does it
+    port.store(one.port(), Ordering::SeqCst);
+    eventually("it is back", SOON, || ours(&one) == 2 && ours(&other) == 0);
+    give_back(client.lock("door").unwrap().acquire().await.unwrap()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_primary_among_the_addresses_is_found_while_one_is_connected_to_the_first() {
+    // given a client of a primary and its replica
+    let [primary, replica] = pair();
+    let client = client([&primary, &replica]).await;
+    let is_it = |it: &Hazard| {
+        let named = format!("127.0.0.1:{}", replica.port());
+        matches!(it, Hazard::OtherPrimary { address } if *address == named)
+    };
+    let has = async || client.health().await.findings.iter().any(|it| is_it(&it.hazard));
+    assert!(!has().await);
+
+    // when the replica is promoted, then it is found, and the client stays
+    replica.promote();
+    within(secs(30), "it is found", async {
+        while !has().await {
+            sleep(ms(100)).await;
+        }
+    })
+    .await;
+    give_back(client.lock("door").unwrap().acquire().await.unwrap()).await;
+    assert_eq!((client.stats().reconnects, ours(&replica)), (0, 0));
+
+    // when the first is demoted, then the other one is used and there is nothing to find
+    primary.follow(&replica);
+    eventually("all have left", SOON, || ours(&primary) == 0);
+    give_back(client.lock("door").unwrap().acquire().await.unwrap()).await;
+    within(secs(30), "nothing is found", async {
+        while client
+            .health()
+            .await
+            .findings
+            .iter()
+            .any(|it| matches!(it.hazard, Hazard::OtherPrimary { .. }))
+        {
+            sleep(ms(100)).await;
+        }
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

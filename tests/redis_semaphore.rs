@@ -419,6 +419,7 @@ async fn a_change_is_refused_before_anything_has_changed() {
     let redis = Redis::start();
     redis.command(&["SET", "pool", "3"]);
     let no_set = with_rights(&redis, "no-set", &["+@all", "-set", "&*", "~*"]).await;
+    testkit::came_with(7, "a right to read a key alone");
     let reads = ["+@all", "&*", "~pool", "~leasehold_semaphore:*", "%R~leasehold_semaphore__*"];
     let reads = with_rights(&redis, "reads", &reads).await;
     for client in [no_set, reads] {

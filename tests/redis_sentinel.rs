@@ -548,6 +548,61 @@ async fn every_connection_speaks_tls_and_no_other_authority_is_trusted() {
     assert!(words.contains("speak TLS on this port"), "{words}");
 }
 
+#[cfg(feature = "tls")]
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sentinel_or_master_that_its_certificate_does_not_name_is_refused() {
+    let tls = || Redis::options().tls();
+    let redis = Sentinels::options().replicas(1).server_options(tls()).sentinel_options(tls());
+    let redis = redis.start();
+    let other = tls().start();
+    let trusting = || Client::builder().ca_certificates(redis.ca_pem());
+
+    // a sentinel
+    let strange = common::by_another_name(redis.sentinels()[0].tls_port()).await;
+    let of_sentinel = format!("rediss-sentinel://{strange}/{}", redis.name());
+    let (words, _) = refusal(trusting(), &of_sentinel).await;
+    assert!(words.contains("not valid for name"), "{words}");
+
+    // the master, by whatever name; and one of another authority in its place
+    let master = format!("127.0.0.1:{}", redis.announced_port(redis.master_number()));
+    let strange = common::by_another_name(redis.master().tls_port()).await;
+    for (leads_to, part) in [
+        (strange, "not valid for name"),
+        (format!("localhost:{}", other.tls_port()), "invalid peer certificate"),
+    ] {
+        let master = master.clone();
+        let leads = move |it: &str| (it == master).then(|| leads_to.clone());
+        let url = url(&redis).replace("redis-", "rediss-");
+        let (words, _) = refusal(trusting().translate_addresses(leads), &url).await;
+        assert!(words.contains(part), "{part}: {words}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn passwords_are_in_no_error_and_in_no_debug() {
+    const SECRET: &str = "hunter2";
+    let locked = || Redis::options().password(SECRET);
+    let redis =
+        Sentinels::options().replicas(1).server_options(locked()).sentinel_options(locked());
+    let redis = redis.start();
+    let plain = url(&redis).replace("://", &format!("://:{SECRET}@"));
+    let client = Client::connect(&format!("{plain}?sentinel_password={SECRET}")).await.unwrap();
+    let guard = acquired(&client, "door").await;
+    let mut shown = format!("{client:?} {guard:?} {:?}", client.health().await);
+    for wrong in [
+        format!("{plain}?sentinel_password={SECRET}-no"),
+        format!("{}?sentinel_password={SECRET}", plain.replace(SECRET, "hunter2-no")),
+        format!("{plain}?sentinel_pass={SECRET}"),
+    ] {
+        let refused = Client::builder().connect_timeout(secs(3)).connect(&wrong).await.unwrap_err();
+        shown += &format!(" {refused} {refused:?}");
+    }
+    let builder = Client::builder().sentinel_credentials("eye", SECRET);
+    shown += &format!(" {builder:?}");
+    assert!(!shown.contains(SECRET), "{shown}");
+    give_back(guard).await;
+}
+
 // Networks between.
 
 #[tokio::test(flavor = "multi_thread")]

@@ -7,8 +7,8 @@ mod common;
 use std::{fs, path::Path};
 
 use common::{
-    Listener, POLLING, SOON, as_user, channel, entered, entry, give_back, hash, ms, queue, queuers,
-    secs, subscribers, turns_of, until_places, waiter, within,
+    Listener, POLLING, SOON, as_user, channel, entered, entry, follow, give_back, hash, ms, queue,
+    queuers, secs, subscribers, turns_of, until_places, waiter, within,
 };
 use futures_util::FutureExt;
 use leasehold::{Client, Error, Lock, LockGuard, Replicas, Script, Value, Write};
@@ -41,12 +41,6 @@ fn commands_of_the_guide(user: &str) -> Vec<Vec<String>> {
     commands.collect()
 }
 
-/// Does what the guide says.
-fn follow(redis: &Redis, words: &[String]) {
-    let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    assert_eq!(redis.command(&words).text(), "OK", "{words:?}");
-}
-
 /// Nothing was refused since the log was reset, and each of these commands was run.
 fn has_no_right_too_few_or_too_many(redis: &Redis, before: &testkit::Calls, words: &[String]) {
     let refused = redis.command(&["ACL", "LOG"]);
@@ -73,9 +67,7 @@ fn tenant(redis: &Redis, tenant: &str) {
         "leasehold" => tenant.to_owned(),
         _ => word.replace("app:", &format!("{tenant}:")),
     });
-    let words: Vec<String> = words.collect();
-    let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    assert_eq!(redis.command(&words).text(), "OK", "{words:?}");
+    follow(redis, &words.collect::<Vec<_>>());
 }
 
 /// A connection of a user, without our library.
@@ -161,7 +153,7 @@ async fn the_user_of_the_guide_can_do_all_there_is_and_has_no_right_too_many() {
 async fn the_user_of_the_guide_for_fenced_locks_has_what_it_needs() {
     let redis = Redis::start();
     let commands = commands_of_the_guide("leasehold");
-    let [plain, _, fenced, ..] = &commands[..] else { panic!("{commands:?}") };
+    let [plain, _, _, fenced, ..] = &commands[..] else { panic!("{commands:?}") };
     follow(&redis, plain);
     let refused = as_user(&redis, "leasehold").await.fenced("app:door").unwrap().acquire().await;
     let refused = refused.unwrap_err();
@@ -329,15 +321,11 @@ async fn the_user_of_the_guide_writes_under_its_lock_when_it_may_write_the_data(
 #[tokio::test(flavor = "multi_thread")]
 async fn the_users_of_the_guide_for_names_with_braces_take_turns_and_are_refused_nothing() {
     let redis = Redis::start();
-    let run = |words: &[String]| {
-        let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        assert_eq!(redis.command(&words).text(), "OK", "{words:?}");
-    };
-    run(&command_of_the_guide("tenant-7"));
+    follow(&redis, &command_of_the_guide("tenant-7"));
     let mut app = command_of_the_guide("leasehold");
     app[2] = "app".into();
     app.extend(patterns_of_the_guide("For names with braces below `app:`"));
-    run(&app);
+    follow(&redis, &app);
     for (user, name) in [("tenant-7", "{tenant-7}:door"), ("app", "app:{7}:door")] {
         let [one, other] = [as_user(&redis, user).await, as_user(&redis, user).await];
         redis.command(&["ACL", "LOG", "RESET"]);

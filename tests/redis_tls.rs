@@ -7,8 +7,8 @@ use common::{SOON, channel, client, give_back, keys, secs, until_asleep, waiter,
 use leasehold::{Client, ClientBuilder, Error};
 use testkit::Redis;
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional},
-    net::{TcpListener, TcpStream},
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpListener,
     time::Instant,
 };
 
@@ -93,18 +93,29 @@ async fn another_authority_is_not_trusted() {
 async fn a_certificate_for_another_name_is_refused() {
     // given a way to the server by an address that its certificate does not name
     let redis = Redis::options().tls().start();
-    let listener = TcpListener::bind("127.0.0.2:0").await.unwrap();
-    let url = format!("rediss://{}/", listener.local_addr().unwrap());
-    let port = redis.tls_port();
-    tokio::spawn(async move {
-        while let Ok((mut near, _)) = listener.accept().await {
-            let mut far = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
-            copy_bidirectional(&mut near, &mut far).await.ok();
-        }
-    });
-
+    let url = format!("rediss://{}/", common::by_another_name(redis.tls_port()).await);
     let reason = refusal(trusting(&redis), &url).await;
     says(&reason, "not valid for name");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_several_addresses_each_must_show_a_certificate_for_its_name() {
+    let primary = Redis::options().tls().start();
+    let replica = Redis::options().tls().start_replica_of(&primary);
+    let other = Redis::options().tls().start();
+    let url = |first: &str| format!("rediss://{first},localhost:{}/", replica.tls_port());
+    let right = url(&format!("localhost:{}", primary.tls_port()));
+    let client = trusting(&primary).connect(&right).await.unwrap();
+    give_back(client.lock("door").unwrap().acquire().await.unwrap()).await;
+
+    let strange = url(&common::by_another_name(primary.tls_port()).await);
+    for (builder, url, part) in [
+        (trusting(&primary), &strange, "not valid for name"),
+        (trusting(&other), &right, "tls: invalid peer certificate"),
+    ] {
+        let refused = builder.connect_timeout(secs(2)).connect(url).await.unwrap_err();
+        says(&refused.to_string(), part);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -503,11 +503,23 @@ mod debug {
         assert!(!format!("{builder:?}").contains("topsecret"), "{builder:?}");
         let builder = Client::builder().password("topsecret");
         assert!(!format!("{builder:?}").contains("topsecret"), "{builder:?}");
+        let builder = Client::builder().sentinel_credentials("eye", "topsecret");
+        assert!(!format!("{builder:?}").contains("topsecret"), "{builder:?}");
 
         // nor when it cannot connect
         let (notes, _taking) = Notes::taken();
-        for url in ["redis://billing:topsecret@127.0.0.1:1/", "redis://:topsecret@127.0.0.1:x/"] {
-            let error = Client::connect(url).await.unwrap_err();
+        for url in [
+            "redis://billing:topsecret@127.0.0.1:1/",
+            "redis://:topsecret@127.0.0.1:x/",
+            "redis://billing:topsecret@127.0.0.1:1,127.0.0.1:2/",
+            "redis-cluster://billing:topsecret@127.0.0.1:1,127.0.0.1:2",
+            "redis-cluster://:topsecret@127.0.0.1:1,127.0.0.1:x",
+            "redis-sentinel://:topsecret@127.0.0.1:1/mymaster?sentinel_password=topsecret",
+            "redis-sentinel://:topsecret@127.0.0.1:1/mymaster?sentinelPassword=topsecret",
+            "redis-sentinel://127.0.0.1:1?sentinel_password=topsecret",
+        ] {
+            let connecting = Client::builder().connect_timeout(Duration::from_millis(300));
+            let error = connecting.connect(url).await.unwrap_err();
             let text = format!("{error} {error:?}");
             assert!(!text.contains("topsecret"), "{text}");
         }

@@ -53,6 +53,14 @@ pub enum Job {
         /// How many messages to wait for.
         count: usize,
     },
+    /// Acquires and releases until nothing was granted for some time, whatever fails. Answers
+    /// with the [`Entered`] that ended this.
+    Outlast {
+        /// What the names begin with.
+        prefix: String,
+        /// How long nothing was granted.
+        gap_ms: u64,
+    },
     /// Acquire and release, each task on names of its own. Answers with [`Paired`].
     Pairs {
         /// How many tasks.

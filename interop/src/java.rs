@@ -26,11 +26,7 @@ impl Java {
     #[must_use]
     #[track_caller]
     pub fn start(setup: &Setup) -> Self {
-        let jars = setup.jars();
-        assert!(jars.is_dir(), "{} is missing; build it: make interop", jars.display());
-
-        let mut command = Command::new("java");
-        command.args(QUICK_START).arg("-cp").arg(jars.join("*")).arg("leasehold.interop.Main");
+        let mut command = java(setup, "leasehold.interop.Main");
         command.args(setup.arguments());
         let process = match Process::start(command) {
             Ok(process) => process,
@@ -82,6 +78,22 @@ impl Java {
     pub fn kill(&mut self) {
         self.process.kill();
     }
+}
+
+/// What runs this class of ours beside the Redisson of `setup`, whose other settings are
+/// left to the caller.
+///
+/// # Panics
+///
+/// If our jars are missing.
+#[must_use]
+#[track_caller]
+pub fn java(setup: &Setup, class: &str) -> Command {
+    let jars = setup.jars();
+    assert!(jars.is_dir(), "{} is missing; build it: interop/build.sh", jars.display());
+    let mut command = Command::new("java");
+    command.args(QUICK_START).arg("-cp").arg(jars.join("*")).arg(class);
+    command
 }
 
 /// A process lives for seconds here: compiling it well would take longer than running it.

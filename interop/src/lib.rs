@@ -27,7 +27,7 @@ mod together;
 
 pub use answer::{Answer, Failure};
 pub use crowd::{Crowd, Report};
-pub use java::Java;
+pub use java::{Java, java};
 pub use kind::Kind;
 pub use pending::Pending;
 pub use rust::Rust;

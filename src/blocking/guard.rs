@@ -1,13 +1,13 @@
 //! Proof that a lock was granted, for threads.
 
 use std::{
-    marker::PhantomData,
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    rc::Rc,
     sync::Arc,
     time::Duration,
 };
 
-use super::{reentry, waiting::Core};
+use super::{reentry::Entered, waiting::Core};
 use crate::{
     Holding, LostReason, Name, Owner, Ran, Release, Script, Value, Write, error::Result, primitives,
 };
@@ -33,24 +33,13 @@ use crate::{
 #[must_use = "the lock is released as soon as the guard is dropped"]
 pub struct LockGuard {
     guard: OwnedLockGuard,
-    /// A guard of a thread is not `Send`.
-    _thread: PhantomData<*const ()>,
-    _left: Leaves,
-}
-
-/// Tidies up after the guard, whose fields are dropped in order.
-#[derive(Debug)]
-struct Leaves;
-
-impl Drop for Leaves {
-    fn drop(&mut self) {
-        reentry::left();
-    }
+    /// Of this thread alone: it is not `Send`.
+    entered: Rc<Entered>,
 }
 
 impl LockGuard {
-    pub(super) fn new(guard: OwnedLockGuard) -> Self {
-        Self { guard, _thread: PhantomData, _left: Leaves }
+    pub(super) fn new(guard: OwnedLockGuard, entered: Rc<Entered>) -> Self {
+        Self { guard, entered }
     }
 
     /// As [`LockGuard::release`](crate::LockGuard::release).
@@ -82,7 +71,7 @@ impl LockGuard {
     /// # Ok::<(), leasehold::Error>(())
     /// ```
     pub fn run<T>(self, work: impl FnOnce(&Holding) -> T) -> Ran<T> {
-        let Self { guard, _left, .. } = self;
+        let Self { guard, entered: _entered } = self;
         guard.run(work)
     }
 
@@ -102,7 +91,7 @@ impl LockGuard {
     /// # Ok::<(), leasehold::Error>(())
     /// ```
     pub fn reenter(&self) -> Result<Self> {
-        Ok(Self::new(self.guard.reenter()?))
+        Ok(Self::new(self.guard.reenter()?, Rc::clone(&self.entered)))
     }
 }
 

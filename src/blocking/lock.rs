@@ -1,10 +1,10 @@
 //! The lock, for threads.
 
-use std::{sync::Arc, time::Duration};
+use std::{rc::Rc, sync::Arc, time::Duration};
 
 use super::{
     LockGuard, OwnedLockGuard,
-    reentry::{self, Key},
+    reentry::{Entered, Key},
     waiting::Core,
 };
 use crate::{
@@ -144,9 +144,9 @@ impl Lock {
 
     /// Another guard of what this thread holds, if it does.
     fn enter_again(&self) -> Result<Option<LockGuard>> {
-        let Some(holding) = reentry::held(&self.key()) else { return self.enter_beside() };
-        match self.core.wait(holding.reenter())? {
-            Ok(guard) => Ok(Some(self.entered(guard))),
+        let Some(entered) = Entered::find(&self.key()) else { return self.enter_beside() };
+        match self.core.wait(entered.holding.reenter())? {
+            Ok(guard) => Ok(Some(self.guard(guard, entered))),
             // Over in this very moment: acquire it anew.
             Err(Error::Lost { .. }) => Ok(None),
             Err(error) => Err(error),
@@ -156,11 +156,11 @@ impl Lock {
     /// What this thread may have of one side because it holds the other.
     fn enter_beside(&self) -> Result<Option<LockGuard>> {
         let (client, object) = self.key();
-        let other = object.other_side().and_then(|side| reentry::held(&(client, side)));
+        let other = object.other_side().and_then(|side| Entered::find(&(client, side)));
         match other {
             None => Ok(None),
             Some(writing) if object.manner().is_shared() => {
-                let guard = self.core.wait(self.lock.beside(writing.watch()))??;
+                let guard = self.core.wait(self.lock.beside(writing.holding.watch()))??;
                 Ok(Some(self.entered(guard)))
             }
             Some(_) => Err(Error::Upgrade { name: object.name }),
@@ -168,8 +168,12 @@ impl Lock {
     }
 
     fn entered(&self, guard: AsyncGuard) -> LockGuard {
-        reentry::entered(self.key(), &guard);
-        LockGuard::new(OwnedLockGuard::new(guard, &self.core))
+        let entered = Entered::by(self.key(), &guard);
+        self.guard(guard, entered)
+    }
+
+    fn guard(&self, guard: AsyncGuard, entered: Rc<Entered>) -> LockGuard {
+        LockGuard::new(OwnedLockGuard::new(guard, &self.core), entered)
     }
 }
 

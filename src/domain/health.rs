@@ -2,6 +2,8 @@
 
 use std::{fmt, time::Duration};
 
+use super::{Finding, Hazard};
+
 /// How a client and its store are right now: see [`Client::health`](crate::Client::health).
 ///
 /// # Examples
@@ -31,6 +33,9 @@ pub struct Health {
     /// What the server throws away when its memory is full, if it says so. Anything but
     /// `noeviction` may throw locks away.
     pub eviction_policy: Option<String>,
+    /// What can hurt locks, as far as it was looked at: when a connection was made, and now. A
+    /// client warns of each kind once. What is in the way of every lock is an `obstacle`, too.
+    pub findings: Vec<Finding>,
     /// Holds whose last renewal failed. It is tried again until their leases end.
     pub holds_in_doubt: usize,
 }
@@ -98,6 +103,12 @@ pub(crate) struct About {
     pub(crate) eviction_policy: Option<String>,
     /// Whether it is of a cluster, whatever its role there.
     pub(crate) clustered: bool,
+    /// Where it is.
+    pub(crate) server: String,
+    /// What it calls itself until it ends.
+    pub(crate) run_id: Option<String>,
+    /// What can hurt locks there.
+    pub(crate) hazards: Vec<Hazard>,
 }
 
 impl About {
@@ -117,6 +128,7 @@ impl About {
             role: self.role,
             server_version: self.version,
             eviction_policy: self.eviction_policy,
+            findings: Vec::new(),
             holds_in_doubt: 0,
         }
     }

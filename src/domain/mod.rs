@@ -8,6 +8,7 @@ mod claim;
 mod failure;
 mod guarded;
 mod hashed;
+mod hazard;
 mod health;
 mod lease;
 mod mutex;
@@ -44,6 +45,7 @@ pub(crate) use self::{
 pub use self::{
     claim::Holder,
     guarded::{Script, Value, Write},
+    hazard::{Finding, Hazard},
     health::{Health, Role},
     lease::InvalidDuration,
     name::{InvalidName, Name},

@@ -35,6 +35,8 @@ pub(crate) struct Withdrawal {
     /// How often it was looked for already, if a question is still on its way: it may find
     /// nothing and be needed all the same.
     pub(crate) looks: Option<usize>,
+    /// The hold that leaves with it, if who comes waits for that.
+    pub(crate) hold: Option<Arc<Hold>>,
     /// Whether a grant may still come after what it finds: that may be a reservation, or the
     /// grant of a later question than one that is still on its way.
     pub(crate) more: bool,
@@ -42,7 +44,7 @@ pub(crate) struct Withdrawal {
 
 impl Debt {
     /// What is owed for `hold` at `now`: its last share is gone, or its grant is of use to nobody.
-    pub(crate) fn of(hold: &Hold, mode: ReleaseMode, now: Instant) -> Self {
+    pub(crate) fn of(hold: &Arc<Hold>, mode: ReleaseMode, now: Instant) -> Self {
         // What is forgotten is asked for no more: the store sees to that.
         let unsure = hold.grant.unsure && mode != ReleaseMode::Forget;
         Self::Release(Withdrawal {
@@ -51,6 +53,7 @@ impl Debt {
             mode,
             until: hold.owed_until(now),
             looks: unsure.then_some(0),
+            hold: hold.object().manner().is_shared().then(|| Arc::clone(hold)),
             more: unsure,
         })
     }

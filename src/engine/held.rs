@@ -18,6 +18,7 @@ use super::{
     hold::Hold,
     limits::within,
     release::{Left, recount},
+    tasks::pause,
     timing::END_IS_NEAR,
 };
 use crate::{
@@ -62,7 +63,11 @@ impl Held {
         self.given_back = true;
         let left = among_many.unwrap_or_else(|| hold.one_share_less());
         if left == 0 {
-            return engine.free(hold, believed, now).await;
+            if engine.pass_on(hold, now) {
+                return Ok(Left::Nothing);
+            }
+            // In a box: who need not ask the store moves a sixth of the bytes.
+            return Box::pin(engine.free(hold, believed, now)).await;
         }
         if let Err(reason) = believed {
             return Ok(Left::Lost { reason, holder: None });
@@ -70,7 +75,7 @@ impl Held {
         if shared {
             return Ok(Left::Nothing);
         }
-        let told = engine.tell_count(hold).await;
+        let told = Box::pin(engine.tell_count(hold)).await;
         Ok(match told.map_err(|failure| engine.error(hold.name(), failure))? {
             Outcome::Renewed => Left::Shares(left),
             _ => Left::Lost { reason: LostReason::NotOurs, holder: None },
@@ -103,20 +108,6 @@ impl Drop for Held {
             engine.core.debts.owe(Debt::Recount { hold: Arc::clone(hold) });
         }
     }
-}
-
-/// Lets the other tasks run that are ready. The runtime may move us to another of its threads
-/// meanwhile, and whoever else polls us goes on at once.
-async fn pause() {
-    let mut paused = false;
-    poll_fn(|context| {
-        if std::mem::replace(&mut paused, true) {
-            return Poll::Ready(());
-        }
-        context.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
 }
 
 /// Sees a hold without a share in it.

@@ -13,7 +13,10 @@ use std::{
     time::Duration,
 };
 
-use tokio::{sync::Notify, time::Instant};
+use tokio::{
+    sync::Notify,
+    time::{Instant, sleep, timeout},
+};
 
 use super::{
     clock::Stamp,
@@ -47,8 +50,8 @@ struct State {
     asked_at: Stamp,
     /// Whether the last renewal failed.
     doubted: bool,
-    /// Whether the store may know more of it than its grant: another count, or a reader beside.
-    more: bool,
+    /// How often it became more than its grant: by one more share, or by a reader beside.
+    more: u32,
     /// Whether that may keep it alive there when its own lease is over.
     beside: bool,
     /// How many writes may be on their way: each passes under whoever has the same owner.
@@ -57,7 +60,9 @@ struct State {
     replicas: u32,
     /// Once set it never changes: what is lost is never held again.
     over: Option<LostReason>,
-    /// Told when it is over, if anybody wants to know.
+    /// Whether the store knows no more of it, as far as that is known.
+    has_left: bool,
+    /// Told when it is over, and when it has left, if anybody wants to know.
     told: Option<Arc<Notify>>,
 }
 
@@ -66,9 +71,18 @@ impl Hold {
     pub(crate) fn new(grant: Grant, terms: Terms, now: Instant, counters: &Arc<Counters>) -> Self {
         counters.granted.add(1);
         let Grant { leased_at, asked_at, replicas, .. } = grant;
-        let (doubted, more, beside, writes, over, told) = (false, false, false, 0, None, None);
-        let state =
-            State { leased_at, asked_at, doubted, more, beside, writes, replicas, over, told };
+        let state = State {
+            leased_at,
+            asked_at,
+            doubted: false,
+            more: 0,
+            beside: false,
+            writes: 0,
+            replicas,
+            over: None,
+            has_left: false,
+            told: None,
+        };
         Self {
             grant,
             renewed: terms.renewed,
@@ -294,19 +308,19 @@ impl Hold {
     fn is_as_granted(&self, state: &State, now: Instant) -> bool {
         let must_end = self.must_end_at.is_some_and(|most| now >= most.into());
         let fresh = now < self.lease(state).renew_at() && !must_end;
-        let sound = state.over.is_none() && !state.doubted && !state.more;
+        let sound = state.over.is_none() && !state.doubted && state.more == 0;
         self.renewed && fresh && sound && state.writes == 0
     }
 
     /// The store knows more of it than its grant: it does not go to the next one here.
     pub(super) fn note_more(&self) {
-        self.state.lock().more = true;
+        self.state.lock().more += 1;
     }
 
     /// The same, and what reads beside it may keep it in the store when its own lease is over.
     pub(super) fn note_beside(&self) {
         let mut state = self.state.lock();
-        (state.more, state.beside) = (true, true);
+        (state.more, state.beside) = (state.more + 1, true);
     }
 
     /// Whether it is over by its own time, and the store may keep it all the same.
@@ -328,16 +342,36 @@ impl Hold {
         let state = self.state.lock();
         let sound = state.over.is_none() && !state.doubted && self.must_end_at.is_none();
         let fresh = now < self.lease(&state).renew_at();
-        let few = self.shares() <= self.grant.stay.turns;
+        let few = state.more < self.grant.stay.turns;
         self.renewed && sound && fresh && few && self.may_stay(now)
     }
 
-    /// For how long one who comes at `now` leaves others alone with it, if it was shared and that
-    /// has just come to an end.
-    pub(super) fn rests_from_sharing(&self, now: Instant) -> Option<Duration> {
-        let since = now.checked_duration_since(self.grant.stay.until.into())?;
-        let was_shared = || self.state.lock().more;
-        (since < SHARING_PAST && was_shared()).then_some(SHARING_RESTS)
+    /// Whether it ought to leave the store soon, as one who comes at `now` and may not share it
+    /// sees it: it is on its way back, or as many have shared it as may, or for as long.
+    pub(super) fn is_about_to_leave(&self, now: Instant) -> bool {
+        let past = now.checked_duration_since(self.grant.stay.until.into());
+        let just_past = past.is_some_and(|past| past < SHARING_PAST);
+        let state = self.state.lock();
+        let shared = state.more > 0 && (just_past || state.more >= self.grant.stay.turns);
+        !state.has_left && (state.over.is_some() || shared)
+    }
+
+    /// Waits until it has left the store, and then for as long as those want who heard of it: but
+    /// one who reads on is not waited for.
+    pub(super) async fn leaves_a_gap(&self) {
+        let left = timeout(SHARING_PAST, self.told_of(|state| state.has_left)).await;
+        if left.is_ok() && self.state.lock().more > 0 {
+            sleep(SHARING_RESTS).await;
+        }
+    }
+
+    /// Notes that the store knows no more of it, or will end it by itself.
+    pub(super) fn has_left(&self) {
+        let mut state = self.state.lock();
+        state.has_left = true;
+        let told = state.told.take();
+        drop(state);
+        told.iter().for_each(|told| told.notify_waiters());
     }
 
     /// What somebody would be told who asked for the name at `now`.
@@ -358,14 +392,20 @@ impl Hold {
 
     /// Waits until somebody ends it.
     pub(super) async fn ended(&self) {
-        let told = {
-            let mut state = self.state.lock();
-            if state.over.is_some() {
-                return;
-            }
-            Arc::clone(state.told.get_or_insert_default()).notified_owned()
-        };
-        told.await;
+        self.told_of(|state| state.over.is_some()).await;
+    }
+
+    async fn told_of(&self, it_is: impl Fn(&State) -> bool) {
+        loop {
+            let told = {
+                let mut state = self.state.lock();
+                if it_is(&state) {
+                    return;
+                }
+                Arc::clone(state.told.get_or_insert_default()).notified_owned()
+            };
+            told.await;
+        }
     }
 
     /// How many shares it has.
@@ -377,7 +417,7 @@ impl Hold {
     pub(super) fn one_more_share(&self) -> Option<u32> {
         let more = |shares| (shares > 0).then_some(shares + 1);
         let before = self.shares.fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
-        self.state.lock().more |= before.is_ok();
+        self.state.lock().more += u32::from(before.is_ok());
         before.ok().map(|before| before + 1)
     }
 

@@ -267,8 +267,16 @@ impl Engine {
         };
         let (commands_up, messages_up) = self.core.store.are_up();
         let holds_in_doubt = self.keeper.holds().iter().filter(|hold| hold.is_in_doubt()).count();
-        let health = looked.unwrap_or_default().health();
-        Health { commands_up, messages_up, round_trip, obstacle, holds_in_doubt, ..health }
+        let (health, findings) = (looked.unwrap_or_default().health(), self.core.store.findings());
+        Health {
+            commands_up,
+            messages_up,
+            round_trip,
+            obstacle,
+            findings,
+            holds_in_doubt,
+            ..health
+        }
     }
 
     pub(crate) fn stats(&self) -> Stats {

@@ -22,23 +22,34 @@ pub(crate) async fn retry_until<'a, T>(
     until: Instant,
     ask: impl Fn() -> Answer<'a, T>,
 ) -> Result<Answered<T>, Failure> {
+    match ask().await {
+        Ok(answer) => Ok(Answered { answer, unsure: false }),
+        // In a box: who has no trouble is small.
+        Err(failure) => Box::pin(ask_again(clock, until, ask, failure)).await,
+    }
+}
+
+/// The same after a first question that failed. Only trouble costs timers: the first
+/// question is bounded by its store.
+async fn ask_again<'a, T>(
+    clock: &Clock,
+    until: Instant,
+    ask: impl Fn() -> Answer<'a, T>,
+    mut failure: Failure,
+) -> Result<Answered<T>, Failure> {
     let mut unsure = false;
     let mut backoff = Backoff::default();
-    let mut answer = ask().await;
     loop {
-        let failure = match answer {
-            Ok(answer) => return Ok(Answered { answer, unsure }),
-            Err(failure) => failure,
-        };
         let pause = backoff.next(BACKOFF);
         if !failure.may_pass() || clock.now() + pause >= until {
             return Err(failure);
         }
         unsure |= failure.may_have_happened();
         sleep(pause).await;
-        // The first question is bounded by its store; only trouble costs a timer.
-        answer = timeout_at(clock.timer(until), ask())
-            .await
-            .unwrap_or_else(|elapsed| Err(Failure::unanswered(elapsed)));
+        failure = match timeout_at(clock.timer(until), ask()).await {
+            Ok(Ok(answer)) => return Ok(Answered { answer, unsure }),
+            Ok(Err(failure)) => failure,
+            Err(elapsed) => Failure::unanswered(elapsed),
+        };
     }
 }

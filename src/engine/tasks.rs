@@ -1,6 +1,11 @@
 //! Where background tasks start, and what is done when somebody is dropped.
 
-use std::{future::Future, pin::Pin, sync::Arc};
+use std::{
+    future::{Future, poll_fn},
+    pin::Pin,
+    sync::Arc,
+    task::Poll,
+};
 
 /// A task before it runs.
 pub(crate) type Job = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -27,6 +32,20 @@ impl<F: FnOnce()> Drop for OnDrop<F> {
             act();
         }
     }
+}
+
+/// Lets the other tasks run that are ready. The runtime may move us to another of its threads
+/// meanwhile, and whoever else polls us goes on at once.
+pub(crate) async fn pause() {
+    let mut paused = false;
+    poll_fn(|context| {
+        if std::mem::replace(&mut paused, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }
 
 /// Starts tasks: on the runtime of whoever asks, who must be on one, unless a simulation puts

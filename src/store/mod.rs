@@ -11,8 +11,8 @@
 use std::{fmt, future::Future, pin::Pin, sync::Weak, time::Duration};
 
 use crate::domain::{
-    About, Change, Claim, Counts, Failure, GivenBack, Holder, Object, Outcome, Owner, PermitId,
-    Place, ReleaseMode, Renewal, Replicas, Value, Verdict, Work,
+    About, Change, Claim, Counts, Failure, Finding, GivenBack, Holder, Object, Outcome, Owner,
+    PermitId, Place, ReleaseMode, Renewal, Replicas, Value, Verdict, Work,
 };
 
 #[cfg(test)]
@@ -133,6 +133,11 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
     /// What the store says of itself, if it answers now: a connection that is away is not
     /// waited for.
     fn look(&self) -> Answer<'_, About>;
+
+    /// What can hurt locks, as far as it was looked at.
+    fn findings(&self) -> Vec<Finding> {
+        Vec::new()
+    }
 
     /// Whether the connections for commands and for messages are up.
     fn are_up(&self) -> (bool, bool) {

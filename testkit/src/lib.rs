@@ -17,6 +17,7 @@
 //! do. The few that return an [`io::Result`](std::io::Result) are about faults
 //! a test causes on purpose.
 
+mod ability;
 mod access;
 mod certificates;
 mod child;
@@ -40,6 +41,7 @@ mod stats;
 pub mod twin;
 mod wire;
 
+pub use ability::came_with;
 pub use clock::eventually;
 pub use cluster::{Cluster, ClusterOptions, Failover, SlotMove};
 pub use liar::{Liar, Lie, Said};

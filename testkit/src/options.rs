@@ -172,7 +172,8 @@ impl Options {
             self.password.as_ref().map_or_else(|| "nopass".into(), |it| format!(">{it}"));
         let mut file = format!("user default on {password} ~* &* +@all\n");
         for (name, rights) in &self.users {
-            file += &format!("user {name} on >{USER_PASSWORD} {}\n", rights.join(" "));
+            file +=
+                &format!("user {name} resetchannels on >{USER_PASSWORD} {}\n", rights.join(" "));
         }
         file
     }

@@ -6,17 +6,21 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::LazyLock;
 
-/// The Redis server to start: `$REDIS_SERVER`, or else the one in `$PATH`.
+/// The Redis server to start: `$LEASEHOLD_SERVER`, or else the one in `$PATH`.
 ///
 /// # Panics
 ///
 /// If there is none. Tests that need Redis fail without it, they never skip.
 pub(crate) fn redis_server() -> &'static Path {
-    static FOUND: LazyLock<Option<PathBuf>> = LazyLock::new(|| {
-        let wanted = env::var("REDIS_SERVER").unwrap_or_else(|_| "redis-server".into());
-        find(&wanted)
+    static FOUND: LazyLock<Result<PathBuf, String>> = LazyLock::new(|| match env::var(CHOICE) {
+        Ok(chosen) => find(&chosen).ok_or_else(|| chosen_is_missing(&chosen)),
+        Err(_) => find("redis-server").ok_or_else(|| MISSING.to_owned()),
     });
-    FOUND.as_deref().unwrap_or_else(|| panic!("{MISSING}"))
+    FOUND.as_deref().unwrap_or_else(|missing| panic!("{missing}"))
+}
+
+fn chosen_is_missing(chosen: &str) -> String {
+    format!("{CHOICE} is `{chosen}`, which is missing: `make servers` gets those in target/servers")
 }
 
 /// A program of the PostgreSQL server: in `$POSTGRES_BIN`, where Debian puts them, or in `$PATH`.
@@ -50,15 +54,24 @@ pub(crate) fn setpriv() -> Option<&'static Path> {
 /// The first number in the version of [`redis_server`].
 pub(crate) fn redis_major() -> u32 {
     static MAJOR: LazyLock<u32> = LazyLock::new(|| {
-        let said = Command::new(redis_server()).arg("--version").output();
-        let said = said.expect("redis-server --version should run").stdout;
-        let said = String::from_utf8_lossy(&said);
-        major(&said).unwrap_or_else(|| panic!("no version in: {said}"))
+        let version = redis_version();
+        major(version).unwrap_or_else(|| panic!("no version in: {version}"))
     });
     *MAJOR
 }
 
-/// Reads `Redis server v=7.0.15 sha=…`.
+/// What [`redis_server`] is, as it says it: `Redis server v=7.0.15`.
+pub(crate) fn redis_version() -> &'static str {
+    static SAID: LazyLock<String> = LazyLock::new(|| {
+        let said = Command::new(redis_server()).arg("--version").output();
+        let said = said.expect("redis-server --version should run").stdout;
+        let said = String::from_utf8_lossy(&said);
+        said.split_whitespace().take(3).collect::<Vec<_>>().join(" ")
+    });
+    &SAID
+}
+
+/// Reads `Redis server v=7.0.15`.
 fn major(said: &str) -> Option<u32> {
     said.split_once("v=")?.1.split('.').next()?.parse().ok()
 }
@@ -72,6 +85,9 @@ fn find(name: &str) -> Option<PathBuf> {
     env::split_paths(&path).map(|dir| dir.join(name)).find(|file| file.is_file())
 }
 
+/// Names a server for the tests.
+const CHOICE: &str = "LEASEHOLD_SERVER";
+
 const MISSING: &str = "redis-server is missing: install it with `apt-get install -y redis-server`";
 
 const NO_POSTGRES: &str = "PostgreSQL is missing: install it with \
@@ -83,8 +99,8 @@ mod tests {
 
     #[test]
     fn versions_of_redis_and_valkey_are_read() {
-        assert_eq!(major("Redis server v=7.0.15 sha=00000000:0 malloc=jemalloc"), Some(7));
-        assert_eq!(major("Valkey server v=8.1.0 sha=00000000:0"), Some(8));
+        assert_eq!(major("Redis server v=7.0.15"), Some(7));
+        assert_eq!(major("Valkey server v=8.1.0"), Some(8));
         assert_eq!(major("something else"), None);
     }
 

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
+use crate::ability::lacks;
 use crate::access::Access;
 use crate::certificates::{CA_CERT, CLIENT_CERT, CLIENT_KEY};
 use crate::child::{Tethered, tied};
@@ -413,6 +414,9 @@ impl Launch<'_> {
             if ended.is_some() && self.port_is_taken() {
                 return Err(PortTaken);
             }
+            if ended.is_some() && self.has_no_tls() {
+                lacks("it is built without TLS");
+            }
             assert!(ended.is_none(), "redis-server ended. {}", self.story());
             assert!(started.elapsed() < START, "not ready within {START:?}. {}", self.story());
             sleep(PAUSE);
@@ -433,6 +437,12 @@ impl Launch<'_> {
 
     fn port_is_taken(&self) -> bool {
         read_log(self.dir).contains("Address already in use")
+    }
+
+    fn has_no_tls(&self) -> bool {
+        let log = read_log(self.dir);
+        let refused = ["Failed finding TLS support", "'tls-port "];
+        self.options.tls && refused.iter().any(|words| log.contains(words))
     }
 
     /// What to tell when it does not start.

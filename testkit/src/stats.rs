@@ -39,10 +39,16 @@ impl Calls {
 
     /// How often `command` was called.
     ///
-    /// `config` stands for all of its subcommands, `config|get` for one.
+    /// `config` stands for all of its subcommands, `config|get` for one; before Redis 7, where
+    /// they are counted together, for all of them.
     pub fn of(&self, command: &str) -> u64 {
         let command = command.to_lowercase();
-        let is_meant = |name: &str| name.split('|').next() == Some(&command) || name == command;
+        let container = |name: &str| name.split('|').next().map(str::to_owned);
+        let is_meant = |name: &str| {
+            name == command
+                || container(name).as_ref() == Some(&command)
+                || container(&command).as_deref() == Some(name)
+        };
         self.0.iter().filter(|(name, _)| is_meant(name)).map(|(_, calls)| calls).sum()
     }
 
@@ -103,6 +109,7 @@ mod tests {
         assert_eq!(calls.of("CONFIG"), 3);
         assert_eq!(calls.of("config|get"), 2);
         assert_eq!(calls.of("get"), 0);
+        assert_eq!(calls.of("configure|get"), 9);
     }
 
     #[test]

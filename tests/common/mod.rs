@@ -1,6 +1,8 @@
 //! What the tests on real servers share.
 #![allow(dead_code, reason = "each test file uses some of it")]
 
+pub(crate) mod cluster;
+
 use std::{
     future::Future,
     io::Write,
@@ -225,6 +227,35 @@ pub(crate) fn is_no_number(error: &Error, there: &str) {
 pub(crate) async fn as_user(redis: &Redis, user: &str) -> Client {
     let builder = Client::builder().credentials(user, "secret");
     builder.connect(&redis.url()).await.expect("it may connect")
+}
+
+/// A way to `port` of this machine by an address that no certificate names.
+#[cfg(feature = "tls")]
+pub(crate) async fn by_another_name(port: u16) -> String {
+    use tokio::{
+        io::copy_bidirectional,
+        net::{TcpListener, TcpStream},
+    };
+    let listener = TcpListener::bind("127.0.0.2:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    tokio::spawn(async move {
+        while let Ok((mut near, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let mut far = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+                copy_bidirectional(&mut near, &mut far).await.ok();
+            });
+        }
+    });
+    address
+}
+
+/// Does what the guide says about a user. Where servers are told of the library, or refuse to be
+/// told without a look at what, it may tell them.
+pub(crate) fn follow(redis: &Redis, words: &[impl AsRef<str>]) {
+    let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
+    assert_eq!(redis.command(&words).text(), "OK", "{words:?}");
+    // Redis 7.0 knows no such command.
+    redis.command(&["ACL", "SETUSER", words[2], "+client|setinfo"]);
 }
 
 /// Clients that take turns with one lock until this value is dropped.

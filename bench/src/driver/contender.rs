@@ -43,6 +43,18 @@ const fn both(ours: &'static str, theirs: &'static str) -> [Contender; 2] {
     [contender(ours, OURS, Language::Rust), contender(theirs, "Redisson", Language::Java)]
 }
 
+/// Ours, if a replica has to have what was granted, and the limit of that.
+pub(super) const REPLICATED: [Contender; 2] = [
+    contender("leasehold-replicated", OURS, Language::Rust),
+    contender("raw-wait", LIMIT, Language::Rust),
+];
+
+/// Plain locks of ours, beside others of the same client that wait for replicas, and alone.
+pub(super) const UNREPLICATED: [Contender; 2] = [
+    contender("leasehold-beside", OURS, Language::Rust),
+    contender("leasehold", LIMIT, Language::Rust),
+];
+
 pub(super) const RIVALS: [Contender; 5] = [REDISSON, RSLOCK, RLOCK, REDSYNC, REDISLOCK];
 
 /// Ours, then `limit`, then the rivals.

@@ -9,20 +9,25 @@ mod server;
 mod settings;
 mod worker;
 
-use std::{process::ExitCode, time::Instant};
+use std::{
+    mem::{replace, take},
+    process::ExitCode,
+    time::Instant,
+};
 
 use testkit::Redis;
 
 use crate::report::{self, COMMITTED, Machine, Results, board::Board};
 use crew::Crews;
 use fleet::Fleet;
+use server::Servers;
 use settings::Settings;
 use worker::Launch;
 
 /// Everything that a case needs.
 struct Bench {
     settings: Settings,
-    redis: Redis,
+    redis: Servers,
     launch: Launch,
     fleet: Fleet,
     crews: Crews,
@@ -33,7 +38,8 @@ struct Bench {
 pub fn main() -> ExitCode {
     let settings = Settings::from_environment();
     let redis = Redis::start();
-    let launch = Launch::new(&redis, &settings);
+    let launch = Launch::new(&redis.url(), &settings);
+    let redis = Servers::one(redis);
     let (fleet, crews, board) = (Fleet::default(), Crews::default(), Board::default());
     let mut bench = Bench { settings, redis, launch, fleet, crews, board };
     for (name, run) in cases::ALL {
@@ -49,6 +55,16 @@ pub fn main() -> ExitCode {
 }
 
 impl Bench {
+    /// Measures at other servers: all workers are new there, and end with `run`.
+    fn elsewhere(&mut self, redis: Servers, url: &str, run: impl FnOnce(&mut Self)) {
+        let launch = Launch { url: url.to_owned(), ..self.launch.clone() };
+        let redis = replace(&mut self.redis, redis);
+        let launch = replace(&mut self.launch, launch);
+        let (fleet, crews) = (take(&mut self.fleet), take(&mut self.crews));
+        run(self);
+        (self.redis, self.launch, self.fleet, self.crews) = (redis, launch, fleet, crews);
+    }
+
     fn write(&self) -> Results {
         let written =
             report::write(&self.settings.out, &self.board, &Machine::here(), &self.settings.note());

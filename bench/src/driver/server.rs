@@ -1,9 +1,43 @@
-//! What the server itself says about its work.
+//! What the servers themselves say about their work.
+
+use std::sync::Arc;
 
 use testkit::{Redis, Reply};
 
-/// Seconds of processor time that the server has used so far.
-pub(super) fn cpu_seconds(redis: &Redis) -> f64 {
+/// Those that a case measures: most have one.
+#[derive(Debug)]
+pub(super) struct Servers(Vec<Arc<Redis>>);
+
+impl Servers {
+    pub(super) fn new(all: Vec<Arc<Redis>>) -> Self {
+        Self(all)
+    }
+
+    pub(super) fn one(redis: Redis) -> Self {
+        Self(vec![Arc::new(redis)])
+    }
+
+    /// The only one, where there is one.
+    pub(super) fn first(&self) -> &Redis {
+        &self.0[0]
+    }
+
+    /// Asks all of them.
+    fn each<T>(&self, ask: impl Fn(&Redis) -> T) -> impl Iterator<Item = T> {
+        self.0.iter().map(move |redis| ask(redis))
+    }
+
+    fn tell(&self, words: &[&str]) {
+        self.each(|redis| redis.command(words)).for_each(drop);
+    }
+}
+
+/// Seconds of processor time that they have used so far.
+pub(super) fn cpu_seconds(servers: &Servers) -> f64 {
+    servers.each(cpu_seconds_of).sum()
+}
+
+fn cpu_seconds_of(redis: &Redis) -> f64 {
     let reply = redis.command(&["INFO", "cpu"]);
     let figure = |line: &str| {
         let (name, value) = line.split_once(':')?;
@@ -13,21 +47,25 @@ pub(super) fn cpu_seconds(redis: &Redis) -> f64 {
     reply.text().lines().filter_map(figure).sum()
 }
 
-/// How many commands it has run so far, those inside scripts too, this question
+/// How many commands they have run so far, those inside scripts too, this question
 /// not. Whatever else the driver asks between two of these is counted.
-pub(super) fn commands(redis: &Redis) -> u64 {
-    redis.calls().total()
+pub(super) fn commands(servers: &Servers) -> u64 {
+    servers.each(|redis| redis.calls().total()).sum()
 }
 
-/// Lets it note every command of 10 µs and more, from now on.
-pub(super) fn watch_slow_commands(redis: &Redis) {
-    redis.command(&["CONFIG", "SET", "slowlog-log-slower-than", "10"]);
-    redis.command(&["CONFIG", "SET", "slowlog-max-len", "100000"]);
-    redis.command(&["SLOWLOG", "RESET"]);
+/// Lets them note every command of 10 µs and more, from now on.
+pub(super) fn watch_slow_commands(servers: &Servers) {
+    servers.tell(&["CONFIG", "SET", "slowlog-log-slower-than", "10"]);
+    servers.tell(&["CONFIG", "SET", "slowlog-max-len", "100000"]);
+    servers.tell(&["SLOWLOG", "RESET"]);
 }
 
 /// The duration in µs of the longest script since then, or 10 if none took longer.
-pub(super) fn longest_script(redis: &Redis) -> f64 {
+pub(super) fn longest_script(servers: &Servers) -> f64 {
+    servers.each(longest_script_of).fold(10.0, f64::max)
+}
+
+fn longest_script_of(redis: &Redis) -> f64 {
     let reply = redis.command(&["SLOWLOG", "GET", "100000"]);
     redis.command(&["CONFIG", "SET", "slowlog-log-slower-than", "-1"]);
     reply.list().iter().filter_map(script_micros).fold(10.0, f64::max)
@@ -42,28 +80,29 @@ fn script_micros(entry: &Reply) -> Option<f64> {
 }
 
 /// How many keys there are.
-pub(super) fn keys(redis: &Redis) -> i64 {
-    redis.command(&["DBSIZE"]).number()
+pub(super) fn keys(servers: &Servers) -> i64 {
+    servers.each(|redis| redis.command(&["DBSIZE"]).number()).sum()
 }
 
 /// Milliseconds until the one key that contains `part` ends.
-pub(super) fn pttl(redis: &Redis, part: &str) -> Option<i64> {
+pub(super) fn pttl(servers: &Servers, part: &str) -> Option<i64> {
+    let redis = servers.first();
     let found = redis.command(&["KEYS", &format!("*{part}*")]);
     let ends = |key: &&str| Some(redis.command(&["PTTL", key]).number()).filter(|ttl| *ttl > 0);
     found.texts().iter().find_map(ends)
 }
 
 /// Makes so many permits called `name`, of a semaphore, or of one whose permits expire.
-pub(super) fn fill(redis: &Redis, name: &str, permits: u32) {
-    redis.command(&["SET", name, &permits.to_string()]);
+pub(super) fn fill(servers: &Servers, name: &str, permits: u32) {
+    servers.first().command(&["SET", name, &permits.to_string()]);
 }
 
 /// How many permits that expire are taken of those called `name`.
-pub(super) fn taken(redis: &Redis, name: &str) -> i64 {
-    redis.command(&["ZCARD", &format!("{{{name}}}:timeout")]).number()
+pub(super) fn taken(servers: &Servers, name: &str) -> i64 {
+    servers.first().command(&["ZCARD", &format!("{{{name}}}:timeout")]).number()
 }
 
 /// Forgets everything.
-pub(super) fn clear(redis: &Redis) {
-    redis.command(&["FLUSHALL"]);
+pub(super) fn clear(servers: &Servers) {
+    servers.tell(&["FLUSHALL"]);
 }

@@ -32,6 +32,8 @@ pub(super) struct Settings {
     pub(super) holds: &'static [usize],
     /// The lease of these.
     pub(super) watched_ttl: Duration,
+    /// How many masters are killed, behind Sentinels and in a cluster.
+    pub(super) failovers: usize,
     /// How many tasks wait.
     pub(super) waiting: &'static [usize],
     /// How many of them may belong to a library that polls or is slow to start.
@@ -69,6 +71,7 @@ impl Settings {
             most_names: 100_000,
             holds: &[1_000, 10_000, 100_000],
             watched_ttl: Duration::from_secs(30),
+            failovers: 10,
             waiting: &[1_000, 10_000, 100_000],
             waiting_of_rivals: 10_000,
         }
@@ -87,6 +90,7 @@ impl Settings {
             most_names: 10_000,
             holds: &[1_000, 10_000],
             watched_ttl: Duration::from_secs(3),
+            failovers: 2,
             waiting: &[1_000, 10_000],
             waiting_of_rivals: 1_000,
             ..Self::full()

@@ -13,7 +13,6 @@ use std::{
 use rustix::process::{Pid, Signal, kill_process};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use testkit::Redis;
 
 use super::{
     contender::{Contender, Language},
@@ -38,10 +37,9 @@ pub(super) struct Launch {
 }
 
 impl Launch {
-    pub(super) fn new(redis: &Redis, settings: &Settings) -> Self {
-        let (url, threads) = (redis.url(), settings.threads);
+    pub(super) fn new(url: &str, settings: &Settings) -> Self {
         let url = url.trim_end_matches('/').to_owned();
-        Self { url, threads, ttl: TTL, weigh: false, heap: "-Xmx1g" }
+        Self { url, threads: settings.threads, ttl: TTL, weigh: false, heap: "-Xmx1g" }
     }
 
     pub(super) fn start(&self, contender: Contender) -> Answer<Worker> {

@@ -172,10 +172,20 @@ fn failures(case: &Case) -> Vec<String> {
         Cell::Failed(why) => Some(format!("{}, {column}: {why}", case.name)),
         _ => None,
     });
-    let never = case.targets.contains(&Target::Never);
-    let happened = never && case.value(OURS).is_some_and(|count| count > 0.0);
-    let happened = happened.then(|| format!("{} happened, and never must", case.name));
-    reasons.chain(happened).collect()
+    let broken = case.targets.iter().filter_map(|target| broken(case, *target));
+    reasons.chain(broken).collect()
+}
+
+/// What a target says that must not be missed.
+fn broken(case: &Case, target: Target) -> Option<String> {
+    let ours = case.value(OURS)?;
+    match target {
+        Target::Never if ours > 0.0 => Some(format!("{} happened, and never must", case.name)),
+        Target::NeverAbove(most) if ours > most => {
+            Some(format!("{}, {}: more than {most} {}", case.group, case.name, case.unit))
+        }
+        _ => None,
+    }
 }
 
 #[cfg(test)]
@@ -198,6 +208,16 @@ mod tests {
         let mut board = Board::default();
         board.note(Case::less("g", "overlaps", "count").target(Target::Never), OURS, 1.0);
         assert_eq!(board.failures(), ["overlaps happened, and never must"]);
+    }
+
+    #[test]
+    fn what_is_above_a_bound_is_a_failure_and_what_misses_a_target_is_not() {
+        let mut board = Board::default();
+        let case = || Case::less("g", "c", "ms").target(Target::AtMost(1.0));
+        board.note(case().target(Target::NeverAbove(3.0)), OURS, 2.0);
+        assert_eq!(board.failures(), [""; 0]);
+        board.note(case(), OURS, 9.0);
+        assert_eq!(board.failures(), ["g, c: more than 3 ms"]);
     }
 
     #[test]

@@ -41,8 +41,18 @@ const FENCED: &str = "One name of a fenced lock, tasks of one process";
 const SEMAPHORE: &str = "A semaphore of 8, tasks of one process";
 const PERMITS: &str = "Permits that expire, 8 of them, tasks of one process";
 const LATCH: &str = "A latch that opens, tasks of one process";
+const CLUSTER_PAIRS: &str = "Cluster of 3: acquire and release, every task its own name";
+const CLUSTER_BETWEEN: &str =
+    "Cluster of 3: one name, one task in each of 2 processes, 200 µs inside";
+const CLUSTER_KEPT: &str = "Cluster of 3: locks over all slots that are kept by a watchdog";
+const ACKNOWLEDGED: &str =
+    "Acquire and release when one replica has it; limit: SET and WAIT 1 in one write, then DEL";
+const STALLED: &str = "Plain locks while the replica stands still and 16 tasks of the client wait for it; limit: nobody waits";
+const SENTINEL: &str = "The master is killed: from +switch-master to the next grant";
+const CLUSTER: &str =
+    "A master of a cluster is killed: from the first write of the new one to the next grant";
 
-const TABLES: [Table; 4] = [
+const TABLES: [Table; 7] = [
     Table {
         name: "free",
         title: "a free lock",
@@ -152,6 +162,54 @@ const TABLES: [Table; 4] = [
             ),
         ],
     },
+    Table {
+        name: "cluster",
+        title: "a cluster of three masters",
+        columns: &[Of(OURS), Of(LIMIT), REDISSON],
+        rows: &[
+            ("1 task, median of a pair, µs", CLUSTER_PAIRS, "1 task: median of a pair"),
+            ("64 tasks, pairs a second", CLUSTER_PAIRS, "64 tasks: throughput"),
+            ("64 tasks, server CPU, µs for a pair", CLUSTER_PAIRS, "64 tasks: server CPU"),
+            ("2 processes, hand-over, median, µs", CLUSTER_BETWEEN, "hand-over, median"),
+            ("2 processes, hand-overs a second", CLUSTER_BETWEEN, "hand-overs"),
+            ("10 000 holds, client, % of a core", CLUSTER_KEPT, "10000 locks: client CPU"),
+            ("10 000 holds, all servers, % of a core", CLUSTER_KEPT, "10000 locks: server CPU"),
+        ],
+    },
+    Table {
+        name: "replicas",
+        title: "replicas",
+        columns: &[Of(OURS), Of(LIMIT)],
+        rows: &[
+            (
+                "one replica has it, 1 task, median of a pair, µs (limit: SET and WAIT, then DEL)",
+                ACKNOWLEDGED,
+                "1 task: median of a pair",
+            ),
+            ("64 tasks, pairs a second", ACKNOWLEDGED, "64 tasks: throughput"),
+            (
+                "the replica stands still, plain locks, 1 task, median of a pair, µs (limit: nobody waits for it)",
+                STALLED,
+                "1 task: median of a pair",
+            ),
+            ("64 tasks, pairs a second", STALLED, "64 tasks: throughput"),
+        ],
+    },
+    Table {
+        name: "recovery",
+        title: "a master is killed",
+        columns: &[Of(OURS), REDISSON],
+        rows: &[
+            ("Sentinel: from `+switch-master` to the next grant, median, ms", SENTINEL, "median"),
+            ("the same, worst of ten", SENTINEL, "worst"),
+            (
+                "cluster: from the first write of the new master to the next grant, median, ms",
+                CLUSTER,
+                "median",
+            ),
+            ("the same, worst of ten", CLUSTER, "worst"),
+        ],
+    },
 ];
 
 /// The document with the figures of `results` in place of those that it shows.
@@ -183,10 +241,15 @@ fn about(results: &Results) -> String {
 }
 
 impl Table {
+    /// Groups that no whole run has measured yet are left out.
     fn shown(&self, results: &Results) -> Result<String, String> {
+        let rows: Vec<_> = self.rows.iter().filter(|(_, group, _)| results.has(group)).collect();
+        if rows.is_empty() {
+            return Ok(NOT_YET.to_owned());
+        }
         let head: Vec<_> = self.columns.iter().map(|column| column.title().to_owned()).collect();
         let mut text = row(self.title, &head) + "|---" + &"|---".repeat(head.len()) + "|\n";
-        for (label, group, case) in self.rows {
+        for (label, group, case) in rows {
             let case = format!("{group}: {case}");
             let entry = results.entry(&case).ok_or_else(|| format!("no results of `{case}`"))?;
             let cells: Vec<_> = self.columns.iter().map(|it| it.shown(entry, self)).collect();
@@ -221,6 +284,8 @@ impl Column {
     }
 }
 
+const NOT_YET: &str = "The next whole run measures this.\n";
+
 fn best_other(entry: &Entry, table: &Table) -> String {
     let others = RIVALS.into_iter().filter(|rival| !table.has(rival));
     let figures = others.filter_map(|rival| Some((rival, entry.value(rival)?)));
@@ -250,7 +315,10 @@ fn short(value: Option<f64>) -> String {
 mod tests {
     use std::fs;
 
-    use super::*;
+    use super::{
+        super::{board::Case, results::tests::one},
+        *,
+    };
 
     fn read(path: &str) -> String {
         let path = format!("{}/{path}", env!("CARGO_MANIFEST_DIR"));
@@ -273,6 +341,17 @@ mod tests {
         let results = Results::read(&read("results.json")).unwrap();
         let document = "<!-- figures: run -->\n<!-- end -->\n";
         assert_eq!(filled(document, &results).unwrap_err(), "no place for `free`");
+    }
+
+    #[test]
+    fn a_group_without_results_is_left_out_and_a_case_without_is_an_error() {
+        let of = |case| one(Case::less(SENTINEL, case, "ms"), &[(OURS, 97.0)]);
+        let recovery = TABLES.iter().find(|table| table.name == "recovery").unwrap();
+        assert_eq!(recovery.shown(&one(Case::less("g", "c", "ms"), &[])).unwrap(), NOT_YET);
+        assert_eq!(
+            recovery.shown(&of("median")).unwrap_err(),
+            format!("no results of `{SENTINEL}: worst`")
+        );
     }
 
     #[test]

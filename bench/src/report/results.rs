@@ -62,6 +62,14 @@ impl Results {
         format!("{{\n\"machine\": {machine},\n\"note\": {note},\n\"results\": [\n{cases}\n]\n}}\n")
     }
 
+    /// Whether anything of this group was measured.
+    pub(super) fn has(&self, group: &str) -> bool {
+        let is_of = |entry: &Entry| {
+            entry.case.strip_prefix(group).is_some_and(|rest| rest.starts_with(": "))
+        };
+        self.results.iter().any(is_of)
+    }
+
     pub(super) fn entry(&self, case: &str) -> Option<&Entry> {
         self.results.iter().find(|entry| entry.case == case)
     }

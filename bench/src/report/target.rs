@@ -11,6 +11,8 @@ pub enum Target {
     AtMostOf(&'static str, f64),
     /// Better than every rival that was measured.
     BeatsRivals,
+    /// At most so much on a machine that is busy, too, or the run has failed.
+    NeverAbove(f64),
     /// Not once, or the run has failed.
     Never,
 }

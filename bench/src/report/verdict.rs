@@ -20,7 +20,9 @@ pub(super) fn verdict(case: &Case) -> String {
 fn miss(case: &Case, target: Target) -> Option<String> {
     let Some(ours) = case.value(OURS) else { return Some("not measured".to_owned()) };
     match target {
-        Target::AtMost(most) => (ours > most).then(|| format!("more than {most}")),
+        Target::AtMost(most) | Target::NeverAbove(most) => {
+            (ours > most).then(|| format!("more than {most}"))
+        }
         Target::Never => (ours > 0.0).then(|| "never must happen".to_owned()),
         Target::AtLeastOf(column, part) => compared(case, ours, column, |it| it >= part, "<", part),
         Target::AtMostOf(column, part) => compared(case, ours, column, |it| it <= part, ">", part),

@@ -4,12 +4,14 @@ mod contend;
 mod holding;
 mod latency;
 mod libraries;
+mod outlast;
 mod pairs;
 mod waking;
 
 use std::{
     io::{self, BufRead, Write},
     process::ExitCode,
+    time::Duration,
 };
 
 use serde::Serialize;
@@ -19,7 +21,8 @@ use tokio::runtime::{Builder, Runtime};
 use crate::job::Job;
 use holding::Waiters;
 use libraries::{
-    Fenced, Leasehold, Library, Local, OfPermits, OfSemaphore, Only, RLock, Raw, Reading, RsLock,
+    Beside, Fenced, Leasehold, Library, Local, OfPermits, OfSemaphore, Only, RLock, Raw, RawWait,
+    Reading, Replicated, RsLock,
 };
 
 /// What goes wrong inside a library.
@@ -41,12 +44,15 @@ pub fn main(weigh: Weigh) -> ExitCode {
     let runtime = runtime.expect("a runtime starts");
     match library.as_str() {
         "leasehold" => serve::<Leasehold>(&runtime, url, weigh),
+        "leasehold-beside" => serve::<Beside>(&runtime, url, weigh),
         "leasehold-fenced" => serve::<Only<Fenced>>(&runtime, url, weigh),
         "leasehold-permits" => serve::<Only<OfPermits>>(&runtime, url, weigh),
         "leasehold-read" => serve::<Only<Reading>>(&runtime, url, weigh),
+        "leasehold-replicated" => serve::<Only<Replicated>>(&runtime, url, weigh),
         "leasehold-semaphore" => serve::<Only<OfSemaphore>>(&runtime, url, weigh),
         "mutex" => serve::<Local>(&runtime, url, weigh),
         "raw" => serve::<Raw>(&runtime, url, weigh),
+        "raw-wait" => serve::<RawWait>(&runtime, url, weigh),
         "rlock" => serve::<RLock>(&runtime, url, weigh),
         "rslock" => serve::<RsLock>(&runtime, url, weigh),
         other => panic!("no library {other}"),
@@ -101,6 +107,9 @@ impl<L: Library> Bench<L> {
             Job::Idle { millis } => answer(holding::idle(&library, millis).await),
             Job::Listen { channel, count } => {
                 answer(latency::listen(&self.url, &channel, count).await?)
+            }
+            Job::Outlast { prefix, gap_ms } => {
+                answer(outlast::run(&library, &prefix, Duration::from_millis(gap_ms)).await?)
             }
             Job::Pairs { tasks, names, prefix, millis, all } => {
                 let shares = pairs::shares(&prefix, tasks, names);

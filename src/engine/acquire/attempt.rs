@@ -400,6 +400,7 @@ impl Attempt<'_> {
             mode,
             until: begins + self.claim.ttl,
             looks: asked_at.map(|_| 0),
+            hold: None,
             more: queued || self.unsure,
         }));
     }

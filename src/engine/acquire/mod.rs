@@ -11,7 +11,7 @@ use std::{
 };
 
 use tokio::{
-    task::coop::consume_budget,
+    task::coop,
     time::{Instant, sleep, timeout, timeout_at},
 };
 
@@ -23,7 +23,8 @@ use super::{
     held::Held,
     hold::Hold,
     limits::nothing_came,
-    tasks::OnDrop,
+    tasks::{OnDrop, pause},
+    timing::{SHARING_PAST, SHARING_RESTS},
 };
 use crate::{
     domain::{Failure, Holder, Mutex, Name, Object, Owner, Replicas, Share, WaitBy, in_millis},
@@ -66,9 +67,12 @@ type Said = Result<Option<Holder>, Failure>;
 type Heard = Mutex<Option<Said>>;
 
 /// Who takes one share after the other waits for nothing: other tasks run now and then all the same.
+/// When the budget is used up the runtime wakes its own tasks alone, and others may poll us.
 async fn lets_others_run(want: &Want) {
-    if want.may_share() {
-        consume_budget().await;
+    match want.may_share() {
+        true if coop::has_budget_remaining() => coop::consume_budget().await,
+        true => pause().await,
+        false => {}
     }
 }
 
@@ -127,11 +131,9 @@ impl Engine {
     }
 
     async fn ask_once(self: &Arc<Self>, want: &Want) -> Result<Option<Held>, Error> {
-        self.ready()?;
         lets_others_run(want).await;
-        if want.may_share()
-            && let Some(hold) = self.contention.share(&want.object, want.shape())
-        {
+        self.ready()?;
+        if let Some(hold) = self.shared_by_now(want).await? {
             return Ok(Some(self.share(hold)));
         }
         let heard = Heard::default();
@@ -150,8 +152,8 @@ impl Engine {
         heard: &Heard,
         until: Option<Instant>,
     ) -> Result<Held, Error> {
-        self.ready()?;
         lets_others_run(want).await;
+        self.ready()?;
         let waiting = &self.core.counters.waiting;
         waiting.add(1);
         let _waits = OnDrop::new(|| waiting.one_less());
@@ -171,11 +173,12 @@ impl Engine {
                     return self.enter(want, grant, Some(turn), now, true);
                 }
             }
-            if let Some(others_first) = turn.head_start {
-                // Who has little patience needs it to ask.
-                let most = until.map(|until| until.saturating_duration_since(Instant::now()) / 4);
-                let rest = most.map_or(others_first, |most| others_first.min(most));
-                Box::pin(self.unless_closed(sleep(rest))).await?;
+            let past = self.about_to_leave(want);
+            if (past.is_some() || turn.head_start.is_some())
+                && !Box::pin(self.lets_others_ask(&turn, past, until)).await?
+            {
+                spot = Some(turn.spot);
+                continue;
             }
             // In boxes, this one and those within: who waits for a turn is small, and so is
             // who need not wait for the store.
@@ -184,6 +187,51 @@ impl Engine {
                 End::PassedBy(before) => spot = Some(before),
             }
         }
+    }
+
+    /// A share in the hold that is here, for one who does not wait for a turn: or in the one after
+    /// it, if that one is about to leave.
+    async fn shared_by_now(&self, want: &Want) -> Result<Option<Arc<Hold>>, Error> {
+        if !want.may_share() {
+            return Ok(None);
+        }
+        let share = || self.contention.share(&want.object, want.shape());
+        if let Some(hold) = share() {
+            return Ok(Some(hold));
+        }
+        let Some(past) = self.about_to_leave(want) else { return Ok(None) };
+        Box::pin(self.unless_closed(past.leaves_a_gap())).await?;
+        Ok(share())
+    }
+
+    /// The hold that `want` may not share any more, and that is about to leave.
+    fn about_to_leave(&self, want: &Want) -> Option<Arc<Hold>> {
+        want.may_share().then(|| self.contention.about_to_leave(&want.object))?
+    }
+
+    /// Has others ask first: those who do not queue, and those whom `past` has kept out. With
+    /// no gap between two holds of many Redisson's writers never enter. Returns whether we have
+    /// the turn yet.
+    async fn lets_others_ask(
+        &self,
+        turn: &Turn,
+        past: Option<Arc<Hold>>,
+        until: Option<Instant>,
+    ) -> Result<bool, Error> {
+        let others_first = turn.head_start.unwrap_or_default();
+        let gap = past.as_ref().map_or(Duration::ZERO, |_| SHARING_PAST + SHARING_RESTS);
+        // Who has little patience needs it to ask.
+        let patience = until.map(|until| until.saturating_duration_since(Instant::now()) / 4);
+        let longest = (others_first + gap).min(patience.unwrap_or(Duration::MAX));
+        turn.rests(self.core.clock.now() + longest);
+        let rest = async {
+            sleep(others_first).await;
+            if let Some(past) = past {
+                past.leaves_a_gap().await;
+            }
+        };
+        self.unless_closed(timeout(longest, rest)).await?.ok();
+        Ok(turn.goes_on())
     }
 
     /// A share in a hold of another task. It was counted when it was found.

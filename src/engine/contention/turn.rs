@@ -94,14 +94,12 @@ impl Contention {
             return None;
         }
         let ticket = spot.map(|spot| spot.ticket);
-        let mut rests = None;
         if may_share {
             let now = self.core.clock.now();
             if let Some(hold) = entries.share(object, shape, now) {
                 entries.pass_call(object, ticket, &self.core);
                 return Some(Ok(Entrance::Shared(hold)));
             }
-            rests = entries.held(object).and_then(|hold| hold.rests_from_sharing(now));
         }
         entries.last_ticket += 1;
         let fresh = entries.last_ticket;
@@ -115,7 +113,6 @@ impl Contention {
                 let rest = until.checked_duration_since(self.core.clock.now());
                 turn.head_start = turn.head_start.or(rest);
             }
-            turn.head_start = turn.head_start.or(rests);
             return Some(Ok(Entrance::Turn(turn)));
         }
         let crowd = entry.crowd();

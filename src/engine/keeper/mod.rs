@@ -143,7 +143,7 @@ impl Keeper {
     }
 
     /// Has whoever waits ask. What the store may keep beyond its time is given back.
-    fn has_ended(&self, hold: &Hold, now: Instant) {
+    fn has_ended(&self, hold: &Arc<Hold>, now: Instant) {
         if hold.outlives_itself() {
             self.core.debts.owe(Debt::of(hold, ReleaseMode::HandOver, now));
         }

@@ -3,7 +3,7 @@
 
 pub(crate) mod settle;
 
-use std::{sync::Arc, time::Duration};
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
@@ -33,16 +33,13 @@ pub(crate) enum Left {
 }
 
 impl Engine {
-    /// Gives back `hold`, whose last share is gone and which was `believed` in at `now`.
+    /// Gives `hold` back to the store, whose last share is gone and which was `believed` in at `now`.
     pub(super) async fn free(
         &self,
         hold: &Arc<Hold>,
         believed: Result<Duration, LostReason>,
         now: Instant,
     ) -> Result<Left, Error> {
-        if self.pass_on(hold, now) {
-            return Ok(Left::Nothing);
-        }
         if let Err(reason) = believed
             && !self.core.store.is_up()
         {
@@ -99,7 +96,7 @@ impl Engine {
     }
 
     /// Gives `hold` back without waiting for it.
-    pub(super) fn free_in_background(&self, hold: &Hold, now: Instant) {
+    pub(super) fn free_in_background(&self, hold: &Arc<Hold>, now: Instant) {
         self.keeper.unwatch(hold.grant.id);
         tracing::debug!(target: "leasehold", lock = %hold.name(), owner = %hold.grant.claim.owner,
             held = ?hold.held_for(now), "release, in the background");
@@ -107,11 +104,13 @@ impl Engine {
             self.core.counters.released.add(1);
         }
         self.core.debts.owe(Debt::of(hold, hold.release_mode(now), now));
-        self.contention.left(hold);
+        if !hold.object().manner().is_shared() {
+            self.contention.left(hold);
+        }
     }
 
     /// Ends `hold`, of which the store is to know no more.
-    pub(super) fn forget(&self, hold: &Hold) {
+    pub(super) fn forget(&self, hold: &Arc<Hold>) {
         self.keeper.unwatch(hold.grant.id);
         if hold.end(LostReason::Released).is_ok() {
             self.core.counters.released.add(1);
@@ -123,7 +122,7 @@ impl Engine {
 
     /// Ends `hold` because the client is shut down, unless it is over: its grant may have
     /// gone on to another one.
-    pub(super) fn take_back(&self, hold: &Hold) -> bool {
+    pub(super) fn take_back(&self, hold: &Arc<Hold>) -> bool {
         if hold.end(LostReason::ShutDown).is_err() {
             return false;
         }
@@ -138,7 +137,7 @@ impl Engine {
     /// the rest, and looks again if a grant may still be on its way.
     async fn give_back(
         &self,
-        hold: &Hold,
+        hold: &Arc<Hold>,
         now: Instant,
         limit: Duration,
     ) -> Result<GivenBack, Failure> {
@@ -147,7 +146,8 @@ impl Engine {
         let promise = OnDrop::new(|| self.core.debts.owe(Debt::of(hold, mode, now)));
         let until = hold.store_ends().min(now + limit);
         let release = || self.core.store.release(&hold.grant.claim, mode);
-        let given = within(limit, retry_until(&self.core.clock, until, release)).await?;
+        let given = pin!(retry_until(&self.core.clock, until, release));
+        let given = within(limit, given).await?;
         if !hold.grant.unsure {
             promise.cancel();
         }
@@ -183,7 +183,7 @@ impl Engine {
         let promise = OnDrop::new(|| self.core.debts.owe(debt()));
         let limit = self.limits.release;
         let until = hold.store_ends().min(self.core.clock.now() + limit);
-        let told = recount(&self.core, &self.contention, hold, None, until);
+        let told = pin!(recount(&self.core, &self.contention, hold, None, until));
         let outcome = within(limit, told).await?;
         promise.cancel();
         Ok(outcome)

@@ -57,7 +57,11 @@ async fn settle(core: &Core, contention: &Contention, debt: Debt) -> Option<Debt
                 () = long_unused(core) => None,
             };
         }
-        Debt::Release(withdrawal) => withdraw(core, contention, withdrawal).await,
+        Debt::Release(withdrawal) => {
+            let more = withdraw(core, contention, withdrawal).await;
+            withdrawal.hold.iter().for_each(|hold| contention.left(hold));
+            more
+        }
     };
     settled.unwrap_or_else(|failure| {
         core.counters.releases_abandoned.add(1);
@@ -241,7 +245,7 @@ mod tests {
         // when nobody wants it any more, and then the first question is executed
         let local = LocalTurns::default();
         let terms = Terms { renewed: true, max_hold: None, local };
-        let hold = Hold::new(grant, terms, now, &engine.core.counters);
+        let hold = Arc::new(Hold::new(grant, terms, now, &engine.core.counters));
         assert!(hold.grant_for_next(now).is_some_and(|next| next.unsure), "so is the next hold");
         hold.end(LostReason::Released).unwrap();
         engine.core.debts.owe(Debt::of(&hold, ReleaseMode::HandOver, now));

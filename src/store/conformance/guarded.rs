@@ -24,7 +24,7 @@ async fn writes<const N: usize>(t: &Bench, claim: &Claim, writes: [Write; N]) ->
 
 /// Whether a text lies under `key`: then no field can be set. Otherwise one is.
 async fn is_text(t: &Bench, claim: &Claim, key: &str) -> bool {
-    let work = Work::Writes(vec![Write::hset(key, "field", "")]);
+    let work = Work::Writes(vec![Write::hset(t.key(key), "field", "")]);
     match t.one.guarded(claim, &work).await {
         Ok(Some(Value::Nil)) => false,
         Err(Failure::Refused { code, .. }) if code == "WRONGTYPE" => true,
@@ -34,11 +34,14 @@ async fn is_text(t: &Bench, claim: &Claim, key: &str) -> bool {
 
 async fn who_holds_writes_and_nobody_else_does(t: &Bench) {
     let (mine, yours) = (t.claim("guarded"), t.claim("guarded"));
-    assert!(!writes(t, &mine, [Write::set("{guarded}:a", "early")]).await, "nobody holds it");
+    assert!(
+        !writes(t, &mine, [Write::set(t.key("{guarded}:a"), "early")]).await,
+        "nobody holds it"
+    );
     t.grant(&mine).await;
-    assert!(!writes(t, &yours, [Write::set("{guarded}:a", "another's")]).await);
+    assert!(!writes(t, &yours, [Write::set(t.key("{guarded}:a"), "another's")]).await);
     assert!(!is_text(t, &mine, "{guarded}:a").await, "who does not hold has written");
-    assert!(writes(t, &mine, [Write::set("{guarded}:b", "mine")]).await);
+    assert!(writes(t, &mine, [Write::set(t.key("{guarded}:b"), "mine")]).await);
     assert!(is_text(t, &mine, "{guarded}:b").await);
     assert!(writes(t, &mine, []).await);
     assert!(!writes(t, &yours, []).await);
@@ -46,7 +49,7 @@ async fn who_holds_writes_and_nobody_else_does(t: &Bench) {
 }
 
 async fn nothing_is_written_when_the_hold_is_over(t: &Bench) {
-    let late = || [Write::set("{over}:late", "late")];
+    let late = || [Write::set(t.key("{over}:late"), "late")];
     let expired = t.claim_for("over", Duration::from_millis(60));
     t.grant(&expired).await;
     sleep(Duration::from_millis(80)).await;
@@ -73,7 +76,7 @@ async fn one_that_entered_again_writes(t: &Bench) {
     let claim = t.claim("entered");
     t.grant(&claim).await;
     t.one.recount(&claim, 2, None).await.unwrap();
-    assert!(writes(t, &claim, [Write::set("{entered}:a", "1")]).await);
+    assert!(writes(t, &claim, [Write::set(t.key("{entered}:a"), "1")]).await);
     assert_eq!(t.one.held_by(&claim.object, &claim.owner).await.unwrap(), 2);
     t.broadcast(&claim).await;
 }
@@ -81,21 +84,29 @@ async fn one_that_entered_again_writes(t: &Bench) {
 async fn writes_are_made_in_order_and_all_of_them_or_none(t: &Bench) {
     let claim = t.claim("order");
     t.grant(&claim).await;
-    let (set, field) = (|key| Write::set(key, "1"), |key| Write::hset(key, "field", "1"));
+    let set = |key: String| Write::set(key, "1");
+    let field = |key: String| Write::hset(key, "field", "1");
     assert!(
-        writes(t, &claim, [set("{order}:a"), Write::delete("{order}:a"), field("{order}:a")]).await
+        writes(
+            t,
+            &claim,
+            [set(t.key("{order}:a")), Write::delete(t.key("{order}:a")), field(t.key("{order}:a"))]
+        )
+        .await
     );
-    assert!(writes(t, &claim, [field("{order}:b"), set("{order}:b")]).await);
+    assert!(writes(t, &claim, [field(t.key("{order}:b")), set(t.key("{order}:b"))]).await);
     assert!(!is_text(t, &claim, "{order}:a").await);
     assert!(is_text(t, &claim, "{order}:b").await);
 
     // what cannot be made for what lies there, or for what is to lie there by then
-    for refused in [[set("{order}:c"), field("{order}:b")], [set("{order}:c"), field("{order}:c")]]
-    {
+    for refused in [
+        [set(t.key("{order}:c")), field(t.key("{order}:b"))],
+        [set(t.key("{order}:c")), field(t.key("{order}:c"))],
+    ] {
         let refused = t.one.guarded(&claim, &Work::Writes(refused.into())).await.unwrap_err();
         assert!(!refused.may_have_happened() && refused.to_string().contains("WRONGTYPE"));
         assert!(!is_text(t, &claim, "{order}:c").await, "a part of it was written");
-        assert!(writes(t, &claim, [Write::delete("{order}:c")]).await);
+        assert!(writes(t, &claim, [Write::delete(t.key("{order}:c"))]).await);
     }
     t.broadcast(&claim).await;
 }
@@ -103,11 +114,12 @@ async fn writes_are_made_in_order_and_all_of_them_or_none(t: &Bench) {
 async fn what_is_to_expire_does(t: &Bench) {
     let claim = t.claim("expiry");
     t.grant(&claim).await;
-    let soon = |key| Write::expire(key, Duration::from_millis(60));
-    let (kept, gone) = (Write::set("{expiry}:kept", "1"), Write::set("{expiry}:gone", "1"));
-    let nothing = soon("{expiry}:nothing");
-    assert!(writes(t, &claim, [gone, soon("{expiry}:gone"), nothing]).await);
-    assert!(writes(t, &claim, [kept.clone(), soon("{expiry}:kept"), kept]).await);
+    let soon = |key: String| Write::expire(key, Duration::from_millis(60));
+    let (kept, gone) =
+        (Write::set(t.key("{expiry}:kept"), "1"), Write::set(t.key("{expiry}:gone"), "1"));
+    let nothing = soon(t.key("{expiry}:nothing"));
+    assert!(writes(t, &claim, [gone, soon(t.key("{expiry}:gone")), nothing]).await);
+    assert!(writes(t, &claim, [kept.clone(), soon(t.key("{expiry}:kept")), kept]).await);
     sleep(Duration::from_millis(80)).await;
     assert!(!is_text(t, &claim, "{expiry}:gone").await);
     assert!(is_text(t, &claim, "{expiry}:kept").await, "what is set anew has no end");

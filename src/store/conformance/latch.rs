@@ -13,7 +13,7 @@ pub(super) async fn all(t: &Bench) {
 
 impl Bench {
     fn latch(&self, name: &str) -> Claim {
-        let object = Object::of(Kind::Latch, name);
+        let object = self.object(Kind::Latch, name);
         Claim { share: Share::Nothing, object, ..self.claim(name) }
     }
 

@@ -30,6 +30,8 @@ pub(crate) struct Bench {
     other: Arc<dyn Store>,
     told: Arc<Told>,
     identity: Identity,
+    /// What all names begin with.
+    prefix: &'static str,
 }
 
 #[derive(Default)]
@@ -61,7 +63,22 @@ impl Bench {
         let told = Arc::new(Told::default());
         let subscriber: Arc<dyn Subscriber> = Arc::<Told>::clone(&told);
         other.tell(Arc::downgrade(&subscriber) as Weak<dyn Subscriber>);
-        Self { one, other, told, identity: Identity::of(id) }
+        Self { one, other, told, identity: Identity::of(id), prefix: "" }
+    }
+
+    /// With names that all begin so.
+    #[cfg(all(test, feature = "redis"))]
+    pub(crate) fn below(self, prefix: &'static str) -> Self {
+        Self { prefix, ..self }
+    }
+
+    fn object(&self, kind: Kind, name: &str) -> Object {
+        Object::of(kind, format!("{}{name}", self.prefix))
+    }
+
+    /// `key` with the name of a lock in braces, as that lock is called.
+    fn key(&self, key: &str) -> String {
+        key.replacen('{', &format!("{{{}", self.prefix), 1)
     }
 
     fn claim(&self, name: &str) -> Claim {
@@ -69,7 +86,7 @@ impl Bench {
     }
 
     fn claim_for(&self, name: &str, ttl: Duration) -> Claim {
-        Claim::plain(Object::lock(name), self.identity.fresh_owner(), ttl)
+        Claim::plain(self.object(Kind::Lock, name), self.identity.fresh_owner(), ttl)
     }
 
     /// Claims to one lock, the first of which is granted. The other client listens.
@@ -162,7 +179,7 @@ fn unsupported<T: std::fmt::Debug>(answer: Result<T, Failure>) -> &'static str {
 }
 
 async fn what_a_kind_is_not_asked_it_does_not_support(t: &Bench) {
-    let of = |kind| Claim { object: Object::of(kind, "unasked"), ..t.claim("unasked") };
+    let of = |kind| Claim { object: t.object(kind, "unasked"), ..t.claim("unasked") };
     let [lock, read, semaphore, latch, permits] =
         [Kind::Lock, Kind::Read, Kind::Semaphore, Kind::Latch, Kind::Permits].map(of);
     let (store, receipt) = (&t.one, t.identity.fresh_owner());

@@ -33,13 +33,13 @@ pub(super) async fn all(bench: &Bench) {
 }
 
 fn wants(t: &Bench, name: &str, count: u32, ttl: Duration) -> Claim {
-    let (object, owner) = (Object::of(Kind::Permits, name), t.identity.fresh_owner());
+    let (object, owner) = (t.object(Kind::Permits, name), t.identity.fresh_owner());
     Claim { object, owner, ttl, share: Share::Units(count) }
 }
 
 /// So many permits, and nothing else of that name.
 async fn set(t: &Bench, name: &str, count: u32) -> Object {
-    let object = Object::of(Kind::Permits, name);
+    let object = t.object(Kind::Permits, name);
     assert_eq!(change(t, &object, Change::SetIfAbsent(count)).await, 1);
     object
 }
@@ -173,7 +173,7 @@ async fn many_holds_are_renewed_each_only_as_a_whole(t: &Bench) {
     assert_eq!(outcomes, [not_ours, renewed, renewed, not_ours]);
     let left = t.one.lease(&other, first(&claims[1]), None).await.unwrap().unwrap();
     assert!(left > LONG / 2, "{left:?}");
-    assert_eq!(counts(t, &Object::of(Kind::Permits, "p-renewed-gone")).await, (0, 0));
+    assert_eq!(counts(t, &t.object(Kind::Permits, "p-renewed-gone")).await, (0, 0));
 
     // A look does not prolong.
     let look = renewal(&claims[1], None);
@@ -196,7 +196,7 @@ async fn one_permit_that_is_gone_makes_a_release_say_so(t: &Bench) {
 }
 
 async fn how_many_there_are_can_be_changed_and_a_receipt_counts_once(t: &Bench) {
-    let object = Object::of(Kind::Permits, "p-change");
+    let object = t.object(Kind::Permits, "p-change");
     assert_eq!(t.one.count(&object).await.unwrap(), Counts::default());
     assert_eq!(change(t, &object, Change::SetIfAbsent(10)).await, 1);
     assert_eq!(change(t, &object, Change::SetIfAbsent(15)).await, 0);
@@ -213,7 +213,7 @@ async fn how_many_there_are_can_be_changed_and_a_receipt_counts_once(t: &Bench) 
     }
     assert_eq!(counts(t, &object).await, (14, 0));
     // That it was set is answered so when it is asked again, though it is set by then.
-    let (new, receipt) = (Object::of(Kind::Permits, "p-change-2"), t.identity.fresh_owner());
+    let (new, receipt) = (t.object(Kind::Permits, "p-change-2"), t.identity.fresh_owner());
     for _ in 0..2 {
         let set = t.one.change(&new, Change::SetIfAbsent(2), &receipt).await.unwrap();
         assert_eq!(set, 1);

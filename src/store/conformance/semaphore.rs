@@ -24,7 +24,7 @@ pub(super) async fn all(t: &Bench) {
 
 impl Bench {
     fn permits(&self, name: &str, units: u32) -> Claim {
-        let object = Object::of(Kind::Semaphore, name);
+        let object = self.object(Kind::Semaphore, name);
         Claim { share: Share::Units(units), object, ..self.claim(name) }
     }
 

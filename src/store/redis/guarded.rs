@@ -94,29 +94,19 @@ fn done(reply: Value) -> Result<Option<domain::Value>, Failure> {
     match (parts.next(), parts.next(), parts.next()) {
         (Some(Value::Int(1)), answer, None) => value(answer.unwrap_or(Value::Nil)).map(Some),
         (Some(Value::Int(2)), Some(words), Some(verb)) => {
-            Err(refused(&words).naming(Some(&replies::into_text(&verb))))
+            let refused = replies::refused_within(&replies::into_text(&words));
+            Err(refused.naming(Some(&replies::into_text(&verb))))
         }
         (Some(Value::Int(3)), Some(words), _) => Err(half_done(&words)),
         (first, ..) => Err(replies::unreadable(&first.unwrap_or(Value::Nil))),
     }
 }
 
-/// What the server says that refused something within a script: a code, then words. Older ones
-/// put a minus before the code, and their own words before that.
-fn refused(words: &Value) -> Failure {
-    let words = replies::into_text(words);
-    let (code, rest) = words.split_once(' ').unwrap_or((&words, ""));
-    match code.bytes().all(|byte| byte.is_ascii_uppercase()) {
-        true => replies::refused(code, rest),
-        false => replies::refused("ERR", &words),
-    }
-}
-
 /// A failure of what may have written something before.
 fn half_done(words: &Value) -> Failure {
     let words = replies::into_text(words);
-    match words.split_once(' ') {
-        Some((code, rest)) if BEFORE_ALL.contains(&code) => replies::refused(code, rest),
+    match replies::code_and_words(&words) {
+        (code, rest) if BEFORE_ALL.contains(&code) => replies::refused(code, rest),
         _ => Failure::Failed(shown(&words)),
     }
 }
@@ -210,6 +200,7 @@ mod tests {
             (2, "OOM command not allowed", true),
             (3, "OOM command not allowed", true),
             (3, "READONLY You can't write", true),
+            (3, "@user_script: 1: -OOM command not allowed", true),
             (3, "NOPERM you may not", false),
             (3, "user_script:1: there is no ROOM, OOM", false),
             (3, "", false),

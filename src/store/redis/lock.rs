@@ -2,11 +2,12 @@
 
 use std::{sync::LazyLock, time::Duration};
 
-use redis::{Cmd, Value, cmd};
+use redis::{Cmd, Value};
 
 use super::{
     InRedis, RedisStore,
     channels::Channels,
+    granted::Granted,
     keys, millis, replies,
     scripts::{Script, roomy, script},
 };
@@ -38,8 +39,10 @@ impl InRedis for Locks {
         channel(name)
     }
 
-    fn look(&self, claim: &Claim) -> Option<Cmd> {
-        Some(cmd("HEXISTS").arg(claim.name().as_str()).arg(claim.owner.as_str()).clone())
+    fn granted(&self, claim: &Claim) -> Option<Granted> {
+        let tokens = (claim.tokens() > 0).then(|| keys::tokens(claim.name()));
+        let keys: Vec<_> = [claim.name().as_str()].into_iter().chain(tokens.as_deref()).collect();
+        Some(Granted::field(&keys, claim.owner.as_str()))
     }
 }
 

@@ -3,10 +3,15 @@
 
 mod channels;
 mod connection;
+#[cfg(test)]
+mod deployments;
+mod granted;
 mod guarded;
 mod keys;
 mod latch;
 mod lock;
+#[cfg(test)]
+mod moving_names;
 mod permits;
 mod read_write;
 mod renewals;
@@ -31,6 +36,7 @@ pub(crate) use self::connection::{Credentials, Settings, Translation};
 use self::{
     channels::Channels,
     connection::{Dialer, Preload, Servers, Target},
+    granted::Granted,
     scripts::Script,
     topology::{Call, Topology},
 };
@@ -40,9 +46,9 @@ use super::{
 };
 use crate::{
     domain::{
-        About, Change, Claim, Counts, Failure, GivenBack, Holder, Kind, Name, Object, Outcome,
-        Owner, PermitId, Place, ReleaseMode, Renewal, Replicas, Seldom, Value as Returned, Verdict,
-        Work, checked,
+        About, Change, Claim, Counts, Failure, Finding, GivenBack, Holder, Kind, Name, Object,
+        Outcome, Owner, PermitId, Place, ReleaseMode, Renewal, Replicas, Seldom, Value as Returned,
+        Verdict, Work, checked,
     },
     error::Error,
 };
@@ -164,7 +170,8 @@ impl RedisStore {
         };
         match reply {
             Value::ServerError(error) => {
-                let command = error.details().and_then(|words| script.command_at(words));
+                let said = format!("{} {}", error.code(), error.details().unwrap_or_default());
+                let command = script.command_at(&said);
                 Err(replies::naming_keys(replies::refusal(&error).naming(command), keys))
             }
             reply => Ok(reply),
@@ -287,9 +294,8 @@ trait InRedis: Questions<RedisStore> {
     /// Where releases of `name` are announced.
     fn channel(&self, name: &Name) -> String;
 
-    /// Finds what was granted by `claim`: what is not there is 0, or nothing. `None` if nothing
-    /// ever is.
-    fn look(&self, _claim: &Claim) -> Option<Cmd> {
+    /// How to ask about what was granted by `claim`. `None` if nothing ever is.
+    fn granted(&self, _claim: &Claim) -> Option<Granted> {
         None
     }
 }
@@ -381,9 +387,9 @@ impl Store for RedisStore {
     }
 
     fn replicated<'a>(&'a self, claim: &'a Claim, replicas: Replicas) -> Answer<'a, u32> {
-        match (Self::of(claim.object.kind).look(claim), self.topology.synced()) {
-            (Some(look), Some(synced)) => Box::pin(synced.ask(look, replicas)),
-            _ => unsupported(&claim.object),
+        match Self::of(claim.object.kind).granted(claim) {
+            Some(granted) => Box::pin(self.topology.replicated(claim, granted, replicas)),
+            None => unsupported(&claim.object),
         }
     }
 
@@ -449,6 +455,10 @@ impl Store for RedisStore {
         Box::pin(self.topology.look())
     }
 
+    fn findings(&self) -> Vec<Finding> {
+        self.topology.findings()
+    }
+
     fn are_up(&self) -> (bool, bool) {
         self.topology.are_up()
     }
@@ -475,47 +485,13 @@ mod tests {
     use std::sync::Arc;
 
     use futures_util::FutureExt;
-    use testkit::{Cluster, Redis, Sentinels, eventually, twin::Twin};
+    use testkit::{Redis, eventually, twin::Twin};
 
     use super::*;
     use crate::store::conformance::{self, Bench};
 
     async fn store(redis: &Redis, id: &str) -> Arc<RedisStore> {
         Arc::new(RedisStore::connect(&redis.url(), &Settings::default(), id).await.unwrap())
-    }
-
-    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn it_conforms() {
-        let redis = Redis::start();
-        let (one, other) = (store(&redis, "one").await, store(&redis, "other").await);
-        conformance::all(&Bench::new(one, other, "other")).await;
-    }
-
-    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn it_conforms_behind_sentinels_and_with_several_addresses() {
-        let sentinels = Sentinels::options().replicas(1).start();
-        let [master, replica] = sentinels.servers() else { panic!() };
-        let (addresses, settings) = (sentinels.addresses().join(","), Settings::default());
-        for url in [
-            format!("redis-sentinel://{addresses}/{}", sentinels.name()),
-            format!("redis://127.0.0.1:{},127.0.0.1:{}", replica.port(), master.port()),
-        ] {
-            let [one, other] = ["one", "other"].map(|id| RedisStore::connect(&url, &settings, id));
-            let (one, other) = (Arc::new(one.await.unwrap()), Arc::new(other.await.unwrap()));
-            conformance::all(&Bench::new(one, other, "other")).await;
-            master.command(&["FLUSHALL"]);
-        }
-    }
-
-    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn it_conforms_in_a_cluster() {
-        let cluster = Cluster::options().replicas(0).start();
-        let url = cluster.urls()[0].replace("redis://", "redis-cluster://");
-        let store = async |id: &str| {
-            Arc::new(RedisStore::connect(&url, &Settings::default(), id).await.unwrap())
-        };
-        let (one, other) = (store("one").await, store("other").await);
-        conformance::all(&Bench::new(one, other, "other")).await;
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -2,10 +2,12 @@
 
 use std::{sync::LazyLock, time::Duration};
 
-use redis::{Cmd, Value, cmd};
+use redis::{Cmd, Value};
 
 use super::{
-    InRedis, RedisStore, keys, millis, replies,
+    InRedis, RedisStore,
+    granted::Granted,
+    keys, millis, replies,
     scripts::{Script, script},
 };
 use crate::{
@@ -36,9 +38,9 @@ impl InRedis for Permits {
         channel(name)
     }
 
-    fn look(&self, claim: &Claim) -> Option<Cmd> {
+    fn granted(&self, claim: &Claim) -> Option<Granted> {
         let first = permits_of(&claim.owner, claim.share).next()?;
-        Some(cmd("ZSCORE").arg(keys::leases(claim.name())).arg(first.as_bytes()).clone())
+        Some(Granted::permit(&keys::leases(claim.name()), first.as_bytes()))
     }
 }
 

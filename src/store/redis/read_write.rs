@@ -6,7 +6,9 @@ use std::{future::Future, sync::LazyLock, time::Duration};
 use redis::{Cmd, Value, cmd};
 
 use super::{
-    InRedis, RedisStore, keys,
+    InRedis, RedisStore,
+    granted::Granted,
+    keys,
     lock::{is_forbidden, is_split},
     millis, replies,
     scripts::{Script, script},
@@ -52,8 +54,11 @@ impl InRedis for Readers {
         channel(name)
     }
 
-    fn look(&self, claim: &Claim) -> Option<Cmd> {
-        Some(cmd("EXISTS").arg(keys::reader(claim.name(), &claim.owner)).clone())
+    fn granted(&self, claim: &Claim) -> Option<Granted> {
+        let lease = keys::reader(claim.name(), &claim.owner);
+        let look = cmd("EXISTS").arg(&lease).clone();
+        let field = Granted::field(&[claim.name().as_str(), &lease], claim.owner.as_str());
+        Some(field.found_by(look))
     }
 }
 
@@ -130,9 +135,8 @@ impl InRedis for Writers {
         channel(name)
     }
 
-    fn look(&self, claim: &Claim) -> Option<Cmd> {
-        let field = format!("{}{WRITER}", claim.owner);
-        Some(cmd("HEXISTS").arg(claim.name().as_str()).arg(field).clone())
+    fn granted(&self, claim: &Claim) -> Option<Granted> {
+        Some(Granted::field(&[claim.name().as_str()], &writer(&claim.owner)))
     }
 }
 

@@ -91,7 +91,7 @@ impl<Text: AsRef<str>> Script<Text> {
     /// The command that the server names by its line: "…, on @user_script:8."
     pub(super) fn command_at(&self, words: &str) -> Option<&str> {
         let (_, line) = words.split_once("user_script:")?;
-        let digits = line.split(|c: char| !c.is_ascii_digit()).next()?;
+        let digits = line.trim_start().split(|c: char| !c.is_ascii_digit()).next()?;
         let line =
             self.plain.text.as_ref().lines().nth(digits.parse::<usize>().ok()?.checked_sub(1)?)?;
         let (_, call) = line.split_once("call('")?;
@@ -128,6 +128,7 @@ mod tests {
         let at =
             |line: &str| script.command_at(&format!("no: script: 0a, on @user_script:{line}."));
         assert_eq!(at("3"), Some("HSET"));
+        assert_eq!(script.command_at("@user_script: 3: you may not"), Some("HSET"));
         for other in ["0", "2", "4", "x", "99999999999999999999999"] {
             assert_eq!(at(other), None, "{other}");
         }

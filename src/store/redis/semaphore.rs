@@ -3,10 +3,12 @@
 
 use std::sync::LazyLock;
 
-use redis::{Cmd, Value, cmd};
+use redis::{Value, cmd};
 
 use super::{
-    InRedis, RedisStore, keys, millis, replies,
+    InRedis, RedisStore,
+    granted::Granted,
+    keys, millis, replies,
     scripts::{Script, script},
 };
 use crate::{
@@ -37,8 +39,8 @@ impl InRedis for Semaphores {
         channel(name)
     }
 
-    fn look(&self, claim: &Claim) -> Option<Cmd> {
-        Some(cmd("HEXISTS").arg(keys::holders(claim.name())).arg(claim.owner.as_str()).clone())
+    fn granted(&self, claim: &Claim) -> Option<Granted> {
+        Some(Granted::field(&[&keys::holders(claim.name())], claim.owner.as_str()))
     }
 }
 

@@ -1,20 +1,15 @@
-//! Warns of servers that will not do for locks, once of each kind.
+//! Warns of what can hurt locks, once of each kind.
 
-use crate::domain::{About, Mutex, Role};
+use std::mem::{Discriminant, discriminant};
+
+use crate::domain::{About, Finding, Hazard, Mutex};
 
 /// What was warned of.
 #[derive(Debug, Default)]
 pub(super) struct Warnings {
-    told: Mutex<Vec<Trouble>>,
+    told: Mutex<Vec<Discriminant<Hazard>>>,
     /// Whether nodes of a cluster are what is looked for. What each of them is says their map.
     of_nodes: bool,
-}
-
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Trouble {
-    ClusterNode,
-    Eviction,
-    Replica,
 }
 
 impl Warnings {
@@ -22,33 +17,34 @@ impl Warnings {
         Self { of_nodes: true, ..Self::default() }
     }
 
+    /// What can hurt locks on a server that says this of itself.
+    pub(super) fn findings(&self, about: &About) -> Vec<Finding> {
+        let on_the_map = |it: &Hazard| matches!(it, Hazard::Replica | Hazard::ClusterNode);
+        let hazards = about.hazards.iter().filter(|it| !(self.of_nodes && on_the_map(it)));
+        hazards.map(|it| Finding::at(&about.server, it.clone())).collect()
+    }
+
+    /// Warns of what was not warned of before.
+    pub(super) fn tell(&self, findings: &[Finding]) {
+        findings.iter().filter(|it| self.is_new(&it.hazard)).for_each(say);
+    }
+
     /// Whether it is time to warn of this, and then it is done.
-    fn is_new(&self, trouble: Trouble) -> bool {
-        let mut told = self.told.lock();
-        let new = !told.contains(&trouble);
+    fn is_new(&self, hazard: &Hazard) -> bool {
+        let (mut told, kind) = (self.told.lock(), discriminant(hazard));
+        let new = !told.contains(&kind);
         if new {
-            told.push(trouble);
+            told.push(kind);
         }
         new
     }
+}
 
-    /// Warns of what a server says of itself.
-    pub(super) fn warn_of(&self, about: &About) {
-        let role = about.role.filter(|_| !self.of_nodes);
-        if role == Some(Role::Replica) && self.is_new(Trouble::Replica) {
-            tracing::warn!(target: "leasehold",
-                "this server is a replica and takes no locks: connect to its primary");
-        }
-        if role == Some(Role::ClusterNode) && self.is_new(Trouble::ClusterNode) {
-            tracing::warn!(target: "leasehold",
-                "this server is a node of a cluster and takes no names but its own: connect to \
-                 the cluster, by redis-cluster:// or rediss-cluster://");
-        }
-        // Locks are keys with a lease: some policies throw just those away first.
-        let policy = about.eviction_policy.as_deref().filter(|policy| *policy != "noeviction");
-        if let Some(policy) = policy.filter(|_| self.is_new(Trouble::Eviction)) {
-            tracing::warn!(target: "leasehold", policy,
-                "this server may evict locks when its memory is full: use noeviction");
-        }
+fn say(Finding { server, hazard }: &Finding) {
+    let remedy = hazard.remedy();
+    match hazard {
+        Hazard::Unseen { .. } => tracing::debug!(target: "leasehold",
+            server, %hazard, remedy, "a look at the server is refused"),
+        _ => tracing::warn!(target: "leasehold", server, %hazard, remedy, "this can hurt locks"),
     }
 }

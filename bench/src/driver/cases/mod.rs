@@ -1,6 +1,7 @@
 //! The cases: one file per group.
 
 mod beside;
+mod cluster;
 mod expiry;
 mod in_process;
 mod latch;
@@ -8,7 +9,9 @@ mod limits;
 mod mixed;
 mod names;
 mod processes;
+mod recovery;
 mod uncontended;
+mod wait;
 mod waiting;
 mod watchdog;
 
@@ -18,7 +21,7 @@ use super::Bench;
 type Group = fn(&mut Bench);
 
 /// All groups, by the names that `ONLY` knows.
-pub(super) const ALL: [(&str, Group); 15] = [
+pub(super) const ALL: [(&str, Group); 19] = [
     ("limits", limits::run),
     ("uncontended", uncontended::run),
     ("in-process", in_process::run),
@@ -34,4 +37,8 @@ pub(super) const ALL: [(&str, Group); 15] = [
     ("waiting", waiting::run),
     ("watchdog", watchdog::run),
     ("permits-kept", watchdog::permits),
+    ("replica-wait", wait::run),
+    ("cluster", cluster::run),
+    ("sentinel-failover", recovery::by_sentinel),
+    ("cluster-failover", recovery::of_cluster),
 ];

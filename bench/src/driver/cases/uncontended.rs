@@ -14,17 +14,31 @@ use crate::{
     },
 };
 
-const GROUP: &str = "Acquire and release, every task its own name";
+/// Where pairs are measured.
+#[derive(Clone, Copy)]
+pub(super) struct Own {
+    pub(super) group: &'static str,
+    /// Which plot shows the throughput, if one does.
+    pub(super) plot: Option<&'static str>,
+}
+
+const HERE: Own =
+    Own { group: "Acquire and release, every task its own name", plot: Some("throughput") };
 
 /// One task waits for the wake-ups of the scheduler, which has moods: more rounds
 /// see more of them.
 const TASKS: [usize; 6] = [1, 1, 1, 16, 64, 256];
 
 pub(super) fn run(bench: &mut Bench) {
-    for tasks in TASKS {
-        bench.in_turn(bench.settings.rounds, &with_rivals(Some(RAW)), |bench, contender| {
-            let measured = pairs(bench, contender, tasks);
-            note(bench, contender, tasks, measured);
+    rounds(bench, HERE, &TASKS, &with_rivals(Some(RAW)));
+}
+
+/// Lets `contenders` have their turns with each number of tasks.
+pub(super) fn rounds(bench: &mut Bench, own: Own, tasks: &[usize], contenders: &[Contender]) {
+    for tasks in tasks {
+        bench.in_turn(bench.settings.rounds, contenders, |bench, contender| {
+            let measured = pairs(bench, contender, *tasks);
+            note(bench, own, contender, *tasks, measured);
         });
     }
 }
@@ -41,9 +55,15 @@ fn pairs(bench: &mut Bench, contender: Contender, tasks: usize) -> Answer<(Paire
     Ok((paired, server::cpu_seconds(&bench.redis) - before))
 }
 
-fn note(bench: &mut Bench, contender: Contender, tasks: usize, found: Answer<(Paired, f64)>) {
+fn note(
+    bench: &mut Bench,
+    own: Own,
+    contender: Contender,
+    tasks: usize,
+    found: Answer<(Paired, f64)>,
+) {
     let column = contender.column;
-    let main = if tasks == 1 { latency() } else { throughput(tasks) };
+    let main = if tasks == 1 { own.latency() } else { own.throughput(tasks) };
     let (paired, server) = match found {
         Ok(found) => found,
         Err(why) => return bench.board.failed(main, column, &why),
@@ -54,29 +74,35 @@ fn note(bench: &mut Bench, contender: Contender, tasks: usize, found: Answer<(Pa
         _ => pairs / (paired.wall_ns as f64 / 1e9),
     };
     bench.board.note(main, column, speed);
-    bench.board.note(client(tasks), column, paired.cpu_ns as f64 / 1e3 / pairs);
-    bench.board.note(of_server(tasks), column, server * 1e6 / pairs);
+    bench.board.note(own.client(tasks), column, paired.cpu_ns as f64 / 1e3 / pairs);
+    bench.board.note(own.of_server(tasks), column, server * 1e6 / pairs);
 }
 
-fn latency() -> Case {
-    let case = Case::less(GROUP, "1 task: median of a pair", "µs");
-    case.target(Target::AtMostOf(LIMIT, 1.1)).target(Target::BeatsRivals)
-}
+impl Own {
+    fn latency(self) -> Case {
+        let case = Case::less(self.group, "1 task: median of a pair", "µs");
+        case.target(Target::AtMostOf(LIMIT, 1.1)).target(Target::BeatsRivals)
+    }
 
-fn throughput(tasks: usize) -> Case {
-    let case = Case::more(GROUP, format!("{tasks} tasks: throughput"), "pairs/s");
-    let case = case.target(Target::BeatsRivals).plot("throughput", tasks);
-    if tasks < 64 { case } else { case.target(Target::AtLeastOf(LIMIT, 0.85)) }
-}
+    fn throughput(self, tasks: usize) -> Case {
+        let case = Case::more(self.group, format!("{tasks} tasks: throughput"), "pairs/s");
+        let case = case.target(Target::BeatsRivals);
+        let case = if tasks < 64 { case } else { case.target(Target::AtLeastOf(LIMIT, 0.85)) };
+        match self.plot {
+            Some(plot) => case.plot(plot, tasks),
+            None => case,
+        }
+    }
 
-fn client(tasks: usize) -> Case {
-    let case = Case::less(GROUP, format!("{}: client CPU", count(tasks)), "µs/pair");
-    case.target(Target::AtMostOf(LIMIT, 1.3))
-}
+    fn client(self, tasks: usize) -> Case {
+        let case = Case::less(self.group, format!("{}: client CPU", count(tasks)), "µs/pair");
+        case.target(Target::AtMostOf(LIMIT, 1.3))
+    }
 
-fn of_server(tasks: usize) -> Case {
-    let case = Case::less(GROUP, format!("{}: server CPU", count(tasks)), "µs/pair");
-    case.target(Target::AtMostOf("Redisson", 0.6))
+    fn of_server(self, tasks: usize) -> Case {
+        let case = Case::less(self.group, format!("{}: server CPU", count(tasks)), "µs/pair");
+        case.target(Target::AtMostOf("Redisson", 0.6))
+    }
 }
 
 fn count(tasks: usize) -> String {

@@ -23,7 +23,7 @@ const GROUP: &str = "Locks that are kept by a watchdog";
 /// Ours: each is a member of one sorted set. Redisson does not renew its own.
 const OUR_PERMITS: Contender = PERMITS[0];
 
-const LOCKS: &str = "locks";
+pub(super) const LOCKS: &str = "locks";
 
 /// What the names begin with: of the first hold, and of those that are counted.
 const FIRST: &str = "first";
@@ -33,26 +33,30 @@ const KEPT_PERMITS: usize = 10_000;
 
 const NO_WATCHDOG: &str = "has no watchdog of its own";
 
+/// What is kept, and where that is told.
+#[derive(Clone, Copy)]
+pub(super) struct Many {
+    pub(super) group: &'static str,
+    pub(super) what: &'static str,
+    pub(super) count: usize,
+}
+
 /// What one library needs to keep its locks.
 struct Kept {
     idled: Idled,
     server_seconds: f64,
     longest_script_us: f64,
     bytes_each: f64,
+    /// How many of them were there in the end.
+    there: usize,
 }
 
 pub(super) fn run(bench: &mut Bench) {
     for &count in bench.settings.holds {
-        for contender in [LEASEHOLD, REDISSON, RLOCK] {
-            match keep(bench, contender, count) {
-                Ok(kept) => note(bench, contender, count, &kept),
-                Err(why) => bench.board.failed(client(LOCKS, count), contender.column, &why),
-            }
-            server::clear(&bench.redis);
-        }
+        let many = Many { group: GROUP, what: LOCKS, count };
+        locks(bench, many, &[LEASEHOLD, REDISSON, RLOCK]);
         for contender in [RSLOCK, REDSYNC, REDISLOCK] {
-            let all = [client(LOCKS, count), of_server(LOCKS, count), script(LOCKS, count)];
-            for case in all.into_iter().chain([bytes(LOCKS, count)]) {
+            for case in [many.client(), many.of_server(), many.script(), many.bytes()] {
                 bench.board.absent(case, contender.column, NO_WATCHDOG);
             }
         }
@@ -61,14 +65,20 @@ pub(super) fn run(bench: &mut Bench) {
 
 /// The same for permits of one name.
 pub(super) fn permits(bench: &mut Bench) {
-    match keep(bench, OUR_PERMITS, KEPT_PERMITS) {
-        Ok(kept) => note(bench, OUR_PERMITS, KEPT_PERMITS, &kept),
-        Err(why) => {
-            let case = client("permits", KEPT_PERMITS);
-            bench.board.failed(case, OUR_PERMITS.column, &why);
+    let many = Many { group: GROUP, what: "permits", count: KEPT_PERMITS };
+    locks(bench, many, &[OUR_PERMITS]);
+}
+
+/// Lets each of `contenders` keep so many.
+pub(super) fn locks(bench: &mut Bench, many: Many, contenders: &[Contender]) {
+    for contender in contenders {
+        match keep(bench, *contender, many.count) {
+            Ok(kept) if kept.there < many.count => note_lost(bench, *contender, many, kept.there),
+            Ok(kept) => note(bench, *contender, many, &kept),
+            Err(why) => bench.board.failed(many.client(), contender.column, &why),
         }
+        server::clear(&bench.redis);
     }
-    server::clear(&bench.redis);
 }
 
 fn keep(bench: &Bench, contender: Contender, count: usize) -> Answer<Kept> {
@@ -82,21 +92,18 @@ fn keep(bench: &Bench, contender: Contender, count: usize) -> Answer<Kept> {
     // What acquiring has left to do is done by then.
     thread::sleep(Duration::from_millis(500));
     let (idled, server_seconds, longest_script_us) = watch(bench, &mut worker)?;
-    match there(bench, contender) {
-        there if there < count as i64 => Err(format!("only {there} of {count} were kept")),
-        _ => {
-            let bytes_each = weighed.unwrap_or(bytes) / count as f64;
-            Ok(Kept { idled, server_seconds, longest_script_us, bytes_each })
-        }
-    }
+    let bytes_each = weighed.unwrap_or(bytes) / count as f64;
+    let there = there(bench, contender);
+    Ok(Kept { idled, server_seconds, longest_script_us, bytes_each, there })
 }
 
 /// How many the server knows of.
-fn there(bench: &Bench, contender: Contender) -> i64 {
-    match contender {
+fn there(bench: &Bench, contender: Contender) -> usize {
+    let there = match contender {
         OUR_PERMITS => server::taken(&bench.redis, KEPT),
         _ => server::keys(&bench.redis),
-    }
+    };
+    there.unsigned_abs() as usize
 }
 
 /// A process with `count` holds, and the bytes that they take.
@@ -124,40 +131,55 @@ fn watch(bench: &Bench, worker: &mut Worker) -> Answer<(Idled, f64, f64)> {
     Ok((idled, seconds, server::longest_script(&bench.redis)))
 }
 
-fn note(bench: &mut Bench, contender: Contender, count: usize, kept: &Kept) {
+fn note(bench: &mut Bench, contender: Contender, many: Many, kept: &Kept) {
     let column = contender.column;
-    let what = if contender == OUR_PERMITS { "permits" } else { LOCKS };
     let seconds = kept.idled.wall_ns as f64 / 1e9;
-    bench.board.note(client(what, count), column, kept.idled.cpu_ns as f64 / 1e7 / seconds);
-    bench.board.note(of_server(what, count), column, kept.server_seconds * 100.0 / seconds);
-    bench.board.note(script(what, count), column, kept.longest_script_us / 1e3);
-    bench.board.note(bytes(what, count), column, kept.bytes_each);
+    bench.board.note(many.client(), column, kept.idled.cpu_ns as f64 / 1e7 / seconds);
+    bench.board.note(many.of_server(), column, kept.server_seconds * 100.0 / seconds);
+    bench.board.note(many.script(), column, kept.longest_script_us / 1e3);
+    bench.board.note(many.bytes(), column, kept.bytes_each);
     if let (OURS, Some(lag)) = (column, kept.idled.lag_ns) {
         let half = bench.settings.watched_ttl.as_secs_f64() * 1e3 / 2.0;
-        let case =
-            less(what, count, "greatest lag of a renewal", "ms").target(Target::AtMost(half));
+        let case = many.less("greatest lag of a renewal", "ms").target(Target::AtMost(half));
         bench.board.note(case, column, lag as f64 / 1e6);
     }
 }
 
-fn client(what: &str, count: usize) -> Case {
-    let case = less(what, count, "client CPU", "% of a core").target(Target::AtMost(3.0));
-    if what == LOCKS { case.plot("watchdog-client", count) } else { case }
+/// What ours loses fails the run; that of others is something to know.
+fn note_lost(bench: &mut Bench, contender: Contender, many: Many, there: usize) {
+    let why = format!("it kept only {there} of {}", many.count);
+    match contender.column {
+        OURS => bench.board.failed(many.client(), OURS, &why),
+        other => bench.board.absent(many.client(), other, &why),
+    }
 }
 
-fn of_server(what: &str, count: usize) -> Case {
-    let case = less(what, count, "server CPU", "% of a core").target(Target::AtMost(3.0));
-    if what == LOCKS { case.plot("watchdog-server", count) } else { case }
-}
+impl Many {
+    fn client(self) -> Case {
+        let case = self.less("client CPU", "% of a core").target(Target::AtMost(3.0));
+        self.plotted(case, "watchdog-client")
+    }
 
-fn script(what: &str, count: usize) -> Case {
-    less(what, count, "longest script", "ms").target(Target::AtMost(1.0))
-}
+    fn of_server(self) -> Case {
+        let case = self.less("server CPU", "% of a core").target(Target::AtMost(3.0));
+        self.plotted(case, "watchdog-server")
+    }
 
-fn bytes(what: &str, count: usize) -> Case {
-    less(what, count, "memory of the client", "bytes each").target(Target::AtMost(512.0))
-}
+    fn script(self) -> Case {
+        self.less("longest script", "ms").target(Target::AtMost(1.0))
+    }
 
-fn less(what: &str, count: usize, figure: &str, unit: &'static str) -> Case {
-    Case::less(GROUP, format!("{count} {what}: {figure}"), unit)
+    fn bytes(self) -> Case {
+        self.less("memory of the client", "bytes each").target(Target::AtMost(512.0))
+    }
+
+    fn less(self, figure: &str, unit: &'static str) -> Case {
+        Case::less(self.group, format!("{} {}: {figure}", self.count, self.what), unit)
+    }
+
+    /// The plots show locks at one server.
+    fn plotted(self, case: Case, plot: &'static str) -> Case {
+        let shown = self.group == GROUP && self.what == LOCKS;
+        if shown { case.plot(plot, self.count) } else { case }
+    }
 }

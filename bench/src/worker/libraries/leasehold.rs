@@ -9,6 +9,12 @@ use super::{Library, Outcome};
 #[derive(Clone, Debug)]
 pub(crate) struct Leasehold(Client);
 
+impl Leasehold {
+    pub(super) fn of(client: Client) -> Self {
+        Self(client)
+    }
+}
+
 impl Library for Leasehold {
     type Held = LockGuard;
 

@@ -4,6 +4,7 @@ mod beside;
 mod leasehold;
 mod local;
 mod raw;
+mod replicated;
 mod rlock;
 mod rslock;
 
@@ -16,6 +17,7 @@ pub(crate) use self::{
     leasehold::Leasehold,
     local::Local,
     raw::Raw,
+    replicated::{Beside, RawWait, Replicated},
     rlock::RLock,
     rslock::RsLock,
 };

@@ -1,17 +1,25 @@
-//! The bare commands of Leasehold over one connection of the same crate, with
-//! nothing around them: the limit of what a pair can cost.
+//! The bare commands of Leasehold over one connection of the same crate, or one to each
+//! node of a cluster, with nothing around them: the limit of what a pair can cost.
 
-use std::time::Duration;
+use std::{ops::RangeInclusive, sync::Arc, time::Duration};
 
 use redis::{Value, aio::MultiplexedConnection};
+use testkit::Cluster;
 
 use super::{Library, Outcome};
 use crate::job::TTL;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Raw {
+    nodes: Arc<[Node]>,
+    acquire: Arc<str>,
+}
+
+/// A server, and which slots it has.
+#[derive(Debug)]
+struct Node {
+    slots: RangeInclusive<u16>,
     connection: MultiplexedConnection,
-    acquire: String,
 }
 
 /// A name that was free, and its owner.
@@ -25,9 +33,15 @@ impl Library for Raw {
     type Held = Held;
 
     async fn connect(url: &str) -> Outcome<Self> {
-        let mut connection = connect(url).await?;
-        let acquire = load(&mut connection, include_str!(script!("acquire"))).await?;
-        Ok(Self { connection, acquire })
+        let mut nodes = match url.strip_prefix("redis-cluster://") {
+            Some(seeds) => nodes(seeds).await?,
+            None => vec![Node { slots: 0..=u16::MAX, connection: connect(url).await? }],
+        };
+        let mut acquire = String::new();
+        for node in &mut nodes {
+            acquire = load(&mut node.connection, include_str!(script!("acquire"))).await?;
+        }
+        Ok(Self { nodes: nodes.into(), acquire: acquire.into() })
     }
 
     async fn acquire(&self, name: &str) -> Outcome<Held> {
@@ -36,10 +50,11 @@ impl Library for Raw {
 
     async fn release(&self, held: Held) -> Outcome<()> {
         let channel = format!("redisson_lock__channel:{{{}}}", held.name);
+        let publish = if self.nodes.len() == 1 { "PUBLISH" } else { "SPUBLISH" };
         let mut calls = redis::pipe();
         calls.cmd("HDEL").arg(&held.name).arg(&held.owner);
-        calls.cmd("PUBLISH").arg(channel).arg("0");
-        let replies = self.connection.clone().send_packed_commands(&calls, 0, 2).await?;
+        calls.cmd(publish).arg(channel).arg("0");
+        let replies = self.at(&held.name)?.send_packed_commands(&calls, 0, 2).await?;
         match replies.as_slice() {
             [Value::Int(1), Value::Int(_)] => Ok(()),
             other => Err(format!("the release was answered {other:?}").into()),
@@ -53,23 +68,45 @@ impl Library for Raw {
     async fn seize(&self, name: &str, lease: Duration) -> Outcome<Held> {
         let owner = format!("raw:{name}");
         let mut call = redis::cmd("EVALSHA");
-        call.arg(&self.acquire).arg(1).arg(name).arg(&owner).arg(lease.as_millis() as u64);
-        self.granted(&call, &owner).await?;
+        call.arg(&*self.acquire).arg(1).arg(name).arg(&owner).arg(lease.as_millis() as u64);
+        match self.at(name)?.send_packed_command(&call).await? {
+            Value::BulkString(granted) if granted == owner.as_bytes() => {}
+            other => return Err(format!("a script answered {other:?}").into()),
+        }
         Ok(Held { name: name.to_owned(), owner })
     }
 }
 
 impl Raw {
-    async fn granted(&self, call: &redis::Cmd, owner: &str) -> Outcome<()> {
-        match self.connection.clone().send_packed_command(call).await? {
-            Value::BulkString(granted) if granted == owner.as_bytes() => Ok(()),
-            other => Err(format!("a script answered {other:?}").into()),
+    /// The connection to the server that has this name.
+    fn at(&self, name: &str) -> Outcome<MultiplexedConnection> {
+        if let [node] = &*self.nodes {
+            return Ok(node.connection.clone());
         }
+        let slot = Cluster::slot_of(name);
+        let node = self.nodes.iter().find(|node| node.slots.contains(&slot));
+        Ok(node.ok_or("nobody has the slot")?.connection.clone())
     }
 }
 
+/// The nodes of a cluster in which each has one range of slots.
+async fn nodes(seeds: &str) -> Outcome<Vec<Node>> {
+    let seed = seeds.split(',').next().ok_or("no node is named")?;
+    let mut seed = connect(&format!("redis://{seed}")).await?;
+    let known: Vec<Range> = redis::cmd("CLUSTER").arg("SLOTS").query_async(&mut seed).await?;
+    let mut nodes = vec![];
+    for (first, last, (host, port, ..)) in known {
+        let connection = connect(&format!("redis://{host}:{port}")).await?;
+        nodes.push(Node { slots: first..=last, connection });
+    }
+    Ok(nodes)
+}
+
+/// First slot, last slot, and the master: its address, its id and more.
+type Range = (u16, u16, (String, u16, Value, Value));
+
 /// A connection set up as the library's own.
-async fn connect(url: &str) -> Outcome<MultiplexedConnection> {
+pub(super) async fn connect(url: &str) -> Outcome<MultiplexedConnection> {
     let info = redis::IntoConnectionInfo::into_connection_info(format!("{url}?protocol=resp3"))?;
     let tcp = redis::io::tcp::TcpSettings::default().set_nodelay(true);
     let client = redis::Client::open(info.set_tcp_settings(tcp))?;

@@ -70,3 +70,29 @@ async fn one_in_transit_does_not_keep_those_that_linger() {
     assert!(looks < 10, "and there is nothing to do");
     assert_eq!(contention.entries.lock().agenda.len(), MOST_LINGERING);
 }
+
+/// All of them were looked at each time that one was passed on: 20 ms for ten thousand.
+#[tokio::test(start_paused = true)]
+#[expect(clippy::disallowed_methods, reason = "what a look costs is no time that a test may stop")]
+async fn a_look_costs_no_more_beside_many_names_that_are_waited_for() {
+    let store = MemoryStore::new();
+    let engine = client_of(&store);
+    let (here, there) = (Client::of(Arc::clone(&engine)), Client::sharing(&store));
+    let mut held = Vec::new();
+    for n in 0..4 * MOST_LINGERING {
+        let name = format!("door-{n}");
+        held.push(there.lock(&name).unwrap().acquire().await.unwrap());
+        for _ in 0..2 {
+            let door = here.lock(&name).unwrap();
+            tokio::spawn(async move { drop(door.acquire().await) });
+        }
+    }
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert!(engine.contention.entries.lock().agenda.len() > 3 * MOST_LINGERING);
+    let looks = (0..100).map(|_| {
+        let began = std::time::Instant::now();
+        engine.contention.look();
+        began.elapsed()
+    });
+    assert!(looks.min().unwrap() < Duration::from_millis(1));
+}

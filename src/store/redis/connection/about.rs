@@ -1,8 +1,15 @@
 //! Reads what a server says of itself: when it greets us, and when it is asked.
 
+use std::time::Duration;
+
 use redis::Value;
 
-use super::{obstacle::Obstacle, shown::shown};
+use super::{
+    hazards,
+    info::{Info, text},
+    obstacle::Obstacle,
+    shown::shown,
+};
 use crate::domain::{About, Role};
 
 /// What the answer to HELLO says of the server.
@@ -44,37 +51,39 @@ pub(super) fn must_be_primary(about: &About) -> Result<(), Obstacle> {
     }
 }
 
-/// What the server throws away when its memory is full, from the answer to `INFO memory`.
-pub(crate) fn eviction_policy(reply: &Value) -> Option<String> {
-    fact(reply, "maxmemory_policy").map(shown)
+/// What is known of a server that says more by the last of these replies, to INFO, which was
+/// asked for at this time of day.
+pub(crate) fn learnt(mut known: About, replies: &[Value], asked: Duration) -> About {
+    let info = Info::among(replies, asked);
+    if let Some(info) = &info {
+        known.role = match info.is_replica() {
+            Some(true) => Some(Role::Replica),
+            Some(false) if known.role == Some(Role::Replica) => Some(standing(&known)),
+            _ => known.role,
+        };
+        known.eviction_policy = info.eviction_policy().or(known.eviction_policy);
+        known.run_id = info.run_id().or(known.run_id);
+    }
+    known.hazards = hazards::of_server(&known, info.as_ref());
+    known
 }
 
-/// Whether it copies another server, from the answer to `INFO replication`.
-pub(crate) fn is_replica(reply: &Value) -> Option<bool> {
-    fact(reply, "role").map(|role| role == "slave")
-}
-
-/// One line of an answer to INFO.
-fn fact<'a>(reply: &'a Value, name: &str) -> Option<&'a str> {
-    let mut lines = text(reply)?.lines();
-    lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
+/// What a server is that copies no other.
+fn standing(known: &About) -> Role {
+    match known.clustered {
+        true => Role::ClusterNode,
+        false => Role::Primary,
+    }
 }
 
 pub(super) fn is_text(reply: &Value) -> bool {
     text(reply).is_some()
 }
 
-fn text(reply: &Value) -> Option<&str> {
-    match reply {
-        Value::BulkString(bytes) => std::str::from_utf8(bytes).ok(),
-        Value::SimpleString(text) | Value::VerbatimString { text, .. } => Some(text),
-        _ => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::Hazard;
 
     fn hello(mode: &str, role: &str) -> Result<About, Obstacle> {
         let bulk = |text: &str| Value::BulkString(text.into());
@@ -104,11 +113,17 @@ mod tests {
     }
 
     #[test]
-    fn a_line_of_info_is_found_and_nothing_is_made_of_anything_else() {
-        let text = "# Memory\r\nmaxmemory:0\r\nmaxmemory_policy:noeviction\r\nrole:slave\r\n";
-        let reply = Value::BulkString(text.into());
-        assert_eq!(eviction_policy(&reply).as_deref(), Some("noeviction"));
-        assert_eq!(is_replica(&reply), Some(true));
-        assert_eq!((eviction_policy(&Value::Nil), is_replica(&Value::Int(1))), (None, None));
+    fn what_a_server_says_later_counts_more_than_its_greeting() {
+        let info = |role: &str| [Value::BulkString(format!("role:{role}\r\nrun_id:a\r\n").into())];
+        for (mode, expected) in [("standalone", Role::Primary), ("cluster", Role::ClusterNode)] {
+            let greeted = hello(mode, "replica").unwrap();
+            let promoted = learnt(greeted, &info("master"), Duration::ZERO);
+            assert_eq!((promoted.role, promoted.run_id.as_deref()), (Some(expected), Some("a")));
+            let demoted = learnt(promoted, &info("slave"), Duration::ZERO);
+            assert_eq!(
+                (demoted.role, &demoted.hazards[..]),
+                (Some(Role::Replica), &[Hazard::Replica][..])
+            );
+        }
     }
 }

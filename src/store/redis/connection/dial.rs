@@ -2,13 +2,14 @@
 
 use std::{sync::Arc, time::Duration};
 
-use futures_util::{StreamExt, stream::FuturesUnordered};
+use futures_util::{StreamExt, future::join_all, stream::FuturesUnordered};
 use redis::{Cmd, Value};
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 use super::{
+    about,
     ending::Ending,
-    login::{Login, Preload},
+    login::{Login, Preload, greet},
     obstacle::Obstacle,
     reach::{Driver, Reach, silence},
     settings::Settings,
@@ -16,7 +17,10 @@ use super::{
     whereabouts::Whereabouts,
     wire::{OnPush, Wire},
 };
-use crate::{domain::About, error::Error};
+use crate::{
+    domain::{About, Finding},
+    error::Error,
+};
 
 /// Once a primary has answered the others have so long to say that they are one as well.
 const GRACE: Duration = Duration::from_millis(50);
@@ -52,8 +56,19 @@ impl Dialer {
         client_name: String,
         preloads: Vec<Preload>,
     ) -> Result<Self, Error> {
-        let reach = Reach::to(&target.place, settings);
-        let reach = Arc::new(reach.map_err(|why| why.before(target.place.to_string()))?);
+        let reach = Reach::to(&target.place, settings)?;
+        Self::by(reach, target, settings, client_name, preloads)
+    }
+
+    /// The same, by a reach that others have as well.
+    pub(crate) fn by(
+        reach: Arc<Reach>,
+        target: Target,
+        settings: &Settings,
+        client_name: String,
+        preloads: Vec<Preload>,
+    ) -> Result<Self, Error> {
+        reach.can_reach(&target.place)?;
         let place = target.place.clone();
         let whereabouts = Whereabouts::of(place, settings, &reach, &client_name);
         let limit = settings.connect_timeout;
@@ -63,6 +78,42 @@ impl Dialer {
     /// Where the server is.
     pub(super) fn whereabouts(&self) -> &Whereabouts {
         &self.whereabouts
+    }
+
+    /// What can hurt locks, by those who say where the server is.
+    pub(crate) fn findings(&self) -> Vec<Finding> {
+        let place = self.whereabouts.to_string();
+        self.whereabouts.hazards().into_iter().map(|it| Finding::at(&place, it)).collect()
+    }
+
+    /// Whether the server may be at another address by and by.
+    pub(crate) fn may_change(&self) -> bool {
+        self.whereabouts.may_change()
+    }
+
+    /// Asks those at the other addresses, if there are any, whether they are primaries as well.
+    pub(crate) async fn look_around(&self) {
+        let others = self.whereabouts.beside();
+        let asked = join_all(others.iter().map(|it| self.is_primary(it))).await;
+        let found = others.iter().zip(asked).filter(|(_, is_primary)| *is_primary);
+        self.whereabouts.found(found.map(|(address, _)| address.to_string()).collect());
+    }
+
+    /// Whether a primary answers at `address`.
+    async fn is_primary(&self, address: &Address) -> bool {
+        let met = timeout(self.limit, self.meet(address)).await.ok().flatten();
+        met.is_some_and(|it| about::must_be_primary(&it).is_ok())
+    }
+
+    /// Connects, greets and hangs up.
+    async fn meet(&self, address: &Address) -> Option<About> {
+        let (wire, mut driver) = self.reach.open(address, None).await.ok()?;
+        let greeted = greet(&wire, self.target.user.as_deref(), self.target.password.as_ref());
+        tokio::select! {
+            biased;
+            greeted = greeted => about::greeted(&greeted?.ok()?).ok(),
+            _ = &mut driver => None,
+        }
     }
 
     /// Finds the server, connects, logs in and loads the scripts, within the connect timeout.
@@ -165,10 +216,12 @@ impl Dialer {
         let Self { target, client_name, preloads, .. } = self;
         let among_others = self.whereabouts.may_change();
         let login = Login { target, client_name, preloads, among_others };
-        let address = address.clone();
+        let (address, server) = (address.clone(), address.to_string());
         tokio::select! {
             biased;
-            Some(met) = login.on(&wire) => met.map(|about| Dialled { wire, driver, address, about }),
+            Some(met) = login.on(&wire) => met.map(|about| {
+                Dialled { wire, driver, address, about: About { server, ..about } }
+            }),
             ending = &mut driver => Err(Ending::into(ending)),
         }
     }

@@ -7,6 +7,8 @@ use crate::domain::Failure;
 /// Why a connection carries nothing any more, in words for a person.
 #[derive(Clone, Debug)]
 pub(crate) enum Ending {
+    /// Commands go to another server by now.
+    Astray,
     /// The other side answered too late for too long.
     Behind(Duration),
     /// The network says so, or TLS.
@@ -47,6 +49,7 @@ impl From<io::Error> for Ending {
 impl fmt::Display for Ending {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Astray => f.write_str("commands go to another server than this connection"),
             Self::Behind(late) => write!(f, "the server answers more than {late:?} late"),
             Self::Broken(how) => write!(f, "the connection broke: {how}"),
             Self::Demoted => f.write_str("the server cannot be the primary any more"),

@@ -209,9 +209,18 @@ impl Link {
         self.state.live.lock().is_some()
     }
 
-    /// What the server said of itself when the connection was last made.
+    /// What the server has said of itself.
     pub(crate) fn about(&self) -> About {
         self.state.about()
+    }
+
+    /// Notes what the server says of itself by now.
+    pub(crate) fn learnt(&self, about: &About) {
+        self.state.learnt(about);
+    }
+
+    pub(crate) fn dialer(&self) -> &Dialer {
+        &self.dialer
     }
 }
 

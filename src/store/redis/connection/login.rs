@@ -5,6 +5,7 @@ use redis::{Cmd, Value, cmd};
 
 use super::{
     about,
+    info::time_of_day,
     obstacle::{self, Obstacle},
     secret::Secret,
     shown::shown,
@@ -55,8 +56,8 @@ enum Wanted<'a> {
     Text(&'a str),
     /// This text, or a refusal: we can do without.
     Courtesy(&'a str),
-    /// What it says of its memory, if it likes.
-    Memory,
+    /// What it says of itself, if it likes.
+    Info,
 }
 
 /// Who we are, and what the server is told.
@@ -75,15 +76,15 @@ impl Login<'_> {
     pub(super) async fn on(&self, wire: &Wire) -> Option<Result<About, Obstacle>> {
         let Target { user, password, .. } = self.target;
         let greeted = greet(wire, user.as_deref(), password.as_ref()).await?;
-        let mut met = match greeted.and_then(|facts| self.met(&facts)) {
+        let met = match greeted.and_then(|facts| self.met(&facts)) {
             Ok(met) => met,
             Err(obstacle) => return Some(Err(obstacle)),
         };
         let (commands, wanted): (Vec<_>, Vec<_>) = self.introduction().into_iter().unzip();
+        let asked = time_of_day();
         let replies = wire.call_all(&commands).await.ok()?;
         let checked = replies.iter().zip(wanted).try_for_each(|(reply, it)| self.check(reply, it));
-        met.eviction_policy = replies.last().and_then(about::eviction_policy);
-        Some(checked.map(|()| met))
+        Some(checked.map(|()| about::learnt(met, &replies, asked)))
     }
 
     /// Whom it met, if that will do.
@@ -113,14 +114,14 @@ impl Login<'_> {
         if self.among_others {
             all.push((words(&["PING"]), Wanted::Ready));
         }
-        all.push((words(&["INFO", "memory"]), Wanted::Memory));
+        all.push((words(&["INFO"]), Wanted::Info));
         all
     }
 
     fn check(&self, reply: &Value, wanted: Wanted<'_>) -> Result<(), Obstacle> {
         let text = match wanted {
             Wanted::Text(text) | Wanted::Courtesy(text) => text,
-            Wanted::Memory => "INFO",
+            Wanted::Info => "INFO",
             Wanted::Ready => "PONG",
         };
         match (reply, wanted) {
@@ -131,8 +132,8 @@ impl Login<'_> {
             (Value::ServerError(error), Wanted::Ready) if obstacle::cannot_be_primary(error) => {
                 Err(Obstacle::of_refusal(error))
             }
-            (Value::ServerError(_), Wanted::Courtesy(_) | Wanted::Memory | Wanted::Ready) => Ok(()),
-            (reply, Wanted::Memory) if about::is_text(reply) => Ok(()),
+            (Value::ServerError(_), Wanted::Courtesy(_) | Wanted::Info | Wanted::Ready) => Ok(()),
+            (reply, Wanted::Info) if about::is_text(reply) => Ok(()),
             (Value::ServerError(error), Wanted::Text(_)) => {
                 Err(Obstacle::of_database(self.target.database, error))
             }

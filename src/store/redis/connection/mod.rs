@@ -14,11 +14,14 @@ mod ending;
 mod frames;
 #[cfg(test)]
 mod fuzz;
+mod hazards;
+mod info;
 mod link;
 mod login;
 mod obstacle;
 mod reach;
 mod report;
+mod resolver;
 mod secret;
 mod sentinels;
 mod settings;
@@ -37,10 +40,12 @@ mod whereabouts;
 mod wire;
 
 pub(super) use self::{
-    about::{eviction_policy, is_replica},
+    about::learnt,
     dial::Dialer,
+    info::time_of_day,
     link::Link,
     login::Preload,
+    reach::Reach,
     shown::shown,
     target::Target,
     url::{Servers, servers},
@@ -48,7 +53,7 @@ pub(super) use self::{
     wire::Wire,
 };
 #[cfg(test)]
-pub(crate) use self::{connector::Connector, url::target};
+pub(crate) use self::{connector::Connector, resolver::Resolver, url::target};
 pub(crate) use self::{
     settings::Settings,
     target::{Address, Credentials, Place},

@@ -10,42 +10,62 @@ use super::tls::Tls;
 use super::{
     ending::Ending,
     obstacle::Obstacle,
+    resolver::Resolver,
     settings::Settings,
     stream::Stream,
     target::{Address, Place},
     wire::{OnPush, Wire},
 };
+use crate::error::Error;
 
 /// Carries the bytes of a connection, and says why that is over.
 pub(super) type Driver = Pin<Box<dyn Future<Output = Ending> + Send>>;
 
 /// Knows how to open a stream.
 #[derive(Debug)]
-pub(super) struct Reach {
+pub(crate) struct Reach {
+    resolver: Resolver,
     #[cfg(feature = "tls")]
     tls: Option<Tls>,
 }
 
 impl Reach {
     /// What opens streams to `place` and wherever that leads to.
+    ///
+    /// # Errors
+    ///
+    /// If there is something wrong with the certificates.
     #[cfg(feature = "tls")]
-    pub(super) fn to(place: &Place, settings: &Settings) -> Result<Self, Obstacle> {
-        let mut tls = None;
-        for address in place.addresses() {
-            if let Address::Tcp { host, tls: true, .. } = address {
-                Tls::called(host).map_err(Obstacle::lasting)?;
-                if tls.is_none() {
-                    tls = Some(Tls::new(&settings.tls).map_err(Obstacle::lasting)?);
-                }
-            }
-        }
-        Ok(Self { tls })
+    pub(crate) fn to(place: &Place, settings: &Settings) -> Result<Arc<Self>, Error> {
+        let speaks_tls = |it: &Address| matches!(it, Address::Tcp { tls: true, .. });
+        let tls = place.addresses().iter().any(speaks_tls).then(|| Tls::new(&settings.tls));
+        let tls =
+            tls.transpose().map_err(|why| Obstacle::lasting(why).before(place.to_string()))?;
+        Ok(Arc::new(Self { resolver: settings.resolver.clone(), tls }))
     }
 
     /// What opens streams to `place` and wherever that leads to.
     #[cfg(not(feature = "tls"))]
-    pub(super) fn to(_place: &Place, _settings: &Settings) -> Result<Self, Obstacle> {
-        Ok(Self {})
+    pub(crate) fn to(_place: &Place, settings: &Settings) -> Result<Arc<Self>, Error> {
+        Ok(Arc::new(Self { resolver: settings.resolver.clone() }))
+    }
+
+    /// Whether what `place` is called can be the name in a certificate, where it needs one.
+    #[cfg(feature = "tls")]
+    pub(super) fn can_reach(&self, place: &Place) -> Result<(), Error> {
+        let is_named = |address: &Address| match address {
+            Address::Tcp { host, tls: true, .. } => Tls::called(host).map(drop),
+            _ => Ok(()),
+        };
+        let all = place.addresses().iter().try_for_each(is_named);
+        all.map_err(|why| Obstacle::lasting(why).before(place.to_string()))
+    }
+
+    /// Whether what `place` is called can be the name in a certificate, where it needs one.
+    #[cfg(not(feature = "tls"))]
+    #[expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "with TLS it looks")]
+    pub(super) fn can_reach(&self, _place: &Place) -> Result<(), Error> {
+        Ok(())
     }
 
     /// A wire to `address`. Nothing goes over it but while the driver is polled.
@@ -64,7 +84,7 @@ impl Reach {
         match address {
             Address::Unix(path) => Ok(Box::new(UnixStream::connect(path).await?)),
             Address::Tcp { host, port, tls } => {
-                let stream = TcpStream::connect((host.as_str(), *port)).await?;
+                let stream = self.resolver.connect(host, *port).await?;
                 watch_over(&stream)?;
                 match tls {
                     true => self.secured(stream, host).await,

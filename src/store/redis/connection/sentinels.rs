@@ -19,6 +19,7 @@ use tokio::{
 
 use super::{
     about,
+    hazards::{self, Crew},
     login::{Facts, greet},
     obstacle::Obstacle,
     reach::{Reach, silence},
@@ -28,7 +29,7 @@ use super::{
     views::{Told, Views},
     wire::{OnPush, Wire},
 };
-use crate::domain::{Backoff, Mutex};
+use crate::domain::{Backoff, Hazard, Mutex};
 
 /// How often each is asked.
 const EACH: Duration = Duration::from_secs(1);
@@ -143,6 +144,12 @@ impl Sentinels {
     /// Why nobody says where the master is.
     pub(super) fn obstacle(&self) -> Obstacle {
         self.views.lock().obstacle(&self.watched.sentinels)
+    }
+
+    /// What can hurt locks: there may be too few sentinels.
+    pub(super) fn hazards(&self) -> Vec<Hazard> {
+        let crew = self.views.lock().crew(Instant::now());
+        crew.map(hazards::of_sentinels).unwrap_or_default()
     }
 
     /// Waits until the master is another one than that at `address`, and returns where.
@@ -312,6 +319,7 @@ impl Sentinels {
             Ok(told) => views.told(sentinel, told, now),
             Err(why) => views.knows_none(sentinel, why, now),
         }
+        views.counted(sentinel, crew(master, sentinels));
         let believed = views.master(now).map(|told| told.master.clone());
         drop(views);
         self.master.send_if_modified(|known| {
@@ -370,6 +378,15 @@ impl fmt::Debug for Sentinels {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Sentinels").field("watched", &self.watched).finish_non_exhaustive()
     }
+}
+
+/// What one sentinel knows of all of them, by what it says of the master and of the others.
+fn crew(master: &Value, others: &Value) -> Option<Crew> {
+    let Value::Array(others) = others else { return None };
+    let is_down = |other: &Value| fact(other, "flags").is_some_and(|it| it.contains("_down"));
+    let down = others.iter().filter(|it| is_down(it)).count();
+    let quorum = fact(master, "quorum").and_then(|it| it.parse().ok());
+    Some(Crew { known: others.len() + 1, usable: others.len() + 1 - down, quorum })
 }
 
 /// A host and a port as somebody says them, if they can be any.

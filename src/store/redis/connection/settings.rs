@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{secret::Secret, target::Credentials, translation::Translation};
+use super::{resolver::Resolver, secret::Secret, target::Credentials, translation::Translation};
 
 /// What a [`ClientBuilder`](crate::ClientBuilder) sets for Redis.
 #[derive(Clone, Debug)]
@@ -15,6 +15,8 @@ pub(crate) struct Settings {
     pub(crate) sentinel: Credentials,
     /// Where what others name is reached from here.
     pub(crate) translation: Translation,
+    /// Who knows the addresses of names.
+    pub(crate) resolver: Resolver,
     pub(crate) database: Option<u32>,
     #[cfg(feature = "tls")]
     pub(crate) tls: TlsSettings,
@@ -29,6 +31,7 @@ impl Default for Settings {
             password: None,
             sentinel: Credentials::default(),
             translation: Translation::default(),
+            resolver: Resolver::default(),
             database: None,
             #[cfg(feature = "tls")]
             tls: TlsSettings::default(),

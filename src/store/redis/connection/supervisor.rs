@@ -4,6 +4,7 @@
 
 use std::{
     convert::Infallible,
+    future::pending,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -45,7 +46,7 @@ pub(super) struct State {
     losses: AtomicU64,
     /// Why it is not up.
     obstacle: Mutex<Option<String>>,
-    /// What the server said of itself when the last connection was made.
+    /// What the server has said of itself, the last time.
     about: Mutex<About>,
 }
 
@@ -73,9 +74,13 @@ impl State {
         self.connections.load(Ordering::Relaxed) > 0
     }
 
-    fn met(&self, about: About) {
+    fn met(&self, about: &About) {
         self.connections.fetch_add(1, Ordering::Relaxed);
-        *self.about.lock() = about;
+        self.learnt(about);
+    }
+
+    pub(super) fn learnt(&self, about: &About) {
+        self.about.lock().clone_from(about);
     }
 
     fn note(&self, obstacle: Option<String>) {
@@ -157,18 +162,28 @@ impl Supervisor {
     /// Carries the bytes of one connection as long as it lives.
     async fn carry(&self, Dialled { wire, driver, address, about }: Dialled) -> Ending {
         self.state.note(None);
+        if self.watcher.leads() {
+            self.dialer.whereabouts().leads_to(&about);
+        }
         self.watcher.met(&about);
-        self.state.met(about.clone());
+        self.state.met(&about);
         // Before anybody can use it: what begins anew has begun when the first reply comes.
         self.watcher.up();
         *self.state.live.lock() = Some(Arc::clone(&wire));
         self.state.changed.notify_waiters();
         let gives_up = wire.gives_up(self.command_timeout);
-        let is_gone = self.dialer.whereabouts().is_gone(&address, &wire, &about);
+        let whereabouts = self.dialer.whereabouts();
+        let is_gone = whereabouts.is_gone(&address, &wire, &about);
+        let strays = async {
+            match self.watcher.leads() {
+                true => pending().await,
+                false => whereabouts.strays(&about).await,
+            }
+        };
         // Together, so that they are looked at when they have something to say, and not with
         // each reply.
         let mut reasons: FuturesUnordered<_> =
-            [gives_up.boxed(), is_gone.boxed()].into_iter().collect();
+            [gives_up.boxed(), is_gone.boxed(), strays.boxed()].into_iter().collect();
         // What has come is read before anybody is said to be silent.
         let ending = tokio::select! {
             biased;
@@ -253,6 +268,9 @@ impl Supervisor {
             self.state.losses.fetch_add(1, Ordering::Release);
             *live = None;
             drop(live);
+            if self.watcher.leads() {
+                self.dialer.whereabouts().leads_nowhere();
+            }
             self.watcher.down();
         }
     }

@@ -8,7 +8,7 @@ use std::{cmp::Reverse, collections::BTreeMap, time::Duration};
 
 use tokio::time::Instant;
 
-use super::{obstacle::Obstacle, target::Address};
+use super::{hazards::Crew, obstacle::Obstacle, target::Address};
 
 /// What one sentinel said is of no more use beside what others said since: it may be cut off.
 const FRESH: Duration = Duration::from_secs(10);
@@ -27,6 +27,8 @@ struct View {
     told: Option<(Told, Instant)>,
     trouble: Option<Obstacle>,
     at: Instant,
+    /// What it knows of all sentinels.
+    crew: Option<Crew>,
 }
 
 /// What is known of each sentinel, by its address.
@@ -36,13 +38,27 @@ pub(super) struct Views(BTreeMap<String, View>);
 impl Views {
     /// `sentinel` says where the master is.
     pub(super) fn told(&mut self, sentinel: &Address, told: Told, now: Instant) {
-        let view = View { told: Some((told, now)), trouble: None, at: now };
+        let view = View { told: Some((told, now)), trouble: None, at: now, crew: None };
         self.0.insert(sentinel.to_string(), view);
     }
 
     /// `sentinel` knows no master.
     pub(super) fn knows_none(&mut self, sentinel: &Address, why: Obstacle, now: Instant) {
-        self.0.insert(sentinel.to_string(), View { told: None, trouble: Some(why), at: now });
+        let view = View { told: None, trouble: Some(why), at: now, crew: None };
+        self.0.insert(sentinel.to_string(), view);
+    }
+
+    /// `sentinel`, which has just said more, knows this of all of them.
+    pub(super) fn counted(&mut self, sentinel: &Address, crew: Option<Crew>) {
+        if let Some(view) = self.0.get_mut(&sentinel.to_string()) {
+            view.crew = crew;
+        }
+    }
+
+    /// All sentinels, as the one sees them that sees most of those who have just answered.
+    pub(super) fn crew(&self, now: Instant) -> Option<Crew> {
+        let fresh = self.0.values().filter(|view| view.at + FRESH >= now);
+        fresh.filter_map(|view| view.crew).max_by_key(|crew| (crew.usable, crew.known))
     }
 
     /// `sentinel` does not answer. What it said before is not forgotten. Returns whether
@@ -50,7 +66,8 @@ impl Views {
     pub(super) fn in_trouble(&mut self, sentinel: &Address, why: Obstacle, now: Instant) -> bool {
         let known = self.0.remove(&sentinel.to_string());
         let (told, news) = known.map_or((None, true), |it| (it.told, it.trouble.is_none()));
-        self.0.insert(sentinel.to_string(), View { told, trouble: Some(why), at: now });
+        let view = View { told, trouble: Some(why), at: now, crew: None };
+        self.0.insert(sentinel.to_string(), view);
         news
     }
 

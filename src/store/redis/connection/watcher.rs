@@ -13,6 +13,10 @@ use crate::domain::About;
 pub(crate) trait Watcher: Send + Sync {
     /// What the link carries.
     fn carries(&self) -> &'static str;
+    /// Whether all other connections to this server are to lead where this one leads.
+    fn leads(&self) -> bool {
+        false
+    }
     /// A connection is made to a server that says this of itself.
     fn met(&self, _about: &About) {}
     /// The link is up, for the first time or again.

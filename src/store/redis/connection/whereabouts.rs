@@ -17,7 +17,10 @@ use std::{
 };
 
 use redis::{ServerError, Value, cmd};
-use tokio::{sync::Notify, time::sleep};
+use tokio::{
+    sync::{Notify, watch},
+    time::sleep,
+};
 
 use super::{
     about,
@@ -29,7 +32,7 @@ use super::{
     target::{Address, Place},
     wire::Wire,
 };
-use crate::domain::{About, Role};
+use crate::domain::{About, Hazard, Mutex, Role};
 
 /// How often a server with others beside it is asked whether it is the primary still.
 const EACH: Duration = Duration::from_secs(1);
@@ -44,6 +47,24 @@ pub(super) struct Whereabouts {
     met_primary: AtomicBool,
     /// Told when somebody says that the server is not the primary any more.
     suspicions: Notify,
+    /// The server that commands go to: all other connections are to lead there, too.
+    leader: watch::Sender<Leader>,
+    /// Who else calls itself a primary.
+    others: Mutex<Vec<String>>,
+}
+
+/// The server that commands go to.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+struct Leader {
+    server: String,
+    run_id: Option<String>,
+}
+
+impl Leader {
+    /// Whether it is known to be another than the one that is called `run_id`.
+    fn is_another(&self, run_id: &str) -> bool {
+        self.run_id.as_ref().is_some_and(|it| it != run_id)
+    }
 }
 
 impl Whereabouts {
@@ -64,7 +85,8 @@ impl Whereabouts {
             Place::At(_) | Place::Among(_) => None,
         };
         let met_primary = AtomicBool::new(false);
-        Self { place, sentinels, met_primary, suspicions: Notify::new() }
+        let (leader, others) = (watch::Sender::default(), Mutex::default());
+        Self { place, sentinels, met_primary, suspicions: Notify::new(), leader, others }
     }
 
     /// Whether it may be at another address by and by, so that only a primary will do.
@@ -108,6 +130,58 @@ impl Whereabouts {
     /// What is in the way of knowing where it is.
     pub(super) fn obstacle(&self) -> Option<Obstacle> {
         self.sentinels.as_ref().map(Sentinels::obstacle)
+    }
+
+    /// What can hurt locks, by those who say where it is.
+    pub(super) fn hazards(&self) -> Vec<Hazard> {
+        let sentinels = self.sentinels.as_ref().map(Sentinels::hazards).unwrap_or_default();
+        let others = self.others.lock().clone();
+        let others = others.into_iter().map(|address| Hazard::OtherPrimary { address });
+        sentinels.into_iter().chain(others).collect()
+    }
+
+    /// The addresses at which commands do not go to anybody, if it is one of several.
+    pub(super) fn beside(&self) -> Vec<&Address> {
+        let Place::Among(addresses) = &self.place else { return Vec::new() };
+        let server = self.leader.borrow().server.clone();
+        addresses.iter().filter(|it| it.to_string() != server).collect()
+    }
+
+    /// Notes who else calls itself a primary now.
+    pub(super) fn found(&self, others: Vec<String>) {
+        *self.others.lock() = others;
+    }
+
+    /// Commands go to a server that says this of itself.
+    pub(super) fn leads_to(&self, met: &About) {
+        let leader = Leader { server: met.server.clone(), run_id: met.run_id.clone() };
+        self.leader.send_if_modified(|known| {
+            let changed = *known != leader;
+            *known = leader;
+            changed
+        });
+    }
+
+    /// Commands go nowhere for a moment, so that others may be where they will go.
+    pub(super) fn leads_nowhere(&self) {
+        self.leader.send_modify(|known| known.run_id = None);
+    }
+
+    /// Waits until commands go to another server than this connection, which carries none and
+    /// leads to one that says this of itself. What names one address may move it in between.
+    pub(super) async fn strays(&self, met: &About) -> Ending {
+        let Some(own) = &met.run_id else { return pending().await };
+        let mut leader = self.leader.subscribe();
+        while leader.borrow_and_update().is_another(own) {
+            // From the beginning: it is tried again by and by.
+            sleep(EACH).await;
+            if leader.borrow_and_update().is_another(own) {
+                return Ending::Astray;
+            }
+        }
+        // The sender is ours.
+        drop(leader.wait_for(|it| it.is_another(own)).await);
+        Ending::Astray
     }
 
     /// Waits until the server at `address`, to which `wire` leads, is not the primary any more.

@@ -1,12 +1,10 @@
-//! How many replicas have what was granted, asked on a connection of its own.
+//! How many replicas have what was granted, asked on a connection of its own to each server.
 //!
 //! `WAIT` blocks its connection, and counts replicas up to what that same connection has written.
-//! So there is a third one, made when somebody asks first. In one write it looks at each grant,
-//! publishes a message to nobody, which comes behind these grants in what replicas are told, and
-//! waits. The look shows that this is the server that has granted: an address may have moved.
-//!
-//! In a cluster messages go to replicas in another way, and `WAIT` would count those who have
-//! nothing: nobody is asked there.
+//! So there is a third one, made when somebody asks first. In one write it writes each grant once
+//! more as it is, which replicas are told behind these grants; waits; and looks whether all grants
+//! are still there. Both show that this is the server that has granted, before and after: an
+//! address may have moved, another one may be master, the slot may be elsewhere.
 //!
 //! One question at a time, for all who ask: see [`Round`]. Who comes meanwhile shares the next one.
 //! One mutex guards those who have come; it is a leaf.
@@ -17,26 +15,22 @@ use std::{
     convert::Infallible,
     fmt,
     future::pending,
-    sync::{
-        Arc, OnceLock,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, OnceLock},
     time::Duration,
 };
 
 use futures_util::future::BoxFuture;
-use redis::Cmd;
 use tokio::{
     sync::{Notify, oneshot},
     time::{Instant, timeout_at},
 };
 
 use self::round::{Asker, LONGEST, Round};
-use super::connection::{Dialer, Link, Watcher, Wire};
-use crate::domain::{About, Failure, Mutex, Replicas};
-
-/// What is said of a server whose replicas are not asked.
-const CLUSTERED: &str = "the replicas of a node of a cluster cannot be asked";
+use super::{
+    connection::{Dialer, Link, Watcher, Wire},
+    granted::Granted,
+};
+use crate::domain::{Failure, Mutex, Replicas};
 
 /// Asks replicas how far they are.
 pub(super) struct Synced {
@@ -54,16 +48,21 @@ impl Synced {
         Self { dialer: Arc::clone(dialer), limit, link: OnceLock::new(), come: Arc::default() }
     }
 
-    /// How many replicas have what `look` finds: as soon as there are as many as are wanted, or
-    /// when their time is over. None if it finds nothing.
-    pub(super) async fn ask(&self, look: Cmd, replicas: Replicas) -> Result<u32, Failure> {
+    /// How many replicas have what was `granted`: as soon as there are as many as are wanted, or
+    /// when their time is over. None if it is not there.
+    pub(super) async fn ask(
+        &self,
+        granted: Granted,
+        on_its_way: bool,
+        replicas: Replicas,
+    ) -> Result<u32, Failure> {
         let link = self.link.get_or_init(|| self.connect());
         link.keep_up()?;
         let (reply, mut answer) = oneshot::channel();
         let come_at = Instant::now();
         let until = come_at + replicas.within;
         let least = replicas.least;
-        self.come.joined_by(Asker { look, least, come_at, until, reply });
+        self.come.joined_by(Asker { granted, on_its_way, least, come_at, until, reply });
         let answered = match timeout_at(until, &mut answer).await {
             Ok(answered) => answered,
             Err(_) if !link.is_up() => return Err(link.away()),
@@ -79,6 +78,13 @@ impl Synced {
     fn connect(&self) -> Link {
         let watcher: Arc<dyn Watcher> = Arc::<Come>::clone(&self.come);
         Link::connect_lazily(Arc::clone(&self.dialer), watcher, self.limit)
+    }
+
+    /// Ends the connection, if there is one, healthy or not.
+    pub(super) fn cut(&self) {
+        if let Some(link) = self.link.get() {
+            link.cut();
+        }
     }
 
     pub(super) fn reconnects(&self) -> u64 {
@@ -97,7 +103,6 @@ impl fmt::Debug for Synced {
 struct Come {
     askers: Mutex<Vec<Asker>>,
     bell: Notify,
-    clustered: AtomicBool,
 }
 
 impl Come {
@@ -120,10 +125,6 @@ impl Come {
                 self.bell.notified().await;
                 continue;
             }
-            if self.clustered.load(Ordering::Relaxed) {
-                round.refused(&Failure::Unsupported(CLUSTERED));
-                continue;
-            }
             match wire.call_all(&round.question(Instant::now())).await {
                 Ok(replies) => round.answered(replies, Instant::now()),
                 // It has ended: whoever carries it drops us.
@@ -138,10 +139,6 @@ impl Watcher for Come {
         "replication"
     }
 
-    fn met(&self, about: &About) {
-        self.clustered.store(about.clustered, Ordering::Relaxed);
-    }
-
     fn attend<'a>(&'a self, wire: &'a Wire) -> BoxFuture<'a, Infallible> {
         Box::pin(self.serve(wire))
     }
@@ -149,7 +146,6 @@ impl Watcher for Come {
 
 #[cfg(test)]
 mod tests {
-    use redis::cmd;
     use testkit::{Redis, eventually};
     use tokio::{task::JoinHandle, time::sleep};
 
@@ -167,9 +163,9 @@ mod tests {
 
     /// Asks for one replica that has `name`.
     fn ask(synced: &Arc<Synced>, name: &str) -> JoinHandle<Result<u32, Failure>> {
-        let (synced, look) = (Arc::clone(synced), cmd("EXISTS").arg(name).clone());
+        let (synced, granted) = (Arc::clone(synced), Granted::field(&[name], "one"));
         let one = Replicas::at_least(1).within(SOON);
-        tokio::spawn(async move { synced.ask(look, one).await })
+        tokio::spawn(async move { synced.ask(granted, false, one).await })
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -179,25 +175,18 @@ mod tests {
         let synced = synced(&master);
         replica.pause();
         let before = master.calls();
-        master.command(&["SET", "one", "1"]);
+        master.command(&["HSET", "one", "one", "1"]);
         let one = ask(&synced, "one");
         eventually("replicas are waited for", SOON, || {
             master.calls().since(&before).of("wait") > 0
         });
-        master.command(&["SET", "other", "1"]);
+        master.command(&["HSET", "other", "one", "1"]);
         let other = ask(&synced, "other");
         sleep(Duration::from_millis(50)).await;
         replica.resume();
         assert_eq!(one.await.unwrap().unwrap(), 1);
         assert_eq!(other.await.unwrap().unwrap(), 1);
         assert_eq!(replica.command(&["EXISTS", "other"]).number(), 1);
-        assert_eq!(master.calls().since(&before).of("publish"), 2);
-    }
-
-    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn a_node_of_a_cluster_counts_nobody() {
-        let node = Redis::options().arg("--cluster-enabled", "yes").start();
-        let refused = ask(&synced(&node), "one").await.unwrap();
-        assert!(matches!(refused, Err(Failure::Unsupported(_))), "{refused:?}");
+        assert_eq!(master.calls().since(&before).of("eval"), 2);
     }
 }

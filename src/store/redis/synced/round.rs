@@ -9,11 +9,8 @@ use tokio::{sync::oneshot, time::Instant};
 
 use crate::{
     domain::Failure,
-    store::redis::{millis, replies},
+    store::redis::{granted::Granted, millis, replies},
 };
-
-/// Where nobody listens: what is published there is told to replicas, and written nowhere.
-const CHANNEL: &str = "leasehold_replication";
 
 /// So long the server waits at least for replicas that do not answer, unless all who ask have
 /// less time: who comes meanwhile cannot ask.
@@ -25,8 +22,10 @@ pub(super) const LONGEST: Duration = Duration::from_secs(1);
 /// One who asks.
 #[derive(Debug)]
 pub(super) struct Asker {
-    /// Finds what was granted to it.
-    pub(super) look: Cmd,
+    /// What was granted to it.
+    pub(super) granted: Granted,
+    /// Whether its slot is on its way here: then each question stands behind another word.
+    pub(super) on_its_way: bool,
     /// So many replicas it wants.
     pub(super) least: u32,
     pub(super) come_at: Instant,
@@ -39,6 +38,17 @@ impl Asker {
     /// Tells it, if it still waits.
     fn tell(self, answer: Result<u32, Failure>) {
         drop(self.reply.send(answer));
+    }
+
+    /// `question` as it is asked for this one.
+    fn asks<'a>(&self, question: &'a Cmd) -> impl Iterator<Item = Cmd> + use<'a> {
+        self.on_its_way.then(|| cmd("ASKING")).into_iter().chain([question.clone()])
+    }
+
+    /// The reply to such a question, of these.
+    fn reply(&self, replies: &mut impl Iterator<Item = Value>) -> Value {
+        let before = usize::from(self.on_its_way);
+        replies.nth(before).unwrap_or(Value::Nil)
     }
 }
 
@@ -63,12 +73,14 @@ impl Round {
         self.waiting.is_empty() && self.come.is_empty()
     }
 
-    /// What to ask at `now`. Where nobody has come, replicas are told nothing new: a slow one
-    /// need not catch up with more than it was to.
+    /// What to ask at `now`: the grants of those who have come are written once more, replicas
+    /// are waited for, and then it is seen whether all grants are still there. Of those who have
+    /// waited before nothing is written: a slow replica need not catch up with more than it was to.
     pub(super) fn question(&self, now: Instant) -> Vec<Cmd> {
-        let looks = self.come.iter().map(|asker| asker.look.clone());
-        let told = (!self.come.is_empty()).then(|| cmd("PUBLISH").arg(CHANNEL).arg("").clone());
-        looks.chain(told).chain([self.wait(now)]).collect()
+        let touches = self.come.iter().flat_map(|asker| asker.asks(&asker.granted.touch));
+        let all = self.waiting.iter().chain(&self.come);
+        let looks = all.flat_map(|asker| asker.asks(&asker.granted.look));
+        touches.chain([self.wait(now)]).chain(looks).collect()
     }
 
     /// Waits for as many replicas as anybody wants, until the first of them has no more time.
@@ -87,57 +99,53 @@ impl Round {
     /// Tells what is known by these replies to the question before, which came at `now`.
     pub(super) fn answered(&mut self, replies: Vec<Value>, now: Instant) {
         let mut replies = replies.into_iter();
-        let mut reply = || replies.next().unwrap_or(Value::Nil);
-        let come = std::mem::take(&mut self.come);
-        let asked = !come.is_empty();
-        let found: Vec<_> =
-            come.into_iter().filter_map(|asker| is_found(asker, &reply())).collect();
-        match if asked { answer(&reply(), "PUBLISH") } else { Ok(0) } {
-            Ok(_) => self.waiting.extend(found),
-            Err(failure) => tell_all(found, &Err(failure)),
+        let (waiting, come) = (std::mem::take(&mut self.waiting), std::mem::take(&mut self.come));
+        let mut found = |asker: &Asker| is_there(&asker.reply(&mut replies));
+        let touched: Vec<_> = come.iter().map(&mut found).collect();
+        let count = counted(&replies.next().unwrap_or(Value::Nil));
+        let before = waiting.into_iter().map(|asker| (asker, Ok(true)));
+        for (asker, touched) in before.chain(come.into_iter().zip(touched)) {
+            let found = is_there(&asker.reply(&mut replies));
+            let is_there = touched.and_then(|was_there| Ok(was_there && found?));
+            self.judge(asker, is_there, &count, now);
         }
-        self.counted(answer(&reply(), "WAIT").map_err(of_replica), now);
     }
 
-    /// Nobody is asked for them.
-    pub(super) fn refused(&mut self, failure: &Failure) {
-        let all = std::mem::take(&mut self.come);
-        tell_all(all, &Err(failure.clone()));
-    }
-
-    /// So many replicas have all of it at `now`.
-    fn counted(&mut self, count: Result<u32, Failure>, now: Instant) {
-        let known = |asker: &Asker| match count {
-            Ok(count) => count >= asker.least || now >= asker.until,
-            Err(_) => true,
-        };
-        let all = std::mem::take(&mut self.waiting).into_iter();
-        let (answered, waiting) = all.partition(known);
-        self.waiting = waiting;
-        tell_all(answered, &count);
+    /// Tells one whether its grant is there, and how many replicas have all of it, if that is
+    /// enough or there is no more time.
+    fn judge(
+        &mut self,
+        asker: Asker,
+        is_there: Result<bool, Failure>,
+        count: &Result<u32, Failure>,
+        now: Instant,
+    ) {
+        match (is_there, count) {
+            (Ok(false), _) => asker.tell(Ok(0)),
+            (Ok(true), Ok(count)) if *count < asker.least && now < asker.until => {
+                self.waiting.push(asker);
+            }
+            (Ok(true), count) => asker.tell(count.clone()),
+            (Err(failure), _) => asker.tell(Err(failure)),
+        }
     }
 }
 
-fn tell_all(askers: Vec<Asker>, answer: &Result<u32, Failure>) {
-    askers.into_iter().for_each(|asker| asker.tell(answer.clone()));
-}
-
-/// Passes one whose grant is there, by this reply; others are told.
-fn is_found(asker: Asker, reply: &Value) -> Option<Asker> {
+/// Whether a grant is there, by this reply.
+fn is_there(reply: &Value) -> Result<bool, Failure> {
     match reply {
-        Value::Int(0) | Value::Nil => asker.tell(Ok(0)),
-        Value::Int(_) | Value::Double(_) | Value::BulkString(_) => return Some(asker),
-        Value::ServerError(error) => asker.tell(Err(replies::refusal(error))),
-        other => asker.tell(Err(replies::unreadable(other))),
+        Value::Int(0) | Value::Nil => Ok(false),
+        Value::Int(_) | Value::Double(_) | Value::BulkString(_) => Ok(true),
+        Value::ServerError(error) => Err(replies::refusal(error)),
+        other => Err(replies::unreadable(other)),
     }
-    None
 }
 
-/// The number that this `command` was answered.
-fn answer(reply: &Value, command: &'static str) -> Result<u32, Failure> {
+/// How many replicas have all of it, by the answer to `WAIT`.
+fn counted(reply: &Value) -> Result<u32, Failure> {
     match reply {
         Value::Int(number) => Ok(u32::try_from(*number).unwrap_or(u32::MAX)),
-        Value::ServerError(error) => Err(replies::refusal(error).naming(Some(command))),
+        Value::ServerError(error) => Err(of_replica(replies::refusal(error).naming(Some("WAIT")))),
         other => Err(replies::unreadable(other)),
     }
 }
@@ -165,8 +173,21 @@ mod tests {
 
     fn asker(least: u32, come_at: Instant) -> (Asker, Answer) {
         let (reply, answer) = oneshot::channel();
-        let look = cmd("HEXISTS").arg("door").arg("one:1").clone();
-        (Asker { look, least, come_at, until: come_at + SECOND, reply }, answer)
+        let granted = Granted { touch: cmd("TOUCH"), look: cmd("LOOK") };
+        let until = come_at + SECOND;
+        (Asker { granted, on_its_way: false, least, come_at, until, reply }, answer)
+    }
+
+    /// A round of these, and what they were answered to their first question at once.
+    fn asked(askers: Vec<Asker>, replies: &[i64], now: Instant) -> Round {
+        let mut round = Round::default();
+        round.joined_by(askers);
+        round.answered(numbers(replies), now);
+        round
+    }
+
+    fn numbers(replies: &[i64]) -> Vec<Value> {
+        replies.iter().copied().map(Value::Int).collect()
     }
 
     fn words(question: &[Cmd]) -> Vec<String> {
@@ -186,43 +207,68 @@ mod tests {
         let (one, mut ones) = asker(1, now);
         let (two, mut twos) = asker(2, now);
         round.joined_by(vec![one, two]);
-        let look = "HEXISTS door one:1";
-        let told = "PUBLISH leasehold_replication ";
-        assert_eq!(words(&round.question(now)), [look, look, told, "WAIT 2 200"]);
+        let question = ["TOUCH", "TOUCH", "WAIT 2 200", "LOOK", "LOOK"];
+        assert_eq!(words(&round.question(now)), question);
 
         // when one replica has it, then who wants one knows, and who wants two waits on
-        let found = || Value::Int(1);
-        round.answered(vec![found(), found(), Value::Int(0), Value::Int(1)], now + SECOND / 5);
+        round.answered(numbers(&[1, 1, 1, 1, 1]), now + SECOND / 5);
         assert_eq!(ones.try_recv().unwrap().unwrap(), 1);
         assert!(twos.try_recv().is_err() && !round.is_over());
 
         // without anything new for the replicas, and longer
-        assert_eq!(words(&round.question(now + SECOND / 2)), ["WAIT 2 500"]);
-        round.answered(vec![Value::Int(1)], now + SECOND);
+        assert_eq!(words(&round.question(now + SECOND / 2)), ["WAIT 2 500", "LOOK"]);
+        round.answered(numbers(&[1, 1]), now + SECOND);
         assert_eq!(twos.try_recv().unwrap().unwrap(), 1);
         assert!(round.is_over());
     }
 
     #[test]
     fn what_is_not_there_is_acknowledged_by_nobody() {
-        let (now, mut round) = (Instant::now(), Round::default());
+        for replies in [[0, 2, 1], [0, 2, 0], [1, 2, 0]] {
+            let now = Instant::now();
+            let (gone, mut answer) = asker(1, now);
+            assert!(asked(vec![gone], &replies, now).is_over());
+            assert_eq!(answer.try_recv().unwrap().unwrap(), 0, "{replies:?}");
+        }
+    }
+
+    /// Replicas were asked again, and the grant was not looked for.
+    #[test]
+    fn what_goes_while_replicas_are_asked_again_is_acknowledged_by_nobody() {
+        let now = Instant::now();
         let (gone, mut answer) = asker(1, now);
-        round.joined_by(vec![gone]);
-        round.answered(vec![Value::Int(0), Value::Int(0), Value::Int(2)], now);
+        let mut round = asked(vec![gone], &[1, 0, 1], now);
+        assert!(!round.is_over());
+        round.answered(numbers(&[1, 0]), now);
         assert_eq!(answer.try_recv().unwrap().unwrap(), 0);
-        assert!(round.is_over());
+    }
+
+    #[test]
+    fn whose_slot_is_on_its_way_says_so_before_each_question() {
+        let now = Instant::now();
+        let (one, mut ones) = asker(1, now);
+        let (other, mut others) = asker(1, now);
+        let mut round = Round::default();
+        round.joined_by(vec![Asker { on_its_way: true, ..one }, other]);
+        let question = ["ASKING", "TOUCH", "TOUCH", "WAIT 1 200", "ASKING", "LOOK", "LOOK"];
+        assert_eq!(words(&round.question(now)), question);
+        let mut replies = numbers(&[0, 1, 1, 1, 0, 1]);
+        replies.push(redis::parse_redis_value(b"-MOVED 7 10.0.0.1:7000\r\n").unwrap());
+        round.answered(replies, now);
+        assert_eq!(ones.try_recv().unwrap().unwrap(), 1);
+        let moved = others.try_recv().unwrap().unwrap_err();
+        assert!(moved.to_string().contains("MOVED 7 10.0.0.1:7000"), "{moved}");
     }
 
     #[test]
     fn who_has_come_since_is_not_answered_by_the_question_before() {
-        let (now, mut round) = (Instant::now(), Round::default());
+        let now = Instant::now();
         let (first, mut firsts) = asker(2, now);
-        round.joined_by(vec![first]);
-        round.answered(vec![Value::Int(1), Value::Int(0), Value::Int(1)], now);
+        let mut round = asked(vec![first], &[1, 1, 1], now);
         let (next, mut nexts) = asker(1, now);
         round.joined_by(vec![next]);
         assert!(firsts.try_recv().is_err() && nexts.try_recv().is_err());
-        assert_eq!(round.question(now).len(), 3);
+        assert_eq!(words(&round.question(now)), ["TOUCH", "WAIT 2 200", "LOOK", "LOOK"]);
     }
 
     /// It sends those away who wait, and the next primary may have what they want.
@@ -233,7 +279,7 @@ mod tests {
             let (one, mut answer) = asker(1, now);
             round.joined_by(vec![one]);
             let refused = redis::parse_redis_value(words).unwrap();
-            round.answered(vec![Value::Int(1), Value::Int(0), refused], now);
+            round.answered(vec![Value::Int(1), refused, Value::Int(1)], now);
             let failure = answer.try_recv().unwrap().unwrap_err();
             assert!(failure.may_pass(), "{failure}");
         }

@@ -6,12 +6,16 @@
 //! # Locks
 //!
 //! `placed` is taken before `chart`, and before whoever is told of events. Under `chart` nothing is
-//! taken but what a node has of its own.
+//! taken but what a node has of its own. How a node is reached is found out before: a translation of
+//! addresses is the user's, and may do anything.
 
 use std::{
     cmp::Ordering,
     collections::{BTreeSet, HashMap, HashSet},
-    sync::{Arc, OnceLock},
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, Ordering as Atomic},
+    },
     time::Duration,
 };
 
@@ -20,7 +24,7 @@ use tokio::{sync::Notify, time::Instant};
 use super::{
     super::{
         channels::Channels,
-        connection::{Address, Dialer, Place, Settings, Target},
+        connection::{Address, Dialer, Place, Reach, Settings, Target},
         preloads,
         slots::slot_of,
         subscriptions::Among,
@@ -29,7 +33,7 @@ use super::{
     node::{Common, Node},
 };
 use crate::{
-    domain::{Failure, Map as ByObject, Mutex, Object},
+    domain::{Failure, Finding, Hazard, Map as ByObject, Mutex, Object},
     error::Error,
     store::{Event, Hears},
 };
@@ -47,13 +51,27 @@ const GUESTS_STAY: Duration = Duration::from_secs(15);
 /// How the nodes are reached.
 #[derive(Debug)]
 pub(super) struct Way {
-    pub(super) settings: Settings,
-    pub(super) client_name: String,
+    settings: Settings,
+    client_name: String,
     /// User, password and TLS of them all, as the first seed has them.
-    pub(super) seed: Target,
+    seed: Target,
+    /// Made once: TLS reads all authorities that the system trusts.
+    reach: Arc<Reach>,
 }
 
 impl Way {
+    /// # Errors
+    ///
+    /// If there is something wrong with the certificates.
+    pub(super) fn new(
+        seed: Target,
+        settings: &Settings,
+        client_name: String,
+    ) -> Result<Self, Error> {
+        let reach = Reach::to(&seed.place, settings)?;
+        Ok(Self { settings: settings.clone(), client_name, seed, reach })
+    }
+
     /// How to reach the node at `at`: the one place where an address that a node has told
     /// becomes one that is dialled.
     fn target(&self, at: &HostPort) -> Result<Target, Error> {
@@ -69,7 +87,8 @@ impl Way {
         channels: Option<Channels>,
     ) -> Result<Dialer, Error> {
         let scripts = channels.map(preloads).unwrap_or_default();
-        Dialer::new(self.target(at)?, &self.settings, self.client_name.clone(), scripts)
+        let (target, reach) = (self.target(at)?, Arc::clone(&self.reach));
+        Dialer::by(reach, target, &self.settings, self.client_name.clone(), scripts)
     }
 }
 
@@ -82,6 +101,8 @@ pub(super) struct Atlas {
     /// Told when there is another map.
     pub(super) changed: Notify,
     channels: OnceLock<Channels>,
+    /// Whether another kind of channels is used by those who come now.
+    outgrown: AtomicBool,
     /// Why there is no map yet.
     obstacle: Mutex<Option<String>>,
     /// Losses and reconnects of nodes that are gone.
@@ -127,6 +148,22 @@ impl Chart {
         self.nodes.iter().filter_map(|node| node.as_ref().ok())
     }
 
+    /// Whether there is a node at `at`, or why it cannot be dialled.
+    fn knows(&self, at: &HostPort) -> bool {
+        self.guests.contains_key(at) || self.map.masters().contains(at)
+    }
+
+    /// The node at `at`, if there is one; a guest stays for a while from now on.
+    fn node_at(&mut self, at: &HostPort) -> Option<Arc<Node>> {
+        let index = self.map.masters().iter().position(|it| it == at);
+        if let Some(Ok(node)) = index.and_then(|index| self.nodes.get(index)) {
+            return Some(Arc::clone(node));
+        }
+        let (node, used) = self.guests.get_mut(at)?;
+        *used = Instant::now();
+        Some(Arc::clone(node))
+    }
+
     /// Takes the node at `at` out, if it has one.
     fn take(&mut self, at: &HostPort) -> Option<Arc<Node>> {
         let (node, _) = self.guests.remove(at)?;
@@ -142,6 +179,7 @@ impl Atlas {
             chart: Mutex::default(),
             changed: Notify::new(),
             channels: OnceLock::new(),
+            outgrown: AtomicBool::new(false),
             obstacle: Mutex::default(),
             past: Mutex::default(),
             placed: Mutex::default(),
@@ -154,9 +192,18 @@ impl Atlas {
         self.channels.get().copied()
     }
 
-    /// Settles how messages travel: for ever, as Redisson does.
+    /// Settles how messages travel: for ever, as Redisson does. Those who come after an upgrade
+    /// settle it otherwise, which is told.
     pub(super) fn speaks(&self, channels: Channels) {
-        self.channels.get_or_init(|| channels);
+        let has_changed = *self.channels.get_or_init(|| channels) != channels;
+        self.outgrown.store(has_changed, Atomic::Relaxed);
+        self.common.warnings.tell(self.other_channels().as_slice());
+    }
+
+    /// That others use other channels, if they do.
+    fn other_channels(&self) -> Option<Finding> {
+        let has_changed = self.outgrown.load(Atomic::Relaxed);
+        has_changed.then(|| Finding::at("the cluster", Hazard::OtherChannels))
     }
 
     pub(super) fn has_map(&self) -> bool {
@@ -226,6 +273,17 @@ impl Atlas {
         all.filter_map(of_node).next().or_else(gap)
     }
 
+    /// What can hurt locks, as far as it was looked at.
+    pub(super) fn findings(&self) -> Vec<Finding> {
+        let chart = self.chart.lock();
+        let Some(chart) = chart.as_ref() else { return Vec::new() };
+        let gap =
+            chart.map.gap().map(|gap| Hazard::SlotsWithoutNode { slots: slots_in_words(gap) });
+        let gap = gap.map(|gap| Finding::at("the cluster", gap));
+        let of_nodes = chart.live().flat_map(|node| node.findings(&self.common));
+        of_nodes.chain(gap).chain(self.other_channels()).collect()
+    }
+
     /// Notes why nobody could say who is where.
     pub(super) fn note(&self, obstacle: String) {
         *self.obstacle.lock() = Some(obstacle);
@@ -233,6 +291,10 @@ impl Atlas {
 
     /// Believes `map`, unless it is older than what is known.
     pub(super) fn adopt(&self, map: Map) {
+        if self.confirms(&map) {
+            return self.settle();
+        }
+        let dialers: Vec<_> = map.masters().iter().map(|at| self.dialer(at)).collect();
         let now = Instant::now();
         let mut chart = self.chart.lock();
         let mut before = match chart.take() {
@@ -240,24 +302,16 @@ impl Atlas {
                 *chart = Some(old);
                 return;
             }
-            Some(mut old) if old.map == map => {
-                old.believed_at = now;
-                let stays = |node: &(Arc<Node>, Instant)| now < node.1 + GUESTS_STAY;
-                old.guests.retain(|_, node| stays(node));
-                *chart = Some(old);
-                drop(chart);
-                return self.settle();
-            }
             before => before,
         };
         let gap_told = before.as_ref().is_some_and(|old| old.gap_told);
         let is_first = before.is_none();
         let mut known = before.as_mut().map(nodes_of).unwrap_or_default();
-        let node = |at: &HostPort| match known.remove(at) {
+        let node = |(at, dialer): (&HostPort, Result<_, String>)| match known.remove(at) {
             Some(node) => Ok(node),
-            None => self.node(at, !is_first),
+            None => Ok(self.node(dialer?, !is_first)),
         };
-        let nodes = map.masters().to_vec().iter().map(node).collect();
+        let nodes = map.masters().iter().zip(dialers).map(node).collect();
         let mut guests = before.map(|old| old.guests).unwrap_or_default();
         guests.retain(|at, (_, since)| known.contains_key(at) && now < *since + GUESTS_STAY);
         known.retain(|at, _| !guests.contains_key(at));
@@ -280,14 +334,39 @@ impl Atlas {
         self.changed.notify_waiters();
     }
 
+    /// Whether there is nothing new on `map`: it is known, or older.
+    fn confirms(&self, map: &Map) -> bool {
+        let now = Instant::now();
+        let mut chart = self.chart.lock();
+        match chart.as_mut() {
+            Some(old) if old.is_newer_than(map, now) => true,
+            Some(old) if old.map == *map => {
+                old.believed_at = now;
+                old.guests.retain(|_, (_, used)| now < *used + GUESTS_STAY);
+                true
+            }
+            _ => false,
+        }
+    }
+
     /// Notes that `slot` is at `at`: its owner until now says so.
     pub(super) fn moved(&self, slot: u16, at: &HostPort) {
+        let is_known = self.chart.lock().as_ref().is_some_and(|chart| chart.knows(at));
+        let dialer = match is_known {
+            true => Err("it was left".to_owned()),
+            false => self.dialer(at),
+        };
         let mut chart = self.chart.lock();
         let Some(chart) = chart.as_mut() else { return };
+        if is_known && !chart.knows(at) {
+            // It was left just now. Whoever asks next is sent there again.
+            return;
+        }
         let index = chart.map.note(slot, at.clone());
         chart.moved_at = Some(Instant::now());
         if index == chart.nodes.len() {
-            let node = chart.take(at).map_or_else(|| self.node(at, true), Ok);
+            let made = || dialer.map(|dialer| self.node(dialer, true));
+            let node = chart.take(at).map_or_else(made, Ok);
             chart.nodes.push(node);
         }
         self.changed.notify_waiters();
@@ -295,28 +374,32 @@ impl Atlas {
 
     /// The node at `at`, which has no slot yet, or is about to have one more.
     pub(super) fn node_at(&self, at: &HostPort) -> Result<Arc<Node>, Failure> {
+        if let Some(node) = self.chart.lock().as_mut().and_then(|chart| chart.node_at(at)) {
+            return Ok(node);
+        }
+        let dialer = self.dialer(at).map_err(Failure::unreachable)?;
         let mut chart = self.chart.lock();
         let Some(chart) = chart.as_mut() else { return Err(Failure::unreachable("no map")) };
-        let index = chart.map.masters().iter().position(|it| it == at);
-        if let Some(Ok(node)) = index.and_then(|index| chart.nodes.get(index)) {
-            return Ok(Arc::clone(node));
+        // Another one may have made it meanwhile.
+        if let Some(node) = chart.node_at(at) {
+            return Ok(node);
         }
-        let now = Instant::now();
-        if let Some((node, used)) = chart.guests.get_mut(at) {
-            *used = now;
-            return Ok(Arc::clone(node));
-        }
-        let node = self.node(at, true).map_err(Failure::unreachable)?;
-        chart.guests.insert(at.clone(), (Arc::clone(&node), now));
+        let node = self.node(dialer, true);
+        chart.guests.insert(at.clone(), (Arc::clone(&node), Instant::now()));
         Ok(node)
     }
 
-    /// A node at `at`, that is connected from now on.
-    fn node(&self, at: &HostPort, replaces: bool) -> Result<Arc<Node>, String> {
+    /// How the node at `at` is reached. No lock may be held: it asks the user.
+    fn dialer(&self, at: &HostPort) -> Result<Arc<Dialer>, String> {
         let channels = self.channels().unwrap_or_default();
         let dialer = self.way.dialer(at, Some(channels)).map_err(|error| error.to_string())?;
-        let among = Among::Nodes(channels);
-        Ok(Arc::new(Node::among(&self.common, Arc::new(dialer), among, replaces)))
+        Ok(Arc::new(dialer))
+    }
+
+    /// A node, that is connected from now on.
+    fn node(&self, dialer: Arc<Dialer>, replaces: bool) -> Arc<Node> {
+        let among = Among::Nodes(self.channels().unwrap_or_default());
+        Arc::new(Node::among(&self.common, dialer, among, replaces))
     }
 
     /// Leaves a node that is no master any more.

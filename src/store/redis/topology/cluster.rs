@@ -19,6 +19,7 @@ use super::{
     super::{
         channels::Channels,
         connection::{Address, Place, Settings, Target},
+        granted::Granted,
         replies,
         slots::slot_of,
         warnings::Warnings,
@@ -29,7 +30,7 @@ use super::{
     scout::Scout,
 };
 use crate::{
-    domain::{About, Backoff, Failure, Object, Role},
+    domain::{About, Backoff, Failure, Object, Replicas, Role},
     error::Error,
 };
 
@@ -79,6 +80,12 @@ struct Course {
     redirects: u32,
     asks: Option<HostPort>,
     backoff: Backoff,
+}
+
+impl Course {
+    fn until(until: Instant) -> Self {
+        Self { until, redirects: 0, asks: None, backoff: Backoff::default() }
+    }
 }
 
 impl Cluster {
@@ -137,8 +144,8 @@ impl Cluster {
         };
         let seeds: Vec<HostPort> = seeds.iter().filter_map(at).collect();
         let client_name = format!("leasehold:{client_id}");
-        let way = Way { settings: settings.clone(), client_name, seed };
         // What is wrong with certificates is told now, and not by a background.
+        let way = Way::new(seed, settings, client_name)?;
         for at in &seeds {
             way.dialer(at, None)?;
         }
@@ -178,13 +185,10 @@ impl Cluster {
     /// Asks, wherever the slot is.
     pub(super) async fn ask(&self, question: &Question<'_>) -> Result<Answered, Failure> {
         let until = Instant::now() + self.atlas.common.limit;
-        let mut course = Course { until, redirects: 0, asks: None, backoff: Backoff::default() };
+        let mut course = Course::until(until);
         loop {
             let asks = course.asks.take();
-            let node = match &asks {
-                Some(at) => self.atlas.node_at(at)?,
-                None => self.owner(question.slot, until).await?,
-            };
+            let node = self.whom(asks.as_ref(), question.slot, until).await?;
             let asked = self.patiently(send(&node, question, asks.is_some())).await;
             let reply = match asked {
                 Ok(reply) => reply,
@@ -215,9 +219,79 @@ impl Cluster {
         if !matches!(reply, Value::ServerError(_)) {
             return None;
         }
+        Redirect::of(reply, &self.address(asked, slot))
+    }
+
+    /// Where the node is that was asked.
+    fn address(&self, asked: Option<HostPort>, slot: u16) -> HostPort {
         // With no owner by now it has been looked for anew, and whoever is named has a host.
-        let said_by = asked.or_else(|| self.atlas.address_of_owner(slot)).unwrap_or_default();
-        Redirect::of(reply, &said_by)
+        asked.or_else(|| self.atlas.address_of_owner(slot)).unwrap_or_default()
+    }
+
+    /// The node to ask: that to which the slot is on its way, as was said, or its owner.
+    async fn whom(
+        &self,
+        asks: Option<&HostPort>,
+        slot: u16,
+        until: Instant,
+    ) -> Result<Arc<Node>, Failure> {
+        match asks {
+            Some(at) => self.atlas.node_at(at),
+            None => self.owner(slot, until).await,
+        }
+    }
+
+    /// How many replicas of whoever has the slot have what was `granted`.
+    pub(super) async fn replicated(
+        &self,
+        slot: u16,
+        granted: &Granted,
+        replicas: Replicas,
+    ) -> Result<u32, Failure> {
+        let until = Instant::now() + replicas.within;
+        let mut course = Course::until(until);
+        loop {
+            let asks = course.asks.take();
+            let node = self.whom(asks.as_ref(), slot, until).await?;
+            let left = replicas.within(until.saturating_duration_since(Instant::now()));
+            let counting = node.synced.ask(granted.clone(), asks.is_some(), left);
+            let counted = match &asks {
+                Some(_) => counting.await,
+                None => match self.while_owned_by(&node, slot, counting).await {
+                    Some(counted) => counted,
+                    None => continue,
+                },
+            };
+            let Err(failure) = &counted else { return counted };
+            let Some(redirect) = Redirect::in_failure(failure, &self.address(asks, slot)) else {
+                self.scout.suspect();
+                return counted;
+            };
+            if !self.goes_on(redirect, slot, &mut course).await? {
+                return counted;
+            }
+        }
+    }
+
+    /// What `answer` is, if `node` has the slot all the time.
+    async fn while_owned_by<T>(
+        &self,
+        node: &Arc<Node>,
+        slot: u16,
+        answer: impl Future<Output = T>,
+    ) -> Option<T> {
+        let mut answer = pin!(answer);
+        loop {
+            let changed = self.atlas.changed.notified();
+            if !self.atlas.owner(slot).is_some_and(|owner| Arc::ptr_eq(&owner, node)) {
+                return None;
+            }
+            tokio::select! {
+                biased;
+                () = changed => {}
+                answer = &mut answer => return Some(answer),
+            }
+        }
     }
 
     /// The node that has `slot`.
@@ -359,32 +433,21 @@ impl Cluster {
         if !self.atlas.has_map() {
             return Err(self.atlas.away(0));
         }
-        let asked = [cmd("PING"), cmd("INFO").arg("memory").clone()];
         let nodes = self.atlas.masters();
-        let look = |(_, node): &(HostPort, Arc<Node>)| {
-            let (node, asked) = (Arc::clone(node), &asked);
-            async move {
-                match node.commands.is_up() {
-                    true => Ok((node.about(), node.commands.call_all(asked).await?)),
-                    false => Err(node.commands.away()),
-                }
-            }
-        };
-        let looks: Vec<(About, Vec<Value>)> =
-            join_all(nodes.iter().map(look)).await.into_iter().collect::<Result<_, Failure>>()?;
+        let looks = nodes.iter().map(|(_, node)| node.look(&self.atlas.common));
+        let looks: Vec<About> =
+            join_all(looks).await.into_iter().collect::<Result<_, Failure>>()?;
         if let Some(obstacle) = self.atlas.obstacle() {
             return Err(Failure::unreachable(obstacle));
         }
         let mut about = About { role: Some(Role::ClusterNode), ..About::default() };
-        for (known, replies) in looks {
-            let known = super::answered(known, &replies)?;
+        for known in looks {
             about.version = about.version.or(known.version);
             // The worst of all is what matters.
             if about.eviction_policy.as_deref().is_none_or(|it| it == "noeviction") {
                 about.eviction_policy = known.eviction_policy.or(about.eviction_policy);
             }
         }
-        self.atlas.common.warnings.warn_of(&about);
         Ok(about)
     }
 
@@ -416,7 +479,16 @@ async fn send_as(node: &Node, command: &Cmd, asking: bool) -> Result<Value, Fail
         return node.commands.call(command).await;
     }
     let replies = node.commands.call_all(&[cmd("ASKING"), command.clone()]).await?;
-    replies.into_iter().nth(1).ok_or_else(|| Failure::Unreadable("too few replies".into()))
+    match <[Value; 2]>::try_from(replies) {
+        // Who may not say it is sent back, and would be sent here again.
+        Ok([refused @ Value::ServerError(_), Value::ServerError(moved)])
+            if moved.code() == "MOVED" =>
+        {
+            Ok(refused)
+        }
+        Ok([_, reply]) => Ok(reply),
+        Err(_) => Err(Failure::Unreadable("too few replies".into())),
+    }
 }
 
 async fn is_ready(at: &HostPort, node: &Node) -> Result<(), Error> {

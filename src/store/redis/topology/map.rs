@@ -175,13 +175,22 @@ impl Redirect {
     /// What the answer of the node at `said_by` asks of us, if it was not executed.
     pub(super) fn of(answer: &Value, said_by: &HostPort) -> Option<Self> {
         let Value::ServerError(error) = answer else { return None };
-        let words = || error.details().unwrap_or_default();
-        match error.code() {
+        Self::said(error.code(), error.details().unwrap_or_default(), said_by)
+    }
+
+    /// The same of a refusal that has become a failure.
+    pub(super) fn in_failure(failure: &Failure, said_by: &HostPort) -> Option<Self> {
+        let Failure::Refused { code, message, .. } = failure else { return None };
+        Self::said(code, message, said_by)
+    }
+
+    fn said(code: &str, words: &str, said_by: &HostPort) -> Option<Self> {
+        match code {
             "MOVED" => {
-                let (slot, to) = target(words(), said_by)?;
+                let (slot, to) = target(words, said_by)?;
                 Some(Self::Moved(slot, to))
             }
-            "ASK" => Some(Self::Ask(target(words(), said_by)?.1)),
+            "ASK" => Some(Self::Ask(target(words, said_by)?.1)),
             "TRYAGAIN" => Some(Self::Split),
             "CLUSTERDOWN" | "LOADING" | "MASTERDOWN" | "READONLY" => Some(Self::Later),
             _ => None,

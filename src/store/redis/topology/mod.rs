@@ -15,7 +15,7 @@ use std::{
     time::Duration,
 };
 
-use redis::{Cmd, Value, cmd};
+use redis::{Cmd, Value};
 
 pub(super) use self::cluster::Cluster;
 use self::{
@@ -24,15 +24,14 @@ use self::{
 };
 use super::{
     channels::Channels,
-    connection::{Dialer, Link, Settings, Target, eviction_policy, is_replica},
-    replies,
+    connection::{Dialer, Link, Settings, Target},
+    granted::Granted,
     slots::slot_of,
     subscriptions::Rights,
-    synced::Synced,
     warnings::Warnings,
 };
 use crate::{
-    domain::{About, Failure, Object, Role},
+    domain::{About, Claim, Failure, Finding, Object, Replicas},
     error::Error,
     store::Subscriber,
 };
@@ -50,7 +49,6 @@ pub(super) enum Topology {
 pub(super) struct One {
     common: Common,
     node: Node,
-    synced: Synced,
 }
 
 impl One {
@@ -78,19 +76,15 @@ impl Topology {
         limit: Duration,
     ) -> Result<Self, Error> {
         let common = Common::of(client_id, Warnings::default(), limit);
-        let dialer = Arc::new(dialer);
-        let synced = Synced::new(&dialer, limit);
-        let node = Node::connect(&common, dialer).await?;
-        Ok(Self::One(One { common, node, synced }))
+        let node = Node::connect(&common, Arc::new(dialer)).await?;
+        Ok(Self::One(One { common, node }))
     }
 
     /// The same without a connection: it is made in the background.
     pub(super) fn one_lazily(dialer: Dialer, client_id: &str, limit: Duration) -> Self {
         let common = Common::of(client_id, Warnings::default(), limit);
-        let dialer = Arc::new(dialer);
-        let synced = Synced::new(&dialer, limit);
-        let node = Node::connect_lazily(&common, dialer);
-        Self::One(One { common, node, synced })
+        let node = Node::connect_lazily(&common, Arc::new(dialer));
+        Self::One(One { common, node })
     }
 
     /// Connects to the cluster of which these are some nodes.
@@ -154,11 +148,18 @@ impl Topology {
         }
     }
 
-    /// Who asks replicas; nobody does in a cluster.
-    pub(super) fn synced(&self) -> Option<&Synced> {
+    /// How many replicas have what was `granted` by `claim`: see `Store::replicated`.
+    pub(super) async fn replicated(
+        &self,
+        claim: &Claim,
+        granted: Granted,
+        replicas: Replicas,
+    ) -> Result<u32, Failure> {
         match self {
-            Self::One(one) => Some(&one.synced),
-            Self::Cluster(_) => None,
+            Self::One(one) => one.node.synced.ask(granted, false, replicas).await,
+            Self::Cluster(cluster) => {
+                cluster.replicated(Cluster::slot_of(&claim.object), &granted, replicas).await
+            }
         }
     }
 
@@ -264,6 +265,14 @@ impl Topology {
         }
     }
 
+    /// What can hurt locks, as far as it was looked at.
+    pub(super) fn findings(&self) -> Vec<Finding> {
+        match self {
+            Self::One(one) => one.node.findings(&one.common),
+            Self::Cluster(cluster) => cluster.atlas.findings(),
+        }
+    }
+
     /// Whether the connections for commands and for messages are up, all of them.
     pub(super) fn are_up(&self) -> (bool, bool) {
         match self {
@@ -296,7 +305,7 @@ impl Topology {
 
     pub(super) fn reconnects(&self) -> u64 {
         match self {
-            Self::One(one) => one.node.reconnects() + one.synced.reconnects(),
+            Self::One(one) => one.node.reconnects(),
             Self::Cluster(cluster) => cluster.atlas.counted().1,
         }
     }
@@ -304,34 +313,11 @@ impl Topology {
 
 impl One {
     async fn look(&self) -> Result<About, Failure> {
-        let Self { common, node: Node { commands, subscriptions }, .. } = self;
-        commands.keep_up()?;
-        subscriptions.keep_up();
-        if !commands.is_up() {
-            return Err(commands.away());
-        }
-        let info = |section| cmd("INFO").arg(section).clone();
-        let asked = [cmd("PING"), info("memory"), info("replication")];
-        let about = answered(commands.about(), &commands.call_all(&asked).await?)?;
-        common.warnings.warn_of(&about);
-        Ok(about)
+        let Self { common, node, .. } = self;
+        node.commands.keep_up()?;
+        node.subscriptions.keep_up();
+        node.look(common).await
     }
-}
-
-/// What a server says of itself that was `known` before, by its replies to a PING and more.
-fn answered(mut known: About, replies: &[Value]) -> Result<About, Failure> {
-    if let Some(Value::ServerError(error)) = replies.first()
-        && error.code() != "NOPERM"
-    {
-        return Err(replies::refusal(error));
-    }
-    match replies.iter().find_map(is_replica) {
-        Some(true) => known.role = Some(Role::Replica),
-        Some(false) if known.role == Some(Role::Replica) => known.role = Some(Role::Primary),
-        _ => {}
-    }
-    known.eviction_policy = replies.iter().find_map(eviction_policy).or(known.eviction_policy);
-    Ok(known)
 }
 
 impl Cluster {

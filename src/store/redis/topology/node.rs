@@ -1,14 +1,21 @@
-//! One server: a connection for commands, and one for messages.
+//! One server: a connection for commands, one for messages, and one that waits for replicas.
 
 use std::{sync::Arc, time::Duration};
 
+use redis::{Value, cmd};
+
 use super::super::{
-    connection::{Dialer, Link, Watcher},
+    connection::{Dialer, Link, Watcher, learnt, time_of_day},
+    replies,
     subscriptions::{Among, Board, Hub, Subscriptions},
+    synced::Synced,
     warnings::Warnings,
     watcher::Commands,
 };
-use crate::{domain::About, error::Error};
+use crate::{
+    domain::{About, Failure, Finding},
+    error::Error,
+};
 
 /// What the connections of one client have in common.
 #[derive(Debug)]
@@ -26,8 +33,8 @@ impl Common {
         Self { client_id, hub: Arc::default(), warnings: Arc::new(warnings), limit }
     }
 
-    fn watcher(&self, replaces: bool) -> Arc<dyn Watcher> {
-        Commands::telling(&self.hub, &self.warnings, replaces)
+    fn watcher(&self, dialer: &Arc<Dialer>, replaces: bool) -> Arc<dyn Watcher> {
+        Commands::telling(&self.hub, &self.warnings, dialer, replaces)
     }
 
     fn board(&self, among: Among) -> Arc<Board> {
@@ -40,25 +47,28 @@ impl Common {
 pub(in crate::store::redis) struct Node {
     pub(in crate::store::redis) commands: Link,
     pub(in crate::store::redis) subscriptions: Subscriptions,
+    pub(in crate::store::redis) synced: Synced,
 }
 
 impl Node {
     /// The only server there is.
     pub(super) async fn connect(common: &Common, dialer: Arc<Dialer>) -> Result<Self, Error> {
-        let watcher = common.watcher(false);
+        let watcher = common.watcher(&dialer, false);
+        let synced = Synced::new(&dialer, common.limit);
         let commands = Link::connect(Arc::clone(&dialer), watcher, common.limit).await?;
         let board = common.board(Among::Alone);
         let subscriptions = Subscriptions::connect(board, dialer, common.limit).await?;
-        Ok(Self { commands, subscriptions })
+        Ok(Self { commands, subscriptions, synced })
     }
 
     /// The same without a connection: both are made in the background.
     pub(super) fn connect_lazily(common: &Common, dialer: Arc<Dialer>) -> Self {
-        let watcher = common.watcher(false);
+        let watcher = common.watcher(&dialer, false);
+        let synced = Synced::new(&dialer, common.limit);
         let commands = Link::connect_lazily(Arc::clone(&dialer), watcher, common.limit);
         let board = common.board(Among::Alone);
         let subscriptions = Subscriptions::connect_lazily(board, dialer, common.limit);
-        Self { commands, subscriptions }
+        Self { commands, subscriptions, synced }
     }
 
     /// One of several, connected in the background; for messages, when there is something to
@@ -69,11 +79,12 @@ impl Node {
         among: Among,
         replaces: bool,
     ) -> Self {
-        let watcher = common.watcher(replaces);
+        let watcher = common.watcher(&dialer, replaces);
+        let synced = Synced::new(&dialer, common.limit);
         let commands = Link::connect_lazily(Arc::clone(&dialer), watcher, common.limit);
         let board = common.board(among);
         let subscriptions = Subscriptions::when_wanted(board, dialer, common.limit);
-        Self { commands, subscriptions }
+        Self { commands, subscriptions, synced }
     }
 
     /// Sees to it that the connections are kept up, on the runtime of the caller if that of
@@ -84,18 +95,38 @@ impl Node {
         self.subscriptions.keep_up();
     }
 
-    /// Ends both connections, healthy or not: it is not what it was.
+    /// Ends all connections, healthy or not: it is not what it was.
     pub(super) fn cut(&self) {
         self.commands.cut();
         self.subscriptions.cut();
+        self.synced.cut();
     }
 
     pub(super) fn reconnects(&self) -> u64 {
-        self.commands.reconnects() + self.subscriptions.reconnects()
+        self.commands.reconnects() + self.subscriptions.reconnects() + self.synced.reconnects()
     }
 
-    /// What the server said of itself when the connection was last made.
-    pub(super) fn about(&self) -> About {
-        self.commands.about()
+    /// Asks the server what it says of itself, and warns of what can hurt locks.
+    pub(super) async fn look(&self, common: &Common) -> Result<About, Failure> {
+        if !self.commands.is_up() {
+            return Err(self.commands.away());
+        }
+        let asked = time_of_day();
+        let replies = self.commands.call_all(&[cmd("PING"), cmd("INFO")]).await?;
+        if let Some(Value::ServerError(error)) = replies.first()
+            && error.code() != "NOPERM"
+        {
+            return Err(replies::refusal(error));
+        }
+        let about = learnt(self.commands.about(), &replies, asked);
+        self.commands.learnt(&about);
+        common.warnings.tell(&self.findings(common));
+        Ok(about)
+    }
+
+    /// What can hurt locks there, as far as it was looked at.
+    pub(super) fn findings(&self, common: &Common) -> Vec<Finding> {
+        let around = self.commands.dialer().findings();
+        [common.warnings.findings(&self.commands.about()), around].concat()
     }
 }

@@ -463,8 +463,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "replicas are told nothing behind what was granted",
             edits: &[Edit {
                 file: "src/store/redis/synced/round.rs",
-                from: "let told = (!self.come.is_empty())",
-                to: "let told = (self.come.len() > 99)",
+                from: "asker.asks(&asker.granted.touch)",
+                to: "asker.asks(&asker.granted.look)",
             }],
         },
     ),
@@ -476,8 +476,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "what is enough for one who asks replicas is enough for all",
             edits: &[Edit {
                 file: "src/store/redis/synced/round.rs",
-                from: "Ok(count) => count >= asker.least ||",
-                to: "Ok(count) => count >= 1 ||",
+                from: "if *count < asker.least &&",
+                to: "if *count < 1 &&",
             }],
         },
     ),
@@ -489,8 +489,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "replicas of a server that has not granted count",
             edits: &[Edit {
                 file: "src/store/redis/synced/round.rs",
-                from: "        Value::Int(0) | Value::Nil => asker.tell(Ok(0)),\n",
-                to: "        Value::Nil => asker.tell(Ok(0)),\n",
+                from: "        Value::Int(0) | Value::Nil => Ok(false),\n",
+                to: "        Value::Nil => Ok(false),\n",
             }],
         },
     ),
@@ -508,18 +508,20 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::synced::tests::a_node_of_a_cluster_counts_nobody"),
+        Finder::Unit(
+            "store::redis::synced::round::tests::what_goes_while_replicas_are_asked_again_is_acknowledged_by_nobody",
+        ),
         Defect {
-            says: "replicas of a cluster are counted, which are told in another way",
+            says: "what is gone when replicas have answered counts",
             edits: &[Edit {
-                file: "src/store/redis/synced/mod.rs",
-                from: "if self.clustered.load(Ordering::Relaxed) {",
-                to: "if self.clustered.load(Ordering::Relaxed) && self.askers.lock().len() > 99 {",
+                file: "src/store/redis/synced/round.rs",
+                from: "Ok(was_there && found?)",
+                to: "found.map(|_| was_there)",
             }],
         },
     ),
     (
-        Finder::Unit("store::redis::tests::it_conforms"),
+        Finder::Unit("store::redis::deployments::one_server_conforms"),
         Defect {
             says: "a guarded write does not look at the owner",
             edits: &[Edit {
@@ -530,7 +532,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::tests::it_conforms"),
+        Finder::Unit("store::redis::deployments::one_server_conforms"),
         Defect {
             says: "a guarded write is made in part",
             edits: &[Edit {
@@ -616,8 +618,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "one in transit stands before those that linger",
             edits: &[Edit {
                 file: "src/engine/contention/mod.rs",
-                from: "excess > 0 && lingers(object)",
-                to: "excess > 0",
+                from: ".take(MOST_EARLY).filter(lingers)",
+                to: ".take(MOST_EARLY)",
             }],
         },
     ),
@@ -781,8 +783,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "who reads again and again beside others lets nobody else run",
             edits: &[Edit {
                 file: "src/engine/acquire/mod.rs",
-                from: "        consume_budget().await;\n",
-                to: "",
+                from: "coop::consume_budget().await,",
+                to: "{}",
             }],
         },
     ),
@@ -814,14 +816,66 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::contention::tests::sharing::who_comes_when_sharing_has_just_ended_leaves_others_alone_with_it_for_a_moment",
+            "engine::contention::tests::sharing::who_comes_when_sharing_has_just_ended_waits_until_all_have_gone_and_then_leaves_a_gap",
         ),
         Defect {
             says: "one hold of readers follows the other without a gap",
             edits: &[Edit {
-                file: "src/engine/contention/turn.rs",
-                from: "            turn.head_start = turn.head_start.or(rests);\n",
-                to: "            let _ = rests;\n",
+                file: "src/engine/hold.rs",
+                from: "            sleep(SHARING_RESTS).await;\n",
+                to: "",
+            }],
+        },
+    ),
+    (
+        Finder::Unit(
+            "engine::contention::tests::sharing::who_comes_when_sharing_has_just_ended_waits_until_all_have_gone_and_then_leaves_a_gap",
+        ),
+        Defect {
+            says: "who leaves a gap waits for nobody who has yet to go",
+            edits: &[Edit {
+                file: "src/engine/hold.rs",
+                from: "self.told_of(|state| state.has_left)",
+                to: "std::future::ready(())",
+            }],
+        },
+    ),
+    (
+        Finder::Unit(
+            "engine::contention::tests::sharing::who_comes_to_read_asks_when_the_guard_that_was_dropped_before_has_been_given_back",
+        ),
+        Defect {
+            says: "who comes to read overtakes the guard that was dropped before",
+            edits: &[Edit {
+                file: "src/engine/release/mod.rs",
+                from: "        if !hold.object().manner().is_shared() {\n            self.contention.left(hold);",
+                to: "        {\n            self.contention.left(hold);",
+            }],
+        },
+    ),
+    (
+        Finder::Unit(
+            "engine::contention::tests::sharing::one_who_leaves_a_gap_and_is_polled_by_nobody_has_its_turn_for_a_second_or_two",
+        ),
+        Defect {
+            says: "one who leaves a gap is taken for one who asks",
+            edits: &[Edit {
+                file: "src/engine/acquire/mod.rs",
+                from: "        turn.rests(self.core.clock.now() + longest);\n",
+                to: "",
+            }],
+        },
+    ),
+    (
+        Finder::Unit(
+            "engine::contention::tests::sharing::no_more_readers_have_one_hold_than_local_turns_says_though_one_at_a_time",
+        ),
+        Defect {
+            says: "as many readers have a hold one after the other as come",
+            edits: &[Edit {
+                file: "src/engine/hold.rs",
+                from: "state.more < self.grant.stay.turns;",
+                to: "self.shares() <= self.grant.stay.turns;",
             }],
         },
     ),
@@ -833,13 +887,13 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "a writer that reads as well is handed over",
             edits: &[Edit {
                 file: "src/engine/hold.rs",
-                from: "(state.more, state.beside) = (true, true);",
+                from: "(state.more, state.beside) = (state.more + 1, true);",
                 to: "state.beside = true;",
             }],
         },
     ),
     (
-        Finder::Unit("store::redis::tests::it_conforms"),
+        Finder::Unit("store::redis::deployments::one_server_conforms"),
         Defect {
             says: "readers do not yield to those who wait to write",
             edits: &[Edit {
@@ -863,7 +917,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::tests::it_conforms"),
+        Finder::Unit("store::redis::deployments::one_server_conforms"),
         Defect {
             says: "who reads beside is believed to write",
             edits: &[Edit {
@@ -874,7 +928,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::tests::it_conforms"),
+        Finder::Unit("store::redis::deployments::one_server_conforms"),
         Defect {
             says: "a writer's renewal ends the lease of who reads beside it",
             edits: &[Edit {
@@ -885,7 +939,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::tests::it_conforms"),
+        Finder::Unit("store::redis::deployments::one_server_conforms"),
         Defect {
             says: "a writer that reads on keeps its lease as a writer",
             edits: &[Edit {
@@ -896,7 +950,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::tests::it_conforms"),
+        Finder::Unit("store::redis::deployments::one_server_conforms"),
         Defect {
             says: "a reader yields to writers that came after it",
             edits: &[Edit {
@@ -907,7 +961,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::tests::it_conforms"),
+        Finder::Unit("store::redis::deployments::one_server_conforms"),
         Defect {
             says: "a reader is renewed when its lease is over",
             edits: &[Edit {
@@ -918,7 +972,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::tests::it_conforms"),
+        Finder::Unit("store::redis::deployments::one_server_conforms"),
         Defect {
             says: "a reader that died keeps writers out",
             edits: &[Edit {
@@ -1008,8 +1062,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "a hold that is due or in doubt is handed over",
             edits: &[Edit {
                 file: "src/engine/hold.rs",
-                from: "let fresh = now < self.lease(state).renew_at() && !must_end;\n        let sound = state.over.is_none() && !state.doubted && !state.more;",
-                to: "let fresh = now < self.lease(state).ends() && !must_end;\n        let sound = state.over.is_none() && !state.more;",
+                from: "let fresh = now < self.lease(state).renew_at() && !must_end;\n        let sound = state.over.is_none() && !state.doubted && state.more == 0;",
+                to: "let fresh = now < self.lease(state).ends() && !must_end;\n        let sound = state.over.is_none() && state.more == 0;",
             }],
         },
     ),
@@ -1021,7 +1075,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "a hold that was entered again is handed over with the count that it has",
             edits: &[Edit {
                 file: "src/engine/hold.rs",
-                from: "&& !state.doubted && !state.more;",
+                from: "&& !state.doubted && state.more == 0;",
                 to: "&& !state.doubted;",
             }],
         },
@@ -1069,8 +1123,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "who leaves the lock to others is there before them",
             edits: &[Edit {
                 file: "src/engine/acquire/mod.rs",
-                from: "if let Some(others_first) = turn.head_start {",
-                to: "if let Some(others_first) = turn.head_start.filter(Duration::is_zero) {",
+                from: "let others_first = turn.head_start.unwrap_or_default();",
+                to: "let others_first = Duration::ZERO;",
             }],
         },
     ),
@@ -1223,7 +1277,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::tests::it_conforms"),
+        Finder::Unit("store::redis::deployments::one_server_conforms"),
         Defect {
             says: "a look at a fixed lease ends it",
             edits: &[Edit {
@@ -1381,7 +1435,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::tests::it_conforms"),
+        Finder::Unit("store::redis::deployments::one_server_conforms"),
         Defect {
             says: "permits: a script grants more than there are",
             edits: &[Edit {
@@ -1392,7 +1446,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::tests::it_conforms"),
+        Finder::Unit("store::redis::deployments::one_server_conforms"),
         Defect {
             says: "permits: a script counts a question twice that is asked again",
             edits: &[Edit {
@@ -1403,7 +1457,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::tests::it_conforms"),
+        Finder::Unit("store::redis::deployments::one_server_conforms"),
         Defect {
             says: "permits: a script renews what has expired",
             edits: &[Edit {
@@ -1414,7 +1468,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::tests::it_conforms"),
+        Finder::Unit("store::redis::deployments::one_server_conforms"),
         Defect {
             says: "permits: a script makes a change twice that is asked again",
             edits: &[Edit {
@@ -1425,7 +1479,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::tests::it_conforms"),
+        Finder::Unit("store::redis::deployments::one_server_conforms"),
         Defect {
             says: "permits: a script does not say that some are free",
             edits: &[Edit {
@@ -1513,7 +1567,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::tests::it_conforms"),
+        Finder::Unit("store::redis::deployments::one_server_conforms"),
         Defect {
             says: "a release gives back what was never taken",
             edits: &[Edit {
@@ -1524,7 +1578,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::tests::it_conforms"),
+        Finder::Unit("store::redis::deployments::one_server_conforms"),
         Defect {
             says: "a repeated count counts twice",
             edits: &[Edit {
@@ -1568,7 +1622,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::tests::it_conforms"),
+        Finder::Unit("store::redis::deployments::one_server_conforms"),
         Defect {
             says: "who is patient no more tells nobody",
             edits: &[Edit {
@@ -1590,7 +1644,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::tests::it_conforms"),
+        Finder::Unit("store::redis::deployments::one_server_conforms"),
         Defect {
             says: "permits: a lease is shortened under its holder",
             edits: &[Edit {
@@ -1601,7 +1655,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::tests::it_conforms"),
+        Finder::Unit("store::redis::deployments::one_server_conforms"),
         Defect {
             says: "who only leaves is refused for a quarter of an hour",
             edits: &[Edit {

@@ -10,6 +10,7 @@ import org.redisson.config.BaseConfig;
 import org.redisson.config.ClusterServersConfig;
 import org.redisson.config.Config;
 import org.redisson.config.Protocol;
+import org.redisson.config.ReadMode;
 import org.redisson.config.SentinelServersConfig;
 import org.redisson.config.SingleServerConfig;
 
@@ -58,6 +59,7 @@ record Peer(RedissonClient redisson, RedissonClient counters) {
 
     private static void cluster(ClusterServersConfig cluster, String nodes, Flags flags) {
         cluster.setMasterConnectionMinimumIdleSize(2).setSlaveConnectionMinimumIdleSize(2);
+        cluster.setReadMode(ReadMode.MASTER);
         base(cluster, flags);
         for (String node : nodes.split(",")) {
             cluster.addNodeAddress("redis://" + node);
@@ -67,6 +69,7 @@ record Peer(RedissonClient redisson, RedissonClient counters) {
     /** Of {@code host:port,host:port/master}. */
     private static void sentinel(SentinelServersConfig master, String sentinels, Flags flags) {
         master.setMasterConnectionMinimumIdleSize(2).setSlaveConnectionMinimumIdleSize(2);
+        master.setReadMode(ReadMode.MASTER);
         base(master, flags);
         String[] parts = sentinels.split("/");
         master.setMasterName(parts[1]);

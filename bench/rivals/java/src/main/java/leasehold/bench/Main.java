@@ -30,10 +30,9 @@ final class Main {
         Runtime.getRuntime().halt(0);
     }
 
-    /** Everything but the address and the lease of the watchdog is as Redisson has it. */
+    /** Everything but the addresses and the lease of the watchdog is as Redisson has it. */
     private static RedissonClient connect(String url, long ttlMillis) {
-        Config config = new Config();
-        config.useSingleServer().setAddress(url);
+        Config config = Where.of(url);
         config.setLockWatchdogTimeout(ttlMillis);
         return Redisson.create(config);
     }
@@ -53,6 +52,7 @@ final class Main {
             case "enter" -> Holding.enter(redisson, job);
             case "hold" -> Holding.hold(redisson, job);
             case "idle" -> Holding.idle(job);
+            case "outlast" -> Outlast.run(redisson, job);
             case "pairs", "share" -> new Pairs(redisson, contender, job).run();
             case "seize" -> Holding.seize(redisson, job);
             case "wait" -> Holding.wait(redisson, job);

@@ -1,0 +1,46 @@
+package leasehold.bench;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import java.util.Map;
+import org.redisson.api.RLock;
+import org.redisson.api.RedissonClient;
+import org.redisson.client.RedisException;
+
+/** Asks for locks whatever happens to the servers. */
+final class Outlast {
+    /** Between two locks: nobody needs the whole machine to be there in time. */
+    private static final long PAUSE_MILLIS = 2;
+
+    private Outlast() {}
+
+    /** Each lock has a name of its own: a release may be lost. */
+    static Map<String, Object> run(RedissonClient redisson, JsonNode job) throws InterruptedException {
+        String prefix = job.get("prefix").asText();
+        long gap = job.get("gap_ms").asLong() * 1_000_000;
+        long last = System.nanoTime();
+        for (long number = 0; ; number++) {
+            Thread.sleep(PAUSE_MILLIS);
+            RLock lock = redisson.getLock(prefix + "-" + number);
+            try {
+                lock.lock();
+            } catch (RedisException e) {
+                continue;
+            }
+            long now = System.nanoTime();
+            if (now - last > gap) {
+                return Map.of("entered_ns", now);
+            }
+            last = now;
+            leave(lock);
+        }
+    }
+
+    /** What cannot be given back now ends with its lease. */
+    private static void leave(RLock lock) {
+        try {
+            lock.unlock();
+        } catch (RedisException | IllegalMonitorStateException e) {
+            return;
+        }
+    }
+}

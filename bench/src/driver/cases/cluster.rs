@@ -1,0 +1,79 @@
+//! A cluster of three masters: what locks cost there.
+
+use testkit::Cluster;
+
+use super::{
+    Bench,
+    uncontended::{self, Own},
+    watchdog::{self, Many},
+};
+use crate::{
+    driver::{
+        contender::{Contender, LEASEHOLD, RAW, REDISSON},
+        crew::Stay,
+        log::{Story, p50_and_p99},
+        server::Servers,
+        worker::Answer,
+    },
+    report::{Target, board::Case},
+};
+
+const PAIRS: &str = "Cluster of 3: acquire and release, every task its own name";
+const BETWEEN: &str = "Cluster of 3: one name, one task in each of 2 processes, 200 µs inside";
+const KEPT: &str = "Cluster of 3: locks over all slots that are kept by a watchdog";
+
+/// As many as fill most slots.
+const HOLDS: usize = 10_000;
+
+pub(super) fn run(bench: &mut Bench) {
+    let cluster = Cluster::options().replicas(0).start();
+    let url = url(&cluster);
+    bench.elsewhere(Servers::new(cluster.masters()), &url, |bench| {
+        let own = Own { group: PAIRS, plot: None };
+        uncontended::rounds(bench, own, &[1, 64], &[LEASEHOLD, RAW, REDISSON]);
+        let rounds = bench.settings.rounds_of_processes;
+        bench.in_turn(rounds, &[LEASEHOLD, REDISSON], |bench, contender| {
+            let found = contend(bench, contender);
+            note(bench, contender, found);
+        });
+        let many = Many { group: KEPT, what: watchdog::LOCKS, count: HOLDS };
+        watchdog::locks(bench, many, &[LEASEHOLD, REDISSON]);
+    });
+}
+
+/// What leads to all nodes.
+pub(super) fn url(cluster: &Cluster) -> String {
+    let nodes = cluster.nodes();
+    let at: Vec<_> = nodes.iter().map(|node| format!("127.0.0.1:{}", node.port())).collect();
+    format!("redis-cluster://{}", at.join(","))
+}
+
+fn contend(bench: &mut Bench, contender: Contender) -> Answer<Story> {
+    let name = format!("between-{}", contender.library);
+    let length = bench.settings.round_of_processes;
+    let stay = Stay { processes: 2, tasks: 1, name, length, hold_us: 200 };
+    Ok(bench.contend(contender, &stay)?.0)
+}
+
+fn note(bench: &mut Bench, contender: Contender, found: Answer<Story>) {
+    let column = contender.column;
+    let per_second = Case::more(BETWEEN, "hand-overs", "per s").target(Target::BeatsRivals);
+    let story = match found {
+        Ok(story) => story,
+        Err(why) => return bench.board.failed(per_second, column, &why),
+    };
+    let between = story.between_processes();
+    bench.board.note(per_second, column, between.len() as f64 / story.seconds());
+    if !between.is_empty() {
+        let (median, p99) = p50_and_p99(between);
+        let case = less("hand-over, median", "µs").target(Target::BeatsRivals);
+        bench.board.note(case, column, median);
+        bench.board.note(less("hand-over, p99", "µs"), column, p99);
+    }
+    let overlaps = less("overlaps", "count").target(Target::Never);
+    bench.board.note(overlaps, column, story.overlaps() as f64);
+}
+
+fn less(what: &str, unit: &'static str) -> Case {
+    Case::less(BETWEEN, what, unit)
+}

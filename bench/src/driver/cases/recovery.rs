@@ -1,0 +1,146 @@
+//! How soon somebody enters again when the master is dead and another one is there.
+//!
+//! Ours and Redisson's ask in the same failovers, each for one lock after the other. The
+//! time counts from the moment at which the servers could serve again: when the first
+//! Sentinel announces the new master, or the new owner of the slot takes its first write.
+
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+use testkit::{Cluster, Redis, Sentinels, eventually};
+
+use super::{Bench, cluster};
+use crate::{
+    clock,
+    driver::{
+        contender::{Contender, LEASEHOLD, REDISSON},
+        server::Servers,
+        worker::Answer,
+    },
+    job::{Entered, Job},
+    report::{Target, board::Case},
+};
+
+const SENTINEL: &str = "The master is killed: from +switch-master to the next grant";
+const CLUSTER: &str =
+    "A master of a cluster is killed: from the first write of the new one to the next grant";
+
+const BOTH: [Contender; 2] = [LEASEHOLD, REDISSON];
+
+/// How late each of both was, in ms, failover by failover.
+type Late = [Vec<f64>; 2];
+
+pub(super) fn by_sentinel(bench: &mut Bench) {
+    let redis = Sentinels::options().down_after(SILENCE).start();
+    let url = format!("redis-sentinel://{}/{}", redis.addresses().join(","), redis.name());
+    bench.elsewhere(Servers::new(vec![]), &url, |bench| {
+        let mut late = Late::default();
+        for round in 0..bench.settings.failovers {
+            let old = redis.master_number();
+            let events = redis.listen();
+            recover(bench, &mut late, &format!("door-{round}"), || {
+                redis.servers()[old].stop();
+                events.wait_for("+switch-master", PATIENCE).at
+            });
+            redis.servers()[old].start_again();
+            redis.wait_until_agreed();
+        }
+        note(bench, SENTINEL, &late);
+    });
+}
+
+pub(super) fn of_cluster(bench: &mut Bench) {
+    let redis = Cluster::start();
+    let tag = redis.key_on(&redis.masters()[0], "door");
+    bench.elsewhere(Servers::new(vec![]), &cluster::url(&redis), |bench| {
+        let mut late = Late::default();
+        for round in 0..bench.settings.failovers {
+            let old = redis.owner_of(Cluster::slot_of(&tag));
+            let new = redis.replicas_of(&old).remove(0);
+            recover(bench, &mut late, &format!("{{{tag}}}-{round}"), || {
+                old.stop();
+                first_write(&new, &format!("{{{tag}}}-probe"))
+            });
+            old.start_again();
+            redis.wait_until_ok();
+        }
+        note(bench, CLUSTER, &late);
+    });
+}
+
+/// Lets both ask while `fail_over` happens, which returns when it was over.
+fn recover(bench: &mut Bench, late: &mut Late, name: &str, fail_over: impl FnOnce() -> Instant) {
+    // Both are warm before the first of them begins.
+    BOTH.into_iter().for_each(|contender| drop(bench.worker(contender).map(drop)));
+    let asked = BOTH.map(|contender| ask(bench, contender, name));
+    thread::sleep(LEAD);
+    let killed = clock::monotonic_ns();
+    let over = nanos(fail_over());
+    for ((contender, asked), late) in BOTH.into_iter().zip(asked).zip(late) {
+        let entered = asked.and_then(|()| bench.worker(contender)?.answer::<Entered>());
+        match entered {
+            Ok(Entered { entered_ns }) if entered_ns > killed => {
+                late.push(entered_ns.saturating_sub(over) as f64 / 1e6);
+            }
+            // The machine stood still for so long before: that was no failover.
+            Ok(_) => eprintln!("bench: {}: a failover is not counted", contender.library),
+            Err(why) => eprintln!("bench: {}: {why}", contender.library),
+        }
+    }
+}
+
+fn ask(bench: &mut Bench, contender: Contender, name: &str) -> Answer<()> {
+    let prefix = format!("{name}-{}", contender.library);
+    let job = Job::Outlast { prefix, gap_ms: GAP.as_millis() as u64 };
+    bench.worker(contender)?.send(&job)
+}
+
+/// When the server that is to be the master took a write.
+fn first_write(new: &Redis, key: &str) -> Instant {
+    eventually("the new master takes a write", PATIENCE, || {
+        !new.command(&["SET", key, "1"]).is_error()
+    });
+    Instant::now()
+}
+
+fn nanos(at: Instant) -> u64 {
+    clock::monotonic_ns() - at.elapsed().as_nanos() as u64
+}
+
+fn note(bench: &mut Bench, group: &'static str, late: &Late) {
+    for (contender, late) in BOTH.into_iter().zip(late) {
+        let column = contender.column;
+        if late.is_empty() {
+            bench.board.failed(median(group), column, "it never entered again");
+        }
+        for late in late {
+            bench.board.note(median(group), column, *late);
+        }
+        if let Some(worst) = late.iter().copied().reduce(f64::max) {
+            bench.board.note(worst_of(group), column, worst);
+        }
+    }
+}
+
+/// What is to be reached is for an idle machine. Four times as much on a busy one has
+/// another reason than the machine.
+fn median(group: &'static str) -> Case {
+    let case = Case::less(group, "median", "ms").target(Target::AtMost(250.0));
+    case.target(Target::NeverAbove(1_000.0))
+}
+
+fn worst_of(group: &'static str) -> Case {
+    let case = Case::less(group, "worst", "ms").target(Target::AtMost(1_000.0));
+    case.target(Target::NeverAbove(4_000.0))
+}
+
+/// How long a master is silent until its Sentinels take it for dead; the nodes of a cluster
+/// wait as long.
+const SILENCE: Duration = Duration::from_secs(1);
+/// No failover is faster, and nothing else takes so long.
+const GAP: Duration = Duration::from_millis(500);
+/// How long both ask before.
+const LEAD: Duration = Duration::from_millis(300);
+const PATIENCE: Duration = Duration::from_secs(30);

@@ -1,0 +1,86 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// verdict is what is found about one object.
+type verdict struct {
+	name       string
+	operations int
+	result     porcupine.CheckResult
+	complaints []string
+}
+
+func (v verdict) good() bool {
+	return v.result == porcupine.Ok && len(v.complaints) == 0
+}
+
+// said is Porcupine's word, and that there is more to say.
+func (v verdict) said() string {
+	if v.result == porcupine.Ok && !v.good() {
+		return "Ok for Porcupine, but"
+	}
+	return string(v.result)
+}
+
+const (
+	// So many beliefs are judged together.
+	longestPiece = 400
+	// So long Porcupine may search a piece; then it is given moments in place of times.
+	patience = time.Second
+)
+
+func judge(h *history) []verdict {
+	var all []verdict
+	for _, o := range h.objects {
+		all = append(all, judgeObject(o, h.windows))
+	}
+	return all
+}
+
+func judgeObject(o *object, windows []window) verdict {
+	v := verdict{name: o.Name, operations: operationsOf(o), result: porcupine.Ok}
+	search := true
+	for _, p := range pieces(o, windows, longestPiece) {
+		result, easy := judgePiece(o, p, search)
+		search = search && easy
+		if result != porcupine.Ok {
+			v.result = result
+			v.complaints = append(v.complaints, p.refused(result))
+		}
+	}
+	v.complaints = append(v.complaints, complaints(o, windows)...)
+	return v
+}
+
+// judgePiece asks Porcupine, and says whether it found that easy.
+func judgePiece(o *object, p piece, search bool) (porcupine.CheckResult, bool) {
+	lock := model(o.Permits, state{token: p.token})
+	operations := p.operations()
+	if search {
+		result := porcupine.CheckOperationsTimeout(lock, operations, patience)
+		if result != porcupine.Unknown {
+			return result, true
+		}
+	}
+	return porcupine.CheckOperationsTimeout(lock, moments(operations), time.Minute), false
+}
+
+func (p piece) refused(result porcupine.CheckResult) string {
+	return fmt.Sprintf("from %s to %s: %s", shown(p.from), shown(p.to), result)
+}
+
+// operationsOf counts the acquisitions, and the ends that were seen.
+func operationsOf(o *object) int {
+	count := len(o.beliefs)
+	for _, b := range o.beliefs {
+		if b.to < never {
+			count++
+		}
+	}
+	return count
+}

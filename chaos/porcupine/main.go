@@ -1,0 +1,74 @@
+// The judge reads what the referee of the chaos has recorded and says, object by
+// object, whether a lock could have answered like that. The verdict is Porcupine's,
+// a checker of linearizability; the lock that it is told of is in model.go.
+//
+// README.md says what is judged and how. Start at judge.go.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+)
+
+func main() {
+	if len(os.Args) != 2 {
+		fmt.Fprintln(os.Stderr, "usage: check.sh HISTORY")
+		os.Exit(2)
+	}
+	switch err := check(os.Args[1], os.Stdout); {
+	case errors.Is(err, errWrong):
+		os.Exit(1)
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "judge:", err)
+		os.Exit(2)
+	}
+}
+
+// errWrong: the history could be read, and no lock answers like that.
+var errWrong = errors.New("the history is wrong")
+
+func check(path string, out io.Writer) error {
+	start := time.Now()
+	file, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	history, err := read(file)
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	verdicts := judge(history)
+	if !report(verdicts, history.strays, time.Since(start), out) {
+		return errWrong
+	}
+	return nil
+}
+
+// report prints a line an object and a last one; is everything as it should be?
+func report(verdicts []verdict, strays int, took time.Duration, out io.Writer) bool {
+	operations, wrong := 0, 0
+	for _, v := range verdicts {
+		operations += v.operations
+		fmt.Fprintf(out, "%s: %d operations: %s\n", v.name, v.operations, v.said())
+		for _, complaint := range v.complaints {
+			fmt.Fprintf(out, "  %s\n", complaint)
+		}
+		if !v.good() {
+			wrong++
+		}
+	}
+	if strays > 0 {
+		fmt.Fprintf(out, "%d lines end holds that never began\n", strays)
+	}
+	said := "all Ok"
+	if wrong > 0 {
+		said = fmt.Sprintf("%d of them wrong", wrong)
+	}
+	fmt.Fprintf(out, "%d objects, %d operations, in %.1f s: %s\n",
+		len(verdicts), operations, took.Seconds(), said)
+	return wrong == 0
+}

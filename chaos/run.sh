@@ -1,0 +1,24 @@
+#!/bin/sh
+# One run of chaos: builds what it needs, lets it go, and prints its table.
+#
+#   MINUTES=n SEED=x ON=single|sentinel|cluster [DISOBEY=1] chaos/run.sh
+#
+# With DISOBEY=1 one worker enters without asking, now and then: the run must fail.
+set -eu
+cd "$(dirname "$0")"
+
+MINUTES=${MINUTES:-1}
+ON=${ON:-single}
+SEED=${SEED:-$(date +%s)}
+
+# The judge is a program in Go.
+if ! command -v go >/dev/null && [ ! -x /usr/local/go/bin/go ]; then
+    echo 'chaos: Go is missing, which the judge needs: apt-get install golang-go' >&2
+    exit 1
+fi
+../interop/build.sh
+
+target=${CARGO_TARGET_DIR:-$PWD/target}
+cargo build --quiet --bins
+echo "chaos: MINUTES=$MINUTES SEED=$SEED ON=$ON, at $(git rev-parse --short HEAD)"
+exec "$target/debug/chaos" "$MINUTES" "$SEED" "$ON" "$target/chaos" ${DISOBEY:+disobey}

@@ -1,0 +1,64 @@
+//! One task that waits at each latch, passes, and waits at the next.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use chaos::clock::now;
+use chaos::orders::{Mode, Object};
+use chaos::said::Said;
+use leasehold::{Client, Error};
+use tokio::sync::watch;
+use tokio::time::sleep;
+
+use crate::voice::Voice;
+use crate::{Names, now_called};
+
+/// The task of a worker that waits at latches.
+#[derive(Debug)]
+pub(crate) struct Doorman {
+    client: Client,
+    voice: Arc<Voice>,
+    names: Names,
+    /// What the latch was called at first.
+    latch: String,
+}
+
+impl Doorman {
+    pub(crate) fn new(latch: &Object, (client, voice, names): (Client, Arc<Voice>, Names)) -> Self {
+        Self { client, voice, names, latch: latch.name.clone() }
+    }
+
+    pub(crate) async fn wait_at_each(self, mut stopped: watch::Receiver<bool>) {
+        let mut passed = String::new();
+        while !*stopped.borrow() {
+            let name = now_called(&self.names, &self.latch);
+            if name != passed && self.wait_at(&name, &mut stopped).await {
+                passed = name;
+            }
+            sleep(PAUSE).await;
+        }
+    }
+
+    /// Whether it has passed.
+    async fn wait_at(&self, name: &str, stopped: &mut watch::Receiver<bool>) -> bool {
+        let hold = self.voice.next_hold();
+        let (mode, call) = (Mode::Pass, now());
+        self.voice.say(&Said::Ask { hold, name: name.to_owned(), mode, call });
+        let passed = tokio::select! {
+            passed = self.pass(name) => passed.is_ok(),
+            _ = stopped.changed() => false,
+        };
+        let (at, why) = (now(), "latch".to_owned());
+        self.voice.say(&match passed {
+            true => Said::Enter { hold, at, token: None },
+            false => Said::GaveUp { hold, at, why },
+        });
+        passed
+    }
+
+    async fn pass(&self, name: &str) -> Result<(), Error> {
+        self.client.latch(name)?.wait().await
+    }
+}
+
+const PAUSE: Duration = Duration::from_millis(20);

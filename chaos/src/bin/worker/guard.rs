@@ -1,0 +1,95 @@
+//! The guards of all kinds as one.
+
+use leasehold::{
+    Error, FencedGuard, FencedLock, Lock, LockGuard, Permits, PermitsGuard, Release, Semaphore,
+    SemaphoreGuard,
+};
+
+use crate::contender::Patience;
+
+/// What somebody holds.
+#[derive(Debug)]
+pub(crate) enum Guard {
+    Lock(LockGuard),
+    Fenced(FencedGuard),
+    Semaphore(SemaphoreGuard),
+    Permits(PermitsGuard),
+    /// It has entered without asking.
+    Nothing,
+}
+
+impl Guard {
+    pub(crate) async fn of_lock(lock: &Lock, patience: Patience) -> Result<Option<Self>, Error> {
+        Ok(match patience {
+            Patience::Endless => Some(lock.acquire().await?),
+            Patience::Within(time) => Some(lock.acquire_within(time).await?),
+            Patience::None => lock.try_acquire().await?,
+        }
+        .map(Self::Lock))
+    }
+
+    pub(crate) async fn of_fenced(
+        lock: &FencedLock,
+        patience: Patience,
+    ) -> Result<Option<Self>, Error> {
+        Ok(match patience {
+            Patience::Endless => Some(lock.acquire().await?),
+            Patience::Within(time) => Some(lock.acquire_within(time).await?),
+            Patience::None => lock.try_acquire().await?,
+        }
+        .map(Self::Fenced))
+    }
+
+    pub(crate) async fn of_permits(
+        permits: &Permits,
+        patience: Patience,
+    ) -> Result<Option<Self>, Error> {
+        Ok(match patience {
+            Patience::Endless => Some(permits.acquire().await?),
+            Patience::Within(time) => Some(permits.acquire_within(time).await?),
+            Patience::None => permits.try_acquire().await?,
+        }
+        .map(Self::Permits))
+    }
+
+    /// A semaphore of killed processes never has its permits again: nobody waits for ever.
+    pub(crate) async fn of_semaphore(
+        semaphore: &Semaphore,
+        patience: Patience,
+    ) -> Result<Option<Self>, Error> {
+        Ok(match patience {
+            Patience::None => semaphore.try_acquire(1).await?,
+            _ => Some(semaphore.acquire_within(1, Patience::SHORT).await?),
+        }
+        .map(Self::Semaphore))
+    }
+
+    pub(crate) fn token(&self) -> Option<u64> {
+        match self {
+            Self::Fenced(guard) => Some(guard.token()),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn is_held(&self) -> bool {
+        match self {
+            Self::Lock(guard) => guard.is_held(),
+            Self::Fenced(guard) => guard.is_held(),
+            Self::Semaphore(guard) => guard.is_held(),
+            Self::Permits(guard) => guard.is_held(),
+            Self::Nothing => true,
+        }
+    }
+
+    /// Whether it was given back, and not gone before.
+    pub(crate) async fn release(self) -> Result<bool, Error> {
+        let release = match self {
+            Self::Lock(guard) => guard.release().await?,
+            Self::Fenced(guard) => guard.release().await?,
+            Self::Semaphore(guard) => guard.release().await?,
+            Self::Permits(guard) => guard.release().await?,
+            Self::Nothing => Release::Released,
+        };
+        Ok(!matches!(release, Release::AlreadyGone { .. }))
+    }
+}

@@ -1,0 +1,40 @@
+//! What all tasks of a worker say, a line at a time.
+
+use std::io::{Write, stdout};
+use std::process::exit;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use chaos::clock::now;
+use chaos::said::Said;
+
+/// The pipe to the referee, and the numbers of holds.
+#[derive(Debug)]
+pub(crate) struct Voice {
+    next_hold: AtomicU64,
+}
+
+impl Voice {
+    pub(crate) fn new(first_hold: u64) -> Arc<Self> {
+        Arc::new(Self { next_hold: AtomicU64::new(first_hold) })
+    }
+
+    /// The number of the next hold of this process.
+    pub(crate) fn next_hold(&self) -> u64 {
+        self.next_hold.fetch_add(1, Ordering::Relaxed)
+    }
+
+    pub(crate) fn ready(&self) {
+        self.say(&Said::Ready { at: now() });
+    }
+
+    /// Says it before it returns: whatever comes later is said later.
+    pub(crate) fn say(&self, said: &Said) {
+        let line = said.line() + "\n";
+        let mut out = stdout().lock();
+        if out.write_all(line.as_bytes()).and_then(|()| out.flush()).is_err() {
+            // Nobody listens any more.
+            exit(1);
+        }
+    }
+}

@@ -1,0 +1,18 @@
+//! The judge that is not ours: Porcupine, a program in Go.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Gives it the history. Returns what it says.
+///
+/// # Errors
+///
+/// What it found, or why it cannot be asked.
+pub fn ask(history: &Path) -> Result<String, String> {
+    let check: PathBuf = [env!("CARGO_MANIFEST_DIR"), "porcupine", "check.sh"].iter().collect();
+    let run = Command::new(&check).arg(history).output();
+    let run = run.map_err(|e| format!("{} does not run: {e}", check.display()))?;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
+    let said = [text(&run.stdout), text(&run.stderr)].join("\n").trim().to_owned();
+    if run.status.success() { Ok(said) } else { Err(said) }
+}

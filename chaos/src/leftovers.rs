@@ -1,0 +1,85 @@
+//! What stays in Redis when everybody has gone, and must not.
+
+use std::collections::BTreeSet;
+use std::thread::sleep;
+use std::time::Duration;
+
+use crate::clock::{nanos, now};
+use crate::orders::{Kind, Object};
+use crate::site::Site;
+
+/// Waits for one lease, and looks: locks must be gone, and whatever is left must end by
+/// itself, but for the numbers that are meant to stay.
+pub fn look(site: &dyn Site, objects: &[Object], ttl: Duration) -> Vec<String> {
+    let limit = now() + nanos(ttl + GRACE);
+    loop {
+        let found = left(site, objects);
+        if found.is_empty() || now() > limit {
+            return found;
+        }
+        sleep(PAUSE);
+    }
+}
+
+/// Semaphores that do not have all their permits again.
+pub fn lacking(site: &dyn Site, semaphores: &[Object]) -> Vec<String> {
+    let mut found = vec![];
+    for Object { name, permits, .. } in semaphores {
+        let replies = site.ask_masters(&["GET", name]);
+        let mut told = replies.iter().filter(|it| !it.is_nil() && !it.is_error());
+        let left = told.next().map(|it| it.text().to_owned()).unwrap_or_default();
+        if left != permits.to_string() {
+            found.push(format!("`{name}` has {left} of {permits} permits"));
+        }
+    }
+    found
+}
+
+fn left(site: &dyn Site, objects: &[Object]) -> Vec<String> {
+    let locks: BTreeSet<_> =
+        objects.iter().filter(|it| !is_number(it)).map(|it| it.name.as_str()).collect();
+    let stays: BTreeSet<_> = objects.iter().flat_map(what_stays).collect();
+    let replies = site.ask_masters(&["EVAL", KEYS_AND_TIMES, "0"]);
+    let mut found = vec![];
+    for reply in &replies {
+        for pair in reply.texts().chunks_exact(2) {
+            let [key, ttl] = pair else { continue };
+            if locks.contains(key) {
+                found.push(format!("the lock `{key}` is still there, for {ttl} ms"));
+            } else if ttl.starts_with('-') && !stays.contains(*key) {
+                found.push(format!("the key `{key}` is still there, without an end"));
+            }
+        }
+    }
+    found
+}
+
+fn is_number(object: &Object) -> bool {
+    matches!(object.kind, Kind::Semaphore | Kind::Permits)
+}
+
+/// Numbers of permits, tokens, and what the dead had of a semaphore.
+fn what_stays(object: &Object) -> Vec<String> {
+    let name = &object.name;
+    match object.kind {
+        Kind::Lock | Kind::ReadWrite | Kind::Latch => vec![],
+        Kind::Fenced => vec![format!("redisson_lock_token:{{{name}}}")],
+        Kind::Semaphore => {
+            let own = ["", "__withdrawn", "__patient"];
+            let own = own.map(|part| format!("leasehold_semaphore{part}:{{{name}}}"));
+            own.into_iter().chain([name.clone()]).collect()
+        }
+        Kind::Permits => vec![name.clone()],
+    }
+}
+
+/// All keys, each with what is left of its time in milliseconds, or -1.
+const KEYS_AND_TIMES: &str = "local found = {} \
+    for _, key in ipairs(redis.call('KEYS', '*')) do \
+        found[#found + 1] = key \
+        found[#found + 1] = tostring(redis.call('PTTL', key)) \
+    end \
+    return found";
+/// What looks every so often may see it this much later.
+const GRACE: Duration = Duration::from_secs(1);
+const PAUSE: Duration = Duration::from_millis(50);

@@ -1,0 +1,50 @@
+//! Which fault strikes next, by a seed.
+
+use fastrand::Rng;
+
+use crate::fault::Fault;
+
+/// Faults without an end: all of them in some order, then all of them in another.
+#[derive(Clone, Debug)]
+pub struct Plot {
+    faults: Vec<Fault>,
+    left: Vec<Fault>,
+    rng: Rng,
+}
+
+impl Plot {
+    /// The faults in the order of this seed.
+    #[must_use]
+    pub fn new(faults: &[Fault], seed: u64) -> Self {
+        Self { faults: faults.to_vec(), left: vec![], rng: Rng::with_seed(seed) }
+    }
+
+    /// The next one, and what its details are chosen by.
+    pub fn next_fault(&mut self) -> (Fault, Rng) {
+        if self.left.is_empty() {
+            self.left.clone_from(&self.faults);
+            self.rng.shuffle(&mut self.left);
+        }
+        (self.left.pop().expect("there are faults"), self.rng.fork())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_tells_the_same_story_and_each_fault_strikes_as_often() {
+        let faults = [Fault::LinksCut, Fault::WorkerKilled, Fault::ServerKilled];
+        let story = |seed| {
+            let mut plot = Plot::new(&faults, seed);
+            (0..6).map(|_| plot.next_fault()).map(|(it, mut rng)| (it, rng.u64(..))).collect()
+        };
+        let (first, again): (Vec<_>, Vec<_>) = (story(31), story(31));
+        assert_eq!(first, again);
+        assert_ne!(first, story(32));
+        for fault in faults {
+            assert_eq!(first.iter().filter(|(it, _)| *it == fault).count(), 2);
+        }
+    }
+}

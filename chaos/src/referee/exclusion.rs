@@ -1,0 +1,71 @@
+//! Never more at once than may be.
+
+use super::{Verdict, Violation, within};
+use crate::clock::{Nanos, since};
+use crate::orders::{Mode, Object};
+use crate::record::{Hold, Record};
+
+/// A hold as long as somebody believed in it.
+struct Belief<'a> {
+    number: u64,
+    hold: &'a Hold,
+    from: Nanos,
+    until: Nanos,
+}
+
+pub(super) fn look(
+    record: &Record,
+    object: &Object,
+    windows: &[(Nanos, Nanos)],
+    verdict: &mut Verdict,
+) {
+    let mut believed: Vec<Belief<'_>> = vec![];
+    for new in beliefs(record, object) {
+        believed.retain(|it| it.until > new.from);
+        if let Some(other) = in_the_way(&believed, &new, object.permits) {
+            let until = new.until.min(other.until);
+            if !object.replicated && within(windows, new.from, until) {
+                verdict.excused.push(new.from);
+            } else {
+                let what = told(object, other, &new, until);
+                verdict.violations.push(Violation { at: new.from, what });
+            }
+        }
+        believed.push(new);
+    }
+}
+
+/// The beliefs in holds of this object, by when they began.
+fn beliefs<'a>(record: &'a Record, object: &Object) -> Vec<Belief<'a>> {
+    let holds = record.holds.iter().filter(|(_, it)| it.name == object.name);
+    let believed = holds.filter_map(|(number, hold)| {
+        let (from, until) = record.belief(hold)?;
+        (from < until).then_some(Belief { number: *number, hold, from, until })
+    });
+    let mut believed: Vec<_> = believed.collect();
+    believed.sort_by_key(|it| it.from);
+    believed
+}
+
+/// Who should have kept the new one out.
+fn in_the_way<'a, 'r>(
+    believed: &'a [Belief<'r>],
+    new: &Belief<'_>,
+    permits: u32,
+) -> Option<&'a Belief<'r>> {
+    match new.hold.mode {
+        Mode::Permit => {
+            let many = believed.len() >= usize::try_from(permits).unwrap_or(usize::MAX);
+            believed.first().filter(|_| many)
+        }
+        mode => believed.iter().find(|it| mode == Mode::Exclusive || it.hold.mode != mode),
+    }
+}
+
+fn told(object: &Object, one: &Belief<'_>, other: &Belief<'_>, until: Nanos) -> String {
+    let for_long = since(other.from, until);
+    format!(
+        "`{object}` was held by {} ({}) and {} ({}) for {for_long:?}",
+        one.hold.process, one.number, other.hold.process, other.number
+    )
+}

@@ -1,0 +1,43 @@
+//! Nobody passes a closed latch, and nobody waits at an open one.
+
+use std::time::Duration;
+
+use super::{Verdict, Violation, within};
+use crate::clock::{Nanos, nanos, since};
+use crate::orders::Object;
+use crate::record::Record;
+
+pub(super) fn look(
+    record: &Record,
+    object: &Object,
+    windows: &[(Nanos, Nanos)],
+    verdict: &mut Verdict,
+) {
+    let Some(opened) = record.opened.get(&object.name).copied() else { return };
+    for hold in record.holds.values().filter(|it| it.name == object.name) {
+        let Some(at) = hold.entered.or(hold.gave_up) else { continue };
+        let process = &hold.process;
+        // A latch whose data is lost is open.
+        if hold.entered.is_some() && at < opened && !within(windows, at, at) {
+            let what = format!("{process} passed `{object}`, which was closed");
+            verdict.violations.push(Violation { at, what });
+        }
+        let late = since(settled(record, opened.max(hold.call)), at);
+        if late > BOUND {
+            let what = format!("{process} waited for {late:?} at `{object}`, which was open");
+            verdict.violations.push(Violation { at, what });
+        }
+    }
+}
+
+/// When no fault kept anybody from seeing at `from` what was so then.
+fn settled(record: &Record, from: Nanos) -> Nanos {
+    let ends = record.faults.iter().map(|it| (it.from, it.healed + nanos(SETTLED)));
+    let during = ends.filter(|(begin, end)| (*begin..*end).contains(&from));
+    during.map(|(_, end)| end).max().unwrap_or(from)
+}
+
+/// A message that is lost costs four seconds.
+const BOUND: Duration = Duration::from_secs(5);
+/// After a fault everybody looks again within this.
+const SETTLED: Duration = Duration::from_secs(2);

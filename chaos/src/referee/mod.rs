@@ -1,0 +1,208 @@
+//! What must not be, and whether it was.
+//!
+//! Every rule is a function from the record of a run to what it finds.
+
+mod exclusion;
+mod fencing;
+mod latches;
+mod sleep;
+
+use std::time::Duration;
+
+use crate::clock::{Nanos, nanos};
+use crate::orders::{Kind, Object};
+use crate::record::Record;
+
+/// Something that must not be.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Violation {
+    /// When it was seen.
+    pub at: Nanos,
+    /// What it is, in a sentence.
+    pub what: String,
+}
+
+/// What the referee found.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Verdict {
+    /// What must not be.
+    pub violations: Vec<Violation>,
+    /// When two were in at once in a [window](windows) in which that may be.
+    pub excused: Vec<Nanos>,
+}
+
+/// Looks at everything that happened to these objects, whose leases last for `ttl`.
+#[must_use]
+pub fn judge(record: &Record, objects: &[Object], ttl: Duration) -> Verdict {
+    let windows = windows(record, ttl);
+    let mut verdict = Verdict::default();
+    for object in objects {
+        if object.kind == Kind::Latch {
+            latches::look(record, object, &windows, &mut verdict);
+            continue;
+        }
+        exclusion::look(record, object, &windows, &mut verdict);
+        fencing::look(record, object, &windows, &mut verdict);
+        sleep::look(record, object, ttl, &mut verdict);
+    }
+    verdict.violations.sort_by_key(|it| it.at);
+    verdict
+}
+
+/// When two may be in at once: from the beginning of a failover until one lease after
+/// everything was whole again. A grant that the new server has not heard of is believed
+/// until its next renewal, and not beyond its lease.
+#[must_use]
+pub fn windows(record: &Record, ttl: Duration) -> Vec<(Nanos, Nanos)> {
+    let failovers = record.faults.iter().filter(|it| it.failover);
+    failovers.map(|it| (it.from, it.healed + nanos(ttl))).collect()
+}
+
+/// Whether all of a time lies in one of the windows.
+fn within(windows: &[(Nanos, Nanos)], from: Nanos, until: Nanos) -> bool {
+    windows.iter().any(|(begin, end)| *begin <= from && until <= *end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fault::{Fault, Struck};
+    use crate::orders::Mode;
+    use crate::said::Said;
+
+    const SECOND: Nanos = 1_000_000_000;
+    const TTL: Duration = Duration::from_secs(3);
+
+    /// A record in which holds were entered and left at these seconds.
+    fn record(name: &str, holds: &[(Mode, Nanos, Nanos)]) -> Record {
+        let mut record = Record::default();
+        for (hold, (mode, enter, leave)) in (1..).zip(holds) {
+            let (name, process) = (name.to_owned(), format!("rust-{hold}"));
+            let call = enter * SECOND - 1;
+            record.note(&process, Said::Ask { hold, name, mode: *mode, call });
+            record.note(&process, Said::Enter { hold, at: enter * SECOND, token: Some(hold) });
+            record.note(&process, Said::Leaving { hold, at: leave * SECOND });
+            record.note(&process, Said::Left { hold, at: leave * SECOND + 1 });
+        }
+        record
+    }
+
+    fn failover(from: Nanos, healed: Nanos) -> Struck {
+        let [from, healed] = [from * SECOND, healed * SECOND];
+        let (fault, failover, names) = (Fault::MasterKilled, true, None);
+        Struck { fault, from, served: healed, healed, failover, names }
+    }
+
+    fn found(record: &Record, object: Object) -> Vec<String> {
+        let verdict = judge(record, &[object], TTL);
+        verdict.violations.into_iter().map(|it| it.what).collect()
+    }
+
+    #[test]
+    fn one_after_the_other_is_well() {
+        let record = record("a", &[(Mode::Exclusive, 1, 2), (Mode::Exclusive, 2, 3)]);
+        assert_eq!(found(&record, Object::new(Kind::Lock, "a")), [""; 0]);
+    }
+
+    #[test]
+    fn two_at_once_are_found() {
+        let record = record("a", &[(Mode::Exclusive, 1, 3), (Mode::Exclusive, 2, 4)]);
+        let found = found(&record, Object::new(Kind::Lock, "a"));
+        assert!(
+            found[0].starts_with("`a` was held by rust-1 (1) and rust-2 (2) for 1s"),
+            "{found:?}"
+        );
+    }
+
+    #[test]
+    fn two_at_once_are_found_in_the_window_of_a_failover_only_if_a_replica_had_it() {
+        let mut record = record("a", &[(Mode::Exclusive, 10, 12), (Mode::Exclusive, 11, 12)]);
+        record.faults.push(failover(5, 9));
+        let verdict = judge(&record, &[Object::new(Kind::Lock, "a")], TTL);
+        assert_eq!((verdict.violations.len(), verdict.excused.len()), (0, 1));
+        assert_eq!(found(&record, Object::new(Kind::Lock, "a").replicated()).len(), 1);
+    }
+
+    #[test]
+    fn two_at_once_are_found_after_the_window() {
+        let mut record = record("a", &[(Mode::Exclusive, 10, 14), (Mode::Exclusive, 11, 14)]);
+        record.faults.push(failover(5, 9));
+        assert_eq!(found(&record, Object::new(Kind::Lock, "a")).len(), 1);
+    }
+
+    #[test]
+    fn many_read_and_one_writes() {
+        let readers = [(Mode::Shared, 1, 5), (Mode::Shared, 2, 6)];
+        assert_eq!(found(&record("a", &readers), Object::new(Kind::ReadWrite, "a")), [""; 0]);
+        let beside = [readers[0], readers[1], (Mode::Exclusive, 5, 7)];
+        assert_eq!(found(&record("a", &beside), Object::new(Kind::ReadWrite, "a")).len(), 1);
+    }
+
+    #[test]
+    fn more_than_there_are_permits_are_found() {
+        let three = [(Mode::Permit, 1, 5), (Mode::Permit, 2, 6), (Mode::Permit, 3, 7)];
+        let permits = |count| Object::new(Kind::Permits, "a").permits(count);
+        assert_eq!(found(&record("a", &three), permits(3)), [""; 0]);
+        assert_eq!(found(&record("a", &three), permits(2)).len(), 1);
+    }
+
+    #[test]
+    fn the_belief_of_a_dead_process_ends_with_it() {
+        let mut record = record("a", &[(Mode::Exclusive, 1, 9), (Mode::Exclusive, 5, 6)]);
+        record.deaths.insert("rust-1".into(), 4 * SECOND);
+        assert_eq!(found(&record, Object::new(Kind::Lock, "a")), [""; 0]);
+    }
+
+    #[test]
+    fn a_token_that_does_not_grow_is_found() {
+        let mut record = record("a", &[(Mode::Exclusive, 1, 2), (Mode::Exclusive, 3, 4)]);
+        record.holds.get_mut(&1).unwrap().token = Some(7);
+        let found = found(&record, Object::new(Kind::Fenced, "a"));
+        assert!(found[0].contains("token 2 after 7"), "{found:?}");
+    }
+
+    #[test]
+    fn a_late_write_that_passes_is_found() {
+        let holds = [(Mode::Exclusive, 1, 2), (Mode::Exclusive, 3, 4)];
+        let mut record = record("a", &holds);
+        let write = |record: &mut Record, hold, token, second| {
+            let said = Said::Write { name: "a".into(), hold, token, at: second * SECOND };
+            record.note("rust", said);
+        };
+        write(&mut record, 2, 2, 3);
+        write(&mut record, 1, 1, 4);
+        assert_eq!(found(&record, Object::new(Kind::Fenced, "a")), [""; 0]);
+        // The gate compares tokens: one that is forged upwards passes.
+        write(&mut record, 1, 9, 5);
+        assert_eq!(found(&record, Object::new(Kind::Fenced, "a")).len(), 1);
+    }
+
+    #[test]
+    fn who_passes_a_closed_latch_or_waits_at_an_open_one_is_found() {
+        let latch = || Object::new(Kind::Latch, "a");
+        let mut record = record("a", &[(Mode::Pass, 3, 3), (Mode::Pass, 4, 4)]);
+        record.opened.insert("a".into(), 3 * SECOND);
+        assert_eq!(found(&record, latch()), [""; 0]);
+        record.opened.insert("a".into(), 4 * SECOND);
+        assert!(found(&record, latch())[0].contains("was closed"));
+        let waits = Said::Ask { hold: 9, name: "a".into(), mode: Mode::Pass, call: SECOND };
+        record.opened.insert("a".into(), SECOND);
+        record.note("rust-9", waits);
+        assert_eq!(found(&record, latch()), [""; 0], "it may be the end of the run");
+        record.note("rust-9", Said::Enter { hold: 9, at: 20 * SECOND, token: None });
+        assert!(found(&record, latch())[0].contains("was open"));
+    }
+
+    #[test]
+    fn who_sleeps_through_a_free_lock_is_found() {
+        let mut record = record("a", &[(Mode::Exclusive, 1, 2), (Mode::Exclusive, 20, 21)]);
+        record.holds.get_mut(&2).unwrap().call = 2 * SECOND;
+        let free = found(&record, Object::new(Kind::Lock, "a"));
+        assert!(free[0].contains("waited for 17.99"), "{free:?}");
+        // What the dead had is free after its lease.
+        record.holds.get_mut(&1).unwrap().left = None;
+        assert_eq!(found(&record, Object::new(Kind::Lock, "a")).len(), 1);
+        record.faults.push(failover(2, 16));
+        assert_eq!(found(&record, Object::new(Kind::Lock, "a")), [""; 0]);
+    }
+}

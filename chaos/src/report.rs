@@ -1,0 +1,141 @@
+//! The table of a run: a row for each fault.
+
+use std::collections::BTreeMap;
+use std::fmt::{self, Write};
+use std::time::Duration;
+
+use crate::clock::Nanos;
+use crate::fault::{Fault, Struck};
+use crate::referee::{Verdict, Violation};
+
+/// How everybody came back after a fault.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Recovery {
+    /// From when the servers could serve until the first grant.
+    pub first: Option<Duration>,
+    /// From when everything was healed until everybody had something, and everything
+    /// was had by somebody.
+    pub everybody: Option<Duration>,
+}
+
+/// What came of each kind of fault.
+#[derive(Debug, Default)]
+pub struct Report {
+    rows: BTreeMap<Fault, Row>,
+    /// What was seen when nothing had struck yet.
+    before: Row,
+}
+
+#[derive(Debug, Default)]
+struct Row {
+    struck: usize,
+    first: Vec<Duration>,
+    everybody: Vec<Duration>,
+    excused: usize,
+    violated: usize,
+}
+
+impl Report {
+    /// Counts what was found, each thing for the fault that struck last before it.
+    #[must_use]
+    pub fn new(faults: &[(Struck, Recovery)], verdict: &Verdict) -> Self {
+        let mut report = Self::default();
+        for (struck, recovery) in faults {
+            let row = report.rows.entry(struck.fault).or_default();
+            row.struck += 1;
+            row.first.extend(recovery.first);
+            row.everybody.extend(recovery.everybody);
+        }
+        for Violation { at, .. } in &verdict.violations {
+            report.row_at(faults, *at).violated += 1;
+        }
+        for at in &verdict.excused {
+            report.row_at(faults, *at).excused += 1;
+        }
+        report
+    }
+
+    fn row_at(&mut self, faults: &[(Struck, Recovery)], at: Nanos) -> &mut Row {
+        let last = faults.iter().rev().find(|(it, _)| it.from <= at);
+        match last {
+            Some((it, _)) => self.rows.entry(it.fault).or_default(),
+            None => &mut self.before,
+        }
+    }
+}
+
+/// In Markdown.
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(HEAD)?;
+        if self.before.violated > 0 {
+            line(f, "before the first fault", &self.before)?;
+        }
+        let rows = self.rows.iter();
+        rows.into_iter().try_for_each(|(fault, row)| line(f, &fault.to_string(), row))
+    }
+}
+
+fn line(f: &mut fmt::Formatter<'_>, fault: &str, row: &Row) -> fmt::Result {
+    let Row { struck, excused, violated, .. } = row;
+    let [first, worst] = [median(&row.first), row.first.iter().max().copied()].map(shown);
+    let [all, last] = [median(&row.everybody), row.everybody.iter().max().copied()].map(shown);
+    writeln!(
+        f,
+        "| {fault} | {struck} | {first} | {worst} | {all} | {last} | {excused} | {violated} |"
+    )
+}
+
+fn median(times: &[Duration]) -> Option<Duration> {
+    let mut sorted = times.to_vec();
+    sorted.sort_unstable();
+    sorted.get(sorted.len() / 2).copied()
+}
+
+fn shown(time: Option<Duration>) -> String {
+    let mut text = String::new();
+    match time {
+        // A text takes everything.
+        Some(time) => write!(text, "{} ms", time.as_millis()).unwrap_or_default(),
+        None => text.push('–'),
+    }
+    text
+}
+
+const HEAD: &str = "\
+| fault | struck | first grant, median | worst | everybody, median | worst | two at once where a failover may | violated |
+|---|---:|---:|---:|---:|---:|---:|---:|
+";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_found_counts_for_the_fault_before_it() {
+        let struck = |fault, from| Struck {
+            fault,
+            from,
+            served: from,
+            healed: from + 1,
+            failover: false,
+            names: None,
+        };
+        let recovery =
+            |millis| Recovery { first: Some(Duration::from_millis(millis)), everybody: None };
+        let faults = [
+            (struck(Fault::LinksCut, 10), recovery(5)),
+            (struck(Fault::WorkerKilled, 20), recovery(70)),
+            (struck(Fault::LinksCut, 30), recovery(9)),
+        ];
+        let violations = vec![Violation { at: 25, what: "two at once".into() }];
+        let told = Report::new(&faults, &Verdict { violations, excused: vec![31] }).to_string();
+        assert!(
+            told.contains(
+                "| clients are cut off from a server | 2 | 9 ms | 9 ms | – | – | 1 | 0 |"
+            ),
+            "{told}"
+        );
+        assert!(told.contains("| 1 | 70 ms | 70 ms | – | – | 0 | 1 |"), "{told}");
+    }
+}

@@ -1,0 +1,296 @@
+//! One run: workers contend, one fault strikes after the other, and everybody must come
+//! back after each.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+use std::fs;
+use std::path::PathBuf;
+use std::thread::sleep;
+use std::time::Duration;
+
+use leasehold::blocking::Client;
+
+use crate::clock::{Nanos, nanos, now, since};
+use crate::crew::{Crew, Plan};
+use crate::fault::{Fault, Struck};
+use crate::orders::{Kind, Mode, Object};
+use crate::plot::Plot;
+use crate::record::{Hold, Record};
+use crate::referee::{Verdict, Violation, judge};
+use crate::report::{Recovery, Report};
+use crate::site::{Site, start};
+use crate::worker::{Shared, look};
+use crate::{history, leftovers};
+
+/// What is run.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// For how long faults strike.
+    pub time: Duration,
+    /// By what everything is chosen.
+    pub seed: u64,
+    /// On which deployment: `single`, `sentinel` or `cluster`.
+    pub on: String,
+    /// Whether one worker enters without asking, now and then.
+    pub disobeys: bool,
+    /// Where history and report are written.
+    pub folder: PathBuf,
+}
+
+/// What came of a run.
+#[derive(Debug)]
+pub struct Outcome {
+    /// The table, and what was counted.
+    pub report: String,
+    /// What must not be, a sentence each.
+    pub violations: Vec<String>,
+    /// The file for the judge.
+    pub history: PathBuf,
+}
+
+/// Runs it.
+///
+/// # Panics
+///
+/// If the deployment does what it is told by nobody: does not start, or does not heal.
+#[must_use]
+pub fn run(settings: &Settings) -> Outcome {
+    let mut run = Run::begin(settings);
+    let end = now() + nanos(settings.time);
+    while now() < end {
+        run.next_fault();
+    }
+    run.end(settings)
+}
+
+/// A run while it goes on.
+struct Run {
+    site: Box<dyn Site>,
+    crew: Crew,
+    record: Shared,
+    /// Everything that was ever contended for.
+    objects: Vec<Object>,
+    /// What semaphores and latches are called now, by what they were called at first.
+    renewed: BTreeMap<String, Object>,
+    plot: Plot,
+    recoveries: Vec<Recovery>,
+    violations: Vec<Violation>,
+    client: Client,
+}
+
+impl Run {
+    fn begin(settings: &Settings) -> Self {
+        fs::create_dir_all(&settings.folder).expect("the folder can be made");
+        let site = start(&settings.on);
+        let objects = site.objects();
+        let client = Client::connect(&site.url()).expect("the servers are up");
+        let record = Shared::default();
+        let plan = Plan {
+            url: site.url(),
+            apart: site.apart(),
+            folder: settings.folder.clone(),
+            objects: objects.clone(),
+            ttl: TTL,
+            seed: settings.seed,
+            disobeys: settings.disobeys,
+        };
+        let renewed = objects.iter().filter(|it| matches!(it.kind, Kind::Semaphore | Kind::Latch));
+        let renewed = renewed.map(|it| (it.name.clone(), it.clone())).collect();
+        objects.iter().for_each(|it| fill(&client, it));
+        let crew = Crew::start(plan, &record);
+        let faults = [site.faults(), &[Fault::WorkerKilled, Fault::WorkerStopped]].concat();
+        let plot = Plot::new(&faults, settings.seed);
+        let (recoveries, violations) = Default::default();
+        let run =
+            Self { site, crew, record, objects, renewed, plot, recoveries, violations, client };
+        run.open_latches();
+        run
+    }
+
+    fn next_fault(&mut self) {
+        let (fault, mut rng) = self.plot.next_fault();
+        eprintln!("chaos: {fault}");
+        self.renew(Kind::Latch);
+        let struck = match fault {
+            Fault::WorkerKilled | Fault::WorkerStopped => self.crew.strike(fault, &mut rng),
+            _ => self.site.strike(fault, &mut rng),
+        };
+        // What a dead process had of a semaphore it has for ever, and what a failover has
+        // forgotten nobody gives back.
+        self.renew(Kind::Semaphore);
+        self.open_latches();
+        let recovery = self.recover(&struck);
+        look(&self.record).faults.push(struck);
+        self.recoveries.push(recovery);
+        sleep(Duration::from_millis(rng.u64(100..800)));
+    }
+
+    /// Has everybody go on with another object in the place of each one of this kind.
+    fn renew(&mut self, kind: Kind) {
+        let number = self.recoveries.len();
+        for (name, object) in self.renewed.iter_mut().filter(|(_, it)| it.kind == kind) {
+            *object = object.called(&format!("{name}-{number}"));
+            fill(&self.client, object);
+            self.crew.rename(name, &object.name);
+            self.objects.push(object.clone());
+        }
+    }
+
+    fn open_latches(&self) {
+        for Object { name, .. } in self.renewed.values().filter(|it| it.kind == Kind::Latch) {
+            look(&self.record).opened.insert(name.clone(), now());
+            let opened = self.client.latch(name).and_then(|it| it.count_down());
+            opened.expect("the servers answer");
+        }
+    }
+
+    /// Waits until every process has had something, and everything was had by somebody.
+    fn recover(&mut self, struck: &Struck) -> Recovery {
+        let processes = self.crew.processes();
+        let names: Vec<_> = self.names().collect();
+        let limit = struck.healed + nanos(PATIENCE);
+        // The master that it alone reaches goes on for a while.
+        let served = &processes[usize::from(struck.fault == Fault::MasterAndWorkerCutOff)..];
+        loop {
+            let record = look(&self.record);
+            let entries = Entries::since(&record, struck.healed);
+            let missing = entries.missing(&processes, &names);
+            if missing.is_empty() {
+                let first = first_grant(&record, struck, served);
+                return Recovery {
+                    first,
+                    everybody: entries.last().map(|at| since(struck.healed, at)),
+                };
+            }
+            if now() > limit {
+                let first = first_grant(&record, struck, served);
+                let what =
+                    format!("no progress {PATIENCE:?} after the heal: {}", missing.join(", "));
+                self.violations.push(Violation { at: struck.healed, what });
+                return Recovery { first, everybody: None };
+            }
+            drop(record);
+            sleep(PAUSE);
+        }
+    }
+
+    /// What everybody contends for now.
+    fn names(&self) -> impl Iterator<Item = String> {
+        let firsts = self.site.objects().into_iter();
+        firsts.map(|it| self.renewed.get(&it.name).map_or(it.name, |now| now.name.clone()))
+    }
+
+    fn end(self, settings: &Settings) -> Outcome {
+        let Self { site, crew, record, objects, renewed, recoveries, mut violations, .. } = self;
+        let gone = crew.dismiss();
+        let semaphores = renewed.into_values().filter(|it| it.kind == Kind::Semaphore);
+        let current: Vec<_> = semaphores.collect();
+        let stayed = leftovers::look(&*site, &objects, TTL);
+        let lacking = leftovers::lacking(&*site, &current);
+        let at = now();
+        let last = [gone, stayed, lacking].concat().into_iter();
+        violations.extend(last.map(|what| Violation { at, what }));
+        let record = look(&record);
+        violations.extend(record.nonsense.iter().map(|it| Violation { at, what: it.clone() }));
+        let mut verdict = judge(&record, &objects, TTL);
+        verdict.violations.extend(violations);
+        let history = settings.file("jsonl");
+        history::write(&history, (settings.seed, &settings.on), (&record, &objects), TTL)
+            .expect("the history can be written");
+        let report = told(&record, &recoveries, &verdict);
+        fs::write(settings.file("md"), &report).expect("the report can be written");
+        let violations = verdict.violations.into_iter().map(|it| it.what).collect();
+        Outcome { report, violations, history }
+    }
+}
+
+impl Settings {
+    fn file(&self, ending: &str) -> PathBuf {
+        self.folder.join(format!("{}-{}.{ending}", self.on, self.seed))
+    }
+}
+
+/// Who has entered what since some time, and when first.
+struct Entries<'a> {
+    first: BTreeMap<&'a str, Nanos>,
+}
+
+impl<'a> Entries<'a> {
+    fn since(record: &'a Record, from: Nanos) -> Self {
+        let mut first = BTreeMap::new();
+        for (at, hold) in record.entered_since(from) {
+            first.entry(hold.name.as_str()).or_insert(at);
+            if hold.mode != Mode::Pass {
+                first.entry(hold.process.as_str()).or_insert(at);
+            }
+        }
+        Self { first }
+    }
+
+    /// Who has entered nothing, and what nobody has entered.
+    fn missing(&self, processes: &[String], names: &[String]) -> Vec<String> {
+        let all = processes.iter().chain(names);
+        all.filter(|it| !self.first.contains_key(it.as_str())).cloned().collect()
+    }
+
+    /// When the last one of them came.
+    fn last(&self) -> Option<Nanos> {
+        self.first.values().max().copied()
+    }
+}
+
+/// How long after the servers could serve one of these had something of what the fault was
+/// about.
+fn first_grant(record: &Record, struck: &Struck, served: &[String]) -> Option<Duration> {
+    let is_it = |name: &String| struck.names.as_ref().is_none_or(|names| names.contains(name));
+    let entered = record.entered_since(struck.served);
+    let is_grant = |hold: &Hold| hold.mode != Mode::Pass && served.contains(&hold.process);
+    let mut entered = entered.iter().filter(|(_, hold)| is_grant(hold));
+    let first = entered.find(|(_, hold)| is_it(&hold.name))?;
+    Some(since(struck.served, first.0))
+}
+
+/// Permits are there, and a latch is closed, once somebody has said how many.
+fn fill(client: &Client, object: &Object) {
+    let set = match object.kind {
+        Kind::Semaphore => {
+            client.semaphore(&object.name).and_then(|it| it.set_if_absent(object.permits))
+        }
+        Kind::Permits => {
+            client.permits(&object.name).and_then(|it| it.set_if_absent(object.permits))
+        }
+        Kind::Latch => client.latch(&object.name).and_then(|it| it.set(1)),
+        Kind::Lock | Kind::Fenced | Kind::ReadWrite => return,
+    };
+    set.expect("the servers answer");
+}
+
+fn told(record: &Record, recoveries: &[Recovery], verdict: &Verdict) -> String {
+    let faults: Vec<_> = record.faults.iter().cloned().zip(recoveries.iter().copied()).collect();
+    let mut text = Report::new(&faults, verdict).to_string();
+    let entered = |language: &str| {
+        let of = record.holds.values().filter(|it| it.process.starts_with(language));
+        of.filter(|it| it.entered.is_some()).count()
+    };
+    let refused = record.writes.iter().filter(|it| !it.accepted).count();
+    let processes: BTreeSet<_> = record.holds.values().map(|it| &it.process).collect();
+    writeln!(
+        text,
+        "\n{} holds of {} processes: {} of Leasehold, {} of Redisson. {} writes behind the fence, {refused} of them late and refused.",
+        record.entered(),
+        processes.len(),
+        entered("rust"),
+        entered("java"),
+        record.writes.len(),
+    )
+    .expect("a text takes everything");
+    writeln!(text, "Questions without a hold: {:?}.", record.refusals)
+        .expect("a text takes everything");
+    text
+}
+
+/// The lease of everything.
+const TTL: Duration = Duration::from_secs(3);
+/// How long after a heal everybody must have had something.
+const PATIENCE: Duration = Duration::from_secs(15);
+const PAUSE: Duration = Duration::from_millis(10);

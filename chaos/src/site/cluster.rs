@@ -1,0 +1,218 @@
+//! Three masters that share the slots, with one replica each: whoever is promoted has
+//! acknowledged what `replicated` names have granted.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::thread::sleep;
+use std::time::Duration;
+
+use fastrand::Rng;
+use testkit::{Cluster, Failover, Links, Redis, Reply, eventually};
+
+use super::{APART, CLIENTS, FAILOVER, LATE, Site, healed, kill_connections, last};
+use crate::clock::now;
+use crate::fault::{Fault, Struck};
+use crate::orders::{Kind, Object, Place};
+
+/// A cluster.
+#[derive(Debug)]
+pub struct OnCluster {
+    cluster: Cluster,
+    apart: Place,
+    objects: Vec<Object>,
+}
+
+impl OnCluster {
+    pub(super) fn start() -> Self {
+        let cluster = Cluster::options().links().start();
+        let mut objects = vec![
+            Object::new(Kind::ReadWrite, "door-0"),
+            Object::new(Kind::Semaphore, "semaphore-0").permits(2),
+            Object::new(Kind::Permits, "permits-0").permits(2),
+            Object::new(Kind::Latch, "latch-0"),
+            Object::new(Kind::Lock, "replicated-0").replicated(),
+            Object::new(Kind::Fenced, "replicated-1").replicated(),
+        ];
+        for master in cluster.masters() {
+            objects.push(Object::new(Kind::Lock, cluster.key_on(&master, "lock-")));
+            objects.push(Object::new(Kind::Fenced, cluster.key_on(&master, "fenced-")));
+        }
+        let ports = cluster.links().client(APART);
+        let mut apart = Place { url: String::new(), ports };
+        let nodes = addresses(&cluster);
+        let nodes: Vec<_> = nodes.iter().filter_map(|it| apart.translated(it)).collect();
+        apart.url = format!("redis-cluster://{}", nodes.join(","));
+        Self { cluster, apart, objects }
+    }
+
+    /// What lies on this node.
+    fn names_on(&self, node: &Redis) -> BTreeSet<String> {
+        let names = self.objects.iter().filter(|it| it.kind != Kind::Semaphore);
+        let is_there = |name: &&String| self.owner_of(name).port() == node.port();
+        names.map(|it| &it.name).filter(is_there).cloned().collect()
+    }
+
+    fn owner_of(&self, name: &str) -> Arc<Redis> {
+        self.cluster.owner_of(Cluster::slot_of(name))
+    }
+
+    /// A master on which something is contended for.
+    fn any_master(&self, rng: &mut Rng) -> Arc<Redis> {
+        let wanted = rng.choice(&self.objects).expect("there are objects");
+        self.owner_of(&wanted.name)
+    }
+
+    fn begin(&self, fault: Fault, on: &Victims) {
+        let links = self.cluster.links();
+        let [master, replica] = [&on.master, &on.replica].map(|it| self.cluster.name_of(it));
+        let clients = || CLIENTS.iter();
+        match fault {
+            Fault::MasterKilled => on.master.stop(),
+            Fault::MasterStopped | Fault::ServerStopped => on.master.pause(),
+            Fault::MasterCutOff => self.cut_off(&master, &[], &[]),
+            Fault::MasterAndWorkerCutOff => self.cut_off(&master, &[APART], &[Links::CLIENTS]),
+            Fault::ReplicaKilled => on.replica.stop(),
+            Fault::ReplicaCutOff => links.black_hole(&replica, &master),
+            Fault::ConnectionsKilled => {
+                kill_connections(self.cluster.masters().iter().map(|it| &**it));
+            }
+            Fault::LinksCut => clients().for_each(|it| links.cut(it, &master)),
+            Fault::LinksBlackHoled => clients().for_each(|it| links.black_hole(it, &master)),
+            other => unreachable!("{other:?} is none of a cluster"),
+        }
+    }
+
+    fn end(&self, fault: Fault, on: &Victims) {
+        match fault {
+            Fault::MasterKilled => on.master.start_again(),
+            Fault::MasterStopped | Fault::ServerStopped => on.master.resume(),
+            Fault::ReplicaKilled => on.replica.start_again(),
+            _ => self.cluster.links().heal_all(),
+        }
+    }
+
+    /// Lets nothing pass between this node, with these beside it, and all others.
+    fn cut_off(&self, node: &str, with_it: &[&str], and_from: &[&str]) {
+        let mut others = self.cluster.links().names();
+        others.retain(|it| it != node);
+        let others: Vec<_> = others.iter().map(String::as_str).collect();
+        let (side, other) = ([&[node], with_it].concat(), [&others, and_from].concat());
+        self.cluster.links().split(&side, &other);
+    }
+
+    /// What makes a replica take the place of its master; it ends some time after that.
+    fn replace(&self, fault: Fault, rng: &mut Rng, on: &Victims) -> Struck {
+        let from = now();
+        self.begin(fault, on);
+        eventually("the replica is the master, and serves", FAILOVER, || serves(&on.replica));
+        let served = now();
+        sleep(Duration::from_millis(rng.u64(0..2_000)));
+        self.end(fault, on);
+        self.cluster.wait_until_ok();
+        Struck { fault, from, served, healed: now(), failover: true, names: None }
+    }
+
+    /// What is over before a replica takes the place of its master. It may do so all the same.
+    fn disturb(&self, fault: Fault, rng: &mut Rng, on: &Victims) -> Struck {
+        let from = now();
+        self.begin(fault, on);
+        last(fault, 500, rng);
+        self.end(fault, on);
+        let struck = healed(fault, from);
+        sleep(LATE);
+        self.cluster.wait_until_ok();
+        let failover = !serves(&on.master);
+        if failover { Struck { failover, healed: now(), ..struck } } else { struck }
+    }
+
+    /// Moves the slot of one of the names to another master.
+    fn move_slot(&self, rng: &mut Rng) -> Struck {
+        let name = &rng.choice(&self.objects).expect("there are objects").name;
+        let from = now();
+        let slot = Cluster::slot_of(name);
+        let owner = self.cluster.owner_of(slot);
+        let mut others = self.cluster.masters();
+        others.retain(|it| it.port() != owner.port());
+        self.cluster.move_slot(slot, rng.choice(&others).expect("there are three masters"));
+        self.cluster.wait_until_ok();
+        Struck { names: Some([name.clone()].into()), ..healed(Fault::SlotMoved, from) }
+    }
+
+    /// The master agrees to a failover: nothing is lost by that.
+    fn hand_over(&self, on: &Victims) -> Struck {
+        let from = now();
+        self.cluster.fail_over(&on.replica, Failover::Agreed);
+        self.cluster.wait_until_ok();
+        healed(Fault::FailoverAsked, from)
+    }
+}
+
+/// Who is struck, if it is one of these.
+#[derive(Debug)]
+struct Victims {
+    master: Arc<Redis>,
+    replica: Arc<Redis>,
+}
+
+impl Site for OnCluster {
+    fn url(&self) -> String {
+        format!("redis-cluster://{}", addresses(&self.cluster).join(","))
+    }
+
+    fn apart(&self) -> Place {
+        self.apart.clone()
+    }
+
+    fn objects(&self) -> Vec<Object> {
+        self.objects.clone()
+    }
+
+    fn faults(&self) -> &'static [Fault] {
+        &[
+            Fault::MasterKilled,
+            Fault::MasterStopped,
+            Fault::MasterCutOff,
+            Fault::MasterAndWorkerCutOff,
+            Fault::FailoverAsked,
+            Fault::SlotMoved,
+            Fault::ServerStopped,
+            Fault::ReplicaKilled,
+            Fault::ReplicaCutOff,
+            Fault::ConnectionsKilled,
+            Fault::LinksCut,
+            Fault::LinksBlackHoled,
+        ]
+    }
+
+    fn strike(&self, fault: Fault, rng: &mut Rng) -> Struck {
+        if fault == Fault::SlotMoved {
+            return self.move_slot(rng);
+        }
+        let master = self.any_master(rng);
+        let replica = self.cluster.replicas_of(&master).pop().expect("each master has one");
+        let names = Some(self.names_on(&master)).filter(|names| !names.is_empty());
+        let on = Victims { master, replica };
+        let struck = match fault {
+            Fault::FailoverAsked => self.hand_over(&on),
+            fault if fault.replaces_a_master() => self.replace(fault, rng, &on),
+            fault => self.disturb(fault, rng, &on),
+        };
+        Struck { names, ..struck }
+    }
+
+    fn ask_masters(&self, words: &[&str]) -> Vec<Reply> {
+        self.cluster.masters().iter().map(|it| it.command(words)).collect()
+    }
+}
+
+/// `127.0.0.1:PORT` of each node, as it announces itself.
+fn addresses(cluster: &Cluster) -> Vec<String> {
+    let ports = cluster.nodes().iter().map(|node| cluster.announced_port(node)).collect::<Vec<_>>();
+    ports.iter().map(|port| format!("127.0.0.1:{port}")).collect()
+}
+
+/// Whether a node is a master of a cluster that is well.
+fn serves(node: &Redis) -> bool {
+    let is_master = node.command(&["ROLE"]).list()[0].text() == "master";
+    is_master && node.command(&["CLUSTER", "INFO"]).text().contains("cluster_state:ok")
+}

@@ -1,0 +1,170 @@
+//! A master, its replica, and three sentinels.
+//!
+//! There is one replica, so that whoever is promoted has acknowledged what `replicated`
+//! names have granted: these must not be held twice, whatever happens.
+
+use std::thread::sleep;
+use std::time::Duration;
+
+use fastrand::Rng;
+use testkit::{Links, Redis, Reply, Sentinels};
+
+use super::{APART, CLIENTS, FAILOVER, LATE, Site, healed, kill_connections, last};
+use crate::clock::{nanos, now};
+use crate::fault::{Fault, Struck};
+use crate::orders::{Kind, Object, Place};
+
+/// A master that sentinels watch.
+#[derive(Debug)]
+pub struct OnSentinel {
+    redis: Sentinels,
+    apart: Place,
+}
+
+impl OnSentinel {
+    pub(super) fn start() -> Self {
+        let redis = Sentinels::options().replicas(1).links().start();
+        let ports = redis.links().client(APART);
+        let mut apart = Place { url: String::new(), ports };
+        let sentinels = redis.addresses();
+        let sentinels = sentinels.iter().filter_map(|address| apart.translated(address));
+        let sentinels = sentinels.collect::<Vec<_>>().join(",");
+        apart.url = format!("redis-sentinel://{sentinels}/{}", redis.name());
+        Self { redis, apart }
+    }
+
+    fn server(&self, number: usize) -> &Redis {
+        &self.redis.servers()[number]
+    }
+
+    fn begin(&self, fault: Fault, on: Victims) {
+        let (links, master, replica) = (self.redis.links(), name(on.master), name(on.replica));
+        let clients = || CLIENTS.iter();
+        match fault {
+            Fault::MasterKilled => self.server(on.master).stop(),
+            Fault::MasterStopped | Fault::ServerStopped => self.server(on.master).pause(),
+            Fault::MasterCutOff => self.cut_off(on.master, &[], &[]),
+            Fault::MasterAndWorkerCutOff => self.cut_off(on.master, &[APART], &[Links::CLIENTS]),
+            Fault::FailoverAsked => _ = self.redis.fail_over(),
+            Fault::ReplicaKilled => self.server(on.replica).stop(),
+            Fault::ReplicaCutOff => links.black_hole(&replica, &master),
+            Fault::SentinelKilled => self.redis.sentinels()[on.sentinel].stop(),
+            Fault::ConnectionsKilled => kill_connections([self.server(on.master)]),
+            Fault::LinksCut => clients().for_each(|it| links.cut(it, &master)),
+            Fault::LinksBlackHoled => clients().for_each(|it| links.black_hole(it, &master)),
+            other => unreachable!("{other:?} is none of sentinels"),
+        }
+    }
+
+    fn end(&self, fault: Fault, on: Victims) {
+        match fault {
+            Fault::MasterKilled => self.server(on.master).start_again(),
+            Fault::MasterStopped | Fault::ServerStopped => self.server(on.master).resume(),
+            Fault::ReplicaKilled => self.server(on.replica).start_again(),
+            Fault::SentinelKilled => self.redis.sentinels()[on.sentinel].start_again(),
+            _ => self.redis.links().heal_all(),
+        }
+    }
+
+    /// Lets nothing pass between this server, with these beside it, and all others.
+    fn cut_off(&self, server: usize, with_it: &[&str], and_from: &[&str]) {
+        let own = name(server);
+        let mut others = self.redis.links().names();
+        others.retain(|it| *it != own);
+        let others: Vec<_> = others.iter().map(String::as_str).collect();
+        let (side, other) = ([&[own.as_str()], with_it].concat(), [&others, and_from].concat());
+        self.redis.links().split(&side, &other);
+    }
+
+    /// What makes the sentinels replace the master; it ends some time after that.
+    fn replace(&self, fault: Fault, rng: &mut Rng, on: Victims) -> Struck {
+        let events = self.redis.listen();
+        let from = now();
+        self.begin(fault, on);
+        let switched = events.wait_for("+switch-master", FAILOVER).at;
+        let served = now() - nanos(switched.elapsed());
+        sleep(Duration::from_millis(rng.u64(0..2_000)));
+        self.end(fault, on);
+        self.redis.wait_until_agreed();
+        Struck { fault, from, served, healed: now(), failover: true, names: None }
+    }
+
+    /// What is over before the sentinels replace the master. They may do so all the same.
+    fn disturb(&self, fault: Fault, rng: &mut Rng, on: Victims) -> Struck {
+        let from = now();
+        self.begin(fault, on);
+        last(fault, 300, rng);
+        self.end(fault, on);
+        let struck = healed(fault, from);
+        sleep(LATE);
+        self.redis.wait_until_agreed();
+        let failover = self.redis.master_number() != on.master;
+        if failover { Struck { failover, healed: now(), ..struck } } else { struck }
+    }
+}
+
+/// Who is struck, if it is one of these.
+#[derive(Clone, Copy, Debug)]
+struct Victims {
+    master: usize,
+    replica: usize,
+    sentinel: usize,
+}
+
+impl Site for OnSentinel {
+    fn url(&self) -> String {
+        format!("redis-sentinel://{}/{}", self.redis.addresses().join(","), self.redis.name())
+    }
+
+    fn apart(&self) -> Place {
+        self.apart.clone()
+    }
+
+    fn objects(&self) -> Vec<Object> {
+        vec![
+            Object::new(Kind::Lock, "lock-0"),
+            Object::new(Kind::Fenced, "fenced-0"),
+            Object::new(Kind::ReadWrite, "door-0"),
+            Object::new(Kind::Semaphore, "semaphore-0").permits(2),
+            Object::new(Kind::Permits, "permits-0").permits(2),
+            Object::new(Kind::Latch, "latch-0"),
+            Object::new(Kind::Lock, "replicated-0").replicated(),
+            Object::new(Kind::Fenced, "replicated-1").replicated(),
+        ]
+    }
+
+    fn faults(&self) -> &'static [Fault] {
+        &[
+            Fault::MasterKilled,
+            Fault::MasterStopped,
+            Fault::MasterCutOff,
+            Fault::MasterAndWorkerCutOff,
+            Fault::FailoverAsked,
+            Fault::ServerStopped,
+            Fault::ReplicaKilled,
+            Fault::ReplicaCutOff,
+            Fault::SentinelKilled,
+            Fault::ConnectionsKilled,
+            Fault::LinksCut,
+            Fault::LinksBlackHoled,
+        ]
+    }
+
+    fn strike(&self, fault: Fault, rng: &mut Rng) -> Struck {
+        let master = self.redis.master_number();
+        let sentinel = rng.usize(0..self.redis.sentinels().len());
+        let on = Victims { master, replica: 1 - master, sentinel };
+        match fault.replaces_a_master() {
+            true => self.replace(fault, rng, on),
+            false => self.disturb(fault, rng, on),
+        }
+    }
+
+    fn ask_masters(&self, words: &[&str]) -> Vec<Reply> {
+        vec![self.redis.master().command(words)]
+    }
+}
+
+fn name(server: usize) -> String {
+    format!("redis-{server}")
+}

@@ -1,0 +1,161 @@
+//! A worker's process: started, told, stopped where it is, killed.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{JoinHandle, sleep, spawn};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::clock::{nanos, now};
+use crate::orders::{Order, Orders};
+use crate::record::Record;
+use crate::said::Said;
+
+/// What all have said, behind its lock.
+pub type Shared = Arc<Mutex<Record>>;
+
+/// Looks at what was said.
+pub fn look(record: &Shared) -> MutexGuard<'_, Record> {
+    record.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A process that contends. Dropping it kills it.
+#[derive(Debug)]
+pub struct Worker {
+    process: String,
+    child: Child,
+    orders: ChildStdin,
+    reader: Option<JoinHandle<()>>,
+    record: Shared,
+}
+
+impl Worker {
+    /// Starts it. What it says goes into the record.
+    ///
+    /// # Panics
+    ///
+    /// If it cannot be started.
+    #[must_use]
+    pub fn start(mut command: Command, orders: &Orders, record: &Shared) -> Self {
+        let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = piped.spawn().unwrap_or_else(|e| panic!("{command:?}: {e}"));
+        let stdin = child.stdin.take().expect("we asked for a pipe");
+        let output = child.stdout.take().expect("we asked for a pipe");
+        let process = orders.process.clone();
+        let reader = {
+            let (process, record) = (process.clone(), Arc::clone(record));
+            spawn(move || listen(&process, output, &record))
+        };
+        let record = Arc::clone(record);
+        let mut worker = Self { process, child, orders: stdin, reader: Some(reader), record };
+        worker.tell(&serde_json::to_string(orders).expect("texts and numbers"));
+        worker
+    }
+
+    /// What it is called.
+    #[must_use]
+    pub fn process(&self) -> &str {
+        &self.process
+    }
+
+    /// Waits until it says that it has begun.
+    ///
+    /// # Panics
+    ///
+    /// If it does not within half a minute, or speaks of another clock.
+    pub fn wait_until_ready(&self, started: u64) {
+        let limit = started + nanos(START);
+        while !look(&self.record).ready.contains_key(&self.process) {
+            assert!(now() < limit, "{} does not begin", self.process);
+            sleep(PAUSE);
+        }
+        let at = look(&self.record).ready[&self.process];
+        assert!((started..=now()).contains(&at), "{} has another clock", self.process);
+    }
+
+    /// Contends for another name in the place of this one.
+    pub fn rename(&mut self, name: &str, to: &str) {
+        self.order(&Order::Rename { name: name.to_owned(), to: to.to_owned() });
+    }
+
+    /// Stops it where it is for so long.
+    pub fn stand_still(&self, time: Duration) {
+        self.signal(Signal::STOP);
+        sleep(time);
+        self.signal(Signal::CONT);
+    }
+
+    /// Kills it. Everything that it has said by then is in the record.
+    pub fn kill(&mut self) {
+        // It may have ended by itself.
+        self.child.kill().ok();
+        self.child.wait().expect("our own child");
+        let at = now();
+        self.reader.take().map(JoinHandle::join);
+        look(&self.record).deaths.entry(self.process.clone()).or_insert(at);
+    }
+
+    /// Asks it to give everything back, and to end. It is killed if it does not.
+    pub fn dismiss(&mut self) {
+        self.order(&Order::Stop);
+    }
+
+    /// Waits until it has ended, and says how if that was not well.
+    pub fn wait_until_gone(&mut self, limit: Duration) -> Option<String> {
+        let limit = now() + nanos(limit);
+        loop {
+            match self.child.try_wait().expect("our own child") {
+                Some(status) => {
+                    self.kill();
+                    return (!status.success())
+                        .then(|| format!("{} ended: {status}", self.process));
+                }
+                None if now() > limit => {
+                    self.kill();
+                    return Some(format!("{} did not end when it was told to", self.process));
+                }
+                None => sleep(PAUSE),
+            }
+        }
+    }
+
+    fn order(&mut self, order: &Order) {
+        self.tell(&serde_json::to_string(order).expect("texts"));
+    }
+
+    fn tell(&mut self, line: &str) {
+        // Whoever has ended is found when it is waited for.
+        writeln!(self.orders, "{line}").and_then(|()| self.orders.flush()).ok();
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).expect("our own child, not waited for");
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// Puts what a process says into the record, until it says no more. A last line without
+/// an end is of one who was killed.
+fn listen(process: &str, output: ChildStdout, record: &Shared) {
+    let mut output = BufReader::new(output);
+    let mut line = String::new();
+    while output.read_line(&mut line).is_ok_and(|bytes| bytes > 0) {
+        match Said::read(&line) {
+            Ok(said) => look(record).note(process, said),
+            Err(_) if !line.ends_with('\n') => {}
+            Err(e) => look(record).nonsense.push(format!("{process} said `{}`: {e}", line.trim())),
+        }
+        line.clear();
+    }
+}
+
+/// How long a worker may take to begin.
+const START: Duration = Duration::from_secs(30);
+const PAUSE: Duration = Duration::from_millis(5);

@@ -1,0 +1,174 @@
+package leasehold.interop;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import java.io.BufferedReader;
+import java.io.InputStreamReader;
+import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Random;
+import java.util.Set;
+import java.util.concurrent.locks.LockSupport;
+import org.redisson.api.RedissonClient;
+
+/**
+ * A worker of a chaos run: reads its orders from stdin, contends with a real Redisson,
+ * and says on stdout what it does. The end of stdin ends it at once, with everything held.
+ *
+ * <p>Times are those of {@code System.nanoTime()}, which on Linux is the monotonic clock
+ * of the machine.
+ */
+public final class Contender {
+    private static final ObjectMapper JSON = new ObjectMapper();
+
+    private static volatile boolean stopped;
+
+    private final JsonNode orders;
+    private final RedissonClient redisson;
+    private final Voice voice;
+    private final Random random;
+    /** What was asked for and not answered. */
+    private final Set<String> doubtful = new HashSet<>();
+
+    private Contender(JsonNode orders, RedissonClient redisson, Voice voice, long number) {
+        this.orders = orders;
+        this.redisson = redisson;
+        this.voice = voice;
+        this.random = new Random(orders.path("seed").asLong() * 1000 + number);
+    }
+
+    public static void main(String[] args) throws Exception {
+        BufferedReader lines = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+        JsonNode orders = JSON.readTree(lines.readLine());
+        Voice voice = new Voice(System.out, orders.path("first_hold").asLong());
+        // Whatever a library prints must not end up among what is said.
+        System.setOut(System.err);
+        RedissonClient redisson =
+                Peer.connect(new Flags(new String[] {"--url", orders.path("place").path("url").asText()}))
+                        .redisson();
+
+        List<Thread> threads = new ArrayList<>();
+        for (long number = 0; number < orders.path("tasks").asLong(); number++) {
+            Contender contender = new Contender(orders, redisson, voice, number);
+            threads.add(new Thread(contender::contend));
+        }
+        voice.say("ready", "at", System.nanoTime());
+        threads.forEach(Thread::start);
+        if (!toldToStop(lines)) {
+            Runtime.getRuntime().halt(1);
+        }
+        stopped = true;
+        threads.forEach(Thread::interrupt);
+        for (Thread thread : threads) {
+            thread.join();
+        }
+        Runtime.getRuntime().halt(0);
+    }
+
+    /** Whether there was an order to stop, and not just an end. */
+    private static boolean toldToStop(BufferedReader lines) throws Exception {
+        for (String line = lines.readLine(); line != null; line = lines.readLine()) {
+            if (JSON.readTree(line).path("op").asText().equals("stop")) {
+                return true;
+            }
+        }
+        return false;
+    }
+
+    private void contend() {
+        while (!stopped) {
+            try {
+                live();
+                Thread.sleep(10 + random.nextInt(70));
+            } catch (InterruptedException e) {
+                // Whoever waits or rests is told so that it stops.
+                continue;
+            }
+        }
+    }
+
+    private void live() throws InterruptedException {
+        JsonNode objects = orders.path("objects");
+        JsonNode object = objects.get(random.nextInt(objects.size()));
+        boolean reads = random.nextInt(3) > 0;
+        boolean writesLate = random.nextBoolean();
+        long stay = 500_000 + random.nextInt(20_000_000);
+        long patience = 100 + random.nextInt(3_000);
+
+        String name = object.path("name").asText();
+        Held held = Held.of(redisson, object, reads, orders.path("ttl_ms").asLong());
+        long hold = voice.nextHold();
+        voice.say("ask", "hold", hold, "name", name, "mode", held.mode(), "call", System.nanoTime());
+        if (!isTaken(held, patience, hold, name)) {
+            return;
+        }
+        stay(held, hold, name, stay);
+        if (writesLate && held.token() != null) {
+            Thread.sleep(1 + random.nextInt(100));
+            write(held, hold, name);
+        }
+    }
+
+    private boolean isTaken(Held held, long patience, long hold, String name) throws InterruptedException {
+        String why = "busy";
+        try {
+            if (held.take(patience)) {
+                if (doubtful.contains(name)) {
+                    held.dropOrphans();
+                }
+                voice.say("enter", "hold", hold, "at", System.nanoTime(), "token", held.token());
+                return true;
+            }
+        } catch (RuntimeException e) {
+            why = e.getClass().getSimpleName();
+            doubtful.add(name);
+        } catch (InterruptedException e) {
+            voice.say("gave_up", "hold", hold, "at", System.nanoTime(), "why", "interrupted");
+            throw e;
+        }
+        voice.say("gave_up", "hold", hold, "at", System.nanoTime(), "why", why);
+        return false;
+    }
+
+    /** Holds, and looks now and then whether the lease is over. Each look is dated before it. */
+    private void stay(Held held, long hold, String name, long stay) {
+        long entered = System.nanoTime();
+        long believed = entered;
+        while (true) {
+            long at = System.nanoTime();
+            write(held, hold, name);
+            if (!held.isHeld()) {
+                voice.say("lost", "hold", hold, "at", believed);
+                return;
+            }
+            believed = at;
+            if (at >= entered + stay) {
+                break;
+            }
+            rest();
+        }
+        voice.say("leaving", "hold", hold, "at", believed);
+        if (held.giveBack()) {
+            voice.say("left", "hold", hold, "at", System.nanoTime());
+        } else {
+            doubtful.add(name);
+            voice.say("lost", "hold", hold, "at", believed);
+        }
+    }
+
+    /** Writes without a look, as one does who was stopped between the two. */
+    private void write(Held held, long hold, String name) {
+        if (held.token() != null) {
+            voice.say("write", "hold", hold, "name", name, "token", held.token(), "at", System.nanoTime());
+        }
+    }
+
+    /** Not to be interrupted: what is held is given back. */
+    private static void rest() {
+        Thread.interrupted();
+        LockSupport.parkNanos(5_000_000);
+        Thread.interrupted();
+    }
+}

@@ -1,0 +1,188 @@
+package leasehold.interop;
+
+import static java.util.concurrent.TimeUnit.MILLISECONDS;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import org.redisson.api.RFencedLock;
+import org.redisson.api.RLock;
+import org.redisson.api.RPermitExpirableSemaphore;
+import org.redisson.api.RedissonClient;
+
+/**
+ * What one thread wants to hold, by a lease that nobody renews, and how it is held.
+ *
+ * <p>Redisson tells nobody that a lease is over. So this looks at the clock: an answer that
+ * came late is worth what is left of the lease, if the lock is still its own.
+ */
+abstract class Held {
+    private final long leaseMillis;
+    private long until;
+
+    private Held(long leaseMillis) {
+        this.leaseMillis = leaseMillis;
+    }
+
+    static Held of(RedissonClient redisson, JsonNode object, boolean reads, long lease) {
+        String name = object.path("name").asText();
+        return switch (object.path("kind").asText()) {
+            case "lock" -> new Lock(redisson.getLock(name), "exclusive", lease);
+            case "fenced" -> new Fenced(redisson.getFencedLock(name), lease);
+            case "read_write" -> reads
+                    ? new Lock(redisson.getReadWriteLock(name).readLock(), "shared", lease)
+                    : new Lock(redisson.getReadWriteLock(name).writeLock(), "exclusive", lease);
+            case "permits" -> new Permit(redisson.getPermitExpirableSemaphore(name), lease);
+            default -> throw new IllegalArgumentException("no such kind: " + object);
+        };
+    }
+
+    abstract String mode();
+
+    Long token() {
+        return null;
+    }
+
+    /** Waits for it, and says whether it is held. */
+    final boolean take(long patienceMillis) throws InterruptedException {
+        long asked = System.nanoTime();
+        if (!acquire(patienceMillis, leaseMillis)) {
+            return false;
+        }
+        until = asked + (leaseMillis - MARGIN) * 1_000_000;
+        if (System.nanoTime() - asked < SOON) {
+            return true;
+        }
+        // It has waited: nobody says since when it holds.
+        long looked = System.nanoTime();
+        long left = leftMillis();
+        until = looked + (left - MARGIN) * 1_000_000;
+        return isHeld();
+    }
+
+    /** Whether its lease lasts. */
+    final boolean isHeld() {
+        return System.nanoTime() < until;
+    }
+
+    /**
+     * Gives back what this thread has besides: an acquisition that was not answered may have
+     * been executed, and would count for ever.
+     */
+    void dropOrphans() {}
+
+    /** Whether it was given back, and that was answered. */
+    final boolean giveBack() {
+        try {
+            return release();
+        } catch (RuntimeException e) {
+            return false;
+        }
+    }
+
+    protected abstract boolean acquire(long patience, long lease) throws InterruptedException;
+
+    /** What is left of the lease, or nothing if it is over. */
+    protected abstract long leftMillis();
+
+    protected abstract boolean release();
+
+    private static class Lock extends Held {
+        private final RLock lock;
+        private final String mode;
+
+        Lock(RLock lock, String mode, long lease) {
+            super(lease);
+            this.lock = lock;
+            this.mode = mode;
+        }
+
+        @Override
+        String mode() {
+            return mode;
+        }
+
+        @Override
+        protected boolean acquire(long patience, long lease) throws InterruptedException {
+            return lock.tryLock(patience, lease, MILLISECONDS);
+        }
+
+        /** Another hold may have the key: it counts only while this thread has it, too. */
+        @Override
+        protected long leftMillis() {
+            long left = lock.remainTimeToLive();
+            return lock.isHeldByCurrentThread() ? left : 0;
+        }
+
+        @Override
+        void dropOrphans() {
+            while (lock.getHoldCount() > 1) {
+                lock.unlock();
+            }
+        }
+
+        @Override
+        protected boolean release() {
+            lock.unlock();
+            return true;
+        }
+    }
+
+    private static final class Fenced extends Lock {
+        private final RFencedLock lock;
+        private Long token;
+
+        Fenced(RFencedLock lock, long lease) {
+            super(lock, "exclusive", lease);
+            this.lock = lock;
+        }
+
+        @Override
+        Long token() {
+            return token;
+        }
+
+        @Override
+        protected boolean acquire(long patience, long lease) {
+            token = lock.tryLockAndGetToken(patience, lease, MILLISECONDS);
+            return token != null;
+        }
+    }
+
+    private static final class Permit extends Held {
+        private final RPermitExpirableSemaphore permits;
+        private final long lease;
+        private String id;
+
+        Permit(RPermitExpirableSemaphore permits, long lease) {
+            super(lease);
+            this.permits = permits;
+            this.lease = lease;
+        }
+
+        @Override
+        String mode() {
+            return "permit";
+        }
+
+        @Override
+        protected boolean acquire(long patience, long lease) throws InterruptedException {
+            id = permits.tryAcquire(patience, lease, MILLISECONDS);
+            return id != null;
+        }
+
+        /** Sets it anew, which only its holder can. */
+        @Override
+        protected long leftMillis() {
+            return permits.updateLeaseTime(id, lease, MILLISECONDS) ? lease : 0;
+        }
+
+        @Override
+        protected boolean release() {
+            return permits.tryRelease(id);
+        }
+    }
+
+    /** What clocks may differ by, and looks take. */
+    private static final long MARGIN = 50;
+    /** An answer that is there so soon is as old as its question. */
+    private static final long SOON = 200_000_000;
+}

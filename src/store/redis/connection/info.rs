@@ -1,0 +1,129 @@
+//! Reads what a server answers to INFO. Pure.
+
+use std::time::{Duration, SystemTime};
+
+use redis::Value;
+
+use super::shown::shown;
+
+/// An answer to INFO.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Info<'a> {
+    pub(super) text: &'a str,
+    /// Before it was asked for, and when it was there, as times of day.
+    pub(super) asked: (Duration, Duration),
+}
+
+/// A replica that follows, as its primary sees it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) struct Follower {
+    pub(super) replica: String,
+    /// For how long the primary has not heard of it.
+    pub(super) silent: Duration,
+    /// How many bytes it has not acknowledged.
+    pub(super) behind: u64,
+}
+
+impl<'a> Info<'a> {
+    /// The answer among `replies`, asked for at `asked`, if it is one. The last is it.
+    pub(super) fn among(replies: &'a [Value], asked: Duration) -> Option<Self> {
+        let text = text(replies.last()?)?;
+        Some(Self { text, asked: (asked, time_of_day()) })
+    }
+
+    /// One line of it.
+    pub(super) fn fact(&self, name: &str) -> Option<&'a str> {
+        let mut lines = self.text.lines();
+        lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
+    }
+
+    /// What the server throws away when its memory is full.
+    pub(super) fn eviction_policy(&self) -> Option<String> {
+        self.fact("maxmemory_policy").map(shown)
+    }
+
+    /// What the server calls itself until it ends.
+    pub(super) fn run_id(&self) -> Option<String> {
+        self.fact("run_id").map(shown)
+    }
+
+    /// Whether it copies another server.
+    pub(super) fn is_replica(&self) -> Option<bool> {
+        self.fact("role").map(|role| role == "slave")
+    }
+
+    /// What time of day it is there.
+    pub(super) fn clock(&self) -> Option<Duration> {
+        let micros = self.fact("server_time_usec")?.parse().ok()?;
+        Some(Duration::from_micros(micros))
+    }
+
+    /// Whether it refuses to write when it hears of too few replicas: only then does it say
+    /// how many are well.
+    pub(super) fn refuses_alone(&self) -> bool {
+        self.fact("min_slaves_good_slaves").is_some()
+    }
+
+    /// The replicas that follow it. One that is given all data first is none yet.
+    pub(super) fn replicas(&self) -> Vec<Follower> {
+        let offset = self.fact("master_repl_offset").and_then(|it| it.parse().ok());
+        let offset: u64 = offset.unwrap_or_default();
+        let numbered = |line: &'a str| {
+            let (number, facts) = line.strip_prefix("slave")?.split_once(':')?;
+            number.parse::<u32>().ok().and_then(|_| follower(facts, offset))
+        };
+        self.text.lines().filter_map(numbered).collect()
+    }
+}
+
+/// `ip=10.0.0.8,port=6379,state=online,offset=90,lag=1`
+fn follower(facts: &str, offset: u64) -> Option<Follower> {
+    let fact = |name: &str| {
+        let mut facts = facts.split(',').filter_map(|fact| fact.split_once('='));
+        facts.find_map(|(key, value)| (key == name).then_some(value))
+    };
+    if fact("state")? != "online" {
+        return None;
+    }
+    let (host, port) = (fact("ip")?, fact("port")?);
+    let replica = match host.contains(':') {
+        true => shown(&format!("[{host}]:{port}")),
+        false => shown(&format!("{host}:{port}")),
+    };
+    let silent = Duration::from_secs(fact("lag")?.parse().ok()?);
+    let behind = offset.saturating_sub(fact("offset")?.parse().ok()?);
+    Some(Follower { replica, silent, behind })
+}
+
+/// What time of day it is here: nothing is measured by it, it is compared with another one.
+#[expect(clippy::disallowed_methods, reason = "two clocks are compared, and no lease is dated")]
+pub(crate) fn time_of_day() -> Duration {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
+}
+
+pub(super) fn text(reply: &Value) -> Option<&str> {
+    match reply {
+        Value::BulkString(bytes) => std::str::from_utf8(bytes).ok(),
+        Value::SimpleString(text) | Value::VerbatimString { text, .. } => Some(text),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_found_and_nothing_is_made_of_anything_else() {
+        let text = "# Memory\r\nmaxmemory:0\r\nmaxmemory_policy:noeviction\r\nrole:slave\r\n\
+                    slave_repl_offset:9\r\nslave_priority:100\r\nslave0:odd\r\n";
+        let replies = [Value::Okay, Value::BulkString(text.into())];
+        let info = Info::among(&replies, Duration::ZERO).unwrap();
+        assert_eq!(info.eviction_policy().as_deref(), Some("noeviction"));
+        assert_eq!((info.is_replica(), info.clock(), info.run_id()), (Some(true), None, None));
+        assert_eq!(info.replicas(), []);
+        for odd in [&[Value::Nil][..], &[Value::Int(1)], &[]] {
+            assert!(Info::among(odd, Duration::ZERO).is_none());
+        }
+    }
+}

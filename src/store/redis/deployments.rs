@@ -1,0 +1,168 @@
+//! Every deployment conforms: one server, several addresses, sentinels, a cluster. In each of
+//! them a user does, too, who has the rights that the guide gives it and no others.
+
+use std::{sync::Arc, time::Duration};
+
+use testkit::{Cluster, Redis, Sentinels, came_with};
+
+use super::*;
+use crate::{
+    domain::{Claim, Object, Owner, Replicas},
+    store::conformance::{self, Bench},
+};
+
+/// The stores of two clients.
+async fn pair(url: &str, settings: &Settings) -> [Arc<RedisStore>; 2] {
+    let [one, other] = ["one", "other"].map(|id| RedisStore::connect(url, settings, id));
+    [Arc::new(one.await.unwrap()), Arc::new(other.await.unwrap())]
+}
+
+async fn conforms(url: &str, settings: &Settings) {
+    let [one, other] = pair(url, settings).await;
+    conformance::all(&Bench::new(one, other, "other").below("app:")).await;
+}
+
+fn sentinels_url(sentinels: &Sentinels) -> String {
+    format!("redis-sentinel://{}/{}", sentinels.addresses().join(","), sentinels.name())
+}
+
+fn cluster_url(cluster: &Cluster) -> String {
+    cluster.urls()[0].replace("redis://", "redis-cluster://")
+}
+
+/// Where nobody can count who listens nobody queues, which the cases are about.
+fn must_count_listeners_in_a_cluster() {
+    came_with(7, "counting who listens anywhere in a cluster");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_server_conforms() {
+    conforms(&Redis::start().url(), &Settings::default()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_master_by_its_sentinels_and_by_several_addresses_conforms() {
+    let sentinels = Sentinels::options().replicas(1).start();
+    let [master, replica] = sentinels.servers() else { panic!() };
+    let several = format!("redis://127.0.0.1:{},127.0.0.1:{}", replica.port(), master.port());
+    for url in [sentinels_url(&sentinels), several] {
+        conforms(&url, &Settings::default()).await;
+        master.command(&["FLUSHALL"]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cluster_conforms() {
+    must_count_listeners_in_a_cluster();
+    let cluster = Cluster::options().replicas(0).start();
+    conforms(&cluster_url(&cluster), &Settings::default()).await;
+}
+
+// With the rights of the guide, and no others.
+
+const GUIDE: &str = include_str!("../../../docs/guide.md");
+
+/// What a command of the guide adds to a user who has nothing, rule by rule.
+fn rules(command: &str) -> Vec<&str> {
+    let nothing = ["\\", "on", "'>secret'", "resetkeys", "resetchannels", "-@all"];
+    let (words, _) = command.split_once("```").unwrap();
+    let words = words.split_whitespace().filter(|word| !nothing.contains(word));
+    words.map(|word| word.trim_matches('\'')).collect()
+}
+
+/// What the commands of the guide for `user` give, each by itself.
+fn commands_of_the_guide(user: &str) -> Vec<Vec<&'static str>> {
+    let begins = format!("ACL SETUSER {user} ");
+    let from: Vec<_> = GUIDE.match_indices(&begins).map(|(at, it)| at + it.len()).collect();
+    from.into_iter().map(|at| rules(&GUIDE[at..])).collect()
+}
+
+/// What it gives for names with braces, beside that.
+fn patterns_of_the_guide() -> Vec<&'static str> {
+    let (_, from) = GUIDE.split_once("For names with braces below `app:`").unwrap();
+    let (paragraph, _) = from.split_once("\n\n").unwrap();
+    paragraph.split('\'').skip(1).step_by(2).collect()
+}
+
+/// The right that a command of the guide is about.
+const IN_A_CLUSTER: &str = "+asking";
+const OF_REPLICAS: &str = "+wait";
+
+/// The rights to everything below `app:` at one server, and where it says so at others.
+fn rights(more: &[&str]) -> Vec<&'static str> {
+    let users = ["leasehold", "permits", "semaphores", "latches"];
+    let commands = users.into_iter().flat_map(commands_of_the_guide);
+    let special = |it: &&str| [IN_A_CLUSTER, OF_REPLICAS].contains(it);
+    let meant =
+        |rules: &Vec<&str>| rules.iter().filter(|it| special(it)).all(|it| more.contains(it));
+    commands.filter(meant).chain([patterns_of_the_guide()]).flatten().collect()
+}
+
+/// Makes a user at `server`, who may say what it is wherever that is known or not looked at.
+fn admit(server: &Redis, name: &str, rights: &[&str]) {
+    server.user(name, rights);
+    server.command(&["ACL", "SETUSER", name, "+client|setinfo"]);
+    server.command(&["ACL", "LOG", "RESET"]);
+}
+
+fn nothing_was_refused(server: &Redis) {
+    let refused = server.command(&["ACL", "LOG"]);
+    assert!(refused.list().is_empty(), "{refused:?}");
+}
+
+/// The settings of that user.
+fn narrow() -> Settings {
+    let password = Some(String::from("secret").into());
+    Settings { user: Some("narrow".into()), password, ..Settings::default() }
+}
+
+/// What is granted reaches a replica, and we hear of it.
+async fn is_acknowledged(url: &str, settings: &Settings) {
+    let [store, _] = pair(url, settings).await;
+    let owner = Owner::new("one:1").unwrap();
+    let claim = Claim::plain(Object::lock("app:acknowledged"), owner, Duration::from_secs(30));
+    store.acquire(&claim, None).await.unwrap();
+    let one = Replicas::at_least(1).within(Duration::from_secs(20));
+    assert_eq!(store.replicated(&claim, one).await.unwrap(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_user_with_the_rights_of_the_guide_is_refused_nothing_at_one_server() {
+    let redis = Redis::start();
+    admit(&redis, "narrow", &rights(&[]));
+    conforms(&redis.url(), &narrow()).await;
+    nothing_was_refused(&redis);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_user_with_the_rights_of_the_guide_is_refused_nothing_by_replicas_that_are_waited_for() {
+    let master = Redis::start();
+    let _replica = Redis::start_replica_of(&master);
+    admit(&master, "narrow", &rights(&[OF_REPLICAS]));
+    conforms(&master.url(), &narrow()).await;
+    is_acknowledged(&master.url(), &narrow()).await;
+    nothing_was_refused(&master);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn users_with_the_rights_of_the_guide_are_refused_nothing_behind_sentinels() {
+    let sentinels = Sentinels::options().replicas(1).start();
+    let eye = commands_of_the_guide("eye").swap_remove(0);
+    sentinels.sentinels().iter().for_each(|it| admit(it, "eye", &eye));
+    sentinels.servers().iter().for_each(|it| admit(it, "narrow", &rights(&[OF_REPLICAS])));
+    let mut settings = narrow();
+    settings.sentinel.user = Some("eye".into());
+    settings.sentinel.password = Some(String::from("secret").into());
+    conforms(&sentinels_url(&sentinels), &settings).await;
+    is_acknowledged(&sentinels_url(&sentinels), &settings).await;
+    sentinels.servers().iter().chain(sentinels.sentinels()).for_each(nothing_was_refused);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_user_with_the_rights_of_the_guide_is_refused_nothing_in_a_cluster() {
+    must_count_listeners_in_a_cluster();
+    let cluster = Cluster::options().replicas(0).start();
+    cluster.nodes().iter().for_each(|it| admit(it, "narrow", &rights(&[IN_A_CLUSTER])));
+    conforms(&cluster_url(&cluster), &narrow()).await;
+    cluster.nodes().iter().for_each(|it| nothing_was_refused(it));
+}

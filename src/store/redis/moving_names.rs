@@ -1,0 +1,218 @@
+//! A name that leads elsewhere by and by: each new connection asks for its addresses anew,
+//! whatever it is the name of.
+
+use std::{
+    collections::HashMap,
+    net::SocketAddr,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use testkit::{Cluster, Proxy, Redis, Sentinels, eventually};
+use tokio::time::{Instant, sleep};
+
+use super::{connection::Resolver, *};
+use crate::domain::{Claim, Object, Owner};
+
+/// What a busy machine may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Which name leads to which ports of this machine now, and how often each was asked for.
+#[derive(Clone, Default)]
+struct Book(Arc<Mutex<HashMap<String, Entry>>>);
+
+/// Where a name leads, and how often it was asked for.
+type Entry = (Vec<u16>, usize);
+
+impl Book {
+    fn lead(&self, name: &str, ports: &[u16]) {
+        self.0.lock().unwrap().entry(name.to_owned()).or_default().0 = ports.to_vec();
+    }
+
+    fn asked(&self, name: &str) -> usize {
+        self.0.lock().unwrap().get(name).map_or(0, |(_, asked)| *asked)
+    }
+
+    fn addresses(&self, name: &str) -> Vec<SocketAddr> {
+        let mut book = self.0.lock().unwrap();
+        let (ports, asked) = book.entry(name.to_owned()).or_default();
+        *asked += 1;
+        ports.iter().map(|port| SocketAddr::from(([127, 0, 0, 1], *port))).collect()
+    }
+
+    /// Settings of a client that has its addresses from here.
+    fn settings(&self) -> Settings {
+        let book = self.clone();
+        let command_timeout = Duration::from_secs(1);
+        let resolver = Resolver::by(move |name| book.addresses(name));
+        Settings { resolver, command_timeout, ..Settings::default() }
+    }
+}
+
+async fn connected(url: &str, settings: &Settings) -> RedisStore {
+    RedisStore::connect(url, settings, "one").await.unwrap()
+}
+
+/// Takes a lock, as soon as it can be had.
+async fn acquires(store: &RedisStore, name: &str) {
+    let owner = Owner::new("one:1").unwrap();
+    let claim = Claim::plain(Object::lock(name), owner, Duration::from_secs(60));
+    let until = Instant::now() + PATIENCE;
+    loop {
+        match store.acquire(&claim, None).await {
+            Ok(verdict) => return assert_eq!(verdict, Verdict::GRANTED),
+            Err(failure) => assert!(failure.may_pass() && Instant::now() < until, "{failure}"),
+        }
+        sleep(Duration::from_millis(10)).await;
+    }
+}
+
+fn holds(redis: &Redis, name: &str) -> bool {
+    redis.command(&["EXISTS", name]).number() == 1
+}
+
+/// How many connections of ours there are.
+fn ours(redis: &Redis) -> usize {
+    let all = redis.command(&["CLIENT", "LIST"]);
+    all.text().lines().filter(|line| line.contains(" name=leasehold:")).count()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_connection_asks_anew_where_its_server_is() {
+    let (redis, book) = (Redis::start(), Book::default());
+    book.lead("redis.example", &[redis.port()]);
+    let store = connected("redis://redis.example/", &book.settings()).await;
+    for reconnects in 1..=3 {
+        let before = book.asked("redis.example");
+        redis.command(&["CLIENT", "KILL", "TYPE", "normal"]);
+        eventually("it is asked anew", PATIENCE, || book.asked("redis.example") > before);
+        eventually("it is connected", PATIENCE, || store.reconnects() >= reconnects);
+        acquires(&store, "door").await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_comes_back_elsewhere_is_found_and_its_old_place_is_left() {
+    let ([old, new], book) = ([Redis::start(), Redis::start()], Book::default());
+    book.lead("redis.example", &[old.port()]);
+    let store = connected("redis://redis.example/", &book.settings()).await;
+    acquires(&store, "door").await;
+    assert!(holds(&old, "door"));
+
+    old.stop();
+    book.lead("redis.example", &[new.port()]);
+    acquires(&store, "door").await;
+    assert!(holds(&new, "door"));
+    old.start_again();
+    eventually("both connections are there", PATIENCE, || ours(&new) == 2);
+    assert_eq!(ours(&old), 0);
+}
+
+/// As a managed endpoint does: the old primary goes on, and takes nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_endpoint_that_moves_to_the_new_primary_is_followed() {
+    let primary = Redis::start();
+    let replica = Redis::start_replica_of(&primary);
+    let book = Book::default();
+    book.lead("redis.example", &[primary.port()]);
+    let store = connected("redis://redis.example/", &book.settings()).await;
+    acquires(&store, "door").await;
+    replica.catch_up_with(&primary);
+    replica.promote();
+    primary.follow(&replica);
+
+    book.lead("redis.example", &[replica.port()]);
+    acquires(&store, "window").await;
+    assert!(holds(&replica, "window"));
+    eventually("the old one is left", PATIENCE, || ours(&primary) == 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn all_addresses_of_a_name_are_tried() {
+    let ([gone, redis], book) = ([Redis::start(), Redis::start()], Book::default());
+    gone.stop();
+    book.lead("redis.example", &[gone.port(), redis.port()]);
+    let store = connected("redis://redis.example/", &book.settings()).await;
+    acquires(&store, "door").await;
+    book.lead("redis.example", &[]);
+    redis.command(&["CLIENT", "KILL", "TYPE", "normal"]);
+    sleep(Duration::from_millis(300)).await;
+    assert!(store.obstacle().unwrap().contains("the name has no address"));
+    book.lead("redis.example", &[redis.port(), gone.port()]);
+    acquires(&store, "door").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sentinels_and_the_master_that_they_name_are_found_where_their_names_lead() {
+    // given one sentinel, and names for it and for both servers
+    let redis = Sentinels::options().replicas(1).sentinels(1).start();
+    let (book, sentinel) = (Book::default(), redis.sentinels()[0].port());
+    let way = |port: u16| Proxy::before(port);
+    let before = [way(sentinel), way(redis.servers()[0].port()), way(redis.servers()[1].port())];
+    let names = ["eye.example", "redis-0.example", "redis-1.example"];
+    let lead = |ways: &[Proxy; 3]| {
+        names.iter().zip(ways).for_each(|(name, way)| book.lead(name, &[way.port()]));
+    };
+    lead(&before);
+    let told = [sentinel, redis.announced_port(0), redis.announced_port(1)];
+    let told = told.map(|port| format!("127.0.0.1:{port}"));
+    let translation = Translation::by(move |it| {
+        let known = told.iter().zip(names).find(|(told, _)| *told == it);
+        known.map(|(_, name)| format!("{name}:6379"))
+    });
+    let settings = Settings { translation, ..book.settings() };
+    let url = format!("redis-sentinel://eye.example/{}", redis.name());
+    let store = connected(&url, &settings).await;
+    acquires(&store, "door").await;
+
+    // when all of them move, and the master is replaced
+    let after = [way(sentinel), way(redis.servers()[0].port()), way(redis.servers()[1].port())];
+    lead(&after);
+    drop(before);
+    acquires(&store, "door").await;
+    assert!(after[0].connections() > 0 && after[1].connections() > 0);
+    redis.servers()[1].catch_up_with(&redis.servers()[0]);
+    redis.fail_over();
+    eventually("the old one is left", PATIENCE, || ours(&redis.servers()[0]) == 0);
+
+    // then it is found by its name
+    acquires(&store, "window").await;
+    assert!(holds(&redis.servers()[1], "window"));
+    assert!(after[2].connections() > 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nodes_of_a_cluster_are_found_where_their_names_lead() {
+    let cluster = Cluster::options().replicas(0).start();
+    let (book, nodes) = (Book::default(), cluster.nodes());
+    let name_of = |number: usize| format!("node-{number}.example");
+    let ways = || nodes.iter().map(|node| Proxy::before(node.port())).collect::<Vec<_>>();
+    let lead = |ways: &[Proxy]| {
+        let ways = ways.iter().enumerate();
+        ways.for_each(|(number, way)| book.lead(&name_of(number), &[way.port()]));
+    };
+    let before = ways();
+    lead(&before);
+    let told: Vec<_> = nodes.iter().map(|node| format!("127.0.0.1:{}", node.port())).collect();
+    let translation = Translation::by(move |it| {
+        let known = told.iter().position(|told| told == it);
+        known.map(|number| format!("{}:6379", name_of(number)))
+    });
+    let settings = Settings { translation, ..book.settings() };
+    let store = connected("redis-cluster://node-0.example", &settings).await;
+    let names: Vec<_> = nodes.iter().map(|node| cluster.key_on(node, "door")).collect();
+    for name in &names {
+        acquires(&store, name).await;
+    }
+
+    // when all of them move
+    let after = ways();
+    lead(&after);
+    drop(before);
+
+    // then each is found again
+    for (name, way) in names.iter().zip(&after) {
+        acquires(&store, name).await;
+        assert!(way.connections() > 0, "{name}");
+    }
+}

@@ -1,0 +1,32 @@
+//! What not every server can do.
+
+use crate::program;
+
+/// Fails the test where the server is older than the version `major`, which brought `what`.
+///
+/// `make matrix` counts such a test as not supported there, and shows what it said.
+///
+/// # Panics
+///
+/// If the server is older.
+///
+/// # Examples
+///
+/// ```
+/// testkit::came_with(6, "access control lists");
+/// ```
+#[track_caller]
+pub fn came_with(major: u32, what: &str) {
+    if program::redis_major() < major {
+        lacks(&format!("{what} came with version {major}"));
+    }
+}
+
+/// Fails a test that wants what this server does not have.
+#[track_caller]
+pub(crate) fn lacks(what: &str) -> ! {
+    panic!("{NOT_SUPPORTED} `{}`: {what}", program::redis_version())
+}
+
+/// How such a failure begins: `make matrix` looks for it.
+const NOT_SUPPORTED: &str = "not supported by";

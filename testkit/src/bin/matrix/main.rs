@@ -1,0 +1,104 @@
+//! Runs the tests that speak to Redis on every server that `make servers` got, and writes
+//! down what came of it: `matrix` runs all, `matrix redis-6.2` those on one server,
+//! `matrix redis-6.2 redis_tls` one suite there.
+//!
+//! What a suite said stays in `target/servers/NAME/said`; the table in `docs/servers.md`
+//! is made of all that is there. A test that wants what a server does not have fails
+//! there, and is counted by itself.
+
+mod said;
+mod suite;
+mod table;
+
+use std::env;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use said::Said;
+use suite::Suite;
+use table::{Column, table};
+
+fn main() -> ExitCode {
+    let mut words = env::args().skip(1);
+    match run(words.next().as_deref(), words.next().as_deref()) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("matrix: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Runs what is wanted and writes the table. Returns whether nothing in it has failed.
+fn run(on: Option<&str>, only: Option<&str>) -> io::Result<bool> {
+    let suites = Suite::all(root())?;
+    for server in servers()?.iter().filter(|server| on.is_none_or(|on| server.is_called(on))) {
+        for suite in suites.iter().filter(|suite| only.is_none_or(|only| suite.name == only)) {
+            server.try_out(suite)?;
+        }
+    }
+    let columns = servers()?.iter().map(|server| server.column(&suites)).collect::<Vec<_>>();
+    fs::write(root().join("docs/servers.md"), table(&suites, &columns))?;
+    Ok(columns.iter().flat_map(|column| &column.said).flatten().all(|said| said.failed.is_empty()))
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("testkit lies in the project")
+}
+
+/// A server that `make servers` got.
+struct Server {
+    dir: PathBuf,
+}
+
+/// All of them, in the order of their names.
+fn servers() -> io::Result<Vec<Server>> {
+    let dir = root().join("target/servers");
+    let entries = fs::read_dir(&dir).map_err(|_| io::Error::other("no servers: make servers"))?;
+    let dirs = entries.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>()?;
+    let mut servers: Vec<_> = dirs.into_iter().map(|dir| Server { dir }).collect();
+    servers.retain(|server| server.program().is_file());
+    servers.sort_by(|one, other| one.dir.cmp(&other.dir));
+    Ok(servers)
+}
+
+impl Server {
+    fn program(&self) -> PathBuf {
+        self.dir.join("bin/redis-server")
+    }
+
+    fn is_called(&self, name: &str) -> bool {
+        self.dir.file_name().is_some_and(|it| it == name)
+    }
+
+    /// Runs a suite and keeps what it says.
+    fn try_out(&self, suite: &Suite) -> io::Result<()> {
+        let output = suite.run(&self.program())?;
+        fs::create_dir_all(self.dir.join("said"))?;
+        fs::write(self.said(suite), &output)?;
+        println!("{}, {}: {}", self.version(), suite.name, Said::read(&output).cell());
+        Ok(())
+    }
+
+    fn said(&self, suite: &Suite) -> PathBuf {
+        self.dir.join("said").join(suite.name.replace(' ', "_"))
+    }
+
+    /// What the server calls itself: `Redis 7.0.15`.
+    fn version(&self) -> String {
+        let said = std::process::Command::new(self.program()).arg("--version").output();
+        let said =
+            String::from_utf8_lossy(&said.map(|it| it.stdout).unwrap_or_default()).into_owned();
+        let words: Vec<_> = said.split_whitespace().take(3).collect();
+        words.join(" ").replace("server v=", "")
+    }
+
+    fn column(&self, suites: &[Suite]) -> Column {
+        let read = |suite: &Suite| fs::read_to_string(self.said(suite)).ok();
+        let said = suites.iter().map(|suite| read(suite).map(|said| Said::read(&said))).collect();
+        Column { server: self.version(), said }
+    }
+}

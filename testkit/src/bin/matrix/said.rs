@@ -1,0 +1,87 @@
+//! Reads what a suite has said.
+
+/// What came of the tests of a suite on one server.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Said {
+    pub(crate) passed: usize,
+    /// The names of those that failed.
+    pub(crate) failed: Vec<String>,
+    /// Those that want what the server does not have: their names, and what that is.
+    pub(crate) unsupported: Vec<(String, String)>,
+    /// Whether it came to its end.
+    ended: bool,
+}
+
+impl Said {
+    /// Reads the output of a program of tests.
+    pub(crate) fn read(output: &str) -> Self {
+        let mut said = Self { ended: output.contains("\ntest result: "), ..Self::default() };
+        for line in output.lines() {
+            let Some((name, verdict)) = verdict(line) else { continue };
+            match verdict {
+                "ok" => said.passed += 1,
+                "FAILED" => said.sort_in(name, output),
+                _ => {}
+            }
+        }
+        said
+    }
+
+    fn sort_in(&mut self, name: &str, output: &str) {
+        match reason(name, output) {
+            Some(reason) => self.unsupported.push((name.to_owned(), reason.to_owned())),
+            None => self.failed.push(name.to_owned()),
+        }
+    }
+
+    /// It in a few words.
+    pub(crate) fn cell(&self) -> String {
+        let counts = [(self.failed.len(), "failed"), (self.unsupported.len(), "not supported")];
+        let counts = counts.iter().filter(|(count, _)| *count > 0);
+        let mut cell = self.passed.to_string();
+        counts.for_each(|(count, what)| cell += &format!(", {count} {what}"));
+        match self.ended {
+            true => cell,
+            false => format!("{cell}, ended early"),
+        }
+    }
+}
+
+/// Reads `test a_name ... ok`.
+fn verdict(line: &str) -> Option<(&str, &str)> {
+    line.strip_prefix("test ")?.split_once(" ... ")
+}
+
+/// What the server lacks, if that is why the test failed.
+fn reason<'a>(name: &str, output: &'a str) -> Option<&'a str> {
+    let (_, from) = output.split_once(&format!("\n---- {name} stdout ----\n"))?;
+    let story = from.split_once("\n---- ").map_or(from, |(story, _)| story);
+    let (_, words) = story.split_once("not supported by `")?;
+    let (_, reason) = words.lines().next()?.split_once("`: ")?;
+    Some(reason)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OUTPUT: &str = "\nrunning 4 tests\ntest one ... ok\ntest two ... FAILED\n\
+        test three ... FAILED\ntest four ... ignored\n\nfailures:\n\n---- two stdout ----\n\n\
+        thread 'two' panicked at x.rs:1:1:\nno\n\n---- three stdout ----\n\n\
+        thread 'three' panicked at x.rs:2:2:\nnot supported by `Redis server v=6.2.14`: TLS\nnote\n\n\
+        \n\nfailures:\n    two\n    three\n\ntest result: FAILED. 1 passed; 2 failed\n";
+
+    #[test]
+    fn a_test_that_wants_what_a_server_does_not_have_is_counted_by_itself() {
+        let said = Said::read(OUTPUT);
+        assert_eq!(said.failed, ["two"]);
+        assert_eq!(said.unsupported, [("three".to_owned(), "TLS".to_owned())]);
+        assert_eq!(said.cell(), "1, 1 failed, 1 not supported");
+    }
+
+    #[test]
+    fn a_suite_that_did_not_come_to_its_end_is_seen() {
+        assert_eq!(Said::read("").cell(), "0, ended early");
+        assert_eq!(Said::read("test one ... ok\n\ntest result: ok. 1 passed").cell(), "1");
+    }
+}

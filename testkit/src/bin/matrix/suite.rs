@@ -1,0 +1,52 @@
+//! The tests that speak to Redis.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// Tests that are run together.
+pub(crate) struct Suite {
+    pub(crate) name: String,
+    /// What `cargo test` is told to run.
+    words: Vec<String>,
+}
+
+impl Suite {
+    /// All that are below `root`.
+    pub(crate) fn all(root: &Path) -> io::Result<Vec<Self>> {
+        let conformance = ["-p", "leasehold", "--all-features", "--lib", "store::redis"];
+        let mut suites = vec![Self::of("conformance", &conformance)];
+        for name in tests(&root.join("tests"))?.filter(|name| name.contains("redis")) {
+            suites.push(Self::of(&name, &["-p", "leasehold", "--all-features", "--test", &name]));
+        }
+        let others = ["postgres", "twin"];
+        for name in tests(&root.join("testkit/tests"))?.filter(|name| !others.contains(&&**name)) {
+            let words = ["-p", "testkit", "--all-features", "--test", &name];
+            suites.push(Self::of(&format!("testkit {name}"), &words));
+        }
+        Ok(suites)
+    }
+
+    fn of(name: &str, words: &[&str]) -> Self {
+        let words = words.iter().map(|&word| word.to_owned()).collect();
+        Self { name: name.to_owned(), words }
+    }
+
+    /// Runs it on `server`. Returns what it says.
+    pub(crate) fn run(&self, server: &Path) -> io::Result<String> {
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.arg("test").args(&self.words).args(["--", "--test-threads=4"]);
+        cargo.env("LEASEHOLD_SERVER", server).stderr(Stdio::inherit());
+        Ok(String::from_utf8_lossy(&cargo.output()?.stdout).into_owned())
+    }
+}
+
+/// The programs of tests in a folder, in the order of their names.
+fn tests(dir: &Path) -> io::Result<impl Iterator<Item = String>> {
+    let paths = fs::read_dir(dir)?.map(|entry| Ok(entry?.path()));
+    let mut paths = paths.collect::<io::Result<Vec<_>>>()?;
+    paths.retain(|path| path.extension().is_some_and(|it| it == "rs"));
+    paths.sort();
+    Ok(paths.into_iter().filter_map(|path| Some(path.file_stem()?.to_str()?.to_owned())))
+}

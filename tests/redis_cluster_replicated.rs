@@ -1,0 +1,300 @@
+//! Grants that replicas have acknowledged, in a cluster: each node has its own, and a grant may
+//! move, or be forgotten, while they are waited for.
+#![cfg(feature = "redis")]
+
+mod common;
+
+use std::{sync::Arc, time::Duration};
+
+use common::{
+    SOON,
+    cluster::{built, client, connections, has, other_than, owner, url},
+    give_back, ms, secs, within,
+};
+use futures_util::future::join_all;
+use leasehold::{Client, Error, Lock, LockGuard, Replicas, Result};
+use testkit::{Cluster, Failover, Redis, eventually};
+use tokio::{
+    task::{JoinHandle, spawn_blocking},
+    time::{Instant, sleep},
+};
+
+/// What a busy machine may take for what takes a second on its own.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+const NAME: &str = "door";
+
+/// One replica, which has more time than it needs.
+const ONE: Replicas = Replicas::at_least(1).within(PATIENCE);
+
+/// One replica, which is not there in time.
+const ONE_IN_VAIN: Replicas = Replicas::at_least(1).within(ms(300));
+
+/// The only replica of whoever has `name`.
+fn replica_of(cluster: &Cluster, name: &str) -> Arc<Redis> {
+    cluster.replicas_of(&owner(cluster, name)).remove(0)
+}
+
+fn lock(client: &Client, name: &str, replicas: Replicas) -> Lock {
+    client.lock(name).unwrap().replicated(replicas)
+}
+
+/// A task that acquires it, when the master has granted it.
+async fn granted_at(master: &Redis, lock: Lock) -> JoinHandle<Result<LockGuard>> {
+    let name = lock.name().to_string();
+    let task = tokio::spawn(async move { lock.acquire().await });
+    eventually("the master has granted it", PATIENCE, || has(master, &name));
+    task
+}
+
+#[track_caller]
+fn is_refused<T>(answer: Result<T>, wanted: u32, got: u32) {
+    match answer {
+        Err(Error::NotReplicated { wanted: w, got: g, .. }) => assert_eq!((w, g), (wanted, got)),
+        Err(other) => panic!("{other:?}"),
+        Ok(_) => panic!("granted, though {got} of {wanted} have it"),
+    }
+}
+
+/// Another client can have `name` now.
+async fn is_free(cluster: &Cluster, name: &str) {
+    let other = client(cluster).await;
+    give_back(within(PATIENCE, "it is free", other.lock(name).unwrap().acquire()).await.unwrap())
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_has_a_lock_on_any_node_knows_that_a_replica_of_this_node_has_it() {
+    let cluster = Cluster::start();
+    let client = client(&cluster).await;
+    for master in cluster.masters() {
+        let replica = cluster.replicas_of(&master).remove(0);
+        for number in 0..5 {
+            let name = cluster.key_on(&master, &format!("door:{number}:"));
+            let guard = lock(&client, &name, ONE).acquire().await.unwrap();
+            assert!(has(&replica, &name));
+            give_back(guard).await;
+        }
+        let name = cluster.key_on(&master, "two:");
+        let two = Replicas::at_least(2).within(ms(300));
+        is_refused(lock(&client, &name, two).acquire().await, 2, 1);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replica_that_stands_still_costs_the_grants_of_its_node_and_nobody_elses() {
+    let cluster = Cluster::start();
+    let client = client(&cluster).await;
+    let elsewhere = cluster.key_on(&other_than(&cluster, NAME), "elsewhere");
+    let replica = replica_of(&cluster, NAME);
+    replica.pause();
+    let begun = Instant::now();
+    is_refused(lock(&client, NAME, ONE_IN_VAIN).acquire().await, 1, 0);
+    assert!(begun.elapsed() >= ms(300));
+    is_free(&cluster, NAME).await;
+
+    let waits = granted_at(&owner(&cluster, NAME), lock(&client, NAME, ONE)).await;
+    for _ in 0..50 {
+        let guard = lock(&client, &elsewhere, ONE).acquire().await.unwrap();
+        give_back(guard).await;
+        let plain = client.lock(format!("{{{NAME}}}:plain")).unwrap();
+        give_back(plain.acquire().await.unwrap()).await;
+    }
+    assert!(!waits.is_finished(), "its replica stands still");
+    replica.resume();
+    let guard = within(PATIENCE, "it is there", waits).await.unwrap().unwrap();
+    assert!(has(&replica, NAME));
+    give_back(guard).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_who_ask_at_the_same_time_share_the_questions_of_a_node() {
+    const LOCKS: usize = 96;
+    let cluster = Cluster::start();
+    let client = client(&cluster).await;
+    let waits = || cluster.masters().iter().map(|it| it.calls().of("wait")).collect::<Vec<_>>();
+    give_back(lock(&client, NAME, ONE).acquire().await.unwrap()).await;
+    let before = waits();
+    let acquire = |number| {
+        let lock = lock(&client, &format!("door:{number}"), ONE);
+        async move { lock.acquire().await.unwrap() }
+    };
+    let guards = within(PATIENCE, "all have theirs", join_all((0..LOCKS).map(acquire))).await;
+    for guard in &guards {
+        let name = guard.name().as_str();
+        assert!(has(&replica_of(&cluster, name), name));
+    }
+    let asked: u64 = waits().iter().zip(before).map(|(after, before)| after - before).sum();
+    assert!((3..=48).contains(&asked), "{asked} times replicas were waited for {LOCKS} grants");
+    for master in cluster.masters() {
+        assert!(connections(&master) <= 3, "{}", connections(&master));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whatever_is_granted_can_be_replicated_in_a_cluster() {
+    let cluster = Cluster::start();
+    let client = built(&cluster, Client::builder().replicated(ONE)).await;
+    let tagged = |kind: &str| format!("{{{NAME}}}:{kind}");
+    client.permits(tagged("permits")).unwrap().set(1).await.unwrap();
+    client.semaphore(tagged("pool")).unwrap().set_if_absent(1).await.unwrap();
+    let prices = client.read_write(tagged("prices")).unwrap();
+    drop(client.fenced(tagged("fenced")).unwrap().acquire().await.unwrap());
+    let writing = prices.write().acquire().await.unwrap();
+    let reading = prices.downgrade(writing).await.unwrap();
+    drop((reading, client.permits(tagged("permits")).unwrap().acquire().await.unwrap()));
+    drop(client.semaphore(tagged("pool")).unwrap().acquire(1).await.unwrap());
+
+    replica_of(&cluster, NAME).pause();
+    let client = built(&cluster, Client::builder().replicated(ONE_IN_VAIN)).await;
+    let (permits, pool) = (client.permits(tagged("permits")), client.semaphore(tagged("pool")));
+    let (permits, pool) = (permits.unwrap(), pool.unwrap());
+    is_refused(client.fenced(tagged("fenced")).unwrap().acquire().await, 1, 0);
+    is_refused(prices.clone().replicated(ONE_IN_VAIN).read().acquire().await, 1, 0);
+    is_refused(client.read_write(tagged("prices")).unwrap().write().acquire().await, 1, 0);
+    is_refused(permits.acquire().await, 1, 0);
+    is_refused(pool.acquire(1).await, 1, 0);
+    assert_eq!(permits.available().await.unwrap(), 1);
+    assert_eq!(pool.available().await.unwrap(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_command_more_is_the_right_that_it_needs_in_a_cluster() {
+    let cluster = Cluster::start();
+    cluster.user("dumb", &["~*", "&*", "+@all", "-wait"]);
+    let client = built(&cluster, Client::builder().credentials("dumb", "secret")).await;
+    let refused = within(SOON, "it is told", lock(&client, NAME, ONE).acquire()).await.unwrap_err();
+    assert!(
+        matches!(&refused, Error::Forbidden { command: Some(it), .. } if it == "WAIT"),
+        "{refused:?}"
+    );
+    is_free(&cluster, NAME).await;
+}
+
+// Failovers.
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lock_that_a_replica_has_acknowledged_outlives_the_death_of_its_master() {
+    let cluster = Cluster::start();
+    let (one, other) = (client(&cluster).await, client(&cluster).await);
+    let (master, replica) = (owner(&cluster, NAME), replica_of(&cluster, NAME));
+    let guard = lock(&one, NAME, ONE).acquire().await.unwrap();
+    master.stop();
+    let is_master = || replica.command(&["ROLE"]).list()[0].text() == "master";
+    eventually("it is promoted", PATIENCE, is_master);
+    let seen = other.lock(NAME).unwrap();
+    let busy = within(PATIENCE, "it is asked", seen.acquire_within(secs(5))).await;
+    assert!(matches!(busy, Err(Error::TimedOut { .. })), "{busy:?}");
+    assert_eq!(seen.holder().await.unwrap().unwrap().owner(), guard.owner());
+    give_back(guard).await;
+    is_free(&cluster, NAME).await;
+}
+
+/// Nobody has it there, and replicas of the one before do not count.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_failover_forgets_while_replicas_are_waited_for_is_given_to_nobody() {
+    let cluster = Cluster::options().links().start();
+    let url = cluster.urls()[0].replace("redis://", "redis-cluster://");
+    let client = Client::connect(&url).await.unwrap();
+    let (master, replica) = (owner(&cluster, NAME), replica_of(&cluster, NAME));
+    let [from, to] = [&master, &replica].map(|node| cluster.name_of(node));
+    give_back(lock(&client, NAME, ONE).acquire().await.unwrap()).await;
+    cluster.links().cut(&from, &to);
+    let waits = granted_at(&master, lock(&client, NAME, ONE)).await;
+    sleep(ms(300)).await;
+    assert!(!has(&replica, NAME) && !waits.is_finished());
+
+    replica.command(&["CLUSTER", "FAILOVER", "TAKEOVER"]);
+    is_refused(within(PATIENCE, "it is told", waits).await.unwrap(), 1, 0);
+    let free = client.lock(NAME).unwrap();
+    give_back(within(PATIENCE, "it is free", free.acquire()).await.unwrap()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn what_a_failover_takes_along_is_acknowledged_by_the_replicas_of_the_next_master() {
+    let cluster = Arc::new(Cluster::start());
+    let client = client(&cluster).await;
+    let (master, replica) = (owner(&cluster, NAME), replica_of(&cluster, NAME));
+    let two = Replicas::at_least(2).within(PATIENCE);
+    let waits = granted_at(&master, lock(&client, NAME, two)).await;
+    let (moved, promoted) = (Arc::clone(&cluster), Arc::clone(&replica));
+    let added = spawn_blocking(move || {
+        moved.fail_over(&promoted, Failover::Agreed);
+        moved.wait_until_ok();
+        assert!(!waits.is_finished(), "there is one replica");
+        (moved.add_replica_of(&promoted), waits)
+    });
+    let (added, waits) = added.await.unwrap();
+    let guard = within(PATIENCE, "two have it", waits).await.unwrap().unwrap();
+    assert!(has(&master, NAME) && has(&added, NAME));
+    give_back(guard).await;
+}
+
+// Slots on their way.
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_grant_that_moves_is_acknowledged_by_the_replicas_of_its_new_owner() {
+    let cluster = Arc::new(Cluster::start());
+    let client = client(&cluster).await;
+    let (from, to) = (owner(&cluster, NAME), other_than(&cluster, NAME));
+    let [of_from, of_to] = [&from, &to].map(|it| cluster.replicas_of(it).remove(0));
+    of_from.pause();
+    let waits = granted_at(&from, lock(&client, NAME, ONE)).await;
+    let moved = Arc::clone(&cluster);
+    spawn_blocking(move || moved.move_slot(Cluster::slot_of(NAME), &to)).await.unwrap();
+    let guard = within(PATIENCE, "it is there", waits).await.unwrap().unwrap();
+    assert!(has(&of_to, NAME));
+    give_back(guard).await;
+    of_from.resume();
+}
+
+/// It was granted by the one, and is with the other, of which the replica has nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn replicas_of_a_node_that_has_lost_the_slot_do_not_count() {
+    let cluster = Arc::new(Cluster::start());
+    let client = client(&cluster).await;
+    let (from, to) = (owner(&cluster, NAME), other_than(&cluster, NAME));
+    let [of_from, of_to] = [&from, &to].map(|it| cluster.replicas_of(it).remove(0));
+    of_from.pause();
+    of_to.pause();
+    let soon = Replicas::at_least(1).within(secs(8));
+    let waits = granted_at(&from, lock(&client, NAME, soon)).await;
+    let moved = Arc::clone(&cluster);
+    spawn_blocking(move || moved.move_slot(Cluster::slot_of(NAME), &to)).await.unwrap();
+    of_from.resume();
+    is_refused(within(PATIENCE, "it is told", waits).await.unwrap(), 1, 0);
+    of_to.resume();
+    is_free(&cluster, NAME).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn while_a_slot_is_on_its_way_its_grants_are_acknowledged_where_they_are() {
+    let cluster = Cluster::start();
+    let client = client(&cluster).await;
+    let (from, to) = (owner(&cluster, NAME), other_than(&cluster, NAME));
+    let [of_from, of_to] = [&from, &to].map(|it| cluster.replicas_of(it).remove(0));
+    let stays = format!("{{{NAME}}}:stays");
+    let held = client.lock(&stays).unwrap().acquire().await.unwrap();
+    let moving = cluster.moving(Cluster::slot_of(NAME), &to);
+    moving.open();
+    // that one is there still, and another is made where the slot will be
+    let again = lock(&client, NAME, ONE).acquire().await.unwrap();
+    assert!(has(&of_to, NAME) && !has(&of_from, NAME));
+    assert!(has(&of_from, &stays));
+    moving.carry_all();
+    moving.close();
+    give_back(again).await;
+    give_back(held).await;
+}
+
+#[cfg(feature = "blocking")]
+#[test]
+fn threads_have_it_in_a_cluster_too() {
+    let cluster = Cluster::start();
+    let client = leasehold::blocking::Client::connect(&url(&cluster)).unwrap();
+    let lock = client.lock(NAME).unwrap().replicated(ONE);
+    lock.acquire().unwrap().release().unwrap().done().unwrap();
+    replica_of(&cluster, NAME).pause();
+    is_refused(lock.replicated(ONE_IN_VAIN).acquire(), 1, 0);
+    assert!(!has(&owner(&cluster, NAME), NAME));
+}

@@ -1,0 +1,258 @@
+//! What can hurt locks on a server: it is found when a client connects and by each probe, told
+//! with its remedy, and told once.
+#![cfg(feature = "redis")]
+
+mod common;
+
+use std::time::Duration;
+
+use common::{Log, give_back, ms, secs, within};
+use leasehold::{Client, Hazard, Health};
+use testkit::{Cluster, Liar, Lie, Redis, Sentinels};
+use tokio::time::sleep;
+
+/// What takes servers some seconds on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The health of `client` as soon as it is as it should be.
+async fn healed(client: &Client, what: &str, is_it: impl Fn(&Health) -> bool) -> Health {
+    let healed = async {
+        loop {
+            let health = client.health().await;
+            if is_it(&health) {
+                return health;
+            }
+            sleep(ms(50)).await;
+        }
+    };
+    within(PATIENCE, what, healed).await
+}
+
+fn has(health: &Health, is_it: impl Fn(&Hazard) -> bool) -> bool {
+    health.findings.iter().any(|finding| is_it(&finding.hazard))
+}
+
+/// How often `words` were warned of.
+fn warned(log: &Log, words: &str) -> usize {
+    let text = log.text();
+    let lines = text.lines().filter(|it| it.contains("WARN") && it.contains("this can hurt locks"));
+    lines.filter(|it| it.contains(words)).count()
+}
+
+/// A client at `url` warns of this once, with the remedy, and not again when the connections to
+/// `redis` are made anew; and a probe finds it.
+async fn is_found_and_told_once(url: &str, redis: &Redis, is_it: impl Fn(&Hazard) -> bool) {
+    let (log, _logged) = Log::begin();
+    let client = Client::connect(url).await.unwrap();
+    let health = client.health().await;
+    let found = health.findings.iter().find(|it| is_it(&it.hazard));
+    let found = found.unwrap_or_else(|| panic!("{health:?}"));
+    let (text, remedy) = (found.hazard.to_string(), found.hazard.remedy());
+    let words: Vec<_> = text.split(|it: char| it.is_ascii_digit()).collect();
+    let words = words.into_iter().max_by_key(|it| it.len()).unwrap_or_default();
+    assert_eq!((warned(&log, words), warned(&log, remedy)), (1, 1), "{}", log.text());
+
+    redis.command(&["CLIENT", "KILL", "TYPE", "normal"]);
+    redis.command(&["CLIENT", "KILL", "TYPE", "pubsub"]);
+    let is_back = |health: &Health| {
+        health.commands_up && client.stats().reconnects > 0 && has(health, &is_it)
+    };
+    healed(&client, "it is back", is_back).await;
+    assert_eq!(warned(&log, words), 1, "{}", log.text());
+    give_back(client.lock("door").unwrap().acquire().await.unwrap()).await;
+}
+
+#[tokio::test]
+async fn a_server_that_is_well_has_no_findings_and_nothing_is_told() {
+    let primary = Redis::options().arg("--min-replicas-to-write", "1").start();
+    let _replica = Redis::start_replica_of(&primary);
+    let (log, _logged) = Log::begin();
+    let client = Client::connect(&primary.url()).await.unwrap();
+    let health = client.health().await;
+    assert_eq!((health.findings, log.text().as_str()), (vec![], ""));
+}
+
+#[tokio::test]
+async fn a_server_that_may_evict_locks_is_found_and_told_once() {
+    let redis = Redis::options().arg("--maxmemory-policy", "allkeys-lru").start();
+    let is_it = |it: &Hazard| matches!(it, Hazard::Evicts { policy } if policy == "allkeys-lru");
+    is_found_and_told_once(&redis.url(), &redis, is_it).await;
+}
+
+#[tokio::test]
+async fn a_primary_that_writes_without_its_replicas_is_found_and_told_once() {
+    let primary = Redis::start();
+    let replica = Redis::start_replica_of(&primary);
+    is_found_and_told_once(&primary.url(), &primary, |it| *it == Hazard::WritesAlone).await;
+
+    // and no more when it does not, or has none
+    let client = Client::connect(&primary.url()).await.unwrap();
+    primary.command(&["CONFIG", "SET", "min-replicas-to-write", "1"]);
+    assert_eq!(client.health().await.findings, []);
+    primary.command(&["CONFIG", "SET", "min-replicas-to-write", "0"]);
+    replica.promote();
+    healed(&client, "it has none", |health| health.findings.is_empty()).await;
+}
+
+#[tokio::test]
+async fn a_replica_that_is_behind_is_found_and_told_once_and_named() {
+    let primary = Redis::start();
+    let replica = Redis::start_replica_of(&primary);
+    let is_it = |it: &Hazard| {
+        let named = format!("127.0.0.1:{}", replica.port());
+        matches!(it, Hazard::ReplicaBehind { replica, .. } if *replica == named)
+    };
+    let client = Client::connect(&primary.url()).await.unwrap();
+    assert!(!has(&client.health().await, is_it));
+    replica.pause();
+    healed(&client, "it is late", |health| has(health, is_it)).await;
+    is_found_and_told_once(&primary.url(), &primary, is_it).await;
+    replica.resume();
+    healed(&client, "it has caught up", |health| !has(health, is_it)).await;
+}
+
+/// A server whose replies are changed: wherever it says `this` it says what `that` makes of what
+/// comes behind it on the line.
+fn one_that_says(
+    redis: &Redis,
+    this: &'static str,
+    that: impl Fn(&str) -> String + Send + Sync + 'static,
+) -> Liar {
+    Liar::before(redis.port(), move |said| {
+        let Ok(text) = std::str::from_utf8(said.bytes) else { return Lie::Truth };
+        let Some((before, rest)) = text.split_once(this) else { return Lie::Truth };
+        let (value, behind) = rest.split_once("\r\n").unwrap();
+        let changed = that(value);
+        assert_eq!(changed.len(), value.len(), "the length of a reply stands before it");
+        let told = format!("{before}{this}{changed}\r\n{behind}");
+        Lie::Words(vec![(Duration::ZERO, told.into_bytes())])
+    })
+}
+
+#[tokio::test]
+async fn a_clock_that_is_apart_from_ours_is_found_and_told_once() {
+    let redis = Redis::start();
+    for (seconds, is_ahead) in [(100_i64, true), (-100, false)] {
+        let liar = one_that_says(&redis, "server_time_usec:", move |told| {
+            (told.parse::<i64>().unwrap() + 1_000_000 * seconds).to_string()
+        });
+        let is_it = |it: &Hazard| {
+            let near = secs(60)..secs(101);
+            matches!(it, Hazard::ClockApart { ahead, by } if *ahead == is_ahead && near.contains(by))
+        };
+        is_found_and_told_once(&liar.url(), &redis, is_it).await;
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_is_too_old_is_found_and_told_once() {
+    let redis = Redis::start();
+    let version = Client::connect(&redis.url()).await.unwrap().health().await.server_version;
+    let version = version.unwrap();
+    let (told, old) = (format!("${}\r\n{version}\r\n", version.len()), "$6\r\n6.0.16\r\n");
+    let liar = Liar::before(redis.port(), move |said| match said.nth {
+        0 => {
+            let greeting = String::from_utf8(said.bytes.into()).unwrap();
+            Lie::Words(vec![(Duration::ZERO, greeting.replace(&told, old).into_bytes())])
+        }
+        _ => Lie::Truth,
+    });
+    let is_it = |it: &Hazard| matches!(it, Hazard::OldVersion { version } if version == "6.0.16");
+    is_found_and_told_once(&liar.url(), &redis, is_it).await;
+}
+
+#[tokio::test]
+async fn a_user_who_may_not_look_locks_all_the_same_and_a_probe_says_what_is_missing() {
+    let redis = Redis::options().arg("--maxmemory-policy", "allkeys-lru").start();
+    let url = redis.user("limited", &["~*", "&*", "+@all", "-info"]);
+    let (log, _logged) = Log::begin();
+    let client = Client::connect(&url).await.unwrap();
+    let findings = client.health().await.findings;
+    assert!(
+        matches!(&findings[..], [it] if it.hazard == Hazard::Unseen { command: "INFO".into() })
+    );
+    assert_eq!(findings[0].server, format!("127.0.0.1:{}", redis.port()));
+    assert_eq!(log.text(), "");
+    give_back(client.lock("door").unwrap().acquire().await.unwrap()).await;
+}
+
+#[tokio::test]
+async fn two_sentinels_are_too_few_which_is_found_and_told_once() {
+    let redis = Sentinels::options().sentinels(2).replicas(1).start();
+    let url = format!("redis-sentinel://{}/{}", redis.addresses().join(","), redis.name());
+    let is_it = |it: &Hazard| *it == Hazard::FewSentinels { known: 2 };
+    is_found_and_told_once(&url, redis.master(), is_it).await;
+}
+
+#[tokio::test]
+async fn sentinels_of_which_most_are_gone_are_found_and_told_once() {
+    let redis = Sentinels::start();
+    let url = format!("redis-sentinel://{}/{}", redis.addresses().join(","), redis.name());
+    let client = Client::connect(&url).await.unwrap();
+    let is_it = |it: &Hazard| *it == Hazard::NoQuorum { usable: 1, needed: 2 };
+    let is_few = |it: &Hazard| matches!(it, Hazard::FewSentinels { .. });
+    let well = healed(&client, "all are there", |health| !has(health, is_it)).await;
+    assert!(!has(&well, is_few), "{well:?}");
+    redis.sentinels()[1..].iter().for_each(Redis::stop);
+    let ill = healed(&client, "they are missed", |health| has(health, is_it)).await;
+    assert!(ill.is_ready(), "{ill:?}");
+    is_found_and_told_once(&url, &redis.servers()[0], is_it).await;
+}
+
+#[tokio::test]
+async fn in_a_cluster_each_node_is_looked_at_and_a_kind_is_told_once() {
+    let options = Redis::options().arg("--maxmemory-policy", "volatile-ttl");
+    let cluster = Cluster::options().replicas(0).node_options(options).start();
+    let url = cluster.urls()[0].replace("redis://", "redis-cluster://");
+    let (log, _logged) = Log::begin();
+    let client = Client::connect(&url).await.unwrap();
+    let health = healed(&client, "all are up", |health| health.is_ready()).await;
+    let mut servers: Vec<_> = health.findings.iter().map(|it| it.server.clone()).collect();
+    servers.sort();
+    let mut nodes: Vec<_> =
+        cluster.nodes().iter().map(|it| format!("127.0.0.1:{}", it.port())).collect();
+    nodes.sort();
+    assert_eq!(servers, nodes, "{health:?}");
+    assert!(health.findings.iter().all(|it| matches!(it.hazard, Hazard::Evicts { .. })));
+    assert_eq!(warned(&log, "volatile-ttl"), 1, "{}", log.text());
+}
+
+#[tokio::test]
+async fn slots_that_no_node_has_are_found() {
+    let lenient = Redis::options().arg("--cluster-require-full-coverage", "no");
+    let cluster = Cluster::options().replicas(0).node_options(lenient).start();
+    for node in cluster.nodes() {
+        node.command(&["CLUSTER", "DELSLOTS", "7"]);
+    }
+    let url = cluster.urls()[0].replace("redis://", "redis-cluster://");
+    let client = Client::connect(&url).await.unwrap();
+    let is_it = |it: &Hazard| matches!(it, Hazard::SlotsWithoutNode { slots } if slots == "slot 7");
+    healed(&client, "it is found", |health| has(health, is_it)).await;
+}
+
+/// Nodes that say at first that they know no sharded channels: as they do before an upgrade.
+#[tokio::test]
+async fn an_upgrade_that_parts_old_clients_from_new_ones_is_found_and_told_once() {
+    let cluster = Cluster::options().replicas(0).start();
+    let rights = ["~*", "&*", "+@all", "-pubsub|shardnumsub"];
+    cluster.user("plain", &rights);
+    let url = cluster.urls()[0].replace("redis://", "redis-cluster://");
+    let (log, _logged) = Log::begin();
+    let client = Client::builder().credentials("plain", "secret").connect(&url).await.unwrap();
+    let is_it = |it: &Hazard| *it == Hazard::OtherChannels;
+    assert!(!has(&client.health().await, is_it));
+    cluster.user("plain", &rights[..3]);
+    let health = healed(&client, "it is found", |health| has(health, is_it)).await;
+    assert!(health.is_ready(), "{health:?}");
+    assert_eq!(warned(&log, "restart the clients"), 1, "{}", log.text());
+}
+
+#[cfg(feature = "blocking")]
+#[test]
+fn a_client_for_threads_finds_the_same() {
+    let redis = Redis::options().arg("--maxmemory-policy", "allkeys-lru").start();
+    let client = leasehold::blocking::Client::connect(&redis.url()).unwrap();
+    let health = client.health().unwrap();
+    assert!(has(&health, |it| matches!(it, Hazard::Evicts { .. })), "{health:?}");
+    assert!(health.findings[0].to_string().contains("set maxmemory-policy noeviction"));
+}
