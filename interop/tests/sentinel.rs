@@ -160,13 +160,13 @@ fn crowd_through_failovers(kind: Kind) {
     let demanding = Redis::options().arg("--min-replicas-to-write", "1");
     let demanding = demanding.arg("--min-replicas-max-lag", "10");
     let redis = Sentinels::options().replicas(1).server_options(demanding).start();
-    let what = "crowd through three failovers";
+    let what = "crowd through two failovers";
     turmoil::counts_right(
         redis,
         |rust| rust.replicas(1),
         (kind, what),
         |redis, goes_on| {
-            for _ in 0..3 {
+            for _ in 0..2 {
                 redis.fail_over();
                 redis.wait_until_agreed();
                 goes_on();
