@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use common::{
     Log, SOON, channel, entered, give_back, ms, secs, subscribers, until_subscribed, waiter, within,
 };
-use leasehold::{Client, ClientBuilder, Error, LockGuard, LostReason, Release};
+use leasehold::{Client, ClientBuilder, Error, LockGuard, LostReason, Release, Replicas};
 use testkit::{Proxy, Redis, Reply, Sentinels, eventually};
 use tokio::{
     task::spawn_blocking,
@@ -208,6 +208,32 @@ async fn a_failover_that_loses_a_lock_is_told_to_its_holder_and_lets_a_waiter_in
         other => panic!("{other:?}"),
     }
     give_back(entered).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lock_that_every_replica_has_acknowledged_outlives_the_death_of_its_master() {
+    // given locks that both replicas have, whichever of them is chosen
+    let redis = Sentinels::start();
+    let (one, other) = (client(&redis).await, client(&redis).await);
+    let both = Replicas::at_least(2).within(SOON);
+    let mut guards = Vec::new();
+    for number in 0..20 {
+        let lock = one.lock(format!("door-{number}")).unwrap().replicated(both);
+        guards.push(lock.acquire().await.unwrap());
+    }
+
+    // when the master dies right behind the last answer
+    redis.master().stop();
+    let new = redis.wait_for_master_other_than(0);
+
+    // then the new one has them all, as they were granted
+    for guard in guards {
+        let owns = ["HEXISTS", guard.name().as_str(), guard.owner().as_str()];
+        assert_eq!(new.command(&owns).number(), 1, "{guard:?}");
+        assert!(guard.is_held());
+        assert!(other.lock(guard.name().as_str()).unwrap().is_locked().await.unwrap());
+        give_back(guard).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

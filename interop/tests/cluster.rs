@@ -220,13 +220,13 @@ fn waiters_of_both_languages_are_woken_by_a_release_after_a_master_was_killed() 
 /// Of plain locks alone: four threads of a Redisson that waited for tokens never came back.
 #[test]
 fn a_mixed_crowd_counts_right_while_its_slot_moves() {
-    let what = "crowd while its slot moves six times";
+    let what = "crowd while its slot moves four times";
     turmoil::counts_right(
         three_masters(),
         |rust| rust,
         (Kind::Lock, what),
         |cluster, goes_on| {
-            for _ in 0..6 {
+            for _ in 0..4 {
                 cluster.move_slot(Cluster::slot_of("door"), &other_than(cluster, "door"));
                 goes_on();
             }
@@ -236,13 +236,13 @@ fn a_mixed_crowd_counts_right_while_its_slot_moves() {
 
 /// A master that agrees takes nothing more before its replica has everything.
 fn crowd_through_failovers(kind: Kind) {
-    let what = "crowd through three agreed failovers";
+    let what = "crowd through two agreed failovers";
     turmoil::counts_right(
         Cluster::start(),
         |rust| rust,
         (kind, what),
         |cluster, goes_on| {
-            for _ in 0..3 {
+            for _ in 0..2 {
                 let replica = cluster.replicas_of(&cluster.at("door")).remove(0);
                 cluster.fail_over(&replica, Failover::Agreed);
                 cluster.wait_until_ok();

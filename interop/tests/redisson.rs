@@ -138,6 +138,37 @@ fn redisson_4_7_may_leave_an_orphan_when_it_throws() {
     assert!(rust.thread("T1").try_lock_within("door", SECOND * 4).acquired());
 }
 
+/// Its own thread takes it for a hold of its own, and gives one of two back.
+#[test]
+fn an_orphan_that_its_thread_enters_again_and_again_is_never_free() {
+    // given a thread whose lock() has thrown, and left an orphan for three seconds
+    let redis = Redis::start();
+    let java = Java::start(&impatient(&redis).watchdog(SECOND * 3));
+    let rust = Rust::start(&Setup::new(redis.url()));
+    let thread = java.thread("T1");
+    assert!(thread.lock("warm").acquired());
+    redis.pause();
+    let pending = thread.start_lock("door");
+    sleep(SECOND);
+    redis.resume();
+    assert!(pending.wait(SECOND * 10).failed_with("RedisResponseTimeoutException"));
+    eventually("the server has executed it", SECOND, || redis_holds(&redis, "door"));
+
+    // when it comes back each second, and gives back what it has
+    let waiting = rust.thread("T1").start_lock("door");
+    for _ in 0..8 {
+        assert!(thread.lock("door").acquired());
+        assert!(thread.unlock("door").is_true());
+        // then the lock is held all the same
+        assert_eq!(redis.command(&["HVALS", "door"]).texts(), ["1"]);
+        sleep(SECOND);
+        assert!(!waiting.is_done());
+    }
+
+    // and when it rests for a lease it is free
+    assert!(waiting.wait(SECOND * 10).acquired());
+}
+
 /// Neither the end of a process nor `redisson.shutdown()` gives a lock back.
 #[test]
 fn a_shutdown_of_redisson_leaves_its_locks_to_their_leases() {

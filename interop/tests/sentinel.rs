@@ -2,13 +2,14 @@
 
 mod kinds;
 mod rows;
+mod turmoil;
 mod waited;
 
 use std::thread::sleep;
 use std::time::{Duration, SystemTime};
 
 use interop::{Answer, Kind, Servers, Together, Way, measured, shown, since, woken};
-use testkit::{Sentinels, eventually};
+use testkit::{Redis, Sentinels, eventually};
 
 const SECOND: Duration = Duration::from_secs(1);
 const WAYS: [Way; 2] = [Way::RustToJava, Way::JavaToRust];
@@ -149,4 +150,37 @@ fn a_lock_that_a_failover_forgets_is_entered_by_the_other_and_our_holder_alone_i
         assert!(it.waiter.unlock(&name(it.way)).is_true());
         shown(&redis.row(it.kind, "a failover forgets it: its holder is out"), it.way);
     }
+}
+
+// Crowds.
+
+/// Nobody may have the lock at two masters: each takes writes only while it has a replica, and
+/// both languages wait until that has what they were granted.
+fn crowd_through_failovers(kind: Kind) {
+    let demanding = Redis::options().arg("--min-replicas-to-write", "1");
+    let demanding = demanding.arg("--min-replicas-max-lag", "10");
+    let redis = Sentinels::options().replicas(1).server_options(demanding).start();
+    let what = "crowd through two failovers";
+    turmoil::counts_right(
+        redis,
+        |rust| rust.replicas(1),
+        (kind, what),
+        |redis, goes_on| {
+            for _ in 0..2 {
+                redis.fail_over();
+                redis.wait_until_agreed();
+                goes_on();
+            }
+        },
+    );
+}
+
+#[test]
+fn a_mixed_crowd_counts_right_through_failovers() {
+    crowd_through_failovers(Kind::Lock);
+}
+
+#[test]
+fn tokens_of_a_mixed_crowd_grow_through_failovers() {
+    crowd_through_failovers(Kind::Fenced);
 }

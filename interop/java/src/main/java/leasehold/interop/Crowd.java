@@ -31,7 +31,9 @@ import org.redisson.client.codec.StringCodec;
  * number as long as it reads. Who adds under a write lock must see nobody read.
  *
  * <p>A crowd that is stubborn goes on when the lock's servers refuse: it asks again for what it
- * was not granted, and forgets what it could not give back. It says what it was told.
+ * was not granted, and forgets what it could not give back. It says what it was told. Either may
+ * have left a hold of this thread: one that is entered again and again never ends. So the thread
+ * first rests until its lease is over.
  *
  * <p>One that goes on until it is told to stop says after each round that it has made one.
  */
@@ -217,7 +219,7 @@ final class Crowd {
             }
         }
 
-        private void leaveOrForget() {
+        private void leaveOrForget() throws InterruptedException {
             try {
                 leave();
             } catch (RedisException | IllegalMonitorStateException e) {
@@ -225,11 +227,12 @@ final class Crowd {
             }
         }
 
-        private void refused(RuntimeException e) {
+        private void refused(RuntimeException e) throws InterruptedException {
             if (!stubborn) {
                 throw e;
             }
             refusals.add(e.getClass().getSimpleName() + ": " + e.getMessage());
+            Thread.sleep(redisson.getConfig().getLockWatchdogTimeout());
         }
 
         private void work(Long token) {
