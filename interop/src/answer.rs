@@ -115,7 +115,7 @@ pub(crate) fn whole(value: &Value) -> i64 {
 }
 
 #[track_caller]
-fn text(value: &Value) -> String {
+pub(crate) fn text(value: &Value) -> String {
     value.as_str().unwrap_or_else(|| panic!("{value} is not a text")).to_owned()
 }
 

@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::answer::{Answer, whole};
+use crate::answer::{Answer, text, whole};
 
 /// Many threads of one process that add to one counter under one lock.
 ///
-/// The counter is a plain number in Redis, read by GET and written by SET.
+/// The counter is a plain number in Redis, read by GET and written by SET: where the lock is, or
+/// [elsewhere](crate::Setup::counts_on).
 /// Whenever two holders overlap, in whatever processes, an addition can be
 /// lost, and the counter ends below the sum of all [`Report::total`]s.
 ///
@@ -19,8 +20,8 @@ use crate::answer::{Answer, whole};
 /// number as long as it reads. Who adds under a write lock must see nobody read. Once two have
 /// read at once there is a key `counter:beside`.
 ///
-/// It goes on for ever unless [`rounds`](Self::rounds) or
-/// [`at_most`](Self::at_most) bounds it, so a process insists on one of them.
+/// It goes on for ever unless [`rounds`](Self::rounds),
+/// [`at_most`](Self::at_most) or [`until_told`](Self::until_told) bounds it, so a process insists on one of them.
 #[derive(Clone, Debug)]
 pub struct Crowd {
     pub(crate) lock: String,
@@ -30,6 +31,8 @@ pub struct Crowd {
     seconds: Option<u64>,
     hold: Duration,
     rest: Duration,
+    stubborn: bool,
+    until_told: bool,
 }
 
 /// What a [`Crowd`] did.
@@ -45,6 +48,8 @@ pub struct Report {
     pub total_wait: Duration,
     /// From the start of the first thread to the end of the last.
     pub elapsed: Duration,
+    /// What a [stubborn](Crowd::stubborn) one was told by servers that refused.
+    pub refusals: Vec<String>,
 }
 
 impl Crowd {
@@ -59,6 +64,8 @@ impl Crowd {
             seconds: None,
             hold: Duration::ZERO,
             rest: Duration::ZERO,
+            stubborn: false,
+            until_told: false,
         }
     }
 
@@ -92,6 +99,22 @@ impl Crowd {
         self
     }
 
+    /// Goes on until there is a key `counter:over`, and counts its rounds in `counter:rust` or
+    /// `counter:java` until then. Default: no end.
+    #[must_use]
+    pub fn until_told(mut self) -> Self {
+        self.until_told = true;
+        self
+    }
+
+    /// Goes on when the servers of the lock refuse: asks again for what was not granted, and forgets
+    /// what could not be given back. Default: a refusal ends the crowd.
+    #[must_use]
+    pub fn stubborn(mut self) -> Self {
+        self.stubborn = true;
+        self
+    }
+
     pub(crate) fn arguments(&self) -> Value {
         json!({
             "counter": self.counter,
@@ -100,6 +123,8 @@ impl Crowd {
             "seconds": self.seconds,
             "hold_us": micros(self.hold),
             "rest_us": micros(self.rest),
+            "stubborn": self.stubborn,
+            "until_told": self.until_told,
         })
     }
 }
@@ -119,17 +144,14 @@ impl Report {
     pub fn read(answer: &Answer) -> Self {
         let value = answer.value();
         let number = |field: &str| whole(&value[field]).unsigned_abs();
+        let list = |field: &str| value[field].as_array().cloned().unwrap_or_default();
         Self {
-            done: value["done"]
-                .as_array()
-                .into_iter()
-                .flatten()
-                .map(|n| whole(n).unsigned_abs())
-                .collect(),
+            done: list("done").iter().map(|n| whole(n).unsigned_abs()).collect(),
             total: number("total"),
             max_wait: Duration::from_millis(number("max_wait_ms")),
             total_wait: Duration::from_millis(number("total_wait_ms")),
             elapsed: Duration::from_millis(number("elapsed_ms")),
+            refusals: list("refusals").iter().map(text).collect(),
         }
     }
 }

@@ -32,7 +32,8 @@ pub enum Protocol {
 }
 
 impl Setup {
-    /// A Redisson 4 on the one server at `url`, such as `redis://127.0.0.1:6379`.
+    /// A Redisson 4 on the one server at `url`, such as `redis://127.0.0.1:6379`, behind the
+    /// sentinels of `redis-sentinel://…/mymaster`, or on the cluster of `redis-cluster://…`.
     #[must_use]
     pub fn new(url: impl Into<String>) -> Self {
         Self { redisson: Redisson::V4, flags: vec![("url", url.into())] }
@@ -106,6 +107,19 @@ impl Setup {
     #[must_use]
     pub fn retry_attempts(self, attempts: u32) -> Self {
         self.flag("retry-attempts", attempts)
+    }
+
+    /// Sets the one server on which a [`Crowd`](crate::Crowd) counts. Default: where its lock is.
+    #[must_use]
+    pub fn counts_on(self, url: impl Into<String>) -> Self {
+        self.flag("counter-url", url.into())
+    }
+
+    /// Sets how many replicas must have what we are granted. **Rust only**: Redisson waits for all that it
+    /// knows of, and is content with one.
+    #[must_use]
+    pub fn replicas(self, count: u32) -> Self {
+        self.flag("replicas", count)
     }
 
     pub(crate) fn arguments(&self) -> Vec<String> {

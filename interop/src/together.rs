@@ -1,4 +1,4 @@
-//! One Redis, and a process of each language.
+//! One Redis, or several that belong together, and a process of each language.
 
 use std::thread::sleep;
 use std::time::{Duration, SystemTime};
@@ -9,15 +9,16 @@ use crate::answer::Answer;
 use crate::java::Java;
 use crate::kind::Kind;
 use crate::rust::Rust;
+use crate::servers::Servers;
 use crate::setup::Setup;
 use crate::table::Way;
 use crate::thread::Thread;
 
-/// One Redis, and a process of each language that uses it.
+/// One Redis, or several that belong together, and a process of each language that uses it.
 #[derive(Debug)]
-pub struct Together {
-    /// Their server.
-    pub redis: Redis,
+pub struct Together<S = Redis> {
+    /// Their servers.
+    pub redis: S,
     /// The real Redisson.
     pub java: Java,
     /// Ours.
@@ -64,9 +65,35 @@ impl Together {
     #[must_use]
     #[track_caller]
     pub fn differing(java: impl Fn(Setup) -> Setup, rust: impl Fn(Setup) -> Setup) -> Self {
-        let redis = Redis::start();
-        let java = Java::start(&java(Setup::new(redis.url())));
-        let rust = Rust::start(&rust(Setup::new(redis.url())));
+        Self::on_differing(Redis::start(), java, rust)
+    }
+}
+
+impl<S: Servers> Together<S> {
+    /// Both processes on these servers, with a watchdog of 30 s.
+    #[must_use]
+    #[track_caller]
+    pub fn on(redis: S) -> Self {
+        Self::on_with(redis, |setup| setup)
+    }
+
+    /// Both processes on these servers; `more` sets up both.
+    #[must_use]
+    #[track_caller]
+    pub fn on_with(redis: S, more: impl Fn(Setup) -> Setup) -> Self {
+        Self::on_differing(redis, &more, &more)
+    }
+
+    /// Both processes on these servers, set up differently.
+    #[must_use]
+    #[track_caller]
+    pub fn on_differing(
+        redis: S,
+        java: impl Fn(Setup) -> Setup,
+        rust: impl Fn(Setup) -> Setup,
+    ) -> Self {
+        let java = Java::start(&java(Setup::new(redis.place())));
+        let rust = Rust::start(&rust(Setup::new(redis.place())));
         Self { redis, java, rust }
     }
 
@@ -85,8 +112,14 @@ impl Together {
     /// One way of two, with threads of its own.
     #[must_use]
     pub fn pair(&self, way: Way, kind: Kind) -> Pair {
+        self.pair_of("pair", way, kind)
+    }
+
+    /// One way of two, with threads of this name.
+    #[must_use]
+    pub fn pair_of(&self, threads: &str, way: Way, kind: Kind) -> Pair {
         let [java, rust] =
-            [self.java.thread("pair"), self.rust.thread("pair")].map(|thread| thread.of(kind));
+            [self.java.thread(threads), self.rust.thread(threads)].map(|thread| thread.of(kind));
         match way {
             Way::RustToJava => Pair { way, kind, holder: rust, waiter: java },
             Way::JavaToRust => Pair { way, kind, holder: java, waiter: rust },
@@ -113,7 +146,7 @@ impl Together {
     /// asked once more, and gone to sleep.
     #[track_caller]
     pub fn until_asleep(&self, name: &str, count: i64) {
-        until_asleep(&self.redis, name, count);
+        self.redis.until_asleep(Kind::Lock, name, count);
     }
 }
 

@@ -1,64 +1,86 @@
 //! Both on a Redis Cluster: messages travel in slots there, by the decision of each of them.
 
+mod kinds;
+mod rows;
+mod turmoil;
+mod waited;
+
+use std::sync::Arc;
 use std::thread::sleep;
 use std::time::Duration;
 
-use interop::{Java, Kind, Rust, Setup, Thread, Way, wake_up, woken};
-use testkit::{Cluster, Redis, eventually};
+use interop::{Kind, Pair, Servers, Together, Way, measured, wake_up, woken};
+use testkit::{Cluster, Failover, Redis};
 
 const SECOND: Duration = Duration::from_secs(1);
-
-/// A cluster, and a process of each language that uses it.
-struct Both {
-    cluster: Cluster,
-    java: Java,
-    rust: Rust,
-}
-
-impl Both {
-    fn start() -> Self {
-        let cluster = Cluster::options().replicas(0).start();
-        let at: Vec<_> =
-            cluster.nodes().iter().map(|node| format!("127.0.0.1:{}", node.port())).collect();
-        let setup = Setup::new(format!("redis-cluster://{}", at.join(",")));
-        Self { cluster, java: Java::start(&setup), rust: Rust::start(&setup) }
-    }
-
-    /// Who holds and who waits.
-    fn pair(&self, way: Way, kind: Kind) -> (Thread, Thread) {
-        let java = self.java.thread("pair").of(kind);
-        let rust = self.rust.thread("pair").of(kind);
-        match way {
-            Way::RustToJava => (rust, java),
-            Way::JavaToRust => (java, rust),
-        }
-    }
-}
-
 const WAYS: [Way; 2] = [Way::RustToJava, Way::JavaToRust];
 
-/// Waits until somebody listens to `channel` at this node, has asked once more, and sleeps.
-#[track_caller]
-fn until_asleep(node: &Redis, channel: &str) {
-    eventually("a waiter listens", SECOND * 10, || {
-        node.command(&["PUBSUB", "SHARDNUMSUB", channel]).list()[1].number() == 1
-    });
-    sleep(SECOND / 5);
+fn three_masters() -> Cluster {
+    Cluster::options().replicas(0).start()
+}
+
+/// Some node that has not the slot of `name`.
+fn other_than(cluster: &Cluster, name: &str) -> Arc<Redis> {
+    let port = cluster.at(name).port();
+    cluster.masters().into_iter().find(|node| node.port() != port).unwrap()
+}
+
+// What both do to each other on one server they do in a cluster.
+
+#[test]
+fn one_holds_and_the_other_waits_in_a_cluster() {
+    let both = Together::on(three_masters());
+    rows::a_waiter_is_woken_by_the_holders_message(&both);
+    rows::a_lock_without_waiters_is_taken_over_at_once(&both);
+    rows::a_try_without_patience_comes_back_at_once(&both);
+    rows::patience_ends_in_vain_or_with_a_message(&both);
+    rows::patience_and_a_lease_go_together(&both);
+    rows::a_lease_ends_by_itself_and_the_waiter_enters(&both);
+    rows::a_lock_entered_three_times_is_free_after_the_third_release(&both);
+    rows::a_spin_lock_is_waited_for_by_asking_again(&both);
+    rows::a_lock_forced_open_wakes_the_other_sides_waiter(&both);
 }
 
 #[test]
+fn leases_are_kept_and_end_in_a_cluster() {
+    let both = Together::on_with(three_masters(), rows::hasty);
+    rows::a_renewed_lock_outlives_its_ttl_for_as_long_as_it_is_held(&both);
+    rows::a_leased_lock_is_not_renewed(&both);
+}
+
+#[test]
+fn either_side_may_be_killed_in_a_cluster() {
+    let cluster = three_masters();
+    rows::the_lock_of_a_killed_holder_is_free_when_its_lease_ends(&cluster);
+    for way in WAYS {
+        rows::a_killed_waiter_is_not_missed(&cluster, way);
+    }
+}
+
+#[test]
+fn every_kind_wakes_the_other_in_a_cluster() {
+    let both = Together::on(three_masters());
+    kinds::readers_and_writers_wake_each_other(&both);
+    kinds::permits_of_a_semaphore_wake_the_other(&both);
+    kinds::a_latch_lets_the_other_pass(&both);
+    kinds::permits_that_expire_go_from_one_to_the_other(&both);
+}
+
+// Each node, and slots that move.
+
+#[test]
 fn a_waiter_is_woken_by_the_holders_message_on_each_node_of_a_cluster() {
-    let both = Both::start();
+    let both = Together::on(three_masters());
     for way in WAYS {
         for kind in [Kind::Lock, Kind::Fenced, Kind::Write] {
-            let (holder, waiter) = both.pair(way, kind);
+            let Pair { holder, waiter, .. } = both.pair(way, kind);
             let mut slowest = Duration::ZERO;
-            for node in both.cluster.masters() {
-                let name = both.cluster.key_on(&node, &format!("{kind:?}"));
+            for node in both.redis.masters() {
+                let name = both.redis.key_on(&node, &format!("{kind:?}"));
                 assert!(holder.lock(&name).acquired());
                 assert!(!waiter.try_lock(&name).acquired());
                 let waiting = waiter.start_lock(&name);
-                until_asleep(&node, &kind.channel(&name));
+                both.redis.until_asleep(kind, &name, 1);
                 let left = holder.unlock(&name);
                 slowest = slowest.max(wake_up(&left, &waiting.wait(SECOND * 10)));
                 assert!(slowest < SECOND, "{kind}, {way}: woken after {slowest:?}");
@@ -72,25 +94,25 @@ fn a_waiter_is_woken_by_the_holders_message_on_each_node_of_a_cluster() {
 
 #[test]
 fn permits_and_latches_wake_the_other_on_each_node_of_a_cluster() {
-    let both = Both::start();
+    let both = Together::on(three_masters());
     for way in WAYS {
         let mut slowest = Duration::ZERO;
-        for node in both.cluster.masters() {
-            let (holder, waiter) = both.pair(way, Kind::Semaphore);
-            let name = both.cluster.key_on(&node, "pool");
+        for node in both.redis.masters() {
+            let Pair { holder, waiter, .. } = both.pair(way, Kind::Semaphore);
+            let name = both.redis.key_on(&node, "pool");
             holder.set_permits(&name, 3);
             assert!(holder.acquire(&name, 3).acquired());
             let waiting = waiter.start_acquire(&name, 2);
-            until_asleep(&node, &Kind::Semaphore.channel(&name));
+            both.redis.until_asleep(Kind::Semaphore, &name, 1);
             let left = holder.release(&name, 3);
             slowest = slowest.max(wake_up(&left, &waiting.wait(SECOND * 10)));
             assert!(waiter.delete(&name).is_true());
 
-            let (opens, waits) = both.pair(way, Kind::Latch);
-            let name = both.cluster.key_on(&node, "start");
+            let Pair { holder: opens, waiter: waits, .. } = both.pair(way, Kind::Latch);
+            let name = both.redis.key_on(&node, "start");
             assert!(opens.set_count(&name, 1).is_true());
             let waiting = waits.start_await(&name);
-            until_asleep(&node, &Kind::Latch.channel(&name));
+            both.redis.until_asleep(Kind::Latch, &name, 1);
             assert!(!waiting.is_done());
             opens.count_down(&name);
             waiting.wait(SECOND * 5);
@@ -103,21 +125,14 @@ fn permits_and_latches_wake_the_other_on_each_node_of_a_cluster() {
 /// Redisson looks for slots that have moved every five seconds.
 #[test]
 fn a_slot_that_has_moved_is_where_both_hear_each_other() {
-    let both = Both::start();
+    let both = Together::on(three_masters());
     for way in WAYS {
-        let (holder, waiter) = both.pair(way, Kind::Lock);
-        let slot = Cluster::slot_of("door");
-        let from = both.cluster.owner_of(slot);
-        let others = both.cluster.masters();
-        let to = others.iter().find(|node| node.port() != from.port()).unwrap();
+        let Pair { holder, waiter, .. } = both.pair(way, Kind::Lock);
         assert!(holder.lock("door").acquired());
-        both.cluster.move_slot(slot, to);
+        let to = other_than(&both.redis, "door");
+        both.redis.move_slot(Cluster::slot_of("door"), &to);
         let waiting = waiter.start_lock("door");
-        eventually("a waiter listens", SECOND * 30, || {
-            let count = ["PUBSUB", "SHARDNUMSUB", "redisson_lock__channel:{door}"];
-            to.command(&count).list()[1].number() == 1
-        });
-        sleep(SECOND / 5);
+        both.redis.until_asleep(Kind::Lock, "door", 1);
         let left = holder.unlock("door");
         let entered = waiting.wait(SECOND * 10);
         let whole = wake_up(&left, &entered);
@@ -127,4 +142,122 @@ fn a_slot_that_has_moved_is_where_both_hear_each_other() {
         assert!(waiter.unlock("door").is_true());
         woken("cluster: a waiter is woken where its slot has moved", way, delay);
     }
+}
+
+/// Redisson hears of a lock where it was when it subscribed, for as long as somebody of its process
+/// waits for it.
+#[test]
+fn redisson_that_waits_while_its_slot_moves_is_deaf_and_ours_is_woken() {
+    // given a holder and a waiter both ways, a lease of 20 s, and a Java that waits for a permit
+    let both = Together::on_with(three_masters(), |setup| setup.watchdog(SECOND * 20));
+    let [ours, theirs] = WAYS.map(|way| both.pair_of(&format!("{way:?}"), way, Kind::Lock));
+    let pool = both.pair_of("pool", Way::RustToJava, Kind::Semaphore);
+    assert!(pool.holder.set_permits("pool", 1).is_true());
+    assert!(pool.holder.acquire("pool", 1).acquired());
+    assert!(ours.holder.lock("door").acquired() && theirs.holder.lock("gate").acquired());
+    let java = ours.waiter.start_lock("door");
+    let rust = theirs.waiter.start_lock("gate");
+    let permit = pool.waiter.start_acquire("pool", 1);
+    let names = [(Kind::Lock, "door"), (Kind::Lock, "gate"), (Kind::Semaphore, "pool")];
+    for (kind, name) in names {
+        both.redis.until_asleep(kind, name, 1);
+    }
+
+    // when their slots move, and Redisson has looked for its slots again
+    for (_, name) in names {
+        both.redis.move_slot(Cluster::slot_of(name), &other_than(&both.redis, name));
+    }
+    both.redis.until_asleep(Kind::Lock, "gate", 1);
+    sleep(SECOND * 6);
+
+    // then ours is woken by Java's release
+    let delay = wake_up(&theirs.holder.unlock("gate"), &rust.wait(SECOND * 10));
+    assert!(delay < SECOND * 2, "woken after {delay:?}");
+    let row = both.redis.row(Kind::Lock, "a waiter whose slot moves");
+    woken(&row, Way::JavaToRust, delay);
+
+    // and Java by nothing: it enters when the lease is over that it has seen
+    both.redis.until_asleep(Kind::Lock, "door", 0);
+    let left = ours.holder.unlock("door");
+    let delay = wake_up(&left, &java.wait(SECOND * 30));
+    assert!((SECOND * 3..SECOND * 20).contains(&delay), "woken after {delay:?}");
+    measured(&row, Way::RustToJava, "sleeps until the lease is over");
+
+    // which a permit has not
+    assert!(pool.holder.release("pool", 1).is_true());
+    sleep(SECOND * 5);
+    assert!(!permit.is_done());
+    assert_eq!(pool.holder.free_permits("pool"), 1);
+    let row = both.redis.row(Kind::Semaphore, "a waiter whose slot moves");
+    measured(&row, Way::RustToJava, "sleeps for ever");
+}
+
+// Failovers.
+
+#[test]
+fn waiters_of_both_languages_are_woken_by_a_release_after_an_agreed_failover() {
+    let what = "a release after an agreed failover wakes";
+    waited::all_go_on_at_the_new_master(Cluster::start(), what, |cluster| {
+        for master in cluster.masters() {
+            cluster.fail_over(&cluster.replicas_of(&master)[0], Failover::Agreed);
+            cluster.wait_until_ok();
+        }
+    });
+}
+
+#[test]
+fn waiters_of_both_languages_are_woken_by_a_release_after_a_master_was_killed() {
+    let what = "a release after kill -9 of a master wakes";
+    waited::all_go_on_at_the_new_master(Cluster::start(), what, |cluster| {
+        let master = cluster.at("lock of RustToJava");
+        master.stop();
+        cluster.wait_until_ok();
+    });
+}
+
+// Crowds.
+
+/// Of plain locks alone: four threads of a Redisson that waited for tokens never came back.
+#[test]
+fn a_mixed_crowd_counts_right_while_its_slot_moves() {
+    let what = "crowd while its slot moves six times";
+    turmoil::counts_right(
+        three_masters(),
+        |rust| rust,
+        (Kind::Lock, what),
+        |cluster, goes_on| {
+            for _ in 0..6 {
+                cluster.move_slot(Cluster::slot_of("door"), &other_than(cluster, "door"));
+                goes_on();
+            }
+        },
+    );
+}
+
+/// A master that agrees takes nothing more before its replica has everything.
+fn crowd_through_failovers(kind: Kind) {
+    let what = "crowd through three agreed failovers";
+    turmoil::counts_right(
+        Cluster::start(),
+        |rust| rust,
+        (kind, what),
+        |cluster, goes_on| {
+            for _ in 0..3 {
+                let replica = cluster.replicas_of(&cluster.at("door")).remove(0);
+                cluster.fail_over(&replica, Failover::Agreed);
+                cluster.wait_until_ok();
+                goes_on();
+            }
+        },
+    );
+}
+
+#[test]
+fn a_mixed_crowd_counts_right_through_agreed_failovers() {
+    crowd_through_failovers(Kind::Lock);
+}
+
+#[test]
+fn tokens_of_a_mixed_crowd_grow_through_agreed_failovers() {
+    crowd_through_failovers(Kind::Fenced);
 }

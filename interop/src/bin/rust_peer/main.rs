@@ -13,7 +13,7 @@ use std::process::exit;
 use std::time::{Duration, Instant, SystemTime};
 
 use either::{AnyGuard, AnyLock};
-use leasehold::{Client, Owner, Release, Semaphore, SemaphoreGuard, WaitBy};
+use leasehold::{Client, Owner, Release, Replicas, Semaphore, SemaphoreGuard, WaitBy};
 use serde_json::{Value, json};
 use testkit::Connection;
 use tokio::io::{AsyncBufReadExt, BufReader, stdin};
@@ -59,6 +59,10 @@ async fn connect(flags: &Flags) -> leasehold::Result<Client> {
     }
     if let (Some(user), Some(password)) = (flags.text("user"), flags.text("password")) {
         builder = builder.credentials(user, password);
+    }
+    if let Some(count) = flags.number("replicas") {
+        let count = u32::try_from(count).expect("a number of replicas");
+        builder = builder.replicated(Replicas::at_least(count));
     }
     builder.connect(flags.text("url").expect("a --url")).await
 }
@@ -296,12 +300,14 @@ impl Task {
                 gate.clone(),
                 Round {
                     kind: command.text("kind").to_owned(),
-                    port: self.flags.port(),
+                    port: self.flags.counter_port(),
                     counter: command.text("counter").to_owned(),
                     hold: Duration::from_micros(command.number("hold_us").unwrap_or(0)),
                     rest: Duration::from_micros(command.number("rest_us").unwrap_or(0)),
                     rounds: command.number("rounds").unwrap_or(u64::MAX),
                     until: limit.map(|limit| began + limit),
+                    stubborn: command.0["stubborn"] == true,
+                    until_told: command.0["until_told"] == true,
                 },
             ));
         }
@@ -312,6 +318,7 @@ impl Task {
             "max_wait_ms": done.iter().map(|it| millis(it.max_wait)).max(),
             "total_wait_ms": millis(done.iter().map(|it| it.total_wait).sum()),
             "elapsed_ms": millis(began.elapsed()),
+            "refusals": done.iter().flat_map(|it| &it.refusals).collect::<Vec<_>>(),
         })
     }
 }
@@ -373,9 +380,40 @@ struct Round {
     rest: Duration,
     rounds: u64,
     until: Option<Instant>,
+    stubborn: bool,
+    until_told: bool,
 }
 
 impl Round {
+    fn is_over(&self, redis: &mut Connection) -> bool {
+        let over = format!("{}:over", self.counter);
+        let mut told = || block_in_place(|| redis.command(&["EXISTS", &over])).number() == 1;
+        self.until.is_some_and(|until| Instant::now() >= until) || self.until_told && told()
+    }
+
+    fn is_made(&self, redis: &mut Connection) {
+        if self.until_told {
+            let made = format!("{}:rust", self.counter);
+            block_in_place(|| redis.command(&["INCR", &made])).number();
+        }
+    }
+
+    async fn work(&self, redis: &mut Connection, token: Option<u64>) {
+        if let Some(token) = token {
+            let tokens = format!("{}:tokens", self.counter);
+            block_in_place(|| redis.command(&["RPUSH", &tokens, &token.to_string()])).number();
+        }
+        match self.kind.as_str() {
+            "read" => self.look(redis).await,
+            "write" => {
+                self.nobody_reads(redis);
+                self.add(redis).await;
+                self.nobody_reads(redis);
+            }
+            _ => self.add(redis).await,
+        }
+    }
+
     /// Reads, waits and writes.
     async fn add(&self, redis: &mut Connection) {
         let seen = block_in_place(|| redis.command(&["GET", &self.counter]));
@@ -420,31 +458,20 @@ struct Done {
     done: u64,
     max_wait: Duration,
     total_wait: Duration,
+    refusals: Vec<String>,
 }
 
 async fn member(gate: Gate, round: Round) -> Done {
     let mut redis = Connection::open(round.port);
     let mut done = Done::default();
-    while done.done < round.rounds && round.until.is_none_or(|until| Instant::now() < until) {
+    while done.done < round.rounds && !round.is_over(&mut redis) {
         let asked = Instant::now();
-        let inside = gate.enter().await.expect("the crowd's lock");
+        let inside = done.enters_at_last(&gate, &round).await;
         let waited = asked.elapsed();
+        round.work(&mut redis, inside.token()).await;
+        round.is_made(&mut redis);
+        done.leaves_or_forgets(inside, &round).await;
 
-        if let Some(token) = inside.token() {
-            let tokens = format!("{}:tokens", round.counter);
-            block_in_place(|| redis.command(&["RPUSH", &tokens, &token.to_string()])).number();
-        }
-        match round.kind.as_str() {
-            "read" => round.look(&mut redis).await,
-            "write" => {
-                round.nobody_reads(&mut redis);
-                round.add(&mut redis).await;
-                round.nobody_reads(&mut redis);
-            }
-            _ => round.add(&mut redis).await,
-        }
-
-        inside.leave().await.expect("the crowd's release").done().expect("it was held");
         done.done += 1;
         done.max_wait = done.max_wait.max(waited);
         done.total_wait += waited;
@@ -453,6 +480,28 @@ async fn member(gate: Gate, round: Round) -> Done {
         }
     }
     done
+}
+
+impl Done {
+    async fn enters_at_last(&mut self, gate: &Gate, round: &Round) -> Inside {
+        loop {
+            match gate.enter().await {
+                Ok(inside) => return inside,
+                Err(error) => self.refused(error, round),
+            }
+        }
+    }
+
+    async fn leaves_or_forgets(&mut self, inside: Inside, round: &Round) {
+        if let Err(error) = inside.leave().await.and_then(Release::done) {
+            self.refused(error, round);
+        }
+    }
+
+    fn refused(&mut self, error: leasehold::Error, round: &Round) {
+        assert!(round.stubborn, "the crowd's lock: {error}");
+        self.refusals.push(error.to_string());
+    }
 }
 
 /// One line of stdin.
@@ -506,8 +555,10 @@ impl Flags {
         self.text(name).map(|text| text.parse().expect("a number"))
     }
 
-    fn port(&self) -> u16 {
-        let url = self.text("url").expect("a --url").trim_end_matches('/');
+    /// Of the one server that crowds count on.
+    fn counter_port(&self) -> u16 {
+        let url = self.text("counter-url").or_else(|| self.text("url"));
+        let url = url.expect("a --url").trim_end_matches('/');
         url.rsplit(':').next().and_then(|port| port.parse().ok()).expect("a URL with a port")
     }
 }
@@ -553,4 +604,5 @@ fn millis(duration: Duration) -> i64 {
     i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
 }
 
-const KNOWN: [&str; 5] = ["url", "watchdog-ms", "database", "user", "password"];
+const KNOWN: [&str; 7] =
+    ["url", "watchdog-ms", "database", "user", "password", "counter-url", "replicas"];

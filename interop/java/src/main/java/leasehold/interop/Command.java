@@ -24,6 +24,10 @@ record Command(JsonNode fields) {
         return fields.hasNonNull(field);
     }
 
+    boolean is(String field) {
+        return fields.path(field).asBoolean();
+    }
+
     String text(String field) {
         return required(field).asText();
     }

@@ -5,6 +5,8 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Objects;
+import java.util.Queue;
+import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicReference;
@@ -15,6 +17,7 @@ import org.redisson.api.RFencedLock;
 import org.redisson.api.RList;
 import org.redisson.api.RLock;
 import org.redisson.api.RedissonClient;
+import org.redisson.client.RedisException;
 import org.redisson.client.codec.StringCodec;
 
 /**
@@ -26,6 +29,11 @@ import org.redisson.client.codec.StringCodec;
  *
  * <p>Under a read lock nobody adds: who reads is counted, and must see one
  * number as long as it reads. Who adds under a write lock must see nobody read.
+ *
+ * <p>A crowd that is stubborn goes on when the lock's servers refuse: it asks again for what it
+ * was not granted, and forgets what it could not give back. It says what it was told.
+ *
+ * <p>One that goes on until it is told to stop says after each round that it has made one.
  */
 final class Crowd {
     private final RedissonClient redisson;
@@ -35,29 +43,39 @@ final class Crowd {
     private final RList<String> tokens;
     private final RAtomicLong readers;
     private final RBucket<String> beside;
+    private final RBucket<String> over;
+    private final RAtomicLong made;
     private final int threads;
     private final long rounds;
     private final long limitNanos;
     private final long holdNanos;
     private final long restNanos;
+    private final boolean stubborn;
+    private final boolean untilTold;
+    private final Queue<String> refusals = new ConcurrentLinkedQueue<>();
     private final CountDownLatch start = new CountDownLatch(1);
     private final AtomicReference<Throwable> failure = new AtomicReference<>();
 
-    Crowd(RedissonClient redisson, Command command) {
-        this.redisson = redisson;
+    Crowd(Peer peer, Command command) {
+        redisson = peer.redisson();
+        RedissonClient counters = peer.counters();
         kind = command.text("kind", "lock");
         name = command.text("name");
-        counter = redisson.getBucket(command.text("counter"), StringCodec.INSTANCE);
-        tokens = redisson.getList(command.text("counter") + ":tokens", StringCodec.INSTANCE);
-        readers = redisson.getAtomicLong(command.text("counter") + ":readers");
-        beside = redisson.getBucket(command.text("counter") + ":beside", StringCodec.INSTANCE);
+        counter = counters.getBucket(command.text("counter"), StringCodec.INSTANCE);
+        tokens = counters.getList(command.text("counter") + ":tokens", StringCodec.INSTANCE);
+        readers = counters.getAtomicLong(command.text("counter") + ":readers");
+        beside = counters.getBucket(command.text("counter") + ":beside", StringCodec.INSTANCE);
+        over = counters.getBucket(command.text("counter") + ":over", StringCodec.INSTANCE);
+        made = counters.getAtomicLong(command.text("counter") + ":java");
         threads = Math.toIntExact(command.number("threads"));
         rounds = command.number("rounds", Long.MAX_VALUE);
         limitNanos = command.has("seconds") ? TimeUnit.SECONDS.toNanos(command.number("seconds")) : Long.MAX_VALUE;
         holdNanos = TimeUnit.MICROSECONDS.toNanos(command.number("hold_us", 0));
         restNanos = TimeUnit.MICROSECONDS.toNanos(command.number("rest_us", 0));
-        if (!command.has("rounds") && !command.has("seconds")) {
-            throw new IllegalArgumentException("a crowd needs `rounds` or `seconds`");
+        stubborn = command.is("stubborn");
+        untilTold = command.is("until_told");
+        if (!command.has("rounds") && !command.has("seconds") && !untilTold) {
+            throw new IllegalArgumentException("a crowd needs `rounds`, `seconds` or `until_told`");
         }
     }
 
@@ -81,6 +99,7 @@ final class Crowd {
         report.put("total", members.stream().mapToLong(m -> m.done).sum());
         report.put("max_wait_ms", millis(members.stream().mapToLong(m -> m.maxWait).max().orElse(0)));
         report.put("total_wait_ms", millis(members.stream().mapToLong(m -> m.totalWait).sum()));
+        report.put("refusals", refusals.stream().sorted().toList());
         report.put("elapsed_ms", millis(System.nanoTime() - began));
         return report;
     }
@@ -104,12 +123,19 @@ final class Crowd {
             try {
                 start.await();
                 long began = System.nanoTime();
-                while (done < rounds && System.nanoTime() - began < limitNanos && failure.get() == null) {
+                while (done < rounds && System.nanoTime() - began < limitNanos && failure.get() == null && !isTold()) {
                     round();
                 }
             } catch (Throwable e) {
                 failure.compareAndSet(null, e);
             }
+        }
+
+        private boolean isTold() {
+            if (!untilTold) {
+                return false;
+            }
+            return over.isExists();
         }
 
         private void add() {
@@ -163,29 +189,61 @@ final class Crowd {
 
         private void round() throws InterruptedException {
             long asked = System.nanoTime();
-            Long token = enter();
+            Long token = enterAtLast();
             long waited = System.nanoTime() - asked;
             try {
-                if (token != null) {
-                    tokens.add(Long.toString(token));
-                }
-                switch (kind) {
-                    case "read" -> look();
-                    case "write" -> {
-                        nobodyReads();
-                        add();
-                        nobodyReads();
-                    }
-                    default -> add();
+                work(token);
+                done++;
+                if (untilTold) {
+                    made.incrementAndGet();
                 }
             } finally {
-                leave();
+                leaveOrForget();
             }
-            done++;
             maxWait = Math.max(maxWait, waited);
             totalWait += waited;
             if (restNanos > 0) {
                 LockSupport.parkNanos(restNanos);
+            }
+        }
+
+        private Long enterAtLast() throws InterruptedException {
+            while (true) {
+                try {
+                    return enter();
+                } catch (RedisException e) {
+                    refused(e);
+                }
+            }
+        }
+
+        private void leaveOrForget() {
+            try {
+                leave();
+            } catch (RedisException | IllegalMonitorStateException e) {
+                refused(e);
+            }
+        }
+
+        private void refused(RuntimeException e) {
+            if (!stubborn) {
+                throw e;
+            }
+            refusals.add(e.getClass().getSimpleName() + ": " + e.getMessage());
+        }
+
+        private void work(Long token) {
+            if (token != null) {
+                tokens.add(Long.toString(token));
+            }
+            switch (kind) {
+                case "read" -> look();
+                case "write" -> {
+                    nobodyReads();
+                    add();
+                    nobodyReads();
+                }
+                default -> add();
             }
         }
     }

@@ -24,6 +24,12 @@ final class Flags {
         }
     }
 
+    /** A flag that may be given. */
+    String text(String name, String otherwise) {
+        String value = unread.remove(name);
+        return value == null ? otherwise : value;
+    }
+
     /** A flag that must be given. */
     String needed(String name) {
         String value = unread.remove(name);

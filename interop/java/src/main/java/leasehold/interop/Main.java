@@ -5,7 +5,6 @@ import java.io.InputStreamReader;
 import java.nio.charset.StandardCharsets;
 import java.util.HashMap;
 import java.util.Map;
-import org.redisson.api.RedissonClient;
 
 /**
  * A real Redisson that does what it is told, one JSON line at a time.
@@ -16,14 +15,14 @@ import org.redisson.api.RedissonClient;
  * of stdin ends the process at once, with all its locks held, like a crash.
  */
 public final class Main {
-    private final RedissonClient redisson;
+    private final Peer peer;
     private final Performer performer;
     private final Answers answers;
     private final Map<String, Worker> workers = new HashMap<>();
 
-    private Main(RedissonClient redisson, Answers answers) {
-        this.redisson = redisson;
-        this.performer = new Performer(redisson);
+    private Main(Peer peer, Answers answers) {
+        this.peer = peer;
+        this.performer = new Performer(peer);
         this.answers = answers;
     }
 
@@ -32,17 +31,17 @@ public final class Main {
         // Whatever a library prints must not end up among the answers.
         System.setOut(System.err);
 
-        RedissonClient redisson;
+        Peer peer;
         try {
-            redisson = Peer.connect(new Flags(args));
+            peer = Peer.connect(new Flags(args));
         } catch (RuntimeException e) {
             answers.notReady(e);
             Runtime.getRuntime().halt(1);
             return;
         }
-        answers.ready(redisson.getId(), Peer.version());
+        answers.ready(peer.redisson().getId(), Peer.version());
 
-        new Main(redisson, answers).serve();
+        new Main(peer, answers).serve();
         Runtime.getRuntime().halt(0);
     }
 
@@ -67,7 +66,7 @@ public final class Main {
     }
 
     private Object shutdown() {
-        redisson.shutdown();
+        peer.shutdown();
         return true;
     }
 }

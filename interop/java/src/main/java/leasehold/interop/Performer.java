@@ -15,13 +15,15 @@ import org.redisson.api.RedissonClient;
 
 /** What each command means in Redisson's API. */
 final class Performer {
+    private final Peer peer;
     private final RedissonClient redisson;
     // An RLock remembers the lease it last asked for. One object per thread and
     // name, as in ordinary code, keeps that memory from leaking between threads.
     private final ThreadLocal<Map<String, RLock>> locks = ThreadLocal.withInitial(HashMap::new);
 
-    Performer(RedissonClient redisson) {
-        this.redisson = redisson;
+    Performer(Peer peer) {
+        this.peer = peer;
+        this.redisson = peer.redisson();
     }
 
     Object perform(Command command) throws Exception {
@@ -30,7 +32,7 @@ final class Performer {
         }
         return switch (command.op()) {
             case "threadId" -> Thread.currentThread().getId();
-            case "crowd" -> new Crowd(redisson, command).run();
+            case "crowd" -> new Crowd(peer, command).run();
             default -> switch (command.text("kind", "lock")) {
                 case "semaphore" -> performOnSemaphore(command, redisson.getSemaphore(command.text("name")));
                 case "latch" -> performOnLatch(command, redisson.getCountDownLatch(command.text("name")));

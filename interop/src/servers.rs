@@ -1,0 +1,118 @@
+//! The servers that both languages use: a single one, a master behind sentinels, or a cluster.
+
+use std::ops::Deref;
+use std::thread::sleep;
+use std::time::Duration;
+
+use testkit::{Cluster, Redis, Sentinels, eventually};
+
+use crate::kind::Kind;
+
+/// Servers at which both languages meet.
+pub trait Servers {
+    /// What rows of the table begin with that are shown there.
+    const PLACE: &'static str;
+
+    /// What counts those who listen to a channel.
+    const COUNTED_BY: &'static str = "NUMSUB";
+
+    /// Where clients find them.
+    fn place(&self) -> String;
+
+    /// The server that has this name now.
+    fn at(&self, name: &str) -> impl Deref<Target = Redis>;
+
+    /// Waits until the replicas have what is known of this name. Redisson asks them whether a
+    /// lock is held, and for how long.
+    fn in_step(&self, name: &str);
+
+    /// A row of the table about a kind of object.
+    fn row(&self, kind: Kind, what: &str) -> String {
+        format!("{}{kind}: {what}", Self::PLACE)
+    }
+
+    /// Waits until `count` clients have subscribed to the channel of `name`, asked once more,
+    /// and gone to sleep.
+    #[track_caller]
+    fn until_asleep(&self, kind: Kind, name: &str, count: i64) {
+        let ask = ["PUBSUB", Self::COUNTED_BY, &kind.channel(name)];
+        eventually("a waiter listens", PATIENCE, || {
+            self.at(name).command(&ask).list()[1].number() == count
+        });
+        sleep(QUESTION);
+    }
+}
+
+impl Servers for Redis {
+    const PLACE: &'static str = "";
+
+    fn place(&self) -> String {
+        self.url()
+    }
+
+    fn at(&self, _: &str) -> impl Deref<Target = Self> {
+        self
+    }
+
+    fn in_step(&self, _: &str) {}
+}
+
+impl Servers for Sentinels {
+    const PLACE: &'static str = "sentinel, ";
+
+    fn place(&self) -> String {
+        format!("redis-sentinel://{}/{}", self.addresses().join(","), self.name())
+    }
+
+    fn at(&self, _: &str) -> impl Deref<Target = Redis> {
+        self.master()
+    }
+
+    fn in_step(&self, _: &str) {
+        let (master, number) = (self.master(), self.master_number());
+        let others = self.servers().iter().enumerate().filter(|(it, _)| *it != number);
+        others.for_each(|(_, replica)| replica.catch_up_with(master));
+    }
+}
+
+impl Servers for Cluster {
+    const PLACE: &'static str = "cluster, ";
+    const COUNTED_BY: &'static str = "SHARDNUMSUB";
+
+    fn place(&self) -> String {
+        let urls = self.urls();
+        let nodes: Vec<_> = urls.iter().map(|url| &url["redis://".len()..url.len() - 1]).collect();
+        format!("redis-cluster://{}", nodes.join(","))
+    }
+
+    fn at(&self, name: &str) -> impl Deref<Target = Redis> {
+        self.owner_of(Self::slot_of(name))
+    }
+
+    fn in_step(&self, name: &str) {
+        let master = self.owner_of(Self::slot_of(name));
+        self.replicas_of(&master).iter().for_each(|replica| replica.catch_up_with(&master));
+    }
+}
+
+impl<S: Servers> Servers for &S {
+    const PLACE: &'static str = S::PLACE;
+    const COUNTED_BY: &'static str = S::COUNTED_BY;
+
+    fn place(&self) -> String {
+        S::place(self)
+    }
+
+    fn at(&self, name: &str) -> impl Deref<Target = Redis> {
+        S::at(self, name)
+    }
+
+    fn in_step(&self, name: &str) {
+        S::in_step(self, name);
+    }
+}
+
+/// How long a waiter may take to subscribe, also where it has to find out where first.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How long the question takes that follows a subscription.
+const QUESTION: Duration = Duration::from_millis(200);

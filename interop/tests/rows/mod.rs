@@ -1,0 +1,351 @@
+//! The lock's rows: what one language does to the other by a lock, wherever the lock is.
+//!
+//! Each takes both processes, and leaves every lock free. Whoever is killed is started anew.
+
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use interop::{
+    EACH_WAY, Kind, Pair, Pending, Servers, Setup, Together, Way, shown, since, wake_up, woken,
+};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A watchdog's lease that a test can wait for.
+pub(crate) fn hasty(setup: Setup) -> Setup {
+    setup.watchdog(SECOND * 3)
+}
+
+// Waiting and entering.
+
+#[track_caller]
+pub(crate) fn a_waiter_is_woken_by_the_holders_message<S: Servers>(both: &Together<S>) {
+    for Pair { way, kind, holder, waiter } in both.each_way() {
+        let mut slowest = Duration::ZERO;
+        for _ in 0..5 {
+            // given a lock that would be held for half a minute, and somebody waiting for it
+            assert!(holder.lock("door").acquired());
+            let waiting = waiter.start_lock("door");
+            both.until_asleep("door", 1);
+            assert!(!waiting.is_done());
+
+            // when the holder leaves
+            let left = holder.unlock("door");
+
+            // then the waiter enters at once
+            let entered = waiting.wait(SECOND * 10);
+            assert!(left.is_true());
+            slowest = slowest.max(wake_up(&left, &entered));
+            assert!(slowest < SECOND, "{kind}, {way}: woken after {slowest:?}");
+            assert!(waiter.unlock("door").is_true());
+        }
+        woken(
+            &both.redis.row(kind, "a waiter is woken by the holder's message (slowest of 5)"),
+            way,
+            slowest,
+        );
+    }
+}
+
+#[track_caller]
+pub(crate) fn a_lock_without_waiters_is_taken_over_at_once<S: Servers>(both: &Together<S>) {
+    for Pair { way, kind, holder, waiter } in both.each_way() {
+        assert!(holder.lock("door").acquired());
+        assert!(holder.unlock("door").is_true());
+
+        let entered = waiter.lock("door");
+        assert!(entered.waited() < SECOND, "{kind}, {way}: {entered:?}");
+        assert!(waiter.unlock("door").is_true());
+        shown(&both.redis.row(kind, "a free lock is taken at once"), way);
+    }
+}
+
+#[track_caller]
+pub(crate) fn a_try_without_patience_comes_back_at_once<S: Servers>(both: &Together<S>) {
+    for Pair { way, kind, holder, waiter } in both.each_way() {
+        assert!(holder.lock("door").acquired());
+
+        let refused = waiter.try_lock("door");
+        assert!(!refused.acquired(), "{kind}, {way}");
+        assert!(refused.waited() < SECOND, "{kind}, {way}: {refused:?}");
+
+        assert!(holder.unlock("door").is_true());
+        assert!(waiter.try_lock("door").acquired(), "{kind}, {way}");
+        assert!(waiter.unlock("door").is_true());
+        shown(&both.redis.row(kind, "tryLock() / try_acquire()"), way);
+    }
+}
+
+#[track_caller]
+pub(crate) fn patience_ends_in_vain_or_with_a_message<S: Servers>(both: &Together<S>) {
+    for Pair { way, kind, holder, waiter } in both.each_way() {
+        assert!(holder.lock("door").acquired());
+
+        // too little patience: the waiter leaves without the lock and stops listening
+        let refused = waiter.try_lock_within("door", SECOND / 2);
+        assert!(!refused.acquired(), "{kind}, {way}");
+        let waited = refused.waited();
+        // Java's timers may be a moment early.
+        let enough = SECOND / 2 - Duration::from_millis(5);
+        assert!((enough..SECOND * 2).contains(&waited), "{kind}, {way}: {waited:?}");
+        both.until_asleep("door", 0);
+
+        // enough of it: the waiter is woken
+        let waiting = waiter.start_try_lock_within("door", SECOND * 20);
+        both.until_asleep("door", 1);
+        let left = holder.unlock("door");
+        let delay = wake_up(&left, &waiting.wait(SECOND * 25));
+        assert!(delay < SECOND, "{kind}, {way}: woken after {delay:?}");
+        assert!(waiter.unlock("door").is_true());
+        woken(&both.redis.row(kind, "tryLock(wait) / acquire_within"), way, delay);
+    }
+}
+
+#[track_caller]
+pub(crate) fn patience_and_a_lease_go_together<S: Servers>(both: &Together<S>) {
+    for Pair { way, kind, holder, waiter } in both.each_way() {
+        assert!(holder.lock("door").acquired());
+        assert!(!waiter.try_lock_within_for("door", SECOND / 5, SECOND * 9).acquired());
+        let waiting = waiter.start_try_lock_within_for("door", SECOND * 20, SECOND * 9);
+        both.until_asleep("door", 1);
+
+        let left = holder.unlock("door");
+
+        let delay = wake_up(&left, &waiting.wait(SECOND * 25));
+        assert!(delay < SECOND, "{kind}, {way}: woken after {delay:?}");
+        both.redis.in_step("door");
+        let ttl = holder.remain_time_to_live("door").number();
+        assert!((7_000..=9_000).contains(&ttl), "{kind}, {way}: {ttl}");
+        assert!(waiter.unlock("door").is_true());
+        woken(&both.redis.row(kind, "tryLock(wait, lease) / lease + acquire_within"), way, delay);
+    }
+}
+
+// Leases.
+
+#[track_caller]
+pub(crate) fn a_lease_ends_by_itself_and_the_waiter_enters<S: Servers>(both: &Together<S>) {
+    for Pair { way, kind, holder, waiter } in both.each_way() {
+        // given a lock with a lease, which the waiter sees as well
+        let held = holder.lock_for("door", SECOND * 2);
+        both.redis.in_step("door");
+        let ttl = waiter.remain_time_to_live("door").number();
+        assert!((1..=2_000).contains(&ttl), "{kind}, {way}: {ttl}");
+
+        // when nobody gives it back
+        let entered = waiter.lock("door");
+
+        // then the waiter enters when the lease has ended, without a message
+        let after = since(held.began_at(), entered.acquired_at());
+        assert!((SECOND * 2..SECOND * 3).contains(&after), "{kind}, {way}: after {after:?}");
+        assert!(holder.unlock("door").failure().is_some(), "{kind}, {way}");
+        assert!(waiter.unlock("door").is_true());
+        woken(
+            &both.redis.row(kind, "lock(2 s) ends by itself (ms after its end)"),
+            way,
+            after - SECOND * 2,
+        );
+    }
+}
+
+#[track_caller]
+pub(crate) fn a_renewed_lock_outlives_its_ttl_for_as_long_as_it_is_held<S: Servers>(
+    both: &Together<S>,
+) {
+    // given a lock held by each side, and a ttl of 3 s
+    let pairs = both.each_way();
+    for Pair { way, kind, holder, .. } in &pairs {
+        let name = format!("{kind} {way}");
+        assert!(holder.lock(&name).acquired());
+        both.redis.in_step(&name);
+    }
+
+    // when three ttls pass, then the other side never gets in
+    let began = Instant::now();
+    while began.elapsed() < SECOND * 9 {
+        for Pair { way, kind, waiter, .. } in &pairs {
+            let name = format!("{kind} {way}");
+            let ttl = waiter.remain_time_to_live(&name).number();
+            assert!((1..=3_000).contains(&ttl), "{kind}, {way}: {ttl} after {:?}", began.elapsed());
+            assert!(
+                !waiter.try_lock(&name).acquired(),
+                "{kind}, {way}: after {:?}",
+                began.elapsed()
+            );
+        }
+        sleep(SECOND / 5);
+    }
+
+    // and it is woken as ever in the end
+    for Pair { way, kind, holder, waiter } in pairs {
+        let name = format!("{kind} {way}");
+        let waiting = waiter.start_lock(&name);
+        both.until_asleep(&name, 1);
+        let delay = wake_up(&holder.unlock(&name), &waiting.wait(SECOND * 10));
+        assert!(delay < SECOND, "{kind}, {way}: woken after {delay:?}");
+        assert!(waiter.unlock(&name).is_true());
+        woken(&both.redis.row(kind, "the watchdog keeps a lock for three ttls"), way, delay);
+    }
+}
+
+#[track_caller]
+pub(crate) fn a_leased_lock_is_not_renewed<S: Servers>(both: &Together<S>) {
+    for Pair { way, kind, holder, .. } in both.each_way() {
+        assert!(holder.lock_for(&format!("{kind} {way}"), SECOND * 4).acquired());
+    }
+    // Both would have been renewed by now, and once more.
+    sleep(SECOND * 5);
+    for Pair { way, kind, waiter, .. } in both.each_way() {
+        assert!(!waiter.is_locked(&format!("{kind} {way}")).is_true(), "{kind}, {way}");
+        shown(&both.redis.row(kind, "a leased lock is not renewed"), way);
+    }
+}
+
+// Entering again, spinning, force.
+
+#[track_caller]
+pub(crate) fn a_lock_entered_three_times_is_free_after_the_third_release<S: Servers>(
+    both: &Together<S>,
+) {
+    for Pair { way, kind, holder, waiter } in both.each_way() {
+        // given a lock entered three times, and one more who waits
+        for count in 1..=3 {
+            assert!(holder.lock("door").acquired());
+            assert_eq!(holder.hold_count("door").number(), count, "{kind}, {way}");
+        }
+        assert_eq!(
+            both.redis.at("door").command(&["HVALS", "door"]).texts(),
+            ["3"],
+            "{kind}, {way}"
+        );
+        let waiting = waiter.start_lock("door");
+        both.until_asleep("door", 1);
+
+        // when it is left twice, then nobody enters
+        for left in ["2", "1"] {
+            assert!(holder.unlock("door").is_true());
+            assert_eq!(
+                both.redis.at("door").command(&["HVALS", "door"]).texts(),
+                [left],
+                "{kind}, {way}"
+            );
+            sleep(SECOND / 3);
+            assert!(!waiting.is_done(), "{kind}, {way}: entered a lock that is held {left} times");
+        }
+
+        // and after the third time the waiter does
+        let delay = wake_up(&holder.unlock("door"), &waiting.wait(SECOND * 10));
+        assert!(delay < SECOND, "{kind}, {way}: woken after {delay:?}");
+        assert_eq!(holder.hold_count("door").number(), 0);
+        assert!(waiter.unlock("door").is_true());
+        woken(&both.redis.row(kind, "three holds, three releases"), way, delay);
+    }
+}
+
+#[track_caller]
+pub(crate) fn a_spin_lock_is_waited_for_by_asking_again<S: Servers>(both: &Together<S>) {
+    for Pair { way, holder, waiter, .. } in both.both_ways() {
+        let (holder, waiter) = (holder.spin(), waiter.spin());
+        assert!(holder.lock("door").acquired());
+        let waiting = waiter.start_lock("door");
+        sleep(SECOND);
+        assert!(!waiting.is_done(), "{way}");
+
+        let left = holder.unlock("door");
+
+        let delay = wake_up(&left, &waiting.wait(SECOND * 10));
+        assert!(delay < SECOND, "{way}: entered after {delay:?}");
+        assert!(waiter.unlock("door").is_true());
+        woken(&both.redis.row(Kind::Spin, "spin lock after spin lock"), way, delay);
+    }
+}
+
+#[track_caller]
+pub(crate) fn a_lock_forced_open_wakes_the_other_sides_waiter<S: Servers>(both: &Together<S>) {
+    for Pair { way, kind, holder, waiter } in both.each_way() {
+        // given a Rust or a Java holder, and a waiter of the other side
+        assert!(holder.lock("door").acquired());
+        let waiting = waiter.start_lock("door");
+        both.until_asleep("door", 1);
+
+        // when a third one of the holder's side takes the lock away
+        let third = match way {
+            Way::RustToJava => both.rust.thread("third"),
+            Way::JavaToRust => both.java.thread("third"),
+        };
+        let forced = third.force_unlock("door");
+
+        // then the waiter is in at once, and the holder is out
+        assert!(forced.is_true());
+        let delay = wake_up(&forced, &waiting.wait(SECOND * 10));
+        assert!(delay < SECOND, "{kind}, {way}: woken after {delay:?}");
+        assert!(holder.unlock("door").failure().is_some(), "{kind}, {way}");
+        assert!(waiter.is_held("door").is_true(), "{kind}, {way}");
+        assert!(waiter.force_unlock("door").is_true());
+        assert!(
+            !waiter.force_unlock("door").is_true(),
+            "{kind}, {way}: nothing was there to force"
+        );
+        assert!(waiter.unlock("door").failure().is_some(), "{kind}, {way}");
+        woken(&both.redis.row(kind, "a forced release wakes the waiter"), way, delay);
+    }
+}
+
+// Crashes.
+
+#[track_caller]
+pub(crate) fn the_lock_of_a_killed_holder_is_free_when_its_lease_ends<S: Servers>(redis: &S) {
+    for (way, kind) in EACH_WAY {
+        // given a holder, and a waiter of the other language
+        let mut both = Together::on_with(redis, hasty);
+        let Pair { holder, waiter, .. } = both.pair(way, kind);
+        assert!(holder.lock("door").acquired());
+        let waiting = waiter.start_lock("door");
+        both.until_asleep("door", 1);
+
+        // when the holder's process is killed
+        both.kill_holder(way);
+        let killed = Instant::now();
+        let left = redis.at("door").command(&["PTTL", "door"]).number();
+        assert!((1..=3_000).contains(&left), "{kind}, {way}: {left}");
+        let left = Duration::from_millis(left.unsigned_abs());
+
+        // then the waiter enters when the lease has ended, neither before nor much later
+        assert!(waiting.wait(SECOND * 10).acquired(), "{kind}, {way}");
+        let after = killed.elapsed();
+        let late = after.saturating_sub(left);
+        assert!(after + SECOND / 50 >= left, "{kind}, {way}: {after:?} of {left:?}");
+        assert!(late < SECOND, "{kind}, {way}: {late:?} after the end");
+        woken(&redis.row(kind, "kill -9 of the holder (ms after its lease)"), way, late);
+    }
+}
+
+/// Gives both, for a look at what is left.
+#[track_caller]
+pub(crate) fn a_killed_waiter_is_not_missed<S: Servers>(redis: S, way: Way) -> Together<S> {
+    // given a holder, a waiter of the other language, and another of its own
+    let mut both = Together::on(redis);
+    let Pair { holder, waiter, .. } = both.pair(way, Kind::Lock);
+    assert!(holder.lock("door").acquired());
+    let doomed = waiter.start_lock("door");
+    both.until_asleep("door", 1);
+    let own = match way {
+        Way::RustToJava => both.rust.thread("own"),
+        Way::JavaToRust => both.java.thread("own"),
+    };
+    let waiting = own.start_lock("door");
+    both.until_asleep("door", 2);
+
+    // when the process of the first is killed
+    drop::<Pending>(doomed);
+    both.kill_waiter(way);
+
+    // then it listens no more, and the wake-up is not lost on it
+    both.until_asleep("door", 1);
+    assert!(!waiting.is_done());
+    let delay = wake_up(&holder.unlock("door"), &waiting.wait(SECOND * 10));
+    assert!(delay < SECOND, "{way}: woken after {delay:?}");
+    assert!(own.unlock("door").is_true());
+    woken(&both.redis.row(Kind::Lock, "kill -9 of a waiter of two"), way, delay);
+    both
+}

@@ -1,0 +1,152 @@
+//! Both behind sentinels: a lock is the same as on one server, also when its master is replaced.
+
+mod kinds;
+mod rows;
+mod waited;
+
+use std::thread::sleep;
+use std::time::{Duration, SystemTime};
+
+use interop::{Answer, Kind, Servers, Together, Way, measured, shown, since, woken};
+use testkit::{Sentinels, eventually};
+
+const SECOND: Duration = Duration::from_secs(1);
+const WAYS: [Way; 2] = [Way::RustToJava, Way::JavaToRust];
+
+fn one_replica() -> Sentinels {
+    Sentinels::options().replicas(1).start()
+}
+
+// What both do to each other on one server they do behind sentinels.
+
+#[test]
+fn one_holds_and_the_other_waits_behind_sentinels() {
+    let both = Together::on(one_replica());
+    rows::a_waiter_is_woken_by_the_holders_message(&both);
+    rows::a_lock_without_waiters_is_taken_over_at_once(&both);
+    rows::a_try_without_patience_comes_back_at_once(&both);
+    rows::patience_ends_in_vain_or_with_a_message(&both);
+    rows::patience_and_a_lease_go_together(&both);
+    rows::a_lease_ends_by_itself_and_the_waiter_enters(&both);
+    rows::a_lock_entered_three_times_is_free_after_the_third_release(&both);
+    rows::a_spin_lock_is_waited_for_by_asking_again(&both);
+    rows::a_lock_forced_open_wakes_the_other_sides_waiter(&both);
+}
+
+#[test]
+fn leases_are_kept_and_end_behind_sentinels() {
+    let both = Together::on_with(one_replica(), rows::hasty);
+    rows::a_renewed_lock_outlives_its_ttl_for_as_long_as_it_is_held(&both);
+    rows::a_leased_lock_is_not_renewed(&both);
+}
+
+#[test]
+fn either_side_may_be_killed_behind_sentinels() {
+    let redis = one_replica();
+    rows::the_lock_of_a_killed_holder_is_free_when_its_lease_ends(&redis);
+    for way in WAYS {
+        rows::a_killed_waiter_is_not_missed(&redis, way);
+    }
+}
+
+#[test]
+fn every_kind_wakes_the_other_behind_sentinels() {
+    let both = Together::on(one_replica());
+    kinds::readers_and_writers_wake_each_other(&both);
+    kinds::permits_of_a_semaphore_wake_the_other(&both);
+    kinds::a_latch_lets_the_other_pass(&both);
+    kinds::permits_that_expire_go_from_one_to_the_other(&both);
+}
+
+// Failovers.
+
+#[test]
+fn waiters_of_both_languages_are_woken_by_a_release_after_a_failover() {
+    let what = "a release after a failover wakes";
+    waited::all_go_on_at_the_new_master(Sentinels::start(), what, |redis| {
+        redis.fail_over();
+    });
+}
+
+#[test]
+fn waiters_of_both_languages_are_woken_by_a_release_after_their_master_was_killed() {
+    let what = "a release after kill -9 of the master wakes";
+    waited::all_go_on_at_the_new_master(Sentinels::start(), what, |redis| {
+        redis.master().stop();
+        redis.wait_for_master_other_than(0);
+    });
+}
+
+/// What Redisson has asked a master that hangs it waits for until its timeouts are over, though the
+/// sentinels have replaced it. Its locks are not renewed meanwhile.
+#[test]
+fn a_short_watchdog_of_redisson_does_not_outlive_a_master_that_hangs_and_ours_does() {
+    // given locks of both, with a watchdog of six seconds
+    let both = Together::on_with(one_replica(), |setup| setup.watchdog(SECOND * 6));
+    let [ours, theirs] = [both.rust.thread("T1"), both.java.thread("T1")];
+    for (thread, name) in [(&ours, "ours"), (&theirs, "theirs")] {
+        assert!(thread.lock(name).acquired());
+    }
+    both.redis.in_step("");
+
+    // when their master hangs, and is replaced
+    both.redis.master().pause();
+    let new = both.redis.wait_for_master_other_than(0);
+
+    // then ours is renewed by the new one, again and again, and that of Java is gone
+    let left = |name| new.command(&["PTTL", name]).number();
+    eventually("ours is renewed", SECOND * 3, || left("ours") > 4_000);
+    eventually("Java's is gone", SECOND * 10, || left("theirs") < 0);
+    for _ in 0..20 {
+        assert!(left("ours") > 0 && left("theirs") < 0);
+        sleep(SECOND / 5);
+    }
+    assert!(ours.is_held("ours").is_true());
+    assert!(!theirs.is_held("theirs").is_true());
+    let row = both.redis.row(Kind::Lock, "a watchdog of 6 s and a master that hangs");
+    measured(&row, Way::RustToJava, "Rust holds on");
+    measured(&row, Way::JavaToRust, "Java's is lost");
+}
+
+/// As the page about guarantees says: the lock is lost, ours is told so, and Redisson is not.
+#[test]
+fn a_lock_that_a_failover_forgets_is_entered_by_the_other_and_our_holder_alone_is_told() {
+    // given locks of both that no replica knows of, and a waiter of the other language for each
+    let redis = Sentinels::options().links().start();
+    let both = Together::on_with(&redis, |setup| setup.watchdog(SECOND * 9));
+    let pairs = WAYS.map(|way| both.pair_of(&format!("{way:?}"), way, Kind::Lock));
+    ["redis-1", "redis-2"].iter().for_each(|replica| redis.links().cut("redis-0", replica));
+    let name = |way: Way| format!("{way:?}");
+    let held = pairs.each_ref().map(|it| it.holder.lock(&name(it.way)));
+    assert!(held.iter().all(Answer::acquired));
+    let lost = pairs[0].holder.start_lost(&name(Way::RustToJava));
+    let waiting = pairs.each_ref().map(|it| it.waiter.start_lock(&name(it.way)));
+    for way in WAYS {
+        redis.until_asleep(Kind::Lock, &name(way), 1);
+    }
+
+    // when the master dies, and one of them takes its place
+    let killed = SystemTime::now();
+    redis.master().stop();
+    redis.wait_for_master_other_than(0);
+
+    // then those who waited are in
+    for (it, waiting) in pairs.iter().zip(waiting) {
+        let entered = waiting.wait(SECOND * 30);
+        let delay = since(killed, entered.acquired_at());
+        woken(&redis.row(it.kind, "a failover forgets it: the other enters"), it.way, delay);
+    }
+
+    // and the holders are out, which ours hears by itself and Java when it asks
+    assert_eq!(lost.wait(SECOND * 10).value(), "NotOurs");
+    assert!(pairs[0].holder.unlock(&name(Way::RustToJava)).failed_with("AlreadyGone"));
+    let java = &pairs[1].holder;
+    assert!(!java.is_held(&name(Way::JavaToRust)).is_true());
+    let refused = java.unlock(&name(Way::JavaToRust));
+    assert!(refused.failed_with("IllegalMonitorStateException"), "{refused:?}");
+    for it in &pairs {
+        assert!(it.waiter.is_held(&name(it.way)).is_true());
+        assert!(it.waiter.unlock(&name(it.way)).is_true());
+        shown(&redis.row(it.kind, "a failover forgets it: its holder is out"), it.way);
+    }
+}

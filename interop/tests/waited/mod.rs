@@ -1,0 +1,85 @@
+//! Those who wait, of both languages, while the master of what they wait for is replaced.
+
+use std::time::Duration;
+
+use interop::{Kind, Pair, Pending, Servers, Thread, Together, Way, wake_up, woken};
+use testkit::eventually;
+
+const SECOND: Duration = Duration::from_secs(1);
+const WAYS: [Way; 2] = [Way::RustToJava, Way::JavaToRust];
+
+/// One who has something of a kind, one of each language who waits for it, and its name.
+struct Waited {
+    way: Way,
+    kind: Kind,
+    name: String,
+    holder: Thread,
+    waiters: [Thread; 2],
+    waiting: [Pending; 2],
+}
+
+impl Waited {
+    /// Holds, and has both wait.
+    #[track_caller]
+    fn begin<S: Servers>(both: &Together<S>, way: Way, kind: Kind) -> Self {
+        let name = format!("{kind} of {way:?}");
+        let Pair { holder, waiter, .. } = both.pair_of(&name, way, kind);
+        let own = both.pair_of(&format!("own {name}"), way, kind).holder;
+        assert!(holder.lock(&name).acquired());
+        let waiters = [waiter, own];
+        let waiting = waiters.each_ref().map(|waiter| waiter.start_lock(&name));
+        both.redis.until_asleep(kind, &name, 2);
+        Self { way, kind, name, holder, waiters, waiting }
+    }
+
+    /// Gives it back, and sees one after the other enter. Returns when the first one did.
+    #[track_caller]
+    fn end(self) -> Duration {
+        let [first, second] = self.waiting;
+        assert!(!first.is_done() && !second.is_done(), "{}: nobody is in", self.name);
+        let left = self.holder.unlock(&self.name);
+        eventually("one enters", SECOND * 20, || first.is_done() || second.is_done());
+        let (entered, next, by, last) = match first.is_done() {
+            true => (first, second, &self.waiters[0], &self.waiters[1]),
+            false => (second, first, &self.waiters[1], &self.waiters[0]),
+        };
+        let delay = wake_up(&left, &entered.wait(SECOND));
+        assert!(!next.is_done(), "{}: both are in", self.name);
+        assert!(by.unlock(&self.name).is_true());
+        // A Redisson that subscribes anew may miss it: it sleeps until the lease is over.
+        assert!(next.wait(SECOND * 45).acquired());
+        assert!(last.unlock(&self.name).is_true());
+        delay
+    }
+}
+
+/// Holders and waiters of both languages go on at the new master that `replaced` makes.
+#[track_caller]
+pub(crate) fn all_go_on_at_the_new_master<S: Servers>(
+    redis: S,
+    what: &str,
+    replaced: impl FnOnce(&S),
+) {
+    // given holders and waiters of both languages
+    let both = Together::on(redis);
+    let kinds = [Kind::Lock, Kind::Fenced, Kind::Write];
+    let held = WAYS.into_iter().flat_map(|way| kinds.map(|kind| (way, kind)));
+    let held: Vec<_> = held.map(|(way, kind)| Waited::begin(&both, way, kind)).collect();
+    held.iter().for_each(|it| both.redis.in_step(&it.name));
+
+    // when their master is replaced, then all of them listen at the new one
+    replaced(&both.redis);
+    for it in &held {
+        both.redis.until_asleep(it.kind, &it.name, 2);
+        let kept = both.redis.at(&it.name).command(&["EXISTS", &it.name]).number();
+        assert_eq!(kept, 1, "{}", it.name);
+    }
+
+    // and a release there wakes who waits
+    for it in held {
+        let (way, kind) = (it.way, it.kind);
+        let delay = it.end();
+        assert!(delay < SECOND * 2, "{kind}, {way}: woken after {delay:?}");
+        woken(&both.redis.row(kind, what), way, delay);
+    }
+}
