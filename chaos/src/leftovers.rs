@@ -4,21 +4,36 @@ use std::collections::BTreeSet;
 use std::thread::sleep;
 use std::time::Duration;
 
+use leasehold::blocking::Client;
+
 use crate::clock::{nanos, now};
 use crate::orders::{Kind, Object};
 use crate::site::Site;
 
-/// Waits for one lease, and looks: locks must be gone, and whatever is left must end by
-/// itself, but for the numbers that are meant to stay.
-pub fn look(site: &dyn Site, objects: &[Object], ttl: Duration) -> Vec<String> {
+/// Waits for one lease, and looks: locks must be gone, permits be there, and whatever is
+/// left must end by itself, but for the numbers that are meant to stay.
+pub fn look(site: &dyn Site, client: &Client, objects: &[Object], ttl: Duration) -> Vec<String> {
     let limit = now() + nanos(ttl + GRACE);
     loop {
-        let found = left(site, objects);
+        // A permit that expired is taken back by whoever asks next.
+        let found = [unavailable(client, objects), left(site, objects)].concat();
         if found.is_empty() || now() > limit {
             return found;
         }
         sleep(PAUSE);
     }
+}
+
+/// Permits that expire, and are not all there again.
+fn unavailable(client: &Client, objects: &[Object]) -> Vec<String> {
+    let mut found = vec![];
+    for Object { name, permits, .. } in objects.iter().filter(|it| it.kind == Kind::Permits) {
+        match client.permits(name).and_then(|it| it.available()) {
+            Ok(free) if free == i64::from(*permits) => {}
+            other => found.push(format!("of {permits} permits `{name}` has {other:?}")),
+        }
+    }
+    found
 }
 
 /// Semaphores that do not have all their permits again.

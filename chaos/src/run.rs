@@ -181,11 +181,12 @@ impl Run {
     }
 
     fn end(self, settings: &Settings) -> Outcome {
-        let Self { site, crew, record, objects, renewed, recoveries, mut violations, .. } = self;
+        let Self { site, crew, record, objects, renewed, .. } = self;
+        let Self { recoveries, mut violations, client, .. } = self;
         let gone = crew.dismiss();
         let semaphores = renewed.into_values().filter(|it| it.kind == Kind::Semaphore);
         let current: Vec<_> = semaphores.collect();
-        let stayed = leftovers::look(&*site, &objects, TTL);
+        let stayed = leftovers::look(&*site, &client, &objects, TTL);
         let lacking = leftovers::lacking(&*site, &current);
         let at = now();
         let last = [gone, stayed, lacking].concat().into_iter();

@@ -45,9 +45,7 @@ public final class Contender {
         Voice voice = new Voice(System.out, orders.path("first_hold").asLong());
         // Whatever a library prints must not end up among what is said.
         System.setOut(System.err);
-        RedissonClient redisson =
-                Peer.connect(new Flags(new String[] {"--url", orders.path("place").path("url").asText()}))
-                        .redisson();
+        RedissonClient redisson = connect(orders.path("place").path("url").asText());
 
         List<Thread> threads = new ArrayList<>();
         for (long number = 0; number < orders.path("tasks").asLong(); number++) {
@@ -65,6 +63,14 @@ public final class Contender {
             thread.join();
         }
         Runtime.getRuntime().halt(0);
+    }
+
+    /** What is left of a lease is asked of masters alone. */
+    private static RedissonClient connect(String url) {
+        String[] flags = url.startsWith("redis://")
+                ? new String[] {"--url", url}
+                : new String[] {"--url", url, "--read-mode", "MASTER"};
+        return Peer.connect(new Flags(flags)).redisson();
     }
 
     /** Whether there was an order to stop, and not just an end. */

@@ -59,8 +59,8 @@ record Peer(RedissonClient redisson, RedissonClient counters) {
 
     private static void cluster(ClusterServersConfig cluster, String nodes, Flags flags) {
         cluster.setMasterConnectionMinimumIdleSize(2).setSlaveConnectionMinimumIdleSize(2);
-        cluster.setReadMode(ReadMode.MASTER);
         base(cluster, flags);
+        flags.ifGiven("read-mode", mode -> cluster.setReadMode(ReadMode.valueOf(mode)));
         for (String node : nodes.split(",")) {
             cluster.addNodeAddress("redis://" + node);
         }
@@ -69,8 +69,8 @@ record Peer(RedissonClient redisson, RedissonClient counters) {
     /** Of {@code host:port,host:port/master}. */
     private static void sentinel(SentinelServersConfig master, String sentinels, Flags flags) {
         master.setMasterConnectionMinimumIdleSize(2).setSlaveConnectionMinimumIdleSize(2);
-        master.setReadMode(ReadMode.MASTER);
         base(master, flags);
+        flags.ifGiven("read-mode", mode -> master.setReadMode(ReadMode.valueOf(mode)));
         String[] parts = sentinels.split("/");
         master.setMasterName(parts[1]);
         for (String sentinel : parts[0].split(",")) {
