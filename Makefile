@@ -6,7 +6,7 @@ SEEDS ?= 2000
 SEED ?=
 BASE ?=
 ONLY ?=
-NUMBER ?= 100000
+NUMBER ?= 20000
 WORLDS ?= run run_counted run_permits run_served run_objects
 
 # Workspaces of their own, where there are any.
