@@ -9,7 +9,7 @@ ON ?=
 ONLY ?=
 MINUTES ?=
 DISOBEY ?=
-NUMBER ?= 100000
+NUMBER ?= 20000
 WORLDS ?= run run_counted run_permits run_served run_objects
 
 # Workspaces of their own, where there are any.
