@@ -52,10 +52,11 @@ limits:     ## so many holds, and as many tasks that wait, of one client of a cl
 interop:    ## against a real Redisson; installs a JDK and Maven if they are missing
 	interop/run.sh
 
-chaos:      ## processes of both languages contend while servers and processes fail: MINUTES=n SEED=x ON=single, sentinel or cluster; needs Java and Go
+chaos:      ## processes of both languages contend while servers and processes fail: MINUTES=n SEED=x ON=single, sentinel or cluster; installs a JDK, Maven and Go if they are missing
 	MINUTES=$(MINUTES) SEED=$(SEED) ON=$(ON) DISOBEY=$(DISOBEY) chaos/run.sh
 
-referee:    ## do the referee of the chaos and its judge find what they must? needs Go
+referee:    ## do the referee of the chaos and its judge find what they must? installs Go if it is missing
+	chaos/prepare.sh
 	cd chaos && cargo test --quiet
 	cd chaos/porcupine && PATH=$$PATH:/usr/local/go/bin go test ./...
 

@@ -11,11 +11,7 @@ MINUTES=${MINUTES:-1}
 ON=${ON:-single}
 SEED=${SEED:-$(date +%s)}
 
-# The judge is a program in Go.
-if ! command -v go >/dev/null && [ ! -x /usr/local/go/bin/go ]; then
-    echo 'chaos: Go is missing, which the judge needs: apt-get install golang-go' >&2
-    exit 1
-fi
+./prepare.sh
 ../interop/build.sh
 
 target=${CARGO_TARGET_DIR:-$PWD/target}
