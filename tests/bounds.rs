@@ -167,7 +167,7 @@ fn the_question_whether_a_type_is_send_has_two_answers() {
 
 #[cfg(feature = "blocking")]
 mod blocking {
-    use leasehold::blocking::{Client, Lock, LockGuard, OwnedLockGuard};
+    use leasehold::blocking::{Client, HeldLock, Lock, LockGuard, OwnedLockGuard};
 
     use super::*;
 
@@ -182,6 +182,7 @@ mod blocking {
     fn everything_else_may_cross_threads() {
         is_plain::<Client>();
         is_plain::<Lock>();
+        is_plain::<HeldLock>();
         is_plain::<OwnedLockGuard>();
     }
 }

@@ -780,8 +780,9 @@ fn methods(text: &str, settings: &str) -> Api {
     for line in code(text).lines() {
         if let Some(of) = line.strip_prefix("impl ") {
             let of = of.split([' ', '<']).next().unwrap_or_default();
-            // A guard of a thread is one that may move, with its thread.
+            // Two guards of threads, and what they share, are one of tasks.
             owner = of.rsplit("::").next().unwrap_or(of).replace("OwnedLockGuard", "LockGuard");
+            owner = owner.replace("HeldLock", "LockGuard");
         } else if line.starts_with("impl<") {
             owner.clear();
         }

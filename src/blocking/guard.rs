@@ -1,6 +1,7 @@
 //! Proof that a lock was granted, for threads.
 
 use std::{
+    ops::Deref,
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     rc::Rc,
     sync::Arc,
@@ -21,6 +22,14 @@ use crate::{
 /// std::thread::spawn(move || drop(guard)); // does not compile
 /// ```
 ///
+/// Nor does any of what it may be asked for move:
+///
+/// ```compile_fail
+/// # let client = leasehold::blocking::Client::in_memory().unwrap();
+/// let guard = client.lock("orders:42").unwrap().acquire().unwrap();
+/// std::ops::Deref::deref(&guard).reenter().unwrap(); // does not compile
+/// ```
+///
 /// # Examples
 ///
 /// ```
@@ -32,14 +41,18 @@ use crate::{
 #[derive(Debug)]
 #[must_use = "the lock is released as soon as the guard is dropped"]
 pub struct LockGuard {
-    guard: OwnedLockGuard,
+    held: HeldLock,
     /// Of this thread alone: it is not `Send`.
     entered: Rc<Entered>,
 }
 
 impl LockGuard {
-    pub(super) fn new(guard: OwnedLockGuard, entered: Rc<Entered>) -> Self {
-        Self { guard, entered }
+    pub(super) fn new(
+        guard: primitives::LockGuard,
+        core: &Arc<Core>,
+        entered: Rc<Entered>,
+    ) -> Self {
+        Self { held: HeldLock::new(guard, core), entered }
     }
 
     /// As [`LockGuard::release`](crate::LockGuard::release).
@@ -57,7 +70,7 @@ impl LockGuard {
     /// # Ok::<(), leasehold::Error>(())
     /// ```
     pub fn release(self) -> Result<Release> {
-        self.guard.release()
+        self.held.release()
     }
 
     /// As [`LockGuard::run`](crate::LockGuard::run): [`Ran::Stopped`] does not
@@ -71,8 +84,9 @@ impl LockGuard {
     /// # Ok::<(), leasehold::Error>(())
     /// ```
     pub fn run<T>(self, work: impl FnOnce(&Holding) -> T) -> Ran<T> {
-        let Self { guard, entered: _entered } = self;
-        guard.run(work)
+        // It has entered until the lock is given back.
+        let Self { held, entered: _entered } = self;
+        held.run(work)
     }
 
     /// As [`LockGuard::reenter`](crate::LockGuard::reenter), which acquiring
@@ -91,16 +105,7 @@ impl LockGuard {
     /// # Ok::<(), leasehold::Error>(())
     /// ```
     pub fn reenter(&self) -> Result<Self> {
-        Ok(Self::new(self.guard.reenter()?, Rc::clone(&self.entered)))
-    }
-}
-
-/// Looking at the hold works as on the guard that may move.
-impl std::ops::Deref for LockGuard {
-    type Target = OwnedLockGuard;
-
-    fn deref(&self) -> &OwnedLockGuard {
-        &self.guard
+        Ok(Self { held: self.held.reenter()?, entered: Rc::clone(&self.entered) })
     }
 }
 
@@ -118,18 +123,12 @@ impl std::ops::Deref for LockGuard {
 #[derive(Debug)]
 #[must_use = "the lock is released as soon as the guard is dropped"]
 pub struct OwnedLockGuard {
-    // Dropped before the core: its release is the last thing to be made.
-    guard: primitives::LockGuard,
-    core: Arc<Core>,
+    held: HeldLock,
 }
 
 impl OwnedLockGuard {
     pub(super) fn new(guard: primitives::LockGuard, core: &Arc<Core>) -> Self {
-        Self { guard, core: Arc::clone(core) }
-    }
-
-    pub(super) fn holding(&self) -> Holding {
-        self.guard.holding()
+        Self { held: HeldLock::new(guard, core) }
     }
 
     /// As [`LockGuard::release`](crate::LockGuard::release).
@@ -147,8 +146,7 @@ impl OwnedLockGuard {
     /// # Ok::<(), leasehold::Error>(())
     /// ```
     pub fn release(self) -> Result<Release> {
-        let Self { guard, core } = self;
-        core.wait(guard.release())?
+        self.held.release()
     }
 
     /// As [`LockGuard::run`](crate::LockGuard::run): [`Ran::Stopped`] does not
@@ -162,15 +160,7 @@ impl OwnedLockGuard {
     /// # Ok::<(), leasehold::Error>(())
     /// ```
     pub fn run<T>(self, work: impl FnOnce(&Holding) -> T) -> Ran<T> {
-        let Self { guard, core } = self;
-        let (holding, name) = (guard.holding(), guard.name().clone());
-        let done = catch_unwind(AssertUnwindSafe(|| work(&holding)));
-        // Called from a task it is dropped, and released in the background.
-        let lost = core.wait(guard.release_after_run()).ok().flatten();
-        match done {
-            Ok(value) => Ran::of(value, name, lost),
-            Err(panic) => resume_unwind(panic),
-        }
+        self.held.run(work)
     }
 
     /// As [`LockGuard::reenter`](crate::LockGuard::reenter).
@@ -188,9 +178,79 @@ impl OwnedLockGuard {
     /// # Ok::<(), leasehold::Error>(())
     /// ```
     pub fn reenter(&self) -> Result<Self> {
-        Ok(Self::new(self.core.wait(self.guard.reenter())??, &self.core))
+        Ok(Self { held: self.held.reenter()? })
+    }
+}
+
+macro_rules! shows_what_is_held {
+    ($($guard:ty),+) => {$(
+        impl Deref for $guard {
+            type Target = HeldLock;
+
+            fn deref(&self) -> &HeldLock {
+                &self.held
+            }
+        }
+    )+};
+}
+
+shows_what_is_held!(LockGuard, OwnedLockGuard);
+
+/// What is the same for both guards: looking at what they hold, and writing under it.
+///
+/// # Examples
+///
+/// ```
+/// use leasehold::blocking::{Client, HeldLock};
+/// let lock = Client::in_memory()?.lock("orders:42")?;
+/// let show = |held: &HeldLock| println!("{} for {:?}", held.owner(), held.remaining());
+/// let guard = lock.acquire()?;
+/// show(&guard);
+/// # drop(guard);
+/// let guard = lock.acquire_owned()?;
+/// show(&guard);
+/// # Ok::<(), leasehold::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct HeldLock {
+    // Dropped before the core: its release is the last thing to be made.
+    guard: primitives::LockGuard,
+    core: Arc<Core>,
+}
+
+/// What guards are made of. Who only looks makes none of it, and so cannot move it.
+impl HeldLock {
+    fn new(guard: primitives::LockGuard, core: &Arc<Core>) -> Self {
+        Self { guard, core: Arc::clone(core) }
     }
 
+    pub(super) fn holding(&self) -> Holding {
+        self.guard.holding()
+    }
+
+    fn release(self) -> Result<Release> {
+        let Self { guard, core } = self;
+        core.wait(guard.release())?
+    }
+
+    fn run<T>(self, work: impl FnOnce(&Holding) -> T) -> Ran<T> {
+        let Self { guard, core } = self;
+        let (holding, name) = (guard.holding(), guard.name().clone());
+        let done = catch_unwind(AssertUnwindSafe(|| work(&holding)));
+        // Called from a task it is dropped, and released in the background.
+        let lost = core.wait(guard.release_after_run()).ok().flatten();
+        match done {
+            Ok(value) => Ran::of(value, name, lost),
+            Err(panic) => resume_unwind(panic),
+        }
+    }
+
+    fn reenter(&self) -> Result<Self> {
+        Ok(Self::new(self.core.wait(self.guard.reenter())??, &self.core))
+    }
+}
+
+impl HeldLock {
     /// As [`LockGuard::write`](crate::LockGuard::write).
     ///
     /// # Errors

@@ -173,7 +173,7 @@ impl Lock {
     }
 
     fn guard(&self, guard: AsyncGuard, entered: Rc<Entered>) -> LockGuard {
-        LockGuard::new(OwnedLockGuard::new(guard, &self.core), entered)
+        LockGuard::new(guard, &self.core, entered)
     }
 }
 

@@ -40,7 +40,7 @@ mod waiting;
 pub use self::{
     client::{Client, ClientBuilder},
     fenced::{FencedGuard, FencedLock, OwnedFencedGuard},
-    guard::{LockGuard, OwnedLockGuard},
+    guard::{HeldLock, LockGuard, OwnedLockGuard},
     latch::Latch,
     lock::Lock,
     permits::{Permits, PermitsGuard},
