@@ -524,6 +524,42 @@ async fn each_side_is_taken_away_for_itself_and_its_holders_are_told() {
     assert!(matches!(release, Release::AlreadyGone { .. }), "{release:?}");
 }
 
+/// All of the lock was deleted: the reader believed on while another one wrote.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_reads_beside_a_writer_that_is_taken_away_reads_on_for_its_own_lease() {
+    let t = Setup::new().await;
+    let writing = t.ours().write().ttl(secs(60)).acquire().await.unwrap();
+    let reading = t.ours().read_beside(&writing).await.unwrap();
+    assert!(t.theirs().write().force_release().await.unwrap());
+
+    let fields = hash(&t.redis, "door").into_iter().collect::<BTreeSet<_>>();
+    let reader = (reading.owner().to_string(), "1".to_owned());
+    assert_eq!(fields, BTreeSet::from([("mode".to_owned(), "read".to_owned()), reader]));
+    assert!((25_000..=30_000).contains(&pttl(&t.redis, "door")));
+    assert!(t.theirs().write().try_acquire().await.unwrap().is_none());
+    give_back(read(&t.theirs()).await).await;
+    let release = writing.release().await.unwrap();
+    assert!(matches!(release, Release::AlreadyGone { .. }), "{release:?}");
+    give_back(reading).await;
+    give_back(write(&t.theirs()).await).await;
+}
+
+/// It was shown as the holder, and could not be taken away.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_writes_beside_a_reader_that_is_taken_away_writes_on() {
+    let t = Setup::new().await;
+    let writing = write(&t.ours()).await;
+    let reading = t.ours().read_beside(&writing).await.unwrap();
+    let holder = t.theirs().read().holder().await.unwrap().expect("it reads");
+    assert_eq!(holder.owner(), reading.owner());
+    assert!(t.theirs().read().force_release().await.unwrap());
+    assert_eq!(t.theirs().read().holder().await.unwrap(), None);
+    let release = reading.release().await.unwrap();
+    assert!(matches!(release, Release::AlreadyGone { .. }), "{release:?}");
+    assert!(t.theirs().read().try_acquire().await.unwrap().is_none(), "one writes");
+    give_back(writing).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn readers_and_writers_are_renewed() {
     let t = Setup::new().await;

@@ -26,6 +26,8 @@ pub(super) async fn all(t: &Bench) {
     a_writer_that_gives_up_lets_readers_in(t).await;
     the_last_reader_tells_and_a_writer_too(t).await;
     each_side_is_taken_away_for_itself(t).await;
+    who_reads_beside_one_that_is_taken_away_reads_on(t).await;
+    who_writes_beside_one_that_is_taken_away_writes_on(t).await;
     a_writer_counts_and_a_reader_does_not(t).await;
     many_readers_come_and_go(t).await;
 }
@@ -344,6 +346,44 @@ async fn each_side_is_taken_away_for_itself(t: &Bench) {
     assert_eq!(holder.owner, writes.owner);
     assert!(t.other.force_release(&writes.object).await.unwrap());
     assert_eq!(t.one.holder(&writes.object).await.unwrap(), None);
+}
+
+/// All of the lock went: the reader believed on while another one wrote.
+async fn who_reads_beside_one_that_is_taken_away_reads_on(t: &Bench) {
+    let [writes, next] = [(); 2].map(|()| writer(t, "rw-force-writer"));
+    let [reads, other] = [(); 2].map(|()| reader(t, "rw-force-writer"));
+    t.other.listen(&next.object);
+    t.told(&super::Event::Hears(next.object.clone(), super::Hears::Releases), 1).await;
+    assert!(is_granted(t, &writes).await && reads_beside(t, &reads, &writes).await);
+    assert!(t.one.force_release(&writes.object).await.unwrap());
+    t.told(&freed(&next), 1).await;
+    t.other.unlisten(&next.object);
+    assert!(!t.one.force_release(&writes.object).await.unwrap());
+    assert_eq!(t.one.renew(&[renewal(&writes)]).await.unwrap(), [Outcome::NotOurs]);
+    assert_eq!(t.one.renew(&[renewal(&reads)]).await.unwrap(), [Outcome::Renewed]);
+    assert!(!is_granted(t, &next).await && is_granted(t, &other).await);
+    assert_eq!(release(t, &other).await, FREED);
+    assert_eq!(release(t, &reads).await, FREED);
+    assert!(is_granted(t, &next).await);
+    release(t, &next).await;
+}
+
+/// It was shown as the holder, and could not be taken away.
+async fn who_writes_beside_one_that_is_taken_away_writes_on(t: &Bench) {
+    let [writes, next] = [(); 2].map(|()| writer(t, "rw-force-reader"));
+    let reads = reader(t, "rw-force-reader");
+    assert!(is_granted(t, &writes).await && reads_beside(t, &reads, &writes).await);
+    let holder = t.other.holder(&reads.object).await.unwrap().unwrap();
+    assert_eq!(holder.owner, reads.owner);
+    assert!(t.other.force_release(&reads.object).await.unwrap());
+    assert_eq!(t.other.holder(&reads.object).await.unwrap(), None);
+    assert!(!t.other.force_release(&reads.object).await.unwrap());
+    assert_eq!(t.one.renew(&[renewal(&reads)]).await.unwrap(), [Outcome::NotOurs]);
+    assert_eq!(t.one.renew(&[renewal(&writes)]).await.unwrap(), [Outcome::Renewed]);
+    assert!(!is_granted(t, &next).await, "one writes yet");
+    assert_eq!(release(t, &writes).await, FREED);
+    assert!(is_granted(t, &next).await);
+    release(t, &next).await;
 }
 
 async fn a_writer_counts_and_a_reader_does_not(t: &Bench) {

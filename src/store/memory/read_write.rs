@@ -1,6 +1,6 @@
 //! Read-write locks in memory: who reads, who writes, and who waits to write.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, mem, time::Duration};
 
 use tokio::time::Instant;
 
@@ -137,12 +137,14 @@ impl ReadWrite {
         self.writer.take_if(|writer| writer.owner == *owner).map(|_| true)
     }
 
-    fn only_reads(&self) -> bool {
-        self.writer.is_none() && !self.readers.is_empty()
+    /// Takes out whoever reads. Returns whether anybody did.
+    fn force_readers(&mut self) -> bool {
+        !mem::take(&mut self.readers).is_empty()
     }
 
-    fn is_written(&self) -> bool {
-        self.writer.is_some()
+    /// Takes out whoever writes: those beside it read on.
+    fn force_writer(&mut self) -> bool {
+        self.writer.take().is_some()
     }
 }
 
@@ -231,7 +233,7 @@ impl Questions<Session> for Readers {
     }
 
     fn force_release<'a>(&self, session: &'a Session, object: &'a Object) -> Answer<'a, bool> {
-        session.ask(|state, now| state.force_out(object, now, ReadWrite::only_reads))
+        session.ask(|state, now| state.force_out(object, now, ReadWrite::force_readers))
     }
 }
 
@@ -312,7 +314,7 @@ impl Questions<Session> for Writers {
     }
 
     fn force_release<'a>(&self, session: &'a Session, object: &'a Object) -> Answer<'a, bool> {
-        session.ask(|state, now| state.force_out(object, now, ReadWrite::is_written))
+        session.ask(|state, now| state.force_out(object, now, ReadWrite::force_writer))
     }
 }
 
@@ -362,25 +364,19 @@ impl State {
         (given, others)
     }
 
-    /// Takes everybody out, if it is held in that way.
+    /// Takes those out whom `force` takes, and tells it if others may enter now.
     fn force_out(
         &mut self,
         object: &Object,
         now: Instant,
-        is_held: impl FnOnce(&ReadWrite) -> bool,
+        force: impl FnOnce(&mut ReadWrite) -> bool,
     ) -> bool {
-        let held = self.of_read_write(object, now, |lock| {
-            let held = is_held(lock);
-            if held {
-                lock.writer = None;
-                lock.readers.clear();
-            }
-            held
-        });
-        if held {
+        let question = |lock: &mut ReadWrite| (force(lock), lock.writer.is_none());
+        let (forced, may_enter) = self.of_read_write(object, now, question);
+        if forced && may_enter {
             self.announce_both(object, u64::MAX);
         }
-        held
+        forced
     }
 
     #[cfg(test)]

@@ -39,7 +39,7 @@ static RENEW_READERS: LazyLock<Script> = script!("read_write/renew");
 static RENEW_WRITERS: LazyLock<Script> = script!("read_write/prolong");
 static RECOUNT_WRITER: LazyLock<Script> = script!("read_write/recount");
 static INSPECT: LazyLock<Script> = script!("holder", "read_write", "read_write/inspect");
-static FORCE: LazyLock<Script> = script!("read_write/force");
+static FORCE: LazyLock<Script> = script!("holder", "read_write", "read_write/force");
 
 /// What the field of a writer ends with.
 const WRITER: &str = ":write";
@@ -373,7 +373,7 @@ impl RedisStore {
         self.lock_held_by(object, &Owner::lossy(&writer(owner))).await
     }
 
-    /// Frees it from all who are in this mode, and says so by this `message`.
+    /// Takes out all who are on this side, and says so by this `message`.
     async fn force_out_of(
         &self,
         mode: &str,
@@ -382,6 +382,7 @@ impl RedisStore {
     ) -> Result<bool, Failure> {
         let reply = self.run_on(&object.name, &FORCE, |command| {
             command.arg(mode).arg(channel(&object.name)).arg(message);
+            command.arg(keys::in_slot(&object.name));
         });
         replies::freed(&reply.await?, &object.name)
     }

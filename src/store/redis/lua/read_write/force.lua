@@ -1,22 +1,50 @@
--- read_write/force: free the lock whoever reads, or whoever writes, and tell the waiters.
+-- read_write/force: take out whoever reads, or whoever writes, and tell the waiters.
 --
 --   KEYS[1]  lock     hash {mode: read or write, reader: hold count, owner:write: hold count}
 --   ARGV[1]  mode     read or write
 --   ARGV[2]  channel  where to say so
 --   ARGV[3]  message  what to say: 0 after readers, 1 after a writer
+--   ARGV[4]  prefix   how the leases of readers begin
 --
---   1        was held so, is free
+--   1        was held so, is so no more
 --   2        the same, but the server refused to say so on the channel
 --   0        was not held so
 --
--- Time: HGET, DEL and PUBLISH.
+-- Who reads beside a writer reads on when that one is taken out, as long as its lease lasts. When
+-- readers are taken out beside a writer nobody may enter, and nobody is told.
+--
+-- Time: HGET, HLEN, DEL and PUBLISH; beside others HGETALL, HDEL, HSET and the longest lease.
 
-if redis.call('HGET', KEYS[1], 'mode') ~= ARGV[1] then
+local function tell()
+    return type(redis.pcall('PUBLISH', ARGV[2], ARGV[3])) == 'table' and 2 or 1
+end
+
+local function take_out(writes)
+    local fields = redis.call('HGETALL', KEYS[1])
+    for i = 1, #fields, 2 do
+        if fields[i] ~= 'mode' and (string.sub(fields[i], -6) == ':write') == writes then
+            redis.call('HDEL', KEYS[1], fields[i])
+        end
+    end
+end
+
+local mode = redis.call('HGET', KEYS[1], 'mode')
+local beside = mode == 'write' and redis.call('HLEN', KEYS[1]) > 2
+if beside and ARGV[1] == 'read' then
+    take_out(false)
+    return 1
+elseif mode ~= ARGV[1] then
     return 0
+elseif not beside then
+    redis.call('DEL', KEYS[1])
+    return tell()
 end
 
-redis.call('DEL', KEYS[1])
-if type(redis.pcall('PUBLISH', ARGV[2], ARGV[3])) == 'table' then
-    return 2
+take_out(true)
+redis.call('HSET', KEYS[1], 'mode', 'read')
+local left = longest_lease(KEYS[1], ARGV[4])
+if left then
+    -- With 0 it is gone: nobody reads any more.
+    redis.pcall('PEXPIRE', KEYS[1], left)
 end
-return 1
+return tell()
