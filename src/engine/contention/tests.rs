@@ -4,6 +4,7 @@ mod answers;
 mod idle;
 mod lingering;
 mod offers;
+mod shapes;
 mod sharing;
 
 use std::{future::Future, pin::Pin, sync::Arc, time::Duration};

@@ -736,6 +736,30 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
+            "engine::contention::tests::shapes::one_permit_that_was_left_to_who_goes_is_not_two_for_the_next",
+        ),
+        Defect {
+            says: "what is left to one who goes is left to the next, whatever that one wants",
+            edits: &[Edit {
+                file: "src/engine/contention/entry.rs",
+                from: "baton = baton.filter(|baton| next.shape == baton.shape());",
+                to: "baton = baton.filter(|_| true);",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("engine::contention::tests::shapes::one_permit_is_not_two_for_who_was_called"),
+        Defect {
+            says: "a grant is of use to one who was called, whatever that one wants",
+            edits: &[Edit {
+                file: "src/engine/contention/entry.rs",
+                from: "called.baton.is_none() && called.shape == shape",
+                to: "called.baton.is_none()",
+            }],
+        },
+    ),
+    (
+        Finder::Unit(
             "engine::contention::tests::sharing::nobody_shares_with_a_writer_that_reads_as_well",
         ),
         Defect {

@@ -1,0 +1,49 @@
+//! A grant goes on here to one who wants the same, and to nobody else.
+
+use tokio::time::timeout;
+
+use super::*;
+use crate::{Permits, PermitsGuard};
+
+const SOON: Duration = Duration::from_millis(2);
+
+/// Longer than who waits sleeps.
+const LONG: Duration = Duration::from_secs(5);
+
+/// Two permits, of which two clients have one each.
+async fn two_permits() -> (Permits, PermitsGuard, PermitsGuard) {
+    let store = MemoryStore::new();
+    let [here, there] = [(); 2].map(|()| Client::sharing(&store).permits("pool").unwrap());
+    here.set(2).await.unwrap();
+    let (ours, theirs) = (here.acquire().await.unwrap(), there.acquire().await.unwrap());
+    (here, ours, theirs)
+}
+
+/// Polls `acquires` until it waits.
+async fn waits(acquires: &mut (impl Future<Output = crate::Result<PermitsGuard>> + Unpin)) {
+    assert!(timeout(SOON, acquires).await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_permit_that_was_left_to_who_goes_is_not_two_for_the_next() {
+    let (here, ours, _theirs) = two_permits().await;
+    let mut goes = Box::pin(here.acquire());
+    waits(&mut goes).await;
+    let mut next = Box::pin(here.acquire_many(2));
+    waits(&mut next).await;
+    drop(ours);
+    drop(goes);
+    assert!(timeout(LONG, &mut next).await.is_err(), "three of two");
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_permit_is_not_two_for_who_was_called() {
+    let (here, ours, _theirs) = two_permits().await;
+    let mut goes = Box::pin(here.acquire_many(2));
+    waits(&mut goes).await;
+    let mut called = Box::pin(here.acquire_many(2));
+    waits(&mut called).await;
+    drop(goes);
+    drop(ours);
+    assert!(timeout(LONG, &mut called).await.is_err(), "three of two");
+}
