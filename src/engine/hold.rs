@@ -408,3 +408,58 @@ impl fmt::Debug for Hold {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::sleep;
+
+    use super::*;
+    use crate::{
+        Client, Lock, MemoryStore,
+        domain::Identity,
+        engine::{Engine, clock::Clock, tasks::here},
+        store::{Event, Subscriber},
+    };
+
+    const SOON: Duration = Duration::from_millis(2);
+
+    /// Readers of a client that share a hold for long, and its engine.
+    fn readers() -> (MemoryStore, Arc<Engine>, Lock) {
+        let memory = MemoryStore::new();
+        let (store, clock) = (Arc::new(memory.session()), Clock::with(|| Duration::ZERO));
+        let engine = Engine::new(Identity::of("one"), store, clock, here());
+        let prices = Client::of(Arc::clone(&engine)).read_write("prices").unwrap();
+        let read = prices.read().local_turns(10, Duration::from_secs(3600));
+        (memory, engine, read)
+    }
+
+    /// Whoever acquires has two thirds of a lease before it, if nothing is renewed.
+    #[tokio::test(start_paused = true)]
+    async fn a_hold_that_is_due_for_renewal_is_shared_by_nobody() {
+        let (memory, _engine, read) = readers();
+        let first = read.acquire().await.unwrap();
+        memory.stall();
+        sleep(Duration::from_secs(10) - SOON).await;
+        assert_eq!(read.acquire().await.unwrap().owner(), first.owner());
+        sleep(2 * SOON).await;
+        assert!(read.acquire_within(SOON).await.is_err(), "it asks for itself");
+        memory.resume();
+        sleep(SOON).await;
+        assert_eq!(read.acquire().await.unwrap().owner(), first.owner());
+    }
+
+    /// It may be lost with the data of a server that has failed over.
+    #[tokio::test(start_paused = true)]
+    async fn a_hold_in_doubt_is_shared_by_nobody() {
+        let (memory, engine, read) = readers();
+        let first = read.acquire().await.unwrap();
+        sleep(Duration::from_secs(5)).await;
+        memory.fail("LOADING Redis is loading the dataset in memory");
+        engine.hear(Event::Back);
+        sleep(SOON).await;
+        assert!(read.try_acquire().await.is_err(), "it asks for itself");
+        memory.heal();
+        sleep(Duration::from_secs(5)).await;
+        assert_eq!(read.acquire().await.unwrap().owner(), first.owner());
+    }
+}

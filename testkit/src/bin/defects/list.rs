@@ -759,6 +759,41 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
+        Finder::Unit("engine::hold::tests::a_hold_that_is_due_for_renewal_is_shared_by_nobody"),
+        Defect {
+            says: "a hold that is due for renewal is shared",
+            edits: &[Edit {
+                file: "src/engine/hold.rs",
+                from: "        let fresh = now < self.lease(&state).renew_at();\n        let few",
+                to: "        let fresh = now >= state.leased_at;\n        let few",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("engine::hold::tests::a_hold_in_doubt_is_shared_by_nobody"),
+        Defect {
+            says: "a hold in doubt is shared",
+            edits: &[Edit {
+                file: "src/engine/hold.rs",
+                from: "state.over.is_none() && !state.doubted && self.must_end_at.is_none();",
+                to: "state.over.is_none() && self.must_end_at.is_none();",
+            }],
+        },
+    ),
+    (
+        Finder::Unit(
+            "engine::keeper::tests::a_writer_that_reads_as_well_is_given_back_when_its_time_is_over",
+        ),
+        Defect {
+            says: "a writer with readers beside it is owed for as long as its own lease",
+            edits: &[Edit {
+                file: "src/engine/hold.rs",
+                from: "if beside { ends.max(now + LATEST) } else { ends }",
+                to: "if beside { ends } else { ends.min(now + LATEST) }",
+            }],
+        },
+    ),
+    (
         Finder::Unit(
             "engine::contention::tests::sharing::nobody_shares_with_a_writer_that_reads_as_well",
         ),
