@@ -204,8 +204,11 @@ shows_what_is_held!(LockGuard, OwnedLockGuard);
 /// use leasehold::blocking::{Client, HeldLock};
 /// let lock = Client::in_memory()?.lock("orders:42")?;
 /// let show = |held: &HeldLock| println!("{} for {:?}", held.owner(), held.remaining());
-/// show(&lock.acquire()?);
-/// show(&lock.acquire_owned()?);
+/// let guard = lock.acquire()?;
+/// show(&guard);
+/// # drop(guard);
+/// let guard = lock.acquire_owned()?;
+/// show(&guard);
 /// # Ok::<(), leasehold::Error>(())
 /// ```
 #[derive(Debug)]

@@ -118,7 +118,7 @@ async fn one_that_stopped_listening_is_passed_over(t: &Bench) {
     let [held, gone] = t.held("gone").await;
     t.queue(&gone).await;
     t.other.unlisten(&held.object);
-    sleep(Duration::from_millis(50)).await;
+    sleep(Duration::from_millis(250)).await;
     t.hand_over(&held).await;
     assert_eq!(t.owner_of(&held).await, None);
 }

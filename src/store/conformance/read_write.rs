@@ -219,25 +219,25 @@ async fn nobody_reads_beside_one_who_does_not_write(t: &Bench) {
 
 /// The shorter lease of a writer that dies ends nothing for who reads beside it.
 async fn who_reads_beside_one_that_dies_reads_on(t: &Bench) {
-    let writes = Claim { ttl: Duration::from_millis(300), ..writer(t, "rw-dies") };
+    let writes = Claim { ttl: Duration::from_millis(800), ..writer(t, "rw-dies") };
     let (reads, next) = (reader(t, "rw-dies"), writer(t, "rw-dies"));
     assert!(is_granted(t, &writes).await && reads_beside(t, &reads, &writes).await);
     assert_eq!(t.one.renew(&[renewal(&writes)]).await.unwrap(), [Outcome::Renewed]);
     assert_eq!(t.one.recount(&writes, 1, Some(writes.ttl)).await.unwrap(), Outcome::Renewed);
-    sleep(Duration::from_millis(350)).await;
+    sleep(Duration::from_millis(850)).await;
     assert!(!is_granted(t, &next).await, "one reads yet");
     t.one.force_release(&reads.object).await.unwrap();
 }
 
 async fn who_reads_on_does_so_for_its_own_lease(t: &Bench) {
     // The shorter lease of the writer shortens nothing, however often it is renewed.
-    let writes = Claim { ttl: Duration::from_millis(300), ..writer(t, "rw-own-lease") };
+    let writes = Claim { ttl: Duration::from_millis(800), ..writer(t, "rw-own-lease") };
     let (reads, next) = (reader(t, "rw-own-lease"), writer(t, "rw-own-lease"));
     assert!(is_granted(t, &writes).await && reads_beside(t, &reads, &writes).await);
     assert_eq!(t.one.renew(&[renewal(&writes)]).await.unwrap(), [Outcome::Renewed]);
     assert_eq!(t.one.recount(&writes, 1, Some(writes.ttl)).await.unwrap(), Outcome::Renewed);
     assert_eq!(release(t, &writes).await, FREED);
-    sleep(Duration::from_millis(350)).await;
+    sleep(Duration::from_millis(850)).await;
     assert!(!is_granted(t, &next).await, "one reads yet");
     assert_eq!(release(t, &reads).await, FREED);
 
