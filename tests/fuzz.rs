@@ -240,7 +240,7 @@ impl Story {
         let lock = client.lock(format!("{}-after", self.seed)).unwrap();
         // Replies may still be shifted, and then a first one makes no sense.
         let recovered = async { while lock.acquire().await.is_err() {} };
-        self.within(secs(4), "the client recovers", recovered).await;
+        self.within(secs(10), "the client recovers", recovered).await;
         calls + 2
     }
 
