@@ -350,12 +350,12 @@ async fn a_script_that_fails_half_way_says_so_and_what_it_wrote_stays() {
     let long = "x".repeat(100_000);
     for (number, (end, words)) in [
         ("redis.call('HSET', 'data', 'a', '1')", "WRONGTYPE Operation"),
-        ("redis.call('NONSENSE')", "Unknown Redis command"),
+        ("redis.call('NONSENSE')", "command called from"),
         ("error('the stock is empty')", "user_script:2: the stock is empty"),
         ("error({err = 'NOSCRIPT made up'})", "NOSCRIPT made up"),
         ("local a = nil + 1", "arithmetic on a nil"),
         ("return redis.error_reply('MINE no more')", "MINE no more"),
-        ("return {1, redis.pcall('NONSENSE')}", "Unknown Redis command"),
+        ("return {1, redis.pcall('NONSENSE')}", "command called from"),
         ("error(string.rep('x', 1000000))", "xxxxx"),
         ("return string.rep('x', 300000)", "the answer is too long: 250 kB at most"),
         ("return {{ARGV[1], ARGV[1]}, {ARGV[1]}}", "the answer is too long: 250 kB at most"),

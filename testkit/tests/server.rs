@@ -161,7 +161,7 @@ fn debug_commands_are_allowed() {
 fn a_wrong_setting_shows_the_log() {
     let failure = catch_unwind(|| Redis::options().arg("--no-such-setting", "1").start());
     let message = *failure.unwrap_err().downcast::<String>().unwrap();
-    assert!(message.contains("\n>>> 'no-such-setting"), "{message}");
+    assert!(message.contains(">>> 'no-such-setting"), "{message}");
 }
 
 #[test]
