@@ -171,6 +171,24 @@ async fn one_command_more_is_the_right_that_it_needs_in_a_cluster() {
     is_free(&cluster, NAME).await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_left_of_a_client_that_has_waited_for_replicas_of_each_node() {
+    let cluster = Cluster::start();
+    let client = client(&cluster).await;
+    for master in cluster.masters() {
+        let before = connections(&master);
+        let name = cluster.key_on(&master, NAME);
+        give_back(lock(&client, &name, ONE).acquire().await.unwrap()).await;
+        assert_eq!(connections(&master), before + 1);
+    }
+    client.shutdown(SOON).await;
+    drop(client);
+    let are_alone = || cluster.nodes().iter().all(|node| connections(node) == 0);
+    eventually("nobody is connected any more", PATIENCE, are_alone);
+    let tasks = tokio::runtime::Handle::current().metrics();
+    eventually("no task is left", PATIENCE, || tasks.num_alive_tasks() == 0);
+}
+
 // Failovers.
 
 #[tokio::test(flavor = "multi_thread")]
