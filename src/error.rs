@@ -226,7 +226,8 @@ pub enum Error {
         /// permits, a semaphore or a latch it is not known.
         holder: Option<Holder>,
         /// Whether that was another guard of this very client: a task that
-        /// acquires what it holds waits for itself.
+        /// acquires what it holds waits for itself. Not if no guard has it any more, and the
+        /// server has not heard of its release.
         by_this_client: bool,
     },
 

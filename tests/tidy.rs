@@ -178,7 +178,7 @@ fn floors(path: &str, text: &str) -> Vec<String> {
 /// What shares a floor does not know each other.
 const ENGINE_FLOORS: [&[&str]; 10] = [
     &["clock", "counters", "tasks", "timing"],
-    &["grant", "limits", "retry"],
+    &["grant", "limits", "recent", "retry"],
     &["hold"],
     &["debts"],
     &["core"],

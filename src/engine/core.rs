@@ -7,7 +7,12 @@ use std::sync::{
 
 use tokio::sync::{Notify, Semaphore};
 
-use super::{clock::Clock, counters::Counters, debts::Debts};
+use super::{
+    clock::Clock,
+    counters::Counters,
+    debts::{Debt, Debts},
+    recent::RecentReleases,
+};
 use crate::store::Store;
 
 /// The store of one client and the time, what it counts, and what it owes.
@@ -16,6 +21,8 @@ pub(crate) struct Core {
     pub(super) clock: Clock,
     pub(super) counters: Arc<Counters>,
     pub(super) debts: Debts,
+    /// What it has given back lately.
+    pub(super) recent: RecentReleases,
     /// How many callers ask for something that may have to be given back, or give it back.
     pub(super) asking: AtomicUsize,
     /// The store is there again.
@@ -39,6 +46,13 @@ impl Core {
     /// Notes that it is done: what came of it is held, or owed.
     pub(super) fn has_asked(&self) {
         self.asking.fetch_sub(1, Ordering::Release);
+    }
+
+    /// Has given back once more what another server may not have heard of.
+    pub(super) fn repeat_releases(&self) {
+        for (claim, until) in self.recent.may_be_held(self.clock.now()) {
+            self.debts.owe(Debt::Repeat { claim, until });
+        }
     }
 
     /// How many ask.

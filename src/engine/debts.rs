@@ -18,6 +18,8 @@ use crate::{
 pub(crate) enum Debt {
     /// Give the lock back.
     Release(Withdrawal),
+    /// Give back once more what another server was told to be given back.
+    Repeat { claim: Claim, until: Instant },
     /// Tell it how many shares the hold has.
     Recount { hold: Arc<Hold> },
 }
@@ -61,13 +63,14 @@ impl Debt {
     pub(crate) fn claim(&self) -> &Claim {
         match self {
             Self::Recount { hold } => &hold.grant.claim,
+            Self::Repeat { claim, .. } => claim,
             Self::Release(withdrawal) => &withdrawal.claim,
         }
     }
 
     /// Whether it is precaution only, which nobody need wait for.
     fn is_precaution(&self) -> bool {
-        matches!(self, Self::Release(Withdrawal { looks: Some(1..), .. }))
+        matches!(self, Self::Repeat { .. } | Self::Release(Withdrawal { looks: Some(1..), .. }))
     }
 }
 

@@ -15,6 +15,7 @@ impl Subscriber for Engine {
                 self.keeper.ask_about_all();
                 self.core.back.notify_waiters();
             }
+            Event::Moved => self.core.repeat_releases(),
             Event::Ask { .. } | Event::SubscriptionsLost => {}
         }
         self.contention.hear(event);
@@ -26,24 +27,80 @@ mod tests {
     use std::{sync::Arc, time::Duration};
 
     use futures_util::FutureExt;
+    use tokio::time::sleep;
 
     use super::*;
     use crate::{
-        domain::Identity,
+        Client,
+        domain::{Claim, Identity, Object},
         engine::{clock::Clock, tasks::here},
         store::memory::MemoryStore,
     };
 
+    fn client(memory: &MemoryStore) -> (Client, Arc<Engine>) {
+        let (store, clock) = (Arc::new(memory.session()), Clock::with(|| Duration::ZERO));
+        let engine = Engine::new(Identity::of("one"), store, clock, here());
+        (Client::of(Arc::clone(&engine)), engine)
+    }
+
     #[tokio::test(start_paused = true)]
     async fn who_leaves_a_store_alone_asks_again_when_it_is_back() {
-        let store = Arc::new(MemoryStore::new().session());
-        let clock = Clock::with(|| Duration::ZERO);
-        let engine = Engine::new(Identity::of("one"), store, clock, here());
+        let (_, engine) = client(&MemoryStore::new());
         let mut rests = Box::pin(engine.rest(Duration::from_secs(1)));
         assert!((&mut rests).now_or_never().is_none());
         engine.hear(Event::SubscriptionsLost);
         assert!((&mut rests).now_or_never().is_none());
         engine.hear(Event::Back);
         assert!(rests.now_or_never().is_some());
+    }
+
+    /// What was given back and answered was believed to be free, while the server that had taken
+    /// the other one's place held it for a ttl.
+    #[tokio::test(start_paused = true)]
+    async fn what_another_server_has_not_heard_of_is_given_back_once_more() {
+        for dropped in [true, false] {
+            let memory = MemoryStore::new();
+            let (client, engine) = client(&memory);
+            let guard = client.lock("door").unwrap().acquire().await.unwrap();
+            let owner = guard.owner().clone();
+            match dropped {
+                true => drop(guard),
+                false => drop(guard.release().await.unwrap()),
+            }
+            sleep(Duration::from_millis(1)).await;
+
+            // given a server that knows the grant, and not its release
+            let (store, door) = (&engine.core.store, Object::lock("door"));
+            let claim = Claim::plain(door.clone(), owner, Duration::from_secs(30));
+            store.acquire(&claim, None).await.unwrap();
+            engine.hear(Event::Back);
+            sleep(Duration::from_secs(1)).await;
+            assert!(store.holder(&door).await.unwrap().is_some());
+
+            // when commands go there
+            engine.hear(Event::Moved);
+            sleep(Duration::from_millis(1)).await;
+            assert_eq!(store.holder(&door).await.unwrap(), None);
+            assert_eq!(client.stats().releases_abandoned, 0);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_owner_that_went_to_the_next_one_here_is_not_given_back_by_those_before_it() {
+        let memory = MemoryStore::new();
+        let (client, engine) = client(&memory);
+        let door = client.lock("door").unwrap();
+        let guard = door.acquire().await.unwrap();
+        let owner = guard.owner().clone();
+        let (next, released) = tokio::join!(door.acquire(), guard.release());
+        released.unwrap().done().unwrap();
+        let next = next.unwrap();
+        assert_eq!((next.owner(), client.stats().handed_over), (&owner, 1));
+
+        engine.hear(Event::Moved);
+        sleep(Duration::from_secs(1)).await;
+        let holder = engine.core.store.holder(&Object::lock("door")).await.unwrap();
+        assert!(holder.is_some_and(|holder| *holder.owner() == owner));
+        assert!(next.is_held());
     }
 }

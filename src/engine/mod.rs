@@ -10,6 +10,7 @@
 //! debts                     what is owed to the store
 //! hold                      a grant while it lasts
 //! grant · retry · limits    what is granted; asking again; bounds for callers
+//! recent                    what was given back lately
 //! clock · timing · counters · tasks
 //! ```
 //!
@@ -22,7 +23,7 @@
 //! # Locks
 //!
 //! In this order: `contention`'s `listening`; its `entries`, or the keeper's plan, never
-//! both; a hold's state, an inbox, the debts. No store is called under any of them but
+//! both; a hold's state, an inbox, the debts, the recent releases. No store is called under any of them but
 //! `listening`; a store may hold a lock of its own while it tells us something.
 
 pub(crate) mod acquire;
@@ -37,6 +38,7 @@ pub(crate) mod held;
 mod hold;
 mod keeper;
 pub(crate) mod limits;
+mod recent;
 pub(crate) mod release;
 mod retry;
 #[cfg(test)]
@@ -69,6 +71,7 @@ use self::{
     debts::Debts,
     keeper::Keeper,
     limits::{Limits, within},
+    recent::RecentReleases,
     release::settle::settle_all,
     retry::retry_until,
     tasks::{OnDrop, Spawner},
@@ -118,9 +121,10 @@ impl Engine {
         spawner: Spawner,
     ) -> Arc<Self> {
         let (counters, debts, asking) = (Arc::default(), Debts::default(), AtomicUsize::new(0));
+        let recent = RecentReleases::default();
         let (back, bell) = (Notify::new(), Notify::new());
         let (open, used) = (Semaphore::new(0), Semaphore::new(0));
-        let core = Core { store, clock, counters, debts, asking, back, bell, open, used };
+        let core = Core { store, clock, counters, debts, recent, asking, back, bell, open, used };
         let core = Arc::new(core);
         let contention = Contention::new(&core);
         let keeper = Keeper::new(&core, &contention);

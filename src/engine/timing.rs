@@ -105,6 +105,10 @@ pub(crate) const LOOK_AGAIN: [Duration; 3] =
 /// A release that the store refuses, of what has no lease, is asked for again after so long.
 pub(crate) const REFUSED_RESTS: Duration = Duration::from_secs(60);
 
+/// What was given back is remembered for so long, as long as more is given back: for how long a
+/// primary that is replaced may answer what the next one does not hear of.
+pub(crate) const RELEASES_KEPT: Duration = Duration::from_secs(10);
+
 /// The pauses between questions to a store that is in trouble.
 pub(crate) const BACKOFF: (Duration, Duration) =
     (Duration::from_millis(10), Duration::from_secs(1));

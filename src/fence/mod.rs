@@ -13,7 +13,8 @@
 //! | an SQL database | a column, and a condition of the `UPDATE`: [the guide](crate::docs::guide#fencing) |
 //!
 //! One lock guards the data: tokens of different locks, or of one whose counter was lost, tell
-//! nothing about each other.
+//! nothing about each other. A failover may lose the end of a counter, and tokens are handed out
+//! twice then, unless the lock is [`replicated`](crate::FencedLock::replicated).
 
 mod gate;
 #[cfg(feature = "redis")]

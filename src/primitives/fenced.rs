@@ -13,7 +13,12 @@ use crate::{
 };
 
 /// A [`Lock`] whose holds are numbered: each has a token that is greater than that of every
-/// hold before it, in all processes and languages.
+/// hold before it, in all processes and languages, as long as Redis keeps the counter.
+///
+/// **A failover may forget the last tokens**, as it may forget the last grants: then the new primary
+/// hands them out again, and a receiver lets both holders pass. Where a primary may be replaced use
+/// [`replicated`](FencedLock::replicated) with as many replicas as may be promoted, or data with a
+/// version of its own.
 ///
 /// No lock on Redis can keep a holder that stood still from writing late. A receiver that
 /// remembers the newest token can: [`fence`](crate::fence).
@@ -188,8 +193,11 @@ impl FencedGuard {
         Ok(Self { guard, token })
     }
 
-    /// The number of this hold: greater than that of every hold of this name before it.
-    /// Shares of a hold have the same one.
+    /// The number of this hold: greater than that of every hold of this name before it, as long as
+    /// Redis keeps the counter. Shares of a hold have the same one.
+    ///
+    /// A failover may forget the last tokens, and then they are handed out twice, unless the lock
+    /// is [`replicated`](FencedLock::replicated).
     ///
     /// Send it with each write. It is safe as long as whoever receives it lets nothing pass
     /// that is older than what it has seen.

@@ -228,6 +228,10 @@ pub(crate) enum Event {
     /// The store is there again after it was away: it may have lost what it held.
     #[cfg_attr(not(any(feature = "redis", test)), expect(dead_code, reason = "memory is there"))]
     Back,
+    /// Commands go to another server than before, which may not know what the one before was
+    /// told last.
+    #[cfg_attr(not(any(feature = "redis", test)), expect(dead_code, reason = "memory is there"))]
+    Moved,
     /// This name was released. Who queues need not ask if the queue was told besides.
     Freed { object: Object, queue_told: bool },
     /// It is our turn to ask for this name, after so long.

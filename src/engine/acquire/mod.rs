@@ -308,11 +308,18 @@ impl Engine {
 
     /// `holder` had the lock all the time. Of several it is named that is of this client.
     fn busy(&self, object: &Object, waited: Duration, holder: Option<Holder>) -> Error {
-        let now = self.core.clock.now();
-        let (name, holder) = (&object.name, self.contention.in_own_way(object, now).or(holder));
+        let own = self.contention.in_own_way(object, self.core.clock.now());
         let ours = |holder: &Holder| self.identity.is_of(holder.owner());
-        let (waited, by_this_client) = (in_millis(waited), holder.as_ref().is_some_and(ours));
-        Error::TimedOut { name: name.clone(), waited, holder, by_this_client }
+        let by_this_client =
+            own.is_some() || holder.as_ref().is_some_and(ours) && self.may_be_held_here(object);
+        let (name, waited, holder) = (object.name.clone(), in_millis(waited), own.or(holder));
+        Error::TimedOut { name, waited, holder, by_this_client }
+    }
+
+    /// Whether a guard here may have `object`: what was given back may be held by its owner
+    /// at a server that has not heard of it.
+    fn may_be_held_here(&self, object: &Object) -> bool {
+        !object.manner().is_exclusive() || self.contention.grant(object).is_some()
     }
 
     /// The store did not answer for so long, and `heard` is what it said before.

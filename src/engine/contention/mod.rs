@@ -348,7 +348,7 @@ impl Contention {
                 entries.inboxes().for_each(|inbox| inbox.hear(Hears::Nothing));
             }
             // Waiters ask again by themselves: their questions failed.
-            Event::Back => {}
+            Event::Back | Event::Moved => {}
             Event::Hears(object, hears) => {
                 if let Some(inbox) = entries.inbox(&object) {
                     inbox.hear(hears);

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use futures_util::{StreamExt, stream::FuturesUnordered};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::recount;
 use crate::{
-    domain::{Failure, GivenBack},
+    domain::{Claim, Failure, GivenBack, ReleaseMode},
     engine::{
         contention::Contention,
         core::Core,
@@ -50,6 +50,10 @@ async fn settle(core: &Core, contention: &Contention, debt: Debt) -> Option<Debt
     let settled = match &debt {
         Debt::Recount { hold } => {
             recount(core, contention, hold, None, hold.store_ends()).await.map(|_| None)
+        }
+        Debt::Repeat { claim, until } => {
+            repeat(core, contention, claim, *until).await;
+            return None;
         }
         Debt::Release(withdrawal) if withdrawal.claim.is_endless() => {
             return tokio::select! {
@@ -107,6 +111,18 @@ async fn withdraw_at_last(
     }
 }
 
+/// Gives back once more what another server has answered. A release that looks first: most are
+/// known there. If it fails the lease ends by itself.
+async fn repeat(core: &Core, contention: &Contention, claim: &Claim, until: Instant) {
+    let release = || core.store.release(claim, ReleaseMode::HandOver);
+    let Ok(given) = retry_until(&core.clock, until, release).await else { return };
+    if let GivenBack::Freed(others) = given.answer {
+        tracing::debug!(target: "leasehold", lock = %claim.name(), owner = %claim.owner,
+            "released once more: the server did not know it");
+        contention.note(&claim.object, others);
+    }
+}
+
 /// Gives back what is there. There may be another one later.
 async fn withdraw(
     core: &Core,
@@ -119,6 +135,7 @@ async fn withdraw(
     }
     let release = || core.store.release(claim, *mode);
     let given = retry_until(&core.clock, *until, release).await?.answer;
+    core.recent.note(claim, *mode, core.clock.now());
     if let GivenBack::Freed(others) = given {
         contention.note(&claim.object, others);
     }
@@ -136,7 +153,7 @@ mod tests {
     use super::*;
     use crate::{
         Client, SemaphoreGuard,
-        domain::{Claim, Identity, LostReason, Object, ReleaseMode},
+        domain::{Identity, LostReason, Object},
         engine::{
             Engine,
             clock::Clock,
@@ -226,7 +243,7 @@ mod tests {
         let clock = Clock::with(|| Duration::ZERO);
         let engine = Engine::new(Identity::of("one"), Arc::clone(&store), clock, here());
         engine.ready().unwrap();
-        let (ttl, now) = (Duration::from_secs(30), tokio::time::Instant::now());
+        let (ttl, now) = (Duration::from_secs(30), Instant::now());
         let name = Object::lock("door");
         let claim = Claim::plain(name.clone(), engine.identity.fresh_owner(), ttl);
         store.acquire(&claim, None).await.unwrap();

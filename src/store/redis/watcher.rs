@@ -1,5 +1,5 @@
 //! Watches the connection for commands: warns of what can hurt locks, and tells that commands
-//! are answered again after it was lost.
+//! are answered again after it was lost, and that another server answers them.
 
 use std::{
     convert::Infallible,
@@ -20,7 +20,7 @@ use super::{
     warnings::Warnings,
 };
 use crate::{
-    domain::{About, spread},
+    domain::{About, Mutex, spread},
     store::Event,
 };
 
@@ -36,6 +36,8 @@ pub(super) struct Commands {
     warnings: Arc<Warnings>,
     dialer: Arc<Dialer>,
     was_up: AtomicBool,
+    /// The server that was met last, if it says which one it is.
+    server: Mutex<Option<String>>,
 }
 
 impl Commands {
@@ -49,7 +51,16 @@ impl Commands {
     ) -> Arc<Self> {
         let (hub, warnings) = (Arc::clone(hub), Arc::clone(warnings));
         let dialer = Arc::clone(dialer);
-        Arc::new(Self { hub, warnings, dialer, was_up: AtomicBool::new(replaces) })
+        let (was_up, server) = (AtomicBool::new(replaces), Mutex::default());
+        Arc::new(Self { hub, warnings, dialer, was_up, server })
+    }
+
+    /// Whether this server takes the place of another one, as far as it says which one it is. One
+    /// that was started again counts as another.
+    fn has_moved_to(&self, about: &About) -> bool {
+        let before = std::mem::replace(&mut *self.server.lock(), about.run_id.clone());
+        let is_the_same = about.run_id.is_some() && before == about.run_id;
+        !is_the_same && self.was_up.load(Ordering::Acquire)
     }
 
     /// Looks now and again at those who are not the server, and may take themselves for it.
@@ -79,6 +90,9 @@ impl Watcher for Commands {
     fn met(&self, about: &About) {
         self.warnings.tell(&self.warnings.findings(about));
         self.warnings.tell(&self.dialer.findings());
+        if self.has_moved_to(about) {
+            self.hub.say(Event::Moved);
+        }
     }
 
     fn up(&self) {

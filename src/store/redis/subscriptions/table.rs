@@ -172,7 +172,7 @@ impl Table {
             Event::Hears(of, _)
             | Event::Freed { object: of, .. }
             | Event::Ask { object: of, .. } => of != object,
-            Event::SubscriptionsLost | Event::Back => true,
+            Event::SubscriptionsLost | Event::Back | Event::Moved => true,
         });
     }
 
@@ -717,7 +717,7 @@ mod tests {
                 match event {
                     Event::SubscriptionsLost => self.heard.clear(),
                     Event::Hears(name, hears) => drop(self.heard.insert(name, hears)),
-                    Event::Freed { .. } | Event::Ask { .. } | Event::Back => {}
+                    Event::Freed { .. } | Event::Ask { .. } | Event::Back | Event::Moved => {}
                 }
             }
         }

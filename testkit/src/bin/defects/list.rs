@@ -2070,4 +2070,17 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             }],
         },
     ),
+    (
+        Finder::Unit(
+            "engine::events::tests::what_another_server_has_not_heard_of_is_given_back_once_more",
+        ),
+        Defect {
+            says: "what was given back lately is not released once more at another server",
+            edits: &[Edit {
+                file: "src/engine/recent.rs",
+                from: "all.filter(|(_, until)| *until > now).collect()",
+                to: "all.filter(|(_, until)| *until < now).collect()",
+            }],
+        },
+    ),
 ];

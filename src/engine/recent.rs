@@ -1,0 +1,107 @@
+//! What was given back lately, to be given back once more where another server takes the place
+//! of the one that was told: it may not have heard of it.
+//!
+//! Once its release went to the store an owner is never held again: what goes to the next one here
+//! does not go to the store. So a repeated release takes nothing from anybody.
+//!
+//! Bounded by time and by number. Time is that of the releases: while the store is away nothing
+//! is forgotten. One mutex guards it, and is a leaf.
+
+use std::collections::VecDeque;
+
+use tokio::time::Instant;
+
+use super::timing::RELEASES_KEPT;
+use crate::domain::{Claim, Mutex, ReleaseMode};
+
+/// So many releases are remembered: the newest. A new primary has that many to execute more.
+const MOST: usize = 4096;
+
+/// What this client has given back lately, the oldest first.
+#[derive(Default)]
+pub(crate) struct RecentReleases(Mutex<VecDeque<Given>>);
+
+/// A claim that was given back, and when.
+struct Given {
+    claim: Claim,
+    at: Instant,
+}
+
+impl RecentReleases {
+    /// Notes that the store has answered the release of `claim` at `now`. What no lease
+    /// ends is not repeated: its release says something to who asks later. What
+    /// is forgotten is still somebody's.
+    pub(crate) fn note(&self, claim: &Claim, mode: ReleaseMode, now: Instant) {
+        let released = matches!(mode, ReleaseMode::Broadcast | ReleaseMode::HandOver);
+        if !released || claim.is_endless() {
+            return;
+        }
+        let mut list = self.0.lock();
+        let is_old = |given: &Given| given.at + RELEASES_KEPT < now;
+        while list.len() >= MOST || list.front().is_some_and(is_old) {
+            list.pop_front();
+        }
+        list.push_back(Given { claim: claim.clone(), at: now });
+    }
+
+    /// What a server that has not heard of its release may still know at `now`, with the end of
+    /// its lease at the latest.
+    pub(crate) fn may_be_held(&self, now: Instant) -> Vec<(Claim, Instant)> {
+        let list = self.0.lock();
+        let all = list.iter().map(|given| (given.claim.clone(), given.at + given.claim.ttl));
+        all.filter(|(_, until)| *until > now).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::domain::{CENTURY, Object, Owner};
+
+    const TTL: Duration = Duration::from_secs(30);
+
+    fn claim(number: usize, ttl: Duration) -> Claim {
+        Claim::plain(Object::lock("door"), Owner::new(format!("one:{number}")).unwrap(), ttl)
+    }
+
+    fn owners(recent: &RecentReleases, now: Instant) -> Vec<String> {
+        let all = recent.may_be_held(now).into_iter();
+        all.map(|(claim, _)| claim.owner.to_string()).collect()
+    }
+
+    #[test]
+    fn what_was_given_back_ten_seconds_before_the_last_release_is_forgotten() {
+        let (recent, start) = (RecentReleases::default(), Instant::now());
+        let at = |seconds| start + Duration::from_secs(seconds);
+        for seconds in [0, 4, 12] {
+            let claim = claim(usize::try_from(seconds).unwrap(), TTL);
+            recent.note(&claim, ReleaseMode::Broadcast, at(seconds));
+        }
+        // and not while nothing is given back, as the store is away
+        assert_eq!(owners(&recent, at(33)), ["one:4", "one:12"]);
+        // but what the store has ended by itself
+        assert_eq!(owners(&recent, at(35)), ["one:12"]);
+        assert_eq!(recent.may_be_held(at(35))[0].1, at(42));
+    }
+
+    #[test]
+    fn no_more_are_remembered_than_a_server_can_be_asked_about_at_once() {
+        let (recent, now) = (RecentReleases::default(), Instant::now());
+        for number in 0..MOST + 3 {
+            recent.note(&claim(number, TTL), ReleaseMode::HandOver, now);
+        }
+        let owners = owners(&recent, now);
+        assert_eq!((owners.len(), &*owners[0]), (MOST, "one:3"));
+    }
+
+    #[test]
+    fn what_is_still_somebodys_or_has_no_lease_is_not_remembered() {
+        let (recent, now) = (RecentReleases::default(), Instant::now());
+        recent.note(&claim(1, TTL), ReleaseMode::Forget, now);
+        recent.note(&claim(2, TTL), ReleaseMode::Leave, now);
+        recent.note(&claim(3, CENTURY), ReleaseMode::HandOver, now);
+        assert!(recent.may_be_held(now).is_empty());
+    }
+}
