@@ -257,7 +257,7 @@ async fn what_was_given_back_to_the_old_master_can_be_had_at_the_new_one_at_once
     // given a hundred names that are held and given back in turns
     let redis = Sentinels::start();
     let (client, enough) = (client(&redis).await, Arc::new(AtomicBool::new(false)));
-    let lock = |number| client.lock(&format!("door-{number}")).unwrap();
+    let lock = |number| client.lock(format!("door-{number}")).unwrap();
     let comes = |number| tokio::spawn(comes_and_goes(lock(number), Arc::clone(&enough)));
     let all: Vec<_> = (0..100).map(comes).collect();
     sleep(secs(2)).await;

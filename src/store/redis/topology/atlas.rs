@@ -19,22 +19,19 @@ use std::{
     time::Duration,
 };
 
+use redis::ServerError;
 use tokio::{sync::Notify, time::Instant};
 
 use super::{
     super::{
-        channels::Channels,
-        connection::{Address, Dialer, Place, Reach, Settings, Target},
-        preloads,
-        slots::slot_of,
-        subscriptions::Among,
+        channels::Channels, connection::Dialer, replies, slots::slot_of, subscriptions::Among,
     },
     map::{HostPort, Map, address_shown, slots_in_words},
     node::{Common, Node},
+    way::Way,
 };
 use crate::{
     domain::{Failure, Finding, Hazard, Map as ByObject, Mutex, Object},
-    error::Error,
     store::{Event, Hears},
 };
 
@@ -48,49 +45,8 @@ const TOLD_SOON: Duration = Duration::from_secs(1);
 /// For so long a node is kept that has no slot, after it was last asked about one on its way.
 const GUESTS_STAY: Duration = Duration::from_secs(15);
 
-/// How the nodes are reached.
-#[derive(Debug)]
-pub(super) struct Way {
-    settings: Settings,
-    client_name: String,
-    /// User, password and TLS of them all, as the first seed has them.
-    seed: Target,
-    /// Made once: TLS reads all authorities that the system trusts.
-    reach: Arc<Reach>,
-}
-
-impl Way {
-    /// # Errors
-    ///
-    /// If there is something wrong with the certificates.
-    pub(super) fn new(
-        seed: Target,
-        settings: &Settings,
-        client_name: String,
-    ) -> Result<Self, Error> {
-        let reach = Reach::to(&seed.place, settings)?;
-        Ok(Self { settings: settings.clone(), client_name, seed, reach })
-    }
-
-    /// How to reach the node at `at`: the one place where an address that a node has told
-    /// becomes one that is dialled.
-    fn target(&self, at: &HostPort) -> Result<Target, Error> {
-        let tls = matches!(self.seed.place, Place::At(Address::Tcp { tls: true, .. }));
-        let reached = self.settings.translation.place(&at.host, at.port, tls)?;
-        Ok(Target { place: reached, ..self.seed.clone() })
-    }
-
-    /// A dialer for one short visit, or for good if the kind of channels is known.
-    pub(super) fn dialer(
-        &self,
-        at: &HostPort,
-        channels: Option<Channels>,
-    ) -> Result<Dialer, Error> {
-        let scripts = channels.map(preloads).unwrap_or_default();
-        let (target, reach) = (self.target(at)?, Arc::clone(&self.reach));
-        Dialer::by(reach, target, &self.settings, self.client_name.clone(), scripts)
-    }
-}
+/// Who is not ready is asked again much sooner than this.
+const SAID_LATELY: Duration = Duration::from_secs(1);
 
 /// What is known of the cluster.
 #[derive(Debug)]
@@ -109,6 +65,8 @@ pub(super) struct Atlas {
     past: Mutex<(u64, u64)>,
     /// Where each name is listened to.
     placed: Mutex<ByObject<Object, Option<Arc<Node>>>>,
+    /// What those who have a slot have said last who were not ready, and when.
+    refused: Mutex<HashMap<u16, (Failure, Instant)>>,
     /// Keys of which something was said where nobody listens: at the node to which their slot
     /// is on its way.
     unheard: Mutex<HashSet<Vec<u8>>>,
@@ -129,6 +87,13 @@ struct Chart {
     gap_told: bool,
 }
 
+/// A master that no question reaches.
+struct Away {
+    server: String,
+    slots: String,
+    why: String,
+}
+
 impl Chart {
     /// Whether who says `map` knows less than we do.
     fn is_newer_than(&self, map: &Map, now: Instant) -> bool {
@@ -146,6 +111,21 @@ impl Chart {
 
     fn live(&self) -> impl Iterator<Item = &Arc<Node>> {
         self.nodes.iter().filter_map(|node| node.as_ref().ok())
+    }
+
+    /// The masters that no question reaches.
+    fn away(&self) -> Vec<Away> {
+        let all = self.map.masters().iter().zip(&self.nodes).enumerate();
+        let why = |node: &Result<Arc<Node>, String>| match node {
+            Err(why) => Some(why.clone()),
+            Ok(node) if node.commands.is_up() => None,
+            Ok(node) => Some(node.commands.away().obstacle()),
+        };
+        let away = all.filter_map(|(index, (at, node))| {
+            let (server, slots) = (address_shown(at), self.map.slots_of(index));
+            Some(Away { server, slots, why: why(node)? })
+        });
+        away.filter(|away| !away.slots.is_empty()).collect()
     }
 
     /// Whether there is a node at `at`, or why it cannot be dialled.
@@ -183,6 +163,7 @@ impl Atlas {
             obstacle: Mutex::default(),
             past: Mutex::default(),
             placed: Mutex::default(),
+            refused: Mutex::default(),
             unheard: Mutex::default(),
         }
     }
@@ -256,21 +237,54 @@ impl Atlas {
         }
     }
 
-    /// What is in the way, of a node or of all.
-    pub(super) fn obstacle(&self) -> Option<String> {
+    /// What is in the way of questions about `slot`, if anything is.
+    pub(super) fn in_the_way(&self, slot: u16) -> Option<Failure> {
+        let reaches = self.owner(slot).is_some_and(|node| node.commands.is_up());
+        if !reaches {
+            return Some(self.away(slot));
+        }
+        let refused = self.refused.lock();
+        let (refusal, at) = refused.get(&slot)?;
+        (Instant::now() < *at + SAID_LATELY).then(|| refusal.clone())
+    }
+
+    /// Notes that the node with `slot` is not ready for questions about it now, as it says.
+    pub(super) fn not_ready(&self, slot: u16, said: &ServerError) -> Failure {
+        let refusal = self.explained(said);
+        self.refused.lock().insert(slot, (refusal.clone(), Instant::now()));
+        refusal
+    }
+
+    /// What a node says that is not ready, and which nodes that may be due to.
+    fn explained(&self, said: &ServerError) -> Failure {
+        match replies::refusal(said) {
+            Failure::Refused { code, message, .. }
+                if code == "CLUSTERDOWN" && !message.contains("slot") =>
+            {
+                Failure::refused(code, format!("{message}: {}", self.why_down()))
+            }
+            other => other,
+        }
+    }
+
+    /// That the whole cluster is down, as its nodes say.
+    pub(super) fn down(&self) -> Failure {
+        Failure::refused("CLUSTERDOWN", format!("The cluster is down: {}", self.why_down()))
+    }
+
+    /// Why a node may say that the cluster is down.
+    fn why_down(&self) -> String {
         let chart = self.chart.lock();
-        let Some(chart) = chart.as_ref() else { return self.obstacle.lock().clone() };
-        let all = chart.map.masters().iter().zip(&chart.nodes);
-        let of_node = |(at, node): (&HostPort, &Result<Arc<Node>, String>)| match node {
-            Err(why) => Some(why.clone()),
-            Ok(node) if node.commands.is_up() => None,
-            Ok(node) => node.commands.obstacle().map(|why| format!("{}: {why}", address_shown(at))),
-        };
-        let gap = || {
-            let slots = slots_in_words(chart.map.gap()?);
-            Some(format!("no node of the cluster has {slots}"))
-        };
-        all.filter_map(of_node).next().or_else(gap)
+        let away = chart.as_ref().map(Chart::away).unwrap_or_default().into_iter();
+        let gap = chart.as_ref().and_then(|it| it.map.gap()).map(slots_in_words);
+        let lost: Vec<_> = away.map(|it| it.slots).chain(gap).collect();
+        match lost.is_empty() {
+            true => "the node that says so hears of too few others".into(),
+            false => format!(
+                "cluster-require-full-coverage is yes, and of {} no node is alive",
+                lost.join(", ")
+            ),
+        }
     }
 
     /// What can hurt locks, as far as it was looked at.
@@ -281,7 +295,10 @@ impl Atlas {
             chart.map.gap().map(|gap| Hazard::SlotsWithoutNode { slots: slots_in_words(gap) });
         let gap = gap.map(|gap| Finding::at("the cluster", gap));
         let of_nodes = chart.live().flat_map(|node| node.findings(&self.common));
-        of_nodes.chain(gap).chain(self.other_channels()).collect()
+        let away = chart.away().into_iter().map(|Away { server, slots, why }| {
+            Finding::at(&server, Hazard::NodeAway { slots, why })
+        });
+        of_nodes.chain(away).chain(gap).chain(self.other_channels()).collect()
     }
 
     /// Notes why nobody could say who is where.
