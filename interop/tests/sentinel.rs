@@ -90,7 +90,8 @@ fn a_short_watchdog_of_redisson_does_not_outlive_a_master_that_hangs_and_ours_do
     }
     both.redis.in_step("");
 
-    // when their master hangs, and is replaced
+    // when their master hangs half a second before Java asks it for a renewal, and is replaced
+    sleep(SECOND * 3 / 2);
     both.redis.master().pause();
     let new = both.redis.wait_for_master_other_than(0);
 
