@@ -18,7 +18,7 @@ use common::{
     entered, give_back, ms, secs, waiter, within,
 };
 use futures_util::future::join_all;
-use leasehold::{Client, Error, Lock, LostReason, Release, Role, Write};
+use leasehold::{Client, Error, Hazard, Lock, LostReason, Release, Role, Write};
 use testkit::{Cluster, Failover, Links, Redis, Reply, came_with, eventually};
 use tokio::{
     task::{JoinHandle, spawn_blocking},
@@ -814,8 +814,37 @@ async fn a_slot_that_nobody_has_is_told_and_other_names_are_locked() {
     let failure = within(PATIENCE, "it fails", lock.try_acquire()).await.unwrap_err();
     assert!(failure.to_string().contains(&format!("slot {slot}")), "{failure}");
     give_back(client.lock(&elsewhere).unwrap().acquire().await.unwrap()).await;
-    assert!(client.health().await.obstacle.unwrap().contains(&format!("slot {slot}")));
+    let health = client.health().await;
+    let is_it =
+        |it: &Hazard| matches!(it, Hazard::SlotsWithoutNode { slots } if slots.contains(&slot));
+    assert!(health.findings.iter().any(|it| is_it(&it.hazard)), "{health:?}");
+    assert!(health.is_ready(), "all others can be had: {health:?}");
     assert_eq!(log.text().matches("no node of the cluster has these slots").count(), 1);
+}
+
+/// The node was blamed that is away, and not the setting.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_refuses_all_names_while_another_is_away_is_quoted_with_the_setting() {
+    let cluster = three_masters();
+    let lost = owner(&cluster, NAME);
+    let living = other_than(&cluster, NAME);
+    let elsewhere = cluster.key_on(&living, "kept");
+    let client = hasty(&cluster, secs(30)).await;
+    lost.stop();
+    let is_down = || living.command(&["GET", &elsewhere]).is_error();
+    eventually("the cluster is down", PATIENCE, is_down);
+    let lock = client.lock(&elsewhere).unwrap();
+    let slots = ["slots 0 to 5460", "slots 5461 to 10921", "slots 10922 to 16383"];
+    for asked in [lock.try_acquire().await.map(drop), lock.acquire_within(secs(1)).await.map(drop)]
+    {
+        let error = asked.unwrap_err();
+        let said = error.to_string();
+        assert!(matches!(&error, Error::NotReady { code, .. } if code == "CLUSTERDOWN"), "{said}");
+        assert!(said.contains("cluster-require-full-coverage is yes"), "{said}");
+        assert!(slots.iter().any(|slots| said.contains(slots)), "{said}");
+    }
+    let health = client.health().await;
+    assert!(health.obstacle.unwrap().contains("cluster-require-full-coverage"));
 }
 
 // Many.

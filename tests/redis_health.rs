@@ -230,6 +230,44 @@ async fn slots_that_no_node_has_are_found() {
     healed(&client, "it is found", |health| has(health, is_it)).await;
 }
 
+/// A node that was still being connected to made a cluster not ready that had just been
+/// connected to, and so did one of three that was away.
+#[tokio::test]
+async fn a_cluster_is_ready_at_once_and_while_one_of_its_nodes_is_away() {
+    let lenient = Redis::options().arg("--cluster-require-full-coverage", "no");
+    let cluster = Cluster::options().replicas(0).node_options(lenient).start();
+    let url = cluster.urls()[0].replace("redis://", "redis-cluster://");
+    for _ in 0..10 {
+        let health = Client::connect(&url).await.unwrap().health().await;
+        assert!(health.is_ready() && health.commands_up, "{health:?}");
+    }
+    let client = Client::connect(&url).await.unwrap();
+    let nodes = cluster.nodes();
+    let lost = format!("127.0.0.1:{}", nodes[1].port());
+    nodes[1].stop();
+    let is_away = |health: &Health| {
+        let is_it = |it: &Hazard| matches!(it, Hazard::NodeAway { slots, .. } if slots == "slots 5461 to 10921");
+        health.findings.iter().any(|it| it.server == lost && is_it(&it.hazard))
+    };
+    let health = healed(&client, "it is found", is_away).await;
+    assert!(health.is_ready() && !health.commands_up, "{health:?}");
+    let anew = Client::connect(&url).await.unwrap();
+    assert!(anew.health().await.is_ready());
+    nodes.iter().for_each(|node| node.stop());
+    healed(&client, "nobody is there", |health| !health.is_ready()).await;
+}
+
+#[tokio::test]
+async fn a_primary_that_hears_of_too_few_replicas_is_not_ready() {
+    let primary = Redis::options().arg("--min-replicas-to-write", "1").start();
+    let client = Client::connect(&primary.url()).await.unwrap();
+    let health = client.health().await;
+    assert!(has(&health, |it| *it == Hazard::TooFewReplicas), "{health:?}");
+    assert!(health.obstacle.unwrap().contains("NOREPLICAS"));
+    let error = client.lock("door").unwrap().acquire_within(ms(200)).await.unwrap_err();
+    assert!(error.to_string().contains("NOREPLICAS"), "{error}");
+}
+
 /// Nodes that say at first that they know no sharded channels: as they do before an upgrade.
 #[tokio::test]
 async fn an_upgrade_that_parts_old_clients_from_new_ones_is_found_and_told_once() {

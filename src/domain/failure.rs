@@ -99,6 +99,14 @@ impl Failure {
         matches!(self, Self::Unanswered(_) | Self::Unreadable(_))
     }
 
+    /// What was in the way, and no more.
+    pub(crate) fn obstacle(&self) -> String {
+        match self {
+            Self::Unreachable(cause) => in_words(&**cause),
+            other => other.to_string(),
+        }
+    }
+
     /// Whether asking again later can help.
     pub(crate) fn may_pass(&self) -> bool {
         match self {

@@ -98,6 +98,18 @@ pub enum Hazard {
         /// How many have to be.
         needed: usize,
     },
+    /// No sentinel answers: no failover will be followed now.
+    NoSentinel,
+    /// The server refuses to write: it hears of fewer replicas than its
+    /// `min-replicas-to-write` says.
+    TooFewReplicas,
+    /// A node of the cluster does not answer: names in its slots cannot be locked now.
+    NodeAway {
+        /// Its slots.
+        slots: String,
+        /// What is in the way.
+        why: String,
+    },
     /// Slots of the cluster have no node: names there cannot be locked.
     SlotsWithoutNode {
         /// The first of them.
@@ -145,6 +157,9 @@ impl Hazard {
             Self::NoQuorum { .. } => {
                 "start the missing sentinels; of those that are gone for good: SENTINEL RESET"
             }
+            Self::NoSentinel => "start them, or name those that are there",
+            Self::TooFewReplicas => "bring its replicas back, or lower min-replicas-to-write",
+            Self::NodeAway { .. } => "see to that node, or wait for a failover",
             Self::SlotsWithoutNode { .. } => "give them to a node, or wait for a failover",
             Self::OtherChannels => "restart the clients that began before the upgrade",
             Self::OtherPrimary { .. } => "make one the replica of the other: REPLICAOF host port",
@@ -190,6 +205,15 @@ impl fmt::Display for Hazard {
                 f,
                 "{usable} of the {needed} sentinels are there that it takes to replace a primary"
             ),
+            Self::NoSentinel => {
+                f.write_str("no sentinel answers: no failover will be followed now")
+            }
+            Self::TooFewReplicas => f.write_str(
+                "this server takes no locks, for it hears of too few replicas: NOREPLICAS",
+            ),
+            Self::NodeAway { slots, why } => {
+                write!(f, "names in {slots} cannot be locked now: {why}")
+            }
             Self::SlotsWithoutNode { slots } => {
                 write!(f, "no node of the cluster has {slots}: names there cannot be locked")
             }

@@ -17,7 +17,7 @@ use super::{Finding, Hazard};
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Health {
-    /// Whether the connection for commands is up.
+    /// Whether the connection for commands is up; in a cluster, those to all masters.
     pub commands_up: bool,
     /// Whether the connection for messages is up. Without it waiters ask by a timer.
     pub messages_up: bool,
@@ -42,7 +42,8 @@ pub struct Health {
 
 impl Health {
     /// Whether nothing is in the way of every lock, as far as this client can know. It
-    /// tries none: a user without rights to the keys of some is ready.
+    /// tries none: a user without rights to the keys of some is ready. So is a client of a cluster
+    /// of which a node is away: [`findings`](Self::findings) have that node and its slots.
     ///
     /// # Examples
     ///
@@ -114,8 +115,14 @@ pub(crate) struct About {
 impl About {
     /// Why it takes no locks, if it does not.
     pub(crate) fn obstacle(&self) -> Option<String> {
-        let replica = "this server is a replica and takes no locks: connect to its primary";
-        (self.role == Some(Role::Replica)).then(|| replica.into())
+        let few = Hazard::TooFewReplicas;
+        match self.role {
+            Some(Role::Replica) => {
+                let words = "this server is a replica and takes no locks: connect to its primary";
+                Some(words.into())
+            }
+            _ => self.hazards.contains(&few).then(|| format!("{few}: {}", few.remedy())),
+        }
     }
 
     /// What is known of it, and nothing else.

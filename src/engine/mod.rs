@@ -241,13 +241,13 @@ impl Engine {
     /// What `failure` means to somebody who asked about `name`; silence, with what is in
     /// the way.
     pub(crate) fn error(&self, name: &Name, failure: Failure) -> Error {
-        let obstacle =
-            self.core.store.obstacle().filter(|_| matches!(failure, Failure::Unanswered(_)));
+        let is_silence = matches!(failure, Failure::Unanswered(_));
+        let obstacle = is_silence.then(|| self.core.store.in_the_way(name)).flatten();
         let mut error = Error::about(name, failure);
         if let (Error::Unavailable { reason, .. }, Some(obstacle)) = (&mut error, obstacle)
-            && !reason.contains(&obstacle)
+            && !reason.contains(&obstacle.obstacle())
         {
-            *reason = format!("{reason}: {obstacle}");
+            *reason = format!("{reason}: {}", obstacle.obstacle());
         }
         error
     }

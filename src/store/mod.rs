@@ -11,8 +11,8 @@
 use std::{fmt, future::Future, pin::Pin, sync::Weak, time::Duration};
 
 use crate::domain::{
-    About, Change, Claim, Counts, Failure, Finding, GivenBack, Holder, Object, Outcome, Owner,
-    PermitId, Place, ReleaseMode, Renewal, Replicas, Value, Verdict, Work,
+    About, Change, Claim, Counts, Failure, Finding, GivenBack, Holder, Name, Object, Outcome,
+    Owner, PermitId, Place, ReleaseMode, Renewal, Replicas, Value, Verdict, Work,
 };
 
 #[cfg(test)]
@@ -154,8 +154,9 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
         0
     }
 
-    /// What is in the way, if the store cannot be reached and knows why.
-    fn obstacle(&self) -> Option<String> {
+    /// What keeps the store from answering about `name`, if it is known: of several servers the
+    /// one that is asked. It may be a refusal that is waited out.
+    fn in_the_way(&self, _name: &Name) -> Option<Failure> {
         None
     }
 

@@ -317,9 +317,10 @@ impl Engine {
 
     /// The store did not answer for so long, and `heard` is what it said before.
     fn unanswered(&self, name: &Name, waited: Duration, heard: Option<Said>) -> Error {
-        match heard {
-            // What is in the way now is newer than what was heard.
-            Some(Err(failure)) if self.core.store.obstacle().is_none() => self.error(name, failure),
+        // What is in the way now is newer than what was heard.
+        match (self.core.store.in_the_way(name), heard) {
+            (Some(refused @ Failure::Refused { .. }), _) => Error::about(name, refused),
+            (None, Some(Err(failure))) => Error::about(name, failure),
             _ => self.error(name, nothing_came(in_millis(waited))),
         }
     }

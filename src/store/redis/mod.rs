@@ -471,8 +471,8 @@ impl Store for RedisStore {
         self.topology.losses()
     }
 
-    fn obstacle(&self) -> Option<String> {
-        self.topology.obstacle()
+    fn in_the_way(&self, name: &Name) -> Option<Failure> {
+        self.topology.in_the_way(name)
     }
 
     fn reconnects(&self) -> u64 {

@@ -137,7 +137,8 @@ async fn all_addresses_of_a_name_are_tried() {
     book.lead("redis.example", &[]);
     redis.command(&["CLIENT", "KILL", "TYPE", "normal"]);
     sleep(Duration::from_millis(300)).await;
-    assert!(store.obstacle().unwrap().contains("the name has no address"));
+    let in_the_way = store.in_the_way(&Object::lock("door").name).unwrap();
+    assert!(in_the_way.obstacle().contains("the name has no address"));
     book.lead("redis.example", &[redis.port(), gone.port()]);
     acquires(&store, "door").await;
 }

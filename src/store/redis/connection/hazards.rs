@@ -74,6 +74,7 @@ fn of_replicas(info: &Info<'_>) -> Vec<Hazard> {
     if !replicas.is_empty() && !info.refuses_alone() {
         all.push(Hazard::WritesAlone);
     }
+    all.extend(info.hears_of_none().then_some(Hazard::TooFewReplicas));
     let late = replicas.into_iter().filter(|it| it.silent >= SILENT || it.behind >= BEHIND);
     all.extend(late.map(|it| Hazard::ReplicaBehind {
         replica: it.replica,
@@ -130,6 +131,7 @@ mod tests {
                    slave0:ip=h,port=1,state=online,offset=90,lag=1\r\n\
                    slave1:ip=h,port=2,state=wait_bgsave,offset=0,lag=9\r\n";
         assert_eq!(said(two), []);
+        assert_eq!(said("min_slaves_good_slaves:0\r\n"), [Hazard::TooFewReplicas]);
     }
 
     #[test]

@@ -64,6 +64,11 @@ impl<'a> Info<'a> {
         self.fact("min_slaves_good_slaves").is_some()
     }
 
+    /// Whether it refuses to write, since it hears of no replica that is well.
+    pub(super) fn hears_of_none(&self) -> bool {
+        self.fact("min_slaves_good_slaves").and_then(|it| it.parse().ok()) == Some(0)
+    }
+
     /// The replicas that follow it. One that is given all data first is none yet.
     pub(super) fn replicas(&self) -> Vec<Follower> {
         let offset = self.fact("master_repl_offset").and_then(|it| it.parse().ok());

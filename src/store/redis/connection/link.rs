@@ -138,6 +138,19 @@ impl Link {
         self.live().await.map(drop)
     }
 
+    /// Waits until the connection is up, or the first try to make it has failed.
+    pub(crate) async fn tried(&self) {
+        loop {
+            let changed = self.state.changed.notified();
+            let is_known = self.is_up() || self.obstacle().is_some();
+            if is_known || self.keep_up().is_err() {
+                return;
+            }
+            changed.await;
+            yield_now().await;
+        }
+    }
+
     /// Ends the connection, healthy or not: whoever waits for an answer on it gets none.
     /// Whoever calls after that has it made again.
     pub(crate) fn cut(&self) {

@@ -19,17 +19,18 @@ use std::{
     time::Duration,
 };
 
+use redis::ServerError;
 use tokio::{sync::Notify, time::Instant};
 
 use super::{
     super::{
         channels::Channels,
         connection::{Address, Dialer, Place, Reach, Settings, Target},
-        preloads,
+        preloads, replies,
         slots::slot_of,
         subscriptions::Among,
     },
-    map::{HostPort, Map, address_shown, slots_in_words},
+    map::{Away, HostPort, Map, address_shown, slots_in_words, why_down},
     node::{Common, Node},
 };
 use crate::{
@@ -47,6 +48,9 @@ const TOLD_SOON: Duration = Duration::from_secs(1);
 
 /// For so long a node is kept that has no slot, after it was last asked about one on its way.
 const GUESTS_STAY: Duration = Duration::from_secs(15);
+
+/// Who is not ready is asked again much sooner than this.
+const SAID_LATELY: Duration = Duration::from_secs(1);
 
 /// How the nodes are reached.
 #[derive(Debug)]
@@ -109,6 +113,8 @@ pub(super) struct Atlas {
     past: Mutex<(u64, u64)>,
     /// Where each name is listened to.
     placed: Mutex<ByObject<Object, Option<Arc<Node>>>>,
+    /// What those who have a slot have said last who were not ready, and when.
+    refused: Mutex<HashMap<u16, (Failure, Instant)>>,
     /// Keys of which something was said where nobody listens: at the node to which their slot
     /// is on its way.
     unheard: Mutex<HashSet<Vec<u8>>>,
@@ -148,6 +154,21 @@ impl Chart {
         self.nodes.iter().filter_map(|node| node.as_ref().ok())
     }
 
+    /// The masters that no question reaches.
+    fn away(&self) -> Vec<Away> {
+        let all = self.map.masters().iter().zip(&self.nodes).enumerate();
+        let why = |node: &Result<Arc<Node>, String>| match node {
+            Err(why) => Some(why.clone()),
+            Ok(node) if node.commands.is_up() => None,
+            Ok(node) => Some(node.commands.away().obstacle()),
+        };
+        let away = all.filter_map(|(index, (at, node))| {
+            let (server, slots) = (address_shown(at), self.map.slots_of(index));
+            Some(Away { server, slots, why: why(node)? })
+        });
+        away.filter(|away| !away.slots.is_empty()).collect()
+    }
+
     /// Whether there is a node at `at`, or why it cannot be dialled.
     fn knows(&self, at: &HostPort) -> bool {
         self.guests.contains_key(at) || self.map.masters().contains(at)
@@ -183,6 +204,7 @@ impl Atlas {
             obstacle: Mutex::default(),
             past: Mutex::default(),
             placed: Mutex::default(),
+            refused: Mutex::default(),
             unheard: Mutex::default(),
         }
     }
@@ -256,21 +278,48 @@ impl Atlas {
         }
     }
 
-    /// What is in the way, of a node or of all.
-    pub(super) fn obstacle(&self) -> Option<String> {
+    /// What is in the way of questions about `slot`, if anything is.
+    pub(super) fn in_the_way(&self, slot: u16) -> Option<Failure> {
+        let reaches = self.owner(slot).is_some_and(|node| node.commands.is_up());
+        if !reaches {
+            return Some(self.away(slot));
+        }
+        let refused = self.refused.lock();
+        let (refusal, at) = refused.get(&slot)?;
+        (Instant::now() < *at + SAID_LATELY).then(|| refusal.clone())
+    }
+
+    /// Notes that the node with `slot` is not ready for questions about it now, as it says.
+    pub(super) fn not_ready(&self, slot: u16, said: &ServerError) -> Failure {
+        let refusal = self.explained(said);
+        self.refused.lock().insert(slot, (refusal.clone(), Instant::now()));
+        refusal
+    }
+
+    /// What a node says that is not ready, and which nodes that may be due to.
+    fn explained(&self, said: &ServerError) -> Failure {
+        match replies::refusal(said) {
+            Failure::Refused { code, message, .. }
+                if code == "CLUSTERDOWN" && !message.contains("slot") =>
+            {
+                Failure::refused(code, format!("{message}: {}", self.why_down()))
+            }
+            other => other,
+        }
+    }
+
+    /// That the whole cluster is down, as its nodes say.
+    pub(super) fn down(&self) -> Failure {
+        Failure::refused("CLUSTERDOWN", format!("The cluster is down: {}", self.why_down()))
+    }
+
+    /// Why a node may say that the cluster is down.
+    fn why_down(&self) -> String {
         let chart = self.chart.lock();
-        let Some(chart) = chart.as_ref() else { return self.obstacle.lock().clone() };
-        let all = chart.map.masters().iter().zip(&chart.nodes);
-        let of_node = |(at, node): (&HostPort, &Result<Arc<Node>, String>)| match node {
-            Err(why) => Some(why.clone()),
-            Ok(node) if node.commands.is_up() => None,
-            Ok(node) => node.commands.obstacle().map(|why| format!("{}: {why}", address_shown(at))),
-        };
-        let gap = || {
-            let slots = slots_in_words(chart.map.gap()?);
-            Some(format!("no node of the cluster has {slots}"))
-        };
-        all.filter_map(of_node).next().or_else(gap)
+        let away = chart.as_ref().map(Chart::away).unwrap_or_default().into_iter();
+        let gap = chart.as_ref().and_then(|it| it.map.gap()).map(slots_in_words);
+        let lost: Vec<_> = away.map(|it| it.slots).chain(gap).collect();
+        why_down(&lost)
     }
 
     /// What can hurt locks, as far as it was looked at.
@@ -281,7 +330,10 @@ impl Atlas {
             chart.map.gap().map(|gap| Hazard::SlotsWithoutNode { slots: slots_in_words(gap) });
         let gap = gap.map(|gap| Finding::at("the cluster", gap));
         let of_nodes = chart.live().flat_map(|node| node.findings(&self.common));
-        of_nodes.chain(gap).chain(self.other_channels()).collect()
+        let away = chart.away().into_iter().map(|Away { server, slots, why }| {
+            Finding::at(&server, Hazard::NodeAway { slots, why })
+        });
+        of_nodes.chain(away).chain(gap).chain(self.other_channels()).collect()
     }
 
     /// Notes why nobody could say who is where.

@@ -30,7 +30,7 @@ use super::{
     scout::Scout,
 };
 use crate::{
-    domain::{About, Backoff, Failure, Object, Replicas, Role},
+    domain::{About, Backoff, Failure, Hazard, Object, Replicas, Role},
     error::Error,
 };
 
@@ -99,7 +99,6 @@ impl Cluster {
         let cluster = Self::new(seeds, settings, client_id, limit)?;
         cluster.scout.first_look().await?;
         let nodes = cluster.atlas.masters();
-        let ready = nodes.iter().map(|(at, node)| Box::pin(is_ready(at, node)));
         if nodes.is_empty() {
             return Err(Error::Connect {
                 server: "the cluster".into(),
@@ -108,7 +107,12 @@ impl Cluster {
                 source: None,
             });
         }
-        select_ok(ready).await?;
+        let tries = join_all(nodes.iter().map(|(_, node)| node.commands.tried()));
+        // Those who hang are away.
+        drop(timeout(settings.connect_timeout, tries).await);
+        if !cluster.atlas.is_up() {
+            select_ok(nodes.iter().map(|(at, node)| Box::pin(is_ready(at, node)))).await?;
+        }
         // There is a runtime: it was looked for.
         drop(cluster.scout.keep_up());
         Ok(cluster)
@@ -208,8 +212,14 @@ impl Cluster {
             let Some(redirect) = redirect.filter(|it| !question.takes(it)) else {
                 return Ok(Answered { reply, on_its_way });
             };
+            let refusal = match (&redirect, &reply) {
+                (Redirect::Later, Value::ServerError(said)) => {
+                    Some(self.atlas.not_ready(question.slot, said))
+                }
+                _ => None,
+            };
             if !self.goes_on(redirect, question.slot, &mut course).await? {
-                return Ok(Answered { reply, on_its_way });
+                return refusal.map_or(Ok(Answered { reply, on_its_way }), Err);
             }
         }
     }
@@ -434,21 +444,29 @@ impl Cluster {
             return Err(self.atlas.away(0));
         }
         let nodes = self.atlas.masters();
-        let looks = nodes.iter().map(|(_, node)| node.look(&self.atlas.common));
-        let looks: Vec<About> =
-            join_all(looks).await.into_iter().collect::<Result<_, Failure>>()?;
-        if let Some(obstacle) = self.atlas.obstacle() {
-            return Err(Failure::unreachable(obstacle));
+        let looks = join_all(nodes.iter().map(|(_, node)| self.look_at(node))).await;
+        let (looks, failures): (Vec<_>, Vec<_>) = looks.into_iter().partition(Result::is_ok);
+        let looks: Vec<(About, bool)> = looks.into_iter().flatten().collect();
+        if looks.is_empty() {
+            let failure = failures.into_iter().find_map(Result::err);
+            return Err(failure.unwrap_or_else(|| self.atlas.away(0)));
         }
-        let mut about = About { role: Some(Role::ClusterNode), ..About::default() };
-        for known in looks {
-            about.version = about.version.or(known.version);
-            // The worst of all is what matters.
-            if about.eviction_policy.as_deref().is_none_or(|it| it == "noeviction") {
-                about.eviction_policy = known.eviction_policy.or(about.eviction_policy);
-            }
+        match looks.iter().all(|(_, is_down)| *is_down) {
+            true => Err(self.atlas.down()),
+            false => Ok(together(looks.into_iter().map(|(about, _)| about).collect())),
         }
-        Ok(about)
+    }
+
+    /// What a node says of itself, and whether it says that the cluster is down. One that hangs
+    /// must not hold up the others.
+    async fn look_at(&self, node: &Node) -> Result<(About, bool), Failure> {
+        let limit = self.atlas.common.limit / 2;
+        let state = cmd("CLUSTER").arg("INFO").clone();
+        let looked =
+            async { tokio::join!(node.look(&self.atlas.common), node.commands.call(&state)) };
+        let late = |_| Failure::unanswered(format!("nothing within {limit:?}"));
+        let (about, state) = timeout(limit, looked).await.map_err(late)?;
+        Ok((about?, state.is_ok_and(|it| replies::into_text(&it).contains("cluster_state:fail"))))
     }
 
     /// The slot of a name, and of all that is its own.
@@ -462,6 +480,21 @@ impl Drop for Cluster {
     fn drop(&mut self) {
         self.scout.end();
     }
+}
+
+/// What is to be said of all these nodes.
+fn together(looks: Vec<About>) -> About {
+    let all_refuse = looks.iter().all(|it| it.hazards.contains(&Hazard::TooFewReplicas));
+    let mut about = About { role: Some(Role::ClusterNode), ..About::default() };
+    about.hazards.extend(all_refuse.then_some(Hazard::TooFewReplicas));
+    for known in looks {
+        about.version = about.version.or(known.version);
+        // The worst of all is what matters.
+        if about.eviction_policy.as_deref().is_none_or(|it| it == "noeviction") {
+            about.eviction_policy = known.eviction_policy.or(about.eviction_policy);
+        }
+    }
+    about
 }
 
 /// Asks this node; by text if it does not know the script.

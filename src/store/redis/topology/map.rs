@@ -7,6 +7,9 @@ use redis::Value;
 use super::super::{connection::shown, replies, slots::SLOTS};
 use crate::domain::Failure;
 
+/// So many ranges of slots are named at most.
+const SHOWN: usize = 3;
+
 /// Where a node listens, in the words of a node.
 #[derive(Clone, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub(super) struct HostPort {
@@ -109,6 +112,21 @@ impl Map {
 
     pub(super) fn members(&self) -> &BTreeSet<HostPort> {
         &self.members
+    }
+
+    /// The slots of the master that stands there among them.
+    pub(super) fn slots_of(&self, master: usize) -> String {
+        let all = (0..self.owners.len()).filter(|slot| self.owners[*slot] as usize == master + 1);
+        let mut ranges: Vec<(usize, usize)> = Vec::new();
+        for slot in all {
+            match ranges.last_mut() {
+                Some((_, last)) if *last + 1 == slot => *last = slot,
+                _ => ranges.push((slot, slot)),
+            }
+        }
+        let named: Vec<_> = ranges.iter().take(SHOWN).map(|it| slots_in_words(*it)).collect();
+        let more = if ranges.len() > SHOWN { " and others" } else { "" };
+        format!("{}{more}", named.join(", "))
     }
 
     /// How many slots have a master.
@@ -221,6 +239,24 @@ pub(super) fn slots_in_words((first, last): (usize, usize)) -> String {
     match first == last {
         true => format!("slot {first}"),
         false => format!("slots {first} to {last}"),
+    }
+}
+
+/// A master that no question reaches.
+pub(super) struct Away {
+    pub(super) server: String,
+    pub(super) slots: String,
+    pub(super) why: String,
+}
+
+/// Why a node says that the cluster is down, if no node is alive of these slots.
+pub(super) fn why_down(lost: &[String]) -> String {
+    match lost.is_empty() {
+        true => "the node that says so hears of too few others".into(),
+        false => format!(
+            "cluster-require-full-coverage is yes, and of {} no node is alive",
+            lost.join(", ")
+        ),
     }
 }
 

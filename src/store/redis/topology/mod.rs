@@ -31,7 +31,7 @@ use super::{
     warnings::Warnings,
 };
 use crate::{
-    domain::{About, Claim, Failure, Finding, Object, Replicas},
+    domain::{About, Claim, Failure, Finding, Name, Object, Replicas},
     error::Error,
     store::Subscriber,
 };
@@ -296,10 +296,11 @@ impl Topology {
         }
     }
 
-    pub(super) fn obstacle(&self) -> Option<String> {
+    /// What is in the way of questions about `name`.
+    pub(super) fn in_the_way(&self, name: &Name) -> Option<Failure> {
         match self {
-            Self::One(one) => one.node.commands.obstacle(),
-            Self::Cluster(cluster) => cluster.atlas.obstacle(),
+            Self::One(one) => one.node.commands.obstacle().map(Failure::unreachable),
+            Self::Cluster(cluster) => cluster.atlas.in_the_way(slot_of(name.as_str().as_bytes())),
         }
     }
 
