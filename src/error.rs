@@ -364,6 +364,11 @@ impl Error {
         let name = name.clone();
         match failure {
             Failure::NoRuntime => Self::NoRuntime,
+            Failure::Refused { code, message, command } if code == "MOVED" => {
+                let message =
+                    format!("{message}: this is a node of a cluster: use redis-cluster://");
+                Self::Refused { name, code, message, command }
+            }
             Failure::Refused { code, message, command } => match Refusal::of(&code) {
                 Refusal::Forbidden => Self::Forbidden { name, code, message, command },
                 Refusal::Lasting => Self::Refused { name, code, message, command },

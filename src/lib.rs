@@ -29,6 +29,9 @@
 //! - [`LockGuard::write`] and [`LockGuard::eval`]: data in the same Redis, written only while the
 //!   lock is held.
 //!
+//! Redis may be one server, a primary that Sentinels watch, or a cluster:
+//! [the guide](docs::guide#deployments) has the URL of each.
+//!
 //! [`MemoryStore`] stands in for Redis in tests, and `blocking` is the same for threads.
 //!
 //! **No lock on Redis can promise that two holders never overlap in real time.**

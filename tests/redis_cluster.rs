@@ -225,6 +225,7 @@ const LEAST: &[&str] = &[
     "+asking",
     "+cluster|slots",
     "+cluster|nodes",
+    "+cluster|info",
     "+pubsub|shardnumsub",
     "+ssubscribe",
     "+sunsubscribe",
@@ -848,6 +849,23 @@ async fn who_refuses_all_names_while_another_is_away_is_quoted_with_the_setting(
     }
     let health = client.health().await;
     assert!(health.obstacle.unwrap().contains("cluster-require-full-coverage"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_names_a_node_as_if_it_were_alone_is_told_how_to_name_a_cluster() {
+    let cluster = three_masters();
+    let elsewhere = cluster.key_on(&other_than(&cluster, NAME), "kept");
+    let client = Client::connect(&owner(&cluster, NAME).url()).await.unwrap();
+    let error = client.lock(&elsewhere).unwrap().try_acquire().await.unwrap_err();
+    let said = error.to_string();
+    assert!(said.contains("MOVED") && said.contains("redis-cluster://"), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_seed_that_is_away_is_named() {
+    let error = Client::connect("redis-cluster://127.0.0.1:1,127.0.0.1:2").await.unwrap_err();
+    let said = error.to_string();
+    assert!(said.contains("127.0.0.1:1: ") && said.contains("127.0.0.1:2: "), "{said}");
 }
 
 // Many.

@@ -199,6 +199,22 @@ async fn sentinels_of_which_most_are_gone_are_found_and_told_once() {
     is_found_and_told_once(&url, &redis.servers()[0], is_it).await;
 }
 
+/// Of one that had answered for minutes it was said that it may speak TLS.
+#[tokio::test]
+async fn that_no_sentinel_is_left_is_found_and_told_once() {
+    let redis = Sentinels::start();
+    let url = format!("redis-sentinel://{}/{}", redis.addresses().join(","), redis.name());
+    let (log, _logged) = Log::begin();
+    let client = Client::connect(&url).await.unwrap();
+    redis.sentinels().iter().for_each(Redis::stop);
+    let is_it = |it: &Hazard| *it == Hazard::NoSentinel;
+    let health = healed(&client, "they are missed", |health| has(health, is_it)).await;
+    assert!(health.is_ready(), "{health:?}");
+    let (text, words) = (log.text(), "no failover will be followed now");
+    assert_eq!(text.matches(words).count(), 1, "{text}");
+    assert!(!text.contains("speak TLS"), "{text}");
+}
+
 #[tokio::test]
 async fn in_a_cluster_each_node_is_looked_at_and_a_kind_is_told_once() {
     let options = Redis::options().arg("--maxmemory-policy", "volatile-ttl");

@@ -258,6 +258,11 @@ pub struct Holder {
 }
 
 impl Holder {
+    /// What is known of it, when that was said so long ago.
+    pub(crate) fn after(self, since: Duration) -> Self {
+        Self { remaining: self.remaining.map(|left| left.saturating_sub(since)), ..self }
+    }
+
     /// Who it is.
     ///
     /// # Examples

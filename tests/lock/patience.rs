@@ -25,6 +25,16 @@ async fn when_patience_ends_the_error_names_the_holder_and_how_long_we_waited() 
     assert_eq!(holder.unwrap().owner(), guard.owner());
 }
 
+/// It was told what was left when the store was last asked, up to seconds before.
+#[tokio::test(start_paused = true)]
+async fn what_is_left_to_the_holder_is_what_is_left_when_patience_ends() {
+    let world = World::new();
+    let _guard = world.door().lease(secs(20)).acquire().await.unwrap();
+    let timed_out = world.other_door().acquire_within(millis(1_900)).await.unwrap_err();
+    let Error::TimedOut { holder: Some(holder), .. } = timed_out else { panic!("{timed_out}") };
+    assert_eq!(holder.remaining(), Some(secs(20) - millis(1_900)));
+}
+
 #[tokio::test(start_paused = true)]
 async fn one_who_waits_for_its_own_lock_is_told_that_it_is_its_own() {
     let world = World::new();

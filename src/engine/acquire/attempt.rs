@@ -271,7 +271,7 @@ impl<'a> Attempt<'a> {
             Ok(Verdict::Busy(taken)) => {
                 let holder = taken.holder.as_ref();
                 engine.contention.saw(&self.claim.object, holder, lease.asked_at);
-                *self.heard.lock() = Some(Ok(taken.holder.clone()));
+                *self.heard.lock() = Some(Ok((taken.holder.clone(), lease.asked_at)));
                 self.waiting.in_vain(lease.asked_at, self.told);
                 self.free_at = taken.at_most.map(|left| lease.asked_at + left);
                 Asked::Busy(taken.holder)

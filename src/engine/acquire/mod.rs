@@ -60,8 +60,8 @@ impl Want {
     }
 }
 
-/// What the store said.
-type Said = Result<Option<Holder>, Failure>;
+/// What the store said, and of a holder when it was asked.
+type Said = Result<(Option<Holder>, Instant), Failure>;
 
 /// What it said last. It outlives the attempt, to be named when patience ends.
 type Heard = Mutex<Option<Said>>;
@@ -294,12 +294,14 @@ impl Engine {
 
     /// Why patience ended in vain.
     fn gave_up(&self, object: &Object, waited: Duration, heard: &Heard) -> Error {
+        let now = self.core.clock.now();
         // Who never had the turn knows what those before it were told.
-        let seen = || self.contention.seen(object, self.core.clock.now()).map(Ok);
+        let seen = || self.contention.seen(object, now).map(|holder| Ok((holder, now)));
         let heard = heard.lock().take();
         match heard.or_else(seen) {
-            Some(Ok(holder)) => {
+            Some(Ok((holder, asked_at))) => {
                 self.core.counters.timed_out.add(1);
+                let holder = holder.map(|it| it.after(now.saturating_duration_since(asked_at)));
                 self.busy(object, waited, holder)
             }
             heard => self.unanswered(&object.name, waited, heard),

@@ -78,7 +78,7 @@ pub(super) struct Crowd {
     /// When it was first seen that it ought to do something.
     pub(super) idle_since: Option<Instant>,
     /// Who had the lock when somebody last asked, if that has a name.
-    pub(super) seen: Option<Option<Holder>>,
+    pub(super) seen: Option<(Option<Holder>, Instant)>,
     /// When a release last found that others want it.
     pub(super) contended_at: Option<Instant>,
     /// Until when the lock is left to those who do not queue, or was.

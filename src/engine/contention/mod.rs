@@ -175,7 +175,7 @@ impl Contention {
         let held = {
             let mut entries = self.entries.lock();
             let Some(entry) = entries.of.get_mut(object) else { return };
-            entry.crowd().seen = Some(holder.cloned());
+            entry.crowd().seen = Some((holder.cloned(), asked_at));
             entry.held.upgrade()
         };
         let Some(holder) = holder else { return };
@@ -293,7 +293,10 @@ impl Contention {
             (entry.held.upgrade(), entry.crowd.as_ref().and_then(|crowd| crowd.seen.clone()))
         };
         let alone = held.filter(|_| object.manner().is_exclusive());
-        alone.and_then(|hold| hold.as_holder(now)).map(Some).or(seen)
+        let by_now = |(holder, at): (Option<Holder>, Instant)| {
+            holder.map(|it| it.after(now.saturating_duration_since(at)))
+        };
+        alone.and_then(|hold| hold.as_holder(now)).map(Some).or_else(|| seen.map(by_now))
     }
 
     /// What this client has of the other side of `object`, and so keeps itself out by.

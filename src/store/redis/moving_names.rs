@@ -12,7 +12,7 @@ use testkit::{Cluster, Proxy, Redis, Sentinels, eventually};
 use tokio::time::{Instant, sleep};
 
 use super::{connection::Resolver, *};
-use crate::domain::{Claim, Name, Object, Owner};
+use crate::domain::{Claim, Object, Owner};
 
 /// What a busy machine may take.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -137,8 +137,8 @@ async fn all_addresses_of_a_name_are_tried() {
     book.lead("redis.example", &[]);
     redis.command(&["CLIENT", "KILL", "TYPE", "normal"]);
     sleep(Duration::from_millis(300)).await;
-    let in_the_way = store.in_the_way(&Name::new("door").unwrap()).unwrap();
-    assert!(in_the_way.to_string().contains("the name has no address"), "{in_the_way}");
+    let in_the_way = store.in_the_way(&Object::lock("door").name).unwrap();
+    assert!(in_the_way.obstacle().contains("the name has no address"));
     book.lead("redis.example", &[redis.port(), gone.port()]);
     acquires(&store, "door").await;
 }

@@ -26,7 +26,9 @@ impl Warnings {
 
     /// Warns of what was not warned of before.
     pub(super) fn tell(&self, findings: &[Finding]) {
-        findings.iter().filter(|it| self.is_new(&it.hazard)).for_each(say);
+        // That no sentinel answers is told each time when the last one goes.
+        let others = findings.iter().filter(|it| it.hazard != Hazard::NoSentinel);
+        others.filter(|it| self.is_new(&it.hazard)).for_each(say);
     }
 
     /// Whether it is time to warn of this, and then it is done.

@@ -163,7 +163,11 @@ impl Dialer {
 
     /// Nobody at `addresses` has answered in time.
     fn silence(&self, addresses: &[Address]) -> Obstacle {
-        let silences = addresses.iter().map(|it| self.said_of(it, silence(self.limit, it)));
+        let silent = |it: &Address| match self.whereabouts.origin(it) {
+            Some(origin) => Obstacle::passing(format!("{}: {origin}", silence(self.limit, it))),
+            None => silence(self.limit, it),
+        };
+        let silences = addresses.iter().map(|it| self.said_of(it, silent(it)));
         Obstacle::of_all(silences)
     }
 
@@ -212,7 +216,9 @@ impl Dialer {
     }
 
     async fn log_in(&self, address: &Address, on_push: &OnPush) -> Result<Dialled, Obstacle> {
-        let (wire, mut driver) = self.reach.open(address, Some(Arc::clone(on_push))).await?;
+        let opened = self.reach.open(address, Some(Arc::clone(on_push))).await;
+        let (wire, mut driver) =
+            opened.map_err(|obstacle| obstacle.unreached(self.whereabouts.origin(address)))?;
         let Self { target, client_name, preloads, .. } = self;
         let among_others = self.whereabouts.may_change();
         let login = Login { target, client_name, preloads, among_others };

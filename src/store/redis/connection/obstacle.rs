@@ -41,6 +41,14 @@ impl Obstacle {
         Self { words: format!("{place}: {}", self.words), ..self }
     }
 
+    /// The same, if it is the network's, with this hint.
+    pub(super) fn unreached(self, hint: Option<String>) -> Self {
+        match hint.filter(|_| self.source.is_some()) {
+            Some(hint) => Self { words: format!("{}: {hint}", self.words), ..self },
+            None => self,
+        }
+    }
+
     /// All that is in the way, one thing in each place.
     pub(super) fn of_all(obstacles: impl IntoIterator<Item = Self>) -> Self {
         let all: Vec<_> = obstacles.into_iter().collect();
@@ -134,6 +142,9 @@ impl From<Ending> for Obstacle {
                  or speak TLS on this port",
             ),
             // rustls puts the words of the other side's alert here.
+            Ending::Broken(how) if how.contains("CertificateRequired") => {
+                Self::passing(format!("TLS: {how}: set client_certificate"))
+            }
             Ending::Broken(how) if how.contains("alert") => Self::passing(format!("TLS: {how}")),
             Ending::Surplus => Self::stranger("it says more than it was asked"),
             Ending::Unreadable(why) => Self::stranger(&why),

@@ -72,6 +72,8 @@ pub(super) struct Sentinels {
     looked_for: watch::Sender<u64>,
     /// The sentinels that others have told of.
     others: Mutex<BTreeMap<String, Address>>,
+    /// Of what an address was made by the translation.
+    made_of: Mutex<BTreeMap<String, String>>,
     /// Those of them that nobody asks yet.
     new: Mutex<Vec<Address>>,
     there_are_new: Notify,
@@ -99,6 +101,7 @@ impl Sentinels {
             answered: Notify::new(),
             looked_for: watch::Sender::default(),
             others: Mutex::default(),
+            made_of: Mutex::default(),
             new: Mutex::default(),
             there_are_new: Notify::new(),
             seat: Seat::default(),
@@ -148,8 +151,21 @@ impl Sentinels {
 
     /// What can hurt locks: there may be too few sentinels.
     pub(super) fn hazards(&self) -> Vec<Hazard> {
-        let crew = self.views.lock().crew(Instant::now());
-        crew.map(hazards::of_sentinels).unwrap_or_default()
+        let views = self.views.lock();
+        if views.are_dumb(&self.watched.sentinels) {
+            return vec![Hazard::NoSentinel];
+        }
+        views.crew(Instant::now()).map(hazards::of_sentinels).unwrap_or_default()
+    }
+
+    /// How somebody came to name `address`, and what may be wrong with that.
+    pub(super) fn origin(&self, address: &Address) -> String {
+        match self.made_of.lock().get(&address.to_string()) {
+            Some(told) => format!("translate_addresses has made this of {}", shown(told)),
+            None => "the sentinels name it so: if it is not reached from here by that, see \
+                     translate_addresses"
+                .into(),
+        }
     }
 
     /// Waits until the master is another one than that at `address`, and returns where.
@@ -223,6 +239,15 @@ impl Sentinels {
             false => tracing::debug!(target: "leasehold",
                 server = %sentinel, master, %cause, "no answer from a sentinel"),
         }
+        if loudly && self.views.lock().are_dumb(&self.watched.sentinels) {
+            self.tell_of_silence();
+        }
+    }
+
+    fn tell_of_silence(&self) {
+        let (hazard, master) = (Hazard::NoSentinel, shown(&self.watched.master));
+        let remedy = hazard.remedy();
+        tracing::warn!(target: "leasehold", master, %hazard, remedy, "this can hurt locks");
     }
 
     fn forget(&self, sentinel: &Address) {
@@ -242,7 +267,10 @@ impl Sentinels {
             Ok((wire, driver)) => tokio::select! {
                 biased;
                 trouble = self.talk(&wire, sentinel, &hints) => trouble,
-                ending = driver => ending.into(),
+                ending = driver => match self.views.lock().is_well(sentinel) {
+                    true => Obstacle::passing(format!("connection lost: {ending}")),
+                    false => ending.into(),
+                },
             },
         }
     }
@@ -350,7 +378,17 @@ impl Sentinels {
             Obstacle::passing(format!("it says no address of `{called}` that can be read"))
         })?;
         let epoch = fact(master, "config-epoch").and_then(|it| it.parse().ok()).unwrap_or(0);
-        Ok(Told { master: self.translation.of(host, port, self.tls)?, epoch })
+        let master = self.translation.of(host, port, self.tls)?;
+        self.note_origin(&master, Address::Tcp { host: host.to_owned(), port, tls: self.tls });
+        Ok(Told { master, epoch })
+    }
+
+    /// Notes that `told` is reached at `master`.
+    fn note_origin(&self, master: &Address, told: Address) {
+        let mut made_of = self.made_of.lock();
+        if *master != told && made_of.len() < MOST {
+            made_of.insert(master.to_string(), told.to_string());
+        }
     }
 
     /// Notes the sentinels that one of them tells of.

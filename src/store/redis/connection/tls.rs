@@ -8,7 +8,7 @@ use tokio_rustls::{
     TlsConnector,
     client::TlsStream,
     rustls::{
-        self, ClientConfig, RootCertStore,
+        self, CertificateError, ClientConfig, RootCertStore,
         crypto::ring,
         pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject},
     },
@@ -71,6 +71,12 @@ fn words_of(error: &io::Error) -> String {
     match cause {
         Some(rustls::Error::InvalidMessage(_)) => {
             "the server does not speak it on this port".into()
+        }
+        Some(rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer)) => {
+            format!("{error}: name the authority of the server by ca_certificates")
+        }
+        _ if error.to_string().contains("CertificateRequired") => {
+            format!("{error}: set client_certificate")
         }
         _ if error.kind() == io::ErrorKind::UnexpectedEof => {
             "the server closed the connection instead".into()

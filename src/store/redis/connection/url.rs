@@ -157,6 +157,9 @@ fn check(url: &str) -> Result<(), Error> {
             "write redis-cluster://host:port,host:port, or rediss-cluster:// for TLS",
         ));
     }
+    if repeats_scheme(rest) {
+        return Err(wrong("the scheme stands once, in front: redis-sentinel://one,two/mymaster"));
+    }
     let is_socket = rest.starts_with('/');
     if !is_socket
         && let Some((_, behind)) = rest.split_once(['/', '?'])
@@ -170,12 +173,24 @@ fn check(url: &str) -> Result<(), Error> {
     Ok(())
 }
 
+/// The schemes there are.
+const SCHEMES: &str = "use redis, redis-sentinel, redis-cluster, or unix; for TLS rediss, \
+                       rediss-sentinel, or rediss-cluster";
+
 fn unknown_scheme(scheme: &str, url: &str) -> String {
     // Without the slashes it may be a user, or a password.
     match (url.contains("://") || !url.contains('@')) && scheme.len() <= SHOWN {
-        true => format!("unknown scheme `{scheme}`: use redis, rediss, redis-sentinel or unix"),
-        false => "unknown scheme: use redis, rediss, redis-sentinel or unix".into(),
+        true => format!("unknown scheme `{scheme}`: {SCHEMES}"),
+        false => format!("unknown scheme: {SCHEMES}"),
     }
+}
+
+/// Whether a scheme stands before another host than the first, too.
+fn repeats_scheme(rest: &str) -> bool {
+    let Some((before, _)) = rest.split_once("://") else { return false };
+    let Some((_, last)) = before.rsplit_once(',') else { return false };
+    let base = last.split(['-', '+']).next().unwrap_or_default();
+    ["redis", "rediss", "valkey", "valkeys"].contains(&base)
 }
 
 fn unknown_option(option: &str, instead: &str) -> Error {
@@ -357,6 +372,28 @@ mod tests {
         #[cfg(feature = "tls")]
         for node in read("rediss-cluster://h1,h2/0") {
             assert!(matches!(node.place, Place::At(Address::Tcp { tls: true, .. })));
+        }
+    }
+
+    #[test]
+    fn a_scheme_that_is_not_known_is_told_all_that_are() {
+        for url in ["sentinel://a/mymaster", "redis-sentinels://a/mymaster", "http://a"] {
+            let words = refused(url);
+            for scheme in ["redis-sentinel", "redis-cluster", "rediss-sentinel", "rediss-cluster"] {
+                assert!(words.contains(scheme), "{url}: {words}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_scheme_before_each_host_is_one_too_many() {
+        for url in [
+            "redis-sentinel://a,redis-sentinel://b/mymaster",
+            "redis://a,redis://b",
+            "redis://u:p@a:1,redis://u:p@b:2/0",
+            "redis-cluster://a,redis-cluster://b",
+        ] {
+            assert!(refused(url).contains("the scheme stands once"), "{url}: {}", refused(url));
         }
     }
 

@@ -102,8 +102,27 @@ impl Views {
     pub(super) fn obstacle(&self, sentinels: &[Address]) -> Obstacle {
         Obstacle::of_all(sentinels.iter().map(|sentinel| {
             let known = self.0.get(&sentinel.to_string()).and_then(|it| it.trouble.clone());
-            known.unwrap_or_else(|| Obstacle::passing("no answer")).at(sentinel)
+            known.unwrap_or_else(|| no_answer(sentinel)).at(sentinel)
         }))
+    }
+
+    /// Whether `sentinel` has answered, the last time.
+    pub(super) fn is_well(&self, sentinel: &Address) -> bool {
+        self.0.get(&sentinel.to_string()).is_some_and(|view| view.trouble.is_none())
+    }
+
+    /// Whether all of `sentinels` were asked, and nobody says where the master is.
+    pub(super) fn are_dumb(&self, sentinels: &[Address]) -> bool {
+        let all_asked = sentinels.iter().all(|it| self.0.contains_key(&it.to_string()));
+        all_asked && self.0.values().all(|view| view.trouble.is_some())
+    }
+}
+
+/// `sentinel` has not said anything yet.
+fn no_answer(sentinel: &Address) -> Obstacle {
+    match sentinel {
+        Address::Tcp { tls: true, .. } => Obstacle::passing("no answer: does this port speak TLS?"),
+        _ => Obstacle::passing("no answer"),
     }
 }
 
@@ -175,5 +194,8 @@ mod tests {
         assert!(!views.have_all_answered(&sentinels, now + Duration::from_millis(1)));
         views.forget(&at(1));
         assert_eq!(master(&views, now), None);
+        assert!(views.are_dumb(&[at(2)]) && !views.are_dumb(&sentinels));
+        let tls = Address::Tcp { host: "h".into(), port: 1, tls: true };
+        assert!(views.obstacle(&[tls]).to_string().contains("does this port speak TLS?"));
     }
 }

@@ -145,6 +145,11 @@ impl Whereabouts {
         sentinels.into_iter().chain(others).chain(elsewhere).collect()
     }
 
+    /// How it came to be looked for at `address`, if others say where it is.
+    pub(super) fn origin(&self, address: &Address) -> Option<String> {
+        self.sentinels.as_ref().map(|it| it.origin(address))
+    }
+
     /// The addresses at which commands do not go to anybody, if it is one of several.
     pub(super) fn beside(&self) -> Vec<&Address> {
         let Place::Among(addresses) = &self.place else { return Vec::new() };

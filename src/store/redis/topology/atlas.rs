@@ -26,7 +26,7 @@ use super::{
     super::{
         channels::Channels, connection::Dialer, replies, slots::slot_of, subscriptions::Among,
     },
-    map::{HostPort, Map, address_shown, slots_in_words},
+    map::{Away, HostPort, Map, address_shown, slots_in_words, why_down},
     node::{Common, Node},
     way::Way,
 };
@@ -85,13 +85,6 @@ struct Chart {
     moved_at: Option<Instant>,
     /// Whether its gap was told.
     gap_told: bool,
-}
-
-/// A master that no question reaches.
-struct Away {
-    server: String,
-    slots: String,
-    why: String,
 }
 
 impl Chart {
@@ -278,13 +271,7 @@ impl Atlas {
         let away = chart.as_ref().map(Chart::away).unwrap_or_default().into_iter();
         let gap = chart.as_ref().and_then(|it| it.map.gap()).map(slots_in_words);
         let lost: Vec<_> = away.map(|it| it.slots).chain(gap).collect();
-        match lost.is_empty() {
-            true => "the node that says so hears of too few others".into(),
-            false => format!(
-                "cluster-require-full-coverage is yes, and of {} no node is alive",
-                lost.join(", ")
-            ),
-        }
+        why_down(&lost)
     }
 
     /// What can hurt locks, as far as it was looked at.

@@ -242,6 +242,24 @@ pub(super) fn slots_in_words((first, last): (usize, usize)) -> String {
     }
 }
 
+/// A master that no question reaches.
+pub(super) struct Away {
+    pub(super) server: String,
+    pub(super) slots: String,
+    pub(super) why: String,
+}
+
+/// Why a node says that the cluster is down, if no node is alive of these slots.
+pub(super) fn why_down(lost: &[String]) -> String {
+    match lost.is_empty() {
+        true => "the node that says so hears of too few others".into(),
+        false => format!(
+            "cluster-require-full-coverage is yes, and of {} no node is alive",
+            lost.join(", ")
+        ),
+    }
+}
+
 /// An address for a log: whoever told it may have put anything there.
 pub(super) fn address_shown(at: &HostPort) -> String {
     shown(&at.to_string())

@@ -90,8 +90,10 @@ impl Scout {
             }
         }
         let lasts = |error: &Error| matches!(error, Error::Connect { lasting: true, .. });
-        let lasting = errors.iter().position(lasts).unwrap_or_default();
-        Err(errors.swap_remove(lasting))
+        match errors.iter().position(lasts) {
+            Some(lasting) => Err(errors.swap_remove(lasting)),
+            None => Err(of_all(errors)),
+        }
     }
 
     /// Sees to it that somebody looks, on the runtime of the caller if that of the one before
@@ -206,6 +208,23 @@ impl Scout {
     }
 }
 
+/// What is in the way at each of the seeds.
+fn of_all(mut errors: Vec<Error>) -> Error {
+    if errors.len() == 1 {
+        return errors.swap_remove(0);
+    }
+    let words = |error: &Error| match error {
+        Error::Connect { server, reason, .. } => format!("{server}: {reason}"),
+        other => other.to_string(),
+    };
+    let reason = errors.iter().map(words).collect::<Vec<_>>().join("; ");
+    let source = errors.into_iter().find_map(|error| match error {
+        Error::Connect { source, .. } => source,
+        _ => None,
+    });
+    Error::Connect { server: "the cluster".into(), reason, lasting: false, source }
+}
+
 /// All that come soon after the first, and the last error.
 async fn gather(
     mut asked: FuturesUnordered<BoxFuture<'_, Said>>,
@@ -249,7 +268,12 @@ fn read(replies: &[Value], at: &HostPort) -> Said {
 /// What `failure` means to who wants to know of the node at `at` who is where.
 fn in_the_way(at: &HostPort, failure: &Failure) -> Error {
     let none = no_cluster(failure);
-    let reason = none.map_or_else(|| failure.to_string(), str::to_owned);
+    let lacks_a_right = matches!(failure, Failure::Refused { code, .. } if code == "NOPERM");
+    let reason = match none {
+        Some(none) => none.to_owned(),
+        None if lacks_a_right => format!("{failure}: see the guide on permissions"),
+        None => failure.to_string(),
+    };
     let lasting = none.is_some() || !failure.may_pass();
     Error::Connect { server: shown(&at.to_string()), reason, lasting, source: None }
 }
