@@ -17,6 +17,9 @@ const APART: Duration = Duration::from_secs(1);
 /// A replica says once a second how far it is. One that has not said so for this long may hang.
 const SILENT: Duration = Duration::from_secs(5);
 
+/// One that has said so lately is counted by its primary in a moment.
+const HEARD: Duration = Duration::from_secs(1);
+
 /// What a replica may be behind that takes its time.
 const BEHIND: u64 = 32 * 1024 * 1024;
 
@@ -74,7 +77,8 @@ fn of_replicas(info: &Info<'_>) -> Vec<Hazard> {
     if !replicas.is_empty() && !info.refuses_alone() {
         all.push(Hazard::WritesAlone);
     }
-    all.extend(info.hears_of_none().then_some(Hazard::TooFewReplicas));
+    let is_heard = replicas.iter().any(|it| it.silent <= HEARD);
+    all.extend((info.hears_of_none() && !is_heard).then_some(Hazard::TooFewReplicas));
     let late = replicas.into_iter().filter(|it| it.silent >= SILENT || it.behind >= BEHIND);
     all.extend(late.map(|it| Hazard::ReplicaBehind {
         replica: it.replica,
@@ -132,6 +136,7 @@ mod tests {
                    slave1:ip=h,port=2,state=wait_bgsave,offset=0,lag=9\r\n";
         assert_eq!(said(two), []);
         assert_eq!(said("min_slaves_good_slaves:0\r\n"), [Hazard::TooFewReplicas]);
+        assert_eq!(said(&two.replace("slaves:1", "slaves:0")), []);
     }
 
     #[test]
