@@ -4,8 +4,8 @@
 //! Once its release went to the store an owner is never held again: what goes to the next one here
 //! does not go to the store. So a repeated release takes nothing from anybody.
 //!
-//! Bounded by time and by number. Time is that of the releases: while the store is away nothing
-//! is forgotten. One mutex guards it, and is a leaf.
+//! Bounded by number when they are kept, and by time when they are given back: that of the releases, so
+//! that nothing is forgotten while the store is away. One mutex guards it, and is a leaf.
 
 use std::collections::VecDeque;
 
@@ -37,8 +37,7 @@ impl RecentReleases {
             return;
         }
         let mut list = self.0.lock();
-        let is_old = |given: &Given| given.at + RELEASES_KEPT < now;
-        while list.len() >= MOST || list.front().is_some_and(is_old) {
+        if list.len() == MOST {
             list.pop_front();
         }
         list.push_back(Given { claim: claim.clone(), at: now });
@@ -48,7 +47,9 @@ impl RecentReleases {
     /// its lease at the latest.
     pub(crate) fn may_be_held(&self, now: Instant) -> Vec<(Claim, Instant)> {
         let list = self.0.lock();
-        let all = list.iter().map(|given| (given.claim.clone(), given.at + given.claim.ttl));
+        let Some(newest) = list.back().map(|given| given.at) else { return Vec::new() };
+        let lately = list.iter().filter(|given| given.at + RELEASES_KEPT >= newest);
+        let all = lately.map(|given| (given.claim.clone(), given.at + given.claim.ttl));
         all.filter(|(_, until)| *until > now).collect()
     }
 }
