@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use common::{Log, give_back, ms, secs, within};
 use leasehold::{Client, Hazard, Health};
-use testkit::{Cluster, Liar, Lie, Redis, Sentinels};
+use testkit::{Cluster, Liar, Lie, Redis, Sentinels, eventually};
 use tokio::time::sleep;
 
 /// What takes servers some seconds on a busy machine.
@@ -44,9 +44,8 @@ fn warned(log: &Log, words: &str) -> usize {
 async fn is_found_and_told_once(url: &str, redis: &Redis, is_it: impl Fn(&Hazard) -> bool) {
     let (log, _logged) = Log::begin();
     let client = Client::connect(url).await.unwrap();
-    let health = client.health().await;
-    let found = health.findings.iter().find(|it| is_it(&it.hazard));
-    let found = found.unwrap_or_else(|| panic!("{health:?}"));
+    let health = healed(&client, "it is found", |health| has(health, &is_it)).await;
+    let found = health.findings.iter().find(|it| is_it(&it.hazard)).unwrap();
     let (text, remedy) = (found.hazard.to_string(), found.hazard.remedy());
     let words: Vec<_> = text.split(|it: char| it.is_ascii_digit()).collect();
     let words = words.into_iter().max_by_key(|it| it.len()).unwrap_or_default();
@@ -66,6 +65,10 @@ async fn is_found_and_told_once(url: &str, redis: &Redis, is_it: impl Fn(&Hazard
 async fn a_server_that_is_well_has_no_findings_and_nothing_is_told() {
     let primary = Redis::options().arg("--min-replicas-to-write", "1").start();
     let _replica = Redis::start_replica_of(&primary);
+    let counts_it = |text: &str| text.contains("min_slaves_good_slaves:1");
+    eventually("the primary counts it", PATIENCE, || {
+        counts_it(primary.command(&["INFO", "replication"]).text())
+    });
     let (log, _logged) = Log::begin();
     let client = Client::connect(&primary.url()).await.unwrap();
     let health = client.health().await;
