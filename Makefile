@@ -78,13 +78,7 @@ prepare:    ## installs what the tests need and this machine lacks, and says so
 	command -v redis-server >/dev/null || missing="$$missing redis-server"; \
 	ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || command -v initdb >/dev/null || \
 		missing="$$missing postgresql"; \
-	if [ -z "$$missing" ]; then exit 0; fi; \
-	echo "make: installing$$missing, which the tests need"; \
-	if ! command -v apt-get >/dev/null; then \
-		echo "make: there is no apt-get here: install$$missing and try again" >&2; exit 1; fi; \
-	if [ "$$(id -u)" -eq 0 ]; then sudo=; else sudo=sudo; fi; \
-	$$sudo apt-get update -qq && $$sudo env DEBIAN_FRONTEND=noninteractive \
-		apt-get install -y -qq --no-install-recommends $$missing
+	[ -z "$$missing" ] || .ci/install make $$missing
 
 # Most of them wait for real servers: four times as many at once as there are cores.
 tests: export RUST_TEST_THREADS ?= $(shell expr 4 '*' $$(getconf _NPROCESSORS_ONLN))

@@ -13,16 +13,7 @@
 set -eu
 cd "$(dirname "$0")"
 
-install() {
-    echo "bench: installing $*" >&2
-    if ! command -v apt-get >/dev/null; then
-        echo "bench: there is no apt-get here: install $* and try again" >&2
-        exit 1
-    fi
-    if [ "$(id -u)" -eq 0 ]; then sudo=; else sudo=sudo; fi
-    $sudo apt-get update -qq
-    $sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@"
-}
+install() { ../.ci/install bench "$@"; }
 
 # `javac -version` prints `javac 17.0.15`.
 jdk() { javac -version 2>&1 | sed -n 's/^javac \([0-9]*\).*/\1/p'; }

@@ -9,13 +9,7 @@ cd "$(dirname "$0")/.."
 figures=benches/instructions.txt
 times=20000
 
-if ! command -v valgrind >/dev/null; then
-    echo 'instructions: installing valgrind'
-    if [ "$(id -u)" -eq 0 ]; then sudo=; else sudo=sudo; fi
-    $sudo apt-get update -qq
-    $sudo env DEBIAN_FRONTEND=noninteractive \
-        apt-get install -y -qq --no-install-recommends valgrind libc6-dbg
-fi
+command -v valgrind >/dev/null || .ci/install instructions valgrind libc6-dbg
 
 program=$(cargo bench --quiet --no-default-features --bench workload --no-run --message-format=json |
     sed -n 's/.*"name":"workload".*"executable":"\([^"]*\)".*/\1/p')

@@ -5,13 +5,7 @@
 set -eu
 cd "$(dirname "$0")/java"
 
-install() {
-    echo "interop: installing $*"
-    if [ "$(id -u)" -eq 0 ]; then sudo=; else sudo=sudo; fi
-    export DEBIAN_FRONTEND=noninteractive
-    $sudo apt-get update -qq
-    $sudo apt-get install -y -qq --no-install-recommends "$@"
-}
+install() { ../../.ci/install interop "$@"; }
 
 # `javac -version` prints `javac 17.0.15`.
 jdk() { javac -version 2>&1 | sed -n 's/^javac \([0-9]*\).*/\1/p'; }

@@ -127,11 +127,7 @@ build() {
 need_to_build() {
     command -v c++ >/dev/null && command -v pkg-config >/dev/null &&
         [ -e /usr/include/openssl/ssl.h ] && return
-    local sudo=
-    [ "$(id -u)" -eq 0 ] || sudo=sudo
-    say 'installing a compiler and libssl-dev'
-    $sudo apt-get update -qq && $sudo env DEBIAN_FRONTEND=noninteractive \
-        apt-get install -y -qq --no-install-recommends gcc g++ libc6-dev libssl-dev pkg-config
+    .ci/install servers gcc g++ libc6-dev libssl-dev pkg-config
 }
 
 # Puts a program where the tests look for it.
