@@ -1,5 +1,6 @@
 //! Both on a Redis Cluster: messages travel in slots there, by the decision of each of them.
 
+mod everywhere;
 mod kinds;
 mod rows;
 mod turmoil;
@@ -30,40 +31,24 @@ fn other_than(cluster: &Cluster, name: &str) -> Arc<Redis> {
 #[test]
 fn one_holds_and_the_other_waits_in_a_cluster() {
     let both = Together::on(three_masters());
-    rows::a_waiter_is_woken_by_the_holders_message(&both);
-    rows::a_lock_without_waiters_is_taken_over_at_once(&both);
-    rows::a_try_without_patience_comes_back_at_once(&both);
-    rows::patience_ends_in_vain_or_with_a_message(&both);
-    rows::patience_and_a_lease_go_together(&both);
-    rows::a_lease_ends_by_itself_and_the_waiter_enters(&both);
-    rows::a_lock_entered_three_times_is_free_after_the_third_release(&both);
-    rows::a_spin_lock_is_waited_for_by_asking_again(&both);
-    rows::a_lock_forced_open_wakes_the_other_sides_waiter(&both);
+    everywhere::one_holds_and_the_other_waits(&both);
 }
 
 #[test]
 fn leases_are_kept_and_end_in_a_cluster() {
     let both = Together::on_with(three_masters(), rows::hasty);
-    rows::a_renewed_lock_outlives_its_ttl_for_as_long_as_it_is_held(&both);
-    rows::a_leased_lock_is_not_renewed(&both);
+    everywhere::leases_are_kept_and_end(&both);
 }
 
 #[test]
 fn either_side_may_be_killed_in_a_cluster() {
-    let cluster = three_masters();
-    rows::the_lock_of_a_killed_holder_is_free_when_its_lease_ends(&cluster);
-    for way in WAYS {
-        rows::a_killed_waiter_is_not_missed(&cluster, way);
-    }
+    everywhere::either_side_may_be_killed(&three_masters());
 }
 
 #[test]
 fn every_kind_wakes_the_other_in_a_cluster() {
     let both = Together::on(three_masters());
-    kinds::readers_and_writers_wake_each_other(&both);
-    kinds::permits_of_a_semaphore_wake_the_other(&both);
-    kinds::a_latch_lets_the_other_pass(&both);
-    kinds::permits_that_expire_go_from_one_to_the_other(&both);
+    everywhere::every_kind_wakes_the_other(&both);
 }
 
 // Each node, and slots that move.
