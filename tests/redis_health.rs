@@ -6,27 +6,12 @@ mod common;
 
 use std::time::Duration;
 
-use common::{Log, give_back, ms, secs, within};
+use common::{Log, give_back, healed, ms, secs};
 use leasehold::{Client, Hazard, Health};
 use testkit::{Cluster, Liar, Lie, Redis, Sentinels, eventually};
-use tokio::time::sleep;
 
 /// What takes servers some seconds on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
-
-/// The health of `client` as soon as it is as it should be.
-async fn healed(client: &Client, what: &str, is_it: impl Fn(&Health) -> bool) -> Health {
-    let healed = async {
-        loop {
-            let health = client.health().await;
-            if is_it(&health) {
-                return health;
-            }
-            sleep(ms(50)).await;
-        }
-    };
-    within(PATIENCE, what, healed).await
-}
 
 fn has(health: &Health, is_it: impl Fn(&Hazard) -> bool) -> bool {
     health.findings.iter().any(|finding| is_it(&finding.hazard))
@@ -44,7 +29,7 @@ fn warned(log: &Log, words: &str) -> usize {
 async fn is_found_and_told_once(url: &str, redis: &Redis, is_it: impl Fn(&Hazard) -> bool) {
     let (log, _logged) = Log::begin();
     let client = Client::connect(url).await.unwrap();
-    let health = healed(&client, "it is found", |health| has(health, &is_it)).await;
+    let health = healed(&client, PATIENCE, "it is found", |health| has(health, &is_it)).await;
     let found = health.findings.iter().find(|it| is_it(&it.hazard)).unwrap();
     let (text, remedy) = (found.hazard.to_string(), found.hazard.remedy());
     let words: Vec<_> = text.split(|it: char| it.is_ascii_digit()).collect();
@@ -56,7 +41,7 @@ async fn is_found_and_told_once(url: &str, redis: &Redis, is_it: impl Fn(&Hazard
     let is_back = |health: &Health| {
         health.commands_up && client.stats().reconnects > 0 && has(health, &is_it)
     };
-    healed(&client, "it is back", is_back).await;
+    healed(&client, PATIENCE, "it is back", is_back).await;
     assert_eq!(warned(&log, words), 1, "{}", log.text());
     give_back(client.lock("door").unwrap().acquire().await.unwrap()).await;
 }
@@ -94,7 +79,7 @@ async fn a_primary_that_writes_without_its_replicas_is_found_and_told_once() {
     assert_eq!(client.health().await.findings, []);
     primary.command(&["CONFIG", "SET", "min-replicas-to-write", "0"]);
     replica.promote();
-    healed(&client, "it has none", |health| health.findings.is_empty()).await;
+    healed(&client, PATIENCE, "it has none", |health| health.findings.is_empty()).await;
 }
 
 #[tokio::test]
@@ -108,10 +93,10 @@ async fn a_replica_that_is_behind_is_found_and_told_once_and_named() {
     let client = Client::connect(&primary.url()).await.unwrap();
     assert!(!has(&client.health().await, is_it));
     replica.pause();
-    healed(&client, "it is late", |health| has(health, is_it)).await;
+    healed(&client, PATIENCE, "it is late", |health| has(health, is_it)).await;
     is_found_and_told_once(&primary.url(), &primary, is_it).await;
     replica.resume();
-    healed(&client, "it has caught up", |health| !has(health, is_it)).await;
+    healed(&client, PATIENCE, "it has caught up", |health| !has(health, is_it)).await;
 }
 
 /// A server whose replies are changed: wherever it says `this` it says what `that` makes of what
@@ -194,10 +179,10 @@ async fn sentinels_of_which_most_are_gone_are_found_and_told_once() {
     let client = Client::connect(&url).await.unwrap();
     let is_it = |it: &Hazard| *it == Hazard::NoQuorum { usable: 1, needed: 2 };
     let is_few = |it: &Hazard| matches!(it, Hazard::FewSentinels { .. });
-    let well = healed(&client, "all are there", |health| !has(health, is_it)).await;
+    let well = healed(&client, PATIENCE, "all are there", |health| !has(health, is_it)).await;
     assert!(!has(&well, is_few), "{well:?}");
     redis.sentinels()[1..].iter().for_each(Redis::stop);
-    let ill = healed(&client, "they are missed", |health| has(health, is_it)).await;
+    let ill = healed(&client, PATIENCE, "they are missed", |health| has(health, is_it)).await;
     assert!(ill.is_ready(), "{ill:?}");
     is_found_and_told_once(&url, &redis.servers()[0], is_it).await;
 }
@@ -211,7 +196,7 @@ async fn that_no_sentinel_is_left_is_found_and_told_once() {
     let client = Client::connect(&url).await.unwrap();
     redis.sentinels().iter().for_each(Redis::stop);
     let is_it = |it: &Hazard| *it == Hazard::NoSentinel;
-    let health = healed(&client, "they are missed", |health| has(health, is_it)).await;
+    let health = healed(&client, PATIENCE, "they are missed", |health| has(health, is_it)).await;
     assert!(health.is_ready(), "{health:?}");
     let (text, words) = (log.text(), "no failover will be followed now");
     assert_eq!(text.matches(words).count(), 1, "{text}");
@@ -225,7 +210,7 @@ async fn in_a_cluster_each_node_is_looked_at_and_a_kind_is_told_once() {
     let url = cluster.urls()[0].replace("redis://", "redis-cluster://");
     let (log, _logged) = Log::begin();
     let client = Client::connect(&url).await.unwrap();
-    let health = healed(&client, "all are up", |health| health.is_ready()).await;
+    let health = healed(&client, PATIENCE, "all are up", |health| health.is_ready()).await;
     let mut servers: Vec<_> = health.findings.iter().map(|it| it.server.clone()).collect();
     servers.sort();
     let mut nodes: Vec<_> =
@@ -246,7 +231,7 @@ async fn slots_that_no_node_has_are_found() {
     let url = cluster.urls()[0].replace("redis://", "redis-cluster://");
     let client = Client::connect(&url).await.unwrap();
     let is_it = |it: &Hazard| matches!(it, Hazard::SlotsWithoutNode { slots } if slots == "slot 7");
-    healed(&client, "it is found", |health| has(health, is_it)).await;
+    healed(&client, PATIENCE, "it is found", |health| has(health, is_it)).await;
 }
 
 /// A node that was still being connected to made a cluster not ready that had just been
@@ -268,12 +253,12 @@ async fn a_cluster_is_ready_at_once_and_while_one_of_its_nodes_is_away() {
         let is_it = |it: &Hazard| matches!(it, Hazard::NodeAway { slots, .. } if slots == "slots 5461 to 10921");
         health.findings.iter().any(|it| it.server == lost && is_it(&it.hazard))
     };
-    let health = healed(&client, "it is found", is_away).await;
+    let health = healed(&client, PATIENCE, "it is found", is_away).await;
     assert!(health.is_ready() && !health.commands_up, "{health:?}");
     let anew = Client::connect(&url).await.unwrap();
     assert!(anew.health().await.is_ready());
     nodes.iter().for_each(|node| node.stop());
-    healed(&client, "nobody is there", |health| !health.is_ready()).await;
+    healed(&client, PATIENCE, "nobody is there", |health| !health.is_ready()).await;
 }
 
 #[tokio::test]
@@ -299,7 +284,7 @@ async fn an_upgrade_that_parts_old_clients_from_new_ones_is_found_and_told_once(
     let is_it = |it: &Hazard| *it == Hazard::OtherChannels;
     assert!(!has(&client.health().await, is_it));
     cluster.user("plain", &rights[..3]);
-    let health = healed(&client, "it is found", |health| has(health, is_it)).await;
+    let health = healed(&client, PATIENCE, "it is found", |health| has(health, is_it)).await;
     assert!(health.is_ready(), "{health:?}");
     assert_eq!(warned(&log, "restart the clients"), 1, "{}", log.text());
 }

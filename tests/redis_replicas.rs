@@ -10,7 +10,8 @@ use std::sync::{
 };
 
 use common::{
-    SOON, channel, entered, give_back, ms, secs, subscribers, until_subscribed, waiter, within,
+    SOON, channel, entered, give_back, held_and_waited_for, ms, secs, subscribers,
+    until_subscribed, waiter, within,
 };
 use leasehold::{Client, Error, Hazard, Replicas, Role};
 use testkit::{Connection, Redis, eventually};
@@ -80,9 +81,7 @@ async fn a_replica_that_is_promoted_by_hand_is_used_when_the_primary_is_gone() {
     // given a holder and a waiter, and a primary that dies
     let [primary, replica] = pair();
     let [one, other] = [client([&primary, &replica]).await, client([&primary, &replica]).await];
-    let guard = one.lock("door").unwrap().acquire().await.unwrap();
-    let waiting = waiter(other.lock("door").unwrap());
-    until_subscribed(&primary, &channel("door"));
+    let (guard, waiting) = held_and_waited_for([&one, &other], &primary).await;
     replica.catch_up_with(&primary);
     primary.stop();
     let short = one.lock("window").unwrap().acquire_within(ms(500)).await.unwrap_err();
@@ -104,9 +103,7 @@ async fn a_primary_that_is_demoted_by_hand_is_left_by_everybody_also_by_those_wh
     // given a holder, and a waiter
     let [primary, replica] = pair();
     let [one, other] = [client([&primary, &replica]).await, client([&primary, &replica]).await];
-    let guard = one.lock("door").unwrap().acquire().await.unwrap();
-    let waiting = waiter(other.lock("door").unwrap());
-    until_subscribed(&primary, &channel("door"));
+    let (guard, waiting) = held_and_waited_for([&one, &other], &primary).await;
     replica.catch_up_with(&primary);
 
     // when the two change places, and keep all connections

@@ -9,7 +9,8 @@ use std::sync::{
 };
 
 use common::{
-    Log, SOON, channel, entered, give_back, ms, secs, subscribers, until_subscribed, waiter, within,
+    Log, SOON, channel, entered, give_back, held_and_waited_for, ms, secs, subscribers,
+    until_subscribed, waiter, within,
 };
 use leasehold::{Client, ClientBuilder, Error, LockGuard, LostReason, Release, Replicas};
 use testkit::{Proxy, Redis, Reply, Sentinels, eventually};
@@ -136,9 +137,7 @@ async fn a_failover_is_followed_by_holders_and_waiters_and_nobody_stays_at_the_o
 async fn a_waiter_enters_at_the_new_master_when_the_old_one_is_killed() {
     let redis = Sentinels::start();
     let (one, other) = (client(&redis).await, client(&redis).await);
-    let guard = acquired(&one, "door").await;
-    let waiting = waiter(other.lock("door").unwrap());
-    until_subscribed(redis.master(), &channel("door"));
+    let (guard, waiting) = held_and_waited_for([&one, &other], redis.master()).await;
     until_replicated(&redis);
 
     redis.master().stop();
@@ -165,9 +164,7 @@ async fn a_master_that_stood_still_is_believed_by_nobody_when_it_goes_on() {
     // given a holder whose master stops where it is, and a waiter
     let redis = Sentinels::start();
     let (one, other) = (client(&redis).await, client(&redis).await);
-    let guard = acquired(&one, "door").await;
-    let waiting = waiter(other.lock("door").unwrap());
-    until_subscribed(redis.master(), &channel("door"));
+    let (guard, waiting) = held_and_waited_for([&one, &other], redis.master()).await;
     until_replicated(&redis);
     let old = redis.master();
     old.pause();

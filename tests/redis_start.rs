@@ -6,7 +6,9 @@ mod common;
 
 use std::time::Duration;
 
-use common::{Log, SOON, client, entered, give_back, ms, secs, waiter, with_rights, within};
+use common::{
+    Log, SOON, client, entered, give_back, healed, ms, secs, waiter, with_rights, within,
+};
 use leasehold::{Client, ClientBuilder, Error, Health, Role};
 use testkit::{Connection, Proxy, Redis, eventually};
 use tokio::{
@@ -32,20 +34,6 @@ fn lazy(redis: &Redis) -> Client {
     builder().connect_lazily(&redis.url()).unwrap()
 }
 
-/// The health of `client` as soon as it is as it should be.
-async fn healed(client: &Client, what: &str, is_it: impl Fn(&Health) -> bool) -> Health {
-    let healed = async {
-        loop {
-            let health = client.health().await;
-            if is_it(&health) {
-                return health;
-            }
-            sleep(ms(10)).await;
-        }
-    };
-    within(SOON, what, healed).await
-}
-
 // A client that starts though Redis is down.
 
 #[tokio::test]
@@ -63,7 +51,7 @@ async fn a_lazy_client_waits_for_a_server_that_starts_later() {
 
     // then the waiter enters, and both connections are there for the first time
     give_back(entered(waiting).await).await;
-    let health = healed(&client, "both are up", |health| health.messages_up).await;
+    let health = healed(&client, SOON, "both are up", |health| health.messages_up).await;
     assert!(health.is_ready() && health.commands_up, "{health:?}");
     assert_eq!(client.stats().reconnects, 0);
 
@@ -89,14 +77,14 @@ async fn what_a_lazy_client_asked_on_its_first_connection_is_withdrawn_when_that
     let mut asks = Box::pin(lock.acquire());
     assert!(futures_util::poll!(&mut asks).is_pending());
     proxy.refuse(false);
-    healed(&client, "it is connected", |health| health.commands_up).await;
+    healed(&client, SOON, "it is connected", |health| health.commands_up).await;
     proxy.swallow_replies(true);
     assert!(timeout(ms(300), &mut asks).await.is_err());
     eventually("it is granted", SOON, || !redis.command(&["KEYS", "door"]).list().is_empty());
 
     // when that is lost, and nobody wants the lock any more
     proxy.refuse(true);
-    healed(&client, "it is gone", |health| !health.commands_up).await;
+    healed(&client, SOON, "it is gone", |health| !health.commands_up).await;
     drop(asks);
     proxy.swallow_replies(false);
     proxy.refuse(false);
@@ -111,7 +99,7 @@ async fn a_lazy_client_whose_server_is_there_has_nothing_to_tell() {
     let (log, _logged) = Log::begin();
     let client = lazy(&redis);
     give_back(client.lock("door").unwrap().acquire().await.unwrap()).await;
-    healed(&client, "both are up", |health| health.messages_up).await;
+    healed(&client, SOON, "both are up", |health| health.messages_up).await;
     assert_eq!((log.text().as_str(), client.stats().reconnects), ("", 0));
 }
 
@@ -145,7 +133,7 @@ async fn a_release_without_a_server_says_what_is_in_the_way() {
     let refused = |health: &Health| {
         health.obstacle.as_ref().is_some_and(|words| words.contains("Connection refused"))
     };
-    healed(&client, "it is noticed", refused).await;
+    healed(&client, SOON, "it is noticed", refused).await;
     let error = guard.release().await.unwrap_err();
     assert!(error.to_string().contains("Connection refused"), "{error}");
 }
@@ -172,12 +160,12 @@ async fn a_lazy_client_outlives_a_restart_of_its_server() {
     let redis = Redis::start();
     let client = lazy(&redis);
     give_back(client.lock("door").unwrap().acquire().await.unwrap()).await;
-    healed(&client, "both are up", |health| health.messages_up).await;
+    healed(&client, SOON, "both are up", |health| health.messages_up).await;
     redis.stop();
-    let down = healed(&client, "it is noticed", |health| !health.is_ready()).await;
+    let down = healed(&client, SOON, "it is noticed", |health| !health.is_ready()).await;
     assert!(!down.commands_up && down.round_trip.is_none(), "{down:?}");
     redis.start_again();
-    healed(&client, "it is back", |health| health.is_ready() && health.messages_up).await;
+    healed(&client, SOON, "it is back", |health| health.is_ready() && health.messages_up).await;
     give_back(client.lock("door").unwrap().acquire().await.unwrap()).await;
     assert_eq!(client.stats().reconnects, 2);
 }
@@ -197,7 +185,7 @@ fn a_lazy_client_is_made_where_there_is_no_runtime_and_its_settings_are_checked(
 
     let client = lazy(&redis);
     let runtime = Runtime::new().unwrap();
-    runtime.block_on(healed(&client, "a probe is a call, too", |health| {
+    runtime.block_on(healed(&client, SOON, "a probe is a call, too", |health| {
         health.is_ready() && health.messages_up
     }));
     runtime.block_on(async {
@@ -262,10 +250,10 @@ async fn logged_about(redis: &Redis, url: &str) -> String {
     // a lazy client says the same when it is there, and once
     let (log, _logged) = Log::begin();
     let client = Client::connect_lazily(url).unwrap();
-    healed(&client, "it is there", |health| health.commands_up && health.messages_up).await;
+    healed(&client, SOON, "it is there", |health| health.commands_up && health.messages_up).await;
     redis.command(&["CLIENT", "KILL", "TYPE", "normal"]);
     let back = |health: &Health| health.commands_up && client.stats().reconnects > 0;
-    healed(&client, "it is back", back).await;
+    healed(&client, SOON, "it is back", back).await;
     for line in eager.lines() {
         let words = line.split_once("leasehold: ").unwrap().1;
         assert_eq!(log.text().matches(words).count(), 1, "{words}: {}", log.text());
@@ -330,7 +318,7 @@ async fn a_node_of_a_cluster_is_warned_of_once() {
 async fn a_probe_of_a_server_that_is_well_says_what_it_is() {
     let redis = Redis::start();
     let client = client(&redis).await;
-    let health = healed(&client, "both are up", |health| health.messages_up).await;
+    let health = healed(&client, SOON, "both are up", |health| health.messages_up).await;
     assert!(health.is_ready() && health.commands_up, "{health:?}");
     assert!(health.round_trip.is_some_and(|took| took < SOON));
     let told = (health.role, health.eviction_policy.as_deref(), health.holds_in_doubt);
@@ -348,7 +336,7 @@ async fn a_probe_does_not_wait_for_a_connection_that_is_away() {
     let refused = |health: &Health| {
         health.obstacle.as_ref().is_some_and(|words| words.contains("Connection refused"))
     };
-    healed(&client, "what is in the way", refused).await;
+    healed(&client, SOON, "what is in the way", refused).await;
     let start = Instant::now();
     let health = client.health().await;
     assert!(start.elapsed() < secs(1), "{:?}", start.elapsed());
@@ -367,7 +355,7 @@ async fn a_probe_of_a_server_that_hangs_ends_in_time() {
     assert!(health.commands_up && health.round_trip.is_none(), "{health:?}");
     assert!(health.obstacle.unwrap().contains("nothing came within 500ms"));
     redis.resume();
-    assert!(healed(&client, "it goes on", Health::is_ready).await.round_trip.is_some());
+    assert!(healed(&client, SOON, "it goes on", Health::is_ready).await.round_trip.is_some());
 }
 
 #[tokio::test]
@@ -379,9 +367,9 @@ async fn a_probe_of_a_busy_server_says_so() {
     other.send(&["EVAL", "while true do end", "0"]).unwrap();
     let busy =
         |health: &Health| health.obstacle.as_ref().is_some_and(|words| words.contains("BUSY"));
-    healed(&client, "it is busy", busy).await;
+    healed(&client, SOON, "it is busy", busy).await;
     redis.command(&["SCRIPT", "KILL"]);
-    healed(&client, "it goes on", Health::is_ready).await;
+    healed(&client, SOON, "it goes on", Health::is_ready).await;
 }
 
 #[tokio::test]

@@ -10,9 +10,12 @@ use std::{
     time::Duration,
 };
 
-use leasehold::{Client, Error, Lock, LockGuard, Release, Result, WaitBy};
+use leasehold::{Client, Error, Health, Lock, LockGuard, Release, Result, WaitBy};
 use testkit::{Calls, Connection, Redis, eventually};
-use tokio::{task::JoinHandle, time::timeout};
+use tokio::{
+    task::JoinHandle,
+    time::{sleep, timeout},
+};
 use tracing::{
     Dispatch,
     subscriber::{DefaultGuard, NoSubscriber},
@@ -55,6 +58,36 @@ pub(crate) async fn within<T>(limit: Duration, what: &str, future: impl Future<O
 /// A task that waits for `lock`.
 pub(crate) fn waiter(lock: Lock) -> JoinHandle<Result<LockGuard>> {
     tokio::spawn(async move { lock.acquire().await })
+}
+
+/// The door, which `one` has, and a task of `other` that waits for it and listens to `server`.
+pub(crate) async fn held_and_waited_for(
+    [one, other]: [&Client; 2],
+    server: &Redis,
+) -> (LockGuard, JoinHandle<Result<LockGuard>>) {
+    let guard = one.lock("door").unwrap().acquire().await.unwrap();
+    let waiting = waiter(other.lock("door").unwrap());
+    until_subscribed(server, &channel("door"));
+    (guard, waiting)
+}
+
+/// The health of `client` as soon as it is as it should be.
+pub(crate) async fn healed(
+    client: &Client,
+    limit: Duration,
+    what: &str,
+    is_it: impl Fn(&Health) -> bool,
+) -> Health {
+    let healed = async {
+        loop {
+            let health = client.health().await;
+            if is_it(&health) {
+                return health;
+            }
+            sleep(ms(10)).await;
+        }
+    };
+    within(limit, what, healed).await
 }
 
 /// What `waiter` gets, soon.
@@ -286,7 +319,7 @@ impl Chain {
             tokio::spawn(async move {
                 loop {
                     let guard = lock.acquire().await.expect("the server is up");
-                    tokio::time::sleep(hold).await;
+                    sleep(hold).await;
                     give_back(guard).await;
                 }
             })
