@@ -27,26 +27,25 @@ pub(crate) struct Found {
 
 /// The tests of a copy, built with what is planted there.
 pub(crate) struct Program {
-    finder: Finder,
     path: PathBuf,
     folder: PathBuf,
 }
 
 impl Program {
-    /// Builds the tests of the library for `finder`. The program has a `number` of its
-    /// own, since the one before may still run.
-    pub(crate) fn build(copy: &Copy, finder: Finder, number: usize) -> Result<Self, String> {
+    /// Builds the tests of the library for `finder` and its like. The program has a `name`
+    /// of its own, since others may still run.
+    pub(crate) fn build(copy: &Copy, finder: Finder, name: &str) -> Result<Self, String> {
         let built = cargo(copy, finder)?;
         let built = executable(&built).ok_or("cargo built no program of tests")?;
         // The next build writes to where this one lies.
-        let path = copy.folder().join(format!("planted-{number}"));
+        let path = copy.folder().join(format!("built-{name}"));
         fs::copy(&built, &path).map_err(|error| format!("{}: {error}", path.display()))?;
-        Ok(Self { finder, path, folder: copy.folder().to_owned() })
+        Ok(Self { path, folder: copy.folder().to_owned() })
     }
 
-    /// Runs the test. Nothing is found if it passes.
-    pub(crate) fn run(self) -> Outcome {
-        let name = match self.finder {
+    /// Runs the test of `finder`. Nothing is found if it passes.
+    pub(crate) fn run(&self, finder: Finder) -> Outcome {
+        let name = match finder {
             Finder::Simulation(world) => format!("engine::simulation::{world}"),
             Finder::Unit(name) => name.to_owned(),
         };
@@ -58,7 +57,7 @@ impl Program {
             let after = format!("{} s without an end", LONGEST.as_secs());
             return Ok(Some(Found { by: format!("`{name}`"), after }));
         };
-        match self.finder {
+        match finder {
             Finder::Simulation(_) => by_simulation(status.success(), &said),
             Finder::Unit(_) => by_test(&name, status.success(), &said),
         }
