@@ -5,7 +5,7 @@
 //! stand anywhere in a program; what makes it quick is that only the program of
 //! the tests is built, incrementally and without debug information, on dependencies
 //! that `make tests` has built before, and that the next defect is built while the
-//! last one is searched for. Meanwhile the tests run with nothing planted, too.
+//! last ones are searched for. Meanwhile the tests run with nothing planted, too.
 //!
 //! A defect that cannot be planted, does not build or fails in an unknown way is
 //! an error, and so is a copy whose tests fail with nothing planted. The sources
@@ -18,6 +18,7 @@ mod list;
 mod search;
 mod store;
 
+use std::collections::VecDeque;
 use std::env;
 use std::path::Path;
 use std::process::ExitCode;
@@ -156,28 +157,43 @@ fn finders(cases: &[Case]) -> Vec<Finder> {
     finders
 }
 
-/// Builds each defect while the one before is searched for. Returns those that were
-/// not found.
+/// Builds each defect while those before are searched for. Returns those that were not
+/// found.
 fn plant_each(copy: &Copy, cases: &[Case]) -> Vec<Case> {
     thread::scope(|scope| {
         let mut missed = vec![];
-        let mut running: Option<(Case, ScopedJoinHandle<'_, bool>)> = None;
-        let joined = |(case, run): (Case, ScopedJoinHandle<'_, bool>)| {
-            let found = run.join().expect("a search never panics");
-            (!found).then_some(case)
-        };
+        let mut running: VecDeque<Search<'_>> = VecDeque::new();
         for &case in cases {
             let started = clock();
             let build = || Program::build(copy, case.finder, &case.number.to_string());
             let program = copy.planted(case.defect, build);
-            missed.extend(running.take().and_then(joined));
+            if running.len() == SEARCHES {
+                missed.extend(running.pop_front().and_then(Search::missed));
+            }
             let found = move || program.and_then(|program| program.run(case.finder));
-            let run = move || told(case, found(), started);
-            running = Some((case, scope.spawn(run)));
+            let run = scope.spawn(move || told(case, found(), started));
+            running.push_back(Search { case, run });
         }
-        missed.extend(running.and_then(joined));
+        missed.extend(running.into_iter().filter_map(Search::missed));
         missed
     })
+}
+
+/// How many defects are searched for at once: what takes long waits for servers.
+const SEARCHES: usize = 3;
+
+/// A search for the defect of `case`, which says in the end whether it was found.
+struct Search<'scope> {
+    case: Case,
+    run: ScopedJoinHandle<'scope, bool>,
+}
+
+impl Search<'_> {
+    /// The case, if nobody found it.
+    fn missed(self) -> Option<Case> {
+        let found = self.run.join().expect("a search never panics");
+        (!found).then_some(self.case)
+    }
 }
 
 /// Prints what came of `case`, and returns whether it was found.
