@@ -6,10 +6,8 @@ import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
-import java.util.HashSet;
 import java.util.List;
 import java.util.Random;
-import java.util.Set;
 import java.util.concurrent.locks.LockSupport;
 import org.redisson.api.RedissonClient;
 
@@ -29,8 +27,6 @@ public final class Contender {
     private final RedissonClient redisson;
     private final Voice voice;
     private final Random random;
-    /** What was asked for and not answered. */
-    private final Set<String> doubtful = new HashSet<>();
 
     private Contender(JsonNode orders, RedissonClient redisson, Voice voice, long number) {
         this.orders = orders;
@@ -121,15 +117,12 @@ public final class Contender {
         String why = "busy";
         try {
             if (held.take(patience)) {
-                if (doubtful.contains(name)) {
-                    held.dropOrphans();
-                }
+                held.dropOrphans();
                 voice.say("enter", "hold", hold, "at", System.nanoTime(), "token", held.token());
                 return true;
             }
         } catch (RuntimeException e) {
             why = e.getClass().getSimpleName();
-            doubtful.add(name);
         } catch (InterruptedException e) {
             voice.say("gave_up", "hold", hold, "at", System.nanoTime(), "why", "interrupted");
             throw e;
@@ -159,7 +152,6 @@ public final class Contender {
         if (held.giveBack()) {
             voice.say("left", "hold", hold, "at", System.nanoTime());
         } else {
-            doubtful.add(name);
             voice.say("lost", "hold", hold, "at", believed);
         }
     }

@@ -64,8 +64,9 @@ abstract class Held {
     }
 
     /**
-     * Gives back what this thread has besides: an acquisition that was not answered may have
-     * been executed, and would count for ever.
+     * Gives back what this thread has besides, and would have as long as it comes back within a
+     * lease: an acquisition that was not answered may have been executed, and what was given
+     * back may be held again behind a failover.
      */
     void dropOrphans() {}
 
