@@ -2,6 +2,7 @@
 //! that trust each other.
 
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::{fmt, fs};
 
 use rcgen::{
@@ -24,7 +25,7 @@ impl fmt::Debug for Certificates {
 impl Certificates {
     pub(crate) fn new() -> Self {
         let ca = authority();
-        let mut files = vec![(CA_CERT, ca.pem())];
+        let mut files = vec![(CA_CERT, ca.pem()), (TRUSTED, ca.pem())];
         for (subject, usage, cert_file, key_file) in [
             ("server", ExtendedKeyUsagePurpose::ServerAuth, SERVER_CERT, SERVER_KEY),
             ("client", ExtendedKeyUsagePurpose::ClientAuth, CLIENT_CERT, CLIENT_KEY),
@@ -34,6 +35,15 @@ impl Certificates {
             files.extend([(cert_file, cert.pem()), (key_file, key.serialize_pem())]);
         }
         Self(files)
+    }
+
+    /// The same for servers that trust the authority of these as well.
+    pub(crate) fn trusting(mut self, others: &Self) -> Self {
+        let ca = others.0.iter().find(|(name, _)| *name == CA_CERT);
+        let (_, ca) = ca.expect("there is one");
+        let trusted = self.0.iter_mut().find(|(name, _)| *name == TRUSTED);
+        *trusted.map(|(_, pem)| pem).expect("there is one") += ca;
+        self
     }
 
     pub(crate) fn write_to(&self, dir: &Path) {
@@ -47,7 +57,10 @@ fn authority() -> CertifiedIssuer<'static, KeyPair> {
     let mut params = CertificateParams::default();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-    params.distinguished_name.push(DnType::CommonName, "testkit CA");
+    // Who has the name of another one is taken for it, with a bad signature.
+    let number = AUTHORITIES.fetch_add(1, Ordering::Relaxed);
+    let name = format!("testkit CA {} of {}", number, std::process::id());
+    params.distinguished_name.push(DnType::CommonName, name);
     CertifiedIssuer::self_signed(params, new_key()).expect("a CA can sign itself")
 }
 
@@ -65,7 +78,11 @@ fn new_key() -> KeyPair {
     KeyPair::generate().expect("there is randomness for a key")
 }
 
+static AUTHORITIES: AtomicUsize = AtomicUsize::new(0);
+
 pub(crate) const CA_CERT: &str = "ca.pem";
+/// Whom a server trusts.
+pub(crate) const TRUSTED: &str = "trusted.pem";
 pub(crate) const CLIENT_CERT: &str = "client.pem";
 pub(crate) const CLIENT_KEY: &str = "client.key";
 pub(crate) const SERVER_CERT: &str = "server.pem";

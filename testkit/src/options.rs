@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::access::USER_PASSWORD;
 use crate::certificates::{
-    CA_CERT, CLIENT_CERT, CLIENT_KEY, Certificates, SERVER_CERT, SERVER_KEY,
+    CLIENT_CERT, CLIENT_KEY, Certificates, SERVER_CERT, SERVER_KEY, TRUSTED,
 };
 use crate::port::free_port;
 use crate::program;
@@ -32,6 +32,7 @@ pub struct Options {
     pub(crate) kind: Kind,
     pub(crate) password: Option<String>,
     pub(crate) persistent: bool,
+    pub(crate) plain_among_servers: bool,
     pub(crate) replicates_as: Option<String>,
     pub(crate) source: Option<Ipv4Addr>,
     pub(crate) tls: bool,
@@ -136,7 +137,7 @@ impl Options {
 
     /// Whether the server talks to others of its kind in TLS.
     pub(crate) fn tls_among_servers(&self) -> bool {
-        self.tls && self.kind != Kind::Alone
+        self.tls && self.kind != Kind::Alone && !self.plain_among_servers
     }
 
     /// Ports that are free at the moment, as many as these settings need.
@@ -272,7 +273,7 @@ impl Options {
         line.push("--tls-port", port.to_string());
         line.push("--tls-cert-file", dir.join(SERVER_CERT));
         line.push("--tls-key-file", dir.join(SERVER_KEY));
-        line.push("--tls-ca-cert-file", dir.join(CA_CERT));
+        line.push("--tls-ca-cert-file", dir.join(TRUSTED));
         line.push("--tls-auth-clients", if self.client_auth { "yes" } else { "no" });
         if self.tls_among_servers() {
             line.push("--tls-client-cert-file", dir.join(CLIENT_CERT));

@@ -11,9 +11,11 @@ mod events;
 mod options;
 mod view;
 
+use std::sync::Arc;
 use std::thread::sleep;
 use std::time::Duration;
 
+use crate::certificates::Certificates;
 use crate::clock::{clock, eventually};
 use crate::deployment::{announced_port, start_all};
 use crate::links::Links;
@@ -293,13 +295,8 @@ impl SentinelsOptions {
     ///
     /// If there is no Redis on this machine, or one does not start with these settings.
     pub fn start(mut self) -> Sentinels {
-        let tls = self.server_options.tls;
-        assert_eq!(tls, self.sentinel_options.tls, "TLS is for servers and Sentinels, or for none");
         let links = self.linked.then(Links::default);
-        if tls {
-            self.server_options = self.server_options.with_shared_certificates();
-            self.sentinel_options.certificates = self.server_options.certificates.clone();
-        }
+        self.certify();
         let members = self.server_options.clone().of_kind(Kind::Member);
         let servers = start_all(&names(self.replicas + 1, server_name), &members, links.as_ref());
         let watchers = self.sentinel_options.clone().of_kind(Kind::Sentinel);
@@ -308,6 +305,23 @@ impl SentinelsOptions {
         started.replicate();
         started.introduce(&self);
         started
+    }
+
+    /// Makes the certificates of all that speak TLS.
+    fn certify(&mut self) {
+        let (servers, sentinels) = (&mut self.server_options, &mut self.sentinel_options);
+        assert!(sentinels.tls || !servers.tls, "Sentinels of servers with TLS speak it, too");
+        if !sentinels.tls {
+            return;
+        }
+        sentinels.plain_among_servers = !servers.tls;
+        let (one, other) = (Certificates::new(), Certificates::new());
+        let (theirs, own) = match self.own_authority {
+            true => (one.clone().trusting(&other), other.trusting(&one)),
+            false => (one.clone(), one),
+        };
+        servers.certificates = Some(Arc::new(theirs));
+        sentinels.certificates = Some(Arc::new(own));
     }
 }
 

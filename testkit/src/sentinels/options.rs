@@ -26,6 +26,7 @@ pub struct SentinelsOptions {
     pub(super) failover_timeout: Duration,
     pub(super) linked: bool,
     pub(super) name: String,
+    pub(super) own_authority: bool,
     pub(super) quorum: Option<usize>,
     pub(super) replicas: usize,
     pub(super) sentinel_options: Options,
@@ -40,6 +41,7 @@ impl Default for SentinelsOptions {
             failover_timeout: Duration::from_secs(3),
             linked: false,
             name: "mymaster".into(),
+            own_authority: false,
             quorum: None,
             replicas: 2,
             sentinel_options: Options::default(),
@@ -76,6 +78,13 @@ impl SentinelsOptions {
         self
     }
 
+    /// Gives the Sentinels certificates of another authority than that of the servers. They
+    /// trust each other.
+    pub fn own_authority(mut self) -> Self {
+        self.own_authority = true;
+        self
+    }
+
     /// How many Sentinels must take the master for down. Default: more than half.
     pub fn quorum(mut self, sentinels: usize) -> Self {
         self.quorum = Some(sentinels);
@@ -88,7 +97,8 @@ impl SentinelsOptions {
         self
     }
 
-    /// Settings of every Sentinel. TLS is for these and the servers, or for none.
+    /// Settings of every Sentinel. They speak TLS if the servers do, on a second port as
+    /// these, and may speak it to clients alone.
     pub fn sentinel_options(mut self, options: Options) -> Self {
         self.sentinel_options = options;
         self
