@@ -65,7 +65,8 @@ pub enum Error {
 
     /// The store does not let this client work on `name`: a right is missing, or
     /// the password is not the right one any more. Nothing happened, and it stays
-    /// so until somebody changes that.
+    /// so until somebody changes that. In a cluster it names the node that does not
+    /// let us in.
     #[error("no right to work on `{name}`: {}", words(code, message, command.as_deref()))]
     Forbidden {
         /// What was asked for.

@@ -18,7 +18,7 @@ use common::{
     entered, give_back, ms, secs, waiter, within,
 };
 use futures_util::future::join_all;
-use leasehold::{Client, Error, Hazard, Lock, LostReason, Release, Role, Write};
+use leasehold::{Client, Error, Hazard, Lock, LockGuard, LostReason, Release, Role, Write};
 use testkit::{Cluster, Failover, Links, Redis, Reply, came_with, eventually};
 use tokio::{
     task::{JoinHandle, spawn_blocking},
@@ -207,6 +207,112 @@ async fn a_wrong_password_or_a_server_alone_is_told_at_once() {
     let wrong = Client::connect(&url).await.unwrap_err();
     assert!(matches!(&wrong, Error::Connect { lasting: true, .. }), "{wrong}");
     assert!(wrong.to_string().contains("redis://"), "{wrong}");
+}
+
+/// A user that may do everything, on every node.
+fn with_user(cluster: &Cluster) {
+    cluster.user("door", ALL);
+}
+
+const ALL: &[&str] = &["~*", "&*", "+@all"];
+
+/// Has `node` forget the user, and whoever is logged in as that.
+fn without_user(node: &Redis) {
+    node.command(&["ACL", "DELUSER", "door"]);
+}
+
+/// Whether it is told that `node` does not let us in.
+#[track_caller]
+fn not_let_in(error: &Error, node: &Redis) {
+    let address = format!("127.0.0.1:{}", node.port());
+    assert!(matches!(error, Error::Forbidden { code, .. } if code == "WRONGPASS"), "{error:?}");
+    assert!(error.to_string().contains(&address) && !error.is_transient(), "{error}");
+}
+
+/// It was `Unavailable`, and waited for without an end.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_does_not_let_us_in_is_named_and_names_on_others_go_on() {
+    let cluster = three_masters();
+    with_user(&cluster);
+    let nodes = cluster.nodes();
+    let (missing, other_password, well) = (&nodes[0], &nodes[1], &nodes[2]);
+    without_user(missing);
+    other_password.command(&["ACL", "SETUSER", "door", "resetpass", ">other"]);
+    let client = as_user(&cluster, "door").await;
+    for node in [missing, other_password] {
+        let lock = client.lock(cluster.key_on(node, NAME)).unwrap();
+        not_let_in(&lock.try_acquire().await.unwrap_err(), node);
+        not_let_in(&within(SOON, "a no", lock.acquire()).await.unwrap_err(), node);
+        not_let_in(&lock.acquire_within(PATIENCE).await.unwrap_err(), node);
+        not_let_in(&lock.holder().await.unwrap_err(), node);
+    }
+    let name = cluster.key_on(well, NAME);
+    give_back(client.lock(name).unwrap().acquire().await.unwrap()).await;
+
+    // until it does
+    with_user(&cluster);
+    for node in [missing, other_password] {
+        let lock = client.lock(cluster.key_on(node, NAME)).unwrap();
+        give_back(once_let_in(&lock).await).await;
+    }
+}
+
+/// Acquires it as soon as the node has let us in.
+async fn once_let_in(lock: &Lock) -> LockGuard {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        match lock.acquire_within(PATIENCE).await {
+            Ok(guard) => return guard,
+            Err(Error::Forbidden { .. }) if Instant::now() < until => sleep(ms(50)).await,
+            Err(other) => panic!("{other:?}"),
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_does_not_let_us_in_any_more_is_named_and_what_was_held_there_is_given_back() {
+    let cluster = three_masters();
+    with_user(&cluster);
+    let client = as_user(&cluster, "door").await;
+    let node = &cluster.nodes()[0];
+    let (held, wanted) = (cluster.key_on(node, NAME), cluster.key_on(node, "gate"));
+    let guard = client.lock(&held).unwrap().acquire().await.unwrap();
+    let kept = client.lock(cluster.key_on(node, "kept")).unwrap().acquire().await.unwrap();
+    without_user(node);
+    until_left_alone(node);
+    let lock = client.lock(&wanted).unwrap();
+    not_let_in(&within(SOON, "a no", lock.acquire()).await.unwrap_err(), node);
+    for other in &cluster.nodes()[1..] {
+        let name = cluster.key_on(other, NAME);
+        give_back(client.lock(name).unwrap().acquire().await.unwrap()).await;
+    }
+    drop(guard);
+    with_user(&cluster);
+    give_back(once_let_in(&lock).await).await;
+    eventually("it is given back", PATIENCE, || node.command(&["EXISTS", &held]).number() == 0);
+    give_back(kept).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_node_that_joins_and_does_not_let_us_in_is_named() {
+    let cluster = three_masters();
+    with_user(&cluster);
+    let client = as_user(&cluster, "door").await;
+    let (lock, from) = (client.lock(NAME).unwrap(), owner(&cluster, NAME));
+    let other = client.lock(cluster.key_on(&from, "gate")).unwrap();
+    give_back(lock.acquire().await.unwrap()).await;
+
+    // while the slot is on its way, and when it is there
+    let joined = cluster.add_node();
+    let moving = cluster.moving(Cluster::slot_of(NAME), &joined);
+    moving.open();
+    not_let_in(&within(SOON, "a no", lock.acquire()).await.unwrap_err(), &joined);
+    moving.carry_all();
+    moving.close();
+    not_let_in(&within(SOON, "a no", lock.acquire()).await.unwrap_err(), &joined);
+    give_back(other.acquire().await.unwrap()).await;
+    with_user(&cluster);
+    give_back(once_let_in(&lock).await).await;
 }
 
 /// What the guide gives a user for locks below `app:` in a cluster.

@@ -117,7 +117,7 @@ impl Dialer {
     }
 
     /// Finds the server, connects, logs in and loads the scripts, within the connect timeout.
-    pub(super) async fn dial(&self, on_push: &OnPush) -> Result<Dialled, Error> {
+    pub(super) async fn dial(&self, on_push: &OnPush) -> Result<Dialled, Obstacle> {
         let dialled = tokio::select! {
             biased;
             dialled = self.find(on_push) => dialled,
@@ -126,7 +126,12 @@ impl Dialer {
         if let Ok(dialled) = &dialled {
             self.whereabouts.met(&dialled.about);
         }
-        dialled.map_err(|obstacle| obstacle.before(self.whereabouts.to_string()))
+        dialled
+    }
+
+    /// What `obstacle` is to whoever wants to connect.
+    pub(super) fn error(&self, obstacle: Obstacle) -> Error {
+        obstacle.before(self.whereabouts.to_string())
     }
 
     async fn find(&self, on_push: &OnPush) -> Result<Dialled, Obstacle> {
@@ -148,7 +153,8 @@ impl Dialer {
     /// Connects, asks `commands` and hangs up, within the connect timeout.
     pub(crate) async fn ask_once(&self, commands: &[Cmd]) -> Result<Vec<Value>, Error> {
         let unheard: OnPush = Arc::new(|_| {});
-        let Dialled { wire, mut driver, .. } = self.dial(&unheard).await?;
+        let Dialled { wire, mut driver, .. } =
+            self.dial(&unheard).await.map_err(|it| self.error(it))?;
         let asked = async {
             tokio::select! {
                 biased;
@@ -158,7 +164,7 @@ impl Dialer {
         };
         let late = |_| Err(self.silence(self.target.place.addresses()));
         let asked = timeout(self.limit, asked).await.unwrap_or_else(late);
-        asked.map_err(|obstacle| obstacle.before(self.whereabouts.to_string()))
+        asked.map_err(|obstacle| self.error(obstacle))
     }
 
     /// Nobody at `addresses` has answered in time.

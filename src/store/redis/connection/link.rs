@@ -38,6 +38,8 @@ pub(crate) struct Link {
     watcher: Arc<dyn Watcher>,
     supervisor: Mutex<Option<AbortHandle>>,
     command_timeout: Duration,
+    /// Whether callers are told at once that the server does not let us in.
+    tells_rejection: bool,
 }
 
 impl Link {
@@ -47,7 +49,8 @@ impl Link {
         watcher: Arc<dyn Watcher>,
         command_timeout: Duration,
     ) -> Result<Self, Error> {
-        let first = dialer.dial(&pushes_to(&watcher)).await?;
+        let first = dialer.dial(&pushes_to(&watcher)).await;
+        let first = first.map_err(|obstacle| dialer.error(obstacle))?;
         let link = Self::new(dialer, watcher, command_timeout);
         let obstacle = |failure: Failure| Obstacle::passing(failure.to_string());
         let connected = match link.supervise(Some(first)) {
@@ -55,7 +58,7 @@ impl Link {
             Ok(()) => link.live().await.map(drop).map_err(obstacle),
             Err(failure) => Err(obstacle(failure)),
         };
-        connected.map_err(|obstacle| obstacle.before(link.dialer.whereabouts().to_string()))?;
+        connected.map_err(|obstacle| link.dialer.error(obstacle))?;
         Ok(link)
     }
 
@@ -74,7 +77,14 @@ impl Link {
 
     fn new(dialer: Arc<Dialer>, watcher: Arc<dyn Watcher>, command_timeout: Duration) -> Self {
         let supervisor = Mutex::default();
-        Self { state: Arc::default(), dialer, watcher, supervisor, command_timeout }
+        let (state, tells_rejection) = (Arc::default(), false);
+        Self { state, dialer, watcher, supervisor, command_timeout, tells_rejection }
+    }
+
+    /// The same, of one of several servers: one that does not let us in is not waited for.
+    pub(crate) fn telling_rejection(mut self) -> Self {
+        self.tells_rejection = true;
+        self
     }
 
     /// Sees to it that the connection is kept up, on the runtime of the caller if that
@@ -188,6 +198,9 @@ impl Link {
                 return Ok(Arc::clone(wire));
             }
             self.keep_up()?;
+            if let Some(rejection) = self.rejection() {
+                return Err(rejection);
+            }
             if timeout_at(until, changed).await.is_err() || Instant::now() >= until {
                 return Err(self.away());
             }
@@ -199,8 +212,17 @@ impl Link {
 
     /// What is in the way while the connection is away.
     pub(crate) fn away(&self) -> Failure {
+        self.rejection().unwrap_or_else(|| self.unreachable())
+    }
+
+    fn unreachable(&self) -> Failure {
         let obstacle = self.obstacle();
         Failure::unreachable(obstacle.unwrap_or_else(|| "the connection is being made".into()))
+    }
+
+    /// What the server says that does not let us in, if that is to be told.
+    fn rejection(&self) -> Option<Failure> {
+        self.state.rejection().filter(|_| self.tells_rejection)
     }
 
     /// Why the connection is away, if it is and that is known.

@@ -6,7 +6,10 @@ use std::{fmt, io};
 use redis::ServerError;
 
 use super::{ending::Ending, shown::shown};
-use crate::error::{Cause, Error};
+use crate::{
+    domain::Failure,
+    error::{Cause, Error},
+};
 
 /// Why there is no connection.
 #[derive(Clone, Debug)]
@@ -14,8 +17,21 @@ pub(super) struct Obstacle {
     words: String,
     /// Whether it stays until somebody changes something.
     lasting: bool,
+    /// Whether the server does not know us.
+    rejection: Option<&'static Rejection>,
     source: Option<Cause>,
 }
+
+/// How a server says that it does not let in who we say we are.
+#[derive(Debug)]
+struct Rejection {
+    code: &'static str,
+    means: &'static str,
+}
+
+const WRONG_PASSWORD: Rejection =
+    Rejection { code: "WRONGPASS", means: "user or password is wrong" };
+const NO_PASSWORD: Rejection = Rejection { code: "NOAUTH", means: "a password is needed" };
 
 /// What servers say when they send somebody away who knocks, and what that means.
 const SENT_AWAY: [(&str, &str); 4] = [
@@ -28,12 +44,17 @@ const SENT_AWAY: [(&str, &str); 4] = [
 impl Obstacle {
     /// One that may be gone in a moment.
     pub(super) fn passing(words: impl Into<String>) -> Self {
-        Self { words: words.into(), lasting: false, source: None }
+        Self { words: words.into(), lasting: false, rejection: None, source: None }
     }
 
     /// One that stays until somebody changes something.
     pub(super) fn lasting(words: impl Into<String>) -> Self {
-        Self { words: words.into(), lasting: true, source: None }
+        Self { lasting: true, ..Self::passing(words) }
+    }
+
+    fn rejected(rejection: &'static Rejection) -> Self {
+        let words = format!("{}: {}", rejection.means, rejection.code);
+        Self { rejection: Some(rejection), ..Self::lasting(words) }
     }
 
     /// The same, said of `place`: there are others.
@@ -55,12 +76,21 @@ impl Obstacle {
         let lasting = !all.is_empty() && all.iter().all(|it| it.lasting);
         let words: Vec<_> = all.iter().map(|it| it.words.as_str()).collect();
         let words = words.join("; ");
-        Self { words, lasting, source: all.into_iter().find_map(|it| it.source) }
+        let rejections: Option<Vec<_>> = all.iter().map(|it| it.rejection).collect();
+        let rejection = rejections.and_then(|all| all.first().copied());
+        let source = all.into_iter().find_map(|it| it.source);
+        Self { words, lasting, rejection, source }
+    }
+
+    /// What it is to whoever asks `server`, if that does not let us in.
+    pub(super) fn rejection(&self, server: &str) -> Option<Failure> {
+        let Rejection { code, means } = self.rejection?;
+        Some(Failure::refused(*code, format!("{server}: {means}")))
     }
 
     /// What it is to whoever wants to connect to `server`.
     pub(super) fn before(self, server: String) -> Error {
-        let Self { words: reason, lasting, source } = self;
+        let Self { words: reason, lasting, source, .. } = self;
         Error::Connect { server, reason, lasting, source }
     }
 
@@ -70,7 +100,7 @@ impl Obstacle {
         let words = error.details().unwrap_or_default();
         let known = SENT_AWAY.iter().find(|(said, _)| words.contains(said));
         match (error.code(), known) {
-            ("WRONGPASS", _) => Self::lasting("user or password is wrong: WRONGPASS"),
+            ("WRONGPASS", _) => Self::rejected(&WRONG_PASSWORD),
             ("NOAUTH", _) => Self::no_password(),
             ("NOPROTO", _) => Self::lasting("the server is older than Redis 6: NOPROTO"),
             (_, Some((_, meaning))) => Self::passing(*meaning),
@@ -84,7 +114,7 @@ impl Obstacle {
 
     /// The server wants a password, and there is none.
     pub(super) fn no_password() -> Self {
-        Self::lasting("a password is needed: NOAUTH")
+        Self::rejected(&NO_PASSWORD)
     }
 
     /// The server says this. A missing right stays until somebody gives it.

@@ -21,11 +21,12 @@ use tokio::{
 use super::{
     dial::{Dialer, Dialled},
     ending::Ending,
+    obstacle::Obstacle,
     report::Reports,
     watcher::Watcher,
     wire::{OnPush, Wire},
 };
-use crate::domain::{About, Backoff, Mutex};
+use crate::domain::{About, Backoff, Failure, Mutex};
 
 /// The first and the longest pause before a lost connection is made again.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
@@ -45,14 +46,38 @@ pub(super) struct State {
     /// How many of them have ended. Counted before that can be seen.
     losses: AtomicU64,
     /// Why it is not up.
-    obstacle: Mutex<Option<String>>,
+    obstacle: Mutex<Option<Away>>,
     /// What the server has said of itself, the last time.
     about: Mutex<About>,
 }
 
+/// Why there is no connection.
+#[derive(Debug)]
+struct Away {
+    words: String,
+    /// What the server says that does not let us in.
+    rejection: Option<Failure>,
+}
+
+impl Away {
+    fn lost(ending: &Ending) -> Self {
+        Self { words: format!("connection lost: {ending}"), rejection: None }
+    }
+
+    fn not_made(obstacle: Obstacle, dialer: &Dialer) -> Self {
+        let rejection = obstacle.rejection(&dialer.whereabouts().to_string());
+        Self { words: dialer.error(obstacle).to_string(), rejection }
+    }
+}
+
 impl State {
     pub(super) fn obstacle(&self) -> Option<String> {
-        self.obstacle.lock().clone()
+        self.obstacle.lock().as_ref().map(|away| away.words.clone())
+    }
+
+    /// What the server says, if it is not up since that does not let us in.
+    pub(super) fn rejection(&self) -> Option<Failure> {
+        self.obstacle.lock().as_ref()?.rejection.clone()
     }
 
     pub(super) fn about(&self) -> About {
@@ -83,7 +108,7 @@ impl State {
         self.about.lock().clone_from(about);
     }
 
-    fn note(&self, obstacle: Option<String>) {
+    fn note(&self, obstacle: Option<Away>) {
         *self.obstacle.lock() = obstacle;
     }
 }
@@ -194,7 +219,7 @@ impl Supervisor {
             }
             never = self.watcher.attend(&wire) => match never {},
         };
-        self.state.note(Some(format!("connection lost: {ending}")));
+        self.state.note(Some(Away::lost(&ending)));
         self.is_down();
         ending
     }
@@ -208,8 +233,8 @@ impl Supervisor {
                     self.back();
                     return dialled;
                 }
-                Err(error) => {
-                    self.state.note(Some(error.to_string()));
+                Err(obstacle) => {
+                    self.state.note(Some(Away::not_made(obstacle, &self.dialer)));
                     self.state.changed.notify_waiters();
                     self.still_lost();
                 }

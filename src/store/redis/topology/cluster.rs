@@ -330,7 +330,7 @@ impl Cluster {
                 biased;
                 ready = is_ready => match (ready, owner) {
                     (Ok(()), Some(node)) => return Ok(node),
-                    (Err(Failure::NoRuntime), _) => return Err(Failure::NoRuntime),
+                    (Err(told @ (Failure::NoRuntime | Failure::Refused { .. })), _) => return Err(told),
                     _ => {}
                 },
                 _ = timeout_at(until, changed) => {}
@@ -530,7 +530,7 @@ async fn is_ready(at: &HostPort, node: &Node) -> Result<(), Error> {
     ready.map_err(|failure| Error::Connect {
         server: at.to_string(),
         reason: failure.to_string(),
-        lasting: false,
+        lasting: !failure.may_pass(),
         source: None,
     })
 }

@@ -72,7 +72,7 @@ impl Node {
     }
 
     /// One of several, connected in the background; for messages, when there is something to
-    /// be heard.
+    /// be heard. If it does not let us in, who asks is told so: the others do.
     pub(super) fn among(
         common: &Common,
         dialer: Arc<Dialer>,
@@ -82,6 +82,7 @@ impl Node {
         let watcher = common.watcher(&dialer, replaces);
         let synced = Synced::new(&dialer, common.limit);
         let commands = Link::connect_lazily(Arc::clone(&dialer), watcher, common.limit);
+        let commands = commands.telling_rejection();
         let board = common.board(among);
         let subscriptions = Subscriptions::when_wanted(board, dialer, common.limit);
         Self { commands, subscriptions, synced }
