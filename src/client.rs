@@ -679,6 +679,66 @@ impl<Made> ClientBuilder<Made> {
         self.redis.tls.client = Some((certificate.into(), key.into().into()));
         self
     }
+
+    /// Says whether sentinels speak TLS, where that is otherwise than the servers do. Default:
+    /// as the servers, with `rediss-sentinel://`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// // sentinels without TLS before servers with it: rediss-sentinel://…
+    /// let builder = leasehold::Client::builder().sentinel_tls(false);
+    /// ```
+    #[cfg(feature = "tls")]
+    pub fn sentinel_tls(mut self, spoken: bool) -> Self {
+        self.redis.sentinels_speak_tls = Some(spoken);
+        self
+    }
+
+    /// Trusts only the authorities in this PEM text for sentinels. Default: those for the
+    /// servers, see [`ca_certificates`](Self::ca_certificates).
+    ///
+    /// Connecting is refused with [`Error::Connect`](crate::Error::Connect) if the sentinels
+    /// speak no TLS.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # fn demo() -> std::io::Result<()> {
+    /// let builder = leasehold::Client::builder()
+    ///     .ca_certificates(std::fs::read("ca-of-servers.pem")?)
+    ///     .sentinel_ca_certificates(std::fs::read("ca-of-sentinels.pem")?);
+    /// # Ok(()) }
+    /// ```
+    #[cfg(feature = "tls")]
+    pub fn sentinel_ca_certificates(mut self, pem: impl Into<Vec<u8>>) -> Self {
+        self.redis.sentinel_tls.authorities = Some(pem.into());
+        self
+    }
+
+    /// Shows this certificate to the sentinels. Both are PEM texts. Default: that for the
+    /// servers, see [`client_certificate`](Self::client_certificate).
+    ///
+    /// Connecting is refused with [`Error::Connect`](crate::Error::Connect) if the sentinels
+    /// speak no TLS.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # fn demo() -> std::io::Result<()> {
+    /// let (certificate, key) = (std::fs::read("eye.crt")?, std::fs::read("eye.key")?);
+    /// let builder = leasehold::Client::builder().sentinel_client_certificate(certificate, key);
+    /// # Ok(()) }
+    /// ```
+    #[cfg(feature = "tls")]
+    pub fn sentinel_client_certificate(
+        mut self,
+        certificate: impl Into<Vec<u8>>,
+        key: impl Into<Vec<u8>>,
+    ) -> Self {
+        self.redis.sentinel_tls.client = Some((certificate.into(), key.into().into()));
+        self
+    }
 }
 
 /// Making a client.

@@ -651,6 +651,149 @@ async fn a_sentinel_or_master_that_its_certificate_does_not_name_is_refused() {
     }
 }
 
+/// Sentinels with certificates of another authority than that of their servers.
+#[cfg(feature = "tls")]
+fn with_two_authorities(sentinels: testkit::Options) -> Sentinels {
+    let redis = Sentinels::options().replicas(1).server_options(Redis::options().tls());
+    redis.sentinel_options(sentinels).own_authority().start()
+}
+
+/// Follows a failover by `builder`, and returns a client that has locks afterwards.
+#[cfg(feature = "tls")]
+async fn follows(redis: &Sentinels, builder: ClientBuilder, url: &str) -> Client {
+    let client = builder.connect(url).await.unwrap();
+    let old = redis.master();
+    give_back(acquired(&client, "door").await).await;
+    redis.fail_over();
+    until_left(old);
+    give_back(acquired(&client, "door").await).await;
+    client
+}
+
+/// Whether all of our connections to `redis` lead to this port, and there are some.
+#[cfg(feature = "tls")]
+#[track_caller]
+fn all_at(redis: &Redis, port: u16) {
+    let (door, ours) = (format!(" laddr=127.0.0.1:{port} "), ours(redis));
+    assert!(!ours.is_empty() && ours.iter().all(|line| line.contains(&door)), "{ours:?}");
+}
+
+#[cfg(feature = "tls")]
+#[tokio::test(flavor = "multi_thread")]
+async fn sentinels_may_have_an_authority_of_their_own_and_each_is_trusted_for_its_own_alone() {
+    let redis = with_two_authorities(Redis::options().tls());
+    let url = url(&redis).replace("redis-", "rediss-");
+    let (servers, sentinels) = (redis.ca_pem(), redis.sentinels()[0].ca_pem());
+    let trusting = |servers: &str, sentinels: &str| {
+        Client::builder().ca_certificates(servers).sentinel_ca_certificates(sentinels)
+    };
+    let at_sentinel = format!("{}: TLS: invalid peer certificate", redis.addresses()[0]);
+    for builder in [
+        Client::builder().ca_certificates(servers.clone()),
+        trusting(&servers, &servers),
+        trusting(&sentinels, &servers),
+    ] {
+        let (words, _) = refusal(builder, &url).await;
+        assert!(words.contains(&at_sentinel), "{words}");
+        assert!(
+            words.contains("authority of the sentinels by sentinel_ca_certificates"),
+            "{words}"
+        );
+    }
+    let master = redis.announced_port(redis.master_number());
+    let at_master = format!("127.0.0.1:{master}: TLS: invalid peer certificate");
+    let (words, _) = refusal(trusting(&sentinels, &sentinels), &url).await;
+    assert!(words.contains(&at_master), "{words}");
+    assert!(words.contains("authority of the server by ca_certificates"), "{words}");
+
+    let _client = follows(&redis, trusting(&servers, &sentinels), &url).await;
+    all_at(redis.master(), redis.master().tls_port());
+    redis.sentinels().iter().for_each(|sentinel| all_at(sentinel, sentinel.tls_port()));
+}
+
+#[cfg(feature = "tls")]
+#[tokio::test(flavor = "multi_thread")]
+async fn sentinels_are_shown_a_certificate_of_their_own_and_its_key_is_in_no_debug() {
+    let redis = with_two_authorities(Redis::options().tls_with_client_auth());
+    let (url, sentinel) = (url(&redis).replace("redis-", "rediss-"), &redis.sentinels()[0]);
+    let other = Redis::options().tls().start();
+    let none = || {
+        let builder = Client::builder().ca_certificates(redis.ca_pem());
+        builder.sentinel_ca_certificates(sentinel.ca_pem())
+    };
+    let wrong = || none().client_certificate(other.client_cert_pem(), other.client_key_pem());
+    let (words, _) = refusal(none(), &url).await;
+    assert!(words.contains("set sentinel_client_certificate"), "{words}");
+    let (words, _) = refusal(wrong(), &url).await;
+    assert!(words.contains(&format!("{}: ", redis.addresses()[0])), "{words}");
+
+    let (certificate, key) = (sentinel.client_cert_pem(), sentinel.client_key_pem());
+    let right = wrong().sentinel_client_certificate(certificate, key.clone());
+    let mut shown = format!("{right:?}");
+    let client = follows(&redis, right, &url).await;
+    shown += &format!("{client:?}");
+    let bytes = format!("{:?}", key.as_bytes());
+    let line = key.lines().nth(1).unwrap();
+    assert!(!shown.contains(bytes.trim_matches(['[', ']'])) && !shown.contains(line), "{shown}");
+}
+
+#[cfg(feature = "tls")]
+#[tokio::test(flavor = "multi_thread")]
+async fn plain_sentinels_lead_to_servers_with_tls_and_an_authority_is_for_nothing_there() {
+    let tls = || Redis::options().tls();
+    let redis = Sentinels::options().replicas(1).server_options(tls()).sentinel_options(tls());
+    let redis = redis.start();
+    let ports = redis.sentinels().iter().map(|it| format!("127.0.0.1:{}", it.port()));
+    let ports = ports.collect::<Vec<_>>().join(",");
+    let url = format!("rediss-sentinel://{ports}/{}", redis.name());
+    let trusting = || Client::builder().ca_certificates(redis.ca_pem());
+    let (words, _) = refusal(trusting(), &url).await;
+    assert!(words.contains("TLS"), "{words}");
+    let _client = follows(&redis, trusting().sentinel_tls(false), &url).await;
+    all_at(redis.master(), redis.master().tls_port());
+    redis.sentinels().iter().for_each(|sentinel| all_at(sentinel, sentinel.port()));
+
+    // whoever names an authority for them wants no plain ones
+    let (certificate, key) =
+        (redis.servers()[0].client_cert_pem(), redis.servers()[0].client_key_pem());
+    for builder in [
+        trusting().sentinel_tls(false).sentinel_ca_certificates(redis.ca_pem()),
+        trusting().sentinel_tls(false).sentinel_client_certificate(certificate, key),
+    ] {
+        let (words, lasting) = refusal(builder, &url).await;
+        assert!(lasting && words.contains("the sentinels speak no TLS"), "{words}");
+    }
+}
+
+#[cfg(feature = "tls")]
+#[tokio::test(flavor = "multi_thread")]
+async fn sentinels_with_tls_lead_to_plain_servers() {
+    let redis = Sentinels::options().replicas(1).sentinel_options(Redis::options().tls()).start();
+    let (words, _) = refusal(Client::builder(), &url(&redis)).await;
+    assert!(words.contains("speak TLS on this port: see sentinel_tls"), "{words}");
+    let trusting = Client::builder().sentinel_ca_certificates(redis.sentinels()[0].ca_pem());
+    let (words, lasting) = refusal(trusting.clone(), &url(&redis)).await;
+    assert!(lasting && words.contains("set sentinel_tls"), "{words}");
+    let _client = follows(&redis, trusting.sentinel_tls(true), &url(&redis)).await;
+    redis.sentinels().iter().for_each(|sentinel| all_at(sentinel, sentinel.tls_port()));
+}
+
+#[cfg(feature = "tls")]
+#[tokio::test]
+async fn certificates_for_sentinels_that_cannot_be_used_are_named() {
+    let (one, other) = (Redis::options().tls().start(), Redis::options().tls().start());
+    let trusting = || Client::builder().ca_certificates(one.ca_pem());
+    let (certificate, key) = (one.client_cert_pem(), other.client_key_pem());
+    for (builder, part) in [
+        (trusting().sentinel_ca_certificates("x"), "of the sentinels: the CA certificates"),
+        (trusting().sentinel_client_certificate("x", "y"), "of the sentinels: the client cert"),
+        (trusting().sentinel_client_certificate(certificate, key), "of the sentinels: client cert"),
+    ] {
+        let (words, lasting) = refusal(builder, "rediss-sentinel://127.0.0.1:1/mymaster").await;
+        assert!(lasting && words.contains(part), "{part}: {words}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn passwords_are_in_no_error_and_in_no_debug() {
     const SECRET: &str = "hunter2";

@@ -70,7 +70,7 @@ impl Dialer {
     ) -> Result<Self, Error> {
         reach.can_reach(&target.place)?;
         let place = target.place.clone();
-        let whereabouts = Whereabouts::of(place, settings, &reach, &client_name);
+        let whereabouts = Whereabouts::of(place, settings, &reach, &client_name)?;
         let limit = settings.connect_timeout;
         Ok(Self { target, whereabouts, reach, client_name, preloads, limit })
     }

@@ -41,6 +41,22 @@ const SENT_AWAY: [(&str, &str); 4] = [
     ("nsupported command", "the server does not know HELLO: it may be a proxy"),
 ];
 
+/// How what is said of a server ends, and how it ends if it is said of a sentinel.
+const OF_SENTINELS: [(&str, &str); 6] = [
+    ("a password is needed: NOAUTH", "a password is needed: NOAUTH: set sentinel_password"),
+    (
+        "name the authority of the server by ca_certificates",
+        "name the authority of the sentinels by sentinel_ca_certificates",
+    ),
+    ("set client_certificate", "set sentinel_client_certificate"),
+    (
+        "the server does not speak it on this port",
+        "the sentinel does not speak it on this port: see sentinel_tls",
+    ),
+    ("does this port speak TLS?", "does this port speak TLS? See sentinel_tls"),
+    ("or speak TLS on this port", "or speak TLS on this port: see sentinel_tls"),
+];
+
 impl Obstacle {
     /// One that may be gone in a moment.
     pub(super) fn passing(words: impl Into<String>) -> Self {
@@ -124,12 +140,12 @@ impl Obstacle {
         Self { lasting: error.code() == "NOPERM", ..Self::passing(words) }
     }
 
-    /// The same, of a sentinel.
+    /// The same, of a sentinel: it has settings of its own.
     pub(super) fn of_sentinel(self) -> Self {
-        match self.words == Self::no_password().words {
-            true => Self::lasting(format!("{}: set sentinel_password", self.words)),
-            false => self,
-        }
+        let said = OF_SENTINELS.iter().find_map(|(of_server, of_sentinel)| {
+            Some(format!("{}{of_sentinel}", self.words.strip_suffix(of_server)?))
+        });
+        Self { words: said.unwrap_or(self.words), ..self }
     }
 
     /// The server refuses the database with this number.
@@ -213,6 +229,29 @@ mod tests {
         );
         assert!(Obstacle::of_all([lasting(), lasting()]).lasting);
         assert!(!Obstacle::of_all([]).lasting);
+    }
+
+    #[test]
+    fn a_server_does_not_let_us_in_if_that_is_all_that_is_in_the_way() {
+        let rejected = || Obstacle::no_password();
+        let told = Obstacle::of_all([rejected()]).rejection("a:1").unwrap();
+        assert_eq!(told.to_string(), "refused: NOAUTH a:1: a password is needed");
+        assert!(!told.may_pass());
+        let passing = Obstacle::passing("no answer");
+        assert!(Obstacle::of_all([rejected(), passing]).rejection("a:1").is_none());
+        assert!(Obstacle::of_all([]).rejection("a:1").is_none());
+    }
+
+    #[test]
+    fn of_a_sentinel_the_settings_of_sentinels_are_named() {
+        for (how, setting) in [
+            (Obstacle::no_password(), "sentinel_password"),
+            (Ending::Broken("CertificateRequired".into()).into(), "sentinel_client_certificate"),
+            (Ending::HungUp.into(), "sentinel_tls"),
+        ] {
+            let words = how.of_sentinel().to_string();
+            assert!(words.ends_with(setting), "{words}");
+        }
     }
 
     fn said(words: &str) -> ServerError {

@@ -37,11 +37,48 @@ impl Reach {
     /// If there is something wrong with the certificates.
     #[cfg(feature = "tls")]
     pub(crate) fn to(place: &Place, settings: &Settings) -> Result<Arc<Self>, Error> {
-        let speaks_tls = |it: &Address| matches!(it, Address::Tcp { tls: true, .. });
-        let tls = place.addresses().iter().any(speaks_tls).then(|| Tls::new(&settings.tls));
-        let tls =
-            tls.transpose().map_err(|why| Obstacle::lasting(why).before(place.to_string()))?;
+        let speak_tls = match place {
+            Place::Sentinels(watched) => watched.tls,
+            Place::At(_) | Place::Among(_) => place.addresses().iter().any(Address::speaks_tls),
+        };
+        let tls = speak_tls.then(|| Tls::new(&settings.tls)).transpose();
+        let tls = tls.map_err(|why| Obstacle::lasting(why).before(place.to_string()))?;
         Ok(Arc::new(Self { resolver: settings.resolver.clone(), tls }))
+    }
+
+    /// What opens streams to the sentinels in `place`: the same as to the servers, unless they
+    /// have settings of their own.
+    ///
+    /// # Errors
+    ///
+    /// If there is something wrong with the certificates, or there are some and no TLS.
+    #[cfg(feature = "tls")]
+    pub(super) fn to_sentinels(
+        self: &Arc<Self>,
+        place: &Place,
+        settings: &Settings,
+    ) -> Result<Arc<Self>, Error> {
+        let (own, lasts) =
+            (&settings.sentinel_tls, |why| Obstacle::lasting(why).before(place.to_string()));
+        let tls = match place.addresses().iter().any(Address::speaks_tls) {
+            false if own.is_given() => return Err(lasts(NOT_SPOKEN.into())),
+            false => return Ok(Arc::clone(self)),
+            true if self.tls.is_some() && !own.is_given() => return Ok(Arc::clone(self)),
+            true => Tls::new(&own.or(&settings.tls)),
+        };
+        let tls = tls.map_err(|why| lasts(format!("of the sentinels: {why}")))?;
+        Ok(Arc::new(Self { resolver: self.resolver.clone(), tls: Some(tls) }))
+    }
+
+    /// What opens streams to sentinels: the same as to the servers.
+    #[cfg(not(feature = "tls"))]
+    #[expect(clippy::unnecessary_wraps, reason = "with TLS it looks")]
+    pub(super) fn to_sentinels(
+        self: &Arc<Self>,
+        _place: &Place,
+        _settings: &Settings,
+    ) -> Result<Arc<Self>, Error> {
+        Ok(Arc::clone(self))
     }
 
     /// What opens streams to `place` and wherever that leads to.
@@ -107,6 +144,10 @@ impl Reach {
         Err(no_tls())
     }
 }
+
+#[cfg(feature = "tls")]
+const NOT_SPOKEN: &str = "sentinel_ca_certificates or sentinel_client_certificate is set, and the \
+                          sentinels speak no TLS: write rediss-sentinel://, or set sentinel_tls";
 
 /// Nothing is ever sent in the clear in place of TLS.
 fn no_tls() -> Obstacle {

@@ -57,7 +57,7 @@ const MOST: usize = 16;
 /// The sentinels of one master.
 pub(super) struct Sentinels {
     watched: Watched,
-    /// Whether sentinels and servers speak TLS.
+    /// Whether sentinels speak TLS.
     tls: bool,
     translation: Translation,
     reach: Arc<Reach>,
@@ -88,7 +88,7 @@ impl Sentinels {
         client_name: String,
         limit: Duration,
     ) -> Self {
-        let tls = watched.sentinels.iter().any(|it| matches!(it, Address::Tcp { tls: true, .. }));
+        let tls = watched.sentinels.iter().any(Address::speaks_tls);
         Self {
             watched,
             tls,
@@ -211,7 +211,7 @@ impl Sentinels {
         let mut backoff = Backoff::default();
         loop {
             let began = Instant::now();
-            let trouble = self.visit(&sentinel).await;
+            let trouble = self.visit(&sentinel).await.of_sentinel();
             let news = self.views.lock().in_trouble(&sentinel, trouble.clone(), Instant::now());
             self.answered.notify_waiters();
             self.tell(&sentinel, &trouble, news && listed);
@@ -314,7 +314,7 @@ impl Sentinels {
         let gone = || Obstacle::passing("the connection ended");
         let credentials = &self.watched.credentials;
         let greeted = greet(wire, credentials.user.as_deref(), credentials.password.as_ref());
-        let facts: Facts = greeted.await.ok_or_else(gone)?.map_err(Obstacle::of_sentinel)?;
+        let facts: Facts = greeted.await.ok_or_else(gone)??;
         if !about::is_sentinel(&facts) {
             return Err(Obstacle::lasting(
                 "this is no Sentinel: name sentinels, or write redis://host:port",
@@ -378,8 +378,9 @@ impl Sentinels {
             Obstacle::passing(format!("it says no address of `{called}` that can be read"))
         })?;
         let epoch = fact(master, "config-epoch").and_then(|it| it.parse().ok()).unwrap_or(0);
-        let master = self.translation.of(host, port, self.tls)?;
-        self.note_origin(&master, Address::Tcp { host: host.to_owned(), port, tls: self.tls });
+        let tls = self.watched.tls;
+        let master = self.translation.of(host, port, tls)?;
+        self.note_origin(&master, Address::Tcp { host: host.to_owned(), port, tls });
         Ok(Told { master, epoch })
     }
 

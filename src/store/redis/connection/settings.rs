@@ -18,8 +18,13 @@ pub(crate) struct Settings {
     /// Who knows the addresses of names.
     pub(crate) resolver: Resolver,
     pub(crate) database: Option<u32>,
+    /// Whether sentinels speak TLS; by default as the servers do.
+    pub(crate) sentinels_speak_tls: Option<bool>,
     #[cfg(feature = "tls")]
     pub(crate) tls: TlsSettings,
+    /// The same for sentinels, where it is not as for the servers.
+    #[cfg(feature = "tls")]
+    pub(crate) sentinel_tls: TlsSettings,
 }
 
 impl Default for Settings {
@@ -33,8 +38,11 @@ impl Default for Settings {
             translation: Translation::default(),
             resolver: Resolver::default(),
             database: None,
+            sentinels_speak_tls: None,
             #[cfg(feature = "tls")]
             tls: TlsSettings::default(),
+            #[cfg(feature = "tls")]
+            sentinel_tls: TlsSettings::default(),
         }
     }
 }
@@ -45,4 +53,18 @@ impl Default for Settings {
 pub(crate) struct TlsSettings {
     pub(crate) authorities: Option<Vec<u8>>,
     pub(crate) client: Option<(Vec<u8>, Secret)>,
+}
+
+#[cfg(feature = "tls")]
+impl TlsSettings {
+    pub(super) fn is_given(&self) -> bool {
+        self.authorities.is_some() || self.client.is_some()
+    }
+
+    /// The same, with those of `others` in the place of what is not given.
+    pub(super) fn or(&self, others: &Self) -> Self {
+        let authorities = self.authorities.as_ref().or(others.authorities.as_ref());
+        let client = self.client.as_ref().or(others.client.as_ref());
+        Self { authorities: authorities.cloned(), client: client.cloned() }
+    }
 }

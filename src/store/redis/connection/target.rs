@@ -59,6 +59,14 @@ pub(crate) struct Watched {
     pub(crate) sentinels: Vec<Address>,
     /// Who we are to the sentinels.
     pub(crate) credentials: Credentials,
+    /// Whether the servers that they name speak TLS.
+    pub(crate) tls: bool,
+}
+
+impl Address {
+    pub(super) fn speaks_tls(&self) -> bool {
+        matches!(self, Self::Tcp { tls: true, .. })
+    }
 }
 
 impl Place {

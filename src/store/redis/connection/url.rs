@@ -240,7 +240,8 @@ fn one_or_several(written: &Written<'_>, url: &str) -> Result<Target, Error> {
 fn sentinels(written: &Written<'_>, tls: bool, settings: &Settings) -> Result<Target, Error> {
     let each = written.each("redis")?;
     let parts = each.first().ok_or_else(|| wrong("it names no host"))?;
-    let sentinels = addresses(&each, DEFAULT_PORT_OF_SENTINELS, tls)?;
+    let speak_tls = settings.sentinels_speak_tls.unwrap_or(tls);
+    let sentinels = addresses(&each, DEFAULT_PORT_OF_SENTINELS, speak_tls)?;
     let mut path = parts.path().trim_start_matches('/').splitn(2, '/');
     let master = decoded(path.next().unwrap_or_default())?.ok_or_else(|| {
         wrong("it does not say what the sentinels call the master: redis-sentinel://host:26379/mymaster")
@@ -264,7 +265,7 @@ fn sentinels(written: &Written<'_>, tls: bool, settings: &Settings) -> Result<Ta
     }
     credentials.user = settings.sentinel.user.clone().or(credentials.user);
     credentials.password = settings.sentinel.password.clone().or(credentials.password);
-    let place = Place::Sentinels(Watched { master, sentinels, credentials });
+    let place = Place::Sentinels(Watched { master, sentinels, credentials, tls });
     at(place, parts, numbers.first().map_or("", String::as_str))
 }
 
@@ -424,6 +425,24 @@ mod tests {
         for url in ["rediss://localhost", "rediss://a,b", "rediss-sentinel://a,b/mymaster"] {
             let is_tls = |it: &Address| matches!(it, Address::Tcp { tls: true, .. });
             assert!(read(url).place.addresses().iter().all(is_tls), "{url}");
+        }
+    }
+
+    #[cfg(feature = "tls")]
+    #[test]
+    fn sentinels_speak_tls_as_the_servers_do_unless_it_is_said_otherwise() {
+        for (scheme, said, servers, sentinels) in [
+            ("redis", None, false, false),
+            ("rediss", None, true, true),
+            ("redis", Some(true), false, true),
+            ("rediss", Some(false), true, false),
+        ] {
+            let settings = Settings { sentinels_speak_tls: said, ..Settings::default() };
+            let target = target_of(&format!("{scheme}-sentinel://a,b/mymaster"), &settings);
+            let Place::Sentinels(watched) = target.place else { panic!() };
+            assert_eq!(watched.tls, servers, "{scheme} {said:?}");
+            let speak = |it: &Address| it.speaks_tls() == sentinels;
+            assert!(watched.sentinels.iter().all(speak), "{scheme} {said:?}");
         }
     }
 

@@ -102,7 +102,7 @@ impl Views {
     pub(super) fn obstacle(&self, sentinels: &[Address]) -> Obstacle {
         Obstacle::of_all(sentinels.iter().map(|sentinel| {
             let known = self.0.get(&sentinel.to_string()).and_then(|it| it.trouble.clone());
-            known.unwrap_or_else(|| no_answer(sentinel)).at(sentinel)
+            known.unwrap_or_else(|| no_answer(sentinel).of_sentinel()).at(sentinel)
         }))
     }
 

@@ -32,7 +32,10 @@ use super::{
     target::{Address, Place},
     wire::Wire,
 };
-use crate::domain::{About, Hazard, Mutex, Role};
+use crate::{
+    domain::{About, Hazard, Mutex, Role},
+    error::Error,
+};
 
 /// How often a server with others beside it is asked whether it is the primary still.
 const EACH: Duration = Duration::from_secs(1);
@@ -70,17 +73,20 @@ impl Leader {
 }
 
 impl Whereabouts {
+    /// # Errors
+    ///
+    /// If there is something wrong with the certificates for sentinels.
     pub(super) fn of(
         place: Place,
         settings: &Settings,
         reach: &Arc<Reach>,
         client_name: &str,
-    ) -> Self {
+    ) -> Result<Self, Error> {
         let sentinels = match &place {
             Place::Sentinels(watched) => Some(Sentinels::new(
                 watched.clone(),
                 settings.translation.clone(),
-                Arc::clone(reach),
+                reach.to_sentinels(&place, settings)?,
                 client_name.to_owned(),
                 settings.connect_timeout,
             )),
@@ -89,7 +95,7 @@ impl Whereabouts {
         let met_primary = AtomicBool::new(false);
         let (leader, others) = (watch::Sender::default(), Mutex::default());
         let (suspicions, leads_elsewhere) = (Notify::new(), AtomicBool::new(false));
-        Self { place, sentinels, met_primary, suspicions, leader, others, leads_elsewhere }
+        Ok(Self { place, sentinels, met_primary, suspicions, leader, others, leads_elsewhere })
     }
 
     /// Whether it may be at another address by and by, so that only a primary will do.
