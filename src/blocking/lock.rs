@@ -147,8 +147,8 @@ impl Lock {
         let Some(entered) = Entered::find(&self.key()) else { return self.enter_beside() };
         match self.core.wait(entered.holding.reenter())? {
             Ok(guard) => Ok(Some(self.guard(guard, entered))),
-            // Over in this very moment: acquire it anew.
-            Err(Error::Lost { .. }) => Ok(None),
+            // Over in this very moment: acquire it anew, unless the other side is yet there.
+            Err(Error::Lost { .. }) => self.enter_beside(),
             Err(error) => Err(error),
         }
     }
@@ -373,5 +373,30 @@ impl Lock {
     /// ```
     pub fn force_release(&self) -> Result<bool> {
         self.core.wait(self.lock.force_release())?
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{MemoryStore, blocking::Client};
+
+    const SOON: Duration = Duration::from_millis(20);
+
+    /// It waited for itself: what it read was left to it by who took away what it wrote.
+    #[test]
+    fn a_thread_that_reads_on_when_its_writing_was_taken_away_is_refused_to_write() {
+        let store = MemoryStore::new();
+        let [ours, theirs] = [(); 2].map(|()| Client::sharing(&store).unwrap());
+        let prices = ours.read_write("prices").unwrap();
+        let writing = prices.write().acquire().unwrap();
+        let reading = prices.read().acquire().unwrap();
+        assert!(theirs.read_write("prices").unwrap().write().force_release().unwrap());
+        let refused = prices.write().acquire_within(SOON).unwrap_err();
+        assert!(matches!(refused, Error::Upgrade { .. }), "{refused:?}");
+        assert!(reading.is_held() && !writing.is_held());
+
+        drop((writing, reading));
+        prices.write().acquire().unwrap().release().unwrap().done().unwrap();
     }
 }

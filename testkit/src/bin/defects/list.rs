@@ -2083,4 +2083,17 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             }],
         },
     ),
+    (
+        Finder::Unit(
+            "blocking::lock::tests::a_thread_that_reads_on_when_its_writing_was_taken_away_is_refused_to_write",
+        ),
+        Defect {
+            says: "a thread whose writing was taken away waits for its own reading",
+            edits: &[Edit {
+                file: "src/blocking/lock.rs",
+                from: "Err(Error::Lost { .. }) => self.enter_beside(),",
+                to: "Err(Error::Lost { .. }) => Ok(None),",
+            }],
+        },
+    ),
 ];
