@@ -145,7 +145,7 @@ impl Lock {
     /// Another guard of what this thread holds, if it does.
     fn enter_again(&self) -> Result<Option<LockGuard>> {
         let Some(entered) = Entered::find(&self.key()) else { return self.enter_beside() };
-        match self.core.wait(entered.holding.reenter())? {
+        match self.core.wait(self.lock.enter_again(&entered.holding))? {
             Ok(guard) => Ok(Some(self.guard(guard, entered))),
             // Over in this very moment: acquire it anew, unless the other side is yet there.
             Err(Error::Lost { .. }) => self.enter_beside(),
@@ -398,5 +398,29 @@ mod tests {
 
         drop((writing, reading));
         prices.write().acquire().unwrap().release().unwrap().done().unwrap();
+    }
+
+    /// It was entered as it was, though its caller wanted more than whoever entered first.
+    #[test]
+    fn what_too_few_replicas_have_is_not_entered_again_by_who_wants_more() {
+        let store = MemoryStore::new();
+        let door = Client::sharing(&store).unwrap().lock("door").unwrap();
+        let first = door.acquire().unwrap();
+        let wants = door.replicated(Replicas::at_least(1).within(SOON));
+        for refused in [
+            wants.acquire().unwrap_err(),
+            wants.acquire_within(20 * SOON).unwrap_err(),
+            wants.try_acquire().unwrap_err(),
+        ] {
+            assert!(matches!(refused, Error::NotReplicated { got: 0, .. }), "{refused:?}");
+        }
+        assert_eq!((first.is_held(), first.count()), (true, 1));
+
+        store.set_replicas(1);
+        let again = wants.acquire().unwrap();
+        assert_eq!((again.owner(), again.count()), (first.owner(), 2));
+        // What they have they are asked about once.
+        store.set_replicas(0);
+        assert_eq!(wants.try_acquire().unwrap().unwrap().count(), 3);
     }
 }

@@ -106,6 +106,14 @@ impl Lock {
         &self.object.name
     }
 
+    /// Enters once more what is held, of which as many replicas must know as this lock wants.
+    #[cfg(feature = "blocking")]
+    pub(crate) async fn enter_again(&self, holding: &Holding) -> Result<LockGuard> {
+        let want = self.want()?;
+        let again = holding.watch().reenter().await?;
+        Ok(self.guard(self.engine.entered_again(&want, again).await?))
+    }
+
     /// Reads beside the one that writes, as long as it does.
     pub(crate) async fn beside(&self, other: &Watch) -> Result<LockGuard> {
         let lost = |reason| Error::Lost { name: self.name().clone(), reason };

@@ -157,12 +157,6 @@ impl Holding {
         &self.watch
     }
 
-    /// Enters the hold once more, as [`LockGuard::reenter`] does.
-    #[cfg(feature = "blocking")]
-    pub(crate) async fn reenter(&self) -> Result<LockGuard> {
-        Ok(LockGuard::new(self.watch.reenter().await?, OnLoss::default()))
-    }
-
     /// Writes to keys beside the lock, as [`LockGuard::write`] does.
     ///
     /// # Errors

@@ -86,6 +86,19 @@ impl Engine {
         }
     }
 
+    /// Passes `again`, one more share in a hold, if as many replicas have that as `want` says.
+    #[cfg(feature = "blocking")]
+    pub(crate) async fn entered_again(
+        self: &Arc<Self>,
+        want: &Want,
+        again: Held,
+    ) -> Result<Held, Error> {
+        match want.replicas {
+            Some(replicas) => self.acknowledged(replicas, again, None).await,
+            None => Ok(again),
+        }
+    }
+
     /// Waits until `want` is ours, but no longer than `patience`.
     pub(crate) async fn acquire_within(
         self: &Arc<Self>,

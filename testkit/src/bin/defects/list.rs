@@ -2096,4 +2096,17 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             }],
         },
     ),
+    (
+        Finder::Unit(
+            "blocking::lock::tests::what_too_few_replicas_have_is_not_entered_again_by_who_wants_more",
+        ),
+        Defect {
+            says: "a thread enters again what no replica has, though it wants some",
+            edits: &[Edit {
+                file: "src/engine/acquire/mod.rs",
+                from: "Some(replicas) => self.acknowledged(replicas, again, None).await,",
+                to: "Some(_) => Ok(again),",
+            }],
+        },
+    ),
 ];
