@@ -401,6 +401,19 @@ async fn a_connection_that_is_lost_while_replicas_are_waited_for_is_made_again()
     give_back(guard).await;
 }
 
+/// The last permit went while replicas were told of it, and with it the end of all.
+#[tokio::test(flavor = "multi_thread")]
+async fn permits_that_a_replica_has_end_when_their_pool_does() {
+    let master = Redis::start();
+    let _replica = Redis::start_replica_of(&master);
+    let client = client(&master).await;
+    let pool = client.permits("pool").unwrap().replicated(ONE);
+    pool.set(1).await.unwrap();
+    master.command(&["PEXPIRE", "pool", "60000"]);
+    let _permit = pool.acquire().await.unwrap();
+    assert!(master.command(&["PTTL", "{pool}:timeout"]).number() > 0);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn whatever_is_granted_can_be_replicated() {
     let master = Redis::start();
