@@ -55,14 +55,14 @@ async fn settle(core: &Core, contention: &Contention, debt: Debt) -> Option<Debt
             repeat(core, contention, claim, *until).await;
             return None;
         }
-        Debt::Release(withdrawal) if withdrawal.claim.is_endless() => {
-            return tokio::select! {
-                more = withdraw_at_last(core, contention, withdrawal) => more,
-                () = long_unused(core) => None,
-            };
-        }
         Debt::Release(withdrawal) => {
-            let more = withdraw(core, contention, withdrawal).await;
+            let more = match withdrawal.claim.is_endless() {
+                false => withdraw(core, contention, withdrawal).await,
+                true => tokio::select! {
+                    more = withdraw_at_last(core, contention, withdrawal) => Ok(more),
+                    () = long_unused(core) => Ok(None),
+                },
+            };
             withdrawal.hold.iter().for_each(|hold| contention.left(hold));
             more
         }
@@ -153,16 +153,26 @@ mod tests {
     use super::*;
     use crate::{
         Client, SemaphoreGuard,
-        domain::{Identity, LostReason, Object},
+        domain::{CENTURY, Identity, LostReason, Object},
         engine::{
             Engine,
             clock::Clock,
             grant::{Grant, LocalTurns, Terms},
             hold::Hold,
             tasks::here,
+            timing::LINGER,
         },
         store::{Event, Store, Subscriber, memory::MemoryStore},
     };
+
+    /// A client with its store and its engine.
+    fn one() -> (MemoryStore, Arc<Engine>, Client) {
+        let memory = MemoryStore::new();
+        let (store, clock) = (Arc::new(memory.session()), Clock::with(|| Duration::ZERO));
+        let engine = Engine::new(Identity::of("one"), store, clock, here());
+        let client = Client::of(Arc::clone(&engine));
+        (memory, engine, client)
+    }
 
     /// Three permits, and a guard of one of them.
     async fn three() -> (MemoryStore, Client, SemaphoreGuard) {
@@ -194,10 +204,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_refused_release_is_asked_again_when_the_store_is_back() {
-        let memory = MemoryStore::new();
-        let (store, clock) = (Arc::new(memory.session()), Clock::with(|| Duration::ZERO));
-        let engine = Engine::new(Identity::of("one"), store, clock, here());
-        let client = Client::of(Arc::clone(&engine));
+        let (memory, engine, client) = one();
         let pool = client.semaphore("pool").unwrap();
         pool.set_if_absent(3).await.unwrap();
         let guard = pool.acquire(1).await.unwrap();
@@ -233,6 +240,16 @@ mod tests {
         let tasks = tokio::runtime::Handle::current().metrics();
         sleep(Duration::from_secs(1)).await;
         assert_eq!(tasks.num_alive_tasks(), 0);
+    }
+
+    /// Its name was known for ever, and whoever came next waited for it to leave.
+    #[tokio::test(start_paused = true)]
+    async fn nothing_is_known_of_a_reader_without_an_end_that_was_given_back_in_the_background() {
+        let (_memory, engine, client) = one();
+        let read = client.read_write("prices").unwrap().read().ttl(CENTURY);
+        drop(read.acquire().await.unwrap());
+        sleep(LINGER + Duration::from_secs(5)).await;
+        assert!(engine.is_idle(), "{engine:?}");
     }
 
     #[tokio::test(start_paused = true)]

@@ -1908,8 +1908,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "a release of what has no lease is given up",
             edits: &[Edit {
                 file: "src/engine/release/settle.rs",
-                from: "if withdrawal.claim.is_endless() =>",
-                to: "if withdrawal.claim.is_endless() && withdrawal.more =>",
+                from: "match withdrawal.claim.is_endless() {",
+                to: "match withdrawal.claim.is_endless() && withdrawal.more {",
             }],
         },
     ),
@@ -2106,6 +2106,19 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
                 file: "src/engine/acquire/mod.rs",
                 from: "Some(replicas) => self.acknowledged(replicas, again, None).await,",
                 to: "Some(_) => Ok(again),",
+            }],
+        },
+    ),
+    (
+        Finder::Unit(
+            "engine::release::settle::tests::nothing_is_known_of_a_reader_without_an_end_that_was_given_back_in_the_background",
+        ),
+        Defect {
+            says: "a reader without an end never leaves",
+            edits: &[Edit {
+                file: "src/engine/release/settle.rs",
+                from: "            withdrawal.hold.iter().for_each(|hold| contention.left(hold));\n",
+                to: "            let leaves = !withdrawal.claim.is_endless();\n            withdrawal.hold.iter().filter(|_| leaves).for_each(|hold| contention.left(hold));\n",
             }],
         },
     ),
