@@ -5,7 +5,10 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering, fence},
 };
 
-use tokio::sync::{Notify, Semaphore};
+use tokio::{
+    sync::{Notify, Semaphore},
+    time::Instant,
+};
 
 use super::{
     clock::Clock,
@@ -13,7 +16,10 @@ use super::{
     debts::{Debt, Debts},
     recent::RecentReleases,
 };
-use crate::store::Store;
+use crate::{
+    domain::{Claim, ReleaseMode},
+    store::Store,
+};
 
 /// The store of one client and the time, what it counts, and what it owes.
 pub(crate) struct Core {
@@ -27,6 +33,8 @@ pub(crate) struct Core {
     pub(super) asking: AtomicUsize,
     /// The store is there again.
     pub(super) back: Notify,
+    /// Another server has taken its place.
+    pub(super) moved: Notify,
     /// Rung when the background is to look sooner than it has planned.
     pub(super) bell: Notify,
     /// Closed when the client is shut down. It has no permits: who acquires one waits for that.
@@ -48,8 +56,18 @@ impl Core {
         self.asking.fetch_sub(1, Ordering::Release);
     }
 
+    /// Notes that the store has answered the release of `claim` for which it was asked at
+    /// `asked_at`. Who waits for it may be polled when another server has long taken its place.
+    pub(super) fn has_given_back(&self, claim: &Claim, mode: ReleaseMode, asked_at: Instant) {
+        if self.recent.note(claim, mode, asked_at) {
+            let until = asked_at + claim.ttl;
+            self.debts.owe(Debt::Repeat { claim: claim.clone(), until });
+        }
+    }
+
     /// Has given back once more what another server may not have heard of.
     pub(super) fn repeat_releases(&self) {
+        self.moved.notify_waiters();
         for (claim, until) in self.recent.may_be_held(self.clock.now()) {
             self.debts.owe(Debt::Repeat { claim, until });
         }

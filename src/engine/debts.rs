@@ -110,6 +110,12 @@ impl Debts {
         self.list.lock().owed.values().filter(|debt| !debt.is_precaution()).count()
     }
 
+    /// How many there are, precautions too.
+    #[cfg(test)]
+    pub(crate) fn listed(&self) -> usize {
+        self.list.lock().owed.len()
+    }
+
     /// Waits until nothing is owed.
     pub(crate) async fn all_settled(&self) {
         loop {

@@ -103,4 +103,47 @@ mod tests {
         assert!(holder.is_some_and(|holder| *holder.owner() == owner));
         assert!(next.is_held());
     }
+
+    /// Who waited for it and was polled late had it noted late, when nothing was given back once more.
+    #[tokio::test(start_paused = true)]
+    async fn what_is_on_its_way_back_when_commands_go_elsewhere_is_given_back_there_too() {
+        let memory = MemoryStore::new();
+        let (client, engine) = client(&memory);
+        let guard = client.lock("door").unwrap().acquire().await.unwrap();
+        let owner = guard.owner().clone();
+        memory.stall();
+        let mut release = Box::pin(guard.release());
+        assert!((&mut release).now_or_never().is_none());
+        sleep(Duration::from_millis(1)).await;
+        engine.hear(Event::Moved);
+        memory.resume();
+        release.await.unwrap().done().unwrap();
+
+        // given a server that knows the grant, and not its release
+        let (store, door) = (&engine.core.store, Object::lock("door"));
+        let claim = Claim::plain(door.clone(), owner, Duration::from_secs(30));
+        store.acquire(&claim, None).await.unwrap();
+        sleep(Duration::from_millis(1)).await;
+        assert_eq!(store.holder(&door).await.unwrap(), None);
+    }
+
+    /// Each time as many more were owed.
+    #[tokio::test(start_paused = true)]
+    async fn what_is_given_back_once_more_is_owed_once_however_often_commands_go_elsewhere() {
+        let memory = MemoryStore::new();
+        let (client, engine) = client(&memory);
+        for number in 0..10 {
+            let lock = client.lock(format!("door:{number}")).unwrap();
+            lock.acquire().await.unwrap().release().await.unwrap().done().unwrap();
+        }
+        memory.stall();
+        for _ in 0..5 {
+            engine.hear(Event::Moved);
+            sleep(Duration::from_millis(1)).await;
+        }
+        assert_eq!(engine.core.debts.listed(), 10);
+        memory.resume();
+        sleep(Duration::from_millis(1)).await;
+        assert_eq!(engine.core.debts.listed(), 0);
+    }
 }

@@ -122,9 +122,10 @@ impl Engine {
     ) -> Arc<Self> {
         let (counters, debts, asking) = (Arc::default(), Debts::default(), AtomicUsize::new(0));
         let recent = RecentReleases::default();
-        let (back, bell) = (Notify::new(), Notify::new());
+        let (back, moved, bell) = (Notify::new(), Notify::new(), Notify::new());
         let (open, used) = (Semaphore::new(0), Semaphore::new(0));
-        let core = Core { store, clock, counters, debts, recent, asking, back, bell, open, used };
+        let core =
+            Core { store, clock, counters, debts, recent, asking, back, moved, bell, open, used };
         let core = Arc::new(core);
         let contention = Contention::new(&core);
         let keeper = Keeper::new(&core, &contention);

@@ -148,7 +148,7 @@ impl Engine {
         let release = || self.core.store.release(&hold.grant.claim, mode);
         let given = pin!(retry_until(&self.core.clock, until, release));
         let given = within(limit, given).await?;
-        self.core.recent.note(&hold.grant.claim, mode, now);
+        self.core.has_given_back(&hold.grant.claim, mode, now);
         if !hold.grant.unsure {
             promise.cancel();
         }

@@ -52,7 +52,12 @@ async fn settle(core: &Core, contention: &Contention, debt: Debt) -> Option<Debt
             recount(core, contention, hold, None, hold.store_ends()).await.map(|_| None)
         }
         Debt::Repeat { claim, until } => {
-            repeat(core, contention, claim, *until).await;
+            tokio::select! {
+                () = repeat(core, contention, claim, *until) => {}
+                // It is owed anew.
+                () = core.moved.notified() => {}
+                () = long_unused(core) => {}
+            }
             return None;
         }
         Debt::Release(withdrawal) => {
@@ -135,7 +140,7 @@ async fn withdraw(
     }
     let release = || core.store.release(claim, *mode);
     let given = retry_until(&core.clock, *until, release).await?.answer;
-    core.recent.note(claim, *mode, core.clock.now());
+    core.has_given_back(claim, *mode, core.clock.now());
     if let GivenBack::Freed(others) = given {
         contention.note(&claim.object, others);
     }
@@ -239,6 +244,22 @@ mod tests {
         drop(client);
         let tasks = tokio::runtime::Handle::current().metrics();
         sleep(Duration::from_secs(1)).await;
+        assert_eq!(tasks.num_alive_tasks(), 0);
+    }
+
+    /// It was tried until a lease of a day would have ended.
+    #[tokio::test(start_paused = true)]
+    async fn what_is_given_back_once_more_in_vain_does_not_outlive_its_client_for_long() {
+        let (memory, engine, client) = one();
+        let lock = client.lock("door").unwrap().lease(Duration::from_secs(86_400));
+        lock.acquire().await.unwrap().release().await.unwrap().done().unwrap();
+        memory.fail("LOADING Redis is loading the dataset in memory");
+        engine.hear(Event::Moved);
+        sleep(Duration::from_secs(1)).await;
+        drop((lock, client, engine));
+        let tasks = tokio::runtime::Handle::current().metrics();
+        assert_eq!(tasks.num_alive_tasks(), 1);
+        sleep(LATEST + Duration::from_secs(5)).await;
         assert_eq!(tasks.num_alive_tasks(), 0);
     }
 

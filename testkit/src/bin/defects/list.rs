@@ -2085,6 +2085,32 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
+            "engine::events::tests::what_is_on_its_way_back_when_commands_go_elsewhere_is_given_back_there_too",
+        ),
+        Defect {
+            says: "a release that is noted when the others were repeated is not repeated",
+            edits: &[Edit {
+                file: "src/engine/recent.rs",
+                from: "*repeated_at = Some(now);",
+                to: "*repeated_at = None;",
+            }],
+        },
+    ),
+    (
+        Finder::Unit(
+            "engine::events::tests::what_is_given_back_once_more_is_owed_once_however_often_commands_go_elsewhere",
+        ),
+        Defect {
+            says: "each failover has more releases owed, as long as none is answered",
+            edits: &[Edit {
+                file: "src/engine/core.rs",
+                from: "        self.moved.notify_waiters();\n",
+                to: "",
+            }],
+        },
+    ),
+    (
+        Finder::Unit(
             "blocking::lock::tests::a_thread_that_reads_on_when_its_writing_was_taken_away_is_refused_to_write",
         ),
         Defect {
