@@ -160,7 +160,9 @@ impl World {
         let object = object(chance.u32(..self.plot.names + 1));
         let hears = [Hears::Nothing, Hears::Releases, Hears::Turns][chance.usize(..3)];
         let kinds = if self.plot.mood == Mood::Rough { 5 } else { 3 };
+        let is_known = self.names.iter().any(|known| known.name == object.name);
         citizen.is_told(match chance.u32(..kinds) {
+            0 if !is_known => Event::Moved,
             0 => Event::Ask { object, after: Duration::ZERO },
             1 => Event::Ask { object, after: Duration::from_millis(chance.u64(..100_000_000)) },
             2 => Event::Freed { object, queue_told: chance.bool() },
