@@ -274,6 +274,17 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn nothing_is_known_of_a_reader_whose_release_was_given_up() {
+        let (memory, engine, client) = one();
+        let guard = client.read_write("prices").unwrap().read().acquire().await.unwrap();
+        memory.fail("NOPERM this user has no permissions to run the 'hdel' command");
+        drop(guard);
+        sleep(LINGER + Duration::from_secs(5)).await;
+        assert_eq!(client.stats().releases_abandoned, 1);
+        assert!(engine.is_idle(), "{engine:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn a_question_that_comes_after_the_grant_of_a_later_one_is_withdrawn_too() {
         // given a grant by the second question, while the first one is still on its way
         let memory = MemoryStore::new();

@@ -2148,4 +2148,17 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             }],
         },
     ),
+    (
+        Finder::Unit(
+            "engine::release::settle::tests::nothing_is_known_of_a_reader_whose_release_was_given_up",
+        ),
+        Defect {
+            says: "a reader whose release was given up never leaves",
+            edits: &[Edit {
+                file: "src/engine/release/settle.rs",
+                from: "            withdrawal.hold.iter().for_each(|hold| contention.left(hold));\n",
+                to: "            withdrawal.hold.iter().filter(|_| more.is_ok()).for_each(|hold| contention.left(hold));\n",
+            }],
+        },
+    ),
 ];
