@@ -14,7 +14,7 @@ use std::{
 
 use common::{
     Log, SOON, channel,
-    cluster::{client, connections, other_than, owner, url},
+    cluster::{client, connections, other_than, owner},
     entered, give_back, ms, secs, waiter, within,
 };
 use futures_util::future::join_all;
@@ -37,13 +37,13 @@ fn three_masters() -> Cluster {
 /// A client that gives up on a silent node after half a second.
 async fn hasty(cluster: &Cluster, ttl: Duration) -> Client {
     let builder = Client::builder().command_timeout(ms(500)).ttl(ttl);
-    builder.connect(&url(cluster)).await.expect("the cluster is up")
+    builder.connect(&cluster.url()).await.expect("the cluster is up")
 }
 
 /// A client of a user that is there already.
 async fn as_user(cluster: &Cluster, user: &str) -> Client {
     let builder = Client::builder().credentials(user, "secret");
-    builder.connect(&url(cluster)).await.expect("it may connect")
+    builder.connect(&cluster.url()).await.expect("it may connect")
 }
 
 /// How many listen at `node` to the releases of `name`.
@@ -111,7 +111,7 @@ async fn a_client_that_connects_lazily_finds_a_cluster_that_comes_later() {
     let cluster = three_masters();
     let nodes = cluster.nodes();
     nodes.iter().for_each(|node| node.pause());
-    let client = Client::connect_lazily(&url(&cluster)).unwrap();
+    let client = Client::connect_lazily(&cluster.url()).unwrap();
     assert!(!client.health().await.is_ready());
     let waits = waiter(client.lock(NAME).unwrap());
     sleep(ms(300)).await;
@@ -196,9 +196,9 @@ async fn what_is_written_under_a_lock_must_lie_in_its_slot_and_the_error_says_so
 async fn a_wrong_password_or_a_server_alone_is_told_at_once() {
     let password = Redis::options().password("right");
     let cluster = Cluster::options().replicas(0).node_options(password).start();
-    let good = Client::builder().password("right").connect(&url(&cluster)).await.unwrap();
+    let good = Client::builder().password("right").connect(&cluster.url()).await.unwrap();
     give_back(good.lock(NAME).unwrap().acquire().await.unwrap()).await;
-    let wrong = Client::builder().password("wrong").connect(&url(&cluster)).await.unwrap_err();
+    let wrong = Client::builder().password("wrong").connect(&cluster.url()).await.unwrap_err();
     assert!(matches!(&wrong, Error::Connect { lasting: true, .. }), "{wrong}");
     assert!(wrong.to_string().contains("WRONGPASS"), "{wrong}");
 
@@ -382,7 +382,7 @@ async fn a_right_to_ask_who_has_which_slot_that_is_missing_is_named() {
     let cluster = three_masters();
     cluster.user("narrow", &["~*", "&*", "+@all", "-cluster|slots"]);
     let builder = Client::builder().credentials("narrow", "secret");
-    let refused = builder.connect(&url(&cluster)).await.unwrap_err();
+    let refused = builder.connect(&cluster.url()).await.unwrap_err();
     assert!(matches!(&refused, Error::Connect { lasting: true, .. }), "{refused:?}");
     assert!(refused.to_string().contains("NOPERM"), "{refused}");
 
@@ -444,12 +444,7 @@ async fn where_channels_are_plain_waiters_are_woken_and_nobody_queues() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cluster_that_speaks_tls_works() {
     let cluster = Cluster::options().replicas(0).node_options(Redis::options().tls()).start();
-    let hosts: Vec<_> = cluster
-        .urls()
-        .iter()
-        .map(|url| url["rediss://".len()..].trim_end_matches('/').to_owned())
-        .collect();
-    let url = format!("rediss-cluster://{}", hosts.join(","));
+    let url = cluster.url();
     let client = Client::builder().ca_certificates(cluster.ca_pem()).connect(&url).await.unwrap();
     for master in cluster.masters() {
         let name = cluster.key_on(&master, NAME);
@@ -497,7 +492,7 @@ async fn a_password_is_in_no_error_and_in_no_debug() {
     const SECRET: &str = "hunter2";
     let password = Redis::options().password(SECRET);
     let cluster = Cluster::options().replicas(0).node_options(password).start();
-    let url = url(&cluster).replace("://", &format!("://:{SECRET}@"));
+    let url = cluster.url().replace("://", &format!("://:{SECRET}@"));
     let client = Client::connect(&url).await.unwrap();
     let guard = client.lock(NAME).unwrap().acquire().await.unwrap();
     let wrong = url.replace(SECRET, "hunter2-no");
@@ -523,7 +518,7 @@ async fn nodes_are_reached_where_the_addresses_that_they_tell_are_translated_to(
         let (host, port) = told.rsplit_once(':')?;
         doors.get(&port.parse().ok()?).map(|own| format!("{host}:{own}"))
     };
-    let url = cluster.urls()[0].replace("redis://", "redis-cluster://");
+    let url = cluster.url();
 
     // when it connects by these alone
     let shut = Client::builder().connect_timeout(secs(1)).connect(&url).await;
@@ -547,7 +542,7 @@ async fn a_translation_that_asks_its_client_for_numbers_holds_up_nobody() {
         assert!(asks.get().is_none_or(|it| it.stats().held < 2));
         None
     };
-    let url = cluster.urls()[0].replace("redis://", "redis-cluster://");
+    let url = cluster.url();
     let client = Client::builder().translate_addresses(ask).connect(&url).await.unwrap();
     asked.set(client.clone()).unwrap();
     let node = cluster.add_node();
@@ -580,7 +575,7 @@ async fn a_failover_that_the_master_agrees_to_loses_no_hold_and_no_waiter() {
 async fn failovers_that_lose_nothing_let_no_two_in_and_everybody_goes_on() {
     let cluster = Arc::new(Cluster::start());
     // A master stands still until the others agree, which may be when they are asked again.
-    let url = url(&cluster);
+    let url = cluster.url();
     let client = || Client::builder().release_timeout(PATIENCE).connect(&url);
     let clients = [client().await.unwrap(), client().await.unwrap()];
     let load = Load::on(&clients, NAME);

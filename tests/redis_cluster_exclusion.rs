@@ -207,7 +207,7 @@ async fn while_masters_are_killed_no_two_have_what_is_replicated_and_everybody_g
     let cluster = Arc::new(Cluster::options().links().start());
     let (replicated, plain) = (names("replicated"), names("plain"));
     let all: BTreeSet<_> = replicated.union(&plain).cloned().collect();
-    let url = cluster.urls()[0].replace("redis://", "redis-cluster://");
+    let url = cluster.url();
     let crowd = Crowd::of(&url, &replicated, &plain).await;
     crowd.referee.sees_all_go_on(&all).await;
 

@@ -8,7 +8,7 @@ use std::{sync::Arc, time::Duration};
 
 use common::{
     SOON,
-    cluster::{built, client, connections, has, other_than, owner, url},
+    cluster::{built, client, connections, has, other_than, owner},
     give_back, ms, secs, within,
 };
 use futures_util::future::join_all;
@@ -212,7 +212,7 @@ async fn a_lock_that_a_replica_has_acknowledged_outlives_the_death_of_its_master
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_failover_forgets_while_replicas_are_waited_for_is_given_to_nobody() {
     let cluster = Cluster::options().links().start();
-    let url = cluster.urls()[0].replace("redis://", "redis-cluster://");
+    let url = cluster.url();
     let client = Client::connect(&url).await.unwrap();
     let (master, replica) = (owner(&cluster, NAME), replica_of(&cluster, NAME));
     let [from, to] = [&master, &replica].map(|node| cluster.name_of(node));
@@ -309,7 +309,7 @@ async fn while_a_slot_is_on_its_way_its_grants_are_acknowledged_where_they_are()
 #[test]
 fn threads_have_it_in_a_cluster_too() {
     let cluster = Cluster::start();
-    let client = leasehold::blocking::Client::connect(&url(&cluster)).unwrap();
+    let client = leasehold::blocking::Client::connect(&cluster.url()).unwrap();
     let lock = client.lock(NAME).unwrap().replicated(ONE);
     lock.acquire().unwrap().release().unwrap().done().unwrap();
     replica_of(&cluster, NAME).pause();

@@ -167,7 +167,7 @@ async fn a_user_who_may_not_look_locks_all_the_same_and_a_probe_says_what_is_mis
 #[tokio::test]
 async fn two_sentinels_are_too_few_which_is_found_and_told_once() {
     let redis = Sentinels::options().sentinels(2).replicas(1).start();
-    let url = format!("redis-sentinel://{}/{}", redis.addresses().join(","), redis.name());
+    let url = redis.url();
     let is_it = |it: &Hazard| *it == Hazard::FewSentinels { known: 2 };
     is_found_and_told_once(&url, redis.master(), is_it).await;
 }
@@ -175,7 +175,7 @@ async fn two_sentinels_are_too_few_which_is_found_and_told_once() {
 #[tokio::test]
 async fn sentinels_of_which_most_are_gone_are_found_and_told_once() {
     let redis = Sentinels::start();
-    let url = format!("redis-sentinel://{}/{}", redis.addresses().join(","), redis.name());
+    let url = redis.url();
     let client = Client::connect(&url).await.unwrap();
     let is_it = |it: &Hazard| *it == Hazard::NoQuorum { usable: 1, needed: 2 };
     let is_few = |it: &Hazard| matches!(it, Hazard::FewSentinels { .. });
@@ -191,7 +191,7 @@ async fn sentinels_of_which_most_are_gone_are_found_and_told_once() {
 #[tokio::test]
 async fn that_no_sentinel_is_left_is_found_and_told_once() {
     let redis = Sentinels::start();
-    let url = format!("redis-sentinel://{}/{}", redis.addresses().join(","), redis.name());
+    let url = redis.url();
     let (log, _logged) = Log::begin();
     let client = Client::connect(&url).await.unwrap();
     redis.sentinels().iter().for_each(Redis::stop);
@@ -207,7 +207,7 @@ async fn that_no_sentinel_is_left_is_found_and_told_once() {
 async fn in_a_cluster_each_node_is_looked_at_and_a_kind_is_told_once() {
     let options = Redis::options().arg("--maxmemory-policy", "volatile-ttl");
     let cluster = Cluster::options().replicas(0).node_options(options).start();
-    let url = cluster.urls()[0].replace("redis://", "redis-cluster://");
+    let url = cluster.url();
     let (log, _logged) = Log::begin();
     let client = Client::connect(&url).await.unwrap();
     let health = healed(&client, PATIENCE, "all are up", |health| health.is_ready()).await;
@@ -228,7 +228,7 @@ async fn slots_that_no_node_has_are_found() {
     for node in cluster.nodes() {
         node.command(&["CLUSTER", "DELSLOTS", "7"]);
     }
-    let url = cluster.urls()[0].replace("redis://", "redis-cluster://");
+    let url = cluster.url();
     let client = Client::connect(&url).await.unwrap();
     let is_it = |it: &Hazard| matches!(it, Hazard::SlotsWithoutNode { slots } if slots == "slot 7");
     healed(&client, PATIENCE, "it is found", |health| has(health, is_it)).await;
@@ -240,7 +240,7 @@ async fn slots_that_no_node_has_are_found() {
 async fn a_cluster_is_ready_at_once_and_while_one_of_its_nodes_is_away() {
     let lenient = Redis::options().arg("--cluster-require-full-coverage", "no");
     let cluster = Cluster::options().replicas(0).node_options(lenient).start();
-    let url = cluster.urls()[0].replace("redis://", "redis-cluster://");
+    let url = cluster.url();
     for _ in 0..10 {
         let health = Client::connect(&url).await.unwrap().health().await;
         assert!(health.is_ready() && health.commands_up, "{health:?}");
@@ -278,7 +278,7 @@ async fn an_upgrade_that_parts_old_clients_from_new_ones_is_found_and_told_once(
     let cluster = Cluster::options().replicas(0).start();
     let rights = ["~*", "&*", "+@all", "-pubsub|shardnumsub"];
     cluster.user("plain", &rights);
-    let url = cluster.urls()[0].replace("redis://", "redis-cluster://");
+    let url = cluster.url();
     let (log, _logged) = Log::begin();
     let client = Client::builder().credentials("plain", "secret").connect(&url).await.unwrap();
     let is_it = |it: &Hazard| *it == Hazard::OtherChannels;

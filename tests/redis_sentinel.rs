@@ -22,13 +22,8 @@ use tokio::{
 /// A failover that begins by itself takes the sentinels seconds.
 const FAILOVER: std::time::Duration = secs(30);
 
-/// `redis-sentinel://…/mymaster`, without passwords.
-fn url(redis: &Sentinels) -> String {
-    format!("redis-sentinel://{}/{}", redis.addresses().join(","), redis.name())
-}
-
 async fn client(redis: &Sentinels) -> Client {
-    Client::connect(&url(redis)).await.expect("the sentinels and the master are up")
+    Client::connect(&redis.url()).await.expect("the sentinels and the master are up")
 }
 
 async fn acquired(client: &Client, name: &str) -> LockGuard {
@@ -94,7 +89,7 @@ async fn a_master_is_found_by_its_sentinels_and_works_as_any_server() {
 async fn a_client_that_connects_in_the_background_finds_the_master_when_the_sentinels_are_there() {
     let redis = Sentinels::options().replicas(1).start();
     redis.sentinels().iter().for_each(Redis::stop);
-    let client = Client::connect_lazily(&url(&redis)).unwrap();
+    let client = Client::connect_lazily(&redis.url()).unwrap();
     let waiting = waiter(client.lock("door").unwrap());
     sleep(ms(300)).await;
     let obstacle = client.health().await.obstacle.unwrap();
@@ -439,7 +434,7 @@ async fn a_sentinel_of_something_else_misleads_nobody() {
     let other = Sentinels::options().replicas(0).sentinels(1).start();
     let plain = Redis::start();
     let wrong = format!("127.0.0.1:{},{}", plain.port(), other.addresses()[0]);
-    let url = url(&redis).replace("://", &format!("://{wrong},"));
+    let url = redis.url().replace("://", &format!("://{wrong},"));
     let (log, _logs) = Log::begin();
 
     let client = Client::connect(&url).await.unwrap();
@@ -479,7 +474,7 @@ async fn a_sentinel_that_has_not_heard_of_a_failover_leads_nobody_back() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_master_that_no_sentinel_knows_is_named() {
     let redis = Sentinels::options().replicas(0).sentinels(2).start();
-    let url = url(&redis).replace("mymaster", "yours");
+    let url = redis.url().replace("mymaster", "yours");
     let (words, lasting) = refusal(Client::builder(), &url).await;
     assert!(words.contains("it knows no master called `yours`"), "{words}");
     assert!(redis.addresses().iter().all(|it| words.contains(it)) && lasting, "{words}");
@@ -496,7 +491,7 @@ async fn a_replica_that_is_called_the_master_is_an_obstacle_until_it_is_one() {
     master.command(&["REPLICAOF", "127.0.0.1", &port]);
 
     // then nobody takes it for one, and the words say why
-    let (words, lasting) = refusal(Client::builder(), &url(&redis)).await;
+    let (words, lasting) = refusal(Client::builder(), &redis.url()).await;
     assert!(words.contains("this server is a replica now") && !lasting, "{words}");
     let lock = client.lock("door").unwrap();
     let error = lock.acquire_within(secs(1)).await.unwrap_err();
@@ -516,7 +511,7 @@ async fn sentinels_are_shown_their_own_password_and_never_that_of_the_server() {
     let sentinel = Redis::options().password("eyes");
     let redis = Sentinels::options().replicas(1).server_options(server).sentinel_options(sentinel);
     let redis = redis.start();
-    let plain = url(&redis);
+    let plain = redis.url();
     let with_password = plain.replace("://", "://:theirs@");
 
     let (words, lasting) = refusal(Client::builder(), &with_password).await;
@@ -561,7 +556,7 @@ async fn the_users_of_the_guide_have_all_the_rights_that_a_failover_needs_and_no
         .start();
     let builder = Client::builder().credentials("leasehold", "secret");
     let as_eye = builder.clone().sentinel_credentials("eye", "secret");
-    let client = as_eye.connect(&url(&redis)).await.unwrap();
+    let client = as_eye.connect(&redis.url()).await.unwrap();
     let guard = acquired(&client, "app:door").await;
     until_replicated(&redis);
 
@@ -601,7 +596,7 @@ async fn every_connection_speaks_tls_and_no_other_authority_is_trusted() {
     let tls = || Redis::options().tls();
     let redis = Sentinels::options().replicas(1).server_options(tls()).sentinel_options(tls());
     let redis = redis.start();
-    let url = url(&redis).replace("redis-", "rediss-");
+    let url = redis.url();
     let trusting = Client::builder().ca_certificates(redis.ca_pem());
     let client = trusting.connect(&url).await.unwrap();
     let old = redis.master();
@@ -645,7 +640,7 @@ async fn a_sentinel_or_master_that_its_certificate_does_not_name_is_refused() {
     ] {
         let master = master.clone();
         let leads = move |it: &str| (it == master).then(|| leads_to.clone());
-        let url = url(&redis).replace("redis-", "rediss-");
+        let url = redis.url();
         let (words, _) = refusal(trusting().translate_addresses(leads), &url).await;
         assert!(words.contains(part), "{part}: {words}");
     }
@@ -682,7 +677,7 @@ fn all_at(redis: &Redis, port: u16) {
 #[tokio::test(flavor = "multi_thread")]
 async fn sentinels_may_have_an_authority_of_their_own_and_each_is_trusted_for_its_own_alone() {
     let redis = with_two_authorities(Redis::options().tls());
-    let url = url(&redis).replace("redis-", "rediss-");
+    let url = redis.url();
     let (servers, sentinels) = (redis.ca_pem(), redis.sentinels()[0].ca_pem());
     let trusting = |servers: &str, sentinels: &str| {
         Client::builder().ca_certificates(servers).sentinel_ca_certificates(sentinels)
@@ -715,7 +710,7 @@ async fn sentinels_may_have_an_authority_of_their_own_and_each_is_trusted_for_it
 #[tokio::test(flavor = "multi_thread")]
 async fn sentinels_are_shown_a_certificate_of_their_own_and_its_key_is_in_no_debug() {
     let redis = with_two_authorities(Redis::options().tls_with_client_auth());
-    let (url, sentinel) = (url(&redis).replace("redis-", "rediss-"), &redis.sentinels()[0]);
+    let (url, sentinel) = (redis.url(), &redis.sentinels()[0]);
     let other = Redis::options().tls().start();
     let none = || {
         let builder = Client::builder().ca_certificates(redis.ca_pem());
@@ -769,12 +764,12 @@ async fn plain_sentinels_lead_to_servers_with_tls_and_an_authority_is_for_nothin
 #[tokio::test(flavor = "multi_thread")]
 async fn sentinels_with_tls_lead_to_plain_servers() {
     let redis = Sentinels::options().replicas(1).sentinel_options(Redis::options().tls()).start();
-    let (words, _) = refusal(Client::builder(), &url(&redis)).await;
+    let (words, _) = refusal(Client::builder(), &redis.url()).await;
     assert!(words.contains("speak TLS on this port: see sentinel_tls"), "{words}");
     let trusting = Client::builder().sentinel_ca_certificates(redis.sentinels()[0].ca_pem());
-    let (words, lasting) = refusal(trusting.clone(), &url(&redis)).await;
+    let (words, lasting) = refusal(trusting.clone(), &redis.url()).await;
     assert!(lasting && words.contains("set sentinel_tls"), "{words}");
-    let _client = follows(&redis, trusting.sentinel_tls(true), &url(&redis)).await;
+    let _client = follows(&redis, trusting.sentinel_tls(true), &redis.url()).await;
     redis.sentinels().iter().for_each(|sentinel| all_at(sentinel, sentinel.tls_port()));
 }
 
@@ -801,7 +796,7 @@ async fn passwords_are_in_no_error_and_in_no_debug() {
     let redis =
         Sentinels::options().replicas(1).server_options(locked()).sentinel_options(locked());
     let redis = redis.start();
-    let plain = url(&redis).replace("://", &format!("://:{SECRET}@"));
+    let plain = redis.url().replace("://", &format!("://:{SECRET}@"));
     let client = Client::connect(&format!("{plain}?sentinel_password={SECRET}")).await.unwrap();
     let guard = acquired(&client, "door").await;
     let mut shown = format!("{client:?} {guard:?} {:?}", client.health().await);
@@ -838,7 +833,7 @@ async fn addresses_that_are_told_are_translated_and_those_of_the_url_are_not() {
     });
 
     // when it connects, and follows a failover
-    let client = builder.connect(&url(&redis)).await.unwrap();
+    let client = builder.connect(&redis.url()).await.unwrap();
     assert!(ways[0].connections() > 0);
     let old = redis.master();
     redis.fail_over();
@@ -852,7 +847,7 @@ async fn addresses_that_are_told_are_translated_and_those_of_the_url_are_not() {
     told.retain(|it| !listed.contains(it));
     assert!(!told.is_empty());
     let (words, _) =
-        refusal(Client::builder().translate_addresses(|_| Some("?".into())), &url(&redis)).await;
+        refusal(Client::builder().translate_addresses(|_| Some("?".into())), &redis.url()).await;
     assert!(words.contains("translate_addresses makes `?` of"), "{words}");
 }
 

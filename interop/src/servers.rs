@@ -61,7 +61,7 @@ impl Servers for Sentinels {
     const PLACE: &'static str = "sentinel, ";
 
     fn place(&self) -> String {
-        format!("redis-sentinel://{}/{}", self.addresses().join(","), self.name())
+        self.url()
     }
 
     fn at(&self, _: &str) -> impl Deref<Target = Redis> {
@@ -80,9 +80,7 @@ impl Servers for Cluster {
     const COUNTED_BY: &'static str = "SHARDNUMSUB";
 
     fn place(&self) -> String {
-        let urls = self.urls();
-        let nodes: Vec<_> = urls.iter().map(|url| &url["redis://".len()..url.len() - 1]).collect();
-        format!("redis-cluster://{}", nodes.join(","))
+        self.url()
     }
 
     fn at(&self, name: &str) -> impl Deref<Target = Redis> {

@@ -242,7 +242,8 @@ fn nodes_with_a_password_and_tls_trust_each_other() {
     client.command(&["AUTH", "client", "secret"]);
     let moved = client.command(&["GET", "key"]);
     assert!(moved.error().starts_with("MOVED"), "{moved:?}");
-    assert!(cluster.urls().contains(&format!("rediss://127.0.0.1:{}/", to.tls_port())));
+    let url = cluster.url();
+    assert!(url.starts_with("rediss-cluster://") && url.contains(&to.tls_port().to_string()));
 
     // and is there after a restart
     to.restart();

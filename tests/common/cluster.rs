@@ -5,22 +5,12 @@ use std::sync::Arc;
 use leasehold::{Client, ClientBuilder};
 use testkit::{Cluster, Redis};
 
-/// The URL that names these nodes.
-pub(crate) fn url_of(nodes: &[Arc<Redis>]) -> String {
-    let at: Vec<_> = nodes.iter().map(|node| format!("127.0.0.1:{}", node.port())).collect();
-    format!("redis-cluster://{}", at.join(","))
-}
-
-pub(crate) fn url(cluster: &Cluster) -> String {
-    url_of(&cluster.nodes())
-}
-
 pub(crate) async fn client(cluster: &Cluster) -> Client {
     built(cluster, Client::builder()).await
 }
 
 pub(crate) async fn built(cluster: &Cluster, builder: ClientBuilder) -> Client {
-    builder.connect(&url(cluster)).await.expect("the cluster is up")
+    builder.connect(&cluster.url()).await.expect("the cluster is up")
 }
 
 /// Whoever has `name`.

@@ -39,7 +39,7 @@ impl OnCluster {
         }
         let ports = cluster.links().client(APART);
         let mut apart = Place { url: String::new(), ports };
-        let nodes = addresses(&cluster);
+        let nodes = cluster.addresses();
         let nodes: Vec<_> = nodes.iter().filter_map(|it| apart.translated(it)).collect();
         apart.url = format!("redis-cluster://{}", nodes.join(","));
         Self { cluster, apart, objects }
@@ -156,7 +156,7 @@ struct Victims {
 
 impl Site for OnCluster {
     fn url(&self) -> String {
-        format!("redis-cluster://{}", addresses(&self.cluster).join(","))
+        self.cluster.url()
     }
 
     fn apart(&self) -> Place {
@@ -203,12 +203,6 @@ impl Site for OnCluster {
     fn ask_masters(&self, words: &[&str]) -> Vec<Reply> {
         self.cluster.masters().iter().map(|it| it.command(words)).collect()
     }
-}
-
-/// `127.0.0.1:PORT` of each node, as it announces itself.
-fn addresses(cluster: &Cluster) -> Vec<String> {
-    let ports = cluster.nodes().iter().map(|node| cluster.announced_port(node)).collect::<Vec<_>>();
-    ports.iter().map(|port| format!("127.0.0.1:{port}")).collect()
 }
 
 /// Whether a node is a master of a cluster that is well.

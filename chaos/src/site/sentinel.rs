@@ -113,7 +113,7 @@ struct Victims {
 
 impl Site for OnSentinel {
     fn url(&self) -> String {
-        format!("redis-sentinel://{}/{}", self.redis.addresses().join(","), self.redis.name())
+        self.redis.url()
     }
 
     fn apart(&self) -> Place {

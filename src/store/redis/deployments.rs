@@ -22,14 +22,6 @@ async fn conforms(url: &str, settings: &Settings) {
     conformance::all(&Bench::new(one, other, "other").below("app:")).await;
 }
 
-fn sentinels_url(sentinels: &Sentinels) -> String {
-    format!("redis-sentinel://{}/{}", sentinels.addresses().join(","), sentinels.name())
-}
-
-fn cluster_url(cluster: &Cluster) -> String {
-    cluster.urls()[0].replace("redis://", "redis-cluster://")
-}
-
 /// Where nobody can count who listens nobody queues, which the cases are about.
 fn must_count_listeners_in_a_cluster() {
     came_with(7, "counting who listens anywhere in a cluster");
@@ -45,7 +37,7 @@ async fn a_master_by_its_sentinels_and_by_several_addresses_conforms() {
     let sentinels = Sentinels::options().replicas(1).start();
     let [master, replica] = sentinels.servers() else { panic!() };
     let several = format!("redis://127.0.0.1:{},127.0.0.1:{}", replica.port(), master.port());
-    for url in [sentinels_url(&sentinels), several] {
+    for url in [sentinels.url(), several] {
         conforms(&url, &Settings::default()).await;
         master.command(&["FLUSHALL"]);
     }
@@ -55,7 +47,7 @@ async fn a_master_by_its_sentinels_and_by_several_addresses_conforms() {
 async fn a_cluster_conforms() {
     must_count_listeners_in_a_cluster();
     let cluster = Cluster::options().replicas(0).start();
-    conforms(&cluster_url(&cluster), &Settings::default()).await;
+    conforms(&cluster.url(), &Settings::default()).await;
 }
 
 // With the rights of the guide, and no others.
@@ -153,8 +145,8 @@ async fn users_with_the_rights_of_the_guide_are_refused_nothing_behind_sentinels
     let mut settings = narrow();
     settings.sentinel.user = Some("eye".into());
     settings.sentinel.password = Some(String::from("secret").into());
-    conforms(&sentinels_url(&sentinels), &settings).await;
-    is_acknowledged(&sentinels_url(&sentinels), &settings).await;
+    conforms(&sentinels.url(), &settings).await;
+    is_acknowledged(&sentinels.url(), &settings).await;
     sentinels.servers().iter().chain(sentinels.sentinels()).for_each(nothing_was_refused);
 }
 
@@ -163,6 +155,6 @@ async fn a_user_with_the_rights_of_the_guide_is_refused_nothing_in_a_cluster() {
     must_count_listeners_in_a_cluster();
     let cluster = Cluster::options().replicas(0).start();
     cluster.nodes().iter().for_each(|it| admit(it, "narrow", &rights(&[IN_A_CLUSTER])));
-    conforms(&cluster_url(&cluster), &narrow()).await;
+    conforms(&cluster.url(), &narrow()).await;
     cluster.nodes().iter().for_each(|it| nothing_was_refused(it));
 }

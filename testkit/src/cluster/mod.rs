@@ -158,13 +158,17 @@ impl Cluster {
         self.running().into_iter().find(is_it)
     }
 
-    /// `redis://127.0.0.1:PORT/` of each node, or `rediss://…` if they speak TLS; without
-    /// passwords. They are the ones that the nodes announce.
-    pub fn urls(&self) -> Vec<String> {
-        let scheme = if self.options.tls { "rediss" } else { "redis" };
+    /// `127.0.0.1:PORT` of each node, as it announces itself: that of TLS if they speak it.
+    pub fn addresses(&self) -> Vec<String> {
         let nodes = self.nodes();
-        let ports = nodes.iter().map(|node| self.announced_port(node));
-        ports.map(|port| format!("{scheme}://127.0.0.1:{port}/")).collect()
+        nodes.iter().map(|node| format!("127.0.0.1:{}", self.announced_port(node))).collect()
+    }
+
+    /// `redis-cluster://127.0.0.1:PORT,…` of all nodes, or `rediss-cluster://…` if they speak
+    /// TLS; without passwords.
+    pub fn url(&self) -> String {
+        let scheme = if self.options.tls { "rediss" } else { "redis" };
+        format!("{scheme}-cluster://{}", self.addresses().join(","))
     }
 
     /// The port under which the other nodes know this one, and tell clients of it.

@@ -93,12 +93,11 @@ impl Sentinels {
         ports.map(|port| format!("127.0.0.1:{port}")).collect()
     }
 
-    /// `redis://127.0.0.1:PORT/` of each Sentinel, or `rediss://…` if they speak TLS;
-    /// without passwords.
-    pub fn urls(&self) -> Vec<String> {
-        let tls = self.sentinels.iter().any(|sentinel| sentinel.settings().tls);
-        let scheme = if tls { "rediss" } else { "redis" };
-        self.addresses().iter().map(|address| format!("{scheme}://{address}/")).collect()
+    /// `redis-sentinel://127.0.0.1:PORT,…/NAME` of all Sentinels, or `rediss-sentinel://…` if
+    /// the servers speak TLS; without passwords.
+    pub fn url(&self) -> String {
+        let scheme = if self.servers[0].settings().tls { "rediss" } else { "redis" };
+        format!("{scheme}-sentinel://{}/{}", self.addresses().join(","), self.name)
     }
 
     /// The port under which the Sentinels know this one of the [servers](Self::servers),

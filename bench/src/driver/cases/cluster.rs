@@ -27,8 +27,7 @@ const HOLDS: usize = 10_000;
 
 pub(super) fn run(bench: &mut Bench) {
     let cluster = Cluster::options().replicas(0).start();
-    let url = url(&cluster);
-    bench.elsewhere(Servers::new(cluster.masters()), &url, |bench| {
+    bench.elsewhere(Servers::new(cluster.masters()), &cluster.url(), |bench| {
         let own = Own { group: PAIRS, plot: None };
         uncontended::rounds(bench, own, &[1, 64], &[LEASEHOLD, RAW, REDISSON]);
         let rounds = bench.settings.rounds_of_processes;
@@ -39,13 +38,6 @@ pub(super) fn run(bench: &mut Bench) {
         let many = Many { group: KEPT, what: watchdog::LOCKS, count: HOLDS };
         watchdog::locks(bench, many, &[LEASEHOLD, REDISSON]);
     });
-}
-
-/// What leads to all nodes.
-pub(super) fn url(cluster: &Cluster) -> String {
-    let nodes = cluster.nodes();
-    let at: Vec<_> = nodes.iter().map(|node| format!("127.0.0.1:{}", node.port())).collect();
-    format!("redis-cluster://{}", at.join(","))
 }
 
 fn contend(bench: &mut Bench, contender: Contender) -> Answer<Story> {

@@ -11,7 +11,7 @@ use std::{
 
 use testkit::{Cluster, Redis, Sentinels, eventually};
 
-use super::{Bench, cluster};
+use super::Bench;
 use crate::{
     clock,
     driver::{
@@ -34,8 +34,7 @@ type Late = [Vec<f64>; 2];
 
 pub(super) fn by_sentinel(bench: &mut Bench) {
     let redis = Sentinels::options().down_after(SILENCE).start();
-    let url = format!("redis-sentinel://{}/{}", redis.addresses().join(","), redis.name());
-    bench.elsewhere(Servers::new(vec![]), &url, |bench| {
+    bench.elsewhere(Servers::new(vec![]), &redis.url(), |bench| {
         let mut late = Late::default();
         for round in 0..bench.settings.failovers {
             let old = redis.master_number();
@@ -54,7 +53,7 @@ pub(super) fn by_sentinel(bench: &mut Bench) {
 pub(super) fn of_cluster(bench: &mut Bench) {
     let redis = Cluster::start();
     let tag = redis.key_on(&redis.masters()[0], "door");
-    bench.elsewhere(Servers::new(vec![]), &cluster::url(&redis), |bench| {
+    bench.elsewhere(Servers::new(vec![]), &redis.url(), |bench| {
         let mut late = Late::default();
         for round in 0..bench.settings.failovers {
             let old = redis.owner_of(Cluster::slot_of(&tag));
