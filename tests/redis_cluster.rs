@@ -13,13 +13,13 @@ use std::{
 };
 
 use common::{
-    Log, SOON, channel,
+    GUIDE, Log, SOON, channel,
     cluster::{client, connections, other_than, owner},
     entered, give_back, ms, secs, waiter, within,
 };
 use futures_util::future::join_all;
 use leasehold::{Client, Error, Hazard, Lock, LockGuard, LostReason, Release, Role, Write};
-use testkit::{Cluster, Failover, Links, Redis, Reply, came_with, eventually};
+use testkit::{Cluster, Failover, Links, Redis, Reply, came_with, eventually, rights_in};
 use tokio::{
     task::{JoinHandle, spawn_blocking},
     time::{Instant, sleep},
@@ -316,55 +316,17 @@ async fn a_node_that_joins_and_does_not_let_us_in_is_named() {
 }
 
 /// What the guide gives a user for locks below `app:` in a cluster.
-const LEAST: &[&str] = &[
-    "resetkeys",
-    "~app:*",
-    "~leasehold_lock__queue:{app:*",
-    "-@all",
-    "+eval",
-    "+evalsha",
-    "+script|load",
-    "+hello",
-    "+ping",
-    "+info",
-    "+client|setname",
-    "+asking",
-    "+cluster|slots",
-    "+cluster|nodes",
-    "+cluster|info",
-    "+pubsub|shardnumsub",
-    "+ssubscribe",
-    "+sunsubscribe",
-    "+spublish",
-    "+pttl",
-    "+hset",
-    "+hdel",
-    "+hget",
-    "+hlen",
-    "+hgetall",
-    "+hscan",
-    "+hexists",
-    "+pexpire",
-    "+exists",
-    "+del",
-    "+type",
-    "+time",
-    "+zadd",
-    "+zrem",
-    "+zscore",
-    "+zrange",
-    "+zrangebyscore",
-    "resetchannels",
-    "&redisson_lock__channel:{app:*",
-    "&leasehold_lock__channel:{app:*",
-    "&leasehold_lock__waiter:{app:*",
-];
+fn rights_of_the_guide() -> Vec<&'static str> {
+    let commands = rights_in(GUIDE, "leasehold");
+    let of_clusters = commands.iter().find(|rights| rights.contains(&"+asking")).unwrap();
+    [&commands[0][..], of_clusters].concat()
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_user_with_the_rights_of_the_guide_locks_waits_and_is_woken() {
     came_with(7, "rights to channels that lie in slots");
     let cluster = three_masters();
-    cluster.user("narrow", LEAST);
+    cluster.user("narrow", &rights_of_the_guide());
     let (one, other) = (as_user(&cluster, "narrow").await, as_user(&cluster, "narrow").await);
     let held = one.lock("app:door").unwrap().acquire().await.unwrap();
     let waits = waiter(other.lock("app:door").unwrap());

@@ -732,23 +732,10 @@ async fn a_place_among_those_who_wait_to_write_has_an_end_or_is_not_left() {
     waiting.await.unwrap_err();
 }
 
-/// The commands of the guide that make a user of read-write locks below `app:`, word by word.
-fn commands_of_the_guide() -> Vec<Vec<String>> {
-    let guide = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/guide.md");
-    let guide = std::fs::read_to_string(guide).unwrap();
-    let commands = guide.split("$ redis-cli ACL SETUSER leasehold ").skip(1).map(|from| {
-        let (words, _) = from.split_once("```").unwrap();
-        let words = words.split_whitespace().filter(|word| *word != "\\");
-        let words = words.map(|word| word.trim_matches('\'').to_owned());
-        ["ACL", "SETUSER", "leasehold"].map(str::to_owned).into_iter().chain(words).collect()
-    });
-    commands.collect()
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn the_user_of_the_guide_can_do_all_there_is_and_has_no_right_too_many() {
     let redis = Redis::start();
-    let commands = commands_of_the_guide();
+    let commands = common::commands_of_the_guide("leasehold");
     let [plain, _, added, ..] = &commands[..] else { panic!("{commands:?}") };
     for words in [plain, added] {
         common::follow(&redis, words);
@@ -767,9 +754,8 @@ async fn the_user_of_the_guide_can_do_all_there_is_and_has_no_right_too_many() {
 
     // and each pattern that was added is needed
     for (pattern, kind) in added[3..6].iter().zip(["key", "key", "channel"]) {
-        let without: Vec<_> = added.iter().filter(|word| *word != pattern).collect();
-        let mut words: Vec<_> = without.iter().map(|word| word.as_str()).collect();
-        words.splice(3..3, plain[3..].iter().map(String::as_str));
+        let mut words: Vec<_> = added.iter().filter(|word| *word != pattern).copied().collect();
+        words.splice(3..3, plain[3..].iter().copied());
         redis.command(&words);
         redis.command(&["ACL", "LOG", "RESET"]);
         let lock = common::as_user(&redis, "leasehold").await.read_write("app:door").unwrap();

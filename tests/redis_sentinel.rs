@@ -9,11 +9,11 @@ use std::sync::{
 };
 
 use common::{
-    Log, SOON, channel, entered, give_back, held_and_waited_for, ms, secs, subscribers,
+    GUIDE, Log, SOON, channel, entered, give_back, held_and_waited_for, ms, secs, subscribers,
     until_subscribed, waiter, within,
 };
 use leasehold::{Client, ClientBuilder, Error, LockGuard, LostReason, Release, Replicas};
-use testkit::{Proxy, Redis, Reply, Sentinels, eventually};
+use testkit::{Proxy, Redis, Reply, Sentinels, eventually, rights_in};
 use tokio::{
     task::spawn_blocking,
     time::{Instant, sleep},
@@ -532,24 +532,10 @@ async fn sentinels_are_shown_their_own_password_and_never_that_of_the_server() {
     assert!(!ours(master).is_empty());
 }
 
-/// The words of one command of the guide.
-fn rights_of_the_guide(user: &str) -> Vec<String> {
-    let guide = include_str!("../docs/guide.md");
-    let begins = format!("ACL SETUSER {user} on '>secret' ");
-    let (_, from) = guide.split_once(&begins).expect("the guide has it");
-    let (words, _) = from.split_once("```").unwrap();
-    let words = words.split_whitespace().filter(|word| *word != "\\");
-    words.map(|word| word.trim_matches('\'').to_owned()).collect()
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn the_users_of_the_guide_have_all_the_rights_that_a_failover_needs_and_no_others() {
     // given the guide's users, at the servers and at the sentinels
-    let (eye, door) = (rights_of_the_guide("eye"), rights_of_the_guide("leasehold"));
-    let borrowed = |rights: &[String]| -> Vec<&'static str> {
-        rights.iter().map(|it| &*it.clone().leak()).collect()
-    };
-    let (eye, door) = (borrowed(&eye), borrowed(&door));
+    let [eye, door] = ["eye", "leasehold"].map(|user| rights_in(GUIDE, user).swap_remove(0));
     let redis = Sentinels::options()
         .server_options(Redis::options().user("leasehold", &door))
         .sentinel_options(Redis::options().user("eye", &eye))

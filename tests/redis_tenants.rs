@@ -4,11 +4,9 @@
 
 mod common;
 
-use std::{fs, path::Path};
-
 use common::{
-    POLLING, SOON, as_user, channel, entered, entry, follow, give_back, hash, ms, queue, queuers,
-    secs, subscribers, turns_of, until_places, waiter, within,
+    GUIDE, POLLING, SOON, as_user, channel, commands_of_the_guide, entered, entry, follow,
+    give_back, hash, ms, queue, queuers, secs, subscribers, turns_of, until_places, waiter, within,
 };
 use futures_util::FutureExt;
 use leasehold::{Client, Error, Lock, LockGuard, Replicas, Script, Value, Write};
@@ -23,26 +21,12 @@ fn door(client: &Client) -> Lock {
 }
 
 /// The command of the guide that makes a user with few permissions, word by word.
-fn command_of_the_guide(user: &str) -> Vec<String> {
+fn command_of_the_guide(user: &str) -> Vec<&str> {
     commands_of_the_guide(user).swap_remove(0)
 }
 
-/// The same, and those that give it more.
-fn commands_of_the_guide(user: &str) -> Vec<Vec<String>> {
-    let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/guide.md");
-    let guide = fs::read_to_string(guide).unwrap();
-    let begins = format!("$ redis-cli ACL SETUSER {user} ");
-    let commands = guide.split(&begins).skip(1).map(|from| {
-        let (words, _) = from.split_once("```").unwrap();
-        let words = words.split_whitespace().filter(|word| *word != "\\");
-        let words = words.map(|word| word.trim_matches('\'').to_owned());
-        ["ACL", "SETUSER", user].map(str::to_owned).into_iter().chain(words).collect()
-    });
-    commands.collect()
-}
-
 /// Nothing was refused since the log was reset, and each of these commands was run.
-fn has_no_right_too_few_or_too_many(redis: &Redis, before: &testkit::Calls, words: &[String]) {
+fn has_no_right_too_few_or_too_many(redis: &Redis, before: &testkit::Calls, words: &[&str]) {
     let refused = redis.command(&["ACL", "LOG"]);
     assert!(refused.list().is_empty(), "{refused:?}");
     let calls = redis.calls().since(before);
@@ -52,18 +36,15 @@ fn has_no_right_too_few_or_too_many(redis: &Redis, before: &testkit::Calls, word
 }
 
 /// The patterns of keys and channels that stand in a paragraph of the guide.
-fn patterns_of_the_guide(begins: &str) -> Vec<String> {
-    let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/guide.md");
-    let guide = fs::read_to_string(guide).unwrap();
-    let (_, from) = guide.split_once(begins).unwrap();
+fn patterns_of_the_guide(begins: &str) -> Vec<&'static str> {
+    let (_, from) = GUIDE.split_once(begins).unwrap();
     let (paragraph, _) = from.split_once("\n\n").unwrap();
-    let quoted = paragraph.split('\'').skip(1).step_by(2).map(str::to_owned);
-    quoted.collect()
+    paragraph.split('\'').skip(1).step_by(2).collect()
 }
 
 /// Makes the guide's user for the names below `tenant:`, called like it.
 fn tenant(redis: &Redis, tenant: &str) {
-    let words = command_of_the_guide("leasehold").into_iter().map(|word| match word.as_str() {
+    let words = command_of_the_guide("leasehold").into_iter().map(|word| match word {
         "leasehold" => tenant.to_owned(),
         _ => word.replace("app:", &format!("{tenant}:")),
     });
@@ -322,7 +303,7 @@ async fn the_users_of_the_guide_for_names_with_braces_take_turns_and_are_refused
     let redis = Redis::start();
     follow(&redis, &command_of_the_guide("tenant-7"));
     let mut app = command_of_the_guide("leasehold");
-    app[2] = "app".into();
+    app[2] = "app";
     app.extend(patterns_of_the_guide("For names with braces below `app:`"));
     follow(&redis, &app);
     for (user, name) in [("tenant-7", "{tenant-7}:door"), ("app", "app:{7}:door")] {

@@ -11,7 +11,7 @@ use std::{
 };
 
 use leasehold::{Client, Error, Health, Lock, LockGuard, Release, Result, WaitBy};
-use testkit::{Calls, Connection, Redis, eventually};
+use testkit::{Calls, Connection, Redis, eventually, rights_in};
 use tokio::{
     task::JoinHandle,
     time::{sleep, timeout},
@@ -280,6 +280,15 @@ pub(crate) async fn by_another_name(port: u16) -> String {
         }
     });
     address
+}
+
+/// What users are told.
+pub(crate) const GUIDE: &str = include_str!("../../docs/guide.md");
+
+/// The commands of the guide that give `user` its rights, word by word.
+pub(crate) fn commands_of_the_guide(user: &str) -> Vec<Vec<&str>> {
+    let begin = ["ACL", "SETUSER", user];
+    rights_in(GUIDE, user).iter().map(|rights| [&begin, &rights[..]].concat()).collect()
 }
 
 /// Does what the guide says about a user. Where servers are told of the library, or refuse to be

@@ -3,7 +3,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use testkit::{Cluster, Redis, Sentinels, came_with};
+use testkit::{Cluster, Redis, Sentinels, came_with, rights_in};
 
 use super::*;
 use crate::{
@@ -54,19 +54,12 @@ async fn a_cluster_conforms() {
 
 const GUIDE: &str = include_str!("../../../docs/guide.md");
 
-/// What a command of the guide adds to a user who has nothing, rule by rule.
-fn rules(command: &str) -> Vec<&str> {
-    let nothing = ["\\", "on", "'>secret'", "resetkeys", "resetchannels", "-@all"];
-    let (words, _) = command.split_once("```").unwrap();
-    let words = words.split_whitespace().filter(|word| !nothing.contains(word));
-    words.map(|word| word.trim_matches('\'')).collect()
-}
-
-/// What the commands of the guide for `user` give, each by itself.
+/// What the commands of the guide for `user` add to one who has nothing, each by itself.
 fn commands_of_the_guide(user: &str) -> Vec<Vec<&'static str>> {
-    let begins = format!("ACL SETUSER {user} ");
-    let from: Vec<_> = GUIDE.match_indices(&begins).map(|(at, it)| at + it.len()).collect();
-    from.into_iter().map(|at| rules(&GUIDE[at..])).collect()
+    let nothing = ["on", ">secret", "resetkeys", "resetchannels", "-@all"];
+    let mut commands = rights_in(GUIDE, user);
+    commands.iter_mut().for_each(|rules| rules.retain(|rule| !nothing.contains(rule)));
+    commands
 }
 
 /// What it gives for names with braces, beside that.

@@ -1,0 +1,22 @@
+//! The rights of users, as a document for people gives them.
+
+/// What each command `ACL SETUSER user …` of a document in Markdown says behind the name of the
+/// user, rule by rule.
+///
+/// # Examples
+///
+/// ```
+/// let text = "```console\n$ redis-cli ACL SETUSER app on '>secret' \\\n    '~app:*' +get\n```\n";
+/// assert_eq!(testkit::rights_in(text, "app"), [["on", ">secret", "~app:*", "+get"]]);
+/// ```
+pub fn rights_in<'a>(text: &'a str, user: &str) -> Vec<Vec<&'a str>> {
+    let begins = format!("ACL SETUSER {user} ");
+    let commands = text.match_indices(&begins).map(|(at, it)| &text[at + it.len()..]);
+    commands.map(rules).collect()
+}
+
+fn rules(from: &str) -> Vec<&str> {
+    let (command, _) = from.split_once("```").unwrap_or((from, ""));
+    let words = command.split_whitespace().filter(|word| *word != "\\");
+    words.map(|word| word.trim_matches('\'')).collect()
+}
