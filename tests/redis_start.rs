@@ -262,17 +262,6 @@ async fn logged_about(redis: &Redis, url: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_server_that_may_evict_locks_is_warned_of_once() {
-    let redis = Redis::options().arg("--maxmemory-policy", "volatile-lru").start();
-    let log = logged_about(&redis, &redis.url()).await;
-    assert!(log.contains("WARN") && log.contains("by volatile-lru"), "{log}");
-    assert_eq!(log.lines().count(), 1, "{log}");
-    let health = client(&redis).await.health().await;
-    assert_eq!(health.eviction_policy.as_deref(), Some("volatile-lru"));
-    assert!(health.is_ready());
-}
-
-#[tokio::test]
 async fn a_replica_is_warned_of_once_and_is_not_ready_until_it_is_promoted() {
     let primary = Redis::start();
     let replica = Redis::start_replica_of(&primary);
