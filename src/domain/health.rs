@@ -115,14 +115,12 @@ pub(crate) struct About {
 impl About {
     /// Why it takes no locks, if it does not.
     pub(crate) fn obstacle(&self) -> Option<String> {
-        let few = Hazard::TooFewReplicas;
-        match self.role {
-            Some(Role::Replica) => {
-                let words = "this server is a replica and takes no locks: connect to its primary";
-                Some(words.into())
-            }
-            _ => self.hazards.contains(&few).then(|| format!("{few}: {}", few.remedy())),
-        }
+        let stops = match self.role {
+            Some(Role::Replica) => Hazard::Replica,
+            _ if self.hazards.contains(&Hazard::TooFewReplicas) => Hazard::TooFewReplicas,
+            _ => return None,
+        };
+        Some(format!("{stops}: {}", stops.remedy()))
     }
 
     /// What is known of it, and nothing else.

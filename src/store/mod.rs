@@ -67,7 +67,7 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
     fn renew<'a>(&'a self, renewals: &'a [Renewal]) -> Answer<'a, Vec<Outcome>>;
 
     /// How many replicas have what was granted by `claim`: as soon as there are as many as are
-    /// wanted, or when their time is over. None if it is not its owner's any more.
+    /// wanted, or when their time is over. 0 if it is not its owner's any more.
     fn replicated<'a>(&'a self, claim: &'a Claim, _: Replicas) -> Answer<'a, u32> {
         questions::unsupported(&claim.object)
     }

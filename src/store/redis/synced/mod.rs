@@ -49,7 +49,7 @@ impl Synced {
     }
 
     /// How many replicas have what was `granted`: as soon as there are as many as are wanted, or
-    /// when their time is over. None if it is not there.
+    /// when their time is over. 0 if it is not there.
     pub(super) async fn ask(
         &self,
         granted: Granted,
