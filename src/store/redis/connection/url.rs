@@ -65,16 +65,12 @@ fn nodes(
     rest: &str,
     one: impl Fn(&str) -> Result<Target, Error>,
 ) -> Result<Servers, Error> {
+    let all = format!("{scheme}://{rest}");
     // First as a whole: a sign in a password may be taken for the end of it.
-    check(&format!("{scheme}://{rest}"))?;
-    let end = rest.find(['/', '?']).unwrap_or(rest.len());
-    let (authority, path) = rest.split_at(end);
-    let (user, hosts) = match authority.rsplit_once('@') {
-        Some((user, hosts)) => (format!("{user}@"), hosts),
-        None => (String::new(), authority),
-    };
-    let node = |host: &str| one(&format!("{scheme}://{user}{host}{path}"));
-    let nodes = hosts.split(',').map(node).collect::<Result<Vec<_>, _>>()?;
+    check(&all)?;
+    let Written { who, hosts, behind, .. } = Written::of(&all);
+    let node = |host: &&str| one(&format!("{scheme}://{who}{host}{behind}"));
+    let nodes = hosts.iter().map(node).collect::<Result<Vec<_>, _>>()?;
     match nodes.iter().any(|node| node.database != 0) {
         true => Err(wrong("a cluster has no databases but 0")),
         false => Ok(Servers::Cluster(nodes)),
