@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use redis::Value;
 
-use super::shown::shown;
+use super::{host_port::HostPort, shown::shown};
 
 /// An answer to INFO.
 #[derive(Clone, Copy, Debug)]
@@ -90,11 +90,8 @@ fn follower(facts: &str, offset: u64) -> Option<Follower> {
     if fact("state")? != "online" {
         return None;
     }
-    let (host, port) = (fact("ip")?, fact("port")?);
-    let replica = match host.contains(':') {
-        true => shown(&format!("[{host}]:{port}")),
-        false => shown(&format!("{host}:{port}")),
-    };
+    let at = HostPort { host: fact("ip")?.to_owned(), port: fact("port")?.parse().ok()? };
+    let replica = shown(&at.to_string());
     let silent = Duration::from_secs(fact("lag")?.parse().ok()?);
     let behind = offset.saturating_sub(fact("offset")?.parse().ok()?);
     Some(Follower { replica, silent, behind })

@@ -15,6 +15,7 @@ mod frames;
 #[cfg(test)]
 mod fuzz;
 mod hazards;
+mod host_port;
 mod info;
 mod link;
 mod login;
@@ -42,6 +43,7 @@ mod wire;
 pub(super) use self::{
     about::learnt,
     dial::Dialer,
+    host_port::HostPort,
     info::time_of_day,
     link::Link,
     login::Preload,

@@ -4,7 +4,7 @@ use std::{fmt, path::PathBuf};
 
 #[cfg(test)]
 use super::connector::Connector;
-use super::{secret::Secret, shown::shown};
+use super::{host_port, secret::Secret, shown::shown};
 
 /// Where a server listens.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -24,8 +24,7 @@ pub(crate) enum Address {
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Tcp { host, port, .. } if host.contains(':') => write!(f, "[{host}]:{port}"),
-            Self::Tcp { host, port, .. } => write!(f, "{host}:{port}"),
+            Self::Tcp { host, port, .. } => host_port::written(host, *port, f),
             Self::Unix(path) => write!(f, "{}", path.display()),
             #[cfg(test)]
             Self::Made(_) => f.write_str("a server that a test has made"),

@@ -4,6 +4,7 @@
 use std::{fmt, sync::Arc};
 
 use super::{
+    host_port::HostPort,
     obstacle::Obstacle,
     shown::shown,
     target::{Address, Place},
@@ -45,10 +46,8 @@ impl Translation {
 
 /// Reads `host:port`.
 fn read(text: &str, tls: bool) -> Option<Address> {
-    let (host, port) = text.rsplit_once(':')?;
-    let host = host.trim_start_matches('[').trim_end_matches(']');
-    let port = port.parse().ok().filter(|port| *port != 0)?;
-    (!host.is_empty()).then(|| Address::Tcp { host: host.to_owned(), port, tls })
+    let HostPort { host, port } = HostPort::read(text).filter(|it| !it.host.is_empty())?;
+    Some(Address::Tcp { host, port, tls })
 }
 
 impl fmt::Debug for Translation {

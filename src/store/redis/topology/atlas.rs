@@ -24,9 +24,13 @@ use tokio::{sync::Notify, time::Instant};
 
 use super::{
     super::{
-        channels::Channels, connection::Dialer, replies, slots::slot_of, subscriptions::Among,
+        channels::Channels,
+        connection::{Dialer, HostPort},
+        replies,
+        slots::slot_of,
+        subscriptions::Among,
     },
-    map::{Away, HostPort, Map, address_shown, slots_in_words, why_down},
+    map::{Away, Map, address_shown, slots_in_words, why_down},
     node::{Common, Node},
     way::Way,
 };

@@ -18,14 +18,14 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 use super::{
     super::{
         channels::Channels,
-        connection::{Address, Place, Settings, Target},
+        connection::{Address, HostPort, Place, Settings, Target},
         granted::Granted,
         replies,
         slots::slot_of,
         warnings::Warnings,
     },
     atlas::Atlas,
-    map::{HostPort, Redirect},
+    map::{Redirect, address_shown},
     node::{Common, Node},
     scout::Scout,
     way::Way,
@@ -528,7 +528,7 @@ async fn send_as(node: &Node, command: &Cmd, asking: bool) -> Result<Value, Fail
 async fn is_ready(at: &HostPort, node: &Node) -> Result<(), Error> {
     let ready = node.commands.ready().await;
     ready.map_err(|failure| Error::Connect {
-        server: at.to_string(),
+        server: address_shown(at),
         reason: failure.to_string(),
         lasting: !failure.may_pass(),
         source: None,

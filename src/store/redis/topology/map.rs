@@ -1,30 +1,18 @@
 //! Pure: which node of a cluster has which slot, as one of them says.
 
-use std::{collections::BTreeSet, fmt};
+use std::collections::BTreeSet;
 
 use redis::Value;
 
-use super::super::{connection::shown, replies, slots::SLOTS};
+use super::super::{
+    connection::{HostPort, shown},
+    replies,
+    slots::SLOTS,
+};
 use crate::domain::Failure;
 
 /// So many ranges of slots are named at most.
 const SHOWN: usize = 3;
-
-/// Where a node listens, in the words of a node.
-#[derive(Clone, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub(super) struct HostPort {
-    pub(super) host: String,
-    pub(super) port: u16,
-}
-
-impl fmt::Display for HostPort {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.host.contains(':') {
-            true => write!(f, "[{}]:{}", self.host, self.port),
-            false => write!(f, "{}:{}", self.host, self.port),
-        }
-    }
-}
 
 /// Which master has which slot.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -219,10 +207,9 @@ impl Redirect {
 /// `3999 127.0.0.1:6381`
 fn target(words: &str, said_by: &HostPort) -> Option<(u16, Option<HostPort>)> {
     let (slot, address) = words.trim().split_once(' ')?;
-    let (host, port) = address.rsplit_once(':')?;
+    let HostPort { host, port } = HostPort::read(address)?;
     let slot = slot.parse().ok().filter(|slot| *slot < SLOTS)?;
-    let host = host.trim_start_matches('[').trim_end_matches(']');
-    Some((slot, at(host, port.parse().ok().filter(|port| *port != 0)?, said_by)))
+    Some((slot, at(&host, port, said_by)))
 }
 
 /// What a node says that has no cluster, and what that means.

@@ -22,9 +22,9 @@ use tokio::{
 };
 
 use super::{
-    super::{channels::Channels, connection::shown},
+    super::{channels::Channels, connection::HostPort},
     atlas::Atlas,
-    map::{HostPort, Map, no_cluster},
+    map::{Map, address_shown, no_cluster},
 };
 use crate::{
     domain::{Backoff, Failure, Mutex, spread},
@@ -275,7 +275,7 @@ fn in_the_way(at: &HostPort, failure: &Failure) -> Error {
         None => failure.to_string(),
     };
     let lasting = none.is_some() || !failure.may_pass();
-    Error::Connect { server: shown(&at.to_string()), reason, lasting, source: None }
+    Error::Connect { server: address_shown(at), reason, lasting, source: None }
 }
 
 /// While it lives the scout looks quickly.

@@ -2,13 +2,10 @@
 
 use std::sync::Arc;
 
-use super::{
-    super::{
-        channels::Channels,
-        connection::{Address, Dialer, Place, Reach, Settings, Target},
-        preloads,
-    },
-    map::HostPort,
+use super::super::{
+    channels::Channels,
+    connection::{Address, Dialer, HostPort, Place, Reach, Settings, Target},
+    preloads,
 };
 use crate::error::Error;
 
