@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use futures_util::future::join_all;
 
-use super::{RedisStore, lock::is_split, slots::slot_of};
+use super::{RedisStore, lock::is_split, slots::slot_of_name};
 use crate::domain::{Failure, Outcome, Renewal};
 
 /// In how many parts a batch of renewals is asked again that the server refuses: to find
@@ -35,7 +35,7 @@ impl RedisStore {
     ) -> Result<Vec<Outcome>, Failure> {
         let mut slots: BTreeMap<u16, Vec<(usize, Renewal)>> = BTreeMap::new();
         for (at, renewal) in renewals.iter().enumerate() {
-            let slot = slot_of(renewal.object.name.as_str().as_bytes());
+            let slot = slot_of_name(&renewal.object.name);
             slots.entry(slot).or_default().push((at, renewal.clone()));
         }
         let asked = slots.into_values().map(|slot| async {

@@ -1,7 +1,14 @@
 //! Pure: in which slot of a cluster a key or a channel lies.
 
+use crate::domain::Name;
+
 /// So many slots share the keys of a cluster.
 pub(super) const SLOTS: u16 = 16_384;
+
+/// The slot of a name, and of all that is its own.
+pub(super) fn slot_of_name(name: &Name) -> u16 {
+    slot_of(name.as_str().as_bytes())
+}
 
 /// The slot of a key, or of a sharded channel.
 pub(super) fn slot_of(key: &[u8]) -> u16 {

@@ -10,11 +10,10 @@
 //! addresses is the user's, and may do anything.
 
 use std::{
-    cmp::Ordering,
     collections::{BTreeSet, HashMap, HashSet},
     sync::{
         Arc, OnceLock,
-        atomic::{AtomicBool, Ordering as Atomic},
+        atomic::{AtomicBool, Ordering},
     },
     time::Duration,
 };
@@ -27,9 +26,10 @@ use super::{
         channels::Channels,
         connection::{Dialer, HostPort},
         replies,
-        slots::slot_of,
+        slots::slot_of_name,
         subscriptions::Among,
     },
+    chart::Chart,
     map::{Away, Map, address_shown, slots_in_words, why_down},
     node::{Common, Node},
     way::Way,
@@ -38,16 +38,6 @@ use crate::{
     domain::{Failure, Finding, Hazard, Map as ByObject, Mutex, Object},
     store::{Event, Hears},
 };
-
-/// For so long nobody is believed who says that the cluster has not come as far as we know.
-const REMEMBERED: Duration = Duration::from_secs(15);
-
-/// For so long a node's word that a slot has moved counts more than those who may not have been
-/// told yet.
-const TOLD_SOON: Duration = Duration::from_secs(1);
-
-/// For so long a node is kept that has no slot, after it was last asked about one on its way.
-const GUESTS_STAY: Duration = Duration::from_secs(15);
 
 /// Who is not ready is asked again much sooner than this.
 const SAID_LATELY: Duration = Duration::from_secs(1);
@@ -65,8 +55,8 @@ pub(super) struct Atlas {
     outgrown: AtomicBool,
     /// Why there is no map yet.
     obstacle: Mutex<Option<String>>,
-    /// Losses and reconnects of nodes that are gone.
-    past: Mutex<(u64, u64)>,
+    /// Of nodes that were left.
+    past: Mutex<Past>,
     /// Where each name is listened to.
     placed: Mutex<ByObject<Object, Option<Arc<Node>>>>,
     /// What those who have a slot have said last who were not ready, and when.
@@ -76,76 +66,11 @@ pub(super) struct Atlas {
     unheard: Mutex<HashSet<Vec<u8>>>,
 }
 
-/// A map, and the nodes on it.
-#[derive(Debug)]
-struct Chart {
-    map: Map,
-    /// The masters of the map, in its order. One that cannot be dialled says why.
-    nodes: Vec<Result<Arc<Node>, String>>,
-    /// Nodes that have no slot yet, and when they were last asked.
-    guests: HashMap<HostPort, (Arc<Node>, Instant)>,
-    believed_at: Instant,
-    /// When a node has last said that one of its slots has moved.
-    moved_at: Option<Instant>,
-    /// Whether its gap was told.
-    gap_told: bool,
-}
-
-impl Chart {
-    /// Whether who says `map` knows less than we do.
-    fn is_newer_than(&self, map: &Map, now: Instant) -> bool {
-        let told_soon = || self.moved_at.is_some_and(|at| now < at + TOLD_SOON);
-        match map.epoch.cmp(&self.map.epoch) {
-            Ordering::Less => now < self.believed_at + REMEMBERED,
-            Ordering::Equal => self.map != *map && told_soon(),
-            Ordering::Greater => false,
-        }
-    }
-
-    fn owner(&self, slot: u16) -> Option<&Result<Arc<Node>, String>> {
-        self.nodes.get(self.map.owner(slot)?)
-    }
-
-    fn live(&self) -> impl Iterator<Item = &Arc<Node>> {
-        self.nodes.iter().filter_map(|node| node.as_ref().ok())
-    }
-
-    /// The masters that no question reaches.
-    fn away(&self) -> Vec<Away> {
-        let all = self.map.masters().iter().zip(&self.nodes).enumerate();
-        let why = |node: &Result<Arc<Node>, String>| match node {
-            Err(why) => Some(why.clone()),
-            Ok(node) if node.commands.is_up() => None,
-            Ok(node) => Some(node.commands.away().obstacle()),
-        };
-        let away = all.filter_map(|(index, (at, node))| {
-            let (server, slots) = (address_shown(at), self.map.slots_of(index));
-            Some(Away { server, slots, why: why(node)? })
-        });
-        away.filter(|away| !away.slots.is_empty()).collect()
-    }
-
-    /// Whether there is a node at `at`, or why it cannot be dialled.
-    fn knows(&self, at: &HostPort) -> bool {
-        self.guests.contains_key(at) || self.map.masters().contains(at)
-    }
-
-    /// The node at `at`, if there is one; a guest stays for a while from now on.
-    fn node_at(&mut self, at: &HostPort) -> Option<Arc<Node>> {
-        let index = self.map.masters().iter().position(|it| it == at);
-        if let Some(Ok(node)) = index.and_then(|index| self.nodes.get(index)) {
-            return Some(Arc::clone(node));
-        }
-        let (node, used) = self.guests.get_mut(at)?;
-        *used = Instant::now();
-        Some(Arc::clone(node))
-    }
-
-    /// Takes the node at `at` out, if it has one.
-    fn take(&mut self, at: &HostPort) -> Option<Arc<Node>> {
-        let (node, _) = self.guests.remove(at)?;
-        Some(node)
-    }
+/// What was counted of nodes.
+#[derive(Debug, Default)]
+struct Past {
+    losses: u64,
+    reconnects: u64,
 }
 
 impl Atlas {
@@ -174,13 +99,13 @@ impl Atlas {
     /// settle it otherwise, which is told.
     pub(super) fn speaks(&self, channels: Channels) {
         let has_changed = *self.channels.get_or_init(|| channels) != channels;
-        self.outgrown.store(has_changed, Atomic::Relaxed);
+        self.outgrown.store(has_changed, Ordering::Relaxed);
         self.common.warnings.tell(self.other_channels().as_slice());
     }
 
     /// That others use other channels, if they do.
     fn other_channels(&self) -> Option<Finding> {
-        let has_changed = self.outgrown.load(Atomic::Relaxed);
+        let has_changed = self.outgrown.load(Ordering::Relaxed);
         has_changed.then(|| Finding::at("the cluster", Hazard::OtherChannels))
     }
 
@@ -195,27 +120,26 @@ impl Atlas {
 
     /// Which of the nodes has `slot`, by a number.
     pub(super) fn number_of_owner(&self, slot: u16) -> Option<usize> {
-        self.chart.lock().as_ref()?.map.owner(slot)
+        self.chart.lock().as_ref()?.map().owner(slot)
     }
 
     /// Where the owner of `slot` is.
     pub(super) fn address_of_owner(&self, slot: u16) -> Option<HostPort> {
         let chart = self.chart.lock();
-        let map = &chart.as_ref()?.map;
+        let map = chart.as_ref()?.map();
         map.masters().get(map.owner(slot)?).cloned()
     }
 
     /// Every master, and where it is.
     pub(super) fn masters(&self) -> Vec<(HostPort, Arc<Node>)> {
         let chart = self.chart.lock();
-        let Some(chart) = chart.as_ref() else { return Vec::new() };
-        let all = chart.map.masters().iter().zip(&chart.nodes);
-        all.filter_map(|(at, node)| Some((at.clone(), Arc::clone(node.as_ref().ok()?)))).collect()
+        let all = chart.iter().flat_map(Chart::masters);
+        all.map(|(at, node)| (at.clone(), Arc::clone(node))).collect()
     }
 
     /// Everybody who was named, replicas among them.
     pub(super) fn members(&self) -> BTreeSet<HostPort> {
-        self.chart.lock().as_ref().map(|chart| chart.map.members().clone()).unwrap_or_default()
+        self.chart.lock().as_ref().map(|chart| chart.map().members().clone()).unwrap_or_default()
     }
 
     /// Why questions about `slot` reach nobody.
@@ -273,7 +197,7 @@ impl Atlas {
     fn why_down(&self) -> String {
         let chart = self.chart.lock();
         let away = chart.as_ref().map(Chart::away).unwrap_or_default().into_iter();
-        let gap = chart.as_ref().and_then(|it| it.map.gap()).map(slots_in_words);
+        let gap = chart.as_ref().and_then(|it| it.map().gap()).map(slots_in_words);
         let lost: Vec<_> = away.map(|it| it.slots).chain(gap).collect();
         why_down(&lost)
     }
@@ -283,9 +207,9 @@ impl Atlas {
         let chart = self.chart.lock();
         let Some(chart) = chart.as_ref() else { return Vec::new() };
         let gap =
-            chart.map.gap().map(|gap| Hazard::SlotsWithoutNode { slots: slots_in_words(gap) });
+            chart.map().gap().map(|gap| Hazard::SlotsWithoutNode { slots: slots_in_words(gap) });
         let gap = gap.map(|gap| Finding::at("the cluster", gap));
-        let of_nodes = chart.live().flat_map(|node| node.findings(&self.common));
+        let of_nodes = chart.masters().flat_map(|(_, node)| node.findings(&self.common));
         let away = chart.away().into_iter().map(|Away { server, slots, why }| {
             Finding::at(&server, Hazard::NodeAway { slots, why })
         });
@@ -299,62 +223,29 @@ impl Atlas {
 
     /// Believes `map`, unless it is older than what is known.
     pub(super) fn adopt(&self, map: Map) {
-        if self.confirms(&map) {
+        let confirms = |chart: &mut Chart| chart.confirms(&map, Instant::now());
+        if self.chart.lock().as_mut().is_some_and(confirms) {
             return self.settle();
         }
         let dialers: Vec<_> = map.masters().iter().map(|at| self.dialer(at)).collect();
         let now = Instant::now();
         let mut chart = self.chart.lock();
-        let mut before = match chart.take() {
-            Some(old) if old.is_newer_than(&map, now) => {
-                *chart = Some(old);
-                return;
-            }
-            before => before,
-        };
-        let gap_told = before.as_ref().is_some_and(|old| old.gap_told);
-        let is_first = before.is_none();
-        let mut known = before.as_mut().map(nodes_of).unwrap_or_default();
-        let node = |(at, dialer): (&HostPort, Result<_, String>)| match known.remove(at) {
-            Some(node) => Ok(node),
-            None => Ok(self.node(dialer?, !is_first)),
-        };
-        let nodes = map.masters().iter().zip(dialers).map(node).collect();
-        let mut guests = before.map(|old| old.guests).unwrap_or_default();
-        guests.retain(|at, (_, since)| known.contains_key(at) && now < *since + GUESTS_STAY);
-        known.retain(|at, _| !guests.contains_key(at));
-        let gap = map.gap();
-        *chart = Some(Chart {
-            map,
-            nodes,
-            guests,
-            believed_at: now,
-            moved_at: None,
-            gap_told: gap.is_some(),
-        });
+        if chart.as_ref().is_some_and(|old| old.is_newer_than(&map, now)) {
+            return;
+        }
+        let (replaces, gap) = (chart.is_some(), map.gap());
+        let had_gap = chart.as_ref().is_some_and(|old| old.map().gap().is_some());
+        let make = |dialer| self.node(dialer, replaces);
+        let (drawn, left) = Chart::drawn(chart.take(), map, dialers, make, now);
+        *chart = Some(drawn);
         drop(chart);
-        if let Some(gap) = gap.filter(|_| !gap_told) {
+        if let Some(gap) = gap.filter(|_| !had_gap) {
             tracing::warn!(target: "leasehold", slots = slots_in_words(gap),
                 "no node of the cluster has these slots: names there cannot be locked");
         }
-        known.iter().for_each(|(at, node)| self.retire(at, node));
+        left.iter().for_each(|(at, node)| self.retire(at, node));
         self.settle();
         self.changed.notify_waiters();
-    }
-
-    /// Whether there is nothing new on `map`: it is known, or older.
-    fn confirms(&self, map: &Map) -> bool {
-        let now = Instant::now();
-        let mut chart = self.chart.lock();
-        match chart.as_mut() {
-            Some(old) if old.is_newer_than(map, now) => true,
-            Some(old) if old.map == *map => {
-                old.believed_at = now;
-                old.guests.retain(|_, (_, used)| now < *used + GUESTS_STAY);
-                true
-            }
-            _ => false,
-        }
     }
 
     /// Notes that `slot` is at `at`: its owner until now says so.
@@ -370,30 +261,26 @@ impl Atlas {
             // It was left just now. Whoever asks next is sent there again.
             return;
         }
-        let index = chart.map.note(slot, at.clone());
-        chart.moved_at = Some(Instant::now());
-        if index == chart.nodes.len() {
-            let made = || dialer.map(|dialer| self.node(dialer, true));
-            let node = chart.take(at).map_or_else(made, Ok);
-            chart.nodes.push(node);
-        }
+        let make = || dialer.map(|dialer| self.node(dialer, true));
+        chart.moved(slot, at, make, Instant::now());
         self.changed.notify_waiters();
     }
 
     /// The node at `at`, which has no slot yet, or is about to have one more.
     pub(super) fn node_at(&self, at: &HostPort) -> Result<Arc<Node>, Failure> {
-        if let Some(node) = self.chart.lock().as_mut().and_then(|chart| chart.node_at(at)) {
+        let known = |chart: &mut Chart| chart.node_at(at, Instant::now());
+        if let Some(node) = self.chart.lock().as_mut().and_then(known) {
             return Ok(node);
         }
         let dialer = self.dialer(at).map_err(Failure::unreachable)?;
         let mut chart = self.chart.lock();
         let Some(chart) = chart.as_mut() else { return Err(Failure::unreachable("no map")) };
         // Another one may have made it meanwhile.
-        if let Some(node) = chart.node_at(at) {
+        if let Some(node) = known(chart) {
             return Ok(node);
         }
         let node = self.node(dialer, true);
-        chart.guests.insert(at.clone(), (Arc::clone(&node), Instant::now()));
+        chart.welcome(at, &node, Instant::now());
         Ok(node)
     }
 
@@ -416,30 +303,36 @@ impl Atlas {
             "a node of the cluster is no master any more: left");
         let mut past = self.past.lock();
         // What it carries now is lost, too.
-        past.0 += node.commands.losses() + 1;
-        past.1 += node.reconnects() + 1;
+        past.losses += node.commands.losses() + 1;
+        past.reconnects += node.reconnects() + 1;
         drop(past);
         node.cut();
     }
 
-    /// How often a connection for commands was lost, and any was made again.
-    pub(super) fn counted(&self) -> (u64, u64) {
-        let (losses, reconnects) = *self.past.lock();
-        let chart = self.chart.lock();
-        let live = || chart.iter().flat_map(Chart::live);
-        let lost: u64 = live().map(|node| node.commands.losses()).sum();
-        let again: u64 = live().map(|node| node.reconnects()).sum();
-        (losses + lost, reconnects + again)
+    /// How often a connection for commands was lost.
+    pub(super) fn losses(&self) -> u64 {
+        let past = self.past.lock().losses;
+        past + self.of_all(|node| node.commands.losses())
+    }
+
+    /// How often any connection was made again.
+    pub(super) fn reconnects(&self) -> u64 {
+        let past = self.past.lock().reconnects;
+        past + self.of_all(Node::reconnects)
+    }
+
+    fn of_all(&self, count: impl Fn(&Node) -> u64) -> u64 {
+        self.chart.lock().iter().flat_map(Chart::masters).map(|(_, node)| count(node)).sum()
     }
 
     /// Sees to it that the connections of all nodes are kept up. Each acquisition asks.
     pub(super) fn keep_up(&self) {
-        self.chart.lock().iter().flat_map(Chart::live).for_each(|node| node.keep_up());
+        self.chart.lock().iter().flat_map(Chart::masters).for_each(|(_, node)| node.keep_up());
     }
 
     /// Whether a question reaches any of the nodes.
     pub(super) fn is_up(&self) -> bool {
-        self.chart.lock().iter().flat_map(Chart::live).any(|node| node.commands.is_up())
+        self.chart.lock().iter().flat_map(Chart::masters).any(|(_, node)| node.commands.is_up())
     }
 
     /// Whether all nodes are up, for commands and for messages.
@@ -453,7 +346,7 @@ impl Atlas {
 
     pub(super) fn listen(&self, object: &Object) {
         let mut placed = self.placed.lock();
-        let owner = self.owner(slot_of(object.name.as_str().as_bytes()));
+        let owner = self.owner(slot_of_name(&object.name));
         let before = placed.insert(object.clone(), owner.clone()).flatten();
         if let Some(before) = before.filter(|it| !is_same(Some(it), owner.as_ref())) {
             before.subscriptions.forget(object);
@@ -481,7 +374,7 @@ impl Atlas {
     fn settle(&self) {
         let mut placed = self.placed.lock();
         for (object, at) in placed.iter_mut() {
-            let owner = self.owner(slot_of(object.name.as_str().as_bytes()));
+            let owner = self.owner(slot_of_name(&object.name));
             if is_same(at.as_ref(), owner.as_ref()) {
                 continue;
             }
@@ -508,14 +401,6 @@ impl Atlas {
     pub(super) fn is_to_be_said_again(&self, key: &[u8]) -> bool {
         self.unheard.lock().remove(key)
     }
-}
-
-/// The nodes of a chart by where they are, guests among them.
-fn nodes_of(chart: &mut Chart) -> HashMap<HostPort, Arc<Node>> {
-    let masters = chart.map.masters().iter().cloned().zip(chart.nodes.drain(..));
-    let masters = masters.filter_map(|(at, node)| Some((at, node.ok()?)));
-    let guests = chart.guests.iter().map(|(at, (node, _))| (at.clone(), Arc::clone(node)));
-    masters.chain(guests).collect()
 }
 
 fn is_same(one: Option<&Arc<Node>>, other: Option<&Arc<Node>>) -> bool {

@@ -31,7 +31,7 @@ use super::{
     way::Way,
 };
 use crate::{
-    domain::{About, Backoff, Failure, Hazard, Object, Replicas, Role},
+    domain::{Backoff, Failure, Replicas},
     error::Error,
 };
 
@@ -51,14 +51,25 @@ pub(in crate::store::redis) struct Cluster {
     scout: Arc<Scout>,
 }
 
+/// A script and its keys, as it is sent.
+pub(in crate::store::redis) struct Call<'a> {
+    pub(in crate::store::redis) key: &'a [u8],
+    pub(in crate::store::redis) by_hash: &'a (dyn Fn(Channels) -> Cmd + Send + Sync),
+    pub(in crate::store::redis) by_text: &'a (dyn Fn(Channels) -> Cmd + Send + Sync),
+    /// Whether the asker has another question for keys that lie on two nodes.
+    pub(in crate::store::redis) tells_split: bool,
+    /// Whether it may say something on a channel.
+    pub(in crate::store::redis) publishes: bool,
+}
+
 /// What is asked of whoever has a slot.
-pub(super) struct Question<'a> {
-    pub(super) slot: u16,
-    pub(super) command: &'a Cmd,
+struct Question<'a> {
+    slot: u16,
+    command: &'a Cmd,
     /// How to ask it of a node that does not know the script.
-    pub(super) by_text: Option<&'a (dyn Fn() -> Cmd + Send + Sync)>,
+    by_text: Option<&'a (dyn Fn() -> Cmd + Send + Sync)>,
     /// Whether the asker has another question for keys that are partly here and partly there.
-    pub(super) tells_split: bool,
+    tells_split: bool,
 }
 
 impl Question<'_> {
@@ -70,9 +81,9 @@ impl Question<'_> {
 
 /// An answer, and whether it came from a node to which the slot is on its way: nobody hears
 /// there what a script says.
-pub(super) struct Answered {
-    pub(super) reply: Value,
-    pub(super) on_its_way: bool,
+struct Answered {
+    reply: Value,
+    on_its_way: bool,
 }
 
 /// How far a question has come.
@@ -187,8 +198,25 @@ impl Cluster {
         }
     }
 
+    /// Runs a script where its keys lie.
+    pub(in crate::store::redis) async fn run(&self, call: &Call<'_>) -> Result<Value, Failure> {
+        let channels = self.channels().await?;
+        let by_text = || (call.by_text)(channels);
+        let question = Question {
+            slot: slot_of(call.key),
+            command: &(call.by_hash)(channels),
+            by_text: Some(&by_text),
+            tells_split: call.tells_split,
+        };
+        let answered = self.ask(&question).await?;
+        if answered.on_its_way && call.publishes {
+            self.atlas.said_in_vain(call.key);
+        }
+        Ok(answered.reply)
+    }
+
     /// Asks, wherever the slot is.
-    pub(super) async fn ask(&self, question: &Question<'_>) -> Result<Answered, Failure> {
+    async fn ask(&self, question: &Question<'_>) -> Result<Answered, Failure> {
         let until = Instant::now() + self.atlas.common.limit;
         let mut course = Course::until(until);
         loop {
@@ -437,43 +465,6 @@ impl Cluster {
     async fn say(&self, slot: u16, what: &Cmd) -> Value {
         self.ask_plainly(slot, what).await.unwrap_or(Value::Int(0))
     }
-
-    /// Asks every node what it says of itself.
-    pub(super) async fn look(&self) -> Result<About, Failure> {
-        self.keep_up();
-        if !self.atlas.has_map() {
-            return Err(self.atlas.away(0));
-        }
-        let nodes = self.atlas.masters();
-        let looks = join_all(nodes.iter().map(|(_, node)| self.look_at(node))).await;
-        let (looks, failures): (Vec<_>, Vec<_>) = looks.into_iter().partition(Result::is_ok);
-        let looks: Vec<(About, bool)> = looks.into_iter().flatten().collect();
-        if looks.is_empty() {
-            let failure = failures.into_iter().find_map(Result::err);
-            return Err(failure.unwrap_or_else(|| self.atlas.away(0)));
-        }
-        match looks.iter().all(|(_, is_down)| *is_down) {
-            true => Err(self.atlas.down()),
-            false => Ok(together(looks.into_iter().map(|(about, _)| about).collect())),
-        }
-    }
-
-    /// What a node says of itself, and whether it says that the cluster is down. One that hangs
-    /// must not hold up the others.
-    async fn look_at(&self, node: &Node) -> Result<(About, bool), Failure> {
-        let limit = self.atlas.common.limit / 2;
-        let state = cmd("CLUSTER").arg("INFO").clone();
-        let looked =
-            async { tokio::join!(node.look(&self.atlas.common), node.commands.call(&state)) };
-        let late = |_| Failure::unanswered(format!("nothing within {limit:?}"));
-        let (about, state) = timeout(limit, looked).await.map_err(late)?;
-        Ok((about?, state.is_ok_and(|it| replies::into_text(&it).contains("cluster_state:fail"))))
-    }
-
-    /// The slot of a name, and of all that is its own.
-    pub(super) fn slot_of(object: &Object) -> u16 {
-        slot_of(object.name.as_str().as_bytes())
-    }
 }
 
 /// Nothing goes on when nobody asks any more.
@@ -481,21 +472,6 @@ impl Drop for Cluster {
     fn drop(&mut self) {
         self.scout.end();
     }
-}
-
-/// What is to be said of all these nodes.
-fn together(looks: Vec<About>) -> About {
-    let all_refuse = looks.iter().all(|it| it.hazards.contains(&Hazard::TooFewReplicas));
-    let mut about = About { role: Some(Role::ClusterNode), ..About::default() };
-    about.hazards.extend(all_refuse.then_some(Hazard::TooFewReplicas));
-    for known in looks {
-        about.version = about.version.or(known.version);
-        // The worst of all is what matters.
-        if about.eviction_policy.as_deref().is_none_or(|it| it == "noeviction") {
-            about.eviction_policy = known.eviction_policy.or(about.eviction_policy);
-        }
-    }
-    about
 }
 
 /// Asks this node; by text if it does not know the script.

@@ -5,6 +5,8 @@
 //! this is looked at.
 
 mod atlas;
+mod chart;
+mod checkup;
 mod cluster;
 mod map;
 mod node;
@@ -18,16 +20,13 @@ use std::{
 
 use redis::{Cmd, Value};
 
-pub(super) use self::cluster::Cluster;
-use self::{
-    cluster::Question,
-    node::{Common, Node},
-};
+pub(super) use self::cluster::{Call, Cluster};
+use self::node::{Common, Node};
 use super::{
     channels::Channels,
     connection::{Dialer, Link, Settings, Target},
     granted::Granted,
-    slots::slot_of,
+    slots::{slot_of, slot_of_name},
     subscriptions::Rights,
     warnings::Warnings,
 };
@@ -56,17 +55,6 @@ impl One {
     pub(super) fn commands(&self) -> &Link {
         &self.node.commands
     }
-}
-
-/// A script and its keys, as it is sent.
-pub(super) struct Call<'a> {
-    pub(super) key: &'a [u8],
-    pub(super) by_hash: &'a (dyn Fn(Channels) -> Cmd + Send + Sync),
-    pub(super) by_text: &'a (dyn Fn(Channels) -> Cmd + Send + Sync),
-    /// Whether the asker has another question for keys that lie on two nodes.
-    pub(super) tells_split: bool,
-    /// Whether it may say something on a channel.
-    pub(super) publishes: bool,
 }
 
 impl Topology {
@@ -159,7 +147,7 @@ impl Topology {
         match self {
             Self::One(one) => one.node.synced.ask(granted, false, replicas).await,
             Self::Cluster(cluster) => {
-                cluster.replicated(Cluster::slot_of(&claim.object), &granted, replicas).await
+                cluster.replicated(slot_of_name(claim.name()), &granted, replicas).await
             }
         }
     }
@@ -177,7 +165,7 @@ impl Topology {
         match self {
             Self::One(_) => 0,
             Self::Cluster(cluster) => {
-                let owner = cluster.atlas.number_of_owner(Cluster::slot_of(object));
+                let owner = cluster.atlas.number_of_owner(slot_of_name(&object.name));
                 owner.and_then(|at| u32::try_from(at + 1).ok()).unwrap_or_default()
             }
         }
@@ -223,7 +211,7 @@ impl Topology {
         match self {
             Self::One(one) => one.node.subscriptions.rights(object),
             Self::Cluster(cluster) => {
-                let owner = cluster.atlas.owner(Cluster::slot_of(object));
+                let owner = cluster.atlas.owner(slot_of_name(&object.name));
                 owner.map_or(Rights::ALL, |node| node.subscriptions.rights(object))
             }
         }
@@ -234,7 +222,7 @@ impl Topology {
         match self {
             Self::One(one) => one.node.subscriptions.queue_refused(object),
             Self::Cluster(cluster) => {
-                if let Some(node) = cluster.atlas.owner(Cluster::slot_of(object)) {
+                if let Some(node) = cluster.atlas.owner(slot_of_name(&object.name)) {
                     node.subscriptions.queue_refused(object);
                 }
             }
@@ -293,7 +281,7 @@ impl Topology {
     pub(super) fn losses(&self) -> u64 {
         match self {
             Self::One(one) => one.node.commands.losses(),
-            Self::Cluster(cluster) => cluster.atlas.counted().0,
+            Self::Cluster(cluster) => cluster.atlas.losses(),
         }
     }
 
@@ -301,14 +289,14 @@ impl Topology {
     pub(super) fn in_the_way(&self, name: &Name) -> Option<Failure> {
         match self {
             Self::One(one) => one.node.commands.obstacle().map(Failure::unreachable),
-            Self::Cluster(cluster) => cluster.atlas.in_the_way(slot_of(name.as_str().as_bytes())),
+            Self::Cluster(cluster) => cluster.atlas.in_the_way(slot_of_name(name)),
         }
     }
 
     pub(super) fn reconnects(&self) -> u64 {
         match self {
             Self::One(one) => one.node.reconnects(),
-            Self::Cluster(cluster) => cluster.atlas.counted().1,
+            Self::Cluster(cluster) => cluster.atlas.reconnects(),
         }
     }
 }
@@ -319,24 +307,5 @@ impl One {
         node.commands.keep_up()?;
         node.subscriptions.keep_up();
         node.look(common).await
-    }
-}
-
-impl Cluster {
-    /// Runs a script where its keys lie.
-    pub(super) async fn run(&self, call: &Call<'_>) -> Result<Value, Failure> {
-        let channels = self.channels().await?;
-        let by_text = || (call.by_text)(channels);
-        let question = Question {
-            slot: slot_of(call.key),
-            command: &(call.by_hash)(channels),
-            by_text: Some(&by_text),
-            tells_split: call.tells_split,
-        };
-        let answered = self.ask(&question).await?;
-        if answered.on_its_way && call.publishes {
-            self.atlas.said_in_vain(call.key);
-        }
-        Ok(answered.reply)
     }
 }

@@ -1,0 +1,208 @@
+//! A map of the cluster, and the nodes on it.
+
+use std::{cmp::Ordering, collections::HashMap, sync::Arc, time::Duration};
+
+use tokio::time::Instant;
+
+use super::{
+    super::connection::HostPort,
+    map::{Away, Map, address_shown},
+    node::Node,
+};
+
+/// For so long nobody is believed who says that the cluster has not come as far as we know.
+const REMEMBERED: Duration = Duration::from_secs(15);
+
+/// For so long a node's word that a slot has moved counts more than those who may not have been
+/// told yet.
+const TOLD_SOON: Duration = Duration::from_secs(1);
+
+/// For so long a node is kept that has no slot, after it was last asked about one on its way.
+const GUESTS_STAY: Duration = Duration::from_secs(15);
+
+/// A node, or why it cannot be dialled.
+type Found = Result<Arc<Node>, String>;
+
+/// Nodes by where they are.
+type Nodes = HashMap<HostPort, Arc<Node>>;
+
+/// Nodes that have no slot yet, and when they were last asked.
+type Guests = HashMap<HostPort, (Arc<Node>, Instant)>;
+
+/// A map, and the nodes on it.
+#[derive(Debug)]
+pub(super) struct Chart {
+    map: Map,
+    /// The masters of the map, in its order.
+    nodes: Vec<Found>,
+    guests: Guests,
+    believed_at: Instant,
+    /// When a node has last said that one of its slots has moved.
+    moved_at: Option<Instant>,
+}
+
+impl Chart {
+    /// The chart of `map` in the place of the one `before`, whose nodes it takes over. Others are
+    /// made. Beside it those that are not on it any more.
+    pub(super) fn drawn<Dialer>(
+        before: Option<Self>,
+        map: Map,
+        dialers: Vec<Result<Dialer, String>>,
+        make: impl Fn(Dialer) -> Arc<Node>,
+        now: Instant,
+    ) -> (Self, Nodes) {
+        let (mut known, mut guests) = before.map(Self::into_nodes).unwrap_or_default();
+        let node = |(at, dialer): (&HostPort, Result<_, String>)| match known.remove(at) {
+            Some(node) => Ok(node),
+            None => Ok(make(dialer?)),
+        };
+        let nodes = map.masters().iter().zip(dialers).map(node).collect();
+        guests.retain(|at, (_, used)| known.contains_key(at) && now < *used + GUESTS_STAY);
+        known.retain(|at, _| !guests.contains_key(at));
+        (Self { map, nodes, guests, believed_at: now, moved_at: None }, known)
+    }
+
+    /// All its nodes by where they are, and the guests among them.
+    fn into_nodes(self) -> (Nodes, Guests) {
+        let Self { map, nodes, guests, .. } = self;
+        let masters = map.masters().iter().cloned().zip(nodes);
+        let masters = masters.filter_map(|(at, node)| Some((at, node.ok()?)));
+        let others = guests.iter().map(|(at, (node, _))| (at.clone(), Arc::clone(node)));
+        (masters.chain(others).collect(), guests)
+    }
+
+    pub(super) fn map(&self) -> &Map {
+        &self.map
+    }
+
+    /// Whether who says `map` knows less than we do.
+    pub(super) fn is_newer_than(&self, map: &Map, now: Instant) -> bool {
+        let told_soon = || self.moved_at.is_some_and(|at| now < at + TOLD_SOON);
+        match map.epoch.cmp(&self.map.epoch) {
+            Ordering::Less => now < self.believed_at + REMEMBERED,
+            Ordering::Equal => self.map != *map && told_soon(),
+            Ordering::Greater => false,
+        }
+    }
+
+    /// Whether there is nothing new on `map`: it is known, or older.
+    pub(super) fn confirms(&mut self, map: &Map, now: Instant) -> bool {
+        if self.is_newer_than(map, now) {
+            return true;
+        }
+        let is_known = self.map == *map;
+        if is_known {
+            self.believed_at = now;
+            self.guests.retain(|_, (_, used)| now < *used + GUESTS_STAY);
+        }
+        is_known
+    }
+
+    /// The node that has `slot`.
+    pub(super) fn owner(&self, slot: u16) -> Option<&Found> {
+        self.nodes.get(self.map.owner(slot)?)
+    }
+
+    /// Every master that can be dialled, and where it is.
+    pub(super) fn masters(&self) -> impl Iterator<Item = (&HostPort, &Arc<Node>)> {
+        let all = self.map.masters().iter().zip(&self.nodes);
+        all.filter_map(|(at, node)| Some((at, node.as_ref().ok()?)))
+    }
+
+    /// The masters that no question reaches.
+    pub(super) fn away(&self) -> Vec<Away> {
+        let all = self.map.masters().iter().zip(&self.nodes).enumerate();
+        let why = |node: &Found| match node {
+            Err(why) => Some(why.clone()),
+            Ok(node) if node.commands.is_up() => None,
+            Ok(node) => Some(node.commands.away().obstacle()),
+        };
+        let away = all.filter_map(|(index, (at, node))| {
+            let (server, slots) = (address_shown(at), self.map.slots_of(index));
+            Some(Away { server, slots, why: why(node)? })
+        });
+        away.filter(|away| !away.slots.is_empty()).collect()
+    }
+
+    /// Whether whoever is at `at` is on it, dialled or not.
+    pub(super) fn knows(&self, at: &HostPort) -> bool {
+        self.guests.contains_key(at) || self.map.masters().contains(at)
+    }
+
+    /// The node at `at`, if there is one; a guest stays for a while from now on.
+    pub(super) fn node_at(&mut self, at: &HostPort, now: Instant) -> Option<Arc<Node>> {
+        let index = self.map.masters().iter().position(|it| it == at);
+        if let Some(Ok(node)) = index.and_then(|index| self.nodes.get(index)) {
+            return Some(Arc::clone(node));
+        }
+        let (node, used) = self.guests.get_mut(at)?;
+        *used = now;
+        Some(Arc::clone(node))
+    }
+
+    /// Notes a node that has no slot yet.
+    pub(super) fn welcome(&mut self, at: &HostPort, guest: &Arc<Node>, now: Instant) {
+        self.guests.insert(at.clone(), (Arc::clone(guest), now));
+    }
+
+    /// Notes that `slot` is at `at`. Whoever is there is a master from now on: one that was a
+    /// guest until now, or that is made.
+    pub(super) fn moved(
+        &mut self,
+        slot: u16,
+        at: &HostPort,
+        make: impl FnOnce() -> Found,
+        now: Instant,
+    ) {
+        let index = self.map.note(slot, at.clone());
+        self.moved_at = Some(now);
+        if index == self.nodes.len() {
+            let guest = self.guests.remove(at).map(|(node, _)| node);
+            self.nodes.push(guest.map_or_else(make, Ok));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use redis::Value;
+
+    use super::*;
+
+    /// A map of this age, on which all slots are at this port.
+    fn map_of(epoch: u64, port: u16) -> Map {
+        let all = format!("*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$8\r\n10.0.0.1\r\n:{port}\r\n");
+        let slots = redis::parse_redis_value(all.as_bytes()).unwrap();
+        let nodes = format!("a 10.0.0.1:1@1 master - 0 0 {epoch} connected");
+        Map::read(&slots, &Value::BulkString(nodes.into()), &HostPort::default()).unwrap()
+    }
+
+    fn chart(map: Map, now: Instant) -> Chart {
+        Chart::drawn(None, map, Vec::<Result<(), _>>::new(), |()| unreachable!(), now).0
+    }
+
+    #[test]
+    fn the_newest_map_is_believed_and_an_older_one_when_nobody_has_confirmed_it_for_long() {
+        let now = Instant::now();
+        let mut chart = chart(map_of(7, 1), now);
+        assert!(!chart.is_newer_than(&map_of(8, 2), now));
+        assert!(!chart.is_newer_than(&map_of(7, 2), now), "as new as that, and another one");
+        let older = map_of(6, 2);
+        let almost = now + REMEMBERED - Duration::from_millis(1);
+        assert!(chart.is_newer_than(&older, almost));
+        assert!(chart.confirms(&map_of(7, 1), almost));
+        assert!(chart.is_newer_than(&older, now + REMEMBERED));
+        assert!(!chart.is_newer_than(&older, almost + REMEMBERED));
+    }
+
+    #[test]
+    fn that_a_slot_has_moved_counts_more_than_a_map_without_it_until_all_are_told() {
+        let now = Instant::now();
+        let mut chart = chart(map_of(7, 1), now);
+        let (old, there) = (map_of(7, 1), HostPort { host: "10.0.0.1".into(), port: 2 });
+        chart.moved(3, &there, || Err("it is only noted".into()), now);
+        assert!(chart.confirms(&old, now) && chart.map().owner(3) == Some(1));
+        assert!(!chart.confirms(&old, now + TOLD_SOON));
+        assert!(!chart.is_newer_than(&map_of(8, 1), now), "who knows more is believed at once");
+    }
+}
