@@ -7,8 +7,8 @@ use redis::{Cmd, Value};
 use super::{
     RedisStore,
     connection::shown,
-    millis, replies,
-    scripts::{Script, script},
+    replies,
+    scripts::{Script, millis, script},
 };
 use crate::domain::{self, Claim, Edit, Failure, Work, Write};
 

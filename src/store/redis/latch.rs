@@ -5,8 +5,8 @@ use std::sync::LazyLock;
 use super::{
     InRedis, RedisStore,
     channels::Channels,
-    keys, millis, replies,
-    scripts::{Script, script},
+    keys, replies,
+    scripts::{Script, millis, script},
     slots::slot_of,
 };
 use crate::{

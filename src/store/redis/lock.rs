@@ -8,8 +8,8 @@ use super::{
     InRedis, RedisStore,
     channels::Channels,
     granted::Granted,
-    keys, millis, replies,
-    scripts::{Script, roomy, script},
+    keys, replies,
+    scripts::{Script, millis, roomy, script},
 };
 use crate::{
     domain::{

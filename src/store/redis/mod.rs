@@ -337,19 +337,13 @@ fn channel_of(object: &Object) -> String {
 
 /// How to reach one server.
 fn dialer(target: Target, settings: &Settings, client_id: &str) -> Result<Dialer, Error> {
-    let client_name = format!("leasehold:{client_id}");
-    Dialer::new(target, settings, client_name, preloads(Channels::Plain))
+    Dialer::new(target, settings, client_id, preloads(Channels::Plain))
 }
 
 /// How long a command may take.
 fn limit(settings: &Settings) -> Result<Duration, Error> {
     checked("connect_timeout", settings.connect_timeout)?;
     Ok(checked("command_timeout", settings.command_timeout)?)
-}
-
-/// Whole milliseconds, rounded up: the server must not end a lease before us.
-fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }
 
 impl Store for RedisStore {
@@ -697,13 +691,6 @@ mod tests {
         let settings = Settings::default();
         let connected = RedisStore::connect("redis://127.0.0.1/", &settings, "id").now_or_never();
         assert!(matches!(connected, Some(Err(Error::NoRuntime))));
-    }
-
-    #[test]
-    fn a_lease_is_rounded_up_to_what_redis_counts_in() {
-        assert_eq!(millis(Duration::from_micros(1)), 1);
-        assert_eq!(millis(Duration::from_millis(30_000)), 30_000);
-        assert_eq!(millis(Duration::from_micros(1_500)), 2);
     }
 
     /// Who rang for something else was taken for a sign of life.

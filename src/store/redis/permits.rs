@@ -7,8 +7,8 @@ use redis::{Cmd, Value};
 use super::{
     InRedis, RedisStore,
     granted::Granted,
-    keys, millis, replies,
-    scripts::{Script, script},
+    keys, replies,
+    scripts::{Script, millis, script},
 };
 use crate::{
     domain::{

@@ -10,8 +10,8 @@ use super::{
     granted::Granted,
     keys,
     lock::{is_forbidden, is_split},
-    millis, replies,
-    scripts::{Script, script},
+    replies,
+    scripts::{Script, millis, script},
 };
 use crate::{
     domain::{

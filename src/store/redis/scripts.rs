@@ -1,7 +1,7 @@
 //! What a script is. Each lies in a file of its own in `lua/`, and is named beside whoever has it
 //! run.
 
-use std::sync::LazyLock;
+use std::{sync::LazyLock, time::Duration};
 
 use redis::{Cmd, cmd};
 
@@ -99,6 +99,11 @@ impl<Text: AsRef<str>> Script<Text> {
     }
 }
 
+/// Whole milliseconds, rounded up: the server must not end a lease before us.
+pub(super) fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
+}
+
 /// The beginning of a command, with room for most: what grows by and by is copied
 /// again and again.
 pub(super) fn roomy(name: &str) -> Cmd {
@@ -120,6 +125,13 @@ mod tests {
         let silent = Script::of_ours("return redis.call('PTTL', KEYS[1])");
         assert_eq!(silent.said_on(Channels::Sharded), silent.said_on(Channels::Plain));
         assert!(speaks.publishes() && !silent.publishes());
+    }
+
+    #[test]
+    fn a_lease_is_rounded_up_to_what_redis_counts_in() {
+        assert_eq!(millis(Duration::from_micros(1)), 1);
+        assert_eq!(millis(Duration::from_millis(30_000)), 30_000);
+        assert_eq!(millis(Duration::from_micros(1_500)), 2);
     }
 
     #[test]

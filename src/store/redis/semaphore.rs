@@ -8,8 +8,8 @@ use redis::{Value, cmd};
 use super::{
     InRedis, RedisStore,
     granted::Granted,
-    keys, millis, replies,
-    scripts::{Script, script},
+    keys, replies,
+    scripts::{Script, millis, script},
 };
 use crate::{
     domain::{

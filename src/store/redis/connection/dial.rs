@@ -48,16 +48,16 @@ pub(crate) struct Dialer {
 }
 
 impl Dialer {
-    /// A dialer for `target`, whose connections are called `client_name` and know
+    /// A dialer for `target`, whose connections are called after `client_id` and know
     /// the scripts in `preloads`.
     pub(crate) fn new(
         target: Target,
         settings: &Settings,
-        client_name: String,
+        client_id: &str,
         preloads: Vec<Preload>,
     ) -> Result<Self, Error> {
         let reach = Reach::to(&target.place, settings)?;
-        Self::by(reach, target, settings, client_name, preloads)
+        Self::by(reach, target, settings, client_id, preloads)
     }
 
     /// The same, by a reach that others have as well.
@@ -65,9 +65,10 @@ impl Dialer {
         reach: Arc<Reach>,
         target: Target,
         settings: &Settings,
-        client_name: String,
+        client_id: &str,
         preloads: Vec<Preload>,
     ) -> Result<Self, Error> {
+        let client_name = format!("leasehold:{client_id}");
         reach.can_reach(&target.place)?;
         let place = target.place.clone();
         let whereabouts = Whereabouts::of(place, settings, &reach, &client_name)?;

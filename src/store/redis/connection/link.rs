@@ -329,7 +329,7 @@ mod tests {
     async fn link(redis: &Redis, watcher: &Arc<Counter>) -> Link {
         let settings = Settings::default();
         let target = target(&redis.url(), &settings).unwrap();
-        let dialer = Dialer::new(target, &settings, "tests".into(), vec![]).unwrap();
+        let dialer = Dialer::new(target, &settings, "tests", vec![]).unwrap();
         let watcher = Arc::<Counter>::clone(watcher);
         Link::connect(Arc::new(dialer), watcher, Duration::from_secs(3)).await.unwrap()
     }

@@ -157,7 +157,7 @@ mod tests {
     fn synced(redis: &Redis) -> Arc<Synced> {
         let settings = Settings::default();
         let target = target(&redis.url(), &settings).unwrap();
-        let dialer = Dialer::new(target, &settings, "tests".into(), vec![]).unwrap();
+        let dialer = Dialer::new(target, &settings, "tests", vec![]).unwrap();
         Arc::new(Synced::new(&Arc::new(dialer), Duration::from_secs(3)))
     }
 

@@ -9,7 +9,7 @@ use tokio::{sync::oneshot, time::Instant};
 
 use crate::{
     domain::Failure,
-    store::redis::{granted::Granted, millis, replies},
+    store::redis::{granted::Granted, replies, scripts::millis},
 };
 
 /// So long the server waits at least for replicas that do not answer, unless all who ask have

@@ -159,9 +159,8 @@ impl Cluster {
             _ => None,
         };
         let seeds: Vec<HostPort> = seeds.iter().filter_map(at).collect();
-        let client_name = format!("leasehold:{client_id}");
         // What is wrong with certificates is told now, and not by a background.
-        let way = Way::new(seed, settings, client_name)?;
+        let way = Way::new(seed, settings, client_id)?;
         for at in &seeds {
             way.dialer(at, None)?;
         }

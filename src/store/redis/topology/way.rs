@@ -13,7 +13,7 @@ use crate::error::Error;
 #[derive(Debug)]
 pub(super) struct Way {
     settings: Settings,
-    client_name: String,
+    client_id: String,
     /// User, password and TLS of them all, as the first seed has them.
     seed: Target,
     /// Made once: TLS reads all authorities that the system trusts.
@@ -24,13 +24,9 @@ impl Way {
     /// # Errors
     ///
     /// If there is something wrong with the certificates.
-    pub(super) fn new(
-        seed: Target,
-        settings: &Settings,
-        client_name: String,
-    ) -> Result<Self, Error> {
+    pub(super) fn new(seed: Target, settings: &Settings, client_id: &str) -> Result<Self, Error> {
         let reach = Reach::to(&seed.place, settings)?;
-        Ok(Self { settings: settings.clone(), client_name, seed, reach })
+        Ok(Self { settings: settings.clone(), client_id: client_id.to_owned(), seed, reach })
     }
 
     /// How to reach the node at `at`: the one place where an address that a node has told
@@ -49,6 +45,6 @@ impl Way {
     ) -> Result<Dialer, Error> {
         let scripts = channels.map(preloads).unwrap_or_default();
         let (target, reach) = (self.target(at)?, Arc::clone(&self.reach));
-        Dialer::by(reach, target, &self.settings, self.client_name.clone(), scripts)
+        Dialer::by(reach, target, &self.settings, &self.client_id, scripts)
     }
 }
