@@ -9,7 +9,7 @@ use std::time::Duration;
 use fastrand::Rng;
 use testkit::{Cluster, Failover, Links, Redis, Reply, eventually};
 
-use super::{APART, CLIENTS, FAILOVER, LATE, Site, healed, kill_connections, last};
+use super::{APART, CLIENTS, FAILOVER, LATE, Site, cut_off, healed, kill_connections, last};
 use crate::clock::now;
 use crate::fault::{Fault, Struck};
 use crate::orders::{Kind, Object, Place};
@@ -69,8 +69,8 @@ impl OnCluster {
         match fault {
             Fault::MasterKilled => on.master.stop(),
             Fault::MasterStopped | Fault::ServerStopped => on.master.pause(),
-            Fault::MasterCutOff => self.cut_off(&master, &[], &[]),
-            Fault::MasterAndWorkerCutOff => self.cut_off(&master, &[APART], &[Links::CLIENTS]),
+            Fault::MasterCutOff => cut_off(links, &master, &[], &[]),
+            Fault::MasterAndWorkerCutOff => cut_off(links, &master, &[APART], &[Links::CLIENTS]),
             Fault::ReplicaKilled => on.replica.stop(),
             Fault::ReplicaCutOff => links.black_hole(&replica, &master),
             Fault::ConnectionsKilled => {
@@ -89,15 +89,6 @@ impl OnCluster {
             Fault::ReplicaKilled => on.replica.start_again(),
             _ => self.cluster.links().heal_all(),
         }
-    }
-
-    /// Lets nothing pass between this node, with these beside it, and all others.
-    fn cut_off(&self, node: &str, with_it: &[&str], and_from: &[&str]) {
-        let mut others = self.cluster.links().names();
-        others.retain(|it| it != node);
-        let others: Vec<_> = others.iter().map(String::as_str).collect();
-        let (side, other) = ([&[node], with_it].concat(), [&others, and_from].concat());
-        self.cluster.links().split(&side, &other);
     }
 
     /// What makes a replica take the place of its master; it ends some time after that.

@@ -72,6 +72,14 @@ fn last(fault: Fault, stopped: u64, rng: &mut Rng) {
     sleep(Duration::from_millis(rng.u64(10..most)));
 }
 
+/// Lets nothing pass between this server, with these beside it, and all others.
+fn cut_off(links: &Links, server: &str, with_it: &[&str], and_from: &[&str]) {
+    let mut others = links.names();
+    others.retain(|it| it != server);
+    let others: Vec<_> = others.iter().map(String::as_str).collect();
+    links.split(&[&[server], with_it].concat(), &[&others, and_from].concat());
+}
+
 /// Closes all connections of clients to these servers.
 fn kill_connections<'a>(servers: impl IntoIterator<Item = &'a Redis>) {
     for server in servers {

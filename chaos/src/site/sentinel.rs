@@ -9,7 +9,7 @@ use std::time::Duration;
 use fastrand::Rng;
 use testkit::{Links, Redis, Reply, Sentinels};
 
-use super::{APART, CLIENTS, FAILOVER, LATE, Site, healed, kill_connections, last};
+use super::{APART, CLIENTS, FAILOVER, LATE, Site, cut_off, healed, kill_connections, last};
 use crate::clock::{nanos, now};
 use crate::fault::{Fault, Struck};
 use crate::orders::{Kind, Object, Place};
@@ -43,8 +43,8 @@ impl OnSentinel {
         match fault {
             Fault::MasterKilled => self.server(on.master).stop(),
             Fault::MasterStopped | Fault::ServerStopped => self.server(on.master).pause(),
-            Fault::MasterCutOff => self.cut_off(on.master, &[], &[]),
-            Fault::MasterAndWorkerCutOff => self.cut_off(on.master, &[APART], &[Links::CLIENTS]),
+            Fault::MasterCutOff => cut_off(links, &master, &[], &[]),
+            Fault::MasterAndWorkerCutOff => cut_off(links, &master, &[APART], &[Links::CLIENTS]),
             Fault::FailoverAsked => _ = self.redis.fail_over(),
             Fault::ReplicaKilled => self.server(on.replica).stop(),
             Fault::ReplicaCutOff => links.black_hole(&replica, &master),
@@ -64,16 +64,6 @@ impl OnSentinel {
             Fault::SentinelKilled => self.redis.sentinels()[on.sentinel].start_again(),
             _ => self.redis.links().heal_all(),
         }
-    }
-
-    /// Lets nothing pass between this server, with these beside it, and all others.
-    fn cut_off(&self, server: usize, with_it: &[&str], and_from: &[&str]) {
-        let own = name(server);
-        let mut others = self.redis.links().names();
-        others.retain(|it| *it != own);
-        let others: Vec<_> = others.iter().map(String::as_str).collect();
-        let (side, other) = ([&[own.as_str()], with_it].concat(), [&others, and_from].concat());
-        self.redis.links().split(&side, &other);
     }
 
     /// What makes the sentinels replace the master; it ends some time after that.
