@@ -14,8 +14,8 @@ use std::{
 
 use common::{
     GUIDE, Log, SOON, channel,
-    cluster::{client, connections, other_than, owner},
-    entered, give_back, ms, secs, waiter, within,
+    cluster::{client, other_than, owner},
+    connections, entered, give_back, ms, secs, waiter, within,
 };
 use futures_util::future::join_all;
 use leasehold::{Client, Error, Hazard, Lock, LockGuard, LostReason, Release, Role, Write};

@@ -6,10 +6,7 @@ mod common;
 
 use std::{env, sync::Arc, time::Duration};
 
-use common::{
-    cluster::{built, connections},
-    secs, within,
-};
+use common::{cluster::built, connections, secs, within};
 use futures_util::{StreamExt, stream::iter};
 use leasehold::{Client, Lock, LockGuard, Result};
 use testkit::{Cluster, Redis, eventually};

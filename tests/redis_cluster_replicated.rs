@@ -8,8 +8,8 @@ use std::{sync::Arc, time::Duration};
 
 use common::{
     SOON,
-    cluster::{built, client, connections, has, other_than, owner},
-    give_back, ms, secs, within,
+    cluster::{built, client, has, other_than, owner},
+    connections, give_back, ms, secs, within,
 };
 use futures_util::future::join_all;
 use leasehold::{Client, Error, Lock, LockGuard, Replicas, Result};

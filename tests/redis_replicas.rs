@@ -10,8 +10,8 @@ use std::sync::{
 };
 
 use common::{
-    SOON, channel, entered, give_back, held_and_waited_for, ms, secs, subscribers,
-    until_subscribed, waiter, within,
+    SOON, channel, connections, entered, give_back, held_and_waited_for, ms, ours, secs,
+    subscribers, until_subscribed, waiter, within,
 };
 use leasehold::{Client, Error, Hazard, Replicas, Role};
 use testkit::{Connection, Redis, eventually};
@@ -39,12 +39,6 @@ fn pair() -> [Redis; 2] {
     [primary, replica]
 }
 
-/// How many connections our clients have to a server.
-fn ours(redis: &Redis) -> usize {
-    let clients = redis.command(&["CLIENT", "LIST"]);
-    clients.text().lines().filter(|line| line.contains(" name=leasehold:")).count()
-}
-
 async fn refusal(url: &str) -> (String, bool) {
     let builder = Client::builder().connect_timeout(secs(3));
     match within(secs(10), url, builder.connect(url)).await {
@@ -61,7 +55,7 @@ async fn the_primary_is_found_whatever_the_order_of_the_addresses() {
         assert_eq!(client.health().await.role, Some(Role::Primary));
         give_back(client.lock("door").unwrap().acquire().await.unwrap()).await;
     }
-    eventually("nobody stays at the replica", SOON, || ours(&replica) == 0);
+    eventually("nobody stays at the replica", SOON, || connections(&replica) == 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -111,7 +105,7 @@ async fn a_primary_that_is_demoted_by_hand_is_left_by_everybody_also_by_those_wh
     primary.follow(&replica);
 
     // then nobody goes on listening to the old one
-    eventually("all have left", SOON, || ours(&primary) == 0);
+    eventually("all have left", SOON, || connections(&primary) == 0);
     assert_eq!(subscribers(&primary, &channel("door")), 0);
     until_subscribed(&replica, &channel("door"));
     assert!(guard.is_held() && !waiting.is_finished());
@@ -187,19 +181,15 @@ async fn one_address_that_moves_is_followed_when_the_old_primary_refuses_to_writ
     // then it is followed, and the old connections are left
     give_back(entered(waiting).await).await;
     give_back(guard).await;
-    eventually("all have left", SOON, || ours(&primary) == 0);
+    eventually("all have left", SOON, || connections(&primary) == 0);
 }
 
 /// Kills the connection of ours to `redis` that has last sent one of these commands.
 fn kill_after(redis: &Redis, commands: &[&str]) {
-    let clients = redis.command(&["CLIENT", "LIST"]);
-    let is_it = |line: &&str| {
-        let said = |it: &&str| line.contains(&format!(" cmd={it} "));
-        line.contains(" name=leasehold:") && commands.iter().any(said)
-    };
-    let mut found = clients.text().lines().filter(is_it);
-    let line = found.next().unwrap_or_else(|| panic!("{}", clients.text()));
-    assert!(found.next().is_none(), "{}", clients.text());
+    let ours = ours(redis);
+    let is_it = |line: &&String| commands.iter().any(|it| line.contains(&format!(" cmd={it} ")));
+    let found: Vec<_> = ours.iter().filter(is_it).collect();
+    let [line] = found[..] else { panic!("{ours:?}") };
     let id = line.split_once("id=").unwrap().1.split(' ').next().unwrap();
     assert_eq!(redis.command(&["CLIENT", "KILL", "ID", id]).number(), 1);
 }
@@ -215,15 +205,15 @@ async fn when_commands_go_to_another_server_all_connections_do() {
     let client = Client::connect(&url).await.unwrap();
     let lock = client.lock("door").unwrap().replicated(Replicas::at_least(1).within(SOON));
     give_back(lock.acquire().await.unwrap()).await;
-    assert_eq!(ours(&old), 3);
+    assert_eq!(connections(&old), 3);
 
     // when it moves, and that for commands alone is lost
     port.store(new.port(), Ordering::SeqCst);
     kill_after(&old, &["publish", "hdel", "evalsha"]);
 
     // then nobody stays at the old one, and replicas of the new one are asked
-    eventually("all have left", SOON, || ours(&old) == 0);
-    eventually("all are there", SOON, || ours(&new) == 3);
+    eventually("all have left", SOON, || connections(&old) == 0);
+    eventually("all are there", SOON, || connections(&new) == 3);
     give_back(within(SOON, "a grant", lock.acquire()).await.unwrap()).await;
 }
 
@@ -237,7 +227,7 @@ async fn a_connection_that_leads_elsewhere_is_made_again_until_it_leads_where_co
     give_back(client.lock("door").unwrap().acquire().await.unwrap()).await;
     port.store(other.port(), Ordering::SeqCst);
     kill_after(&one, &["info"]);
-    eventually("it is there", SOON, || ours(&other) == 1);
+    eventually("it is there", SOON, || connections(&other) == 1);
     let is_elsewhere = async || {
         let findings = client.health().await.findings;
         findings.iter().any(|it| it.hazard == Hazard::LeadsElsewhere)
@@ -246,7 +236,7 @@ async fn a_connection_that_leads_elsewhere_is_made_again_until_it_leads_where_co
 
     // when the address leads back, then so does it
     port.store(one.port(), Ordering::SeqCst);
-    eventually("it is back", SOON, || ours(&one) == 2 && ours(&other) == 0);
+    eventually("it is back", SOON, || connections(&one) == 2 && connections(&other) == 0);
     within(SOON, "nothing is found", async { while is_elsewhere().await {} }).await;
     give_back(client.lock("door").unwrap().acquire().await.unwrap()).await;
 }
@@ -272,11 +262,11 @@ async fn another_primary_among_the_addresses_is_found_while_one_is_connected_to_
     })
     .await;
     give_back(client.lock("door").unwrap().acquire().await.unwrap()).await;
-    assert_eq!((client.stats().reconnects, ours(&replica)), (0, 0));
+    assert_eq!((client.stats().reconnects, connections(&replica)), (0, 0));
 
     // when the first is demoted, then the other one is used and there is nothing to find
     primary.follow(&replica);
-    eventually("all have left", SOON, || ours(&primary) == 0);
+    eventually("all have left", SOON, || connections(&primary) == 0);
     give_back(client.lock("door").unwrap().acquire().await.unwrap()).await;
     within(secs(30), "nothing is found", async {
         while client

@@ -9,8 +9,8 @@ use std::sync::{
 };
 
 use common::{
-    GUIDE, Log, SOON, channel, entered, give_back, held_and_waited_for, ms, secs, subscribers,
-    until_subscribed, waiter, within,
+    GUIDE, Log, SOON, channel, entered, give_back, held_and_waited_for, ms, ours, secs,
+    subscribers, until_subscribed, waiter, within,
 };
 use leasehold::{Client, ClientBuilder, Error, LockGuard, LostReason, Release, Replicas};
 use testkit::{Proxy, Redis, Sentinels, eventually, rights_in};
@@ -37,13 +37,6 @@ async fn refusal(builder: ClientBuilder, url: &str) -> (String, bool) {
         Err(error @ Error::Connect { lasting, .. }) => (error.to_string(), lasting),
         other => panic!("{other:?}"),
     }
-}
-
-/// The connections of our clients to a server, a line each.
-fn ours(redis: &Redis) -> Vec<String> {
-    let clients = redis.command(&["CLIENT", "LIST"]);
-    let lines = clients.text().lines().filter(|line| line.contains(" name=leasehold:"));
-    lines.map(str::to_owned).collect()
 }
 
 /// Waits until no client of ours is connected to `redis`.

@@ -24,12 +24,6 @@ pub(crate) fn other_than(cluster: &Cluster, name: &str) -> Arc<Redis> {
     cluster.masters().into_iter().find(|node| node.port() != owner).expect("there are others")
 }
 
-/// How many connections our clients have to `node`.
-pub(crate) fn connections(node: &Redis) -> usize {
-    let all = node.command(&["CLIENT", "LIST"]);
-    all.text().lines().filter(|line| line.contains("name=leasehold:")).count()
-}
-
 /// Whether this node, which may be a replica, has something under `name`.
 pub(crate) fn has(node: &Redis, name: &str) -> bool {
     // Unlike others this one is not sent on to the master.

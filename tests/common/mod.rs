@@ -121,6 +121,18 @@ pub(crate) fn until_asleep(redis: &Redis, channel: &str, before: &Calls) {
     eventually("it has asked again", SOON, asked);
 }
 
+/// The connections of our clients to a server, a line each.
+pub(crate) fn ours(redis: &Redis) -> Vec<String> {
+    let clients = redis.command(&["CLIENT", "LIST"]);
+    let lines = clients.text().lines().filter(|line| line.contains(" name=leasehold:"));
+    lines.map(str::to_owned).collect()
+}
+
+/// How many those are.
+pub(crate) fn connections(redis: &Redis) -> usize {
+    ours(redis).len()
+}
+
 /// How many connections are subscribed to `channel`.
 pub(crate) fn subscribers(redis: &Redis, channel: &str) -> i64 {
     redis.command(&["PUBSUB", "NUMSUB", channel]).list()[1].number()
