@@ -29,6 +29,8 @@ pub(crate) struct Core {
     pub(super) debts: Debts,
     /// What it has given back lately.
     pub(super) recent: RecentReleases,
+    /// Shared by one of each name that is waited for: it is asked about again and again.
+    pub(super) repeats: Arc<()>,
     /// How many callers ask for something that may have to be given back, or give it back.
     pub(super) asking: AtomicUsize,
     /// The store is there again.
@@ -71,6 +73,11 @@ impl Core {
         for (claim, until) in self.recent.may_be_held(self.clock.now()) {
             self.debts.owe(Debt::Repeat { claim, until });
         }
+    }
+
+    /// How many names are asked about again and again.
+    pub(super) fn repeated(&self) -> u32 {
+        u32::try_from(Arc::strong_count(&self.repeats)).unwrap_or(u32::MAX) - 1
     }
 
     /// How many ask.

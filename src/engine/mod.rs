@@ -121,12 +121,24 @@ impl Engine {
         spawner: Spawner,
     ) -> Arc<Self> {
         let (counters, debts, asking) = (Arc::default(), Debts::default(), AtomicUsize::new(0));
+        let repeats = Arc::default();
         let recent = RecentReleases::default();
         let (back, moved, bell) = (Notify::new(), Notify::new(), Notify::new());
         let (open, used) = (Semaphore::new(0), Semaphore::new(0));
-        let core =
-            Core { store, clock, counters, debts, recent, asking, back, moved, bell, open, used };
-        let core = Arc::new(core);
+        let core = Arc::new(Core {
+            store,
+            clock,
+            counters,
+            debts,
+            recent,
+            repeats,
+            asking,
+            back,
+            moved,
+            bell,
+            open,
+            used,
+        });
         let contention = Contention::new(&core);
         let keeper = Keeper::new(&core, &contention);
         let engine = Arc::new(Self {

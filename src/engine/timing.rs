@@ -26,6 +26,13 @@ pub(crate) const FIRST_LOOK: Duration = Duration::from_millis(250);
 /// The longest wait while no message can reach us.
 pub(crate) const LONGEST_WAIT_UNHEARD: Duration = Duration::from_millis(250);
 
+/// Who is answered late waits for so many times as long before it asks again: else those who wait for
+/// very many names keep a client, or a server, from what keeps the holds. But all together still
+/// ask once in this time, so that few are as prompt as ever; and each asks as often as this.
+pub(crate) const LATE_ANSWERS: u32 = 8;
+pub(crate) const LATE_REST: Duration = Duration::from_micros(400);
+pub(crate) const LONGEST_LATE_WAIT: Duration = Duration::from_secs(8);
+
 /// Who polls, and has waited for so long, takes a place in the queue.
 pub(crate) const POLLER_QUEUES: Duration = Duration::from_secs(1);
 
@@ -130,6 +137,7 @@ const fn most(time: Duration) -> u128 {
 // A place outlives several looks of its waiter, and a name is listened to for longer than
 // it is known to be contended.
 const _: () = assert!(QUEUE_RESTS.as_millis() >= 4 * most(LONGEST_WAIT));
+const _: () = assert!(QUEUE_RESTS.as_millis() >= most(LONGEST_LATE_WAIT) + 3_000);
 const _: () = assert!(LINGER.as_millis() >= CONTENDED.as_millis());
 // Who is known to wait asks again before it is forgotten.
 const _: () = assert!(KNOWN_FOR.as_millis() >= most(LONGEST_WAIT) + 1_000);

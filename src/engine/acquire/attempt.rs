@@ -59,6 +59,8 @@ pub(super) struct Attempt<'a> {
     /// Where we are told to.
     inbox: Option<Arc<Inbox>>,
     waiting: Waiting,
+    /// Held by those who are to ask again, to be counted.
+    repeats: Option<Arc<()>>,
     heard: &'a Heard,
 }
 
@@ -120,6 +122,7 @@ impl<'a> Attempt<'a> {
             told: false,
             inbox: None,
             waiting,
+            repeats: None,
             heard,
         }
     }
@@ -183,7 +186,7 @@ impl<'a> Attempt<'a> {
     }
 
     /// Leaves a store in trouble alone for a while, if that can help.
-    async fn rest_after(&self, failure: Failure, backoff: &mut Backoff) -> Result<(), Error> {
+    async fn rest_after(&mut self, failure: Failure, backoff: &mut Backoff) -> Result<(), Error> {
         let engine = self.engine;
         if !failure.may_pass() {
             return Err(Error::about(&self.want.object.name, failure));
@@ -191,7 +194,9 @@ impl<'a> Attempt<'a> {
         if let Some(times) = engine.cannot_ask.once_more(engine.core.clock.now()) {
             tracing::warn!(target: "leasehold", %failure, times, "cannot ask: trying again");
         }
-        engine.unless_closed(engine.rest(backoff.next(BACKOFF))).await
+        self.is_to_ask_again();
+        let pause = self.waiting.unhurried(backoff.next(BACKOFF));
+        engine.unless_closed(engine.rest(pause)).await
     }
 
     /// Asks the store once. Fails if the client is shut down meanwhile: what may
@@ -257,6 +262,7 @@ impl<'a> Attempt<'a> {
     /// What `verdict` means for who asked for `lease`.
     fn weigh(&mut self, verdict: Result<Verdict, Failure>, lease: Lease) -> Asked {
         let (engine, now) = (self.engine, self.engine.core.clock.now());
+        self.waiting.answered_after(now.saturating_duration_since(lease.asked_at));
         let too_late = || format!("granted when its lease of {:?} had ended", self.claim.ttl);
         let verdict = match verdict {
             Ok(Verdict::Granted { .. }) if now >= lease.ends() => {
@@ -351,6 +357,7 @@ impl<'a> Attempt<'a> {
         }
         self.inbox =
             self.inbox.take().or_else(|| Some(self.turn.as_ref()?.listen(self.want.shape())));
+        self.is_to_ask_again();
         let Some(inbox) = &self.inbox else {
             return sleep(at_most(LONGEST_WAIT_UNHEARD)).await;
         };
@@ -365,6 +372,13 @@ impl<'a> Attempt<'a> {
         if self.rests(limit) {
             self.told = inbox.until_told(Instant::now() + limit).await;
         }
+    }
+
+    /// Is counted among those who ask again and again, and counts them.
+    fn is_to_ask_again(&mut self) {
+        let core = &self.engine.core;
+        self.repeats.get_or_insert_with(|| Arc::clone(&core.repeats));
+        self.waiting.is_one_of(core.repeated());
     }
 
     /// Notes that it sleeps for so long, unless its turn was taken from it.

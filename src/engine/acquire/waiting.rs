@@ -7,8 +7,8 @@ use tokio::time::Instant;
 use crate::{
     domain::{Backoff, Place, WaitBy, spread},
     engine::timing::{
-        FIRST_LOOK, LONGEST_WAIT, LONGEST_WAIT_UNHEARD, PATIENT_AFTER, POLLER_QUEUES,
-        VAIN_QUESTIONS, VAIN_REST,
+        FIRST_LOOK, LATE_ANSWERS, LATE_REST, LONGEST_LATE_WAIT, LONGEST_WAIT, LONGEST_WAIT_UNHEARD,
+        PATIENT_AFTER, POLLER_QUEUES, VAIN_QUESTIONS, VAIN_REST,
     },
     store::Hears,
 };
@@ -26,6 +26,10 @@ pub(super) struct Waiting {
     patient: bool,
     /// How often in a row it was told to ask, and asked in vain.
     vain: u32,
+    /// How long the last answer took.
+    took: Duration,
+    /// How many names are asked about again and again.
+    names: u32,
     polls: Backoff,
 }
 
@@ -57,6 +61,22 @@ impl Waiting {
         self.vain = if told { self.vain.saturating_add(1) } else { 0 };
     }
 
+    /// The last answer took so long.
+    pub(super) fn answered_after(&mut self, took: Duration) {
+        self.took = took;
+    }
+
+    /// So many names are asked about again and again, this one among them.
+    pub(super) fn is_one_of(&mut self, names: u32) {
+        self.names = names;
+    }
+
+    /// `longest`, or longer where so many ask that answers are late.
+    pub(super) fn unhurried(&self, longest: Duration) -> Duration {
+        let late = (self.took * LATE_ANSWERS).min(LATE_REST * self.names);
+        longest.max(late.min(LONGEST_LATE_WAIT))
+    }
+
     /// The place to ask for at `now`.
     pub(super) fn place(&mut self, by: WaitBy, hears: Hears, now: Instant) -> Option<Place> {
         let place = match (by, hears) {
@@ -64,6 +84,11 @@ impl Waiting {
             (WaitBy::Messages, Hears::Releases) => None,
             // It would not ask while the lock is reserved for it.
             (WaitBy::Polling { longest, .. }, _) if longest > LONGEST_WAIT_UNHEARD => None,
+            (WaitBy::Messages, Hears::Nothing)
+                if self.unhurried(LONGEST_WAIT_UNHEARD) > LONGEST_WAIT_UNHEARD =>
+            {
+                None
+            }
             (WaitBy::Messages, Hears::Nothing) | (WaitBy::Polling { .. }, _) => {
                 let long = self.since.is_some_and(|since| now >= since + POLLER_QUEUES);
                 long.then_some(Place::Polling)
@@ -97,9 +122,9 @@ impl Waiting {
     /// How long to wait for a message at `now`.
     pub(super) fn for_messages(&self, hears: Hears, now: Instant) -> Duration {
         match (hears, self.first_look) {
-            (Hears::Nothing, _) => spread(LONGEST_WAIT_UNHEARD),
+            (Hears::Nothing, _) => spread(self.unhurried(LONGEST_WAIT_UNHEARD)),
             (Hears::Turns, Some(look)) if now < look => look - now,
-            (Hears::Turns | Hears::Releases, _) => spread(LONGEST_WAIT),
+            (Hears::Turns | Hears::Releases, _) => spread(self.unhurried(LONGEST_WAIT)),
         }
     }
 
@@ -153,6 +178,36 @@ mod tests {
             assert!(waiting.for_messages(Hears::Turns, now + look) >= LONGEST_WAIT.mul_f64(0.75));
         }
         assert!(waiting.for_messages(Hears::Nothing, now) <= LONGEST_WAIT_UNHEARD.mul_f64(1.25));
+    }
+
+    #[test]
+    fn who_is_answered_late_among_very_many_asks_less_often_and_others_as_often_as_ever() {
+        let now = Instant::now();
+        let (late, longest) = (LONGEST_LATE_WAIT / LATE_ANSWERS, LONGEST_LATE_WAIT);
+        let waits = |names: u32, took: Duration, hears: Hears| {
+            let mut waiting = Waiting::since_when(Some(now - POLLER_QUEUES));
+            waiting.is_one_of(names);
+            waiting.answered_after(took);
+            (waiting.for_messages(hears, now), waiting)
+        };
+        let cases = [
+            (1, 3 * late, LONGEST_WAIT_UNHEARD, LONGEST_WAIT),
+            (600, 3 * late, LONGEST_WAIT_UNHEARD, LONGEST_WAIT),
+            (5_000, 3 * late, Duration::from_secs(2), LONGEST_WAIT),
+            (100_000, Duration::ZERO, LONGEST_WAIT_UNHEARD, LONGEST_WAIT),
+            (100_000, late / 2, longest / 2, longest / 2),
+            (u32::MAX, 3 * late, longest, longest),
+        ];
+        for (names, took, unheard, heard) in cases {
+            for (hears, longest) in [(Hears::Nothing, unheard), (Hears::Releases, heard)] {
+                let (wait, _) = waits(names, took, hears);
+                assert!(wait >= longest.mul_f64(0.75) && wait <= longest.mul_f64(1.25), "{names}");
+            }
+            // who would not ask while the lock is reserved for it does not queue
+            let (_, mut waiting) = waits(names, took, Hears::Nothing);
+            let place = waiting.place(WaitBy::Messages, Hears::Nothing, now);
+            assert_eq!(place.is_some(), unheard == LONGEST_WAIT_UNHEARD, "{names}");
+        }
     }
 
     #[test]

@@ -9,6 +9,7 @@ mod rights;
 mod table;
 
 use std::{
+    collections::VecDeque,
     convert::Infallible,
     sync::{Arc, OnceLock, Weak},
     time::Duration,
@@ -18,6 +19,7 @@ use futures_util::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use redis::{PushInfo, PushKind, Value, cmd};
 use tokio::{
     sync::Notify,
+    task::coop::unconstrained,
     time::{Instant, sleep_until},
 };
 
@@ -37,6 +39,10 @@ use crate::{
 /// How long nothing may be sent while we listen: then we see whether the other
 /// side is still there.
 const QUIET: Duration = Duration::from_secs(5);
+
+/// So many corrections are on their way at once. One is for a name: whoever waits for very many
+/// names would else be taken for one whose server is late, and begin anew for ever.
+const ON_THEIR_WAY: usize = 1_024;
 
 /// How long to wait before what failed is asked for again.
 const RETRY: Duration = Duration::from_millis(250);
@@ -234,7 +240,7 @@ impl Board {
 
     /// Asks the server for what is wanted, whenever that changes, as long as `wire` lives.
     async fn keep(&self, wire: &Wire) -> Infallible {
-        let mut asked = FuturesUnordered::new();
+        let (mut asked, mut to_ask) = (FuturesUnordered::new(), VecDeque::new());
         let (mut rests_until, mut sent_at) = (Instant::now(), Instant::now());
         loop {
             self.tell();
@@ -242,14 +248,18 @@ impl Board {
             if rests_until <= now {
                 let mut table = self.table.lock();
                 table.forgive(now);
-                for correction in table.corrections() {
+                to_ask.extend(table.corrections());
+                drop(table);
+                let more = to_ask.len().min(ON_THEIR_WAY - asked.len());
+                for correction in to_ask.drain(..more) {
                     asked.push(self.ask(wire, correction));
                     sent_at = now;
                 }
             }
             tokio::select! {
                 biased;
-                Some(refusal) = asked.next() => {
+                // All of them: on a busy runtime it may be long until we are polled again.
+                Some(refusal) = unconstrained(asked.next()) => {
                     // Of the server, for a while: any name would fare alike.
                     if refusal == Some(Refusal::Passing) {
                         rests_until = Instant::now() + RETRY;
@@ -346,5 +356,60 @@ impl Watcher for Board {
             self.changed.notify_one();
         }
         self.tell();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use testkit::twin::Twin;
+    use tokio::{
+        io::{AsyncReadExt, AsyncWriteExt, DuplexStream, copy, duplex, split},
+        time::sleep,
+    };
+
+    use super::*;
+    use crate::store::redis::{Connector, RedisStore, Settings};
+
+    /// The other end of `stream`: a hundred bytes reach it in a millisecond, and no more.
+    fn slowly(stream: DuplexStream) -> DuplexStream {
+        let (ours, theirs) = duplex(100);
+        let ((mut from, mut to), (mut back, mut forth)) = (split(stream), split(theirs));
+        tokio::spawn(async move { copy(&mut back, &mut to).await });
+        tokio::spawn(async move {
+            let mut bytes = [0; 100];
+            while let Ok(come @ 1..) = from.read(&mut bytes).await {
+                if forth.write_all(&bytes[..come]).await.is_err() {
+                    return;
+                }
+                sleep(Duration::from_millis(1)).await;
+            }
+        });
+        ours
+    }
+
+    async fn served_slowly(twin: &Twin) -> RedisStore {
+        twin.user("one", "on nopass +@all ~* &*");
+        let server = twin.clone();
+        let connector = Connector::by(move || {
+            let server = server.clone();
+            async move { server.connect().await.map(slowly) }
+        });
+        let settings = Settings { user: Some("one".into()), ..Settings::default() };
+        RedisStore::connect_by(connector, &settings, "one").await.unwrap()
+    }
+
+    /// All were asked for at once. The server was said to be late before the last was answered,
+    /// and everything began anew, for ever.
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_takes_its_time_over_very_many_names_is_not_left() {
+        let store = served_slowly(&Twin::new(7)).await;
+        let names: Vec<_> = (0..4_000).map(|at| Object::lock(format!("door:{at}"))).collect();
+        names.iter().for_each(|name| store.topology.listen(name));
+        let mut heard = names.iter().peekable();
+        while heard.peek().is_some() {
+            sleep(Duration::from_millis(100)).await;
+            assert_eq!(store.topology.reconnects(), 0);
+            while heard.next_if(|name| store.topology.hears_releases(name)).is_some() {}
+        }
     }
 }

@@ -227,8 +227,8 @@ pub(crate) const DEFECTS: &[Defect] = &[
         says: "after a lost connection nobody asks more often",
         edits: &[Edit {
             file: "src/engine/acquire/waiting.rs",
-            from: "(Hears::Nothing, _) => spread(LONGEST_WAIT_UNHEARD),",
-            to: "(Hears::Nothing, _) => spread(LONGEST_WAIT_UNHEARD * 1_000),",
+            from: "(Hears::Nothing, _) => spread(self.unhurried(LONGEST_WAIT_UNHEARD)),",
+            to: "(Hears::Nothing, _) => spread(self.unhurried(LONGEST_WAIT_UNHEARD * 1_000)),",
         }],
     },
     Defect {
@@ -1734,6 +1734,43 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
                 file: "src/primitives/permits.rs",
                 from: "        self.held.watch.note_more();\n        let Claim",
                 to: "        let Claim",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("engine::keeper::tests::all_answers_that_have_come_are_heard_at_once"),
+        Defect {
+            says: "renewals are heard a few at a time, while others run",
+            edits: &[Edit {
+                file: "src/engine/keeper/mod.rs",
+                from: "Some(answered) = unconstrained(asked.next()) => self.heard(answered),",
+                to: "Some(answered) = asked.next() => self.heard(answered),",
+            }],
+        },
+    ),
+    (
+        Finder::Unit(
+            "store::redis::subscriptions::tests::a_server_that_takes_its_time_over_very_many_names_is_not_left",
+        ),
+        Defect {
+            says: "all subscriptions are asked for at once",
+            edits: &[Edit {
+                file: "src/store/redis/subscriptions/mod.rs",
+                from: "to_ask.len().min(ON_THEIR_WAY - asked.len())",
+                to: "to_ask.len()",
+            }],
+        },
+    ),
+    (
+        Finder::Unit(
+            "engine::acquire::waiting::tests::who_is_answered_late_among_very_many_asks_less_often_and_others_as_often_as_ever",
+        ),
+        Defect {
+            says: "who is answered late asks as often as ever",
+            edits: &[Edit {
+                file: "src/engine/acquire/waiting.rs",
+                from: "longest.max(late.min(LONGEST_LATE_WAIT))",
+                to: "longest.max(late.min(Duration::ZERO))",
             }],
         },
     ),
