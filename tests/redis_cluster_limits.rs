@@ -4,16 +4,23 @@
 
 mod common;
 
-use std::{env, sync::Arc, time::Duration};
+use std::{
+    env,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
-use common::{cluster::built, connections, secs, within};
+use common::{cluster::built, connections, ms, secs, within};
 use futures_util::{StreamExt, stream::iter};
-use leasehold::{Client, Lock, LockGuard, Result};
-use testkit::{Cluster, Redis, eventually};
+use leasehold::{Client, Lock, LockGuard};
+use testkit::{Cluster, Redis};
 use tokio::{
     runtime::Handle,
-    task::{JoinHandle, spawn_blocking},
-    time::Instant,
+    task::{JoinSet, spawn_blocking},
+    time::{Instant, sleep},
 };
 
 /// So many of each, unless somebody says so.
@@ -25,6 +32,9 @@ const AT_ONCE: usize = 256;
 /// A busy machine with a hundred thousand of each may take so long for one step.
 const PATIENCE: Duration = Duration::from_secs(600);
 
+/// Where nothing has changed for so long nothing does: a busy machine is slow, and goes on.
+const STANDS_STILL: Duration = Duration::from_secs(60);
+
 /// How late a renewal may come, which is due when a third of the lease is over.
 const TTL: Duration = Duration::from_secs(30);
 const LATEST: Duration = Duration::from_secs(10);
@@ -32,9 +42,10 @@ const LATEST: Duration = Duration::from_secs(10);
 /// Much more than is needed. Allocators keep some.
 const MOST_BYTES: u64 = 16 * 1_024;
 
-fn number() -> usize {
-    let said = env::var("LEASEHOLD_LIMITS").ok().filter(|said| !said.is_empty());
-    said.map_or(FEW, |said| said.parse().expect("LEASEHOLD_LIMITS is a number"))
+/// The number that somebody says.
+fn said(variable: &str) -> Option<usize> {
+    let said = env::var(variable).ok().filter(|said| !said.is_empty())?;
+    Some(said.parse().unwrap_or_else(|_| panic!("{variable} is a number")))
 }
 
 /// How many bytes this process has in memory.
@@ -61,8 +72,24 @@ async fn acquire_all(locks: Vec<Lock>) -> Vec<LockGuard> {
     within(PATIENCE, "all are held", acquired.buffer_unordered(AT_ONCE).collect()).await
 }
 
-async fn until(what: &'static str, done: impl Fn() -> bool + Send + 'static) {
-    spawn_blocking(move || eventually(what, PATIENCE, done)).await.expect("it comes");
+/// Waits until `count` is `all`, as long as it changes, and tells how far it has come.
+async fn until(what: &str, all: usize, count: impl Fn() -> usize + Clone + Send + 'static) {
+    let (mut seen, mut since, mut told) = (usize::MAX, Instant::now(), Instant::now());
+    loop {
+        let now = spawn_blocking(count.clone()).await.expect("it counts");
+        if now == all {
+            return;
+        }
+        if now != seen {
+            (seen, since) = (now, Instant::now());
+        }
+        assert!(since.elapsed() < STANDS_STILL, "{what}: {now} for so long, and not {all}");
+        if told.elapsed() > secs(1) {
+            println!("  {what}: {now}, of {all}");
+            told = Instant::now();
+        }
+        sleep(ms(50)).await;
+    }
 }
 
 /// On how many channels somebody listens.
@@ -75,61 +102,89 @@ fn channels(nodes: &[Arc<Redis>]) -> usize {
     nodes.iter().map(count).sum()
 }
 
-/// Tasks that wait for each of `locks`, when the servers know of all.
-async fn wait_for(locks: Vec<Lock>, nodes: &[Arc<Redis>]) -> Vec<JoinHandle<Result<LockGuard>>> {
-    // Each listens where it is released, where those queue, and where it is told its turn.
-    let (all, nodes) = (3 * locks.len(), nodes.to_vec());
-    let task = |lock: Lock| tokio::spawn(async move { lock.acquire().await });
-    let tasks = locks.into_iter().map(task).collect();
-    until("all are heard", move || channels(&nodes) >= all).await;
-    tasks
+/// How much more there is of ours on the servers than two connections of each of so many clients.
+fn left(nodes: &[Arc<Redis>], clients: usize) -> usize {
+    nodes.iter().map(|node| connections(node).saturating_sub(2 * clients)).sum()
 }
 
-/// Gives all of `held` back, and sees each of `waits` enter.
-async fn pass_on(held: Vec<LockGuard>, waits: Vec<JoinHandle<Result<LockGuard>>>) {
-    let given = iter(held).map(LockGuard::release).buffer_unordered(AT_ONCE);
-    let given =
-        tokio::spawn(given.for_each(|released| async { drop(released.expect("it answers")) }));
-    for wait in waits {
-        let entered = within(PATIENCE, "it enters", wait).await.expect("it does not panic");
-        drop(entered.expect("it enters"));
+fn keys(nodes: &[Arc<Redis>]) -> usize {
+    let count = |node: &Arc<Redis>| node.command(&["DBSIZE"]).number();
+    nodes.iter().map(count).sum::<i64>().try_into().expect("there are no fewer than none")
+}
+
+/// So many tasks that wait for `locks` in turn, when the servers know of all; and how many of them
+/// have entered.
+async fn wait_for(
+    locks: &[Lock],
+    number: usize,
+    nodes: &[Arc<Redis>],
+) -> (JoinSet<()>, Arc<AtomicUsize>) {
+    let (mut tasks, entered) = (JoinSet::new(), Arc::<AtomicUsize>::default());
+    for lock in locks.iter().cycle().take(number) {
+        let (lock, entered) = (lock.clone(), Arc::clone(&entered));
+        tasks.spawn(async move {
+            let guard = lock.acquire().await.expect("it enters");
+            entered.fetch_add(1, Ordering::Relaxed);
+            drop(guard);
+        });
     }
-    given.await.expect("all are given back");
+    // Each listens where it is released, where those queue, and where it is told its turn.
+    let (all, nodes) = (3 * locks.len(), nodes.to_vec());
+    until("channels", all, move || channels(&nodes)).await;
+    (tasks, entered)
+}
+
+/// Gives all of `held` back.
+async fn give_back(held: Vec<LockGuard>) {
+    let given = iter(held).map(LockGuard::release).buffer_unordered(AT_ONCE);
+    given.for_each(|released| async { drop(released.expect("it answers")) }).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn very_many_holds_and_tasks_that_wait_of_one_client_are_kept_and_leave_nothing() {
-    let number = number();
+    let number = said("LEASEHOLD_LIMITS").unwrap_or(FEW);
+    let names = said("LEASEHOLD_LIMITS_NAMES").unwrap_or(number).min(number);
     let cluster = Cluster::options().replicas(0).start();
     let nodes = cluster.nodes();
     let patient = Client::builder().ttl(secs(3_600)).release_timeout(PATIENCE);
     let other = built(&cluster, patient).await;
-    let others = acquire_all(locks(&other, "wanted", number)).await;
+    let others = acquire_all(locks(&other, "wanted", names)).await;
 
-    // when one client has so many, and waits for as many
+    // when one client has so many, and as many tasks of it wait for so many names
     let client = built(&cluster, Client::builder().ttl(TTL)).await;
     let (before, begun) = (memory(), Instant::now());
     let held = acquire_all(locks(&client, "held", number)).await;
     tell("holds", before, number, begun.elapsed());
     let (before, begun) = (memory(), Instant::now());
-    let waits = wait_for(locks(&client, "wanted", number), &nodes).await;
+    let (mut waits, entered) = wait_for(&locks(&client, "wanted", names), number, &nodes).await;
     tell("tasks that wait", before, number, begun.elapsed());
-    assert!(nodes.iter().all(|node| connections(node) <= 4), "at most two of each client");
 
     // then all holds are kept, in time
     let (stats, all) = (client.clone(), number as u64);
     let renewed = client.stats().renewals + all;
-    let is_over = move || stats.stats().renewals >= renewed || stats.stats().held < all;
-    until("all are renewed once more", is_over).await;
+    until("renewals to come", 0, move || {
+        let stats = stats.stats();
+        assert_eq!(stats.held, all, "{stats:?}");
+        renewed.saturating_sub(stats.renewals).try_into().expect("there are not so many")
+    })
+    .await;
     let stats = client.stats();
     println!("the latest renewal was {:?} late", stats.renewal_lag_max);
     assert!(stats.renewal_lag_max < LATEST && stats.waiting == all, "{stats:?}");
     assert!(held.iter().all(LockGuard::is_held), "{stats:?}");
+    // Who looks where each slot is may be there for a moment.
+    let all_nodes = nodes.clone();
+    until("connections but two of each client", 0, move || left(&all_nodes, 2)).await;
 
     // and each who waits enters when it can
     let begun = Instant::now();
-    pass_on(others, waits).await;
-    println!("{number} hand-overs: {:?}", begun.elapsed());
+    let given = tokio::spawn(give_back(others));
+    until("who has entered", number, move || entered.load(Ordering::Relaxed)).await;
+    while let Some(done) = waits.join_next().await {
+        done.expect("it does not panic");
+    }
+    given.await.expect("all are given back");
+    println!("{number} have entered: {:?}", begun.elapsed());
     assert!(held.iter().all(LockGuard::is_held));
 
     // and nothing is left when the clients are gone
@@ -137,11 +192,7 @@ async fn very_many_holds_and_tasks_that_wait_of_one_client_are_kept_and_leave_no
     for client in [client, other] {
         assert_eq!(client.shutdown(PATIENCE).await.unsettled, 0);
     }
-    until("nobody is connected or listens, and the last queue has gone", move || {
-        let is_empty = |node: &Arc<Redis>| node.command(&["DBSIZE"]).number() == 0;
-        nodes.iter().all(|node| connections(node) == 0 && is_empty(node)) && channels(&nodes) == 0
-    })
-    .await;
+    until("what is left", 0, move || keys(&nodes) + left(&nodes, 0) + channels(&nodes)).await;
     let tasks = Handle::current().metrics();
-    until("no task is left", move || tasks.num_alive_tasks() == 0).await;
+    until("tasks", 0, move || tasks.num_alive_tasks()).await;
 }
