@@ -12,7 +12,7 @@ use common::{
     connections, give_back, ms, secs, within,
 };
 use futures_util::future::join_all;
-use leasehold::{Client, Error, Lock, LockGuard, Replicas, Result};
+use leasehold::{Client, Error, Lock, LockGuard, Release, Replicas, Result};
 use testkit::{Cluster, Failover, Redis, eventually};
 use tokio::{
     task::{JoinHandle, spawn_blocking},
@@ -303,6 +303,37 @@ async fn while_a_slot_is_on_its_way_its_grants_are_acknowledged_where_they_are()
     moving.close();
     give_back(again).await;
     give_back(held).await;
+}
+
+/// It was taken out, to be put in again, and what is gone there may not come back: nobody had it,
+/// and it was not free.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_permit_that_is_asked_about_again_while_its_slot_is_on_its_way_is_there_still() {
+    let cluster = Cluster::start();
+    let client = client(&cluster).await;
+    let permits = client.permits(NAME).unwrap().replicated(ONE);
+    permits.set(1).await.unwrap();
+    let (master, replica) = (owner(&cluster, NAME), replica_of(&cluster, NAME));
+    replica.catch_up_with(&master);
+    replica.pause();
+    let before = master.calls();
+    let waits = tokio::spawn({
+        let permits = permits.clone();
+        async move { permits.acquire().await }
+    });
+    let waited_for = || master.calls().since(&before).of("wait") > 0;
+    eventually("replicas are waited for", PATIENCE, waited_for);
+    let moving = cluster.moving(Cluster::slot_of(NAME), &other_than(&cluster, NAME));
+    moving.open();
+    master.command(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
+    let asked_again = || master.calls().since(&before).of("wait") > 1;
+    eventually("they are asked for again", PATIENCE, asked_again);
+    replica.resume();
+    let guard = within(PATIENCE, "it is there", waits).await.unwrap().unwrap();
+    assert_eq!(permits.acquired().await.unwrap(), 1);
+    moving.call_off();
+    assert_eq!(guard.release().await.unwrap(), Release::Released);
+    assert_eq!(permits.available().await.unwrap(), 1);
 }
 
 #[cfg(feature = "blocking")]

@@ -6,17 +6,16 @@
 --   1      it is there
 --   0      it is not
 --
--- A score that is set to what it was is not told to replicas: so it is another one in between. It
--- must not go meanwhile: what is empty loses the end that somebody has given it.
+-- A score that is set to what it was is not told to replicas: so something else comes, and goes.
+-- The permit stays meanwhile: the last one takes the key along, which cannot be written again where
+-- its slot is on its way to another node. A full server lets a script end what it has begun.
 --
--- Time: ZSCORE, ZREM and two ZADD.
+-- Time: ZSCORE, ZADD and two ZREM.
 
-local ends = redis.call('ZSCORE', KEYS[1], ARGV[1])
-if not ends then
+if not redis.call('ZSCORE', KEYS[1], ARGV[1]) then
     return 0
 end
--- Begins to write, and changes nothing. A full server lets a script end what it has begun.
 redis.call('ZREM', KEYS[1], '')
-redis.call('ZADD', KEYS[1], 'XX', ends + 1, ARGV[1])
-redis.call('ZADD', KEYS[1], 'XX', ends, ARGV[1])
+redis.call('ZADD', KEYS[1], '0', '')
+redis.call('ZREM', KEYS[1], '')
 return 1
