@@ -840,6 +840,58 @@ async fn keys_that_lie_on_two_nodes_are_waited_for_until_they_are_together() {
     assert_eq!(pool.available().await.unwrap(), 2);
 }
 
+/// The last of those that had expired was taken out, and what is gone there may not be looked at
+/// again: whoever had come to wait was told of an error.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn permits_that_have_all_expired_are_free_when_their_slot_has_moved() {
+    let cluster = three_masters();
+    let client = client(&cluster).await;
+    let permits = client.permits(NAME).unwrap();
+    permits.set(1).await.unwrap();
+    std::mem::forget(permits.clone().lease(ms(300)).acquire().await.unwrap());
+    let moving = cluster.moving(Cluster::slot_of(NAME), &other_than(&cluster, NAME));
+    moving.open();
+    sleep(ms(500)).await;
+    let waits = tokio::spawn({
+        let permits = permits.clone();
+        async move { permits.acquire().await }
+    });
+    sleep(ms(500)).await;
+    moving.carry_all();
+    moving.close();
+    let guard = within(PATIENCE, "it enters", waits).await.unwrap().unwrap();
+    assert_eq!(guard.release().await.unwrap(), Release::Released);
+    assert_eq!(permits.available().await.unwrap(), 1);
+}
+
+/// It was deleted, and what is gone there may not be written again: nothing was left of it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn what_is_replaced_under_a_lock_while_its_slot_is_on_its_way_is_replaced_behind_it_or_not() {
+    let cluster = three_masters();
+    let client = client(&cluster).await;
+    let guard = Arc::new(client.lock(NAME).unwrap().acquire().await.unwrap());
+    let key = format!("{{{NAME}}}:data");
+    let fields = || owner(&cluster, NAME).command(&["HGETALL", &key]).texts().join(" ");
+    guard.write([Write::hset(&*key, "old", "1")]).await.unwrap();
+    let moving = cluster.moving(Cluster::slot_of(NAME), &other_than(&cluster, NAME));
+    moving.open();
+    let replaces = || {
+        let (guard, key) = (Arc::clone(&guard), key.clone());
+        tokio::spawn(async move {
+            guard.write([Write::delete(&*key), Write::hset(&*key, "new", "2")]).await
+        })
+    };
+    let refused = replaces().await.unwrap().unwrap_err();
+    assert!(refused.is_transient(), "{refused:?}");
+    assert_eq!(fields(), "old 1");
+    let waits = replaces();
+    moving.carry_all();
+    moving.close();
+    within(PATIENCE, "it is written", waits).await.unwrap().unwrap();
+    assert_eq!(fields(), "new 2");
+    give_back(Arc::into_inner(guard).unwrap()).await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn who_waits_hears_at_the_new_owner_of_a_slot_that_has_moved() {
     let cluster = three_masters();

@@ -7,8 +7,9 @@ use redis::{Cmd, Value};
 use super::{
     RedisStore,
     connection::shown,
-    replies,
+    keys, replies,
     scripts::{Script, millis, script},
+    topology::Topology,
 };
 use crate::domain::{self, Claim, Edit, Failure, Work, Write};
 
@@ -43,12 +44,21 @@ impl RedisStore {
     }
 
     async fn write(&self, field: &str, claim: &Claim, writes: &[Write]) -> Result<Value, Failure> {
-        let keys = behind(claim, writes.iter().map(|write| &write.key));
+        let guard = self.never_there(claim, writes);
+        let writes = || writes.iter().chain(&guard);
+        let keys = behind(claim, writes().map(|write| &write.key));
         let told = |command: &mut Cmd| {
             command.arg(field);
-            writes.iter().for_each(|write| tell(command, &write.edit));
+            writes().for_each(|write| tell(command, &write.edit));
         };
         self.run(&WRITE, &keys, told).await
+    }
+
+    /// What is deleted cannot be written again where its slot is on its way to another node. There
+    /// a node refuses all of it beforehand, if one of the keys is not there.
+    fn never_there(&self, claim: &Claim, writes: &[Write]) -> Option<Write> {
+        let comes_back = matches!(self.topology, Topology::Cluster(_)) && comes_back(writes);
+        comes_back.then(|| Write::delete(keys::queue(claim.name()) + ":none"))
     }
 
     async fn eval(
@@ -72,6 +82,14 @@ impl RedisStore {
 fn behind<'a>(claim: &'a Claim, others: impl IntoIterator<Item = &'a Vec<u8>>) -> Vec<&'a [u8]> {
     let lock = claim.name().as_str().as_bytes();
     [lock].into_iter().chain(others.into_iter().map(Vec::as_slice)).collect()
+}
+
+/// Whether a key is deleted, and then written.
+fn comes_back(writes: &[Write]) -> bool {
+    let is_gone = |write: &Write, before: &[Write]| {
+        before.iter().any(|it| it.key == write.key && matches!(it.edit, Edit::Delete))
+    };
+    writes.iter().enumerate().any(|(at, write)| is_gone(write, &writes[..at]))
 }
 
 /// Tells `change` as `lua/lock/write.lua` takes it.

@@ -13,7 +13,7 @@ use crate::domain::{
 
 /// Codes that some servers hide in the text of a script's error, and the text
 /// that shows them.
-const HIDDEN: [(&str, &str); 8] = [
+const HIDDEN: [(&str, &str); 9] = [
     ("MISCONF", "MISCONF"),
     ("NOPERM", "NOPERM"),
     ("NOPERM", "The user executing the script can't"),
@@ -21,6 +21,8 @@ const HIDDEN: [(&str, &str); 8] = [
     ("NOREPLICAS", "NOREPLICAS"),
     ("OOM", "OOM"),
     ("READONLY", "READONLY"),
+    // A script has taken a key away whose slot is on its way, and may not look at it again there.
+    ("TRYAGAIN", "attempted to access a non local key"),
     ("WRONGTYPE", "WRONGTYPE"),
 ];
 
