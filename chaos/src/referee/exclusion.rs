@@ -47,7 +47,8 @@ fn beliefs<'a>(record: &'a Record, object: &Object) -> Vec<Belief<'a>> {
     believed
 }
 
-/// Who should have kept the new one out.
+/// Who should have kept the new one out, of these the one that ends last; of permits the one whose
+/// end makes them as few as may be.
 fn in_the_way<'a, 'r>(
     believed: &'a [Belief<'r>],
     new: &Belief<'_>,
@@ -55,10 +56,15 @@ fn in_the_way<'a, 'r>(
 ) -> Option<&'a Belief<'r>> {
     match new.hold.mode {
         Mode::Permit => {
-            let many = believed.len() >= usize::try_from(permits).unwrap_or(usize::MAX);
-            believed.first().filter(|_| many)
+            let many = believed.len().checked_sub(usize::try_from(permits).ok()?)?;
+            let mut by_end: Vec<_> = believed.iter().collect();
+            by_end.sort_by_key(|it| it.until);
+            by_end.get(many).copied()
         }
-        mode => believed.iter().find(|it| mode == Mode::Exclusive || it.hold.mode != mode),
+        mode => {
+            let apart = |it: &&Belief<'_>| mode == Mode::Exclusive || it.hold.mode != mode;
+            believed.iter().filter(apart).max_by_key(|it| it.until)
+        }
     }
 }
 

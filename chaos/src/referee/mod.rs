@@ -10,6 +10,7 @@ mod sleep;
 use std::time::Duration;
 
 use crate::clock::{Nanos, nanos};
+use crate::fault::Struck;
 use crate::orders::{Kind, Object};
 use crate::record::Record;
 
@@ -34,9 +35,9 @@ pub struct Verdict {
 /// Looks at everything that happened to these objects, whose leases last for `ttl`.
 #[must_use]
 pub fn judge(record: &Record, objects: &[Object], ttl: Duration) -> Verdict {
-    let windows = windows(record, ttl);
     let mut verdict = Verdict::default();
     for object in objects {
+        let windows = windows_of(record, object, ttl);
         if object.kind == Kind::Latch {
             latches::look(record, object, &windows, &mut verdict);
             continue;
@@ -54,8 +55,25 @@ pub fn judge(record: &Record, objects: &[Object], ttl: Duration) -> Verdict {
 /// until its next renewal, and not beyond its lease.
 #[must_use]
 pub fn windows(record: &Record, ttl: Duration) -> Vec<(Nanos, Nanos)> {
-    let failovers = record.faults.iter().filter(|it| it.failover);
-    failovers.map(|it| (it.from, it.healed + nanos(ttl))).collect()
+    failovers(record).map(|it| window(it, ttl)).collect()
+}
+
+/// The same of this object: of a cluster a failover forgets nothing but what lies on that node.
+fn windows_of(record: &Record, object: &Object, ttl: Duration) -> Vec<(Nanos, Nanos)> {
+    let is_there = |it: &&Struck| {
+        // Those have other names after each fault, of which nobody notes where they lie.
+        let renamed = matches!(object.kind, Kind::Latch | Kind::Semaphore);
+        renamed || it.names.as_ref().is_none_or(|names| names.contains(&object.name))
+    };
+    failovers(record).filter(is_there).map(|it| window(it, ttl)).collect()
+}
+
+fn failovers(record: &Record) -> impl Iterator<Item = &Struck> {
+    record.faults.iter().filter(|it| it.failover)
+}
+
+fn window(failover: &Struck, ttl: Duration) -> (Nanos, Nanos) {
+    (failover.from, failover.healed + nanos(ttl))
 }
 
 /// Whether all of a time lies in one of the windows.
@@ -66,7 +84,7 @@ fn within(windows: &[(Nanos, Nanos)], from: Nanos, until: Nanos) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fault::{Fault, Struck};
+    use crate::fault::Fault;
     use crate::orders::Mode;
     use crate::said::Said;
 
@@ -121,6 +139,30 @@ mod tests {
         let verdict = judge(&record, &[Object::new(Kind::Lock, "a")], TTL);
         assert_eq!((verdict.violations.len(), verdict.excused.len()), (0, 1));
         assert_eq!(found(&record, Object::new(Kind::Lock, "a").replicated()).len(), 1);
+    }
+
+    /// The first who was in the way was excused, and nobody looked at the others.
+    #[test]
+    fn each_who_should_have_kept_one_out_is_looked_at() {
+        let both = [(Mode::Shared, 6, 11), (Mode::Shared, 7, 20), (Mode::Exclusive, 10, 20)];
+        let mut read = record("a", &both);
+        read.faults.push(failover(5, 9));
+        assert_eq!(found(&read, Object::new(Kind::ReadWrite, "a")).len(), 1);
+        let three = [(Mode::Permit, 6, 20), (Mode::Permit, 7, 11), (Mode::Permit, 8, 20)];
+        let mut taken = record("a", &three);
+        taken.faults.push(failover(5, 9));
+        let of = |permits| found(&taken, Object::new(Kind::Permits, "a").permits(permits)).len();
+        assert_eq!((of(1), of(2)), (1, 0));
+    }
+
+    #[test]
+    fn two_at_once_are_found_on_a_node_that_was_not_replaced() {
+        let mut record = record("a", &[(Mode::Exclusive, 10, 12), (Mode::Exclusive, 11, 12)]);
+        let names = |name: &str| Some([name.to_owned()].into());
+        record.faults.push(Struck { names: names("b"), ..failover(5, 9) });
+        assert_eq!(found(&record, Object::new(Kind::Lock, "a")).len(), 1);
+        record.faults.push(Struck { names: names("a"), ..failover(5, 9) });
+        assert_eq!(found(&record, Object::new(Kind::Lock, "a")), [""; 0]);
     }
 
     #[test]
