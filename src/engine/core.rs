@@ -2,7 +2,7 @@
 
 use std::sync::{
     Arc,
-    atomic::{AtomicUsize, Ordering, fence},
+    atomic::{AtomicU64, AtomicUsize, Ordering, fence},
 };
 
 use tokio::{
@@ -31,6 +31,8 @@ pub(crate) struct Core {
     pub(super) recent: RecentReleases,
     /// Shared by one of each name that is waited for: it is asked about again and again.
     pub(super) repeats: Arc<()>,
+    /// How often another server has taken the place of one before.
+    pub(super) moves: AtomicU64,
     /// How many callers ask for something that may have to be given back, or give it back.
     pub(super) asking: AtomicUsize,
     /// The store is there again.
@@ -67,8 +69,10 @@ impl Core {
         }
     }
 
-    /// Has given back once more what another server may not have heard of.
-    pub(super) fn repeat_releases(&self) {
+    /// Another server has taken the place of one: has given back once more what it may not have
+    /// heard of.
+    pub(super) fn has_moved(&self) {
+        self.moves.fetch_add(1, Ordering::AcqRel);
         self.moved.notify_waiters();
         for (claim, until) in self.recent.may_be_held(self.clock.now()) {
             self.debts.owe(Debt::Repeat { claim, until });
@@ -78,6 +82,11 @@ impl Core {
     /// How many names are asked about again and again.
     pub(super) fn repeated(&self) -> u32 {
         u32::try_from(Arc::strong_count(&self.repeats)).unwrap_or(u32::MAX) - 1
+    }
+
+    /// How often another server has taken the place of one before.
+    pub(super) fn moves(&self) -> u64 {
+        self.moves.load(Ordering::Acquire)
     }
 
     /// How many ask.

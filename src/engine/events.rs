@@ -15,7 +15,7 @@ impl Subscriber for Engine {
                 self.keeper.ask_about_all();
                 self.core.back.notify_waiters();
             }
-            Event::Moved => self.core.repeat_releases(),
+            Event::Moved => self.core.has_moved(),
             Event::Ask { .. } | Event::SubscriptionsLost => {}
         }
         self.contention.hear(event);

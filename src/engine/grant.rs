@@ -21,7 +21,7 @@ pub(crate) struct Grant {
     /// When more time was last asked for, answered or not.
     pub(crate) asked_at: Stamp,
     /// How many replicas are known to have it, with the tokens of all its holds.
-    pub(crate) replicas: u32,
+    pub(crate) copies: Copies,
     /// Whether an earlier question for it went unanswered.
     pub(crate) unsure: bool,
     /// Whether others are known to want the lock.
@@ -31,6 +31,25 @@ pub(crate) struct Grant {
     pub(crate) stay: Stay,
     /// The token of its hold. The next hold has the next one.
     pub(crate) token: Option<Token>,
+}
+
+/// How many replicas of a server have a grant.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Copies {
+    replicas: u32,
+    /// How often another server had taken the place of one before.
+    moves: u64,
+}
+
+impl Copies {
+    pub(crate) fn counted(replicas: u32, moves: u64) -> Self {
+        Self { replicas, moves }
+    }
+
+    /// How many there are known to be after so many `moves`: one that is a primary now is no replica.
+    pub(crate) fn after(self, moves: u64) -> u32 {
+        if self.moves == moves { self.replicas } else { 0 }
+    }
 }
 
 /// What is left of the time that a grant may stay in this process.

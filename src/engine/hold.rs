@@ -21,7 +21,7 @@ use tokio::{
 use super::{
     clock::Stamp,
     counters::Counters,
-    grant::{Grant, Shape, Stay, Terms},
+    grant::{Copies, Grant, Shape, Stay, Terms},
     timing::{LONG_HOLD, LONGEST_REST, LOOKS_ONE_IN, SHARING_PAST, SHARING_RESTS},
 };
 use crate::{
@@ -57,7 +57,7 @@ struct State {
     /// How many writes may be on their way: each passes under whoever has the same owner.
     writes: u32,
     /// How many replicas are known to have it.
-    replicas: u32,
+    copies: Copies,
     /// Once set it never changes: what is lost is never held again.
     over: Option<LostReason>,
     /// Whether the store knows no more of it, as far as that is known.
@@ -70,7 +70,7 @@ impl Hold {
     /// The hold of `grant`, entered at `now`.
     pub(crate) fn new(grant: Grant, terms: Terms, now: Instant, counters: &Arc<Counters>) -> Self {
         counters.granted.add(1);
-        let Grant { leased_at, asked_at, replicas, .. } = grant;
+        let Grant { leased_at, asked_at, copies, .. } = grant;
         let state = State {
             leased_at,
             asked_at,
@@ -78,7 +78,7 @@ impl Hold {
             more: 0,
             beside: false,
             writes: 0,
-            replicas,
+            copies,
             over: None,
             has_left: false,
             told: None,
@@ -227,15 +227,16 @@ impl Hold {
         self.state.lock().writes -= 1;
     }
 
-    /// How many replicas are known to have it.
-    pub(super) fn replicas(&self) -> u32 {
-        self.state.lock().replicas
+    /// How many replicas are known to have it after so many `moves`.
+    pub(super) fn replicas(&self, moves: u64) -> u32 {
+        self.state.lock().copies.after(moves)
     }
 
-    /// Notes that so many replicas have it.
-    pub(super) fn is_replicated(&self, replicas: u32) {
+    /// Notes that so many replicas had it after so many `moves`.
+    pub(super) fn is_replicated(&self, replicas: u32, moves: u64) {
         let mut state = self.state.lock();
-        state.replicas = state.replicas.max(replicas);
+        let most = state.copies.after(moves).max(replicas);
+        state.copies = Copies::counted(most, moves);
     }
 
     /// Notes that nobody knows whether the store renewed it.
@@ -290,12 +291,12 @@ impl Hold {
     /// What it leaves to the next hold, if that may still be believed at `now`.
     pub(super) fn grant_for_next(&self, now: Instant) -> Option<Grant> {
         let state = self.state.lock();
-        let (leased_at, asked_at, replicas) = (state.leased_at, state.asked_at, state.replicas);
+        let (leased_at, asked_at, copies) = (state.leased_at, state.asked_at, state.copies);
         let stay = Stay { turns: self.grant.stay.turns.saturating_sub(1), ..self.grant.stay };
         // Somebody waited here, so others may wait elsewhere.
         let token = self.grant.token.and_then(|token| token.checked_add(1));
         let before = self.grant.clone();
-        let next = Grant { leased_at, asked_at, replicas, stay, token, contended: true, ..before };
+        let next = Grant { leased_at, asked_at, copies, stay, token, contended: true, ..before };
         (now < self.lease(&state).ends()).then_some(next)
     }
 

@@ -125,12 +125,14 @@ impl Engine {
         let recent = RecentReleases::default();
         let (back, moved, bell) = (Notify::new(), Notify::new(), Notify::new());
         let (open, used) = (Semaphore::new(0), Semaphore::new(0));
+        let moves = AtomicU64::new(0);
         let core = Arc::new(Core {
             store,
             clock,
             counters,
             debts,
             recent,
+            moves,
             repeats,
             asking,
             back,

@@ -3,7 +3,7 @@
 //! The hold is there meanwhile: the watchdog renews it, a shutdown takes it back, and dropping this
 //! future gives it back like any guard. What a hold of this client leaves to the next one here
 //! was acknowledged with its grant, and so were the tokens of all of them: nothing is written
-//! when it changes hands. Renewals are not waited for: what is lost with one is time.
+//! when it changes hands. When another server takes the place of one, it is asked about anew. Renewals are not waited for: what is lost with one is time.
 
 use std::{future::Future, pin::Pin, sync::Arc};
 
@@ -34,7 +34,8 @@ impl Engine {
         until: Option<Instant>,
     ) -> Result<Held, Error> {
         let hold = held.watch.hold();
-        if hold.replicas() >= replicas.least {
+        let moves = self.core.moves();
+        if hold.replicas(moves) >= replicas.least {
             return Ok(held);
         }
         let counted = self.unless_closed(self.count_replicas(replicas, hold, until)).await;
@@ -44,7 +45,7 @@ impl Engine {
             Ok(Err(failure)) => self.error(&name, failure),
             Ok(Ok(got)) if got < wanted => Error::NotReplicated { name, wanted, got },
             Ok(Ok(got)) => {
-                hold.is_replicated(got);
+                hold.is_replicated(got, moves);
                 match held.watch.remaining() {
                     Ok(_) => return Ok(held),
                     Err(reason) => Error::Lost { name, reason },
@@ -95,15 +96,25 @@ mod tests {
     use tokio::time::sleep;
 
     use super::*;
-    use crate::{Client, Lock, MemoryStore};
+    use crate::{
+        Client, Lock, MemoryStore,
+        domain::Identity,
+        engine::{clock::Clock, tasks::here},
+        store::{Event, Subscriber},
+    };
 
     /// So many replicas, and a lock that wants two within a second.
     fn door(replicas: u32) -> (MemoryStore, Client, Lock) {
         let store = MemoryStore::new();
         store.set_replicas(replicas);
         let client = Client::sharing(&store);
+        let lock = door_of(&client);
+        (store, client, lock)
+    }
+
+    fn door_of(client: &Client) -> Lock {
         let lock = client.lock("door").unwrap().local_turns(9, Duration::from_secs(60));
-        (store, client, lock.replicated(Replicas::at_least(2)))
+        lock.replicated(Replicas::at_least(2))
     }
 
     #[tokio::test(start_paused = true)]
@@ -145,5 +156,23 @@ mod tests {
         released.unwrap().done().unwrap();
         assert!(matches!(refused, Err(Error::NotReplicated { got: 0, .. })));
         assert_eq!(client.stats().handed_over, 2);
+    }
+
+    /// They were counted at the server before, and the next one here had it with none.
+    #[tokio::test(start_paused = true)]
+    async fn what_goes_on_here_is_asked_about_again_at_another_server() {
+        let memory = MemoryStore::new();
+        memory.set_replicas(2);
+        let (store, clock) = (Arc::new(memory.session()), Clock::with(|| Duration::ZERO));
+        let engine = Engine::new(Identity::of("one"), store, clock, here());
+        let client = Client::of(Arc::clone(&engine));
+        let lock = door_of(&client);
+        let first = lock.acquire().await.unwrap();
+        engine.hear(Event::Moved);
+        memory.set_replicas(0);
+        let (refused, released) = tokio::join!(lock.acquire(), first.release());
+        released.unwrap().done().unwrap();
+        assert_eq!(client.stats().handed_over, 1);
+        assert!(matches!(refused, Err(Error::NotReplicated { got: 0, .. })));
     }
 }

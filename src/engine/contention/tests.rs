@@ -19,7 +19,7 @@ use crate::{
     engine::{
         Engine,
         clock::Clock,
-        grant::{Grant, LocalTurns, Shape, Terms},
+        grant::{Copies, Grant, LocalTurns, Shape, Terms},
         tasks::here,
         timing::{ANSWER_RESTS, ASKER_RESTS, CONTENDED, LINGER, LONG_HOLD},
     },
@@ -71,7 +71,7 @@ fn grant(engine: &Engine, name: &Object, now: Instant) -> Grant {
         claim: Claim::plain(name.clone(), engine.identity.fresh_owner(), TTL),
         leased_at: now,
         asked_at: now.into(),
-        replicas: 0,
+        copies: Copies::default(),
         unsure: false,
         contended: false,
         stay: TERMS.local.from(now),

@@ -229,7 +229,7 @@ mod tests {
         domain::{CENTURY, Claim, Identity, Lease, LostReason, Object},
         engine::{
             counters::Counters,
-            grant::{Grant, LocalTurns, Terms},
+            grant::{Copies, Grant, LocalTurns, Terms},
         },
     };
 
@@ -277,7 +277,7 @@ mod tests {
                 claim,
                 leased_at: lease.asked_at,
                 asked_at: lease.asked_at.into(),
-                replicas: 0,
+                copies: Copies::default(),
                 unsure: false,
                 contended: false,
                 stay: terms.local.from(self.at(at)),

@@ -162,7 +162,7 @@ mod tests {
         engine::{
             Engine,
             clock::Clock,
-            grant::{Grant, LocalTurns, Terms},
+            grant::{Copies, Grant, LocalTurns, Terms},
             hold::Hold,
             tasks::here,
             timing::LINGER,
@@ -301,7 +301,7 @@ mod tests {
             claim: claim.clone(),
             leased_at: now,
             asked_at: now.into(),
-            replicas: 0,
+            copies: Copies::default(),
             unsure: true,
             contended: false,
             stay: LocalTurns::default().from(now),

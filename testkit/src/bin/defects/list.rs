@@ -437,8 +437,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "replicas are asked again about what goes on here",
             edits: &[Edit {
                 file: "src/engine/hold.rs",
-                from: "Grant { leased_at, asked_at, replicas, stay,",
-                to: "Grant { leased_at, asked_at, replicas: replicas.min(0), stay,",
+                from: "Grant { leased_at, asked_at, copies, stay,",
+                to: "Grant { leased_at, asked_at, copies: Copies::counted(copies.after(0).min(0), 0), stay,",
             }],
         },
     ),
@@ -450,8 +450,21 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "replicas that somebody has asked for are enough for everybody",
             edits: &[Edit {
                 file: "src/engine/acquire/acknowledged.rs",
-                from: "if hold.replicas() >= replicas.least {",
-                to: "if hold.replicas() > 0 {",
+                from: "if hold.replicas(moves) >= replicas.least {",
+                to: "if hold.replicas(moves) > 0 {",
+            }],
+        },
+    ),
+    (
+        Finder::Unit(
+            "engine::acquire::acknowledged::tests::what_goes_on_here_is_asked_about_again_at_another_server",
+        ),
+        Defect {
+            says: "replicas of the server before count at the next one",
+            edits: &[Edit {
+                file: "src/engine/grant.rs",
+                from: "if self.moves == moves { self.replicas } else { 0 }",
+                to: "if self.moves <= moves { self.replicas } else { 0 }",
             }],
         },
     ),
