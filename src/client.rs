@@ -611,7 +611,8 @@ impl<Made> ClientBuilder<Made> {
     /// told, as `host:port`, and returns where that is reached, in the same form; `None`: right
     /// there. The addresses in the URL are taken as they are, but for those of a cluster: it may name
     /// nodes as they call themselves. It is called by the tasks
-    /// that carry the connections, and in a cluster by whoever asks, so it must not block.
+    /// that carry the connections, and in a cluster by whoever asks, so it must not block. What is not
+    /// reached is asked about anew.
     ///
     /// # Examples
     ///

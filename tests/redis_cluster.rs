@@ -6,7 +6,7 @@ mod common;
 use std::{
     sync::{
         Arc, OnceLock,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering},
     },
     thread::sleep as sleep_for,
     time::Duration,
@@ -19,7 +19,7 @@ use common::{
 };
 use futures_util::future::join_all;
 use leasehold::{Client, Error, Hazard, Lock, LockGuard, LostReason, Release, Role, Write};
-use testkit::{Cluster, Failover, Links, Redis, Reply, came_with, eventually, rights_in};
+use testkit::{Cluster, Failover, Links, Proxy, Redis, Reply, came_with, eventually, rights_in};
 use tokio::{
     task::{JoinHandle, spawn_blocking},
     time::{Instant, sleep},
@@ -500,6 +500,37 @@ async fn nodes_are_reached_where_the_addresses_that_they_tell_are_translated_to(
         let name = cluster.key_on(&node, "door");
         give_back(client.lock(name).unwrap().acquire().await.unwrap()).await;
     }
+}
+
+/// It was asked about each node once: one that moved, and told the same, was away for ever.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_node_that_is_reached_elsewhere_by_and_by_is_asked_about_anew() {
+    let cluster = three_masters();
+    let node = owner(&cluster, NAME);
+    let (before, after) = (Proxy::before(node.port()), Proxy::before(node.port()));
+    let (leads_to, told) = (Arc::new(AtomicU16::new(before.port())), node.port().to_string());
+    let asked = Arc::clone(&leads_to);
+    let way = move |it: &str| {
+        let (host, port) = it.rsplit_once(':')?;
+        (port == told).then(|| format!("{host}:{}", asked.load(Ordering::SeqCst)))
+    };
+    let client = Client::builder().translate_addresses(way);
+    let client = client.connect(cluster.url()).await.unwrap();
+    let lock = client.lock(NAME).unwrap();
+    give_back(lock.acquire().await.unwrap()).await;
+
+    leads_to.store(after.port(), Ordering::SeqCst);
+    drop(before);
+    let found = async {
+        loop {
+            match lock.acquire().await {
+                Err(error) if error.is_transient() => {}
+                answer => return answer,
+            }
+        }
+    };
+    give_back(within(PATIENCE, "it is found", found).await.unwrap()).await;
+    assert!(after.connections() > 0);
 }
 
 /// It was called under a lock that the question takes, too, and both waited for ever.

@@ -87,6 +87,11 @@ impl Dialer {
         self.whereabouts.hazards().into_iter().map(|it| Finding::at(&place, it)).collect()
     }
 
+    /// Whether it leads where this other one does.
+    pub(crate) fn leads_where(&self, other: &Self) -> bool {
+        self.target.place == other.target.place
+    }
+
     /// Whether the server may be at another address by and by.
     pub(crate) fn may_change(&self) -> bool {
         self.whereabouts.may_change()

@@ -225,6 +225,7 @@ impl Atlas {
     pub(super) fn adopt(&self, map: Map) {
         let confirms = |chart: &mut Chart| chart.confirms(&map, Instant::now());
         if self.chart.lock().as_mut().is_some_and(confirms) {
+            self.reach_anew();
             return self.settle();
         }
         let dialers: Vec<_> = map.masters().iter().map(|at| self.dialer(at)).collect();
@@ -246,6 +247,22 @@ impl Atlas {
         left.iter().for_each(|(at, node)| self.retire(at, node));
         self.settle();
         self.changed.notify_waiters();
+    }
+
+    /// Asks anew how those nodes are reached that are not: it may be otherwise by now.
+    fn reach_anew(&self) {
+        let unreached = self.chart.lock().as_ref().map(Chart::unreached).unwrap_or_default();
+        for at in unreached {
+            let Ok(dialer) = self.dialer(&at) else { continue };
+            let mut chart = self.chart.lock();
+            let Some(master) = chart.as_mut().and_then(|it| it.astray(&at, &dialer)) else {
+                continue;
+            };
+            let before = std::mem::replace(master, Ok(self.node(dialer, true)));
+            drop(chart);
+            drop(before.map(|node| self.leave(&node)));
+            self.changed.notify_waiters();
+        }
     }
 
     /// Notes that `slot` is at `at`: its owner until now says so.
@@ -301,6 +318,11 @@ impl Atlas {
     fn retire(&self, at: &HostPort, node: &Node) {
         tracing::debug!(target: "leasehold", server = address_shown(at),
             "a node of the cluster is no master any more: left");
+        self.leave(node);
+    }
+
+    /// Ends what there is to `node`.
+    fn leave(&self, node: &Node) {
         let mut past = self.past.lock();
         // What it carries now is lost, too.
         past.losses += node.commands.losses() + 1;

@@ -5,7 +5,7 @@ use std::{cmp::Ordering, collections::HashMap, sync::Arc, time::Duration};
 use tokio::time::Instant;
 
 use super::{
-    super::connection::HostPort,
+    super::connection::{Dialer, HostPort},
     map::{Away, Map, address_shown},
     node::Node,
 };
@@ -124,6 +124,21 @@ impl Chart {
         away.filter(|away| !away.slots.is_empty()).collect()
     }
 
+    /// Where those are that no question reaches.
+    pub(super) fn unreached(&self) -> Vec<HostPort> {
+        let all = self.map.masters().iter().zip(&self.nodes);
+        all.filter(|(_, node)| !is_up(node)).map(|(at, _)| at.clone()).collect()
+    }
+
+    /// The master at `at`, if no question reaches it, and `dialer` leads elsewhere than it.
+    pub(super) fn astray(&mut self, at: &HostPort, dialer: &Dialer) -> Option<&mut Found> {
+        let index = self.map.masters().iter().position(|it| it == at)?;
+        let master = self.nodes.get_mut(index)?;
+        let leads_there =
+            |node: &Found| node.as_ref().is_ok_and(|it| it.commands.dialer().leads_where(dialer));
+        (!is_up(master) && !leads_there(master)).then_some(master)
+    }
+
     /// Whether whoever is at `at` is on it, dialled or not.
     pub(super) fn knows(&self, at: &HostPort) -> bool {
         self.guests.contains_key(at) || self.map.masters().contains(at)
@@ -161,6 +176,10 @@ impl Chart {
             self.nodes.push(guest.map_or_else(make, Ok));
         }
     }
+}
+
+fn is_up(node: &Found) -> bool {
+    node.as_ref().is_ok_and(|node| node.commands.is_up())
 }
 
 #[cfg(test)]
