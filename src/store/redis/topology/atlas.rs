@@ -432,3 +432,44 @@ fn is_same(one: Option<&Arc<Node>>, other: Option<&Arc<Node>>) -> bool {
         _ => false,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use redis::{Value, parse_redis_value};
+
+    use super::*;
+
+    /// What a node says that knows of so many changes, and that all slots are at this port.
+    fn map(epoch: u64, port: u16) -> Map {
+        let slots = format!("*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$1\r\na\r\n:{port}\r\n");
+        let nodes = format!("id a:{port}@1 master - 0 0 {epoch} connected 0-16383\n");
+        let said_by = HostPort { host: "a".into(), port };
+        let nodes = Value::BulkString(nodes.into());
+        Map::read(&parse_redis_value(slots.as_bytes()).unwrap(), &nodes, &said_by).unwrap()
+    }
+
+    fn believed(map: Map, now: Instant) -> Chart {
+        let (nodes, guests) = (vec![Err("of no matter".into())], HashMap::new());
+        Chart { map, nodes, guests, believed_at: now, moved_at: None, gap_told: false }
+    }
+
+    #[test]
+    fn who_knows_of_fewer_changes_leads_nobody_back_for_a_while() {
+        let now = Instant::now();
+        let chart = believed(map(4, 1), now);
+        assert!(chart.is_newer_than(&map(3, 2), now));
+        assert!(!chart.is_newer_than(&map(3, 2), now + REMEMBERED));
+        assert!(!chart.is_newer_than(&map(4, 2), now));
+        assert!(!chart.is_newer_than(&map(5, 2), now));
+    }
+
+    #[test]
+    fn who_was_not_told_yet_that_a_slot_has_moved_leads_nobody_back_at_once() {
+        let now = Instant::now();
+        let chart = Chart { moved_at: Some(now), ..believed(map(4, 1), now) };
+        assert!(chart.is_newer_than(&map(4, 2), now));
+        assert!(!chart.is_newer_than(&map(4, 1), now));
+        assert!(!chart.is_newer_than(&map(4, 2), now + TOLD_SOON));
+        assert!(!chart.is_newer_than(&map(5, 2), now));
+    }
+}

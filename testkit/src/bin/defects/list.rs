@@ -470,6 +470,32 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
+            "store::redis::topology::atlas::tests::who_knows_of_fewer_changes_leads_nobody_back_for_a_while",
+        ),
+        Defect {
+            says: "a node that was cut off leads everybody back",
+            edits: &[Edit {
+                file: "src/store/redis/topology/atlas.rs",
+                from: "Ordering::Less => now < self.believed_at + REMEMBERED,",
+                to: "Ordering::Less => now < self.believed_at,",
+            }],
+        },
+    ),
+    (
+        Finder::Unit(
+            "store::redis::topology::atlas::tests::who_was_not_told_yet_that_a_slot_has_moved_leads_nobody_back_at_once",
+        ),
+        Defect {
+            says: "a node that was not told that a slot has moved is believed",
+            edits: &[Edit {
+                file: "src/store/redis/topology/atlas.rs",
+                from: "Ordering::Equal => self.map != *map && told_soon(),",
+                to: "Ordering::Equal => self.map != *map && told_soon() && now < self.believed_at,",
+            }],
+        },
+    ),
+    (
+        Finder::Unit(
             "store::redis::synced::round::tests::all_who_have_come_share_one_question_and_each_has_its_own_answer",
         ),
         Defect {
