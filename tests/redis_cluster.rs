@@ -515,7 +515,7 @@ async fn a_node_that_is_reached_elsewhere_by_and_by_is_asked_about_anew() {
         (port == told).then(|| format!("{host}:{}", asked.load(Ordering::SeqCst)))
     };
     let client = Client::builder().translate_addresses(way);
-    let client = client.connect(cluster.url()).await.unwrap();
+    let client = client.connect(&cluster.url()).await.unwrap();
     let lock = client.lock(NAME).unwrap();
     give_back(lock.acquire().await.unwrap()).await;
 

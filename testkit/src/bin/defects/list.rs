@@ -470,12 +470,12 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "store::redis::topology::atlas::tests::who_knows_of_fewer_changes_leads_nobody_back_for_a_while",
+            "store::redis::topology::chart::tests::the_newest_map_is_believed_and_an_older_one_when_nobody_has_confirmed_it_for_long",
         ),
         Defect {
             says: "a node that was cut off leads everybody back",
             edits: &[Edit {
-                file: "src/store/redis/topology/atlas.rs",
+                file: "src/store/redis/topology/chart.rs",
                 from: "Ordering::Less => now < self.believed_at + REMEMBERED,",
                 to: "Ordering::Less => now < self.believed_at,",
             }],
@@ -483,12 +483,12 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "store::redis::topology::atlas::tests::who_was_not_told_yet_that_a_slot_has_moved_leads_nobody_back_at_once",
+            "store::redis::topology::chart::tests::that_a_slot_has_moved_counts_more_than_a_map_without_it_until_all_are_told",
         ),
         Defect {
             says: "a node that was not told that a slot has moved is believed",
             edits: &[Edit {
-                file: "src/store/redis/topology/atlas.rs",
+                file: "src/store/redis/topology/chart.rs",
                 from: "Ordering::Equal => self.map != *map && told_soon(),",
                 to: "Ordering::Equal => self.map != *map && told_soon() && now < self.believed_at,",
             }],
