@@ -262,7 +262,6 @@ impl<'a> Attempt<'a> {
     /// What `verdict` means for who asked for `lease`.
     fn weigh(&mut self, verdict: Result<Verdict, Failure>, lease: Lease) -> Asked {
         let (engine, now) = (self.engine, self.engine.core.clock.now());
-        self.waiting.answered_after(now.saturating_duration_since(lease.asked_at));
         let too_late = || format!("granted when its lease of {:?} had ended", self.claim.ttl);
         let verdict = match verdict {
             Ok(Verdict::Granted { .. }) if now >= lease.ends() => {
@@ -288,6 +287,7 @@ impl<'a> Attempt<'a> {
                 Asked::Failed(failure)
             }
         };
+        self.waiting.answered_after(now.saturating_duration_since(lease.asked_at));
         if !self.unsure {
             self.asked = None;
         }

@@ -77,6 +77,11 @@ impl Waiting {
         longest.max(late.min(LONGEST_LATE_WAIT))
     }
 
+    /// Whether it asks less often than one who hears nothing.
+    fn is_unhurried(&self) -> bool {
+        self.names > 0 && self.unhurried(LONGEST_WAIT_UNHEARD) > LONGEST_WAIT_UNHEARD
+    }
+
     /// The place to ask for at `now`.
     pub(super) fn place(&mut self, by: WaitBy, hears: Hears, now: Instant) -> Option<Place> {
         let place = match (by, hears) {
@@ -84,11 +89,7 @@ impl Waiting {
             (WaitBy::Messages, Hears::Releases) => None,
             // It would not ask while the lock is reserved for it.
             (WaitBy::Polling { longest, .. }, _) if longest > LONGEST_WAIT_UNHEARD => None,
-            (WaitBy::Messages, Hears::Nothing)
-                if self.unhurried(LONGEST_WAIT_UNHEARD) > LONGEST_WAIT_UNHEARD =>
-            {
-                None
-            }
+            (WaitBy::Messages, Hears::Nothing) if self.is_unhurried() => None,
             (WaitBy::Messages, Hears::Nothing) | (WaitBy::Polling { .. }, _) => {
                 let long = self.since.is_some_and(|since| now >= since + POLLER_QUEUES);
                 long.then_some(Place::Polling)
