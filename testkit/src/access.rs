@@ -6,7 +6,6 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use crate::program::redis_major;
 use crate::wire::{Connection, PATIENCE, Reply};
@@ -58,7 +57,7 @@ impl Access {
     ///
     /// Any answer will do: it may want a password that only the test knows.
     pub(crate) fn answers(&self) -> bool {
-        let reply = Connection::try_open(self.port, Duration::from_secs(1))
+        let reply = Connection::try_open(self.port, PATIENCE)
             .and_then(|mut connection| connection.try_command(&["PING"]));
         if matches!(&reply, Ok(Reply::Text(_))) {
             self.count("ping");

@@ -287,8 +287,8 @@ impl Redis {
 
     /// How often each command was called since the server started.
     ///
-    /// Commands inside scripts count, failed ones too; what the test kit sends
-    /// on its own behalf does not.
+    /// Commands inside scripts count, failed ones too, and what the server itself calls
+    /// as it starts; what the test kit sends on its own behalf does not.
     ///
     /// # Panics
     ///

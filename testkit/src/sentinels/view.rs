@@ -38,7 +38,7 @@ impl View {
         is(&self.master, "flags", "master")
             && is(&self.master, "port", &port)
             && self.replicas.iter().filter(follows).count() == replicas
-            && self.sentinels.iter().filter(|it| is(it, "flags", "sentinel")).count() == sentinels
+            && self.sentinels.iter().filter(|it| is_well(it)).count() == sentinels
     }
 }
 
@@ -70,6 +70,39 @@ fn facts(reply: &Reply) -> Facts {
     texts.chunks_exact(2).map(|pair| (pair[0].to_owned(), pair[1].to_owned())).collect()
 }
 
+/// Whether nothing is wrong with another Sentinel. That it took the master for down when
+/// it was last asked is nothing: Valkey 9 keeps that until it has a reason to ask again.
+fn is_well(sentinel: &Facts) -> bool {
+    ["sentinel", "sentinel,master_down"].iter().any(|flags| is(sentinel, "flags", flags))
+}
+
 fn is(facts: &Facts, name: &str, value: &str) -> bool {
     facts.get(name).is_some_and(|it| it == value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_another_sentinel_once_said_of_the_master_does_not_count() {
+        for (flags, complete) in [
+            ("sentinel", true),
+            ("sentinel,master_down", true),
+            ("s_down,sentinel", false),
+            ("sentinel,disconnected", false),
+            ("s_down,sentinel,master_down", false),
+        ] {
+            let view = View {
+                master: known(&[("flags", "master"), ("port", "7000")]),
+                replicas: Vec::new(),
+                sentinels: vec![known(&[("flags", flags)])],
+            };
+            assert_eq!(view.is_complete(7000, 0, 1), complete, "{flags}");
+        }
+    }
+
+    fn known(facts: &[(&str, &str)]) -> Facts {
+        facts.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect()
+    }
 }
