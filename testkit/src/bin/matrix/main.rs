@@ -1,6 +1,7 @@
 //! Runs the tests that speak to Redis on every server that `make servers` got, and writes
 //! down what came of it: `matrix` runs all, `matrix redis-6.2` those on one server,
-//! `matrix redis-6.2 redis_tls` one suite there.
+//! `matrix redis-6.2 redis_tls` one suite there, `matrix redis-6.2 'testkit server'` one of
+//! the test kit.
 //!
 //! What a suite said stays in `target/servers/NAME/said`; the table in `docs/servers.md`
 //! is made of all that is there. A test that wants what a server does not have fails
@@ -11,6 +12,7 @@ mod suite;
 mod table;
 
 use std::env;
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -35,14 +37,25 @@ fn main() -> ExitCode {
 /// Runs what is wanted and writes the table. Returns whether nothing in it has failed.
 fn run(on: Option<&str>, only: Option<&str>) -> io::Result<bool> {
     let suites = Suite::all(root())?;
-    for server in servers()?.iter().filter(|server| on.is_none_or(|on| server.is_called(on))) {
-        for suite in suites.iter().filter(|suite| only.is_none_or(|only| suite.name == only)) {
+    for server in chosen(&servers()?, on, Server::name)? {
+        for suite in chosen(&suites, only, |suite| &suite.name)? {
             server.try_out(suite)?;
         }
     }
     let columns = servers()?.iter().map(|server| server.column(&suites)).collect::<Vec<_>>();
     fs::write(root().join("docs/servers.md"), table(&suites, &columns))?;
-    Ok(columns.iter().flat_map(|column| &column.said).flatten().all(|said| said.failed.is_empty()))
+    Ok(columns.iter().flat_map(|column| &column.said).flatten().all(Said::is_well))
+}
+
+/// All, or the one of this name.
+fn chosen<'a, T>(
+    all: &'a [T],
+    name: Option<&str>,
+    name_of: impl Fn(&T) -> &str,
+) -> io::Result<Vec<&'a T>> {
+    let Some(name) = name else { return Ok(all.iter().collect()) };
+    let one = all.iter().find(|it| name_of(it) == name);
+    one.map(|one| vec![one]).ok_or_else(|| io::Error::other(format!("there is no `{name}`")))
 }
 
 fn root() -> &'static Path {
@@ -70,8 +83,8 @@ impl Server {
         self.dir.join("bin/redis-server")
     }
 
-    fn is_called(&self, name: &str) -> bool {
-        self.dir.file_name().is_some_and(|it| it == name)
+    fn name(&self) -> &str {
+        self.dir.file_name().and_then(OsStr::to_str).unwrap_or_default()
     }
 
     /// Runs a suite and keeps what it says.
@@ -100,5 +113,19 @@ impl Server {
         let read = |suite: &Suite| fs::read_to_string(self.said(suite)).ok();
         let said = suites.iter().map(|suite| read(suite).map(|said| Said::read(&said))).collect();
         Column { server: self.version(), said }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_nothing_has_is_refused() {
+        let all = ["redis_tls".to_owned(), "testkit server".to_owned()];
+        let named = |name| chosen(&all, name, |it| it.as_str());
+        assert_eq!(named(None).unwrap().len(), 2);
+        assert_eq!(named(Some("testkit server")).unwrap(), [&all[1]]);
+        assert_eq!(named(Some("testkit")).unwrap_err().to_string(), "there is no `testkit`");
     }
 }

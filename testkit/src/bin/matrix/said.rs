@@ -34,6 +34,11 @@ impl Said {
         }
     }
 
+    /// Whether it came to its end, and nothing has failed.
+    pub(crate) fn is_well(&self) -> bool {
+        self.ended && self.failed.is_empty()
+    }
+
     /// It in a few words.
     pub(crate) fn cell(&self) -> String {
         let counts = [(self.failed.len(), "failed"), (self.unsupported.len(), "not supported")];
@@ -77,11 +82,14 @@ mod tests {
         assert_eq!(said.failed, ["two"]);
         assert_eq!(said.unsupported, [("three".to_owned(), "TLS".to_owned())]);
         assert_eq!(said.cell(), "1, 1 failed, 1 not supported");
+        assert!(!said.is_well());
     }
 
     #[test]
     fn a_suite_that_did_not_come_to_its_end_is_seen() {
-        assert_eq!(Said::read("").cell(), "0, ended early");
-        assert_eq!(Said::read("test one ... ok\n\ntest result: ok. 1 passed").cell(), "1");
+        let early = Said::read("");
+        assert_eq!((early.cell().as_str(), early.is_well()), ("0, ended early", false));
+        let whole = Said::read("test one ... ok\n\ntest result: ok. 1 passed");
+        assert_eq!((whole.cell().as_str(), whole.is_well()), ("1", true));
     }
 }
