@@ -282,11 +282,14 @@ async fn another_primary_among_the_addresses_is_found_while_one_is_connected_to_
     .await;
 }
 
+/// A server that rests at each key answers too seldom on a busy machine.
+const REST_AT_EACH_FOURTH: &str = "-4";
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_is_loading_is_no_primary_yet() {
-    // given a server that takes seconds to load its data, and answers meanwhile
-    const KEYS: usize = 20_000;
-    let slow = Redis::options().persistent().arg("--key-load-delay", "100").start();
+    // given a server that takes seconds to load its data, and answers each thousand keys
+    const KEYS: usize = 120_000;
+    let slow = Redis::options().persistent().arg("--key-load-delay", REST_AT_EACH_FOURTH).start();
     let mut connection = Connection::open(slow.port());
     (0..KEYS).for_each(|n| connection.send(&["SET", &format!("key-{n}"), "x"]).unwrap());
     (0..KEYS).for_each(|_| assert_eq!(connection.next_reply().unwrap().text(), "OK"));
