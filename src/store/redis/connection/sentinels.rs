@@ -422,7 +422,9 @@ impl fmt::Debug for Sentinels {
 /// What one sentinel knows of all of them, by what it says of the master and of the others.
 fn crew(master: &Value, others: &Value) -> Option<Crew> {
     let Value::Array(others) = others else { return None };
-    let is_down = |other: &Value| fact(other, "flags").is_some_and(|it| it.contains("_down"));
+    let is_down = |other: &Value| {
+        fact(other, "flags").is_some_and(|it| it.split(',').any(|it| it == "s_down"))
+    };
     let down = others.iter().filter(|it| is_down(it)).count();
     let quorum = fact(master, "quorum").and_then(|it| it.parse().ok());
     Some(Crew { known: others.len() + 1, usable: others.len() + 1 - down, quorum })
@@ -458,5 +460,27 @@ fn text(value: &Value) -> Option<&str> {
         Value::BulkString(bytes) => std::str::from_utf8(bytes).ok(),
         Value::SimpleString(text) => Some(text),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Valkey 9 goes on saying so for ever after a failover.
+    #[test]
+    fn a_sentinel_that_took_the_master_for_down_is_there_itself() {
+        let others = ["sentinel", "sentinel,master_down", "s_down,sentinel,disconnected"];
+        let others = others.iter().map(|flags| said("flags", flags)).collect();
+        let crew = crew(&said("quorum", "2"), &Value::Array(others));
+        assert_eq!(crew, Some(Crew { known: 4, usable: 3, quorum: Some(2) }));
+    }
+
+    fn said(fact: &str, value: &str) -> Value {
+        Value::Map(vec![(text_of(fact), text_of(value))])
+    }
+
+    fn text_of(text: &str) -> Value {
+        Value::BulkString(text.as_bytes().to_vec())
     }
 }
