@@ -20,7 +20,7 @@ pub(crate) fn table(suites: &[Suite], columns: &[Column]) -> String {
         let cells = columns.iter().map(|column| cell(column.said[number].as_ref()));
         page += &format!("| {} | {} |\n", suite.name, cells.collect::<Vec<_>>().join(" | "));
     }
-    page + &unsupported(columns) + &failures(suites, columns)
+    page + &unsupported(columns) + &failures(suites, columns) + PECULIAR
 }
 
 fn cell(said: Option<&Said>) -> String {
@@ -66,4 +66,15 @@ const HEAD: &str = "# Servers
 `make servers` gets these servers, and `make matrix` runs on each every test that speaks to Redis, and writes this page. A
 number is that of the tests that passed. A test that wants what a server does not have fails there and is counted as not
 supported; why stands below. A row that was not run says so.
+";
+
+const PECULIAR: &str = "
+## Peculiar
+
+- Valkey 8 and 9: `CLUSTER SETSLOT` waits for the replicas of its node, and is refused with `NOREPLICAS` where one stands still.
+- Valkey 9: `PUBSUB NUMSUB` says an address, and no number, while the table of those who listen to a channel grows: from eight on. Clients
+  that listen without a queue, as Redisson's do, are not counted then, and have a fiftieth of the time in place of a fifth. In a cluster
+  `PUBSUB SHARDNUMSUB` is right.
+- Valkey 9: a Sentinel goes on saying of the others that they take the master for down, long after a failover, and counts that at the next one:
+  a single one that misses the master begins a failover, for which the others must vote still.
 ";
