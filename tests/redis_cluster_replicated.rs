@@ -258,14 +258,14 @@ async fn a_grant_that_moves_is_acknowledged_by_the_replicas_of_its_new_owner() {
     let client = client(&cluster).await;
     let (from, to) = (owner(&cluster, NAME), other_than(&cluster, NAME));
     let [of_from, of_to] = [&from, &to].map(|it| cluster.replicas_of(it).remove(0));
-    of_from.pause();
+    // A Valkey that waits for a replica lets go of no slot.
+    of_from.stop();
     let waits = granted_at(&from, lock(&client, NAME, ONE)).await;
     let moved = Arc::clone(&cluster);
     spawn_blocking(move || moved.move_slot(Cluster::slot_of(NAME), &to)).await.unwrap();
     let guard = within(PATIENCE, "it is there", waits).await.unwrap().unwrap();
     assert!(has(&of_to, NAME));
     give_back(guard).await;
-    of_from.resume();
 }
 
 /// It was granted by the one, and is with the other, of which the replica has nothing.
@@ -275,15 +275,16 @@ async fn replicas_of_a_node_that_has_lost_the_slot_do_not_count() {
     let client = client(&cluster).await;
     let (from, to) = (owner(&cluster, NAME), other_than(&cluster, NAME));
     let [of_from, of_to] = [&from, &to].map(|it| cluster.replicas_of(it).remove(0));
-    of_from.pause();
-    of_to.pause();
+    of_from.stop();
+    of_to.stop();
     let soon = Replicas::at_least(1).within(secs(8));
     let waits = granted_at(&from, lock(&client, NAME, soon)).await;
     let moved = Arc::clone(&cluster);
     spawn_blocking(move || moved.move_slot(Cluster::slot_of(NAME), &to)).await.unwrap();
-    of_from.resume();
+    of_from.start_again();
+    of_from.catch_up_with(&from);
     is_refused(within(PATIENCE, "it is told", waits).await.unwrap(), 1, 0);
-    of_to.resume();
+    of_to.start_again();
     is_free(&cluster, NAME).await;
 }
 

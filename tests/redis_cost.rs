@@ -421,7 +421,9 @@ async fn clients_that_take_turns_cost_three_evalsha_for_each_however_many_they_a
         );
         // And those who wait for long, as on a busy machine, look once or twice besides.
         assert!(asked * 20 <= granted * 61 + 40 * long, "{asked} for {granted}, {long}: {calls}");
-        assert_eq!(of(&calls, &["subscribe", "unsubscribe", "eval"]), [0, 0, 0], "{calls}");
+        let again = of(&calls, &["subscribe", "unsubscribe"]);
+        assert!(again.iter().all(|again| *again <= long), "{long}: {calls}");
+        assert_eq!(calls.of("eval"), 0, "{calls}");
         costs.push([each(asked), each(asked.saturating_sub(2 * long))]);
     }
     // and that does not grow with their number, but by what those ask who wait for long

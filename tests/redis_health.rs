@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use common::{Log, give_back, healed, ms, secs};
 use leasehold::{Client, Hazard, Health};
-use testkit::{Cluster, Liar, Lie, Redis, Sentinels, eventually};
+use testkit::{Cluster, Liar, Lie, Redis, Sentinels, came_with, eventually};
 
 /// What takes servers some seconds on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -265,6 +265,7 @@ async fn a_primary_that_hears_of_too_few_replicas_is_not_ready() {
 /// Nodes that say at first that they know no sharded channels: as they do before an upgrade.
 #[tokio::test]
 async fn an_upgrade_that_parts_old_clients_from_new_ones_is_found_and_told_once() {
+    came_with(7, "taking away the right to a second word of a command");
     let cluster = Cluster::options().replicas(0).start();
     let rights = ["~*", "&*", "+@all", "-pubsub|shardnumsub"];
     cluster.user("plain", &rights);
