@@ -211,7 +211,7 @@ where
     join_all(SILENCES.map(|silence| {
         let ask = &ask;
         async move {
-            let (client, ..) = silent(silence).await;
+            let (client, _proxy, _redis) = silent(silence).await;
             let start = Instant::now();
             let error = within(secs(20), "it returns", ask(client.lock("door").unwrap())).await;
             let late = start.elapsed().saturating_sub(limit);
