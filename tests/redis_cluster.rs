@@ -1062,7 +1062,7 @@ async fn a_node_that_hangs_costs_its_own_holds_and_no_others() {
     const HOLDS: usize = 1_200;
     let patient = Cluster::options().replicas(0).node_timeout(secs(60));
     let cluster = patient.start();
-    let client = hasty(&cluster, secs(3)).await;
+    let client = hasty(&cluster, secs(6)).await;
     let lock = |number: usize| client.lock(format!("orders:{number}")).unwrap();
     let holds = join_all((0..HOLDS).map(|number| {
         let lock = lock(number);
