@@ -116,6 +116,11 @@ impl Failure {
             Self::Failed(_) | Self::Unsupported(_) => false,
         }
     }
+
+    /// Whether we are not let in: nothing is said of what was asked.
+    pub(crate) fn is_rejection(&self) -> bool {
+        matches!(self, Self::Refused { code, .. } if matches!(code.as_str(), "NOAUTH" | "WRONGPASS"))
+    }
 }
 
 /// The command that a refusal names: "no permissions to run the 'hset' command".

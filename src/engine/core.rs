@@ -10,12 +10,7 @@ use tokio::{
     time::Instant,
 };
 
-use super::{
-    clock::Clock,
-    counters::Counters,
-    debts::{Debt, Debts},
-    recent::RecentReleases,
-};
+use super::{clock::Clock, counters::Counters, debts::Debts, recent::RecentReleases};
 use crate::{
     domain::{Claim, ReleaseMode},
     store::Store,
@@ -37,8 +32,6 @@ pub(crate) struct Core {
     pub(super) asking: AtomicUsize,
     /// The store is there again.
     pub(super) back: Notify,
-    /// Another server has taken its place.
-    pub(super) moved: Notify,
     /// Rung when the background is to look sooner than it has planned.
     pub(super) bell: Notify,
     /// Closed when the client is shut down. It has no permits: who acquires one waits for that.
@@ -64,8 +57,7 @@ impl Core {
     /// `asked_at`. Who waits for it may be polled when another server has long taken its place.
     pub(super) fn has_given_back(&self, claim: &Claim, mode: ReleaseMode, asked_at: Instant) {
         if self.recent.note(claim, mode, asked_at) {
-            let until = asked_at + claim.ttl;
-            self.debts.owe(Debt::Repeat { claim: claim.clone(), until });
+            self.debts.owe_again(vec![(claim.clone(), asked_at + claim.ttl)]);
         }
     }
 
@@ -73,10 +65,7 @@ impl Core {
     /// heard of.
     pub(super) fn has_moved(&self) {
         self.moves.fetch_add(1, Ordering::AcqRel);
-        self.moved.notify_waiters();
-        for (claim, until) in self.recent.may_be_held(self.clock.now()) {
-            self.debts.owe(Debt::Repeat { claim, until });
-        }
+        self.debts.owe_again(self.recent.may_be_held(self.clock.now()));
     }
 
     /// How many names are asked about again and again.

@@ -4,12 +4,15 @@
 //! Who settles something itself owes it if it is dropped before it is done.
 //! One mutex guards the list. It is a leaf: whoever holds another lock may take it.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashSet},
+    sync::Arc,
+};
 
 use tokio::{sync::Notify, time::Instant};
 
 use crate::{
-    domain::{Claim, Mutex, ReleaseMode, Seldom},
+    domain::{Claim, Mutex, Owner, ReleaseMode, Seldom},
     engine::hold::Hold,
 };
 
@@ -68,6 +71,14 @@ impl Debt {
         }
     }
 
+    /// Who is given back once more.
+    fn repeats(&self) -> Option<&Owner> {
+        match self {
+            Self::Repeat { claim, .. } => Some(&claim.owner),
+            Self::Release(_) | Self::Recount { .. } => None,
+        }
+    }
+
     /// Whether it is precaution only, which nobody need wait for.
     fn is_precaution(&self) -> bool {
         matches!(self, Self::Repeat { .. } | Self::Release(Withdrawal { looks: Some(1..), .. }))
@@ -102,6 +113,19 @@ impl Debts {
     /// Has `debt` settled in the background.
     pub(crate) fn owe(&self, debt: Debt) {
         self.list.lock().add(debt);
+        self.changed.notify_one();
+    }
+
+    /// Has each of `claims` given back once more, until then, unless that is owed already.
+    pub(crate) fn owe_again(&self, claims: Vec<(Claim, Instant)>) {
+        let mut list = self.list.lock();
+        let owed: HashSet<_> = list.owed.values().filter_map(Debt::repeats).cloned().collect();
+        for (claim, until) in claims {
+            if !owed.contains(&claim.owner) {
+                list.add(Debt::Repeat { claim, until });
+            }
+        }
+        drop(list);
         self.changed.notify_one();
     }
 

@@ -32,7 +32,7 @@ mod tests {
     use super::*;
     use crate::{
         Client,
-        domain::{Claim, Identity, Object},
+        domain::{Claim, Identity, Object, Owner, ReleaseMode},
         engine::{clock::Clock, tasks::here},
         store::memory::MemoryStore,
     };
@@ -145,5 +145,33 @@ mod tests {
         memory.resume();
         sleep(Duration::from_millis(1)).await;
         assert_eq!(engine.core.debts.listed(), 0);
+    }
+
+    /// Another node moved, and it was forgotten with what had been given back long before the last.
+    #[tokio::test(start_paused = true)]
+    async fn what_is_being_given_back_once_more_is_not_forgotten_when_commands_go_elsewhere_again()
+    {
+        const LONG: Duration = Duration::from_secs(120);
+        let memory = MemoryStore::new();
+        let (client, engine) = client(&memory);
+        let guard = client.lock("door").unwrap().ttl(LONG).acquire().await.unwrap();
+        let owner = guard.owner().clone();
+        guard.release().await.unwrap().done().unwrap();
+        let (store, door) = (&engine.core.store, Object::lock("door"));
+        let claim = Claim::plain(door.clone(), owner, LONG);
+        store.acquire(&claim, None).await.unwrap();
+        memory.fail("LOADING Redis is loading the dataset in memory");
+        engine.hear(Event::Moved);
+        sleep(Duration::from_secs(35)).await;
+
+        // given a later release, beside which the first one is old
+        let (gate, owner) = (Object::lock("gate"), Owner::new("one:99").unwrap());
+        let other = Claim::plain(gate, owner, LONG);
+        engine.core.has_given_back(&other, ReleaseMode::Broadcast, engine.core.clock.now());
+        sleep(Duration::from_millis(1)).await;
+        engine.hear(Event::Moved);
+        memory.heal();
+        sleep(Duration::from_secs(3)).await;
+        assert_eq!(store.holder(&door).await.unwrap(), None);
     }
 }

@@ -123,7 +123,7 @@ impl Engine {
         let (counters, debts, asking) = (Arc::default(), Debts::default(), AtomicUsize::new(0));
         let repeats = Arc::default();
         let recent = RecentReleases::default();
-        let (back, moved, bell) = (Notify::new(), Notify::new(), Notify::new());
+        let (back, bell) = (Notify::new(), Notify::new());
         let (open, used) = (Semaphore::new(0), Semaphore::new(0));
         let moves = AtomicU64::new(0);
         let core = Arc::new(Core {
@@ -136,7 +136,6 @@ impl Engine {
             repeats,
             asking,
             back,
-            moved,
             bell,
             open,
             used,

@@ -84,18 +84,18 @@ mod tests {
     }
 
     #[test]
-    fn what_was_given_back_ten_seconds_before_the_last_release_is_forgotten() {
+    fn what_was_given_back_long_before_the_last_release_is_forgotten() {
         let (recent, start) = (RecentReleases::default(), Instant::now());
         let at = |seconds| start + Duration::from_secs(seconds);
-        for seconds in [0, 4, 12] {
-            let claim = claim(usize::try_from(seconds).unwrap(), TTL);
+        for seconds in [0, 4, 32] {
+            let claim = claim(usize::try_from(seconds).unwrap(), 2 * TTL);
             recent.note(&claim, ReleaseMode::Broadcast, at(seconds));
         }
         // and not while nothing is given back, as the store is away
-        assert_eq!(owners(&recent, at(33)), ["one:4", "one:12"]);
+        assert_eq!(owners(&recent, at(63)), ["one:4", "one:32"]);
         // but what the store has ended by itself
-        assert_eq!(owners(&recent, at(35)), ["one:12"]);
-        assert_eq!(recent.may_be_held(at(35))[0].1, at(42));
+        assert_eq!(owners(&recent, at(65)), ["one:32"]);
+        assert_eq!(recent.may_be_held(at(65))[0].1, at(92));
     }
 
     #[test]

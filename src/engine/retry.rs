@@ -17,7 +17,25 @@ pub(crate) struct Answered<T> {
 }
 
 /// Asks until there is an answer, a refusal that will stay, or no time left.
-pub(crate) async fn retry_until<'a, T>(
+pub(crate) fn retry_until<'a, T>(
+    clock: &Clock,
+    until: Instant,
+    ask: impl Fn() -> Answer<'a, T>,
+) -> impl Future<Output = Result<Answered<T>, Failure>> {
+    retry_while(Failure::may_pass, clock, until, ask)
+}
+
+/// The same of what is to be given back: who is not let in meanwhile may be let in again.
+pub(crate) fn give_back_until<'a, T>(
+    clock: &Clock,
+    until: Instant,
+    ask: impl Fn() -> Answer<'a, T>,
+) -> impl Future<Output = Result<Answered<T>, Failure>> {
+    retry_while(|failure| failure.may_pass() || failure.is_rejection(), clock, until, ask)
+}
+
+async fn retry_while<'a, T>(
+    helps: fn(&Failure) -> bool,
     clock: &Clock,
     until: Instant,
     ask: impl Fn() -> Answer<'a, T>,
@@ -25,13 +43,14 @@ pub(crate) async fn retry_until<'a, T>(
     match ask().await {
         Ok(answer) => Ok(Answered { answer, unsure: false }),
         // In a box: who has no trouble is small.
-        Err(failure) => Box::pin(ask_again(clock, until, ask, failure)).await,
+        Err(failure) => Box::pin(ask_again(helps, clock, until, ask, failure)).await,
     }
 }
 
 /// The same after a first question that failed. Only trouble costs timers: the first
 /// question is bounded by its store.
 async fn ask_again<'a, T>(
+    helps: fn(&Failure) -> bool,
     clock: &Clock,
     until: Instant,
     ask: impl Fn() -> Answer<'a, T>,
@@ -41,7 +60,7 @@ async fn ask_again<'a, T>(
     let mut backoff = Backoff::default();
     loop {
         let pause = backoff.next(BACKOFF);
-        if !failure.may_pass() || clock.now() + pause >= until {
+        if !helps(&failure) || clock.now() + pause >= until {
             return Err(failure);
         }
         unsure |= failure.may_have_happened();

@@ -113,8 +113,9 @@ pub(crate) const LOOK_AGAIN: [Duration; 3] =
 pub(crate) const REFUSED_RESTS: Duration = Duration::from_secs(60);
 
 /// What was given back is remembered for so long, as long as more is given back: for how long a
-/// primary that is replaced may answer what the next one does not hear of.
-pub(crate) const RELEASES_KEPT: Duration = Duration::from_secs(10);
+/// primary that is replaced may answer what the next one does not hear of. A cluster replaces one
+/// after 15 s, while more is given back at the other nodes.
+pub(crate) const RELEASES_KEPT: Duration = Duration::from_secs(30);
 
 /// The pauses between questions to a store that is in trouble.
 pub(crate) const BACKOFF: (Duration, Duration) =

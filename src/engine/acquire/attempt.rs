@@ -196,7 +196,10 @@ impl<'a> Attempt<'a> {
         }
         self.is_to_ask_again();
         let pause = self.waiting.unhurried(backoff.next(BACKOFF));
-        engine.unless_closed(engine.rest(pause)).await
+        match self.rests(pause) {
+            true => engine.unless_closed(engine.rest(pause)).await,
+            false => Ok(()),
+        }
     }
 
     /// Asks the store once. Fails if the client is shut down meanwhile: what may

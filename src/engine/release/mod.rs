@@ -14,7 +14,7 @@ use super::{
     debts::Debt,
     hold::Hold,
     limits::{Limits, within},
-    retry::{Answered, retry_until},
+    retry::{Answered, give_back_until},
     tasks::OnDrop,
 };
 use crate::{
@@ -146,7 +146,7 @@ impl Engine {
         let promise = OnDrop::new(|| self.core.debts.owe(Debt::of(hold, mode, now)));
         let until = hold.store_ends().min(now + limit);
         let release = || self.core.store.release(&hold.grant.claim, mode);
-        let given = pin!(retry_until(&self.core.clock, until, release));
+        let given = pin!(give_back_until(&self.core.clock, until, release));
         let given = within(limit, given).await?;
         self.core.has_given_back(&hold.grant.claim, mode, now);
         if !hold.grant.unsure {
@@ -207,7 +207,7 @@ pub(crate) async fn recount(
             return Ok(Outcome::Renewed);
         }
         let told = || core.store.recount(&hold.grant.claim, shares, ttl);
-        let outcome = retry_until(&core.clock, until, told).await?.answer;
+        let outcome = give_back_until(&core.clock, until, told).await?.answer;
         if outcome != Outcome::Renewed {
             contention.disown(hold);
             return Ok(outcome);

@@ -13,7 +13,7 @@ use crate::{
         core::Core,
         debts::{Debt, Withdrawal},
         keeper::Keeper,
-        retry::retry_until,
+        retry::give_back_until,
         timing::{LOOK_AGAIN, REFUSED_RESTS},
     },
     store::LATEST,
@@ -54,8 +54,6 @@ async fn settle(core: &Core, contention: &Contention, debt: Debt) -> Option<Debt
         Debt::Repeat { claim, until } => {
             tokio::select! {
                 () = repeat(core, contention, claim, *until) => {}
-                // It is owed anew.
-                () = core.moved.notified() => {}
                 () = long_unused(core) => {}
             }
             return None;
@@ -116,11 +114,22 @@ async fn withdraw_at_last(
     }
 }
 
-/// Gives back once more what another server has answered. A release that looks first: most are
-/// known there. If it fails the lease ends by itself.
+/// Gives back once more what another server has answered: again, if yet another one has taken the
+/// place of that which has answered now.
 async fn repeat(core: &Core, contention: &Contention, claim: &Claim, until: Instant) {
+    loop {
+        let moves = core.moves();
+        repeat_once(core, contention, claim, until).await;
+        if core.moves() == moves {
+            return;
+        }
+    }
+}
+
+/// A release that looks first: most are known there. If it fails the lease ends by itself.
+async fn repeat_once(core: &Core, contention: &Contention, claim: &Claim, until: Instant) {
     let release = || core.store.release(claim, ReleaseMode::HandOver);
-    let Ok(given) = retry_until(&core.clock, until, release).await else { return };
+    let Ok(given) = give_back_until(&core.clock, until, release).await else { return };
     if let GivenBack::Freed(others) = given.answer {
         tracing::debug!(target: "leasehold", lock = %claim.name(), owner = %claim.owner,
             "released once more: the server did not know it");
@@ -139,8 +148,9 @@ async fn withdraw(
         sleep(LOOK_AGAIN[looks - 1]).await;
     }
     let release = || core.store.release(claim, *mode);
-    let given = retry_until(&core.clock, *until, release).await?.answer;
-    core.has_given_back(claim, *mode, core.clock.now());
+    let asked_at = core.clock.now();
+    let given = give_back_until(&core.clock, *until, release).await?.answer;
+    core.has_given_back(claim, *mode, asked_at);
     if let GivenBack::Freed(others) = given {
         contention.note(&claim.object, others);
     }

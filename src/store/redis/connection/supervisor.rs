@@ -127,15 +127,19 @@ pub(super) struct Supervisor {
 
 impl Supervisor {
     /// A supervisor of the connection that `state` tells of; `None` if it has one.
-    /// Until it is dropped there is no other.
+    /// Until it is dropped there is no other. What was in the way of the one before
+    /// may be gone.
     pub(super) fn of(
         state: &Arc<State>,
         dialer: &Arc<Dialer>,
         watcher: &Arc<dyn Watcher>,
         command_timeout: Duration,
     ) -> Option<Self> {
-        let taken = state.supervised.swap(true, Ordering::AcqRel);
-        (!taken).then(|| Self {
+        if state.supervised.swap(true, Ordering::AcqRel) {
+            return None;
+        }
+        state.note(None);
+        Some(Self {
             state: Arc::clone(state),
             dialer: Arc::clone(dialer),
             watcher: Arc::clone(watcher),

@@ -203,7 +203,7 @@ pub(crate) const DEFECTS: &[Defect] = &[
         says: "a release that was not answered is given up",
         edits: &[Edit {
             file: "src/engine/release/settle.rs",
-            from: "let given = retry_until(&core.clock, *until, release).await?.answer;",
+            from: "let given = give_back_until(&core.clock, *until, release).await?.answer;",
             to: "let given = release().await?;",
         }],
     },
@@ -2192,9 +2192,9 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         Defect {
             says: "each failover has more releases owed, as long as none is answered",
             edits: &[Edit {
-                file: "src/engine/core.rs",
-                from: "        self.moved.notify_waiters();\n",
-                to: "",
+                file: "src/engine/debts.rs",
+                from: "if !owed.contains(&claim.owner) {",
+                to: "if !owed.is_empty() || !owed.contains(&claim.owner) {",
             }],
         },
     ),

@@ -118,6 +118,8 @@ public final class Contender {
         try {
             if (held.take(patience)) {
                 held.dropOrphans();
+            }
+            if (held.isHeld()) {
                 voice.say("enter", "hold", hold, "at", System.nanoTime(), "token", held.token());
                 return true;
             }
