@@ -1113,6 +1113,26 @@ fn a_client_goes_on_where_its_next_user_runs() {
     });
 }
 
+/// It was told what a node had said before to those who ran elsewhere.
+#[test]
+fn what_a_node_refused_to_those_of_a_runtime_that_is_gone_is_asked_anew_on_the_next() {
+    let cluster = three_masters();
+    with_user(&cluster);
+    let node = &cluster.nodes()[0];
+    let name = cluster.key_on(node, NAME);
+    let runtime = || tokio::runtime::Runtime::new().unwrap();
+    let first = runtime();
+    let client = first.block_on(as_user(&cluster, "door"));
+    without_user(node);
+    until_left_alone(node);
+    let refused = first.block_on(async { client.lock(&name).unwrap().acquire().await });
+    not_let_in(&refused.unwrap_err(), node);
+    drop(first);
+    with_user(&cluster);
+    runtime()
+        .block_on(async { give_back(client.lock(&name).unwrap().acquire().await.unwrap()).await });
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_left_of_a_client_that_is_dropped() {
     let cluster = three_masters();
