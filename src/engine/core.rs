@@ -25,7 +25,7 @@ pub(crate) struct Core {
     /// What it has given back lately.
     pub(super) recent: RecentReleases,
     /// Shared by one of each name that is waited for: it is asked about again and again.
-    pub(super) repeats: Arc<()>,
+    pub(super) waited_for: Arc<()>,
     /// How often another server has taken the place of one before.
     pub(super) moves: AtomicU64,
     /// How many callers ask for something that may have to be given back, or give it back.
@@ -69,8 +69,8 @@ impl Core {
     }
 
     /// How many names are asked about again and again.
-    pub(super) fn repeated(&self) -> u32 {
-        u32::try_from(Arc::strong_count(&self.repeats)).unwrap_or(u32::MAX) - 1
+    pub(super) fn names_waited_for(&self) -> u32 {
+        u32::try_from(Arc::strong_count(&self.waited_for)).unwrap_or(u32::MAX) - 1
     }
 
     /// How often another server has taken the place of one before.

@@ -121,7 +121,7 @@ impl Engine {
         spawner: Spawner,
     ) -> Arc<Self> {
         let (counters, debts, asking) = (Arc::default(), Debts::default(), AtomicUsize::new(0));
-        let repeats = Arc::default();
+        let waited_for = Arc::default();
         let recent = RecentReleases::default();
         let (back, bell) = (Notify::new(), Notify::new());
         let (open, used) = (Semaphore::new(0), Semaphore::new(0));
@@ -133,7 +133,7 @@ impl Engine {
             debts,
             recent,
             moves,
-            repeats,
+            waited_for,
             asking,
             back,
             bell,

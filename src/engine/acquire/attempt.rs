@@ -60,7 +60,7 @@ pub(super) struct Attempt<'a> {
     inbox: Option<Arc<Inbox>>,
     waiting: Waiting,
     /// Held by those who are to ask again, to be counted.
-    repeats: Option<Arc<()>>,
+    waited_for: Option<Arc<()>>,
     heard: &'a Heard,
 }
 
@@ -122,7 +122,7 @@ impl<'a> Attempt<'a> {
             told: false,
             inbox: None,
             waiting,
-            repeats: None,
+            waited_for: None,
             heard,
         }
     }
@@ -380,8 +380,8 @@ impl<'a> Attempt<'a> {
     /// Is counted among those who ask again and again, and counts them.
     fn is_to_ask_again(&mut self) {
         let core = &self.engine.core;
-        self.repeats.get_or_insert_with(|| Arc::clone(&core.repeats));
-        self.waiting.is_one_of(core.repeated());
+        self.waited_for.get_or_insert_with(|| Arc::clone(&core.waited_for));
+        self.waiting.is_one_of(core.names_waited_for());
     }
 
     /// Notes that it sleeps for so long, unless its turn was taken from it.
