@@ -38,6 +38,10 @@ impl From<Stamp> for Instant {
     }
 }
 
+/// What was slept is the difference of two clocks, which are read one after the other: less
+/// than this is no sleep.
+const BETWEEN_READINGS: Duration = Duration::from_millis(1);
+
 /// Reads the time of leases.
 #[derive(Clone)]
 pub(crate) struct Clock {
@@ -57,7 +61,12 @@ impl Clock {
     }
 
     pub(crate) fn now(&self) -> Instant {
-        Instant::now() + (self.slept)().saturating_sub(self.slept_before)
+        Instant::now() + self.slept()
+    }
+
+    fn slept(&self) -> Duration {
+        let slept = (self.slept)().saturating_sub(self.slept_before);
+        if slept < BETWEEN_READINGS { Duration::ZERO } else { slept }
     }
 
     /// When a timer set for `moment` has to fire, were the machine not to sleep
@@ -73,8 +82,9 @@ fn slept_since_boot() -> Duration {
     use rustix::time::{ClockId, clock_gettime};
 
     let read = |clock| Duration::try_from(clock_gettime(clock)).unwrap_or_default();
-    let awake = read(ClockId::Monotonic);
-    read(ClockId::Boottime).saturating_sub(awake)
+    // In this order, or a thread that is stopped between the two would have slept for as long.
+    let with_sleep = read(ClockId::Boottime);
+    with_sleep.saturating_sub(read(ClockId::Monotonic))
 }
 
 /// Elsewhere the monotonic clock is all there is.
@@ -108,6 +118,19 @@ mod tests {
 
         // and a timer for a moment that is over fires now
         assert_eq!(clock.timer(start + Duration::from_secs(60)), Instant::now());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn two_readings_of_one_moment_are_the_same() {
+        let clock = Clock::with(|| SLEPT.get());
+        let start = clock.now();
+        for apart in [12, 4_225, 999_999].map(Duration::from_nanos) {
+            SLEPT.set(SLEPT.get() + apart);
+            assert_eq!(clock.now(), start);
+            SLEPT.set(SLEPT.get() - 2 * apart);
+            assert_eq!(clock.now(), start);
+            SLEPT.set(SLEPT.get() + apart);
+        }
     }
 
     #[test]
