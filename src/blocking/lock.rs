@@ -9,11 +9,11 @@ use super::{
 };
 use crate::{
     Holder, Holding, Name, Owner, Replicas, WaitBy,
-    engine::grant::LocalTurns,
+    engine::{acquire::Patience, grant::LocalTurns},
     error::{Error, Result},
     primitives::{
         self, LockGuard as AsyncGuard,
-        settings::{Settings, replicated, settings},
+        settings::{Settings, checked_patience, replicated, settings},
     },
 };
 
@@ -86,7 +86,7 @@ impl Lock {
     /// # Ok::<(), leasehold::Error>(())
     /// ```
     pub fn acquire(&self) -> Result<LockGuard> {
-        match self.enter_again()? {
+        match self.enter_again(Patience::Endless)? {
             Some(guard) => Ok(guard),
             None => Ok(self.entered(self.core.wait(self.lock.acquire())??)),
         }
@@ -108,9 +108,10 @@ impl Lock {
     /// # Ok::<(), leasehold::Error>(())
     /// ```
     pub fn acquire_within(&self, patience: Duration) -> Result<LockGuard> {
-        match self.enter_again()? {
+        let patience = checked_patience(patience)?;
+        match self.enter_again(Patience::Within(patience))? {
             Some(guard) => Ok(guard),
-            None => Ok(self.entered(self.core.wait(self.lock.acquire_within(patience))??)),
+            None => Ok(self.entered(self.core.wait(self.lock.acquire_in_time(patience))??)),
         }
     }
 
@@ -129,7 +130,7 @@ impl Lock {
     /// # Ok::<(), leasehold::Error>(())
     /// ```
     pub fn try_acquire(&self) -> Result<Option<LockGuard>> {
-        match self.enter_again()? {
+        match self.enter_again(Patience::Once)? {
             Some(guard) => Ok(Some(guard)),
             None => {
                 let guard = self.core.wait(self.lock.try_acquire())??;
@@ -143,25 +144,25 @@ impl Lock {
     }
 
     /// Another guard of what this thread holds, if it does.
-    fn enter_again(&self) -> Result<Option<LockGuard>> {
-        let Some(entered) = Entered::find(&self.key()) else { return self.enter_beside() };
-        match self.core.wait(self.lock.enter_again(&entered.holding))? {
+    fn enter_again(&self, patience: Patience) -> Result<Option<LockGuard>> {
+        let Some(entered) = Entered::find(&self.key()) else { return self.enter_beside(patience) };
+        match self.core.wait(self.lock.enter_again(&entered.holding, patience))? {
             Ok(guard) => Ok(Some(self.guard(guard, entered))),
             // Over in this very moment: acquire it anew, unless the other side is yet there.
-            Err(Error::Lost { .. }) => self.enter_beside(),
+            Err(Error::Lost { .. }) => self.enter_beside(patience),
             Err(error) => Err(error),
         }
     }
 
     /// What this thread may have of one side because it holds the other.
-    fn enter_beside(&self) -> Result<Option<LockGuard>> {
+    fn enter_beside(&self, patience: Patience) -> Result<Option<LockGuard>> {
         let (client, object) = self.key();
         let other = object.other_side().and_then(|side| Entered::find(&(client, side)));
         match other {
             None => Ok(None),
             Some(writing) if object.manner().is_shared() => {
-                let guard = self.core.wait(self.lock.beside(writing.holding.watch()))??;
-                Ok(Some(self.entered(guard)))
+                let beside = self.lock.beside(writing.holding.watch(), patience.until());
+                Ok(Some(self.entered(self.core.wait(beside)??)))
             }
             Some(_) => Err(Error::Upgrade { name: object.name }),
         }
@@ -378,6 +379,8 @@ impl Lock {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
     use super::*;
     use crate::{MemoryStore, blocking::Client};
 
@@ -398,6 +401,31 @@ mod tests {
 
         drop((writing, reading));
         prices.write().acquire().unwrap().release().unwrap().done().unwrap();
+    }
+
+    /// Its replicas were waited for by their own time alone, and the answer until the lease ended.
+    #[test]
+    fn who_enters_again_waits_no_longer_than_its_patience() {
+        const LONG: Duration = Duration::from_secs(30);
+        let store = MemoryStore::new();
+        let client = Client::sharing(&store).unwrap();
+        let (door, prices) = (client.lock("door").unwrap(), client.read_write("prices").unwrap());
+        let (_first, _writing) = (door.acquire().unwrap(), prices.write().acquire().unwrap());
+        let begun = Instant::now();
+        for lock in [&door, &prices.read()] {
+            let wants = lock.clone().replicated(Replicas::at_least(1).within(LONG));
+            let refused = wants.acquire_within(SOON).unwrap_err();
+            assert!(matches!(refused, Error::NotReplicated { got: 0, .. }), "{refused:?}");
+        }
+        store.stall();
+        for lock in [&door, &prices.read()] {
+            let refused = lock.acquire_within(SOON).unwrap_err();
+            assert!(matches!(refused, Error::Unavailable { .. }), "{refused:?}");
+        }
+        assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+        let refused = door.try_acquire().unwrap_err();
+        assert!(matches!(refused, Error::Unavailable { .. }), "{refused:?}");
+        assert!(begun.elapsed() < LONG / 2, "{:?}", begun.elapsed());
     }
 
     /// It was entered as it was, though its caller wanted more than whoever entered first.

@@ -117,9 +117,11 @@ impl Failure {
         }
     }
 
-    /// Whether we are not let in: nothing is said of what was asked.
-    pub(crate) fn is_rejection(&self) -> bool {
-        matches!(self, Self::Refused { code, .. } if matches!(code.as_str(), "NOAUTH" | "WRONGPASS"))
+    /// Whether asking again later can help whoever gives back: who is not let in now may be let
+    /// in then.
+    pub(crate) fn may_pass_or_let_in(&self) -> bool {
+        let is_rejection = |code: &str| matches!(code, "NOAUTH" | "WRONGPASS");
+        self.may_pass() || matches!(self, Self::Refused { code, .. } if is_rejection(code))
     }
 }
 

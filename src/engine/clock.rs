@@ -56,7 +56,8 @@ impl Clock {
 
     /// A clock whose machine has slept for as long as `slept` says.
     pub(crate) fn with(slept: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
-        let slept_before = slept();
+        // Each is too small by as long as the thread was stopped while it was read.
+        let slept_before = slept().max(slept());
         Self { slept: Arc::new(slept), slept_before }
     }
 

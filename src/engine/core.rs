@@ -5,10 +5,7 @@ use std::sync::{
     atomic::{AtomicU64, AtomicUsize, Ordering, fence},
 };
 
-use tokio::{
-    sync::{Notify, Semaphore},
-    time::Instant,
-};
+use tokio::sync::{Notify, Semaphore};
 
 use super::{clock::Clock, counters::Counters, debts::Debts, recent::RecentReleases};
 use crate::{
@@ -53,16 +50,17 @@ impl Core {
         self.asking.fetch_sub(1, Ordering::Release);
     }
 
-    /// Notes that the store has answered the release of `claim` for which it was asked at
-    /// `asked_at`. Who waits for it may be polled when another server has long taken its place.
-    pub(super) fn has_given_back(&self, claim: &Claim, mode: ReleaseMode, asked_at: Instant) {
-        if self.recent.note(claim, mode, asked_at) {
-            self.debts.owe_again(vec![(claim.clone(), asked_at + claim.ttl)]);
+    /// Notes that the store has answered the release of `claim`, of which it was asked after so
+    /// many `moves`: the server that was asked may have been replaced since.
+    pub(super) fn has_given_back(&self, claim: &Claim, mode: ReleaseMode, moves: u64) {
+        let now = self.clock.now();
+        if self.recent.note(claim, mode, now) && self.moves() != moves {
+            self.debts.owe_again([(claim.clone(), now + claim.ttl)]);
         }
     }
 
     /// Another server has taken the place of one: has given back once more what it may not have
-    /// heard of.
+    /// heard of. What is noted meanwhile finds the new number, or is found here.
     pub(super) fn has_moved(&self) {
         self.moves.fetch_add(1, Ordering::AcqRel);
         self.debts.owe_again(self.recent.may_be_held(self.clock.now()));

@@ -5,14 +5,14 @@
 //! One mutex guards the list. It is a leaf: whoever holds another lock may take it.
 
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::{BTreeMap, HashMap},
     sync::Arc,
 };
 
 use tokio::{sync::Notify, time::Instant};
 
 use crate::{
-    domain::{Claim, Mutex, Owner, ReleaseMode, Seldom},
+    domain::{Claim, Mutex, Object, Owner, ReleaseMode, Seldom},
     engine::hold::Hold,
 };
 
@@ -71,14 +71,6 @@ impl Debt {
         }
     }
 
-    /// Who is given back once more.
-    fn repeats(&self) -> Option<&Owner> {
-        match self {
-            Self::Repeat { claim, .. } => Some(&claim.owner),
-            Self::Release(_) | Self::Recount { .. } => None,
-        }
-    }
-
     /// Whether it is precaution only, which nobody need wait for.
     fn is_precaution(&self) -> bool {
         matches!(self, Self::Repeat { .. } | Self::Release(Withdrawal { looks: Some(1..), .. }))
@@ -99,6 +91,8 @@ pub(crate) struct Debts {
 #[derive(Default)]
 struct List {
     owed: BTreeMap<u64, Debt>,
+    /// What is being given back once more, and whether it has to be so again.
+    repeats: HashMap<(Object, Owner), bool>,
     last: u64,
 }
 
@@ -106,6 +100,28 @@ impl List {
     fn add(&mut self, debt: Debt) {
         self.last += 1;
         self.owed.insert(self.last, debt);
+    }
+
+    fn add_repeat(&mut self, claim: Claim, until: Instant) {
+        let repeated = (claim.object.clone(), claim.owner.clone());
+        match self.repeats.get_mut(&repeated) {
+            Some(again) => *again = true,
+            None => {
+                self.repeats.insert(repeated, false);
+                self.add(Debt::Repeat { claim, until });
+            }
+        }
+    }
+
+    /// Takes out the one with this number. What was being given back once more when commands went
+    /// elsewhere is owed anew: it may be unknown there.
+    fn remove(&mut self, number: u64) {
+        if let Some(Debt::Repeat { claim, until }) = self.owed.remove(&number) {
+            let again = self.repeats.remove(&(claim.object.clone(), claim.owner.clone()));
+            if again == Some(true) {
+                self.add_repeat(claim, until);
+            }
+        }
     }
 }
 
@@ -116,15 +132,10 @@ impl Debts {
         self.changed.notify_one();
     }
 
-    /// Has each of `claims` given back once more, until then, unless that is owed already.
-    pub(crate) fn owe_again(&self, claims: Vec<(Claim, Instant)>) {
+    /// Has each of `claims` given back once more, until then.
+    pub(crate) fn owe_again(&self, claims: impl IntoIterator<Item = (Claim, Instant)>) {
         let mut list = self.list.lock();
-        let owed: HashSet<_> = list.owed.values().filter_map(Debt::repeats).cloned().collect();
-        for (claim, until) in claims {
-            if !owed.contains(&claim.owner) {
-                list.add(Debt::Repeat { claim, until });
-            }
-        }
+        claims.into_iter().for_each(|(claim, until)| list.add_repeat(claim, until));
         drop(list);
         self.changed.notify_one();
     }
@@ -166,9 +177,34 @@ impl Debts {
     /// Notes that this one is settled but for `more`.
     pub(super) fn is_settled(&self, number: u64, more: Option<Debt>) {
         let mut list = self.list.lock();
-        list.owed.remove(&number);
+        list.remove(number);
         more.into_iter().for_each(|debt| list.add(debt));
         drop(list);
         self.settled.notify_waiters();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    const TTL: Duration = Duration::from_secs(30);
+
+    /// It was owed anew by who gave it back, which may have looked a moment too early.
+    #[test]
+    fn what_is_to_be_given_back_again_meanwhile_is_owed_anew() {
+        let (debts, until) = (Debts::default(), Instant::now() + TTL);
+        let claim = Claim::plain(Object::lock("door"), Owner::new("one:1").unwrap(), TTL);
+        for _ in 0..3 {
+            debts.owe_again([(claim.clone(), until)]);
+        }
+        assert_eq!(debts.listed(), 1);
+        debts.is_settled(1, None);
+        let (number, debt) = debts.after(1).unwrap();
+        assert!(matches!(debt, Debt::Repeat { .. }) && debts.listed() == 1, "{debt:?}");
+        debts.is_settled(number, None);
+        assert_eq!(debts.listed(), 0);
     }
 }

@@ -167,11 +167,36 @@ mod tests {
         // given a later release, beside which the first one is old
         let (gate, owner) = (Object::lock("gate"), Owner::new("one:99").unwrap());
         let other = Claim::plain(gate, owner, LONG);
-        engine.core.has_given_back(&other, ReleaseMode::Broadcast, engine.core.clock.now());
+        engine.core.has_given_back(&other, ReleaseMode::Broadcast, engine.core.moves());
         sleep(Duration::from_millis(1)).await;
         engine.hear(Event::Moved);
         memory.heal();
         sleep(Duration::from_secs(3)).await;
+        assert_eq!(store.holder(&door).await.unwrap(), None);
+    }
+
+    /// It was dated by its question, and forgotten beside a later one.
+    #[tokio::test(start_paused = true)]
+    async fn what_was_answered_lately_is_given_back_once_more_however_long_it_was_asked_for() {
+        const LONG: Duration = Duration::from_secs(120);
+        let memory = MemoryStore::new();
+        let (client, engine) = client(&memory);
+        let guard = client.lock("door").unwrap().ttl(LONG).acquire().await.unwrap();
+        let owner = guard.owner().clone();
+        memory.fail("LOADING Redis is loading the dataset in memory");
+        drop(guard);
+        sleep(Duration::from_secs(40)).await;
+        memory.heal();
+        sleep(Duration::from_secs(5)).await;
+        let gate = client.lock("gate").unwrap();
+        gate.acquire().await.unwrap().release().await.unwrap().done().unwrap();
+
+        // given a server that knows the grant, and not its release
+        let (store, door) = (&engine.core.store, Object::lock("door"));
+        assert_eq!(store.holder(&door).await.unwrap(), None);
+        store.acquire(&Claim::plain(door.clone(), owner, LONG), None).await.unwrap();
+        engine.hear(Event::Moved);
+        sleep(Duration::from_millis(1)).await;
         assert_eq!(store.holder(&door).await.unwrap(), None);
     }
 }

@@ -164,7 +164,8 @@ impl Watch {
         let asked_at = engine.core.clock.now();
         hold.asks(asked_at);
         let ttl = hold.shape().ttl;
-        match recount(&engine.core, &engine.contention, hold, ttl, hold.ends()).await {
+        let (helps, until) = (Failure::may_pass, hold.ends());
+        match recount(&engine.core, &engine.contention, hold, ttl, helps, until).await {
             Ok(Outcome::Renewed) => {
                 hold.renewed(asked_at, engine.core.clock.now());
                 self.remaining().map_err(ended)?;
@@ -363,6 +364,18 @@ mod tests {
             let odd = guard.eval(Script::new(text)).await;
             assert!(matches!(odd, Err(Error::Script(_))), "{text:?}: {odd:?}");
         }
+    }
+
+    /// It was asked for until the lease ended, as what is to be given back.
+    #[tokio::test(start_paused = true)]
+    async fn who_is_not_let_in_to_enter_again_is_told_so_at_once() {
+        let store = MemoryStore::new();
+        let guard = Client::sharing(&store).lock("door").unwrap().acquire().await.unwrap();
+        store.fail("WRONGPASS invalid username-password pair or user is disabled.");
+        let refused = timeout(Duration::from_millis(10), guard.reenter()).await.unwrap();
+        assert!(matches!(refused, Err(Error::Forbidden { .. })), "{refused:?}");
+        store.heal();
+        assert_eq!((guard.is_held(), guard.count()), (true, 1));
     }
 
     #[tokio::test(start_paused = true)]

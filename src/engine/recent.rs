@@ -17,47 +17,37 @@ use crate::domain::{Claim, Mutex, ReleaseMode};
 /// So many releases are remembered: the newest. A new primary has that many to execute more.
 const MOST: usize = 4096;
 
-/// What this client has given back lately.
+/// What this client has given back lately, the oldest first.
 #[derive(Default)]
-pub(crate) struct RecentReleases(Mutex<Recent>);
+pub(crate) struct RecentReleases(Mutex<VecDeque<Given>>);
 
-#[derive(Default)]
-struct Recent {
-    /// The oldest first.
-    list: VecDeque<Given>,
-    /// When it was last given back once more.
-    repeated_at: Option<Instant>,
-}
-
-/// A claim that was given back, and when.
+/// A claim that was given back, and when that was answered.
 struct Given {
     claim: Claim,
     at: Instant,
 }
 
 impl RecentReleases {
-    /// Notes that the store has answered the release of `claim` for which it was asked at
-    /// `asked_at`. What no lease ends is not repeated: its release says something to who asks
-    /// later. What is forgotten is still somebody's. Returns whether it is to be repeated now:
-    /// the others were, since then.
-    pub(crate) fn note(&self, claim: &Claim, mode: ReleaseMode, asked_at: Instant) -> bool {
+    /// Notes that the store has answered the release of `claim`. Returns whether it is remembered.
+    /// What no lease ends is not: its release says something to who asks later. Nor what is
+    /// forgotten, which is still somebody's.
+    pub(crate) fn note(&self, claim: &Claim, mode: ReleaseMode, now: Instant) -> bool {
         let released = matches!(mode, ReleaseMode::Broadcast | ReleaseMode::HandOver);
         if !released || claim.is_endless() {
             return false;
         }
-        let Recent { list, repeated_at } = &mut *self.0.lock();
+        let mut list = self.0.lock();
         if list.len() == MOST {
             list.pop_front();
         }
-        list.push_back(Given { claim: claim.clone(), at: asked_at });
-        repeated_at.is_some_and(|repeated_at| asked_at <= repeated_at)
+        list.push_back(Given { claim: claim.clone(), at: now });
+        true
     }
 
     /// What a server that has not heard of its release may still know at `now`, with the end of
     /// its lease at the latest.
     pub(crate) fn may_be_held(&self, now: Instant) -> Vec<(Claim, Instant)> {
-        let Recent { list, repeated_at } = &mut *self.0.lock();
-        *repeated_at = Some(now);
+        let list = self.0.lock();
         let Some(newest) = list.back().map(|given| given.at) else { return Vec::new() };
         let lately = list.iter().filter(|given| given.at + RELEASES_KEPT >= newest);
         let all = lately.map(|given| (given.claim.clone(), given.at + given.claim.ttl));

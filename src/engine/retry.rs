@@ -8,6 +8,9 @@ use crate::{
     store::Answer,
 };
 
+/// Whether asking again later can help after such a failure.
+pub(crate) type Helps = fn(&Failure) -> bool;
+
 /// An answer, with what is left in doubt about it.
 pub(crate) struct Answered<T> {
     pub(crate) answer: T,
@@ -25,17 +28,9 @@ pub(crate) fn retry_until<'a, T>(
     retry_while(Failure::may_pass, clock, until, ask)
 }
 
-/// The same of what is to be given back: who is not let in meanwhile may be let in again.
-pub(crate) fn give_back_until<'a, T>(
-    clock: &Clock,
-    until: Instant,
-    ask: impl Fn() -> Answer<'a, T>,
-) -> impl Future<Output = Result<Answered<T>, Failure>> {
-    retry_while(|failure| failure.may_pass() || failure.is_rejection(), clock, until, ask)
-}
-
-async fn retry_while<'a, T>(
-    helps: fn(&Failure) -> bool,
+/// The same as long as that `helps`.
+pub(crate) async fn retry_while<'a, T>(
+    helps: Helps,
     clock: &Clock,
     until: Instant,
     ask: impl Fn() -> Answer<'a, T>,
@@ -50,7 +45,7 @@ async fn retry_while<'a, T>(
 /// The same after a first question that failed. Only trouble costs timers: the first
 /// question is bounded by its store.
 async fn ask_again<'a, T>(
-    helps: fn(&Failure) -> bool,
+    helps: Helps,
     clock: &Clock,
     until: Instant,
     ask: impl Fn() -> Answer<'a, T>,

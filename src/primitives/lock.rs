@@ -2,15 +2,19 @@
 
 use std::{fmt, future::Future, sync::Arc, time::Duration};
 
+use tokio::time::Instant;
+
 use super::{
     Holding, LockGuard, OnLoss,
     settings::{Settings, checked_patience, on_loss, replicated, settings},
 };
+#[cfg(feature = "blocking")]
+use crate::engine::acquire::Patience;
 use crate::{
     domain::{Holder, LostReason, Name, Object, Owner, Replicas, WaitBy},
     engine::{
         Engine,
-        acquire::Want,
+        acquire::{Want, Within},
         grant::LocalTurns,
         held::{Held, Watch},
     },
@@ -108,14 +112,17 @@ impl Lock {
 
     /// Enters once more what is held, of which as many replicas must know as this lock wants.
     #[cfg(feature = "blocking")]
-    pub(crate) async fn enter_again(&self, holding: &Holding) -> Result<LockGuard> {
+    pub(crate) async fn enter_again(
+        &self,
+        holding: &Holding,
+        patience: Patience,
+    ) -> Result<LockGuard> {
         let want = self.want()?;
-        let again = holding.watch().reenter().await?;
-        Ok(self.guard(self.engine.entered_again(&want, again).await?))
+        Ok(self.guard(self.engine.enter_again(&want, holding.watch(), patience).await?))
     }
 
-    /// Reads beside the one that writes, as long as it does.
-    pub(crate) async fn beside(&self, other: &Watch) -> Result<LockGuard> {
+    /// Reads beside the one that writes, as long as it does. Nothing is waited for after `until`.
+    pub(crate) async fn beside(&self, other: &Watch, until: Option<Instant>) -> Result<LockGuard> {
         let lost = |reason| Error::Lost { name: self.name().clone(), reason };
         if !other.is_of(&self.engine) {
             // Who comes here next to read would share a hold beside a writer that it does not know.
@@ -125,7 +132,7 @@ impl Lock {
         // From here on it is more than a grant, and does not go to the next one here.
         other.note_beside();
         let want = Want { beside: Some(other.claim().owner.clone()), ..self.want()? };
-        let held = self.engine.try_acquire(&want).await?;
+        let held = self.engine.try_acquire(&want, until).await?;
         let held =
             held.ok_or_else(|| lost(other.remaining().err().unwrap_or(LostReason::NotOurs)))?;
         Ok(self.guard(held))
@@ -217,7 +224,11 @@ impl Lock {
     /// # Ok(()) }
     /// ```
     pub async fn acquire_within(&self, patience: Duration) -> Result<LockGuard> {
-        let patience = checked_patience(patience)?;
+        self.acquire_in_time(checked_patience(patience)?).await
+    }
+
+    /// The same with a patience that began before.
+    pub(crate) async fn acquire_in_time(&self, patience: Within) -> Result<LockGuard> {
         let want = self.want()?;
         Ok(self.guard(self.engine.acquire_within(&want, patience).await?))
     }
@@ -249,7 +260,7 @@ impl Lock {
     /// ```
     pub async fn try_acquire(&self) -> Result<Option<LockGuard>> {
         let want = self.want()?;
-        Ok(self.engine.try_acquire(&want).await?.map(|held| self.guard(held)))
+        Ok(self.engine.try_acquire(&want, None).await?.map(|held| self.guard(held)))
     }
 
     /// Waits for the lock, runs `work` under it, gives it back, and returns what

@@ -384,7 +384,7 @@ impl Permits {
     /// ```
     pub async fn try_acquire_many(&self, count: u32) -> Result<Option<PermitsGuard>> {
         let want = self.want(count)?;
-        let held = self.engine.try_acquire(&want).await?;
+        let held = self.engine.try_acquire(&want, None).await?;
         Ok(held.map(|held| self.guard(held)))
     }
 }

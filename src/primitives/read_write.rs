@@ -164,7 +164,7 @@ impl ReadWriteLock {
         let watch = writing.watch();
         match watch.claim().object {
             Object { kind: Kind::Write, ref name } if *name == self.name => {
-                self.read().beside(watch).await
+                self.read().beside(watch, None).await
             }
             _ => Err(Error::NotWriting { name: self.name.clone() }),
         }

@@ -200,7 +200,7 @@ impl Semaphore {
     /// ```
     pub async fn try_acquire(&self, permits: u32) -> Result<Option<SemaphoreGuard>> {
         let want = self.want(permits)?;
-        let held = self.engine.try_acquire(&want).await?;
+        let held = self.engine.try_acquire(&want, None).await?;
         Ok(held.map(|held| SemaphoreGuard { held }))
     }
 }

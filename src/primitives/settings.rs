@@ -7,7 +7,7 @@ use super::OnLoss;
 use crate::{
     domain::{InvalidDuration, Object, Replicas, Share, WaitBy, checked},
     engine::{
-        acquire::Want,
+        acquire::{Want, Within},
         grant::{LocalTurns, Terms},
         timing::LONGEST_PATIENCE,
     },
@@ -77,13 +77,13 @@ pub(super) fn checked_replicas(
     }
 }
 
-/// Passes a patience that leaves time to ask.
-pub(super) fn checked_patience(patience: Duration) -> Result<Duration, InvalidDuration> {
+/// Passes a patience that leaves time to ask. It begins now.
+pub(crate) fn checked_patience(patience: Duration) -> Result<Within, InvalidDuration> {
     if patience.is_zero() {
         let rule = "more than zero: try_acquire asks once without waiting";
         return Err(InvalidDuration { setting: "patience", given: patience, rule });
     }
-    Ok(patience.min(LONGEST_PATIENCE))
+    Ok(Within::from_now(patience.min(LONGEST_PATIENCE)))
 }
 
 /// The public methods that set them, for a type with a method `set`. Each is shown

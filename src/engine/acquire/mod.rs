@@ -2,6 +2,7 @@
 
 mod acknowledged;
 mod attempt;
+mod patience;
 mod waiting;
 
 use std::{
@@ -16,6 +17,11 @@ use tokio::{
 };
 
 use self::attempt::{Attempt, End};
+#[cfg(feature = "blocking")]
+pub(crate) use self::patience::Patience;
+pub(crate) use self::patience::Within;
+#[cfg(feature = "blocking")]
+use super::held::Watch;
 use super::{
     Engine,
     contention::{Entrance, Spot, Turn, Wish},
@@ -86,15 +92,23 @@ impl Engine {
         }
     }
 
-    /// Passes `again`, one more share in a hold, if as many replicas have that as `want` says.
+    /// Takes one more share in what `watch` knows, if as many replicas have that as `want` says.
     #[cfg(feature = "blocking")]
-    pub(crate) async fn entered_again(
+    pub(crate) async fn enter_again(
         self: &Arc<Self>,
         want: &Want,
-        again: Held,
+        watch: &Watch,
+        patience: Patience,
     ) -> Result<Held, Error> {
+        let unanswered = |limit| Err(self.unanswered(&want.object.name, limit, None));
+        let again = match patience.for_an_answer(self.limits.question) {
+            None => watch.reenter().await,
+            Some(limit) => {
+                timeout(limit, watch.reenter()).await.unwrap_or_else(|_| unanswered(limit))
+            }
+        }?;
         match want.replicas {
-            Some(replicas) => self.acknowledged(replicas, again, None).await,
+            Some(replicas) => self.acknowledged(replicas, again, patience.until()).await,
             None => Ok(again),
         }
     }
@@ -103,14 +117,13 @@ impl Engine {
     pub(crate) async fn acquire_within(
         self: &Arc<Self>,
         want: &Want,
-        patience: Duration,
+        patience: Within,
     ) -> Result<Held, Error> {
         // Before the timer, which needs a runtime.
         self.ready()?;
-        let (start, heard) = (Instant::now(), Heard::default());
-        let until = start + patience;
+        let (Within { since, until }, heard) = (patience, Heard::default());
         let acquired = timeout_at(until, self.acquire_noting(want, &heard, Some(until))).await;
-        let gave_up = |_| Err(self.gave_up(&want.object, start.elapsed(), &heard));
+        let gave_up = |_| Err(self.gave_up(&want.object, since.elapsed(), &heard));
         let held = acquired.unwrap_or_else(gave_up)?;
         match want.replicas {
             Some(replicas) => self.acknowledged(replicas, held, Some(until)).await,
@@ -127,30 +140,41 @@ impl Engine {
     pub(crate) async fn pass_within(
         self: &Arc<Self>,
         want: &Want,
-        patience: Duration,
+        patience: Within,
     ) -> Result<(), Error> {
         self.ready()?;
-        let (start, heard) = (Instant::now(), Heard::default());
-        let passed = timeout_at(start + patience, self.pass_noting(want, &heard)).await;
-        passed.unwrap_or_else(|_| Err(self.gave_up(&want.object, start.elapsed(), &heard)))
+        let (Within { since, until }, heard) = (patience, Heard::default());
+        let passed = timeout_at(until, self.pass_noting(want, &heard)).await;
+        passed.unwrap_or_else(|_| Err(self.gave_up(&want.object, since.elapsed(), &heard)))
     }
 
-    /// Asks once whether `want` can be ours now.
-    pub(crate) async fn try_acquire(self: &Arc<Self>, want: &Want) -> Result<Option<Held>, Error> {
-        match (self.ask_once(want).await?, want.replicas) {
-            (Some(held), Some(replicas)) => self.acknowledged(replicas, held, None).await.map(Some),
+    /// Asks once whether `want` can be ours now, and waits for nothing after `until`.
+    pub(crate) async fn try_acquire(
+        self: &Arc<Self>,
+        want: &Want,
+        until: Option<Instant>,
+    ) -> Result<Option<Held>, Error> {
+        match (self.ask_once(want, until).await?, want.replicas) {
+            (Some(held), Some(replicas)) => {
+                self.acknowledged(replicas, held, until).await.map(Some)
+            }
             (held, _) => Ok(held),
         }
     }
 
-    async fn ask_once(self: &Arc<Self>, want: &Want) -> Result<Option<Held>, Error> {
+    async fn ask_once(
+        self: &Arc<Self>,
+        want: &Want,
+        until: Option<Instant>,
+    ) -> Result<Option<Held>, Error> {
         lets_others_run(want).await;
         self.ready()?;
         if let Some(hold) = self.shared_by_now(want).await? {
             return Ok(Some(self.share(hold)));
         }
-        let heard = Heard::default();
-        let limit = self.limits.question;
+        let (heard, question) = (Heard::default(), self.limits.question);
+        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+        let limit = left.map_or(question, |left| left.min(question));
         match timeout(limit, Attempt::new(self, want, &heard, None).run()).await {
             Ok(Ok(End::In(held))) => Ok(Some(held)),
             Ok(Ok(End::PassedBy(_)) | Err(Error::TimedOut { .. })) => Ok(None),

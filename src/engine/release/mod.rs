@@ -3,7 +3,14 @@
 
 pub(crate) mod settle;
 
-use std::{pin::pin, sync::Arc, time::Duration};
+use std::{
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use tokio::time::Instant;
 
@@ -14,11 +21,11 @@ use super::{
     debts::Debt,
     hold::Hold,
     limits::{Limits, within},
-    retry::{Answered, give_back_until},
+    retry::{Answered, Helps, retry_while},
     tasks::OnDrop,
 };
 use crate::{
-    domain::{Failure, GivenBack, Holder, LostReason, Others, Outcome, ReleaseMode},
+    domain::{Claim, Failure, GivenBack, Holder, LostReason, Others, Outcome, ReleaseMode},
     error::Error,
 };
 
@@ -145,10 +152,9 @@ impl Engine {
         let _asks = self.asks();
         let promise = OnDrop::new(|| self.core.debts.owe(Debt::of(hold, mode, now)));
         let until = hold.store_ends().min(now + limit);
-        let release = || self.core.store.release(&hold.grant.claim, mode);
-        let given = pin!(give_back_until(&self.core.clock, until, release));
+        let helps = Failure::may_pass_or_let_in;
+        let given = pin!(release(&self.core, &hold.grant.claim, mode, helps, until));
         let given = within(limit, given).await?;
-        self.core.has_given_back(&hold.grant.claim, mode, now);
         if !hold.grant.unsure {
             promise.cancel();
         }
@@ -184,11 +190,30 @@ impl Engine {
         let promise = OnDrop::new(|| self.core.debts.owe(debt()));
         let limit = self.limits.release;
         let until = hold.store_ends().min(self.core.clock.now() + limit);
-        let told = pin!(recount(&self.core, &self.contention, hold, None, until));
+        let helps = Failure::may_pass_or_let_in;
+        let told = pin!(recount(&self.core, &self.contention, hold, None, helps, until));
         let outcome = within(limit, told).await?;
         promise.cancel();
         Ok(outcome)
     }
+}
+
+/// Asks for the release of `claim` until that is answered, as long as asking again `helps`.
+async fn release(
+    core: &Core,
+    claim: &Claim,
+    mode: ReleaseMode,
+    helps: Helps,
+    until: Instant,
+) -> Result<Answered<GivenBack>, Failure> {
+    let moves = AtomicU64::default();
+    let release = || {
+        moves.store(core.moves(), Ordering::Relaxed);
+        core.store.release(claim, mode)
+    };
+    let given = retry_while(helps, &core.clock, until, release).await?;
+    core.has_given_back(claim, mode, moves.load(Ordering::Relaxed));
+    Ok(given)
 }
 
 /// Tells the store how many shares `hold` has, until that is what it was told. If it is not
@@ -198,6 +223,7 @@ pub(crate) async fn recount(
     contention: &Contention,
     hold: &Hold,
     ttl: Option<Duration>,
+    helps: Helps,
     until: Instant,
 ) -> Result<Outcome, Failure> {
     loop {
@@ -207,7 +233,7 @@ pub(crate) async fn recount(
             return Ok(Outcome::Renewed);
         }
         let told = || core.store.recount(&hold.grant.claim, shares, ttl);
-        let outcome = give_back_until(&core.clock, until, told).await?.answer;
+        let outcome = retry_while(helps, &core.clock, until, told).await?.answer;
         if outcome != Outcome::Renewed {
             contention.disown(hold);
             return Ok(outcome);

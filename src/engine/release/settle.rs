@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use tokio::time::{Instant, sleep};
 
-use super::recount;
+use super::{recount, release};
 use crate::{
     domain::{Claim, Failure, GivenBack, ReleaseMode},
     engine::{
@@ -13,7 +13,7 @@ use crate::{
         core::Core,
         debts::{Debt, Withdrawal},
         keeper::Keeper,
-        retry::give_back_until,
+        retry::{Helps, retry_while},
         timing::{LOOK_AGAIN, REFUSED_RESTS},
     },
     store::LATEST,
@@ -49,22 +49,26 @@ pub(crate) async fn settle_all(core: Arc<Core>, contention: Arc<Contention>, kee
 async fn settle(core: &Core, contention: &Contention, debt: Debt) -> Option<Debt> {
     let settled = match &debt {
         Debt::Recount { hold } => {
-            recount(core, contention, hold, None, hold.store_ends()).await.map(|_| None)
+            let (helps, until) = (Failure::may_pass_or_let_in, hold.store_ends());
+            recount(core, contention, hold, None, helps, until).await.map(|_| None)
         }
         Debt::Repeat { claim, until } => {
             tokio::select! {
                 () = repeat(core, contention, claim, *until) => {}
-                () = long_unused(core) => {}
+                _ = long_unused(core) => {}
             }
             return None;
         }
         Debt::Release(withdrawal) => {
-            let more = match withdrawal.claim.is_endless() {
-                false => withdraw(core, contention, withdrawal).await,
-                true => tokio::select! {
-                    more = withdraw_at_last(core, contention, withdrawal) => Ok(more),
-                    () = long_unused(core) => Ok(None),
-                },
+            let given_back = async {
+                match withdrawal.claim.is_endless() {
+                    false => withdraw(core, contention, withdrawal).await,
+                    true => Ok(withdraw_at_last(core, contention, withdrawal).await),
+                }
+            };
+            let more = tokio::select! {
+                more = given_back => more,
+                unused = long_unused(core) => Err(unused),
             };
             withdrawal.hold.iter().for_each(|hold| contention.left(hold));
             more
@@ -82,9 +86,10 @@ async fn settle(core: &Core, contention: &Contention, debt: Debt) -> Option<Debt
 }
 
 /// Until the client has gone for so long that nobody waits for it any more.
-async fn long_unused(core: &Core) {
+async fn long_unused(core: &Core) -> Failure {
     drop(core.used.acquire().await);
     sleep(LATEST).await;
+    Failure::unanswered("its client is gone, and the store was not asked in time")
 }
 
 /// Gives back what no lease gives back, however long that is refused, while somebody uses the
@@ -114,22 +119,12 @@ async fn withdraw_at_last(
     }
 }
 
-/// Gives back once more what another server has answered: again, if yet another one has taken the
-/// place of that which has answered now.
+/// Gives back once more what another server has answered. A release that looks first: most are
+/// known there. If it fails the lease ends by itself.
 async fn repeat(core: &Core, contention: &Contention, claim: &Claim, until: Instant) {
-    loop {
-        let moves = core.moves();
-        repeat_once(core, contention, claim, until).await;
-        if core.moves() == moves {
-            return;
-        }
-    }
-}
-
-/// A release that looks first: most are known there. If it fails the lease ends by itself.
-async fn repeat_once(core: &Core, contention: &Contention, claim: &Claim, until: Instant) {
-    let release = || core.store.release(claim, ReleaseMode::HandOver);
-    let Ok(given) = give_back_until(&core.clock, until, release).await else { return };
+    let (helps, mode) = (Failure::may_pass_or_let_in, ReleaseMode::HandOver);
+    let release = || core.store.release(claim, mode);
+    let Ok(given) = retry_while(helps, &core.clock, until, release).await else { return };
     if let GivenBack::Freed(others) = given.answer {
         tracing::debug!(target: "leasehold", lock = %claim.name(), owner = %claim.owner,
             "released once more: the server did not know it");
@@ -147,10 +142,12 @@ async fn withdraw(
     if let Some(looks @ 1..) = *looks {
         sleep(LOOK_AGAIN[looks - 1]).await;
     }
-    let release = || core.store.release(claim, *mode);
-    let asked_at = core.clock.now();
-    let given = give_back_until(&core.clock, *until, release).await?.answer;
-    core.has_given_back(claim, *mode, asked_at);
+    // A refusal of what has no lease is told, and asked for again more seldom.
+    let helps: Helps = match claim.is_endless() {
+        false => Failure::may_pass_or_let_in,
+        true => Failure::may_pass,
+    };
+    let given = release(core, claim, *mode, helps, *until).await?.answer;
     if let GivenBack::Freed(others) = given {
         contention.note(&claim.object, others);
     }
@@ -164,6 +161,8 @@ async fn withdraw(
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
+
+    use futures_util::FutureExt;
 
     use super::*;
     use crate::{
@@ -179,6 +178,11 @@ mod tests {
         },
         store::{Event, Store, Subscriber, memory::MemoryStore},
     };
+
+    const REFUSALS: [&str; 2] = [
+        "NOPERM this user has no permissions to run the 'incrby' command",
+        "WRONGPASS invalid username-password pair or user is disabled.",
+    ];
 
     /// A client with its store and its engine.
     fn one() -> (MemoryStore, Arc<Engine>, Client) {
@@ -206,15 +210,19 @@ mod tests {
     /// What has no lease comes back by its release alone.
     #[tokio::test(start_paused = true)]
     async fn a_permit_whose_release_is_refused_is_given_back_when_it_is_not_any_more() {
-        let (store, client, guard) = three().await;
-        store.fail("NOPERM this user has no permissions to run the 'incrby' command");
-        drop(guard);
-        sleep(3 * REFUSED_RESTS).await;
-        store.heal();
-        assert_eq!(free(&client).await, 2);
-        sleep(REFUSED_RESTS).await;
-        assert_eq!(free(&client).await, 3);
-        assert_eq!(client.stats().releases_abandoned, 0);
+        for refusal in REFUSALS {
+            let (store, client, guard) = three().await;
+            store.fail(refusal);
+            drop(guard);
+            sleep(5 * REFUSED_RESTS / 2).await;
+            store.heal();
+            // It is asked for seldom.
+            sleep(REFUSED_RESTS / 4).await;
+            assert_eq!(free(&client).await, 2, "{refusal}");
+            sleep(REFUSED_RESTS).await;
+            assert_eq!(free(&client).await, 3, "{refusal}");
+            assert_eq!(client.stats().releases_abandoned, 0);
+        }
     }
 
     #[tokio::test(start_paused = true)]
@@ -246,14 +254,33 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_is_refused_for_ever_does_not_outlive_its_client() {
-        let (store, client, guard) = three().await;
-        store.fail("NOPERM this user has no permissions to run the 'incrby' command");
+        for refusal in REFUSALS {
+            let (store, client, guard) = three().await;
+            store.fail(refusal);
+            drop(guard);
+            sleep(REFUSED_RESTS / 2).await;
+            assert_eq!(client.shutdown(Duration::from_secs(1)).await.unsettled, 1);
+            drop(client);
+            let tasks = tokio::runtime::Handle::current().metrics();
+            sleep(Duration::from_secs(1)).await;
+            assert_eq!(tasks.num_alive_tasks(), 0, "{refusal}");
+        }
+    }
+
+    /// It knocked until a lease of a day would have ended.
+    #[tokio::test(start_paused = true)]
+    async fn what_cannot_be_given_back_does_not_outlive_its_client_for_long() {
+        let (memory, engine, client) = one();
+        let lock = client.lock("door").unwrap().lease(Duration::from_secs(86_400));
+        let guard = lock.acquire().await.unwrap();
+        memory.fail(REFUSALS[1]);
         drop(guard);
-        sleep(REFUSED_RESTS / 2).await;
-        assert_eq!(client.shutdown(Duration::from_secs(1)).await.unsettled, 1);
-        drop(client);
-        let tasks = tokio::runtime::Handle::current().metrics();
         sleep(Duration::from_secs(1)).await;
+        let stats = client.stats();
+        drop((lock, client, engine));
+        let tasks = tokio::runtime::Handle::current().metrics();
+        assert_eq!((stats.releases_abandoned, tasks.num_alive_tasks()), (0, 1));
+        sleep(LATEST + Duration::from_secs(5)).await;
         assert_eq!(tasks.num_alive_tasks(), 0);
     }
 
@@ -292,6 +319,44 @@ mod tests {
         sleep(LINGER + Duration::from_secs(5)).await;
         assert_eq!(client.stats().releases_abandoned, 1);
         assert!(engine.is_idle(), "{engine:?}");
+    }
+
+    /// All that was dropped in an outage was given back twice: it was dated by its first question.
+    #[tokio::test(start_paused = true)]
+    async fn what_is_asked_when_commands_went_elsewhere_is_repeated_there_and_no_later_question() {
+        for (asked_before, repeated) in [(true, 1), (false, 0)] {
+            assert_eq!(repeated_after_a_move(asked_before).await, repeated, "{asked_before}");
+        }
+    }
+
+    /// How many releases are owed once more when one is answered after commands went elsewhere.
+    async fn repeated_after_a_move(asked_before: bool) -> usize {
+        let (memory, engine, _client) = one();
+        let (core, contention) = (&engine.core, &engine.contention);
+        let ttl = Duration::from_secs(30);
+        let claim = Claim::plain(Object::lock("door"), engine.identity.fresh_owner(), ttl);
+        core.store.acquire(&claim, None).await.unwrap();
+        let withdrawal = Withdrawal {
+            claim,
+            grant: None,
+            mode: ReleaseMode::HandOver,
+            until: core.clock.now() + ttl,
+            looks: None,
+            hold: None,
+            more: false,
+        };
+        match asked_before {
+            true => memory.stall(),
+            false => memory.fail("LOADING Redis is loading the dataset in memory"),
+        }
+        let mut withdraws = Box::pin(withdraw(core, contention, &withdrawal));
+        assert!((&mut withdraws).now_or_never().is_none());
+        engine.hear(Event::Moved);
+        assert_eq!(core.debts.listed(), 0);
+        memory.resume();
+        memory.heal();
+        assert!(withdraws.await.unwrap().is_none());
+        core.debts.listed()
     }
 
     #[tokio::test(start_paused = true)]

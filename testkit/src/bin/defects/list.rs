@@ -203,8 +203,8 @@ pub(crate) const DEFECTS: &[Defect] = &[
         says: "a release that was not answered is given up",
         edits: &[Edit {
             file: "src/engine/release/settle.rs",
-            from: "let given = give_back_until(&core.clock, *until, release).await?.answer;",
-            to: "let given = release().await?;",
+            from: "false => Failure::may_pass_or_let_in,",
+            to: "false => |_| false,",
         }],
     },
     Defect {
@@ -2179,9 +2179,9 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         Defect {
             says: "a release that is noted when the others were repeated is not repeated",
             edits: &[Edit {
-                file: "src/engine/recent.rs",
-                from: "*repeated_at = Some(now);",
-                to: "*repeated_at = None;",
+                file: "src/engine/core.rs",
+                from: "self.moves() != moves",
+                to: "self.moves() < moves",
             }],
         },
     ),
@@ -2193,8 +2193,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "each failover has more releases owed, as long as none is answered",
             edits: &[Edit {
                 file: "src/engine/debts.rs",
-                from: "if !owed.contains(&claim.owner) {",
-                to: "if !owed.is_empty() || !owed.contains(&claim.owner) {",
+                from: "match self.repeats.get_mut(&repeated) {",
+                to: "match self.repeats.get_mut(&repeated).filter(|again| **again) {",
             }],
         },
     ),
@@ -2206,7 +2206,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "a thread whose writing was taken away waits for its own reading",
             edits: &[Edit {
                 file: "src/blocking/lock.rs",
-                from: "Err(Error::Lost { .. }) => self.enter_beside(),",
+                from: "Err(Error::Lost { .. }) => self.enter_beside(patience),",
                 to: "Err(Error::Lost { .. }) => Ok(None),",
             }],
         },
@@ -2219,7 +2219,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "a thread enters again what no replica has, though it wants some",
             edits: &[Edit {
                 file: "src/engine/acquire/mod.rs",
-                from: "Some(replicas) => self.acknowledged(replicas, again, None).await,",
+                from: "Some(replicas) => self.acknowledged(replicas, again, patience.until()).await,",
                 to: "Some(_) => Ok(again),",
             }],
         },
@@ -2247,6 +2247,63 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
                 file: "src/engine/release/settle.rs",
                 from: "            withdrawal.hold.iter().for_each(|hold| contention.left(hold));\n",
                 to: "            withdrawal.hold.iter().filter(|_| more.is_ok()).for_each(|hold| contention.left(hold));\n",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("engine::held::tests::who_is_not_let_in_to_enter_again_is_told_so_at_once"),
+        Defect {
+            says: "who enters again waits to be let in until its lease ends",
+            edits: &[Edit {
+                file: "src/engine/held.rs",
+                from: "(Failure::may_pass, hold.ends())",
+                to: "(Failure::may_pass_or_let_in, hold.ends())",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("engine::debts::tests::what_is_to_be_given_back_again_meanwhile_is_owed_anew"),
+        Defect {
+            says: "what is being given back once more is forgotten when commands go elsewhere",
+            edits: &[Edit {
+                file: "src/engine/debts.rs",
+                from: "if again == Some(true) {",
+                to: "if again.is_none() {",
+            }],
+        },
+    ),
+    (
+        Finder::Unit(
+            "engine::release::settle::tests::what_is_asked_when_commands_went_elsewhere_is_repeated_there_and_no_later_question",
+        ),
+        Defect {
+            says: "a release is given back twice to the one server that it was asked of",
+            edits: &[Edit {
+                file: "src/engine/release/mod.rs",
+                from: "moves.store(core.moves(), Ordering::Relaxed);",
+                to: "moves.fetch_max(u64::from(core.moves() > 1), Ordering::Relaxed);",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("engine::clock::tests::two_readings_of_one_moment_are_the_same"),
+        Defect {
+            says: "what passes between two readings of a clock is taken for sleep",
+            edits: &[Edit {
+                file: "src/engine/clock.rs",
+                from: "if slept < BETWEEN_READINGS {",
+                to: "if slept.is_zero() {",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("blocking::lock::tests::who_enters_again_waits_no_longer_than_its_patience"),
+        Defect {
+            says: "a thread that enters again is answered whenever the store likes",
+            edits: &[Edit {
+                file: "src/engine/acquire/patience.rs",
+                from: "Self::Once => Some(question),",
+                to: "Self::Once => None,",
             }],
         },
     ),
