@@ -379,7 +379,7 @@ impl Lock {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Instant;
+    use tokio::time::Instant;
 
     use super::*;
     use crate::{MemoryStore, blocking::Client};
