@@ -5,7 +5,10 @@ use std::sync::{
     atomic::{AtomicU64, AtomicUsize, Ordering, fence},
 };
 
-use tokio::sync::{Notify, Semaphore};
+use tokio::{
+    sync::{Notify, Semaphore},
+    time::Instant,
+};
 
 use super::{clock::Clock, counters::Counters, debts::Debts, recent::RecentReleases};
 use crate::{
@@ -50,12 +53,17 @@ impl Core {
         self.asking.fetch_sub(1, Ordering::Release);
     }
 
-    /// Notes that the store has answered the release of `claim`, of which it was asked after so
-    /// many `moves`: the server that was asked may have been replaced since.
-    pub(super) fn has_given_back(&self, claim: &Claim, mode: ReleaseMode, moves: u64) {
-        let now = self.clock.now();
-        if self.recent.note(claim, mode, now) && self.moves() != moves {
-            self.debts.owe_again([(claim.clone(), now + claim.ttl)]);
+    /// Notes that the store has answered the release of `claim`, of which it was asked last at
+    /// `asked_at`, after so many `moves`: that server may have been replaced since.
+    pub(super) fn has_given_back(
+        &self,
+        claim: &Claim,
+        mode: ReleaseMode,
+        asked_at: Instant,
+        moves: u64,
+    ) {
+        if self.recent.note(claim, mode, asked_at) && self.moves() != moves {
+            self.debts.owe_again([(claim.clone(), asked_at + claim.ttl)]);
         }
     }
 

@@ -167,7 +167,8 @@ mod tests {
         // given a later release, beside which the first one is old
         let (gate, owner) = (Object::lock("gate"), Owner::new("one:99").unwrap());
         let other = Claim::plain(gate, owner, LONG);
-        engine.core.has_given_back(&other, ReleaseMode::Broadcast, engine.core.moves());
+        let core = &engine.core;
+        core.has_given_back(&other, ReleaseMode::Broadcast, core.clock.now(), core.moves());
         sleep(Duration::from_millis(1)).await;
         engine.hear(Event::Moved);
         memory.heal();

@@ -21,17 +21,17 @@ const MOST: usize = 4096;
 #[derive(Default)]
 pub(crate) struct RecentReleases(Mutex<VecDeque<Given>>);
 
-/// A claim that was given back, and when that was answered.
+/// A claim that was given back, and when the question was asked that was answered.
 struct Given {
     claim: Claim,
     at: Instant,
 }
 
 impl RecentReleases {
-    /// Notes that the store has answered the release of `claim`. Returns whether it is remembered.
+    /// Notes that the store has answered the release of `claim`, asked for last at `asked_at`. Returns whether it is remembered.
     /// What no lease ends is not: its release says something to who asks later. Nor what is
     /// forgotten, which is still somebody's.
-    pub(crate) fn note(&self, claim: &Claim, mode: ReleaseMode, now: Instant) -> bool {
+    pub(crate) fn note(&self, claim: &Claim, mode: ReleaseMode, asked_at: Instant) -> bool {
         let released = matches!(mode, ReleaseMode::Broadcast | ReleaseMode::HandOver);
         if !released || claim.is_endless() {
             return false;
@@ -40,7 +40,7 @@ impl RecentReleases {
         if list.len() == MOST {
             list.pop_front();
         }
-        list.push_back(Given { claim: claim.clone(), at: now });
+        list.push_back(Given { claim: claim.clone(), at: asked_at });
         true
     }
 

@@ -17,6 +17,8 @@ pub(crate) struct Answered<T> {
     /// Whether an earlier question went unanswered: it may have been executed
     /// before this one.
     pub(crate) unsure: bool,
+    /// When it was asked for again, if the first question was not answered.
+    pub(crate) again_at: Option<Instant>,
 }
 
 /// Asks until there is an answer, a refusal that will stay, or no time left.
@@ -36,7 +38,7 @@ pub(crate) async fn retry_while<'a, T>(
     ask: impl Fn() -> Answer<'a, T>,
 ) -> Result<Answered<T>, Failure> {
     match ask().await {
-        Ok(answer) => Ok(Answered { answer, unsure: false }),
+        Ok(answer) => Ok(Answered { answer, unsure: false, again_at: None }),
         // In a box: who has no trouble is small.
         Err(failure) => Box::pin(ask_again(helps, clock, until, ask, failure)).await,
     }
@@ -55,13 +57,14 @@ async fn ask_again<'a, T>(
     let mut backoff = Backoff::default();
     loop {
         let pause = backoff.next(BACKOFF);
-        if !helps(&failure) || clock.now() + pause >= until {
+        let again_at = clock.now() + pause;
+        if !helps(&failure) || again_at >= until {
             return Err(failure);
         }
         unsure |= failure.may_have_happened();
         sleep(pause).await;
         failure = match timeout_at(clock.timer(until), ask()).await {
-            Ok(Ok(answer)) => return Ok(Answered { answer, unsure }),
+            Ok(Ok(answer)) => return Ok(Answered { answer, unsure, again_at: Some(again_at) }),
             Ok(Err(failure)) => failure,
             Err(elapsed) => Failure::unanswered(elapsed),
         };

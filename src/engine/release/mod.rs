@@ -153,14 +153,14 @@ impl Engine {
         let promise = OnDrop::new(|| self.core.debts.owe(Debt::of(hold, mode, now)));
         let until = hold.store_ends().min(now + limit);
         let helps = Failure::may_pass_or_let_in;
-        let given = pin!(release(&self.core, &hold.grant.claim, mode, helps, until));
+        let given = pin!(release(&self.core, &hold.grant.claim, mode, helps, (now, until)));
         let given = within(limit, given).await?;
         if !hold.grant.unsure {
             promise.cancel();
         }
         match given {
             // The question that went unanswered was executed.
-            Answered { answer: GivenBack::NotHeld { .. }, unsure: true } => {
+            Answered { answer: GivenBack::NotHeld { .. }, unsure: true, .. } => {
                 Ok(GivenBack::Freed(Others::Nobody))
             }
             Answered { answer, .. } => {
@@ -204,7 +204,7 @@ async fn release(
     claim: &Claim,
     mode: ReleaseMode,
     helps: Helps,
-    until: Instant,
+    (now, until): (Instant, Instant),
 ) -> Result<Answered<GivenBack>, Failure> {
     let moves = AtomicU64::default();
     let release = || {
@@ -212,7 +212,8 @@ async fn release(
         core.store.release(claim, mode)
     };
     let given = retry_while(helps, &core.clock, until, release).await?;
-    core.has_given_back(claim, mode, moves.load(Ordering::Relaxed));
+    let asked_at = given.again_at.unwrap_or(now);
+    core.has_given_back(claim, mode, asked_at, moves.load(Ordering::Relaxed));
     Ok(given)
 }
 

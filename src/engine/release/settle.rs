@@ -147,7 +147,7 @@ async fn withdraw(
         false => Failure::may_pass_or_let_in,
         true => Failure::may_pass,
     };
-    let given = release(core, claim, *mode, helps, *until).await?.answer;
+    let given = release(core, claim, *mode, helps, (core.clock.now(), *until)).await?.answer;
     if let GivenBack::Freed(others) = given {
         contention.note(&claim.object, others);
     }
