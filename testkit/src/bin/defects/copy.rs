@@ -1,4 +1,4 @@
-//! A copy of the sources, where defects are planted and taken out again.
+//! Copies of the sources, where defects are planted and taken out again.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -23,34 +23,57 @@ const PARTS: [&str; 10] = [
     "testkit",
 ];
 
-/// Whoever uses the copy has locked this file of it.
-const LOCK: &str = "lock";
-
-/// The copy. Nobody else uses it as long as this value lives.
-pub(crate) struct Copy {
+/// Where the copies lie. Nobody else uses them as long as this value lives.
+pub(crate) struct Bed {
     folder: PathBuf,
     _lock: File,
 }
 
-impl Copy {
-    /// Copies the sources anew, whatever an interrupted run has left behind.
-    pub(crate) fn of(root: &Path) -> Result<Self, String> {
+impl Bed {
+    pub(crate) fn in_project(root: &Path) -> Result<Self, String> {
         let folder = root.join("target/defects");
         let said = |error: io::Error| format!("{}: {error}", folder.display());
         fs::create_dir_all(&folder).map_err(said)?;
-        let lock = File::create(folder.join(LOCK)).map_err(said)?;
+        let lock = File::create(folder.join("lock")).map_err(said)?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive)
             .map_err(|_| "another run is planting defects already".to_owned())?;
-        clear(&folder).map_err(said)?;
+        Ok(Self { folder, _lock: lock })
+    }
+
+    /// Where something lies that has this `name`.
+    pub(crate) fn at(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+}
+
+/// A copy, and where it is built: cargo builds one thing at a time in each place.
+pub(crate) struct Copy {
+    folder: PathBuf,
+    target: PathBuf,
+}
+
+impl Copy {
+    /// Copies the sources to `folder` anew, whatever an interrupted run has left behind.
+    pub(crate) fn of(root: &Path, folder: PathBuf, target: PathBuf) -> Result<Self, String> {
+        let said = |error: io::Error| format!("{}: {error}", folder.display());
+        if folder.exists() {
+            fs::remove_dir_all(&folder).map_err(said)?;
+        }
+        fs::create_dir_all(&folder).map_err(said)?;
         for part in PARTS {
             copy(&root.join(part), &folder.join(part)).map_err(said)?;
         }
-        Ok(Self { folder, _lock: lock })
+        Ok(Self { folder, target })
     }
 
     /// Where the copy is.
     pub(crate) fn folder(&self) -> &Path {
         &self.folder
+    }
+
+    /// Where cargo builds it.
+    pub(crate) fn target(&self) -> &Path {
+        &self.target
     }
 
     /// Whether `defect` can be planted.
@@ -110,21 +133,6 @@ pub(crate) fn edited(
     Ok(texts)
 }
 
-/// Removes everything but the lock.
-fn clear(folder: &Path) -> io::Result<()> {
-    for entry in fs::read_dir(folder)? {
-        let entry = entry?;
-        if entry.file_name() == LOCK {
-            continue;
-        }
-        match entry.file_type()?.is_dir() {
-            true => fs::remove_dir_all(entry.path())?,
-            false => fs::remove_file(entry.path())?,
-        }
-    }
-    Ok(())
-}
-
 /// Copies a file, or a folder with all that is in it.
 fn copy(from: &Path, to: &Path) -> io::Result<()> {
     if from.is_file() {
@@ -170,8 +178,8 @@ mod tests {
     fn what_is_planted_is_taken_out_again_also_when_it_does_not_build() {
         // given a copy with one file
         let folder = tempfile::tempdir().unwrap();
-        let lock = File::create(folder.path().join("lock")).unwrap();
-        let copy = Copy { folder: folder.path().to_owned(), _lock: lock };
+        let path = folder.path().to_owned();
+        let copy = Copy { folder: path.clone(), target: path };
         copy.write("a", "one two").unwrap();
 
         // when something fails while the defect is planted

@@ -1,10 +1,11 @@
-//! Plants one defect after the other in a copy of the sources, and shows that
+//! Plants one defect after the other in copies of the sources, and shows that
 //! the tests find each of them.
 //!
 //! The defects are data: see [`list`]. Each is built by itself, since an edit may
 //! stand anywhere in a program; what makes it quick is that only the program of
 //! the tests is built, incrementally and without debug information, on dependencies
-//! that `make tests` has built before, and that the next defect is built while the
+//! that `make tests` has built before; that two copies are built at once, since most
+//! of a build is the work of one core; and that the next defect is built while the
 //! last ones are searched for. Meanwhile the tests run with nothing planted, too.
 //!
 //! A defect that cannot be planted, does not build or fails in an unknown way is
@@ -14,18 +15,20 @@
 //! An argument chooses the defects that have it in their words.
 
 mod copy;
+mod libraries;
 mod list;
 mod search;
 mod store;
 
 use std::collections::VecDeque;
 use std::env;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Mutex;
 use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
-use copy::Copy;
+use copy::{Bed, Copy};
 use list::{DEFECTS, ELSEWHERE};
 use search::{Found, Program};
 use store::SERVED;
@@ -90,25 +93,55 @@ fn plant_all(cases: &[Case]) -> Result<bool, String> {
     if cases.is_empty() {
         return Err("no such defect".into());
     }
-    let copy = Copy::of(root())?;
+    let bed = Bed::in_project(root())?;
+    let copies = copies(&bed)?;
     for case in cases {
-        copy.check(case.defect)?;
+        copies[0].check(case.defect)?;
     }
     let started = clock();
-    let sound = Sound::build(&copy, cases)?;
     println!("| # | defect | found by | after | time |");
     println!("|---|---|---|---|---|");
-    let (missed, sound) = thread::scope(|scope| {
-        let sound = scope.spawn(|| sound.find_nothing());
-        (plant_each(&copy, cases), sound.join().expect("a search never panics"))
-    });
-    sound?;
+    let missed = plant_in(&copies, cases)?;
     let (planted, took) = (cases.len(), seconds(started));
     println!("\n{planted} defects planted, {} found, in {took}", planted - missed.len());
     for case in &missed {
         println!("not found: {} | {}", case.number, case.defect.says);
     }
     Ok(missed.is_empty())
+}
+
+/// Two copies. The first is built where the dependencies are, the second has its own.
+fn copies(bed: &Bed) -> Result<[Copy; 2], String> {
+    let (first, second) = (target()?, bed.at("target"));
+    libraries::take(&first, &second).map_err(|error| format!("{}: {error}", second.display()))?;
+    let copy = |name, target| Copy::of(root(), bed.at(name), target);
+    Ok([copy("first", first)?, copy("second", second)?])
+}
+
+/// Where this program was built, and the dependencies of the project with it.
+fn target() -> Result<PathBuf, String> {
+    let program = env::current_exe().map_err(|error| format!("this program: {error}"))?;
+    let target = program.ancestors().nth(2).ok_or("this program lies in no folder")?;
+    Ok(target.to_owned())
+}
+
+/// Plants each case in that of the copies which is free. Returns those that were not found.
+fn plant_in([first, second]: &[Copy; 2], cases: &[Case]) -> Result<Vec<Case>, String> {
+    let left = Mutex::new(cases.iter().copied().collect());
+    thread::scope(|scope| {
+        let beside = scope.spawn(|| plant_each(second, &left));
+        // Before anything is planted there.
+        let sound = Sound::build(first, cases);
+        if sound.is_err() {
+            left.lock().expect("nobody panics while taking one").clear();
+        }
+        let sound = scope.spawn(|| sound?.find_nothing());
+        let mut missed = plant_each(first, &left);
+        missed.extend(beside.join().expect("a search never panics"));
+        sound.join().expect("a search never panics")?;
+        missed.sort_by_key(|case| case.number);
+        Ok(missed)
+    })
 }
 
 fn root() -> &'static Path {
@@ -157,13 +190,14 @@ fn finders(cases: &[Case]) -> Vec<Finder> {
     finders
 }
 
-/// Builds each defect while those before are searched for. Returns those that were not
-/// found.
-fn plant_each(copy: &Copy, cases: &[Case]) -> Vec<Case> {
+/// Builds one of those that are `left` after the other, while those before are searched for.
+/// Returns those that were not found.
+fn plant_each(copy: &Copy, left: &Mutex<VecDeque<Case>>) -> Vec<Case> {
+    let next = || left.lock().expect("nobody panics while taking one").pop_front();
     thread::scope(|scope| {
         let mut missed = vec![];
         let mut running: VecDeque<Search<'_>> = VecDeque::new();
-        for &case in cases {
+        while let Some(case) = next() {
             let started = clock();
             let build = || Program::build(copy, case.finder, &case.number.to_string());
             let program = copy.planted(case.defect, build);
@@ -179,8 +213,8 @@ fn plant_each(copy: &Copy, cases: &[Case]) -> Vec<Case> {
     })
 }
 
-/// How many defects are searched for at once: what takes long waits for servers.
-const SEARCHES: usize = 3;
+/// How many defects of a copy are searched for at once: what takes long waits for servers.
+const SEARCHES: usize = 2;
 
 /// A search for the defect of `case`, which says in the end whether it was found.
 struct Search<'scope> {

@@ -111,7 +111,7 @@ fn cargo(copy: &Copy, finder: Finder) -> Result<String, String> {
         .args(["test", "--no-run", "--lib", "--quiet", "--all-features"])
         .args(["--message-format", "json-render-diagnostics"])
         .args(["--config", "profile.dev.package.leasehold.debug=0", "--config", optimised])
-        .env("CARGO_TARGET_DIR", target()?)
+        .env("CARGO_TARGET_DIR", copy.target())
         .env("CARGO_INCREMENTAL", "1")
         .output()
         .map_err(|error| format!("cargo: {error}"))?;
@@ -119,13 +119,6 @@ fn cargo(copy: &Copy, finder: Finder) -> Result<String, String> {
         true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
         false => Err(format!("it does not build:\n{}", String::from_utf8_lossy(&output.stderr))),
     }
-}
-
-/// Where this program was built, and the dependencies of the project with it.
-fn target() -> Result<PathBuf, String> {
-    let program = env::current_exe().map_err(|error| format!("this program: {error}"))?;
-    let target = program.ancestors().nth(2).ok_or("this program lies in no folder")?;
-    Ok(target.to_owned())
 }
 
 /// The one program that cargo says it has built.
