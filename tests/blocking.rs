@@ -748,7 +748,7 @@ mod shutdown {
     fn it_takes_back_what_does_not_come_back() {
         let world = World::new();
         let guard = world.door().acquire().unwrap();
-        let shutdown = world.one.shutdown(millis(60)).unwrap();
+        let shutdown = world.one.shutdown(millis(2_000)).unwrap();
         assert_eq!((shutdown.taken_back, shutdown.unsettled), (1, 0));
         assert_eq!(guard.lost().unwrap(), LostReason::ShutDown);
         assert!(matches!(world.door().acquire(), Err(Error::ShutDown)));

@@ -16,13 +16,13 @@ use common::{Log, SOON, client, give_back, hold_by_hand, keys, ms, secs, within}
 use futures_util::FutureExt;
 use leasehold::{Client, ClientBuilder, Error};
 use testkit::{Connection, Liar, Lie, Redis, Said, eventually};
-use tokio::{runtime::Runtime, time::Instant};
+use tokio::{runtime::Runtime, sync::Mutex, time::Instant};
 
 /// How long a command may take here.
-const LIMIT: Duration = Duration::from_millis(300);
+const LIMIT: Duration = secs(1);
 
 fn builder() -> ClientBuilder {
-    Client::builder().command_timeout(LIMIT).connect_timeout(secs(1))
+    Client::builder().command_timeout(LIMIT).connect_timeout(SOON)
 }
 
 fn words(bytes: impl Into<Vec<u8>>) -> Lie {
@@ -50,7 +50,11 @@ impl Setup {
     }
 
     async fn client(&self) -> Client {
-        builder().connect(&self.liar.url()).await.unwrap()
+        self.client_of(builder()).await
+    }
+
+    async fn client_of(&self, builder: ClientBuilder) -> Client {
+        builder.connect(&self.liar.url()).await.unwrap()
     }
 
     fn lies(&self) {
@@ -163,12 +167,13 @@ async fn a_server_that_answers_one_byte_after_the_other_is_given_up() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_is_slow_and_callers_that_leave_cut_nothing() {
     // given a server that takes a good part of the command timeout for each reply
+    const LIMIT: Duration = secs(2);
     let t = Setup::new(|said| Lie::Words(vec![(LIMIT / 2, said.bytes.into())]));
-    let client = t.client().await;
+    let client = t.client_of(builder().command_timeout(LIMIT)).await;
     t.lies();
 
     // when callers leave before they are answered, and others do not
-    for name in ["a", "b", "c", "d"] {
+    for name in ["a", "b", "c"] {
         let left = client.lock(name).unwrap().acquire_within(ms(10)).await;
         assert!(matches!(left, Err(Error::Unavailable { .. })), "{left:?}");
         tokio::time::sleep(LIMIT).await;
@@ -194,6 +199,7 @@ async fn a_server_that_is_blocked_for_less_than_the_command_timeout_cuts_nothing
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_login_that_never_ends_is_given_up_in_time_and_takes_no_memory() {
+    let _alone = MEASURED.lock().await;
     let redis = Redis::start();
     for flood in [&b"+xxxxxxxxxxxxxxxx"[..], b"$1000000000000\r\n", b"x"] {
         let flood = if flood == b"x" { vec![b'x'; 4096] } else { flood.to_vec() };
@@ -202,15 +208,17 @@ async fn a_login_that_never_ends_is_given_up_in_time_and_takes_no_memory() {
             _ => Lie::Truth,
         });
         let (start, before) = (Instant::now(), memory());
-        let error = builder().connect(&liar.url()).await.unwrap_err();
+        let builder = builder().connect_timeout(secs(1));
+        let error = builder.connect(&liar.url()).await.unwrap_err();
         assert!(matches!(error, Error::Connect { .. }), "{error}");
-        assert!(start.elapsed() < secs(2), "{:?}", start.elapsed());
+        assert!(start.elapsed() < secs(3), "{:?}", start.elapsed());
         assert!(memory() < before + 50_000_000, "{before} became {}", memory());
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reply_that_is_too_long_cuts_the_connection_and_takes_no_memory() {
+    let _alone = MEASURED.lock().await;
     let long = format!("$60000000\r\n{}\r\n", "x".repeat(60_000_000));
     let t = Setup::new(move |_| words(long.clone()));
     let client = t.client().await;
@@ -224,6 +232,7 @@ async fn a_reply_that_is_too_long_cuts_the_connection_and_takes_no_memory() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_message_that_is_too_long_is_passed_over_and_cuts_nothing() {
+    let _alone = MEASURED.lock().await;
     let redis = Redis::start();
     let client = client(&redis).await;
     hold_by_hand(&redis, "door", "java:1", secs(60));
@@ -235,6 +244,9 @@ async fn a_message_that_is_too_long_is_passed_over_and_cuts_nothing() {
     give_back(common::entered(waiting).await).await;
     assert_eq!(client.stats().reconnects, 0);
 }
+
+/// Whose test uses much memory, or measures what this process has of it.
+static MEASURED: Mutex<()> = Mutex::const_new(());
 
 /// How many bytes of memory this process has.
 fn memory() -> usize {
