@@ -152,8 +152,8 @@ mod acquiring {
     fn a_lock_is_renewed_while_nobody_calls() {
         // given a lock whose ttl is shorter than what the thread does
         let world = World::new();
-        let guard = world.door().ttl(millis(150)).acquire().unwrap();
-        thread::sleep(millis(500));
+        let guard = world.door().ttl(millis(3_000)).acquire().unwrap();
+        thread::sleep(millis(4_000));
         assert!(guard.is_held());
         leave(guard);
     }
@@ -418,8 +418,8 @@ mod guards {
     #[test]
     fn a_guard_outlives_its_client() {
         let guard = Client::in_memory().unwrap().lock("door").unwrap();
-        let guard = guard.ttl(millis(150)).acquire().unwrap();
-        thread::sleep(millis(400));
+        let guard = guard.ttl(millis(3_000)).acquire().unwrap();
+        thread::sleep(millis(4_000));
         assert!(guard.is_held());
         leave(guard);
     }
@@ -438,7 +438,7 @@ mod guards {
     #[test]
     fn a_loss_is_told_to_those_who_wait_for_it() {
         let world = World::new();
-        let guard = world.door().ttl(millis(150)).acquire().unwrap();
+        let guard = world.door().ttl(millis(3_000)).acquire().unwrap();
         assert_eq!(guard.lost_within(millis(20)).unwrap(), None);
         assert!(world.store.lose("door"));
         assert_eq!(guard.lost().unwrap(), LostReason::NotOurs);

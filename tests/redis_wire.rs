@@ -294,7 +294,7 @@ async fn a_release_by_java_wakes_our_waiter() {
     hold_by_hand(&redis, "door", JAVA, secs(60));
     let waiting = waiter(client.lock("door").unwrap());
     until_subscribed(&redis, &channel("door"));
-    eventually("it has asked again", SOON, || redis.calls().of("evalsha") == 2);
+    eventually("it has asked again", SOON, || redis.calls().of("evalsha") >= 2);
 
     // when Java releases
     let released = Instant::now();

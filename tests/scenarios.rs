@@ -475,16 +475,16 @@ async fn many_tasks_on_few_names_leave_no_subscription_behind() {
 async fn after_a_lock_was_lost_with_the_servers_data_the_next_one_is_kept_alive() {
     let redis = Redis::start();
     let client = client(&redis).await;
-    let lock = client.lock("door").unwrap().ttl(secs(1));
+    let lock = client.lock("door").unwrap().ttl(secs(3));
     let lost = lock.acquire().await.unwrap();
     redis.restart();
-    sleep(secs(2)).await;
+    sleep(secs(4)).await;
     let release = lost.release().await.unwrap();
     assert!(matches!(release, Release::AlreadyGone { .. }), "{release:?}");
 
     for _ in 0..2 {
         let guard = lock.acquire().await.unwrap();
-        sleep(secs(2)).await;
+        sleep(secs(4)).await;
         assert_eq!(lock.held_by(guard.owner()).await.unwrap(), 1);
         give_back(guard).await;
     }

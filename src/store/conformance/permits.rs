@@ -159,7 +159,7 @@ async fn many_holds_are_renewed_each_only_as_a_whole(t: &Bench) {
     let (one, other) = (set(t, "p-renewed", 4).await, set(t, "p-renewed-2", 1).await);
     let claims = [
         wants(t, "p-renewed", 3, LONG),
-        wants(t, "p-renewed-2", 1, 5 * SHORT),
+        wants(t, "p-renewed-2", 1, LONG / 3),
         wants(t, "p-renewed", 1, LONG),
         wants(t, "p-renewed-gone", 1, LONG),
     ];

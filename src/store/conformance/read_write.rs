@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tokio::time::sleep;
+use tokio::{join, time::sleep};
 
 use super::{Bench, freed};
 use crate::domain::{
@@ -19,8 +19,7 @@ pub(super) async fn all(t: &Bench) {
     who_writes_may_read_and_go_on_reading(t).await;
     who_writes_may_read_twice_and_each_for_itself(t).await;
     nobody_reads_beside_one_who_does_not_write(t).await;
-    who_reads_on_does_so_for_its_own_lease(t).await;
-    who_reads_beside_one_that_dies_reads_on(t).await;
+    join!(who_reads_on_does_so_for_its_own_lease(t), who_reads_beside_one_that_dies_reads_on(t));
     readers_that_yield_let_those_go_first_who_wait_to_write(t).await;
     readers_yield_to_those_who_came_before_them_alone(t).await;
     a_writer_that_gives_up_lets_readers_in(t).await;
@@ -219,25 +218,25 @@ async fn nobody_reads_beside_one_who_does_not_write(t: &Bench) {
 
 /// The shorter lease of a writer that dies ends nothing for who reads beside it.
 async fn who_reads_beside_one_that_dies_reads_on(t: &Bench) {
-    let writes = Claim { ttl: Duration::from_millis(800), ..writer(t, "rw-dies") };
+    let writes = Claim { ttl: Duration::from_secs(3), ..writer(t, "rw-dies") };
     let (reads, next) = (reader(t, "rw-dies"), writer(t, "rw-dies"));
     assert!(is_granted(t, &writes).await && reads_beside(t, &reads, &writes).await);
     assert_eq!(t.one.renew(&[renewal(&writes)]).await.unwrap(), [Outcome::Renewed]);
     assert_eq!(t.one.recount(&writes, 1, Some(writes.ttl)).await.unwrap(), Outcome::Renewed);
-    sleep(Duration::from_millis(850)).await;
+    sleep(Duration::from_millis(3_050)).await;
     assert!(!is_granted(t, &next).await, "one reads yet");
     t.one.force_release(&reads.object).await.unwrap();
 }
 
 async fn who_reads_on_does_so_for_its_own_lease(t: &Bench) {
     // The shorter lease of the writer shortens nothing, however often it is renewed.
-    let writes = Claim { ttl: Duration::from_millis(800), ..writer(t, "rw-own-lease") };
+    let writes = Claim { ttl: Duration::from_secs(3), ..writer(t, "rw-own-lease") };
     let (reads, next) = (reader(t, "rw-own-lease"), writer(t, "rw-own-lease"));
     assert!(is_granted(t, &writes).await && reads_beside(t, &reads, &writes).await);
     assert_eq!(t.one.renew(&[renewal(&writes)]).await.unwrap(), [Outcome::Renewed]);
     assert_eq!(t.one.recount(&writes, 1, Some(writes.ttl)).await.unwrap(), Outcome::Renewed);
     assert_eq!(release(t, &writes).await, FREED);
-    sleep(Duration::from_millis(850)).await;
+    sleep(Duration::from_millis(3_050)).await;
     assert!(!is_granted(t, &next).await, "one reads yet");
     assert_eq!(release(t, &reads).await, FREED);
 
