@@ -76,7 +76,7 @@ async fn who_has_a_lock_on_any_node_knows_that_a_replica_of_this_node_has_it() {
             give_back(guard).await;
         }
         let name = cluster.key_on(&master, "two:");
-        let two = Replicas::at_least(2).within(ms(300));
+        let two = Replicas::at_least(2).within(secs(2));
         is_refused(lock(&client, &name, two).acquire().await, 2, 1);
     }
 }

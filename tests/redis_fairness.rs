@@ -23,6 +23,9 @@ use tokio::{
 /// How long each of the five holds.
 const HOLD: Duration = ms(5);
 
+/// How much longer it may take on a busy machine.
+const BUSY: Duration = secs(3);
+
 fn door(client: &Client) -> Lock {
     client.lock("door").unwrap()
 }
@@ -52,19 +55,21 @@ async fn enters(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_more_who_queues_enters_when_the_others_have_had_it_once() {
+    // What it finds by itself, and not because it is told, it finds later.
+    let bound = ms(2_500);
     let redis = Redis::start();
     let chain = Chain::of(&redis, "door", HOLD).await;
     let one_more = client(&redis).await;
     let enter = async || {
-        entry(door(&one_more), secs(1)).await;
+        entry(door(&one_more), bound).await;
     };
-    enters(&chain, "who queues", 20, secs(1), enter).await;
+    enters(&chain, "who queues", 20, bound, enter).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_who_polls_enters_within_its_turn() {
     // 1 s until it queues, 0.8 s until the next turn, 0.4 s of that, and the holder
-    let bound = secs(1) + ms(800) + ms(400) + HOLD + secs(1);
+    let bound = secs(1) + ms(800) + ms(400) + HOLD + BUSY;
     let redis = Redis::start();
     let chain = Chain::of(&redis, "door", HOLD).await;
     let poller = client(&redis).await;
@@ -76,7 +81,7 @@ async fn one_who_polls_enters_within_its_turn() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_who_is_deaf_enters_within_its_turn() {
-    let bound = secs(1) + ms(800) + ms(400) + HOLD + secs(1);
+    let bound = secs(1) + ms(800) + ms(400) + HOLD + BUSY;
     let redis = Redis::start();
     let chain = Chain::of(&redis, "door", HOLD).await;
     let rights = ["~*", "resetchannels", "+@all", "-subscribe"];
@@ -90,7 +95,7 @@ async fn one_who_is_deaf_enters_within_its_turn() {
 #[tokio::test(flavor = "multi_thread")]
 async fn three_who_poll_have_their_turns_one_after_the_other() {
     // the last of three has two before it
-    let bound = secs(1) + 3 * (ms(800) + ms(400) + HOLD) + secs(1);
+    let bound = secs(1) + 3 * (ms(800) + ms(400) + HOLD) + BUSY;
     let redis = Redis::start();
     let chain = Chain::of(&redis, "door", HOLD).await;
     let pollers = [client(&redis).await, client(&redis).await, client(&redis).await];
@@ -108,7 +113,7 @@ async fn three_who_poll_have_their_turns_one_after_the_other() {
 #[tokio::test(flavor = "multi_thread")]
 async fn one_with_redissons_rights_enters_in_the_time_that_is_left_to_it() {
     // a fifth of the time the lock is left to it, for 16 ms in each fourth second
-    let bound = secs(5);
+    let bound = secs(10);
     let redis = Redis::start();
     let chain = Chain::of(&redis, "door", HOLD).await;
     let rights = ["~door", "resetchannels", "&redisson_lock__channel:*", "+@all"];
@@ -159,7 +164,7 @@ fn as_redisson(redis: &Redis) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_redisson_that_listens_enters_in_the_time_that_is_left_to_it() {
-    let bound = secs(5);
+    let bound = secs(10);
     let redis = Redis::start();
     let chain = Chain::of(&redis, "door", HOLD).await;
     let shared = std::sync::Arc::new(redis);
@@ -197,7 +202,7 @@ async fn a_redisson_enters_behind_one_client_that_always_comes_back_at_once() {
     for _ in 0..10 {
         let (before, began) = (busy.stats().granted, Instant::now());
         let other = std::sync::Arc::clone(&redis);
-        within(secs(5), "it enters", spawn_blocking(move || as_redisson(&other))).await.unwrap();
+        within(secs(10), "it enters", spawn_blocking(move || as_redisson(&other))).await.unwrap();
         println!("behind one: {:?}, {} to it", began.elapsed(), busy.stats().granted - before);
         sleep(ms(100)).await;
     }
@@ -207,7 +212,7 @@ async fn a_redisson_enters_behind_one_client_that_always_comes_back_at_once() {
 #[tokio::test(flavor = "multi_thread")]
 async fn one_who_polls_enters_behind_one_client_that_always_comes_back_at_once() {
     // 1 s until it queues, and then one in sixteen releases looks for it
-    for (hold, bound) in [(ms(20), secs(5)), (ms(60), secs(3))] {
+    for (hold, bound) in [(ms(20), secs(10)), (ms(60), secs(5))] {
         let redis = Redis::start();
         let (busy, poller) = (client(&redis).await, client(&redis).await);
         let task = comes_back_at_once(&busy, hold);

@@ -57,10 +57,10 @@ async fn a_hold_is_renewed_after_a_restart_that_keeps_the_data() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_restart_that_loses_the_data_is_told_to_the_holder_and_lets_a_waiter_in() {
-    // given a holder that is renewed each second, and a waiter
+    // given a holder that is renewed each three seconds, and a waiter
     let redis = Redis::start();
     let (one, other) = (client(&redis).await, client(&redis).await);
-    let guard = one.lock("door").unwrap().ttl(secs(3)).acquire().await.unwrap();
+    let guard = one.lock("door").unwrap().ttl(secs(9)).acquire().await.unwrap();
     let waiting = waiter(other.lock("door").unwrap());
     until_subscribed(&redis, &channel("door"));
 
@@ -126,14 +126,13 @@ async fn a_server_that_hangs_for_less_than_the_lease_costs_nobody_the_lock() {
     let guard = client.lock("door").unwrap().ttl(secs(9)).acquire().await.unwrap();
     redis.pause();
     // Through the first renewal, at 3 s, and its timeout.
-    sleep(ms(4_500)).await;
+    eventually("a renewal fails", secs(8), || client.stats().renewals_failed > 0);
     assert!(guard.is_held());
     redis.resume();
 
     // then it is renewed, and held for longer than one lease
-    sleep(secs(6)).await;
+    sleep(secs(7)).await;
     assert!(guard.is_held());
-    assert!(client.stats().renewals_failed > 0);
     assert_eq!(hash(&redis, "door"), [(guard.owner().to_string(), "1".into())]);
     give_back(guard).await;
 }
@@ -352,8 +351,8 @@ async fn a_server_that_takes_no_writes_for_a_while_is_waited_for() {
     let client = hasty(&redis.url()).await;
     let guard = client.lock("held").unwrap().ttl(secs(6)).acquire().await.unwrap();
 
-    redis.command(&["CLIENT", "PAUSE", "1500", "WRITE"]);
     let start = Instant::now();
+    redis.command(&["CLIENT", "PAUSE", "1500", "WRITE"]);
     let entered = within(SOON, "it is granted", client.lock("door").unwrap().acquire()).await;
 
     assert!(start.elapsed() >= secs(1), "{:?}", start.elapsed());
@@ -623,7 +622,7 @@ async fn a_server_that_cannot_write_its_snapshot_is_waited_for() {
 
     // then patience ends with the server's words, and endless patience does not
     let lock = client.lock("door").unwrap();
-    refused(&lock.acquire_within(ms(300)).await.unwrap_err(), "MISCONF");
+    refused(&lock.acquire_within(secs(2)).await.unwrap_err(), "MISCONF");
     let waiting = waiter(lock);
 
     // and when it can be written again the waiter enters
@@ -721,7 +720,7 @@ async fn a_server_that_is_read_only_for_a_while_is_asked_again() {
     let lock = client.lock("door").unwrap();
 
     // then patience ends with the server's words, and endless patience does not
-    refused(&lock.acquire_within(ms(500)).await.unwrap_err(), "READONLY");
+    refused(&lock.acquire_within(secs(2)).await.unwrap_err(), "READONLY");
     let waiting = waiter(lock);
     eventually("a renewal is refused", SOON, || client.stats().renewals_failed > 0);
     assert!(guard.is_held());

@@ -761,7 +761,7 @@ async fn a_fixed_lease_lasts_as_long_as_it_was_asked_for_from_the_entry_on() {
         let reason = within(lease + secs(2), "it ends", guard.lost()).await;
         let held = released.elapsed();
         assert_eq!(reason, LostReason::Expired);
-        assert!(held + ms(10) >= lease, "{lease:?}: {held:?}");
+        assert!(held + ms(150) >= lease, "{lease:?}: {held:?}");
     }
 }
 

@@ -77,7 +77,7 @@ async fn who_has_the_lock_knows_that_one_of_two_replicas_has_it_too() {
         assert!(has(&well, &name));
         give_back(guard).await;
     }
-    is_refused(door(&client, Replicas::at_least(2).within(ms(300))).acquire().await, 2, 1);
+    is_refused(door(&client, Replicas::at_least(2).within(secs(2))).acquire().await, 2, 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -183,7 +183,8 @@ async fn many_who_ask_at_the_same_time_share_the_questions() {
     drop(guards);
 }
 
-#[tokio::test(flavor = "multi_thread")]
+// A grant in transit rests for 10 ms: on one thread nobody can take it back before it is seen.
+#[tokio::test]
 async fn what_a_task_leaves_to_the_next_one_here_is_asked_about_once() {
     let master = Redis::start();
     let _replica = Redis::start_replica_of(&master);
@@ -210,7 +211,7 @@ async fn left_to_the_next(first: LockGuard, lock: Lock) -> LockGuard {
     within(SOON, "it is handed over", next).await.unwrap()
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test]
 async fn the_tokens_of_holds_that_follow_here_are_acknowledged_with_the_first() {
     let master = Redis::start();
     let replica = Redis::start_replica_of(&master);

@@ -17,10 +17,10 @@ use tokio::{
 };
 
 /// How long a question may take here.
-const LIMIT: Duration = Duration::from_millis(500);
+const LIMIT: Duration = secs(2);
 
 fn builder() -> ClientBuilder {
-    Client::builder().question_timeout(LIMIT).connect_timeout(secs(1))
+    Client::builder().question_timeout(LIMIT).connect_timeout(SOON)
 }
 
 /// A server that is not there yet.
@@ -328,7 +328,7 @@ async fn a_probe_does_not_wait_for_a_connection_that_is_away() {
     healed(&client, SOON, "what is in the way", refused).await;
     let start = Instant::now();
     let health = client.health().await;
-    assert!(start.elapsed() < secs(1), "{:?}", start.elapsed());
+    assert!(start.elapsed() < SOON, "{:?}", start.elapsed());
     assert!(!health.commands_up && !health.messages_up, "{health:?}");
     assert_eq!((health.round_trip, health.role, health.server_version), (None, None, None));
 }
@@ -342,7 +342,7 @@ async fn a_probe_of_a_server_that_hangs_ends_in_time() {
     let health = client.health().await;
     assert!(start.elapsed() >= LIMIT && start.elapsed() < 2 * LIMIT, "{:?}", start.elapsed());
     assert!(health.commands_up && health.round_trip.is_none(), "{health:?}");
-    assert!(health.obstacle.unwrap().contains("nothing came within 500ms"));
+    assert!(health.obstacle.unwrap().contains("nothing came within 2s"));
     redis.resume();
     assert!(healed(&client, SOON, "it goes on", Health::is_ready).await.round_trip.is_some());
 }

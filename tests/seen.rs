@@ -3,16 +3,16 @@
 use std::{
     collections::BTreeMap,
     fmt,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, OnceLock},
     time::Duration,
 };
 
 use tokio::time::sleep;
 use tracing::{
-    Event, Level, Metadata, Subscriber,
+    Dispatch, Event, Level, Metadata, Subscriber,
     field::{Field, Visit},
     span,
-    subscriber::DefaultGuard,
+    subscriber::{DefaultGuard, NoSubscriber},
 };
 use tracing_subscriber::{
     Layer,
@@ -44,6 +44,10 @@ struct Notes(Arc<Mutex<Vec<Seen>>>);
 impl Notes {
     /// Takes notes of this thread as long as the guard lives.
     fn taken() -> (Self, DefaultGuard) {
+        // As long as there is one subscriber alone, tracing asks the thread that comes to a line
+        // first whether anybody wants it: another test's, which says no for all.
+        static SECOND: OnceLock<Dispatch> = OnceLock::new();
+        SECOND.get_or_init(|| Dispatch::new(NoSubscriber::default()));
         let notes = Self::default();
         let subscriber = tracing_subscriber::registry().with(notes.clone());
         (notes, tracing::subscriber::set_default(subscriber))

@@ -107,6 +107,16 @@ pub(crate) async fn give_back_one_of_two(guard: LockGuard) {
     assert_eq!(left, Release::StillHeld { count: 1 });
 }
 
+/// Waits until `condition` holds, and leaves the thread to its other tasks meanwhile.
+pub(crate) async fn comes_true(what: &str, condition: impl Fn() -> bool) {
+    let comes_true = async {
+        while !condition() {
+            sleep(ms(5)).await;
+        }
+    };
+    within(secs(10), what, comes_true).await;
+}
+
 /// Waits until the server has a subscriber of `channel`.
 pub(crate) fn until_subscribed(redis: &Redis, channel: &str) {
     eventually("somebody listens", SOON, || subscribers(redis, channel) == 1);
@@ -166,8 +176,9 @@ pub(crate) fn hold_by_hand(redis: &Redis, name: &str, owner: &str, ttl: Duration
 
 /// Gives it back as Redisson does, by hand.
 pub(crate) fn release_by_hand(redis: &Redis, name: &str) {
-    redis.command(&["DEL", name]);
-    redis.command(&["PUBLISH", &channel(name), "0"]);
+    // At once: who asks in between would hear of a release that was before its own hold.
+    let release = "redis.call('DEL', KEYS[1]) redis.call('PUBLISH', ARGV[1], '0')";
+    redis.command(&["EVAL", release, "1", name, &channel(name)]);
 }
 
 /// Where releases of `name`, which has no braces, are announced.

@@ -136,9 +136,10 @@ async fn all_addresses_of_a_name_are_tried() {
     acquires(&store, "door").await;
     book.lead("redis.example", &[]);
     redis.command(&["CLIENT", "KILL", "TYPE", "normal"]);
-    sleep(Duration::from_millis(300)).await;
-    let in_the_way = store.in_the_way(&Object::lock("door").name).unwrap();
-    assert!(in_the_way.obstacle().contains("the name has no address"));
+    eventually("it is told", PATIENCE, || {
+        let in_the_way = store.in_the_way(&Object::lock("door").name);
+        in_the_way.is_some_and(|it| it.obstacle().contains("the name has no address"))
+    });
     book.lead("redis.example", &[redis.port(), gone.port()]);
     acquires(&store, "door").await;
 }
@@ -171,7 +172,8 @@ async fn sentinels_and_the_master_that_they_name_are_found_where_their_names_lea
     lead(&after);
     drop(before);
     acquires(&store, "door").await;
-    assert!(after[0].connections() > 0 && after[1].connections() > 0);
+    let are_taken = || after[0].connections() > 0 && after[1].connections() > 0;
+    eventually("the new ways are taken", PATIENCE, are_taken);
     redis.servers()[1].catch_up_with(&redis.servers()[0]);
     redis.fail_over();
     eventually("the old one is left", PATIENCE, || ours(&redis.servers()[0]) == 0);
