@@ -579,7 +579,7 @@ async fn a_failover_that_the_master_agrees_to_loses_no_hold_and_no_waiter() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn failovers_that_lose_nothing_let_no_two_in_and_everybody_goes_on() {
-    let cluster = Arc::new(Cluster::start());
+    let cluster = Arc::new(Cluster::options().impatient().start());
     // A master stands still until the others agree, which may be when they are asked again.
     let url = cluster.url();
     let client = || Client::builder().release_timeout(PATIENCE).connect(&url);
@@ -624,7 +624,7 @@ const FIRST_GRANT: Duration = Duration::from_secs(3);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn after_a_master_is_killed_locks_are_granted_as_soon_as_another_one_is() {
-    let cluster = Cluster::start();
+    let cluster = Cluster::options().impatient().start();
     let client = client(&cluster).await;
     let (old, elsewhere) = (owner(&cluster, NAME), other_than(&cluster, NAME));
     let replica = cluster.replicas_of(&old).remove(0);
@@ -640,7 +640,7 @@ async fn after_a_master_is_killed_locks_are_granted_as_soon_as_another_one_is() 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lock_is_granted_by_the_new_master_soon_after_a_failover_ten_times() {
-    let cluster = Cluster::start();
+    let cluster = Cluster::options().impatient().start();
     let client = client(&cluster).await;
     let mut took = Vec::new();
     for round in 0..10 {
@@ -661,7 +661,7 @@ async fn a_lock_is_granted_by_the_new_master_soon_after_a_failover_ten_times() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_master_that_stood_still_and_comes_back_is_neither_asked_nor_heard() {
-    let cluster = Cluster::start();
+    let cluster = Cluster::options().impatient().start();
     let client = client(&cluster).await;
     let old = owner(&cluster, NAME);
     let replica = cluster.replicas_of(&old).remove(0);
@@ -990,7 +990,7 @@ async fn a_slot_that_nobody_has_is_told_and_other_names_are_locked() {
 /// The node was blamed that is away, and not the setting.
 #[tokio::test(flavor = "multi_thread")]
 async fn who_refuses_all_names_while_another_is_away_is_quoted_with_the_setting() {
-    let cluster = three_masters();
+    let cluster = Cluster::options().replicas(0).impatient().start();
     let lost = owner(&cluster, NAME);
     let living = other_than(&cluster, NAME);
     let elsewhere = cluster.key_on(&living, "kept");

@@ -193,7 +193,7 @@ async fn nothing_is_left_of_a_client_that_has_waited_for_replicas_of_each_node()
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lock_that_a_replica_has_acknowledged_outlives_the_death_of_its_master() {
-    let cluster = Cluster::start();
+    let cluster = Cluster::options().impatient().start();
     let (one, other) = (client(&cluster).await, client(&cluster).await);
     let (master, replica) = (owner(&cluster, NAME), replica_of(&cluster, NAME));
     let guard = lock(&one, NAME, ONE).acquire().await.unwrap();

@@ -177,7 +177,7 @@ async fn two_sentinels_are_too_few_which_is_found_and_told_once() {
 
 #[tokio::test]
 async fn sentinels_of_which_most_are_gone_are_found_and_told_once() {
-    let redis = Sentinels::start();
+    let redis = Sentinels::options().impatient().start();
     let url = redis.url();
     let client = Client::connect(&url).await.unwrap();
     let is_it = |it: &Hazard| *it == Hazard::NoQuorum { usable: 1, needed: 2 };

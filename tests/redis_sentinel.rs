@@ -123,7 +123,7 @@ async fn a_failover_is_followed_by_holders_and_waiters_and_nobody_stays_at_the_o
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_waiter_enters_at_the_new_master_when_the_old_one_is_killed() {
-    let redis = Sentinels::start();
+    let redis = Sentinels::options().impatient().start();
     let (one, other) = (client(&redis).await, client(&redis).await);
     let (guard, waiting) = held_and_waited_for([&one, &other], redis.master()).await;
     until_replicated(&redis);
@@ -138,7 +138,7 @@ async fn a_waiter_enters_at_the_new_master_when_the_old_one_is_killed() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_question_that_is_asked_during_a_failover_is_answered_by_the_new_master() {
-    let redis = Sentinels::start();
+    let redis = Sentinels::options().impatient().start();
     let client = client(&redis).await;
     redis.master().stop();
     let guard = acquired(&client, "door").await;
@@ -150,7 +150,7 @@ async fn a_question_that_is_asked_during_a_failover_is_answered_by_the_new_maste
 #[tokio::test(flavor = "multi_thread")]
 async fn a_master_that_stood_still_is_believed_by_nobody_when_it_goes_on() {
     // given a holder whose master stops where it is, and a waiter
-    let redis = Sentinels::start();
+    let redis = Sentinels::options().impatient().start();
     let (one, other) = (client(&redis).await, client(&redis).await);
     let (guard, waiting) = held_and_waited_for([&one, &other], redis.master()).await;
     until_replicated(&redis);
@@ -177,7 +177,7 @@ async fn a_master_that_stood_still_is_believed_by_nobody_when_it_goes_on() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failover_that_loses_a_lock_is_told_to_its_holder_and_lets_a_waiter_in() {
     // given a lock that the replicas do not know of
-    let redis = Sentinels::options().links().start();
+    let redis = Sentinels::options().links().impatient().start();
     let (one, other) = (client(&redis).await, client(&redis).await);
     ["redis-1", "redis-2"].iter().for_each(|replica| redis.links().cut("redis-0", replica));
     let guard = one.lock("door").unwrap().acquire().await.unwrap();
@@ -201,7 +201,7 @@ async fn a_failover_that_loses_a_lock_is_told_to_its_holder_and_lets_a_waiter_in
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lock_that_every_replica_has_acknowledged_outlives_the_death_of_its_master() {
     // given locks that both replicas have, whichever of them is chosen
-    let redis = Sentinels::start();
+    let redis = Sentinels::options().impatient().start();
     let (one, other) = (client(&redis).await, client(&redis).await);
     let both = Replicas::at_least(2).within(SOON);
     let mut guards = Vec::new();
@@ -271,7 +271,7 @@ async fn loses_a_release(redis: &Sentinels, lock: leasehold::Lock) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_release_that_a_failover_loses_is_repeated_by_the_client_that_made_it() {
-    let redis = Sentinels::options().links().start();
+    let redis = Sentinels::options().links().impatient().start();
     let (one, other) = (client(&redis).await, client(&redis).await);
     loses_a_release(&redis, one.lock("door").unwrap().ttl(secs(300))).await;
 
@@ -282,7 +282,7 @@ async fn a_release_that_a_failover_loses_is_repeated_by_the_client_that_made_it(
 #[tokio::test(flavor = "multi_thread")]
 async fn a_release_that_a_failover_loses_keeps_others_out_until_its_lease_ends_if_its_client_is_gone()
  {
-    let redis = Sentinels::options().links().start();
+    let redis = Sentinels::options().links().impatient().start();
     let (one, other) = (client(&redis).await, client(&redis).await);
     let began = Instant::now();
     loses_a_release(&redis, one.lock("door").unwrap().ttl(secs(12))).await;
@@ -341,7 +341,7 @@ fn has(redis: &Redis, name: &str) -> bool {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lock_is_granted_by_the_new_master_soon_after_the_switch_ten_times() {
     // A server that was demoted is of use again after ten seconds.
-    let redis = Arc::new(Sentinels::options().replicas(4).start());
+    let redis = Arc::new(Sentinels::options().replicas(4).impatient().start());
     let client = client(&redis).await;
     let mut took = Vec::new();
     for round in 0..10 {
@@ -374,7 +374,7 @@ async fn a_sentinel_that_is_dead_or_hangs_delays_nobody() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_sentinels_that_others_tell_of_are_asked_as_well() {
     // given a client that was told of one sentinel only, which is gone
-    let redis = Sentinels::start();
+    let redis = Sentinels::options().impatient().start();
     let one = format!("redis-sentinel://{}/{}", redis.addresses()[0], redis.name());
     let client = Client::connect(&one).await.unwrap();
     let asked = |it: &Redis| !ours(it).is_empty();
@@ -834,7 +834,7 @@ fn all_but_the_master(redis: &Sentinels) -> Vec<String> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_master_that_is_cut_off_from_the_sentinels_is_left_though_we_reach_it() {
-    let redis = Sentinels::options().links().start();
+    let redis = Sentinels::options().links().impatient().start();
     let client = client(&redis).await;
     give_back(acquired(&client, "door").await).await;
     let others = all_but_the_master(&redis);
@@ -856,7 +856,7 @@ async fn a_client_that_is_cut_off_with_the_old_master_is_refused_where_replicas_
     // links of its own
     let demanding = Redis::options().arg("--min-replicas-to-write", "1");
     let demanding = demanding.arg("--min-replicas-max-lag", "2");
-    let redis = Sentinels::options().links().server_options(demanding).start();
+    let redis = Sentinels::options().links().server_options(demanding).impatient().start();
     let doors = redis.links().client("inside");
     let way = move |told: &str| {
         let (host, port) = told.rsplit_once(':')?;

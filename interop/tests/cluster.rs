@@ -193,7 +193,7 @@ fn waiters_of_both_languages_are_woken_by_a_release_after_an_agreed_failover() {
 #[test]
 fn waiters_of_both_languages_are_woken_by_a_release_after_a_master_was_killed() {
     let what = "a release after kill -9 of a master wakes";
-    waited::all_go_on_at_the_new_master(Cluster::start(), what, |cluster| {
+    waited::all_go_on_at_the_new_master(Cluster::options().impatient().start(), what, |cluster| {
         let master = cluster.at("lock of RustToJava");
         master.stop();
         cluster.wait_until_ok();

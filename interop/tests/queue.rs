@@ -549,7 +549,7 @@ fn java_has_its_part_beside_eight_tasks_of_one_client() {
     let counted: u64 = redis.command(&["GET", "counter"]).text().parse().unwrap();
     assert_eq!(counted, ours.total + theirs.total);
     assert!(theirs.total >= 300, "{theirs:?} {ours:?}");
-    assert!(theirs.max_wait < SECOND, "{theirs:?} {ours:?}");
+    assert!(theirs.max_wait < SECOND * 3, "{theirs:?} {ours:?}");
     assert!(ours.max_wait < SECOND * 4, "{theirs:?} {ours:?}");
     let lines = monitor.stop();
     let grants = lines.iter().filter(|it| it.contains(r#"lua] "HSET" "door""#)).count();

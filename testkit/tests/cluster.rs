@@ -45,7 +45,7 @@ fn a_replica_takes_its_masters_place_in_every_way() {
 
 #[test]
 fn a_stopped_master_is_replaced_and_comes_back_as_a_replica() {
-    let cluster = Cluster::start();
+    let cluster = Cluster::options().impatient().start();
     let slot = Cluster::slot_of("key");
     let old = cluster.owner_of(slot);
     let replica = cluster.replicas_of(&old).remove(0);
@@ -62,7 +62,7 @@ fn a_stopped_master_is_replaced_and_comes_back_as_a_replica() {
 
 #[test]
 fn a_paused_master_is_replaced() {
-    let cluster = Cluster::start();
+    let cluster = Cluster::options().impatient().start();
     let slot = Cluster::slot_of("key");
     let old = cluster.owner_of(slot);
     let replica = cluster.replicas_of(&old).remove(0);
@@ -218,7 +218,7 @@ fn a_node_joins_and_leaves() {
 #[test]
 fn without_full_coverage_the_other_slots_are_served_on() {
     let options = Redis::options().arg("--cluster-require-full-coverage", "no");
-    let cluster = Cluster::options().replicas(0).node_options(options).start();
+    let cluster = Cluster::options().replicas(0).node_options(options).impatient().start();
     let [lost, left] = [&cluster.nodes()[0], &cluster.nodes()[1]].map(Arc::clone);
     let key = cluster.key_on(&left, "key");
     lost.stop();
@@ -302,7 +302,7 @@ fn clients_are_sent_to_links_and_can_be_cut_off() {
 #[test]
 fn a_master_that_only_clients_reach_is_replaced() {
     // given a master that is cut off from all other nodes
-    let cluster = Cluster::options().links().start();
+    let cluster = Cluster::options().links().impatient().start();
     let slot = Cluster::slot_of("key");
     let old = cluster.owner_of(slot);
     let replica = cluster.replicas_of(&old).remove(0);

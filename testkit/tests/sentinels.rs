@@ -44,7 +44,7 @@ fn a_failover_moves_the_master_and_is_heard() {
 
 #[test]
 fn a_stopped_master_is_replaced_and_comes_back_as_a_replica() {
-    let redis = Sentinels::start();
+    let redis = Sentinels::options().impatient().start();
     let events = redis.listen();
     redis.servers()[0].stop();
 
@@ -62,7 +62,7 @@ fn a_stopped_master_is_replaced_and_comes_back_as_a_replica() {
 
 #[test]
 fn a_paused_master_is_replaced() {
-    let redis = Sentinels::options().replicas(1).start();
+    let redis = Sentinels::options().replicas(1).impatient().start();
     redis.servers()[0].pause();
     let new = redis.wait_for_master_other_than(0).port();
     assert_eq!(new, redis.servers()[1].port());
@@ -207,7 +207,7 @@ fn clients_can_be_cut_off_from_one_server_and_nobody_else() {
 #[test]
 fn a_master_that_only_clients_reach_is_replaced() {
     // given a master that nobody but clients reaches
-    let redis = Sentinels::options().links().start();
+    let redis = Sentinels::options().links().impatient().start();
     let all = redis.links().names();
     let others: Vec<_> = all.iter().map(String::as_str).filter(|it| *it != "redis-0").collect();
     redis.links().split(&["redis-0"], &others);
@@ -227,7 +227,7 @@ fn a_master_that_only_clients_reach_is_replaced() {
 #[test]
 fn on_each_side_of_a_partition_there_may_be_a_master() {
     // given a master that is left alone with one Sentinel
-    let redis = Sentinels::options().links().start();
+    let redis = Sentinels::options().links().impatient().start();
     let side = ["redis-0", "sentinel-0"];
     redis.links().split(&side, &["redis-1", "redis-2", "sentinel-1", "sentinel-2"]);
 

@@ -24,7 +24,7 @@ pub struct OnCluster {
 
 impl OnCluster {
     pub(super) fn start() -> Self {
-        let cluster = Cluster::options().links().start();
+        let cluster = Cluster::options().links().impatient().start();
         let mut objects = vec![
             Object::new(Kind::ReadWrite, "door-0"),
             Object::new(Kind::Semaphore, "semaphore-0").permits(2),

@@ -23,7 +23,7 @@ pub struct OnSentinel {
 
 impl OnSentinel {
     pub(super) fn start() -> Self {
-        let redis = Sentinels::options().replicas(1).links().start();
+        let redis = Sentinels::options().replicas(1).links().impatient().start();
         let ports = redis.links().client(APART);
         let mut apart = Place { url: String::new(), ports };
         let sentinels = redis.addresses();

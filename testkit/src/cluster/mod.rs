@@ -498,7 +498,7 @@ fn announce(node: &Redis, name: &str, links: &Links) {
 }
 
 const AGREEMENT: Duration = Duration::from_secs(60);
-const CHANGE: Duration = Duration::from_secs(30);
+const CHANGE: Duration = Duration::from_secs(60);
 /// After how long nodes have given up what they were asked for.
 const GIVEN_UP: Duration = Duration::from_secs(6);
 /// How long to leave nodes alone before looking again.

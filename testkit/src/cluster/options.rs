@@ -33,7 +33,7 @@ impl Default for ClusterOptions {
             linked: false,
             masters: 3,
             node_options: Options::default(),
-            node_timeout: Duration::from_secs(1),
+            node_timeout: NEVER_ON_A_WHIM,
             replicas: 1,
         }
     }
@@ -59,10 +59,16 @@ impl ClusterOptions {
         self
     }
 
-    /// How long a node may be silent until others take it for down. Default: a second.
+    /// How long a node may be silent until others take it for down. Default: five seconds,
+    /// so that no node is replaced that a busy machine has kept waiting.
     pub fn node_timeout(mut self, silence: Duration) -> Self {
         self.node_timeout = silence;
         self
+    }
+
+    /// A second of silence is enough, for whoever wants a failover that begins by itself.
+    pub fn impatient(self) -> Self {
+        self.node_timeout(Duration::from_secs(1))
     }
 
     /// How many replicas each master has. Default: one.
@@ -71,3 +77,6 @@ impl ClusterOptions {
         self
     }
 }
+
+/// Longer than a node that is well is silent on a busy machine.
+const NEVER_ON_A_WHIM: Duration = Duration::from_secs(5);

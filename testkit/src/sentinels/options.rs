@@ -37,7 +37,7 @@ pub struct SentinelsOptions {
 impl Default for SentinelsOptions {
     fn default() -> Self {
         Self {
-            down_after: Duration::from_millis(500),
+            down_after: NEVER_ON_A_WHIM,
             failover_timeout: Duration::from_secs(3),
             linked: false,
             name: "mymaster".into(),
@@ -52,11 +52,16 @@ impl Default for SentinelsOptions {
 }
 
 impl SentinelsOptions {
-    /// How long a server may be silent until a Sentinel takes it for down. Default:
-    /// half a second.
+    /// How long a server may be silent until a Sentinel takes it for down. Default: five
+    /// seconds, so that no server is replaced that a busy machine has kept waiting.
     pub fn down_after(mut self, silence: Duration) -> Self {
         self.down_after = silence;
         self
+    }
+
+    /// Half a second of silence is enough, for whoever wants a failover that begins by itself.
+    pub fn impatient(self) -> Self {
+        self.down_after(Duration::from_millis(500))
     }
 
     /// How long a failover may take until it is tried again. Default: three seconds.
@@ -116,3 +121,6 @@ impl SentinelsOptions {
         self
     }
 }
+
+/// Longer than a server that is well is silent on a busy machine.
+const NEVER_ON_A_WHIM: Duration = Duration::from_secs(5);

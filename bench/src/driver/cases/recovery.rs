@@ -51,7 +51,7 @@ pub(super) fn by_sentinel(bench: &mut Bench) {
 }
 
 pub(super) fn of_cluster(bench: &mut Bench) {
-    let redis = Cluster::start();
+    let redis = Cluster::options().node_timeout(SILENCE).start();
     let tag = redis.key_on(&redis.masters()[0], "door");
     bench.elsewhere(Servers::new(vec![]), &redis.url(), |bench| {
         let mut late = Late::default();
