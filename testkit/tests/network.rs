@@ -325,5 +325,5 @@ impl Setup {
 }
 
 /// Long enough for a reply, short enough to wait for none.
-const IMPATIENCE: Duration = Duration::from_millis(300);
-const LONG: Duration = Duration::from_secs(5);
+const IMPATIENCE: Duration = Duration::from_secs(2);
+const LONG: Duration = Duration::from_secs(20);

@@ -69,7 +69,7 @@ fn a_paused_process_goes_on_when_it_is_resumed() {
 fn a_line_that_does_not_come_shows_the_ones_that_did() {
     let (owner, _) = owner();
     owner.send_line("hello");
-    let wait = AssertUnwindSafe(|| owner.wait_for_line(|line| line == "goodbye", SHORT));
+    let wait = AssertUnwindSafe(|| owner.wait_for_line(|line| line == "goodbye", LONG / 5));
     let message = *catch_unwind(wait).unwrap_err().downcast::<String>().unwrap();
     assert!(message.contains("did not come in time"), "{message}");
     assert!(message.contains("hello"), "{message}");
