@@ -35,4 +35,6 @@ pub use servers::Servers;
 pub use setup::{Protocol, Redisson, Setup};
 pub use table::{Way, measured, shown, table, woken};
 pub use thread::Thread;
-pub use together::{EACH_WAY, Pair, Together, since, until_asleep, until_asleep_on, wake_up};
+pub use together::{
+    AT_ONCE, EACH_WAY, Pair, Together, since, until_asleep, until_asleep_on, wake_up,
+};

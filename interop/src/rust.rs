@@ -5,9 +5,11 @@ use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::process::Command;
 
+use serde_json::json;
+
 use crate::process::Process;
 use crate::setup::Setup;
-use crate::thread::Thread;
+use crate::thread::{PATIENCE, Thread};
 
 /// A process with one Leasehold client in it: the binary `rust_peer`.
 ///
@@ -49,6 +51,18 @@ impl Rust {
     #[must_use]
     pub fn id(&self) -> &str {
         &self.id
+    }
+
+    /// `Stats::waiting`: how many of its tasks wait for something.
+    ///
+    /// # Panics
+    ///
+    /// If the process does not answer.
+    #[must_use]
+    #[track_caller]
+    pub fn waiting(&self) -> u64 {
+        let asked = self.thread("waiting").on_lock("waiting", "nothing", json!({}));
+        asked.wait(PATIENCE).number().unsigned_abs()
     }
 
     /// SIGKILL: a crash with all locks held.

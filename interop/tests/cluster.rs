@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::thread::sleep;
 use std::time::Duration;
 
-use interop::{Kind, Pair, Servers, Together, Way, measured, wake_up, woken};
+use interop::{AT_ONCE, Kind, Pair, Servers, Together, Way, measured, wake_up, woken};
 use testkit::{Cluster, Failover, Redis};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -68,7 +68,7 @@ fn a_waiter_is_woken_by_the_holders_message_on_each_node_of_a_cluster() {
                 both.redis.until_asleep(kind, &name, 1);
                 let left = holder.unlock(&name);
                 slowest = slowest.max(wake_up(&left, &waiting.wait(SECOND * 10)));
-                assert!(slowest < SECOND, "{kind}, {way}: woken after {slowest:?}");
+                assert!(slowest < AT_ONCE, "{kind}, {way}: woken after {slowest:?}");
                 assert!(waiter.unlock(&name).is_true());
             }
             let what = format!("cluster, {kind}: a waiter is woken by the holder's message");
@@ -102,7 +102,7 @@ fn permits_and_latches_wake_the_other_on_each_node_of_a_cluster() {
             opens.count_down(&name);
             waiting.wait(SECOND * 5);
         }
-        assert!(slowest < SECOND, "{way}: woken after {slowest:?}");
+        assert!(slowest < AT_ONCE, "{way}: woken after {slowest:?}");
         woken("cluster: permits and latches wake the other", way, slowest);
     }
 }
@@ -123,7 +123,7 @@ fn a_slot_that_has_moved_is_where_both_hear_each_other() {
         let whole = wake_up(&left, &entered);
         // Redisson may ask the wrong node until it has looked again: then the call takes long.
         let delay = entered.acquired_at().duration_since(left.at()).unwrap_or_default();
-        assert!(delay < SECOND, "{way}: woken after {delay:?}, {whole:?} after the call began");
+        assert!(delay < AT_ONCE, "{way}: woken after {delay:?}, {whole:?} after the call began");
         assert!(waiter.unlock("door").is_true());
         woken("cluster: a waiter is woken where its slot has moved", way, delay);
     }
@@ -157,7 +157,7 @@ fn redisson_that_waits_while_its_slot_moves_is_deaf_and_ours_is_woken() {
 
     // then ours is woken by Java's release
     let delay = wake_up(&theirs.holder.unlock("gate"), &rust.wait(SECOND * 10));
-    assert!(delay < SECOND * 2, "woken after {delay:?}");
+    assert!(delay < AT_ONCE, "woken after {delay:?}");
     let row = both.redis.row(Kind::Lock, "a waiter whose slot moves");
     woken(&row, Way::JavaToRust, delay);
 

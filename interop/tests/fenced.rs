@@ -6,7 +6,8 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use interop::{
-    Kind, Pair, Pending, Redisson, Setup, Thread, Together, Way, shown, since, wake_up, woken,
+    AT_ONCE, Kind, Pair, Pending, Redisson, Setup, Thread, Together, Way, shown, since, wake_up,
+    woken,
 };
 use testkit::{Redis, eventually};
 
@@ -70,6 +71,7 @@ fn java_reads_the_last_token_that_was_drawn_and_ours_has_that_of_its_hold() {
     assert_eq!(enters(&java), 1);
     let tasks = ["T1", "T2", "T3", "T4"].map(|name| both.rust.thread(name).fenced());
     let mut waiting: Vec<_> = tasks.iter().map(|task| (task, task.start_lock("door"))).collect();
+    eventually("all wait", SECOND * 10, || both.rust.waiting() == 4);
     both.until_asleep("door", 1);
 
     // when the first of them enters, which draws tokens for those behind it too
@@ -105,6 +107,7 @@ fn a_grant_of_ours_draws_a_token_for_each_task_behind_it_up_to_64() {
         let tasks: Vec<_> =
             (0..tasks).map(|task| both.rust.thread(&format!("T{task}")).fenced()).collect();
         let mut waiting = tasks.iter().map(|task| (task, task.start_lock("door"))).collect();
+        eventually("all wait", SECOND * 10, || both.rust.waiting() == tasks.len() as u64);
         both.until_asleep("door", 1);
 
         assert!(java.unlock("door").is_true());
@@ -171,7 +174,7 @@ fn a_fenced_lock_and_a_plain_one_of_the_same_name_exclude_and_wake_each_other() 
 
             let delay = wake_up(&holder.unlock("door"), &waiting.wait(SECOND * 10));
 
-            assert!(delay < SECOND, "{way}: {held}, then {wanted}: woken after {delay:?}");
+            assert!(delay < AT_ONCE, "{way}: {held}, then {wanted}: woken after {delay:?}");
             assert!(waiter.unlock("door").is_true());
             // Of the two holds one has drawn.
             assert_eq!(counter(&both.redis), before + 1, "{way}: {held}, then {wanted}");
@@ -272,7 +275,7 @@ fn redissons_try_lock_and_get_token_waits_without_an_end() {
         let left = rust.unlock("door");
         let entered = waiting.wait(SECOND * 10);
         let delay = since(left.began_at(), entered.at());
-        assert!(delay < SECOND, "{redisson:?}: woken after {delay:?}");
+        assert!(delay < AT_ONCE, "{redisson:?}: woken after {delay:?}");
         assert!(entered.number() > token, "{redisson:?}");
     }
 }

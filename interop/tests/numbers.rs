@@ -4,7 +4,9 @@
 use std::thread::sleep;
 use std::time::Duration;
 
-use interop::{Crowd, Java, Kind, Pair, Report, Rust, Setup, Together, Way, shown, wake_up, woken};
+use interop::{
+    AT_ONCE, Crowd, Java, Kind, Pair, Report, Rust, Setup, Together, Way, shown, wake_up, woken,
+};
 use testkit::{Monitor, Redis, eventually};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -49,7 +51,7 @@ fn a_waiter_for_permits_is_woken_by_the_release_of_the_other() {
             until_asleep(&both.redis, SEMAPHORE);
             let left = holder.release("pool", 3);
             slowest = slowest.max(wake_up(&left, &waiting.wait(SECOND * 10)));
-            assert!(slowest < SECOND, "{way}: woken after {slowest:?}");
+            assert!(slowest < AT_ONCE, "{way}: woken after {slowest:?}");
             assert_eq!(holder.free_permits("pool"), 1);
             assert!(waiter.release("pool", 2).is_true());
         }
@@ -190,7 +192,7 @@ fn a_waiter_at_a_latch_passes_when_the_other_counts_it_down() {
         assert!(!waiting.is_done());
         let opened = holder.count_down("start");
         let delay = wake_up(&opened, &waiting.wait(SECOND * 10));
-        assert!(delay < SECOND, "{way}: woken after {delay:?}");
+        assert!(delay < AT_ONCE, "{way}: woken after {delay:?}");
         assert_eq!((holder.count("start"), waiter.count("start")), (0, 0));
         assert!(waiter.count_down("start").is_true());
         assert!(waiter.start_await("start").wait(SECOND * 5).acquired());
@@ -229,7 +231,7 @@ fn a_latch_that_is_deleted_by_us_lets_java_pass_and_one_deleted_by_java_lets_us(
         let deleted = holder.delete("start");
         assert!(deleted.is_true());
         let delay = wake_up(&deleted, &waiting.wait(SECOND * 10));
-        assert!(delay < SECOND, "{way}: woken after {delay:?}");
+        assert!(delay < AT_ONCE, "{way}: woken after {delay:?}");
         // and a new one is closed to both
         assert!(holder.set_count("start", 1).is_true());
         assert!(!waiter.await_within("start", SECOND / 2).acquired());

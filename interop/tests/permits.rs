@@ -4,7 +4,7 @@
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
-use interop::{Answer, Java, Redisson, Setup, Thread, Way, shown};
+use interop::{AT_ONCE, Answer, Java, Redisson, Setup, Thread, Way, shown};
 use leasehold::blocking::{Client, Permits, PermitsGuard};
 use leasehold::{PermitId, Release};
 use serde_json::{Value, json};
@@ -136,7 +136,7 @@ fn java_is_woken_by_our_release_and_we_by_javas() {
     let begun = Instant::now();
     give_back(guard);
     let held = ids(&waiting.wait(SECOND * 10));
-    assert!(begun.elapsed() < SECOND, "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < AT_ONCE, "{:?}", begun.elapsed());
     shown("permits: a waiter is woken by a release", Way::RustToJava);
 
     let waiting = both.waits();
@@ -145,7 +145,7 @@ fn java_is_woken_by_our_release_and_we_by_javas() {
     let begun = Instant::now();
     assert!(both.ask("release", json!({ "permit": held[0].to_string() })).is_true());
     give_back(waiting.join().unwrap());
-    assert!(begun.elapsed() < SECOND, "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < AT_ONCE, "{:?}", begun.elapsed());
     shown("permits: a waiter is woken by a release", Way::JavaToRust);
     both.agree([1, 0, 1]);
 }
@@ -162,7 +162,7 @@ fn one_release_of_ours_wakes_as_many_in_java_as_it_frees() {
     for waiting in waiting {
         assert!(waiting.wait(SECOND * 10).acquired());
     }
-    assert!(begun.elapsed() < SECOND, "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < AT_ONCE, "{:?}", begun.elapsed());
     both.agree([0, 3, 3]);
     shown("permits: one release wakes many", Way::RustToJava);
 }
@@ -171,16 +171,16 @@ fn one_release_of_ours_wakes_as_many_in_java_as_it_frees() {
 fn a_lease_that_ends_lets_the_other_side_in() {
     let both = Both::of(1);
     let lease = SECOND * 2;
-    let guard = both.rust.clone().lease(lease).acquire().unwrap();
     let begun = Instant::now();
-    let id = ids(&both.ask("acquire", json!({ "lease_ms": 2_000 })))[0];
-    assert!(begun.elapsed() > lease * 3 / 4 && begun.elapsed() < lease * 2);
+    let guard = both.rust.clone().lease(lease).acquire().unwrap();
+    let id = ids(&both.ask("acquire", json!({ "lease_ms": 6_000 })))[0];
+    assert!((lease * 9 / 10..lease * 5).contains(&begun.elapsed()), "{:?}", begun.elapsed());
     assert!(guard.release().unwrap().done().is_err());
     shown("permits: a lease ends", Way::RustToJava);
 
     let begun = Instant::now();
     give_back(both.rust.acquire_within(SECOND * 20).unwrap());
-    assert!(begun.elapsed() > lease / 2 && begun.elapsed() < lease * 2);
+    assert!((lease * 9 / 10..lease * 5).contains(&begun.elapsed()), "{:?}", begun.elapsed());
     assert!(!both.ask("tryRelease", json!({ "permit": id.to_string() })).is_true());
     both.agree([1, 0, 1]);
     shown("permits: a lease ends", Way::JavaToRust);
@@ -260,7 +260,7 @@ fn a_java_that_is_killed_leaves_its_permits_to_their_leases() {
     let begun = Instant::now();
     java.kill();
     give_back(waiting.join().unwrap());
-    assert!(begun.elapsed() < SECOND * 5, "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < SECOND * 10, "{:?}", begun.elapsed());
     assert_eq!(rust.available().unwrap(), 1);
     shown("permits: the holder is killed", Way::JavaToRust);
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use interop::{Crowd, Java, Report, Rust, Setup, Way, measured, since, wake_up, woken};
+use interop::{AT_ONCE, Crowd, Java, Report, Rust, Setup, Way, measured, since, wake_up, woken};
 use leasehold::{Client, LockGuard, WaitBy};
 use testkit::{Connection, Redis, Reply, eventually};
 use tokio::runtime::Runtime;
@@ -71,9 +71,9 @@ fn a_place_in_the_queue_is_its_owner_since_it_came() {
     let rest = || scene.redis.command(&["PTTL", QUEUE]).number();
     assert!((1..=15_000).contains(&rest()), "{}", rest());
 
-    // The look after a quarter of a second prolongs it, and it stands as it stood.
-    scene.redis.command(&["PEXPIRE", QUEUE, "5000"]);
-    eventually("it looks", SECOND, || rest() > 5_000);
+    // A look prolongs it, and it stands as it stood.
+    scene.redis.command(&["PEXPIRE", QUEUE, "10000"]);
+    eventually("it looks", SECOND * 8, || rest() > 10_000);
     assert_eq!((scene.places(), score()), (vec![place.clone()], since));
 
     scene.release(holder);
@@ -135,9 +135,11 @@ fn a_newcomer_that_does_what_the_page_says_has_its_turn() {
 
     // then it is told, and the lock is reserved for it: one hold, with a lease
     assert_eq!(newcomer.hears(), [own_channel(OWNER).as_str(), "0"]);
+    let ttl = scene.prolong_reservation();
+    assert!((1..=750).contains(&ttl), "{ttl}");
     assert_eq!(scene.hash(), [OWNER, "1"]);
     let ttl = java.thread("T1").remain_time_to_live("door").number();
-    assert!((1..=750).contains(&ttl), "{ttl}");
+    assert!((1..=20_000).contains(&ttl), "{ttl}");
     assert!(!java.thread("T1").try_lock("door").acquired());
     assert!(!scene.places().contains(&OWNER.to_owned()));
 
@@ -149,7 +151,7 @@ fn a_newcomer_that_does_what_the_page_says_has_its_turn() {
     let began = Instant::now();
     newcomer.leaves(&scene);
     let guard = scene.first_in(&mut waiting);
-    assert!(began.elapsed() < SECOND / 2, "{:?}", began.elapsed());
+    assert!(began.elapsed() < AT_ONCE, "{:?}", began.elapsed());
     scene.release(guard);
     drop(newcomer);
     scene.nothing_stays();
@@ -174,7 +176,7 @@ fn who_is_told_and_does_not_ask_keeps_others_out_for_less_than_a_second() {
     // then the one behind enters when that has ended, and not before
     let guard = scene.runtime.block_on(waiting).unwrap();
     let after = began.elapsed();
-    assert!((SECOND * 7 / 10..SECOND * 3 / 2).contains(&after), "{after:?}");
+    assert!((SECOND * 7 / 10..AT_ONCE).contains(&after), "{after:?}");
     scene.release(guard);
     drop(newcomer);
     scene.nothing_stays();
@@ -191,7 +193,7 @@ fn one_of_ours_that_polls_has_a_turn_after_a_second() {
     let polls = scene.runtime.spawn(async move { lock.acquire().await.unwrap() });
     let waiting = scene.queues(1);
     let lowest = || owned(&scene.redis.command(&["ZRANGEBYSCORE", QUEUE, "-inf", "-4e15"]));
-    eventually("it has a place", SECOND * 3, || lowest().len() == 1);
+    eventually("it has a place", SECOND * 10, || lowest().len() == 1);
     assert!(began.elapsed() >= SECOND, "{:?}", began.elapsed());
     let place = lowest().remove(0);
     let score = scene.redis.command(&["ZSCORE", QUEUE, &place]);
@@ -230,12 +232,12 @@ fn who_is_gone_is_passed_over_in_the_queue() {
     let holder = scene.holder_that_waited(0);
     let mut doomed = Rust::start(&Setup::new(scene.redis.url()));
     let forgotten = doomed.thread("T1").start_lock("door");
-    eventually("it queues", SECOND * 5, || scene.places().len() == 1);
+    eventually("it queues", SECOND * 10, || scene.places().len() == 1);
     scene.redis.command(&["ZADD", QUEUE, "1", "somebody|1|5000"]);
     let waiting = scene.queues(1);
     drop(forgotten);
     doomed.kill();
-    eventually("it listens no more", SECOND * 5, || scene.listeners() == [2, 2]);
+    eventually("it listens no more", SECOND * 10, || scene.listeners() == [2, 2]);
     assert_eq!(scene.places().len(), 3);
 
     // when the lock is given back, then ours has it at once, and the rest is gone
@@ -243,7 +245,7 @@ fn who_is_gone_is_passed_over_in_the_queue() {
     let began = Instant::now();
     scene.release(holder);
     let guard = scene.runtime.block_on(waiting).unwrap();
-    assert!(began.elapsed() < SECOND / 2, "{:?}", began.elapsed());
+    assert!(began.elapsed() < AT_ONCE, "{:?}", began.elapsed());
     assert_eq!(scene.places(), [""; 0]);
     scene.release(guard);
     scene.nothing_stays();
@@ -260,7 +262,7 @@ fn names_with_and_without_braces_share_redissons_channel_and_nothing_of_ours() {
     let plain = scene.queues(1);
     let mut braced = vec![scene.waits(2, "{door}")];
     let places = || scene.redis.command(&["ZRANGE", BRACED_QUEUE, "0", "-1"]).list().len();
-    eventually("it queues", SECOND * 5, || places() == 1);
+    eventually("it queues", SECOND * 10, || places() == 1);
     let [zero, one, two] = [0, 1, 2].map(|n| scene.clients[n].id().to_owned());
     let mut expected = vec![
         "leasehold_lock__channel::{door}".to_owned(),
@@ -299,10 +301,10 @@ fn java_that_waits_is_left_a_gap_though_ours_queue() {
     let scene = Scene::start(4);
     let java = Java::start(&Setup::new(scene.redis.url()));
     let passing = Passing::start(&scene, MILLI * 90, u32::MAX, true);
-    eventually("they queue", SECOND * 5, || scene.places().len() >= 2);
+    eventually("they queue", SECOND * 10, || scene.places().len() >= 2);
     let theirs = java.thread("T1").start_lock("door");
     // The more that listen to Redisson's channel than to ours is what Java is seen by.
-    eventually("Java listens", SECOND * 5, || scene.listeners() == [5, 4]);
+    eventually("Java listens", SECOND * 10, || scene.listeners() == [5, 4]);
     let monitor = scene.redis.monitor();
 
     // then it has it soon
@@ -331,7 +333,7 @@ fn a_fiftieth_of_the_time_the_lock_is_left_to_who_does_not_queue() {
     let scene = Scene::start(3);
     let java = Java::start(&Setup::new(scene.redis.url()));
     let passing = Passing::start(&scene, MILLI * 5, u32::MAX, true);
-    eventually("they queue", SECOND * 5, || !scene.places().is_empty());
+    eventually("they queue", SECOND * 10, || !scene.places().is_empty());
     let monitor = scene.redis.monitor();
     let (began, mut looks, mut free) = (Instant::now(), 0, 0);
     while began.elapsed() < SECOND * 8 {
@@ -370,8 +372,8 @@ fn java_enters_by_message_among_clients_of_ours_that_queue_again_and_again() {
     let crowd = Crowd::new("door", "counter", 1).at_most(10).hold(MILLI);
     let ours: Vec<_> = rusts.iter().map(|rust| rust.thread("crowd").start_crowd(&crowd)).collect();
     let counted = || redis.command(&["GET", "counter"]).text().parse::<u64>().unwrap();
-    eventually("they count", SECOND * 5, || redis.command(&["EXISTS", "counter"]).number() == 1);
-    eventually("they queue", SECOND * 5, || redis.command(&["ZCARD", QUEUE]).number() >= 2);
+    eventually("they count", SECOND * 10, || redis.command(&["EXISTS", "counter"]).number() == 1);
+    eventually("they queue", SECOND * 10, || redis.command(&["ZCARD", QUEUE]).number() >= 2);
 
     // when a Java thread comes, again and again
     let thread = java.thread("T1");
@@ -417,7 +419,7 @@ fn javas_unlock_wakes_ours_that_queue_at_once() {
         scene.release(first);
         let second = scene.first_in(&mut waiting);
         scene.release(second);
-        assert!(slowest < SECOND / 2, "woken after {slowest:?}");
+        assert!(slowest < AT_ONCE, "woken after {slowest:?}");
     }
     woken("queue: Java's unlock wakes ours that queue (slowest of 5)", Way::JavaToRust, slowest);
     scene.nothing_stays();
@@ -425,16 +427,16 @@ fn javas_unlock_wakes_ours_that_queue_at_once() {
 
 #[test]
 fn javas_force_lets_in_one_of_ours_that_queues_and_our_holder_is_told() {
-    // given a holder of ours that was renewed each second, and one more of ours in the queue
+    // given a holder of ours that is renewed each two seconds, and one more of ours in the queue
     let redis = Redis::start();
-    let setup = Setup::new(redis.url()).watchdog(SECOND * 3);
+    let setup = Setup::new(redis.url()).watchdog(SECOND * 6);
     let (rust, other) = (Rust::start(&setup), Rust::start(&setup));
     let java = Java::start(&setup);
     let (holder, waiter) = (rust.thread("T1"), other.thread("T1"));
     assert!(holder.lock("door").acquired());
     let lost = holder.start_lost("door");
     let waiting = waiter.start_lock("door");
-    eventually("it queues", SECOND * 5, || redis.command(&["ZCARD", QUEUE]).number() == 1);
+    eventually("it queues", SECOND * 10, || redis.command(&["ZCARD", QUEUE]).number() == 1);
 
     // when Java takes the lock away
     let forced = java.thread("T1").force_unlock("door");
@@ -442,11 +444,11 @@ fn javas_force_lets_in_one_of_ours_that_queues_and_our_holder_is_told() {
 
     // then the one in the queue is in at once, and the holder is told by its next renewal
     let delay = wake_up(&forced, &waiting.wait(SECOND * 5));
-    assert!(delay < SECOND / 2, "woken after {delay:?}");
-    let told = lost.wait(SECOND * 5);
+    assert!(delay < AT_ONCE, "woken after {delay:?}");
+    let told = lost.wait(SECOND * 10);
     assert_eq!(told.value(), "NotOurs");
     let known = since(forced.began_at(), told.at());
-    assert!(known < SECOND * 2, "told after {known:?}");
+    assert!(known < SECOND * 4, "told after {known:?}");
     assert!(holder.unlock("door").failed_with("AlreadyGone"));
     assert!(waiter.is_held("door").is_true());
     assert!(waiter.unlock("door").is_true());
@@ -462,7 +464,7 @@ fn java_sees_one_hold_with_a_lease_while_ours_pass_the_lock_on() {
     let thread = java.thread("T1");
     let id = thread.id();
     let passing = Passing::start(&scene, MILLI * 5, TIMES, false);
-    eventually("they queue", SECOND * 5, || !scene.places().is_empty());
+    eventually("they queue", SECOND * 10, || !scene.places().is_empty());
     let monitor = scene.redis.monitor();
 
     // when Java looks at it all the time, then it never sees it free or without a lease
@@ -506,8 +508,9 @@ fn a_java_spin_lock_gets_in_while_ours_pass_the_lock_on() {
     let java = Java::start(&setup);
     let crowd = Crowd::new("door", "counter", 1).at_most(200);
     let ours: Vec<_> = rusts.iter().map(|rust| rust.thread("crowd").start_crowd(&crowd)).collect();
-    let counted = || redis.command(&["GET", "counter"]).text().parse::<u64>().unwrap_or(0);
-    eventually("they queue", SECOND * 5, || redis.command(&["ZCARD", QUEUE]).number() > 0);
+    let counted = || redis.command(&["GET", "counter"]).text().parse::<u64>().unwrap();
+    eventually("they count", SECOND * 10, || redis.command(&["EXISTS", "counter"]).number() == 1);
+    eventually("they queue", SECOND * 10, || redis.command(&["ZCARD", QUEUE]).number() > 0);
 
     // when a Java thread spins for it, then it gets in before ours have ended
     let before = counted();
@@ -550,7 +553,7 @@ fn java_has_its_part_beside_eight_tasks_of_one_client() {
     assert_eq!(counted, ours.total + theirs.total);
     assert!(theirs.total >= 300, "{theirs:?} {ours:?}");
     assert!(theirs.max_wait < SECOND * 3, "{theirs:?} {ours:?}");
-    assert!(ours.max_wait < SECOND * 4, "{theirs:?} {ours:?}");
+    assert!(ours.max_wait < SECOND * 6, "{theirs:?} {ours:?}");
     let lines = monitor.stop();
     let grants = lines.iter().filter(|it| it.contains(r#"lua] "HSET" "door""#)).count();
     assert!(grants as u64 * 2 < ours.total, "{grants} grants for {} holds", ours.total);
@@ -572,7 +575,7 @@ fn a_lock_that_stays_in_a_process_keeps_its_owner_in_redis() {
         let lock = lock();
         async move { lock.acquire().await.unwrap() }
     });
-    eventually("it listens", SECOND * 5, || scene.listeners() == [1, 1]);
+    eventually("it listens", SECOND * 10, || scene.listeners() == [1, 1]);
     let before = scene.redis.command(&["HGETALL", "door"]);
     let monitor = scene.redis.monitor();
 
@@ -621,7 +624,7 @@ impl Scene {
     fn queues(&self, client: usize) -> JoinHandle<LockGuard> {
         let id = format!("{}:", self.clients[client].id());
         let waiting = self.waits(client, "door");
-        eventually("it queues", SECOND * 5, || {
+        eventually("it queues", SECOND * 10, || {
             self.places().iter().any(|place| place.starts_with(&id))
         });
         waiting
@@ -645,6 +648,13 @@ impl Scene {
         now[0] * 1_000_000 + now[1]
     }
 
+    /// Makes it long enough for a busy machine, and returns what was left of it.
+    fn prolong_reservation(&self) -> i64 {
+        let script = "local left = redis.call('PTTL', KEYS[1]) \
+            redis.call('PEXPIRE', KEYS[1], '20000') return left";
+        self.redis.command(&["EVAL", script, "1", "door"]).number()
+    }
+
     fn hash(&self) -> Vec<String> {
         owned(&self.redis.command(&["HGETALL", "door"]))
     }
@@ -652,7 +662,7 @@ impl Scene {
     /// The one of `waiting` that enters first, which it does at once.
     fn first_in(&self, waiting: &mut Vec<JoinHandle<LockGuard>>) -> LockGuard {
         let mut first = None;
-        eventually("one of ours is in", SECOND, || {
+        eventually("one of ours is in", AT_ONCE, || {
             first = waiting.iter().position(JoinHandle::is_finished);
             first.is_some()
         });
@@ -678,10 +688,10 @@ impl Scene {
     /// Nothing outlives the two to three seconds for which a name is listened to after its
     /// last waiter.
     fn nothing_stays(&self) {
-        eventually("no key stays", SECOND * 16, || {
+        eventually("no key stays", SECOND * 25, || {
             self.redis.command(&["KEYS", "*"]).list().is_empty()
         });
-        eventually("nobody listens", SECOND * 5, || {
+        eventually("nobody listens", SECOND * 10, || {
             self.redis.command(&["PUBSUB", "CHANNELS"]).list().is_empty()
         });
     }

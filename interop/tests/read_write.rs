@@ -5,7 +5,8 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use interop::{
-    Kind, Pair, Redisson, Thread, Together, Way, shown, since, until_asleep_on, wake_up, woken,
+    AT_ONCE, Kind, Pair, Redisson, Thread, Together, Way, shown, since, until_asleep_on, wake_up,
+    woken,
 };
 use leasehold::Client;
 use testkit::{Redis, eventually};
@@ -47,7 +48,7 @@ fn who_waits_is_woken_by_the_message_of_who_is_in_the_way() {
 
                 assert!(left.is_true());
                 slowest = slowest.max(wake_up(&left, &waiting.wait(SECOND * 10)));
-                assert!(slowest < SECOND, "{redisson:?}, {kinds:?}, {way}: {slowest:?}");
+                assert!(slowest < AT_ONCE, "{redisson:?}, {kinds:?}, {way}: {slowest:?}");
                 assert!(waiter.unlock("door").is_true());
                 // Ours listen for two to three seconds more.
                 asleep(&both, 0);
@@ -61,19 +62,26 @@ fn who_waits_is_woken_by_the_message_of_who_is_in_the_way() {
 #[test]
 fn who_waits_enters_when_a_lease_ends_by_itself() {
     let both = Together::start();
-    for (way, kinds) in WAYS.into_iter().flat_map(|way| IN_THE_WAY.map(|it| (way, it))) {
-        let [holder, waiter] = pair(&both, way, kinds);
-        let held = holder.lock_for("door", SECOND * 2);
-        assert!(!waiter.try_lock_within("door", SECOND / 2).acquired(), "{kinds:?}, {way}");
+    let cases = WAYS.into_iter().flat_map(|way| IN_THE_WAY.map(|it| (way, it)));
+    let waiting: Vec<_> = cases
+        .map(|(way, kinds)| {
+            let name = format!("{way} {kinds:?}");
+            let Pair { holder, waiter, .. } = both.pair_of(&name, way, kinds[0]);
+            let waiter = waiter.of(kinds[1]);
+            let held = holder.lock_for(&name, SECOND * 4);
+            assert!(!waiter.try_lock_within(&name, SECOND / 2).acquired(), "{name}");
+            (way, kinds, waiter.start_lock(&name), held, name, [holder, waiter])
+        })
+        .collect();
+    for (way, [held, wanted], waiting, leased, name, [holder, waiter]) in waiting {
+        let entered = waiting.wait(SECOND * 20);
 
-        let entered = waiter.lock("door");
-
-        let after = since(held.began_at(), entered.acquired_at());
-        assert!((SECOND * 2..SECOND * 3).contains(&after), "{kinds:?}, {way}: after {after:?}");
-        assert!(waiter.unlock("door").is_true());
-        let ([held, wanted], late) = (kinds, after - SECOND * 2);
+        let after = since(leased.began_at(), entered.acquired_at());
+        assert!((SECOND * 4..SECOND * 4 + AT_ONCE).contains(&after), "{name}: after {after:?}");
+        assert!(waiter.unlock(&name).is_true());
         // What Java's object believes of its lease is over as well.
-        assert!(holder.unlock("door").failure().is_some(), "{kinds:?}, {way}");
+        assert!(holder.unlock(&name).failure().is_some(), "{name}");
+        let late = after - SECOND * 4;
         woken(&format!("read-write: {wanted} after a lease to {held} (ms after it)"), way, late);
     }
 }
@@ -86,7 +94,7 @@ fn readers_of_both_languages_read_together_and_keep_writers_of_both_out() {
         let writers = [both.java.thread("W").writes(), both.rust.thread("W").writes()];
         assert!(first.lock("door").acquired());
         let entered = second.lock("door");
-        assert!(entered.waited() < SECOND, "{way}: {entered:?}");
+        assert!(entered.waited() < AT_ONCE, "{way}: {entered:?}");
         for left in [&first, &second] {
             for writer in &writers {
                 assert!(!writer.try_lock("door").acquired(), "{way}");
@@ -114,20 +122,20 @@ fn readers_let_only_writers_of_ours_go_first_and_java_s_readers_nobody() {
     assert!(java.lock("door").acquired());
     let waiting = java_writes.start_lock("door");
     asleep(&both, 1);
-    assert!(rust.lock("door").waited() < SECOND / 2);
+    assert!(rust.lock("door").waited() < AT_ONCE);
     assert!(rust.unlock("door").is_true());
 
     let ours = rust_writes.start_lock("door");
     asleep(&both, 2);
     let late = both.java.thread("late").reads();
-    assert!(late.lock("door").waited() < SECOND / 2);
+    assert!(late.lock("door").waited() < AT_ONCE);
     assert!(late.unlock("door").is_true());
     let yielded = rust.lock("door").waited();
-    assert!((SECOND * 9..SECOND * 12).contains(&yielded), "{yielded:?}");
+    assert!((SECOND * 9..SECOND * 20).contains(&yielded), "{yielded:?}");
     assert!(rust.unlock("door").is_true());
 
     assert!(java.unlock("door").is_true());
-    eventually("one writes", SECOND * 5, || waiting.is_done() || ours.is_done());
+    eventually("one writes", SECOND * 10, || waiting.is_done() || ours.is_done());
     let (first, second, last) = if ours.is_done() {
         (rust_writes, java_writes, waiting)
     } else {
@@ -158,13 +166,13 @@ fn redisson_writes_beside_our_readers_that_only_enter_and_leave() {
     }
     let writer = both.java.thread("W").writes();
     let slowest = (0..10).map(|_| {
-        let waited = writer.start_lock("door").wait(SECOND * 10).waited();
+        let waited = writer.start_lock("door").wait(SECOND * 20).waited();
         assert!(writer.unlock("door").is_true());
         waited
     });
     let slowest = slowest.max().unwrap();
     runtime.shutdown_background();
-    assert!(slowest < SECOND * 2, "{slowest:?}");
+    assert!(slowest < SECOND * 5, "{slowest:?}");
     shown("read-write: Redisson writes beside our readers that come and go", Way::RustToJava);
 }
 
@@ -222,7 +230,7 @@ fn the_side_of_a_killed_process_is_free_when_its_lease_ends() {
         assert!(waiting.wait(SECOND * 10).acquired(), "{kinds:?}, {way}");
         let late = killed.elapsed().saturating_sub(left);
         assert!(killed.elapsed() + SECOND / 50 >= left, "{kinds:?}, {way}");
-        assert!(late < SECOND, "{kinds:?}, {way}: {late:?} after the end");
+        assert!(late < AT_ONCE, "{kinds:?}, {way}: {late:?} after the end");
         let [held, wanted] = kinds;
         woken(&format!("read-write: kill -9 of who has {held}, then {wanted}"), way, late);
     }
@@ -272,7 +280,7 @@ fn a_writer_that_goes_on_reading_lets_the_other_languages_readers_in() {
         assert!(down.is_true());
         let delay = wake_up(&down, &waiting.wait(SECOND * 10));
         let bound = match way {
-            Way::RustToJava => SECOND,
+            Way::RustToJava => AT_ONCE,
             // Redisson says nothing: ours asks again by itself.
             Way::JavaToRust => SECOND * 5,
         };
@@ -290,7 +298,7 @@ fn a_writer_that_goes_on_reading_lets_the_other_languages_readers_in() {
 fn javas_downgrade_wakes_nobody() {
     let both = Together::start();
     let (writer, reader) = (both.java.thread("W").writes(), both.java.thread("R").reads());
-    let held = writer.lock_for("door", SECOND * 4);
+    let held = writer.lock_for("door", SECOND * 12);
     assert!(writer.reads().lock_for("door", SECOND * 30).acquired());
     let waiting = reader.start_lock("door");
     asleep(&both, 1);
@@ -377,7 +385,7 @@ fn who_leaves_looks_at_the_leases_of_the_other_language() {
         assert!(ttl > 20_000, "{way}: {ttl}");
         assert!(leaves.unlock("door").is_true());
         let ttl = both.redis.command(&["PTTL", "door"]).number();
-        assert!((5_000..=9_000).contains(&ttl), "{way}: {ttl}");
+        assert!((2_000..=9_000).contains(&ttl), "{way}: {ttl}");
         assert!(stays.unlock("door").is_true());
         shown("read-write: the lock lives as long as who is left", way);
     }
@@ -407,7 +415,7 @@ fn each_side_is_forced_for_itself_and_wakes_who_waits() {
 
         assert!(forced.is_true(), "{kinds:?}, {way}");
         let delay = wake_up(&forced, &waiting.wait(SECOND * 10));
-        assert!(delay < SECOND, "{kinds:?}, {way}: {delay:?}");
+        assert!(delay < AT_ONCE, "{kinds:?}, {way}: {delay:?}");
         assert!(holder.unlock("door").failure().is_some(), "{kinds:?}, {way}");
         // and the waiter's by the holder's language
         assert!(third.of(kinds[1]).force_unlock("door").is_true(), "{kinds:?}, {way}");
@@ -484,7 +492,7 @@ fn a_name_with_a_hash_tag_gets_no_braces_of_its_own() {
             let waiting = waiter.start_lock(name);
             until_asleep_on(&both.redis, &format!("redisson_rwlock:{tagged}"), 1);
             let delay = wake_up(&holder.unlock(name), &waiting.wait(SECOND * 10));
-            assert!(delay < SECOND, "{name}, {way}: {delay:?}");
+            assert!(delay < AT_ONCE, "{name}, {way}: {delay:?}");
             assert!(waiter.unlock(name).is_true());
             woken("read-write: names with hash tags, spaces, other alphabets", way, delay);
         }

@@ -3,7 +3,8 @@
 use std::time::{Duration, Instant};
 
 use interop::{
-    Java, Kind, Pair, Protocol, Redisson, Rust, Setup, Together, Way, shown, wake_up, woken,
+    AT_ONCE, Java, Kind, Pair, Protocol, Redisson, Rust, Setup, Together, Way, shown, wake_up,
+    woken,
 };
 use testkit::{Redis, eventually};
 
@@ -20,7 +21,7 @@ fn the_prefix_of_a_name_mapper_is_part_of_our_name() {
     let waiting = rust.start_lock("shop:door");
     both.until_asleep("shop:door", 1);
     let delay = wake_up(&java.unlock("door"), &waiting.wait(SECOND * 10));
-    assert!(delay < SECOND, "woken after {delay:?}");
+    assert!(delay < AT_ONCE, "woken after {delay:?}");
     woken("settings: NameMapper", Way::JavaToRust, delay);
 
     // and our `shop:door` is its `door`, and wakes it
@@ -28,7 +29,7 @@ fn the_prefix_of_a_name_mapper_is_part_of_our_name() {
     let waiting = java.start_lock("door");
     both.until_asleep("shop:door", 1);
     let delay = wake_up(&rust.unlock("shop:door"), &waiting.wait(SECOND * 10));
-    assert!(delay < SECOND, "woken after {delay:?}");
+    assert!(delay < AT_ONCE, "woken after {delay:?}");
     woken("settings: NameMapper", Way::RustToJava, delay);
     assert!(java.unlock("door").is_true());
 
@@ -66,7 +67,7 @@ fn scripts_that_the_server_forgot_are_sent_again() {
 
         let delay = wake_up(&holder.unlock("door"), &waiting.wait(SECOND * 10));
 
-        assert!(delay < SECOND, "{way}: woken after {delay:?}");
+        assert!(delay < AT_ONCE, "{way}: woken after {delay:?}");
         assert!(waiter.unlock("door").is_true());
         woken("settings: the server forgot all scripts", way, delay);
     }
@@ -82,7 +83,7 @@ fn each_side_has_a_watchdog_of_its_own() {
         assert!(java.lock("theirs").acquired());
         assert!(rust.lock("ours").acquired());
 
-        // when some time passes, then each lock keeps to the ttl of its holder
+        // when some time passes, in which each is renewed, then it keeps to the ttl of its holder
         let names = [("theirs", java_ttl), ("ours", rust_ttl)];
         let mut most = [Duration::ZERO; 2];
         let began = Instant::now();
@@ -91,7 +92,9 @@ fn each_side_has_a_watchdog_of_its_own() {
                 let left = both.redis.command(&["PTTL", name]).number();
                 let left = Duration::from_millis(u64::try_from(left).unwrap_or(0));
                 assert!(!left.is_zero() && left <= ttl, "{name}: {left:?} of {ttl:?}");
-                *most = left.max(*most);
+                if began.elapsed() > SECOND * 5 / 2 {
+                    *most = left.max(*most);
+                }
             }
             std::thread::sleep(SECOND / 10);
         }
@@ -131,7 +134,7 @@ fn a_database_is_a_space_of_its_own_but_for_messages() {
     std::thread::sleep(SECOND / 2);
     assert!(waiting.iter().all(|it| !it.is_done()));
     assert!(java.unlock("door").is_true());
-    eventually("one of them enters", SECOND * 5, || waiting.iter().any(|it| it.is_done()));
+    eventually("one of them enters", SECOND * 10, || waiting.iter().any(|it| it.is_done()));
 }
 
 #[test]
@@ -230,13 +233,13 @@ fn without_the_rights_for_a_queue_a_release_wakes_everybody() {
         wakes(both.both_ways(), &both, "door", "settings: ACL users without a queue");
         let (one, other) = (both.rust.thread("T1"), other.thread("T1"));
         for (holder, waiter) in [(&one, &other), (&other, &one)] {
-            assert!(holder.try_lock_within("door", SECOND).acquired(), "without {missing:?}");
+            assert!(holder.try_lock_within("door", SECOND * 10).acquired(), "without {missing:?}");
             let waiting = waiter.start_lock("door");
             std::thread::sleep(SECOND / 2);
             let left = holder.unlock("door");
             assert!(left.is_true(), "without {missing:?}: {left:?}");
             let delay = wake_up(&left, &waiting.wait(SECOND * 10));
-            assert!(delay < SECOND / 2, "without {missing:?}: woken after {delay:?}");
+            assert!(delay < AT_ONCE, "without {missing:?}: woken after {delay:?}");
             assert!(waiter.unlock("door").is_true());
         }
     }
@@ -275,7 +278,7 @@ fn redisson_3_shares_the_lock() {
         std::thread::sleep(SECOND / 3);
         assert!(!waiting.is_done(), "{way}");
         let delay = wake_up(&holder.unlock("door"), &waiting.wait(SECOND * 10));
-        assert!(delay < SECOND, "{way}: woken after {delay:?}");
+        assert!(delay < AT_ONCE, "{way}: woken after {delay:?}");
 
         // force, and the refusal of the old holder
         assert!(holder.force_unlock("door").is_true());
@@ -314,7 +317,7 @@ fn redisson_3_is_survived_and_survives() {
         // then the lease ends and the waiter enters
         assert!(waiting.wait(SECOND * 10).acquired());
         let after = killed.elapsed();
-        assert!(after < SECOND * 4, "{way}: after {after:?}");
+        assert!(after < SECOND * 3 + AT_ONCE, "{way}: after {after:?}");
         shown("redisson 3.29: renewal, then kill -9 of the holder", way);
     }
 }
@@ -337,7 +340,7 @@ fn wakes(pairs: impl IntoIterator<Item = Pair>, both: &Together, name: &str, sce
 
         let delay = wake_up(&holder.unlock(name), &waiting.wait(SECOND * 10));
 
-        assert!(delay < SECOND, "{kind}, {way}, {scenario}: woken after {delay:?}");
+        assert!(delay < AT_ONCE, "{kind}, {way}, {scenario}: woken after {delay:?}");
         if kind == Kind::Fenced {
             let token = waiter.token(name);
             assert!(token > last, "{way}, {scenario}: {token} after {last}");

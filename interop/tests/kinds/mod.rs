@@ -5,7 +5,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use interop::{Kind, Pair, Servers, Together, Way, wake_up, woken};
+use interop::{AT_ONCE, Kind, Pair, Servers, Together, Way, wake_up, woken};
 use serde_json::json;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -21,7 +21,7 @@ pub(crate) fn readers_and_writers_wake_each_other<S: Servers>(both: &Together<S>
         let waiting = waiter.start_lock("book");
         both.redis.until_asleep(held, "book", 1);
         let delay = wake_up(&holder.unlock("book"), &waiting.wait(SECOND * 10));
-        assert!(delay < SECOND, "{wanted} after {held}, {way}: {delay:?}");
+        assert!(delay < AT_ONCE, "{wanted} after {held}, {way}: {delay:?}");
         assert!(waiter.unlock("book").is_true());
         // Ours listen for two to three seconds more.
         both.redis.until_asleep(held, "book", 0);
@@ -39,7 +39,7 @@ pub(crate) fn permits_of_a_semaphore_wake_the_other<S: Servers>(both: &Together<
         let waiting = waiter.start_acquire("pool", 2);
         both.redis.until_asleep(kind, "pool", 1);
         let delay = wake_up(&holder.release("pool", 3), &waiting.wait(SECOND * 10));
-        assert!(delay < SECOND, "{way}: woken after {delay:?}");
+        assert!(delay < AT_ONCE, "{way}: woken after {delay:?}");
         assert!(waiter.delete("pool").is_true());
         both.redis.until_asleep(kind, "pool", 0);
         woken(&both.redis.row(kind, "a waiter is woken by the other's release"), way, delay);
@@ -57,7 +57,7 @@ pub(crate) fn a_latch_lets_the_other_pass<S: Servers>(both: &Together<S>) {
         assert!(!waiting.is_done());
         let opened = holder.count_down("start");
         let delay = wake_up(&opened, &waiting.wait(SECOND * 10));
-        assert!(delay < SECOND, "{way}: woken after {delay:?}");
+        assert!(delay < AT_ONCE, "{way}: woken after {delay:?}");
         both.redis.until_asleep(kind, "start", 0);
         woken(&both.redis.row(kind, "the other passes when it is counted down"), way, delay);
     }
@@ -78,7 +78,7 @@ pub(crate) fn permits_that_expire_go_from_one_to_the_other<S: Servers>(both: &To
     let begun = Instant::now();
     assert_eq!(guard.release().unwrap(), leasehold::Release::Released);
     let granted = waiting.wait(SECOND * 10);
-    assert!(begun.elapsed() < SECOND, "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < AT_ONCE, "{:?}", begun.elapsed());
     woken(&row, Way::RustToJava, begun.elapsed());
 
     let waiting = thread::spawn(move || ours.acquire_within(SECOND * 30).unwrap());
@@ -88,7 +88,7 @@ pub(crate) fn permits_that_expire_go_from_one_to_the_other<S: Servers>(both: &To
     let permit = granted.value()["ids"][0].clone();
     assert!(theirs.permits("release", "seats", json!({ "permit": permit })).is_true());
     assert_eq!(waiting.join().unwrap().release().unwrap(), leasehold::Release::Released);
-    assert!(begun.elapsed() < SECOND, "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < AT_ONCE, "{:?}", begun.elapsed());
     woken(&row, Way::JavaToRust, begun.elapsed());
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use interop::{Kind, Pair, Pending, Servers, Thread, Together, Way, wake_up, woken};
+use interop::{AT_ONCE, Kind, Pair, Pending, Servers, Thread, Together, Way, wake_up, woken};
 use testkit::eventually;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -79,7 +79,7 @@ pub(crate) fn all_go_on_at_the_new_master<S: Servers>(
     for it in held {
         let (way, kind) = (it.way, it.kind);
         let delay = it.end();
-        assert!(delay < SECOND * 2, "{kind}, {way}: woken after {delay:?}");
+        assert!(delay < AT_ONCE, "{kind}, {way}: woken after {delay:?}");
         woken(&both.redis.row(kind, what), way, delay);
     }
 }

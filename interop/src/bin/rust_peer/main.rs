@@ -158,6 +158,7 @@ impl Task {
                 let guard = self.held(name).ok_or_else(|| ("NotHeld", "no guard".to_owned()))?;
                 json!(guard.token())
             }
+            "waiting" => json!(self.client.stats().waiting),
             "crowd" => self.crowd(&Gate::Lock(lock), command).await,
             op => panic!("unknown op `{op}`"),
         })
