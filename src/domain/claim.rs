@@ -76,6 +76,11 @@ impl Claim {
         self.ttl == CENTURY
     }
 
+    /// Whether it is a number that has no owner: what its release says is for who asks later.
+    pub(crate) fn is_number(&self) -> bool {
+        self.is_endless() && matches!(self.share, Share::Units(_))
+    }
+
     /// A claim to a lock, without tokens.
     #[cfg(test)]
     pub(crate) fn plain(object: Object, owner: Owner, ttl: Duration) -> Self {

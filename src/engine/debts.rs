@@ -5,7 +5,7 @@
 //! One mutex guards the list. It is a leaf: whoever holds another lock may take it.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, hash_map::Entry},
     sync::Arc,
 };
 
@@ -71,10 +71,28 @@ impl Debt {
         }
     }
 
+    /// What it is the only one of, however often it comes to be owed.
+    fn only(&self) -> Option<Only> {
+        match self {
+            Self::Recount { hold } => Some(Only::Recount(hold.grant.id)),
+            Self::Repeat { claim, .. } => {
+                Some(Only::Repeat(claim.object.clone(), claim.owner.clone()))
+            }
+            Self::Release(_) => None,
+        }
+    }
+
     /// Whether it is precaution only, which nobody need wait for.
     fn is_precaution(&self) -> bool {
         matches!(self, Self::Repeat { .. } | Self::Release(Withdrawal { looks: Some(1..), .. }))
     }
+}
+
+/// Of each of these one debt at most is being settled.
+#[derive(Debug, Eq, Hash, PartialEq)]
+enum Only {
+    Repeat(Object, Owner),
+    Recount(u64),
 }
 
 /// What this client owes its store.
@@ -91,36 +109,32 @@ pub(crate) struct Debts {
 #[derive(Default)]
 struct List {
     owed: BTreeMap<u64, Debt>,
-    /// What is being given back once more, and whether it has to be so again.
-    repeats: HashMap<(Object, Owner), bool>,
+    /// What one debt is being settled for, and whether it has come to be owed again meanwhile.
+    only: HashMap<Only, bool>,
     last: u64,
 }
 
 impl List {
     fn add(&mut self, debt: Debt) {
+        match debt.only().map(|only| self.only.entry(only)) {
+            Some(Entry::Occupied(mut again)) => {
+                again.insert(true);
+                return;
+            }
+            Some(Entry::Vacant(first)) => drop(first.insert(false)),
+            None => {}
+        }
         self.last += 1;
         self.owed.insert(self.last, debt);
     }
 
-    fn add_repeat(&mut self, claim: Claim, until: Instant) {
-        let repeated = (claim.object.clone(), claim.owner.clone());
-        match self.repeats.get_mut(&repeated) {
-            Some(again) => *again = true,
-            None => {
-                self.repeats.insert(repeated, false);
-                self.add(Debt::Repeat { claim, until });
-            }
-        }
-    }
-
-    /// Takes out the one with this number. What was being given back once more when commands went
-    /// elsewhere is owed anew: it may be unknown there.
+    /// Takes out the one with this number. What has come to be owed again is owed anew: who
+    /// settled it may have looked a moment too early, or asked where commands go no more.
     fn remove(&mut self, number: u64) {
-        if let Some(Debt::Repeat { claim, until }) = self.owed.remove(&number) {
-            let again = self.repeats.remove(&(claim.object.clone(), claim.owner.clone()));
-            if again == Some(true) {
-                self.add_repeat(claim, until);
-            }
+        let Some(debt) = self.owed.remove(&number) else { return };
+        let again = debt.only().and_then(|only| self.only.remove(&only));
+        if again == Some(true) {
+            self.add(debt);
         }
     }
 }
@@ -135,7 +149,7 @@ impl Debts {
     /// Has each of `claims` given back once more, until then.
     pub(crate) fn owe_again(&self, claims: impl IntoIterator<Item = (Claim, Instant)>) {
         let mut list = self.list.lock();
-        claims.into_iter().for_each(|(claim, until)| list.add_repeat(claim, until));
+        claims.into_iter().for_each(|(claim, until)| list.add(Debt::Repeat { claim, until }));
         drop(list);
         self.changed.notify_one();
     }

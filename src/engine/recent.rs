@@ -28,12 +28,12 @@ struct Given {
 }
 
 impl RecentReleases {
-    /// Notes that the store has answered the release of `claim`, asked for last at `asked_at`. Returns whether it is remembered.
-    /// What no lease ends is not: its release says something to who asks later. Nor what is
-    /// forgotten, which is still somebody's.
+    /// Notes that the store has answered the release of `claim`, asked for last at `asked_at`.
+    /// Returns whether it is remembered. A number is not: what its release says is for who asks
+    /// later. Nor what is forgotten, which is still somebody's.
     pub(crate) fn note(&self, claim: &Claim, mode: ReleaseMode, asked_at: Instant) -> bool {
         let released = matches!(mode, ReleaseMode::Broadcast | ReleaseMode::HandOver);
-        if !released || claim.is_endless() {
+        if !released || claim.is_number() {
             return false;
         }
         let mut list = self.0.lock();
@@ -44,13 +44,14 @@ impl RecentReleases {
         true
     }
 
-    /// What a server that has not heard of its release may still know at `now`, with the end of
-    /// its lease at the latest.
+    /// What a server that has not heard of its release may still know at `now`, and until when.
     pub(crate) fn may_be_held(&self, now: Instant) -> Vec<(Claim, Instant)> {
         let list = self.0.lock();
         let Some(newest) = list.back().map(|given| given.at) else { return Vec::new() };
         let lately = list.iter().filter(|given| given.at + RELEASES_KEPT >= newest);
-        let all = lately.map(|given| (given.claim.clone(), given.at + given.claim.ttl));
+        // A reader beside, or a new lease, may have kept it for longer than it was asked for.
+        let until = |given: &Given| given.at + given.claim.ttl.max(RELEASES_KEPT);
+        let all = lately.map(|given| (given.claim.clone(), until(given)));
         all.filter(|(_, until)| *until > now).collect()
     }
 }
@@ -60,7 +61,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::domain::{CENTURY, Object, Owner};
+    use crate::domain::{CENTURY, Object, Owner, Share};
 
     const TTL: Duration = Duration::from_secs(30);
 
@@ -88,6 +89,15 @@ mod tests {
         assert_eq!(recent.may_be_held(at(65))[0].1, at(92));
     }
 
+    /// A new primary kept a writer for as long as another one read beside it.
+    #[test]
+    fn what_may_be_kept_for_longer_than_it_was_asked_for_is_remembered() {
+        let (recent, now) = (RecentReleases::default(), Instant::now());
+        recent.note(&claim(1, TTL / 6), ReleaseMode::HandOver, now);
+        assert_eq!(owners(&recent, now + TTL / 3), ["one:1"]);
+        assert!(recent.may_be_held(now + RELEASES_KEPT).is_empty());
+    }
+
     #[test]
     fn no_more_are_remembered_than_a_server_can_be_asked_about_at_once() {
         let (recent, now) = (RecentReleases::default(), Instant::now());
@@ -99,11 +109,16 @@ mod tests {
     }
 
     #[test]
-    fn what_is_still_somebodys_or_has_no_lease_is_not_remembered() {
+    fn what_is_still_somebodys_or_nobodys_is_not_remembered() {
         let (recent, now) = (RecentReleases::default(), Instant::now());
         recent.note(&claim(1, TTL), ReleaseMode::Forget, now);
         recent.note(&claim(2, TTL), ReleaseMode::Leave, now);
-        recent.note(&claim(3, CENTURY), ReleaseMode::HandOver, now);
+        let number = Claim { share: Share::Units(1), ..claim(3, CENTURY) };
+        recent.note(&number, ReleaseMode::HandOver, now);
         assert!(recent.may_be_held(now).is_empty());
+
+        // but a lock, however long its lease is
+        recent.note(&claim(4, CENTURY), ReleaseMode::HandOver, now);
+        assert_eq!(owners(&recent, now), ["one:4"]);
     }
 }

@@ -4,10 +4,11 @@
 pub(crate) mod settle;
 
 use std::{
+    future::ready,
     pin::pin,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicU32, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -27,6 +28,7 @@ use super::{
 use crate::{
     domain::{Claim, Failure, GivenBack, Holder, LostReason, Others, Outcome, ReleaseMode},
     error::Error,
+    store::Answer,
 };
 
 /// What a release found.
@@ -227,21 +229,26 @@ pub(crate) async fn recount(
     helps: Helps,
     until: Instant,
 ) -> Result<Outcome, Failure> {
-    loop {
+    let told = AtomicU32::default();
+    // Each question says what is so by then.
+    let tell = || -> Answer<'_, Outcome> {
         let shares = hold.shares();
-        // Nobody holds a share any more: the release takes it all.
-        if shares == 0 {
-            return Ok(Outcome::Renewed);
+        told.store(shares, Ordering::Relaxed);
+        match shares {
+            // Nobody holds a share any more: the release takes it all.
+            0 => Box::pin(ready(Ok(Outcome::Renewed))),
+            _ => core.store.recount(&hold.grant.claim, shares, ttl),
         }
-        let told = || core.store.recount(&hold.grant.claim, shares, ttl);
-        let outcome = retry_while(helps, &core.clock, until, told).await?.answer;
+    };
+    loop {
+        let outcome = retry_while(helps, &core.clock, until, tell).await?.answer;
         if outcome != Outcome::Renewed {
             contention.disown(hold);
             return Ok(outcome);
         }
         // Others may have told another number meanwhile, and have been executed
         // in another order.
-        if hold.shares() == shares {
+        if hold.shares() == told.load(Ordering::Relaxed) {
             return Ok(outcome);
         }
     }

@@ -359,6 +359,47 @@ mod tests {
         core.debts.listed()
     }
 
+    /// Its count was told until a lease of a day would have ended, though it was given back.
+    #[tokio::test(start_paused = true)]
+    async fn the_count_of_what_was_given_back_is_told_no_more() {
+        const LOADING: &str = "LOADING Redis is loading the dataset in memory";
+        for (refusal, lease) in [(REFUSALS[1], 86_400), (LOADING, 30)] {
+            let (memory, engine, client) = one();
+            let lock = client.lock("door").unwrap().lease(Duration::from_secs(lease));
+            let guard = lock.acquire().await.unwrap();
+            let again = guard.reenter().await.unwrap();
+            memory.fail(refusal);
+            drop(again);
+            sleep(Duration::from_secs(1)).await;
+            assert_eq!(engine.core.debts.owed(), 1);
+            drop(guard);
+            sleep(Duration::from_secs(10)).await;
+            assert_eq!(engine.core.debts.owed(), 1, "{refusal}");
+            // and one who gives it up says so once
+            sleep(Duration::from_secs(60)).await;
+            assert_eq!(client.stats().releases_abandoned, u64::from(lease == 30), "{refusal}");
+        }
+    }
+
+    /// Each had its count told, all of them beside each other.
+    #[tokio::test(start_paused = true)]
+    async fn one_who_enters_again_and_again_in_vain_has_one_count_to_tell() {
+        let (memory, engine, client) = one();
+        let guard = client.lock("door").unwrap().acquire().await.unwrap();
+        memory.fail(REFUSALS[1]);
+        for _ in 0..100 {
+            assert!(guard.reenter().await.is_err());
+        }
+        assert_eq!(engine.core.debts.listed(), 1);
+        memory.heal();
+        sleep(Duration::from_secs(5)).await;
+        assert_eq!(engine.core.debts.listed(), 0);
+        assert_eq!(
+            engine.core.store.holder(&Object::lock("door")).await.unwrap().unwrap().count,
+            1
+        );
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_question_that_comes_after_the_grant_of_a_later_one_is_withdrawn_too() {
         // given a grant by the second question, while the first one is still on its way

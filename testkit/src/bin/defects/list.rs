@@ -2193,8 +2193,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "each failover has more releases owed, as long as none is answered",
             edits: &[Edit {
                 file: "src/engine/debts.rs",
-                from: "match self.repeats.get_mut(&repeated) {",
-                to: "match self.repeats.get_mut(&repeated).filter(|again| **again) {",
+                from: "again.insert(true);\n                return;",
+                to: "again.insert(true);",
             }],
         },
     ),
@@ -2268,7 +2268,44 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             edits: &[Edit {
                 file: "src/engine/debts.rs",
                 from: "if again == Some(true) {",
-                to: "if again.is_none() {",
+                to: "if again.is_none() && debt.only().is_some() {",
+            }],
+        },
+    ),
+    (
+        Finder::Unit(
+            "engine::release::settle::tests::the_count_of_what_was_given_back_is_told_no_more",
+        ),
+        Defect {
+            says: "a count is told though nobody holds any more",
+            edits: &[Edit {
+                file: "src/engine/release/mod.rs",
+                from: "let shares = hold.shares();\n        told.store",
+                to: "let shares = hold.shares().max(1);\n        told.store",
+            }],
+        },
+    ),
+    (
+        Finder::Unit(
+            "engine::release::settle::tests::one_who_enters_again_and_again_in_vain_has_one_count_to_tell",
+        ),
+        Defect {
+            says: "each who enters again in vain has a count told",
+            edits: &[Edit {
+                file: "src/engine/debts.rs",
+                from: "Self::Recount { hold } => Some(Only::Recount(hold.grant.id)),",
+                to: "Self::Recount { .. } => None,",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("engine::recent::tests::what_is_still_somebodys_or_nobodys_is_not_remembered"),
+        Defect {
+            says: "the release of a lease of a century is not repeated",
+            edits: &[Edit {
+                file: "src/engine/recent.rs",
+                from: "claim.is_number()",
+                to: "claim.is_endless()",
             }],
         },
     ),
