@@ -121,7 +121,7 @@ fn tell_many(world: World, base: u64, seeds: u64) -> (u64, Option<Broken>) {
 /// loop that never waits.
 fn end_what_hangs(tellers: &[AtomicU64], stop: &AtomicBool) {
     const LOOK: Duration = Duration::from_millis(100);
-    const LONGEST: u32 = 600;
+    const LONGEST: u32 = 200;
     let read = || tellers.iter().map(|it| it.load(Ordering::Relaxed)).collect::<Vec<_>>();
     let (mut before, mut looks) = (read(), vec![0; tellers.len()]);
     while !stop.load(Ordering::Relaxed) {

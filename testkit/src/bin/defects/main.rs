@@ -30,7 +30,7 @@ use std::time::{Duration, Instant};
 
 use copy::{Bed, Copy};
 use list::{DEFECTS, ELSEWHERE};
-use search::{Found, Program};
+use search::{Found, Program, SEEDS, SOUND_SEEDS};
 use store::SERVED;
 
 /// A mistake that somebody could make.
@@ -168,7 +168,7 @@ impl Sound {
     fn find_nothing(&self) -> Result<(), String> {
         for (program, finders) in &self.0 {
             for &finder in finders {
-                if let Some(Found { by, after }) = program.run(finder)? {
+                if let Some(Found { by, after }) = program.run(finder, SOUND_SEEDS)? {
                     return Err(format!(
                         "nothing is planted, and is found by the {by} after {after}"
                     ));
@@ -204,7 +204,7 @@ fn plant_each(copy: &Copy, left: &Mutex<VecDeque<Case>>) -> Vec<Case> {
             if running.len() == SEARCHES {
                 missed.extend(running.pop_front().and_then(Search::missed));
             }
-            let found = move || program.and_then(|program| program.run(case.finder));
+            let found = move || program.and_then(|program| program.run(case.finder, SEEDS));
             let run = scope.spawn(move || told(case, found(), started));
             running.push_back(Search { case, run });
         }

@@ -15,6 +15,10 @@ use crate::{Finder, Outcome, PAUSE, clock};
 /// How many seeds a defect has to be found within.
 pub(crate) const SEEDS: u64 = 2_000;
 
+/// How many seeds are to find nothing where nothing is planted. That no more of them do is what
+/// `make simulate` shows, of the same sources.
+pub(crate) const SOUND_SEEDS: u64 = 200;
+
 /// No test takes as long as this without a defect.
 const LONGEST: Duration = Duration::from_secs(300);
 
@@ -43,14 +47,15 @@ impl Program {
         Ok(Self { path, folder: copy.folder().to_owned() })
     }
 
-    /// Runs the test of `finder`. Nothing is found if it passes.
-    pub(crate) fn run(&self, finder: Finder) -> Outcome {
+    /// Runs the test of `finder`, with so many seeds. Nothing is found if it passes.
+    pub(crate) fn run(&self, finder: Finder, seeds: u64) -> Outcome {
         let name = match finder {
             Finder::Simulation(world) => format!("engine::simulation::{world}"),
             Finder::Unit(name) => name.to_owned(),
         };
         let output = self.path.with_extension("said");
-        let status = self.start(&name, &output).map_err(|error| format!("{name}: {error}"))?;
+        let status =
+            self.start(&name, seeds, &output).map_err(|error| format!("{name}: {error}"))?;
         let said = fs::read(&output).map_err(|error| format!("{name}: {error}"))?;
         let said = String::from_utf8_lossy(&said);
         let Some(status) = status else {
@@ -64,12 +69,12 @@ impl Program {
     }
 
     /// How the program ended, if it did within [`LONGEST`].
-    fn start(&self, name: &str, output: &Path) -> io::Result<Option<ExitStatus>> {
+    fn start(&self, name: &str, seeds: u64, output: &Path) -> io::Result<Option<ExitStatus>> {
         let output = File::create(output)?;
         let mut child = Command::new(&self.path)
             .current_dir(&self.folder)
             .args([name, "--exact", "--nocapture"])
-            .env("LEASEHOLD_SEEDS", SEEDS.to_string())
+            .env("LEASEHOLD_SEEDS", seeds.to_string())
             .env("LEASEHOLD_BASE", "0")
             .env_remove("LEASEHOLD_SEED")
             .env("RUST_BACKTRACE", "0")
