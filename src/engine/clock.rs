@@ -62,7 +62,11 @@ impl Clock {
     }
 
     pub(crate) fn now(&self) -> Instant {
-        Instant::now() + self.slept()
+        let now = Instant::now();
+        match self.slept() {
+            Duration::ZERO => now,
+            slept => now + slept,
+        }
     }
 
     fn slept(&self) -> Duration {
