@@ -12,11 +12,17 @@ use crate::site::Site;
 
 /// Waits for one lease, and looks: locks must be gone, permits be there, and whatever is
 /// left must end by itself, but for the numbers that are meant to stay.
-pub fn look(site: &dyn Site, client: &Client, objects: &[Object], ttl: Duration) -> Vec<String> {
+/// A latch that a failover has closed again stays, too.
+pub fn look(
+    site: &dyn Site,
+    client: &Client,
+    (objects, closed_again): (&[Object], &BTreeSet<String>),
+    ttl: Duration,
+) -> Vec<String> {
     let limit = now() + nanos(ttl + GRACE);
     loop {
         // A permit that expired is taken back by whoever asks next.
-        let found = [unavailable(client, objects), left(site, objects)].concat();
+        let found = [unavailable(client, objects), left(site, objects, closed_again)].concat();
         if found.is_empty() || now() > limit {
             return found;
         }
@@ -50,7 +56,7 @@ pub fn lacking(site: &dyn Site, semaphores: &[Object]) -> Vec<String> {
     found
 }
 
-fn left(site: &dyn Site, objects: &[Object]) -> Vec<String> {
+fn left(site: &dyn Site, objects: &[Object], closed_again: &BTreeSet<String>) -> Vec<String> {
     let locks: BTreeSet<_> =
         objects.iter().filter(|it| !is_number(it)).map(|it| it.name.as_str()).collect();
     let stays: BTreeSet<_> = objects.iter().flat_map(what_stays).collect();
@@ -60,7 +66,9 @@ fn left(site: &dyn Site, objects: &[Object]) -> Vec<String> {
         for pair in reply.texts().chunks_exact(2) {
             let [key, ttl] = pair else { continue };
             if locks.contains(key) {
-                found.push(format!("the lock `{key}` is still there, for {ttl} ms"));
+                if !closed_again.contains(*key) {
+                    found.push(format!("the lock `{key}` is still there, for {ttl} ms"));
+                }
             } else if ttl.starts_with('-') && !stays.contains(*key) {
                 found.push(format!("the key `{key}` is still there, without an end"));
             }

@@ -16,7 +16,7 @@ use crate::fault::{Fault, Struck};
 use crate::orders::{Kind, Mode, Object};
 use crate::plot::Plot;
 use crate::record::{Hold, Record};
-use crate::referee::{Verdict, Violation, judge};
+use crate::referee::{Verdict, Violation, closed_again, judge};
 use crate::report::{Recovery, Report};
 use crate::site::{Site, start};
 use crate::worker::{Shared, look};
@@ -153,7 +153,7 @@ impl Run {
         let served = &processes[usize::from(struck.fault == Fault::MasterAndWorkerCutOff)..];
         loop {
             let record = look(&self.record);
-            let entries = Entries::since(&record, struck.healed);
+            let entries = Entries::since(&record, struck);
             let missing = entries.missing(&processes, &names);
             if missing.is_empty() {
                 let first = first_grant(&record, struck, served);
@@ -186,7 +186,8 @@ impl Run {
         let gone = crew.dismiss();
         let semaphores = renewed.into_values().filter(|it| it.kind == Kind::Semaphore);
         let current: Vec<_> = semaphores.collect();
-        let stayed = leftovers::look(&*site, &client, &objects, TTL);
+        let closed_again = closed_again(&look(&record));
+        let stayed = leftovers::look(&*site, &client, (&objects, &closed_again), TTL);
         let lacking = leftovers::lacking(&*site, &current);
         let at = now();
         let last = [gone, stayed, lacking].concat().into_iter();
@@ -211,17 +212,22 @@ impl Settings {
     }
 }
 
-/// Who has entered what since some time, and when first.
+/// Who has entered what since a fault, and when first.
 struct Entries<'a> {
     first: BTreeMap<&'a str, Nanos>,
 }
 
 impl<'a> Entries<'a> {
-    fn since(record: &'a Record, from: Nanos) -> Self {
+    /// Since `struck` was healed. A latch whose data is lost is open, and passed by then: who has
+    /// passed it does not come again.
+    fn since(record: &'a Record, struck: &Struck) -> Self {
         let mut first = BTreeMap::new();
-        for (at, hold) in record.entered_since(from) {
-            first.entry(hold.name.as_str()).or_insert(at);
-            if hold.mode != Mode::Pass {
+        for (at, hold) in record.entered_since(struck.from) {
+            let (passes, had) = (hold.mode == Mode::Pass, at.max(struck.healed));
+            if passes || at > struck.healed {
+                first.entry(hold.name.as_str()).or_insert(had);
+            }
+            if !passes && at > struck.healed {
                 first.entry(hold.process.as_str()).or_insert(at);
             }
         }
@@ -295,3 +301,33 @@ const TTL: Duration = Duration::from_secs(3);
 /// How long after a heal everybody must have had something.
 const PATIENCE: Duration = Duration::from_secs(15);
 const PAUSE: Duration = Duration::from_millis(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::said::Said;
+
+    #[test]
+    fn a_latch_that_was_passed_before_all_was_healed_was_had_and_a_lock_was_not() {
+        let mut record = Record::default();
+        let asked =
+            [("door", Mode::Exclusive, 4), ("latch", Mode::Pass, 4), ("gate", Mode::Exclusive, 6)];
+        for (hold, (name, mode, at)) in (1..).zip(asked) {
+            record.note("rust-1", Said::Ask { hold, name: name.into(), mode, call: 1 });
+            record.note("rust-1", Said::Enter { hold, at, token: None });
+        }
+        let struck = |from| Struck {
+            fault: Fault::MasterKilled,
+            from,
+            served: from,
+            healed: 5,
+            failover: true,
+            names: None,
+        };
+        let names = ["door", "latch", "gate"].map(str::to_owned);
+        let missing =
+            |from| Entries::since(&record, &struck(from)).missing(&["rust-1".into()], &names);
+        assert_eq!(missing(3), ["door"]);
+        assert_eq!(missing(4), ["door", "latch"]);
+    }
+}

@@ -1,8 +1,9 @@
 //! Nobody passes a closed latch, and nobody waits at an open one.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::{Verdict, Violation, within};
+use super::{Verdict, Violation, failovers, within};
 use crate::clock::{Nanos, nanos, since};
 use crate::orders::Object;
 use crate::record::Record;
@@ -30,6 +31,19 @@ pub(super) fn look(
     }
 }
 
+/// The latches that a failover may have closed again: the server that was promoted has not heard
+/// that they were opened.
+#[must_use]
+pub fn closed_again(record: &Record) -> BTreeSet<String> {
+    let is_lost = |opened: Nanos| {
+        let mut lose =
+            failovers(record).map(|it| (it.from.saturating_sub(nanos(BEHIND)), it.healed));
+        lose.any(|(begin, end)| (begin..=end).contains(&opened))
+    };
+    let lost = record.opened.iter().filter(|(_, opened)| is_lost(**opened));
+    lost.map(|(name, _)| name.clone()).collect()
+}
+
 /// When no fault kept anybody from seeing at `from` what was so then.
 fn settled(record: &Record, from: Nanos) -> Nanos {
     let ends = record.faults.iter().map(|it| (it.from, it.healed + nanos(SETTLED)));
@@ -41,3 +55,5 @@ fn settled(record: &Record, from: Nanos) -> Nanos {
 const BOUND: Duration = Duration::from_secs(8);
 /// After a fault everybody looks again within this.
 const SETTLED: Duration = Duration::from_secs(2);
+/// A replica that has come back is behind for as long as this, and may be promoted meanwhile.
+const BEHIND: Duration = Duration::from_secs(10);

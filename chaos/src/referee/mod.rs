@@ -14,6 +14,8 @@ use crate::fault::Struck;
 use crate::orders::{Kind, Object};
 use crate::record::Record;
 
+pub use latches::closed_again;
+
 /// Something that must not be.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Violation {
@@ -233,6 +235,17 @@ mod tests {
         assert_eq!(found(&record, latch()), [""; 0], "it may be the end of the run");
         record.note("rust-9", Said::Enter { hold: 9, at: 20 * SECOND, token: None });
         assert!(found(&record, latch())[0].contains("was open"));
+    }
+
+    #[test]
+    fn a_latch_that_was_opened_shortly_before_a_failover_may_be_closed_again() {
+        let mut record = Record::default();
+        for (name, opened) in [("before", 80), ("shortly", 95), ("in", 101), ("after", 110)] {
+            record.opened.insert(name.into(), opened * SECOND);
+        }
+        assert!(closed_again(&record).is_empty());
+        record.faults.push(failover(100, 105));
+        assert!(closed_again(&record).iter().eq(["in", "shortly"]));
     }
 
     #[test]
