@@ -294,6 +294,33 @@ async fn a_release_that_a_failover_loses_keeps_others_out_until_its_lease_ends_i
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_latch_is_closed_again_and_permits_are_taken_again_where_a_failover_loses_that() {
+    // given a latch that is opened, and a permit that is given back, of which no replica has heard
+    let redis = Sentinels::options().links().impatient().start();
+    let client = client(&redis).await;
+    let (latch, pool) = (client.latch("start").unwrap(), client.semaphore("pool").unwrap());
+    latch.set(1).await.unwrap();
+    pool.set_if_absent(1).await.unwrap();
+    let permit = pool.acquire(1).await.unwrap();
+    until_replicated(&redis);
+    ["redis-1", "redis-2"].iter().for_each(|replica| redis.links().cut("redis-0", replica));
+    latch.count_down().await.unwrap();
+    latch.wait_within(SOON).await.unwrap();
+    permit.release().await.unwrap().done().unwrap();
+
+    // when the master dies, then the new one has both as they were before
+    redis.servers()[0].stop();
+    assert!(latch.wait_within(secs(10)).await.unwrap_err().is_busy());
+    assert_eq!((latch.count().await.unwrap(), pool.available().await.unwrap()), (1, 0));
+
+    // until somebody says it again
+    latch.count_down().await.unwrap();
+    latch.wait_within(SOON).await.unwrap();
+    pool.add(1).await.unwrap();
+    pool.acquire_within(1, SOON).await.unwrap().release().await.unwrap().done().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_patience_that_is_shorter_than_a_failover_ends_in_time() {
     let redis = Sentinels::options().down_after(secs(20)).start();
     let client = client(&redis).await;
