@@ -1012,6 +1012,35 @@ async fn who_refuses_all_names_while_another_is_away_is_quoted_with_the_setting(
     assert!(health.obstacle.unwrap().contains("cluster-require-full-coverage"));
 }
 
+/// It was told that the lock is held, by what was known before.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_asks_again_and_again_while_the_cluster_is_down_is_told_so_and_not_of_the_last_holder()
+{
+    let cluster = Cluster::options().replicas(0).impatient().start();
+    let lost = owner(&cluster, NAME);
+    let living = other_than(&cluster, NAME);
+    let elsewhere = cluster.key_on(&living, "kept");
+    let (one, client) = (client(&cluster).await, client(&cluster).await);
+    let held = one.lock(&elsewhere).unwrap().acquire().await.unwrap();
+    let lock = client.lock(&elsewhere).unwrap();
+    let asks = async || lock.acquire_within(secs(1)).await.unwrap_err();
+    assert!(asks().await.is_busy());
+
+    // when another node dies, and this one asks on
+    lost.stop();
+    let is_down = || living.command(&["EXISTS", &elsewhere]).is_error();
+    while !is_down() {
+        asks().await;
+    }
+
+    // then what it is told is what is in the way
+    for _ in 0..3 {
+        let error = asks().await;
+        assert!(matches!(&error, Error::NotReady { code, .. } if code == "CLUSTERDOWN"), "{error}");
+    }
+    drop(held);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn who_names_a_node_as_if_it_were_alone_is_told_how_to_name_a_cluster() {
     let cluster = three_masters();

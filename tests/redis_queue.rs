@@ -11,8 +11,8 @@ use std::{
 };
 
 use common::{
-    Listener, Log, SOON, channel, client, entered, give_back, hash, hold_by_hand, keys, ms, pttl,
-    release_by_hand, secs, subscribers, waiter, with_rights, within,
+    Listener, Log, SOON, channel, client, comes_true, entered, give_back, hash, hold_by_hand, keys,
+    ms, pttl, release_by_hand, secs, subscribers, waiter, with_rights, within,
 };
 use futures_util::future::join_all;
 use leasehold::{Client, Lock, LockGuard, LostReason, Result, WaitBy};
@@ -828,4 +828,23 @@ async fn a_ttl_that_is_shorter_than_a_reservation_goes_through_the_queue() {
     let left = pttl(&redis, "door");
     assert!(left <= i64::try_from(ttl.as_millis()).unwrap(), "{left}");
     drop(guard);
+}
+
+/// It was told as a right that is missing, and the one warning of that was used up.
+#[tokio::test]
+async fn a_server_that_misses_its_replicas_is_not_taken_for_one_that_refuses_the_queue() {
+    let (log, _logged) = Log::begin();
+    let redis = Redis::start();
+    let clients = clients(&redis, 2).await;
+    let guard = door(&clients[0]).acquire().await.unwrap();
+    redis.command(&["CONFIG", "SET", "min-replicas-to-write", "1"]);
+    door(&clients[1]).acquire_within(secs(2)).await.unwrap_err();
+    redis.command(&["CONFIG", "SET", "min-replicas-to-write", "0"]);
+    assert!(!log.text().contains("refuses a queue"), "{}", log.text());
+
+    // and it queues when that is over
+    let waiting = waiter(door(&clients[1]));
+    comes_true("it queues", || redis.command(&["ZCARD", QUEUE]).number() == 1).await;
+    give_back(guard).await;
+    give_back(entered(waiting).await).await;
 }

@@ -332,8 +332,14 @@ impl Engine {
     /// Why patience ended in vain.
     fn gave_up(&self, object: &Object, waited: Duration, heard: &Heard) -> Error {
         let now = self.core.clock.now();
-        // Who never had the turn knows what those before it were told.
-        let seen = || self.contention.seen(object, now).map(|holder| Ok((holder, now)));
+        // Who never had an answer knows what those before it were told, unless something has come
+        // in the way since: what is held here is known without the store.
+        let here = || self.contention.grant(object).is_some();
+        let knows = || here() || self.core.store.in_the_way(&object.name).is_none();
+        let seen = || {
+            let holder = self.contention.seen(object, now).filter(|_| knows())?;
+            Some(Ok((holder, now)))
+        };
         let heard = heard.lock().take();
         match heard.or_else(seen) {
             Some(Ok((holder, asked_at))) => {

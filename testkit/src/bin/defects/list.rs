@@ -1448,8 +1448,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "a node that is no primary for a while takes the right to queue away",
             edits: &[Edit {
                 file: "src/store/redis/lua/lock/acquire.lua",
-                from: "string.find(added.err, 'READONLY', 1, true)",
-                to: "string.find(added.err, 'WRITEONLY', 1, true)",
+                from: "{'READONLY', 'NOREPLICAS',",
+                to: "{'WRITEONLY', 'NOREPLICAS',",
             }],
         },
     ),

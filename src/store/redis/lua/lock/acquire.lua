@@ -52,9 +52,12 @@ local function queue_up()
     end
     local added = redis.pcall('ZADD', KEYS[2], 'NX', string.format('%.0f', since), ARGV[1])
     if type(added) ~= 'number' then
-        -- A server that is no master any more refuses it for a while, and not to us alone.
-        if string.find(added.err, 'READONLY', 1, true) then
-            return true
+        -- A server that is no master any more, or misses its replicas, or cannot write its disk,
+        -- refuses it for a while, and not to us alone.
+        for _, passing in ipairs({'READONLY', 'NOREPLICAS', 'MISCONF'}) do
+            if string.find(added.err, passing, 1, true) then
+                return true
+            end
         end
         -- Without memory the place that it has stays.
         return type(redis.pcall('ZSCORE', KEYS[2], ARGV[1])) == 'string'
