@@ -1023,15 +1023,18 @@ async fn who_asks_again_and_again_while_the_cluster_is_down_is_told_so_and_not_o
     let (one, client) = (client(&cluster).await, client(&cluster).await);
     let held = one.lock(&elsewhere).unwrap().acquire().await.unwrap();
     let lock = client.lock(&elsewhere).unwrap();
-    let asks = async || lock.acquire_within(secs(1)).await.unwrap_err();
+    let asks = async || lock.acquire_within(secs(2)).await.unwrap_err();
     assert!(asks().await.is_busy());
 
     // when another node dies, and this one asks on
     lost.stop();
     let is_down = || living.command(&["EXISTS", &elsewhere]).is_error();
-    while !is_down() {
-        asks().await;
-    }
+    let asks_on = async {
+        while !is_down() {
+            asks().await;
+        }
+    };
+    within(PATIENCE, "the cluster is down", asks_on).await;
 
     // then what it is told is what is in the way
     for _ in 0..3 {
