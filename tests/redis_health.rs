@@ -1,5 +1,5 @@
 //! What can hurt locks on a server: it is found when a client connects and by each probe, told
-//! with its remedy, and told once.
+//! with its remedy, and told once, until it is over.
 #![cfg(feature = "redis")]
 
 mod common;
@@ -7,7 +7,7 @@ mod common;
 use std::time::Duration;
 
 use common::{Log, give_back, healed, secs};
-use leasehold::{Client, Hazard, Health};
+use leasehold::{Client, Hazard, Health, Replicas};
 use testkit::{Cluster, Liar, Lie, Redis, Sentinels, came_with, eventually};
 
 /// What takes servers some seconds on a busy machine.
@@ -22,6 +22,12 @@ fn warned(log: &Log, words: &str) -> usize {
     let text = log.text();
     let lines = text.lines().filter(|it| it.contains("WARN") && it.contains("this can hurt locks"));
     lines.filter(|it| it.contains(words)).count()
+}
+
+/// How often it was told that `words` are over.
+fn over(log: &Log, words: &str) -> usize {
+    let text = log.text();
+    text.lines().filter(|it| it.contains("this is over") && it.contains(words)).count()
 }
 
 /// A client at `url` warns of this once, with the remedy, and not again when the connections to
@@ -83,6 +89,72 @@ async fn a_primary_that_writes_without_its_replicas_is_found_and_told_once() {
     primary.command(&["CONFIG", "SET", "min-replicas-to-write", "0"]);
     replica.promote();
     healed(&client, PATIENCE, "it has none", |health| health.findings.is_empty()).await;
+}
+
+/// At the second time a probe alone had it.
+#[tokio::test]
+async fn what_comes_back_is_told_again_and_its_end_each_time() {
+    let primary = Redis::start();
+    let (log, _logged) = Log::begin();
+    let client = Client::connect(&primary.url()).await.unwrap();
+    let set = |least| primary.command(&["CONFIG", "SET", "min-replicas-to-write", least]);
+    for times in 1..=2 {
+        set("1");
+        assert!(has(&client.health().await, |it| *it == Hazard::TooFewReplicas));
+        assert!(!client.health().await.is_ready());
+        set("0");
+        assert_eq!(client.health().await.findings, []);
+        assert!(client.health().await.is_ready());
+        let told = [warned(&log, "NOREPLICAS"), over(&log, "NOREPLICAS")];
+        assert_eq!(told, [times, times], "{}", log.text());
+    }
+}
+
+/// When the last replica dies the primary takes writes alone no more than before: that it has
+/// none was not said.
+#[tokio::test]
+async fn a_primary_that_nobody_can_replace_is_found_and_told_each_time() {
+    let redis = Sentinels::options().replicas(1).start();
+    let (master, replica) = (redis.master(), &redis.servers()[1]);
+    let several = format!("redis://127.0.0.1:{},127.0.0.1:{}", master.port(), replica.port());
+    for url in [redis.url(), several] {
+        let (log, _logged) = Log::begin();
+        let client = Client::connect(&url).await.unwrap();
+        let is_it = |it: &Hazard| *it == Hazard::NoReplica;
+        healed(&client, PATIENCE, "it has one", |health| !has(health, is_it)).await;
+        for times in 1..=2 {
+            replica.stop();
+            healed(&client, PATIENCE, "it has none", |health| has(health, is_it)).await;
+            replica.start_again();
+            healed(&client, PATIENCE, "it has one", |health| !has(health, is_it)).await;
+            let words = "nobody takes its place";
+            assert_eq!([warned(&log, words), over(&log, words)], [times, times], "{}", log.text());
+        }
+    }
+}
+
+#[tokio::test]
+async fn replicas_that_locks_ask_for_in_vain_are_missed_and_told() {
+    let primary = Redis::start();
+    let (log, _logged) = Log::begin();
+    let client = Client::connect(&primary.url()).await.unwrap();
+    assert_eq!(client.health().await.findings, []);
+    let two = Replicas::at_least(2).within(secs(1) / 5);
+    let refused = client.lock("door").unwrap().replicated(two).acquire().await.unwrap_err();
+    assert!(matches!(refused, leasehold::Error::NotReplicated { .. }), "{refused}");
+    let text = log.text();
+    let taken_back = |it: &&str| it.contains("WARN") && it.contains("not replicated: taken back");
+    assert_eq!(text.lines().filter(taken_back).count(), 1, "{text}");
+
+    let missed = |there| move |it: &Hazard| *it == Hazard::FewerReplicas { wanted: 2, there };
+    assert!(has(&client.health().await, missed(0)));
+    assert_eq!(warned(&log, "0 of the 2 replicas"), 1, "{}", log.text());
+    let _one = Redis::start_replica_of(&primary);
+    healed(&client, PATIENCE, "it has one", |health| has(health, missed(1))).await;
+    let _two = Redis::start_replica_of(&primary);
+    let is_it = |it: &Hazard| matches!(it, Hazard::FewerReplicas { .. });
+    healed(&client, PATIENCE, "it has two", |health| !has(health, is_it)).await;
+    assert_eq!(over(&log, "of the 2 replicas"), 1, "{}", log.text());
 }
 
 #[tokio::test]

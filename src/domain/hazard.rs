@@ -68,6 +68,17 @@ pub enum Hazard {
     /// The primary has replicas, and takes writes when it hears of none: cut off from them it
     /// goes on granting locks that its successor grants, too.
     WritesAlone,
+    /// No replica follows the server, though another is to take its place when it fails: nobody can
+    /// then, and no lock can be had until it is back.
+    NoReplica,
+    /// Fewer replicas follow the server than locks of this client ask for: see
+    /// [`Lock::replicated`](crate::Lock::replicated).
+    FewerReplicas {
+        /// So many are asked for.
+        wanted: u32,
+        /// So many follow it.
+        there: usize,
+    },
     /// A replica has not got what the primary has: if it is promoted, locks are forgotten.
     ReplicaBehind {
         /// Which, as the primary calls it.
@@ -152,6 +163,8 @@ impl Hazard {
             Self::WritesAlone => {
                 "set min-replicas-to-write 1 and min-replicas-max-lag 2 on every server"
             }
+            Self::NoReplica => "bring its replicas back, or start one",
+            Self::FewerReplicas { .. } => "bring replicas back, or be content with fewer",
             Self::ReplicaBehind { .. } => {
                 "see to that replica, or give it replica-priority 0; ask for replicated locks"
             }
@@ -191,6 +204,14 @@ impl fmt::Display for Hazard {
             Self::WritesAlone => f.write_str(
                 "this primary takes locks when it is cut off from its replicas, one of which may \
                  be the primary by then",
+            ),
+            Self::NoReplica => {
+                f.write_str("no replica follows this primary: when it fails nobody takes its place")
+            }
+            Self::FewerReplicas { wanted, there } => write!(
+                f,
+                "{there} of the {wanted} replicas follow this server that locks ask for: these are \
+                 refused"
             ),
             Self::ReplicaBehind { replica, silent, bytes } => write!(
                 f,

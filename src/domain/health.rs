@@ -34,7 +34,8 @@ pub struct Health {
     /// `noeviction` may throw locks away.
     pub eviction_policy: Option<String>,
     /// What can hurt locks, as far as it was looked at: when a connection was made, and now. A
-    /// client warns of each kind once. What is in the way of every lock is an `obstacle`, too.
+    /// client warns of each kind when it appears. What is in the way of every lock is an
+    /// `obstacle`, too.
     pub findings: Vec<Finding>,
     /// Holds whose last renewal failed. It is tried again until their leases end.
     pub holds_in_doubt: usize,
@@ -108,6 +109,8 @@ pub(crate) struct About {
     pub(crate) server: String,
     /// What it calls itself until it ends.
     pub(crate) run_id: Option<String>,
+    /// How many replicas follow it, if it is no replica itself.
+    pub(crate) replicas: Option<usize>,
     /// What can hurt locks there.
     pub(crate) hazards: Vec<Hazard>,
 }

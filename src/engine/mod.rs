@@ -93,6 +93,7 @@ pub(crate) struct Engine {
     contention: Arc<Contention>,
     keeper: Arc<Keeper>,
     cannot_ask: Seldom,
+    not_replicated: Seldom,
     spawner: Spawner,
     pub(crate) limits: Limits,
     /// Whether the background runs.
@@ -148,6 +149,7 @@ impl Engine {
             contention,
             keeper,
             cannot_ask: Seldom::default(),
+            not_replicated: Seldom::default(),
             spawner,
             limits,
             runs: Arc::default(),

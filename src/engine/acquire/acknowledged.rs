@@ -42,7 +42,7 @@ impl Engine {
         let (name, wanted) = (hold.name().clone(), replicas.least);
         let error = match counted {
             Err(error) => error,
-            Ok(Err(failure)) => self.error(&name, failure),
+            Ok(Err(failure)) => unasked(self.error(&name, failure)),
             Ok(Ok(got)) if got < wanted => Error::NotReplicated { name, wanted, got },
             Ok(Ok(got)) => {
                 hold.is_replicated(got, moves);
@@ -52,10 +52,24 @@ impl Engine {
                 }
             }
         };
-        tracing::debug!(target: "leasehold", lock = %hold.name(), owner = %hold.grant.claim.owner,
-            %error, "not replicated: taken back");
+        self.tell_of(hold, &error);
         take_back(held, until).await;
         Err(error)
+    }
+
+    fn tell_of(&self, hold: &Hold, error: &Error) {
+        let (lock, owner) = (hold.name(), &hold.grant.claim.owner);
+        let due = match error {
+            // Its end is told already.
+            Error::Lost { .. } | Error::ShutDown => None,
+            _ => self.not_replicated.once_more(self.core.clock.now()),
+        };
+        match due {
+            Some(times) => tracing::warn!(target: "leasehold", %lock, %owner, %error, times,
+                "not replicated: taken back"),
+            None => tracing::debug!(target: "leasehold", %lock, %owner, %error,
+                "not replicated: taken back"),
+        }
     }
 
     /// How many replicas have `hold`, as far as the store says in time.
@@ -78,6 +92,14 @@ impl Engine {
         // Who has not said so by now has not acknowledged it.
         counted.map_or(Ok(0), |counted| counted.map(|counted| counted.answer))
     }
+}
+
+/// Says what could not be had where the store cannot be reached.
+fn unasked(mut error: Error) -> Error {
+    if let Error::Unavailable { reason, .. } = &mut error {
+        *reason = format!("granted, and taken back, as its replicas cannot be asked: {reason}");
+    }
+    error
 }
 
 /// Gives `held` back. If that is not answered the background goes on with it.

@@ -1,14 +1,40 @@
-//! Warns of what can hurt locks, once of each kind.
+//! Warns of what can hurt locks when it appears, and tells when it is over.
+//!
+//! The one mutex guards what is there by the last looks; it is a leaf.
 
-use std::mem::{Discriminant, discriminant};
+use std::{
+    mem::discriminant,
+    sync::atomic::{AtomicU32, Ordering},
+};
 
+use super::connection::Dialer;
 use crate::domain::{About, Finding, Hazard, Mutex};
 
-/// What was warned of.
+/// Who was looked at. Each says all that there is of it, each time.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) enum Source {
+    /// The server at this place.
+    Server(String),
+    /// Those who say where the server is, and those beside it.
+    Around(String),
+    /// The map of the cluster.
+    Map,
+}
+
+impl Source {
+    fn is_at(&self, place: &str) -> bool {
+        matches!(self, Self::Server(at) | Self::Around(at) if at == place)
+    }
+}
+
+/// What can hurt locks now, and was told.
 #[derive(Debug, Default)]
 pub(super) struct Warnings {
-    told: Mutex<Vec<Discriminant<Hazard>>>,
-    /// Whether nodes of a cluster are what is looked for. What each of them is says their map.
+    there: Mutex<There>,
+    /// So many replicas locks have asked for, at most.
+    wanted: AtomicU32,
+    /// Whether nodes of a cluster are what is looked for. What each of them is says their map, and
+    /// what many have in common is told of one.
     of_nodes: bool,
 }
 
@@ -17,29 +43,105 @@ impl Warnings {
         Self { of_nodes: true, ..Self::default() }
     }
 
-    /// What can hurt locks on a server that says this of itself.
-    pub(super) fn findings(&self, about: &About) -> Vec<Finding> {
+    /// A lock asks for so many replicas.
+    pub(super) fn asked_for(&self, replicas: u32) {
+        self.wanted.fetch_max(replicas, Ordering::Relaxed);
+    }
+
+    /// What can hurt locks on a server that says this of itself. Another is to take its place when
+    /// it fails, if it `has_successors`.
+    pub(super) fn findings(&self, about: &About, has_successors: bool) -> Vec<Finding> {
         let on_the_map = |it: &Hazard| matches!(it, Hazard::Replica | Hazard::ClusterNode);
         let hazards = about.hazards.iter().filter(|it| !(self.of_nodes && on_the_map(it)));
-        hazards.map(|it| Finding::at(&about.server, it.clone())).collect()
+        let of_replicas = about.replicas.and_then(|there| self.of_replicas(there, has_successors));
+        let all = hazards.cloned().chain(of_replicas);
+        all.map(|it| Finding::at(&about.server, it)).collect()
     }
 
-    /// Warns of what was not warned of before.
-    pub(super) fn tell(&self, findings: &[Finding]) {
-        // That no sentinel answers is told each time when the last one goes.
-        let others = findings.iter().filter(|it| it.hazard != Hazard::NoSentinel);
-        others.filter(|it| self.is_new(&it.hazard)).for_each(say);
-    }
-
-    /// Whether it is time to warn of this, and then it is done.
-    fn is_new(&self, hazard: &Hazard) -> bool {
-        let (mut told, kind) = (self.told.lock(), discriminant(hazard));
-        let new = !told.contains(&kind);
-        if new {
-            told.push(kind);
+    /// What so many replicas are too few for.
+    fn of_replicas(&self, there: usize, has_successors: bool) -> Option<Hazard> {
+        let wanted = self.wanted.load(Ordering::Relaxed);
+        match there {
+            _ if there < wanted as usize => Some(Hazard::FewerReplicas { wanted, there }),
+            0 if has_successors => Some(Hazard::NoReplica),
+            _ => None,
         }
-        new
     }
+
+    /// Tells what is new of what was found on a server, and around it.
+    pub(super) fn look(&self, about: &About, dialer: &Dialer) {
+        let place = dialer.place();
+        self.tell(Source::Server(place), self.findings(about, dialer.may_change()));
+        self.look_around(dialer);
+    }
+
+    /// Tells what is new of those who say where the server is.
+    pub(super) fn look_around(&self, dialer: &Dialer) {
+        self.tell(Source::Around(dialer.place()), dialer.findings());
+    }
+
+    /// Nobody looks at this server any more.
+    pub(super) fn forget(&self, place: &str) {
+        self.there.lock().forget(place);
+    }
+
+    /// This is all that there is to say of `source` now. Warns of what is new, and tells what is over.
+    pub(super) fn tell(&self, source: Source, mut found: Vec<Finding>) {
+        // That no sentinel answers is told each time when the last one goes.
+        found.retain(|it| it.hazard != Hazard::NoSentinel);
+        let (new, over) = self.there.lock().turned(source, found, self.of_nodes);
+        over.iter().for_each(say_over);
+        new.iter().for_each(say);
+    }
+}
+
+/// What there is, by those who were looked at.
+#[derive(Debug, Default)]
+struct There(Vec<(Source, Vec<Finding>)>);
+
+impl There {
+    /// Replaces what there was to say of `source`. Returns what is new, and what there is nowhere
+    /// any more. What is the same kind at two servers is one if it is told `of_any`.
+    fn turned(
+        &mut self,
+        source: Source,
+        found: Vec<Finding>,
+        of_any: bool,
+    ) -> (Vec<Finding>, Vec<Finding>) {
+        let own = self.0.iter().position(|(it, _)| *it == source);
+        let before = own.map(|at| self.0.swap_remove(at).1).unwrap_or_default();
+        let others: Vec<_> = self.0.iter().flat_map(|(_, found)| found).collect();
+        let is_told =
+            |it: &Finding, by: &Finding| is_like(it, by) && (of_any || it.server == by.server);
+        let new = first_of_each(&found, is_told, before.iter().chain(others.iter().copied()));
+        let over = first_of_each(&before, is_like, found.iter().chain(others));
+        self.0.push((source, found));
+        (new, over)
+    }
+
+    /// Nobody looks at what is at this place any more.
+    fn forget(&mut self, place: &str) {
+        self.0.retain(|(source, _)| !source.is_at(place));
+    }
+}
+
+/// Those of `all` that are the same as none before them, and as none of `others`.
+fn first_of_each<'a>(
+    all: &'a [Finding],
+    is_same: impl Fn(&Finding, &Finding) -> bool,
+    others: impl Iterator<Item = &'a Finding>,
+) -> Vec<Finding> {
+    let mut known: Vec<_> = others.collect();
+    let mut is_first = |it: &'a Finding| {
+        let is_first = !known.iter().any(|other| is_same(it, other));
+        known.push(it);
+        is_first
+    };
+    all.iter().filter(|it| is_first(it)).cloned().collect()
+}
+
+fn is_like(it: &Finding, other: &Finding) -> bool {
+    discriminant(&it.hazard) == discriminant(&other.hazard)
 }
 
 fn say(Finding { server, hazard }: &Finding) {
@@ -48,5 +150,72 @@ fn say(Finding { server, hazard }: &Finding) {
         Hazard::Unseen { .. } => tracing::debug!(target: "leasehold",
             server, %hazard, remedy, "a look at the server is refused"),
         _ => tracing::warn!(target: "leasehold", server, %hazard, remedy, "this can hurt locks"),
+    }
+}
+
+fn say_over(Finding { server, hazard }: &Finding) {
+    tracing::info!(target: "leasehold", server, %hazard, "this is over");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(server: &str) -> Source {
+        Source::Server(server.into())
+    }
+
+    /// What is new and what is over when a server has these, by how many.
+    fn turned(there: &mut There, server: &str, hazards: &[Hazard], of_any: bool) -> [usize; 2] {
+        let found = hazards.iter().map(|it| Finding::at(server, it.clone())).collect();
+        let (new, over) = there.turned(at(server), found, of_any);
+        [new.len(), over.len()]
+    }
+
+    #[test]
+    fn what_appears_is_new_until_it_is_over_and_then_again() {
+        let mut there = There::default();
+        let mut told = |hazards: &[Hazard]| turned(&mut there, "one", hazards, false);
+        assert_eq!(told(&[Hazard::WritesAlone]), [1, 0]);
+        assert_eq!(told(&[Hazard::WritesAlone]), [0, 0]);
+        assert_eq!(told(&[Hazard::NoReplica]), [1, 1]);
+        assert_eq!(told(&[]), [0, 1]);
+        assert_eq!(told(&[Hazard::NoReplica]), [1, 0]);
+    }
+
+    #[test]
+    fn of_many_of_one_kind_the_first_is_told() {
+        let behind = |replica: &str| Hazard::ReplicaBehind {
+            replica: replica.into(),
+            silent: std::time::Duration::ZERO,
+            bytes: 1,
+        };
+        let mut there = There::default();
+        let both = [behind("one"), behind("two")];
+        assert_eq!(turned(&mut there, "one", &both, false), [1, 0]);
+        assert_eq!(turned(&mut there, "one", &both[1..], false), [0, 0]);
+        assert_eq!(turned(&mut there, "one", &[], false), [0, 1]);
+    }
+
+    #[test]
+    fn nodes_that_have_one_kind_in_common_are_told_of_once_and_other_servers_each() {
+        for (of_any, expected) in
+            [(true, [[0, 0], [0, 0], [0, 1]]), (false, [[1, 0], [0, 0], [0, 1]])]
+        {
+            let mut there = There::default();
+            assert_eq!(turned(&mut there, "one", &[Hazard::WritesAlone], of_any), [1, 0]);
+            let second = turned(&mut there, "two", &[Hazard::WritesAlone], of_any);
+            let first_well = turned(&mut there, "one", &[], of_any);
+            let both_well = turned(&mut there, "two", &[], of_any);
+            assert_eq!([second, first_well, both_well], expected);
+        }
+    }
+
+    #[test]
+    fn who_is_forgotten_has_nothing_any_more_and_nothing_is_said() {
+        let mut there = There::default();
+        turned(&mut there, "one", &[Hazard::WritesAlone], true);
+        there.forget("one");
+        assert_eq!(turned(&mut there, "two", &[Hazard::WritesAlone], true), [1, 0]);
     }
 }

@@ -72,7 +72,7 @@ impl Commands {
         loop {
             sleep(pause).await;
             self.dialer.look_around().await;
-            self.warnings.tell(&self.dialer.findings());
+            self.warnings.look_around(&self.dialer);
             pause = spread(SELDOM);
         }
     }
@@ -88,8 +88,7 @@ impl Watcher for Commands {
     }
 
     fn met(&self, about: &About) {
-        self.warnings.tell(&self.warnings.findings(about));
-        self.warnings.tell(&self.dialer.findings());
+        self.warnings.look(about, &self.dialer);
         if self.has_moved_to(about) {
             self.hub.say(Event::Moved);
         }

@@ -63,6 +63,10 @@ pub(crate) fn learnt(mut known: About, replies: &[Value], asked: Duration) -> Ab
         };
         known.eviction_policy = info.eviction_policy().or(known.eviction_policy);
         known.run_id = info.run_id().or(known.run_id);
+        known.replicas = match known.role {
+            Some(Role::Replica) => None,
+            _ => Some(info.replicas().len()),
+        };
     }
     known.hazards = hazards::of_server(&known, info.as_ref());
     known

@@ -81,9 +81,14 @@ impl Dialer {
         &self.whereabouts
     }
 
+    /// Where the server is looked for, in the words of the URL.
+    pub(crate) fn place(&self) -> String {
+        self.whereabouts.to_string()
+    }
+
     /// What can hurt locks, by those who say where the server is.
     pub(crate) fn findings(&self) -> Vec<Finding> {
-        let place = self.whereabouts.to_string();
+        let place = self.place();
         self.whereabouts.hazards().into_iter().map(|it| Finding::at(&place, it)).collect()
     }
 

@@ -28,6 +28,7 @@ use super::{
         replies,
         slots::slot_of_name,
         subscriptions::Among,
+        warnings::Source,
     },
     chart::Chart,
     map::{Away, Map, address_shown, slots_in_words, why_down},
@@ -100,7 +101,7 @@ impl Atlas {
     pub(super) fn speaks(&self, channels: Channels) {
         let has_changed = *self.channels.get_or_init(|| channels) != channels;
         self.outgrown.store(has_changed, Ordering::Relaxed);
-        self.common.warnings.tell(self.other_channels().as_slice());
+        self.common.warnings.tell(Source::Map, self.other_channels().into_iter().collect());
     }
 
     /// That others use other channels, if they do.
@@ -319,6 +320,7 @@ impl Atlas {
         tracing::debug!(target: "leasehold", server = address_shown(at),
             "a node of the cluster is no master any more: left");
         self.leave(node);
+        self.common.warnings.forget(&node.commands.dialer().place());
     }
 
     /// Ends what there is to `node`.

@@ -144,11 +144,19 @@ impl Topology {
         granted: Granted,
         replicas: Replicas,
     ) -> Result<u32, Failure> {
+        self.common().warnings.asked_for(replicas.least);
         match self {
             Self::One(one) => one.node.synced.ask(granted, false, replicas).await,
             Self::Cluster(cluster) => {
                 cluster.replicated(slot_of_name(claim.name()), &granted, replicas).await
             }
+        }
+    }
+
+    fn common(&self) -> &Common {
+        match self {
+            Self::One(one) => &one.common,
+            Self::Cluster(cluster) => &cluster.atlas.common,
         }
     }
 

@@ -121,13 +121,14 @@ impl Node {
         }
         let about = learnt(self.commands.about(), &replies, asked);
         self.commands.learnt(&about);
-        common.warnings.tell(&self.findings(common));
+        common.warnings.look(&about, self.commands.dialer());
         Ok(about)
     }
 
     /// What can hurt locks there, as far as it was looked at.
     pub(super) fn findings(&self, common: &Common) -> Vec<Finding> {
-        let around = self.commands.dialer().findings();
-        [common.warnings.findings(&self.commands.about()), around].concat()
+        let dialer = self.commands.dialer();
+        let of_server = common.warnings.findings(&self.commands.about(), dialer.may_change());
+        [of_server, dialer.findings()].concat()
     }
 }
