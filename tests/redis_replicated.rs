@@ -404,6 +404,24 @@ async fn a_connection_that_is_lost_while_replicas_are_waited_for_is_made_again()
     give_back(guard).await;
 }
 
+/// It was told as a lock that could not be reached, as if it had never been granted.
+#[tokio::test(flavor = "multi_thread")]
+async fn that_replicas_cannot_be_asked_any_more_is_said() {
+    let master = Redis::start();
+    let replica = Redis::start_replica_of(&master);
+    let client = client(&master).await;
+    replica.pause();
+    let lock = door(&client, Replicas::at_least(1).within(secs(2)));
+    let before = master.calls();
+    let task = tokio::spawn(async move { lock.acquire_within(secs(20)).await });
+    eventually("replicas are asked", SOON, || waits(&master, &before) > 0);
+    master.stop();
+    let refused = within(secs(20), "it is told", task).await.unwrap().unwrap_err();
+    let Error::Unavailable { reason, .. } = &refused else { panic!("{refused:?}") };
+    assert!(reason.starts_with("granted, and taken back, as its replicas cannot be asked: "));
+    assert!(refused.is_transient());
+}
+
 /// The last permit went while replicas were told of it, and with it the end of all.
 #[tokio::test(flavor = "multi_thread")]
 async fn permits_that_a_replica_has_end_when_their_pool_does() {
