@@ -6,9 +6,10 @@ mod common;
 
 use std::time::Duration;
 
-use common::{Log, give_back, healed, secs};
+use common::{Log, give_back, healed, ms, secs, within};
 use leasehold::{Client, Hazard, Health, Replicas};
 use testkit::{Cluster, Liar, Lie, Redis, Sentinels, came_with, eventually};
+use tokio::time::sleep;
 
 /// What takes servers some seconds on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -107,6 +108,33 @@ async fn what_comes_back_is_told_again_and_its_end_each_time() {
         assert!(client.health().await.is_ready());
         let told = [warned(&log, "NOREPLICAS"), over(&log, "NOREPLICAS")];
         assert_eq!(told, [times, times], "{}", log.text());
+    }
+}
+
+#[tokio::test]
+async fn what_ends_by_itself_is_told_without_a_probe_and_nobody_looks_for_the_end_of_a_setting() {
+    let refuses = Redis::options().arg("--min-replicas-to-write", "1").start();
+    let (writes_alone, other) = (Redis::start(), Redis::start());
+    let _replica = Redis::start_replica_of(&writes_alone);
+    let (log, _logged) = Log::begin();
+    let mut clients = vec![];
+    for redis in [&refuses, &writes_alone, &other] {
+        clients.push(Client::connect(&redis.url()).await.unwrap());
+    }
+    assert_eq!((warned(&log, "NOREPLICAS"), warned(&log, "cut off")), (1, 1), "{}", log.text());
+    let before = [&writes_alone, &other].map(|redis| redis.calls());
+
+    refuses.command(&["CONFIG", "SET", "min-replicas-to-write", "0"]);
+    within(PATIENCE, "it is told", async {
+        while over(&log, "NOREPLICAS") == 0 {
+            sleep(ms(50)).await;
+        }
+    })
+    .await;
+    sleep(secs(12)).await;
+    assert_eq!(over(&log, "NOREPLICAS"), 1);
+    for (redis, before) in [&writes_alone, &other].into_iter().zip(&before) {
+        assert_eq!(redis.calls().since(before).of("info"), 0);
     }
 }
 

@@ -187,6 +187,20 @@ impl Hazard {
     }
 }
 
+#[cfg(feature = "redis")]
+impl Hazard {
+    /// Whether it may be over without anybody's changing a setting.
+    pub(crate) fn may_pass(&self) -> bool {
+        matches!(
+            self,
+            Self::NoReplica
+                | Self::FewerReplicas { .. }
+                | Self::ReplicaBehind { .. }
+                | Self::TooFewReplicas
+        )
+    }
+}
+
 /// How it hurts.
 impl fmt::Display for Hazard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -116,6 +116,12 @@ pub(crate) struct About {
 }
 
 impl About {
+    /// Whether it could be looked at.
+    #[cfg(feature = "redis")]
+    pub(crate) fn is_seen(&self) -> bool {
+        !self.hazards.iter().any(|it| matches!(it, Hazard::Unseen { .. }))
+    }
+
     /// Why it takes no locks, if it does not.
     pub(crate) fn obstacle(&self) -> Option<String> {
         let stops = match self.role {

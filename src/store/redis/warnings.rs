@@ -80,6 +80,13 @@ impl Warnings {
         self.tell(Source::Around(dialer.place()), dialer.findings());
     }
 
+    /// Whether something that was found on the server at this place may be over by now.
+    pub(super) fn may_be_over(&self, place: &str) -> bool {
+        let there = self.there.lock();
+        let own = there.0.iter().filter(|(source, _)| source.is_at(place));
+        own.flat_map(|(_, found)| found).any(|it| it.hazard.may_pass())
+    }
+
     /// Nobody looks at this server any more.
     pub(super) fn forget(&self, place: &str) {
         self.there.lock().forget(place);

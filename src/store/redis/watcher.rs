@@ -1,9 +1,9 @@
-//! Watches the connection for commands: warns of what can hurt locks, and tells that commands
-//! are answered again after it was lost, and that another server answers them.
+//! Watches the connection for commands: warns of what can hurt locks, looks whether it is over, and
+//! tells that commands are answered again after the connection was lost, and that another server
+//! answers them.
 
 use std::{
     convert::Infallible,
-    future::pending,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -12,10 +12,11 @@ use std::{
 };
 
 use futures_util::future::BoxFuture;
+use redis::cmd;
 use tokio::time::sleep;
 
 use super::{
-    connection::{Dialer, Watcher, Wire},
+    connection::{Dialer, Watcher, Wire, learnt, time_of_day},
     subscriptions::Hub,
     warnings::Warnings,
 };
@@ -24,8 +25,8 @@ use crate::{
     store::Event,
 };
 
-/// How soon after a connection is made the other addresses of a server are looked at, and how
-/// often from then on.
+/// How soon after a connection is made the other addresses of a server are looked at, and whether
+/// what could hurt is over, and how often from then on.
 const FIRST: Duration = Duration::from_secs(1);
 const SELDOM: Duration = Duration::from_secs(10);
 
@@ -36,8 +37,8 @@ pub(super) struct Commands {
     warnings: Arc<Warnings>,
     dialer: Arc<Dialer>,
     was_up: AtomicBool,
-    /// The server that was met last, if it says which one it is.
-    server: Mutex<Option<String>>,
+    /// The server that was met last.
+    met: Mutex<Option<About>>,
 }
 
 impl Commands {
@@ -51,29 +52,46 @@ impl Commands {
     ) -> Arc<Self> {
         let (hub, warnings) = (Arc::clone(hub), Arc::clone(warnings));
         let dialer = Arc::clone(dialer);
-        let (was_up, server) = (AtomicBool::new(replaces), Mutex::default());
-        Arc::new(Self { hub, warnings, dialer, was_up, server })
+        let (was_up, met) = (AtomicBool::new(replaces), Mutex::default());
+        Arc::new(Self { hub, warnings, dialer, was_up, met })
     }
 
     /// Whether this server takes the place of another one, as far as it says which one it is. One
     /// that was started again counts as another.
     fn has_moved_to(&self, about: &About) -> bool {
-        let before = std::mem::replace(&mut *self.server.lock(), about.run_id.clone());
+        let before = self.met.lock().replace(about.clone()).and_then(|it| it.run_id);
         let is_the_same = about.run_id.is_some() && before == about.run_id;
         !is_the_same && self.was_up.load(Ordering::Acquire)
     }
 
-    /// Looks now and again at those who are not the server, and may take themselves for it.
-    async fn look_around(&self) -> Infallible {
-        if !self.dialer.may_change() {
-            return pending().await;
-        }
+    /// Looks now and again.
+    async fn look(&self, wire: &Wire) -> Infallible {
         let mut pause = FIRST;
         loop {
             sleep(pause).await;
-            self.dialer.look_around().await;
-            self.warnings.look_around(&self.dialer);
+            if self.dialer.may_change() {
+                self.look_around().await;
+            }
+            if self.warnings.may_be_over(&self.dialer.place()) {
+                self.look_again(wire).await;
+            }
             pause = spread(SELDOM);
+        }
+    }
+
+    /// Looks at those who are not the server, and may take themselves for it.
+    async fn look_around(&self) {
+        self.dialer.look_around().await;
+        self.warnings.look_around(&self.dialer);
+    }
+
+    /// Looks at the server, where something may be over without anybody's doing.
+    async fn look_again(&self, wire: &Wire) {
+        let (asked, met) = (time_of_day(), self.met.lock().clone());
+        let Some((met, info)) = met.zip(wire.call(&cmd("INFO")).await.ok()) else { return };
+        let about = learnt(met, &[info], asked);
+        if about.is_seen() {
+            self.warnings.look(&about, &self.dialer);
         }
     }
 }
@@ -100,8 +118,8 @@ impl Watcher for Commands {
         }
     }
 
-    fn attend<'a>(&'a self, _wire: &'a Wire) -> BoxFuture<'a, Infallible> {
-        Box::pin(self.look_around())
+    fn attend<'a>(&'a self, wire: &'a Wire) -> BoxFuture<'a, Infallible> {
+        Box::pin(self.look(wire))
     }
 
     fn down(&self) {
