@@ -97,9 +97,9 @@ pub enum Hazard {
         /// By so much at least.
         by: Duration,
     },
-    /// There are too few sentinels to replace a primary when one of them fails.
+    /// Too few sentinels watch the master to replace it when one of them fails.
     FewSentinels {
-        /// How many there are.
+        /// How many there are, as far as they know of each other.
         known: usize,
     },
     /// Too few of the sentinels are there to replace a primary.
@@ -169,7 +169,9 @@ impl Hazard {
                 "see to that replica, or give it replica-priority 0; ask for replicated locks"
             }
             Self::ClockApart { .. } => "let NTP set the clocks of all machines",
-            Self::FewSentinels { .. } => "run three sentinels at least, on machines of their own",
+            Self::FewSentinels { .. } => {
+                "have three sentinels at least watch it, on machines of their own"
+            }
             Self::NoQuorum { .. } => {
                 "start the missing sentinels; of those that are gone for good: SENTINEL RESET"
             }
@@ -240,7 +242,8 @@ impl fmt::Display for Hazard {
             ),
             Self::FewSentinels { known } => write!(
                 f,
-                "there are {known} sentinels: when one fails nobody replaces a primary that does"
+                "{known} sentinels watch this master, as they say: when one fails nobody replaces a \
+                 primary that does"
             ),
             Self::NoQuorum { usable, needed } => write!(
                 f,
