@@ -306,6 +306,50 @@ async fn that_no_sentinel_is_left_is_found_and_told_once() {
     assert!(!text.contains("speak TLS"), "{text}");
 }
 
+/// How often `words` were warned of, of whatever.
+fn warned_of(log: &Log, words: &str) -> usize {
+    log.text().lines().filter(|it| it.contains("WARN") && it.contains(words)).count()
+}
+
+/// It was said of them that they do not answer, and that they are to be started.
+#[tokio::test]
+async fn sentinels_that_answer_and_say_no_primary_are_told_as_what_they_are() {
+    let locked = Redis::options().password("eyes");
+    let redis = Sentinels::options().replicas(1).sentinel_options(locked).start();
+    let misspelt = redis.url().replace("mymaster", "yours");
+    for (url, password, words, cause) in [
+        (redis.url(), "wrong", "a sentinel refuses us", "see sentinel_password"),
+        (misspelt, "eyes", "does not say where the master is", "no master called `yours`"),
+    ] {
+        let (log, _logged) = Log::begin();
+        let client = Client::builder().sentinel_password(password).connect_lazily(&url).unwrap();
+        let is_it = |it: &Hazard| *it == Hazard::NoSentinel;
+        let health = healed(&client, PATIENCE, "it is found", |health| has(health, is_it)).await;
+        assert!(health.obstacle.as_ref().is_some_and(|it| it.contains(cause)), "{health:?}");
+        let hazard = "no sentinel says where the primary is";
+        let told = (warned_of(&log, words), warned_of(&log, cause), warned_of(&log, hazard));
+        assert_eq!((told.0, told.2), (3, 1), "{}", log.text());
+        assert!(told.1 >= 3, "{}", log.text());
+        assert!(!log.text().contains("no answer"), "{}", log.text());
+    }
+}
+
+/// A client went on with its primary, and nobody told that no failover would be followed.
+#[tokio::test]
+async fn that_the_sentinels_have_forgotten_the_master_is_told() {
+    let redis = Sentinels::options().replicas(1).start();
+    let (log, _logged) = Log::begin();
+    let client = Client::connect(&redis.url()).await.unwrap();
+    for sentinel in redis.sentinels() {
+        sentinel.command(&["SENTINEL", "REMOVE", redis.name()]);
+    }
+    let is_it = |it: &Hazard| *it == Hazard::NoSentinel;
+    let health = healed(&client, PATIENCE, "it is found", |health| has(health, is_it)).await;
+    assert!(health.is_ready(), "{health:?}");
+    let words = "no failover will be followed now";
+    assert_eq!(warned_of(&log, words), 1, "{}", log.text());
+}
+
 #[tokio::test]
 async fn in_a_cluster_each_node_is_looked_at_and_a_kind_is_told_once() {
     let options = Redis::options().arg("--maxmemory-policy", "volatile-ttl");

@@ -546,6 +546,7 @@ async fn sentinels_are_shown_their_own_password_and_never_that_of_the_server() {
     let wrong = Client::builder().sentinel_password("theirs");
     let (words, lasting) = refusal(wrong, &with_password).await;
     assert!(words.contains("WRONGPASS") && lasting && !words.contains("theirs"), "{words}");
+    assert!(words.contains("see sentinel_password and sentinel_username"), "{words}");
     let right = Client::builder().sentinel_password("eyes");
     let (words, lasting) = refusal(right.clone(), &plain).await;
     assert!(words.contains("a password is needed") && lasting, "{words}");

@@ -109,7 +109,8 @@ pub enum Hazard {
         /// How many have to be.
         needed: usize,
     },
-    /// No sentinel answers: no failover will be followed now.
+    /// No sentinel says where the primary is: none answers, they refuse us, or know no such
+    /// master. No failover will be followed now.
     NoSentinel,
     /// The server refuses to write: it hears of fewer replicas than its
     /// `min-replicas-to-write` says.
@@ -175,7 +176,9 @@ impl Hazard {
             Self::NoQuorum { .. } => {
                 "start the missing sentinels; of those that are gone for good: SENTINEL RESET"
             }
-            Self::NoSentinel => "start them, or name those that are there",
+            Self::NoSentinel => {
+                "start them, or correct their addresses, the name of the master or sentinel_password"
+            }
             Self::TooFewReplicas => "bring its replicas back, or lower min-replicas-to-write",
             Self::NodeAway { .. } => "see to that node, or wait for a failover",
             Self::SlotsWithoutNode { .. } => "give them to a node, or wait for a failover",
@@ -249,9 +252,9 @@ impl fmt::Display for Hazard {
                 f,
                 "{usable} of the {needed} sentinels are there that it takes to replace a primary"
             ),
-            Self::NoSentinel => {
-                f.write_str("no sentinel answers: no failover will be followed now")
-            }
+            Self::NoSentinel => f.write_str(
+                "no sentinel says where the primary is: no failover will be followed now",
+            ),
             Self::TooFewReplicas => f.write_str(
                 "this server takes no locks, for it hears of too few replicas: NOREPLICAS",
             ),

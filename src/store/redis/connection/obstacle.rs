@@ -17,6 +17,8 @@ pub(super) struct Obstacle {
     words: String,
     /// Whether it stays until somebody changes something.
     lasting: bool,
+    /// Whether somebody has answered, with a no.
+    refused: bool,
     /// Whether the server does not know us.
     rejection: Option<&'static Rejection>,
     source: Option<Cause>,
@@ -42,7 +44,11 @@ const SENT_AWAY: [(&str, &str); 4] = [
 ];
 
 /// How what is said of a server ends, and how it ends if it is said of a sentinel.
-const OF_SENTINELS: [(&str, &str); 6] = [
+const OF_SENTINELS: [(&str, &str); 7] = [
+    (
+        "user or password is wrong: WRONGPASS",
+        "user or password is wrong: WRONGPASS: see sentinel_password and sentinel_username",
+    ),
     ("a password is needed: NOAUTH", "a password is needed: NOAUTH: set sentinel_password"),
     (
         "name the authority of the server by ca_certificates",
@@ -60,7 +66,7 @@ const OF_SENTINELS: [(&str, &str); 6] = [
 impl Obstacle {
     /// One that may be gone in a moment.
     pub(super) fn passing(words: impl Into<String>) -> Self {
-        Self { words: words.into(), lasting: false, rejection: None, source: None }
+        Self { words: words.into(), lasting: false, refused: false, rejection: None, source: None }
     }
 
     /// One that stays until somebody changes something.
@@ -70,7 +76,12 @@ impl Obstacle {
 
     fn rejected(rejection: &'static Rejection) -> Self {
         let words = format!("{}: {}", rejection.means, rejection.code);
-        Self { rejection: Some(rejection), ..Self::lasting(words) }
+        Self { rejection: Some(rejection), refused: true, ..Self::lasting(words) }
+    }
+
+    /// Whether somebody has answered, with a no.
+    pub(super) fn is_refusal(&self) -> bool {
+        self.refused
     }
 
     /// The same, said of `place`: there are others.
@@ -94,8 +105,9 @@ impl Obstacle {
         let words = words.join("; ");
         let rejections: Option<Vec<_>> = all.iter().map(|it| it.rejection).collect();
         let rejection = rejections.and_then(|all| all.first().copied());
+        let refused = all.iter().all(|it| it.refused);
         let source = all.into_iter().find_map(|it| it.source);
-        Self { words, lasting, rejection, source }
+        Self { words, lasting, refused, rejection, source }
     }
 
     /// What it is to whoever asks `server`, if that does not let us in.
@@ -115,7 +127,7 @@ impl Obstacle {
     pub(super) fn of_greeting(error: &ServerError, secret: bool) -> Self {
         let words = error.details().unwrap_or_default();
         let known = SENT_AWAY.iter().find(|(said, _)| words.contains(said));
-        match (error.code(), known) {
+        let obstacle = match (error.code(), known) {
             ("WRONGPASS", _) => Self::rejected(&WRONG_PASSWORD),
             ("NOAUTH", _) => Self::no_password(),
             ("NOPROTO", _) => Self::lasting("the server is older than Redis 6: NOPROTO"),
@@ -125,7 +137,8 @@ impl Obstacle {
             }
             (_, None) if secret => Self::passing("the server refuses to greet us"),
             (code, None) => Self::passing(format!("{} {}", shown(code), shown(words)).trim()),
-        }
+        };
+        Self { refused: true, ..obstacle }
     }
 
     /// The server wants a password, and there is none.
@@ -137,7 +150,7 @@ impl Obstacle {
     pub(super) fn of_refusal(error: &ServerError) -> Self {
         let words = error.details().unwrap_or_default();
         let words = format!("{} {}", shown(error.code()), shown(words));
-        Self { lasting: error.code() == "NOPERM", ..Self::passing(words) }
+        Self { lasting: error.code() == "NOPERM", refused: true, ..Self::passing(words) }
     }
 
     /// The same, of a sentinel: it has settings of its own.
@@ -246,6 +259,7 @@ mod tests {
     fn of_a_sentinel_the_settings_of_sentinels_are_named() {
         for (how, setting) in [
             (Obstacle::no_password(), "sentinel_password"),
+            (Obstacle::rejected(&WRONG_PASSWORD), "sentinel_password and sentinel_username"),
             (Ending::Broken("CertificateRequired".into()).into(), "sentinel_client_certificate"),
             (Ending::HungUp.into(), "sentinel_tls"),
         ] {

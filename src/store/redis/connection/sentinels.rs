@@ -233,21 +233,39 @@ impl Sentinels {
 
     fn tell(&self, sentinel: &Address, cause: &Obstacle, loudly: bool) {
         let master = shown(&self.watched.master);
-        match loudly {
-            true => tracing::warn!(target: "leasehold",
+        match (loudly, cause.is_refusal()) {
+            (true, true) => tracing::warn!(target: "leasehold",
+                server = %sentinel, master, %cause, "a sentinel refuses us"),
+            (true, false) => tracing::warn!(target: "leasehold",
                 server = %sentinel, master, %cause, "no answer from a sentinel"),
-            false => tracing::debug!(target: "leasehold",
+            (false, true) => tracing::debug!(target: "leasehold",
+                server = %sentinel, master, %cause, "a sentinel refuses us"),
+            (false, false) => tracing::debug!(target: "leasehold",
                 server = %sentinel, master, %cause, "no answer from a sentinel"),
         }
-        if loudly && self.views.lock().are_dumb(&self.watched.sentinels) {
-            self.tell_of_silence();
-        }
+        self.tell_of_silence(loudly);
     }
 
-    fn tell_of_silence(&self) {
-        let (hazard, master) = (Hazard::NoSentinel, shown(&self.watched.master));
-        let remedy = hazard.remedy();
-        tracing::warn!(target: "leasehold", master, %hazard, remedy, "this can hurt locks");
+    /// A sentinel answers, and does not say where the master is: this was not so before, or was
+    /// not known.
+    fn tell_of_none(&self, sentinel: &Address, cause: &Obstacle) {
+        let is_listed = self.watched.sentinels.contains(sentinel);
+        let master = shown(&self.watched.master);
+        match is_listed {
+            true => tracing::warn!(target: "leasehold",
+                server = %sentinel, master, %cause, "a sentinel does not say where the master is"),
+            false => tracing::debug!(target: "leasehold",
+                server = %sentinel, master, %cause, "a sentinel does not say where the master is"),
+        }
+        self.tell_of_silence(is_listed);
+    }
+
+    fn tell_of_silence(&self, loudly: bool) {
+        if loudly && self.views.lock().are_dumb(&self.watched.sentinels) {
+            let (hazard, master) = (Hazard::NoSentinel, shown(&self.watched.master));
+            let remedy = hazard.remedy();
+            tracing::warn!(target: "leasehold", master, %hazard, remedy, "this can hurt locks");
+        }
     }
 
     fn forget(&self, sentinel: &Address) {
@@ -343,10 +361,13 @@ impl Sentinels {
         let now = Instant::now();
         let told = self.told(place, master);
         let mut views = self.views.lock();
-        match told {
-            Ok(told) => views.told(sentinel, told, now),
-            Err(why) => views.knows_none(sentinel, why, now),
-        }
+        let none = match told {
+            Ok(told) => {
+                views.told(sentinel, told, now);
+                None
+            }
+            Err(why) => views.knows_none(sentinel, why.clone(), now).then_some(why),
+        };
         views.counted(sentinel, crew(master, sentinels));
         let believed = views.master(now).map(|told| told.master.clone());
         drop(views);
@@ -356,6 +377,9 @@ impl Sentinels {
             changed
         });
         self.answered.notify_waiters();
+        if let Some(why) = none {
+            self.tell_of_none(sentinel, &why);
+        }
         self.note_others(sentinels);
     }
 

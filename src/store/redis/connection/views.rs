@@ -42,10 +42,11 @@ impl Views {
         self.0.insert(sentinel.to_string(), view);
     }
 
-    /// `sentinel` knows no master.
-    pub(super) fn knows_none(&mut self, sentinel: &Address, why: Obstacle, now: Instant) {
+    /// `sentinel` knows no master. Returns whether it did until now, or was not known.
+    pub(super) fn knows_none(&mut self, sentinel: &Address, why: Obstacle, now: Instant) -> bool {
         let view = View { told: None, trouble: Some(why), at: now, crew: None };
-        self.0.insert(sentinel.to_string(), view);
+        let known = self.0.insert(sentinel.to_string(), view);
+        known.is_none_or(|it| it.trouble.is_none())
     }
 
     /// `sentinel`, which has just said more, knows this of all of them.
@@ -182,7 +183,9 @@ mod tests {
     fn what_is_in_the_way_is_said_of_each_sentinel() {
         let now = Instant::now();
         let (mut views, sentinels) = (Views::default(), [at(1), at(2)]);
-        views.knows_none(&at(1), Obstacle::lasting("it knows no `main`"), now);
+        let none = || Obstacle::lasting("it knows no `main`");
+        assert!(views.knows_none(&at(1), none(), now));
+        assert!(!views.knows_none(&at(1), none(), now), "that is no news");
         assert!(!views.have_all_answered(&sentinels, now));
         assert_eq!(
             views.obstacle(&sentinels).to_string(),
