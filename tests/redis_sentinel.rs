@@ -560,6 +560,35 @@ async fn sentinels_are_shown_their_own_password_and_never_that_of_the_server() {
     assert!(!ours(master).is_empty());
 }
 
+/// A server does not say what it is to whom it does not let in: only `WRONGPASS` was told.
+#[tokio::test]
+async fn a_server_that_does_not_let_us_in_may_be_no_sentinel_and_one_that_was_asked_before_is_one()
+{
+    let plain = Redis::options().password("theirs").start();
+    let url = format!("redis-sentinel://127.0.0.1:{}/mymaster", plain.port());
+    for builder in [Client::builder(), Client::builder().sentinel_credentials("eye", "eyes")] {
+        let (words, lasting) = refusal(builder, &url).await;
+        assert!(words.contains("sentinel_password") && lasting, "{words}");
+        assert!(words.contains("or this is no Sentinel: name sentinels"), "{words}");
+    }
+
+    // given sentinels that have let us in
+    let redis = Sentinels::options().replicas(1).start();
+    let (log, _logged) = Log::begin();
+    let builder = Client::builder().sentinel_credentials("eye", "secret");
+    redis.sentinel_user("eye", &["+@all", "&*"]);
+    let _client = builder.connect(&redis.url()).await.unwrap();
+
+    // when they do not any more
+    for sentinel in redis.sentinels() {
+        sentinel.command(&["ACL", "DELUSER", "eye"]);
+    }
+    let (refused, none) = ("a sentinel refuses us", "no Sentinel");
+    comes_true("it is told of each", || log.text().matches(refused).count() == 3).await;
+    assert!(!log.text().contains(none), "{}", log.text());
+    assert_eq!(log.text().matches("no failover will be followed").count(), 1, "{}", log.text());
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_users_of_the_guide_have_all_the_rights_that_a_failover_needs_and_no_others() {
     // given the guide's users, at the servers and at the sentinels

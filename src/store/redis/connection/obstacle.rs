@@ -63,6 +63,9 @@ const OF_SENTINELS: [(&str, &str); 7] = [
     ("or speak TLS on this port", "or speak TLS on this port: see sentinel_tls"),
 ];
 
+/// What to do where somebody is no sentinel.
+pub(super) const NAME_SENTINELS: &str = "name sentinels, or write redis://host:port";
+
 impl Obstacle {
     /// One that may be gone in a moment.
     pub(super) fn passing(words: impl Into<String>) -> Self {
@@ -77,6 +80,11 @@ impl Obstacle {
     fn rejected(rejection: &'static Rejection) -> Self {
         let words = format!("{}: {}", rejection.means, rejection.code);
         Self { rejection: Some(rejection), refused: true, ..Self::lasting(words) }
+    }
+
+    /// Whether it stays until somebody changes something.
+    pub(super) fn is_lasting(&self) -> bool {
+        self.lasting
     }
 
     /// Whether somebody has answered, with a no.
@@ -159,6 +167,18 @@ impl Obstacle {
             Some(format!("{}{of_sentinel}", self.words.strip_suffix(of_server)?))
         });
         Self { words: said.unwrap_or(self.words), ..self }
+    }
+
+    /// The same, of somebody who may be no sentinel: a server does not say what it is before it
+    /// lets us in.
+    pub(super) fn of_whatever_it_is(self) -> Self {
+        match self.rejection {
+            Some(_) => Self {
+                words: format!("{}; or this is no Sentinel: {NAME_SENTINELS}", self.words),
+                ..self
+            },
+            None => self,
+        }
     }
 
     /// The server refuses the database with this number.

@@ -8,7 +8,16 @@
 //! Each link keeps asking, and the one that has the seat does it for both. No lock is
 //! held while anybody is told.
 
-use std::{collections::BTreeMap, convert::Infallible, fmt, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    convert::Infallible,
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use redis::{Cmd, PushInfo, PushKind, Value, cmd};
@@ -21,7 +30,7 @@ use super::{
     about,
     hazards::{self, Crew},
     login::{Facts, greet},
-    obstacle::Obstacle,
+    obstacle::{NAME_SENTINELS, Obstacle},
     reach::{Reach, silence},
     shown::shown,
     target::{Address, Watched},
@@ -78,6 +87,8 @@ pub(super) struct Sentinels {
     new: Mutex<Vec<Address>>,
     there_are_new: Notify,
     seat: Seat<()>,
+    /// Whether it was told that none of them says where the master is.
+    silence_told: AtomicBool,
 }
 
 impl Sentinels {
@@ -105,6 +116,7 @@ impl Sentinels {
             new: Mutex::default(),
             there_are_new: Notify::new(),
             seat: Seat::default(),
+            silence_told: AtomicBool::default(),
         }
     }
 
@@ -212,6 +224,8 @@ impl Sentinels {
         loop {
             let began = Instant::now();
             let trouble = self.visit(&sentinel).await.of_sentinel();
+            let is_one = !listed || self.views.lock().has_told(&sentinel);
+            let trouble = if is_one { trouble } else { trouble.of_whatever_it_is() };
             let news = self.views.lock().in_trouble(&sentinel, trouble.clone(), Instant::now());
             self.answered.notify_waiters();
             self.tell(&sentinel, &trouble, news && listed);
@@ -261,7 +275,8 @@ impl Sentinels {
     }
 
     fn tell_of_silence(&self, loudly: bool) {
-        if loudly && self.views.lock().are_dumb(&self.watched.sentinels) {
+        let is_new = || !self.silence_told.swap(true, Ordering::Relaxed);
+        if loudly && self.views.lock().are_dumb(&self.watched.sentinels) && is_new() {
             let (hazard, master) = (Hazard::NoSentinel, shown(&self.watched.master));
             let remedy = hazard.remedy();
             tracing::warn!(target: "leasehold", master, %hazard, remedy, "this can hurt locks");
@@ -334,9 +349,7 @@ impl Sentinels {
         let greeted = greet(wire, credentials.user.as_deref(), credentials.password.as_ref());
         let facts: Facts = greeted.await.ok_or_else(gone)??;
         if !about::is_sentinel(&facts) {
-            return Err(Obstacle::lasting(
-                "this is no Sentinel: name sentinels, or write redis://host:port",
-            ));
+            return Err(Obstacle::lasting(format!("this is no Sentinel: {NAME_SENTINELS}")));
         }
         // A courtesy.
         let called = wire.call(cmd("CLIENT").arg("SETNAME").arg(&self.client_name)).await;
@@ -364,6 +377,7 @@ impl Sentinels {
         let none = match told {
             Ok(told) => {
                 views.told(sentinel, told, now);
+                self.silence_told.store(false, Ordering::Relaxed);
                 None
             }
             Err(why) => views.knows_none(sentinel, why.clone(), now).then_some(why),

@@ -63,10 +63,12 @@ impl Views {
     }
 
     /// `sentinel` does not answer. What it said before is not forgotten. Returns whether
-    /// it did answer until now.
+    /// it did answer until now, or what was in the way might have passed until now.
     pub(super) fn in_trouble(&mut self, sentinel: &Address, why: Obstacle, now: Instant) -> bool {
         let known = self.0.remove(&sentinel.to_string());
-        let (told, news) = known.map_or((None, true), |it| (it.told, it.trouble.is_none()));
+        let is_news = |before: &Obstacle| why.is_lasting() && !before.is_lasting();
+        let (told, news) =
+            known.map_or((None, true), |it| (it.told, it.trouble.as_ref().is_none_or(is_news)));
         let view = View { told, trouble: Some(why), at: now, crew: None };
         self.0.insert(sentinel.to_string(), view);
         news
@@ -105,6 +107,11 @@ impl Views {
             let known = self.0.get(&sentinel.to_string()).and_then(|it| it.trouble.clone());
             known.unwrap_or_else(|| no_answer(sentinel).of_sentinel()).at(sentinel)
         }))
+    }
+
+    /// Whether `sentinel` has ever said where the master is.
+    pub(super) fn has_told(&self, sentinel: &Address) -> bool {
+        self.0.get(&sentinel.to_string()).is_some_and(|view| view.told.is_some())
     }
 
     /// Whether `sentinel` has answered, the last time.
@@ -172,6 +179,9 @@ mod tests {
         let mut views = views(&[(71, 3), (72, 4)], start);
         let later = start + FRESH + Duration::from_secs(1);
         assert!(views.in_trouble(&at(2), Obstacle::passing("gone"), start));
+        assert!(!views.in_trouble(&at(2), Obstacle::passing("gone"), later));
+        assert!(views.has_told(&at(2)) && !views.has_told(&at(3)));
+        assert!(views.in_trouble(&at(2), Obstacle::lasting("WRONGPASS"), later));
         assert!(!views.in_trouble(&at(2), Obstacle::passing("gone"), later));
         assert_eq!(master(&views, later), Some(72));
         views.told(&at(1), Told { master: at(71), epoch: 3 }, later);
