@@ -207,6 +207,13 @@ async fn a_wrong_password_or_a_server_alone_is_told_at_once() {
     let wrong = Client::connect(&url).await.unwrap_err();
     assert!(matches!(&wrong, Error::Connect { lasting: true, .. }), "{wrong}");
     assert!(wrong.to_string().contains("redis://"), "{wrong}");
+
+    // also to a user who may not ask who is where: it was told NOPERM alone
+    alone.user("narrow", &["~*", "&*", "+@all", "-cluster"]);
+    let narrow = Client::builder().credentials("narrow", "secret");
+    let wrong = narrow.connect(&url).await.unwrap_err();
+    assert!(matches!(&wrong, Error::Connect { lasting: true, .. }), "{wrong}");
+    assert!(wrong.to_string().contains("no node of a cluster: name it by redis://"), "{wrong}");
 }
 
 /// A user that may do everything, on every node.

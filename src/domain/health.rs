@@ -122,6 +122,12 @@ impl About {
         !self.hazards.iter().any(|it| matches!(it, Hazard::Unseen { .. }))
     }
 
+    /// Whether it says that it is of no cluster.
+    #[cfg(feature = "redis")]
+    pub(crate) fn is_alone(&self) -> bool {
+        self.role.is_some() && !self.clustered
+    }
+
     /// Why it takes no locks, if it does not.
     pub(crate) fn obstacle(&self) -> Option<String> {
         let stops = match self.role {

@@ -161,10 +161,11 @@ impl Dialer {
         }
     }
 
-    /// Connects, asks `commands` and hangs up, within the connect timeout.
-    pub(crate) async fn ask_once(&self, commands: &[Cmd]) -> Result<Vec<Value>, Error> {
+    /// Connects, asks `commands` and hangs up, within the connect timeout. Returns the replies of
+    /// whom it met.
+    pub(crate) async fn ask_once(&self, commands: &[Cmd]) -> Result<(Vec<Value>, About), Error> {
         let unheard: OnPush = Arc::new(|_| {});
-        let Dialled { wire, mut driver, .. } =
+        let Dialled { wire, mut driver, about, .. } =
             self.dial(&unheard).await.map_err(|it| self.error(it))?;
         let asked = async {
             tokio::select! {
@@ -175,7 +176,7 @@ impl Dialer {
         };
         let late = |_| Err(self.silence(self.target.place.addresses()));
         let asked = timeout(self.limit, asked).await.unwrap_or_else(late);
-        asked.map_err(|obstacle| self.error(obstacle))
+        asked.map(|replies| (replies, about)).map_err(|obstacle| self.error(obstacle))
     }
 
     /// Nobody at `addresses` has answered in time.

@@ -215,11 +215,11 @@ fn target(words: &str, said_by: &HostPort) -> Option<(u16, Option<HostPort>)> {
 /// What a node says that has no cluster, and what that means.
 pub(super) fn no_cluster(failure: &Failure) -> Option<&'static str> {
     let Failure::Refused { message, .. } = failure else { return None };
-    message.contains("cluster support disabled").then_some(
-        "this server is no node of a cluster: name it by redis:// or rediss://, \
-         or turn cluster-enabled on",
-    )
+    message.contains("cluster support disabled").then_some(NO_CLUSTER)
 }
+
+pub(super) const NO_CLUSTER: &str = "this server is no node of a cluster: name it by redis:// or \
+                                     rediss://, or turn cluster-enabled on";
 
 /// A slot or several, for a person.
 pub(super) fn slots_in_words((first, last): (usize, usize)) -> String {

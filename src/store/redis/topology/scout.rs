@@ -24,7 +24,7 @@ use tokio::{
 use super::{
     super::{channels::Channels, connection::HostPort},
     atlas::Atlas,
-    map::{Map, address_shown, no_cluster},
+    map::{Map, NO_CLUSTER, address_shown, no_cluster},
 };
 use crate::{
     domain::{Backoff, Failure, Mutex, spread},
@@ -180,7 +180,8 @@ impl Scout {
         let ask = |(at, node): (HostPort, Arc<super::node::Node>)| -> BoxFuture<'_, Said> {
             Box::pin(async move {
                 let replies = node.commands.call_all(&questions()).await;
-                read(&replies.map_err(|failure| in_the_way(&at, &failure))?, &at)
+                let replies = replies.map_err(|failure| in_the_way(&at, &failure, false))?;
+                read(&replies, &at, false)
             })
         };
         gather(nodes.into_iter().map(ask).collect(), AT_HAND).await.0
@@ -204,7 +205,8 @@ impl Scout {
 
     async fn visit(&self, at: &HostPort) -> Said {
         let dialer = self.atlas.way.dialer(at, None)?;
-        read(&dialer.ask_once(&questions()).await?, at)
+        let (replies, met) = dialer.ask_once(&questions()).await?;
+        read(&replies, at, met.is_alone())
     }
 }
 
@@ -253,11 +255,13 @@ fn questions() -> [Cmd; 3] {
     [ask(&["CLUSTER", "SLOTS"]), ask(&["CLUSTER", "NODES"]), ask(&["PUBSUB", "SHARDNUMSUB", "0"])]
 }
 
-fn read(replies: &[Value], at: &HostPort) -> Said {
+/// Reads what the node at `at` was asked. `alone`: it has said that it is no node of a cluster.
+fn read(replies: &[Value], at: &HostPort, alone: bool) -> Said {
+    let in_the_way = |failure: &Failure| in_the_way(at, failure, alone);
     let [slots, nodes, channels] = replies else {
-        return Err(in_the_way(at, &Failure::Unreadable("too few replies".into())));
+        return Err(in_the_way(&Failure::Unreadable("too few replies".into())));
     };
-    let map = Map::read(slots, nodes, at).map_err(|failure| in_the_way(at, &failure))?;
+    let map = Map::read(slots, nodes, at).map_err(|failure| in_the_way(&failure))?;
     let channels = match channels {
         Value::ServerError(_) => Channels::Plain,
         _ => Channels::Sharded,
@@ -266,9 +270,10 @@ fn read(replies: &[Value], at: &HostPort) -> Said {
 }
 
 /// What `failure` means to who wants to know of the node at `at` who is where.
-fn in_the_way(at: &HostPort, failure: &Failure) -> Error {
-    let none = no_cluster(failure);
+fn in_the_way(at: &HostPort, failure: &Failure, alone: bool) -> Error {
     let lacks_a_right = matches!(failure, Failure::Refused { code, .. } if code == "NOPERM");
+    // Who may not ask is not told that there is no cluster.
+    let none = no_cluster(failure).or((alone && lacks_a_right).then_some(NO_CLUSTER));
     let reason = match none {
         Some(none) => none.to_owned(),
         None if lacks_a_right => format!("{failure}: see the guide on permissions"),
