@@ -8,6 +8,7 @@ use url::{ParseError, Url};
 use super::{
     secret::Secret,
     settings::Settings,
+    shown::shown,
     target::{Address, Credentials, Place, Target, Watched},
 };
 use crate::error::Error;
@@ -68,8 +69,11 @@ fn nodes(
     let all = format!("{scheme}://{rest}");
     // First as a whole: a sign in a password may be taken for the end of it.
     check(&all)?;
-    let Written { who, hosts, behind, .. } = Written::of(&all);
+    let written = Written::of(&all);
+    let Written { who, hosts, behind, .. } = &written;
     let node = |host: &&str| one(&format!("{scheme}://{who}{host}{behind}"));
+    // So that what is wrong with one of several is told of that one.
+    written.each(scheme)?;
     let nodes = hosts.iter().map(node).collect::<Result<Vec<_>, _>>()?;
     match nodes.iter().any(|node| node.database != 0) {
         true => Err(wrong("a cluster has no databases but 0")),
@@ -117,8 +121,29 @@ impl<'a> Written<'a> {
         if hosts.len() > 1 && hosts.iter().any(|host| host.is_empty()) {
             return Err(wrong("it names no host between two commas"));
         }
-        let alone = |host| Url::parse(&format!("{scheme}://{who}{host}{behind}"));
-        hosts.iter().map(|host| alone(host).map_err(|error| wrong(explain(error)))).collect()
+        let alone = |(index, host): (usize, &&str)| {
+            let url = Url::parse(&format!("{scheme}://{who}{host}{behind}"));
+            let url = url.map_err(|error| wrong(explain(error, &self.which(index))))?;
+            match url.port() {
+                Some(0) => Err(wrong(explain(ParseError::InvalidPort, &self.which(index)))),
+                _ => Ok(url),
+            }
+        };
+        hosts.iter().enumerate().map(alone).collect()
+    }
+
+    /// Which address it is that is at this `index`, for a person: by its host, if that stands
+    /// behind an `@`. Anything else may be a part of a password.
+    fn which(&self, index: usize) -> String {
+        let written = self.hosts.get(index).copied().unwrap_or_default();
+        let host = written.rsplit_once(':').map_or(written, |(host, _)| host);
+        match (self.who.is_empty(), self.hosts.len()) {
+            (false, _) if !host.is_empty() && host.len() <= SHOWN => {
+                format!(" of `{}`", shown(host))
+            }
+            (_, 1) => String::new(),
+            _ => format!(" of address {}", index + 1),
+        }
     }
 }
 
@@ -201,10 +226,10 @@ fn wrong(what: impl Into<String>) -> Error {
 }
 
 /// Says it without the URL, which may hold a password.
-fn explain(error: ParseError) -> String {
+fn explain(error: ParseError, which: &str) -> String {
     match error {
         ParseError::EmptyHost => "it names no host".into(),
-        ParseError::InvalidPort => "the port is no number from 1 to 65535".into(),
+        ParseError::InvalidPort => format!("the port{which} is no number from 1 to 65535"),
         ParseError::RelativeUrlWithoutBase => {
             "it has no scheme: write redis://host:port/database".into()
         }
@@ -215,7 +240,7 @@ fn explain(error: ParseError) -> String {
 /// One server, or several addresses of one thing.
 fn one_or_several(written: &Written<'_>, url: &str) -> Result<Target, Error> {
     if written.hosts.len() == 1 {
-        let parts = Url::parse(url).map_err(|error| wrong(explain(error)))?;
+        let parts = Url::parse(url).map_err(|error| wrong(explain(error, &written.which(0))))?;
         return match parts.scheme() {
             "unix" | "redis+unix" | "valkey+unix" => unix(&parts),
             scheme => tcp(&parts, with_tls(scheme, url)?),
@@ -541,6 +566,24 @@ mod tests {
         ] {
             let words = refused(url);
             assert!(words.starts_with("invalid URL: ") && words.contains(part), "{url}: {words}");
+        }
+    }
+
+    #[test]
+    fn a_port_that_is_none_is_told_of_its_address_if_that_is_no_part_of_a_password() {
+        for (url, which) in [
+            ("redis://u:pw@h1:port", "the port of `h1` is no number"),
+            ("redis://u:pw@h1,h2:99999/0", "the port of `h2` is no number"),
+            ("redis://u:pw@[::1]:x,h2", "the port of `[::1]` is no number"),
+            ("redis://u:pw@:x,h2", "host"),
+            ("redis-cluster://u:pw@h1:1,h2:0", "the port of `h2` is no number"),
+            ("redis-cluster://h1:1,h2:x", "the port of address 2 is no number"),
+            ("redis-sentinel://h1,h2,h3:x/main", "the port of address 3 is no number"),
+            ("redis://u:pw", "the port is no number"),
+            ("redis://h:0", "the port is no number"),
+        ] {
+            let words = refused(url);
+            assert!(words.contains(which) && !words.contains("pw"), "{url}: {words}");
         }
     }
 
