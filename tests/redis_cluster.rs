@@ -216,6 +216,20 @@ async fn a_wrong_password_or_a_server_alone_is_told_at_once() {
     assert!(wrong.to_string().contains("no node of a cluster: name it by redis://"), "{wrong}");
 }
 
+/// Who had one node in the URL that was dead, and one that was not, was not told.
+#[tokio::test]
+async fn a_node_of_the_url_that_is_of_no_use_is_told_of_though_another_one_is() {
+    let cluster = three_masters();
+    let (log, _logged) = Log::begin();
+    let well = cluster.addresses().join(",");
+    let url = format!("redis-cluster://127.0.0.1:1,{well}");
+    let client = Client::connect(&url).await.unwrap();
+    give_back(client.lock(NAME).unwrap().acquire().await.unwrap()).await;
+    let text = log.text();
+    assert_eq!(text.matches("a node in the URL says nothing of the cluster").count(), 1, "{text}");
+    assert!(text.contains("connect to 127.0.0.1:1: Connection refused"), "{text}");
+}
+
 /// A user that may do everything, on every node.
 fn with_user(cluster: &Cluster) {
     cluster.user("door", ALL);

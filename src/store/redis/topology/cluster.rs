@@ -5,13 +5,17 @@
 //! the engine knows what that would mean.
 
 use std::{
+    convert::Infallible,
     future::{Future, pending},
     pin::pin,
     sync::Arc,
     time::Duration,
 };
 
-use futures_util::future::{join_all, select_ok};
+use futures_util::{
+    FutureExt,
+    future::{join_all, select_ok},
+};
 use redis::{Cmd, Value, cmd};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
@@ -109,7 +113,7 @@ impl Cluster {
         limit: Duration,
     ) -> Result<Self, Error> {
         let cluster = Self::new(seeds, settings, client_id, limit)?;
-        cluster.scout.first_look().await?;
+        let other_seeds = cluster.scout.first_look().await?;
         let nodes = cluster.atlas.masters();
         if nodes.is_empty() {
             return Err(Error::Connect {
@@ -120,6 +124,14 @@ impl Cluster {
             });
         }
         let tries = join_all(nodes.iter().map(|(_, node)| node.commands.tried()));
+        let tries = async {
+            tokio::select! {
+                biased;
+                // Who is told of by then is told of: nobody else waits for a seed.
+                never = other_seeds.then(|()| pending::<Infallible>()) => match never {},
+                _ = tries => {}
+            }
+        };
         // Those who hang are away.
         drop(timeout(settings.connect_timeout, tries).await);
         if !cluster.atlas.is_up() {

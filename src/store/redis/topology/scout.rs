@@ -6,6 +6,7 @@
 
 use std::{
     collections::BTreeSet,
+    future::Future,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -76,15 +77,17 @@ impl Scout {
         })
     }
 
-    /// Asks all seeds, until one says who is where.
-    pub(super) async fn first_look(&self) -> Result<(), Error> {
+    /// Asks all seeds, until one says who is where. What is returned waits for the others, and
+    /// tells of those that do not say it.
+    pub(super) async fn first_look(&self) -> Result<impl Future<Output = ()> + '_, Error> {
         let mut visits: FuturesUnordered<_> = self.seeds.iter().map(|at| self.visit(at)).collect();
         let mut errors = Vec::new();
         while let Some(said) = visits.next().await {
             match said {
                 Ok((map, channels)) => {
                     self.believe(vec![(map, channels)]);
-                    return Ok(());
+                    errors.iter().for_each(tell_of_seed);
+                    return Ok(told_of(visits));
                 }
                 Err(error) => errors.push(error),
             }
@@ -210,6 +213,20 @@ impl Scout {
     }
 }
 
+/// Waits for all of `visits`, and tells of those in vain.
+async fn told_of(mut visits: FuturesUnordered<impl Future<Output = Said>>) {
+    while let Some(said) = visits.next().await {
+        if let Err(error) = said {
+            tell_of_seed(&error);
+        }
+    }
+}
+
+/// One of the seeds does not say who is where, and another one does.
+fn tell_of_seed(error: &Error) {
+    tracing::warn!(target: "leasehold", %error, "a node in the URL says nothing of the cluster");
+}
+
 /// What is in the way at each of the seeds.
 fn of_all(mut errors: Vec<Error>) -> Error {
     if errors.len() == 1 {
@@ -273,7 +290,7 @@ fn read(replies: &[Value], at: &HostPort, alone: bool) -> Said {
 fn in_the_way(at: &HostPort, failure: &Failure, alone: bool) -> Error {
     let lacks_a_right = matches!(failure, Failure::Refused { code, .. } if code == "NOPERM");
     // Who may not ask is not told that there is no cluster.
-    let none = no_cluster(failure).or((alone && lacks_a_right).then_some(NO_CLUSTER));
+    let none = no_cluster(failure).or_else(|| (alone && lacks_a_right).then_some(NO_CLUSTER));
     let reason = match none {
         Some(none) => none.to_owned(),
         None if lacks_a_right => format!("{failure}: see the guide on permissions"),
