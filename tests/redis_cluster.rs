@@ -248,6 +248,7 @@ fn not_let_in(error: &Error, node: &Redis) {
     let address = format!("127.0.0.1:{}", node.port());
     assert!(matches!(error, Error::Forbidden { code, .. } if code == "WRONGPASS"), "{error:?}");
     assert!(error.to_string().contains(&address) && !error.is_transient(), "{error}");
+    assert!(error.to_string().contains("make the user on every server"), "{error}");
 }
 
 /// It was `Unavailable`, and waited for without an end.
@@ -269,6 +270,10 @@ async fn a_node_that_does_not_let_us_in_is_named_and_names_on_others_go_on() {
     }
     let name = cluster.key_on(well, NAME);
     give_back(client.lock(name).unwrap().acquire().await.unwrap()).await;
+    let findings = client.health().await.findings;
+    let away = findings.iter().filter(|it| matches!(it.hazard, Hazard::NodeAway { .. }));
+    let remedies: Vec<_> = away.map(|it| it.hazard.remedy()).collect();
+    assert_eq!(remedies, ["make the user on that node as it is on the others"; 2], "{findings:?}");
 
     // until it does
     with_user(&cluster);

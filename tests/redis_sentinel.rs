@@ -589,6 +589,35 @@ async fn a_server_that_does_not_let_us_in_may_be_no_sentinel_and_one_that_was_as
     assert_eq!(log.text().matches("no failover will be followed").count(), 1, "{}", log.text());
 }
 
+/// For ten seconds nothing was told but the loss of the connection, and then not what to do.
+#[tokio::test]
+async fn a_user_that_the_new_master_does_not_know_is_told_at_once_with_what_to_do() {
+    let redis = Sentinels::options().replicas(1).start();
+    redis.master().user("door", &["~*", "&*", "+@all"]);
+    let (log, _logged) = Log::begin();
+    let builder = Client::builder().credentials("door", "secret");
+    let client = builder.connect(&redis.url()).await.unwrap();
+    give_back(acquired(&client, "door").await).await;
+
+    redis.fail_over();
+    let is_told = |line: &str| line.contains("still no connection") && line.contains("WRONGPASS");
+    let until_told = async {
+        while !log.text().lines().any(is_told) {
+            sleep(ms(5)).await;
+        }
+    };
+    within(secs(8), "it is told", until_told).await;
+    let advice = "users are not replicated, so make the user on every server";
+    assert!(log.text().contains(advice), "{}", log.text());
+    let error = client.lock("door").unwrap().acquire_within(secs(1)).await.unwrap_err();
+    assert!(matches!(&error, Error::Unavailable { .. }), "{error:?}");
+    assert!(error.to_string().contains("WRONGPASS: we were let in before"), "{error}");
+
+    // until it is there
+    redis.master().user("door", &["~*", "&*", "+@all"]);
+    give_back(acquired(&client, "door").await).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_users_of_the_guide_have_all_the_rights_that_a_failover_needs_and_no_others() {
     // given the guide's users, at the servers and at the sentinels

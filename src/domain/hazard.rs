@@ -180,6 +180,9 @@ impl Hazard {
                 "start them, or correct their addresses, the name of the master or sentinel_password"
             }
             Self::TooFewReplicas => "bring its replicas back, or lower min-replicas-to-write",
+            Self::NodeAway { why, .. } if refuses_login(why) => {
+                "make the user on that node as it is on the others"
+            }
             Self::NodeAway { .. } => "see to that node, or wait for a failover",
             Self::SlotsWithoutNode { .. } => "give them to a node, or wait for a failover",
             Self::OtherChannels => "restart the clients that began before the upgrade",
@@ -204,6 +207,11 @@ impl Hazard {
                 | Self::TooFewReplicas
         )
     }
+}
+
+/// Whether it is in the way that a server does not know our user, or its password.
+fn refuses_login(why: &str) -> bool {
+    ["NOAUTH", "WRONGPASS"].iter().any(|code| why.contains(code))
 }
 
 /// How it hurts.

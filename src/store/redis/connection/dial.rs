@@ -45,6 +45,8 @@ pub(crate) struct Dialer {
     client_name: String,
     preloads: Vec<Preload>,
     limit: Duration,
+    /// Whether it leads to one of several, and another one has let us in.
+    was_let_in: bool,
 }
 
 impl Dialer {
@@ -73,7 +75,13 @@ impl Dialer {
         let place = target.place.clone();
         let whereabouts = Whereabouts::of(place, settings, &reach, &client_name)?;
         let limit = settings.connect_timeout;
-        Ok(Self { target, whereabouts, reach, client_name, preloads, limit })
+        let was_let_in = false;
+        Ok(Self { target, whereabouts, reach, client_name, preloads, limit, was_let_in })
+    }
+
+    /// The same, to a node of a cluster of which another one has let us in.
+    pub(crate) fn beside_others(self) -> Self {
+        Self { was_let_in: true, ..self }
     }
 
     /// Where the server is.
@@ -240,12 +248,17 @@ impl Dialer {
         let Self { target, client_name, preloads, .. } = self;
         let among_others = self.whereabouts.may_change();
         let login = Login { target, client_name, preloads, among_others };
+        let was_let_in = self.was_let_in || self.whereabouts.has_let_us_in();
         let (address, server) = (address.clone(), address.to_string());
         tokio::select! {
             biased;
-            Some(met) = login.on(&wire) => met.map(|about| {
-                Dialled { wire, driver, address, about: About { server, ..about } }
-            }),
+            Some(met) = login.on(&wire) => match met {
+                Ok(about) => {
+                    Ok(Dialled { wire, driver, address, about: About { server, ..about } })
+                }
+                Err(obstacle) if was_let_in => Err(obstacle.after_we_were_let_in()),
+                Err(obstacle) => Err(obstacle),
+            },
             ending = &mut driver => Err(Ending::into(ending)),
         }
     }

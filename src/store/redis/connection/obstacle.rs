@@ -20,20 +20,34 @@ pub(super) struct Obstacle {
     /// Whether somebody has answered, with a no.
     refused: bool,
     /// Whether the server does not know us.
-    rejection: Option<&'static Rejection>,
+    rejection: Option<Rejection>,
     source: Option<Cause>,
 }
 
 /// How a server says that it does not let in who we say we are.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 struct Rejection {
     code: &'static str,
     means: &'static str,
+    /// Whether we were let in before, maybe by another server.
+    late: bool,
 }
 
 const WRONG_PASSWORD: Rejection =
-    Rejection { code: "WRONGPASS", means: "user or password is wrong" };
-const NO_PASSWORD: Rejection = Rejection { code: "NOAUTH", means: "a password is needed" };
+    Rejection { code: "WRONGPASS", means: "user or password is wrong", late: false };
+const NO_PASSWORD: Rejection =
+    Rejection { code: "NOAUTH", means: "a password is needed", late: false };
+
+/// What that may mean where we were let in before.
+const MISSING_HERE: &str = ": we were let in before, here or elsewhere: users are not replicated, \
+                            so make the user on every server";
+
+impl Rejection {
+    /// What to do about it, if that is known.
+    fn advice(self) -> &'static str {
+        if self.late { MISSING_HERE } else { "" }
+    }
+}
 
 /// What servers say when they send somebody away who knocks, and what that means.
 const SENT_AWAY: [(&str, &str); 4] = [
@@ -77,9 +91,17 @@ impl Obstacle {
         Self { lasting: true, ..Self::passing(words) }
     }
 
-    fn rejected(rejection: &'static Rejection) -> Self {
-        let words = format!("{}: {}", rejection.means, rejection.code);
+    fn rejected(rejection: Rejection) -> Self {
+        let words = format!("{}: {}{}", rejection.means, rejection.code, rejection.advice());
         Self { rejection: Some(rejection), refused: true, ..Self::lasting(words) }
+    }
+
+    /// The same, of one of several servers, after we were let in by one of them.
+    pub(super) fn after_we_were_let_in(self) -> Self {
+        match self.rejection {
+            Some(rejection) => Self::rejected(Rejection { late: true, ..rejection }),
+            None => self,
+        }
     }
 
     /// Whether it stays until somebody changes something.
@@ -120,8 +142,9 @@ impl Obstacle {
 
     /// What it is to whoever asks `server`, if that does not let us in.
     pub(super) fn rejection(&self, server: &str) -> Option<Failure> {
-        let Rejection { code, means } = self.rejection?;
-        Some(Failure::refused(*code, format!("{server}: {means}")))
+        let rejection = self.rejection?;
+        let Rejection { code, means, .. } = rejection;
+        Some(Failure::refused(code, format!("{server}: {means}{}", rejection.advice())))
     }
 
     /// What it is to whoever wants to connect to `server`.
@@ -136,7 +159,7 @@ impl Obstacle {
         let words = error.details().unwrap_or_default();
         let known = SENT_AWAY.iter().find(|(said, _)| words.contains(said));
         let obstacle = match (error.code(), known) {
-            ("WRONGPASS", _) => Self::rejected(&WRONG_PASSWORD),
+            ("WRONGPASS", _) => Self::rejected(WRONG_PASSWORD),
             ("NOAUTH", _) => Self::no_password(),
             ("NOPROTO", _) => Self::lasting("the server is older than Redis 6: NOPROTO"),
             (_, Some((_, meaning))) => Self::passing(*meaning),
@@ -151,7 +174,7 @@ impl Obstacle {
 
     /// The server wants a password, and there is none.
     pub(super) fn no_password() -> Self {
-        Self::rejected(&NO_PASSWORD)
+        Self::rejected(NO_PASSWORD)
     }
 
     /// The server says this. A missing right stays until somebody gives it.
@@ -270,6 +293,11 @@ mod tests {
         let told = Obstacle::of_all([rejected()]).rejection("a:1").unwrap();
         assert_eq!(told.to_string(), "refused: NOAUTH a:1: a password is needed");
         assert!(!told.may_pass());
+        let here = Obstacle::of_all([rejected().after_we_were_let_in()]);
+        let told = here.rejection("a:1").unwrap();
+        for words in [here.to_string(), told.to_string()] {
+            assert!(words.contains("NOAUTH") && words.contains("on every server"), "{words}");
+        }
         let passing = Obstacle::passing("no answer");
         assert!(Obstacle::of_all([rejected(), passing]).rejection("a:1").is_none());
         assert!(Obstacle::of_all([]).rejection("a:1").is_none());
@@ -279,7 +307,7 @@ mod tests {
     fn of_a_sentinel_the_settings_of_sentinels_are_named() {
         for (how, setting) in [
             (Obstacle::no_password(), "sentinel_password"),
-            (Obstacle::rejected(&WRONG_PASSWORD), "sentinel_password and sentinel_username"),
+            (Obstacle::rejected(WRONG_PASSWORD), "sentinel_password and sentinel_username"),
             (Ending::Broken("CertificateRequired".into()).into(), "sentinel_client_certificate"),
             (Ending::HungUp.into(), "sentinel_tls"),
         ] {

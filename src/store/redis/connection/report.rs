@@ -14,6 +14,8 @@ pub(super) struct Reports {
     lost_at: Option<Instant>,
     /// Whether the present loss was told.
     told: bool,
+    /// When it was told last that the server does not let us in.
+    rejection_told_at: Option<Instant>,
     /// Losses that were not told.
     losses: u32,
 }
@@ -32,8 +34,13 @@ impl Reports {
         self.told.then(|| std::mem::take(&mut self.losses))
     }
 
-    /// It is still lost. Returns for how long, if that is to be told now.
-    pub(super) fn still_lost(&mut self, now: Instant) -> Option<Duration> {
+    /// It is still lost. Returns for how long, if that is to be told now: the first time also if
+    /// the server does not let us in, as nobody would guess that from the loss.
+    pub(super) fn still_lost(&mut self, now: Instant, rejected: bool) -> Option<Duration> {
+        if rejected && is_long_ago(self.rejection_told_at, now) {
+            self.told_at = None;
+            self.rejection_told_at = Some(now);
+        }
         let due = self.is_due(now);
         self.told |= due;
         due.then(|| self.lost_for(now))
@@ -46,7 +53,7 @@ impl Reports {
 
     /// Whether it is time to tell something; then it is told.
     fn is_due(&mut self, now: Instant) -> bool {
-        let due = self.told_at.is_none_or(|told_at| now >= told_at + TOLD_APART);
+        let due = is_long_ago(self.told_at, now);
         if due {
             self.told_at = Some(now);
         }
@@ -60,6 +67,11 @@ impl Reports {
     }
 }
 
+/// Whether what was told then may be told again.
+fn is_long_ago(told_at: Option<Instant>, now: Instant) -> bool {
+    told_at.is_none_or(|told_at| now >= told_at + TOLD_APART)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -70,9 +82,20 @@ mod tests {
         let at = |seconds| start + Duration::from_secs(seconds);
         let mut reports = Reports::default();
         assert_eq!(reports.lost(at(0)), Some(1));
-        let told = (1..=35).filter(|second| reports.still_lost(at(*second)).is_some());
+        let told = (1..=35).filter(|second| reports.still_lost(at(*second), false).is_some());
         assert_eq!(told.collect::<Vec<_>>(), [10, 20, 30]);
         assert_eq!(reports.back(at(36)), Some(Duration::from_secs(36)));
+    }
+
+    #[test]
+    fn that_a_server_does_not_let_us_in_is_told_at_once_and_then_every_ten_seconds() {
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let mut reports = Reports::default();
+        reports.lost(at(0));
+        assert_eq!(reports.still_lost(at(1), false), None);
+        let told = (2..=35).filter(|second| reports.still_lost(at(*second), true).is_some());
+        assert_eq!(told.collect::<Vec<_>>(), [2, 12, 22, 32]);
     }
 
     #[test]

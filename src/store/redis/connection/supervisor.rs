@@ -270,7 +270,8 @@ impl Supervisor {
     fn still_lost(&mut self) {
         let (server, carries) = (self.server.as_str(), self.watcher.carries());
         let cause = self.state.obstacle().unwrap_or_default();
-        match self.reports.still_lost(Instant::now()) {
+        let rejected = self.state.rejection().is_some();
+        match self.reports.still_lost(Instant::now(), rejected) {
             Some(lost_for) if self.state.had_one() => tracing::warn!(target: "leasehold",
                 server, carries, cause, ?lost_for, "still no connection"),
             Some(tried_for) => tracing::warn!(target: "leasehold",

@@ -235,6 +235,11 @@ impl Whereabouts {
         }
     }
 
+    /// Whether one of several servers has let us in before.
+    pub(super) fn has_let_us_in(&self) -> bool {
+        self.may_change() && self.met_primary.load(Ordering::Relaxed)
+    }
+
     /// The server has refused something: it may not be the primary any more.
     pub(super) fn refused(&self, refusal: &ServerError) {
         let suspicious = match self.may_change() {

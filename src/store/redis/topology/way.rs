@@ -43,8 +43,12 @@ impl Way {
         at: &HostPort,
         channels: Option<Channels>,
     ) -> Result<Dialer, Error> {
-        let scripts = channels.map(preloads).unwrap_or_default();
         let (target, reach) = (self.target(at)?, Arc::clone(&self.reach));
-        Dialer::by(reach, target, &self.settings, &self.client_id, scripts)
+        let dialer = |scripts| Dialer::by(reach, target, &self.settings, &self.client_id, scripts);
+        match channels {
+            // Another one has told of it.
+            Some(channels) => Ok(dialer(preloads(channels))?.beside_others()),
+            None => dialer(Vec::new()),
+        }
     }
 }
