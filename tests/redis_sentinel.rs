@@ -919,6 +919,22 @@ async fn addresses_that_are_told_are_translated_and_those_of_the_url_are_not() {
     assert!(words.contains("translate_addresses makes `?` of"), "{words}");
 }
 
+/// Of a server that was killed it was said that it may not be reached by its address.
+#[tokio::test(flavor = "multi_thread")]
+async fn that_an_address_may_lead_nowhere_is_said_only_where_nobody_was_reached_by_it() {
+    let redis = Sentinels::options().replicas(0).down_after(secs(60)).start();
+    let client = client(&redis).await;
+    redis.master().stop();
+    let (words, _) = refusal(Client::builder(), &redis.url()).await;
+    assert!(words.contains("refused") && words.contains("see translate_addresses"), "{words}");
+    let is_known = |it: &leasehold::Health| {
+        it.obstacle.as_ref().is_some_and(|it| it.contains("Connection refused"))
+    };
+    let health = common::healed(&client, SOON, "it is known", is_known).await;
+    let obstacle = health.obstacle.unwrap();
+    assert!(!obstacle.contains("translate_addresses"), "{obstacle}");
+}
+
 /// The names of all servers and sentinels but the first master.
 fn all_but_the_master(redis: &Sentinels) -> Vec<String> {
     redis.links().names().into_iter().filter(|it| it != "redis-0").collect()

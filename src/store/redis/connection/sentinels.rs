@@ -170,13 +170,17 @@ impl Sentinels {
         views.crew(Instant::now()).map(hazards::of_sentinels).unwrap_or_default()
     }
 
-    /// How somebody came to name `address`, and what may be wrong with that.
-    pub(super) fn origin(&self, address: &Address) -> String {
+    /// How somebody came to name `address`, and what may be wrong with that. Nothing is where
+    /// somebody was `reached` by it.
+    pub(super) fn origin(&self, address: &Address, reached: bool) -> Option<String> {
         match self.made_of.lock().get(&address.to_string()) {
-            Some(told) => format!("translate_addresses has made this of {}", shown(told)),
-            None => "the sentinels name it so: if it is not reached from here by that, see \
-                     translate_addresses"
-                .into(),
+            Some(told) => Some(format!("translate_addresses has made this of {}", shown(told))),
+            None if reached => None,
+            None => Some(
+                "the sentinels name it so: if it is not reached from here by that, see \
+                 translate_addresses"
+                    .into(),
+            ),
         }
     }
 

@@ -5,6 +5,7 @@
 //! all connections to it end.
 
 use std::{
+    collections::BTreeSet,
     convert::Infallible,
     fmt,
     future::pending,
@@ -40,6 +41,9 @@ use crate::{
 /// How often a server with others beside it is asked whether it is the primary still.
 const EACH: Duration = Duration::from_secs(1);
 
+/// So many addresses are remembered at most.
+const MOST: usize = 64;
+
 /// Where one server is, as far as is known.
 #[derive(Debug)]
 pub(super) struct Whereabouts {
@@ -48,6 +52,8 @@ pub(super) struct Whereabouts {
     sentinels: Option<Sentinels>,
     /// Whether there was a primary at all.
     met_primary: AtomicBool,
+    /// Where there was somebody of those that sentinels name.
+    reached: Mutex<BTreeSet<String>>,
     /// Told when somebody says that the server is not the primary any more.
     suspicions: Notify,
     /// The server that commands go to: all other connections are to lead there, too.
@@ -92,10 +98,19 @@ impl Whereabouts {
             )),
             Place::At(_) | Place::Among(_) => None,
         };
-        let met_primary = AtomicBool::new(false);
+        let (met_primary, reached) = (AtomicBool::new(false), Mutex::default());
         let (leader, others) = (watch::Sender::default(), Mutex::default());
         let (suspicions, leads_elsewhere) = (Notify::new(), AtomicBool::new(false));
-        Ok(Self { place, sentinels, met_primary, suspicions, leader, others, leads_elsewhere })
+        Ok(Self {
+            place,
+            sentinels,
+            met_primary,
+            reached,
+            suspicions,
+            leader,
+            others,
+            leads_elsewhere,
+        })
     }
 
     /// Whether it may be at another address by and by, so that only a primary will do.
@@ -151,9 +166,10 @@ impl Whereabouts {
         sentinels.into_iter().chain(others).chain(elsewhere).collect()
     }
 
-    /// How it came to be looked for at `address`, if others say where it is.
+    /// How it came to be looked for at `address`, if others say where it is, and that may be wrong.
     pub(super) fn origin(&self, address: &Address) -> Option<String> {
-        self.sentinels.as_ref().map(|it| it.origin(address))
+        let reached = self.reached.lock().contains(&address.to_string());
+        self.sentinels.as_ref()?.origin(address, reached)
     }
 
     /// The addresses at which commands do not go to anybody, if it is one of several.
@@ -232,6 +248,10 @@ impl Whereabouts {
     pub(super) fn met(&self, about: &About) {
         if about.role == Some(Role::Primary) {
             self.met_primary.store(true, Ordering::Relaxed);
+        }
+        let mut reached = self.reached.lock();
+        if self.sentinels.is_some() && reached.len() < MOST {
+            reached.insert(about.server.clone());
         }
     }
 
