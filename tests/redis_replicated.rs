@@ -497,6 +497,10 @@ async fn one_command_more_is_the_right_that_it_needs() {
     let refused = within(SOON, "it is told", door(&client, ONE).acquire()).await.unwrap_err();
     let Error::Forbidden { command, .. } = &refused else { panic!("{refused:?}") };
     assert_eq!(command.as_deref(), Some("WAIT"));
+    assert!(
+        refused.to_string().contains("what is `replicated` needs the right `+wait`"),
+        "{refused}"
+    );
     is_free(&master, "door").await;
 }
 

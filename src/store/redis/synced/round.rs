@@ -159,9 +159,16 @@ fn of_replica(failure: Failure) -> Failure {
         {
             Failure::Refused { code: "READONLY".into(), message, command }
         }
+        Failure::Refused { code, message, command } if code == "NOPERM" => {
+            let message = format!("{message}: {TO_WAIT}");
+            Failure::Refused { code, message, command }
+        }
         failure => failure,
     }
 }
+
+/// What to do where `WAIT` is refused for want of a right: it is for this alone.
+const TO_WAIT: &str = "what is `replicated` needs the right `+wait`: see the guide on permissions";
 
 #[cfg(test)]
 mod tests {
