@@ -128,3 +128,22 @@ async fn an_outage_with_many_callers_is_a_few_lines_in_the_log() {
     let warnings = text.matches("WARN").count();
     assert!((1..=20).contains(&warnings), "{warnings} lines: {text}");
 }
+
+/// Whoever kept a connection up next told of its loss as if that were new: `lost_for=0ns`.
+#[test]
+fn who_keeps_a_lost_connection_up_on_another_runtime_tells_no_loss_again() {
+    let runtime = || Builder::new_current_thread().enable_all().build().unwrap();
+    let (log, _logged) = Log::begin();
+    let (redis, first) = (Redis::start(), runtime());
+    let client = first.block_on(async { client(&redis).await });
+    let lock = client.lock("door").unwrap();
+    first.block_on(async {
+        give_back(lock.acquire().await.unwrap()).await;
+        redis.stop();
+        lock.acquire_within(ms(300)).await.unwrap_err();
+    });
+    assert_eq!(log.text().matches("connection lost").count(), 2, "{}", log.text());
+    drop(first);
+    runtime().block_on(async { lock.acquire_within(ms(300)).await.unwrap_err() });
+    assert!(!log.text().contains("lost_for"), "{}", log.text());
+}

@@ -21,9 +21,9 @@ pub(super) struct Reports {
 }
 
 impl Reports {
-    /// It is not there yet, from now on.
+    /// It is not there, from now on unless that is known.
     pub(super) fn begin(&mut self, now: Instant) {
-        self.lost_at = Some(now);
+        self.lost_at.get_or_insert(now);
     }
 
     /// It is lost. Returns how often since that was told, if it is to be told now.
@@ -48,7 +48,9 @@ impl Reports {
 
     /// It is back. Returns after how long, if its loss was told.
     pub(super) fn back(&mut self, now: Instant) -> Option<Duration> {
-        std::mem::take(&mut self.told).then(|| self.lost_for(now))
+        let lost_for = self.lost_for(now);
+        self.lost_at = None;
+        std::mem::take(&mut self.told).then_some(lost_for)
     }
 
     /// Whether it is time to tell something; then it is told.
@@ -85,6 +87,20 @@ mod tests {
         let told = (1..=35).filter(|second| reports.still_lost(at(*second), false).is_some());
         assert_eq!(told.collect::<Vec<_>>(), [10, 20, 30]);
         assert_eq!(reports.back(at(36)), Some(Duration::from_secs(36)));
+    }
+
+    #[test]
+    fn who_takes_over_goes_on_with_what_was_told() {
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let mut reports = Reports::default();
+        reports.lost(at(0));
+        reports.begin(at(4));
+        assert_eq!(reports.still_lost(at(4), false), None);
+        assert_eq!(reports.still_lost(at(10), false), Some(Duration::from_secs(10)));
+        reports.back(at(11));
+        reports.begin(at(20));
+        assert_eq!(reports.still_lost(at(21), false), Some(Duration::from_secs(1)));
     }
 
     #[test]

@@ -49,6 +49,8 @@ pub(super) struct State {
     obstacle: Mutex<Option<Away>>,
     /// What the server has said of itself, the last time.
     about: Mutex<About>,
+    /// What was told of it, by whoever has kept it up.
+    reports: Mutex<Reports>,
 }
 
 /// Why there is no connection.
@@ -119,7 +121,6 @@ pub(super) struct Supervisor {
     dialer: Arc<Dialer>,
     watcher: Arc<dyn Watcher>,
     command_timeout: Duration,
-    reports: Reports,
     backoff: Backoff,
     /// Where the last connection led to; until there was one, where it may lead to.
     server: String,
@@ -144,7 +145,6 @@ impl Supervisor {
             dialer: Arc::clone(dialer),
             watcher: Arc::clone(watcher),
             command_timeout,
-            reports: Reports::default(),
             backoff: Backoff::default(),
             server: dialer.whereabouts().to_string(),
         })
@@ -168,7 +168,7 @@ impl Supervisor {
                 first
             }
             None => {
-                self.reports.begin(Instant::now());
+                self.state.reports.lock().begin(Instant::now());
                 self.dial_again().await
             }
         };
@@ -259,7 +259,8 @@ impl Supervisor {
 
     fn lost(&mut self, cause: &Ending) {
         let (server, carries) = (self.server.as_str(), self.watcher.carries());
-        match self.reports.lost(Instant::now()) {
+        let losses = self.state.reports.lock().lost(Instant::now());
+        match losses {
             Some(losses) => tracing::warn!(target: "leasehold",
                 server, carries, %cause, losses, "connection lost"),
             None => tracing::debug!(target: "leasehold",
@@ -271,7 +272,8 @@ impl Supervisor {
         let (server, carries) = (self.server.as_str(), self.watcher.carries());
         let cause = self.state.obstacle().unwrap_or_default();
         let rejected = self.state.rejection().is_some();
-        match self.reports.still_lost(Instant::now(), rejected) {
+        let lost_for = self.state.reports.lock().still_lost(Instant::now(), rejected);
+        match lost_for {
             Some(lost_for) if self.state.had_one() => tracing::warn!(target: "leasehold",
                 server, carries, cause, ?lost_for, "still no connection"),
             Some(tried_for) => tracing::warn!(target: "leasehold",
@@ -284,7 +286,8 @@ impl Supervisor {
 
     fn back(&mut self) {
         let (server, carries) = (self.server.as_str(), self.watcher.carries());
-        match self.reports.back(Instant::now()) {
+        let after = self.state.reports.lock().back(Instant::now());
+        match after {
             Some(after) if self.state.had_one() => tracing::warn!(target: "leasehold",
                 server, carries, ?after, "connected again"),
             Some(after) => tracing::warn!(target: "leasehold",
@@ -299,6 +302,7 @@ impl Supervisor {
             self.state.losses.fetch_add(1, Ordering::Release);
             *live = None;
             drop(live);
+            self.state.reports.lock().begin(Instant::now());
             if self.watcher.leads() {
                 self.dialer.whereabouts().leads_nowhere();
             }
