@@ -348,6 +348,15 @@ async fn that_the_sentinels_have_forgotten_the_master_is_told() {
     assert!(health.is_ready(), "{health:?}");
     let words = "no failover will be followed now";
     assert_eq!(warned_of(&log, words), 1, "{}", log.text());
+
+    // and that one of them knows it again
+    let port = redis.servers()[0].port().to_string();
+    let monitor = ["SENTINEL", "MONITOR", redis.name(), "127.0.0.1", &port, "2"];
+    redis.sentinels()[0].command(&monitor);
+    let is_over = |it: &Health| !has(it, is_it);
+    healed(&client, PATIENCE, "it is over", is_over).await;
+    let ends = |line: &&str| line.contains("this is over") && line.contains(words);
+    assert_eq!(log.text().lines().filter(ends).count(), 1, "{}", log.text());
 }
 
 #[tokio::test]

@@ -287,6 +287,14 @@ impl Sentinels {
         }
     }
 
+    /// One of them says where the master is.
+    fn tell_of_speech(&self) {
+        if self.silence_told.swap(false, Ordering::Relaxed) {
+            let (hazard, master) = (Hazard::NoSentinel, shown(&self.watched.master));
+            tracing::info!(target: "leasehold", master, %hazard, "this is over");
+        }
+    }
+
     fn forget(&self, sentinel: &Address) {
         self.others.lock().remove(&sentinel.to_string());
         self.views.lock().forget(sentinel);
@@ -378,14 +386,10 @@ impl Sentinels {
         let now = Instant::now();
         let told = self.told(place, master);
         let mut views = self.views.lock();
-        let none = match told {
-            Ok(told) => {
-                views.told(sentinel, told, now);
-                self.silence_told.store(false, Ordering::Relaxed);
-                None
-            }
-            Err(why) => views.knows_none(sentinel, why.clone(), now).then_some(why),
-        };
+        let heard = told.map(|told| views.told(sentinel, told, now)).map_err(|why| {
+            let is_news = views.knows_none(sentinel, why.clone(), now);
+            (why, is_news)
+        });
         views.counted(sentinel, crew(master, sentinels));
         let believed = views.master(now).map(|told| told.master.clone());
         drop(views);
@@ -395,8 +399,10 @@ impl Sentinels {
             changed
         });
         self.answered.notify_waiters();
-        if let Some(why) = none {
-            self.tell_of_none(sentinel, &why);
+        match heard {
+            Ok(()) => self.tell_of_speech(),
+            Err((why, true)) => self.tell_of_none(sentinel, &why),
+            Err((_, false)) => {}
         }
         self.note_others(sentinels);
     }
