@@ -6,7 +6,7 @@ mod common;
 
 use std::time::Duration;
 
-use common::{Log, give_back, healed, ms, secs, within};
+use common::{Log, comes_true, give_back, healed, ms, secs, within};
 use leasehold::{Client, Hazard, Health, Replicas};
 use testkit::{Cluster, Liar, Lie, Redis, Sentinels, came_with, eventually};
 use tokio::time::sleep;
@@ -402,6 +402,28 @@ async fn a_cluster_is_ready_at_once_and_while_one_of_its_nodes_is_away() {
     assert!(anew.health().await.is_ready());
     nodes.iter().for_each(|node| node.stop());
     healed(&client, PATIENCE, "nobody is there", |health| !health.is_ready()).await;
+}
+
+/// It was found, and told of as a connection that was lost: nobody said which names it is about.
+#[tokio::test]
+async fn a_node_that_is_away_is_warned_of_with_its_slots_and_when_it_is_back() {
+    let lenient = Redis::options().arg("--cluster-require-full-coverage", "no");
+    let cluster = Cluster::options().replicas(0).node_options(lenient).start();
+    let (log, _logged) = Log::begin();
+    let _client = Client::connect(&cluster.url()).await.unwrap();
+    let nodes = cluster.nodes();
+    nodes[1].stop();
+    let words = "names in slots 5461 to 10921 cannot be locked now";
+    comes_true("it is told", || warned(&log, words) == 1).await;
+    nodes[1].start_again();
+    let is_told = |line: &str| line.contains("this is over") && line.contains(words);
+    let until_over = async {
+        while !log.text().lines().any(is_told) {
+            sleep(ms(5)).await;
+        }
+    };
+    within(PATIENCE, "its end is told", until_over).await;
+    assert_eq!(warned(&log, words), 1, "{}", log.text());
 }
 
 #[tokio::test]

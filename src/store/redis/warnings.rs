@@ -151,7 +151,7 @@ fn is_like(it: &Finding, other: &Finding) -> bool {
     discriminant(&it.hazard) == discriminant(&other.hazard)
 }
 
-fn say(Finding { server, hazard }: &Finding) {
+pub(super) fn say(Finding { server, hazard }: &Finding) {
     let remedy = hazard.remedy();
     match hazard {
         Hazard::Unseen { .. } => tracing::debug!(target: "leasehold",
@@ -160,7 +160,7 @@ fn say(Finding { server, hazard }: &Finding) {
     }
 }
 
-fn say_over(Finding { server, hazard }: &Finding) {
+pub(super) fn say_over(Finding { server, hazard }: &Finding) {
     tracing::info!(target: "leasehold", server, %hazard, "this is over");
 }
 

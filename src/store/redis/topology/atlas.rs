@@ -28,8 +28,9 @@ use super::{
         replies,
         slots::slot_of_name,
         subscriptions::Among,
-        warnings::Source,
+        warnings::{self, Source},
     },
+    absences::{Absences, BLINK},
     chart::Chart,
     map::{Away, Map, address_shown, slots_in_words, why_down},
     node::{Common, Node},
@@ -56,6 +57,8 @@ pub(super) struct Atlas {
     outgrown: AtomicBool,
     /// Why there is no map yet.
     obstacle: Mutex<Option<String>>,
+    /// Nodes that are away, and whether that was told.
+    absences: Mutex<Absences>,
     /// Of nodes that were left.
     past: Mutex<Past>,
     /// Where each name is listened to.
@@ -84,6 +87,7 @@ impl Atlas {
             channels: OnceLock::new(),
             outgrown: AtomicBool::new(false),
             obstacle: Mutex::default(),
+            absences: Mutex::default(),
             past: Mutex::default(),
             placed: Mutex::default(),
             refused: Mutex::default(),
@@ -211,10 +215,20 @@ impl Atlas {
             chart.map().gap().map(|gap| Hazard::SlotsWithoutNode { slots: slots_in_words(gap) });
         let gap = gap.map(|gap| Finding::at("the cluster", gap));
         let of_nodes = chart.masters().flat_map(|(_, node)| node.findings(&self.common));
-        let away = chart.away().into_iter().map(|Away { server, slots, why }| {
-            Finding::at(&server, Hazard::NodeAway { slots, why })
-        });
-        of_nodes.chain(away).chain(gap).chain(self.other_channels()).collect()
+        of_nodes.chain(of_the_away(chart)).chain(gap).chain(self.other_channels()).collect()
+    }
+
+    /// Warns of nodes that stay away, and tells when they are back or have no slots any more.
+    /// Returns when to look again, if there is one that may be back at once.
+    pub(super) fn look_for_the_away(&self) -> Option<Duration> {
+        let away = self.chart.lock().as_ref().map(of_the_away).unwrap_or_default();
+        let mut absences = self.absences.lock();
+        let (new, over) = absences.seen(away, Instant::now());
+        let again = absences.any_untold().then_some(BLINK);
+        drop(absences);
+        over.iter().for_each(warnings::say_over);
+        new.iter().for_each(warnings::say);
+        again
     }
 
     /// Notes why nobody could say who is where.
@@ -425,6 +439,12 @@ impl Atlas {
     pub(super) fn is_to_be_said_again(&self, key: &[u8]) -> bool {
         self.unheard.lock().remove(key)
     }
+}
+
+/// The masters that no question reaches.
+fn of_the_away(chart: &Chart) -> Vec<Finding> {
+    let found = |Away { server, slots, why }| Finding::at(&server, Hazard::NodeAway { slots, why });
+    chart.away().into_iter().map(found).collect()
 }
 
 fn is_same(one: Option<&Arc<Node>>, other: Option<&Arc<Node>>) -> bool {

@@ -4,6 +4,7 @@
 //! `map.rs` reads who has which slot, and `scout.rs` finds that out. With one server nothing of
 //! this is looked at.
 
+mod absences;
 mod atlas;
 mod chart;
 mod checkup;

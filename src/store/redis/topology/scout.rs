@@ -142,6 +142,7 @@ impl Scout {
         let mut backoff = Backoff::default();
         loop {
             self.look().await;
+            let again = self.atlas.look_for_the_away();
             if self.hurried.load(Ordering::Acquire) > 0 {
                 sleep(backoff.next(HURRIED)).await;
                 continue;
@@ -150,7 +151,7 @@ impl Scout {
             sleep(REST).await;
             tokio::select! {
                 () = self.atlas.common.hub.suspicion.notified() => {}
-                () = sleep(spread(SELDOM)) => {}
+                () = sleep(again.unwrap_or_else(|| spread(SELDOM))) => {}
             }
         }
     }

@@ -1,0 +1,77 @@
+//! Which nodes of a cluster are away for long enough to be warned of. Pure: it is told the time.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::domain::Finding;
+
+/// One that is back so soon is told of as a connection that was lost, and no more.
+pub(super) const BLINK: Duration = Duration::from_secs(1);
+
+/// Nodes that no question reaches.
+#[derive(Debug, Default)]
+pub(super) struct Absences(Vec<Absence>);
+
+#[derive(Debug)]
+struct Absence {
+    finding: Finding,
+    since: Instant,
+    /// Whether it was warned of.
+    told: bool,
+}
+
+impl Absences {
+    /// These are all that are away at `now`. Returns those to be warned of, and of those that were
+    /// the ones that are away no more.
+    pub(super) fn seen(
+        &mut self,
+        away: Vec<Finding>,
+        now: Instant,
+    ) -> (Vec<Finding>, Vec<Finding>) {
+        let mut before = std::mem::take(&mut self.0);
+        let mut new = Vec::new();
+        for finding in away {
+            let known = before.iter().position(|it| it.finding.server == finding.server);
+            let known = known.map(|at| before.swap_remove(at));
+            let (since, was_told) = known.map_or((now, false), |it| (it.since, it.told));
+            let told = was_told || now >= since + BLINK;
+            if told && !was_told {
+                new.push(finding.clone());
+            }
+            self.0.push(Absence { finding, since, told });
+        }
+        let over = before.into_iter().filter(|it| it.told).map(|it| it.finding).collect();
+        (new, over)
+    }
+
+    /// Whether one is away that was not warned of.
+    pub(super) fn any_untold(&self) -> bool {
+        self.0.iter().any(|it| !it.told)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::Hazard;
+
+    #[test]
+    fn a_node_that_stays_away_is_told_of_once_and_when_it_is_back() {
+        let start = Instant::now();
+        let mut absences = Absences::default();
+        let mut seen = |servers: &[&str], millis: u64| {
+            let hazard = || Hazard::NodeAway { slots: "slot 1".into(), why: String::new() };
+            let away = servers.iter().map(|it| Finding::at(it, hazard())).collect();
+            let (new, over) = absences.seen(away, start + Duration::from_millis(millis));
+            [new, over].map(|all| all.into_iter().map(|it| it.server).collect::<String>())
+        };
+        assert_eq!(seen(&["a", "b"], 0), ["", ""]);
+        assert_eq!(seen(&["a"], 999), ["", ""], "b was back at once");
+        assert_eq!(seen(&["a", "b"], 1_000), ["a", ""]);
+        assert_eq!(seen(&["b", "a"], 2_000), ["b", ""]);
+        assert_eq!(seen(&["b"], 2_001), ["", "a"]);
+        assert_eq!(seen(&[], 2_002), ["", "b"]);
+        assert_eq!(seen(&["a"], 2_003), ["", ""]);
+    }
+}
