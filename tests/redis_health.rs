@@ -121,6 +121,9 @@ async fn what_ends_by_itself_is_told_without_a_probe_and_nobody_looks_for_the_en
     for redis in [&refuses, &writes_alone, &other] {
         clients.push(Client::connect(&redis.url()).await.unwrap());
     }
+    // A primary takes a moment to list a replica that is in step with it.
+    let is_it = |health: &Health| has(health, |it| *it == Hazard::WritesAlone);
+    healed(&clients[1], PATIENCE, "it lists its replica", is_it).await;
     assert_eq!((warned(&log, "NOREPLICAS"), warned(&log, "cut off")), (1, 1), "{}", log.text());
     let before = [&writes_alone, &other].map(|redis| redis.calls());
 
@@ -146,10 +149,11 @@ async fn a_primary_that_nobody_can_replace_is_found_and_told_each_time() {
     let (master, replica) = (redis.master(), &redis.servers()[1]);
     let several = format!("redis://127.0.0.1:{},127.0.0.1:{}", master.port(), replica.port());
     for url in [redis.url(), several] {
+        let is_it = |it: &Hazard| *it == Hazard::NoReplica;
+        let before = Client::connect(&url).await.unwrap();
+        healed(&before, PATIENCE, "it has one", |health| !has(health, is_it)).await;
         let (log, _logged) = Log::begin();
         let client = Client::connect(&url).await.unwrap();
-        let is_it = |it: &Hazard| *it == Hazard::NoReplica;
-        healed(&client, PATIENCE, "it has one", |health| !has(health, is_it)).await;
         for times in 1..=2 {
             replica.stop();
             healed(&client, PATIENCE, "it has none", |health| has(health, is_it)).await;

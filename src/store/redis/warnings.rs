@@ -94,7 +94,7 @@ impl Warnings {
 
     /// This is all that there is to say of `source` now. Warns of what is new, and tells what is over.
     pub(super) fn tell(&self, source: Source, mut found: Vec<Finding>) {
-        // That no sentinel answers is told each time when the last one goes.
+        // That no sentinel says where the master is they tell themselves, each time.
         found.retain(|it| it.hazard != Hazard::NoSentinel);
         let (new, over) = self.there.lock().turned(source, found, self.of_nodes);
         over.iter().for_each(say_over);
