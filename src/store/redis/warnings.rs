@@ -53,19 +53,22 @@ impl Warnings {
     pub(super) fn findings(&self, about: &About, has_successors: bool) -> Vec<Finding> {
         let on_the_map = |it: &Hazard| matches!(it, Hazard::Replica | Hazard::ClusterNode);
         let hazards = about.hazards.iter().filter(|it| !(self.of_nodes && on_the_map(it)));
-        let of_replicas = about.replicas.and_then(|there| self.of_replicas(there, has_successors));
-        let all = hazards.cloned().chain(of_replicas);
+        let of_replicas = about.replicas.map(|there| self.of_replicas(there, has_successors));
+        let all = hazards.cloned().chain(of_replicas.into_iter().flatten());
         all.map(|it| Finding::at(&about.server, it)).collect()
     }
 
     /// What so many replicas are too few for.
-    fn of_replicas(&self, there: usize, has_successors: bool) -> Option<Hazard> {
+    fn of_replicas(
+        &self,
+        there: usize,
+        has_successors: bool,
+    ) -> impl Iterator<Item = Hazard> + use<> {
         let wanted = self.wanted.load(Ordering::Relaxed);
-        match there {
-            _ if there < wanted as usize => Some(Hazard::FewerReplicas { wanted, there }),
-            0 if has_successors => Some(Hazard::NoReplica),
-            _ => None,
-        }
+        let fewer = there < wanted as usize;
+        let fewer = fewer.then_some(Hazard::FewerReplicas { wanted, there });
+        let none = (there == 0 && has_successors).then_some(Hazard::NoReplica);
+        fewer.into_iter().chain(none)
     }
 
     /// Tells what is new of what was found on a server, and around it.
@@ -216,6 +219,18 @@ mod tests {
             let both_well = turned(&mut there, "two", &[], of_any);
             assert_eq!([second, first_well, both_well], expected);
         }
+    }
+
+    #[test]
+    fn that_nobody_can_take_its_place_is_not_over_when_locks_ask_for_replicas() {
+        let warnings = Warnings::default();
+        let about = About { server: "one".into(), replicas: Some(0), ..About::default() };
+        let found = || -> Vec<_> {
+            warnings.findings(&about, true).into_iter().map(|it| it.hazard).collect()
+        };
+        assert_eq!(found(), [Hazard::NoReplica]);
+        warnings.asked_for(1);
+        assert_eq!(found(), [Hazard::FewerReplicas { wanted: 1, there: 0 }, Hazard::NoReplica]);
     }
 
     #[test]
