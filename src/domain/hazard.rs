@@ -207,6 +207,24 @@ impl Hazard {
                 | Self::TooFewReplicas
         )
     }
+
+    /// Whether a look that finds this cannot see the `other`, be it there or not.
+    pub(crate) fn hides(&self, other: &Self) -> bool {
+        match self {
+            Self::Unseen { .. } => matches!(
+                other,
+                Self::Evicts { .. }
+                    | Self::WritesAlone
+                    | Self::NoReplica
+                    | Self::FewerReplicas { .. }
+                    | Self::ReplicaBehind { .. }
+                    | Self::TooFewReplicas
+                    | Self::ClockApart { .. }
+            ),
+            Self::NoSentinel => matches!(other, Self::FewSentinels { .. } | Self::NoQuorum { .. }),
+            _ => false,
+        }
+    }
 }
 
 /// Whether it is in the way that a server does not know our user, or its password.

@@ -96,12 +96,12 @@ impl Warnings {
     }
 
     /// This is all that there is to say of `source` now. Warns of what is new, and tells what is over.
-    pub(super) fn tell(&self, source: Source, mut found: Vec<Finding>) {
-        // That no sentinel says where the master is they tell themselves, each time.
-        found.retain(|it| it.hazard != Hazard::NoSentinel);
+    pub(super) fn tell(&self, source: Source, found: Vec<Finding>) {
         let (new, over) = self.there.lock().turned(source, found, self.of_nodes);
-        over.iter().for_each(say_over);
-        new.iter().for_each(say);
+        // That no sentinel says where the master is they tell themselves, each time.
+        let is_told_here = |it: &&Finding| it.hazard != Hazard::NoSentinel;
+        over.iter().filter(is_told_here).for_each(say_over);
+        new.iter().filter(is_told_here).for_each(say);
     }
 }
 
@@ -115,11 +115,12 @@ impl There {
     fn turned(
         &mut self,
         source: Source,
-        found: Vec<Finding>,
+        mut found: Vec<Finding>,
         of_any: bool,
     ) -> (Vec<Finding>, Vec<Finding>) {
         let own = self.0.iter().position(|(it, _)| *it == source);
         let before = own.map(|at| self.0.swap_remove(at).1).unwrap_or_default();
+        found.extend(unseen_now(&before, &found));
         let others: Vec<_> = self.0.iter().flat_map(|(_, found)| found).collect();
         let is_told =
             |it: &Finding, by: &Finding| is_like(it, by) && (of_any || it.server == by.server);
@@ -133,6 +134,15 @@ impl There {
     fn forget(&mut self, place: &str) {
         self.0.retain(|(source, _)| !source.is_at(place));
     }
+}
+
+/// Those of `before` of which a look says nothing that has `found` these.
+fn unseen_now(before: &[Finding], found: &[Finding]) -> Vec<Finding> {
+    let is_hidden = |it: &&Finding| {
+        found.iter().any(|by| by.hazard.hides(&it.hazard))
+            && !found.iter().any(|other| is_like(it, other))
+    };
+    before.iter().filter(is_hidden).cloned().collect()
 }
 
 /// Those of `all` that are the same as none before them, and as none of `others`.
@@ -191,6 +201,23 @@ mod tests {
         assert_eq!(told(&[Hazard::NoReplica]), [1, 1]);
         assert_eq!(told(&[]), [0, 1]);
         assert_eq!(told(&[Hazard::NoReplica]), [1, 0]);
+    }
+
+    #[test]
+    fn what_a_look_cannot_see_is_not_over() {
+        let unseen = || Hazard::Unseen { command: "INFO".into() };
+        let quorum = || Hazard::NoQuorum { usable: 1, needed: 2 };
+        for (before, blind) in [
+            (&[Hazard::WritesAlone, Hazard::Replica][..], unseen()),
+            (&[quorum(), Hazard::LeadsElsewhere], Hazard::NoSentinel),
+        ] {
+            let mut there = There::default();
+            assert_eq!(turned(&mut there, "one", before, false), [2, 0]);
+            let alone = std::slice::from_ref(&blind);
+            assert_eq!(turned(&mut there, "one", alone, false), [1, 1], "{blind:?}");
+            assert_eq!(turned(&mut there, "one", &before[..1], false), [0, 1], "{blind:?}");
+            assert_eq!(turned(&mut there, "one", &[], false), [0, 1], "{blind:?}");
+        }
     }
 
     #[test]
