@@ -42,11 +42,14 @@ impl Views {
         self.0.insert(sentinel.to_string(), view);
     }
 
-    /// `sentinel` knows no master. Returns whether it did until now, or was not known.
+    /// `sentinel` knows no master. Returns whether it did until now, or was not known, or what was in
+    /// the way might have passed until now.
     pub(super) fn knows_none(&mut self, sentinel: &Address, why: Obstacle, now: Instant) -> bool {
+        let known = self.0.remove(&sentinel.to_string());
+        let is_news = known.is_none_or(|it| is_news(&why, it.trouble.as_ref()));
         let view = View { told: None, trouble: Some(why), at: now, crew: None };
-        let known = self.0.insert(sentinel.to_string(), view);
-        known.is_none_or(|it| it.trouble.is_none())
+        self.0.insert(sentinel.to_string(), view);
+        is_news
     }
 
     /// `sentinel`, which has just said more, knows this of all of them.
@@ -66,9 +69,8 @@ impl Views {
     /// it did answer until now, or what was in the way might have passed until now.
     pub(super) fn in_trouble(&mut self, sentinel: &Address, why: Obstacle, now: Instant) -> bool {
         let known = self.0.remove(&sentinel.to_string());
-        let is_news = |before: &Obstacle| why.is_lasting() && !before.is_lasting();
         let (told, news) =
-            known.map_or((None, true), |it| (it.told, it.trouble.as_ref().is_none_or(is_news)));
+            known.map_or((None, true), |it| (it.told, is_news(&why, it.trouble.as_ref())));
         let view = View { told, trouble: Some(why), at: now, crew: None };
         self.0.insert(sentinel.to_string(), view);
         news
@@ -124,6 +126,12 @@ impl Views {
         let all_asked = sentinels.iter().all(|it| self.0.contains_key(&it.to_string()));
         all_asked && self.0.values().all(|view| view.trouble.is_some())
     }
+}
+
+/// Whether `why` is to be told where `before` was in the way: of what passes by itself only that
+/// there is something.
+fn is_news(why: &Obstacle, before: Option<&Obstacle>) -> bool {
+    before.is_none_or(|before| why.is_lasting() && !before.is_lasting())
 }
 
 /// `sentinel` has not said anything yet.
@@ -196,6 +204,8 @@ mod tests {
         let none = || Obstacle::lasting("it knows no `main`");
         assert!(views.knows_none(&at(1), none(), now));
         assert!(!views.knows_none(&at(1), none(), now), "that is no news");
+        assert!(!views.in_trouble(&at(1), Obstacle::passing("gone"), now));
+        assert!(views.knows_none(&at(1), none(), now), "it was away, and still knows none");
         assert!(!views.have_all_answered(&sentinels, now));
         assert_eq!(
             views.obstacle(&sentinels).to_string(),
