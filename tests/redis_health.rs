@@ -365,6 +365,27 @@ async fn that_the_sentinels_have_forgotten_the_master_is_told() {
     assert_eq!(log.text().lines().filter(ends).count(), 1, "{}", log.text());
 }
 
+/// It was told only where the last one of them stands in the URL.
+#[tokio::test]
+async fn that_no_sentinel_is_left_is_told_whichever_was_the_last() {
+    let redis = Sentinels::options().replicas(1).start();
+    let [listed, others @ ..] = redis.sentinels() else { panic!("there are some") };
+    let (log, _logged) = Log::begin();
+    let url = format!("redis-sentinel://127.0.0.1:{}/{}", listed.port(), redis.name());
+    let client = Client::connect(&url).await.unwrap();
+    let named = |it: &Redis| {
+        let clients = it.command(&["CLIENT", "LIST"]);
+        clients.text().contains(" name=leasehold:")
+    };
+    comes_true("the others are asked", || others.iter().all(named)).await;
+    listed.stop();
+    comes_true("it is missed", || warned_of(&log, "no answer from a sentinel") == 1).await;
+    others.iter().for_each(Redis::stop);
+    let is_it = |it: &Hazard| *it == Hazard::NoSentinel;
+    healed(&client, PATIENCE, "it is found", |health| has(health, is_it)).await;
+    assert_eq!(warned_of(&log, "no failover will be followed now"), 1, "{}", log.text());
+}
+
 #[tokio::test]
 async fn in_a_cluster_each_node_is_looked_at_and_a_kind_is_told_once() {
     let options = Redis::options().arg("--maxmemory-policy", "volatile-ttl");

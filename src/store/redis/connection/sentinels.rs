@@ -261,7 +261,7 @@ impl Sentinels {
             (false, false) => tracing::debug!(target: "leasehold",
                 server = %sentinel, master, %cause, "no answer from a sentinel"),
         }
-        self.tell_of_silence(loudly);
+        self.tell_of_silence();
     }
 
     /// A sentinel answers, and does not say where the master is: this was not so before, or was
@@ -275,12 +275,13 @@ impl Sentinels {
             false => tracing::debug!(target: "leasehold",
                 server = %sentinel, master, %cause, "a sentinel does not say where the master is"),
         }
-        self.tell_of_silence(is_listed);
+        self.tell_of_silence();
     }
 
-    fn tell_of_silence(&self, loudly: bool) {
+    /// Tells it if none of them says where the master is: the last one need not be in the URL.
+    fn tell_of_silence(&self) {
         let is_new = || !self.silence_told.swap(true, Ordering::Relaxed);
-        if loudly && self.views.lock().are_dumb(&self.watched.sentinels) && is_new() {
+        if self.views.lock().are_dumb(&self.watched.sentinels) && is_new() {
             let (hazard, master) = (Hazard::NoSentinel, shown(&self.watched.master));
             let remedy = hazard.remedy();
             tracing::warn!(target: "leasehold", master, %hazard, remedy, "this can hurt locks");
