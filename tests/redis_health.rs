@@ -4,11 +4,17 @@
 
 mod common;
 
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU16, Ordering},
+    },
+    time::Duration,
+};
 
 use common::{Log, comes_true, give_back, healed, ms, secs, within};
 use leasehold::{Client, Hazard, Health, Replicas};
-use testkit::{Cluster, Liar, Lie, Redis, Sentinels, came_with, eventually};
+use testkit::{Cluster, Liar, Lie, Proxy, Redis, Sentinels, came_with, eventually};
 use tokio::time::sleep;
 
 /// What takes servers some seconds on a busy machine.
@@ -406,6 +412,66 @@ async fn in_a_cluster_each_node_is_looked_at_and_a_kind_is_told_once() {
 
 /// A node that was still being connected to made a cluster not ready that had just been
 /// connected to, and so did one of three that was away.
+/// What was found where it was reached before was taken for known for ever: nothing of that kind was
+/// told of any node.
+#[tokio::test]
+async fn a_node_that_is_reached_elsewhere_by_now_is_not_found_where_it_was() {
+    let cluster = Cluster::options().replicas(0).start();
+    let node = &cluster.nodes()[0];
+    let set = |policy: &str| node.command(&["CONFIG", "SET", "maxmemory-policy", policy]);
+    set("allkeys-lru");
+    let (before, after) = (Proxy::before(node.port()), Proxy::before(node.port()));
+    let (leads_to, told) = (Arc::new(AtomicU16::new(before.port())), node.port().to_string());
+    let asked = Arc::clone(&leads_to);
+    let way = move |it: &str| {
+        let (host, port) = it.rsplit_once(':')?;
+        (port == told).then(|| format!("{host}:{}", asked.load(Ordering::SeqCst)))
+    };
+    let (log, _logged) = Log::begin();
+    let client = Client::builder().translate_addresses(way);
+    let client = client.connect(&cluster.url()).await.unwrap();
+    let words = "may evict locks";
+    assert_eq!(warned(&log, words), 1, "{}", log.text());
+
+    leads_to.store(after.port(), Ordering::SeqCst);
+    drop(before);
+    comes_true("it is found there", || after.connections() > 0).await;
+    let is_it = |it: &Hazard| matches!(it, Hazard::Evicts { .. });
+    let found = |health: &Health| health.commands_up && has(health, is_it);
+    healed(&client, PATIENCE, "it is looked at", found).await;
+    assert_eq!(warned(&log, words), 2, "{}", log.text());
+    set("noeviction");
+    healed(&client, PATIENCE, "it is over", |health| !has(health, is_it)).await;
+    assert_eq!(over(&log, words), 1, "{}", log.text());
+}
+
+/// A node to which a slot was on its way, and that never had any.
+#[tokio::test]
+async fn a_guest_that_was_left_has_nothing_that_can_hurt() {
+    let cluster = Cluster::options().replicas(0).start();
+    let (log, _logged) = Log::begin();
+    let client = Client::connect(&cluster.url()).await.unwrap();
+    let (added, node) = (cluster.add_node(), &cluster.nodes()[0]);
+    let policy = ["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"];
+    added.command(&policy);
+    let moving = cluster.moving(Cluster::slot_of("door"), &added);
+    moving.open();
+    give_back(client.lock("door").unwrap().acquire().await.unwrap()).await;
+    let words = "may evict locks";
+    assert_eq!(warned(&log, words), 1, "{}", log.text());
+    moving.call_off();
+    within(PATIENCE, "it is left", async {
+        while common::connections(&added) > 0 {
+            sleep(ms(100)).await;
+        }
+    })
+    .await;
+    node.command(&policy);
+    let is_it = |it: &Hazard| matches!(it, Hazard::Evicts { .. });
+    healed(&client, PATIENCE, "it is found", |health| has(health, is_it)).await;
+    assert_eq!(warned(&log, words), 2, "{}", log.text());
+}
+
 #[tokio::test]
 async fn a_cluster_is_ready_at_once_and_while_one_of_its_nodes_is_away() {
     let lenient = Redis::options().arg("--cluster-require-full-coverage", "no");

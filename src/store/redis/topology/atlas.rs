@@ -240,6 +240,7 @@ impl Atlas {
     pub(super) fn adopt(&self, map: Map) {
         let confirms = |chart: &mut Chart| chart.confirms(&map, Instant::now());
         if self.chart.lock().as_mut().is_some_and(confirms) {
+            self.see_guests_off();
             self.reach_anew();
             return self.settle();
         }
@@ -262,6 +263,13 @@ impl Atlas {
         left.iter().for_each(|(at, node)| self.retire(at, node));
         self.settle();
         self.changed.notify_waiters();
+    }
+
+    /// Lets those nodes go that have no slot and are not asked any more.
+    fn see_guests_off(&self) {
+        let gone = self.chart.lock().as_mut().map(|it| it.see_guests_off(Instant::now()));
+        // Whoever asks one still has it.
+        gone.unwrap_or_default().iter().for_each(|node| self.forget(node));
     }
 
     /// Asks anew how those nodes are reached that are not: it may be otherwise by now.
@@ -334,7 +342,6 @@ impl Atlas {
         tracing::debug!(target: "leasehold", server = address_shown(at),
             "a node of the cluster is no master any more: left");
         self.leave(node);
-        self.common.warnings.forget(&node.commands.dialer().place());
     }
 
     /// Ends what there is to `node`.
@@ -345,6 +352,12 @@ impl Atlas {
         past.reconnects += node.reconnects() + 1;
         drop(past);
         node.cut();
+        self.forget(node);
+    }
+
+    /// Nobody looks any more at what can hurt locks there.
+    fn forget(&self, node: &Node) {
+        self.common.warnings.forget(&node.commands.dialer().place());
     }
 
     /// How often a connection for commands was lost.

@@ -93,9 +93,14 @@ impl Chart {
         let is_known = self.map == *map;
         if is_known {
             self.believed_at = now;
-            self.guests.retain(|_, (_, used)| now < *used + GUESTS_STAY);
         }
         is_known
+    }
+
+    /// Gives away the guests that were not asked for long.
+    pub(super) fn see_guests_off(&mut self, now: Instant) -> Vec<Arc<Node>> {
+        let gone = self.guests.extract_if(|_, (_, used)| now >= *used + GUESTS_STAY);
+        gone.map(|(_, (node, _))| node).collect()
     }
 
     /// The node that has `slot`.
