@@ -548,6 +548,26 @@ async fn an_upgrade_that_parts_old_clients_from_new_ones_is_found_and_told_once(
     assert_eq!(warned(&log, "restart the clients"), 1, "{}", log.text());
 }
 
+/// Whichever node was the last to answer was believed: it was told and over in turns, up to some
+/// times a second.
+#[tokio::test]
+async fn a_cluster_of_two_versions_is_told_of_once() {
+    came_with(7, "taking away the right to a second word of a command");
+    let cluster = Cluster::options().replicas(0).start();
+    cluster.user("door", &["~*", "&*", "+@all"]);
+    let (log, _logged) = Log::begin();
+    let builder = Client::builder().credentials("door", "secret");
+    let client = builder.connect(&cluster.url()).await.unwrap();
+    let [old, lost, _] = &cluster.nodes()[..] else { panic!("there are three") };
+    old.command(&["ACL", "SETUSER", "door", "-pubsub|shardnumsub"]);
+    // when they are asked often, as somebody waits for one of them
+    let lock = client.lock(cluster.key_on(lost, "door")).unwrap();
+    lost.stop();
+    lock.acquire_within(secs(5)).await.unwrap_err();
+    let words = "the cluster has other channels";
+    assert_eq!([warned(&log, words), over(&log, words)], [1, 0], "{}", log.text());
+}
+
 #[cfg(feature = "blocking")]
 #[test]
 fn a_client_for_threads_finds_the_same() {

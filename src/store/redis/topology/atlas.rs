@@ -11,10 +11,7 @@
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
-    sync::{
-        Arc, OnceLock,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, OnceLock},
     time::Duration,
 };
 
@@ -44,6 +41,10 @@ use crate::{
 /// Who is not ready is asked again much sooner than this.
 const SAID_LATELY: Duration = Duration::from_secs(1);
 
+/// Not every node is asked in each look: while a cluster is upgraded, one that was not asked lately
+/// may be another than the others.
+const MIXED: Duration = Duration::from_secs(60);
+
 /// What is known of the cluster.
 #[derive(Debug)]
 pub(super) struct Atlas {
@@ -53,8 +54,8 @@ pub(super) struct Atlas {
     /// Told when there is another map.
     pub(super) changed: Notify,
     channels: OnceLock<Channels>,
-    /// Whether another kind of channels is used by those who come now.
-    outgrown: AtomicBool,
+    /// When a node has said last that those who come now may use another kind of channels.
+    outgrown: Mutex<Option<Instant>>,
     /// Why there is no map yet.
     obstacle: Mutex<Option<String>>,
     /// Nodes that are away, and whether that was told.
@@ -85,7 +86,7 @@ impl Atlas {
             chart: Mutex::default(),
             changed: Notify::new(),
             channels: OnceLock::new(),
-            outgrown: AtomicBool::new(false),
+            outgrown: Mutex::default(),
             obstacle: Mutex::default(),
             absences: Mutex::default(),
             past: Mutex::default(),
@@ -101,16 +102,20 @@ impl Atlas {
     }
 
     /// Settles how messages travel: for ever, as Redisson does. Those who come after an upgrade
-    /// settle it otherwise, which is told.
-    pub(super) fn speaks(&self, channels: Channels) {
-        let has_changed = *self.channels.get_or_init(|| channels) != channels;
-        self.outgrown.store(has_changed, Ordering::Relaxed);
+    /// settle it otherwise, which is told. This is what nodes `said`, of which the last is believed.
+    pub(super) fn speaks(&self, said: &[Channels]) {
+        let Some(last) = said.last() else { return };
+        let settled = self.channels.get_or_init(|| *last);
+        if said.iter().any(|it| it != settled) {
+            *self.outgrown.lock() = Some(Instant::now());
+        }
         self.common.warnings.tell(Source::Map, self.other_channels().into_iter().collect());
     }
 
     /// That others use other channels, if they do.
     fn other_channels(&self) -> Option<Finding> {
-        let has_changed = self.outgrown.load(Ordering::Relaxed);
+        let said = *self.outgrown.lock();
+        let has_changed = said.is_some_and(|at| Instant::now() < at + MIXED);
         has_changed.then(|| Finding::at("the cluster", Hazard::OtherChannels))
     }
 
@@ -209,13 +214,14 @@ impl Atlas {
 
     /// What can hurt locks, as far as it was looked at.
     pub(super) fn findings(&self) -> Vec<Finding> {
+        let channels = self.other_channels();
         let chart = self.chart.lock();
         let Some(chart) = chart.as_ref() else { return Vec::new() };
         let gap =
             chart.map().gap().map(|gap| Hazard::SlotsWithoutNode { slots: slots_in_words(gap) });
         let gap = gap.map(|gap| Finding::at("the cluster", gap));
         let of_nodes = chart.masters().flat_map(|(_, node)| node.findings(&self.common));
-        of_nodes.chain(of_the_away(chart)).chain(gap).chain(self.other_channels()).collect()
+        of_nodes.chain(of_the_away(chart)).chain(gap).chain(channels).collect()
     }
 
     /// Warns of nodes that stay away, and tells when they are back or have no slots any more.

@@ -166,13 +166,13 @@ impl Scout {
     }
 
     /// Believes whoever knows most.
-    fn believe(&self, said: Vec<(Map, Option<Channels>)>) {
-        let best = said.into_iter().max_by_key(|(map, _)| (map.epoch, map.covered()));
-        let Some((map, channels)) = best else { return };
-        if let Some(channels) = channels {
-            self.atlas.speaks(channels);
+    fn believe(&self, mut said: Vec<(Map, Option<Channels>)>) {
+        said.sort_by_cached_key(|(map, _)| (map.epoch, map.covered()));
+        let channels: Vec<_> = said.iter().filter_map(|(_, channels)| *channels).collect();
+        self.atlas.speaks(&channels);
+        if let Some((map, _)) = said.pop() {
+            self.atlas.adopt(map);
         }
-        self.atlas.adopt(map);
     }
 
     /// What those say to whom there is a connection.
