@@ -1010,7 +1010,8 @@ async fn a_slot_that_nobody_has_is_told_and_other_names_are_locked() {
     let missed = Hazard::SlotsWithoutNode { slots: format!("slot {slot}") };
     assert!(health.findings.iter().any(|it| it.hazard == missed), "{health:?}");
     assert!(health.is_ready(), "all others can be had: {health:?}");
-    assert_eq!(log.text().matches("no node of the cluster has these slots").count(), 1);
+    let words = format!("no node of the cluster has slot {slot}: names there cannot be locked");
+    assert_eq!(log.text().matches(&words).count(), 1, "{}", log.text());
 }
 
 /// The node was blamed that is away, and not the setting.

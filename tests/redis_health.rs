@@ -445,6 +445,25 @@ async fn a_node_that_is_reached_elsewhere_by_now_is_not_found_where_it_was() {
     assert_eq!(over(&log, words), 1, "{}", log.text());
 }
 
+/// Its end was not told.
+#[tokio::test]
+async fn a_slot_that_nobody_has_is_told_with_what_to_do_and_when_somebody_has_it() {
+    let lenient = Redis::options().arg("--cluster-require-full-coverage", "no");
+    let cluster = Cluster::options().replicas(0).node_options(lenient).start();
+    let nodes = cluster.nodes();
+    eventually("nobody has it", PATIENCE, || {
+        nodes.iter().all(|node| node.command(&["CLUSTER", "DELSLOTS", "0"]).is_error())
+    });
+    let (log, _logged) = Log::begin();
+    let client = Client::connect(&cluster.url()).await.unwrap();
+    let is_it = |it: &Hazard| matches!(it, Hazard::SlotsWithoutNode { .. });
+    healed(&client, PATIENCE, "it is found", |health| has(health, is_it)).await;
+    nodes[0].command(&["CLUSTER", "ADDSLOTS", "0"]);
+    healed(&client, PATIENCE, "it is over", |health| !has(health, is_it)).await;
+    let words = "no node of the cluster has slot 0";
+    assert_eq!([warned(&log, words), over(&log, words)], [1, 1], "{}", log.text());
+}
+
 /// A node to which a slot was on its way, and that never had any.
 #[tokio::test]
 async fn a_guest_that_was_left_has_nothing_that_can_hurt() {

@@ -17,8 +17,10 @@ pub(super) enum Source {
     Server(String),
     /// Those who say where the server is, and those beside it.
     Around(String),
+    /// How messages travel in the cluster.
+    Channels,
     /// The map of the cluster.
-    Map,
+    Slots,
 }
 
 impl Source {

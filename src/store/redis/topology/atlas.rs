@@ -109,7 +109,7 @@ impl Atlas {
         if said.iter().any(|it| it != settled) {
             *self.outgrown.lock() = Some(Instant::now());
         }
-        self.common.warnings.tell(Source::Map, self.other_channels().into_iter().collect());
+        self.common.warnings.tell(Source::Channels, self.other_channels().into_iter().collect());
     }
 
     /// That others use other channels, if they do.
@@ -217,9 +217,7 @@ impl Atlas {
         let channels = self.other_channels();
         let chart = self.chart.lock();
         let Some(chart) = chart.as_ref() else { return Vec::new() };
-        let gap =
-            chart.map().gap().map(|gap| Hazard::SlotsWithoutNode { slots: slots_in_words(gap) });
-        let gap = gap.map(|gap| Finding::at("the cluster", gap));
+        let gap = gap_in(chart);
         let of_nodes = chart.masters().flat_map(|(_, node)| node.findings(&self.common));
         of_nodes.chain(of_the_away(chart)).chain(gap).chain(channels).collect()
     }
@@ -237,6 +235,12 @@ impl Atlas {
         again
     }
 
+    /// Warns of slots that no node has, and tells when all have one.
+    fn look_for_a_gap(&self) {
+        let gap = self.chart.lock().as_ref().and_then(gap_in);
+        self.common.warnings.tell(Source::Slots, gap.into_iter().collect());
+    }
+
     /// Notes why nobody could say who is where.
     pub(super) fn note(&self, obstacle: String) {
         *self.obstacle.lock() = Some(obstacle);
@@ -248,6 +252,7 @@ impl Atlas {
         if self.chart.lock().as_mut().is_some_and(confirms) {
             self.see_guests_off();
             self.reach_anew();
+            self.look_for_a_gap();
             return self.settle();
         }
         let dialers: Vec<_> = map.masters().iter().map(|at| self.dialer(at)).collect();
@@ -256,16 +261,12 @@ impl Atlas {
         if chart.as_ref().is_some_and(|old| old.is_newer_than(&map, now)) {
             return;
         }
-        let (replaces, gap) = (chart.is_some(), map.gap());
-        let had_gap = chart.as_ref().is_some_and(|old| old.map().gap().is_some());
+        let replaces = chart.is_some();
         let make = |dialer| self.node(dialer, replaces);
         let (drawn, left) = Chart::drawn(chart.take(), map, dialers, make, now);
         *chart = Some(drawn);
         drop(chart);
-        if let Some(gap) = gap.filter(|_| !had_gap) {
-            tracing::warn!(target: "leasehold", slots = slots_in_words(gap),
-                "no node of the cluster has these slots: names there cannot be locked");
-        }
+        self.look_for_a_gap();
         left.iter().for_each(|(at, node)| self.retire(at, node));
         self.settle();
         self.changed.notify_waiters();
@@ -458,6 +459,12 @@ impl Atlas {
     pub(super) fn is_to_be_said_again(&self, key: &[u8]) -> bool {
         self.unheard.lock().remove(key)
     }
+}
+
+/// The first slots that no node has, if there are any.
+fn gap_in(chart: &Chart) -> Option<Finding> {
+    let slots = slots_in_words(chart.map().gap()?);
+    Some(Finding::at("the cluster", Hazard::SlotsWithoutNode { slots }))
 }
 
 /// The masters that no question reaches.
