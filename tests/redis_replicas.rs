@@ -10,7 +10,7 @@ use std::sync::{
 };
 
 use common::{
-    SOON, channel, connections, entered, give_back, held_and_waited_for, ms, ours, secs,
+    Log, SOON, channel, connections, entered, give_back, held_and_waited_for, ms, ours, secs,
     subscribers, until_subscribed, waiter, within,
 };
 use leasehold::{Client, Error, Hazard, Replicas, Role};
@@ -280,6 +280,32 @@ async fn another_primary_among_the_addresses_is_found_while_one_is_connected_to_
         }
     })
     .await;
+}
+
+/// When it was cut off, and others went on with it, it was told as over.
+#[tokio::test]
+async fn another_primary_that_does_not_answer_any_more_is_one_still() {
+    let [primary, replica] = pair();
+    let (log, _logged) = Log::begin();
+    let client = Client::builder().connect_timeout(secs(1));
+    let client = client.connect(&url([&primary, &replica])).await.unwrap();
+    replica.promote();
+    let words = "is a primary, too";
+    let is_told = |it: &str| it.contains("this can hurt locks") && it.contains(words);
+    within(secs(30), "it is told", async {
+        while !log.text().lines().any(is_told) {
+            sleep(ms(50)).await;
+        }
+    })
+    .await;
+    // It is looked at each ten seconds.
+    replica.pause();
+    sleep(secs(14)).await;
+    let findings = client.health().await.findings;
+    let is_it = |it: &Hazard| matches!(it, Hazard::OtherPrimary { .. });
+    assert!(findings.iter().any(|it| is_it(&it.hazard)), "{findings:?}");
+    let is_over = |it: &str| it.contains("this is over") && it.contains(words);
+    assert!(!log.text().lines().any(is_over), "{}", log.text());
 }
 
 /// A server that rests at each key answers too seldom on a busy machine.

@@ -114,14 +114,18 @@ impl Dialer {
     pub(crate) async fn look_around(&self) {
         let others = self.whereabouts.beside();
         let asked = join_all(others.iter().map(|it| self.is_primary(it))).await;
-        let found = others.iter().zip(asked).filter(|(_, is_primary)| *is_primary);
-        self.whereabouts.found(found.map(|(address, _)| address.to_string()).collect());
+        let is_one = |(address, is_primary): (&Address, Option<bool>)| {
+            let address = address.to_string();
+            is_primary.unwrap_or_else(|| self.whereabouts.is_other(&address)).then_some(address)
+        };
+        self.whereabouts.found(others.into_iter().zip(asked).filter_map(is_one).collect());
     }
 
-    /// Whether a primary answers at `address`.
-    async fn is_primary(&self, address: &Address) -> bool {
-        let met = timeout(self.limit, self.meet(address)).await.ok().flatten();
-        met.is_some_and(|it| about::must_be_primary(&it).is_ok())
+    /// Whether a primary answers at `address`; `None` where nothing is heard: it may be cut off
+    /// from us alone.
+    async fn is_primary(&self, address: &Address) -> Option<bool> {
+        let met = timeout(self.limit, self.meet(address)).await.ok()?;
+        Some(met.is_some_and(|it| about::must_be_primary(&it).is_ok()))
     }
 
     /// Connects, greets and hangs up.

@@ -179,6 +179,11 @@ impl Whereabouts {
         addresses.iter().filter(|it| it.to_string() != server).collect()
     }
 
+    /// Whether somebody at `address` has called itself a primary, too, the last time.
+    pub(super) fn is_other(&self, address: &String) -> bool {
+        self.others.lock().contains(address)
+    }
+
     /// Notes who else calls itself a primary now.
     pub(super) fn found(&self, others: Vec<String>) {
         *self.others.lock() = others;
