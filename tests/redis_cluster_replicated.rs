@@ -314,11 +314,10 @@ async fn while_a_slot_is_on_its_way_its_grants_are_acknowledged_where_they_are()
 async fn a_permit_that_is_asked_about_again_while_its_slot_is_on_its_way_is_there_still() {
     let cluster = Cluster::start();
     let client = client(&cluster).await;
-    let permits = client.permits(NAME).unwrap().replicated(ONE);
+    let two = Replicas::at_least(2).within(PATIENCE * 2);
+    let permits = client.permits(NAME).unwrap().replicated(two);
     permits.set(1).await.unwrap();
-    let (master, replica) = (owner(&cluster, NAME), replica_of(&cluster, NAME));
-    replica.catch_up_with(&master);
-    replica.pause();
+    let master = owner(&cluster, NAME);
     let before = master.calls();
     let waits = tokio::spawn({
         let permits = permits.clone();
@@ -331,7 +330,7 @@ async fn a_permit_that_is_asked_about_again_while_its_slot_is_on_its_way_is_ther
     master.command(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
     let asked_again = || master.calls().since(&before).of("wait") > 1;
     eventually("they are asked for again", PATIENCE, asked_again);
-    replica.resume();
+    let _second = cluster.add_replica_of(&master);
     let guard = within(PATIENCE, "it is there", waits).await.unwrap().unwrap();
     assert_eq!(permits.acquired().await.unwrap(), 1);
     moving.call_off();

@@ -22,7 +22,7 @@ const HIDDEN: [(&str, &str); 9] = [
     ("OOM", "OOM"),
     ("READONLY", "READONLY"),
     // A script has taken a key away whose slot is on its way, and may not look at it again there.
-    ("TRYAGAIN", "attempted to access a non local key"),
+    ("TRYAGAIN", "to access a non local key"),
     ("WRONGTYPE", "WRONGTYPE"),
 ];
 
@@ -313,6 +313,16 @@ mod tests {
                 "ACL failure in script: no",
             ),
             ("OOM no room script: 0a, on @user_script:1.", "OOM", "no room"),
+            (
+                "ERR Script attempted to access a non local key",
+                "TRYAGAIN",
+                "Script attempted to access a non local key",
+            ),
+            (
+                "ERR Attempted to access a non local key",
+                "TRYAGAIN",
+                "Attempted to access a non local key",
+            ),
         ] {
             let (first, rest) = said.split_once(' ').unwrap();
             match refused(first, rest) {
