@@ -120,18 +120,15 @@ async fn what_comes_back_is_told_again_and_its_end_each_time() {
 #[tokio::test]
 async fn what_ends_by_itself_is_told_without_a_probe_and_nobody_looks_for_the_end_of_a_setting() {
     let refuses = Redis::options().arg("--min-replicas-to-write", "1").start();
-    let (writes_alone, other) = (Redis::start(), Redis::start());
-    let _replica = Redis::start_replica_of(&writes_alone);
+    let evicts = Redis::options().arg("--maxmemory-policy", "allkeys-lru").start();
+    let well = Redis::start();
     let (log, _logged) = Log::begin();
     let mut clients = vec![];
-    for redis in [&refuses, &writes_alone, &other] {
+    for redis in [&refuses, &evicts, &well] {
         clients.push(Client::connect(&redis.url()).await.unwrap());
     }
-    // A primary takes a moment to list a replica that is in step with it.
-    let is_it = |health: &Health| has(health, |it| *it == Hazard::WritesAlone);
-    healed(&clients[1], PATIENCE, "it lists its replica", is_it).await;
-    assert_eq!((warned(&log, "NOREPLICAS"), warned(&log, "cut off")), (1, 1), "{}", log.text());
-    let before = [&writes_alone, &other].map(|redis| redis.calls());
+    assert_eq!((warned(&log, "NOREPLICAS"), warned(&log, "evict locks")), (1, 1), "{}", log.text());
+    let before = [&evicts, &well].map(|redis| redis.calls());
 
     refuses.command(&["CONFIG", "SET", "min-replicas-to-write", "0"]);
     within(PATIENCE, "it is told", async {
@@ -142,7 +139,7 @@ async fn what_ends_by_itself_is_told_without_a_probe_and_nobody_looks_for_the_en
     .await;
     sleep(secs(12)).await;
     assert_eq!(over(&log, "NOREPLICAS"), 1);
-    for (redis, before) in [&writes_alone, &other].into_iter().zip(&before) {
+    for (redis, before) in [&evicts, &well].into_iter().zip(&before) {
         assert_eq!(redis.calls().since(before).of("info"), 0);
     }
 }
@@ -169,6 +166,25 @@ async fn a_primary_that_nobody_can_replace_is_found_and_told_each_time() {
             assert_eq!([warned(&log, words), over(&log, words)], [times, times], "{}", log.text());
         }
     }
+}
+
+/// It was told as over just when it mattered.
+#[tokio::test]
+async fn that_a_primary_writes_alone_is_not_over_when_its_last_replica_goes() {
+    let primary = Redis::start();
+    let replica = Redis::start_replica_of(&primary);
+    let (log, _logged) = Log::begin();
+    let client = Client::connect(&primary.url()).await.unwrap();
+    let is_it = |it: &Hazard| *it == Hazard::WritesAlone;
+    healed(&client, PATIENCE, "it lists its replica", |health| has(health, is_it)).await;
+    replica.stop();
+    healed(&client, PATIENCE, "it has none", |health| !has(health, is_it)).await;
+    replica.start_again();
+    healed(&client, PATIENCE, "it has one", |health| has(health, is_it)).await;
+    assert_eq!([warned(&log, "cut off"), over(&log, "cut off")], [1, 0], "{}", log.text());
+    primary.command(&["CONFIG", "SET", "min-replicas-to-write", "1"]);
+    healed(&client, PATIENCE, "it does not", |health| !has(health, is_it)).await;
+    assert_eq!([warned(&log, "cut off"), over(&log, "cut off")], [1, 1], "{}", log.text());
 }
 
 #[tokio::test]

@@ -75,8 +75,11 @@ impl Warnings {
 
     /// Tells what is new of what was found on a server, and around it.
     pub(super) fn look(&self, about: &About, dialer: &Dialer) {
-        let place = dialer.place();
-        self.tell(Source::Server(place), self.findings(about, dialer.may_change()));
+        let found = self.findings(about, dialer.may_change());
+        // One that has lost its replicas takes locks without them as before.
+        let is_left = about.replicas == Some(0) && about.obstacle().is_none();
+        let stays = |it: &Hazard| is_left && *it == Hazard::WritesAlone;
+        self.tell_but(Source::Server(dialer.place()), found, stays);
         self.look_around(dialer);
     }
 
@@ -99,7 +102,12 @@ impl Warnings {
 
     /// This is all that there is to say of `source` now. Warns of what is new, and tells what is over.
     pub(super) fn tell(&self, source: Source, found: Vec<Finding>) {
-        let (new, over) = self.there.lock().turned(source, found, self.of_nodes);
+        self.tell_but(source, found, |_| false);
+    }
+
+    /// The same, but for what `stays` though it is not found.
+    fn tell_but(&self, source: Source, found: Vec<Finding>, stays: impl Fn(&Hazard) -> bool) {
+        let (new, over) = self.there.lock().turned(source, found, stays, self.of_nodes);
         // That no sentinel says where the master is they tell themselves, each time.
         let is_told_here = |it: &&Finding| it.hazard != Hazard::NoSentinel;
         over.iter().filter(is_told_here).for_each(say_over);
@@ -118,11 +126,12 @@ impl There {
         &mut self,
         source: Source,
         mut found: Vec<Finding>,
+        stays: impl Fn(&Hazard) -> bool,
         of_any: bool,
     ) -> (Vec<Finding>, Vec<Finding>) {
         let own = self.0.iter().position(|(it, _)| *it == source);
         let before = own.map(|at| self.0.swap_remove(at).1).unwrap_or_default();
-        found.extend(unseen_now(&before, &found));
+        found.extend(unseen_now(&before, &found, stays));
         let others: Vec<_> = self.0.iter().flat_map(|(_, found)| found).collect();
         let is_told =
             |it: &Finding, by: &Finding| is_like(it, by) && (of_any || it.server == by.server);
@@ -138,10 +147,14 @@ impl There {
     }
 }
 
-/// Those of `before` of which a look says nothing that has `found` these.
-fn unseen_now(before: &[Finding], found: &[Finding]) -> Vec<Finding> {
+/// Those of `before` that stay, or of which a look says nothing that has `found` these.
+fn unseen_now(
+    before: &[Finding],
+    found: &[Finding],
+    stays: impl Fn(&Hazard) -> bool,
+) -> Vec<Finding> {
     let is_hidden = |it: &&Finding| {
-        found.iter().any(|by| by.hazard.hides(&it.hazard))
+        (stays(&it.hazard) || found.iter().any(|by| by.hazard.hides(&it.hazard)))
             && !found.iter().any(|other| is_like(it, other))
     };
     before.iter().filter(is_hidden).cloned().collect()
@@ -190,7 +203,7 @@ mod tests {
     /// What is new and what is over when a server has these, by how many.
     fn turned(there: &mut There, server: &str, hazards: &[Hazard], of_any: bool) -> [usize; 2] {
         let found = hazards.iter().map(|it| Finding::at(server, it.clone())).collect();
-        let (new, over) = there.turned(at(server), found, of_any);
+        let (new, over) = there.turned(at(server), found, |_| false, of_any);
         [new.len(), over.len()]
     }
 

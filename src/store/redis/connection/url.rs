@@ -8,7 +8,6 @@ use url::{ParseError, Url};
 use super::{
     secret::Secret,
     settings::Settings,
-    shown::shown,
     target::{Address, Credentials, Place, Target, Watched},
 };
 use crate::error::Error;
@@ -132,16 +131,11 @@ impl<'a> Written<'a> {
         hosts.iter().enumerate().map(alone).collect()
     }
 
-    /// Which address it is that is at this `index`, for a person: by its host, if that stands
-    /// behind an `@`. Anything else may be a part of a password.
+    /// Which address it is that is at this `index`, for a person. Not by its host: where an `@` is
+    /// not escaped, or a host is missing, that is a part of a password.
     fn which(&self, index: usize) -> String {
-        let written = self.hosts.get(index).copied().unwrap_or_default();
-        let host = written.rsplit_once(':').map_or(written, |(host, _)| host);
-        match (self.who.is_empty(), self.hosts.len()) {
-            (false, _) if !host.is_empty() && host.len() <= SHOWN => {
-                format!(" of `{}`", shown(host))
-            }
-            (_, 1) => String::new(),
+        match self.hosts.len() {
+            1 => String::new(),
             _ => format!(" of address {}", index + 1),
         }
     }
@@ -570,13 +564,15 @@ mod tests {
     }
 
     #[test]
-    fn a_port_that_is_none_is_told_of_its_address_if_that_is_no_part_of_a_password() {
+    fn a_port_that_is_none_is_told_of_its_address_by_a_number() {
         for (url, which) in [
-            ("redis://u:pw@h1:port", "the port of `h1` is no number"),
-            ("redis://u:pw@h1,h2:99999/0", "the port of `h2` is no number"),
-            ("redis://u:pw@[::1]:x,h2", "the port of `[::1]` is no number"),
+            ("redis://u:pw@h1:port", "the port is no number"),
+            ("redis://u:pw@h1,h2:99999/0", "the port of address 2 is no number"),
+            ("redis://u:pw@[::1]:x,h2", "the port of address 1 is no number"),
             ("redis://u:pw@:x,h2", "host"),
-            ("redis-cluster://u:pw@h1:1,h2:0", "the port of `h2` is no number"),
+            ("redis://u:p@pw:word", "the port is no number"),
+            ("redis://u:p@pw:word,h2", "the port of address 1 is no number"),
+            ("redis-cluster://u:pw@h1:1,h2:0", "the port of address 2 is no number"),
             ("redis-cluster://h1:1,h2:x", "the port of address 2 is no number"),
             ("redis-sentinel://h1,h2,h3:x/main", "the port of address 3 is no number"),
             ("redis://u:pw", "the port is no number"),
