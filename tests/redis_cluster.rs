@@ -6,7 +6,7 @@ mod common;
 use std::{
     sync::{
         Arc, OnceLock,
-        atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread::sleep as sleep_for,
     time::Duration,
@@ -14,12 +14,12 @@ use std::{
 
 use common::{
     GUIDE, Log, SOON, channel,
-    cluster::{client, other_than, owner},
+    cluster::{Ways, client, other_than, owner},
     connections, entered, give_back, ms, secs, waiter, within,
 };
 use futures_util::future::join_all;
 use leasehold::{Client, Error, Hazard, Lock, LockGuard, LostReason, Release, Role, Write};
-use testkit::{Cluster, Failover, Links, Proxy, Redis, Reply, came_with, eventually, rights_in};
+use testkit::{Cluster, Failover, Links, Redis, Reply, came_with, eventually, rights_in};
 use tokio::{
     task::{JoinHandle, spawn_blocking},
     time::{Instant, sleep},
@@ -535,20 +535,13 @@ async fn nodes_are_reached_where_the_addresses_that_they_tell_are_translated_to(
 async fn a_node_that_is_reached_elsewhere_by_and_by_is_asked_about_anew() {
     let cluster = three_masters();
     let node = owner(&cluster, NAME);
-    let (before, after) = (Proxy::before(node.port()), Proxy::before(node.port()));
-    let (leads_to, told) = (Arc::new(AtomicU16::new(before.port())), node.port().to_string());
-    let asked = Arc::clone(&leads_to);
-    let way = move |it: &str| {
-        let (host, port) = it.rsplit_once(':')?;
-        (port == told).then(|| format!("{host}:{}", asked.load(Ordering::SeqCst)))
-    };
-    let client = Client::builder().translate_addresses(way);
+    let ways = Ways::to(&node);
+    let client = Client::builder().translate_addresses(ways.translation());
     let client = client.connect(&cluster.url()).await.unwrap();
     let lock = client.lock(NAME).unwrap();
     give_back(lock.acquire().await.unwrap()).await;
 
-    leads_to.store(after.port(), Ordering::SeqCst);
-    drop(before);
+    let after = ways.lead_elsewhere();
     let found = async {
         loop {
             match lock.acquire().await {

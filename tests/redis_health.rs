@@ -4,17 +4,11 @@
 
 mod common;
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU16, Ordering},
-    },
-    time::Duration,
-};
+use std::time::Duration;
 
-use common::{Log, comes_true, give_back, healed, ms, secs, within};
+use common::{Log, cluster::Ways, comes_true, give_back, healed, ms, secs, within};
 use leasehold::{Client, Hazard, Health, Replicas};
-use testkit::{Cluster, Liar, Lie, Proxy, Redis, Sentinels, came_with, eventually};
+use testkit::{Cluster, Liar, Lie, Redis, Sentinels, came_with, eventually};
 use tokio::time::sleep;
 
 /// What takes servers some seconds on a busy machine.
@@ -426,8 +420,6 @@ async fn in_a_cluster_each_node_is_looked_at_and_a_kind_is_told_once() {
     assert_eq!(warned(&log, "volatile-ttl"), 1, "{}", log.text());
 }
 
-/// A node that was still being connected to made a cluster not ready that had just been
-/// connected to, and so did one of three that was away.
 /// What was found where it was reached before was taken for known for ever: nothing of that kind was
 /// told of any node.
 #[tokio::test]
@@ -436,21 +428,14 @@ async fn a_node_that_is_reached_elsewhere_by_now_is_not_found_where_it_was() {
     let node = &cluster.nodes()[0];
     let set = |policy: &str| node.command(&["CONFIG", "SET", "maxmemory-policy", policy]);
     set("allkeys-lru");
-    let (before, after) = (Proxy::before(node.port()), Proxy::before(node.port()));
-    let (leads_to, told) = (Arc::new(AtomicU16::new(before.port())), node.port().to_string());
-    let asked = Arc::clone(&leads_to);
-    let way = move |it: &str| {
-        let (host, port) = it.rsplit_once(':')?;
-        (port == told).then(|| format!("{host}:{}", asked.load(Ordering::SeqCst)))
-    };
+    let ways = Ways::to(node);
     let (log, _logged) = Log::begin();
-    let client = Client::builder().translate_addresses(way);
+    let client = Client::builder().translate_addresses(ways.translation());
     let client = client.connect(&cluster.url()).await.unwrap();
     let words = "may evict locks";
     assert_eq!(warned(&log, words), 1, "{}", log.text());
 
-    leads_to.store(after.port(), Ordering::SeqCst);
-    drop(before);
+    let after = ways.lead_elsewhere();
     comes_true("it is found there", || after.connections() > 0).await;
     let is_it = |it: &Hazard| matches!(it, Hazard::Evicts { .. });
     let found = |health: &Health| health.commands_up && has(health, is_it);
@@ -507,6 +492,8 @@ async fn a_guest_that_was_left_has_nothing_that_can_hurt() {
     assert_eq!(warned(&log, words), 2, "{}", log.text());
 }
 
+/// A node that was still being connected to made a cluster not ready that had just been
+/// connected to, and so did one of three that was away.
 #[tokio::test]
 async fn a_cluster_is_ready_at_once_and_while_one_of_its_nodes_is_away() {
     let lenient = Redis::options().arg("--cluster-require-full-coverage", "no");

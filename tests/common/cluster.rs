@@ -1,9 +1,12 @@
 //! What the tests on real clusters share.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicU16, Ordering},
+};
 
 use leasehold::{Client, ClientBuilder};
-use testkit::{Cluster, Redis};
+use testkit::{Cluster, Proxy, Redis};
 
 pub(crate) async fn client(cluster: &Cluster) -> Client {
     built(cluster, Client::builder()).await
@@ -11,6 +14,38 @@ pub(crate) async fn client(cluster: &Cluster) -> Client {
 
 pub(crate) async fn built(cluster: &Cluster, builder: ClientBuilder) -> Client {
     builder.connect(&cluster.url()).await.expect("the cluster is up")
+}
+
+/// Two ways to a node, of which its clients are told one.
+pub(crate) struct Ways {
+    node: u16,
+    before: Proxy,
+    after: Proxy,
+    told: Arc<AtomicU16>,
+}
+
+impl Ways {
+    pub(crate) fn to(node: &Redis) -> Self {
+        let (before, after) = (Proxy::before(node.port()), Proxy::before(node.port()));
+        let told = Arc::new(AtomicU16::new(before.port()));
+        Self { node: node.port(), before, after, told }
+    }
+
+    /// What the node is reached by, for `translate_addresses`.
+    pub(crate) fn translation(&self) -> impl Fn(&str) -> Option<String> + Send + Sync + 'static {
+        let (node, told) = (self.node.to_string(), Arc::clone(&self.told));
+        move |it| {
+            let (host, port) = it.rsplit_once(':')?;
+            (port == node).then(|| format!("{host}:{}", told.load(Ordering::SeqCst)))
+        }
+    }
+
+    /// From now on there is the other one alone, which is returned.
+    pub(crate) fn lead_elsewhere(self) -> Proxy {
+        self.told.store(self.after.port(), Ordering::SeqCst);
+        drop(self.before);
+        self.after
+    }
 }
 
 /// Whoever has `name`.
