@@ -14,12 +14,12 @@ use std::{
 
 use common::{
     GUIDE, Log, SOON, channel,
-    cluster::{Ways, client, other_than, owner},
+    cluster::{Ways, built, client, other_than, owner},
     connections, entered, give_back, ms, secs, waiter, within,
 };
 use futures_util::future::join_all;
 use leasehold::{Client, Error, Hazard, Lock, LockGuard, LostReason, Release, Role, Write};
-use testkit::{Cluster, Failover, Links, Redis, Reply, came_with, eventually, rights_in};
+use testkit::{Cluster, Failover, Links, Proxy, Redis, Reply, came_with, eventually, rights_in};
 use tokio::{
     task::{JoinHandle, spawn_blocking},
     time::{Instant, sleep},
@@ -695,6 +695,95 @@ async fn a_master_that_stood_still_and_comes_back_is_neither_asked_nor_heard() {
     cluster.wait_until_ok();
     assert_eq!(replica.command(&["EXISTS", NAME]).number(), 1);
     give_back(held).await;
+}
+
+// Looks at the cluster.
+
+/// Ways to all nodes of `cluster` on which each reply takes `rtt`, and a client that goes by them.
+async fn far_client(cluster: &Cluster, rtt: Duration) -> (Vec<Proxy>, Client) {
+    let nodes = cluster.nodes();
+    let ways: Vec<_> = nodes.iter().map(|node| Proxy::before(node.port())).collect();
+    ways.iter().for_each(|way| way.delay(rtt));
+    let ports = nodes.iter().map(|node| node.port().to_string());
+    let ports: Vec<_> = ports.zip(ways.iter().map(Proxy::port)).collect();
+    let translation = move |told: &str| {
+        let (host, port) = told.rsplit_once(':')?;
+        let (_, way) = ports.iter().find(|(node, _)| node == port)?;
+        Some(format!("{host}:{way}"))
+    };
+    let builder = Client::builder().translate_addresses(translation);
+    (ways, built(cluster, builder).await)
+}
+
+/// How often all `nodes` together were asked for the topology.
+fn topology_requests(nodes: &[Arc<Redis>]) -> u64 {
+    nodes.iter().map(|node| node.calls().of("cluster|slots")).sum()
+}
+
+/// How many connections all `nodes` together have accepted.
+fn connections_accepted(nodes: &[Arc<Redis>]) -> u64 {
+    let of = |node: &Arc<Redis>| {
+        let info = node.command(&["INFO", "stats"]);
+        let line =
+            info.text().lines().find_map(|it| it.strip_prefix("total_connections_received:"));
+        line.expect("the server counts them").parse::<u64>().unwrap()
+    };
+    nodes.iter().map(of).sum()
+}
+
+/// Its nodes were asked for 250 ms, and visited for a second: none answered in time.
+#[tokio::test(flavor = "multi_thread")]
+async fn client_follows_a_failover_when_replies_take_400_ms() {
+    let cluster = Cluster::options().impatient().start();
+    let (_ways, client) = far_client(&cluster, ms(400)).await;
+    let lock = client.lock(NAME).unwrap();
+    give_back(lock.acquire().await.unwrap()).await;
+    let old = owner(&cluster, NAME);
+    let replica = cluster.replicas_of(&old).remove(0);
+
+    old.stop();
+    let took = first_grant_after(lock, replica).await;
+    assert!(took < secs(6), "{took:?}");
+}
+
+/// Nodes that answered after more than 250 ms were visited as well, again and again.
+#[tokio::test(flavor = "multi_thread")]
+async fn client_opens_no_connections_when_nodes_answer_late() {
+    let cluster = three_masters();
+    let (_ways, client) = far_client(&cluster, ms(400)).await;
+    let lock = client.lock(NAME).unwrap();
+    give_back(lock.acquire().await.unwrap()).await;
+    let nodes = cluster.nodes();
+    let (asked, opened) = (topology_requests(&nodes), connections_accepted(&nodes));
+
+    // when it is busy for four seconds
+    for _ in 0..5 {
+        give_back(lock.acquire().await.unwrap()).await;
+    }
+    // each node has accepted one connection, of this test
+    assert_eq!(connections_accepted(&nodes) - opened, nodes.len() as u64);
+    let asked = topology_requests(&nodes) - asked;
+    assert!(asked <= 30, "{asked}");
+}
+
+/// Each client asked all survivors five times a second, for as long as somebody waited.
+#[tokio::test(flavor = "multi_thread")]
+async fn client_asks_seldom_for_the_topology_when_a_node_stays_away() {
+    let options = Redis::options().arg("--cluster-require-full-coverage", "no");
+    let cluster = Cluster::options().masters(6).replicas(0).node_options(options).start();
+    let client = client(&cluster).await;
+    let away = owner(&cluster, NAME);
+    let others: Vec<_> =
+        cluster.nodes().into_iter().filter(|node| node.port() != away.port()).collect();
+    away.stop();
+    let waits = waiter(client.lock(NAME).unwrap());
+
+    sleep(secs(4)).await;
+    let before = topology_requests(&others);
+    sleep(secs(3)).await;
+    let asked = topology_requests(&others) - before;
+    assert!(asked <= 20, "{asked}");
+    waits.abort();
 }
 
 // Slots on their way.

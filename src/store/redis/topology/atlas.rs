@@ -246,20 +246,21 @@ impl Atlas {
         *self.obstacle.lock() = Some(obstacle);
     }
 
-    /// Believes `map`, unless it is older than what is known.
-    pub(super) fn adopt(&self, map: Map) {
+    /// Believes `map`, unless it is older than what is known. Returns whether it is another one.
+    pub(super) fn adopt(&self, map: Map) -> bool {
         let confirms = |chart: &mut Chart| chart.confirms(&map, Instant::now());
         if self.chart.lock().as_mut().is_some_and(confirms) {
             self.see_guests_off();
             self.reach_anew();
             self.look_for_a_gap();
-            return self.settle();
+            self.settle();
+            return false;
         }
         let dialers: Vec<_> = map.masters().iter().map(|at| self.dialer(at)).collect();
         let now = Instant::now();
         let mut chart = self.chart.lock();
         if chart.as_ref().is_some_and(|old| old.is_newer_than(&map, now)) {
-            return;
+            return false;
         }
         let replaces = chart.is_some();
         let make = |dialer| self.node(dialer, replaces);
@@ -270,6 +271,7 @@ impl Atlas {
         left.iter().for_each(|(at, node)| self.retire(at, node));
         self.settle();
         self.changed.notify_waiters();
+        true
     }
 
     /// Lets those nodes go that have no slot and are not asked any more.

@@ -28,29 +28,30 @@ use super::{
     map::{Map, NO_CLUSTER, address_shown, no_cluster},
 };
 use crate::{
-    domain::{Backoff, Failure, Mutex, spread},
+    domain::{Failure, Mutex, spread},
     error::Error,
 };
 
 /// How often it looks when nothing is suspected.
 const SELDOM: Duration = Duration::from_secs(5);
 
-/// The first and the longest pause while somebody waits for a node that is away.
-const HURRIED: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(200));
+/// The shortest and the longest pause otherwise, and the part of the time without news that it is:
+/// a failover that takes eight seconds is noticed a second late at most, and a node that stays
+/// unreachable costs the others little.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
+const PART: u32 = 8;
 
-/// The shortest pause otherwise: many may suspect the same.
-const REST: Duration = Duration::from_millis(50);
+/// After so long without a suspicion the next one is a new one.
+const QUIET: Duration = Duration::from_secs(1);
 
-/// How long those are waited for to whom there is a connection, and those who are visited.
-const AT_HAND: Duration = Duration::from_millis(250);
-const ON_A_VISIT: Duration = Duration::from_secs(1);
+/// How many nodes are asked at once, and after which silence another one is asked, too.
+const ASKED: (usize, Duration) = (2, Duration::from_millis(250));
+
+/// The same for nodes to which there is no connection.
+const VISITED: (usize, Duration) = (3, Duration::from_secs(1));
 
 /// How long others are waited for after the first answer.
 const OTHERS: Duration = Duration::from_millis(50);
-
-/// So many nodes are asked in one look; so many others are visited if none of them answers.
-const ASKED: usize = 5;
-const VISITED: usize = 3;
 
 /// Looks for the nodes.
 #[derive(Debug)]
@@ -139,40 +140,42 @@ impl Scout {
     }
 
     async fn run(&self) {
-        let mut backoff = Backoff::default();
+        let mut last_news = Instant::now();
         loop {
-            self.look().await;
+            if self.look().await {
+                last_news = Instant::now();
+            }
             let again = self.atlas.look_for_the_away();
+            sleep(spread(pause(last_news.elapsed()))).await;
             if self.hurried.load(Ordering::Acquire) > 0 {
-                sleep(backoff.next(HURRIED)).await;
                 continue;
             }
-            backoff = Backoff::default();
-            sleep(REST).await;
+            let rests = Instant::now();
             tokio::select! {
                 () = self.atlas.common.hub.suspicion.notified() => {}
                 () = sleep(again.unwrap_or_else(|| spread(SELDOM))) => {}
             }
+            if rests.elapsed() >= QUIET {
+                last_news = Instant::now();
+            }
         }
     }
 
-    /// Looks once.
-    async fn look(&self) {
+    /// Looks once. Returns whether there was news.
+    async fn look(&self) -> bool {
         let mut maps = self.ask_the_living().await;
         if maps.is_empty() {
             maps = self.visit_some().await;
         }
-        self.believe(maps);
+        self.believe(maps)
     }
 
-    /// Believes whoever knows most.
-    fn believe(&self, mut said: Vec<(Map, Option<Channels>)>) {
+    /// Believes whoever knows most. Returns whether that is news.
+    fn believe(&self, mut said: Vec<(Map, Option<Channels>)>) -> bool {
         said.sort_by_cached_key(|(map, _)| (map.epoch, map.covered()));
         let channels: Vec<_> = said.iter().filter_map(|(_, channels)| *channels).collect();
         self.atlas.speaks(&channels);
-        if let Some((map, _)) = said.pop() {
-            self.atlas.adopt(map);
-        }
+        said.pop().is_some_and(|(map, _)| self.atlas.adopt(map))
     }
 
     /// What those say to whom there is a connection.
@@ -180,7 +183,6 @@ impl Scout {
         let mut nodes = self.atlas.masters();
         nodes.retain(|(_, node)| node.commands.is_up());
         fastrand::shuffle(&mut nodes);
-        nodes.truncate(ASKED);
         let ask = |(at, node): (HostPort, Arc<super::node::Node>)| -> BoxFuture<'_, Said> {
             Box::pin(async move {
                 let replies = node.commands.call_all(&questions()).await;
@@ -188,18 +190,15 @@ impl Scout {
                 read(&replies, &at, false)
             })
         };
-        gather(nodes.into_iter().map(ask).collect(), AT_HAND).await.0
+        gather(nodes.into_iter().map(ask), ASKED).await.0
     }
 
-    /// What some say who are visited for that.
+    /// What some say who are visited for that. One of the seeds is among the first: if all
+    /// addresses have changed, only a seed still leads to the cluster.
     async fn visit_some(&self) -> Vec<(Map, Option<Channels>)> {
-        let all: BTreeSet<HostPort> =
-            self.atlas.members().into_iter().chain(self.seeds.iter().cloned()).collect();
-        let mut all: Vec<HostPort> = all.into_iter().collect();
-        fastrand::shuffle(&mut all);
-        all.truncate(VISITED);
+        let all = visited_in_turn(&self.atlas.members(), &self.seeds);
         let visits = all.iter().map(|at| -> BoxFuture<'_, Said> { Box::pin(self.visit(at)) });
-        let (said, error) = gather(visits.collect(), ON_A_VISIT).await;
+        let (said, error) = gather(visits, VISITED).await;
         if let Some(error) = error.filter(|_| said.is_empty()) {
             tracing::debug!(target: "leasehold", %error, "nobody says who is where in the cluster");
             self.atlas.note(error.to_string());
@@ -245,25 +244,50 @@ fn of_all(mut errors: Vec<Error>) -> Error {
     Error::Connect { server: "the cluster".into(), reason, lasting: false, source }
 }
 
-/// All that come soon after the first, and the last error.
-async fn gather(
-    mut asked: FuturesUnordered<BoxFuture<'_, Said>>,
-    at_most: Duration,
+/// Asks so many at once, and another one when one fails or none has answered for a while. Returns
+/// all that come soon after the first, and the last error. Each must end by its own timeout.
+async fn gather<'a>(
+    mut left: impl Iterator<Item = BoxFuture<'a, Said>>,
+    (at_once, silence): (usize, Duration),
 ) -> (Vec<(Map, Option<Channels>)>, Option<Error>) {
     let (mut said, mut failed) = (Vec::new(), None);
-    let mut until = Instant::now() + at_most;
-    while let Ok(Some(one)) = timeout_at(until, asked.next()).await {
-        match one {
-            Ok(one) => {
-                if said.is_empty() {
-                    until = until.min(Instant::now() + OTHERS);
-                }
+    let mut asked: FuturesUnordered<_> = left.by_ref().take(at_once).collect();
+    let (mut until, mut next) = (None, Instant::now() + silence);
+    loop {
+        match timeout_at(until.unwrap_or(next), asked.next()).await {
+            Ok(Some(Ok(one))) => {
+                until.get_or_insert_with(|| Instant::now() + OTHERS);
                 said.push(one);
             }
-            Err(error) => failed = Some(error),
+            Ok(Some(Err(error))) => {
+                failed = Some(error);
+                if said.is_empty() {
+                    asked.extend(left.next());
+                }
+            }
+            Err(_) if until.is_none() => {
+                next = Instant::now() + silence;
+                asked.extend(left.next());
+            }
+            Ok(None) | Err(_) => return (said, failed),
         }
     }
-    (said, failed)
+}
+
+/// All of them in the order of their visits: a seed first, then at random.
+fn visited_in_turn(members: &BTreeSet<HostPort>, seeds: &[HostPort]) -> Vec<HostPort> {
+    let all: BTreeSet<_> = members.iter().chain(seeds).cloned().collect();
+    let mut all: Vec<_> = all.into_iter().collect();
+    fastrand::shuffle(&mut all);
+    if let Some(seed) = all.iter().position(|at| seeds.contains(at)) {
+        all.swap(0, seed);
+    }
+    all
+}
+
+/// How long it rests after so long without news.
+fn pause(without_news: Duration) -> Duration {
+    (without_news / PART).clamp(PAUSES.0, PAUSES.1)
 }
 
 /// What a node is asked. The last one it answers if it knows channels that lie in slots:
@@ -316,5 +340,59 @@ struct Looking(Arc<Scout>);
 impl Drop for Looking {
     fn drop(&mut self) {
         self.0.running.store(false, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(port: u16) -> HostPort {
+        HostPort { host: "10.0.0.1".into(), port }
+    }
+
+    /// Of 16 addresses three were visited by chance, and the seed alone led to the cluster.
+    #[test]
+    fn seed_is_visited_first() {
+        let (members, seeds) = ((1..16).map(at).collect(), [at(99), at(7)]);
+        for _ in 0..50 {
+            let mut all = visited_in_turn(&members, &seeds);
+            assert!(seeds.contains(&all[0]), "{all:?}");
+            all.sort();
+            assert_eq!(all, [members.iter().cloned().collect(), vec![at(99)]].concat());
+        }
+    }
+
+    #[test]
+    fn pauses_grow_while_there_is_no_news() {
+        let after = |seconds| pause(Duration::from_secs(seconds));
+        assert_eq!(
+            [after(0), after(4), after(600)],
+            [PAUSES.0, Duration::from_millis(500), PAUSES.1]
+        );
+    }
+
+    fn silent<'a>() -> BoxFuture<'a, Said> {
+        Box::pin(std::future::pending())
+    }
+
+    fn answering<'a>() -> BoxFuture<'a, Said> {
+        let map = Map::read(&Value::Array(vec![]), &Value::Nil, &at(1)).unwrap();
+        Box::pin(async { Ok((map, None)) })
+    }
+
+    fn failing<'a>() -> BoxFuture<'a, Said> {
+        Box::pin(async { Err(Error::NoRuntime) })
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn others_are_asked_when_the_first_fail_or_are_silent() {
+        let (long, start) = (Duration::from_secs(5), Instant::now());
+        let (said, _) = gather([failing(), answering()].into_iter(), (1, long)).await;
+        assert_eq!((said.len(), start.elapsed()), (1, Duration::ZERO));
+
+        let three = [silent(), silent(), answering()].into_iter();
+        let (said, _) = gather(three, ASKED).await;
+        assert_eq!((said.len(), start.elapsed()), (1, ASKED.1 + OTHERS));
     }
 }
