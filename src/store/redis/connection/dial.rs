@@ -36,6 +36,14 @@ pub(super) struct Dialled {
     pub(super) about: About,
 }
 
+/// What a connection is for.
+pub(super) struct Purpose {
+    /// Receives what the server says without being asked.
+    pub(super) on_push: OnPush,
+    /// Whether it carries commands, scripts among them.
+    pub(super) commands: bool,
+}
+
 /// Knows how to reach one server, wherever it is.
 #[derive(Debug)]
 pub(crate) struct Dialer {
@@ -50,8 +58,8 @@ pub(crate) struct Dialer {
 }
 
 impl Dialer {
-    /// A dialer for `target`, whose connections are called after `client_id` and know
-    /// the scripts in `preloads`.
+    /// A dialer for `target`, whose connections are called after `client_id`. Those for commands
+    /// load the scripts in `preloads`.
     pub(crate) fn new(
         target: Target,
         settings: &Settings,
@@ -139,11 +147,12 @@ impl Dialer {
         }
     }
 
-    /// Finds the server, connects, logs in and loads the scripts, within the connect timeout.
-    pub(super) async fn dial(&self, on_push: &OnPush) -> Result<Dialled, Obstacle> {
+    /// Finds the server, connects, and logs in for `purpose`, within the connect timeout. For
+    /// commands it loads the scripts, too.
+    pub(super) async fn dial(&self, purpose: &Purpose) -> Result<Dialled, Obstacle> {
         let dialled = tokio::select! {
             biased;
-            dialled = self.find(on_push) => dialled,
+            dialled = self.find(purpose) => dialled,
             never = self.whereabouts.keep_informed() => match never {},
         };
         if let Ok(dialled) = &dialled {
@@ -157,14 +166,14 @@ impl Dialer {
         obstacle.before(self.whereabouts.to_string())
     }
 
-    async fn find(&self, on_push: &OnPush) -> Result<Dialled, Obstacle> {
+    async fn find(&self, purpose: &Purpose) -> Result<Dialled, Obstacle> {
         let until = Instant::now() + self.limit;
         loop {
             let Ok(now) = timeout_at(until, self.whereabouts.now()).await else {
                 return Err(self.whereabouts.obstacle().unwrap_or_else(|| self.silence(&[])));
             };
             let addresses = now?;
-            let found = timeout_at(until, self.primary(&addresses, on_push));
+            let found = timeout_at(until, self.primary(&addresses, purpose));
             tokio::select! {
                 biased;
                 found = found => return found.unwrap_or_else(|_| Err(self.silence(&addresses))),
@@ -176,9 +185,9 @@ impl Dialer {
     /// Connects, asks `commands` and hangs up, within the connect timeout. Returns the replies of
     /// whom it met.
     pub(crate) async fn ask_once(&self, commands: &[Cmd]) -> Result<(Vec<Value>, About), Error> {
-        let unheard: OnPush = Arc::new(|_| {});
+        let purpose = Purpose { on_push: Arc::new(|_| {}), commands: false };
         let Dialled { wire, mut driver, about, .. } =
-            self.dial(&unheard).await.map_err(|it| self.error(it))?;
+            self.dial(&purpose).await.map_err(|it| self.error(it))?;
         let asked = async {
             tokio::select! {
                 biased;
@@ -210,8 +219,8 @@ impl Dialer {
     }
 
     /// A connection to the primary among those at `addresses`, which are asked all at once.
-    async fn primary(&self, addresses: &[Address], on_push: &OnPush) -> Result<Dialled, Obstacle> {
-        let asks = addresses.iter().map(|it| self.connect(it, on_push));
+    async fn primary(&self, addresses: &[Address], purpose: &Purpose) -> Result<Dialled, Obstacle> {
+        let asks = addresses.iter().map(|it| self.connect(it, purpose));
         let mut asked: FuturesUnordered<_> = asks.collect();
         let (mut found, mut obstacles) = (None::<Dialled>, vec![]);
         let (began, mut patience) = (Instant::now(), None);
@@ -240,16 +249,17 @@ impl Dialer {
         found.ok_or_else(|| Obstacle::of_all(obstacles))
     }
 
-    async fn connect(&self, address: &Address, on_push: &OnPush) -> Result<Dialled, Obstacle> {
-        let connected = self.log_in(address, on_push).await;
+    async fn connect(&self, address: &Address, purpose: &Purpose) -> Result<Dialled, Obstacle> {
+        let connected = self.log_in(address, purpose).await;
         connected.map_err(|obstacle| self.said_of(address, obstacle))
     }
 
-    async fn log_in(&self, address: &Address, on_push: &OnPush) -> Result<Dialled, Obstacle> {
-        let opened = self.reach.open(address, Some(Arc::clone(on_push))).await;
+    async fn log_in(&self, address: &Address, purpose: &Purpose) -> Result<Dialled, Obstacle> {
+        let opened = self.reach.open(address, Some(Arc::clone(&purpose.on_push))).await;
         let (wire, mut driver) =
             opened.map_err(|obstacle| obstacle.unreached(self.whereabouts.origin(address)))?;
-        let Self { target, client_name, preloads, .. } = self;
+        let Self { target, client_name, .. } = self;
+        let preloads = if purpose.commands { self.preloads.as_slice() } else { &[] };
         let among_others = self.whereabouts.may_change();
         let login = Login { target, client_name, preloads, among_others };
         let was_let_in = self.was_let_in || self.whereabouts.has_let_us_in();

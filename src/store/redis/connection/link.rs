@@ -22,7 +22,7 @@ use tokio::{
 use super::{
     dial::{Dialer, Dialled},
     obstacle::Obstacle,
-    supervisor::{State, Supervisor, pushes_to},
+    supervisor::{State, Supervisor, purpose},
     watcher::Watcher,
     wire::Wire,
 };
@@ -49,7 +49,7 @@ impl Link {
         watcher: Arc<dyn Watcher>,
         command_timeout: Duration,
     ) -> Result<Self, Error> {
-        let first = dialer.dial(&pushes_to(&watcher)).await;
+        let first = dialer.dial(&purpose(&watcher)).await;
         let first = first.map_err(|obstacle| dialer.error(obstacle))?;
         let link = Self::new(dialer, watcher, command_timeout);
         let obstacle = |failure: Failure| Obstacle::passing(failure.to_string());

@@ -19,7 +19,7 @@ use tokio::{
 };
 
 use super::{
-    dial::{Dialer, Dialled},
+    dial::{Dialer, Dialled, Purpose},
     ending::Ending,
     obstacle::Obstacle,
     report::Reports,
@@ -231,7 +231,7 @@ impl Supervisor {
     /// Connects, however often that needs to be tried.
     async fn dial_again(&mut self) -> Dialled {
         loop {
-            match self.dialer.dial(&pushes_to(&self.watcher)).await {
+            match self.dialer.dial(&purpose(&self.watcher)).await {
                 Ok(dialled) => {
                     self.server = dialled.address.to_string();
                     self.back();
@@ -321,12 +321,13 @@ impl Drop for Supervisor {
     }
 }
 
-/// Tells `watcher` what the server says without being asked.
-pub(super) fn pushes_to(watcher: &Arc<dyn Watcher>) -> OnPush {
-    let watcher = Arc::downgrade(watcher);
-    Arc::new(move |info| {
+/// What a connection of `watcher` is for.
+pub(super) fn purpose(watcher: &Arc<dyn Watcher>) -> Purpose {
+    let (commands, watcher) = (watcher.leads(), Arc::downgrade(watcher));
+    let on_push: OnPush = Arc::new(move |info| {
         if let Some(watcher) = watcher.upgrade() {
             watcher.pushed(info);
         }
-    })
+    });
+    Purpose { on_push, commands }
 }
