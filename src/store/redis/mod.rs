@@ -711,4 +711,16 @@ mod tests {
             assert!(start.elapsed() < Duration::from_secs(10), "still believed");
         }
     }
+
+    /// Each second both connections were made again, for as long as the server was a replica.
+    #[tokio::test(start_paused = true)]
+    async fn client_reconnects_seldom_when_its_server_stays_a_replica() {
+        let twin = Twin::new(7);
+        let store = served(&twin, "one", "&*").await;
+        let replica = twin.replica(testkit::twin::Delay::None);
+        replica.promote();
+        store.acquire(&claim("one:1"), None).await.unwrap_err();
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert!((4..=50).contains(&store.reconnects()), "{}", store.reconnects());
+    }
 }

@@ -20,7 +20,7 @@ use std::{
 use redis::{ServerError, Value, cmd};
 use tokio::{
     sync::{Notify, watch},
-    time::sleep,
+    time::{Instant, sleep},
 };
 
 use super::{
@@ -34,12 +34,17 @@ use super::{
     wire::Wire,
 };
 use crate::{
-    domain::{About, Hazard, Mutex, Role},
+    domain::{About, Hazard, Mutex, Role, spread},
     error::Error,
 };
 
 /// How often a server with others beside it is asked whether it is the primary still.
 const EACH: Duration = Duration::from_secs(1);
+
+/// The longest pause before a connection that leads to a replica is made again, and the part of the
+/// time there that it is: thousands of clients may share that server.
+const SELDOM: Duration = Duration::from_secs(10);
+const PART: u32 = 4;
 
 /// So many addresses are remembered at most.
 const MOST: usize = 64;
@@ -52,6 +57,8 @@ pub(super) struct Whereabouts {
     sentinels: Option<Sentinels>,
     /// Whether there was a primary at all.
     met_primary: AtomicBool,
+    /// Since when it has led to a replica, if it did the last time.
+    replica_since: Mutex<Option<Instant>>,
     /// Where there was somebody of those that sentinels name.
     reached: Mutex<BTreeSet<String>>,
     /// Told when somebody says that the server is not the primary any more.
@@ -99,12 +106,14 @@ impl Whereabouts {
             Place::At(_) | Place::Among(_) => None,
         };
         let (met_primary, reached) = (AtomicBool::new(false), Mutex::default());
+        let replica_since = Mutex::default();
         let (leader, others) = (watch::Sender::default(), Mutex::default());
         let (suspicions, leads_elsewhere) = (Notify::new(), AtomicBool::new(false));
         Ok(Self {
             place,
             sentinels,
             met_primary,
+            replica_since,
             reached,
             suspicions,
             leader,
@@ -246,11 +255,18 @@ impl Whereabouts {
             self.suspicions.notified().await;
         }
         // Until then it says itself why it takes nothing.
-        sleep(EACH).await;
+        let since = self.replica_since.lock().map(|at| at.elapsed());
+        sleep(spread((since.unwrap_or_default() / PART).clamp(EACH, SELDOM))).await;
     }
 
     /// A connection is made to a server that says this of itself.
     pub(super) fn met(&self, about: &About) {
+        match about.role {
+            Some(Role::Replica) => {
+                self.replica_since.lock().get_or_insert_with(Instant::now);
+            }
+            _ => *self.replica_since.lock() = None,
+        }
         if about.role == Some(Role::Primary) {
             self.met_primary.store(true, Ordering::Relaxed);
         }
