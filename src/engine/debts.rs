@@ -58,7 +58,7 @@ impl Debt {
             mode,
             until: hold.owed_until(now),
             looks: unsure.then_some(0),
-            hold: hold.object().manner().is_shared().then(|| Arc::clone(hold)),
+            hold: hold.leaves_when_answered().then(|| Arc::clone(hold)),
             more: unsure,
         })
     }

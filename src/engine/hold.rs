@@ -8,7 +8,7 @@ use std::{
     fmt,
     sync::{
         Arc, MutexGuard,
-        atomic::{AtomicU32, Ordering},
+        atomic::{AtomicBool, AtomicU32, Ordering},
     },
     time::Duration,
 };
@@ -39,6 +39,8 @@ pub(crate) struct Hold {
     /// However often it is renewed.
     pub(super) must_end_at: Option<Stamp>,
     state: Mutex<State>,
+    /// Whether somebody reads beside it, which may keep it in the store when its own lease is over.
+    beside: AtomicBool,
     shares: AtomicU32,
     counters: Arc<Counters>,
 }
@@ -52,8 +54,6 @@ struct State {
     doubted: bool,
     /// How often it became more than its grant: by one more share, or by a reader beside.
     more: u32,
-    /// Whether that may keep it alive there when its own lease is over.
-    beside: bool,
     /// How many writes may be on their way: each passes under whoever has the same owner.
     writes: u32,
     /// How many replicas are known to have it.
@@ -76,7 +76,6 @@ impl Hold {
             asked_at,
             doubted: false,
             more: 0,
-            beside: false,
             writes: 0,
             copies,
             over: None,
@@ -89,6 +88,7 @@ impl Hold {
             entered_at: now.into(),
             must_end_at: terms.max_hold.map(|most| (now + most).into()),
             state: Mutex::new(state),
+            beside: AtomicBool::new(false),
             shares: AtomicU32::new(1),
             counters: Arc::clone(counters),
         }
@@ -320,21 +320,30 @@ impl Hold {
 
     /// The same, and what reads beside it may keep it in the store when its own lease is over.
     pub(super) fn note_beside(&self) {
-        let mut state = self.state.lock();
-        (state.more, state.beside) = (state.more + 1, true);
+        self.beside.store(true, Ordering::Release);
+        self.note_more();
+    }
+
+    /// Whether it keeps its name until the store has answered its release. What reads beside a
+    /// writer may be shared after that: until then a guarded write may reach the store.
+    pub(super) fn leaves_when_answered(&self) -> bool {
+        self.object().manner().is_shared() || self.is_read_beside()
     }
 
     /// Whether it is over by its own time, and the store may keep it all the same.
     pub(super) fn outlives_itself(&self) -> bool {
-        let state = self.state.lock();
-        let by_time = matches!(state.over, Some(LostReason::Expired | LostReason::MaxHold));
-        state.beside && by_time
+        let over = self.state.lock().over;
+        let by_time = matches!(over, Some(LostReason::Expired | LostReason::MaxHold));
+        self.is_read_beside() && by_time
+    }
+
+    fn is_read_beside(&self) -> bool {
+        self.beside.load(Ordering::Acquire)
     }
 
     /// Until when its release makes sense that is asked for at `now`.
     pub(super) fn owed_until(&self, now: Instant) -> Instant {
-        let beside = self.state.lock().beside;
-        let ends = self.store_ends();
+        let (beside, ends) = (self.is_read_beside(), self.store_ends());
         if beside { ends.max(now + LATEST) } else { ends }
     }
 

@@ -149,9 +149,11 @@ impl Keeper {
     /// Has whoever waits ask. What the store may keep beyond its time is given back.
     fn has_ended(&self, hold: &Arc<Hold>, now: Instant) {
         if hold.outlives_itself() {
+            // It leaves when that is answered.
             self.core.debts.owe(Debt::of(hold, ReleaseMode::HandOver, now));
+        } else {
+            self.contention.left(hold);
         }
-        self.contention.left(hold);
     }
 
     /// Tells who waits for a lock that its own client holds: it may wait for itself.

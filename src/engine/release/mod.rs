@@ -57,14 +57,22 @@ impl Engine {
             return Ok(Left::Lost { reason, holder: None });
         }
         self.keeper.unwatch(hold.grant.id);
-        // When the store has answered, or we are dropped, whoever waits here may ask.
-        let _leaves = OnDrop::new(|| self.contention.left(hold));
+        // Without an answer the background asks, and some holds leave with its answer.
+        let leaves = OnDrop::new(|| {
+            if !hold.leaves_when_answered() {
+                self.contention.left(hold);
+            }
+        });
         // Before the store can grant it to somebody else.
         let counts = usize::from(hold.end(LostReason::Released).is_ok());
         let unanswered = OnDrop::new(|| self.core.counters.releases_unanswered.add(counts));
         let Limits { release, release_after_run, .. } = self.limits;
         let limit = if believed.is_ok() { release } else { release_after_run };
         let given = self.give_back(hold, now, limit).await;
+        if given.is_ok() {
+            leaves.cancel();
+            self.contention.left(hold);
+        }
         tracing::debug!(target: "leasehold", lock = %hold.name(), owner = %hold.grant.claim.owner,
             held = ?hold.held_for(self.core.clock.now()), ?given, "release");
 
@@ -113,7 +121,7 @@ impl Engine {
             self.core.counters.released.add(1);
         }
         self.core.debts.owe(Debt::of(hold, hold.release_mode(now), now));
-        if !hold.object().manner().is_shared() {
+        if !hold.leaves_when_answered() {
             self.contention.left(hold);
         }
     }

@@ -91,6 +91,29 @@ async fn nobody_shares_with_a_writer_that_reads_as_well() {
     assert_eq!(reading.owner(), other.owner());
 }
 
+/// Another task read beside a guarded write that the store had not executed yet.
+#[tokio::test(start_paused = true)]
+async fn reader_beside_is_shared_once_the_store_freed_the_writer() {
+    for ends in ["dropped", "release cancelled", "release unanswered", "lease over"] {
+        let (store, prices) = prices();
+        let lease = Duration::from_secs(if ends == "lease over" { 1 } else { 30 });
+        let writing = prices.write().lease(lease).acquire().await.unwrap();
+        let reading = prices.read_beside(&writing).await.unwrap();
+        store.stall();
+        match ends {
+            "dropped" => drop(writing),
+            "release cancelled" => assert!(timeout(SOON, writing.release()).await.is_err()),
+            "release unanswered" => assert!(writing.release().await.is_err()),
+            _ => drop(writing.lost().await),
+        }
+        assert!(timeout(SOON, prices.read().acquire()).await.is_err(), "{ends}");
+
+        store.resume();
+        let other = timeout(SOON, prices.read().acquire()).await.unwrap().unwrap();
+        assert!(reading.is_held() && other.is_held(), "{ends}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_writer_that_reads_as_well_is_not_handed_over() {
     let (_store, prices) = prices();

@@ -985,8 +985,21 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "a writer that reads as well is handed over",
             edits: &[Edit {
                 file: "src/engine/hold.rs",
-                from: "(state.more, state.beside) = (state.more + 1, true);",
-                to: "state.beside = true;",
+                from: "self.beside.store(true, Ordering::Release);\n        self.note_more();",
+                to: "self.beside.store(true, Ordering::Release);",
+            }],
+        },
+    ),
+    (
+        Finder::Unit(
+            "engine::contention::tests::sharing::reader_beside_is_shared_once_the_store_freed_the_writer",
+        ),
+        Defect {
+            says: "a reader shares a hold while a write of the writer beside it may reach the store",
+            edits: &[Edit {
+                file: "src/engine/hold.rs",
+                from: "self.object().manner().is_shared() || self.is_read_beside()",
+                to: "self.object().manner().is_shared()",
             }],
         },
     ),
