@@ -25,8 +25,16 @@ fn eval(text: &str) -> Script<String> {
     Script::new(format!("local function work(KEYS, ARGV) {text}\nend\n{EVAL}"))
 }
 
-/// Codes of refusals that meet the first write of a script, and no later one.
-const BEFORE_ALL: [&str; 4] = ["MISCONF", "NOREPLICAS", "OOM", "READONLY"];
+/// Refusals of a server that meet the first write of a script, and no later one: the code, and how
+/// its words begin. A script may return an error with the same code after it has written.
+const BEFORE_ALL: [(&str, &str); 6] = [
+    ("MISCONF", "Errors writing to the AOF file"),
+    ("MISCONF", "Redis is configured to save"),
+    ("MISCONF", "Valkey is configured to save"),
+    ("NOREPLICAS", "Not enough good replicas"),
+    ("OOM", "command not allowed"),
+    ("READONLY", "You can't write"),
+];
 
 impl RedisStore {
     /// Has `work` done, if the lock has this field.
@@ -123,9 +131,10 @@ fn done(reply: Value) -> Result<Option<domain::Value>, Failure> {
 /// A failure of what may have written something before.
 fn half_done(words: &Value) -> Failure {
     let words = replies::into_text(words);
-    match replies::code_and_words(&words) {
-        (code, rest) if BEFORE_ALL.contains(&code) => replies::refused(code, rest),
-        _ => Failure::Failed(shown(&words)),
+    let (code, rest) = replies::code_and_words(&words);
+    match BEFORE_ALL.iter().any(|(known, begin)| *known == code && rest.starts_with(begin)) {
+        true => replies::refused(code, rest),
+        false => Failure::Failed(shown(&words)),
     }
 }
 
@@ -221,6 +230,11 @@ mod tests {
             (3, "@user_script: 1: -OOM command not allowed", true),
             (3, "NOPERM you may not", false),
             (3, "user_script:1: there is no ROOM, OOM", false),
+            (3, "NOREPLICAS Not enough good replicas to write.", true),
+            (3, "MISCONF Errors writing to the AOF file: No space left on device", true),
+            (3, "OOM no seats left", false),
+            (3, "READONLY mode of the shop", false),
+            (3, "MISCONF", false),
             (3, "", false),
         ] {
             let failure = failure(kind, words).unwrap_err();
