@@ -258,6 +258,24 @@ async fn a_change_is_refused_before_anything_has_changed() {
     give_back(guard).await;
 }
 
+/// It made as many as were held besides, and nothing where a lease had ended.
+#[tokio::test(flavor = "multi_thread")]
+async fn set_if_absent_counts_held_permits_when_the_counter_is_gone() {
+    for (held_before, ended) in [(1, false), (2, false), (1, true)] {
+        let (redis, client, all) = setup(3).await;
+        let guard = all.acquire_many(held_before).await.unwrap();
+        redis.command(&["DEL", "printers"]);
+        if ended {
+            cut_short(&redis);
+        }
+        let again = client.permits("printers").unwrap();
+        assert!(again.set_if_absent(1).await.unwrap(), "{held_before} {ended}");
+        assert_eq!(again.total().await.unwrap(), 1, "{held_before} {ended}");
+        assert_eq!(again.try_acquire().await.unwrap().is_some(), ended, "{held_before}");
+        drop(guard);
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_message_that_is_forged_or_garbled_lets_nobody_in() {
     let (redis, _client, permits) = setup(1).await;

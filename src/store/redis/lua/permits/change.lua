@@ -25,6 +25,9 @@ if ARGV[1] == 'give_back' then
 end
 make_room(KEYS[3], ARGV[4])
 
+-- What has expired makes a counter where there is none.
+local is_set = ARGV[1] == 'set_if_absent' and redis.call('EXISTS', KEYS[1]) == 1
+
 local free, regained = reap(KEYS[1], KEYS[2], clock())
 if not free then
     return regained
@@ -38,7 +41,7 @@ function more.set()
 end
 
 function more.set_if_absent()
-    return redis.call('EXISTS', KEYS[1]) == 0 and tonumber(ARGV[2]) or nil
+    return not is_set and more.set() or nil
 end
 
 function more.add()
