@@ -6,8 +6,9 @@ use uuid::Uuid;
 
 use super::{Failure, Owner, Share};
 
-/// So many permits one claim may have: each is a command in the script that grants them.
-pub(crate) const MOST_AT_ONCE: u32 = 10_000;
+/// So many permits one claim may have: each is a command in the script that grants them. Those that
+/// expire together must pass through Lua's `unpack` in Redisson's scripts, which takes 8 000 at most.
+pub(crate) const MOST_AT_ONCE: u32 = 7_000;
 
 /// So many permits there may be: Java counts no further.
 pub(crate) const MOST_PERMITS: u32 = i32::MAX.unsigned_abs();

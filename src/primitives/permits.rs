@@ -256,7 +256,7 @@ impl Permits {
     /// # Errors
     ///
     /// As [`acquire`](Self::acquire); [`Error::Zero`], and
-    /// [`Error::TooMany`] above 10 000.
+    /// [`Error::TooMany`] above 7 000.
     ///
     /// # Cancel safety
     ///
