@@ -282,6 +282,16 @@ async fn a_full_server_counts_nothing_and_opens_what_is_deleted() {
     latch.wait().await.unwrap();
 }
 
+/// It answered 0, which means open.
+#[tokio::test(flavor = "multi_thread")]
+async fn count_down_returns_no_zero_when_java_set_the_largest_count() {
+    let redis = Redis::start();
+    let latch = latch(&redis).await;
+    redis.command(&["SET", "start", &i64::MAX.to_string()]);
+    assert_eq!(latch.count_down().await.unwrap(), (1 << 53) - 1);
+    assert_eq!(latch.count().await.unwrap(), i64::MAX as u64 - 1);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_latch_of_none_by_hand_is_open_and_may_be_set_or_counted_away() {
     let redis = Redis::start();

@@ -173,8 +173,9 @@ impl Latch {
         Ok(self.engine.change(&self.object, Change::SetIfAbsent(count)).await? == 1)
     }
 
-    /// Counts the latch down by one; the last one opens it. Returns how many are left. Of one
-    /// that is open nothing happens: **a count before [`set`](Self::set) is lost**.
+    /// Counts the latch down by one; the last one opens it. Returns how many are left,
+    /// 2^53 - 1 at most. Of one that is open nothing happens: **a count before [`set`](Self::set)
+    /// is lost**.
     ///
     /// A request that we repeat because its answer was lost counts once. A second call counts
     /// again, also after an error.

@@ -5,7 +5,7 @@
 --   ARGV[1]  channel  where to say that it is open, with `0`
 --   ARGV[2]  rest     milliseconds for which the receipt is kept
 --
---   0, 1, 2, …   how many are left
+--   0, 1, 2, …   how many are left, 2^53 - 1 at most: Lua counts no further
 --
 -- A latch that is open stays so. Of one that somebody has set to none nothing is left.
 --
@@ -28,4 +28,4 @@ end
 if count <= 0 and redis.call('DEL', KEYS[1]) == 1 then
     redis.pcall('PUBLISH', ARGV[1], '0')
 end
-return answer(KEYS[2], ARGV[2], math.max(count, 0))
+return answer(KEYS[2], ARGV[2], math.min(math.max(count, 0), 9007199254740991))
