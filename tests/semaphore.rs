@@ -7,6 +7,7 @@ use leasehold::{
     Client, Error, LostReason, MemoryStore, Release, Result, Semaphore, SemaphoreGuard,
 };
 use tokio::{
+    runtime::Builder,
     task::JoinHandle,
     time::{Instant, sleep, timeout},
 };
@@ -227,6 +228,26 @@ async fn a_release_of_a_semaphore_that_is_gone_makes_no_permits() {
     assert!(t.other.set_if_absent(1).await.unwrap());
     assert_eq!(gone(second.release().await.unwrap()), LostReason::NotOurs);
     assert_eq!(t.other.available().await.unwrap(), 1);
+}
+
+/// A background task releases what is dropped, and it ends with its runtime.
+#[test]
+fn permits_stay_taken_when_a_program_ends_without_shutdown() {
+    let runtime = || Builder::new_current_thread().enable_all().build().unwrap();
+    for (shuts_down, free) in [(false, 2), (true, 3)] {
+        let store = MemoryStore::new();
+        runtime().block_on(async {
+            let client = Client::sharing(&store);
+            let pool = client.semaphore("pool").unwrap();
+            pool.set_if_absent(3).await.unwrap();
+            drop(pool.acquire(1).await.unwrap());
+            if shuts_down {
+                client.shutdown(secs(5)).await;
+            }
+        });
+        let pool = Client::sharing(&store).semaphore("pool").unwrap();
+        assert_eq!(runtime().block_on(pool.available()).unwrap(), free, "{shuts_down}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

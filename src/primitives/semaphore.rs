@@ -34,7 +34,12 @@ use crate::{
 /// start only.
 ///
 /// **Permits have no lease.** Those of a process that died stay taken until somebody adds
-/// as many.
+/// as many. So do those of a guard that is dropped just before the program ends: a background
+/// task releases them, and it ends with the runtime. Call [`shutdown`](crate::Client::shutdown)
+/// at the end of every program. [`Permits`](crate::Permits) have a lease, and come back.
+///
+/// **A dead client stays in the hash of holders** until somebody deletes its field there, by
+/// the commands in the guide. Until then it counts as a holder for those who wait for many.
 ///
 /// Tasks of one client are served in the order in which they came, however many permits
 /// each wants. Between clients it is first come, first served, but one of ours that has
@@ -348,6 +353,9 @@ impl Semaphore {
 /// Dropping the guard gives them back **soon**, in the background, where an error can only
 /// be logged. Call [`release`](Self::release) to give them back now, and
 /// [`forget`](Self::forget) to leave them taken.
+///
+/// **If the runtime ends first, they stay taken for ever.** Call
+/// [`shutdown`](crate::Client::shutdown) before `main` returns: it completes such releases.
 ///
 /// # Examples
 ///
