@@ -129,6 +129,9 @@ pub(crate) use permit_settings;
 /// loses its data loses that number**: then there are none until somebody says so again, and the
 /// log of who asks for some warns. So call it before you acquire, not at the start only.
 ///
+/// **Do not use both names `x` and `{x}`**: they have two numbers and one set of leases, as in
+/// Redisson. What expires of one is then added to the other.
+///
 /// # Examples
 ///
 /// ```
