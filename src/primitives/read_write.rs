@@ -14,7 +14,8 @@ use crate::{
 /// Each side is a [`Lock`]: [`read`](Self::read) and [`write`](Self::write). Java's Redisson
 /// knows both as the `RReadWriteLock` of the same name.
 ///
-/// Each reader has a lease of its own: one that died ends with it, whoever else reads. Tasks of
+/// Each reader has a lease of its own: one that died ends with it, whoever else reads. Where Redisson
+/// clients read as well, keep the `ttl` at twice their `lockWatchdogTimeout` at most. Tasks of
 /// this client that read at the same time share one: within the bounds of
 /// [`local_turns`](Lock::local_turns), and while nobody here wants to write, they enter without
 /// asking the store at all.
