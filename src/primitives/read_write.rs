@@ -70,7 +70,9 @@ impl ReadWriteLock {
     /// Sets whether readers let those go first who came to write before them. Default: they do,
     /// for ten seconds of twenty.
     ///
-    /// Without it a stream of readers can keep a writer out for ever.
+    /// Without it a stream of readers can keep a writer out for ever. All readers of one client
+    /// wait in one line: a reader that does not yield stands behind an earlier one that does. Use
+    /// one setting for all readers of a name in a process.
     ///
     /// # Examples
     ///

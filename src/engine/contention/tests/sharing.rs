@@ -80,6 +80,27 @@ async fn readers_in_line_go_before_a_writer_that_came_after_them() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn reader_that_never_yields_waits_behind_one_of_its_client() {
+    for (behind, least, most) in [(false, 0, 1), (true, 5, 11)] {
+        let (store, here) = prices();
+        let there = [(); 2].map(|()| Client::sharing(&store).read_write("prices").unwrap());
+        let _reads = there[0].read().acquire().await.unwrap();
+        let write = there[1].write();
+        let writes = tokio::spawn(async move { drop(write.acquire().await) });
+        sleep(SOON).await;
+        let yields = here.read();
+        let yields = behind.then(|| tokio::spawn(async move { drop(yields.acquire().await) }));
+        sleep(SOON).await;
+        let start = Instant::now();
+        drop(here.clone().prefer_writers(false).read().acquire().await.unwrap());
+        let waited = start.elapsed().as_secs();
+        assert!((least..most).contains(&waited), "{behind}: {waited}");
+        writes.abort();
+        yields.iter().for_each(tokio::task::JoinHandle::abort);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn nobody_shares_with_a_writer_that_reads_as_well() {
     let (_store, prices) = prices();
     let writing = prices.write().acquire().await.unwrap();
