@@ -13,7 +13,7 @@ use common::{
     subscribers, until_subscribed, waiter, within,
 };
 use leasehold::{Client, ClientBuilder, Error, LockGuard, LostReason, Release, Replicas};
-use testkit::{Proxy, Redis, Sentinels, eventually, rights_in};
+use testkit::{Links, Proxy, Redis, Sentinels, eventually, rights_in};
 use tokio::{
     task::spawn_blocking,
     time::{Instant, sleep},
@@ -482,22 +482,27 @@ async fn a_sentinel_of_something_else_misleads_nobody() {
     comes_true("it is told", || log.text().contains("this is no Sentinel")).await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_sentinel_that_has_not_heard_of_a_failover_leads_nobody_back() {
-    // given a client, and a sentinel that hears nothing of the others
-    let redis = Sentinels::options().links().start();
-    let before = client(&redis).await;
+/// Replaces the master, cut off from one of three sentinels, and waits until all clients follow.
+fn fail_over_unseen_by_the_last_sentinel(redis: &Sentinels) {
     let others = redis.links().names();
     let others = others.iter().filter(|it| *it != "sentinel-2");
     others.for_each(|other| redis.links().cut("sentinel-2", other));
-
-    // when the two others replace the master, which takes writes as before
     let begins = || redis.sentinels()[0].command(&["SENTINEL", "FAILOVER", redis.name()]);
     eventually("the failover begins", FAILOVER, || !begins().is_error());
     let has_heard = |sentinel| redis.master_seen_by(sentinel).is_some_and(|it| it != 0);
     eventually("the others have heard of it", FAILOVER, || has_heard(0) && has_heard(1));
     until_left(&redis.servers()[0]);
     assert_eq!(redis.master_seen_by(2), Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sentinel_that_has_not_heard_of_a_failover_leads_nobody_back() {
+    // given a client, and a sentinel that hears nothing of the others
+    let redis = Sentinels::options().links().start();
+    let before = client(&redis).await;
+
+    // when the two others replace the master, which takes writes as before
+    fail_over_unseen_by_the_last_sentinel(&redis);
 
     // then nobody goes to the old one, though one sentinel says so each second
     for name in ["one", "two", "three"] {
@@ -507,6 +512,28 @@ async fn a_sentinel_that_has_not_heard_of_a_failover_leads_nobody_back() {
         assert!(ours(&redis.servers()[0]).is_empty());
     }
     assert_eq!(before.stats().reconnects, 2);
+}
+
+/// After ten seconds the clients believed the only sentinel that they reached, and left a healthy
+/// master: two clients held one lock.
+#[tokio::test(flavor = "multi_thread")]
+async fn client_keeps_the_new_master_when_a_stale_sentinel_is_alone() {
+    // given clients by all sentinels, and by one that misses a failover
+    let redis = Sentinels::options().links().start();
+    let last = format!("redis-sentinel://{}/{}", redis.addresses()[2], redis.name());
+    let (one, other) = (client(&redis).await, Client::connect(&last).await.unwrap());
+    eventually("both ask all", SOON, || redis.sentinels().iter().all(|it| ours(it).len() == 2));
+    fail_over_unseen_by_the_last_sentinel(&redis);
+    let guards = [acquired(&one, "one").await, acquired(&other, "other").await];
+
+    // when they reach that one alone, for longer than answers of the two others have a vote
+    ["sentinel-0", "sentinel-1"].iter().for_each(|it| redis.links().cut(Links::CLIENTS, it));
+    sleep(secs(11)).await;
+
+    // then they stay at the new master
+    assert!(ours(&redis.servers()[0]).is_empty());
+    assert_eq!([one.stats().reconnects, other.stats().reconnects], [2, 2]);
+    assert!(guards.iter().all(LockGuard::is_held));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -992,7 +1019,7 @@ async fn a_client_that_is_cut_off_with_the_old_master_is_refused_where_replicas_
     let others = all_but_the_master(&redis);
     let others: Vec<_> = others.iter().map(String::as_str).collect();
     redis.links().split(&["redis-0", "inside"], &others);
-    redis.links().black_hole(testkit::Links::CLIENTS, "redis-0");
+    redis.links().black_hole(Links::CLIENTS, "redis-0");
     let new = redis.wait_for_master_other_than(0);
 
     // then the lock is granted on one side alone, as soon as the other has noticed
@@ -1017,11 +1044,11 @@ async fn a_master_that_is_cut_off_from_us_alone_is_found_again_when_it_is_back()
     let redis = Sentinels::options().replicas(1).links().start();
     let client = client(&redis).await;
     let guard = acquired(&client, "door").await;
-    redis.links().cut(testkit::Links::CLIENTS, "redis-0");
+    redis.links().cut(Links::CLIENTS, "redis-0");
     let lock = client.lock("window").unwrap();
     let error = lock.acquire_within(secs(1)).await.unwrap_err();
     assert!(error.is_transient(), "{error:?}");
-    redis.links().heal(testkit::Links::CLIENTS, "redis-0");
+    redis.links().heal(Links::CLIENTS, "redis-0");
     give_back(guard).await;
     give_back(acquired(&client, "window").await).await;
 }

@@ -392,7 +392,7 @@ impl Sentinels {
             (why, is_news)
         });
         views.counted(sentinel, crew(master, sentinels));
-        let believed = views.master(now).map(|told| told.master.clone());
+        let believed = views.master(self.watched.sentinels.len(), now);
         drop(views);
         self.master.send_if_modified(|known| {
             let changed = *known != believed;

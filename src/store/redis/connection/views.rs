@@ -1,8 +1,8 @@
 //! What each sentinel has said last, and where the master is by that. Pure.
 //!
-//! Sentinels number their failovers, and spread the newest among themselves: so the
-//! highest number is believed, from whomever it comes, and a sentinel that has not heard
-//! of a failover yet leads nobody back. Of those with one number most decide.
+//! Sentinels number their failovers with epochs, and spread the newest among themselves. So the
+//! client believes the highest epoch, and remembers it: a sentinel that missed a failover does not
+//! lead the client back, also if no other sentinel answers. Within one epoch most decide.
 
 use std::{cmp::Reverse, collections::BTreeMap, time::Duration};
 
@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::{hazards::Crew, obstacle::Obstacle, target::Address};
 
-/// What one sentinel said is of no more use beside what others said since: it may be cut off.
+/// An older answer has no vote: its sentinel may be cut off.
 const FRESH: Duration = Duration::from_secs(10);
 
 /// Where a sentinel says that the master is.
@@ -31,101 +31,119 @@ struct View {
     crew: Option<Crew>,
 }
 
-/// What is known of each sentinel, by its address.
+/// What is known of each sentinel, by its address, and what the client believes.
 #[derive(Debug, Default)]
-pub(super) struct Views(BTreeMap<String, View>);
+pub(super) struct Views {
+    all: BTreeMap<String, View>,
+    believed: Option<Told>,
+}
 
 impl Views {
     /// `sentinel` says where the master is.
     pub(super) fn told(&mut self, sentinel: &Address, told: Told, now: Instant) {
         let view = View { told: Some((told, now)), trouble: None, at: now, crew: None };
-        self.0.insert(sentinel.to_string(), view);
+        self.all.insert(sentinel.to_string(), view);
     }
 
     /// `sentinel` knows no master. Returns whether it did until now, or was not known, or what was in
     /// the way might have passed until now.
     pub(super) fn knows_none(&mut self, sentinel: &Address, why: Obstacle, now: Instant) -> bool {
-        let known = self.0.remove(&sentinel.to_string());
+        let known = self.all.remove(&sentinel.to_string());
         let is_news = known.is_none_or(|it| is_news(&why, it.trouble.as_ref()));
         let view = View { told: None, trouble: Some(why), at: now, crew: None };
-        self.0.insert(sentinel.to_string(), view);
+        self.all.insert(sentinel.to_string(), view);
         is_news
     }
 
     /// `sentinel`, which has just said more, knows this of all of them.
     pub(super) fn counted(&mut self, sentinel: &Address, crew: Option<Crew>) {
-        if let Some(view) = self.0.get_mut(&sentinel.to_string()) {
+        if let Some(view) = self.all.get_mut(&sentinel.to_string()) {
             view.crew = crew;
         }
     }
 
     /// All sentinels, as the one sees them that sees most of those who have just answered.
     pub(super) fn crew(&self, now: Instant) -> Option<Crew> {
-        let fresh = self.0.values().filter(|view| view.at + FRESH >= now);
+        let fresh = self.all.values().filter(|view| view.at + FRESH >= now);
         fresh.filter_map(|view| view.crew).max_by_key(|crew| (crew.usable, crew.known))
     }
 
     /// `sentinel` does not answer. What it said before is not forgotten. Returns whether
     /// it did answer until now, or what was in the way might have passed until now.
     pub(super) fn in_trouble(&mut self, sentinel: &Address, why: Obstacle, now: Instant) -> bool {
-        let known = self.0.remove(&sentinel.to_string());
+        let known = self.all.remove(&sentinel.to_string());
         let (told, news) =
             known.map_or((None, true), |it| (it.told, is_news(&why, it.trouble.as_ref())));
         let view = View { told, trouble: Some(why), at: now, crew: None };
-        self.0.insert(sentinel.to_string(), view);
+        self.all.insert(sentinel.to_string(), view);
         news
     }
 
     /// Nobody speaks of `sentinel` any more.
     pub(super) fn forget(&mut self, sentinel: &Address) {
-        self.0.remove(&sentinel.to_string());
+        self.all.remove(&sentinel.to_string());
     }
 
-    /// Where the master is.
-    pub(super) fn master(&self, now: Instant) -> Option<&Told> {
-        let all = || self.0.values().filter_map(|view| view.told.as_ref());
-        let is_fresh = |at: &Instant| *at + FRESH >= now;
-        let any_fresh = all().any(|(_, at)| is_fresh(at));
-        let believed = || all().filter(|(_, at)| is_fresh(at) || !any_fresh).map(|(told, _)| told);
-        let votes = |told: &Told| believed().filter(|other| *other == told).count();
-        believed().max_by_key(|it| (it.epoch, votes(it), Reverse(it.master.to_string())))
+    /// Returns where the master is, if any sentinel says so. The URL lists `listed` sentinels.
+    pub(super) fn master(&mut self, listed: usize, now: Instant) -> Option<Address> {
+        self.all.values().find(|view| view.told.is_some())?;
+        let all = self.all.values().filter_map(|view| view.told.as_ref());
+        let fresh = all.filter(|(_, at)| *at + FRESH >= now).map(|(told, _)| told);
+        let sentinels = self.crew(now).map_or(listed, |crew| crew.known.max(listed));
+        self.believed = decide(self.believed.as_ref(), &Vec::from_iter(fresh), sentinels).cloned();
+        self.believed.as_ref().map(|told| told.master.clone())
     }
 
     /// Whether each of `sentinels` has answered since, or cannot.
     pub(super) fn have_all_answered(&self, sentinels: &[Address], since: Instant) -> bool {
-        let answered = |it: &Address| self.0.get(&it.to_string()).is_some_and(|it| it.at >= since);
+        let answered =
+            |it: &Address| self.all.get(&it.to_string()).is_some_and(|it| it.at >= since);
         sentinels.iter().all(answered)
     }
 
     /// How many of `sentinels` have said since where the master is.
     pub(super) fn told_since(&self, sentinels: &[Address], since: Instant) -> usize {
-        let views = sentinels.iter().filter_map(|it| self.0.get(&it.to_string()));
+        let views = sentinels.iter().filter_map(|it| self.all.get(&it.to_string()));
         views.filter(|view| view.told.as_ref().is_some_and(|(_, at)| *at >= since)).count()
     }
 
     /// Why nobody says where the master is.
     pub(super) fn obstacle(&self, sentinels: &[Address]) -> Obstacle {
         Obstacle::of_all(sentinels.iter().map(|sentinel| {
-            let known = self.0.get(&sentinel.to_string()).and_then(|it| it.trouble.clone());
+            let known = self.all.get(&sentinel.to_string()).and_then(|it| it.trouble.clone());
             known.unwrap_or_else(|| no_answer(sentinel).of_sentinel()).at(sentinel)
         }))
     }
 
     /// Whether `sentinel` has ever said where the master is.
     pub(super) fn has_told(&self, sentinel: &Address) -> bool {
-        self.0.get(&sentinel.to_string()).is_some_and(|view| view.told.is_some())
+        self.all.get(&sentinel.to_string()).is_some_and(|view| view.told.is_some())
     }
 
     /// Whether `sentinel` has answered, the last time.
     pub(super) fn is_well(&self, sentinel: &Address) -> bool {
-        self.0.get(&sentinel.to_string()).is_some_and(|view| view.trouble.is_none())
+        self.all.get(&sentinel.to_string()).is_some_and(|view| view.trouble.is_none())
     }
 
     /// Whether all of `sentinels` were asked, and nobody says where the master is.
     pub(super) fn are_dumb(&self, sentinels: &[Address]) -> bool {
-        let all_asked = sentinels.iter().all(|it| self.0.contains_key(&it.to_string()));
-        all_asked && self.0.values().all(|view| view.trouble.is_some())
+        let all_asked = sentinels.iter().all(|it| self.all.contains_key(&it.to_string()));
+        all_asked && self.all.values().all(|view| view.trouble.is_some())
     }
+}
+
+/// Decides between what was believed `before` and the `fresh` answers of some of the `sentinels`.
+///
+/// The highest epoch wins, and within it most votes. Sentinels that were set up again begin at
+/// epoch 0: so a lower epoch wins if most sentinels agree on it, and none says a higher one.
+fn decide<'a>(before: Option<&'a Told>, fresh: &[&'a Told], sentinels: usize) -> Option<&'a Told> {
+    let votes = |told: &Told| fresh.iter().filter(|it| **it == told).count();
+    let rank = |it: &&Told| (it.epoch, votes(it), Reverse(it.master.to_string()));
+    let newest = fresh.iter().copied().max_by_key(rank);
+    let is_outdated = |before: &&Told| {
+        newest.is_some_and(|it| it.epoch >= before.epoch || 2 * votes(it) > sentinels)
+    };
+    before.filter(|it| !is_outdated(it)).or(newest)
 }
 
 /// Whether `why` is to be told where `before` was in the way: of what passes by itself only that
@@ -159,9 +177,10 @@ mod tests {
         views
     }
 
-    fn master(views: &Views, now: Instant) -> Option<u16> {
-        match &views.master(now)?.master {
-            Address::Tcp { port, .. } => Some(*port),
+    /// Where the master is, by views of three sentinels.
+    fn master(views: &mut Views, now: Instant) -> Option<u16> {
+        match views.master(3, now)? {
+            Address::Tcp { port, .. } => Some(port),
             other => panic!("{other}"),
         }
     }
@@ -177,24 +196,61 @@ mod tests {
             (&[(99, 0), (71, 0), (71, 0)], Some(71)),
             (&[(99, 0), (71, 7), (99, 0)], Some(71)),
         ] {
-            assert_eq!(master(&views(said, now), now), expected, "{said:?}");
+            assert_eq!(master(&mut views(said, now), now), expected, "{said:?}");
         }
     }
 
     #[test]
-    fn who_is_silent_is_believed_for_a_while_and_for_ever_if_all_are() {
+    fn silent_sentinel_is_believed_until_a_newer_epoch() {
         let start = Instant::now();
         let mut views = views(&[(71, 3), (72, 4)], start);
         let later = start + FRESH + Duration::from_secs(1);
+        assert_eq!(master(&mut views, start), Some(72));
         assert!(views.in_trouble(&at(2), Obstacle::passing("gone"), start));
         assert!(!views.in_trouble(&at(2), Obstacle::passing("gone"), later));
         assert!(views.has_told(&at(2)) && !views.has_told(&at(3)));
         assert!(views.in_trouble(&at(2), Obstacle::lasting("WRONGPASS"), later));
         assert!(!views.in_trouble(&at(2), Obstacle::passing("gone"), later));
-        assert_eq!(master(&views, later), Some(72));
+        assert_eq!(master(&mut views, later), Some(72));
         views.told(&at(1), Told { master: at(71), epoch: 3 }, later);
-        assert_eq!(master(&views, start), Some(72));
-        assert_eq!(master(&views, later), Some(71));
+        assert_eq!(master(&mut views, later), Some(72));
+        views.forget(&at(2));
+        assert_eq!(master(&mut views, later), Some(72), "its address may be in use no more");
+        views.told(&at(1), Told { master: at(73), epoch: 5 }, later);
+        assert_eq!(master(&mut views, later), Some(73));
+    }
+
+    #[test]
+    fn lower_epoch_is_believed_when_most_sentinels_agree() {
+        let told = |(port, epoch)| Told { master: at(port), epoch };
+        for (fresh, sentinels, expected) in [
+            (&[][..], 3, 72),
+            (&[(71, 3)], 3, 72),
+            (&[(71, 3), (71, 3)], 4, 72),
+            (&[(71, 3), (70, 2)], 3, 72),
+            (&[(71, 3), (71, 3), (72, 4)], 3, 72),
+            (&[(71, 0), (71, 0)], 3, 71),
+            (&[(71, 0)], 1, 71),
+            (&[(71, 4)], 3, 71),
+            (&[(71, 5)], 3, 71),
+        ] {
+            let all = Vec::from_iter(fresh.iter().copied().map(told));
+            let (before, all) = (told((72, 4)), Vec::from_iter(&all));
+            let decided = decide(Some(&before), &all, sentinels);
+            assert_eq!(decided.map(|it| &it.master), Some(&at(expected)), "{fresh:?}");
+        }
+    }
+
+    #[test]
+    fn sentinel_alone_is_outvoted_by_those_it_knows() {
+        let now = Instant::now();
+        let mut views = views(&[(72, 4)], now);
+        assert_eq!(views.master(1, now), Some(at(72)));
+        views.told(&at(1), Told { master: at(71), epoch: 3 }, now);
+        views.counted(&at(1), Some(Crew { known: 3, usable: 1, quorum: None }));
+        assert_eq!(views.master(1, now), Some(at(72)));
+        views.counted(&at(1), Some(Crew { known: 1, usable: 1, quorum: None }));
+        assert_eq!(views.master(1, now), Some(at(71)));
     }
 
     #[test]
@@ -216,7 +272,7 @@ mod tests {
         assert_eq!(views.told_since(&sentinels, now), 0);
         assert!(!views.have_all_answered(&sentinels, now + Duration::from_millis(1)));
         views.forget(&at(1));
-        assert_eq!(master(&views, now), None);
+        assert_eq!(master(&mut views, now), None);
         assert!(views.are_dumb(&[at(2)]) && !views.are_dumb(&sentinels));
         let tls = Address::Tcp { host: "h".into(), port: 1, tls: true };
         assert!(views.obstacle(&[tls]).to_string().contains("does this port speak TLS?"));
