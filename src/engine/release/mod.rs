@@ -163,12 +163,22 @@ impl Engine {
         let promise = OnDrop::new(|| self.core.debts.owe(Debt::of(hold, mode, now)));
         let until = hold.store_ends().min(now + limit);
         let helps = Failure::may_pass_or_let_in;
+        let moves = self.core.moves();
         let given = pin!(release(&self.core, &hold.grant.claim, mode, helps, (now, until)));
         let given = within(limit, given).await?;
         if !hold.grant.unsure {
             promise.cancel();
         }
         match given {
+            // Either the server before executed the request, or the hold was lost with it.
+            Answered { answer: GivenBack::NotHeld { .. }, unsure: true, .. }
+                if self.core.moves() != moves =>
+            {
+                Err(Failure::unanswered(
+                    "the server was replaced meanwhile, and the new one does not know the hold: \
+                     it may have been lost",
+                ))
+            }
             // The question that went unanswered was executed.
             Answered { answer: GivenBack::NotHeld { .. }, unsure: true, .. } => {
                 Ok(GivenBack::Freed(Others::Nobody))
@@ -259,5 +269,54 @@ pub(crate) async fn recount(
         if hold.shares() == told.load(Ordering::Relaxed) {
             return Ok(outcome);
         }
+    }
+}
+
+#[cfg(feature = "redis")]
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use testkit::twin::Twin;
+
+    use crate::{
+        Client,
+        domain::{Identity, Mutex},
+        engine::{Engine, clock::Clock, tasks::here},
+        store::redis::{Connector, RedisStore, Settings},
+    };
+
+    use super::*;
+
+    /// A rejection by a server that never knew the hold counted as proof that the server before
+    /// it had executed the release.
+    #[tokio::test(start_paused = true)]
+    async fn release_is_in_doubt_when_another_server_rejects_it() {
+        // given a holder whose server hangs
+        let old = Twin::new(1);
+        let current = Arc::new(Mutex::new(old.clone()));
+        let at = Arc::clone(&current);
+        let connector = Connector::by(move || {
+            let server = at.lock().clone();
+            async move { server.connect().await }
+        });
+        let command_timeout = Duration::from_secs(1);
+        let settings = Settings { command_timeout, ..Settings::default() };
+        let store = RedisStore::connect_by(connector, &settings, "one").await.unwrap();
+        let clock = Clock::with(|| Duration::ZERO);
+        let engine = Engine::new(Identity::of("one"), Arc::new(store), clock, here());
+        let client = Client::of(engine);
+        let guard = client.lock("door").unwrap().acquire().await.unwrap();
+        old.stop();
+
+        // when an empty server takes its place during the release
+        *current.lock() = Twin::new(2);
+        let error = guard.release().await.unwrap_err();
+
+        // then nobody knows whether the hold was released or lost
+        assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
+        assert!(error.to_string().contains("it may have been lost"), "{error}");
+        let stats = client.stats();
+        assert_eq!((stats.released, stats.releases_unanswered), (0, 1));
     }
 }
