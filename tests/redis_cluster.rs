@@ -1228,6 +1228,37 @@ async fn a_node_that_hangs_costs_its_own_holds_and_no_others() {
     give_back(free.acquire().await.unwrap()).await;
 }
 
+/// One request for all holds of a node had its answer when the last slot had one: none was
+/// renewed while the hung node kept one of them waiting.
+#[tokio::test(flavor = "multi_thread")]
+async fn migrating_slot_to_a_hung_node_costs_no_other_holds() {
+    // given holds at one node, and one whose slot migrates to another
+    let cluster = Cluster::options().replicas(0).node_timeout(secs(60)).start();
+    let client = Client::builder().ttl(secs(3)).connect(&cluster.url()).await.unwrap();
+    let from = owner(&cluster, NAME);
+    let to = cluster.masters().into_iter().find(|it| it.port() != from.port()).unwrap();
+    let mut others = Vec::new();
+    for number in 0..20 {
+        let name = cluster.key_on(&from, &format!("other-{number}"));
+        assert_ne!(Cluster::slot_of(&name), Cluster::slot_of(NAME));
+        others.push(client.lock(&name).unwrap().acquire().await.unwrap());
+    }
+    let migrated = client.lock(NAME).unwrap().acquire().await.unwrap();
+    let moving = cluster.moving(Cluster::slot_of(NAME), &to);
+    moving.open();
+    moving.carry_all();
+
+    // when that one hangs
+    to.pause();
+    let reason = within(PATIENCE, "its hold ends", migrated.lost()).await;
+
+    // then its hold ends alone
+    assert_eq!(reason, LostReason::Expired);
+    sleep(secs(1)).await;
+    assert!(others.iter().all(LockGuard::is_held));
+    to.resume();
+}
+
 /// The port of whoever has `name`, of a cluster in which nothing moves.
 fn owner_in(cluster: &Cluster, name: &str) -> u16 {
     let slot = Cluster::slot_of(name);

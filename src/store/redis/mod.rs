@@ -368,16 +368,14 @@ impl Store for RedisStore {
         self.saying_again(&claim.object, Self::of(claim.object.kind).release(self, claim, mode))
     }
 
-    /// Of one kind, and at one node: one that hangs puts only its own in doubt.
+    /// Of one kind, and in a cluster of one slot: a script may not name two. A node that hangs puts
+    /// only its own holds in doubt, also if it is importing the slot.
     fn group(&self, object: &Object) -> u32 {
         object.kind as u32 + KINDS * self.topology.group(object)
     }
 
     fn renew<'a>(&'a self, renewals: &'a [Renewal]) -> Answer<'a, Vec<Outcome>> {
-        match &self.topology {
-            Topology::One(_) => Box::pin(self.renew_or_halve(renewals)),
-            Topology::Cluster(_) => Box::pin(self.renew_by_slot(renewals)),
-        }
+        Box::pin(self.renew_or_halve(renewals))
     }
 
     fn replicated<'a>(&'a self, claim: &'a Claim, replicas: Replicas) -> Answer<'a, u32> {

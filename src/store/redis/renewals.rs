@@ -1,10 +1,8 @@
 //! Renewals of many holds by one question.
 
-use std::collections::BTreeMap;
-
 use futures_util::future::join_all;
 
-use super::{RedisStore, lock::is_split, slots::slot_of_name};
+use super::{RedisStore, lock::is_split};
 use crate::domain::{Failure, Outcome, Renewal};
 
 /// In how many parts a batch of renewals is asked again that the server refuses: to find
@@ -25,37 +23,6 @@ impl RedisStore {
                 Ok(Box::pin(self.renew_in_parts(renewals)).await)
             }
             answer => answer,
-        }
-    }
-
-    /// The same in a cluster: a script may not speak of two slots. All slots are asked at once.
-    pub(super) async fn renew_by_slot(
-        &self,
-        renewals: &[Renewal],
-    ) -> Result<Vec<Outcome>, Failure> {
-        let mut slots: BTreeMap<u16, Vec<(usize, Renewal)>> = BTreeMap::new();
-        for (at, renewal) in renewals.iter().enumerate() {
-            let slot = slot_of_name(&renewal.object.name);
-            slots.entry(slot).or_default().push((at, renewal.clone()));
-        }
-        let asked = slots.into_values().map(|slot| async {
-            let (places, renewals): (Vec<usize>, Vec<Renewal>) = slot.into_iter().unzip();
-            (places, self.renew_or_halve(&renewals).await)
-        });
-        let mut outcomes = vec![Outcome::Unknown; renewals.len()];
-        let (mut answered, mut failed) = (renewals.is_empty(), None);
-        for (places, answer) in join_all(asked).await {
-            match answer {
-                Ok(known) => {
-                    answered = true;
-                    places.iter().zip(known).for_each(|(at, known)| outcomes[*at] = known);
-                }
-                Err(failure) => failed = Some(failure),
-            }
-        }
-        match failed {
-            Some(failure) if !answered => Err(failure),
-            _ => Ok(outcomes),
         }
     }
 

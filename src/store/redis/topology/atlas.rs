@@ -128,11 +128,6 @@ impl Atlas {
         self.chart.lock().as_ref()?.owner(slot)?.as_ref().ok().cloned()
     }
 
-    /// Which of the nodes has `slot`, by a number.
-    pub(super) fn number_of_owner(&self, slot: u16) -> Option<usize> {
-        self.chart.lock().as_ref()?.map().owner(slot)
-    }
-
     /// Where the owner of `slot` is.
     pub(super) fn address_of_owner(&self, slot: u16) -> Option<HostPort> {
         let chart = self.chart.lock();

@@ -169,14 +169,11 @@ impl Topology {
         }
     }
 
-    /// Those that have the same number are at one node, as far as we know.
+    /// The slot of `object`, if slots matter.
     pub(super) fn group(&self, object: &Object) -> u32 {
         match self {
             Self::One(_) => 0,
-            Self::Cluster(cluster) => {
-                let owner = cluster.atlas.number_of_owner(slot_of_name(&object.name));
-                owner.and_then(|at| u32::try_from(at + 1).ok()).unwrap_or_default()
-            }
+            Self::Cluster(_) => slot_of_name(&object.name).into(),
         }
     }
 
