@@ -45,6 +45,19 @@ async fn a_question_that_is_not_to_wait_is_bounded_by_its_setting() {
     }
 }
 
+/// It waited until the lease ended.
+#[tokio::test(start_paused = true)]
+async fn reenter_fails_after_the_question_timeout_when_nobody_answers() {
+    let (store, lock) = world(|builder| builder);
+    let guard = lock.ttl(secs(120)).acquire().await.unwrap();
+    store.stall();
+    is_silent_for(secs(3), guard.reenter()).await;
+    assert!(guard.is_held());
+    store.resume();
+    sleep(millis(1)).await;
+    assert_eq!((guard.count(), guard.reenter().await.unwrap().count()), (1, 2));
+}
+
 /// A minute later its receipt is gone, and it would be counted twice.
 #[tokio::test(start_paused = true)]
 async fn a_change_is_asked_for_no_longer_than_half_as_long_as_it_is_known() {

@@ -16,7 +16,7 @@ use super::{
     Engine,
     debts::Debt,
     hold::Hold,
-    limits::within,
+    limits::{nothing_came, within},
     release::{Left, recount},
     tasks::pause,
     timing::END_IS_NEAR,
@@ -173,6 +173,20 @@ impl Watch {
             }
             Ok(_) => Err(ended(self.remaining().err().unwrap_or(LostReason::NotOurs))),
             Err(failure) => Err(engine.error(hold.name(), failure)),
+        }
+    }
+
+    /// The same, for no longer than one question may take.
+    pub(crate) async fn reenter_in_time(&self) -> Result<Held, Error> {
+        let Self { hold, engine } = self;
+        let limit = engine.limits.question;
+        tokio::select! {
+            biased;
+            share = self.reenter() => share,
+            // In a block it is made when it is first polled.
+            () = async { sleep(limit).await } => {
+                Err(engine.error(hold.name(), nothing_came(limit)))
+            }
         }
     }
 

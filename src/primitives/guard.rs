@@ -154,7 +154,8 @@ impl LockGuard {
     /// # Errors
     ///
     /// [`Error::Lost`] if the hold is over.
-    /// [`Error::Unavailable`],
+    /// [`Error::Unavailable`] if no answer came within the
+    /// [question timeout](crate::ClientBuilder::question_timeout).
     /// [`Error::NotReady`],
     /// [`Error::Forbidden`] and
     /// [`Error::Refused`] as the store says; this guard
@@ -177,7 +178,7 @@ impl LockGuard {
     /// # Ok(()) }
     /// ```
     pub async fn reenter(&self) -> Result<Self> {
-        Ok(Self::new(self.held.watch.reenter().await?, self.on_loss))
+        Ok(Self::new(self.held.watch.reenter_in_time().await?, self.on_loss))
     }
 
     /// Writes to keys beside the lock, if this hold still has it **in the store**: the same step
