@@ -109,11 +109,16 @@ impl fmt::Debug for Name {
 /// Shows the name on one line: newlines and other control characters are escaped.
 impl fmt::Display for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.as_str().chars().try_for_each(|c| match c.is_control() {
-            true => write!(f, "{}", c.escape_default()),
-            false => write!(f, "{c}"),
-        })
+        on_one_line(self.as_str(), f)
     }
+}
+
+/// Writes `text` with newlines and other control characters escaped.
+pub(super) fn on_one_line(text: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    text.chars().try_for_each(|c| match c.is_control() {
+        true => write!(f, "{}", c.escape_default()),
+        false => write!(f, "{c}"),
+    })
 }
 
 /// Why a text cannot be the name of a lock.

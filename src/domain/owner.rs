@@ -11,6 +11,8 @@ use std::{
 
 use uuid::Uuid;
 
+use super::name::on_one_line;
+
 /// The longest owner in bytes.
 const MAX_BYTES: usize = 512;
 
@@ -95,9 +97,10 @@ impl fmt::Debug for Owner {
     }
 }
 
+/// Shows the owner on one line: newlines and other control characters are escaped.
 impl fmt::Display for Owner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        on_one_line(&self.0, f)
     }
 }
 
@@ -171,6 +174,14 @@ mod tests {
         assert!(identity.is_of(&identity.fresh_owner()));
         assert!(!identity.is_of(&other.fresh_owner()));
         assert!(!identity.is_of(&Owner::new("a").unwrap()));
+    }
+
+    /// A foreign hash field put newlines into errors and logs.
+    #[test]
+    fn owner_is_shown_on_one_line() {
+        let owner = Owner::new("a\nb\u{1b}[31m").unwrap();
+        assert_eq!(owner.to_string(), r"a\nb\u{1b}[31m");
+        assert_eq!(owner.as_str(), "a\nb\u{1b}[31m");
     }
 
     #[test]

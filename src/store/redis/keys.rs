@@ -9,7 +9,7 @@ pub(super) fn tokens(name: &Name) -> String {
 
 /// What lives as long as the lease of a reader of `name`.
 pub(super) fn reader(name: &Name, owner: &Owner) -> String {
-    format!("{}:{owner}:rwlock_timeout:1", in_slot(name))
+    format!("{}:{}:rwlock_timeout:1", in_slot(name), owner.as_str())
 }
 
 /// Those of ours who wait to write.

@@ -437,7 +437,7 @@ impl RedisStore {
 
 /// The field of `owner` as a writer.
 fn writer(owner: &Owner) -> String {
-    format!("{owner}{WRITER}")
+    format!("{}{WRITER}", owner.as_str())
 }
 
 /// A grant, who is in the way or waits to write, or nobody.
