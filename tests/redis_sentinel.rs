@@ -224,6 +224,24 @@ async fn a_lock_that_every_replica_has_acknowledged_outlives_the_death_of_its_ma
     }
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn master_restarted_empty_loses_what_all_replicas_had() {
+    // given a lock that both replicas have
+    let redis = Sentinels::options().down_after(secs(30)).start();
+    let (one, other) = (client(&redis).await, client(&redis).await);
+    let both = Replicas::at_least(2).within(SOON);
+    let guard = one.lock("door").unwrap().replicated(both).acquire().await.unwrap();
+
+    // when the master restarts without data before the sentinels replace it
+    redis.master().stop();
+    redis.servers()[0].start_again();
+
+    // then another client enters, and the holder learns of its loss
+    let entered = acquired(&other, "door").await;
+    assert_eq!(within(SOON, "the loss is reported", guard.lost()).await, LostReason::NotOurs);
+    give_back(entered).await;
+}
+
 /// Holds and gives back again and again, until `enough`. Fails if it waits for a lease.
 async fn comes_and_goes(lock: leasehold::Lock, enough: Arc<AtomicBool>) {
     while !enough.load(Ordering::Relaxed) {
