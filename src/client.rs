@@ -282,10 +282,12 @@ impl Client {
         self.engine.stats()
     }
 
-    /// How this client and its server are right now, for a probe: one question to the
-    /// server, bounded by
-    /// [`question_timeout`](ClientBuilder::question_timeout). While a connection is away
-    /// it is not waited for.
+    /// Checks how this client and its servers are right now, for a readiness probe.
+    ///
+    /// The check returns within 300 ms, whatever is dead or frozen: it sends one request to each
+    /// server, waits at most 200 ms for the replies, and does not wait for a connection.
+    /// [`Health::nodes`] lists each server, the unreachable ones with the reason. A client of a
+    /// cluster is ready as long as some node takes locks.
     ///
     /// # Cancel safety
     ///

@@ -56,8 +56,8 @@ pub use crate::{
     client::{Client, ClientBuilder, Shutdown},
     domain::{
         Finding, Hazard, Health, Holder, InvalidDuration, InvalidName, InvalidOwner,
-        InvalidPermitId, LostReason, Name, Owner, PermitId, Replicas, Role, Script, Stats, Value,
-        WaitBy, Write,
+        InvalidPermitId, LostReason, Name, NodeHealth, Owner, PermitId, Replicas, Role, Script,
+        Stats, Value, WaitBy, Write,
     },
     error::{Cause, Error, Result},
     primitives::{

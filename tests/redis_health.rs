@@ -9,7 +9,7 @@ use std::time::Duration;
 use common::{Log, cluster::Ways, comes_true, give_back, healed, ms, secs, within};
 use leasehold::{Client, Hazard, Health, Replicas};
 use testkit::{Cluster, Liar, Lie, Redis, Sentinels, came_with, eventually};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 /// What takes servers some seconds on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -598,4 +598,76 @@ fn a_client_for_threads_finds_the_same() {
     let health = client.health().unwrap();
     assert!(has(&health, |it| matches!(it, Hazard::Evicts { .. })), "{health:?}");
     assert!(health.findings[0].to_string().contains("set maxmemory-policy noeviction"));
+}
+
+/// How long a health check may take, whatever does not answer.
+const PROMPT: Duration = Duration::from_millis(300);
+
+/// A health check, which returns within [`PROMPT`].
+async fn prompt_health(client: &Client) -> Health {
+    let began = Instant::now();
+    let health = client.health().await;
+    assert!(began.elapsed() < PROMPT, "{:?}: {health:?}", began.elapsed());
+    health
+}
+
+/// Of the nodes in `health` this one alone is unreachable, for some time, with the reason.
+#[track_caller]
+fn names_one_unreachable(health: &Health, node: &Redis) {
+    let away: Vec<_> = health.nodes.iter().filter(|it| !it.is_reachable()).collect();
+    let [away] = away[..] else { panic!("{health:?}") };
+    assert_eq!(away.server, format!("127.0.0.1:{}", node.port()));
+    assert!(away.obstacle.is_some() && away.silent_for.is_some(), "{health:?}");
+}
+
+/// Checks of a client whose servers fail took 1.5 s and more, and Kubernetes waits for 1 s.
+#[tokio::test]
+async fn health_is_prompt_and_ready_when_a_cluster_node_is_killed() {
+    let lenient = Redis::options().arg("--cluster-require-full-coverage", "no");
+    let cluster = Cluster::options().replicas(0).node_options(lenient).start();
+    let client = Client::builder().question_timeout(secs(1));
+    let client = client.connect(&cluster.url()).await.unwrap();
+    let killed = &cluster.nodes()[1];
+    killed.stop();
+    for _ in 0..5 {
+        let health = prompt_health(&client).await;
+        assert!(health.is_ready(), "{health:?}");
+        names_one_unreachable(&health, killed);
+        sleep(ms(100)).await;
+    }
+}
+
+#[tokio::test]
+async fn health_is_prompt_and_ready_when_a_cluster_node_is_frozen() {
+    let lenient = Redis::options().arg("--cluster-require-full-coverage", "no");
+    let cluster = Cluster::options().replicas(0).node_options(lenient).start();
+    let client = Client::builder().command_timeout(secs(1)).question_timeout(secs(1));
+    let client = client.connect(&cluster.url()).await.unwrap();
+    let frozen = &cluster.nodes()[1];
+    frozen.pause();
+    // While the connection stands, and when the client has given it up.
+    for _ in 0..8 {
+        let health = prompt_health(&client).await;
+        assert!(health.is_ready(), "{health:?}");
+        names_one_unreachable(&health, frozen);
+        sleep(ms(200)).await;
+    }
+    frozen.resume();
+}
+
+#[tokio::test]
+async fn health_is_prompt_and_not_ready_when_a_server_is_frozen() {
+    let redis = Redis::start();
+    let client = Client::builder().command_timeout(secs(1)).connect(&redis.url()).await.unwrap();
+    assert!(prompt_health(&client).await.is_ready());
+    redis.pause();
+    for _ in 0..8 {
+        let health = prompt_health(&client).await;
+        assert!(!health.is_ready() && health.round_trip.is_none(), "{health:?}");
+        assert_eq!(health.nodes.len(), 1);
+        names_one_unreachable(&health, &redis);
+        sleep(ms(200)).await;
+    }
+    redis.resume();
+    healed(&client, PATIENCE, "the server is back", Health::is_ready).await;
 }

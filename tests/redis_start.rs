@@ -344,9 +344,9 @@ async fn a_probe_of_a_server_that_hangs_ends_in_time() {
     redis.pause();
     let start = Instant::now();
     let health = client.health().await;
-    assert!(start.elapsed() >= LIMIT && start.elapsed() < 2 * LIMIT, "{:?}", start.elapsed());
+    assert!(start.elapsed() < ms(300), "{:?}", start.elapsed());
     assert!(health.commands_up && health.round_trip.is_none(), "{health:?}");
-    assert!(health.obstacle.unwrap().contains("nothing came within 2s"));
+    assert!(health.obstacle.unwrap().contains("nothing within 200ms"));
     redis.resume();
     assert!(healed(&client, SOON, "it goes on", Health::is_ready).await.round_trip.is_some());
 }

@@ -2,7 +2,7 @@
 
 use std::{fmt, time::Duration};
 
-use super::{Finding, Hazard};
+use super::{Failure, Finding, Hazard};
 
 /// How a client and its store are right now: see [`Client::health`](crate::Client::health).
 ///
@@ -21,7 +21,8 @@ pub struct Health {
     pub commands_up: bool,
     /// Whether the connection for messages is up. Without it waiters ask by a timer.
     pub messages_up: bool,
-    /// How long the server took to answer just now; `None` if it did not.
+    /// How long the server took to answer just now, in a cluster the slowest node that did;
+    /// `None` if none answered.
     pub round_trip: Option<Duration>,
     /// What keeps this client from locking, in words for a log: no connection and why,
     /// silence, a refusal, a replica, a shutdown.
@@ -33,6 +34,9 @@ pub struct Health {
     /// What the server throws away when its memory is full, if it says so. Anything but
     /// `noeviction` may throw locks away.
     pub eviction_policy: Option<String>,
+    /// What this client knows of each server that it sends commands to: in a cluster, of each
+    /// master. Empty in memory.
+    pub nodes: Vec<NodeHealth>,
     /// What can hurt locks, as far as it was looked at: when a connection was made, and now. A
     /// client warns of each kind when it appears. What is in the way of every lock is an
     /// `obstacle`, too.
@@ -44,7 +48,8 @@ pub struct Health {
 impl Health {
     /// Whether nothing is in the way of every lock, as far as this client can know. It
     /// tries none: a user without rights to the keys of some is ready. So is a client of a cluster
-    /// of which a node is away: [`findings`](Self::findings) have that node and its slots.
+    /// of which a node is unreachable: [`nodes`](Self::nodes) lists it, and
+    /// [`findings`](Self::findings) have its slots once its connection is lost.
     ///
     /// # Examples
     ///
@@ -61,6 +66,49 @@ impl Health {
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.obstacle.is_none()
+    }
+}
+
+/// How one server was at a health check: see [`Health::nodes`].
+///
+/// # Examples
+///
+/// ```
+/// # #[tokio::main] async fn main() {
+/// let health = leasehold::Client::in_memory().health().await;
+/// for node in health.nodes.iter().filter(|node| !node.is_reachable()) {
+///     eprintln!("{}: {:?} for {:?}", node.server, node.obstacle, node.silent_for);
+/// }
+/// # }
+/// ```
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct NodeHealth {
+    /// The server, or the servers in the words of the URL, without any secret.
+    pub server: String,
+    /// How long the server took to answer; `None` if it did not answer in time.
+    pub round_trip: Option<Duration>,
+    /// For how long at least the server has been unreachable, or has not answered. `None` if it
+    /// answered, or was never tried.
+    pub silent_for: Option<Duration>,
+    /// Why the server grants no locks: no connection and why, silence, a refusal, a replica.
+    pub obstacle: Option<String>,
+}
+
+impl NodeHealth {
+    /// Whether the server answered the health check, be it with a refusal.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() {
+    /// let health = leasehold::Client::in_memory().health().await;
+    /// assert!(health.nodes.iter().all(|node| node.is_reachable()));
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn is_reachable(&self) -> bool {
+        self.round_trip.is_some()
     }
 }
 
@@ -113,9 +161,25 @@ pub(crate) struct About {
     pub(crate) replicas: Option<usize>,
     /// What can hurt locks there.
     pub(crate) hazards: Vec<Hazard>,
+    /// Whether it says that its whole cluster is down.
+    pub(crate) cluster_down: bool,
+    /// How each server is.
+    pub(crate) nodes: Vec<NodeHealth>,
+    /// Why nothing else is known of it.
+    pub(crate) failure: Option<String>,
 }
 
 impl About {
+    /// What was `looked` at, and how each of the servers is.
+    #[cfg(feature = "redis")]
+    pub(crate) fn of(nodes: Vec<NodeHealth>, looked: Result<Self, Failure>) -> Self {
+        let about = looked.unwrap_or_else(|failure| Self {
+            failure: Some(failure.to_string()),
+            ..Self::default()
+        });
+        Self { nodes, ..about }
+    }
+
     /// Whether it could be looked at.
     #[cfg(feature = "redis")]
     pub(crate) fn is_seen(&self) -> bool {
@@ -130,6 +194,9 @@ impl About {
 
     /// Why it takes no locks, if it does not.
     pub(crate) fn obstacle(&self) -> Option<String> {
+        if self.failure.is_some() {
+            return self.failure.clone();
+        }
         let stops = match self.role {
             Some(Role::Replica) => Hazard::Replica,
             _ if self.hazards.contains(&Hazard::TooFewReplicas) => Hazard::TooFewReplicas,
@@ -148,6 +215,7 @@ impl About {
             role: self.role,
             server_version: self.version,
             eviction_policy: self.eviction_policy,
+            nodes: self.nodes,
             findings: Vec::new(),
             holds_in_doubt: 0,
         }

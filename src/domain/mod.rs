@@ -46,7 +46,7 @@ pub use self::{
     claim::Holder,
     guarded::{Script, Value, Write},
     hazard::{Finding, Hazard},
-    health::{Health, Role},
+    health::{Health, NodeHealth, Role},
     lease::InvalidDuration,
     name::{InvalidName, Name},
     owner::{InvalidOwner, Owner},

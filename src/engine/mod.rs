@@ -75,7 +75,7 @@ use self::{
     release::settle::settle_all,
     retry::retry_until,
     tasks::{OnDrop, Spawner},
-    timing::{LONGEST_PATIENCE, RETURN_LOOKS},
+    timing::{HEALTH_ANSWER, LONGEST_PATIENCE, RETURN_LOOKS},
 };
 use crate::{
     domain::{
@@ -276,10 +276,14 @@ impl Engine {
     pub(crate) async fn health(&self) -> Health {
         let start = Instant::now();
         let looked = match Handle::try_current() {
-            Ok(_) => within(self.limits.question, self.core.store.look()).await,
+            Ok(_) => within(HEALTH_ANSWER, self.core.store.look()).await,
             Err(_) => Err(Failure::NoRuntime),
         };
-        let round_trip = looked.is_ok().then(|| start.elapsed());
+        let round_trip = match &looked {
+            Ok(about) if about.nodes.is_empty() => about.failure.is_none().then(|| start.elapsed()),
+            Ok(about) => about.nodes.iter().filter_map(|node| node.round_trip).max(),
+            Err(_) => None,
+        };
         let obstacle = match &looked {
             _ if self.core.open.is_closed() => Some(Error::ShutDown.to_string()),
             Ok(about) => about.obstacle(),

@@ -7,8 +7,14 @@ use std::time::Duration;
 
 use crate::domain::CENTURY;
 use crate::store::{
-    KNOWN_FOR, PATIENT_RESTS, POLLERS_TURN, QUEUE_RESTS, RESERVATION, SOON, WARNED_AFTER,
+    HEALTH_CHECK, KNOWN_FOR, PATIENT_RESTS, POLLERS_TURN, QUEUE_RESTS, RESERVATION, SOON,
+    WARNED_AFTER,
 };
+
+// Health.
+
+/// A health check returns within this time: a little after the store gives its servers up.
+pub(crate) const HEALTH_ANSWER: Duration = HEALTH_CHECK.saturating_add(Duration::from_millis(50));
 
 // Waiting.
 

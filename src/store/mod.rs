@@ -130,8 +130,8 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
     /// Sees to it that the store's own tasks run, on this runtime if theirs is gone.
     fn keep_up(&self) {}
 
-    /// What the store says of itself, if it answers now: a connection that is away is not
-    /// waited for.
+    /// What the store says of itself, if it answers within [`HEALTH_CHECK`]: a connection that is
+    /// away is not waited for.
     fn look(&self) -> Answer<'_, About>;
 
     /// What can hurt locks, as far as it was looked at.
@@ -165,6 +165,9 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
         0
     }
 }
+
+/// A health check waits no longer than this for the answer of a server.
+pub(crate) const HEALTH_CHECK: Duration = Duration::from_millis(200);
 
 /// For so long a lock is reserved for one who was told that it is its turn: time to ask,
 /// not to work. Who is dead or paused then keeps the others out for no longer.

@@ -444,7 +444,7 @@ impl Store for RedisStore {
     }
 
     fn look(&self) -> Answer<'_, About> {
-        Box::pin(self.topology.look())
+        Box::pin(async { Ok(self.topology.look().await) })
     }
 
     fn findings(&self) -> Vec<Finding> {

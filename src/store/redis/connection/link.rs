@@ -230,6 +230,11 @@ impl Link {
         self.state.obstacle()
     }
 
+    /// For how long the connection has been lost, or has not been made.
+    pub(crate) fn lost_for(&self) -> Option<Duration> {
+        self.state.lost_for()
+    }
+
     /// How often the connection was lost and made again.
     pub(crate) fn reconnects(&self) -> u64 {
         self.state.reconnects()

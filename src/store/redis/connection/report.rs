@@ -62,9 +62,14 @@ impl Reports {
         due
     }
 
+    /// For how long it has not been there.
+    pub(super) fn absence(&self, now: Instant) -> Option<Duration> {
+        self.lost_at.map(|at| now.saturating_duration_since(at))
+    }
+
     /// Rounded, for people.
     fn lost_for(&self, now: Instant) -> Duration {
-        let lost_for = self.lost_at.map(|at| now.duration_since(at)).unwrap_or_default();
+        let lost_for = self.absence(now).unwrap_or_default();
         Duration::from_millis(u64::try_from(lost_for.as_millis()).unwrap_or(u64::MAX))
     }
 }

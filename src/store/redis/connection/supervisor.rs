@@ -96,6 +96,11 @@ impl State {
         self.losses.load(Ordering::Acquire)
     }
 
+    /// For how long there has been no connection.
+    pub(super) fn lost_for(&self) -> Option<Duration> {
+        self.reports.lock().absence(Instant::now())
+    }
+
     /// Whether there was a connection before.
     fn had_one(&self) -> bool {
         self.connections.load(Ordering::Relaxed) > 0

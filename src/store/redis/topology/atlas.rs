@@ -34,7 +34,7 @@ use super::{
     way::Way,
 };
 use crate::{
-    domain::{Failure, Finding, Hazard, Map as ByObject, Mutex, Object},
+    domain::{Failure, Finding, Hazard, Map as ByObject, Mutex, NodeHealth, Object},
     store::{Event, Hears},
 };
 
@@ -215,6 +215,19 @@ impl Atlas {
         let gap = gap_in(chart);
         let of_nodes = chart.masters().flat_map(|(_, node)| node.findings(&self.common));
         of_nodes.chain(of_the_away(chart)).chain(gap).chain(channels).collect()
+    }
+
+    /// The masters that have no connection, as they cannot be dialled.
+    pub(super) fn undialled(&self) -> Vec<NodeHealth> {
+        let chart = self.chart.lock();
+        let all = chart.iter().flat_map(Chart::undialled);
+        let node = |(at, why): (&HostPort, &String)| NodeHealth {
+            server: address_shown(at),
+            round_trip: None,
+            silent_for: None,
+            obstacle: Some(why.clone()),
+        };
+        all.map(node).collect()
     }
 
     /// Warns of nodes that stay away, and tells when they are back or have no slots any more.

@@ -114,6 +114,12 @@ impl Chart {
         all.filter_map(|(at, node)| Some((at, node.as_ref().ok()?)))
     }
 
+    /// Every master that cannot be dialled, and why.
+    pub(super) fn undialled(&self) -> impl Iterator<Item = (&HostPort, &String)> {
+        let all = self.map.masters().iter().zip(&self.nodes);
+        all.filter_map(|(at, node)| Some((at, node.as_ref().err()?)))
+    }
+
     /// The masters that no question reaches.
     pub(super) fn away(&self) -> Vec<Away> {
         let all = self.map.masters().iter().zip(&self.nodes).enumerate();

@@ -2,42 +2,48 @@
 
 use futures_util::future::join_all;
 use redis::cmd;
-use tokio::time::timeout;
 
-use super::{super::replies, cluster::Cluster, node::Node};
+use super::{super::replies, cluster::Cluster, map::address_shown, node::Node};
 use crate::domain::{About, Failure, Hazard, Role};
 
 impl Cluster {
     /// Asks every node what it says of itself.
-    pub(super) async fn look(&self) -> Result<About, Failure> {
+    pub(super) async fn look(&self) -> About {
         self.keep_up();
         if !self.atlas.has_map() {
-            return Err(self.atlas.away(0));
+            return About::of(Vec::new(), Err(self.atlas.away(0)));
         }
         let nodes = self.atlas.masters();
-        let looks = join_all(nodes.iter().map(|(_, node)| self.look_at(node))).await;
+        let checks =
+            nodes.iter().map(|(at, node)| node.check(address_shown(at), self.look_at(node)));
+        let (mut nodes, looks): (Vec<_>, Vec<_>) = join_all(checks).await.into_iter().unzip();
+        nodes.extend(self.atlas.undialled());
+        About::of(nodes, self.summary(looks))
+    }
+
+    /// What is to be said of the cluster whose nodes were looked at.
+    fn summary(&self, looks: Vec<Result<About, Failure>>) -> Result<About, Failure> {
         let (looks, failures): (Vec<_>, Vec<_>) = looks.into_iter().partition(Result::is_ok);
-        let looks: Vec<(About, bool)> = looks.into_iter().flatten().collect();
+        let looks: Vec<About> = looks.into_iter().flatten().collect();
         if looks.is_empty() {
             let failure = failures.into_iter().find_map(Result::err);
             return Err(failure.unwrap_or_else(|| self.atlas.away(0)));
         }
-        match looks.iter().all(|(_, is_down)| *is_down) {
+        match looks.iter().all(|it| it.cluster_down) {
             true => Err(self.atlas.down()),
-            false => Ok(together(looks.into_iter().map(|(about, _)| about).collect())),
+            false => Ok(together(looks)),
         }
     }
 
-    /// What a node says of itself, and whether it says that the cluster is down. One that hangs
-    /// must not hold up the others.
-    async fn look_at(&self, node: &Node) -> Result<(About, bool), Failure> {
-        let limit = self.atlas.common.limit / 2;
+    /// What a node says of itself, and whether it says that the cluster is down.
+    async fn look_at(&self, node: &Node) -> Result<About, Failure> {
         let state = cmd("CLUSTER").arg("INFO").clone();
-        let looked =
-            async { tokio::join!(node.look(&self.atlas.common), node.commands.call(&state)) };
-        let late = |_| Failure::unanswered(format!("nothing within {limit:?}"));
-        let (about, state) = timeout(limit, looked).await.map_err(late)?;
-        Ok((about?, state.is_ok_and(|it| replies::into_text(&it).contains("cluster_state:fail"))))
+        // A node that is away is not asked: the command would wait for its connection.
+        let (about, state) = tokio::try_join!(node.look(&self.atlas.common), async {
+            Ok(node.commands.call(&state).await)
+        })?;
+        let is_down = state.is_ok_and(|it| replies::into_text(&it).contains("cluster_state:fail"));
+        Ok(About { cluster_down: is_down, ..about })
     }
 }
 

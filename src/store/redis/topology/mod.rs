@@ -253,7 +253,7 @@ impl Topology {
     }
 
     /// Asks the servers what they say of themselves.
-    pub(super) async fn look(&self) -> Result<About, Failure> {
+    pub(super) async fn look(&self) -> About {
         match self {
             Self::One(one) => one.look().await,
             Self::Cluster(cluster) => Box::pin(cluster.look()).await,
@@ -308,10 +308,10 @@ impl Topology {
 }
 
 impl One {
-    async fn look(&self) -> Result<About, Failure> {
+    async fn look(&self) -> About {
         let Self { common, node, .. } = self;
-        node.commands.keep_up()?;
-        node.subscriptions.keep_up();
-        node.look(common).await
+        node.keep_up();
+        let (health, looked) = node.check(node.commands.dialer().place(), node.look(common)).await;
+        About::of(vec![health], looked)
     }
 }

@@ -1,8 +1,9 @@
 //! One server: a connection for commands, one for messages, and one that waits for replicas.
 
-use std::{sync::Arc, time::Duration};
+use std::{future::Future, sync::Arc, time::Duration};
 
 use redis::{Value, cmd};
+use tokio::time::{Instant, timeout};
 
 use super::super::{
     connection::{Dialer, Link, Watcher, learnt, time_of_day},
@@ -13,8 +14,9 @@ use super::super::{
     watcher::Commands,
 };
 use crate::{
-    domain::{About, Failure, Finding},
+    domain::{About, Failure, Finding, NodeHealth},
     error::Error,
+    store::HEALTH_CHECK,
 };
 
 /// What the connections of one client have in common.
@@ -123,6 +125,26 @@ impl Node {
         self.commands.learnt(&about);
         common.warnings.look(&about, self.commands.dialer());
         Ok(about)
+    }
+
+    /// What comes of a `look` at this server in time, and how the server is.
+    pub(super) async fn check(
+        &self,
+        server: String,
+        look: impl Future<Output = Result<About, Failure>>,
+    ) -> (NodeHealth, Result<About, Failure>) {
+        let start = Instant::now();
+        let late = |_| Err(Failure::unanswered(format!("nothing within {HEALTH_CHECK:?}")));
+        let looked = timeout(HEALTH_CHECK, look).await.unwrap_or_else(late);
+        let took = start.elapsed();
+        let silent = matches!(looked, Err(Failure::Unanswered(_))) || !self.commands.is_up();
+        let health = NodeHealth {
+            server,
+            round_trip: (!silent).then_some(took),
+            silent_for: silent.then(|| self.commands.lost_for().unwrap_or(took)),
+            obstacle: looked.as_ref().map_or_else(|it| Some(it.to_string()), About::obstacle),
+        };
+        (health, looked)
     }
 
     /// What can hurt locks there, as far as it was looked at.
