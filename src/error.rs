@@ -53,7 +53,7 @@ pub enum Error {
         /// What went wrong, and what to do about it.
         reason: String,
         /// Whether it stays until somebody changes something: user, password, database,
-        /// certificates, or the kind of server.
+        /// certificates, or a server that is not Redis.
         lasting: bool,
         /// The error below it, if there is one.
         source: Option<Cause>,

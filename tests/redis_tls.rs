@@ -25,14 +25,26 @@ async fn works(redis: &Redis, client: &Client) {
 
 /// Why `builder` cannot connect to `url`.
 async fn refusal(builder: ClientBuilder, url: &str) -> String {
+    refused(builder, url).await.0
+}
+
+/// The same of what stays until somebody changes something. All of it was transient.
+async fn lasting_refusal(builder: ClientBuilder, url: &str) -> String {
+    let (reason, lasting) = refused(builder, url).await;
+    assert!(lasting, "{reason}");
+    reason
+}
+
+/// Why `builder` cannot connect to `url`, and whether that stays.
+async fn refused(builder: ClientBuilder, url: &str) -> (String, bool) {
     let start = Instant::now();
     let connected = builder.connect_timeout(secs(2)).connect(url);
     match within(secs(10), url, connected).await {
         Ok(_) => panic!("{url} was connected to"),
-        Err(Error::Connect { server, reason, .. }) => {
+        Err(Error::Connect { server, reason, lasting, .. }) => {
             assert!(start.elapsed() < secs(4), "{:?}", start.elapsed());
             assert!(url.contains(&server), "{server} is not of {url}");
-            reason
+            (reason, lasting)
         }
         Err(other) => panic!("{other:?}"),
     }
@@ -77,7 +89,7 @@ async fn a_connection_with_tls_is_made_again_when_it_is_lost() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_authority_that_the_system_does_not_know_is_not_trusted() {
     let redis = Redis::options().tls().start();
-    let reason = refusal(Client::builder(), &redis.tls_url()).await;
+    let reason = lasting_refusal(Client::builder(), &redis.tls_url()).await;
     // A system without any authorities says so instead.
     says(&reason, if reason.contains("TLS") { "unknownissuer" } else { "ca_certificates" });
 }
@@ -85,7 +97,7 @@ async fn an_authority_that_the_system_does_not_know_is_not_trusted() {
 #[tokio::test(flavor = "multi_thread")]
 async fn another_authority_is_not_trusted() {
     let (redis, other) = (Redis::options().tls().start(), Redis::options().tls().start());
-    let reason = refusal(trusting(&other), &redis.tls_url()).await;
+    let reason = lasting_refusal(trusting(&other), &redis.tls_url()).await;
     says(&reason, "tls: invalid peer certificate");
 }
 
@@ -94,7 +106,7 @@ async fn a_certificate_for_another_name_is_refused() {
     // given a way to the server by an address that its certificate does not name
     let redis = Redis::options().tls().start();
     let url = format!("rediss://{}/", common::by_another_name(redis.tls_port()).await);
-    let reason = refusal(trusting(&redis), &url).await;
+    let reason = lasting_refusal(trusting(&redis), &url).await;
     says(&reason, "not valid for name");
 }
 
@@ -130,7 +142,7 @@ async fn a_client_certificate_that_is_demanded_and_shown_opens_the_door() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_certificate_that_is_demanded_and_missing_is_named() {
     let redis = Redis::options().tls_with_client_auth().start();
-    let reason = refusal(trusting(&redis), &redis.tls_url()).await;
+    let reason = lasting_refusal(trusting(&redis), &redis.tls_url()).await;
     says(&reason, "certificate");
 }
 
@@ -140,8 +152,30 @@ async fn a_client_certificate_of_another_authority_is_refused_by_the_server() {
     let other = Redis::options().tls().start();
     let builder =
         trusting(&redis).client_certificate(other.client_cert_pem(), other.client_key_pem());
-    let reason = refusal(builder, &redis.tls_url()).await;
+    let reason = lasting_refusal(builder, &redis.tls_url()).await;
     says(&reason, "unknownca");
+}
+
+/// The error said `CaUsedAsEndEntity`, and nothing of what to do.
+#[tokio::test(flavor = "multi_thread")]
+async fn server_that_shows_its_authority_is_refused_with_a_remedy() {
+    let redis = Redis::options().tls_with_self_signed_certificate().start();
+    let reason = lasting_refusal(trusting(&redis), &redis.tls_url()).await;
+    says(&reason, "causedasendentity");
+    says(&reason, "make a server certificate that the ca signs");
+}
+
+/// A service retried for ever at a port of something else.
+#[tokio::test(flavor = "multi_thread")]
+async fn web_server_is_a_lasting_refusal() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("redis://localhost:{}/", listener.local_addr().unwrap().port());
+    tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        assert!(stream.read(&mut [0; 4_096]).await.unwrap() > 0);
+        stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await.unwrap();
+    });
+    says(&lasting_refusal(Client::builder(), &url).await, "it may be a web server");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -195,7 +229,9 @@ async fn tls_to_something_else_is_refused_in_plain_words() {
             stream.write_all(answer).await.unwrap();
             stream.shutdown().await.unwrap();
         });
-        says(&refusal(trusting(&redis), &url).await, part);
+        let (reason, lasting) = refused(trusting(&redis), &url).await;
+        says(&reason, part);
+        assert_eq!(lasting, !answer.is_empty(), "{reason}");
     }
 }
 

@@ -37,6 +37,19 @@ impl Certificates {
         Self(files)
     }
 
+    /// The same, but the authority is the server, too.
+    pub(crate) fn self_signed() -> Self {
+        let (ca, mut all) = (authority(), Self::new());
+        for (name, pem) in &mut all.0 {
+            match *name {
+                CA_CERT | TRUSTED | SERVER_CERT => *pem = ca.pem(),
+                SERVER_KEY => *pem = ca.key().serialize_pem(),
+                _ => {}
+            }
+        }
+        all
+    }
+
     /// The same for servers that trust the authority of these as well.
     pub(crate) fn trusting(mut self, others: &Self) -> Self {
         let ca = others.0.iter().find(|(name, _)| *name == CA_CERT);

@@ -82,6 +82,12 @@ impl Options {
         self
     }
 
+    /// Like [`tls`](Self::tls), but the server shows the certificate of its authority.
+    pub fn tls_with_self_signed_certificate(mut self) -> Self {
+        self.certificates = Some(Arc::new(Certificates::self_signed()));
+        self.tls()
+    }
+
     /// Like [`tls`](Self::tls), and clients must show a certificate, too.
     pub fn tls_with_client_auth(mut self) -> Self {
         self.client_auth = true;

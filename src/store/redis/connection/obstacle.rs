@@ -212,7 +212,7 @@ impl Obstacle {
 
     /// Something answers that is not what we look for.
     pub(super) fn stranger(why: &str) -> Self {
-        Self::passing(format!("this is not Redis: {why}"))
+        Self::lasting(format!("this is not Redis: {why}"))
     }
 }
 
@@ -245,9 +245,9 @@ impl From<Ending> for Obstacle {
             ),
             // rustls puts the words of the other side's alert here.
             Ending::Broken(how) if how.contains("CertificateRequired") => {
-                Self::passing(format!("TLS: {how}: set client_certificate"))
+                Self::lasting(format!("TLS: {how}: set client_certificate"))
             }
-            Ending::Broken(how) if how.contains("alert") => Self::passing(format!("TLS: {how}")),
+            Ending::Broken(how) if how.contains("alert") => Self::lasting(format!("TLS: {how}")),
             Ending::Surplus => Self::stranger("it says more than it was asked"),
             Ending::Unreadable(why) => Self::stranger(&why),
             other => Self::passing(other.to_string()),

@@ -136,7 +136,7 @@ impl Reach {
     #[cfg(feature = "tls")]
     async fn secured(&self, stream: TcpStream, host: &str) -> Result<Box<dyn Stream>, Obstacle> {
         let tls = self.tls.as_ref().ok_or_else(no_tls)?;
-        Ok(Box::new(tls.over(stream, host).await.map_err(Obstacle::passing)?))
+        Ok(Box::new(tls.over(stream, host).await?))
     }
 
     #[cfg(not(feature = "tls"))]

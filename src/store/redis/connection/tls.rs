@@ -14,7 +14,7 @@ use tokio_rustls::{
     },
 };
 
-use super::{settings::TlsSettings, shown::shown};
+use super::{obstacle::Obstacle, settings::TlsSettings, shown::shown};
 
 /// How to talk TLS.
 pub(super) struct Tls {
@@ -53,10 +53,28 @@ impl Tls {
         &self,
         stream: TcpStream,
         host: &str,
-    ) -> Result<TlsStream<TcpStream>, String> {
-        let secured = self.connector.connect(Self::called(host)?, stream).await;
-        secured.map_err(|error| format!("TLS: {}", words_of(&error)))
+    ) -> Result<TlsStream<TcpStream>, Obstacle> {
+        let called = Self::called(host).map_err(Obstacle::lasting)?;
+        let secured = self.connector.connect(called, stream).await;
+        secured.map_err(|error| {
+            let words = format!("TLS: {}", words_of(&error));
+            if is_lasting(&error) { Obstacle::lasting(words) } else { Obstacle::passing(words) }
+        })
     }
+}
+
+/// Whether it stays until somebody changes a certificate, a setting or the port. A network that
+/// fails is no error of rustls.
+fn is_lasting(error: &io::Error) -> bool {
+    matches!(
+        error.get_ref().and_then(|cause| cause.downcast_ref::<rustls::Error>()),
+        Some(
+            rustls::Error::InvalidMessage(_)
+                | rustls::Error::InvalidCertificate(_)
+                | rustls::Error::AlertReceived(_)
+                | rustls::Error::PeerIncompatible(_)
+        )
+    )
 }
 
 impl std::fmt::Debug for Tls {
@@ -75,6 +93,10 @@ fn words_of(error: &io::Error) -> String {
         Some(rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer)) => {
             format!("{error}: name the authority of the server by ca_certificates")
         }
+        _ if error.to_string().contains("CaUsedAsEndEntity") => format!(
+            "{error}: the server shows the certificate of an authority: make a server certificate \
+             that the CA signs"
+        ),
         _ if error.to_string().contains("CertificateRequired") => {
             format!("{error}: set client_certificate")
         }
