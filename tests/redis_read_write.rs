@@ -1238,3 +1238,15 @@ async fn commands_beside(readers: usize) -> Vec<(&'static str, usize)> {
 fn inside(lines: Vec<String>) -> usize {
     lines.iter().filter(|line| line.contains(" lua] ")).count()
 }
+
+/// The client warned that it gave a release up, of a lock that it never had.
+#[tokio::test]
+async fn writer_logs_no_release_when_the_key_has_another_type() {
+    let t = Setup::new().await;
+    t.redis.command(&["SET", "door", "text"]);
+    let (log, _noting) = Log::begin();
+    let error = t.ours().write().acquire_within(secs(1)).await.unwrap_err();
+    assert!(matches!(error, Error::WrongType { .. }), "{error}");
+    t.one.shutdown(secs(5)).await;
+    assert_eq!((log.text().as_str(), t.one.stats().releases_abandoned), ("", 0));
+}

@@ -138,7 +138,7 @@ async fn withdraw(
     contention: &Contention,
     withdrawal: &Withdrawal,
 ) -> Result<Option<Debt>, Failure> {
-    let Withdrawal { claim, mode, until, looks, more, .. } = withdrawal;
+    let Withdrawal { claim, grant, mode, until, looks, more, .. } = withdrawal;
     if let Some(looks @ 1..) = *looks {
         sleep(LOOK_AGAIN[looks - 1]).await;
     }
@@ -147,7 +147,11 @@ async fn withdraw(
         false => Failure::may_pass_or_let_in,
         true => Failure::may_pass,
     };
-    let given = release(core, claim, *mode, helps, (core.clock.now(), *until)).await?.answer;
+    let given = match release(core, claim, *mode, helps, (core.clock.now(), *until)).await {
+        // Nothing was granted, and nothing can be where the key is of another type.
+        Err(Failure::WrongType { .. }) if grant.is_none() => return Ok(None),
+        given => given?.answer,
+    };
     if let GivenBack::Freed(others) = given {
         contention.note(&claim.object, others);
     }
