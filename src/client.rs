@@ -500,6 +500,36 @@ impl<Made> ClientBuilder<Made> {
         self
     }
 
+    /// Sets whether requests fail at once while the store is unreachable. Default: `false`.
+    ///
+    /// With `true`, each way to acquire, each request as [`holder`](Lock::holder), and a write of
+    /// a guard returns [`Error::Unavailable`](crate::Error::Unavailable) with the reason, instead
+    /// of waiting for the connection until its timeout. A task that waits already fails when it
+    /// asks the store next. In a cluster the node of the name counts.
+    ///
+    /// The store is unreachable from the loss of a connection until it is made again. A server
+    /// that hangs is unreachable after the [`command_timeout`](Self::command_timeout), when
+    /// the client gives the connection up. Renewals, and releases of guards, wait as ever.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), leasehold::Error> {
+    /// use leasehold::{Client, Error, MemoryStore};
+    /// let store = MemoryStore::new();
+    /// let lock = Client::builder().fail_fast(true).sharing(&store).lock("orders:42")?;
+    /// store.stall();
+    /// // after 3 s, when the client gives the store up; and from then on at once
+    /// assert!(matches!(lock.acquire().await, Err(Error::Unavailable { .. })));
+    /// assert!(matches!(lock.acquire().await, Err(Error::Unavailable { .. })));
+    /// # Ok(()) }
+    /// ```
+    pub fn fail_fast(mut self, on: bool) -> Self {
+        self.limits.fail_fast = on;
+        self
+    }
+
     /// The same settings for an asynchronous client.
     #[cfg(feature = "blocking")]
     pub(crate) fn for_tasks(self) -> ClientBuilder {

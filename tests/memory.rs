@@ -494,3 +494,54 @@ async fn readers_who_share_a_hold_share_its_replicas() {
     let three = kept.acquire().await.unwrap();
     assert_eq!((one.owner(), two.owner()), (three.owner(), three.owner()));
 }
+
+#[tokio::test(start_paused = true)]
+async fn client_that_fails_fast_does_not_wait_while_the_store_is_away() {
+    let store = MemoryStore::new();
+    let client = Client::builder().fail_fast(true).sharing(&store);
+    let [door, gate] = ["door", "gate"].map(|name| client.lock(name).unwrap());
+    let (guard, released) = (door.acquire().await.unwrap(), gate.acquire().await.unwrap());
+    store.stall();
+    // The client gives the store up, as it gives a connection up on which nothing is answered.
+    assert!(gate.holder().await.is_err());
+
+    let start = Instant::now();
+    let (latch, permits) = (client.latch("latch").unwrap(), client.permits("permits").unwrap());
+    let errors = [
+        gate.acquire().await.unwrap_err(),
+        gate.acquire_within(secs(60)).await.unwrap_err(),
+        gate.try_acquire().await.unwrap_err(),
+        gate.is_locked().await.unwrap_err(),
+        gate.force_release().await.unwrap_err(),
+        latch.wait().await.unwrap_err(),
+        permits.acquire().await.unwrap_err(),
+        permits.set_if_absent(1).await.unwrap_err(),
+    ];
+    for error in errors {
+        let Error::Unavailable { reason, .. } = &error else { panic!("{error:?}") };
+        assert!(reason.contains("the store is stalled"), "{error}");
+    }
+    assert!(start.elapsed() < AT_ONCE, "{:?}", start.elapsed());
+
+    // The renewal and the release wait for the store.
+    drop(released);
+    sleep(secs(15)).await;
+    store.resume();
+    sleep(secs(15)).await;
+    assert!(guard.is_held() && !gate.is_locked().await.unwrap());
+    assert_eq!(gate.acquire().await.unwrap().release().await.unwrap(), Release::Released);
+}
+
+/// The default: a client waits.
+#[tokio::test(start_paused = true)]
+async fn client_waits_for_a_store_that_is_away_by_default() {
+    let store = MemoryStore::new();
+    let lock = Client::sharing(&store).lock("door").unwrap();
+    store.stall();
+    assert!(lock.holder().await.is_err());
+    let (guard, ()) = tokio::join!(lock.acquire(), async {
+        sleep(secs(20)).await;
+        store.resume();
+    });
+    assert!(guard.unwrap().is_held());
+}

@@ -373,3 +373,48 @@ async fn a_probe_that_may_ask_for_nothing_says_what_it_knows() {
     assert!(health.is_ready() && health.round_trip.is_some(), "{health:?}");
     assert_eq!((health.role, health.eviction_policy), (Some(Role::Primary), None));
 }
+
+/// Each request waited for its whole timeout while the server refused connections.
+#[tokio::test]
+async fn client_that_fails_fast_says_at_once_that_nobody_listens() {
+    let redis = Redis::options().persistent().start();
+    let client = Client::builder().fail_fast(true).connect(&redis.url()).await.unwrap();
+    let [door, gate] = ["door", "gate"].map(|name| client.lock(name).unwrap());
+    let (guard, released) = (door.acquire().await.unwrap(), gate.acquire().await.unwrap());
+    redis.stop();
+    let is_away = |health: &Health| !health.commands_up;
+    healed(&client, SOON, "the loss is seen", is_away).await;
+
+    let start = Instant::now();
+    let refused = [
+        gate.acquire().await.unwrap_err(),
+        gate.acquire_within(secs(60)).await.unwrap_err(),
+        gate.try_acquire().await.unwrap_err(),
+        gate.holder().await.unwrap_err(),
+    ];
+    assert!(start.elapsed() < secs(1), "{:?}", start.elapsed());
+    for error in refused {
+        assert!(matches!(error, Error::Unavailable { .. }) && error.is_transient(), "{error:?}");
+        assert!(error.to_string().contains("not reachable: "), "{error}");
+    }
+    drop(released);
+    redis.start_again();
+    healed(&client, SOON, "the server is back", Health::is_ready).await;
+    give_back(gate.acquire_within(SOON).await.unwrap()).await;
+    give_back(guard).await;
+}
+
+#[cfg(feature = "blocking")]
+#[test]
+fn blocking_client_that_fails_fast_does_not_wait() {
+    let redis = Redis::start();
+    let client = leasehold::blocking::Client::builder().fail_fast(true);
+    let client = client.connect(&redis.url()).unwrap();
+    let lock = client.lock("door").unwrap();
+    redis.stop();
+    eventually("the loss is seen", SOON, || !client.health().unwrap().commands_up);
+    let start = Instant::now();
+    let error = lock.acquire_within(secs(60)).unwrap_err();
+    assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
+    assert!(start.elapsed() < secs(1), "{:?}", start.elapsed());
+}

@@ -89,7 +89,6 @@ impl Failure {
         Self::Unanswered(cause.into().into())
     }
 
-    #[cfg(any(feature = "redis", test))]
     pub(crate) fn unreachable(cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self::Unreachable(cause.into().into())
     }
@@ -115,6 +114,11 @@ impl Failure {
             Self::NoRuntime | Self::Unreadable(_) | Self::WrongType { .. } => false,
             Self::Failed(_) | Self::Unsupported(_) => false,
         }
+    }
+
+    /// Whether asking again later can help a caller that does not wait for a connection.
+    pub(crate) fn may_pass_while_reachable(&self) -> bool {
+        self.may_pass() && !matches!(self, Self::Unreachable(_))
     }
 
     /// Whether asking again later can help whoever gives back: who is not let in now may be let

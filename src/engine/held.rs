@@ -201,6 +201,7 @@ impl Watch {
                 what: "a write under a lock that others hold as well",
             });
         }
+        engine.reachable(hold.name())?;
         hold.writes(engine.core.clock.now()).map_err(lost)?;
         let done = engine.core.store.guarded(&hold.grant.claim, work);
         let done = within(engine.limits.question, done).await;

@@ -17,6 +17,8 @@ pub(crate) struct Limits {
     pub(crate) release: Duration,
     /// The same behind the result of work, which is not to wait for it.
     pub(crate) release_after_run: Duration,
+    /// Whether callers do not wait for a store that is unreachable.
+    pub(crate) fail_fast: bool,
 }
 
 impl Default for Limits {
@@ -25,6 +27,7 @@ impl Default for Limits {
             question: Duration::from_secs(3),
             release: Duration::from_secs(5),
             release_after_run: Duration::from_millis(500),
+            fail_fast: false,
         }
     }
 }

@@ -73,7 +73,7 @@ use self::{
     limits::{Limits, within},
     recent::RecentReleases,
     release::settle::settle_all,
-    retry::retry_until,
+    retry::{Helps, retry_while},
     tasks::{OnDrop, Spawner},
     timing::{HEALTH_ANSWER, LONGEST_PATIENCE, RETURN_LOOKS},
 };
@@ -207,8 +207,30 @@ impl Engine {
     ) -> Result<T, Error> {
         Handle::try_current().map_err(|_| Error::NoRuntime)?;
         let until = self.core.clock.now() + limit;
-        let given = within(limit, retry_until(&self.core.clock, until, ask)).await;
+        let ask = || match self.unreachable(name) {
+            None => ask(),
+            Some(failure) => Box::pin(async { Err(failure) }),
+        };
+        let given = within(limit, retry_while(self.helps(), &self.core.clock, until, ask)).await;
         given.map(|given| given.answer).map_err(|failure| self.error(name, failure))
+    }
+
+    /// After which failures a caller is to ask again.
+    fn helps(&self) -> Helps {
+        match self.limits.fail_fast {
+            false => Failure::may_pass,
+            true => Failure::may_pass_while_reachable,
+        }
+    }
+
+    /// Why no request about `name` reaches the store now, if its caller is not to wait for that.
+    fn unreachable(&self, name: &Name) -> Option<Failure> {
+        self.limits.fail_fast.then(|| self.core.store.unreachable(name))?
+    }
+
+    /// The same as an error.
+    fn reachable(&self, name: &Name) -> Result<(), Error> {
+        self.unreachable(name).map_or(Ok(()), |failure| Err(Error::about(name, failure)))
     }
 
     /// Who holds `object` now.
@@ -253,6 +275,7 @@ impl Engine {
     /// Frees `object`, whoever holds it. Returns whether somebody did.
     pub(crate) async fn force_release(&self, object: &Object) -> Result<bool, Error> {
         Handle::try_current().map_err(|_| Error::NoRuntime)?;
+        self.reachable(&object.name)?;
         // Asked again it might free somebody who entered meanwhile.
         let freed = within(self.limits.question, self.core.store.force_release(object)).await;
         freed.map_err(|failure| self.error(&object.name, failure))

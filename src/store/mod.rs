@@ -160,6 +160,11 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
         None
     }
 
+    /// Why no request about `name` reaches the store now, if none does.
+    fn unreachable(&self, name: &Name) -> Option<Failure> {
+        self.in_the_way(name).filter(|it| matches!(it, Failure::Unreachable(_)))
+    }
+
     /// How often a connection was lost and made again.
     fn reconnects(&self) -> u64 {
         0

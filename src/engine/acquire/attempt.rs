@@ -188,7 +188,7 @@ impl<'a> Attempt<'a> {
     /// Leaves a store in trouble alone for a while, if that can help.
     async fn rest_after(&mut self, failure: Failure, backoff: &mut Backoff) -> Result<(), Error> {
         let engine = self.engine;
-        if !failure.may_pass() {
+        if !engine.helps()(&failure) {
             return Err(Error::about(&self.want.object.name, failure));
         }
         if let Some(times) = engine.cannot_ask.once_more(engine.core.clock.now()) {
@@ -210,6 +210,7 @@ impl<'a> Attempt<'a> {
         if engine.core.open.is_closed() {
             return Err(Error::ShutDown);
         }
+        engine.reachable(self.claim.name())?;
         // What is asked may have to be withdrawn.
         engine.revive();
         let lease = Lease::new(engine.core.clock.now(), self.claim.ttl);

@@ -100,6 +100,7 @@ impl Engine {
         watch: &Watch,
         patience: Patience,
     ) -> Result<Held, Error> {
+        self.reachable(&want.object.name)?;
         let unanswered = |limit| Err(self.unanswered(&want.object.name, limit, None));
         let again = match patience.for_an_answer(self.limits.question) {
             None => watch.reenter().await,
@@ -191,6 +192,7 @@ impl Engine {
     ) -> Result<Held, Error> {
         lets_others_run(want).await;
         self.ready()?;
+        self.reachable(&want.object.name)?;
         let waiting = &self.core.counters.waiting;
         waiting.add(1);
         let _waits = OnDrop::new(|| waiting.one_less());
@@ -281,6 +283,7 @@ impl Engine {
 
     async fn pass_noting(self: &Arc<Self>, want: &Want, heard: &Heard) -> Result<(), Error> {
         self.ready()?;
+        self.reachable(&want.object.name)?;
         let waiting = &self.core.counters.waiting;
         waiting.add(1);
         let _waits = OnDrop::new(|| waiting.one_less());

@@ -16,7 +16,7 @@ mod shared;
 use std::{
     collections::BTreeMap,
     fmt,
-    sync::{Arc, Weak},
+    sync::{Arc, Weak, atomic::Ordering},
     time::Duration,
 };
 
@@ -165,6 +165,7 @@ impl MemoryStore {
     /// store.resume();
     /// ```
     pub fn resume(&self) {
+        self.shared.given_up.store(false, Ordering::Relaxed);
         self.shared.stalled.send_replace(false);
     }
 
@@ -456,6 +457,11 @@ impl Store for Session {
 
     fn tell(&self, subscriber: Weak<dyn Subscriber>) {
         self.shared.state.lock().sessions.entry(self.id).or_default().subscriber = Some(subscriber);
+    }
+
+    fn unreachable(&self, _name: &Name) -> Option<Failure> {
+        let given_up = self.shared.given_up.load(Ordering::Relaxed);
+        given_up.then(|| Failure::unreachable("the store is stalled"))
     }
 
     fn look(&self) -> Answer<'_, About> {

@@ -1,6 +1,10 @@
 //! What all clients of a store in this process share, and whether it answers.
 
-use std::{fmt, time::Duration};
+use std::{
+    fmt,
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
 
 use tokio::{sync::watch, time::timeout};
 
@@ -13,6 +17,8 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(3);
 pub(super) struct Shared {
     pub(super) state: Mutex<State>,
     pub(super) stalled: watch::Sender<bool>,
+    /// Whether a client has given the stalled store up, as it gives a connection up.
+    pub(super) given_up: AtomicBool,
     /// How many replicas there are.
     pub(super) replicas: watch::Sender<u32>,
 }
@@ -26,7 +32,10 @@ impl Shared {
         let mut stalled = self.stalled.subscribe();
         match timeout(PATIENCE, stalled.wait_for(|stalled| !stalled)).await {
             Ok(_) => Ok(()),
-            Err(elapsed) => Err(Failure::unanswered(elapsed)),
+            Err(elapsed) => {
+                self.given_up.store(*self.stalled.borrow(), Ordering::Relaxed);
+                Err(Failure::unanswered(elapsed))
+            }
         }
     }
 }
@@ -47,7 +56,8 @@ impl Shared {
 impl Default for Shared {
     fn default() -> Self {
         let (stalled, replicas) = (watch::Sender::new(false), watch::Sender::new(0));
-        Self { state: Mutex::default(), stalled, replicas }
+        let given_up = AtomicBool::new(false);
+        Self { state: Mutex::default(), stalled, given_up, replicas }
     }
 }
 
