@@ -217,7 +217,7 @@ pub enum Error {
 
     /// The caller's patience ran out while somebody else held `name`; or there were too few
     /// permits of a semaphore, or a latch was closed.
-    #[error("`{name}` was still {} after {waited:?}{}", taken(holder.as_ref()), by(holder.as_ref(), *by_this_client))]
+    #[error("`{name}` was still {} after {waited:?}{}", taken(holder.as_ref()), by(holder.as_ref(), *by_this_client, *unset))]
     TimedOut {
         /// What we were waiting for.
         name: Name,
@@ -230,6 +230,9 @@ pub enum Error {
         /// acquires what it holds waits for itself. Not if no guard has it any more, and the
         /// server has not heard of its release.
         by_this_client: bool,
+        /// Whether the number of permits was never set, when the store was last asked:
+        /// `set_if_absent` sets it.
+        unset: bool,
     },
 
     /// The store could not be reached, or did not answer.
@@ -282,9 +285,10 @@ fn taken(holder: Option<&Holder>) -> &'static str {
     if holder.is_some_and(|holder| holder.count > 0) { "held" } else { "not to be had" }
 }
 
-fn by(holder: Option<&Holder>, by_this_client: bool) -> String {
+fn by(holder: Option<&Holder>, by_this_client: bool, unset: bool) -> String {
     let whose = if by_this_client { " by this client itself," } else { " by" };
     match holder {
+        None if unset => ": the number of permits was never set; call set_if_absent".into(),
         None => String::new(),
         Some(Holder { owner, count: 0, .. }) => format!(": {owner} came before, to write"),
         Some(holder) => format!("{whose} {holder}"),
@@ -362,6 +366,8 @@ impl Error {
     /// What `failure` means to somebody who asked about `name`.
     pub(crate) fn about(name: &Name, failure: Failure) -> Self {
         let reason = failure.to_string();
+        // The error says itself that there was no answer.
+        let reason = reason.strip_prefix("no answer: ").unwrap_or(&reason).to_owned();
         let name = name.clone();
         match failure {
             Failure::NoRuntime => Self::NoRuntime,

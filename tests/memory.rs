@@ -545,3 +545,22 @@ async fn client_waits_for_a_store_that_is_away_by_default() {
     });
     assert!(guard.unwrap().is_held());
 }
+
+/// The error said nothing of the cause, and only a log of Redis clients did.
+#[tokio::test(start_paused = true)]
+async fn timeout_names_permits_whose_number_was_never_set() {
+    let client = Client::in_memory();
+    let (permits, semaphore) = (client.permits("p").unwrap(), client.semaphore("s").unwrap());
+    let cases = [
+        permits.acquire_within(secs(1)).await.err().unwrap(),
+        semaphore.acquire_within(1, secs(1)).await.err().unwrap(),
+    ];
+    for error in cases {
+        assert!(matches!(error, Error::TimedOut { unset: true, .. }), "{error:?}");
+        assert!(error.to_string().ends_with("was never set; call set_if_absent"), "{error}");
+    }
+    permits.set_if_absent(1).await.unwrap();
+    let _guard = permits.acquire().await.unwrap();
+    let error = permits.acquire_within(secs(1)).await.err().unwrap();
+    assert!(matches!(error, Error::TimedOut { unset: false, .. }), "{error:?}");
+}

@@ -418,3 +418,16 @@ fn blocking_client_that_fails_fast_does_not_wait() {
     assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
     assert!(start.elapsed() < secs(1), "{:?}", start.elapsed());
 }
+
+/// The error said three times that there was no answer.
+#[tokio::test]
+async fn error_names_the_connect_failure_once() {
+    let away = not_yet();
+    let client = builder().connect_lazily(&away.url()).unwrap();
+    let error = client.lock("door").unwrap().acquire_within(ms(800)).await.unwrap_err();
+    let said = format!(
+        "the store did not answer about `door`: cannot connect to 127.0.0.1:{}: ",
+        away.port()
+    );
+    assert!(error.to_string().starts_with(&said), "{error}");
+}

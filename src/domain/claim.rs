@@ -165,16 +165,18 @@ pub(crate) struct Taken {
     pub(crate) holder: Option<Holder>,
     /// When it is free at the latest, if that is known.
     pub(crate) at_most: Option<Duration>,
+    /// Whether nobody has set how many permits there are.
+    pub(crate) unset: bool,
 }
 
 impl Taken {
     /// There is too little of it, whoever has the rest; or others who wait go first.
-    pub(crate) const UNKNOWN: Self = Self { holder: None, at_most: None };
+    pub(crate) const UNKNOWN: Self = Self { holder: None, at_most: None, unset: false };
 }
 
 impl From<Holder> for Taken {
     fn from(holder: Holder) -> Self {
-        Self { at_most: holder.remaining, holder: Some(holder) }
+        Self { at_most: holder.remaining, holder: Some(holder), unset: false }
     }
 }
 
@@ -326,11 +328,11 @@ impl Holder {
     }
 }
 
-/// As in "`8c6d…:42` for another 12.3s".
+/// As in "`8c6d…:42`, whose lease ends in 12.3s".
 impl fmt::Display for Holder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.remaining {
-            Some(left) => write!(f, "`{}` for another {:?}", self.owner, in_millis(left)),
+            Some(left) => write!(f, "`{}`, whose lease ends in {:?}", self.owner, in_millis(left)),
             None => write!(f, "`{}`, without an end", self.owner),
         }
     }

@@ -290,7 +290,8 @@ impl Engine {
         if let (Error::Unavailable { reason, .. }, Some(obstacle)) = (&mut error, obstacle)
             && !reason.contains(&obstacle.obstacle())
         {
-            *reason = format!("{reason}: {}", obstacle.obstacle());
+            // That nothing came is no news then.
+            *reason = obstacle.obstacle();
         }
         error
     }

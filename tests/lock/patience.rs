@@ -18,7 +18,7 @@ async fn when_patience_ends_the_error_names_the_holder_and_how_long_we_waited() 
 
     let text = timed_out.to_string();
     assert!(text.contains("`door`") && text.contains(guard.owner().as_str()), "{text}");
-    let Error::TimedOut { name, waited, holder, by_this_client } = timed_out else {
+    let Error::TimedOut { name, waited, holder, by_this_client, .. } = timed_out else {
         panic!("{text}")
     };
     assert_eq!((name.as_str(), waited, by_this_client), ("door", secs(5), false));
@@ -44,6 +44,8 @@ async fn one_who_waits_for_its_own_lock_is_told_that_it_is_its_own() {
     let text = timed_out.to_string();
     let said = format!("`door` was still held after 5s by this client itself, `{}`", guard.owner());
     assert!(text.starts_with(&said), "{text}");
+    // What ends by then is the lease, which is renewed, and not the hold.
+    assert!(text.contains("`, whose lease ends in 2"), "{text}");
 }
 
 #[tokio::test(start_paused = true)]

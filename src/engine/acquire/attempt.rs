@@ -23,7 +23,7 @@ use tracing::Instrument;
 use super::{Heard, Want, waiting::Waiting};
 use crate::{
     domain::{
-        Backoff, Claim, Failure, Holder, Lease, Place, ReleaseMode, Token, Verdict, WaitBy, Waits,
+        Backoff, Claim, Failure, Lease, Place, ReleaseMode, Taken, Token, Verdict, WaitBy, Waits,
     },
     engine::{
         Engine,
@@ -66,7 +66,7 @@ pub(super) struct Attempt<'a> {
 
 /// What came of one question.
 pub(super) enum Asked {
-    Busy(Option<Holder>),
+    Busy(Taken),
     Granted(Granted),
     Failed(Failure),
 }
@@ -158,11 +158,11 @@ impl<'a> Attempt<'a> {
         loop {
             match self.ask().await? {
                 Asked::Granted(granted) => return Ok(Got::Granted(granted)),
-                Asked::Busy(holder) if self.turn.is_none() => {
-                    return Err(engine.busy(&self.claim.object, Duration::ZERO, holder));
+                Asked::Busy(taken) if self.turn.is_none() => {
+                    return Err(engine.busy(&self.claim.object, Duration::ZERO, taken));
                 }
-                Asked::Busy(holder) => {
-                    let holder = holder.as_ref().map(tracing::field::display);
+                Asked::Busy(taken) => {
+                    let holder = taken.holder.as_ref().map(tracing::field::display);
                     tracing::debug!(target: "leasehold", holder, "wait");
                     Box::pin(engine.unless_closed(self.wait())).await?;
                 }
@@ -280,10 +280,10 @@ impl<'a> Attempt<'a> {
             Ok(Verdict::Busy(taken)) => {
                 let holder = taken.holder.as_ref();
                 engine.contention.saw(&self.claim.object, holder, lease.asked_at);
-                *self.heard.lock() = Some(Ok((taken.holder.clone(), lease.asked_at)));
+                *self.heard.lock() = Some(Ok((taken.clone(), lease.asked_at)));
                 self.waiting.in_vain(lease.asked_at, self.told);
                 self.free_at = taken.at_most.map(|left| lease.asked_at + left);
-                Asked::Busy(taken.holder)
+                Asked::Busy(taken)
             }
             Err(failure) => {
                 self.unsure |= failure.may_have_happened();

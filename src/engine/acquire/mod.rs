@@ -33,7 +33,9 @@ use super::{
     timing::{SHARING_PAST, SHARING_RESTS},
 };
 use crate::{
-    domain::{Failure, Holder, Mutex, Name, Object, Owner, Replicas, Share, WaitBy, in_millis},
+    domain::{
+        Failure, Holder, Mutex, Name, Object, Owner, Replicas, Share, Taken, WaitBy, in_millis,
+    },
     error::Error,
 };
 
@@ -66,8 +68,8 @@ impl Want {
     }
 }
 
-/// What the store said, and of a holder when it was asked.
-type Said = Result<(Option<Holder>, Instant), Failure>;
+/// What the store said, and of what is in the way when it was asked.
+type Said = Result<(Taken, Instant), Failure>;
 
 /// What it said last. It outlives the attempt, to be named when patience ends.
 type Heard = Mutex<Option<Said>>;
@@ -341,27 +343,29 @@ impl Engine {
         let knows = || here() || self.core.store.in_the_way(&object.name).is_none();
         let seen = || {
             let holder = self.contention.seen(object, now).filter(|_| knows())?;
-            Some(Ok((holder, now)))
+            Some(Ok((Taken { holder, ..Taken::UNKNOWN }, now)))
         };
         let heard = heard.lock().take();
         match heard.or_else(seen) {
-            Some(Ok((holder, asked_at))) => {
+            Some(Ok((taken, asked_at))) => {
                 self.core.counters.timed_out.add(1);
-                let holder = holder.map(|it| it.after(now.saturating_duration_since(asked_at)));
-                self.busy(object, waited, holder)
+                let after = |it: Holder| it.after(now.saturating_duration_since(asked_at));
+                let holder = taken.holder.map(after);
+                self.busy(object, waited, Taken { holder, ..taken })
             }
             heard => self.unanswered(&object.name, waited, heard),
         }
     }
 
-    /// `holder` had the lock all the time. Of several it is named that is of this client.
-    fn busy(&self, object: &Object, waited: Duration, holder: Option<Holder>) -> Error {
+    /// It was `taken` all the time. Of several holders it is named that is of this client.
+    fn busy(&self, object: &Object, waited: Duration, taken: Taken) -> Error {
+        let Taken { holder, unset, .. } = taken;
         let own = self.contention.in_own_way(object, self.core.clock.now());
         let ours = |holder: &Holder| self.identity.is_of(holder.owner());
         let by_this_client =
             own.is_some() || holder.as_ref().is_some_and(ours) && self.may_be_held_here(object);
         let (name, waited, holder) = (object.name.clone(), in_millis(waited), own.or(holder));
-        Error::TimedOut { name, waited, holder, by_this_client }
+        Error::TimedOut { name, waited, holder, by_this_client, unset }
     }
 
     /// Whether a guard here may have `object`: what was given back may be held by its owner

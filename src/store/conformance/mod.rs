@@ -258,7 +258,7 @@ async fn a_free_lock_is_granted_and_a_held_one_names_its_holder(t: &Bench) {
     assert_eq!(t.one.holder(&mine.object).await.unwrap(), None);
     t.grant(&mine).await;
 
-    let Verdict::Busy(Taken { holder: Some(holder), at_most: Some(remaining) }) =
+    let Verdict::Busy(Taken { holder: Some(holder), at_most: Some(remaining), .. }) =
         t.other.acquire(&yours, None).await.unwrap()
     else {
         panic!("granted")

@@ -55,7 +55,7 @@ async fn counts(t: &Bench, object: &Object) -> (i64, i64) {
 
 async fn busy(t: &Bench, claim: &Claim) -> Option<Duration> {
     match t.other.acquire(claim, None).await.unwrap() {
-        Verdict::Busy(Taken { holder: None, at_most }) => at_most,
+        Verdict::Busy(Taken { holder: None, at_most, .. }) => at_most,
         other => panic!("{other:?}"),
     }
 }

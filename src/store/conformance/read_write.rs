@@ -61,7 +61,7 @@ async fn many_read_together_and_one_writes_alone(t: &Bench) {
     let [one, other] = [(); 2].map(|()| reader(t, "rw"));
     let [first, second] = [(); 2].map(|()| writer(t, "rw"));
     assert!(is_granted(t, &one).await && is_granted(t, &other).await);
-    let Verdict::Busy(Taken { holder: Some(holder), at_most: Some(_) }) =
+    let Verdict::Busy(Taken { holder: Some(holder), at_most: Some(_), .. }) =
         t.other.acquire(&first, None).await.unwrap()
     else {
         panic!("it is read")
@@ -267,7 +267,7 @@ async fn readers_yield_to_those_who_came_before_them_alone(t: &Bench) {
     // That it asks again does not make it come later.
     t.queue_by(&writes, Place::Kept).await;
     let came_later = Claim { share: after(2), ..late.clone() };
-    let Verdict::Busy(Taken { holder: Some(first), at_most: Some(left) }) =
+    let Verdict::Busy(Taken { holder: Some(first), at_most: Some(left), .. }) =
         t.one.acquire(&came_later, None).await.unwrap()
     else {
         panic!("one that came before waits to write")

@@ -45,7 +45,7 @@ impl Bench {
 
     async fn busy(&self, claim: &Claim, place: Option<Place>) -> Option<Duration> {
         match self.other.acquire(claim, place).await.unwrap() {
-            Verdict::Busy(Taken { holder: None, at_most }) => at_most,
+            Verdict::Busy(Taken { holder: None, at_most, .. }) => at_most,
             verdict => panic!("{verdict:?}"),
         }
     }

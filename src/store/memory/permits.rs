@@ -148,7 +148,7 @@ impl Pool {
         if missing > self.free {
             let first = self.held.values().min();
             let at_most = first.map(|ends| *ends - now);
-            return Verdict::Busy(Taken { holder: None, at_most });
+            return Verdict::Busy(Taken { at_most, unset: !self.set, ..Taken::UNKNOWN });
         }
         self.free -= missing;
         self.held.extend(ids().map(|id| (id, now + claim.ttl)));

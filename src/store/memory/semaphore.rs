@@ -84,7 +84,10 @@ impl Semaphore {
                 }
                 _ => false,
             };
-            return (Verdict::Busy(Taken { at_most, ..Taken::UNKNOWN }), tells);
+            return (
+                Verdict::Busy(Taken { at_most, unset: self.free.is_none(), ..Taken::UNKNOWN }),
+                tells,
+            );
         }
         if self.patient.take_if(|patient| patient.owner == claim.owner).is_some() {
             self.turn_began = None;

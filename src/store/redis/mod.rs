@@ -47,8 +47,8 @@ use super::{
 use crate::{
     domain::{
         About, Change, Claim, Counts, Failure, Finding, GivenBack, Holder, Kind, Name, Object,
-        Outcome, Owner, PermitId, Place, ReleaseMode, Renewal, Replicas, Seldom, Value as Returned,
-        Verdict, Work, checked,
+        Outcome, Owner, PermitId, Place, ReleaseMode, Renewal, Replicas, Seldom, Taken,
+        Value as Returned, Verdict, Work, checked,
     },
     error::Error,
 };
@@ -201,16 +201,16 @@ impl RedisStore {
         replies::number_there(&self.ask_about(name, "GET", &[name.as_str()]).await?)
     }
 
-    /// When permits of `name` are free again, by the script that refused them.
-    fn free_again(&self, name: &Name, millis: i64) -> Option<Duration> {
+    /// What is in the way of permits of `name`, by the script that refused them.
+    fn taken(&self, name: &Name, millis: i64) -> Taken {
         const UNSET: i64 = -2;
-        if millis == UNSET
-            && let Some(times) = self.unset.once_more(Instant::now())
-        {
+        let unset = millis == UNSET;
+        if unset && let Some(times) = self.unset.once_more(Instant::now()) {
             tracing::warn!(target: "leasehold", lock = %name, times,
                 "nobody has said how many permits there are: call set_if_absent");
         }
-        u64::try_from(millis).ok().map(Duration::from_millis)
+        let at_most = u64::try_from(millis).ok().map(Duration::from_millis);
+        Taken { at_most, unset, ..Taken::UNKNOWN }
     }
 
     /// As [`run`](Self::run) on one name; a key of another type is named.

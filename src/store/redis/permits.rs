@@ -13,7 +13,7 @@ use super::{
 use crate::{
     domain::{
         Change, Claim, Counts, Failure, GivenBack, Name, Object, Others, Outcome, Owner, PermitId,
-        Place, ReleaseMode, Renewal, Taken, Verdict, permits_of,
+        Place, ReleaseMode, Renewal, Verdict, permits_of,
     },
     store::{
         Answer, RECEIPT_RESTS,
@@ -191,10 +191,7 @@ impl RedisStore {
         match reply {
             Value::BulkString(id) if is_first(id, claim) => Ok(Verdict::Granted { token: None }),
             Value::Array(parts) => match parts[..] {
-                [Value::Int(left)] => {
-                    let at_most = self.free_again(claim.name(), left);
-                    Ok(Verdict::Busy(Taken { holder: None, at_most }))
-                }
+                [Value::Int(left)] => Ok(Verdict::Busy(self.taken(claim.name(), left))),
                 _ => Err(replies::unreadable(reply)),
             },
             other => Err(replies::unreadable(other)),

@@ -14,7 +14,7 @@ use super::{
 use crate::{
     domain::{
         Change, Claim, Failure, GivenBack, Name, Object, Others, Outcome, Owner, Place,
-        ReleaseMode, Renewal, Taken, Verdict,
+        ReleaseMode, Renewal, Verdict,
     },
     store::{
         Answer, LATEST, PATIENT_RESTS, PATIENT_TURN, RECEIPT_RESTS,
@@ -125,10 +125,7 @@ impl RedisStore {
         match reply {
             granted if replies::text(granted) == Some(claim.owner.as_str()) => Ok(Verdict::GRANTED),
             Value::Array(parts) => match parts[..] {
-                [Value::Int(pttl)] => {
-                    let at_most = self.free_again(claim.name(), pttl);
-                    Ok(Verdict::Busy(Taken { at_most, ..Taken::UNKNOWN }))
-                }
+                [Value::Int(pttl)] => Ok(Verdict::Busy(self.taken(claim.name(), pttl))),
                 _ => Err(replies::unreadable(reply)),
             },
             other => Err(replies::unreadable(other)),

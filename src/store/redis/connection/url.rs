@@ -193,6 +193,10 @@ const SCHEMES: &str = "use redis, redis-sentinel, redis-cluster, or unix; for TL
                        rediss-sentinel, or rediss-cluster";
 
 fn unknown_scheme(scheme: &str, url: &str) -> String {
+    let is_host = !url.contains("://") && !url.contains('@') && url.len() <= SHOWN;
+    if is_host {
+        return format!("it has no scheme: write redis://{url}");
+    }
     // Without the slashes it may be a user, or a password.
     match (url.contains("://") || !url.contains('@')) && scheme.len() <= SHOWN {
         true => format!("unknown scheme `{scheme}`: {SCHEMES}"),
@@ -518,7 +522,8 @@ mod tests {
         for (url, part) in [
             ("", "scheme"),
             ("localhost", "scheme"),
-            ("localhost:6379", "unknown scheme `localhost`"),
+            ("localhost:6379", "write redis://localhost:6379"),
+            ("me:secret@host", "unknown scheme: "),
             ("http://localhost", "unknown scheme `http`"),
             ("redis://", "host"),
             ("redis:///3", "host"),
