@@ -578,3 +578,14 @@ async fn the_permit_of_a_killed_process_comes_back_when_its_lease_ends() {
     assert!(killed.elapsed() + ms(100) >= left, "{left:?}");
     give_back(guard).await;
 }
+
+/// Who sets them before each acquisition left a receipt each time, for a minute.
+#[tokio::test(flavor = "multi_thread")]
+async fn setting_permits_that_are_there_leaves_no_receipt() {
+    let (redis, _client, permits) = setup(3).await;
+    let before = keys(&redis);
+    for _ in 0..20 {
+        assert!(!permits.set_if_absent(3).await.unwrap());
+    }
+    assert_eq!(keys(&redis), before);
+}

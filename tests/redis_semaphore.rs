@@ -613,3 +613,16 @@ async fn many_clients_never_have_more_than_there_are() {
     }
     assert_eq!((free(&redis), hash(&redis, HOLDERS)), ("3".into(), vec![]));
 }
+
+/// Who sets it before each acquisition left a receipt each time, for a minute.
+#[tokio::test(flavor = "multi_thread")]
+async fn setting_a_semaphore_that_is_there_leaves_no_receipt() {
+    let redis = Redis::start();
+    let pool = pool(&redis).await;
+    assert!(pool.set_if_absent(3).await.unwrap());
+    let before = keys(&redis);
+    for _ in 0..20 {
+        assert!(!pool.set_if_absent(3).await.unwrap());
+    }
+    assert_eq!(keys(&redis), before);
+}

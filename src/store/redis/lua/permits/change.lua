@@ -71,4 +71,9 @@ end
 if regained > 0 or by and by > 0 then
     announce(ARGV[3], free)
 end
+if ARGV[1] == 'set_if_absent' and not by then
+    -- Asked again that is so, too: who sets them before each acquisition leaves no receipts.
+    redis.pcall('PEXPIRE', KEYS[3], 0)
+    return 0
+end
 return answer(KEYS[3], ARGV[4], said)

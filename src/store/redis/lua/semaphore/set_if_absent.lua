@@ -8,9 +8,9 @@
 --   ARGV[3]  rest       milliseconds for which the receipt is kept
 --
 --   1   made; who had permits of one before has none of this
---   0   there is one already
+--   0   there is one already: asked again that is so, and no receipt stays
 --
--- Time: GET, SET, EXISTS and SET; SET, DEL and PUBLISH when it is made.
+-- Time: GET, SET, EXISTS and PEXPIRE; SET, DEL, PUBLISH and SET when it is made.
 
 local before = answered(KEYS[2])
 if before then
@@ -19,7 +19,8 @@ end
 
 make_room(KEYS[2], ARGV[3])
 if redis.call('EXISTS', KEYS[1]) == 1 then
-    return answer(KEYS[2], ARGV[3], 0)
+    redis.pcall('PEXPIRE', KEYS[2], 0)
+    return 0
 end
 
 redis.call('SET', KEYS[1], ARGV[1])
