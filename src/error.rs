@@ -235,6 +235,16 @@ pub enum Error {
         unset: bool,
     },
 
+    /// A counter of tokens cannot be raised so high: the lock could grant nothing after it.
+    /// Nothing happened. See [`FencedLock::raise_token`](crate::FencedLock::raise_token).
+    #[error("cannot raise the tokens of `{name}` beyond {most}: look where that number comes from")]
+    TokenTooHigh {
+        /// The fenced lock.
+        name: Name,
+        /// The greatest number that its counter can be raised to.
+        most: u64,
+    },
+
     /// The store could not be reached, or did not answer.
     ///
     /// The operation **may have happened**, or happen yet. An acquisition that

@@ -4,7 +4,10 @@
 mod common;
 
 use common::{client, hash, keys, stopped_and_next};
-use leasehold::fence::redis::{Call, delete, hset, script, set};
+use leasehold::fence::{
+    Gate,
+    redis::{Call, delete, hset, script, set},
+};
 use redis::{Connection, FromRedisValue, RedisError, RedisResult, cmd};
 use testkit::Redis;
 
@@ -328,4 +331,38 @@ fn of_many_clients_that_write_at_once_the_newest_stays() {
         }
     });
     assert_eq!(get(&server, TOTAL), "399");
+}
+
+/// Receivers refused every new holder until the tokens were higher again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_token_counter_is_raised_above_what_receivers_saw() {
+    const COUNTER: &str = "redisson_lock_token:{orders:42}";
+    let server = Redis::start();
+    let [one, other] = [client(&server).await, client(&server).await];
+    let [lock, raiser] = [one, other].map(|client| client.fenced("orders:42").unwrap());
+    // given a receiver that has seen a token, and a server that has lost the counter
+    let gate = Gate::new();
+    assert!(gate.pass("orders:42", 1041).is_ok());
+    server.command(&["DEL", COUNTER]);
+    let held = lock.acquire().await.unwrap();
+    assert!(gate.pass("orders:42", held.token()).is_err());
+
+    // when it is raised while the lock is held, then the next hold passes
+    assert_eq!(raiser.raise_token(1041).await.unwrap(), 1041);
+    assert_eq!((held.token(), held.is_held()), (1, true));
+    held.release().await.unwrap().done().unwrap();
+    let next = lock.acquire().await.unwrap();
+    assert_eq!(next.token(), 1042);
+    assert!(gate.pass("orders:42", next.token()).is_ok());
+    next.release().await.unwrap().done().unwrap();
+
+    // and nothing lowers it, and the counter has no end
+    assert_eq!(raiser.raise_token(7).await.unwrap(), 1042);
+    assert_eq!(server.command(&["PTTL", COUNTER]).number(), -1);
+    for odd in ["many", "9007199254740992"] {
+        server.command(&["SET", COUNTER, odd]);
+        let refused = raiser.raise_token(7).await.unwrap_err();
+        assert!(refused.to_string().contains("no counter of fencing tokens"), "{refused}");
+        assert_eq!(get(&server, COUNTER), odd);
+    }
 }

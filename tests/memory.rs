@@ -564,3 +564,17 @@ async fn timeout_names_permits_whose_number_was_never_set() {
     let error = permits.acquire_within(secs(1)).await.err().unwrap();
     assert!(matches!(error, Error::TimedOut { unset: false, .. }), "{error:?}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_token_counter_is_raised_no_higher_than_grants_can_follow() {
+    const MOST: u64 = (1 << 53) - 65;
+    let lock = Client::in_memory().fenced("orders:42").unwrap();
+    for least in [MOST + 1, i64::MAX.unsigned_abs() + 1, u64::MAX] {
+        let refused = lock.raise_token(least).await;
+        assert!(matches!(refused, Err(Error::TokenTooHigh { most: MOST, .. })), "{refused:?}");
+    }
+    assert_eq!(lock.acquire().await.unwrap().token(), 1);
+    assert_eq!(lock.raise_token(MOST).await.unwrap(), MOST);
+    let guard = lock.acquire().await.unwrap();
+    assert_eq!((guard.token(), guard.token_i64()), (MOST + 1, MOST.cast_signed() + 1));
+}

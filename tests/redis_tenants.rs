@@ -156,6 +156,8 @@ async fn the_user_of_the_guide_for_fenced_locks_has_what_it_needs() {
     let guard = waiting.await.unwrap().unwrap();
     assert!(guard.token() > first);
     guard.release().await.unwrap().done().unwrap();
+    let fenced_lock = as_user(&redis, "leasehold").await.fenced("app:door").unwrap();
+    assert_eq!(fenced_lock.raise_token(1041).await.unwrap(), 1041);
     has_no_right_too_few_or_too_many(&redis, &before, fenced);
 }
 

@@ -173,6 +173,27 @@ impl FencedLock {
     }
 }
 
+/// Tokens.
+impl FencedLock {
+    /// As [`FencedLock::raise_token`](crate::FencedLock::raise_token).
+    ///
+    /// # Errors
+    ///
+    /// As there, and [`Error::InsideAsync`](crate::Error::InsideAsync).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let lock = leasehold::blocking::Client::in_memory()?.fenced("orders:42")?;
+    /// assert_eq!(lock.raise_token(1041)?, 1041);
+    /// assert_eq!(lock.acquire()?.token(), 1042);
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn raise_token(&self, least: u64) -> Result<u64> {
+        self.lock.raise_token(least)
+    }
+}
+
 /// What a guard with a token adds to the one that it is made of.
 macro_rules! fenced_guard {
     ($name:ident, $guard:ident, $acquire:literal) => {
@@ -194,6 +215,20 @@ macro_rules! fenced_guard {
             #[must_use]
             pub fn token(&self) -> u64 {
                 self.token
+            }
+
+            /// As [`FencedGuard::token_i64`](crate::FencedGuard::token_i64).
+            ///
+            /// # Examples
+            ///
+            /// ```
+            /// let lock = leasehold::blocking::Client::in_memory()?.fenced("orders:42")?;
+            #[doc = concat!("assert_eq!(lock.", $acquire, "()?.token_i64(), 1_i64);")]
+            /// # Ok::<(), leasehold::Error>(())
+            /// ```
+            #[must_use]
+            pub fn token_i64(&self) -> i64 {
+                self.token.cast_signed()
             }
 
             #[doc = concat!("As [`", stringify!($guard), "::release`].")]

@@ -377,6 +377,12 @@ impl Lock {
     }
 }
 
+impl Lock {
+    pub(super) fn raise_token(&self, least: u64) -> Result<u64> {
+        self.core.wait(self.lock.raise_token(least))?
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use tokio::time::Instant;

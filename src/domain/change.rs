@@ -19,4 +19,6 @@ pub(crate) enum Change {
     Delete,
     /// Gives this permit back, whoever holds it: 1 if somebody did, else 0.
     GiveBack(PermitId),
+    /// Raises the counter of tokens to so many at least, and never lowers it: what it is then.
+    RaiseToken(u64),
 }

@@ -35,6 +35,10 @@ pub(crate) enum Share {
 /// a gap, which harms nobody.
 const MOST_TOKENS: usize = 64;
 
+/// The greatest number that a counter of tokens may be raised to: grants are possible after it.
+/// Scripts count up to 2^53 - 1.
+pub(crate) const MOST_TOKEN: u64 = (1 << 53) - 1 - MOST_TOKENS as u64;
+
 impl Share {
     /// All of it, without tokens.
     pub(crate) const WHOLE: Self = Self::Whole { tokens: 0 };

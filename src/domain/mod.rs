@@ -28,8 +28,8 @@ pub(crate) use self::{
     backoff::{Backoff, spread},
     change::Change,
     claim::{
-        Claim, GivenBack, Others, Outcome, Place, ReleaseMode, Renewal, Share, Taken, Token,
-        Verdict, in_millis,
+        Claim, GivenBack, MOST_TOKEN, Others, Outcome, Place, ReleaseMode, Renewal, Share, Taken,
+        Token, Verdict, in_millis,
     },
     failure::{Failure, Refusal},
     guarded::{Edit, Work},

@@ -25,7 +25,12 @@ use crate::{
 ///
 /// If Redis loses the counter the tokens begin anew, and tell nothing about those before: receivers
 /// refuse new ones where they have seen a higher one, and an old holder whose token is equal or
-/// higher passes. [The guide](crate::docs::guide#fencing) says how to raise it.
+/// higher passes. [`raise_token`](Self::raise_token) mends that, and
+/// [the guide](crate::docs::guide#fencing) shows how.
+///
+/// **Each name has a counter for ever**, a small key without an end: see
+/// [the guide](crate::docs::guide#keys-of-tokens) before you use a fenced lock for each of many
+/// short-lived things.
 ///
 /// Java's Redisson knows it as the `RFencedLock` of the same name, and the same counter. It
 /// excludes plain locks of that name as well; they draw no tokens. All that a [`Lock`] can
@@ -158,6 +163,48 @@ impl FencedLock {
     }
 }
 
+/// Tokens.
+impl FencedLock {
+    /// Raises the counter of tokens to `least` at least, and returns what it is then.
+    ///
+    /// It heals a lock whose counter Redis has lost: pass the newest token that any receiver has
+    /// seen, then acquire again. The counter only goes up, in one step of the store. A lower
+    /// number changes nothing, so many clients may raise it at the same time. It works while the
+    /// lock is held, and while it is free.
+    ///
+    /// Each token that is drawn afterwards is higher than `least`. **A hold keeps the token that it
+    /// has**, so release it. Tasks that wait behind it in its process may get tokens that were
+    /// drawn with its own, for at most 63 holds: each receiver refuses these, too.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TokenTooHigh`] beyond 2^53 - 65, where grants would end soon.
+    /// [`Error::Refused`] if something else than a number lies under the counter's key.
+    /// [`Error::Unavailable`] if the store did not answer within the
+    /// [question timeout](crate::ClientBuilder::question_timeout): it may have happened, and may be
+    /// asked again. [`Error::NotReady`] and [`Error::Forbidden`] as the store says.
+    ///
+    /// # Cancel safety
+    ///
+    /// After dropping the future it may have happened or not.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// # let client = leasehold::Client::in_memory();
+    /// let lock = client.fenced("orders:42")?;
+    /// let newest = 1041; // SELECT token FROM orders WHERE id = 42
+    /// assert_eq!(lock.raise_token(newest).await?, 1041);
+    /// assert_eq!(lock.raise_token(7).await?, 1041);
+    /// assert_eq!(lock.acquire().await?.token(), 1042);
+    /// # Ok(()) }
+    /// ```
+    pub async fn raise_token(&self, least: u64) -> Result<u64> {
+        self.lock.raise_token(least).await
+    }
+}
+
 /// A [`LockGuard`] with a token.
 ///
 /// # Examples
@@ -213,6 +260,25 @@ impl FencedGuard {
     #[must_use]
     pub fn token(&self) -> u64 {
         self.token
+    }
+
+    /// Returns the [`token`](Self::token) as SQL's `bigint` has it, which is signed.
+    ///
+    /// It is the same number and this never fails, because tokens end below 2^53.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// # let client = leasehold::Client::in_memory();
+    /// let guard = client.fenced("orders:42")?.acquire().await?;
+    /// let bigint: i64 = guard.token_i64(); // as in sqlx's `.bind(guard.token_i64())`
+    /// assert_eq!(bigint, 1);
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn token_i64(&self) -> i64 {
+        self.token.cast_signed()
     }
 
     /// Releases the lock.

@@ -11,7 +11,7 @@ use super::{
 #[cfg(feature = "blocking")]
 use crate::engine::acquire::Patience;
 use crate::{
-    domain::{Holder, LostReason, Name, Object, Owner, Replicas, WaitBy},
+    domain::{Change, Holder, LostReason, MOST_TOKEN, Name, Object, Owner, Replicas, WaitBy},
     engine::{
         Engine,
         acquire::{Want, Within},
@@ -477,5 +477,14 @@ impl Lock {
     /// ```
     pub async fn force_release(&self) -> Result<bool> {
         self.engine.force_release(&self.object).await
+    }
+
+    /// Raises the counter of tokens: see [`FencedLock::raise_token`](super::FencedLock).
+    pub(crate) async fn raise_token(&self, least: u64) -> Result<u64> {
+        if least > MOST_TOKEN {
+            return Err(Error::TokenTooHigh { name: self.name().clone(), most: MOST_TOKEN });
+        }
+        let counter = self.engine.change(&self.object, Change::RaiseToken(least)).await?;
+        Ok(counter.unsigned_abs())
     }
 }

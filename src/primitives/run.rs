@@ -289,6 +289,22 @@ impl Holding {
         self.watch.token().map(NonZero::get)
     }
 
+    /// Returns the [`token`](Self::token) as SQL's `bigint` has it, which is signed.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// # let client = leasehold::Client::in_memory();
+    /// let bigint = client.fenced("orders:42")?.run(async |held| held.token_i64()).await?;
+    /// assert_eq!(bigint, Some(1_i64));
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn token_i64(&self) -> Option<i64> {
+        self.token().map(u64::cast_signed)
+    }
+
     /// Who holds.
     ///
     /// # Examples

@@ -23,8 +23,8 @@ use tokio::{
 
 use super::{Event, Hears, Store, Subscriber};
 use crate::domain::{
-    Change, Claim, Failure, GivenBack, Holder, Identity, Kind, Object, Others, Outcome, Owner,
-    Place, ReleaseMode, Renewal, Share, Taken, Verdict, Work,
+    Change, Claim, Failure, GivenBack, Holder, Identity, Kind, MOST_TOKEN, Object, Others, Outcome,
+    Owner, Place, ReleaseMode, Renewal, Share, Taken, Verdict, Work,
 };
 
 /// Two clients of one store, and what they were told.
@@ -179,6 +179,7 @@ pub(crate) async fn all(bench: &Bench) {
     who_stops_listening_is_told_nothing(bench).await;
     names_that_differ_in_odd_characters_are_different_locks(bench).await;
     tokens_grow_with_each_grant_and_blocks_do_not_overlap(bench).await;
+    a_token_counter_is_raised_and_never_lowered(bench).await;
     what_a_kind_is_not_asked_it_does_not_support(bench).await;
     queue::all(bench).await;
     read_write::all(bench).await;
@@ -223,6 +224,9 @@ async fn what_a_kind_is_not_asked_it_does_not_support(t: &Bench) {
         (&semaphore, Change::CountDown),
         (&latch, Change::Drain),
         (&permits, Change::Delete),
+        (&permits, Change::RaiseToken(1)),
+        (&semaphore, Change::RaiseToken(1)),
+        (&latch, Change::RaiseToken(1)),
     ] {
         unsupported(store.change(&claim.object, change, &receipt).await);
     }
@@ -251,6 +255,32 @@ async fn tokens_grow_with_each_grant_and_blocks_do_not_overlap(t: &Bench) {
     t.one.force_release(&block.object).await.unwrap();
     assert_eq!(drawn(&next).await, Some(8));
     t.one.release(&next, ReleaseMode::HandOver).await.unwrap();
+}
+
+async fn a_token_counter_is_raised_and_never_lowered(t: &Bench) {
+    let fenced = || Claim { share: Share::Whole { tokens: 2 }, ..t.claim("raised") };
+    let (held, next, receipt) = (fenced(), fenced(), t.identity.fresh_owner());
+    let raise = async |least| {
+        let change = Change::RaiseToken(least);
+        t.other.change(&held.object, change, &receipt).await.unwrap()
+    };
+    let first = async |claim: &Claim| match t.one.acquire(claim, None).await.unwrap() {
+        Verdict::Granted { token } => token.map(NonZero::get),
+        Verdict::Busy(taken) => panic!("{taken:?}"),
+    };
+    // A free lock, that has no counter yet.
+    for (least, counter) in [(0, 0), (40, 40), (7, 40), (40, 40)] {
+        assert_eq!(raise(least).await, counter, "{least}");
+    }
+    assert_eq!(first(&held).await, Some(41));
+    // A held one, and the greatest number of the API.
+    for (least, counter) in [(42, 42), (43, 43), (MOST_TOKEN, MOST_TOKEN.cast_signed())] {
+        assert_eq!(raise(least).await, counter, "{least}");
+    }
+    assert_eq!(t.owner_of(&held).await.as_ref(), Some(&held.owner));
+    t.one.release(&held, ReleaseMode::Broadcast).await.unwrap();
+    assert_eq!(first(&next).await, Some(MOST_TOKEN + 1));
+    t.one.release(&next, ReleaseMode::Broadcast).await.unwrap();
 }
 
 async fn a_free_lock_is_granted_and_a_held_one_names_its_holder(t: &Bench) {

@@ -10,10 +10,13 @@ use super::{
 };
 use crate::{
     domain::{
-        Claim, GivenBack, Holder, Object, Others, Outcome, Owner, Place, ReleaseMode, Renewal,
-        Token, Value, Verdict, Work,
+        Change, Claim, GivenBack, Holder, Object, Others, Outcome, Owner, Place, ReleaseMode,
+        Renewal, Token, Value, Verdict, Work,
     },
-    store::{Answer, Event, questions::Questions},
+    store::{
+        Answer, Event,
+        questions::{Questions, unsupported},
+    },
 };
 
 pub(super) struct Locks;
@@ -76,6 +79,23 @@ impl Questions<Session> for Locks {
 
     fn force_release<'a>(&self, session: &'a Session, object: &'a Object) -> Answer<'a, bool> {
         session.ask(|state, now| state.force_lock(session.id, object, now))
+    }
+
+    fn change<'a>(
+        &self,
+        session: &'a Session,
+        object: &'a Object,
+        change: Change,
+        _receipt: &'a Owner,
+    ) -> Answer<'a, i64> {
+        match change {
+            Change::RaiseToken(least) => session.ask(move |state, _| {
+                let last = state.tokens.entry(object.clone()).or_default();
+                *last = least.max(*last);
+                last.cast_signed()
+            }),
+            _ => unsupported(object),
+        }
     }
 }
 

@@ -79,7 +79,8 @@ impl Questions<Session> for Permits {
         change: Change,
         receipt: &'a Owner,
     ) -> Answer<'a, i64> {
-        if matches!(change, Change::Drain | Change::CountDown | Change::Delete) {
+        use Change::{Add, GiveBack, Set, SetIfAbsent};
+        if !matches!(change, Set(_) | SetIfAbsent(_) | Add(_) | GiveBack(_)) {
             return unsupported(object);
         }
         let changed = session.ask_pool(object, move |pool, now| {
@@ -219,7 +220,7 @@ impl Pool {
             Change::SetIfAbsent(count) => (!self.set).then_some(count.into()),
             Change::Add(count) => Some(countable(self.free.saturating_add(count))? - self.free),
             Change::GiveBack(id) => self.held.remove(&id).map(|_| 1),
-            Change::Drain | Change::CountDown | Change::Delete => None,
+            _ => None,
         };
         self.set |= more.is_some();
         self.free += more.unwrap_or(0);

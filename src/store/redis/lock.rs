@@ -13,22 +13,23 @@ use super::{
 };
 use crate::{
     domain::{
-        self, Claim, Failure, GivenBack, Holder, Name, Object, Others, Outcome, Owner, Place,
-        ReleaseMode, Renewal, Verdict, Work,
+        self, Change, Claim, Failure, GivenBack, Holder, Name, Object, Others, Outcome, Owner,
+        Place, ReleaseMode, Renewal, Verdict, Work,
     },
     store::{
         Answer, LATER, POLLERS_TURN, QUEUE_RESTS, RESERVATION, SOON, WARNED_AFTER,
-        questions::Questions,
+        questions::{Questions, unsupported},
     },
 };
 
 pub(super) static SCRIPTS: &[&LazyLock<Script>] =
-    &[&ACQUIRE, &FORCE_RELEASE, &HAND_OVER, &INSPECT, &RECOUNT, &RENEW];
+    &[&ACQUIRE, &FORCE_RELEASE, &HAND_OVER, &INSPECT, &RAISE_TOKEN, &RECOUNT, &RENEW];
 
 static ACQUIRE: LazyLock<Script> = script!("holder", "lock/acquire");
 static FORCE_RELEASE: LazyLock<Script> = script!("lock/force_release");
 static HAND_OVER: LazyLock<Script> = script!("holder", "lock/hand_over");
 static INSPECT: LazyLock<Script> = script!("holder", "lock/inspect");
+static RAISE_TOKEN: LazyLock<Script> = script!("lock/raise_token");
 static RECOUNT: LazyLock<Script> = script!("lock/recount");
 static RENEW: LazyLock<Script> = script!("lock/renew");
 
@@ -107,6 +108,19 @@ impl Questions<RedisStore> for Locks {
 
     fn force_release<'a>(&self, store: &'a RedisStore, object: &'a Object) -> Answer<'a, bool> {
         Box::pin(store.force_release_lock(object))
+    }
+
+    fn change<'a>(
+        &self,
+        store: &'a RedisStore,
+        object: &'a Object,
+        change: Change,
+        _receipt: &'a Owner,
+    ) -> Answer<'a, i64> {
+        match change {
+            Change::RaiseToken(least) => Box::pin(store.raise_token(object, least)),
+            _ => unsupported(object),
+        }
     }
 }
 
@@ -291,6 +305,15 @@ impl RedisStore {
             command.arg(&channel);
         });
         replies::freed(&reply.await?, &object.name)
+    }
+
+    /// Raises the counter of tokens. Asked again it raises nothing, so it needs no receipt.
+    async fn raise_token(&self, object: &Object, least: u64) -> Result<i64, Failure> {
+        let keys = [keys::tokens(&object.name)];
+        let reply = self.run(&RAISE_TOKEN, &keys, |command| {
+            command.arg(least);
+        });
+        replies::number(&reply.await?)
     }
 }
 

@@ -168,20 +168,17 @@ impl RedisStore {
         change: Change,
         receipt: &Owner,
     ) -> Result<i64, Failure> {
-        if matches!(change, Change::Drain | Change::CountDown | Change::Delete) {
-            return unsupported(object).await;
-        }
+        let (word, what) = match change {
+            Change::Set(count) => ("set", count.to_string().into_bytes()),
+            Change::SetIfAbsent(count) => ("set_if_absent", count.to_string().into_bytes()),
+            Change::Add(count) => ("add", count.to_string().into_bytes()),
+            Change::GiveBack(id) => ("give_back", id.as_bytes().to_vec()),
+            _ => return unsupported(object).await,
+        };
         let name = &object.name;
         let keys = [name.as_str(), &keys::leases(name), &keys::receipt("permits", name, receipt)];
         let answer = self.run(&CHANGE, &keys, |command| {
-            match change {
-                Change::Set(count) => command.arg("set").arg(count),
-                Change::SetIfAbsent(count) => command.arg("set_if_absent").arg(count),
-                Change::Add(count) => command.arg("add").arg(count),
-                Change::GiveBack(id) => command.arg("give_back").arg(id.as_bytes()),
-                Change::Drain | Change::CountDown | Change::Delete => command,
-            };
-            command.arg(channel(&object.name)).arg(millis(RECEIPT_RESTS));
+            command.arg(word).arg(&what).arg(channel(name)).arg(millis(RECEIPT_RESTS));
         });
         replies::number(&self.explained(name, answer.await).await?)
     }
