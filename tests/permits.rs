@@ -7,7 +7,9 @@ use std::{
 };
 
 use futures_util::future::join_all;
-use leasehold::{Client, Error, LostReason, MemoryStore, Permits, PermitsGuard, Release, WaitBy};
+use leasehold::{
+    Client, Error, LostReason, MemoryStore, OnLoss, Permits, PermitsGuard, Ran, Release, WaitBy,
+};
 use tokio::{
     task::JoinHandle,
     time::{Instant, sleep},
@@ -513,4 +515,27 @@ async fn permits_that_expired_while_the_store_was_away_hold_up_no_shutdown() {
     let done = client.shutdown(Duration::from_secs(20)).await;
     assert_eq!(done.unsettled, 0);
     assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn work_under_permits_stops_when_they_are_lost() {
+    let store = MemoryStore::new();
+    let permits = Client::sharing(&store).permits("printers").unwrap();
+    permits.set(2).await.unwrap();
+    let lost = permits.run(async |_held| {
+        store.lose("printers");
+        std::future::pending::<()>().await;
+    });
+    assert!(matches!(lost.await, Err(Error::Lost { reason: LostReason::NotOurs, .. })));
+
+    let grace = secs(60);
+    let warned = permits.clone().on_loss(OnLoss::Signal { grace }).acquire().await.unwrap();
+    let ran = warned.run(async |held| {
+        store.lose("printers");
+        held.lost().await
+    });
+    let reason = LostReason::NotOurs;
+    assert!(matches!(ran.await, Ran::Overran { value, .. } if value == reason));
+    assert!(permits.run(async |held| held.is_held()).await.unwrap());
+    assert_eq!(permits.acquired().await.unwrap(), 0);
 }

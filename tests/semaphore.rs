@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use leasehold::{
-    Client, Error, LostReason, MemoryStore, Release, Result, Semaphore, SemaphoreGuard,
+    Client, Error, LostReason, MemoryStore, Ran, Release, Result, Semaphore, SemaphoreGuard,
 };
 use tokio::{
     runtime::Builder,
@@ -463,4 +463,14 @@ async fn a_client_that_owes_permits_to_a_store_that_never_comes_back_ends_all_th
     assert_eq!(alive(), 1, "it gives back what it owes, for a while");
     sleep(Duration::from_secs(600)).await;
     assert_eq!(alive(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn work_under_a_semaphore_tells_that_it_was_deleted() {
+    let pool = Client::in_memory().semaphore("pool").unwrap();
+    pool.set_if_absent(3).await.unwrap();
+    let free = pool.run(2, async |_held| pool.available().await.unwrap()).await.unwrap();
+    assert_eq!((free, pool.available().await.unwrap()), (1, 3));
+    let ran = pool.acquire(1).await.unwrap().run(async |_held| pool.delete().await.unwrap());
+    assert!(matches!(ran.await, Ran::Overran { value: true, reason: LostReason::NotOurs, .. }));
 }

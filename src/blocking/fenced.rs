@@ -248,6 +248,20 @@ macro_rules! fenced_guard {
                 self.guard.release()
             }
 
+            #[doc = concat!("As [`", stringify!($guard), "::forget`].")]
+            ///
+            /// # Examples
+            ///
+            /// ```
+            /// let lock = leasehold::blocking::Client::in_memory()?.fenced("orders:42")?;
+            #[doc = concat!("lock.", $acquire, "()?.forget();")]
+            /// assert!(lock.is_locked()?);
+            /// # Ok::<(), leasehold::Error>(())
+            /// ```
+            pub fn forget(self) {
+                self.guard.forget();
+            }
+
             #[doc = concat!("As [`", stringify!($guard), "::run`].")]
             ///
             /// # Examples

@@ -1,12 +1,6 @@
 //! Proof that a lock was granted, for threads.
 
-use std::{
-    ops::Deref,
-    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
-    rc::Rc,
-    sync::Arc,
-    time::Duration,
-};
+use std::{ops::Deref, rc::Rc, sync::Arc, time::Duration};
 
 use super::{reentry::Entered, waiting::Core};
 use crate::{
@@ -89,6 +83,20 @@ impl LockGuard {
         held.run(work)
     }
 
+    /// As [`LockGuard::forget`](crate::LockGuard::forget).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let lock = leasehold::blocking::Client::in_memory()?.lock("orders:42")?;
+    /// lock.acquire()?.forget();
+    /// assert!(lock.is_locked()?);
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn forget(self) {
+        self.held.guard.forget();
+    }
+
     /// As [`LockGuard::reenter`](crate::LockGuard::reenter), which acquiring
     /// again on this thread does as well.
     ///
@@ -163,6 +171,20 @@ impl OwnedLockGuard {
         self.held.run(work)
     }
 
+    /// As [`LockGuard::forget`](crate::LockGuard::forget).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let lock = leasehold::blocking::Client::in_memory()?.lock("orders:42")?;
+    /// lock.acquire_owned()?.forget();
+    /// assert!(lock.is_locked()?);
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn forget(self) {
+        self.held.guard.forget();
+    }
+
     /// As [`LockGuard::reenter`](crate::LockGuard::reenter).
     ///
     /// # Errors
@@ -235,14 +257,7 @@ impl HeldLock {
 
     fn run<T>(self, work: impl FnOnce(&Holding) -> T) -> Ran<T> {
         let Self { guard, core } = self;
-        let (holding, name) = (guard.holding(), guard.name().clone());
-        let done = catch_unwind(AssertUnwindSafe(|| work(&holding)));
-        // Called from a task it is dropped, and released in the background.
-        let lost = core.wait(guard.release_after_run()).ok().flatten();
-        match done {
-            Ok(value) => Ran::of(value, name, lost),
-            Err(panic) => resume_unwind(panic),
-        }
+        core.run(guard.holding(), work, guard.release_after_run())
     }
 
     fn reenter(&self) -> Result<Self> {

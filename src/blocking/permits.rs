@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use super::waiting::Core;
 use crate::{
-    LostReason, Name, Owner, PermitId, Release, Replicas, WaitBy,
+    Holding, LostReason, Name, Owner, PermitId, Ran, Release, Replicas, WaitBy,
     engine::grant::LocalTurns,
     error::Result,
     primitives::{
@@ -88,6 +88,25 @@ impl Permits {
     /// ```
     pub fn acquire(&self) -> Result<PermitsGuard> {
         Ok(self.guard(self.core.wait(self.permits.acquire())??))
+    }
+
+    /// As [`Permits::run`](crate::Permits::run): the work cannot be stopped from outside.
+    ///
+    /// # Errors
+    ///
+    /// As there, and [`Error::InsideAsync`](crate::Error::InsideAsync).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # let client = leasehold::blocking::Client::in_memory()?;
+    /// # let permits = client.permits("printers")?;
+    /// # permits.set(3)?;
+    /// assert_eq!(permits.run(|_held| 6 * 7)?, 42);
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn run<T>(&self, work: impl FnOnce(&Holding) -> T) -> Result<T> {
+        self.acquire()?.run(work).done()
     }
 
     /// As [`Permits::acquire_many`](crate::Permits::acquire_many).
@@ -423,6 +442,24 @@ impl PermitsGuard {
     pub fn release(self) -> Result<Release> {
         let Self { guard, core } = self;
         core.wait(guard.release())?
+    }
+
+    /// As [`PermitsGuard::run`](crate::PermitsGuard::run): [`Ran::Stopped`] does not
+    /// occur, since a thread cannot be stopped from outside.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # let client = leasehold::blocking::Client::in_memory()?;
+    /// # let permits = client.permits("printers")?;
+    /// # permits.set(3)?;
+    /// let guard = permits.acquire_many(2)?;
+    /// assert_eq!(guard.run(|_held| 6 * 7).done()?, 42);
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn run<T>(self, work: impl FnOnce(&Holding) -> T) -> Ran<T> {
+        let Self { guard, core } = self;
+        core.run(guard.holding(), work, guard.release_after_run())
     }
 
     /// As [`PermitsGuard::lost`](crate::PermitsGuard::lost).

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use super::waiting::Core;
 use crate::{
-    LostReason, Name, Owner, Release, Replicas,
+    Holding, LostReason, Name, Owner, Ran, Release, Replicas,
     error::Result,
     primitives::{self, settings::replicated},
 };
@@ -73,6 +73,24 @@ impl Semaphore {
     /// ```
     pub fn acquire(&self, permits: u32) -> Result<SemaphoreGuard> {
         Ok(self.guard(self.core.wait(self.semaphore.acquire(permits))??))
+    }
+
+    /// As [`Semaphore::run`](crate::Semaphore::run): the work cannot be stopped from outside.
+    ///
+    /// # Errors
+    ///
+    /// As there, and [`Error::InsideAsync`](crate::Error::InsideAsync).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # let printers = leasehold::blocking::Client::in_memory()?.semaphore("printers")?;
+    /// # printers.set_if_absent(3)?;
+    /// assert_eq!(printers.run(2, |_held| 6 * 7)?, 42);
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn run<T>(&self, permits: u32, work: impl FnOnce(&Holding) -> T) -> Result<T> {
+        self.acquire(permits)?.run(work).done()
     }
 
     /// As [`Semaphore::acquire_within`](crate::Semaphore::acquire_within).
@@ -243,6 +261,23 @@ impl SemaphoreGuard {
     pub fn release(self) -> Result<Release> {
         let Self { guard, core } = self;
         core.wait(guard.release())?
+    }
+
+    /// As [`SemaphoreGuard::run`](crate::SemaphoreGuard::run): [`Ran::Stopped`] does not
+    /// occur, since a thread cannot be stopped from outside.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # let printers = leasehold::blocking::Client::in_memory()?.semaphore("printers")?;
+    /// # printers.set_if_absent(3)?;
+    /// let guard = printers.acquire(2)?;
+    /// assert_eq!(guard.run(|_held| 6 * 7).done()?, 42);
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn run<T>(self, work: impl FnOnce(&Holding) -> T) -> Ran<T> {
+        let Self { guard, core } = self;
+        core.run(guard.holding(), work, guard.release_after_run())
     }
 
     /// As [`SemaphoreGuard::forget`](crate::SemaphoreGuard::forget).

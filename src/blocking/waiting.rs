@@ -2,6 +2,7 @@
 
 use std::{
     future::Future,
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     pin::pin,
     sync::Arc,
     task::{Context, Poll, Wake, Waker},
@@ -17,7 +18,7 @@ use tokio::{
 };
 
 use crate::{
-    Client,
+    Client, Holding, LostReason, Ran,
     error::{Error, Result},
 };
 
@@ -60,6 +61,22 @@ impl Core {
     /// [`Error::InsideAsync`] from a task of an async runtime.
     pub(super) fn wait<T>(&self, future: impl Future<Output = T>) -> Result<T> {
         wait(&self.handle, future)
+    }
+
+    /// Runs `work` on this thread, then waits for `back`, which gives back what is held.
+    pub(super) fn run<T>(
+        &self,
+        holding: Holding,
+        work: impl FnOnce(&Holding) -> T,
+        back: impl Future<Output = Option<LostReason>>,
+    ) -> Ran<T> {
+        let done = catch_unwind(AssertUnwindSafe(|| work(&holding)));
+        // Called from a task it is dropped, and released in the background.
+        let lost = self.wait(back).ok().flatten();
+        match done {
+            Ok(value) => Ran::of(value, holding.name().clone(), lost),
+            Err(panic) => resume_unwind(panic),
+        }
     }
 }
 

@@ -92,6 +92,18 @@ impl Held {
     }
 }
 
+impl Held {
+    /// Leaves what is held to its lease. A hold that others share goes on with them.
+    pub(crate) fn abandon(mut self) {
+        self.given_back = true;
+        let Watch { hold, engine } = &self.watch;
+        let shared = hold.object().manner().is_shared();
+        if !shared || hold.one_share_less_of_many().is_none() {
+            engine.abandon(hold);
+        }
+    }
+}
+
 impl Drop for Held {
     fn drop(&mut self) {
         if self.given_back {

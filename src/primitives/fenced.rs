@@ -303,6 +303,24 @@ impl FencedGuard {
         self.guard.release().await
     }
 
+    /// Leaves the lock taken until its lease ends by itself.
+    ///
+    /// As [`LockGuard::forget`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// # let client = leasehold::Client::in_memory();
+    /// let lock = client.fenced("orders:42")?;
+    /// lock.acquire().await?.forget();
+    /// assert!(lock.is_locked().await?);
+    /// # Ok(()) }
+    /// ```
+    pub fn forget(self) {
+        self.guard.forget();
+    }
+
     /// Does work, and releases the lock after it.
     ///
     /// # Cancel safety

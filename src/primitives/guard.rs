@@ -125,24 +125,44 @@ impl LockGuard {
         F: Future<Output = T>,
     {
         let on_loss = self.on_loss;
-        run::run(self, on_loss, work).await
+        run::run(self.held, on_loss, work).await
     }
 
     /// Releases the lock behind work that is done, and tells why it was lost before,
     /// if it was. Waits for that only for a moment.
+    #[cfg(feature = "blocking")]
     pub(crate) async fn release_after_run(self) -> Option<LostReason> {
-        let (name, limit) = (self.name().clone(), self.held.release_after_run());
-        let released = run::at_most(limit, self.release()).await;
-        let silent = || Err(Error::silent(name.clone(), format!("no answer within {limit:?}")));
-        match released.unwrap_or_else(silent) {
-            Ok(Release::AlreadyGone { reason, .. }) => Some(reason),
-            Ok(Release::Released | Release::StillHeld { .. }) => None,
-            // It was ours when the work was done; the rest is done in the background.
-            Err(error) => {
-                tracing::warn!(target: "leasehold", lock = %name, %error, "not released yet");
-                None
-            }
-        }
+        run::release_after_run(self.held).await
+    }
+
+    /// Leaves the lock taken until its lease ends by itself. Nobody renews it any more.
+    ///
+    /// For a process that ends while others are to stay out for a while, as a job that cron
+    /// starts on several machines: [the guide](crate::docs::guide#a-job-that-one-machine-does).
+    /// Nothing is sent, so this works while Redis is away. A lock with a fixed
+    /// [`lease`](crate::Lock::lease) ends when that is over, another one within its
+    /// [`ttl`](crate::Lock::ttl). [`Lock::force_release`](crate::Lock::force_release) ends it
+    /// earlier; [`Client::shutdown`](crate::Client::shutdown) does not.
+    ///
+    /// Other guards of this hold, made by [`reenter`](Self::reenter), end with it. Readers of the
+    /// same process share a hold: if others still read, it goes on with them, and they release it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), leasehold::Error> {
+    /// use std::time::Duration;
+    /// let client = leasehold::Client::in_memory();
+    /// let lock = client.lock("mails/hourly")?.lease(Duration::from_secs(30 * 60));
+    /// lock.acquire().await?.forget();
+    /// assert!(lock.try_acquire().await?.is_none());
+    /// tokio::time::sleep(Duration::from_secs(30 * 60)).await;
+    /// assert!(lock.try_acquire().await?.is_some());
+    /// # Ok(()) }
+    /// ```
+    pub fn forget(self) {
+        self.held.abandon();
     }
 
     /// Enters once more: another guard of the same owner.

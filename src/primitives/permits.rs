@@ -3,7 +3,7 @@
 use std::{fmt, future::Future, sync::Arc, time::Duration};
 
 use super::{
-    Release,
+    Holding, OnLoss, Ran, Release, run,
     settings::{Settings, checked_patience, replicated},
 };
 #[cfg(test)]
@@ -178,6 +178,21 @@ impl Permits {
         this.with(|settings| settings.replicas = replicas)
     });
 
+    /// Sets what [`run`](Self::run) does with work whose permits are lost. Default: the work is
+    /// dropped.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn demo(client: leasehold::Client) -> Result<(), leasehold::Error> {
+    /// let permits = client.permits("printers")?.on_loss(leasehold::OnLoss::Drop);
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn on_loss(self, on_loss: OnLoss) -> Self {
+        self.with(|settings| settings.on_loss = on_loss)
+    }
+
     /// The name of the permits.
     ///
     /// # Examples
@@ -211,7 +226,7 @@ impl Permits {
     }
 
     fn guard(&self, held: Held) -> PermitsGuard {
-        PermitsGuard { held }
+        PermitsGuard { held, on_loss: self.settings.on_loss }
     }
 }
 
@@ -252,6 +267,39 @@ impl Permits {
     /// ```
     pub async fn acquire(&self) -> Result<PermitsGuard> {
         self.acquire_many(1).await
+    }
+
+    /// Runs `work` under a permit, and gives it back. Waits for the permit as long as it takes.
+    ///
+    /// The work stops when the permit is lost, as [`on_loss`](Self::on_loss) says. For more permits
+    /// or a bounded wait, acquire first: [`PermitsGuard::run`].
+    ///
+    /// # Errors
+    ///
+    /// As [`acquire`](Self::acquire), and [`Error::Lost`] if the permit was lost meanwhile.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future drops the work where it stands, and the permit is given back in the
+    /// background.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// # let client = leasehold::Client::in_memory();
+    /// # let permits = client.permits("printers")?;
+    /// # permits.set(3).await?;
+    /// assert_eq!(permits.run(async |_held| 6 * 7).await?, 42);
+    /// assert_eq!(permits.available().await?, 3);
+    /// # Ok(()) }
+    /// ```
+    pub async fn run<T, W, F>(&self, work: W) -> Result<T>
+    where
+        W: FnOnce(Holding) -> F,
+        F: Future<Output = T>,
+    {
+        self.acquire().await?.run(work).await.done()
     }
 
     /// Waits for so many permits, all at once: under one guard.
@@ -671,6 +719,7 @@ impl Permits {
 #[must_use = "the permits are given back as soon as the guard is dropped"]
 pub struct PermitsGuard {
     held: Held,
+    on_loss: OnLoss,
 }
 
 impl PermitsGuard {
@@ -714,6 +763,44 @@ impl PermitsGuard {
             Left::Nothing => Release::Released,
             Left::Lost { reason, holder } => Release::AlreadyGone { name, reason, holder },
         })
+    }
+
+    /// Runs `work` under these permits, and gives them back.
+    ///
+    /// As [`LockGuard::run`](crate::LockGuard::run): work whose permits are lost stops, as
+    /// [`on_loss`](Permits::on_loss) says.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Permits::run`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// # let client = leasehold::Client::in_memory();
+    /// # let permits = client.permits("printers")?;
+    /// # permits.set(3).await?;
+    /// let guard = permits.acquire_many(2).await?;
+    /// assert_eq!(guard.run(async |_held| 6 * 7).await.done()?, 42);
+    /// # Ok(()) }
+    /// ```
+    pub async fn run<T, W, F>(self, work: W) -> Ran<T>
+    where
+        W: FnOnce(Holding) -> F,
+        F: Future<Output = T>,
+    {
+        run::run(self.held, self.on_loss, work).await
+    }
+
+    #[cfg(feature = "blocking")]
+    pub(crate) fn holding(&self) -> Holding {
+        Holding::new(self.held.watch.clone())
+    }
+
+    #[cfg(feature = "blocking")]
+    pub(crate) async fn release_after_run(self) -> Option<LostReason> {
+        run::release_after_run(self.held).await
     }
 
     /// Waits until the hold is over, and tells why. The future borrows nothing.

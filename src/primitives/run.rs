@@ -11,10 +11,13 @@ use std::{
 use futures_util::FutureExt;
 use tokio::{runtime::Handle, time::timeout};
 
-use super::{LockGuard, guarded};
+use super::guarded;
 use crate::{
     domain::{LostReason, Name, Owner, Script, Value, Write},
-    engine::held::Watch,
+    engine::{
+        held::{Held, Watch},
+        release::Left,
+    },
     error::{Error, Result},
 };
 
@@ -318,6 +321,10 @@ impl Holding {
     /// ```
     #[must_use]
     pub fn owner(&self) -> &Owner {
+        // The ids of permits are made of it: see `PermitsGuard::owner`.
+        if self.watch.claim().units() > 0 {
+            self.watch.note_more();
+        }
         &self.watch.claim().owner
     }
 
@@ -338,13 +345,13 @@ impl Holding {
     }
 }
 
-/// Runs `work` under `guard`, then gives it back.
-pub(super) async fn run<T, W, F>(guard: LockGuard, on_loss: OnLoss, work: W) -> Ran<T>
+/// Runs `work` under `held`, then gives it back.
+pub(super) async fn run<T, W, F>(held: Held, on_loss: OnLoss, work: W) -> Ran<T>
 where
     W: FnOnce(Holding) -> F,
     F: Future<Output = T>,
 {
-    let (holding, name) = (guard.holding(), guard.name().clone());
+    let (holding, name) = (Holding::new(held.watch.clone()), held.watch.claim().name().clone());
     let lost = holding.lost();
     // The call of the closure may panic as well as the future that it makes.
     let work = async move { work(holding).await };
@@ -353,13 +360,13 @@ where
     let reason = tokio::select! {
         biased;
         reason = lost => reason,
-        done = work.as_mut() => return finish(guard, done).await,
+        done = work.as_mut() => return finish(held, done).await,
     };
     // Whatever the work has is gone before anybody else can enter.
     let value = wind_up(on_loss, work).await;
     // What is left of it in the store, as after `max_hold`, goes in the background: a
     // loss is told at once.
-    drop(guard);
+    drop(held);
     match value {
         Some(Ok(value)) => Ran::Overran { name, value, reason },
         Some(Err(panic)) => resume_unwind(panic),
@@ -376,16 +383,33 @@ async fn wind_up<T>(on_loss: OnLoss, work: Pin<Box<impl Future<Output = T>>>) ->
 }
 
 /// Waits for `future` no longer than `limit`, and not at all where there are no timers.
-pub(super) async fn at_most<T>(limit: Duration, future: impl Future<Output = T>) -> Option<T> {
+async fn at_most<T>(limit: Duration, future: impl Future<Output = T>) -> Option<T> {
     Handle::try_current().ok()?;
     timeout(limit, future).await.ok()
 }
 
-async fn finish<T>(guard: LockGuard, done: std::thread::Result<T>) -> Ran<T> {
-    let name = guard.name().clone();
-    let lost = guard.release_after_run().await;
+async fn finish<T>(held: Held, done: std::thread::Result<T>) -> Ran<T> {
+    let name = held.watch.claim().name().clone();
+    let lost = release_after_run(held).await;
     match done {
         Ok(value) => Ran::of(value, name, lost),
         Err(panic) => resume_unwind(panic),
+    }
+}
+
+/// Gives back what is held behind work that is done, and returns why it was lost before, if it
+/// was. Waits for that only for a moment.
+pub(crate) async fn release_after_run(held: Held) -> Option<LostReason> {
+    let (name, limit) = (held.watch.claim().name().clone(), held.release_after_run());
+    let released = at_most(limit, held.release()).await;
+    let silent = || Err(Error::silent(name.clone(), format!("no answer within {limit:?}")));
+    match released.unwrap_or_else(silent) {
+        Ok(Left::Lost { reason, .. }) => Some(reason),
+        Ok(Left::Nothing | Left::Shares(_)) => None,
+        // It was ours when the work was done; the rest is done in the background.
+        Err(error) => {
+            tracing::warn!(target: "leasehold", lock = %name, %error, "not released yet");
+            None
+        }
     }
 }

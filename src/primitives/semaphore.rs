@@ -3,7 +3,7 @@
 use std::{fmt, future::Future, sync::Arc, time::Duration};
 
 use super::{
-    Release,
+    Holding, OnLoss, Ran, Release, run,
     settings::{checked_patience, checked_replicas, replicated},
 };
 #[cfg(test)]
@@ -148,6 +148,38 @@ impl Semaphore {
     pub async fn acquire(&self, permits: u32) -> Result<SemaphoreGuard> {
         let want = self.want(permits)?;
         Ok(SemaphoreGuard { held: self.engine.acquire(&want).await? })
+    }
+
+    /// Runs `work` under so many permits, and gives them back. Waits for them as long as it takes.
+    ///
+    /// For a bounded wait, acquire first: [`SemaphoreGuard::run`].
+    ///
+    /// # Errors
+    ///
+    /// As [`acquire`](Self::acquire), and [`Error::Lost`] if the permits were lost meanwhile.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future drops the work where it stands, and the permits are given back in the
+    /// background.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// # let client = leasehold::Client::in_memory();
+    /// let printers = client.semaphore("printers")?;
+    /// printers.set_if_absent(3).await?;
+    /// assert_eq!(printers.run(2, async |_held| 6 * 7).await?, 42);
+    /// assert_eq!(printers.available().await?, 3);
+    /// # Ok(()) }
+    /// ```
+    pub async fn run<T, W, F>(&self, permits: u32, work: W) -> Result<T>
+    where
+        W: FnOnce(Holding) -> F,
+        F: Future<Output = T>,
+    {
+        self.acquire(permits).await?.run(work).await.done()
     }
 
     /// Waits until so many permits are ours, but no longer than `patience`: whatever the
@@ -417,6 +449,42 @@ impl SemaphoreGuard {
             Left::Nothing => Release::Released,
             Left::Lost { reason, holder } => Release::AlreadyGone { name, reason, holder },
         })
+    }
+
+    /// Runs `work` under these permits, and gives them back.
+    ///
+    /// As [`LockGuard::run`](crate::LockGuard::run): work whose permits are lost is dropped.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Semaphore::run`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// # let client = leasehold::Client::in_memory();
+    /// # client.semaphore("printers")?.set_if_absent(3).await?;
+    /// let guard = client.semaphore("printers")?.acquire(2).await?;
+    /// assert_eq!(guard.run(async |_held| 6 * 7).await.done()?, 42);
+    /// # Ok(()) }
+    /// ```
+    pub async fn run<T, W, F>(self, work: W) -> Ran<T>
+    where
+        W: FnOnce(Holding) -> F,
+        F: Future<Output = T>,
+    {
+        run::run(self.held, OnLoss::default(), work).await
+    }
+
+    #[cfg(feature = "blocking")]
+    pub(crate) fn holding(&self) -> Holding {
+        Holding::new(self.held.watch.clone())
+    }
+
+    #[cfg(feature = "blocking")]
+    pub(crate) async fn release_after_run(self) -> Option<LostReason> {
+        run::release_after_run(self.held).await
     }
 
     /// Leaves the permits taken, for somebody else to give back by [`Semaphore::add`]. The

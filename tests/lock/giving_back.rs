@@ -245,3 +245,45 @@ async fn a_guard_dropped_after_its_client_still_frees_the_lock() {
     drop(guard);
     assert!(door(&Client::sharing(&store)).acquire_within(AT_ONCE).await.is_ok());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_forgotten_lock_stays_taken_until_its_lease_ends() {
+    let store = MemoryStore::new();
+    let [mine, yours] = [(); 2].map(|()| Client::sharing(&store));
+    let lease = secs(300);
+    for (fixed, lasts) in [(true, lease), (false, secs(30))] {
+        let lock = mine.lock("job").unwrap();
+        let lock = if fixed { lock.lease(lease) } else { lock };
+        let guard = lock.acquire().await.unwrap();
+        let (again, lost) = (guard.reenter().await.unwrap(), guard.lost());
+        guard.forget();
+        assert_eq!((lost.await, again.is_held()), (LostReason::Released, false));
+        drop(again);
+        assert_eq!(mine.stats().held, 0);
+        for client in [&mine, &yours] {
+            assert!(client.lock("job").unwrap().try_acquire().await.unwrap().is_none());
+        }
+        // and nobody renews it
+        sleep(lasts - millis(1)).await;
+        assert!(yours.lock("job").unwrap().is_locked().await.unwrap());
+        sleep(millis(1)).await;
+        let next = yours.lock("job").unwrap().try_acquire().await.unwrap();
+        next.unwrap().release().await.unwrap().done().unwrap();
+    }
+    // nor does a shutdown give it back
+    mine.lock("job").unwrap().acquire().await.unwrap().forget();
+    let shutdown = mine.shutdown(secs(1)).await;
+    assert_eq!((shutdown.taken_back, shutdown.unsettled), (0, 0));
+    assert!(yours.lock("job").unwrap().is_locked().await.unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn readers_who_share_a_hold_keep_it_when_one_forgets() {
+    let prices = Client::in_memory().read_write("prices").unwrap();
+    let (one, other) = (prices.read().acquire().await.unwrap(), prices.read().acquire().await);
+    one.forget();
+    let other = other.unwrap();
+    assert!(other.is_held());
+    other.release().await.unwrap().done().unwrap();
+    assert!(prices.write().try_acquire().await.unwrap().is_some());
+}

@@ -137,6 +137,15 @@ impl Engine {
         self.contention.left(hold);
     }
 
+    /// Ends `hold`, which the store keeps until its lease ends.
+    pub(super) fn abandon(&self, hold: &Arc<Hold>) {
+        self.keeper.unwatch(hold.grant.id);
+        if hold.end(LostReason::Released).is_ok() {
+            self.core.counters.released.add(1);
+        }
+        self.contention.left(hold);
+    }
+
     /// Ends `hold` because the client is shut down, unless it is over: its grant may have
     /// gone on to another one.
     pub(super) fn take_back(&self, hold: &Arc<Hold>) -> bool {
