@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! cargo run --example web                       # no server; or REDIS_URL=redis://127.0.0.1/
-//! curl -i -X POST localhost:3000/orders/42      # twice at once: 200, and 409 for the second
+//! curl -i -X POST localhost:3000/orders/42      # twice at once: 200 for both, one after the other
 //! curl localhost:3000/metrics                   # for Prometheus
 //! curl -i localhost:3000/ready                  # for a load balancer: 200, or 503
 //! ```
