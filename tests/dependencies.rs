@@ -32,6 +32,21 @@ fn every_direct_dependency_is_told_with_its_reason() {
     assert!(untold.is_empty(), "not in docs/dependencies.md: {untold:?}");
 }
 
+/// The package had tests that need the testkit, and scripts that need the repository.
+#[test]
+fn the_package_has_no_file_that_needs_what_it_lacks() {
+    let mut cargo = Command::new(env!("CARGO"));
+    let listed = cargo.args(["package", "--list", "--allow-dirty", "--offline"]).output().unwrap();
+    let listed = String::from_utf8(listed.stdout).unwrap();
+    assert!(listed.lines().any(|path| path == "src/lib.rs"), "{listed}");
+    let needs = |path: &&str| {
+        let folders = ["tests/", "benches/", "servers/", "testkit/", "interop/", "Makefile"];
+        folders.iter().any(|folder| path.starts_with(folder))
+    };
+    let lacking: Vec<_> = listed.lines().filter(needs).collect();
+    assert!(lacking.is_empty(), "{lacking:?}");
+}
+
 /// The licences in the list `allow` of deny.toml.
 fn allowed(text: &str) -> Vec<String> {
     let (_, after) = text.split_once("\nallow = [").expect("deny.toml has a list");
