@@ -183,6 +183,8 @@ impl Engine {
             Answered { answer: GivenBack::NotHeld { .. }, unsure: true, .. }
                 if self.core.moves() != moves =>
             {
+                // The new server has answered, so that no guarded write is to come.
+                self.contention.left(hold);
                 Err(Failure::unanswered(
                     "the server was replaced meanwhile, and the new one does not know the hold: \
                      it may have been lost",
