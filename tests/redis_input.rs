@@ -288,7 +288,7 @@ async fn a_url_that_cannot_be_used_is_refused_by_the_part_that_is_wrong() {
     for (url, part) in [
         ("", "scheme"),
         ("localhost", "scheme"),
-        ("localhost:6379", "`localhost`"),
+        ("localhost:6379", "write redis://localhost:6379"),
         ("http://u:hunter2@localhost", "`http`"),
         ("amqp://u:hunter2@localhost", "`amqp`"),
         ("redis://", "host"),

@@ -140,8 +140,8 @@ pub(crate) const DEFECTS: &[Defect] = &[
         edits: &[
             Edit {
                 file: "src/engine/release/mod.rs",
-                from: "        self.keeper.unwatch(hold.grant.id);\n        // When the store",
-                to: "        // When the store",
+                from: "        self.keeper.unwatch(hold.grant.id);\n        // Without an answer",
+                to: "        // Without an answer",
             },
             Edit {
                 file: "src/engine/release/mod.rs",
@@ -946,8 +946,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "who comes to read overtakes the guard that was dropped before",
             edits: &[Edit {
                 file: "src/engine/release/mod.rs",
-                from: "        if !hold.object().manner().is_shared() {\n            self.contention.left(hold);",
-                to: "        {\n            self.contention.left(hold);",
+                from: "now), now));\n        if !hold.leaves_when_answered() {\n            self.contention.left(hold);",
+                to: "now), now));\n        {\n            self.contention.left(hold);",
             }],
         },
     ),
