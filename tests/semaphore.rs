@@ -57,6 +57,43 @@ async fn back(guard: SemaphoreGuard) {
     assert_eq!(guard.release().await.unwrap(), Release::Released);
 }
 
+/// Each release asked the store, and so did the next task: 9,700 pairs a second with 64 tasks.
+#[tokio::test(start_paused = true)]
+async fn permits_go_from_task_to_task_without_a_request() {
+    let t = world(2).await;
+    let both = t.one.acquire(2).await.unwrap();
+    let waiter = waiting(&t.one, 2).await;
+    t.store.stall();
+    back(both).await;
+    let guard = entered(AT_ONCE, waiter).await;
+    assert_eq!(t.clients[0].stats().handed_over, 1);
+    t.store.resume();
+    back(guard).await;
+    assert_eq!(t.other.available().await.unwrap(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn permits_stay_in_a_process_for_ten_milliseconds() {
+    let t = world(1).await;
+    let guard = t.one.acquire(1).await.unwrap();
+    let waiter = waiting(&t.one, 1).await;
+    sleep(millis(10)).await;
+    back(guard).await;
+    back(entered(AT_ONCE, waiter).await).await;
+    assert_eq!(t.clients[0].stats().handed_over, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn permits_go_to_the_store_when_the_next_task_wants_another_number() {
+    let t = world(2).await;
+    let both = t.one.acquire(2).await.unwrap();
+    let waiter = waiting(&t.one, 1).await;
+    back(both).await;
+    let guard = entered(AT_ONCE, waiter).await;
+    assert_eq!((t.clients[0].stats().handed_over, t.one.available().await.unwrap()), (0, 1));
+    back(guard).await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn permits_are_had_by_as_many_as_there_are_and_come_back() {
     let t = world(3).await;

@@ -93,7 +93,8 @@ impl LocalTurns {
 }
 
 /// What a grant is like, or must be like to be of use to a waiter: the ttl that its lease
-/// is renewed to. A fixed one has none, and stays with who asked for it: see `Hold::pass_on`.
+/// is renewed to. A fixed one has none, and stays with the task that asked for it: see
+/// `Hold::pass_on`. Permits of a semaphore have no lease either, and are passed on.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Shape {
     pub(crate) ttl: Option<Duration>,

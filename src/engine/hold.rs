@@ -310,7 +310,9 @@ impl Hold {
         let must_end = self.must_end_at.is_some_and(|most| now >= most.into());
         let fresh = now < self.lease(state).renew_at() && !must_end;
         let sound = state.over.is_none() && !state.doubted && state.more == 0;
-        self.renewed && fresh && sound && state.writes == 0
+        // Permits of a semaphore have no lease that could end.
+        let lasts = self.renewed || self.grant.claim.is_number();
+        lasts && fresh && sound && state.writes == 0
     }
 
     /// The store knows more of it than its grant: it does not go to the next one here.

@@ -41,6 +41,10 @@ use crate::{
 /// **A dead client stays in the hash of holders** until somebody deletes its field there, by
 /// the commands in the guide. Until then it counts as a holder for those who wait for many.
 ///
+/// Permits that come back while a task of the same client waits for as many go to that task
+/// without a request, for at most 10 ms after the store granted them. Then other processes have
+/// their turn.
+///
 /// Tasks of one client are served in the order in which they came, however many permits
 /// each wants. Between clients it is first come, first served, but one of ours that has
 /// waited for a second is overtaken by no other of ours for half a minute: others leave it
