@@ -2,7 +2,9 @@
 
 use std::{fmt, time::Duration};
 
-use super::{Failure, Finding, Hazard};
+#[cfg(feature = "redis")]
+use super::Failure;
+use super::{Finding, Hazard};
 
 /// How a client and its store are right now: see [`Client::health`](crate::Client::health).
 ///
