@@ -40,38 +40,41 @@ impl From<Stamp> for Instant {
 
 /// What was slept is the difference of two clocks, which are read one after the other: less
 /// than this is no sleep.
-const BETWEEN_READINGS: Duration = Duration::from_millis(1);
+const BETWEEN_READINGS: Nanos = 1_000_000;
+
+/// Nanoseconds, for a moment that is read at each step: 25 instructions less than a `Duration`.
+type Nanos = i64;
 
 /// Reads the time of leases.
 #[derive(Clone)]
 pub(crate) struct Clock {
-    slept: Arc<dyn Fn() -> Duration + Send + Sync>,
-    slept_before: Duration,
+    slept: Arc<dyn Fn() -> Nanos + Send + Sync>,
+    slept_before: Nanos,
 }
 
 impl Clock {
     pub(crate) fn new() -> Self {
-        Self::with(slept_since_boot)
+        Self::reading(slept_since_boot)
     }
 
     /// A clock whose machine has slept for as long as `slept` says.
+    #[cfg(test)]
     pub(crate) fn with(slept: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
+        Self::reading(move || slept().as_nanos().try_into().unwrap())
+    }
+
+    fn reading(slept: impl Fn() -> Nanos + Send + Sync + 'static) -> Self {
         // Each is too small by as long as the thread was stopped while it was read.
         let slept_before = slept().max(slept());
         Self { slept: Arc::new(slept), slept_before }
     }
 
     pub(crate) fn now(&self) -> Instant {
-        let now = Instant::now();
-        match self.slept() {
-            Duration::ZERO => now,
-            slept => now + slept,
+        let (now, slept) = (Instant::now(), (self.slept)() - self.slept_before);
+        match slept {
+            ..BETWEEN_READINGS => now,
+            slept => now + Duration::from_nanos(slept.unsigned_abs()),
         }
-    }
-
-    fn slept(&self) -> Duration {
-        let slept = (self.slept)().saturating_sub(self.slept_before);
-        if slept < BETWEEN_READINGS { Duration::ZERO } else { slept }
     }
 
     /// When a timer set for `moment` has to fire, were the machine not to sleep
@@ -83,19 +86,22 @@ impl Clock {
 
 /// How long the machine has been suspended since it was started.
 #[cfg(target_os = "linux")]
-fn slept_since_boot() -> Duration {
+fn slept_since_boot() -> Nanos {
     use rustix::time::{ClockId, clock_gettime};
 
-    let read = |clock| Duration::try_from(clock_gettime(clock)).unwrap_or_default();
+    let read = |clock| {
+        let now = clock_gettime(clock);
+        now.tv_sec as Nanos * 1_000_000_000 + now.tv_nsec as Nanos
+    };
     // In this order, or a thread that is stopped between the two would have slept for as long.
     let with_sleep = read(ClockId::Boottime);
-    with_sleep.saturating_sub(read(ClockId::Monotonic))
+    with_sleep - read(ClockId::Monotonic)
 }
 
 /// Elsewhere the monotonic clock is all there is.
 #[cfg(not(target_os = "linux"))]
-fn slept_since_boot() -> Duration {
-    Duration::ZERO
+fn slept_since_boot() -> Nanos {
+    0
 }
 
 #[cfg(test)]
@@ -153,6 +159,6 @@ mod tests {
     #[test]
     fn the_machine_has_not_slept_between_two_readings() {
         let before = slept_since_boot();
-        assert!(slept_since_boot().saturating_sub(before) < Duration::from_secs(1));
+        assert!(slept_since_boot().saturating_sub(before) < 1_000_000_000);
     }
 }
