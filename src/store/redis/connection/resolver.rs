@@ -1,31 +1,47 @@
 //! Names become addresses: each time anew, and whichever of them answers first is used.
 
-use std::{fmt, io, net::SocketAddr, time::Duration};
+use std::{
+    fmt, io,
+    net::{SocketAddr, ToSocketAddrs},
+    sync::Arc,
+    time::Duration,
+};
 
 use futures_util::{StreamExt, stream::FuturesUnordered};
-use tokio::{
-    net::{TcpStream, lookup_host},
-    time::sleep,
-};
+use tokio::{net::TcpStream, sync::Semaphore, task::spawn_blocking, time::sleep};
 
 /// An address that says nothing has so long until the next one is tried beside it.
 const HEAD_START: Duration = Duration::from_millis(250);
 
-/// What a test knows of a name.
-#[cfg(test)]
-type Known = dyn Fn(&str) -> Vec<SocketAddr> + Send + Sync;
+/// A lookup cannot be cancelled: it keeps a thread of the runtime until the system answers. A
+/// client runs this many at a time, so that a silent name server keeps no more threads.
+const LOOKUPS: usize = 4;
 
-/// Who knows the addresses of a name: the system, or what a test has instead.
-#[derive(Clone, Default)]
+type Lookup = dyn Fn(&str, u16) -> io::Result<Vec<SocketAddr>> + Send + Sync;
+
+/// The system's name service, or a test's.
+#[derive(Clone)]
 pub(crate) struct Resolver {
-    #[cfg(test)]
-    known: Option<std::sync::Arc<Known>>,
+    lookup: Arc<Lookup>,
+    free: Arc<Semaphore>,
+}
+
+impl Default for Resolver {
+    fn default() -> Self {
+        Self::asking(|host, port| Ok((host, port).to_socket_addrs()?.collect()))
+    }
 }
 
 impl Resolver {
     #[cfg(test)]
     pub(crate) fn by(known: impl Fn(&str) -> Vec<SocketAddr> + Send + Sync + 'static) -> Self {
-        Self { known: Some(std::sync::Arc::new(known)) }
+        Self::asking(move |host, _| Ok(known(host)))
+    }
+
+    fn asking(
+        lookup: impl Fn(&str, u16) -> io::Result<Vec<SocketAddr>> + Send + Sync + 'static,
+    ) -> Self {
+        Self { lookup: Arc::new(lookup), free: Arc::new(Semaphore::new(LOOKUPS)) }
     }
 
     /// A connection to `host`, wherever that is now.
@@ -33,12 +49,18 @@ impl Resolver {
         first_of(self.addresses(host, port).await?).await
     }
 
+    /// The addresses of `host`. An address in digits needs no lookup.
     async fn addresses(&self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
-        #[cfg(test)]
-        if let Some(known) = &self.known {
-            return Ok(known(host));
+        if let Ok(ip) = host.parse() {
+            return Ok(vec![SocketAddr::new(ip, port)]);
         }
-        Ok(lookup_host((host, port)).await?.collect())
+        let place = Arc::clone(&self.free).acquire_owned().await.map_err(io::Error::other)?;
+        let (lookup, host) = (Arc::clone(&self.lookup), host.to_owned());
+        let looked_up = spawn_blocking(move || {
+            let _place = place;
+            lookup(&host, port)
+        });
+        looked_up.await?
     }
 }
 
@@ -69,7 +91,13 @@ async fn first_of(addresses: Vec<SocketAddr>) -> io::Result<TcpStream> {
 
 #[cfg(test)]
 mod tests {
-    use std::net::{TcpListener, TcpStream as Blocking};
+    use std::{
+        net::{TcpListener, TcpStream as Blocking},
+        sync::{
+            Barrier,
+            atomic::{AtomicUsize, Ordering},
+        },
+    };
 
     use socket2::{Domain, Socket, Type};
     use tokio::time::Instant;
@@ -129,6 +157,29 @@ mod tests {
         assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
         let nobody = first_of(vec![]).await.unwrap_err();
         assert_eq!(nobody.to_string(), "the name has no address");
+    }
+
+    /// Each dial that gave up left a thread behind, until the runtime had none.
+    #[tokio::test]
+    async fn a_silent_name_server_keeps_few_threads() {
+        let (asked, silence) = (Arc::new(AtomicUsize::new(0)), Arc::new(Barrier::new(LOOKUPS + 1)));
+        let (count, wait) = (Arc::clone(&asked), Arc::clone(&silence));
+        let resolver = Resolver::asking(move |_, _| {
+            if count.fetch_add(1, Ordering::Relaxed) < LOOKUPS {
+                wait.wait();
+            }
+            Err(io::ErrorKind::TimedOut.into())
+        });
+        for _ in 0..2 * LOOKUPS {
+            let dial = resolver.connect("name.test", 1);
+            tokio::time::timeout(Duration::from_millis(20), dial).await.unwrap_err();
+        }
+        assert_eq!(asked.load(Ordering::Relaxed), LOOKUPS);
+
+        // The name server answers: dials go on.
+        silence.wait();
+        let refused = resolver.connect("name.test", 1).await.unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::TimedOut);
     }
 
     #[tokio::test]
