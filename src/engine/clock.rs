@@ -60,7 +60,7 @@ impl Clock {
     /// A clock whose machine has slept for as long as `slept` says.
     #[cfg(test)]
     pub(crate) fn with(slept: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
-        Self::reading(move || slept().as_nanos().try_into().unwrap())
+        Self::reading(move || slept().as_nanos().try_into().unwrap_or(Nanos::MAX))
     }
 
     fn reading(slept: impl Fn() -> Nanos + Send + Sync + 'static) -> Self {

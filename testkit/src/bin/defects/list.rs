@@ -99,7 +99,7 @@ pub(crate) const DEFECTS: &[Defect] = &[
         says: "a lease stands still while the machine sleeps",
         edits: &[Edit {
             file: "src/engine/clock.rs",
-            from: "slept => now + slept,",
+            from: "slept => now + Duration::from_nanos(slept.unsigned_abs()),",
             to: "_ => now,",
         }],
     },
