@@ -2365,8 +2365,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "what passes between two readings of a clock is taken for sleep",
             edits: &[Edit {
                 file: "src/engine/clock.rs",
-                from: "if slept < BETWEEN_READINGS {",
-                to: "if slept.is_zero() {",
+                from: "..BETWEEN_READINGS => now,",
+                to: "..1 => now,",
             }],
         },
     ),
