@@ -40,7 +40,8 @@ fn the_package_has_no_file_that_needs_what_it_lacks() {
     let listed = String::from_utf8(listed.stdout).unwrap();
     assert!(listed.lines().any(|path| path == "src/lib.rs"), "{listed}");
     let needs = |path: &&str| {
-        let folders = ["tests/", "benches/", "servers/", "testkit/", "interop/", "Makefile"];
+        let folders =
+            ["tests/", "benches/", "servers/", "testkit/", "twin/", "interop/", "Makefile"];
         folders.iter().any(|folder| path.starts_with(folder))
     };
     let lacking: Vec<_> = listed.lines().filter(needs).collect();

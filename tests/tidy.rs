@@ -287,11 +287,12 @@ fn members(group: &str) -> Vec<&str> {
 
 /// Folders whose files do not import each other in a circle: libraries, programs
 /// and big tests.
-const WITHOUT_CIRCLES: [&str; 8] = [
+const WITHOUT_CIRCLES: [&str; 9] = [
     "src",
     "src/engine/simulation",
     "testkit/src",
     "testkit/src/bin/defects",
+    "twin/src",
     "bench/src",
     "chaos/src",
     "interop/src",
@@ -955,7 +956,8 @@ fn is_test_in(text: &str, name: &str) -> bool {
 }
 
 fn is_a_file_called(name: &str) -> bool {
-    let folders = ["src", "tests", "testkit", "interop", "chaos", "bench", "benches", "examples"];
+    let folders =
+        ["src", "tests", "testkit", "twin", "interop", "chaos", "bench", "benches", "examples"];
     let all = folders.into_iter().flat_map(|folder| files(folder, "rs"));
     root(name).exists() || all.into_iter().any(|path| path.ends_with(&format!("/{name}")))
 }

@@ -2,8 +2,8 @@
 //!
 //! Locks are interesting when something breaks, so the tests need servers they
 //! may kill, pause and restart, a network they may cut, and processes that die
-//! while holding a lock. Everything here is real: no mocks, no virtual time. Only
-//! the feature `twin` adds a server that is simulated, in `twin`.
+//! while holding a lock. Everything here is real: no mocks, no virtual time. The
+//! crate `leasehold-twin` has a server that is simulated.
 //!
 //! Start with [`Redis::start`]. Put a [`Proxy`] in front of it to break the
 //! network, follow it with a [replica](Redis::start_replica_of), watch it with [`Redis::calls`] and [`Redis::monitor`], and let a
@@ -38,8 +38,6 @@ mod rights;
 mod sentinels;
 mod server;
 mod stats;
-#[cfg(feature = "twin")]
-pub mod twin;
 mod wire;
 
 pub use ability::came_with;

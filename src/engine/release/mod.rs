@@ -288,7 +288,7 @@ pub(crate) async fn recount(
 mod tests {
     use std::time::Duration;
 
-    use testkit::twin::Twin;
+    use leasehold_twin::Twin;
 
     use crate::{
         Client,

@@ -168,8 +168,8 @@ fn list(parts: impl IntoIterator<Item = Value>) -> Result<domain::Value, Failure
 mod tests {
     use std::time::Duration;
 
+    use leasehold_twin::Twin;
     use redis::parse_redis_value;
-    use testkit::twin::Twin;
 
     use super::*;
     use crate::{

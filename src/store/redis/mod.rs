@@ -477,7 +477,8 @@ mod tests {
     use std::sync::Arc;
 
     use futures_util::FutureExt;
-    use testkit::{Redis, eventually, twin::Twin};
+    use leasehold_twin::Twin;
+    use testkit::{Redis, eventually};
 
     use super::*;
     use crate::store::conformance::{self, Bench};
@@ -700,7 +701,7 @@ mod tests {
         store.listen(&door);
         tokio::time::sleep(Duration::from_secs(1)).await;
         assert!(store.topology.hears_releases(&door));
-        twin.cut(testkit::twin::Cut::Silence, |it| !it.channels.is_empty());
+        twin.cut(leasehold_twin::Cut::Silence, |it| !it.channels.is_empty());
 
         let start = Instant::now();
         while store.reconnects() == 0 {
@@ -715,7 +716,7 @@ mod tests {
     async fn client_reconnects_seldom_when_its_server_stays_a_replica() {
         let twin = Twin::new(7);
         let store = served(&twin, "one", "&*").await;
-        let replica = twin.replica(testkit::twin::Delay::None);
+        let replica = twin.replica(leasehold_twin::Delay::None);
         replica.promote();
         store.acquire(&claim("one:1"), None).await.unwrap_err();
         tokio::time::sleep(Duration::from_secs(60)).await;

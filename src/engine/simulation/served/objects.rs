@@ -19,7 +19,7 @@ use std::{
     time::Duration,
 };
 
-use testkit::twin::{Delay, Twin};
+use leasehold_twin::{Delay, Twin};
 use tokio::{
     runtime::Builder,
     task::JoinSet,

@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use testkit::twin::Cut;
+use leasehold_twin::Cut;
 use tokio::{
     io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf},
     task::AbortHandle,

@@ -1,6 +1,6 @@
 //! A connection of one who is none of us: words out, text in.
 
-use testkit::twin::Twin;
+use leasehold_twin::Twin;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
 /// One connection, in the old protocol.

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use testkit::twin::{Delay, Twin};
+use leasehold_twin::{Delay, Twin};
 
 /// The address of the server that is in charge.
 #[derive(Clone, Debug)]

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use fastrand::Rng;
-use testkit::twin::{Cut, Reach, Refusal, Twin};
+use leasehold_twin::{Cut, Reach, Refusal, Twin};
 use tokio::{task::JoinSet, time::sleep};
 
 use super::{judge::Judge, peer::Peer, plot::Plot, rights::Rights, site::Site};

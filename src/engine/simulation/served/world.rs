@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use testkit::twin::{Delay, Twin};
+use leasehold_twin::{Delay, Twin};
 use tokio::{
     runtime::Builder,
     task::JoinSet,

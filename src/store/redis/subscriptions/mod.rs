@@ -361,7 +361,7 @@ impl Watcher for Board {
 
 #[cfg(test)]
 mod tests {
-    use testkit::twin::Twin;
+    use leasehold_twin::Twin;
     use tokio::{
         io::{AsyncReadExt, AsyncWriteExt, DuplexStream, copy, duplex, split},
         time::sleep,

@@ -10,7 +10,7 @@ use rustix::fs::{FlockOperation, flock};
 use crate::{Defect, Edit};
 
 /// What the tests are built from.
-const PARTS: [&str; 10] = [
+const PARTS: [&str; 11] = [
     "ARCHITECTURE.md",
     "CHANGELOG.md",
     "Cargo.lock",
@@ -21,6 +21,7 @@ const PARTS: [&str; 10] = [
     "examples",
     "src",
     "testkit",
+    "twin",
 ];
 
 /// Where the copies lie. Nobody else uses them as long as this value lives.

@@ -20,9 +20,7 @@ impl Suite {
         for name in tests(&root.join("tests"))?.filter(|name| name.contains("redis")) {
             suites.push(Self::of(&name, &["-p", "leasehold", "--all-features", "--test", &name]));
         }
-        // The simulated server is compared with the one that it is made after.
-        let others = ["postgres", "twin", "twin_differential"];
-        for name in tests(&root.join("testkit/tests"))?.filter(|name| !others.contains(&&**name)) {
+        for name in tests(&root.join("testkit/tests"))?.filter(|name| name != "postgres") {
             let words = ["-p", "testkit", "--all-features", "--test", &name];
             suites.push(Self::of(&format!("testkit {name}"), &words));
         }

@@ -3,14 +3,14 @@
 use std::{cell::Cell, collections::BTreeMap};
 
 use super::Core;
-use crate::twin::{
+use crate::{
     reply::{Answer, Reply},
     traits::Traits,
 };
 
 /// Which words of a command are keys.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::twin) enum Keys {
+pub(crate) enum Keys {
     None,
     /// The first after the name.
     One,
@@ -22,9 +22,9 @@ pub(in crate::twin) enum Keys {
 
 /// What is known of a command before it runs.
 #[derive(Debug)]
-pub(in crate::twin) struct Spec {
+pub(crate) struct Spec {
     /// In small letters; `container|command` if it is in a container.
-    pub(in crate::twin) name: &'static str,
+    pub(crate) name: &'static str,
     /// How many words it has, its name among them; if negative, at least so many.
     arity: i32,
     pub(super) traits: Traits,
@@ -35,7 +35,7 @@ pub(in crate::twin) struct Spec {
 }
 
 impl Spec {
-    pub(in crate::twin) const fn new(
+    pub(crate) const fn new(
         name: &'static str,
         arity: i32,
         traits: Traits,
@@ -45,7 +45,7 @@ impl Spec {
         Self { name, arity, traits, keys, channels: None, run }
     }
 
-    pub(in crate::twin) const fn on_channels(mut self, from: usize) -> Self {
+    pub(crate) const fn on_channels(mut self, from: usize) -> Self {
         self.channels = Some(from);
         self
     }
@@ -91,15 +91,15 @@ fn leading(word: &[u8]) -> usize {
 
 /// A command on its way.
 #[derive(Debug)]
-pub(in crate::twin) struct Call<'a> {
-    pub(in crate::twin) words: &'a [&'a [u8]],
-    pub(in crate::twin) client: u64,
-    pub(in crate::twin) db: Cell<usize>,
-    pub(in crate::twin) spec: &'static Spec,
+pub(crate) struct Call<'a> {
+    pub(crate) words: &'a [&'a [u8]],
+    pub(crate) client: u64,
+    pub(crate) db: Cell<usize>,
+    pub(crate) spec: &'static Spec,
 }
 
 /// All commands that a server knows, by their names.
-pub(in crate::twin) type Table = BTreeMap<&'static str, &'static Spec>;
+pub(crate) type Table = BTreeMap<&'static str, &'static Spec>;
 
 const CONTAINERS: [&str; 4] = ["acl", "client", "pubsub", "script"];
 
@@ -143,6 +143,6 @@ pub(super) fn exists(table: &Table, name: &str) -> bool {
     table.contains_key(name) || CONTAINERS.contains(&name)
 }
 
-pub(in crate::twin) fn wrong_arity(name: &str) -> Reply {
+pub(crate) fn wrong_arity(name: &str) -> Reply {
     Reply::error(format!("ERR wrong number of arguments for '{name}' command"))
 }

@@ -13,9 +13,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use fastrand::Rng;
+use leasehold_twin::{Refusal, Twin};
 use speaking::{ENDED, Speaker, before, packed, shown};
 use testkit::Redis;
-use testkit::twin::{Refusal, Twin};
 use tokio::time::advance;
 
 /// The same client of the real server.

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::{Call, GROWS, Keys, READ, Spec, WRITE, zsets::window};
-use crate::twin::{
+use crate::{
     core::Core,
     reply::{Answer, Reply},
 };

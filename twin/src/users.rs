@@ -171,7 +171,7 @@ const UNKNOWN: &str = "Unknown command or category name in ACL";
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::twin::traits::{READ, SCRIPTING};
+    use crate::traits::{READ, SCRIPTING};
 
     fn user(rules: &str) -> User {
         let mut user = User::default();

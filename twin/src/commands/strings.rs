@@ -1,7 +1,7 @@
 //! Texts.
 
 use super::{Call, GROWS, Keys, READ, Spec, WRITE, numbers, syntax};
-use crate::twin::{
+use crate::{
     core::Core,
     data::{Entry, Value},
     reply::{Answer, Reply},

@@ -1,7 +1,7 @@
 //! Hashes.
 
 use super::{Call, GROWS, Keys, READ, Spec, WRITE, numbers, syntax};
-use crate::twin::{
+use crate::{
     core::Core,
     glob::is_like,
     hash::{Field, Hash},

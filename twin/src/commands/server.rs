@@ -1,7 +1,7 @@
 //! What the server tells of itself.
 
 use super::{ADMIN, Call, DANGEROUS, Keys, LOADING, NO_SCRIPT, Spec, connection::VERSION};
-use crate::twin::{
+use crate::{
     core::Core,
     reply::{Answer, Reply},
 };

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{Call, Keys, NO_SCRIPT, SCRIPTING, Spec};
-use crate::twin::{
+use crate::{
     core::{Core, Script},
     reply::{Answer, Reply},
     script,

@@ -1,7 +1,7 @@
 //! Sorted sets.
 
 use super::{Call, GROWS, Keys, READ, SYNTAX, Spec, WRITE, syntax};
-use crate::twin::{
+use crate::{
     core::Core,
     number,
     reply::{Answer, Reply},

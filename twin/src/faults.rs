@@ -13,7 +13,7 @@ use super::{
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
-/// use testkit::twin::{Refusal, Twin};
+/// use leasehold_twin::{Refusal, Twin};
 ///
 /// let twin = Twin::new(7);
 /// // every tenth command meets a server that is busy with somebody's script

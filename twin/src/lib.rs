@@ -7,7 +7,7 @@
 //! same seed tells the same story.
 //!
 //! What it answers is what Redis 7.0 answers to the commands that it knows, scripts
-//! and rights included; `tests/twin_differential.rs` asks both and compares.
+//! and rights included; `tests/differential.rs` asks both and compares.
 //!
 //! Start with [`Twin::new`] and [`Twin::connect`]. Then make its life hard:
 //! [`stop`](Twin::stop), [`cut`](Twin::cut), [`refuse`](Twin::refuse),
@@ -62,7 +62,7 @@ const BUFFER: usize = 256 * 1024;
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
 /// use tokio::io::{AsyncReadExt, AsyncWriteExt};
 ///
-/// let twin = testkit::twin::Twin::new(7);
+/// let twin = leasehold_twin::Twin::new(7);
 /// let mut stream = twin.connect().await.unwrap();
 /// stream.write_all(b"INCR visits\r\n").await.unwrap();
 /// let mut reply = [0; 4];
@@ -149,7 +149,7 @@ impl Twin {
     /// ```
     /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
     /// use std::time::Duration;
-    /// use testkit::twin::{Delay, Twin};
+    /// use leasehold_twin::{Delay, Twin};
     ///
     /// let master = Twin::new(7);
     /// let replica = master.replica(Delay::UpTo(Duration::from_millis(50)));

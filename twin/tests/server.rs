@@ -6,8 +6,8 @@ mod speaking;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use leasehold_twin::{Cut, Delay, Reach, Refusal, Twin};
 use speaking::{ENDED, Speaker};
-use testkit::twin::{Cut, Delay, Reach, Refusal, Twin};
 use tokio::time::{Instant, advance, sleep, timeout};
 
 /// A server and one client that speaks RESP3.

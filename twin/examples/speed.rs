@@ -1,10 +1,10 @@
-//! How fast the simulated server is: `cargo run -p testkit --features twin --example
-//! twin_speed`, with or without `--release`.
+//! How fast the simulated server is: `cargo run -p leasehold-twin --example speed`, with
+//! or without `--release`.
 
 use std::fs;
 use std::path::Path;
 
-use testkit::twin::Twin;
+use leasehold_twin::Twin;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
 const COMMANDS: u32 = 100_000;

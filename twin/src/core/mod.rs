@@ -64,7 +64,7 @@ pub(super) type Watcher = Box<dyn FnMut(&Executed<'_>) + Send>;
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
-/// let twin = testkit::twin::Twin::new(7);
+/// let twin = leasehold_twin::Twin::new(7);
 /// twin.watch(|executed| println!("{}: {}", executed.client, executed.command()));
 /// # });
 /// ```

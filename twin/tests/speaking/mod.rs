@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use testkit::twin::Twin;
+use leasehold_twin::Twin;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::time::timeout;
 

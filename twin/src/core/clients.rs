@@ -8,24 +8,24 @@ use std::{
 use tokio::time::Instant;
 
 use super::Core;
-use crate::twin::{
+use crate::{
     faults::Cut,
     reply::{Protocol, Reply},
 };
 
 /// What the server knows of a connection.
 #[derive(Debug)]
-pub(in crate::twin) struct Client {
-    pub(in crate::twin) name: String,
-    pub(in crate::twin) user: String,
-    pub(in crate::twin) logged_in: bool,
-    pub(in crate::twin) protocol: Protocol,
-    pub(in crate::twin) db: usize,
+pub(crate) struct Client {
+    pub(crate) name: String,
+    pub(crate) user: String,
+    pub(crate) logged_in: bool,
+    pub(crate) protocol: Protocol,
+    pub(crate) db: usize,
     channels: BTreeSet<Vec<u8>>,
     /// What is on its way to the client, and when it is there.
     outbox: VecDeque<(Instant, Vec<u8>)>,
     /// How the connection was cut while somebody still attends to it.
-    pub(in crate::twin) cut: Option<Cut>,
+    pub(crate) cut: Option<Cut>,
     waker: Option<Waker>,
 }
 
@@ -35,7 +35,7 @@ pub(in crate::twin) struct Client {
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
-/// use testkit::twin::{Cut, Twin};
+/// use leasehold_twin::{Cut, Twin};
 ///
 /// let twin = Twin::new(7);
 /// let _stream = twin.connect().await;
@@ -71,14 +71,14 @@ impl Client {
     }
 
     /// Whether it is to be woken by this.
-    pub(in crate::twin) fn attend(&mut self, waker: &Waker) {
+    pub(crate) fn attend(&mut self, waker: &Waker) {
         if !self.waker.as_ref().is_some_and(|known| known.will_wake(waker)) {
             self.waker = Some(waker.clone());
         }
     }
 
     /// Puts what has arrived by `now` at the end of `bytes`.
-    pub(in crate::twin) fn take(&mut self, now: Instant, bytes: &mut Vec<u8>) {
+    pub(crate) fn take(&mut self, now: Instant, bytes: &mut Vec<u8>) {
         while let Some((due, _)) = self.outbox.front()
             && *due <= now
         {
@@ -92,7 +92,7 @@ impl Client {
     }
 
     /// When the next thing arrives that is on its way.
-    pub(in crate::twin) fn next_due(&self) -> Option<Instant> {
+    pub(crate) fn next_due(&self) -> Option<Instant> {
         self.outbox.front().map(|(due, _)| *due)
     }
 
@@ -118,7 +118,7 @@ impl Client {
 
 impl Core {
     /// A new client.
-    pub(in crate::twin) fn join(&mut self) -> u64 {
+    pub(crate) fn join(&mut self) -> u64 {
         let client = Client {
             name: String::new(),
             user: "default".into(),
@@ -136,7 +136,7 @@ impl Core {
     }
 
     /// A client that has gone, or has to.
-    pub(in crate::twin) fn leave(&mut self, id: u64) {
+    pub(crate) fn leave(&mut self, id: u64) {
         for channel in self.heard_by(id) {
             self.unsubscribe(id, &channel);
         }
@@ -145,20 +145,20 @@ impl Core {
         }
     }
 
-    pub(in crate::twin) fn client(&mut self, id: u64) -> Option<&mut Client> {
+    pub(crate) fn client(&mut self, id: u64) -> Option<&mut Client> {
         self.clients.by_id.get_mut(&id)
     }
 
-    pub(in crate::twin) fn connected(&self) -> usize {
+    pub(crate) fn connected(&self) -> usize {
         self.clients.by_id.len()
     }
 
-    pub(in crate::twin) fn connections(&self) -> Vec<Connection> {
+    pub(crate) fn connections(&self) -> Vec<Connection> {
         self.clients.by_id.iter().map(|(id, client)| client.seen(*id)).collect()
     }
 
     /// Cuts a connection.
-    pub(in crate::twin) fn cut(&mut self, id: u64, cut: Cut) {
+    pub(crate) fn cut(&mut self, id: u64, cut: Cut) {
         if cut == Cut::Whole {
             return self.leave(id);
         }
@@ -170,14 +170,14 @@ impl Core {
     }
 
     /// Wakes every client, in any order.
-    pub(in crate::twin) fn wake_all(&mut self) {
+    pub(crate) fn wake_all(&mut self) {
         let mut all: Vec<_> = self.clients.by_id.values_mut().collect();
         self.random.shuffle(&mut all);
         all.into_iter().for_each(Client::wake);
     }
 
     /// Sends a reply to a client, if it is still there.
-    pub(in crate::twin) fn say(&mut self, id: u64, reply: &Reply) {
+    pub(crate) fn say(&mut self, id: u64, reply: &Reply) {
         let delay = self.faults.replies.draw(&mut self.random);
         let due = self.instant() + delay;
         let Some(client) = self.client(id) else { return };
@@ -189,7 +189,7 @@ impl Core {
 
     /// Tells all who listen to a channel, and says how many these are. Not all of
     /// them hear it, if messages are lost.
-    pub(in crate::twin) fn publish(&mut self, channel: &[u8], message: &[u8]) -> usize {
+    pub(crate) fn publish(&mut self, channel: &[u8], message: &[u8]) -> usize {
         self.note_message(channel, message);
         let hearers = self.clients.by_channel.get(channel);
         let hearers: Vec<u64> = hearers.into_iter().flatten().copied().collect();
@@ -205,7 +205,7 @@ impl Core {
     }
 
     /// How many channels the client hears from now on.
-    pub(in crate::twin) fn subscribe(&mut self, id: u64, channel: &[u8]) -> usize {
+    pub(crate) fn subscribe(&mut self, id: u64, channel: &[u8]) -> usize {
         self.clients.by_channel.entry(channel.to_vec()).or_default().insert(id);
         let Some(client) = self.client(id) else { return 0 };
         client.channels.insert(channel.to_vec());
@@ -213,7 +213,7 @@ impl Core {
     }
 
     /// How many channels the client still hears.
-    pub(in crate::twin) fn unsubscribe(&mut self, id: u64, channel: &[u8]) -> usize {
+    pub(crate) fn unsubscribe(&mut self, id: u64, channel: &[u8]) -> usize {
         if let Some(hearers) = self.clients.by_channel.get_mut(channel) {
             hearers.remove(&id);
             if hearers.is_empty() {
@@ -225,16 +225,16 @@ impl Core {
         client.channels.len()
     }
 
-    pub(in crate::twin) fn heard_by(&self, id: u64) -> Vec<Vec<u8>> {
+    pub(crate) fn heard_by(&self, id: u64) -> Vec<Vec<u8>> {
         let client = self.clients.by_id.get(&id);
         client.map(|client| client.channels.iter().cloned().collect()).unwrap_or_default()
     }
 
-    pub(in crate::twin) fn hearers(&self, channel: &[u8]) -> usize {
+    pub(crate) fn hearers(&self, channel: &[u8]) -> usize {
         self.clients.by_channel.get(channel).map_or(0, BTreeSet::len)
     }
 
-    pub(in crate::twin) fn channels(&self) -> impl Iterator<Item = &Vec<u8>> {
+    pub(crate) fn channels(&self) -> impl Iterator<Item = &Vec<u8>> {
         self.clients.by_channel.keys()
     }
 }

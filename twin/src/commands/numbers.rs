@@ -1,7 +1,7 @@
 //! Counting up and down, in texts and in hashes.
 
 use super::NO_INTEGER;
-use crate::twin::{number, reply::Reply};
+use crate::{number, reply::Reply};
 
 /// The number that is written in `text`, and `by` more.
 pub(super) fn added(

@@ -15,7 +15,7 @@ use tokio::{
 };
 
 use super::Core;
-use crate::twin::{
+use crate::{
     Shared,
     data::{Entry, Keyspace},
     delay::Delay,
@@ -63,7 +63,7 @@ struct Feed {
 }
 
 impl Core {
-    pub(in crate::twin) fn is_replica(&self) -> bool {
+    pub(crate) fn is_replica(&self) -> bool {
         self.replication.leader.is_some()
     }
 
@@ -89,7 +89,7 @@ impl Core {
     }
 
     /// Tells the replicas what was noted since the last time.
-    pub(in crate::twin) fn feed(&mut self) {
+    pub(crate) fn feed(&mut self) {
         let everything = std::mem::take(&mut self.replication.everything);
         if !self.is_followed() {
             return;
@@ -155,7 +155,7 @@ impl Core {
 }
 
 /// Makes `replica` a replica of `master`, `lag` behind it.
-pub(in crate::twin) fn follow(replica: &Arc<Shared>, master: &Arc<Shared>, lag: Delay) {
+pub(crate) fn follow(replica: &Arc<Shared>, master: &Arc<Shared>, lag: Delay) {
     let mut core = master.core();
     core.tick();
     let batches = core.followed(lag);
@@ -169,7 +169,7 @@ pub(in crate::twin) fn follow(replica: &Arc<Shared>, master: &Arc<Shared>, lag: 
 }
 
 /// Makes `replica` a master. Its old master follows it from now on, if it is to.
-pub(in crate::twin) fn promote(replica: &Arc<Shared>, demotes: bool) {
+pub(crate) fn promote(replica: &Arc<Shared>, demotes: bool) {
     let leader = replica.core().lead();
     if let Some(leader) = leader.filter(|_| demotes)
         && let Some(old) = leader.server.upgrade()

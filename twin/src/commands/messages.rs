@@ -1,7 +1,7 @@
 //! Channels.
 
 use super::{Call, HEARING, Keys, LOADING, NO_SCRIPT, PUBSUB, Spec};
-use crate::twin::{
+use crate::{
     core::Core,
     glob::is_like,
     reply::{Answer, Reply},

@@ -1,7 +1,7 @@
 //! Keys of any type: whether they are there, and until when.
 
 use super::{Call, DANGEROUS, Keys, READ, Spec, WRITE, syntax};
-use crate::twin::{
+use crate::{
     core::Core,
     reply::{Answer, Reply},
 };

@@ -11,7 +11,7 @@ use fastrand::Rng;
 ///
 /// ```
 /// use std::time::Duration;
-/// use testkit::twin::Delay;
+/// use leasehold_twin::Delay;
 ///
 /// let slow = Delay::UpTo(Duration::from_millis(20));
 /// assert_ne!(slow, Delay::None);

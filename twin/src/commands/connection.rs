@@ -4,7 +4,7 @@ use super::{
     ADMIN, BUSY, CONNECTION, Call, DANGEROUS, DISK, HEARING, Keys, LOADING, NO_AUTH, NO_SCRIPT,
     SYNTAX, Spec,
 };
-use crate::twin::{
+use crate::{
     core::Core,
     number,
     reply::{Answer, Protocol, Reply},
