@@ -95,14 +95,13 @@ clippy:     ## do the lints find nothing?
 	cargo clippy --workspace --all-targets --all-features -- -D warnings
 	$(call in_others,cargo clippy --all-targets -- -D warnings)
 
-features:   ## does every combination of features build, the smallest without a Redis client?
+features:   ## does every combination of features build, the default without a simulated server?
 	cargo clippy -p leasehold --no-default-features -- -D warnings
 	cargo clippy -p leasehold --no-default-features --features blocking -- -D warnings
-	cargo clippy -p leasehold --no-default-features --features redis -- -D warnings
-	cargo clippy -p leasehold --no-default-features --features blocking,redis -- -D warnings
 	cargo clippy -p leasehold --no-default-features --features tls -- -D warnings
-	@if cargo tree -p leasehold -e normal --no-default-features --prefix none | grep '^redis '; then \
-		echo "make: the build without features has a Redis client in its tree" >&2; exit 1; fi
+	cargo clippy -p leasehold --no-default-features --features testing -- -D warnings
+	@if cargo tree -p leasehold -e normal,build --prefix none | grep -E '^(mlua|leasehold-twin) '; then \
+		echo "make: the default build has a simulated server in its tree" >&2; exit 1; fi
 
 docs:       ## do the documents build, the private ones too?
 	RUSTDOCFLAGS="-D warnings" \

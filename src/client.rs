@@ -2,14 +2,15 @@
 
 use std::{marker::PhantomData, sync::Arc, time::Duration};
 
-#[cfg(feature = "redis")]
+#[cfg(feature = "testing")]
+use crate::store::redis::memory::MemoryStore;
 use crate::store::redis::{Credentials, RedisStore, Settings, Translation};
 use crate::{
     domain::{Health, Identity, Kind, Name, Object, Replicas, Stats},
     engine::{Engine, clock::Clock, limits::Limits, tasks::here},
     error::Result,
     primitives::{FencedLock, Latch, Lock, Permits, ReadWriteLock, Semaphore},
-    store::{Store, memory::MemoryStore},
+    store::Store,
 };
 
 /// What Redisson calls `lockWatchdogTimeout`, and its default.
@@ -75,7 +76,6 @@ impl Client {
     /// let client = leasehold::Client::connect("redis://127.0.0.1:6379/0").await?;
     /// # Ok(()) }
     /// ```
-    #[cfg(feature = "redis")]
     pub async fn connect(url: &str) -> Result<Self> {
         Self::builder().connect(url).await
     }
@@ -104,7 +104,6 @@ impl Client {
     /// assert!(!client.health().await.is_ready());
     /// # Ok(()) }
     /// ```
-    #[cfg(feature = "redis")]
     pub fn connect_lazily(url: &str) -> Result<Self> {
         Self::builder().connect_lazily(url)
     }
@@ -116,6 +115,7 @@ impl Client {
     /// ```
     /// let client = leasehold::Client::in_memory();
     /// ```
+    #[cfg(feature = "testing")]
     #[must_use]
     pub fn in_memory() -> Self {
         Self::builder().in_memory()
@@ -134,6 +134,7 @@ impl Client {
     /// assert!(other.lock("door")?.try_acquire().await?.is_none());
     /// # Ok(()) }
     /// ```
+    #[cfg(feature = "testing")]
     #[must_use]
     pub fn sharing(store: &MemoryStore) -> Self {
         Self::builder().sharing(store)
@@ -285,7 +286,7 @@ impl Client {
     /// Checks how this client and its servers are right now, for a readiness probe.
     ///
     /// The check returns within 300 ms, whatever is dead or frozen: it sends one request to each
-    /// server, waits at most 200 ms for the replies, and does not wait for a connection.
+    /// server, waits at most 200 ms for the replies, and does not wait for a lost connection.
     /// [`Health::nodes`] lists each server, the unreachable ones with the reason. A client of a
     /// cluster is ready as long as some node takes locks.
     ///
@@ -338,6 +339,12 @@ impl Client {
     pub async fn shutdown(&self, patience: Duration) -> Shutdown {
         let (taken_back, unsettled) = self.engine.shut_down(patience).await;
         Shutdown { taken_back, unsettled }
+    }
+
+    /// A client of the double of the store that the tests of the engine have.
+    #[cfg(test)]
+    pub(crate) fn on(store: &crate::store::memory::MemoryStore) -> Self {
+        Self::builder().client(Identity::random(), Arc::new(store.session()))
     }
 
     /// A client on machinery that a simulation has put together.
@@ -398,7 +405,6 @@ pub struct ClientBuilder<Made = Client> {
     ttl: Duration,
     replicas: Option<Replicas>,
     limits: Limits,
-    #[cfg(feature = "redis")]
     redis: Settings,
     made: PhantomData<fn() -> Made>,
 }
@@ -409,7 +415,6 @@ impl<Made> ClientBuilder<Made> {
             ttl: DEFAULT_TTL,
             replicas: None,
             limits: Limits::default(),
-            #[cfg(feature = "redis")]
             redis: Settings::default(),
             made: PhantomData,
         }
@@ -537,7 +542,6 @@ impl<Made> ClientBuilder<Made> {
             ttl: self.ttl,
             replicas: self.replicas,
             limits: self.limits,
-            #[cfg(feature = "redis")]
             redis: self.redis,
             made: PhantomData,
         }
@@ -545,7 +549,6 @@ impl<Made> ClientBuilder<Made> {
 }
 
 /// Settings for Redis.
-#[cfg(feature = "redis")]
 impl<Made> ClientBuilder<Made> {
     /// Sets how long connecting may take, the first time and after a loss.
     /// Default: 5 s.
@@ -793,7 +796,6 @@ impl ClientBuilder {
     /// let client = leasehold::Client::builder().connect("redis://127.0.0.1/").await?;
     /// # Ok(()) }
     /// ```
-    #[cfg(feature = "redis")]
     pub async fn connect(self, url: &str) -> Result<Client> {
         let identity = Identity::random();
         let store = RedisStore::connect(url, &self.redis, identity.client()).await?;
@@ -813,7 +815,6 @@ impl ClientBuilder {
     /// let client = leasehold::Client::builder().connect_lazily("redis://127.0.0.1/")?;
     /// # Ok(()) }
     /// ```
-    #[cfg(feature = "redis")]
     pub fn connect_lazily(self, url: &str) -> Result<Client> {
         let identity = Identity::random();
         let store = RedisStore::connect_lazily(url, &self.redis, identity.client())?;
@@ -827,6 +828,7 @@ impl ClientBuilder {
     /// ```
     /// let client = leasehold::Client::builder().in_memory();
     /// ```
+    #[cfg(feature = "testing")]
     #[must_use]
     pub fn in_memory(self) -> Client {
         self.sharing(&MemoryStore::new())
@@ -840,9 +842,12 @@ impl ClientBuilder {
     /// let store = leasehold::MemoryStore::new();
     /// let client = leasehold::Client::builder().sharing(&store);
     /// ```
+    #[cfg(feature = "testing")]
     #[must_use]
     pub fn sharing(self, store: &MemoryStore) -> Client {
-        self.client(Identity::random(), Arc::new(store.session()))
+        let identity = Identity::random();
+        let store = store.store(identity.client());
+        self.client(identity, Arc::new(store))
     }
 
     fn client(self, identity: Identity, store: Arc<dyn Store>) -> Client {

@@ -5,7 +5,7 @@
 //!
 //! # #[tokio::main]
 //! # async fn main() -> Result<(), Error> {
-//! let client = Client::in_memory(); // or Client::connect("redis://127.0.0.1/").await?
+//! let client = Client::in_memory(); // in a test; or Client::connect("redis://127.0.0.1/").await?
 //! let lock = client.lock("orders:42")?;
 //!
 //! // Work that is stopped when the lock is lost:
@@ -32,7 +32,8 @@
 //! Redis may be one server, a primary that Sentinels watch, or a cluster:
 //! [the guide](docs::guide#deployments) has the URL of each.
 //!
-//! [`MemoryStore`] stands in for Redis in tests, and `blocking` is the same for threads.
+//! `MemoryStore`, behind the feature `testing`, is a simulated Redis for tests, and `blocking` is the
+//! same for threads.
 //!
 //! **No lock on Redis can promise that two holders never overlap in real time.**
 //! A process that stands still for longer than its lease cannot know it before
@@ -52,6 +53,8 @@ pub mod fence;
 mod primitives;
 mod store;
 
+#[cfg(feature = "testing")]
+pub use crate::store::redis::memory::MemoryStore;
 pub use crate::{
     client::{Client, ClientBuilder, Shutdown},
     domain::{
@@ -64,5 +67,4 @@ pub use crate::{
         FencedGuard, FencedLock, Holding, Latch, Lock, LockGuard, OnLoss, Permits, PermitsGuard,
         Ran, ReadWriteLock, Release, Semaphore, SemaphoreGuard,
     },
-    store::memory::MemoryStore,
 };

@@ -624,7 +624,6 @@ mod inside_async {
         is_refused(Client::in_memory());
         is_refused(Client::sharing(&store));
         is_refused(Client::builder().sharing(&store));
-        #[cfg(feature = "redis")]
         is_refused(Client::connect("redis://127.0.0.1:1/"));
 
         let (client, guard) = made_elsewhere();

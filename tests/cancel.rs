@@ -427,7 +427,7 @@ mod woken_and_cancelled {
         // when they leave just as the lock comes free
         assert_eq!(guard.release().await.unwrap(), Release::Released);
         let left = Instant::now();
-        leaving.iter().for_each(JoinHandle::abort);
+        leaving.drain(..).for_each(|left| left.abort());
 
         // then the last enters at once
         assert!(last.await.unwrap().unwrap().is_held());

@@ -1,5 +1,4 @@
 //! Fenced writes to a real Redis, sent by a plain client that is none of ours.
-#![cfg(feature = "redis")]
 
 mod common;
 

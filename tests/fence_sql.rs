@@ -1,5 +1,4 @@
 //! Fenced writes to a real PostgreSQL, by the statements of the guide, word by word.
-#![cfg(feature = "redis")]
 
 mod common;
 

@@ -6,7 +6,6 @@
 //! server that has come to its senses is of use again.
 //!
 //! `make fuzz SEEDS=n` tells so many stories, `make fuzz SEED=x` one of them once more.
-#![cfg(feature = "redis")]
 
 mod common;
 

@@ -350,7 +350,8 @@ mod health {
     async fn a_store_that_is_well_is_ready() {
         let health = Client::in_memory().health().await;
         assert!(health.is_ready() && health.commands_up && health.messages_up, "{health:?}");
-        assert_eq!((health.role, health.server_version), (Some(Role::Primary), None));
+        assert_eq!(health.role, Some(Role::Primary));
+        assert_eq!(health.server_version.as_deref(), Some("7.0.15"));
         assert_eq!(health.round_trip, Some(Duration::ZERO));
     }
 
@@ -358,11 +359,12 @@ mod health {
     async fn health_is_prompt_when_the_store_hangs() {
         let store = MemoryStore::new();
         let client = Client::builder().question_timeout(secs(1)).sharing(&store);
+        assert!(client.health().await.is_ready());
         store.stall();
         let start = Instant::now();
         let health = client.health().await;
-        assert_eq!((start.elapsed(), health.round_trip), (Duration::from_millis(250), None));
-        assert!(health.obstacle.unwrap().contains("nothing came within 250ms"));
+        assert_eq!((start.elapsed(), health.round_trip), (Duration::from_millis(200), None));
+        assert!(health.obstacle.unwrap().contains("nothing within 200ms"));
         store.resume();
         assert!(client.health().await.is_ready());
     }
@@ -375,11 +377,11 @@ mod health {
             client.lock("one").unwrap().acquire().await.unwrap(),
             client.lock("other").unwrap().acquire().await.unwrap(),
         ];
-        store.fail("NOPERM no permission");
+        store.fail("LOADING Redis is loading the dataset in memory");
         sleep(secs(11)).await;
         let health = client.health().await;
         assert_eq!((health.holds_in_doubt, health.is_ready()), (2, false));
-        assert!(health.obstacle.unwrap().contains("NOPERM"));
+        assert!(health.obstacle.unwrap().contains("LOADING"));
         store.heal();
         sleep(secs(5)).await;
         assert_eq!(client.health().await.holds_in_doubt, 0);
@@ -400,12 +402,13 @@ async fn an_error_keeps_what_is_behind_it() {
 
     let store = MemoryStore::new();
     let lock = Client::sharing(&store).lock("door").unwrap();
+    assert!(!lock.is_locked().await.unwrap());
     store.stall();
     let error = lock.holder().await.unwrap_err();
-    assert_eq!(error.to_string(), "the store did not answer about `door`: no answer in time");
+    let said = "the store did not answer about `door`: nothing within 3s";
+    assert_eq!(error.to_string(), said);
     assert!(error.is_transient());
-    let cause = error.source().unwrap();
-    assert!(cause.is::<tokio::time::error::Elapsed>(), "{cause}");
+    assert_eq!(error.source().unwrap().to_string(), "nothing within 3s");
 }
 
 #[test]
@@ -458,8 +461,7 @@ async fn a_hold_that_is_over_when_its_replicas_have_it_is_given_to_nobody() {
         sleep(secs(2)).await;
         store.set_replicas(1);
     });
-    let reason = LostReason::Expired;
-    assert!(matches!(acquired, Err(Error::Lost { reason: r, .. }) if r == reason), "{acquired:?}");
+    assert!(matches!(acquired, Err(Error::NotReplicated { got: 0, .. })), "{acquired:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -502,8 +504,9 @@ async fn client_that_fails_fast_does_not_wait_while_the_store_is_away() {
     let [door, gate] = ["door", "gate"].map(|name| client.lock(name).unwrap());
     let (guard, released) = (door.acquire().await.unwrap(), gate.acquire().await.unwrap());
     store.stall();
-    // The client gives the store up, as it gives a connection up on which nothing is answered.
+    // The client gives its connection up within two command timeouts.
     assert!(gate.holder().await.is_err());
+    sleep(secs(3)).await;
 
     let start = Instant::now();
     let (latch, permits) = (client.latch("latch").unwrap(), client.permits("permits").unwrap());
@@ -519,7 +522,7 @@ async fn client_that_fails_fast_does_not_wait_while_the_store_is_away() {
     ];
     for error in errors {
         let Error::Unavailable { reason, .. } = &error else { panic!("{error:?}") };
-        assert!(reason.contains("the store is stalled"), "{error}");
+        assert!(reason.contains("connection lost"), "{error}");
     }
     assert!(start.elapsed() < AT_ONCE, "{:?}", start.elapsed());
 

@@ -1,5 +1,4 @@
 //! A Redis Cluster: locks on every node, failovers, slots on their way, and messages in slots.
-#![cfg(feature = "redis")]
 
 mod common;
 

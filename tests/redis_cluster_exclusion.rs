@@ -1,6 +1,5 @@
 //! Exclusion while masters of a cluster are killed: clients contend for names in all slots, and a
 //! referee outside of Redis sees who believes to hold what.
-#![cfg(feature = "redis")]
 
 mod common;
 

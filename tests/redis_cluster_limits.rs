@@ -1,6 +1,5 @@
 //! Very many holds, and very many tasks that wait, of one client of a cluster: what they take, that
 //! none is lost, and that nothing is left. `make limits NUMBER=n` has so many of each.
-#![cfg(feature = "redis")]
 
 mod common;
 

@@ -1,6 +1,5 @@
 //! Grants that replicas have acknowledged, in a cluster: each node has its own, and a grant may
 //! move, or be forgotten, while they are waited for.
-#![cfg(feature = "redis")]
 
 mod common;
 

@@ -3,7 +3,6 @@
 //!
 //! Who writes what into the keys and channels is in `redis_strangers.rs`; how soon each
 //! kind of waiter enters in `redis_fairness.rs`.
-#![cfg(feature = "redis")]
 
 mod common;
 

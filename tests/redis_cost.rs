@@ -1,6 +1,5 @@
 //! What operations cost Redis, by its own count: every command that reaches it is
 //! one that this file expects.
-#![cfg(feature = "redis")]
 
 mod common;
 

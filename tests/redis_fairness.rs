@@ -2,7 +2,6 @@
 //! ever, and a client that several runtimes share goes on when one of them ends.
 //!
 //! What was seen is printed: run with `--nocapture`.
-#![cfg(feature = "redis")]
 
 mod common;
 

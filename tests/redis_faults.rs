@@ -1,6 +1,5 @@
 //! What goes wrong between us and Redis, and what a holder, a waiter and the others
 //! notice of it: the table of promises, fault by fault.
-#![cfg(feature = "redis")]
 
 mod common;
 

@@ -1,5 +1,4 @@
 //! What is written under a lock, on real servers: only while it is held, and at most once.
-#![cfg(feature = "redis")]
 
 mod common;
 

@@ -1,6 +1,5 @@
 //! What can hurt locks on a server: it is found when a client connects and by each probe, told
 //! with its remedy, and told once, until it is over.
-#![cfg(feature = "redis")]
 
 mod common;
 

@@ -1,5 +1,4 @@
 //! The latch on a real server: its bytes, its costs, and what it makes of faults.
-#![cfg(feature = "redis")]
 
 mod common;
 

@@ -1,6 +1,5 @@
 //! Connections to a server that says what it should not, or nothing, and what a user
 //! is told about it.
-#![cfg(feature = "redis")]
 
 mod common;
 

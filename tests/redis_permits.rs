@@ -1,5 +1,4 @@
 //! Permits that expire on a real Redis: what lies there, what it costs, and every fault.
-#![cfg(feature = "redis")]
 
 mod common;
 

@@ -1,6 +1,5 @@
 //! Who waits for a lock in several processes queues for it, and what becomes of
 //! the queue when something goes wrong.
-#![cfg(feature = "redis")]
 
 mod common;
 

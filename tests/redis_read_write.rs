@@ -1,6 +1,5 @@
 //! The read-write lock on a real Redis: what its keys are, what goes wrong and who notices, who
 //! goes first, and what it costs.
-#![cfg(feature = "redis")]
 
 mod common;
 

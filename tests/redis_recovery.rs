@@ -1,5 +1,4 @@
 //! What a client does when a server comes back, and who tells its holders meanwhile.
-#![cfg(feature = "redis")]
 
 mod common;
 

@@ -1,6 +1,5 @@
 //! Several addresses of one thing, a primary and its replicas, and somebody who promotes
 //! another one by hand.
-#![cfg(feature = "redis")]
 
 mod common;
 

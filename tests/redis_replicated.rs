@@ -1,6 +1,5 @@
 //! Grants that replicas have acknowledged, on a real master with real replicas: who is told what,
 //! who waits for whom, what it costs, and what a failover forgets.
-#![cfg(feature = "redis")]
 
 mod common;
 

@@ -1,5 +1,4 @@
 //! A master that sentinels replace: who follows it, how soon, and who is told what is lost.
-#![cfg(feature = "redis")]
 
 mod common;
 

@@ -1,6 +1,5 @@
 //! Clients that start before their server, servers that will not do, and what a probe
 //! is told.
-#![cfg(feature = "redis")]
 
 mod common;
 

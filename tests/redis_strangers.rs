@@ -1,6 +1,5 @@
 //! What strangers leave in the keys and say on the channels of a lock: it costs little,
 //! and changes nothing but when somebody asks.
-#![cfg(feature = "redis")]
 
 mod common;
 

@@ -1,6 +1,5 @@
 //! Several tenants on one server: what the guide's user may do and what it may not, and
 //! what somebody can do who has the same rights as we have.
-#![cfg(feature = "redis")]
 
 mod common;
 

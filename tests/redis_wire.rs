@@ -1,6 +1,5 @@
 //! What the lock looks like to others: the keys and messages of Redisson's
 //! `RLock`, byte for byte, and replies that are lost on the way.
-#![cfg(feature = "redis")]
 
 mod common;
 

@@ -17,7 +17,6 @@
 //! - `RedissonLockHeavyTest`: a measurement of speed, not of behaviour.
 //! - `testUnlockFail`: a lock is released by its guard, so nobody can release what
 //!   another holds. What is shown is that a guard whose hold is over says so.
-#![cfg(feature = "redis")]
 
 mod common;
 

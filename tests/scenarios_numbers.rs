@@ -8,7 +8,6 @@
 //! - `testTrySetPermits` with a time: a semaphore has no end, but keeps one that somebody
 //!   gives its key.
 //! - `testReleaseIfExists`: what a guard gives back to a semaphore that is gone is nobody's.
-#![cfg(feature = "redis")]
 
 mod common;
 

@@ -10,7 +10,6 @@
 //!   what its caller makes of it.
 //! - the half of `testGetLeaseTime` about a permit without a lease: only Java acquires one. How
 //!   it looks from here is shown in `redis_permits.rs`.
-#![cfg(feature = "redis")]
 
 mod common;
 

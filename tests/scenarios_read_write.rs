@@ -8,7 +8,6 @@
 //!
 //! - `testInCluster`: one node is all that this store knows so far.
 //! - `testIsHeldByCurrentThread` and its twins, for another thread: who holds is a guard.
-#![cfg(feature = "redis")]
 
 mod common;
 

@@ -500,7 +500,6 @@ mod debug {
         assert!(waiter.await.unwrap().is_ok());
     }
 
-    #[cfg(feature = "redis")]
     #[tokio::test]
     async fn nobody_shows_a_password() {
         let builder = Client::builder().credentials("billing", "topsecret");

@@ -1,5 +1,4 @@
 //! The web service among the examples: what its clients are answered.
-#![cfg(feature = "redis")]
 
 #[expect(dead_code, reason = "its `main` is for `cargo run --example web`")]
 #[path = "../examples/web.rs"]

@@ -3,7 +3,9 @@
 use std::{sync::Arc, time::Duration};
 
 use super::{FencedLock, Latch, Lock, Permits, ReadWriteLock, Semaphore, waiting::Core};
-use crate::{Health, MemoryStore, Shutdown, Stats, error::Result};
+#[cfg(feature = "testing")]
+use crate::MemoryStore;
+use crate::{Health, Shutdown, Stats, error::Result};
 
 /// Settings of a [`Client`] for threads: those of
 /// [`ClientBuilder`](crate::ClientBuilder).
@@ -37,7 +39,6 @@ impl Client {
     /// let client = leasehold::blocking::Client::connect("redis://127.0.0.1/")?;
     /// # Ok::<(), leasehold::Error>(())
     /// ```
-    #[cfg(feature = "redis")]
     pub fn connect(url: &str) -> Result<Self> {
         Self::builder().connect(url)
     }
@@ -55,7 +56,6 @@ impl Client {
     /// assert!(!client.health()?.is_ready());
     /// # Ok::<(), leasehold::Error>(())
     /// ```
-    #[cfg(feature = "redis")]
     pub fn connect_lazily(url: &str) -> Result<Self> {
         Self::builder().connect_lazily(url)
     }
@@ -74,6 +74,7 @@ impl Client {
     /// let client = leasehold::blocking::Client::in_memory()?;
     /// # Ok::<(), leasehold::Error>(())
     /// ```
+    #[cfg(feature = "testing")]
     pub fn in_memory() -> Result<Self> {
         Self::builder().in_memory()
     }
@@ -91,6 +92,7 @@ impl Client {
     /// let client = leasehold::blocking::Client::sharing(&store)?;
     /// # Ok::<(), leasehold::Error>(())
     /// ```
+    #[cfg(feature = "testing")]
     pub fn sharing(store: &MemoryStore) -> Result<Self> {
         Self::builder().sharing(store)
     }
@@ -283,7 +285,6 @@ impl crate::ClientBuilder<Client> {
     /// let client = leasehold::blocking::Client::builder().connect("redis://127.0.0.1/")?;
     /// # Ok::<(), leasehold::Error>(())
     /// ```
-    #[cfg(feature = "redis")]
     pub fn connect(self, url: &str) -> Result<Client> {
         Ok(Client { core: Core::start(async || self.for_tasks().connect(url).await)? })
     }
@@ -300,7 +301,6 @@ impl crate::ClientBuilder<Client> {
     /// let client = leasehold::blocking::Client::builder().connect_lazily("redis://127.0.0.1/")?;
     /// # Ok::<(), leasehold::Error>(())
     /// ```
-    #[cfg(feature = "redis")]
     pub fn connect_lazily(self, url: &str) -> Result<Client> {
         Ok(Client { core: Core::start(async || self.for_tasks().connect_lazily(url))? })
     }
@@ -317,6 +317,7 @@ impl crate::ClientBuilder<Client> {
     /// let client = leasehold::blocking::Client::builder().in_memory()?;
     /// # Ok::<(), leasehold::Error>(())
     /// ```
+    #[cfg(feature = "testing")]
     pub fn in_memory(self) -> Result<Client> {
         self.sharing(&MemoryStore::new())
     }
@@ -334,6 +335,7 @@ impl crate::ClientBuilder<Client> {
     /// let client = leasehold::blocking::Client::builder().sharing(&store)?;
     /// # Ok::<(), leasehold::Error>(())
     /// ```
+    #[cfg(feature = "testing")]
     pub fn sharing(self, store: &MemoryStore) -> Result<Client> {
         Ok(Client { core: Core::start(async || Ok(self.for_tasks().sharing(store)))? })
     }

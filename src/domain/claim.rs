@@ -226,14 +226,6 @@ pub(crate) struct Renewal {
     pub(crate) ttl: Option<Duration>,
 }
 
-impl Renewal {
-    /// Looks whether what was granted by `claim` is still there.
-    pub(crate) fn look_at(claim: &Claim) -> Self {
-        let Claim { object, owner, share, .. } = claim.clone();
-        Self { object, owner, share, ttl: None }
-    }
-}
-
 /// What became of a renewal.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Outcome {

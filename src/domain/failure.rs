@@ -6,7 +6,6 @@ use tokio::time::error::Elapsed;
 
 /// Why a store has no answer, and whether the request may have been executed.
 #[derive(Clone, Debug)]
-#[cfg_attr(not(feature = "redis"), expect(dead_code, reason = "memory has fewer ways to fail"))]
 pub(crate) enum Failure {
     /// Asked outside of a runtime. Nothing happened.
     NoRuntime,
@@ -77,7 +76,6 @@ impl Failure {
     }
 
     /// Names the `command` that was refused, unless the store has named it.
-    #[cfg(feature = "redis")]
     pub(crate) fn naming(mut self, refused: Option<&str>) -> Self {
         if let Self::Refused { command: command @ None, .. } = &mut self {
             *command = refused.map(str::to_ascii_uppercase);

@@ -157,7 +157,6 @@ impl Script {
 pub(crate) enum Work {
     /// All of these in this order, or nothing.
     Writes(Vec<Write>),
-    #[cfg_attr(not(feature = "redis"), expect(dead_code, reason = "memory runs no scripts"))]
     Script(Script),
 }
 

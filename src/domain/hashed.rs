@@ -2,16 +2,13 @@
 //! one that hashes each time.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::HashMap,
     hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState},
     sync::LazyLock,
 };
 
 /// A map by keys that hash as one number.
 pub(crate) type Map<K, V> = HashMap<K, V, BuildHasherDefault<Spread>>;
-
-/// A set of such keys.
-pub(crate) type Set<K> = HashSet<K, BuildHasherDefault<Spread>>;
 
 /// The hash of a text from outside, which nobody outside can foresee.
 pub(super) fn hash_of(text: &str) -> u64 {

@@ -24,7 +24,6 @@ pub struct Finding {
 }
 
 impl Finding {
-    #[cfg_attr(not(feature = "redis"), expect(dead_code, reason = "servers are of Redis"))]
     pub(crate) fn at(server: &str, hazard: Hazard) -> Self {
         Self { server: server.to_owned(), hazard }
     }
@@ -195,7 +194,6 @@ impl Hazard {
     }
 }
 
-#[cfg(feature = "redis")]
 impl Hazard {
     /// Whether it may be over without anybody's changing a setting.
     pub(crate) fn may_pass(&self) -> bool {

@@ -2,7 +2,6 @@
 
 use std::{fmt, time::Duration};
 
-#[cfg(feature = "redis")]
 use super::Failure;
 use super::{Finding, Hazard};
 
@@ -173,7 +172,6 @@ pub(crate) struct About {
 
 impl About {
     /// What was `looked` at, and how each of the servers is.
-    #[cfg(feature = "redis")]
     pub(crate) fn of(nodes: Vec<NodeHealth>, looked: Result<Self, Failure>) -> Self {
         let about = looked.unwrap_or_else(|failure| Self {
             failure: Some(failure.to_string()),
@@ -183,13 +181,11 @@ impl About {
     }
 
     /// Whether it could be looked at.
-    #[cfg(feature = "redis")]
     pub(crate) fn is_seen(&self) -> bool {
         !self.hazards.iter().any(|it| matches!(it, Hazard::Unseen { .. }))
     }
 
     /// Whether it says that it is of no cluster.
-    #[cfg(feature = "redis")]
     pub(crate) fn is_alone(&self) -> bool {
         self.role.is_some() && !self.clustered
     }

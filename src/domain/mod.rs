@@ -22,7 +22,6 @@ mod seldom;
 mod stats;
 mod wait_by;
 
-#[cfg(feature = "redis")]
 pub(crate) use self::seldom::TOLD_APART;
 pub(crate) use self::{
     backoff::{Backoff, spread},
@@ -33,13 +32,13 @@ pub(crate) use self::{
     },
     failure::{Failure, Refusal},
     guarded::{Edit, Work},
-    hashed::{Map, Set},
+    hashed::Map,
     health::About,
     lease::{CENTURY, Lease, checked},
     mutex::Mutex,
     object::{Kind, Object, Waits},
     owner::Identity,
-    permit::{Counts, MOST_AT_ONCE, MOST_PERMITS, countable, permits_of},
+    permit::{Counts, MOST_AT_ONCE, MOST_PERMITS, permits_of},
     seldom::Seldom,
 };
 pub use self::{

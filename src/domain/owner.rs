@@ -58,7 +58,6 @@ impl Owner {
     }
 
     /// Whoever it is that a store names: cut short, and `?` if there is nothing to show.
-    #[cfg(feature = "redis")]
     pub(crate) fn lossy(text: &str) -> Self {
         let end = (0..=text.len().min(MAX_BYTES)).rev().find(|end| text.is_char_boundary(*end));
         let cut = end.map_or("", |end| &text[..end]);

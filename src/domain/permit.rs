@@ -4,7 +4,7 @@ use std::fmt;
 
 use uuid::Uuid;
 
-use super::{Failure, Owner, Share};
+use super::{Owner, Share};
 
 /// So many permits one claim may have: each is a command in the script that grants them. Those that
 /// expire together must pass through Lua's `unpack` in Redisson's scripts, which takes 8 000 at most.
@@ -12,14 +12,6 @@ pub(crate) const MOST_AT_ONCE: u32 = 7_000;
 
 /// So many permits there may be: Java counts no further.
 pub(crate) const MOST_PERMITS: u32 = i32::MAX.unsigned_abs();
-
-/// Passes a number that Java can count to.
-pub(crate) fn countable(number: i64) -> Result<i64, Failure> {
-    match number.unsigned_abs() <= MOST_PERMITS.into() {
-        true => Ok(number),
-        false => Err(Failure::refused("ERR", "Java counts from -2147483647 to 2147483647")),
-    }
-}
 
 /// What tells one permit from all others: 16 bytes, shown as 32 hex digits as Redisson
 /// shows them.
@@ -70,7 +62,6 @@ impl PermitId {
     }
 
     /// As Redis knows it.
-    #[cfg(feature = "redis")]
     pub(crate) fn as_bytes(&self) -> &[u8; 16] {
         self.0.as_bytes()
     }

@@ -467,9 +467,10 @@ mod tests {
 
     use super::*;
     use crate::{
-        Client, Lock, MemoryStore,
+        Client, Lock,
         domain::Identity,
         engine::{Engine, clock::Clock, tasks::here},
+        store::memory::MemoryStore,
         store::{Event, Subscriber},
     };
 

@@ -17,7 +17,7 @@ use tokio::{
 };
 
 use super::{Engine, clock::Clock, tasks::here};
-use crate::{Client, Lock, LockGuard, MemoryStore, domain::Identity, error::Error};
+use crate::{Client, Lock, LockGuard, domain::Identity, error::Error, store::memory::MemoryStore};
 
 fn threads(threads: usize) -> Runtime {
     Builder::new_multi_thread().worker_threads(threads).enable_all().build().unwrap()

@@ -17,7 +17,6 @@
 //! twice then, unless the lock is [`replicated`](crate::FencedLock::replicated).
 
 mod gate;
-#[cfg(feature = "redis")]
 pub mod redis;
 
 use std::{error, fmt};

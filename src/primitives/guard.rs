@@ -157,7 +157,7 @@ impl LockGuard {
     /// let lock = client.lock("mails/hourly")?.lease(Duration::from_secs(30 * 60));
     /// lock.acquire().await?.forget();
     /// assert!(lock.try_acquire().await?.is_none());
-    /// tokio::time::sleep(Duration::from_secs(30 * 60)).await;
+    /// tokio::time::sleep(Duration::from_secs(30 * 60 + 1)).await;
     /// assert!(lock.try_acquire().await?.is_some());
     /// # Ok(()) }
     /// ```

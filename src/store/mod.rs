@@ -17,9 +17,9 @@ use crate::domain::{
 
 #[cfg(test)]
 pub(crate) mod conformance;
+#[cfg(test)]
 pub(crate) mod memory;
 mod questions;
-#[cfg(feature = "redis")]
 pub(crate) mod redis;
 
 /// A store's answer, on its way.
@@ -230,16 +230,13 @@ pub(crate) enum Hears {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Event {
     /// Nothing is heard of any name, from now on.
-    #[cfg_attr(not(any(feature = "redis", test)), expect(dead_code, reason = "memory is there"))]
     SubscriptionsLost,
     /// What is heard of this name from now on; a release may just have been missed.
     Hears(Object, Hears),
     /// The store is there again after it was away: it may have lost what it held.
-    #[cfg_attr(not(any(feature = "redis", test)), expect(dead_code, reason = "memory is there"))]
     Back,
     /// Commands go to another server than before, which may not know what the one before was
     /// told last.
-    #[cfg_attr(not(any(feature = "redis", test)), expect(dead_code, reason = "memory is there"))]
     Moved,
     /// This name was released. Who queues need not ask if the queue was told besides.
     Freed { object: Object, queue_told: bool },

@@ -73,6 +73,9 @@ impl Connection {
     fn carry(&mut self, cx: &mut Context<'_>, core: &mut Core) -> Step {
         let now = Instant::now();
         core.tick();
+        if !core.faults.stopped {
+            core.answer_awaited();
+        }
         let Some(client) = core.client(self.id) else { return Step::Over };
         client.attend(cx.waker());
         let cut = client.cut;
@@ -134,7 +137,7 @@ impl Connection {
             self.arrived.extend_from_slice(&bytes);
         }
         let mut at = 0;
-        loop {
+        while !core.is_awaiting(self.id) {
             let rest = &self.arrived[at..];
             match request::first(rest, &mut self.words) {
                 Request::Whole(length) => {
@@ -182,7 +185,10 @@ impl Connection {
         let stopped = core.faults.stopped;
         let requests = self.underway.front().map(|(due, _)| *due).filter(|_| !stopped);
         let replies = core.client(self.id).and_then(|client| client.next_due());
-        let Some(due) = requests.into_iter().chain(replies).min() else { return Step::Wait };
+        let awaited = core.client(self.id).and_then(|client| client.awaited?.until());
+        let awaited = awaited.filter(|_| !stopped);
+        let dues = requests.into_iter().chain(replies).chain(awaited);
+        let Some(due) = dues.min() else { return Step::Wait };
         if self.timer.deadline() != due {
             self.timer.as_mut().reset(due);
         }

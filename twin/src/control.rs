@@ -2,7 +2,8 @@
 
 use super::{
     Twin,
-    core::{Executed, clients::Connection, replica},
+    core::{Core, Executed, clients::Connection, replica},
+    data::{Entry, Value},
     delay::Delay,
     faults::{Cut, Reach, Refusal},
 };
@@ -51,6 +52,34 @@ impl Twin {
         self.core().faults.refusals.insert(refusal, per_mille);
     }
 
+    /// Refuses every command with these words from now on, but for those that say who the client
+    /// is. `None` ends it. Line breaks become spaces: a reply has one line.
+    pub fn fail(&self, words: Option<&str>) {
+        let line = |words: &str| words.replace(['\r', '\n'], " ");
+        self.core().faults.failing = words.map(line);
+    }
+
+    /// Deletes a key as if it had never been there. Returns whether it was.
+    pub fn delete(&self, key: &str) -> bool {
+        self.write(key, |core, now| core.database(0).delete(key.as_bytes(), now))
+    }
+
+    /// Puts a text under a key, without an end.
+    pub fn set_text(&self, key: &str, text: &[u8]) {
+        let entry = Entry { value: Value::Text(text.to_vec()), ends: None };
+        self.write(key, |core, _| core.database(0).put(key.as_bytes(), entry));
+    }
+
+    fn write<T>(&self, key: &str, change: impl FnOnce(&mut Core, i64) -> T) -> T {
+        let mut core = self.core();
+        core.tick();
+        let now = core.now();
+        let done = change(&mut core, now);
+        core.note_keys(0, &[key.as_bytes()]);
+        core.feed();
+        done
+    }
+
     /// Loses so many of a thousand messages to subscribers from now on.
     pub fn lose_messages(&self, per_mille: u32) {
         self.core().faults.lost = per_mille;
@@ -94,6 +123,15 @@ impl Twin {
     /// it: the closure must not call the server.
     pub fn watch(&self, watcher: impl FnMut(&Executed<'_>) + Send + 'static) {
         self.core().watcher = Some(Box::new(watcher));
+    }
+
+    /// From now on this many replicas seem to have all that is written, at once, beside those
+    /// that there are.
+    pub fn acknowledge_as(&self, replicas: usize) {
+        let mut core = self.core();
+        core.tick();
+        core.faults.replicas = replicas;
+        core.answer_awaited();
     }
 
     /// Makes a replica the master. The old master becomes its replica: it keeps its

@@ -115,6 +115,10 @@ pub(super) struct Faults {
     pub(super) lost: u32,
     /// Of a thousand commands so many are refused.
     pub(super) refusals: BTreeMap<Refusal, u32>,
+    /// The words with which every command is refused.
+    pub(super) failing: Option<String>,
+    /// How many replicas there seem to be that have everything at once.
+    pub(super) replicas: usize,
     /// How far the clock is off, in microseconds.
     pub(super) step: i64,
 }

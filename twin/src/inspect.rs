@@ -25,6 +25,16 @@ impl Twin {
         })
     }
 
+    /// The text under a key, or `None` if there is none.
+    pub fn text(&self, key: impl AsRef<[u8]>) -> Option<Vec<u8>> {
+        self.value(key, |text: &mut Vec<u8>| text.clone())
+    }
+
+    /// One field of the hash under a key, or `None` if there is none.
+    pub fn field(&self, key: impl AsRef<[u8]>, field: impl AsRef<[u8]>) -> Option<Vec<u8>> {
+        self.value(key, |hash: &mut Hash| hash.value(field.as_ref()).cloned()).flatten()
+    }
+
     /// What `PTTL` would answer: -1 for a key without an end, -2 if there is no key.
     pub fn pttl(&self, key: &str) -> i64 {
         let mut core = self.core();
@@ -81,11 +91,15 @@ impl Twin {
         ["eval", "evalsha"].iter().filter_map(|name| core.calls.get(name)).sum()
     }
 
-    fn value<K: Kind, T>(&self, key: &str, read: impl FnOnce(&mut K) -> T) -> Option<T> {
+    fn value<K: Kind, T>(
+        &self,
+        key: impl AsRef<[u8]>,
+        read: impl FnOnce(&mut K) -> T,
+    ) -> Option<T> {
         let mut core = self.core();
         core.tick();
         let now = core.now();
-        core.database(0).find(key.as_bytes(), now).ok().flatten().map(read)
+        core.database(0).find(key.as_ref(), now).ok().flatten().map(read)
     }
 
     fn keys_by(&self, wanted: impl Fn(Option<i64>) -> bool) -> Vec<String> {

@@ -664,6 +664,24 @@ async fn a_key_is_gone_after_its_time_on_both() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn wait_answers_what_redis_answers_without_replicas() {
+    let mut both = three(8).await;
+    let asked = [
+        "SET a 1",
+        "WAIT 0 0",
+        "WAIT 0 10",
+        "WAIT 1 10",
+        "WAIT 1",
+        "WAIT x 1",
+        "WAIT 1 x",
+        "WAIT 1 -1",
+    ];
+    for command in asked {
+        both.ask(0, &command.split(' ').collect::<Vec<_>>()).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_lease_is_moved_only_as_far_as_it_is_asked_to_on_both() {
     let mut both = three(7).await;
     both.ask(0, &["SET", "a", "1"]).await;

@@ -283,6 +283,33 @@ async fn what_is_wrong_with_the_server_is_wrong_for_the_commands_it_concerns() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn server_that_fails_refuses_all_but_logins_in_these_words() {
+    let (twin, mut client) = server().await;
+    twin.fail(Some("OOM no\r\nmemory"));
+    for command in ["PING", "SET a 1", "EVAL return 0", "INFO"] {
+        client.send(&[command]).await;
+        assert_eq!(client.within(ms(10)).await, "-OOM no  memory ", "{command}");
+    }
+    client.send(&["HELLO 3"]).await;
+    assert!(client.within(ms(10)).await.starts_with('%'));
+    twin.fail(None);
+    assert_eq!(client.ask("PING").await, "+PONG ");
+}
+
+#[tokio::test(start_paused = true)]
+async fn keys_that_a_test_changes_are_changed_on_replicas_too() {
+    let (twin, mut client) = server().await;
+    let replica = twin.replica(Delay::None);
+    client.ask("HSET h f 1").await;
+    assert_eq!((twin.field("h", "f"), twin.text("t")), (Some(b"1".to_vec()), None));
+    twin.set_text("t", b"7");
+    assert!(twin.delete("h") && !twin.delete("h"));
+    assert_eq!(client.ask("GET t").await, "$1 7 ");
+    sleep(ms(1)).await;
+    assert_eq!((replica.keys(), twin.keys()), (vec!["t".to_owned()], vec!["t".to_owned()]));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_script_that_has_written_is_not_refused_any_more() {
     let (twin, mut client) = server().await;
     client.ask("SET a 1").await;
@@ -334,6 +361,44 @@ async fn a_replica_hears_of_everything_a_while_later() {
     assert_eq!(replica.pttl("h"), 979);
     assert_eq!(there.heard().await, ">3 $7 message $1 c $1 m ");
     assert!(there.ask("DEL h").await.starts_with("-READONLY "));
+}
+
+#[tokio::test(start_paused = true)]
+async fn wait_counts_replicas_that_have_all_that_was_written() {
+    let (twin, mut client) = server().await;
+    let _near = twin.replica(Delay::Fixed(ms(20)));
+    let far = twin.replica(Delay::Fixed(ms(50)));
+    sleep(ms(60)).await;
+    client.ask("SET a 1").await;
+    let start = Instant::now();
+    assert_eq!(client.ask("WAIT 0 0").await, ":0 ");
+    assert_eq!((client.ask("WAIT 1 1000").await.as_str(), start.elapsed()), (":1 ", ms(20)));
+    assert_eq!((client.ask("WAIT 2 1000").await.as_str(), start.elapsed()), (":2 ", ms(50)));
+    // The client waits for no more than its timeout, and for nothing that others have written.
+    assert_eq!((client.ask("WAIT 3 100").await.as_str(), start.elapsed()), (":2 ", ms(150)));
+    drop(far);
+    assert_eq!(client.ask("WAIT 1 0").await, ":1 ");
+}
+
+#[tokio::test(start_paused = true)]
+async fn client_that_waits_for_replicas_is_served_nothing_else() {
+    let (twin, mut client) = server().await;
+    let start = Instant::now();
+    let answers = async {
+        client.send(&["WAIT 2 0"]).await;
+        client.ask("PING").await
+    };
+    let (answers, ()) = tokio::join!(answers, async {
+        sleep(ms(30)).await;
+        twin.acknowledge_as(1);
+        sleep(ms(30)).await;
+        twin.acknowledge_as(2);
+    });
+    assert_eq!((answers.as_str(), start.elapsed()), (":2 +PONG ", ms(60)));
+    // A replica refuses it.
+    let replica = twin.replica(Delay::None);
+    let mut there = self::client(&replica).await;
+    assert!(there.ask("WAIT 0 0").await.starts_with("-ERR WAIT cannot be used with replica"));
 }
 
 #[tokio::test(start_paused = true)]

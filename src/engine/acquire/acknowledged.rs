@@ -119,9 +119,10 @@ mod tests {
 
     use super::*;
     use crate::{
-        Client, Lock, MemoryStore,
+        Client, Lock,
         domain::Identity,
         engine::{clock::Clock, tasks::here},
+        store::memory::MemoryStore,
         store::{Event, Subscriber},
     };
 
@@ -129,7 +130,7 @@ mod tests {
     fn door(replicas: u32) -> (MemoryStore, Client, Lock) {
         let store = MemoryStore::new();
         store.set_replicas(replicas);
-        let client = Client::sharing(&store);
+        let client = Client::on(&store);
         let lock = door_of(&client);
         (store, client, lock)
     }

@@ -14,7 +14,7 @@ use tokio::time::{Instant, advance};
 
 use super::*;
 use crate::{
-    Client, MemoryStore,
+    Client,
     domain::{Claim, Identity, Owner},
     engine::{
         Engine,
@@ -23,6 +23,7 @@ use crate::{
         tasks::here,
         timing::{ANSWER_RESTS, ASKER_RESTS, CONTENDED, LINGER, LONG_HOLD},
     },
+    store::memory::MemoryStore,
 };
 
 const TTL: Duration = Duration::from_secs(30);
@@ -338,7 +339,7 @@ async fn a_lock_that_is_taken_away_while_its_grant_is_on_its_way_is_not_believed
     drop(first);
 
     // when an operator frees the lock, and then that one goes on
-    let operator = Client::sharing(&store).lock("door").unwrap();
+    let operator = Client::on(&store).lock("door").unwrap();
     assert!(operator.force_release().await.unwrap());
     let second = waits.now_or_never().unwrap().unwrap();
 

@@ -233,9 +233,10 @@ mod tests {
 
     use super::*;
     use crate::{
-        Client, MemoryStore,
+        Client,
         domain::Identity,
         engine::{Engine, clock::Clock, tasks::here},
+        store::memory::MemoryStore,
     };
 
     /// So many of them were heard whenever the runtime came round, as tokio counts: holds were
@@ -244,7 +245,7 @@ mod tests {
     async fn all_answers_that_have_come_are_heard_at_once() {
         // Each has as many leases as one question renews.
         let (number, memory) = (1_000, MemoryStore::new());
-        let client = Client::sharing(&memory);
+        let client = Client::on(&memory);
         let pool = client.permits("pool").unwrap();
         pool.set(number * BATCH).await.unwrap();
         let mut held = Vec::new();

@@ -283,7 +283,6 @@ pub(crate) async fn recount(
     }
 }
 
-#[cfg(feature = "redis")]
 #[cfg(test)]
 mod tests {
     use std::time::Duration;

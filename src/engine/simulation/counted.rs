@@ -30,7 +30,7 @@ use super::{
     plot::{Mood, Plot},
     story::Story,
 };
-use crate::{Client, Latch, MemoryStore, Semaphore};
+use crate::{Client, Latch, Semaphore, store::memory::MemoryStore};
 
 /// By then anybody who can enter or pass has done so.
 const SURELY: Duration = Duration::from_secs(120);
@@ -353,7 +353,7 @@ impl World {
     }
 
     async fn has(&self, permits: u32) {
-        let semaphore = Client::sharing(&self.store).semaphore("pool").unwrap();
+        let semaphore = Client::on(&self.store).semaphore("pool").unwrap();
         semaphore.set_if_absent(permits).await.unwrap();
         let permits = permits.into();
         self.facts.note(|known| {
@@ -362,7 +362,7 @@ impl World {
     }
 
     async fn all_came_back(&self) -> Result<(), String> {
-        let semaphore = Client::sharing(&self.store).semaphore("pool").unwrap();
+        let semaphore = Client::on(&self.store).semaphore("pool").unwrap();
         let free = semaphore.available().await.unwrap();
         let (least, most) = self.facts.note(|known| (known.least, known.most));
         if free < least || free > most {

@@ -30,7 +30,6 @@ mod network;
 mod oracle;
 mod permits;
 mod plot;
-#[cfg(feature = "redis")]
 mod served;
 mod story;
 mod waiting;
@@ -51,7 +50,6 @@ use std::{
 
 /// How many seeds every run of the tests tells.
 const FEW: u64 = 300;
-#[cfg(feature = "redis")]
 const FEW_SERVED: u64 = 100;
 
 /// Lives through the story of a seed.
@@ -156,14 +154,12 @@ fn run_permits() {
 }
 
 /// The same on a simulated server.
-#[cfg(feature = "redis")]
 #[test]
 fn run_served() {
     simulate(served::run, "run_served", FEW_SERVED);
 }
 
 /// The objects that are no plain lock, on a simulated server.
-#[cfg(feature = "redis")]
 #[test]
 fn run_objects() {
     simulate(served::run_objects, "run_objects", FEW_SERVED);
@@ -206,13 +202,11 @@ fn a_story_of_permits_can_be_told_again() {
     tell_twice(permits::run);
 }
 
-#[cfg(feature = "redis")]
 #[test]
 fn a_story_of_a_server_can_be_told_again() {
     tell_twice(served::run);
 }
 
-#[cfg(feature = "redis")]
 #[test]
 fn a_story_of_objects_on_a_server_can_be_told_again() {
     tell_twice(served::run_objects);

@@ -29,10 +29,11 @@ use super::{
     story::Story,
 };
 use crate::{
-    Client, LostReason, MemoryStore, Permits, PermitsGuard, Release, WaitBy,
+    Client, LostReason, Permits, PermitsGuard, Release, WaitBy,
     domain::{Kind, Object},
     engine::held::Watch,
     error::Error,
+    store::memory::MemoryStore,
 };
 
 const NAME: &str = "pool";
@@ -102,7 +103,7 @@ impl Pool {
     }
 
     async fn live(self: Arc<Self>, mut chance: fastrand::Rng) -> Result<(), String> {
-        let operator = Client::sharing(&self.store).permits(NAME).unwrap();
+        let operator = Client::on(&self.store).permits(NAME).unwrap();
         operator.set(self.count).await.unwrap();
         let (mut workers, mut troubles) = (JoinSet::new(), JoinSet::new());
         for citizen in &self.citizens {

@@ -39,7 +39,6 @@ impl Story {
     }
 
     /// Whether it is told as it happens.
-    #[cfg(feature = "redis")]
     pub(super) fn is_aloud(&self) -> bool {
         self.aloud
     }

@@ -17,8 +17,8 @@ use super::{
     worker::Worker,
 };
 use crate::{
-    MemoryStore,
     domain::{Kind, Object},
+    store::memory::MemoryStore,
     store::{Event, Hears, QUEUE_RESTS, Store},
 };
 

@@ -70,7 +70,7 @@ impl Bench {
     }
 
     /// With names that all begin so.
-    #[cfg(all(test, feature = "redis"))]
+    #[cfg(test)]
     pub(crate) fn below(self, prefix: &'static str) -> Self {
         Self { prefix, ..self }
     }

@@ -9,42 +9,9 @@ use crate::domain::{Edit, Failure, Value, Work, Write};
 
 impl MemoryStore {
     /// What was [written](crate::LockGuard::write) under `key` by `Write::set`, and is there still.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
-    /// use leasehold::{Client, MemoryStore, Write};
-    /// let store = MemoryStore::new();
-    /// let guard = Client::sharing(&store).lock("stock:42")?.acquire().await?;
-    /// guard.write([Write::set("stock:42:left", "7")]).await?;
-    /// assert_eq!(store.value("stock:42:left").as_deref(), Some(&b"7"[..]));
-    /// # Ok(()) }
-    /// ```
-    #[must_use]
-    pub fn value(&self, key: impl AsRef<[u8]>) -> Option<Vec<u8>> {
+    pub(crate) fn value(&self, key: impl AsRef<[u8]>) -> Option<Vec<u8>> {
         let state = self.shared.state.lock();
         state.data.value(key.as_ref(), Instant::now()).map(<[u8]>::to_vec)
-    }
-
-    /// The same of one field, by `Write::hset`.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
-    /// use leasehold::{Client, MemoryStore, Write};
-    /// let store = MemoryStore::new();
-    /// let guard = Client::sharing(&store).lock("stock:42")?.acquire().await?;
-    /// guard.write([Write::hset("stock:42:by-colour", "red", "7")]).await?;
-    /// assert_eq!(store.field("stock:42:by-colour", "red").as_deref(), Some(&b"7"[..]));
-    /// # Ok(()) }
-    /// ```
-    #[must_use]
-    pub fn field(&self, key: impl AsRef<[u8]>, field: impl AsRef<[u8]>) -> Option<Vec<u8>> {
-        let state = self.shared.state.lock();
-        let (key, field) = (key.as_ref(), field.as_ref());
-        state.data.field(key, field, Instant::now()).map(<[u8]>::to_vec)
     }
 }
 
@@ -127,14 +94,6 @@ impl Data {
         match self.content(key, now)? {
             Content::Text(value) => Some(value),
             Content::Fields(_) => None,
-        }
-    }
-
-    /// One field of the hash under `key`.
-    fn field(&self, key: &[u8], field: &[u8], now: Instant) -> Option<&[u8]> {
-        match self.content(key, now)? {
-            Content::Fields(fields) => fields.get(field).map(Vec::as_slice),
-            Content::Text(_) => None,
         }
     }
 

@@ -1,9 +1,9 @@
 //! What one client listens to.
 
-use std::sync::Weak;
+use std::{collections::HashSet, sync::Weak};
 
 use crate::{
-    domain::{Object, Set, Waits},
+    domain::{Object, Waits},
     store::{Hears, Subscriber},
 };
 
@@ -14,7 +14,7 @@ pub(super) struct Listening {
     pub(super) deaf: bool,
     /// Whether it may not queue.
     pub(super) queueless: bool,
-    pub(super) objects: Set<Object>,
+    pub(super) objects: HashSet<Object>,
     pub(super) subscriber: Option<Weak<dyn Subscriber>>,
 }
 

@@ -1,7 +1,7 @@
-//! The store in this process: the embedded default, and the one for tests.
+//! A double of the store, for the unit tests of the engine and the first simulated world.
 //!
-//! It means what the Redis store means, without a server, and keeps the time of
-//! tokio's clock: under `tokio::time::pause` leases end in virtual time.
+//! It answers in this process what the scripts answer on a server. The conformance tests hold
+//! both to the same. It keeps the time of tokio's clock.
 
 mod data;
 mod listening;
@@ -40,62 +40,21 @@ const HEAD_START: Duration = Duration::from_millis(2);
 /// For programs that need no server, and for tests: a test can make it lose a
 /// hold, stall or fail, to see what the program does then. Clones are the same
 /// store.
-///
-/// # Examples
-///
-/// What does my job do when its lock is lost?
-///
-/// ```
-/// use leasehold::{Client, LostReason, MemoryStore};
-/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
-/// # async fn main() -> Result<(), leasehold::Error> {
-/// let store = MemoryStore::new();
-/// let client = Client::sharing(&store);
-///
-/// let guard = client.lock("nightly-close")?.acquire().await?;
-/// store.lose("nightly-close"); // as a failover would
-///
-/// // the next renewal finds out: ten seconds later, at once under a paused clock
-/// assert_eq!(guard.lost().await, LostReason::NotOurs);
-/// assert!(!guard.is_held());
-/// # Ok(()) }
-/// ```
 #[derive(Clone, Default)]
-pub struct MemoryStore {
+pub(crate) struct MemoryStore {
     shared: Arc<Shared>,
 }
 
 impl MemoryStore {
     /// A store of its own, with nothing in it.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// let store = leasehold::MemoryStore::new();
-    /// let one = leasehold::Client::sharing(&store);
-    /// let other = leasehold::Client::sharing(&store);
-    /// ```
-    #[must_use]
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::default()
     }
 
     /// Forgets who holds `name`, without a word, as Redis does when it restarts
     /// without its data or fails over too early. Of a semaphore nothing is left; permits that
     /// were held are free then. Returns whether it was held.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
-    /// use leasehold::{Client, MemoryStore, Release};
-    /// let store = MemoryStore::new();
-    /// let guard = Client::sharing(&store).lock("job")?.acquire().await?;
-    /// assert!(store.lose("job"));
-    /// assert!(matches!(guard.release().await?, Release::AlreadyGone { .. }));
-    /// # Ok(()) }
-    /// ```
-    pub fn lose(&self, name: &str) -> bool {
+    pub(crate) fn lose(&self, name: &str) -> bool {
         let now = Instant::now();
         let mut state = self.shared.state.lock();
         let mut semaphores = state.numbers.semaphores.iter_mut();
@@ -110,20 +69,7 @@ impl MemoryStore {
 
     /// Forgets every hold, without a word, all that was written, and every token: those begin
     /// anew; every semaphore and latch, and of permits how many there are.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
-    /// let store = leasehold::MemoryStore::new();
-    /// let lock = leasehold::Client::sharing(&store).lock("job")?;
-    /// let guard = lock.acquire().await?;
-    /// store.lose_everything();
-    /// assert!(!lock.is_locked().await?);
-    /// # drop(guard);
-    /// # Ok(()) }
-    /// ```
-    pub fn lose_everything(&self) {
+    pub(crate) fn lose_everything(&self) {
         let mut state = self.shared.state.lock();
         state.locks.clear();
         state.queues.clear();
@@ -136,85 +82,29 @@ impl MemoryStore {
 
     /// Stops answering, as a server that hangs: a request that is not answered
     /// within 3 seconds is given up by its client.
-    ///
-    /// # Examples
-    ///
-    /// A hold that cannot be renewed ends by the holder's own clock:
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
-    /// # async fn main() -> Result<(), leasehold::Error> {
-    /// use leasehold::{Client, LostReason, MemoryStore};
-    /// let store = MemoryStore::new();
-    /// let guard = Client::sharing(&store).lock("job")?.acquire().await?;
-    /// store.stall();
-    /// assert_eq!(guard.lost().await, LostReason::Expired);
-    /// # Ok(()) }
-    /// ```
-    pub fn stall(&self) {
+    pub(crate) fn stall(&self) {
         self.shared.stalled.send_replace(true);
     }
 
     /// Answers again, also those who still wait.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// let store = leasehold::MemoryStore::new();
-    /// store.stall();
-    /// store.resume();
-    /// ```
-    pub fn resume(&self) {
+    pub(crate) fn resume(&self) {
         self.shared.given_up.store(false, Ordering::Relaxed);
         self.shared.stalled.send_replace(false);
     }
 
     /// Has so many replicas acknowledge what is granted, from now on, at once. None by default,
     /// as a server that stands alone: see [`Lock::replicated`](crate::Lock::replicated).
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
-    /// # async fn main() -> Result<(), leasehold::Error> {
-    /// use leasehold::{Client, Error, MemoryStore, Replicas};
-    /// let store = MemoryStore::new();
-    /// let lock = Client::sharing(&store).lock("job")?.replicated(Replicas::at_least(1));
-    /// assert!(matches!(lock.acquire().await, Err(Error::NotReplicated { got: 0, .. })));
-    /// store.set_replicas(1);
-    /// assert!(lock.acquire().await.is_ok());
-    /// # Ok(()) }
-    /// ```
-    pub fn set_replicas(&self, number: u32) {
+    pub(crate) fn set_replicas(&self, number: u32) {
         self.shared.replicas.send_replace(number);
     }
 
     /// Refuses every request with these words, as Redis would: an error code first.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
-    /// let store = leasehold::MemoryStore::new();
-    /// let lock = leasehold::Client::sharing(&store).lock("job")?;
-    /// store.fail("OOM command not allowed");
-    /// assert!(matches!(lock.acquire().await, Err(leasehold::Error::NotReady { .. })));
-    /// # Ok(()) }
-    /// ```
-    pub fn fail(&self, words: &str) {
+    pub(crate) fn fail(&self, words: &str) {
         self.shared.state.lock().failing = Some(words.to_owned());
     }
 
     /// Ends what [`fail`](Self::fail) began.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// let store = leasehold::MemoryStore::new();
-    /// store.fail("LOADING Redis is loading the dataset in memory");
-    /// store.heal();
-    /// ```
-    pub fn heal(&self) {
+    pub(crate) fn heal(&self) {
         self.shared.state.lock().failing = None;
     }
 
@@ -390,7 +280,8 @@ impl Store for Session {
 
     fn replicated<'a>(&'a self, claim: &'a Claim, wanted: Replicas) -> Answer<'a, u32> {
         Box::pin(async move {
-            let renewal = Renewal::look_at(claim);
+            let Claim { object, owner, share, .. } = claim.clone();
+            let renewal = Renewal { object, owner, share, ttl: None };
             match Self::of(claim.object.kind).renew(self, &[renewal]).await?.first() {
                 Some(Outcome::Renewed) => Ok(self.shared.replicas(wanted).await),
                 _ => Ok(0),

@@ -7,8 +7,8 @@ use tokio::time::Instant;
 use super::{Session, State, semaphore::Semaphore};
 use crate::{
     domain::{
-        Change, Claim, Failure, GivenBack, Map, Object, Outcome, Owner, Place, ReleaseMode,
-        Renewal, Taken, Verdict,
+        Change, Claim, Failure, GivenBack, MOST_PERMITS, Map, Object, Outcome, Owner, Place,
+        ReleaseMode, Renewal, Taken, Verdict,
     },
     store::{
         Answer, RECEIPT_RESTS,
@@ -210,5 +210,13 @@ impl State {
             }
             _ => (0, false),
         }
+    }
+}
+
+/// Passes a number that Java can count to.
+pub(super) fn countable(number: i64) -> Result<i64, Failure> {
+    match number.unsigned_abs() <= MOST_PERMITS.into() {
+        true => Ok(number),
+        false => Err(Failure::refused("ERR", "Java counts from -2147483647 to 2147483647")),
     }
 }

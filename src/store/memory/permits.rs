@@ -4,11 +4,11 @@ use std::{collections::BTreeMap, time::Duration};
 
 use tokio::time::Instant;
 
-use super::{Session, State};
+use super::{Session, State, numbers::countable};
 use crate::{
     domain::{
         Change, Claim, Counts, Failure, GivenBack, Object, Others, Outcome, Owner, PermitId, Place,
-        ReleaseMode, Renewal, Taken, Verdict, countable, permits_of,
+        ReleaseMode, Renewal, Taken, Verdict, permits_of,
     },
     store::{
         Answer, RECEIPT_RESTS,

@@ -6,10 +6,9 @@ use std::collections::BTreeMap;
 
 use tokio::time::Instant;
 
+use super::numbers::countable;
 use crate::{
-    domain::{
-        Claim, Failure, GivenBack, Others, Owner, Place, ReleaseMode, Taken, Verdict, countable,
-    },
+    domain::{Claim, Failure, GivenBack, Others, Owner, Place, ReleaseMode, Taken, Verdict},
     store::{LATEST, PATIENT_RESTS, PATIENT_TURN},
 };
 

@@ -12,6 +12,12 @@ pub(super) fn reader(name: &Name, owner: &Owner) -> String {
     format!("{}:{}:rwlock_timeout:1", in_slot(name), owner.as_str())
 }
 
+/// Whether `key` lives as long as the lease of some reader of `name`.
+#[cfg(feature = "testing")]
+pub(super) fn is_reader(key: &str, name: &Name) -> bool {
+    key.strip_prefix(&in_slot(name)).is_some_and(|rest| rest.contains(":rwlock_timeout:"))
+}
+
 /// Those of ours who wait to write.
 pub(super) fn writers(name: &Name) -> String {
     own("leasehold_rwlock__writers", name)

@@ -10,6 +10,8 @@ mod guarded;
 mod keys;
 mod latch;
 mod lock;
+#[cfg(feature = "testing")]
+pub(crate) mod memory;
 #[cfg(test)]
 mod moving_names;
 mod permits;
@@ -30,7 +32,7 @@ use std::{sync::Weak, time::Duration};
 use redis::{Cmd, Value, cmd};
 use tokio::{runtime::Handle, time::Instant};
 
-#[cfg(test)]
+#[cfg(any(test, feature = "testing"))]
 pub(crate) use self::connection::Connector;
 pub(crate) use self::connection::{Credentials, Settings, Translation};
 use self::{
@@ -80,19 +82,25 @@ impl RedisStore {
         Ok(Self { topology, unset: Seldom::default() })
     }
 
-    /// Connects to a server that a test has made.
+    /// Connects to a simulated server.
     #[cfg(test)]
     pub(crate) async fn connect_by(
         connector: Connector,
         settings: &Settings,
         client_id: &str,
     ) -> Result<Self, Error> {
-        let place = connection::Place::At(connection::Address::Made(connector));
-        let user = settings.user.clone();
-        let target = Target { place, user, password: settings.password.clone(), database: 0 };
-        let (limit, dialer) = (limit(settings)?, dialer(target, settings, client_id)?);
-        let topology = Topology::one(dialer, client_id, limit).await?;
+        let dialer = Dialer::simulated(connector, settings, client_id, preloads(Channels::Plain));
+        let topology = Topology::one(dialer, client_id, limit(settings)?).await?;
         Ok(Self { topology, unset: Seldom::default() })
+    }
+
+    /// The same with default settings and without a connection: it is made in the background.
+    #[cfg(feature = "testing")]
+    pub(crate) fn simulated(connector: Connector, client_id: &str) -> Self {
+        let (settings, preloads) = (Settings::default(), preloads(Channels::Plain));
+        let dialer = Dialer::simulated(connector, &settings, client_id, preloads);
+        let topology = Topology::one_lazily(dialer, client_id, settings.command_timeout);
+        Self { topology, unset: Seldom::default() }
     }
 
     /// The same without a connection: it is made in the background.

@@ -7,7 +7,7 @@ use std::{
 
 use tokio::time::Instant;
 
-use super::Core;
+use super::{Core, waiting::Awaited};
 use crate::{
     faults::Cut,
     reply::{Protocol, Reply},
@@ -21,6 +21,10 @@ pub(crate) struct Client {
     pub(crate) logged_in: bool,
     pub(crate) protocol: Protocol,
     pub(crate) db: usize,
+    /// How much was written in all when its last command had run.
+    pub(crate) written: u64,
+    /// What it waits for before anything else.
+    pub(crate) awaited: Option<Awaited>,
     channels: BTreeSet<Vec<u8>>,
     /// What is on its way to the client, and when it is there.
     outbox: VecDeque<(Instant, Vec<u8>)>,
@@ -125,6 +129,8 @@ impl Core {
             logged_in: self.user("default").is_open(),
             protocol: Protocol::default(),
             db: 0,
+            written: 0,
+            awaited: None,
             channels: BTreeSet::new(),
             outbox: VecDeque::new(),
             cut: None,
@@ -147,6 +153,12 @@ impl Core {
 
     pub(crate) fn client(&mut self, id: u64) -> Option<&mut Client> {
         self.clients.by_id.get_mut(&id)
+    }
+
+    /// The clients that wait for replicas.
+    pub(crate) fn awaiting(&self) -> Vec<(u64, Awaited)> {
+        let awaiting = |(id, client): (&u64, &Client)| Some((*id, client.awaited?));
+        self.clients.by_id.iter().filter_map(awaiting).collect()
     }
 
     pub(crate) fn connected(&self) -> usize {

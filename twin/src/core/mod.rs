@@ -8,6 +8,7 @@
 pub(super) mod clients;
 pub(super) mod replica;
 pub(super) mod spec;
+pub(super) mod waiting;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -152,6 +153,10 @@ impl Core {
         self.tell(client, words, &reply, false);
         self.say(client, &reply);
         self.feed();
+        let offset = self.offset();
+        if let Some(client) = self.client(client) {
+            client.written = offset;
+        }
     }
 
     fn obey(&mut self, id: u64, words: &[&[u8]]) -> Answer {
@@ -183,6 +188,9 @@ impl Core {
                 Barrier::Key => NO_KEY.into(),
                 Barrier::Channel => NO_CHANNEL.into(),
             }));
+        }
+        if let Some(words) = self.faults.failing.as_ref().filter(|_| !spec.is(NO_AUTH)) {
+            return Err(Reply::error(words.clone()));
         }
         if let Some(refusal) = self.refusal(spec.traits) {
             return Err(Reply::error(refusal.words()));

@@ -2,7 +2,7 @@
 //!
 //! A master sends the outcome of each command or script as one batch: what lies
 //! under the keys it has touched, and what it has published. What is on its way
-//! when a replica is promoted is lost.
+//! when a replica is promoted is lost. A replica acknowledges each batch.
 
 use std::{
     collections::BTreeSet,
@@ -30,8 +30,8 @@ pub(super) enum Effect {
     Message(Vec<u8>, Vec<u8>),
 }
 
-/// The outcome of one command, and when it arrives.
-type Batch = (Instant, Vec<Effect>);
+/// The outcome of one command, when it arrives, and how much was written with it.
+type Batch = (Instant, u64, Vec<Effect>);
 
 /// The place of a server among others.
 #[derive(Debug, Default)]
@@ -46,6 +46,10 @@ pub(super) struct Replication {
     /// Whether it was more than these.
     everything: bool,
     messages: Vec<Effect>,
+    /// How many batches there were.
+    offset: u64,
+    /// The number of the last feed.
+    last_feed: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -57,6 +61,10 @@ struct Leader {
 /// The way to one replica.
 #[derive(Debug)]
 struct Feed {
+    number: u64,
+    replica: Weak<Shared>,
+    /// How much of what was written the replica has.
+    acknowledged: Option<u64>,
     lag: Delay,
     last: Instant,
     batches: UnboundedSender<Batch>,
@@ -78,7 +86,7 @@ impl Core {
         }
     }
 
-    pub(super) fn note_keys(&mut self, db: usize, keys: &[&[u8]]) {
+    pub(crate) fn note_keys(&mut self, db: usize, keys: &[&[u8]]) {
         if self.is_followed() {
             self.replication.touched.extend(keys.iter().map(|key| (db, key.to_vec())));
         }
@@ -103,11 +111,34 @@ impl Core {
         if effects.is_empty() {
             return;
         }
-        let (now, random) = (self.instant(), &mut self.random);
+        self.replication.offset += 1;
+        let (now, offset, random) = (self.instant(), self.replication.offset, &mut self.random);
         self.replication.feeds.retain_mut(|feed| {
             feed.last = feed.last.max(now + feed.lag.draw(random));
-            feed.batches.send((feed.last, effects.clone())).is_ok()
+            feed.batches.send((feed.last, offset, effects.clone())).is_ok()
         });
+    }
+
+    /// How much was written so far.
+    pub(super) fn offset(&self) -> u64 {
+        self.replication.offset
+    }
+
+    /// How many replicas have all that was written up to `offset`.
+    pub(super) fn replicas_with(&self, offset: u64) -> usize {
+        let has_it = |feed: &&Feed| {
+            feed.replica.strong_count() > 0 && feed.acknowledged.is_some_and(|it| it >= offset)
+        };
+        self.replication.feeds.iter().filter(has_it).count() + self.faults.replicas
+    }
+
+    /// The replica of this feed has all that was written up to `offset`.
+    fn acknowledge(&mut self, feed: u64, offset: u64) {
+        self.tick();
+        if let Some(feed) = self.replication.feeds.iter_mut().find(|it| it.number == feed) {
+            feed.acknowledged = Some(offset);
+        }
+        self.answer_awaited();
     }
 
     fn effect_on(&mut self, db: usize, key: Vec<u8>) -> Effect {
@@ -117,13 +148,17 @@ impl Core {
     }
 
     /// What a new follower hears, everything first.
-    fn followed(&mut self, lag: Delay) -> UnboundedReceiver<Batch> {
+    fn followed(&mut self, replica: Weak<Shared>, lag: Delay) -> (u64, UnboundedReceiver<Batch>) {
         let (batches, heard) = unbounded_channel();
         let last = self.instant() + lag.draw(&mut self.random);
+        let everything = vec![Effect::Everything(self.snapshot())];
         // Who does not listen any more is dropped by the next feed.
-        drop(batches.send((last, vec![Effect::Everything(self.snapshot())])));
-        self.replication.feeds.push(Feed { lag, last, batches });
-        heard
+        drop(batches.send((last, self.replication.offset, everything)));
+        self.replication.last_feed += 1;
+        let number = self.replication.last_feed;
+        let feed = Feed { number, replica, acknowledged: None, lag, last, batches };
+        self.replication.feeds.push(feed);
+        (number, heard)
     }
 
     fn apply(&mut self, effects: Vec<Effect>) {
@@ -158,14 +193,15 @@ impl Core {
 pub(crate) fn follow(replica: &Arc<Shared>, master: &Arc<Shared>, lag: Delay) {
     let mut core = master.core();
     core.tick();
-    let batches = core.followed(lag);
+    let (feed, batches) = core.followed(Arc::downgrade(replica), lag);
     drop(core);
     let mut core = replica.core();
     drop(core.lead());
     core.replication.leader = Some(Leader { server: Arc::downgrade(master), lag });
     let term = core.replication.term;
     drop(core);
-    tokio::spawn(hear(Arc::downgrade(replica), batches, term));
+    let master = Arc::downgrade(master);
+    tokio::spawn(hear(Arc::downgrade(replica), batches, term, (master, feed)));
 }
 
 /// Makes `replica` a master. Its old master follows it from now on, if it is to.
@@ -179,8 +215,13 @@ pub(crate) fn promote(replica: &Arc<Shared>, demotes: bool) {
 }
 
 /// Does to a replica what its master tells, until it follows another.
-async fn hear(replica: Weak<Shared>, mut batches: UnboundedReceiver<Batch>, term: u64) {
-    while let Some((due, effects)) = batches.recv().await {
+async fn hear(
+    replica: Weak<Shared>,
+    mut batches: UnboundedReceiver<Batch>,
+    term: u64,
+    (master, feed): (Weak<Shared>, u64),
+) {
+    while let Some((due, offset, effects)) = batches.recv().await {
         sleep_until(due).await;
         let Some(replica) = replica.upgrade() else { return };
         replica.running().await;
@@ -189,5 +230,9 @@ async fn hear(replica: Weak<Shared>, mut batches: UnboundedReceiver<Batch>, term
             return;
         }
         core.apply(effects);
+        drop(core);
+        if let Some(master) = master.upgrade() {
+            master.core().acknowledge(feed, offset);
+        }
     }
 }

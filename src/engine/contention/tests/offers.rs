@@ -7,9 +7,10 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::client_of;
 use crate::{
-    Client, MemoryStore, Permits,
+    Client, Permits,
     domain::{Kind, Object},
     engine::{Engine, timing::BATON_RESTS},
+    store::memory::MemoryStore,
 };
 
 const SOON: Duration = Duration::from_millis(1);

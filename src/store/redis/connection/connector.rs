@@ -1,4 +1,4 @@
-//! Streams that a test makes, in place of a network.
+//! Streams to a simulated server, in place of a network.
 
 use std::{fmt, future::Future, io, ptr, sync::Arc};
 
@@ -6,7 +6,7 @@ use futures_util::{FutureExt, future::BoxFuture};
 
 use super::stream::Stream;
 
-/// Makes a stream to whatever a test has for a server.
+/// Makes a stream to a simulated server.
 #[derive(Clone)]
 pub(crate) struct Connector(Arc<dyn Fn() -> Connecting + Send + Sync>);
 

@@ -17,6 +17,8 @@ use super::{
     whereabouts::Whereabouts,
     wire::{OnPush, Wire},
 };
+#[cfg(any(test, feature = "testing"))]
+use super::{connector::Connector, target::Place};
 use crate::{
     domain::{About, Finding},
     error::Error,
@@ -85,6 +87,28 @@ impl Dialer {
         let limit = settings.connect_timeout;
         let was_let_in = false;
         Ok(Self { target, whereabouts, reach, client_name, preloads, limit, was_let_in })
+    }
+
+    /// A dialer for a simulated server.
+    #[cfg(any(test, feature = "testing"))]
+    pub(crate) fn simulated(
+        connector: Connector,
+        settings: &Settings,
+        client_id: &str,
+        preloads: Vec<Preload>,
+    ) -> Self {
+        let place = Place::At(Address::Made(connector));
+        let whereabouts = Whereabouts::new(place.clone(), None);
+        let (user, password) = (settings.user.clone(), settings.password.clone());
+        Self {
+            target: Target { place, user, password, database: 0 },
+            whereabouts,
+            reach: Reach::simulated(),
+            client_name: format!("leasehold:{client_id}"),
+            preloads,
+            limit: settings.connect_timeout,
+            was_let_in: false,
+        }
     }
 
     /// The same, to a node of a cluster of which another one has let us in.

@@ -7,7 +7,7 @@
 //! learns in `whereabouts.rs` where the server is, and sends commands through `wire.rs`.
 
 mod about;
-#[cfg(test)]
+#[cfg(any(test, feature = "testing"))]
 mod connector;
 mod dial;
 mod ending;
@@ -40,6 +40,8 @@ mod watcher;
 mod whereabouts;
 mod wire;
 
+#[cfg(any(test, feature = "testing"))]
+pub(crate) use self::connector::Connector;
 pub(super) use self::{
     about::learnt,
     dial::Dialer,
@@ -55,7 +57,7 @@ pub(super) use self::{
     wire::Wire,
 };
 #[cfg(test)]
-pub(crate) use self::{connector::Connector, resolver::Resolver, url::target};
+pub(crate) use self::{resolver::Resolver, url::target};
 pub(crate) use self::{
     settings::Settings,
     target::{Address, Credentials, Place},

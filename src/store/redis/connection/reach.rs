@@ -46,6 +46,16 @@ impl Reach {
         Ok(Arc::new(Self { resolver: settings.resolver.clone(), tls }))
     }
 
+    /// What opens streams to a simulated server.
+    #[cfg(any(test, feature = "testing"))]
+    pub(super) fn simulated() -> Arc<Self> {
+        let resolver = Resolver::default();
+        #[cfg(feature = "tls")]
+        return Arc::new(Self { resolver, tls: None });
+        #[cfg(not(feature = "tls"))]
+        return Arc::new(Self { resolver });
+    }
+
     /// What opens streams to the sentinels in `place`: the same as to the servers, unless they
     /// have settings of their own.
     ///
@@ -128,7 +138,7 @@ impl Reach {
                     false => Ok(Box::new(stream)),
                 }
             }
-            #[cfg(test)]
+            #[cfg(any(test, feature = "testing"))]
             Address::Made(connector) => Ok(connector.connect().await?),
         }
     }

@@ -2,7 +2,7 @@
 
 use std::{fmt, path::PathBuf};
 
-#[cfg(test)]
+#[cfg(any(test, feature = "testing"))]
 use super::connector::Connector;
 use super::{host_port, secret::Secret, shown::shown};
 
@@ -15,8 +15,8 @@ pub(crate) enum Address {
         tls: bool,
     },
     Unix(PathBuf),
-    /// Whatever a test has instead.
-    #[cfg(test)]
+    /// A simulated server in this process.
+    #[cfg(any(test, feature = "testing"))]
     Made(Connector),
 }
 
@@ -26,8 +26,8 @@ impl fmt::Display for Address {
         match self {
             Self::Tcp { host, port, .. } => host_port::written(host, *port, f),
             Self::Unix(path) => write!(f, "{}", path.display()),
-            #[cfg(test)]
-            Self::Made(_) => f.write_str("a server that a test has made"),
+            #[cfg(any(test, feature = "testing"))]
+            Self::Made(_) => f.write_str("the simulated server"),
         }
     }
 }

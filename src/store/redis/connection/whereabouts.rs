@@ -105,11 +105,16 @@ impl Whereabouts {
             )),
             Place::At(_) | Place::Among(_) => None,
         };
+        Ok(Self::new(place, sentinels))
+    }
+
+    /// A place, and the sentinels that say where it is.
+    pub(super) fn new(place: Place, sentinels: Option<Sentinels>) -> Self {
         let (met_primary, reached) = (AtomicBool::new(false), Mutex::default());
         let replica_since = Mutex::default();
         let (leader, others) = (watch::Sender::default(), Mutex::default());
         let (suspicions, leads_elsewhere) = (Notify::new(), AtomicBool::new(false));
-        Ok(Self {
+        Self {
             place,
             sentinels,
             met_primary,
@@ -119,7 +124,7 @@ impl Whereabouts {
             leader,
             others,
             leads_elsewhere,
-        })
+        }
     }
 
     /// Whether it may be at another address by and by, so that only a primary will do.

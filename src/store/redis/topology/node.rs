@@ -111,6 +111,8 @@ impl Node {
 
     /// Asks the server what it says of itself, and warns of what can hurt locks.
     pub(super) async fn look(&self, common: &Common) -> Result<About, Failure> {
+        // A client that has just begun is connecting. A connection that was lost is not waited for.
+        self.commands.tried().await;
         if !self.commands.is_up() {
             return Err(self.commands.away());
         }

@@ -1,0 +1,259 @@
+//! A simulated server in this process, for the tests of those who use locks.
+//!
+//! Clients speak to it as to a real one, by the same code: only the bytes stay in the process.
+
+use std::fmt;
+
+use leasehold_twin::Twin;
+
+use super::{Connector, RedisStore, keys};
+use crate::domain::Name;
+
+/// A simulated Redis in this process, which several clients may share.
+///
+/// A test can make it lose a hold, stall or fail, and see what the program does then. It keeps
+/// the time of tokio's clock: under `tokio::time::pause` leases end in virtual time. Clones are
+/// the same server.
+///
+/// # Examples
+///
+/// What does my job do when its lock is lost?
+///
+/// ```
+/// use leasehold::{Client, LostReason, MemoryStore};
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> Result<(), leasehold::Error> {
+/// let store = MemoryStore::new();
+/// let client = Client::sharing(&store);
+///
+/// let guard = client.lock("nightly-close")?.acquire().await?;
+/// store.lose("nightly-close"); // as a failover would
+///
+/// // the next renewal finds out: ten seconds later, at once under a paused clock
+/// assert_eq!(guard.lost().await, LostReason::NotOurs);
+/// assert!(!guard.is_held());
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct MemoryStore {
+    server: Twin,
+}
+
+impl Default for MemoryStore {
+    fn default() -> Self {
+        Self { server: Twin::new(fastrand::u64(..)) }
+    }
+}
+
+impl MemoryStore {
+    /// A server of its own, with nothing in it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let store = leasehold::MemoryStore::new();
+    /// let one = leasehold::Client::sharing(&store);
+    /// let other = leasehold::Client::sharing(&store);
+    /// ```
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Forgets the holds of `name` without a message, as Redis does when it restarts without its
+    /// data or fails over too early. Permits that were held are free then; of a semaphore nothing
+    /// is left. Returns whether `name` was held.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// use leasehold::{Client, MemoryStore, Release};
+    /// let store = MemoryStore::new();
+    /// let guard = Client::sharing(&store).lock("job")?.acquire().await?;
+    /// assert!(store.lose("job"));
+    /// assert!(matches!(guard.release().await?, Release::AlreadyGone { .. }));
+    /// # Ok(()) }
+    /// ```
+    pub fn lose(&self, name: &str) -> bool {
+        let Ok(name) = Name::new(name) else { return false };
+        let leased = self.lose_leases(&name);
+        let is_text = self.server.kind(name.as_str()) == Some("string");
+        let counted = self.server.delete(&keys::holders(&name));
+        let held = !is_text && self.server.delete(name.as_str());
+        if counted {
+            self.server.delete(name.as_str());
+        }
+        let readers = self.server.keys().into_iter().filter(|key| keys::is_reader(key, &name));
+        for key in readers {
+            self.server.delete(&key);
+        }
+        leased || counted || held
+    }
+
+    /// Frees the permits of `name` that are held.
+    fn lose_leases(&self, name: &Name) -> bool {
+        let leases = keys::leases(name);
+        let Some(held) = self.server.zset(&leases) else { return false };
+        self.server.delete(&leases);
+        let text = |bytes| String::from_utf8(bytes).ok()?.parse::<usize>().ok();
+        let free = self.server.text(name.as_str()).and_then(text).unwrap_or_default();
+        self.server.set_text(name.as_str(), (free + held.len()).to_string().as_bytes());
+        true
+    }
+
+    /// Forgets everything without a message: all holds, tokens, semaphores, latches, and data.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// let store = leasehold::MemoryStore::new();
+    /// let lock = leasehold::Client::sharing(&store).lock("job")?;
+    /// let guard = lock.acquire().await?;
+    /// store.lose_everything();
+    /// assert!(!lock.is_locked().await?);
+    /// # drop(guard);
+    /// # Ok(()) }
+    /// ```
+    pub fn lose_everything(&self) {
+        self.server.forget_everything();
+    }
+
+    /// Stops the server, as SIGSTOP does: it answers no request until [`resume`](Self::resume).
+    ///
+    /// A client gives a request up after its `question_timeout`, 3 seconds by default.
+    ///
+    /// # Examples
+    ///
+    /// A hold that cannot be renewed ends by the holder's own clock:
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), leasehold::Error> {
+    /// use leasehold::{Client, LostReason, MemoryStore};
+    /// let store = MemoryStore::new();
+    /// let guard = Client::sharing(&store).lock("job")?.acquire().await?;
+    /// store.stall();
+    /// assert_eq!(guard.lost().await, LostReason::Expired);
+    /// # Ok(()) }
+    /// ```
+    pub fn stall(&self) {
+        self.server.stop();
+    }
+
+    /// Lets a stalled server go on. It executes what it was sent meanwhile.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let store = leasehold::MemoryStore::new();
+    /// store.stall();
+    /// store.resume();
+    /// ```
+    pub fn resume(&self) {
+        self.server.resume();
+    }
+
+    /// Refuses every request with these words, as Redis would: an error code first.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// let store = leasehold::MemoryStore::new();
+    /// let lock = leasehold::Client::sharing(&store).lock("job")?;
+    /// store.fail("OOM command not allowed");
+    /// assert!(matches!(lock.acquire().await, Err(leasehold::Error::NotReady { .. })));
+    /// # Ok(()) }
+    /// ```
+    pub fn fail(&self, words: &str) {
+        self.server.fail(Some(words));
+    }
+
+    /// Ends what [`fail`](Self::fail) began.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let store = leasehold::MemoryStore::new();
+    /// store.fail("LOADING Redis is loading the dataset in memory");
+    /// store.heal();
+    /// ```
+    pub fn heal(&self) {
+        self.server.fail(None);
+    }
+
+    /// Gives the server this many replicas, each of which acknowledges writes at once. A server
+    /// begins without any: see [`Lock::replicated`](crate::Lock::replicated).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), leasehold::Error> {
+    /// use leasehold::{Client, Error, MemoryStore, Replicas};
+    /// let store = MemoryStore::new();
+    /// let lock = Client::sharing(&store).lock("job")?.replicated(Replicas::at_least(1));
+    /// assert!(matches!(lock.acquire().await, Err(Error::NotReplicated { got: 0, .. })));
+    /// store.set_replicas(1);
+    /// assert!(lock.acquire().await.is_ok());
+    /// # Ok(()) }
+    /// ```
+    pub fn set_replicas(&self, number: u32) {
+        let number = usize::try_from(number).unwrap_or(usize::MAX / 2);
+        self.server.acknowledge_as(number);
+    }
+
+    /// The value that [`Write::set`](crate::Write::set) wrote under `key`, while it is there.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// use leasehold::{Client, MemoryStore, Write};
+    /// let store = MemoryStore::new();
+    /// let guard = Client::sharing(&store).lock("stock:42")?.acquire().await?;
+    /// guard.write([Write::set("stock:42:left", "7")]).await?;
+    /// assert_eq!(store.value("stock:42:left").as_deref(), Some(&b"7"[..]));
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn value(&self, key: impl AsRef<[u8]>) -> Option<Vec<u8>> {
+        self.server.text(key)
+    }
+
+    /// The value of one field that [`Write::hset`](crate::Write::hset) wrote.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// use leasehold::{Client, MemoryStore, Write};
+    /// let store = MemoryStore::new();
+    /// let guard = Client::sharing(&store).lock("stock:42")?.acquire().await?;
+    /// guard.write([Write::hset("stock:42:by-colour", "red", "7")]).await?;
+    /// assert_eq!(store.field("stock:42:by-colour", "red").as_deref(), Some(&b"7"[..]));
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn field(&self, key: impl AsRef<[u8]>, field: impl AsRef<[u8]>) -> Option<Vec<u8>> {
+        self.server.field(key, field)
+    }
+
+    /// A store for the client called `client_id`, which connects when it is first asked.
+    pub(crate) fn store(&self, client_id: &str) -> RedisStore {
+        let server = self.server.clone();
+        let connector = Connector::by(move || {
+            let server = server.clone();
+            async move { server.connect().await }
+        });
+        RedisStore::simulated(connector, client_id)
+    }
+}
+
+impl fmt::Debug for MemoryStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryStore").finish_non_exhaustive()
+    }
+}
