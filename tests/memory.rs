@@ -215,6 +215,37 @@ mod stall {
         assert_eq!(start.elapsed().as_secs(), 3);
     }
 
+    /// The timeout named the holder of an earlier answer, who had given the lock back.
+    #[tokio::test(start_paused = true)]
+    async fn timeout_of_an_unanswered_request_names_no_holder() {
+        let store = MemoryStore::new();
+        let (here, there) = (Client::sharing(&store), Client::sharing(&store));
+        for pause in [Duration::ZERO, Duration::from_millis(300), secs(1)] {
+            let (lock, pool) = (here.lock("door").unwrap(), here.permits("pool").unwrap());
+            there.permits("pool").unwrap().set_if_absent(1).await.unwrap();
+            let guard = there.lock("door").unwrap().acquire().await.unwrap();
+            let permit = there.permits("pool").unwrap().acquire().await.unwrap();
+            let busy = [
+                lock.acquire_within(secs(1)).await.err().unwrap(),
+                pool.acquire_within(secs(1)).await.err().unwrap(),
+            ];
+            assert!(busy.iter().all(Error::is_busy), "{busy:?}");
+            guard.release().await.unwrap().done().unwrap();
+            permit.release().await.unwrap().done().unwrap();
+            sleep(pause).await;
+            store.stall();
+            let silent = [
+                lock.acquire_within(secs(1)).await.err().unwrap(),
+                pool.acquire_within(secs(1)).await.err().unwrap(),
+            ];
+            store.resume();
+            for error in silent {
+                assert!(matches!(error, Error::Unavailable { .. }), "{pause:?}: {error:?}");
+            }
+            sleep(secs(10)).await;
+        }
+    }
+
     #[tokio::test(start_paused = true)]
     async fn those_who_still_wait_are_answered_when_it_resumes() {
         let store = MemoryStore::new();

@@ -222,6 +222,7 @@ impl<'a> Attempt<'a> {
             turn.asks();
         }
         self.asked = Some(lease);
+        self.heard.lock().get_or_insert(Err(lease.asked_at));
         self.unsent = (!engine.core.store.is_up()).then(|| engine.core.store.losses());
         let store = &engine.core.store;
         let asked = match &self.want.beside {
@@ -280,14 +281,14 @@ impl<'a> Attempt<'a> {
             Ok(Verdict::Busy(taken)) => {
                 let holder = taken.holder.as_ref();
                 engine.contention.saw(&self.claim.object, holder, lease.asked_at);
-                *self.heard.lock() = Some(Ok((taken.clone(), lease.asked_at)));
+                *self.heard.lock() = Some(Ok(Ok((taken.clone(), lease.asked_at))));
                 self.waiting.in_vain(lease.asked_at, self.told);
                 self.free_at = taken.at_most.map(|left| lease.asked_at + left);
                 Asked::Busy(taken)
             }
             Err(failure) => {
                 self.unsure |= failure.may_have_happened();
-                *self.heard.lock() = Some(Err(failure.clone()));
+                *self.heard.lock() = Some(Ok(Err(failure.clone())));
                 Asked::Failed(failure)
             }
         };

@@ -68,11 +68,15 @@ impl Want {
     }
 }
 
-/// What the store said, and of what is in the way when it was asked.
+/// What the store answered: what is in the way, and when it was asked.
 type Said = Result<(Taken, Instant), Failure>;
 
-/// What it said last. It outlives the attempt, to be named when patience ends.
-type Heard = Mutex<Option<Said>>;
+/// The last answer, or when the first request without one was sent. It outlives the attempt, to be
+/// named when patience ends.
+type Heard = Mutex<Option<Result<Said, Instant>>>;
+
+/// A request that has no answer for so long is unanswered when patience ends.
+const SILENCE: Duration = Duration::from_millis(100);
 
 /// Who takes one share after the other waits for nothing: other tasks run now and then all the same.
 /// When the budget is used up the runtime wakes its own tasks alone, and others may poll us.
@@ -182,7 +186,11 @@ impl Engine {
             Ok(Ok(End::In(held))) => Ok(Some(held)),
             Ok(Ok(End::PassedBy(_)) | Err(Error::TimedOut { .. })) => Ok(None),
             Ok(Err(error)) => Err(error),
-            Err(_) => Err(self.unanswered(&want.object.name, limit, heard.lock().take())),
+            Err(_) => Err(self.unanswered(
+                &want.object.name,
+                limit,
+                heard.lock().take().and_then(Result::ok),
+            )),
         }
     }
 
@@ -337,23 +345,26 @@ impl Engine {
     /// Why patience ended in vain.
     fn gave_up(&self, object: &Object, waited: Duration, heard: &Heard) -> Error {
         let now = self.core.clock.now();
-        // Who never had an answer knows what those before it were told, unless something has come
-        // in the way since: what is held here is known without the store.
+        let heard = heard.lock().take();
+        let silent = |asked_at: &Instant| now.saturating_duration_since(*asked_at) >= SILENCE;
+        let asked = matches!(&heard, Some(Err(asked_at)) if silent(asked_at));
+        let said = heard.and_then(Result::ok);
+        // A waiter that has not asked knows the answer to the waiter before it, unless something has
+        // come in the way since. What is held here is known without the store.
         let here = || self.contention.grant(object).is_some();
-        let knows = || here() || self.core.store.in_the_way(&object.name).is_none();
+        let knows = || here() || !asked && self.core.store.in_the_way(&object.name).is_none();
         let seen = || {
             let holder = self.contention.seen(object, now).filter(|_| knows())?;
             Some(Ok((Taken { holder, ..Taken::UNKNOWN }, now)))
         };
-        let heard = heard.lock().take();
-        match heard.or_else(seen) {
+        match said.or_else(seen) {
             Some(Ok((taken, asked_at))) => {
                 self.core.counters.timed_out.add(1);
                 let after = |it: Holder| it.after(now.saturating_duration_since(asked_at));
                 let holder = taken.holder.map(after);
                 self.busy(object, waited, Taken { holder, ..taken })
             }
-            heard => self.unanswered(&object.name, waited, heard),
+            said => self.unanswered(&object.name, waited, said),
         }
     }
 
