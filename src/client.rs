@@ -451,7 +451,7 @@ impl<Made> ClientBuilder<Made> {
     /// Sets how long a question may take that is not to wait:
     /// [`try_acquire`](Lock::try_acquire), [`try_run`](Lock::try_run) until the
     /// work begins, [`holder`](Lock::holder) and its kin,
-    /// [`force_release`](Lock::force_release), [`reenter`](LockGuard::reenter). It is asked again meanwhile if that
+    /// [`force_release`](Lock::force_release), [`reenter`](crate::LockGuard::reenter). It is asked again meanwhile if that
     /// can help. Default: 3 s. One shorter than the command timeout ends the question
     /// and not the connection. What changes how many permits there are, or a latch, is asked for
     /// no longer than 30 s: a minute later it is not known any more, and would count twice.

@@ -260,8 +260,8 @@ pub enum Error {
         source: Option<Cause>,
     },
 
-    /// The store of this client cannot do that: [`MemoryStore`](crate::MemoryStore) runs no
-    /// scripts, and a cluster has no latch whose name has braces. Nothing happened.
+    /// The store of this client cannot do that: a cluster has no latch whose name has braces.
+    /// Nothing happened.
     #[error("not possible with this store: {what}")]
     Unsupported {
         /// What it cannot do.

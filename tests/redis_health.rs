@@ -91,6 +91,21 @@ async fn a_primary_that_writes_without_its_replicas_is_found_and_told_once() {
     healed(&client, PATIENCE, "it has none", |health| health.findings.is_empty()).await;
 }
 
+/// A server without memory refuses every lock; the probe said that it is ready.
+#[tokio::test]
+async fn client_of_a_full_server_is_not_ready() {
+    let server = Redis::start();
+    let client = Client::connect(&server.url()).await.unwrap();
+    assert!(client.health().await.is_ready());
+    server.command(&["CONFIG", "SET", "maxmemory", "1"]);
+    let health = client.health().await;
+    assert!(!health.is_ready());
+    assert!(health.obstacle.as_deref().is_some_and(|it| it.contains("OOM")), "{health:?}");
+    assert!(client.lock("door").unwrap().try_acquire().await.unwrap_err().is_transient());
+    server.command(&["CONFIG", "SET", "maxmemory", "0"]);
+    assert!(client.health().await.is_ready());
+}
+
 /// At the second time a probe alone had it.
 #[tokio::test]
 async fn what_comes_back_is_told_again_and_its_end_each_time() {

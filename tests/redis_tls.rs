@@ -326,3 +326,14 @@ async fn both_connections_bear_the_id_of_the_client() {
     drop(client);
     testkit::eventually("both are closed", SOON, || count() == 0);
 }
+
+/// The client connected in plain text, and nobody noticed.
+#[tokio::test(flavor = "multi_thread")]
+async fn certificates_are_refused_where_the_url_has_no_tls() {
+    let redis = Redis::options().tls().start();
+    for url in [redis.url().as_str(), "redis-cluster://127.0.0.1:1"] {
+        says(&lasting_refusal(trusting(&redis), url).await, "write rediss://");
+        let lazily = trusting(&redis).connect_lazily(url).unwrap_err();
+        assert!(lazily.to_string().contains("write rediss://"), "{url}: {lazily}");
+    }
+}

@@ -152,6 +152,8 @@ pub(crate) struct About {
     pub(crate) role: Option<Role>,
     pub(crate) version: Option<String>,
     pub(crate) eviction_policy: Option<String>,
+    /// Whether its memory is full, and it throws nothing away.
+    pub(crate) is_full: bool,
     /// Whether it is of a cluster, whatever its role there.
     pub(crate) clustered: bool,
     /// Where it is.

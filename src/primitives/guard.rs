@@ -258,8 +258,7 @@ impl LockGuard {
     ///
     /// As [`write`](Self::write). [`Error::HalfDone`] if the script failed or returned an error,
     /// or too long an answer. [`Error::Script`] if it cannot be run in this way: it is empty, or
-    /// begins with `#!`; [`Error::Refused`] if it is no Lua. [`Error::Unsupported`] on a
-    /// [`MemoryStore`](crate::MemoryStore), which runs no scripts.
+    /// begins with `#!`; [`Error::Refused`] if it is no Lua.
     ///
     /// # Cancel safety
     ///

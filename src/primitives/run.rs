@@ -160,7 +160,7 @@ impl Holding {
         &self.watch
     }
 
-    /// Writes to keys beside the lock, as [`LockGuard::write`] does.
+    /// Writes to keys beside the lock, as [`LockGuard::write`](crate::LockGuard::write) does.
     ///
     /// # Errors
     ///
@@ -183,7 +183,7 @@ impl Holding {
         guarded::write(&self.watch, writes.into_iter().collect()).await
     }
 
-    /// Runs a script of yours on the server, as [`LockGuard::eval`] does.
+    /// Runs a script of yours on the server, as [`LockGuard::eval`](crate::LockGuard::eval) does.
     ///
     /// # Errors
     ///
@@ -207,7 +207,7 @@ impl Holding {
         guarded::eval(&self.watch, script).await
     }
 
-    /// Waits until the hold is over, as [`LockGuard::lost`] does.
+    /// Waits until the hold is over, as [`LockGuard::lost`](crate::LockGuard::lost) does.
     ///
     /// # Cancel safety
     ///

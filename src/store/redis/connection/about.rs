@@ -62,6 +62,7 @@ pub(crate) fn learnt(mut known: About, replies: &[Value], asked: Duration) -> Ab
             _ => known.role,
         };
         known.eviction_policy = info.eviction_policy().or(known.eviction_policy);
+        known.is_full = info.is_full();
         known.run_id = info.run_id().or(known.run_id);
         known.replicas = match known.role {
             Some(Role::Replica) => None,

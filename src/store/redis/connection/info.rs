@@ -42,6 +42,16 @@ impl<'a> Info<'a> {
         self.fact("maxmemory_policy").map(shown)
     }
 
+    /// Whether the server refuses writes for want of memory.
+    pub(super) fn is_full(&self) -> bool {
+        let number = |name| self.fact(name)?.parse::<u64>().ok();
+        let most = number("maxmemory").filter(|most| *most > 0);
+        let used = number("used_memory").unwrap_or_default();
+        let counted = used.saturating_sub(number("mem_not_counted_for_evict").unwrap_or_default());
+        let keeps_all = self.fact("maxmemory_policy") == Some("noeviction");
+        keeps_all && most.is_some_and(|most| counted > most)
+    }
+
     /// What the server calls itself until it ends.
     pub(super) fn run_id(&self) -> Option<String> {
         self.fact("run_id").map(shown)
@@ -114,6 +124,22 @@ pub(super) fn text(reply: &Value) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn memory_is_full_when_nothing_may_be_thrown_away() {
+        let full = |text: &str| Info { text, asked: Default::default() }.is_full();
+        let memory = |used: u32, not_counted: u32, most: u32, policy: &str| {
+            full(&format!(
+                "used_memory:{used}\r\nmaxmemory:{most}\r\nmaxmemory_policy:{policy}\r\n\
+                 mem_not_counted_for_evict:{not_counted}\r\n"
+            ))
+        };
+        assert!(memory(11, 0, 10, "noeviction"));
+        assert!(!memory(11, 1, 10, "noeviction"));
+        assert!(!memory(11, 0, 0, "noeviction"));
+        assert!(!memory(11, 0, 10, "allkeys-lru"));
+        assert!(!full(""));
+    }
 
     #[test]
     fn a_line_is_found_and_nothing_is_made_of_anything_else() {

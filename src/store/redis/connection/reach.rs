@@ -37,10 +37,14 @@ impl Reach {
     /// If there is something wrong with the certificates.
     #[cfg(feature = "tls")]
     pub(crate) fn to(place: &Place, settings: &Settings) -> Result<Arc<Self>, Error> {
+        let somebody_speaks = place.addresses().iter().any(Address::speaks_tls);
         let speak_tls = match place {
             Place::Sentinels(watched) => watched.tls,
-            Place::At(_) | Place::Among(_) => place.addresses().iter().any(Address::speaks_tls),
+            Place::At(_) | Place::Among(_) => somebody_speaks,
         };
+        if !speak_tls && !somebody_speaks && settings.tls.is_given() {
+            return Err(Obstacle::lasting(NO_TLS_URL).before(place.to_string()));
+        }
         let tls = speak_tls.then(|| Tls::new(&settings.tls)).transpose();
         let tls = tls.map_err(|why| Obstacle::lasting(why).before(place.to_string()))?;
         Ok(Arc::new(Self { resolver: settings.resolver.clone(), tls }))
@@ -154,6 +158,10 @@ impl Reach {
         Err(no_tls())
     }
 }
+
+#[cfg(feature = "tls")]
+const NO_TLS_URL: &str = "ca_certificates or client_certificate is set, and the URL has no TLS: write \
+                          rediss://, rediss-cluster:// or rediss-sentinel://";
 
 #[cfg(feature = "tls")]
 const NOT_SPOKEN: &str = "sentinel_ca_certificates or sentinel_client_certificate is set, and the \

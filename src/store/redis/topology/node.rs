@@ -126,7 +126,10 @@ impl Node {
         let about = learnt(self.commands.about(), &replies, asked);
         self.commands.learnt(&about);
         common.warnings.look(&about, self.commands.dialer());
-        Ok(about)
+        match about.is_full {
+            true => Err(Failure::refused("OOM", "used memory > 'maxmemory'")),
+            false => Ok(about),
+        }
     }
 
     /// What comes of a `look` at this server in time, and how the server is.
