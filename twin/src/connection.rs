@@ -52,8 +52,8 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    pub(super) fn new(shared: Arc<Shared>, stream: DuplexStream) -> Self {
-        let id = shared.core().join();
+    pub(super) fn new(shared: Arc<Shared>, host: &str, stream: DuplexStream) -> Self {
+        let id = shared.core().join(host);
         Self {
             shared,
             id,
@@ -73,12 +73,13 @@ impl Connection {
     fn carry(&mut self, cx: &mut Context<'_>, core: &mut Core) -> Step {
         let now = Instant::now();
         core.tick();
-        if !core.faults.stopped {
-            core.answer_awaited();
-        }
         let Some(client) = core.client(self.id) else { return Step::Over };
         client.attend(cx.waker());
         let cut = client.cut;
+        self.closing |= client.is_ending;
+        if !core.faults.stopped {
+            core.unblock_late(self.id);
+        }
         let mut moved = self.read(cx, core, cut);
         if cut == Some(Cut::Replies) {
             self.stream = None;
@@ -88,6 +89,7 @@ impl Connection {
             return Step::Again;
         }
         let waits = core.faults.stopped && !self.arrived.is_empty();
+        // A client that goes while it waits for replicas is forgotten, as in Redis.
         let idle = self.underway.is_empty() && !waits;
         let said = self.closing && self.leaving.is_empty();
         if (self.stream.is_none() && idle) || said {
@@ -137,7 +139,7 @@ impl Connection {
             self.arrived.extend_from_slice(&bytes);
         }
         let mut at = 0;
-        while !core.is_awaiting(self.id) {
+        while core.blocked(self.id).is_none() {
             let rest = &self.arrived[at..];
             match request::first(rest, &mut self.words) {
                 Request::Whole(length) => {
@@ -185,10 +187,10 @@ impl Connection {
         let stopped = core.faults.stopped;
         let requests = self.underway.front().map(|(due, _)| *due).filter(|_| !stopped);
         let replies = core.client(self.id).and_then(|client| client.next_due());
-        let awaited = core.client(self.id).and_then(|client| client.awaited?.until());
-        let awaited = awaited.filter(|_| !stopped);
-        let dues = requests.into_iter().chain(replies).chain(awaited);
-        let Some(due) = dues.min() else { return Step::Wait };
+        let blocked = core.blocked(self.id).and_then(|it| it.until).filter(|_| !stopped);
+        let Some(due) = requests.into_iter().chain(replies).chain(blocked).min() else {
+            return Step::Wait;
+        };
         if self.timer.deadline() != due {
             self.timer.as_mut().reset(due);
         }

@@ -24,6 +24,37 @@ impl Twin {
         self.shared.resumed.notify_waiters();
     }
 
+    /// Kills the server: all connections end, and new ones are refused. What a replica
+    /// had not applied yet is lost to it.
+    pub fn kill(&self) {
+        let mut core = self.core();
+        (core.faults.dead, core.faults.stopped) = (true, false);
+        core.connections().iter().for_each(|connection| core.cut(connection.id, Cut::Whole));
+        core.unfollow();
+    }
+
+    /// Starts a killed server again, with its data and without its scripts. If it lost
+    /// its data as well, call [`forget_everything`](Self::forget_everything) before.
+    pub fn restart(&self) {
+        let mut core = self.core();
+        core.faults.dead = false;
+        core.scripts.clear();
+        drop(core);
+        self.shared.resumed.notify_waiters();
+        replica::follow_again(&self.shared);
+    }
+
+    /// Cuts the server off from other servers, and from no client.
+    pub fn isolate(&self) {
+        self.core().faults.isolated = true;
+    }
+
+    /// Ends what [`isolate`](Self::isolate) began.
+    pub fn rejoin(&self) {
+        self.core().faults.isolated = false;
+        self.shared.resumed.notify_waiters();
+    }
+
     /// How long requests and replies are on their way from now on.
     pub fn delay(&self, requests: Delay, replies: Delay) {
         let mut core = self.core();
@@ -131,7 +162,7 @@ impl Twin {
         let mut core = self.core();
         core.tick();
         core.faults.replicas = replicas;
-        core.answer_awaited();
+        core.unblock();
     }
 
     /// Makes a replica the master. The old master becomes its replica: it keeps its

@@ -80,7 +80,7 @@ const MISCONF: &str = "MISCONF Redis is configured to save RDB snapshots, but it
     error.";
 
 /// What becomes of those who want to connect.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Reach {
     /// They are connected.
     #[default]
@@ -111,6 +111,10 @@ pub(super) struct Faults {
     pub(super) reach: Reach,
     /// As by SIGSTOP.
     pub(super) stopped: bool,
+    /// As by SIGKILL.
+    pub(super) dead: bool,
+    /// No other server hears of it, nor it of them.
+    pub(super) isolated: bool,
     /// Of a thousand messages to a subscriber so many are lost.
     pub(super) lost: u32,
     /// Of a thousand commands so many are refused.
@@ -121,4 +125,16 @@ pub(super) struct Faults {
     pub(super) replicas: usize,
     /// How far the clock is off, in microseconds.
     pub(super) step: i64,
+}
+
+impl Faults {
+    /// What becomes of those who connect.
+    pub(super) fn reach(&self) -> Reach {
+        if self.dead { self.reach.max(Reach::Refused) } else { self.reach }
+    }
+
+    /// Whether it runs, and can speak with other servers.
+    pub(super) const fn is_among_others(&self) -> bool {
+        !(self.stopped || self.dead || self.isolated)
+    }
 }

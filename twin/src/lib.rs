@@ -11,8 +11,10 @@
 //!
 //! Start with [`Twin::new`] and [`Twin::connect`]. Then make its life hard:
 //! [`stop`](Twin::stop), [`cut`](Twin::cut), [`refuse`](Twin::refuse),
-//! [`delay`](Twin::delay), [`replica`](Twin::replica).
+//! [`kill`](Twin::kill), [`delay`](Twin::delay), [`replica`](Twin::replica). Several servers
+//! are in a [`Net`].
 
+mod address;
 mod commands;
 mod connection;
 mod control;
@@ -23,6 +25,7 @@ mod faults;
 mod glob;
 mod hash;
 mod inspect;
+mod net;
 mod number;
 mod reply;
 mod request;
@@ -49,6 +52,7 @@ pub use self::{
     core::{Executed, clients::Connection},
     delay::Delay,
     faults::{Cut, Reach, Refusal},
+    net::{Host, Net},
 };
 
 /// How much the network holds of what one side has not taken yet.
@@ -87,11 +91,22 @@ impl Shared {
         self.core.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until the server is not stopped.
-    async fn running(&self) {
+    /// Waits until the server is not isolated.
+    async fn in_touch(&self) {
         loop {
             let resumed = self.resumed.notified();
-            if !self.core().faults.stopped {
+            if !self.core().faults.isolated {
+                return;
+            }
+            resumed.await;
+        }
+    }
+
+    /// Waits until the server runs, and can speak with others.
+    async fn among_others(&self) {
+        loop {
+            let resumed = self.resumed.notified();
+            if self.core().faults.is_among_others() {
                 return;
             }
             resumed.await;
@@ -112,12 +127,21 @@ impl Twin {
     ///
     /// # Errors
     ///
-    /// If the server [refuses](Reach::Refused) connections.
+    /// If the server is dead, or [refuses](Reach::Refused) connections.
     ///
     /// # Cancel safety
     ///
     /// Dropping it connects nobody.
     pub async fn connect(&self) -> io::Result<DuplexStream> {
+        self.connect_from("", Reach::default).await
+    }
+
+    /// The same from a host that reaches the server so.
+    async fn connect_from(
+        &self,
+        host: &str,
+        reached: impl Fn() -> Reach,
+    ) -> io::Result<DuplexStream> {
         let way = {
             let mut core = self.core();
             let (there, back) = (core.faults.requests, core.faults.replies);
@@ -126,17 +150,17 @@ impl Twin {
         if !way.is_zero() {
             sleep(way).await;
         }
-        let reach = self.core().faults.reach;
+        let reach = self.core().faults.reach().max(reached());
         match reach {
-            Reach::Open => Ok(self.accept()),
+            Reach::Open => Ok(self.accept(host)),
             Reach::Refused => Err(io::ErrorKind::ConnectionRefused.into()),
             Reach::Silent => pending().await,
         }
     }
 
-    fn accept(&self) -> DuplexStream {
+    fn accept(&self, host: &str) -> DuplexStream {
         let (client, server) = duplex(BUFFER);
-        tokio::spawn(connection::Connection::new(Arc::clone(&self.shared), server));
+        tokio::spawn(connection::Connection::new(Arc::clone(&self.shared), host, server));
         client
     }
 

@@ -7,6 +7,7 @@ mod keys;
 mod lists;
 mod messages;
 mod numbers;
+mod replication;
 mod scripts;
 mod server;
 mod strings;
@@ -96,6 +97,7 @@ pub(super) static TABLE: LazyLock<Table> = LazyLock::new(|| {
         keys::COMMANDS,
         lists::COMMANDS,
         messages::COMMANDS,
+        replication::COMMANDS,
         scripts::COMMANDS,
         server::COMMANDS,
         strings::COMMANDS,

@@ -7,7 +7,7 @@ use std::{
 
 use tokio::time::Instant;
 
-use super::{Core, waiting::Awaited};
+use super::{Core, blocked::Wait};
 use crate::{
     faults::Cut,
     reply::{Protocol, Reply},
@@ -16,21 +16,23 @@ use crate::{
 /// What the server knows of a connection.
 #[derive(Debug)]
 pub(crate) struct Client {
+    host: String,
     pub(crate) name: String,
     pub(crate) user: String,
     pub(crate) logged_in: bool,
     pub(crate) protocol: Protocol,
     pub(crate) db: usize,
-    /// How much was written in all when its last command had run.
-    pub(crate) written: u64,
-    /// What it waits for before anything else.
-    pub(crate) awaited: Option<Awaited>,
     channels: BTreeSet<Vec<u8>>,
     /// What is on its way to the client, and when it is there.
     outbox: VecDeque<(Instant, Vec<u8>)>,
     /// How the connection was cut while somebody still attends to it.
     pub(crate) cut: Option<Cut>,
     waker: Option<Waker>,
+    /// How far the history of the data was after its last command.
+    pub(crate) written: u64,
+    pub(crate) blocked: Option<Wait>,
+    /// It is cut off as soon as it has all replies.
+    pub(crate) is_ending: bool,
 }
 
 /// A connection as a test sees it.
@@ -51,6 +53,8 @@ pub(crate) struct Client {
 pub struct Connection {
     /// The number that the server has given it.
     pub id: u64,
+    /// The [`Host`](crate::Host) that it comes from, or nothing.
+    pub host: String,
     /// What it calls itself, or nothing.
     pub name: String,
     /// The user that it has logged in as.
@@ -116,25 +120,28 @@ impl Client {
     fn seen(&self, id: u64) -> Connection {
         let text = |bytes: &Vec<u8>| String::from_utf8_lossy(bytes).into_owned();
         let channels = self.channels.iter().map(text).collect();
-        Connection { id, name: self.name.clone(), user: self.user.clone(), channels }
+        let (host, name, user) = (self.host.clone(), self.name.clone(), self.user.clone());
+        Connection { id, host, name, user, channels }
     }
 }
 
 impl Core {
     /// A new client.
-    pub(crate) fn join(&mut self) -> u64 {
+    pub(crate) fn join(&mut self, host: &str) -> u64 {
         let client = Client {
+            host: host.into(),
             name: String::new(),
             user: "default".into(),
             logged_in: self.user("default").is_open(),
             protocol: Protocol::default(),
             db: 0,
-            written: 0,
-            awaited: None,
             channels: BTreeSet::new(),
             outbox: VecDeque::new(),
             cut: None,
             waker: None,
+            written: 0,
+            blocked: None,
+            is_ending: false,
         };
         self.clients.last += 1;
         self.clients.by_id.insert(self.clients.last, client);
@@ -153,12 +160,6 @@ impl Core {
 
     pub(crate) fn client(&mut self, id: u64) -> Option<&mut Client> {
         self.clients.by_id.get_mut(&id)
-    }
-
-    /// The clients that wait for replicas.
-    pub(crate) fn awaiting(&self) -> Vec<(u64, Awaited)> {
-        let awaiting = |(id, client): (&u64, &Client)| Some((*id, client.awaited?));
-        self.clients.by_id.iter().filter_map(awaiting).collect()
     }
 
     pub(crate) fn connected(&self) -> usize {
@@ -252,6 +253,10 @@ impl Core {
 }
 
 impl Clients {
+    pub(super) fn all(&self) -> impl Iterator<Item = (&u64, &Client)> {
+        self.by_id.iter()
+    }
+
     /// The user that a client has logged in as.
     pub(super) fn user_of(&self, id: u64) -> Option<&str> {
         self.by_id.get(&id).map(|client| client.user.as_str())

@@ -5,10 +5,10 @@
 //! with the server, run, answered, and told to the replicas. The server is given the
 //! table of the commands: it knows none of them itself.
 
+pub(super) mod blocked;
 pub(super) mod clients;
 pub(super) mod replica;
 pub(super) mod spec;
-pub(super) mod waiting;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -26,6 +26,7 @@ use self::{
     spec::{Call, Spec, Table},
 };
 use super::{
+    address::Address,
     data::Keyspace,
     faults::{Faults, Refusal},
     reply::{Answer, Protocol, Reply},
@@ -42,6 +43,8 @@ const DATABASES: usize = 16;
 /// A server, with its data and its clients.
 pub(super) struct Core {
     pub(super) table: &'static Table,
+    /// Where others say that it is.
+    pub(super) address: Address,
     databases: Vec<Keyspace>,
     clients: Clients,
     users: BTreeMap<String, User>,
@@ -129,6 +132,7 @@ impl Core {
         let now = Instant::now();
         Self {
             table,
+            address: Address::default(),
             databases: vec![Keyspace::default(); DATABASES],
             clients: Clients::default(),
             users: BTreeMap::from([("default".into(), User::everybody())]),
@@ -153,9 +157,9 @@ impl Core {
         self.tell(client, words, &reply, false);
         self.say(client, &reply);
         self.feed();
-        let offset = self.offset();
+        let written = self.offset();
         if let Some(client) = self.client(client) {
-            client.written = offset;
+            client.written = written;
         }
     }
 

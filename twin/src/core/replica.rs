@@ -1,37 +1,51 @@
-//! Replicas: they hear of what was written, a while later.
+//! Replicas: they receive what was written, a while later.
 //!
-//! A master sends the outcome of each command or script as one batch: what lies
-//! under the keys it has touched, and what it has published. What is on its way
-//! when a replica is promoted is lost. A replica acknowledges each batch.
+//! A primary sends the outcome of each command or script as one batch: the values of
+//! the keys it touched, and what it published. A replica says how far it is when it is
+//! asked, and each second. If it is promoted, it loses the batches that have not arrived.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeSet, VecDeque},
+    future::pending,
     sync::{Arc, Weak},
+    time::Duration,
 };
 
 use tokio::{
     sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
-    time::{Instant, sleep_until},
+    time::{Instant, sleep, sleep_until},
 };
 
 use super::Core;
 use crate::{
     Shared,
+    address::Address,
     data::{Entry, Keyspace},
     delay::Delay,
 };
 
-/// What a replica is told.
+/// How often a replica says how far it is, and looks for its primary.
+const EACH: Duration = Duration::from_secs(1);
+
+/// What a replica is sent.
 #[derive(Clone, Debug)]
 pub(super) enum Effect {
-    /// What lies under a key of a database now, if anything.
+    /// The value of a key of a database now, if there is one.
     Key(usize, Vec<u8>, Option<Entry>),
     Everything(Vec<Keyspace>),
     Message(Vec<u8>, Vec<u8>),
+    /// It is to say how far it is.
+    Question,
 }
 
-/// The outcome of one command, when it arrives, and how much was written with it.
-type Batch = (Instant, u64, Vec<Effect>);
+/// The outcome of one command.
+#[derive(Clone, Debug)]
+struct Batch {
+    due: Instant,
+    effects: Vec<Effect>,
+    /// Where it ends in the history of the data.
+    offset: u64,
+}
 
 /// The place of a server among others.
 #[derive(Debug, Default)]
@@ -41,33 +55,50 @@ pub(super) struct Replication {
     leader: Option<Leader>,
     /// How often that has changed.
     term: u64,
+    /// How long the history of the data is. It is counted once there was a replica.
+    offset: u64,
+    counts: bool,
+    /// The number of the last feed.
+    last_feed: u64,
     /// The keys that were written since the last batch.
     touched: BTreeSet<(usize, Vec<u8>)>,
     /// Whether it was more than these.
     everything: bool,
     messages: Vec<Effect>,
-    /// How many batches there were.
-    offset: u64,
-    /// The number of the last feed.
-    last_feed: u64,
 }
 
 #[derive(Clone, Debug)]
 struct Leader {
     server: Weak<Shared>,
+    address: Address,
     lag: Delay,
+    is_up: bool,
 }
 
-/// The way to one replica.
+/// The connection to one replica.
 #[derive(Debug)]
 struct Feed {
     number: u64,
-    replica: Weak<Shared>,
-    /// How much of what was written the replica has.
-    acknowledged: Option<u64>,
+    replica: Address,
     lag: Delay,
     last: Instant,
     batches: UnboundedSender<Batch>,
+    /// How far the replica says that it is, and when it said so; not before it has all data.
+    acknowledged: Option<(u64, Instant)>,
+}
+
+/// What a replica receives, and by which feed.
+struct Received {
+    number: u64,
+    batches: UnboundedReceiver<Batch>,
+}
+
+/// A replica as its primary sees it.
+pub(crate) struct Follower {
+    pub(crate) address: Address,
+    pub(crate) offset: u64,
+    pub(crate) lag: Duration,
+    pub(crate) is_online: bool,
 }
 
 impl Core {
@@ -75,19 +106,46 @@ impl Core {
         self.replication.leader.is_some()
     }
 
-    fn is_followed(&self) -> bool {
-        !self.replication.feeds.is_empty()
+    /// The primary of this server, and whether they are connected.
+    pub(crate) fn leader(&self) -> Option<(&Address, bool)> {
+        self.replication.leader.as_ref().map(|leader| (&leader.address, leader.is_up))
+    }
+
+    pub(crate) fn offset(&self) -> u64 {
+        self.replication.offset
+    }
+
+    pub(crate) fn followers(&self) -> Vec<Follower> {
+        let now = self.instant();
+        let follower = |feed: &Feed| {
+            let (offset, at) = feed.acknowledged.unwrap_or((0, now));
+            let (address, lag) = (feed.replica.clone(), now.saturating_duration_since(at));
+            Follower { address, offset, lag, is_online: feed.acknowledged.is_some() }
+        };
+        self.replication.feeds.iter().filter(|it| !it.batches.is_closed()).map(follower).collect()
+    }
+
+    /// How many replicas have said that they are at least so far.
+    pub(crate) fn acknowledged(&self, offset: u64) -> i64 {
+        let is_there = |feed: &&Feed| feed.acknowledged.is_some_and(|(at, _)| at >= offset);
+        let count = self.replication.feeds.iter().filter(is_there).count() + self.faults.replicas;
+        i64::try_from(count).unwrap_or(i64::MAX)
+    }
+
+    /// Asks all replicas how far they are.
+    pub(crate) fn ask_replicas(&mut self) {
+        self.send(&[Effect::Question]);
     }
 
     pub(super) fn note_message(&mut self, channel: &[u8], message: &[u8]) {
-        if self.is_followed() {
+        if self.replication.counts {
             let message = Effect::Message(channel.to_vec(), message.to_vec());
             self.replication.messages.push(message);
         }
     }
 
     pub(crate) fn note_keys(&mut self, db: usize, keys: &[&[u8]]) {
-        if self.is_followed() {
+        if self.replication.counts {
             self.replication.touched.extend(keys.iter().map(|key| (db, key.to_vec())));
         }
     }
@@ -96,10 +154,10 @@ impl Core {
         self.replication.everything = true;
     }
 
-    /// Tells the replicas what was noted since the last time.
+    /// Sends the replicas what was noted since the last time.
     pub(crate) fn feed(&mut self) {
         let everything = std::mem::take(&mut self.replication.everything);
-        if !self.is_followed() {
+        if !self.replication.counts {
             return;
         }
         let touched = std::mem::take(&mut self.replication.touched);
@@ -111,34 +169,20 @@ impl Core {
         if effects.is_empty() {
             return;
         }
-        self.replication.offset += 1;
-        let (now, offset, random) = (self.instant(), self.replication.offset, &mut self.random);
+        if !self.is_replica() {
+            self.replication.offset += u64::try_from(effects.len()).unwrap_or_default();
+        }
+        self.send(&effects);
+    }
+
+    fn send(&mut self, effects: &[Effect]) {
+        let (now, offset) = (self.instant(), self.replication.offset);
+        let random = &mut self.random;
         self.replication.feeds.retain_mut(|feed| {
             feed.last = feed.last.max(now + feed.lag.draw(random));
-            feed.batches.send((feed.last, offset, effects.clone())).is_ok()
+            let batch = Batch { due: feed.last, effects: effects.to_vec(), offset };
+            feed.batches.send(batch).is_ok()
         });
-    }
-
-    /// How much was written so far.
-    pub(super) fn offset(&self) -> u64 {
-        self.replication.offset
-    }
-
-    /// How many replicas have all that was written up to `offset`.
-    pub(super) fn replicas_with(&self, offset: u64) -> usize {
-        let has_it = |feed: &&Feed| {
-            feed.replica.strong_count() > 0 && feed.acknowledged.is_some_and(|it| it >= offset)
-        };
-        self.replication.feeds.iter().filter(has_it).count() + self.faults.replicas
-    }
-
-    /// The replica of this feed has all that was written up to `offset`.
-    fn acknowledge(&mut self, feed: u64, offset: u64) {
-        self.tick();
-        if let Some(feed) = self.replication.feeds.iter_mut().find(|it| it.number == feed) {
-            feed.acknowledged = Some(offset);
-        }
-        self.answer_awaited();
     }
 
     fn effect_on(&mut self, db: usize, key: Vec<u8>) -> Effect {
@@ -147,25 +191,40 @@ impl Core {
         Effect::Key(db, key, entry)
     }
 
-    /// What a new follower hears, everything first.
-    fn followed(&mut self, replica: Weak<Shared>, lag: Delay) -> (u64, UnboundedReceiver<Batch>) {
-        let (batches, heard) = unbounded_channel();
-        let last = self.instant() + lag.draw(&mut self.random);
-        let everything = vec![Effect::Everything(self.snapshot())];
-        // Who does not listen any more is dropped by the next feed.
-        drop(batches.send((last, self.replication.offset, everything)));
+    /// What a new follower receives, everything first.
+    fn followed(&mut self, replica: &Address, lag: Delay) -> Received {
+        self.replication.counts = true;
+        self.replication.feeds.retain(|feed| !feed.batches.is_closed());
         self.replication.last_feed += 1;
         let number = self.replication.last_feed;
-        let feed = Feed { number, replica, acknowledged: None, lag, last, batches };
-        self.replication.feeds.push(feed);
-        (number, heard)
+        let (batches, received) = unbounded_channel();
+        let last = self.instant() + lag.draw(&mut self.random);
+        let (effects, offset) = (vec![Effect::Everything(self.snapshot())], self.offset());
+        // A follower that has gone is dropped by the next batch.
+        drop(batches.send(Batch { due: last, effects, offset }));
+        let replica = replica.clone();
+        self.replication.feeds.push(Feed {
+            number,
+            replica,
+            lag,
+            last,
+            batches,
+            acknowledged: None,
+        });
+        Received { number, batches: received }
     }
 
-    fn apply(&mut self, effects: Vec<Effect>) {
+    /// Applies a batch. Returns whether the replica is to say how far it is.
+    fn apply(&mut self, batch: Batch) -> bool {
         self.tick();
-        for effect in effects {
+        let mut is_asked = false;
+        for effect in batch.effects {
             match effect {
-                Effect::Everything(databases) => self.restore(databases),
+                Effect::Everything(databases) => {
+                    self.restore(databases);
+                    is_asked = true;
+                }
+                Effect::Question => is_asked = true,
                 Effect::Message(channel, message) => {
                     self.publish(&channel, &message);
                 }
@@ -179,7 +238,21 @@ impl Core {
                 }
             }
         }
+        self.replication.offset = batch.offset;
         self.feed();
+        is_asked
+    }
+
+    /// A replica says how far it is.
+    fn note_acknowledged(&mut self, feed: u64, offset: u64) {
+        self.tick();
+        let now = self.instant();
+        let feeds = &mut self.replication.feeds;
+        if let Some(feed) = feeds.iter_mut().find(|it| it.number == feed) {
+            let before = feed.acknowledged.map_or(0, |(offset, _)| offset);
+            feed.acknowledged = Some((offset.max(before), now));
+        }
+        self.unblock();
     }
 
     /// Stops following. Returns whom it followed, and how closely.
@@ -187,21 +260,72 @@ impl Core {
         self.replication.term += 1;
         self.replication.leader.take()
     }
+
+    /// Ends the connections to other servers.
+    pub(crate) fn unfollow(&mut self) {
+        self.replication.term += 1;
+        self.replication.feeds.clear();
+        if let Some(leader) = &mut self.replication.leader {
+            leader.is_up = false;
+        }
+    }
+
+    /// Notes whether it is connected to its primary, unless it follows another by now.
+    fn is_linked(&mut self, term: u64, is_up: bool) -> bool {
+        let is_current = self.replication.term == term;
+        if let Some(leader) = self.replication.leader.as_mut().filter(|_| is_current) {
+            leader.is_up = is_up;
+        }
+        is_current
+    }
 }
 
 /// Makes `replica` a replica of `master`, `lag` behind it.
 pub(crate) fn follow(replica: &Arc<Shared>, master: &Arc<Shared>, lag: Delay) {
+    let address = master.core().address.clone();
+    let mut core = replica.core();
+    core.tick();
+    core.unblock_by_force();
+    drop(core.lead());
+    core.replication.feeds.clear();
+    let server = Arc::downgrade(master);
+    core.replication.leader = Some(Leader { server, address, lag, is_up: false });
+    drop(core);
+    follow_again(replica);
+}
+
+/// Connects a replica to its primary.
+pub(crate) fn follow_again(replica: &Arc<Shared>) {
+    let core = replica.core();
+    let Some(leader) = core.replication.leader.clone() else { return };
+    let (address, term) = (core.address.clone(), core.replication.term);
+    drop(core);
+    let Some(master) = leader.server.upgrade() else { return };
+    let first = linked(replica, &master, &address, leader.lag, term);
+    let link = Link { replica: Arc::downgrade(replica), leader, address, term };
+    tokio::spawn(async move {
+        if let Some(batches) = first {
+            link.carry(batches).await;
+        }
+        link.run().await;
+    });
+}
+
+/// Connects both, if they can be now.
+fn linked(
+    replica: &Arc<Shared>,
+    master: &Arc<Shared>,
+    address: &Address,
+    lag: Delay,
+    term: u64,
+) -> Option<Received> {
+    if !replica.core().faults.is_among_others() || !master.core().faults.is_among_others() {
+        return None;
+    }
+    replica.core().is_linked(term, true);
     let mut core = master.core();
     core.tick();
-    let (feed, batches) = core.followed(Arc::downgrade(replica), lag);
-    drop(core);
-    let mut core = replica.core();
-    drop(core.lead());
-    core.replication.leader = Some(Leader { server: Arc::downgrade(master), lag });
-    let term = core.replication.term;
-    drop(core);
-    let master = Arc::downgrade(master);
-    tokio::spawn(hear(Arc::downgrade(replica), batches, term, (master, feed)));
+    Some(core.followed(address, lag))
 }
 
 /// Makes `replica` a master. Its old master follows it from now on, if it is to.
@@ -214,25 +338,104 @@ pub(crate) fn promote(replica: &Arc<Shared>, demotes: bool) {
     }
 }
 
-/// Does to a replica what its master tells, until it follows another.
-async fn hear(
+/// The connection of a replica to its primary.
+struct Link {
     replica: Weak<Shared>,
-    mut batches: UnboundedReceiver<Batch>,
+    leader: Leader,
+    address: Address,
     term: u64,
-    (master, feed): (Weak<Shared>, u64),
-) {
-    while let Some((due, offset, effects)) = batches.recv().await {
-        sleep_until(due).await;
-        let Some(replica) = replica.upgrade() else { return };
-        replica.running().await;
+}
+
+impl Link {
+    /// Connects again and again, until the replica follows another primary.
+    async fn run(&self) {
+        loop {
+            let Some(replica) = self.replica.upgrade() else { return };
+            if !replica.core().is_linked(self.term, false) {
+                return;
+            }
+            drop(replica);
+            sleep(EACH).await;
+            let Some(replica) = self.replica.upgrade() else { return };
+            let Some(master) = self.leader.server.upgrade() else { return };
+            if replica.core().replication.term != self.term {
+                return;
+            }
+            let Leader { lag, .. } = self.leader;
+            let batches = linked(&replica, &master, &self.address, lag, self.term);
+            drop((replica, master));
+            if let Some(batches) = batches {
+                self.carry(batches).await;
+            }
+        }
+    }
+
+    /// Applies what the primary sends, until the connection ends.
+    async fn carry(&self, received: Received) {
+        let Received { number, mut batches } = received;
+        let (mut underway, mut says) = (VecDeque::<Batch>::new(), Instant::now() + EACH);
+        loop {
+            let due = underway.front().map(|batch| batch.due);
+            let arrival = async move {
+                match due {
+                    Some(due) => sleep_until(due).await,
+                    None => pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                () = arrival => {
+                    let Some(batch) = underway.pop_front() else { continue };
+                    if !self.arrives(number, batch).await {
+                        return;
+                    }
+                }
+                batch = batches.recv() => match batch {
+                    Some(batch) => underway.push_back(batch),
+                    None => return,
+                },
+                () = sleep_until(says) => {
+                    says += EACH;
+                    self.says_how_far(number);
+                }
+            }
+        }
+    }
+
+    /// Applies a batch. Returns whether the connection still stands.
+    async fn arrives(&self, feed: u64, batch: Batch) -> bool {
+        let (Some(replica), Some(master)) = (self.replica.upgrade(), self.leader.server.upgrade())
+        else {
+            return false;
+        };
+        replica.among_others().await;
+        master.in_touch().await;
         let mut core = replica.core();
-        if core.replication.term != term {
+        if core.replication.term != self.term {
+            return false;
+        }
+        let is_asked = core.apply(batch);
+        drop(core);
+        if is_asked {
+            self.says_how_far(feed);
+        }
+        true
+    }
+
+    /// Lets the primary know how far the replica is.
+    fn says_how_far(&self, feed: u64) {
+        let Some(replica) = self.replica.upgrade() else { return };
+        let mut core = replica.core();
+        if !core.faults.is_among_others() || core.replication.term != self.term {
             return;
         }
-        core.apply(effects);
-        drop(core);
-        if let Some(master) = master.upgrade() {
-            master.core().acknowledge(feed, offset);
-        }
+        let (offset, lag) = (core.replication.offset, self.leader.lag.draw(&mut core.random));
+        let server = self.leader.server.clone();
+        tokio::spawn(async move {
+            sleep(lag).await;
+            let Some(master) = server.upgrade() else { return };
+            master.among_others().await;
+            master.core().note_acknowledged(feed, offset);
+        });
     }
 }

@@ -1,0 +1,66 @@
+//! Clients that wait for replicas: nothing else of theirs is executed meanwhile.
+
+use tokio::time::Instant;
+
+use super::{Core, clients::Client};
+use crate::reply::Reply;
+
+/// What a client waits for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wait {
+    /// So many replicas are to be so far.
+    pub(crate) least: i64,
+    pub(crate) offset: u64,
+    pub(crate) until: Option<Instant>,
+}
+
+impl Core {
+    pub(crate) fn blocked(&mut self, id: u64) -> Option<Wait> {
+        self.client(id).and_then(|client| client.blocked)
+    }
+
+    /// Ends the wait of a client whose time is over.
+    pub(crate) fn unblock_late(&mut self, id: u64) {
+        let now = self.instant();
+        if let Some(wait) = self.blocked(id)
+            && wait.until.is_some_and(|until| until <= now)
+        {
+            self.answer(id, wait);
+        }
+    }
+
+    /// Ends the wait of those for whom enough replicas are far enough.
+    pub(crate) fn unblock(&mut self) {
+        for (id, wait) in self.all_blocked() {
+            if self.acknowledged(wait.offset) >= wait.least {
+                self.answer(id, wait);
+            }
+        }
+    }
+
+    /// Ends all waits, and the connections: this server becomes a replica.
+    pub(super) fn unblock_by_force(&mut self) {
+        for (id, _) in self.all_blocked() {
+            self.say(id, &Reply::error(FORCED));
+            if let Some(client) = self.client(id) {
+                (client.blocked, client.is_ending) = (None, true);
+            }
+        }
+    }
+
+    fn all_blocked(&self) -> Vec<(u64, Wait)> {
+        let wait = |(id, client): (&u64, &Client)| client.blocked.map(|wait| (*id, wait));
+        self.clients.all().filter_map(wait).collect()
+    }
+
+    fn answer(&mut self, id: u64, wait: Wait) {
+        let count = self.acknowledged(wait.offset);
+        if let Some(client) = self.client(id) {
+            client.blocked = None;
+        }
+        self.say(id, &Reply::Int(count));
+    }
+}
+
+const FORCED: &str = "UNBLOCKED force unblock from blocking operation, instance state changed \
+    (master -> replica?)";
