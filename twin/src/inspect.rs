@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{
     Twin,
-    core::clients::Connection,
+    core::clients::{Connection, Scope},
     data::{Kind, Value},
     hash::Hash,
     zset::Zset,
@@ -66,7 +66,9 @@ impl Twin {
 
     /// How many clients listen to a channel.
     pub fn subscribers(&self, channel: &str) -> usize {
-        self.core().hearers(channel.as_bytes())
+        let core = self.core();
+        let listeners = |kind| core.listeners(kind, channel.as_bytes()).count();
+        listeners(Scope::Plain) + listeners(Scope::Sharded)
     }
 
     /// The connections that there are, the oldest first.

@@ -15,6 +15,7 @@
 //! are in a [`Net`].
 
 mod address;
+mod cluster;
 mod commands;
 mod connection;
 mod control;
@@ -30,6 +31,7 @@ mod number;
 mod reply;
 mod request;
 mod script;
+mod slots;
 mod traits;
 mod users;
 mod values;
@@ -49,6 +51,7 @@ use tokio::{
 
 use self::core::Core;
 pub use self::{
+    cluster::Cluster,
     core::{Executed, clients::Connection},
     delay::Delay,
     faults::{Cut, Reach, Refusal},

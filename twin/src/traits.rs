@@ -26,6 +26,9 @@ pub(super) const HEARING: Traits = 1 << 12;
 /// It fails while the server cannot write to its disk, though it changes nothing.
 pub(super) const DISK: Traits = 1 << 13;
 
+/// Its channels lie in slots.
+pub(super) const SHARDED: Traits = 1 << 14;
+
 /// The names that rights have for some of these.
 const CATEGORIES: [(&str, Traits); 7] = [
     ("admin", ADMIN),

@@ -33,7 +33,7 @@ fn ping(core: &mut Core, call: &Call<'_>) -> Answer {
     }
     let client = core.client(call.client);
     let old = client.is_some_and(|client| client.protocol == Protocol::Resp2);
-    if old && !core.heard_by(call.client).is_empty() {
+    if old && core.listens(call.client) {
         return Ok(Reply::List(vec![Reply::bulk("pong"), Reply::bulk(call.word(1))]));
     }
     Ok(match call.words {
@@ -148,13 +148,14 @@ fn greeting(core: &mut Core, call: &Call<'_>) -> Reply {
     let new = core.client(call.client).is_some_and(|it| it.protocol == Protocol::Resp3);
     let told = |name: &str, value: &str| (Reply::bulk(name), Reply::bulk(value));
     let role = if core.is_replica() { "replica" } else { "master" };
+    let mode = core.mode();
     let id = i64::try_from(call.client).unwrap_or(i64::MAX);
     Reply::Map(vec![
         told("server", "redis"),
         told("version", VERSION),
         (Reply::bulk("proto"), Reply::Int(if new { 3 } else { 2 })),
         (Reply::bulk("id"), Reply::Int(id)),
-        told("mode", "standalone"),
+        told("mode", mode),
         told("role", role),
         (Reply::bulk("modules"), Reply::List(vec![])),
     ])

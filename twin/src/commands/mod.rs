@@ -1,6 +1,7 @@
 //! Every command that the server knows: what it is called, what it may do, and the
 //! function that does it.
 
+mod cluster;
 mod connection;
 mod hashes;
 mod keys;
@@ -25,7 +26,7 @@ use super::{
     reply::Reply,
     traits::{
         ADMIN, BUSY, CONNECTION, DANGEROUS, DISK, GROWS, HEARING, LOADING, NO_AUTH, NO_SCRIPT,
-        PUBSUB, READ, SCRIPTING, WRITE,
+        PUBSUB, READ, SCRIPTING, SHARDED, WRITE,
     },
 };
 
@@ -92,6 +93,7 @@ impl Core {
 
 pub(super) static TABLE: LazyLock<Table> = LazyLock::new(|| {
     let all = [
+        cluster::COMMANDS,
         connection::COMMANDS,
         hashes::COMMANDS,
         keys::COMMANDS,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{ADMIN, Call, DANGEROUS, Keys, LOADING, NO_SCRIPT, Spec};
 use crate::{
-    core::{Core, blocked::Wait},
+    core::{Core, clients::Wait},
     number,
     reply::{Answer, Reply},
 };

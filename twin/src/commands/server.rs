@@ -19,7 +19,7 @@ fn time(core: &mut Core, _: &Call<'_>) -> Answer {
 
 fn info(core: &mut Core, call: &Call<'_>) -> Answer {
     let sections = [
-        ("Server", format!("redis_version:{VERSION}\r\nredis_mode:standalone\r\n")),
+        ("Server", format!("redis_version:{VERSION}\r\nredis_mode:{}\r\n", core.mode())),
         ("Clients", format!("connected_clients:{}\r\n", core.connected())),
         ("Memory", "maxmemory:0\r\nmaxmemory_policy:noeviction\r\n".into()),
         ("Replication", replication::section(core)),

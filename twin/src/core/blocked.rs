@@ -1,18 +1,10 @@
 //! Clients that wait for replicas: nothing else of theirs is executed meanwhile.
 
-use tokio::time::Instant;
-
-use super::{Core, clients::Client};
+use super::{
+    Core,
+    clients::{Client, Wait},
+};
 use crate::reply::Reply;
-
-/// What a client waits for.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Wait {
-    /// So many replicas are to be so far.
-    pub(crate) least: i64,
-    pub(crate) offset: u64,
-    pub(crate) until: Option<Instant>,
-}
 
 impl Core {
     pub(crate) fn blocked(&mut self, id: u64) -> Option<Wait> {

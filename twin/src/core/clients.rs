@@ -7,7 +7,7 @@ use std::{
 
 use tokio::time::Instant;
 
-use super::{Core, blocked::Wait};
+use super::Core;
 use crate::{
     faults::Cut,
     reply::{Protocol, Reply},
@@ -22,7 +22,7 @@ pub(crate) struct Client {
     pub(crate) logged_in: bool,
     pub(crate) protocol: Protocol,
     pub(crate) db: usize,
-    channels: BTreeSet<Vec<u8>>,
+    channels: BTreeSet<Channel>,
     /// What is on its way to the client, and when it is there.
     outbox: VecDeque<(Instant, Vec<u8>)>,
     /// How the connection was cut while somebody still attends to it.
@@ -31,8 +31,21 @@ pub(crate) struct Client {
     /// How far the history of the data was after its last command.
     pub(crate) written: u64,
     pub(crate) blocked: Option<Wait>,
+    /// Its next command may be about a slot that is being imported.
+    pub(crate) is_asking: bool,
+    /// It reads from replicas.
+    pub(crate) reads_replicas: bool,
     /// It is cut off as soon as it has all replies.
     pub(crate) is_ending: bool,
+}
+
+/// What a client waits for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wait {
+    /// So many replicas are to be so far.
+    pub(crate) least: i64,
+    pub(crate) offset: u64,
+    pub(crate) until: Option<Instant>,
 }
 
 /// A connection as a test sees it.
@@ -63,12 +76,32 @@ pub struct Connection {
     pub channels: Vec<String>,
 }
 
+/// How messages on a channel travel.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(crate) enum Scope {
+    /// To all nodes of a cluster.
+    Plain,
+    /// Among the nodes that have the slot of the channel.
+    Sharded,
+}
+
+type Channel = (Scope, Vec<u8>);
+
+impl Scope {
+    const fn of_message(self) -> &'static str {
+        match self {
+            Self::Plain => "message",
+            Self::Sharded => "smessage",
+        }
+    }
+}
+
 /// All of them.
 #[derive(Debug, Default)]
 pub(super) struct Clients {
     by_id: BTreeMap<u64, Client>,
     last: u64,
-    by_channel: BTreeMap<Vec<u8>, BTreeSet<u64>>,
+    by_channel: BTreeMap<Channel, BTreeSet<u64>>,
 }
 
 impl Client {
@@ -117,8 +150,13 @@ impl Client {
         }
     }
 
+    /// How many channels of a scope it listens to.
+    fn count(&self, scope: Scope) -> usize {
+        self.channels.iter().filter(|(it, _)| *it == scope).count()
+    }
+
     fn seen(&self, id: u64) -> Connection {
-        let text = |bytes: &Vec<u8>| String::from_utf8_lossy(bytes).into_owned();
+        let text = |(_, name): &Channel| String::from_utf8_lossy(name).into_owned();
         let channels = self.channels.iter().map(text).collect();
         let (host, name, user) = (self.host.clone(), self.name.clone(), self.user.clone());
         Connection { id, host, name, user, channels }
@@ -141,6 +179,8 @@ impl Core {
             waker: None,
             written: 0,
             blocked: None,
+            is_asking: false,
+            reads_replicas: false,
             is_ending: false,
         };
         self.clients.last += 1;
@@ -150,8 +190,10 @@ impl Core {
 
     /// A client that has gone, or has to.
     pub(crate) fn leave(&mut self, id: u64) {
-        for channel in self.heard_by(id) {
-            self.unsubscribe(id, &channel);
+        let client = self.clients.by_id.get(&id);
+        let channels = client.map(|client| client.channels.clone()).unwrap_or_default();
+        for (scope, channel) in channels {
+            self.unsubscribe(id, scope, &channel);
         }
         if let Some(mut client) = self.clients.by_id.remove(&id) {
             client.wake();
@@ -202,11 +244,15 @@ impl Core {
 
     /// Tells all who listen to a channel, and says how many these are. Not all of
     /// them hear it, if messages are lost.
-    pub(crate) fn publish(&mut self, channel: &[u8], message: &[u8]) -> usize {
-        self.note_message(channel, message);
-        let hearers = self.clients.by_channel.get(channel);
-        let hearers: Vec<u64> = hearers.into_iter().flatten().copied().collect();
-        let words = [b"message".as_slice(), channel, message];
+    pub(crate) fn publish(&mut self, scope: Scope, channel: &[u8], message: &[u8]) -> usize {
+        self.note_message(scope, channel, message);
+        self.deliver(scope, channel, message)
+    }
+
+    /// The same for a message from another server.
+    pub(crate) fn deliver(&mut self, scope: Scope, channel: &[u8], message: &[u8]) -> usize {
+        let hearers: Vec<u64> = self.listeners(scope, channel).collect();
+        let words = [scope.of_message().as_bytes(), channel, message];
         let message = Reply::Push(words.map(Reply::bulk).into());
         for id in &hearers {
             let lost = self.faults.lost;
@@ -218,37 +264,47 @@ impl Core {
     }
 
     /// How many channels the client hears from now on.
-    pub(crate) fn subscribe(&mut self, id: u64, channel: &[u8]) -> usize {
-        self.clients.by_channel.entry(channel.to_vec()).or_default().insert(id);
+    pub(crate) fn subscribe(&mut self, id: u64, scope: Scope, channel: &[u8]) -> usize {
+        let channel = (scope, channel.to_vec());
+        self.clients.by_channel.entry(channel.clone()).or_default().insert(id);
         let Some(client) = self.client(id) else { return 0 };
-        client.channels.insert(channel.to_vec());
-        client.channels.len()
+        client.channels.insert(channel);
+        client.count(scope)
     }
 
     /// How many channels the client still hears.
-    pub(crate) fn unsubscribe(&mut self, id: u64, channel: &[u8]) -> usize {
-        if let Some(hearers) = self.clients.by_channel.get_mut(channel) {
+    pub(crate) fn unsubscribe(&mut self, id: u64, scope: Scope, channel: &[u8]) -> usize {
+        let channel = (scope, channel.to_vec());
+        if let Some(hearers) = self.clients.by_channel.get_mut(&channel) {
             hearers.remove(&id);
             if hearers.is_empty() {
-                self.clients.by_channel.remove(channel);
+                self.clients.by_channel.remove(&channel);
             }
         }
         let Some(client) = self.client(id) else { return 0 };
-        client.channels.remove(channel);
-        client.channels.len()
+        client.channels.remove(&channel);
+        client.count(scope)
     }
 
-    pub(crate) fn heard_by(&self, id: u64) -> Vec<Vec<u8>> {
+    /// Whether the client listens to any channel.
+    pub(crate) fn listens(&self, id: u64) -> bool {
+        self.clients.by_id.get(&id).is_some_and(|client| !client.channels.is_empty())
+    }
+
+    pub(crate) fn heard_by(&self, id: u64, scope: Scope) -> Vec<Vec<u8>> {
         let client = self.clients.by_id.get(&id);
-        client.map(|client| client.channels.iter().cloned().collect()).unwrap_or_default()
+        let all = client.into_iter().flat_map(|client| &client.channels);
+        all.filter(|(it, _)| *it == scope).map(|(_, name)| name.clone()).collect()
     }
 
-    pub(crate) fn hearers(&self, channel: &[u8]) -> usize {
-        self.clients.by_channel.get(channel).map_or(0, BTreeSet::len)
+    pub(crate) fn listeners(&self, scope: Scope, channel: &[u8]) -> impl Iterator<Item = u64> {
+        let found = self.clients.by_channel.get(&(scope, channel.to_vec()));
+        found.into_iter().flatten().copied()
     }
 
-    pub(crate) fn channels(&self) -> impl Iterator<Item = &Vec<u8>> {
-        self.clients.by_channel.keys()
+    pub(crate) fn channels(&self, scope: Scope) -> impl Iterator<Item = &Vec<u8>> {
+        let of_kind = move |(it, _): &&Channel| *it == scope;
+        self.clients.by_channel.keys().filter(of_kind).map(|(_, name)| name)
     }
 }
 

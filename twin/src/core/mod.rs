@@ -7,6 +7,7 @@
 
 pub(super) mod blocked;
 pub(super) mod clients;
+pub(super) mod cluster;
 pub(super) mod replica;
 pub(super) mod spec;
 
@@ -22,6 +23,7 @@ use tokio::time::Instant;
 
 use self::{
     clients::Clients,
+    cluster::Standing,
     replica::Replication,
     spec::{Call, Spec, Table},
 };
@@ -52,6 +54,8 @@ pub(super) struct Core {
     pub(super) faults: Faults,
     pub(super) random: Rng,
     replication: Replication,
+    /// Its place in a cluster, if it is a node of one.
+    pub(super) cluster: Option<Standing>,
     pub(super) calls: BTreeMap<&'static str, u64>,
     pub(super) watcher: Option<Watcher>,
     born: Instant,
@@ -140,6 +144,7 @@ impl Core {
             faults: Faults::default(),
             random: Rng::with_seed(seed),
             replication: Replication::default(),
+            cluster: None,
             calls: BTreeMap::new(),
             watcher: None,
             born: now,
@@ -168,12 +173,16 @@ impl Core {
         if !spec.takes(words.len()) {
             return Err(spec::wrong_arity(spec.name));
         }
-        self.admit(id, spec, words)?;
+        if let Err(refused) = self.admit(id, spec, words) {
+            self.client(id).into_iter().for_each(|client| client.is_asking = false);
+            return Err(refused);
+        }
         let db = self.client(id).map_or(0, |client| client.db);
         let call = Call { words, client: id, db: db.into(), spec };
         let answer = self.run(&call);
         if let Some(client) = self.client(id) {
             client.db = call.db.get();
+            client.is_asking = spec.name == "asking";
         }
         answer
     }
@@ -196,6 +205,7 @@ impl Core {
         if let Some(words) = self.faults.failing.as_ref().filter(|_| !spec.is(NO_AUTH)) {
             return Err(Reply::error(words.clone()));
         }
+        self.redirect(id, spec, words).map_err(Reply::from)?;
         if let Some(refusal) = self.refusal(spec.traits) {
             return Err(Reply::error(refusal.words()));
         }
@@ -205,7 +215,7 @@ impl Core {
     /// Who listens in RESP2 may do little else.
     fn admit_subscriber(&mut self, id: u64, spec: &Spec) -> Result<(), Reply> {
         let new = self.client(id).is_some_and(|client| client.protocol == Protocol::Resp3);
-        if new || spec.is(HEARING) || self.heard_by(id).is_empty() {
+        if new || spec.is(HEARING) || !self.listens(id) {
             return Ok(());
         }
         Err(Reply::error(format!(
@@ -284,6 +294,9 @@ impl Core {
         }
         if let Some(barrier) = self.barrier(script.client, spec, words) {
             return Err(Reply::error(barrier.in_script()));
+        }
+        if let Err(redirect) = self.redirect(script.client, spec, words) {
+            return Err(Reply::error(redirect.in_script()));
         }
         let denied = script.denied.iter().find(|refusal| refusal.hits(spec.traits));
         if let Some(denied) = denied.filter(|_| !script.wrote) {

@@ -16,7 +16,7 @@ use tokio::{
     time::{Instant, sleep, sleep_until},
 };
 
-use super::Core;
+use super::{Core, clients::Scope};
 use crate::{
     Shared,
     address::Address,
@@ -33,7 +33,7 @@ pub(super) enum Effect {
     /// The value of a key of a database now, if there is one.
     Key(usize, Vec<u8>, Option<Entry>),
     Everything(Vec<Keyspace>),
-    Message(Vec<u8>, Vec<u8>),
+    Message(Scope, Vec<u8>, Vec<u8>),
     /// It is to say how far it is.
     Question,
 }
@@ -137,9 +137,12 @@ impl Core {
         self.send(&[Effect::Question]);
     }
 
-    pub(super) fn note_message(&mut self, channel: &[u8], message: &[u8]) {
+    pub(super) fn note_message(&mut self, scope: Scope, channel: &[u8], message: &[u8]) {
+        if self.is_clustered() {
+            return self.put_on_the_bus(scope, channel, message);
+        }
         if self.replication.counts {
-            let message = Effect::Message(channel.to_vec(), message.to_vec());
+            let message = Effect::Message(scope, channel.to_vec(), message.to_vec());
             self.replication.messages.push(message);
         }
     }
@@ -225,8 +228,8 @@ impl Core {
                     is_asked = true;
                 }
                 Effect::Question => is_asked = true,
-                Effect::Message(channel, message) => {
-                    self.publish(&channel, &message);
+                Effect::Message(scope, channel, message) => {
+                    self.publish(scope, &channel, &message);
                 }
                 Effect::Key(db, key, entry) => {
                     let now = self.now();

@@ -5,7 +5,7 @@ use std::{cell::Cell, collections::BTreeMap};
 use super::Core;
 use crate::{
     reply::{Answer, Reply},
-    traits::Traits,
+    traits::{SHARDED, Traits},
 };
 
 /// Which words of a command are keys.
@@ -75,10 +75,19 @@ impl Spec {
         words.get(from..end).unwrap_or_default()
     }
 
+    /// The words that choose the slot: keys, or channels that lie in slots.
+    pub(super) fn slotted<'a>(&self, words: &'a [&'a [u8]]) -> &'a [&'a [u8]] {
+        match self.is(SHARDED) {
+            true if self.name == "spublish" => words.get(1..2).unwrap_or_default(),
+            true => words.get(1..).unwrap_or_default(),
+            false => self.keys(words),
+        }
+    }
+
     /// The words that are channels and need a right.
     pub(super) fn channels<'a>(&self, words: &'a [&'a [u8]]) -> &'a [&'a [u8]] {
         let Some(from) = self.channels else { return &[] };
-        let end = if self.name == "publish" { from + 1 } else { words.len() };
+        let end = if matches!(self.name, "publish" | "spublish") { from + 1 } else { words.len() };
         words.get(from..end).unwrap_or_default()
     }
 }
@@ -101,7 +110,7 @@ pub(crate) struct Call<'a> {
 /// All commands that a server knows, by their names.
 pub(crate) type Table = BTreeMap<&'static str, &'static Spec>;
 
-const CONTAINERS: [&str; 4] = ["acl", "client", "pubsub", "script"];
+const CONTAINERS: [&str; 6] = ["acl", "client", "cluster", "pubsub", "script", "sentinel"];
 
 /// The command that these words call, or why there is none.
 pub(super) fn lookup(table: &Table, words: &[&[u8]]) -> Result<&'static Spec, Reply> {

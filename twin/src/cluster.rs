@@ -1,0 +1,262 @@
+//! A cluster: slots on several primaries, each with replicas.
+//!
+//! The cluster knows the truth, and each node what has reached it: a change arrives at
+//! a node after the delay of the [`gossip`](Cluster::gossip), and not before the node
+//! can hear of it.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::{
+    sync::mpsc::{UnboundedReceiver, unbounded_channel},
+    time::{sleep, sleep_until},
+};
+
+use super::{
+    Twin,
+    core::{
+        clients::Scope,
+        cluster::{Map, Member, Notice, Standing},
+        replica,
+    },
+    delay::Delay,
+    net::Net,
+    slots::{SLOTS, slot_of},
+};
+
+/// A cluster. Clones are the same one.
+///
+/// # Examples
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+/// use leasehold_twin::{Cluster, Delay, Net};
+///
+/// let net = Net::new(7);
+/// let cluster = Cluster::start(&net, 3, 1, Delay::None);
+/// let slot = Cluster::slot_of("door");
+/// let replica = cluster.fail_over(slot).unwrap();
+/// assert_eq!(cluster.owner(slot), replica);
+/// # });
+/// ```
+#[derive(Clone, Debug)]
+pub struct Cluster(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    nodes: Vec<Twin>,
+    addresses: Vec<String>,
+    truth: Mutex<Truth>,
+}
+
+#[derive(Debug)]
+struct Truth {
+    map: Map,
+    gossip: Delay,
+    lag: Delay,
+    random: fastrand::Rng,
+}
+
+impl Cluster {
+    /// A cluster of so many primaries, with `replicas` for each, which are `lag` behind it.
+    #[must_use]
+    pub fn start(net: &Net, primaries: usize, replicas: usize, lag: Delay) -> Self {
+        let count = primaries * (replicas + 1);
+        let addresses: Vec<_> = (1..=count).map(|at| format!("10.0.1.{at}:6379")).collect();
+        let nodes: Vec<_> = addresses.iter().map(|at| net.start(at)).collect();
+        let mut random = fastrand::Rng::with_seed(net.seed());
+        let map = first_map(&nodes, primaries, &mut random);
+        let truth = Truth { map: map.clone(), gossip: Delay::None, lag, random };
+        let cluster = Self(Arc::new(Inner { nodes, addresses, truth: Mutex::new(truth) }));
+        cluster.found(&Arc::new(map));
+        cluster
+    }
+
+    /// Makes nodes of the servers.
+    fn found(&self, map: &Arc<Map>) {
+        let lag = self.truth().lag;
+        for (at, node) in self.0.nodes.iter().enumerate() {
+            let (bus, notices) = unbounded_channel();
+            node.core().cluster = Some(Standing::new(at, Arc::clone(map), bus));
+            tokio::spawn(carry(self.clone(), notices));
+            if let Some(master) = map.nodes.get(at).and_then(|it| it.master) {
+                node.follow(&self.0.nodes[master], lag);
+            }
+        }
+    }
+
+    /// The slot of a key.
+    pub fn slot_of(key: &str) -> u16 {
+        slot_of(key.as_bytes())
+    }
+
+    /// The addresses of all nodes: primaries first, then replicas.
+    pub fn addresses(&self) -> &[String] {
+        &self.0.addresses
+    }
+
+    /// All nodes, in the order of their addresses.
+    pub fn nodes(&self) -> &[Twin] {
+        &self.0.nodes
+    }
+
+    /// The place among the nodes of the primary that has a slot.
+    pub fn owner(&self, slot: u16) -> usize {
+        self.truth().map.owner(slot).unwrap_or_default()
+    }
+
+    /// How long changes and messages take from node to node from now on.
+    pub fn gossip(&self, delay: Delay) {
+        self.truth().gossip = delay;
+        for node in &self.0.nodes {
+            node.core().cluster.iter_mut().for_each(|it| it.gossip = delay);
+        }
+    }
+
+    /// Promotes a replica of the primary of a slot, at once and with what it has.
+    /// Returns its place among the nodes, or `None` if there is no replica that runs.
+    pub fn fail_over(&self, slot: u16) -> Option<usize> {
+        let mut truth = self.truth();
+        let old = truth.map.owner(slot)?;
+        let shard = truth.map.shard_of(old);
+        let runs = |node: &usize| self.0.nodes[*node].core().faults.is_among_others();
+        let new = shard.iter().copied().filter(|node| *node != old).find(runs)?;
+        for node in shard {
+            truth.map.nodes[node].master = (node != new).then_some(new);
+        }
+        let epoch = truth.map.nodes.iter().map(|node| node.epoch).max().unwrap_or_default();
+        truth.map.nodes[new].epoch = epoch + 1;
+        truth.map.owners.iter_mut().filter(|it| **it == Some(old)).for_each(|it| *it = Some(new));
+        drop(truth);
+        replica::promote(&self.0.nodes[new].shared, false);
+        self.spread(new);
+        Some(new)
+    }
+
+    /// Begins to move a slot to another primary, by its place among the nodes.
+    pub fn begin_move(&self, slot: u16, to: usize) {
+        let from = self.owner(slot);
+        self.at(to, |it| it.importing.insert(slot, from));
+        self.at(from, |it| it.migrating.insert(slot, to));
+    }
+
+    /// Moves up to `most` keys of a slot that leaves, and returns how many these were.
+    pub fn move_keys(&self, slot: u16, most: usize) -> usize {
+        let from = self.owner(slot);
+        let to = self.at(from, |it| it.migrating.get(&slot).copied()).flatten();
+        let Some(to) = to else { return 0 };
+        let moved = self.0.nodes[from].core().take_out(slot, most);
+        let count = moved.len();
+        self.0.nodes[to].core().take_in(moved);
+        count
+    }
+
+    /// Ends the move of a slot. The target learns it first, the others by gossip. Keys
+    /// that were not moved are lost.
+    pub fn finish_move(&self, slot: u16) {
+        let mut truth = self.truth();
+        let Some(from) = truth.map.owner(slot) else { return };
+        let to = self.at(from, |it| it.migrating.get(&slot).copied()).flatten();
+        let Some(to) = to else { return };
+        let epoch = truth.map.nodes.iter().map(|node| node.epoch).max().unwrap_or_default();
+        truth.map.nodes[to].epoch = epoch + 1;
+        truth.map.owners[usize::from(slot)] = Some(to);
+        drop(truth);
+        self.spread(to);
+    }
+
+    /// Lets the nodes say that the cluster is down, or not.
+    pub fn set_down(&self, is_down: bool) {
+        (0..self.0.nodes.len()).for_each(|node| {
+            self.at(node, |it| it.is_down = is_down);
+        });
+    }
+
+    /// Notes that a node has failed, or not, for all others.
+    pub fn set_failed(&self, node: usize, has_failed: bool) {
+        self.truth().map.nodes[node].has_failed = has_failed;
+        self.spread(node);
+    }
+
+    fn at<T>(&self, node: usize, change: impl FnOnce(&mut Standing) -> T) -> Option<T> {
+        self.0.nodes[node].core().cluster.as_mut().map(change)
+    }
+
+    /// Lets all nodes learn of a change; the node that made it knows it at once.
+    fn spread(&self, origin: usize) {
+        let mut truth = self.truth();
+        truth.map.version += 1;
+        let map = Arc::new(truth.map.clone());
+        let delays: Vec<_> = self.0.nodes.iter().map(|_| truth.draw()).collect();
+        drop(truth);
+        for (at, delay) in delays.into_iter().enumerate() {
+            let is_near = at == origin || delay.is_zero();
+            let node = &self.0.nodes[at];
+            if is_near && node.core().faults.is_among_others() {
+                self.teach(at, &map);
+                continue;
+            }
+            let (cluster, map) = (self.clone(), Arc::clone(&map));
+            tokio::spawn(async move {
+                sleep(delay).await;
+                cluster.0.nodes[at].shared.among_others().await;
+                cluster.teach(at, &map);
+            });
+        }
+    }
+
+    /// A node learns of a change, and follows its primary.
+    fn teach(&self, at: usize, map: &Arc<Map>) {
+        let node = &self.0.nodes[at];
+        let mut core = node.core();
+        let master_before = core.cluster.as_ref().and_then(|it| it.map.nodes.get(at)?.master);
+        core.learn(map);
+        let master = core.cluster.as_ref().and_then(|it| it.map.nodes.get(at)?.master);
+        drop(core);
+        if let Some(master) = master.filter(|_| master != master_before) {
+            node.follow(&self.0.nodes[master], self.truth().lag);
+        }
+    }
+
+    fn truth(&self) -> MutexGuard<'_, Truth> {
+        self.0.truth.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Truth {
+    fn draw(&mut self) -> std::time::Duration {
+        self.gossip.draw(&mut self.random)
+    }
+}
+
+/// Carries the messages of one node to others.
+async fn carry(cluster: Cluster, mut notices: UnboundedReceiver<Notice>) {
+    while let Some(notice) = notices.recv().await {
+        sleep_until(notice.due).await;
+        let all = match notice.scope {
+            Scope::Plain => (0..cluster.0.nodes.len()).collect(),
+            Scope::Sharded => cluster.truth().map.shard_of(notice.from),
+        };
+        for node in all.into_iter().filter(|node| *node != notice.from) {
+            let mut core = cluster.0.nodes[node].core();
+            if core.faults.is_among_others() {
+                core.tick();
+                core.deliver(notice.scope, &notice.channel, &notice.message);
+            }
+        }
+    }
+}
+
+/// Slots in equal parts, and the replicas of each primary behind all primaries.
+fn first_map(nodes: &[Twin], primaries: usize, random: &mut fastrand::Rng) -> Map {
+    let member = |(at, node): (usize, &Twin)| {
+        let master = (at >= primaries).then(|| at % primaries);
+        let epoch = u64::try_from(master.unwrap_or(at) + 1).unwrap_or_default();
+        let id = format!("{:032x}{:08x}", random.u128(..), random.u32(..));
+        let address = node.core().address.clone();
+        Member { id, address, master, epoch, has_failed: false }
+    };
+    let nodes: Vec<_> = nodes.iter().enumerate().map(member).collect();
+    let part = usize::from(SLOTS).div_ceil(primaries);
+    let owners = (0..usize::from(SLOTS)).map(|slot| Some(slot / part)).collect();
+    Map { version: 0, nodes, owners }
+}

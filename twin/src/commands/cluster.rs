@@ -1,0 +1,124 @@
+//! What a node says of its cluster.
+
+use super::{CONNECTION, Call, Keys, LOADING, NO_SCRIPT, Spec};
+use crate::{
+    core::{
+        Core,
+        cluster::{Map, Member, Standing},
+    },
+    reply::{Answer, Reply},
+    slots::{SLOTS, slot_of},
+};
+
+pub(super) const COMMANDS: &[Spec] = &[
+    Spec::new("asking", 1, CONNECTION, Keys::None, |core, call| set(core, call, None)),
+    Spec::new("cluster|info", 2, LOADING, Keys::None, info),
+    Spec::new("cluster|keyslot", 3, LOADING, Keys::None, keyslot),
+    Spec::new("cluster|myid", 2, LOADING, Keys::None, myid),
+    Spec::new("cluster|nodes", 2, LOADING, Keys::None, nodes),
+    Spec::new("cluster|slots", 2, LOADING, Keys::None, slots),
+    Spec::new("readonly", 1, CONNECTION | LOADING, Keys::None, |core, call| {
+        set(core, call, Some(true))
+    }),
+    Spec::new("readwrite", 1, CONNECTION | LOADING | NO_SCRIPT, Keys::None, |core, call| {
+        set(core, call, Some(false))
+    }),
+];
+
+fn standing(core: &Core) -> Result<&Standing, Reply> {
+    core.cluster.as_ref().ok_or(Reply::error("ERR This instance has cluster support disabled"))
+}
+
+/// Notes whether a client reads from replicas. What `ASKING` means is noted behind it.
+fn set(core: &mut Core, call: &Call<'_>, reads_replicas: Option<bool>) -> Answer {
+    standing(core)?;
+    if let (Some(client), Some(reads)) = (core.client(call.client), reads_replicas) {
+        client.reads_replicas = reads;
+    }
+    Ok(Reply::OK)
+}
+
+fn myid(core: &mut Core, _: &Call<'_>) -> Answer {
+    let Standing { map, me, .. } = standing(core)?;
+    Ok(Reply::or_nil(map.nodes.get(*me).map(|node| &node.id)))
+}
+
+fn keyslot(core: &mut Core, call: &Call<'_>) -> Answer {
+    standing(core)?;
+    Ok(Reply::Int(slot_of(call.word(2)).into()))
+}
+
+fn slots(core: &mut Core, _: &Call<'_>) -> Answer {
+    let map = &standing(core)?.map;
+    let mut ranges = Vec::new();
+    for node in 0..map.nodes.len() {
+        ranges.extend(map.ranges_of(node).into_iter().map(|range| (range, node)));
+    }
+    ranges.sort_unstable();
+    Ok(Reply::List(ranges.into_iter().map(|it| range(map, it)).collect()))
+}
+
+fn range(map: &Map, ((first, last), owner): ((u16, u16), usize)) -> Reply {
+    let replicas = map.shard_of(owner).into_iter().filter(|node| *node != owner);
+    let alive = replicas.filter(|node| map.nodes.get(*node).is_some_and(|it| !it.has_failed));
+    let nodes = std::iter::once(owner).chain(alive).filter_map(|node| map.nodes.get(node));
+    let ends = [first, last].map(|slot| Reply::Int(slot.into()));
+    Reply::List(ends.into_iter().chain(nodes.map(node)).collect())
+}
+
+fn node(node: &Member) -> Reply {
+    let (host, port) = (Reply::bulk(&node.address.host), Reply::Int(node.address.port.into()));
+    Reply::List(vec![host, port, Reply::bulk(&node.id), Reply::Map(vec![])])
+}
+
+fn nodes(core: &mut Core, _: &Call<'_>) -> Answer {
+    let standing = standing(core)?;
+    let lines = (0..standing.map.nodes.len()).filter_map(|node| line(standing, node));
+    Ok(Reply::Verbatim(lines.collect()))
+}
+
+fn line(standing: &Standing, at: usize) -> Option<String> {
+    let Standing { map, me, .. } = standing;
+    let node = map.nodes.get(at)?;
+    let master = node.master.and_then(|it| map.nodes.get(it)).map(|it| it.id.as_str());
+    let role = if node.master.is_some() { "slave" } else { "master" };
+    let myself = if at == *me { "myself," } else { "" };
+    let failed = if node.has_failed { ",fail" } else { "" };
+    let (id, at_port, bus) = (&node.id, &node.address, u32::from(node.address.port) + 10_000);
+    let (master, epoch) = (master.unwrap_or("-"), node.epoch);
+    let link = if node.has_failed { "disconnected" } else { "connected" };
+    let mut line =
+        format!("{id} {at_port}@{bus} {myself}{role}{failed} {master} 0 0 {epoch} {link}");
+    for (first, last) in map.ranges_of(at) {
+        line += &if first == last { format!(" {first}") } else { format!(" {first}-{last}") };
+    }
+    let id = |node: &usize| map.nodes.get(*node).map_or("", |it| it.id.as_str());
+    if at == *me {
+        for (slot, to) in &standing.migrating {
+            line += &format!(" [{slot}->-{}]", id(to));
+        }
+        for (slot, from) in &standing.importing {
+            line += &format!(" [{slot}-<-{}]", id(from));
+        }
+    }
+    Some(line + "\n")
+}
+
+fn info(core: &mut Core, _: &Call<'_>) -> Answer {
+    let Standing { map, me, is_down, .. } = standing(core)?;
+    let assigned = map.owners.iter().flatten().count();
+    let has_failed = |node: &&usize| map.nodes.get(**node).is_some_and(|it| it.has_failed);
+    let failed = map.owners.iter().flatten().filter(has_failed).count();
+    let size = (0..map.nodes.len()).filter(|node| !map.ranges_of(*node).is_empty()).count();
+    let state = if *is_down || assigned < usize::from(SLOTS) { "fail" } else { "ok" };
+    let newest = map.nodes.iter().map(|node| node.epoch).max().unwrap_or_default();
+    let own = map.nodes.get(*me).map_or(0, |node| node.epoch);
+    Ok(Reply::Verbatim(format!(
+        "cluster_state:{state}\r\ncluster_slots_assigned:{assigned}\r\n\
+         cluster_slots_ok:{}\r\ncluster_slots_pfail:0\r\ncluster_slots_fail:{failed}\r\n\
+         cluster_known_nodes:{}\r\ncluster_size:{size}\r\ncluster_current_epoch:{newest}\r\n\
+         cluster_my_epoch:{own}\r\n",
+        assigned - failed,
+        map.nodes.len()
+    )))
+}

@@ -1,0 +1,300 @@
+//! The place of a server in a cluster: what it knows of the others, and where it sends
+//! clients that ask for the keys of another node.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use tokio::{sync::mpsc::UnboundedSender, time::Instant};
+
+use super::{Core, clients::Scope, spec::Spec};
+use crate::{
+    address::Address,
+    data::Entry,
+    delay::Delay,
+    reply::Reply,
+    slots::{SLOTS, slot_of},
+    traits::{SHARDED, WRITE},
+};
+
+/// Who has which slot, since some change.
+#[derive(Clone, Debug)]
+pub(crate) struct Map {
+    /// How many changes there were.
+    pub(crate) version: u64,
+    pub(crate) nodes: Vec<Member>,
+    /// The node of each slot, by its place among all.
+    pub(crate) owners: Vec<Option<usize>>,
+}
+
+/// A node as others know it.
+#[derive(Clone, Debug)]
+pub(crate) struct Member {
+    pub(crate) id: String,
+    pub(crate) address: Address,
+    pub(crate) master: Option<usize>,
+    /// The number of the change that gave it its slots.
+    pub(crate) epoch: u64,
+    pub(crate) has_failed: bool,
+}
+
+/// What a node knows and does.
+#[derive(Debug)]
+pub(crate) struct Standing {
+    pub(crate) me: usize,
+    pub(crate) map: Arc<Map>,
+    /// The slots that leave, and to which node.
+    pub(crate) migrating: BTreeMap<u16, usize>,
+    /// The slots that come, and from which node.
+    pub(crate) importing: BTreeMap<u16, usize>,
+    pub(crate) is_down: bool,
+    pub(crate) gossip: Delay,
+    last: Instant,
+    bus: UnboundedSender<Notice>,
+}
+
+/// A message for other nodes.
+#[derive(Debug)]
+pub(crate) struct Notice {
+    pub(crate) due: Instant,
+    pub(crate) from: usize,
+    pub(crate) scope: Scope,
+    pub(crate) channel: Vec<u8>,
+    pub(crate) message: Vec<u8>,
+}
+
+/// Why a node does not execute a command.
+#[derive(Clone, Debug)]
+pub(crate) enum Redirect {
+    Moved(u16, Address),
+    Ask(u16, Address),
+    Split,
+    CrossSlot,
+    Unserved,
+    Down,
+}
+
+impl From<Redirect> for Reply {
+    fn from(redirect: Redirect) -> Self {
+        Self::error(match redirect {
+            Redirect::Moved(slot, to) => return Self::error(format!("MOVED {slot} {to}")),
+            Redirect::Ask(slot, to) => return Self::error(format!("ASK {slot} {to}")),
+            Redirect::Split => "TRYAGAIN Multiple keys request during rehashing of slot",
+            Redirect::CrossSlot => "CROSSSLOT Keys in request don't hash to the same slot",
+            Redirect::Unserved => "CLUSTERDOWN Hash slot not served",
+            Redirect::Down => "CLUSTERDOWN The cluster is down",
+        })
+    }
+}
+
+impl Redirect {
+    pub(super) const fn in_script(&self) -> &'static str {
+        match self {
+            Self::Down => "ERR Script attempted to execute a command while the cluster is down",
+            _ => "ERR Script attempted to access a non local key in a cluster node",
+        }
+    }
+}
+
+impl Map {
+    /// The nodes that have the same data as this one, itself among them.
+    pub(crate) fn shard_of(&self, node: usize) -> Vec<usize> {
+        let master = |node: usize| self.nodes.get(node).and_then(|it| it.master).unwrap_or(node);
+        (0..self.nodes.len()).filter(|other| master(*other) == master(node)).collect()
+    }
+
+    /// The first and the last slot of each range of a node.
+    pub(crate) fn ranges_of(&self, node: usize) -> Vec<(u16, u16)> {
+        let mut ranges: Vec<(u16, u16)> = Vec::new();
+        for slot in (0..SLOTS).filter(|slot| self.owner(*slot) == Some(node)) {
+            match ranges.last_mut() {
+                Some((_, last)) if *last + 1 == slot => *last = slot,
+                _ => ranges.push((slot, slot)),
+            }
+        }
+        ranges
+    }
+
+    pub(crate) fn owner(&self, slot: u16) -> Option<usize> {
+        self.owners.get(usize::from(slot)).copied().flatten()
+    }
+}
+
+impl Standing {
+    pub(crate) fn new(me: usize, map: Arc<Map>, bus: UnboundedSender<Notice>) -> Self {
+        Self {
+            me,
+            map,
+            migrating: BTreeMap::new(),
+            importing: BTreeMap::new(),
+            is_down: false,
+            gossip: Delay::None,
+            last: Instant::now(),
+            bus,
+        }
+    }
+
+    fn address(&self, node: usize) -> Address {
+        self.map.nodes.get(node).map(|it| it.address.clone()).unwrap_or_default()
+    }
+
+    /// Whether it is a replica of a node.
+    fn follows(&self, node: usize) -> bool {
+        self.map.nodes.get(self.me).is_some_and(|it| it.master == Some(node))
+    }
+}
+
+impl Core {
+    pub(crate) fn is_clustered(&self) -> bool {
+        self.cluster.is_some()
+    }
+
+    /// What the server calls its kind.
+    pub(crate) fn mode(&self) -> &'static str {
+        if self.is_clustered() { "cluster" } else { "standalone" }
+    }
+
+    /// Whether this node executes a command of a client, in the order in which Redis asks.
+    pub(super) fn redirect(
+        &mut self,
+        id: u64,
+        spec: &Spec,
+        words: &[&[u8]],
+    ) -> Result<(), Redirect> {
+        let Some(standing) = &self.cluster else { return Ok(()) };
+        let keys = spec.slotted(words);
+        let Some(first) = keys.first() else { return Ok(()) };
+        let (slot, sharded) = (slot_of(first), spec.is(SHARDED));
+        let owner = standing.map.owner(slot).ok_or(Redirect::Unserved)?;
+        if keys.iter().any(|key| slot_of(key) != slot) {
+            return Err(Redirect::CrossSlot);
+        }
+        if standing.is_down && !sharded {
+            return Err(Redirect::Down);
+        }
+        let is_mine = owner == standing.me;
+        let leaves_to = standing.migrating.get(&slot).filter(|_| is_mine).copied();
+        let comes = standing.importing.contains_key(&slot) && !is_mine;
+        let (me_follows, to) = (standing.follows(owner), standing.address(owner));
+        let leaves_to = leaves_to.map(|node| standing.address(node));
+        let (missing, present) = match leaves_to.is_some() || comes {
+            true if !sharded => self.count_missing(keys),
+            _ => (0, 0),
+        };
+        if let Some(target) = leaves_to.filter(|_| missing > 0) {
+            return Err(if present > 0 { Redirect::Split } else { Redirect::Ask(slot, target) });
+        }
+        let (is_asking, reads_replicas) = self
+            .client(id)
+            .map_or((false, false), |client| (client.is_asking, client.reads_replicas));
+        if comes && is_asking {
+            let several = keys.iter().any(|key| key != first);
+            return if several && missing > 0 { Err(Redirect::Split) } else { Ok(()) };
+        }
+        let may_read = sharded || (reads_replicas && !spec.is(WRITE));
+        match is_mine || (me_follows && may_read) {
+            true => Ok(()),
+            false => Err(Redirect::Moved(slot, to)),
+        }
+    }
+
+    /// How many of these keys are not there, and how many are.
+    fn count_missing(&mut self, keys: &[&[u8]]) -> (usize, usize) {
+        let now = self.now();
+        let present = keys.iter().filter(|key| self.database(0).entry(key, now).is_some()).count();
+        (keys.len() - present, present)
+    }
+
+    /// Sends a message to other nodes.
+    pub(super) fn put_on_the_bus(&mut self, scope: Scope, channel: &[u8], message: &[u8]) {
+        let now = self.instant();
+        let Some(standing) = &mut self.cluster else { return };
+        standing.last = standing.last.max(now + standing.gossip.draw(&mut self.random));
+        let (channel, message) = (channel.to_vec(), message.to_vec());
+        let notice = Notice { due: standing.last, from: standing.me, scope, channel, message };
+        // Without a cluster around it nobody listens.
+        drop(standing.bus.send(notice));
+    }
+
+    /// Learns who has which slot. The subscribers of slots that have left are dismissed,
+    /// and the keys of those slots deleted.
+    pub(crate) fn learn(&mut self, map: &Arc<Map>) {
+        self.tick();
+        let Some(standing) = &mut self.cluster else { return };
+        if map.version <= standing.map.version {
+            return;
+        }
+        let (me, before) = (standing.me, std::mem::replace(&mut standing.map, Arc::clone(map)));
+        let was_mine = before.nodes.get(me).and_then(|it| it.master).unwrap_or(me);
+        let is_mine = |slot: u16| map.owner(slot) == Some(me);
+        standing.migrating.retain(|slot, _| is_mine(*slot));
+        standing.importing.retain(|slot, _| !is_mine(*slot));
+        let changed =
+            |slot: u16| before.owner(slot) == Some(was_mine) && map.owner(slot) != Some(was_mine);
+        let gone: BTreeSet<u16> =
+            (0..SLOTS).filter(|slot| changed(*slot) && !is_mine(*slot)).collect();
+        if gone.is_empty() {
+            return;
+        }
+        self.dismiss(&gone);
+        if was_mine == me && map.nodes.get(me).is_some_and(|it| it.master.is_none()) {
+            self.drop_keys(&gone);
+        }
+    }
+
+    /// Ends the subscriptions in these slots.
+    fn dismiss(&mut self, slots: &BTreeSet<u16>) {
+        let gone: Vec<_> = self.channels(Scope::Sharded).cloned().collect();
+        for channel in gone.into_iter().filter(|it| slots.contains(&slot_of(it))) {
+            let listeners: Vec<_> = self.listeners(Scope::Sharded, &channel).collect();
+            for id in listeners {
+                let count = self.unsubscribe(id, Scope::Sharded, &channel);
+                let words =
+                    vec![Reply::bulk("sunsubscribe"), Reply::bulk(&channel), Reply::count(count)];
+                self.say(id, &Reply::Push(words));
+            }
+        }
+    }
+
+    fn drop_keys(&mut self, slots: &BTreeSet<u16>) {
+        let now = self.now();
+        let keys: Vec<_> = self.database(0).live(now).map(|(key, _)| key.clone()).collect();
+        for key in keys.iter().filter(|key| slots.contains(&slot_of(key))) {
+            self.database(0).delete(key, now);
+            self.note_keys(0, &[key]);
+        }
+        self.feed();
+    }
+}
+
+/// Keys with their values.
+type Moved = Vec<(Vec<u8>, Entry)>;
+
+/// Keys that move with their slot.
+impl Core {
+    /// Takes up to `most` keys of a slot away.
+    pub(crate) fn take_out(&mut self, slot: u16, most: usize) -> Moved {
+        self.tick();
+        let now = self.now();
+        let all = self.database(0).live(now).filter(|(key, _)| slot_of(key) == slot);
+        let moved: Moved =
+            all.take(most).map(|(key, entry)| (key.clone(), entry.clone())).collect();
+        for (key, _) in &moved {
+            self.database(0).delete(key, now);
+            self.note_keys(0, &[key]);
+        }
+        self.feed();
+        moved
+    }
+
+    /// Takes keys in.
+    pub(crate) fn take_in(&mut self, moved: Moved) {
+        self.tick();
+        for (key, entry) in moved {
+            self.database(0).put(&key, entry);
+            self.note_keys(0, &[&key]);
+        }
+        self.feed();
+    }
+}
