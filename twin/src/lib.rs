@@ -31,6 +31,7 @@ mod number;
 mod reply;
 mod request;
 mod script;
+mod sentinels;
 mod slots;
 mod traits;
 mod users;
@@ -56,6 +57,7 @@ pub use self::{
     delay::Delay,
     faults::{Cut, Reach, Refusal},
     net::{Host, Net},
+    sentinels::Sentinels,
 };
 
 /// How much the network holds of what one side has not taken yet.

@@ -16,6 +16,8 @@ pub(super) enum Reply {
     Verbatim(String),
     Double(f64),
     Nil,
+    /// No list; in RESP3 as anything else that is not there.
+    NilList,
     List(Vec<Self>),
     Map(Vec<(Self, Self)>),
     /// Members and scores: pairs in RESP3, one after the other in RESP2.
@@ -76,8 +78,9 @@ impl Reply {
             Self::Verbatim(text) => block(out, b'$', b"", text.as_bytes()),
             Self::Double(number) if new => line(out, b',', number::written(*number).as_bytes()),
             Self::Double(number) => block(out, b'$', b"", number::written(*number).as_bytes()),
-            Self::Nil if new => out.extend_from_slice(b"_\r\n"),
+            Self::Nil | Self::NilList if new => out.extend_from_slice(b"_\r\n"),
             Self::Nil => out.extend_from_slice(b"$-1\r\n"),
+            Self::NilList => out.extend_from_slice(b"*-1\r\n"),
             Self::List(items) => list(out, b'*', items, protocol),
             Self::Push(items) => list(out, if new { b'>' } else { b'*' }, items, protocol),
             Self::Map(pairs) => map(out, pairs, protocol),

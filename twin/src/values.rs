@@ -37,7 +37,7 @@ pub(super) fn value(lua: &Lua, reply: &Reply) -> Result<Value, Error> {
         Reply::Bulk(bytes) => Value::String(lua.create_string(bytes)?),
         Reply::Verbatim(text) => Value::String(lua.create_string(text)?),
         Reply::Double(number) => Value::String(lua.create_string(number::written(*number))?),
-        Reply::Nil | Reply::Said => Value::Boolean(false),
+        Reply::Nil | Reply::NilList | Reply::Said => Value::Boolean(false),
         Reply::Status(text) => tagged(lua, "ok", text)?,
         Reply::Error(text) => tagged(lua, "err", text)?,
         Reply::List(items) | Reply::Push(items) => listed(lua, items.iter())?,

@@ -25,8 +25,10 @@ pub(super) const COMMANDS: &[Spec] = &[
     }),
 ];
 
+const DISABLED: &str = "ERR This instance has cluster support disabled";
+
 fn standing(core: &Core) -> Result<&Standing, Reply> {
-    core.cluster.as_ref().ok_or(Reply::error("ERR This instance has cluster support disabled"))
+    core.cluster.as_ref().ok_or_else(|| Reply::error(DISABLED))
 }
 
 /// Notes whether a client reads from replicas. What `ASKING` means is noted behind it.

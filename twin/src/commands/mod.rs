@@ -10,6 +10,7 @@ mod messages;
 mod numbers;
 mod replication;
 mod scripts;
+mod sentinel;
 mod server;
 mod strings;
 mod zsets;
@@ -106,4 +107,11 @@ pub(super) static TABLE: LazyLock<Table> = LazyLock::new(|| {
         zsets::COMMANDS,
     ];
     all.into_iter().flatten().map(|spec| (spec.name, spec)).collect()
+});
+
+/// The commands of a sentinel.
+pub(super) static SENTINEL_TABLE: LazyLock<Table> = LazyLock::new(|| {
+    let common = sentinel::COMMON.iter().filter_map(|name| TABLE.get_key_value(name));
+    let own = sentinel::COMMANDS.iter().map(|spec| (spec.name, spec));
+    common.map(|(name, spec)| (*name, *spec)).chain(own).collect()
 });

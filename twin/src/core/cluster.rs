@@ -152,7 +152,11 @@ impl Core {
 
     /// What the server calls its kind.
     pub(crate) fn mode(&self) -> &'static str {
-        if self.is_clustered() { "cluster" } else { "standalone" }
+        match (self.is_clustered(), &self.watched) {
+            (true, _) => "cluster",
+            (false, Some(_)) => "sentinel",
+            (false, None) => "standalone",
+        }
     }
 
     /// Whether this node executes a command of a client, in the order in which Redis asks.

@@ -10,6 +10,7 @@ pub(super) mod clients;
 pub(super) mod cluster;
 pub(super) mod replica;
 pub(super) mod spec;
+pub(super) mod watch;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -26,6 +27,7 @@ use self::{
     cluster::Standing,
     replica::Replication,
     spec::{Call, Spec, Table},
+    watch::Watched,
 };
 use super::{
     address::Address,
@@ -56,6 +58,8 @@ pub(super) struct Core {
     replication: Replication,
     /// Its place in a cluster, if it is a node of one.
     pub(super) cluster: Option<Standing>,
+    /// What it watches, if it is a sentinel.
+    pub(super) watched: Option<Arc<Watched>>,
     pub(super) calls: BTreeMap<&'static str, u64>,
     pub(super) watcher: Option<Watcher>,
     born: Instant,
@@ -145,6 +149,7 @@ impl Core {
             random: Rng::with_seed(seed),
             replication: Replication::default(),
             cluster: None,
+            watched: None,
             calls: BTreeMap::new(),
             watcher: None,
             born: now,

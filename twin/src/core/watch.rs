@@ -1,0 +1,46 @@
+//! What a sentinel knows of the primary that it watches.
+
+use std::sync::Arc;
+
+use super::{Core, clients::Scope};
+use crate::address::Address;
+
+/// A primary, its replicas and its sentinels, since some change.
+#[derive(Clone, Debug)]
+pub(crate) struct Watched {
+    /// How many changes there were.
+    pub(crate) version: u64,
+    pub(crate) name: String,
+    pub(crate) primary: Address,
+    pub(crate) replicas: usize,
+    /// The number of the failover that made it the primary.
+    pub(crate) epoch: u64,
+    pub(crate) quorum: usize,
+    pub(crate) sentinels: Vec<Sentinel>,
+}
+
+/// A sentinel as others know it.
+#[derive(Clone, Debug)]
+pub(crate) struct Sentinel {
+    pub(crate) id: String,
+    pub(crate) address: Address,
+    pub(crate) is_down: bool,
+}
+
+impl Core {
+    /// A sentinel learns of a change, and tells its subscribers of another primary.
+    pub(crate) fn watches(&mut self, watched: &Arc<Watched>) {
+        self.tick();
+        let before = self.watched.as_ref();
+        if before.is_some_and(|before| before.version >= watched.version) {
+            return;
+        }
+        let Some(before) = self.watched.replace(Arc::clone(watched)) else { return };
+        let (old, new) = (&before.primary, &watched.primary);
+        if old != new {
+            let name = &watched.name;
+            let words = format!("{name} {} {} {} {}", old.host, old.port, new.host, new.port);
+            self.deliver(Scope::Plain, b"+switch-master", words.as_bytes());
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! A primary with replicas that sentinels watch.
+//!
+//! A failover happens when the test commands it. Each sentinel learns of it after the
+//! delay of the [`gossip`](Sentinels::gossip), and not before it can hear of it.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::time::sleep;
+
+use super::{
+    Twin,
+    commands::SENTINEL_TABLE,
+    core::{
+        replica,
+        watch::{Sentinel, Watched},
+    },
+    delay::Delay,
+    faults::Cut,
+    net::Net,
+};
+
+/// A primary, its replicas and its sentinels. Clones are the same.
+///
+/// # Examples
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+/// use leasehold_twin::{Delay, Net, Sentinels};
+///
+/// let watched = Sentinels::start(&Net::new(7), 3, 1, Delay::None);
+/// watched.fail_over().unwrap();
+/// assert!(watched.servers()[0].is_replica());
+/// # });
+/// ```
+#[derive(Clone, Debug)]
+pub struct Sentinels(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    servers: Vec<Twin>,
+    sentinels: Vec<Twin>,
+    addresses: Vec<String>,
+    truth: Mutex<Truth>,
+}
+
+#[derive(Debug)]
+struct Truth {
+    watched: Watched,
+    primary: usize,
+    gossip: Delay,
+    lag: Delay,
+    random: fastrand::Rng,
+}
+
+impl Sentinels {
+    /// What the sentinels call the primary.
+    pub const NAME: &str = "mymaster";
+
+    /// So many sentinels of a primary with `replicas`, which are `lag` behind it.
+    #[must_use]
+    pub fn start(net: &Net, sentinels: usize, replicas: usize, lag: Delay) -> Self {
+        let servers: Vec<_> =
+            (1..=replicas + 1).map(|at| net.start(&format!("10.0.2.{at}:6379"))).collect();
+        servers.iter().skip(1).for_each(|it| it.follow(&servers[0], lag));
+        let addresses: Vec<_> = (1..=sentinels).map(|at| format!("10.0.3.{at}:26379")).collect();
+        let sentinels: Vec<_> = addresses.iter().map(|at| net.start(at)).collect();
+        let mut random = fastrand::Rng::with_seed(net.seed());
+        let mut known = |it: &Twin| Sentinel {
+            id: format!("{:032x}{:08x}", random.u128(..), random.u32(..)),
+            address: it.core().address.clone(),
+            is_down: false,
+        };
+        let watched = Watched {
+            version: 0,
+            name: Self::NAME.into(),
+            primary: servers[0].core().address.clone(),
+            replicas,
+            epoch: 0,
+            quorum: sentinels.len() / 2 + 1,
+            sentinels: sentinels.iter().map(&mut known).collect(),
+        };
+        sentinels.iter().for_each(|it| it.core().table = &SENTINEL_TABLE);
+        let truth = Truth { watched, primary: 0, gossip: Delay::None, lag, random };
+        let inner = Inner { servers, sentinels, addresses, truth: Mutex::new(truth) };
+        let deployment = Self(Arc::new(inner));
+        deployment.spread();
+        deployment
+    }
+
+    /// The addresses of the sentinels.
+    pub fn addresses(&self) -> &[String] {
+        &self.0.addresses
+    }
+
+    /// The sentinels, in the order of their addresses.
+    pub fn sentinels(&self) -> &[Twin] {
+        &self.0.sentinels
+    }
+
+    /// The servers: first the one that was the primary at the start.
+    pub fn servers(&self) -> &[Twin] {
+        &self.0.servers
+    }
+
+    /// The primary.
+    pub fn primary(&self) -> Twin {
+        self.0.servers[self.truth().primary].clone()
+    }
+
+    /// How long a change takes to each sentinel from now on.
+    pub fn gossip(&self, delay: Delay) {
+        self.truth().gossip = delay;
+    }
+
+    /// Promotes a replica with what it has. As soon as they can hear of it the other
+    /// servers follow it and cut off their clients. Returns the new primary, or `None`
+    /// if no replica runs.
+    pub fn fail_over(&self) -> Option<Twin> {
+        let mut truth = self.truth();
+        let (old, lag) = (truth.primary, truth.lag);
+        let runs = |at: &usize| self.0.servers[*at].core().faults.is_among_others();
+        let new = (0..self.0.servers.len()).filter(|at| *at != old).find(runs)?;
+        let promoted = self.0.servers[new].clone();
+        truth.primary = new;
+        truth.watched.primary = promoted.core().address.clone();
+        truth.watched.epoch += 1;
+        drop(truth);
+        replica::promote(&promoted.shared, false);
+        promoted.cut(Cut::Whole, |_| true);
+        for (at, server) in self.0.servers.iter().enumerate().filter(|(at, _)| *at != new) {
+            let (deployment, server, primary) = (self.clone(), server.clone(), promoted.clone());
+            let demote = move || {
+                server.follow(&primary, lag);
+                server.cut(Cut::Whole, |_| true);
+            };
+            deployment.when_reached(&self.0.servers[at], demote);
+        }
+        self.spread();
+        Some(promoted)
+    }
+
+    /// Lets the others know that a sentinel is down, or not.
+    pub fn set_down(&self, sentinel: usize, is_down: bool) {
+        self.truth().watched.sentinels[sentinel].is_down = is_down;
+        self.spread();
+    }
+
+    /// Lets all sentinels learn of a change.
+    fn spread(&self) {
+        let mut truth = self.truth();
+        truth.watched.version += 1;
+        let watched = Arc::new(truth.watched.clone());
+        drop(truth);
+        for sentinel in &self.0.sentinels {
+            let (twin, watched) = (sentinel.clone(), Arc::clone(&watched));
+            self.when_reached(sentinel, move || twin.core().watches(&watched));
+        }
+    }
+
+    /// Does something once gossip has reached a server.
+    fn when_reached(&self, server: &Twin, work: impl FnOnce() + Send + 'static) {
+        let mut truth = self.truth();
+        let gossip = truth.gossip;
+        let delay = gossip.draw(&mut truth.random);
+        drop(truth);
+        if delay.is_zero() && server.core().faults.is_among_others() {
+            return work();
+        }
+        let server = server.clone();
+        tokio::spawn(async move {
+            sleep(delay).await;
+            server.shared.among_others().await;
+            work();
+        });
+    }
+
+    fn truth(&self) -> MutexGuard<'_, Truth> {
+        self.0.truth.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
