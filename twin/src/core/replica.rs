@@ -127,7 +127,9 @@ impl Core {
 
     /// How many replicas have said that they are at least so far.
     pub(crate) fn acknowledged(&self, offset: u64) -> i64 {
-        let is_there = |feed: &&Feed| feed.acknowledged.is_some_and(|(at, _)| at >= offset);
+        let is_there = |feed: &&Feed| {
+            !feed.batches.is_closed() && feed.acknowledged.is_some_and(|(at, _)| at >= offset)
+        };
         let count = self.replication.feeds.iter().filter(is_there).count() + self.faults.replicas;
         i64::try_from(count).unwrap_or(i64::MAX)
     }
@@ -399,6 +401,10 @@ impl Link {
                 },
                 () = sleep_until(says) => {
                     says += EACH;
+                    // A server that was killed ends its connections, and says no more.
+                    if self.replica.upgrade().is_none_or(|it| it.core().replication.term != self.term) {
+                        return;
+                    }
                     self.says_how_far(number);
                 }
             }
