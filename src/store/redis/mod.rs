@@ -20,6 +20,8 @@ mod renewals;
 mod replies;
 mod scripts;
 mod semaphore;
+#[cfg(test)]
+mod simulated;
 mod slots;
 mod subscriptions;
 mod synced;
@@ -89,9 +91,8 @@ impl RedisStore {
         settings: &Settings,
         client_id: &str,
     ) -> Result<Self, Error> {
-        let dialer = Dialer::simulated(connector, settings, client_id, preloads(Channels::Plain));
-        let topology = Topology::one(dialer, client_id, limit(settings)?).await?;
-        Ok(Self { topology, unset: Seldom::default() })
+        let settings = Settings { connector: Some(connector), ..settings.clone() };
+        Self::connect("redis://made-by-a-test", &settings, client_id).await
     }
 
     /// The same with default settings and without a connection: it is made in the background.

@@ -65,6 +65,8 @@ pub(super) struct Core {
     born: Instant,
     /// When the command that runs began: scripts see no other time.
     now: Instant,
+    /// The same in microseconds since 1970: no two commands have the same.
+    moment: i64,
 }
 
 /// Who is told of each command.
@@ -154,6 +156,7 @@ impl Core {
             watcher: None,
             born: now,
             now,
+            moment: 0,
         }
     }
 
@@ -163,6 +166,7 @@ impl Core {
             return;
         }
         self.tick();
+        self.moment = self.micros().max(self.moment + 1);
         let reply = self.obey(client, words).unwrap_or_else(|refused| refused);
         self.tell(client, words, &reply, false);
         self.say(client, &reply);
@@ -438,7 +442,7 @@ impl Core {
 
     /// What the clock of the server shows, in microseconds since 1970.
     pub(super) fn clock(&self) -> i64 {
-        self.micros().saturating_add(self.faults.step)
+        self.micros().max(self.moment).saturating_add(self.faults.step)
     }
 
     fn micros(&self) -> i64 {

@@ -1,39 +1,41 @@
 //! Streams to a simulated server, in place of a network.
 
-use std::{fmt, future::Future, io, ptr, sync::Arc};
+use std::{fmt, future::Future, io, sync::Arc};
 
 use futures_util::{FutureExt, future::BoxFuture};
 
 use super::stream::Stream;
 
-/// Makes a stream to a simulated server.
+/// Makes a stream to the simulated server at an address.
 #[derive(Clone)]
-pub(crate) struct Connector(Arc<dyn Fn() -> Connecting + Send + Sync>);
+pub(crate) struct Connector(Arc<dyn Fn(String) -> Connecting + Send + Sync>);
 
 type Connecting = BoxFuture<'static, io::Result<Box<dyn Stream>>>;
 
 impl Connector {
+    /// One that leads to the same server whatever the address is.
     pub(crate) fn by<S, F>(connect: impl Fn() -> F + Send + Sync + 'static) -> Self
     where
         S: Stream + 'static,
         F: Future<Output = io::Result<S>> + Send + 'static,
     {
+        Self::by_address(move |_| connect())
+    }
+
+    /// One that dials `host:port`.
+    pub(crate) fn by_address<S, F>(connect: impl Fn(String) -> F + Send + Sync + 'static) -> Self
+    where
+        S: Stream + 'static,
+        F: Future<Output = io::Result<S>> + Send + 'static,
+    {
         let boxed = |connected: io::Result<S>| connected.map(|it| Box::new(it) as Box<dyn Stream>);
-        Self(Arc::new(move || connect().map(boxed).boxed()))
+        Self(Arc::new(move |address| connect(address).map(boxed).boxed()))
     }
 
-    pub(super) async fn connect(&self) -> io::Result<Box<dyn Stream>> {
-        (self.0)().await
-    }
-}
-
-impl PartialEq for Connector {
-    fn eq(&self, other: &Self) -> bool {
-        ptr::addr_eq(Arc::as_ptr(&self.0), Arc::as_ptr(&other.0))
+    pub(super) async fn connect(&self, address: String) -> io::Result<Box<dyn Stream>> {
+        (self.0)(address).await
     }
 }
-
-impl Eq for Connector {}
 
 impl fmt::Debug for Connector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -17,7 +17,7 @@ use super::{
     whereabouts::Whereabouts,
     wire::{OnPush, Wire},
 };
-#[cfg(any(test, feature = "testing"))]
+#[cfg(feature = "testing")]
 use super::{connector::Connector, target::Place};
 use crate::{
     domain::{About, Finding},
@@ -90,20 +90,21 @@ impl Dialer {
     }
 
     /// A dialer for a simulated server.
-    #[cfg(any(test, feature = "testing"))]
+    #[cfg(feature = "testing")]
     pub(crate) fn simulated(
         connector: Connector,
         settings: &Settings,
         client_id: &str,
         preloads: Vec<Preload>,
     ) -> Self {
-        let place = Place::At(Address::Made(connector));
+        let host = "simulated".to_owned();
+        let place = Place::At(Address::Tcp { host, port: 6379, tls: false });
         let whereabouts = Whereabouts::new(place.clone(), None);
         let (user, password) = (settings.user.clone(), settings.password.clone());
         Self {
             target: Target { place, user, password, database: 0 },
             whereabouts,
-            reach: Reach::simulated(),
+            reach: Reach::simulated(connector),
             client_name: format!("leasehold:{client_id}"),
             preloads,
             limit: settings.connect_timeout,

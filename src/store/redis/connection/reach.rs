@@ -5,6 +5,8 @@ use std::{future::Future, io, pin::Pin, sync::Arc, time::Duration};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpStream, UnixStream};
 
+#[cfg(any(test, feature = "testing"))]
+use super::connector::Connector;
 #[cfg(feature = "tls")]
 use super::tls::Tls;
 use super::{
@@ -25,6 +27,9 @@ pub(super) type Driver = Pin<Box<dyn Future<Output = Ending> + Send>>;
 #[derive(Debug)]
 pub(crate) struct Reach {
     resolver: Resolver,
+    /// Streams to simulated servers, in place of a network.
+    #[cfg(any(test, feature = "testing"))]
+    connector: Option<Connector>,
     #[cfg(feature = "tls")]
     tls: Option<Tls>,
 }
@@ -47,17 +52,23 @@ impl Reach {
         }
         let tls = speak_tls.then(|| Tls::new(&settings.tls)).transpose();
         let tls = tls.map_err(|why| Obstacle::lasting(why).before(place.to_string()))?;
-        Ok(Arc::new(Self { resolver: settings.resolver.clone(), tls }))
+        Ok(Arc::new(Self {
+            resolver: settings.resolver.clone(),
+            #[cfg(any(test, feature = "testing"))]
+            connector: settings.connector.clone(),
+            tls,
+        }))
     }
 
     /// What opens streams to a simulated server.
-    #[cfg(any(test, feature = "testing"))]
-    pub(super) fn simulated() -> Arc<Self> {
-        let resolver = Resolver::default();
-        #[cfg(feature = "tls")]
-        return Arc::new(Self { resolver, tls: None });
-        #[cfg(not(feature = "tls"))]
-        return Arc::new(Self { resolver });
+    #[cfg(feature = "testing")]
+    pub(super) fn simulated(connector: Connector) -> Arc<Self> {
+        Arc::new(Self {
+            resolver: Resolver::default(),
+            connector: Some(connector),
+            #[cfg(feature = "tls")]
+            tls: None,
+        })
     }
 
     /// What opens streams to the sentinels in `place`: the same as to the servers, unless they
@@ -81,7 +92,12 @@ impl Reach {
             true => Tls::new(&own.or(&settings.tls)),
         };
         let tls = tls.map_err(|why| lasts(format!("of the sentinels: {why}")))?;
-        Ok(Arc::new(Self { resolver: self.resolver.clone(), tls: Some(tls) }))
+        Ok(Arc::new(Self {
+            resolver: self.resolver.clone(),
+            #[cfg(any(test, feature = "testing"))]
+            connector: settings.connector.clone(),
+            tls: Some(tls),
+        }))
     }
 
     /// What opens streams to sentinels: the same as to the servers.
@@ -98,7 +114,11 @@ impl Reach {
     /// What opens streams to `place` and wherever that leads to.
     #[cfg(not(feature = "tls"))]
     pub(crate) fn to(_place: &Place, settings: &Settings) -> Result<Arc<Self>, Error> {
-        Ok(Arc::new(Self { resolver: settings.resolver.clone() }))
+        Ok(Arc::new(Self {
+            resolver: settings.resolver.clone(),
+            #[cfg(any(test, feature = "testing"))]
+            connector: settings.connector.clone(),
+        }))
     }
 
     /// Whether what `place` is called can be the name in a certificate, where it needs one.
@@ -132,6 +152,10 @@ impl Reach {
     }
 
     async fn stream(&self, address: &Address) -> Result<Box<dyn Stream>, Obstacle> {
+        #[cfg(any(test, feature = "testing"))]
+        if let Some(connector) = &self.connector {
+            return Ok(connector.connect(address.to_string()).await?);
+        }
         match address {
             Address::Unix(path) => Ok(Box::new(UnixStream::connect(path).await?)),
             Address::Tcp { host, port, tls } => {
@@ -142,8 +166,6 @@ impl Reach {
                     false => Ok(Box::new(stream)),
                 }
             }
-            #[cfg(any(test, feature = "testing"))]
-            Address::Made(connector) => Ok(connector.connect().await?),
         }
     }
 

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+#[cfg(any(test, feature = "testing"))]
+use super::connector::Connector;
 use super::{resolver::Resolver, secret::Secret, target::Credentials, translation::Translation};
 
 /// What a [`ClientBuilder`](crate::ClientBuilder) sets for Redis.
@@ -17,6 +19,9 @@ pub(crate) struct Settings {
     pub(crate) translation: Translation,
     /// Who knows the addresses of names.
     pub(crate) resolver: Resolver,
+    /// Streams to simulated servers, in place of a network.
+    #[cfg(any(test, feature = "testing"))]
+    pub(crate) connector: Option<Connector>,
     pub(crate) database: Option<u32>,
     /// Whether sentinels speak TLS; by default as the servers do.
     pub(crate) sentinels_speak_tls: Option<bool>,
@@ -37,6 +42,8 @@ impl Default for Settings {
             sentinel: Credentials::default(),
             translation: Translation::default(),
             resolver: Resolver::default(),
+            #[cfg(any(test, feature = "testing"))]
+            connector: None,
             database: None,
             sentinels_speak_tls: None,
             #[cfg(feature = "tls")]

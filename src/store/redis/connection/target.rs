@@ -2,22 +2,13 @@
 
 use std::{fmt, path::PathBuf};
 
-#[cfg(any(test, feature = "testing"))]
-use super::connector::Connector;
 use super::{host_port, secret::Secret, shown::shown};
 
 /// Where a server listens.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Address {
-    Tcp {
-        host: String,
-        port: u16,
-        tls: bool,
-    },
+    Tcp { host: String, port: u16, tls: bool },
     Unix(PathBuf),
-    /// A simulated server in this process.
-    #[cfg(any(test, feature = "testing"))]
-    Made(Connector),
 }
 
 /// Says where, never who.
@@ -26,8 +17,6 @@ impl fmt::Display for Address {
         match self {
             Self::Tcp { host, port, .. } => host_port::written(host, *port, f),
             Self::Unix(path) => write!(f, "{}", path.display()),
-            #[cfg(any(test, feature = "testing"))]
-            Self::Made(_) => f.write_str("the simulated server"),
         }
     }
 }

@@ -1,0 +1,121 @@
+//! Each deployment conforms on simulated servers, too, in virtual time; and a lock
+//! outlives what happens to them.
+
+use std::{sync::Arc, time::Duration};
+
+use leasehold_twin::{Cluster, Delay, Net, Sentinels};
+use tokio::time::{Instant, sleep};
+
+use super::*;
+use crate::{
+    domain::{Claim, Object, Owner, Replicas},
+    store::conformance::{self, Bench},
+};
+
+/// Settings of a client on a host of `net`.
+fn settings(net: &Net, host: &str) -> Settings {
+    let host = net.host(host);
+    let connector = Connector::by_address(move |address| {
+        let host = host.clone();
+        async move { host.dial(&address).await }
+    });
+    Settings { connector: Some(connector), ..Settings::default() }
+}
+
+async fn store(net: &Net, url: &str, id: &str) -> Arc<RedisStore> {
+    Arc::new(RedisStore::connect(url, &settings(net, id), id).await.unwrap())
+}
+
+async fn conforms(net: &Net, url: &str) {
+    let (one, other) = (store(net, url, "one").await, store(net, url, "other").await);
+    conformance::all(&Bench::new(one, other, "other").below("app:")).await;
+}
+
+fn url_of_sentinels(watched: &Sentinels) -> String {
+    format!("redis-sentinel://{}/{}", watched.addresses().join(","), Sentinels::NAME)
+}
+
+fn url_of_cluster(cluster: &Cluster) -> String {
+    format!("redis-cluster://{}", cluster.addresses().join(","))
+}
+
+const LAG: Delay = Delay::Fixed(Duration::from_millis(5));
+
+#[tokio::test(start_paused = true)]
+async fn simulated_server_conforms() {
+    let net = Net::new(7);
+    let _server = net.start("10.0.0.1:6379");
+    conforms(&net, "redis://10.0.0.1").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn simulated_primary_conforms_by_several_addresses() {
+    let net = Net::new(7);
+    let (primary, replica) = (net.start("10.0.0.1:6379"), net.start("10.0.0.2:6379"));
+    replica.follow(&primary, LAG);
+    conforms(&net, "redis://10.0.0.2,10.0.0.1").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn simulated_primary_conforms_by_its_sentinels() {
+    let net = Net::new(7);
+    let watched = Sentinels::start(&net, 3, 1, LAG);
+    conforms(&net, &url_of_sentinels(&watched)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn simulated_cluster_conforms() {
+    let net = Net::new(7);
+    let cluster = Cluster::start(&net, 3, 1, LAG);
+    conforms(&net, &url_of_cluster(&cluster)).await;
+}
+
+// What happens to servers.
+
+fn claim() -> Claim {
+    let owner = Owner::new("one:1").unwrap();
+    Claim::plain(Object::lock("app:door"), owner, Duration::from_secs(30))
+}
+
+/// Asks until the store answers, which must be soon.
+async fn acquired(store: &RedisStore) {
+    let start = Instant::now();
+    while store.acquire(&claim(), None).await.is_err() {
+        assert!(start.elapsed() < Duration::from_secs(10), "no answer");
+        sleep(Duration::from_millis(50)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn acknowledged_grant_outlives_a_simulated_failover() {
+    let net = Net::new(7);
+    let watched = Sentinels::start(&net, 3, 1, LAG);
+    let store = store(&net, &url_of_sentinels(&watched), "one").await;
+    acquired(&store).await;
+    let one = Replicas::at_least(1).within(Duration::from_secs(5));
+    assert_eq!(store.replicated(&claim(), one).await.unwrap(), 1);
+    watched.primary().kill();
+    let new = watched.fail_over().unwrap();
+    assert!(new.hash("app:door").is_some());
+    acquired(&store).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn store_follows_a_simulated_slot_that_moves_and_fails_over() {
+    let net = Net::new(7);
+    let cluster = Cluster::start(&net, 3, 1, LAG);
+    let store = store(&net, &url_of_cluster(&cluster), "one").await;
+    let slot = Cluster::slot_of("app:door");
+    let to = (cluster.owner(slot) + 1) % 3;
+    cluster.begin_move(slot, to);
+    acquired(&store).await;
+    cluster.move_keys(slot, usize::MAX);
+    acquired(&store).await;
+    cluster.finish_move(slot);
+    acquired(&store).await;
+    assert!(cluster.nodes()[to].hash("app:door").is_some());
+    cluster.nodes()[to].kill();
+    let new = cluster.fail_over(slot).unwrap();
+    acquired(&store).await;
+    assert!(cluster.nodes()[new].hash("app:door").is_some());
+}
