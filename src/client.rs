@@ -344,7 +344,13 @@ impl Client {
     /// A client of the double of the store that the tests of the engine have.
     #[cfg(test)]
     pub(crate) fn on(store: &crate::store::memory::MemoryStore) -> Self {
-        Self::builder().client(Identity::random(), Arc::new(store.session()))
+        Self::asking(Arc::new(store.session()))
+    }
+
+    /// A client that asks `store`.
+    #[cfg(test)]
+    pub(crate) fn asking(store: Arc<dyn Store>) -> Self {
+        Self::builder().client(Identity::random(), store)
     }
 
     /// A client on machinery that a simulation has put together.

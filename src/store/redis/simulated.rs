@@ -8,6 +8,7 @@ use tokio::time::{Instant, sleep};
 
 use super::*;
 use crate::{
+    Client, Error,
     domain::{Claim, Object, Owner, Replicas},
     store::conformance::{self, Bench},
 };
@@ -118,4 +119,18 @@ async fn store_follows_a_simulated_slot_that_moves_and_fails_over() {
     let new = cluster.fail_over(slot).unwrap();
     acquired(&store).await;
     assert!(cluster.nodes()[new].hash("app:door").is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn read_only_server_is_named_by_its_words_whenever_patience_ends() {
+    let net = Net::new(7);
+    let (server, other) = (net.start("10.0.0.1:6379"), net.start("10.0.0.2:6379"));
+    let client = Client::asking(store(&net, "redis://10.0.0.1", "one").await);
+    let lock = client.lock("app:door").unwrap();
+    server.follow(&other, LAG);
+    for patience in (0..400).map(|n| Duration::from_millis(500 + 7 * n)) {
+        let refused = lock.acquire_within(patience).await.unwrap_err();
+        let words = matches!(&refused, Error::NotReady { code, .. } if code == "READONLY");
+        assert!(words, "after {patience:?}: {refused:?}");
+    }
 }

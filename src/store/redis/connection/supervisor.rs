@@ -62,8 +62,11 @@ struct Away {
 }
 
 impl Away {
-    fn lost(ending: &Ending) -> Self {
-        Self { words: format!("connection lost: {ending}"), rejection: None }
+    /// `None` if the server answers and its words made us end the connection: they say more.
+    fn lost(ending: &Ending) -> Option<Self> {
+        let by_words = matches!(ending, Ending::Demoted);
+        let words = || format!("connection lost: {ending}");
+        (!by_words).then(|| Self { words: words(), rejection: None })
     }
 
     fn not_made(obstacle: Obstacle, dialer: &Dialer) -> Self {
@@ -228,7 +231,7 @@ impl Supervisor {
             }
             never = self.watcher.attend(&wire) => match never {},
         };
-        self.state.note(Some(Away::lost(&ending)));
+        self.state.note(Away::lost(&ending));
         self.is_down();
         ending
     }
