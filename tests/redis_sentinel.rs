@@ -531,6 +531,32 @@ async fn a_sentinel_that_has_not_heard_of_a_failover_leads_nobody_back() {
     assert_eq!(before.stats().reconnects, 2);
 }
 
+/// The URL names each sentinel by a host name, and the others tell of it by its address: it had two
+/// votes, and led the client back to the old master.
+#[tokio::test(flavor = "multi_thread")]
+async fn stale_sentinel_with_two_addresses_leads_nobody_back() {
+    let redis = Sentinels::options().links().start();
+    let by_names = redis.url().replace("127.0.0.1", "localhost");
+    let (by_names, by_addresses) =
+        (Client::connect(&by_names).await.unwrap(), client(&redis).await);
+    sleep(secs(3)).await;
+    fail_over_unseen_by_the_last_sentinel(&redis);
+    let names = redis.links().names();
+    let old = names.iter().find(|it| it.ends_with("-0") && !it.starts_with("sentinel")).unwrap();
+    ["sentinel-0", "sentinel-1"].iter().for_each(|it| redis.links().cut(it, old));
+    redis.servers()[0].command(&["REPLICAOF", "NO", "ONE"]);
+    let guard = acquired(&by_addresses, "door").await;
+    assert!(by_names.lock("door").unwrap().try_acquire().await.unwrap().is_none());
+    ["sentinel-0", "sentinel-1"].iter().for_each(|it| redis.links().cut(Links::CLIENTS, it));
+
+    // Longer than an answer of a sentinel has a vote.
+    sleep(secs(12)).await;
+    let other = by_names.lock("door").unwrap().try_acquire().await;
+    assert!(!matches!(other, Ok(Some(_))), "two believe: {other:?}");
+    assert!(ours(&redis.servers()[0]).is_empty());
+    assert!(guard.is_held());
+}
+
 /// After ten seconds the clients believed the only sentinel that they reached, and left a healthy
 /// master: two clients held one lock.
 #[tokio::test(flavor = "multi_thread")]

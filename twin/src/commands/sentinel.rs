@@ -15,6 +15,7 @@ pub(super) const COMMANDS: &[Spec] = &[
     Spec::new("sentinel|get-master-addr-by-name", 3, TRAITS, Keys::None, address),
     Spec::new("sentinel|master", 3, TRAITS, Keys::None, master),
     Spec::new("sentinel|sentinels", 3, TRAITS, Keys::None, sentinels),
+    Spec::new("sentinel|myid", 2, TRAITS, Keys::None, myid),
 ];
 
 /// What a sentinel knows of others besides these.
@@ -64,6 +65,12 @@ fn master(core: &mut Core, call: &Call<'_>) -> Answer {
         ("num-other-sentinels", others.to_string()),
         ("quorum", watched.quorum.to_string()),
     ]))
+}
+
+fn myid(core: &mut Core, _: &Call<'_>) -> Answer {
+    let watched = core.watched.as_deref();
+    let this = watched.and_then(|it| it.sentinels.iter().find(|it| it.address == core.address));
+    this.map(|it| Reply::bulk(&it.id)).ok_or_else(unknown)
 }
 
 fn sentinels(core: &mut Core, call: &Call<'_>) -> Answer {

@@ -376,14 +376,15 @@ impl Sentinels {
     }
 
     /// In one write, so that nothing happens in between.
-    fn questions(&self) -> [Cmd; 3] {
+    fn questions(&self) -> [Cmd; 4] {
         let about = |what: &str| cmd("SENTINEL").arg(what).arg(&self.watched.master).clone();
-        [about("GET-MASTER-ADDR-BY-NAME"), about("MASTER"), about("SENTINELS")]
+        let id = cmd("SENTINEL").arg("MYID").clone();
+        [about("GET-MASTER-ADDR-BY-NAME"), about("MASTER"), about("SENTINELS"), id]
     }
 
     /// `sentinel` has answered our questions.
     fn heard(&self, sentinel: &Address, replies: &[Value]) {
-        let [place, master, sentinels] = replies else { return };
+        let [place, master, sentinels, id] = replies else { return };
         let now = Instant::now();
         let told = self.told(place, master);
         let mut views = self.views.lock();
@@ -391,7 +392,7 @@ impl Sentinels {
             let is_news = views.knows_none(sentinel, why.clone(), now);
             (why, is_news)
         });
-        views.counted(sentinel, crew(master, sentinels));
+        views.counted(sentinel, crew(master, sentinels), text(id).map(str::to_owned));
         let believed = views.master(self.watched.sentinels.len(), now);
         drop(views);
         self.master.send_if_modified(|known| {

@@ -4,7 +4,11 @@
 //! client believes the highest epoch, and remembers it: a sentinel that missed a failover does not
 //! lead the client back, also if no other sentinel answers. Within one epoch most decide.
 
-use std::{cmp::Reverse, collections::BTreeMap, time::Duration};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use tokio::time::Instant;
 
@@ -29,6 +33,8 @@ struct View {
     at: Instant,
     /// What it knows of all sentinels.
     crew: Option<Crew>,
+    /// Its run id: two addresses may lead to one sentinel.
+    id: Option<String>,
 }
 
 /// What is known of each sentinel, by its address, and what the client believes.
@@ -41,7 +47,7 @@ pub(super) struct Views {
 impl Views {
     /// `sentinel` says where the master is.
     pub(super) fn told(&mut self, sentinel: &Address, told: Told, now: Instant) {
-        let view = View { told: Some((told, now)), trouble: None, at: now, crew: None };
+        let view = View { told: Some((told, now)), trouble: None, at: now, crew: None, id: None };
         self.all.insert(sentinel.to_string(), view);
     }
 
@@ -50,15 +56,15 @@ impl Views {
     pub(super) fn knows_none(&mut self, sentinel: &Address, why: Obstacle, now: Instant) -> bool {
         let known = self.all.remove(&sentinel.to_string());
         let is_news = known.is_none_or(|it| is_news(&why, it.trouble.as_ref()));
-        let view = View { told: None, trouble: Some(why), at: now, crew: None };
+        let view = View { told: None, trouble: Some(why), at: now, crew: None, id: None };
         self.all.insert(sentinel.to_string(), view);
         is_news
     }
 
-    /// `sentinel`, which has just said more, knows this of all of them.
-    pub(super) fn counted(&mut self, sentinel: &Address, crew: Option<Crew>) {
+    /// `sentinel`, which has just said more, knows this of all of them, and has the run id `id`.
+    pub(super) fn counted(&mut self, sentinel: &Address, crew: Option<Crew>, id: Option<String>) {
         if let Some(view) = self.all.get_mut(&sentinel.to_string()) {
-            view.crew = crew;
+            (view.crew, view.id) = (crew, id);
         }
     }
 
@@ -72,9 +78,9 @@ impl Views {
     /// it did answer until now, or what was in the way might have passed until now.
     pub(super) fn in_trouble(&mut self, sentinel: &Address, why: Obstacle, now: Instant) -> bool {
         let known = self.all.remove(&sentinel.to_string());
-        let (told, news) =
-            known.map_or((None, true), |it| (it.told, is_news(&why, it.trouble.as_ref())));
-        let view = View { told, trouble: Some(why), at: now, crew: None };
+        let news = known.as_ref().is_none_or(|it| is_news(&why, it.trouble.as_ref()));
+        let (told, id) = known.map_or((None, None), |it| (it.told, it.id));
+        let view = View { told, trouble: Some(why), at: now, crew: None, id };
         self.all.insert(sentinel.to_string(), view);
         news
     }
@@ -87,11 +93,21 @@ impl Views {
     /// Returns where the master is, if any sentinel says so. The URL lists `listed` sentinels.
     pub(super) fn master(&mut self, listed: usize, now: Instant) -> Option<Address> {
         self.all.values().find(|view| view.told.is_some())?;
-        let all = self.all.values().filter_map(|view| view.told.as_ref());
-        let fresh = all.filter(|(_, at)| *at + FRESH >= now).map(|(told, _)| told);
         let sentinels = self.crew(now).map_or(listed, |crew| crew.known.max(listed));
-        self.believed = decide(self.believed.as_ref(), &Vec::from_iter(fresh), sentinels).cloned();
+        self.believed = decide(self.believed.as_ref(), &self.fresh(now), sentinels).cloned();
         self.believed.as_ref().map(|told| told.master.clone())
+    }
+
+    /// What each sentinel has said last, if that is fresh. One that is known by two addresses
+    /// has one vote.
+    fn fresh(&self, now: Instant) -> Vec<&Told> {
+        let said = |view: &'_ View| view.told.as_ref().map(|(_, at)| *at);
+        let mut views = Vec::from_iter(self.all.values());
+        views.retain(|view| said(view).is_some_and(|at| at + FRESH >= now));
+        views.sort_by_key(|view| Reverse(said(view)));
+        let mut counted = BTreeSet::new();
+        views.retain(|view| view.id.as_ref().is_none_or(|id| counted.insert(id)));
+        views.into_iter().filter_map(|view| view.told.as_ref().map(|(told, _)| told)).collect()
     }
 
     /// Whether each of `sentinels` has answered since, or cannot.
@@ -247,10 +263,23 @@ mod tests {
         let mut views = views(&[(72, 4)], now);
         assert_eq!(views.master(1, now), Some(at(72)));
         views.told(&at(1), Told { master: at(71), epoch: 3 }, now);
-        views.counted(&at(1), Some(Crew { known: 3, usable: 1, quorum: None }));
+        views.counted(&at(1), Some(Crew { known: 3, usable: 1, quorum: None }), None);
         assert_eq!(views.master(1, now), Some(at(72)));
-        views.counted(&at(1), Some(Crew { known: 1, usable: 1, quorum: None }));
+        views.counted(&at(1), Some(Crew { known: 1, usable: 1, quorum: None }), None);
         assert_eq!(views.master(1, now), Some(at(71)));
+    }
+
+    #[test]
+    fn sentinel_with_two_addresses_has_one_vote() {
+        let now = Instant::now();
+        let mut views = views(&[(72, 4), (72, 4), (72, 4)], now);
+        assert_eq!(master(&mut views, now), Some(72));
+        let later = now + FRESH + Duration::from_secs(1);
+        for (address, id, expected) in [(3, "a", 72), (4, "a", 72), (2, "b", 71)] {
+            views.told(&at(address), Told { master: at(71), epoch: 3 }, later);
+            views.counted(&at(address), None, Some(id.into()));
+            assert_eq!(master(&mut views, later), Some(expected), "{address}");
+        }
     }
 
     #[test]
