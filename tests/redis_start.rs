@@ -9,7 +9,7 @@ use common::{
     Log, SOON, client, entered, give_back, healed, ms, secs, waiter, with_rights, within,
 };
 use leasehold::{Client, ClientBuilder, Error, Health, Role};
-use testkit::{Connection, Proxy, Redis, eventually};
+use testkit::{Cluster, Connection, Proxy, Redis, eventually};
 use tokio::{
     net::TcpSocket,
     runtime::Runtime,
@@ -416,6 +416,54 @@ fn blocking_client_that_fails_fast_does_not_wait() {
     let error = lock.acquire_within(secs(60)).unwrap_err();
     assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
     assert!(start.elapsed() < secs(1), "{:?}", start.elapsed());
+}
+
+/// The first calls of a client that fails fast, until one is answered.
+async fn answered_soon(client: &Client) {
+    let door = client.lock("door").unwrap();
+    let start = Instant::now();
+    while let Err(error) = door.holder().await {
+        assert!(start.elapsed() < SOON, "still refused: {error:?}");
+        sleep(ms(50)).await;
+    }
+}
+
+/// Each call was refused for ever: the check for a connection came before its first attempt.
+#[test]
+fn fail_fast_client_made_outside_a_runtime_connects() {
+    let cluster = Cluster::options().replicas(0).start();
+    let client = Client::builder().fail_fast(true).connect_lazily(&cluster.url()).unwrap();
+    Runtime::new().unwrap().block_on(answered_soon(&client));
+}
+
+#[tokio::test]
+async fn fail_fast_lazy_client_waits_for_its_first_connection() {
+    let cluster = Cluster::options().replicas(0).start();
+    let client = Client::builder().fail_fast(true).connect_lazily(&cluster.url()).unwrap();
+    give_back(client.lock("door").unwrap().acquire().await.unwrap()).await;
+}
+
+/// A client whose runtime ended, on its next one, while its server was stopped or ran on.
+fn connects_on_a_second_runtime(url: &str, between: impl FnOnce(&Runtime)) {
+    let first = Runtime::new().unwrap();
+    let connecting = Client::builder().fail_fast(true).connect(url);
+    let client = first.block_on(connecting).unwrap();
+    between(&first);
+    drop(first);
+    Runtime::new().unwrap().block_on(answered_soon(&client));
+}
+
+#[test]
+fn fail_fast_client_connects_on_its_second_runtime() {
+    let cluster = Cluster::options().replicas(0).start();
+    connects_on_a_second_runtime(&cluster.url(), |_| {});
+
+    let redis = Redis::start();
+    connects_on_a_second_runtime(&redis.url(), |first| {
+        redis.stop();
+        first.block_on(async { sleep(secs(1)).await });
+        redis.start_again();
+    });
 }
 
 /// The error said three times that there was no answer.

@@ -225,7 +225,12 @@ impl Engine {
 
     /// Why no request about `name` reaches the store now, if its caller is not to wait for that.
     fn unreachable(&self, name: &Name) -> Option<Failure> {
-        self.limits.fail_fast.then(|| self.core.store.unreachable(name))?
+        if !self.limits.fail_fast {
+            return None;
+        }
+        // Else a client whose runtime is gone would fail for ever: nobody connects again.
+        self.core.store.keep_up();
+        self.core.store.unreachable(name)
     }
 
     /// The same as an error.

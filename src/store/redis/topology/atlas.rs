@@ -147,6 +147,11 @@ impl Atlas {
         self.chart.lock().as_ref().map(|chart| chart.map().members().clone()).unwrap_or_default()
     }
 
+    /// Whether the cluster is looked for the first time, and nothing is known to be in the way.
+    fn is_sought(&self) -> bool {
+        self.chart.lock().is_none() && self.obstacle.lock().is_none()
+    }
+
     /// Why questions about `slot` reach nobody.
     pub(super) fn away(&self, slot: u16) -> Failure {
         let chart = self.chart.lock();
@@ -165,9 +170,13 @@ impl Atlas {
 
     /// What is in the way of questions about `slot`, if anything is.
     pub(super) fn in_the_way(&self, slot: u16) -> Option<Failure> {
-        let reaches = self.owner(slot).is_some_and(|node| node.commands.is_up());
-        if !reaches {
-            return Some(self.away(slot));
+        let obstacle = match self.owner(slot) {
+            Some(node) => node.commands.obstacle().map(Failure::unreachable),
+            None if self.is_sought() => None,
+            None => Some(self.away(slot)),
+        };
+        if obstacle.is_some() {
+            return obstacle;
         }
         let refused = self.refused.lock();
         let (refusal, at) = refused.get(&slot)?;

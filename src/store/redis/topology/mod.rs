@@ -247,7 +247,7 @@ impl Topology {
 
     pub(super) fn keep_up(&self) {
         match self {
-            Self::One(one) => one.node.subscriptions.keep_up(),
+            Self::One(one) => one.node.keep_up(),
             Self::Cluster(cluster) => cluster.keep_up(),
         }
     }
