@@ -1,6 +1,7 @@
-//! Names become addresses: each time anew, and whichever of them answers first is used.
+//! Resolves a host name for each connection attempt, and uses the address that answers first.
 
 use std::{
+    collections::HashMap,
     fmt, io,
     net::{SocketAddr, ToSocketAddrs},
     sync::Arc,
@@ -8,14 +9,17 @@ use std::{
 };
 
 use futures_util::{StreamExt, stream::FuturesUnordered};
-use tokio::{net::TcpStream, sync::Semaphore, task::spawn_blocking, time::sleep};
+use tokio::{
+    net::TcpStream,
+    sync::{OwnedSemaphorePermit, Semaphore},
+    task::spawn_blocking,
+    time::sleep,
+};
+
+use crate::domain::Mutex;
 
 /// An address that says nothing has so long until the next one is tried beside it.
 const HEAD_START: Duration = Duration::from_millis(250);
-
-/// A lookup cannot be cancelled: it keeps a thread of the runtime until the system answers. A
-/// client runs this many at a time, so that a silent name server keeps no more threads.
-const LOOKUPS: usize = 4;
 
 type Lookup = dyn Fn(&str, u16) -> io::Result<Vec<SocketAddr>> + Send + Sync;
 
@@ -23,7 +27,26 @@ type Lookup = dyn Fn(&str, u16) -> io::Result<Vec<SocketAddr>> + Send + Sync;
 #[derive(Clone)]
 pub(crate) struct Resolver {
     lookup: Arc<Lookup>,
-    free: Arc<Semaphore>,
+    running: Arc<Running>,
+}
+
+/// The hosts that are being looked up, with one permit each. A lookup cannot be cancelled: it
+/// keeps a thread of the runtime until the system answers. So a client looks up each host once at
+/// a time: a host whose name server is silent keeps one thread, and delays no other host.
+#[derive(Debug, Default)]
+struct Running(Mutex<HashMap<String, Arc<Semaphore>>>);
+
+impl Running {
+    /// Waits until no other lookup of `host` runs.
+    async fn enter(&self, host: &str) -> io::Result<OwnedSemaphorePermit> {
+        let permit = {
+            let mut running = self.0.lock();
+            running.retain(|_, permit| Arc::strong_count(permit) > 1);
+            let one = || Arc::new(Semaphore::new(1));
+            Arc::clone(running.entry(host.to_owned()).or_insert_with(one))
+        };
+        permit.acquire_owned().await.map_err(io::Error::other)
+    }
 }
 
 impl Default for Resolver {
@@ -41,7 +64,7 @@ impl Resolver {
     fn asking(
         lookup: impl Fn(&str, u16) -> io::Result<Vec<SocketAddr>> + Send + Sync + 'static,
     ) -> Self {
-        Self { lookup: Arc::new(lookup), free: Arc::new(Semaphore::new(LOOKUPS)) }
+        Self { lookup: Arc::new(lookup), running: Arc::default() }
     }
 
     /// A connection to `host`, wherever that is now.
@@ -54,10 +77,10 @@ impl Resolver {
         if let Ok(ip) = host.parse() {
             return Ok(vec![SocketAddr::new(ip, port)]);
         }
-        let place = Arc::clone(&self.free).acquire_owned().await.map_err(io::Error::other)?;
+        let permit = self.running.enter(host).await?;
         let (lookup, host) = (Arc::clone(&self.lookup), host.to_owned());
         let looked_up = spawn_blocking(move || {
-            let _place = place;
+            let _permit = permit;
             lookup(&host, port)
         });
         looked_up.await?
@@ -159,27 +182,31 @@ mod tests {
         assert_eq!(nobody.to_string(), "the name has no address");
     }
 
-    /// Each dial that gave up left a thread behind, until the runtime had none.
+    /// Each attempt that timed out left a thread behind, until the runtime had none. When their
+    /// number was bounded for all hosts together, one silent host delayed every other one.
     #[tokio::test]
-    async fn a_silent_name_server_keeps_few_threads() {
-        let (asked, silence) = (Arc::new(AtomicUsize::new(0)), Arc::new(Barrier::new(LOOKUPS + 1)));
+    async fn silent_host_keeps_one_thread_and_delays_no_other() {
+        let (asked, silence) = (Arc::new(AtomicUsize::new(0)), Arc::new(Barrier::new(2)));
         let (count, wait) = (Arc::clone(&asked), Arc::clone(&silence));
-        let resolver = Resolver::asking(move |_, _| {
-            if count.fetch_add(1, Ordering::Relaxed) < LOOKUPS {
+        let resolver = Resolver::asking(move |host, _| {
+            if host == "silent.test" && count.fetch_add(1, Ordering::Relaxed) == 0 {
                 wait.wait();
             }
             Err(io::ErrorKind::TimedOut.into())
         });
-        for _ in 0..2 * LOOKUPS {
-            let dial = resolver.connect("name.test", 1);
-            tokio::time::timeout(Duration::from_millis(20), dial).await.unwrap_err();
+        for _ in 0..8 {
+            let attempt = resolver.connect("silent.test", 1);
+            tokio::time::timeout(Duration::from_millis(20), attempt).await.unwrap_err();
         }
-        assert_eq!(asked.load(Ordering::Relaxed), LOOKUPS);
+        assert_eq!(asked.load(Ordering::Relaxed), 1);
+        let other = resolver.connect("other.test", 1).await.unwrap_err();
+        assert_eq!(other.kind(), io::ErrorKind::TimedOut);
 
-        // The name server answers: dials go on.
+        // The name server answers at last: the next attempt is made.
         silence.wait();
-        let refused = resolver.connect("name.test", 1).await.unwrap_err();
+        let refused = resolver.connect("silent.test", 1).await.unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::TimedOut);
+        assert_eq!(asked.load(Ordering::Relaxed), 2);
     }
 
     #[tokio::test]
