@@ -288,7 +288,8 @@ impl Client {
     /// The check returns within 300 ms, whatever is dead or frozen: it sends one request to each
     /// server, waits at most 200 ms for the replies, and does not wait for a lost connection.
     /// [`Health::nodes`] lists each server, the unreachable ones with the reason. A client of a
-    /// cluster is ready as long as some node takes locks.
+    /// cluster is ready as long as some node takes locks. A server whose round trip is longer than
+    /// 200 ms is never reported ready, although its locks work: probe it with a lock instead.
     ///
     /// # Cancel safety
     ///
