@@ -38,6 +38,7 @@ impl Twin {
     pub fn restart(&self) {
         let mut core = self.core();
         core.faults.dead = false;
+        core.run = core.random.u64(..);
         core.scripts.clear();
         drop(core);
         self.shared.resumed.notify_waiters();

@@ -298,6 +298,18 @@ async fn server_that_fails_refuses_all_but_logins_in_these_words() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn run_id_changes_when_the_server_restarts() {
+    let (twin, mut one) = server().await;
+    let mut other = client(&twin).await;
+    let info = one.ask("INFO server").await;
+    assert!(info.contains("run_id:"), "{info}");
+    assert_eq!(other.ask("INFO server").await, info);
+    twin.kill();
+    twin.restart();
+    assert_ne!(client(&twin).await.ask("INFO server").await, info);
+}
+
+#[tokio::test(start_paused = true)]
 async fn keys_that_a_test_changes_are_changed_on_replicas_too() {
     let (twin, mut client) = server().await;
     let replica = twin.replica(Delay::None);

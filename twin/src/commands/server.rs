@@ -17,9 +17,14 @@ fn time(core: &mut Core, _: &Call<'_>) -> Answer {
     Ok(Reply::bulks([seconds.to_string(), micros.to_string()]))
 }
 
+fn server(core: &Core) -> String {
+    let (mode, run) = (core.mode(), core.run);
+    format!("redis_version:{VERSION}\r\nredis_mode:{mode}\r\nrun_id:{run:040x}\r\n")
+}
+
 fn info(core: &mut Core, call: &Call<'_>) -> Answer {
     let sections = [
-        ("Server", format!("redis_version:{VERSION}\r\nredis_mode:{}\r\n", core.mode())),
+        ("Server", server(core)),
         ("Clients", format!("connected_clients:{}\r\n", core.connected())),
         ("Memory", "maxmemory:0\r\nmaxmemory_policy:noeviction\r\n".into()),
         ("Replication", replication::section(core)),

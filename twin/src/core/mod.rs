@@ -55,6 +55,8 @@ pub(super) struct Core {
     pub(super) scripts: BTreeMap<String, Arc<Script>>,
     pub(super) faults: Faults,
     pub(super) random: Rng,
+    /// Which run of which server this is.
+    pub(super) run: u64,
     replication: Replication,
     /// Its place in a cluster, if it is a node of one.
     pub(super) cluster: Option<Standing>,
@@ -149,6 +151,7 @@ impl Core {
             scripts: BTreeMap::new(),
             faults: Faults::default(),
             random: Rng::with_seed(seed),
+            run: Rng::with_seed(!seed).u64(..),
             replication: Replication::default(),
             cluster: None,
             watched: None,
