@@ -11,6 +11,10 @@
 //! | the dead are passed over | a lock is given to one who has gone; one that polled has a turn more |
 //! | nobody's lock is freed | a lock stays held by one who has no guard |
 //! | nobody is passed over | in a calm story one waits for longer than its class has to |
+//! | tokens grow | a hold is entered with a token that is no greater than those before |
+//! | a lock does not stay | tasks of one client pass it on for longer than they may |
+//! | shut down is shut down | a client that was shut down believes, or enters |
+//! | a lease goes on in sleep | a hold is believed when its machine has slept beyond its end |
 //! | everything ends | a key of ours has no ttl, or is left when all is done |
 //!
 //! What the server forgets, or somebody else overwrites, its owner cannot know at once:
@@ -24,7 +28,7 @@ use std::{
 
 use tokio::time::Instant;
 
-use super::{plot::Plot, site::Site};
+use super::{plot::Plot, records::Records, site::Site};
 use crate::{
     domain::{Name, Owner},
     engine::{
@@ -83,6 +87,7 @@ struct Seen {
     believers: BTreeMap<u64, Believer>,
     waiters: BTreeMap<u64, Waiter>,
     locks: BTreeMap<Name, Watched>,
+    records: Records,
     /// Clients that are gone.
     dead: BTreeSet<String>,
     /// When an owner had a turn after that: nobody hears whether one who polls is there.
@@ -211,6 +216,10 @@ impl Judge {
         let number = seen.next;
         seen.believers.insert(number, believer);
         seen.passes_over(name, gate);
+        let meddles = seen.locks.get(name).is_none_or(|it| it.doubtful_until >= Instant::now());
+        if let Some(rule) = seen.records.enters(name, holding, gate, meddles) {
+            self.break_rule(&mut seen, rule);
+        }
         if !holding.is_held() {
             self.break_rule(&mut seen, format!("{} enters what is over", holding.owner()));
         }
@@ -241,6 +250,27 @@ impl Judge {
         seen.dead.insert(client.to_owned());
         seen.believers.retain(|_, believer| !believer.gate.is(gate));
         seen.waiters.retain(|_, waiter| !waiter.gate.is(gate));
+    }
+
+    /// The machine behind `gate` sleeps for `time`: what ends meanwhile is over when it wakes.
+    pub(super) fn sleeps(&self, gate: &Gate, time: Duration, sleep: impl FnOnce()) {
+        // It gives back what the server still keeps.
+        self.trouble(self.plot.lease());
+        let mut seen = self.seen();
+        let of_machine = seen.believers.values().filter(|it| it.gate.is(gate));
+        let ends = |it: &&Believer| it.holding.remaining().is_some_and(|left| left <= time);
+        let ending: Vec<Holding> = of_machine.filter(ends).map(|it| it.holding.clone()).collect();
+        sleep();
+        if let Some(holding) = ending.iter().find(|it| it.is_held()) {
+            let rule = format!("the lease of {} stood still in its sleep", holding.owner());
+            self.break_rule(&mut seen, rule);
+        }
+    }
+
+    /// The client behind `gate` was shut down.
+    pub(super) fn is_shut(&self, gate: &Gate) {
+        self.seen().records.shuts(gate);
+        self.look();
     }
 
     /// A release found that the server did not know the hold that began at `since`.
@@ -274,7 +304,10 @@ impl Judge {
         let lease = self.plot.lease();
         let rule = rule.or_else(|| self.names.iter().find_map(|it| seen.ghost(it, lease, now)));
         let rule = rule.or_else(|| seen.unfair(&self.plot, now));
-        let endless = || master.keys_without_ttl().pop().map(|key| format!("{key} has no ttl"));
+        let endless = || {
+            let mut keys = master.keys_without_ttl().into_iter();
+            keys.find(|key| !outlives(key)).map(|key| format!("{key} has no ttl"))
+        };
         let rule = rule.or_else(endless);
         if let Some(rule) = rule {
             self.break_rule(&mut seen, rule);
@@ -336,7 +369,10 @@ impl Seen {
     fn belief(&self, now: Instant) -> Option<String> {
         let mut believed: BTreeMap<&Name, &Owner> = BTreeMap::new();
         for believer in self.believers.values().filter(|it| it.holding.is_held()) {
-            let Believer { name, owner, .. } = believer;
+            let Believer { name, owner, gate, .. } = believer;
+            if self.records.is_shut(gate) {
+                return Some(format!("{owner} believes after its shutdown"));
+            }
             let lock = self.locks.get(name).filter(|lock| lock.doubtful_until < now);
             let Some(lock) = lock else { continue };
             if let Some(other) = believed.insert(name, owner) {
@@ -431,6 +467,14 @@ impl Seen {
     }
 }
 
+/// How the keys end that holders write.
+pub(super) const DATA: &str = ":data";
+
+/// Whether a key is to outlive the story: the tokens of a name, or what holders write.
+pub(super) fn outlives(key: &str) -> bool {
+    key.starts_with("redisson_lock_token") || key.ends_with(DATA)
+}
+
 /// How soon a free lock is entered.
 fn entered(plot: &Plot) -> Duration {
     match plot.is_calm() {
@@ -466,9 +510,11 @@ impl Believes {
 
 impl Drop for Believes {
     fn drop(&mut self) {
-        if let Some(believer) = self.judge.seen().believers.get_mut(&self.number) {
+        let seen = &mut *self.judge.seen();
+        if let Some(believer) = seen.believers.get_mut(&self.number) {
             believer.guard_gone = true;
             believer.over_at.get_or_insert_with(Instant::now);
+            seen.records.leaves(&believer.owner);
         }
     }
 }

@@ -1,9 +1,8 @@
-//! The same clients on the store that they have in production: link, login, wire,
-//! subscriptions and scripts, against a simulated server.
+//! Clients on the store that they have in production: link, login, wire, subscriptions and
+//! scripts, against a simulated server.
 //!
-//! What may happen here is what happens to servers and connections: they hang, refuse,
-//! forget, are cut, are followed by another one; and there are others on the server who
-//! know nothing of us.
+//! Servers and connections hang, refuse, forget, are cut, are followed by another one. Clients
+//! are paused, suspended, shut down and killed. Others on the server know nothing of us.
 //!
 //! ```text
 //! world               a story: its clients, its server, its end
@@ -13,17 +12,23 @@
 //! raw                 a connection of one of those
 //! work                a task that wants locks
 //! peer                a client: its engine, store and gate
+//! process             what the client runs on
+//! accidents           what happens to that
 //! judge               the rules
+//! records             those about the past: tokens, turns within a client, shutdowns
 //! objects             the same with what is no plain lock, and the rules of that
 //! site                where the server is
 //! plot                what kind of story it is
 //! ```
 
+mod accidents;
 mod judge;
 mod objects;
 mod peer;
 mod plot;
+mod process;
 mod raw;
+mod records;
 mod rights;
 mod site;
 mod strangers;

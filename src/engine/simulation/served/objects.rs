@@ -71,6 +71,8 @@ pub(in crate::engine::simulation) fn run(seed: u64, story: &Arc<Story>) -> Resul
     let mut plot = Plot::draw(&mut chance);
     let troubles = &mut plot.troubles;
     (troubles.forgetting, troubles.promotion, troubles.rights) = (false, false, false);
+    (troubles.runtimes, troubles.forcing) = (false, false);
+    troubles.shutdowns &= about != About::Latch;
     // What has no lease dies with who has it.
     troubles.deaths &= matches!(about, About::ReadWrite | About::Permits);
     plot.rounds = plot.rounds.min(30);
@@ -436,6 +438,7 @@ impl World {
             plot: self.plot,
             chance: chance.fork(),
             lasting: JoinSet::new(),
+            without_runtime: vec![],
         };
         let mut looks = 0;
         while !workers.is_empty() {

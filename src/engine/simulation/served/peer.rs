@@ -8,7 +8,6 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
     task::{Context, Poll, ready},
-    time::Duration,
 };
 
 use leasehold_twin::Cut;
@@ -18,14 +17,10 @@ use tokio::{
     time::{Instant, Sleep, sleep_until},
 };
 
-use super::{plot::PATIENCE, rights::Rights, site::Site};
+use super::{plot::PATIENCE, process::Process, rights::Rights, site::Site};
 use crate::{
     domain::Identity,
-    engine::{
-        Engine,
-        clock::Clock,
-        simulation::gate::{Gate, Tasks},
-    },
+    engine::{Engine, simulation::gate::Gate},
     store::redis::{Connector, RedisStore, Settings},
 };
 
@@ -35,6 +30,7 @@ pub(super) struct Peer {
     pub(super) engine: Arc<Engine>,
     pub(super) gate: Gate,
     pub(super) rights: Mutex<Rights>,
+    pub(super) process: Process,
     site: Site,
     is_dead: Arc<AtomicBool>,
     /// Its tasks, but for those of the engine.
@@ -55,15 +51,12 @@ impl Peer {
         };
         let connector = connector(site, &gate, &is_dead);
         let store = RedisStore::connect_by(connector, &settings, &id).await.unwrap();
-        let clock = Clock::with(|| Duration::ZERO);
-        let engine = Engine::new(
-            Identity::of(&*id),
-            Arc::new(store),
-            clock,
-            gate.spawner(&Tasks::default()),
-        );
+        let process = Process::default();
+        let spawner = gate.spawner(&process.engine);
+        let clock = process.clock(number);
+        let engine = Engine::new(Identity::of(&*id), Arc::new(store), clock, spawner);
         let (rights, tasks, site) = (Mutex::new(rights), Mutex::default(), site.clone());
-        Self { id, engine, gate, rights, site, is_dead, tasks }
+        Self { id, engine, gate, rights, process, site, is_dead, tasks }
     }
 
     pub(super) fn is_dead(&self) -> bool {
@@ -80,6 +73,10 @@ impl Peer {
         self.is_dead.store(true, Ordering::Relaxed);
         self.gate.close();
         self.cut(Cut::Replies);
+        self.ends_its_tasks();
+    }
+
+    pub(super) fn ends_its_tasks(&self) {
         self.tasks.lock().unwrap().drain(..).for_each(|task| task.abort());
     }
 

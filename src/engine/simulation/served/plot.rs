@@ -10,6 +10,9 @@ pub(super) const PATIENCE: Duration = Duration::from_millis(500);
 /// The longest pause of one who polls.
 pub(super) const LONGEST_POLL: Duration = Duration::from_millis(128);
 
+/// How many replicas acknowledge what is written where some want them.
+pub(super) const REPLICAS: u32 = 1;
+
 /// What may happen.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Kind {
@@ -35,6 +38,11 @@ pub(super) struct Troubles {
     pub(super) deaths: bool,
     pub(super) pauses: bool,
     pub(super) forger: bool,
+    pub(super) suspensions: bool,
+    pub(super) runtimes: bool,
+    pub(super) shutdowns: bool,
+    /// Locks are freed by force.
+    pub(super) forcing: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -120,6 +128,26 @@ impl Plot {
         }
     }
 
+    // By a number that is drawn anyway: what is drawn after it stays as it is.
+
+    /// Whether locks are fenced. Not where tokens are lost, and begin again.
+    pub(super) fn is_fenced(&self) -> bool {
+        let loses = self.troubles.forgetting || self.troubles.promotion;
+        !loses && self.ttl.as_millis() % 2 == 1
+    }
+
+    /// Whether holders write under their locks. Not in a crowd, whose scripts are counted.
+    pub(super) fn writes(&self) -> bool {
+        self.kind != Kind::Crowd && self.ttl.as_millis() % 3 == 1
+    }
+
+    /// Whether holders want replicas to have what they were granted. Not where there is a real
+    /// one besides.
+    pub(super) fn replicates(&self) -> bool {
+        let only_seem = !self.troubles.promotion;
+        !self.is_calm() && only_seem && self.ttl.as_millis() % 5 == 2
+    }
+
     pub(super) fn is_calm(&self) -> bool {
         self.kind != Kind::Rough
     }
@@ -145,6 +173,10 @@ impl Troubles {
             deaths: one_in(4),
             pauses: one_in(4),
             forger: one_in(3),
+            suspensions: one_in(5),
+            runtimes: one_in(4),
+            shutdowns: one_in(4),
+            forcing: one_in(5),
         }
     }
 }

@@ -18,18 +18,20 @@ pub(super) struct Troubles {
     pub(super) chance: Rng,
     /// Troubles that end by themselves.
     pub(super) lasting: JoinSet<()>,
+    /// Clients that have lost their runtime and the tasks that worked for them.
+    pub(super) without_runtime: Vec<Arc<Peer>>,
 }
 
 impl Troubles {
-    fn say(&self, what: impl FnOnce() -> String) {
+    pub(super) fn say(&self, what: impl FnOnce() -> String) {
         self.story.say(what);
     }
 
-    fn one_in(&mut self, n: u32) -> bool {
+    pub(super) fn one_in(&mut self, n: u32) -> bool {
         self.chance.u32(..n) == 0
     }
 
-    fn millis(&mut self, most: u64) -> Duration {
+    pub(super) fn millis(&mut self, most: u64) -> Duration {
         Duration::from_millis(self.chance.u64(1..=most))
     }
 
@@ -38,6 +40,7 @@ impl Troubles {
         let does = self.plot.troubles;
         let peer = &peers[self.chance.usize(..peers.len())];
         if !peer.is_dead() {
+            self.of_a_process(peer);
             self.of_a_client(peer);
         }
         if does.stops && self.one_in(600) {

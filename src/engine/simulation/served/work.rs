@@ -1,19 +1,24 @@
 //! A task of a client that wants a lock now and then.
 
-use std::{future::Future, sync::Arc, time::Duration};
+use std::{future::Future, sync::Arc, task::Poll, time::Duration};
 
+use futures_util::poll;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::{
-    judge::{Believes, Class, Judge},
+    judge::{Believes, Class, DATA, Judge, Waits},
     peer::Peer,
-    plot::{Kind, LONGEST_POLL, Plot},
+    plot::{Kind, LONGEST_POLL, Plot, REPLICAS},
 };
 use crate::{
-    Client, Lock, LockGuard, LostReason, Release, WaitBy,
+    Client, Lock, LockGuard, LostReason, Release, Replicas, WaitBy, Write,
+    domain::Share,
     engine::simulation::story::{Story, name},
     error::Error,
 };
+
+/// More replicas than there are.
+const TOO_MANY: u32 = REPLICAS + 1;
 
 /// A worker: whose it is, and what it may want.
 pub(super) struct Worker {
@@ -60,6 +65,7 @@ impl Worker {
         let client = Client::of(Arc::clone(&self.peer.engine));
         let lock = self.manner(client.lock(&name).unwrap().ttl(self.plot.ttl));
         let Some(guard) = self.enter(&lock).await else { return };
+        assert!(!lock.wants_replicas(TOO_MANY), "fewer replicas have it than it wants");
         let since = Instant::now();
         self.say(|| format!("enters {name} as {}", guard.owner()));
         let believes = self.judge.entered(&name, &guard.holding(), &self.peer.gate);
@@ -79,6 +85,14 @@ impl Worker {
             true => lock.max_hold(Duration::from_millis(50) + self.up_to(2_000)),
             false => lock,
         };
+        let lock = match self.plot.is_fenced() {
+            true => lock.set(|settings| settings.share = Share::FENCED),
+            false => lock,
+        };
+        let lock = match self.plot.replicates() {
+            true => lock.replicated(self.replicas()),
+            false => lock,
+        };
         let polls = match self.plot.restless {
             // One comes back all the time, the other one cannot be heard.
             true => self.peer.id != "client-0",
@@ -93,6 +107,12 @@ impl Worker {
         }
     }
 
+    /// One of three asks for more than there are.
+    fn replicas(&mut self) -> Replicas {
+        let least = if self.one_in(3) { TOO_MANY } else { TOO_MANY - 1 };
+        Replicas::at_least(least).within(Duration::from_millis(50))
+    }
+
     /// How its client waits.
     fn class(&self) -> Class {
         let queues = self.peer.rights.lock().unwrap().queues();
@@ -105,21 +125,49 @@ impl Worker {
 
     async fn enter(&mut self, lock: &Lock) -> Option<LockGuard> {
         let patience = Duration::from_millis(1) + self.up_to(4_000);
-        let way = if self.one_in(2) { self.chance.u32(..3) } else { 3 };
-        let waiting = self.judge.waits(lock.name(), &self.peer.id, &self.peer.gate, self.class());
+        let way = if self.one_in(2) { self.chance.u32(..4) } else { 4 };
+        let waiting = (way != 3).then(|| self.waits(lock));
         let entered = match way {
             0 => lock.try_acquire().await,
             1 => lock.acquire_within(patience).await.map(Some),
             2 => cancelled(patience / 8, lock.acquire()).await,
+            3 => self.doze(lock, patience).await,
             _ => lock.acquire().await.map(Some),
         };
         drop(waiting);
         entered.unwrap_or_else(|error| {
             self.say(|| format!("does not enter: {error}"));
-            assert!(!matches!(error, Error::NoRuntime | Error::ShutDown), "{error}");
+            let shut = matches!(error, Error::ShutDown) && !self.peer.process.is_shut();
+            assert!(!shut && !matches!(error, Error::NoRuntime), "{error}");
             assert!(!error.to_string().contains("NOSCRIPT"), "{error}");
             None
         })
+    }
+
+    fn waits(&self, lock: &Lock) -> Waits {
+        self.judge.waits(lock.name(), &self.peer.id, &self.peer.gate, self.class())
+    }
+
+    /// Begins to wait and does something else before it goes on, as a branch of a `select!`
+    /// does. A task in line behind others of its client holds up nobody; one that has the turn
+    /// of its client may be granted a lock that it does not take.
+    async fn doze(&mut self, lock: &Lock, time: Duration) -> Result<Option<LockGuard>, Error> {
+        let in_line = || self.peer.engine.contention.in_line(lock.object());
+        let before = in_line();
+        let mut acquire = Box::pin(lock.acquire());
+        if let Poll::Ready(entered) = poll!(&mut acquire) {
+            return entered.map(Some);
+        }
+        if in_line() <= before {
+            if self.plot.is_calm() {
+                return cancelled(time, acquire).await;
+            }
+            self.judge.trouble(time + self.plot.lease());
+        }
+        self.say(|| format!("dozes for {time:?}"));
+        sleep(time).await;
+        let _waits = self.waits(lock);
+        acquire.await.map(Some)
     }
 
     /// Waits to be told when the hold is over.
@@ -139,6 +187,10 @@ impl Worker {
             true => self.up_to(20 * self.plot.hold),
             false => self.up_to(self.plot.hold),
         };
+        if self.plot.writes() {
+            let write = Write::set(format!("{}{DATA}", guard.name()), self.label.as_str());
+            drop(cancelled(self.up_to(5), guard.write([write])).await);
+        }
         sleep(time).await;
         if self.one_in(6) {
             let again = cancelled(Duration::from_millis(1) + time, guard.reenter()).await;

@@ -10,9 +10,9 @@ use tokio::{
 };
 
 use super::{
-    judge::Judge,
+    judge::{Judge, outlives},
     peer::Peer,
-    plot::{Kind, PATIENCE, Plot},
+    plot::{Kind, PATIENCE, Plot, REPLICAS},
     rights::Rights,
     site::Site,
     strangers::{Forger, Stranger, Waits},
@@ -30,6 +30,9 @@ const LONGEST: Duration = Duration::from_secs(900);
 
 /// For so long there is trouble.
 const TROUBLED: Duration = Duration::from_secs(30);
+
+/// How often each task that works for a client on its next runtime wants a lock.
+const ROUNDS_AGAIN: u32 = 3;
 
 /// How many scripts a hand-over may take, in tenths: two questions and the hand-over
 /// itself, and now and then a look.
@@ -70,6 +73,9 @@ impl World {
         let master = Twin::new(chance.u64(..));
         let lag = Delay::UpTo(Duration::from_millis(chance.u64(..=500)));
         let replica = plot.troubles.promotion.then(|| master.replica(lag));
+        if plot.replicates() {
+            master.acknowledge_as(REPLICAS as usize);
+        }
         let site = Site::new(master, replica);
         if story.is_aloud() {
             site.all().iter().for_each(|server| tell(server, story));
@@ -101,6 +107,9 @@ impl World {
             if begun.elapsed() < TROUBLED {
                 troubles.look(&self.peers);
             }
+            for peer in troubles.without_runtime.drain(..) {
+                self.hire_for(&peer, ROUNDS_AGAIN, &mut chance, &mut workers);
+            }
             sleep(Duration::from_millis(5)).await;
             self.held_up()?;
             if begun.elapsed() > LONGEST {
@@ -127,23 +136,35 @@ impl World {
             plot: self.plot,
             chance: chance.fork(),
             lasting: JoinSet::new(),
+            without_runtime: vec![],
         }
     }
 
     /// Has workers work for all clients.
     fn hire(&self, chance: &mut fastrand::Rng, workers: &mut JoinSet<()>) {
         for peer in &self.peers {
-            for number in 0..self.plot.workers {
-                let worker = Worker {
-                    peer: Arc::clone(peer),
-                    label: format!("{}/{number}", peer.id),
-                    judge: Arc::clone(&self.judge),
-                    story: Arc::clone(&self.story),
-                    chance: chance.fork(),
-                    plot: self.plot,
-                };
-                peer.owns(workers.spawn(worker.work()));
-            }
+            self.hire_for(peer, self.plot.rounds, chance, workers);
+        }
+    }
+
+    /// Has workers work for `peer`.
+    fn hire_for(
+        &self,
+        peer: &Arc<Peer>,
+        rounds: u32,
+        chance: &mut fastrand::Rng,
+        workers: &mut JoinSet<()>,
+    ) {
+        for number in 0..self.plot.workers {
+            let worker = Worker {
+                peer: Arc::clone(peer),
+                label: format!("{}/{number}", peer.id),
+                judge: Arc::clone(&self.judge),
+                story: Arc::clone(&self.story),
+                chance: chance.fork(),
+                plot: Plot { rounds, ..self.plot },
+            };
+            peer.owns(workers.spawn(worker.work()));
         }
     }
 
@@ -224,7 +245,8 @@ impl World {
                 return Err(format!("{} still listens to {channels:?}", peer.id));
             }
         }
-        let keys = self.site.master().keys();
+        let mut keys = self.site.master().keys();
+        keys.retain(|key| !outlives(key));
         match keys.is_empty() {
             true => Ok(()),
             false => Err(format!("something is left on the server: {keys:?}")),

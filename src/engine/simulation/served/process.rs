@@ -1,0 +1,80 @@
+//! What a client runs on: its machine, with a clock of its own, and its process.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use tokio::time::Instant;
+
+use crate::engine::{clock::Clock, simulation::gate::Tasks};
+
+/// By how many parts of a million the clocks of clients are fast or slow: a lease has a margin
+/// of a hundredth.
+const DRIFTS: [i32; 4] = [-10_000, 10_000, 0, -5_000];
+
+/// How often a client loses its runtime at most: each time its tasks begin their work again.
+const RUNTIMES: u32 = 5;
+
+/// What a client runs on.
+#[derive(Default)]
+pub(super) struct Process {
+    /// How long its machine has slept, in milliseconds.
+    slept: Arc<AtomicU64>,
+    /// The tasks of its engine.
+    pub(super) engine: Tasks,
+    is_shut: AtomicBool,
+    /// How many runtimes it has lost.
+    runtimes: AtomicU32,
+}
+
+impl Process {
+    /// Whether its shutdown has begun.
+    pub(super) fn is_shut(&self) -> bool {
+        self.is_shut.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn shuts(&self) {
+        self.is_shut.store(true, Ordering::Relaxed);
+    }
+
+    /// Its machine has slept for `time` more.
+    pub(super) fn sleeps(&self, time: Duration) {
+        let millis = u64::try_from(time.as_millis()).unwrap();
+        self.slept.fetch_add(millis, Ordering::Relaxed);
+    }
+
+    /// Whether its story ends though it loses its runtime again.
+    pub(super) fn may_lose_its_runtime(&self) -> bool {
+        !self.is_shut() && self.runtimes.load(Ordering::Relaxed) < RUNTIMES
+    }
+
+    /// Ends the tasks of its engine where they are.
+    pub(super) fn loses_its_runtime(&self) {
+        self.runtimes.fetch_add(1, Ordering::Relaxed);
+        self.engine.lock().unwrap().drain(..).for_each(|task| task.abort());
+    }
+
+    /// The clock of the client with this `number`.
+    pub(super) fn clock(&self, number: u32) -> Clock {
+        // More than a slow clock can lose: the time that a machine has slept never shrinks.
+        const AHEAD: Duration = Duration::from_secs(1_000);
+        let drift = DRIFTS[number as usize % DRIFTS.len()];
+        let (begun, slept) = (Instant::now(), Arc::clone(&self.slept));
+        let runs = Arc::<AtomicBool>::default();
+        let is_running = Arc::clone(&runs);
+        let clock = Clock::with(move || {
+            if !is_running.load(Ordering::Relaxed) {
+                return Duration::ZERO;
+            }
+            let drifted = begun.elapsed().mul_f64(f64::from(drift.unsigned_abs()) / 1e6);
+            let ahead = AHEAD + Duration::from_millis(slept.load(Ordering::Relaxed));
+            if drift < 0 { ahead - drifted } else { ahead + drifted }
+        });
+        runs.store(true, Ordering::Relaxed);
+        clock
+    }
+}
