@@ -342,12 +342,6 @@ impl Client {
         Shutdown { taken_back, unsettled }
     }
 
-    /// A client of the double of the store that the tests of the engine have.
-    #[cfg(test)]
-    pub(crate) fn on(store: &crate::store::memory::MemoryStore) -> Self {
-        Self::asking(Arc::new(store.session()))
-    }
-
     /// A client that asks `store`.
     #[cfg(test)]
     pub(crate) fn asking(store: Arc<dyn Store>) -> Self {

@@ -31,15 +31,12 @@ mod tests {
 
     use super::*;
     use crate::{
-        Client,
-        domain::{Claim, Identity, Object, Owner, ReleaseMode},
-        engine::{clock::Clock, tasks::here},
-        store::memory::MemoryStore,
+        Client, MemoryStore,
+        domain::{Claim, Object, Owner, ReleaseMode},
     };
 
     fn client(memory: &MemoryStore) -> (Client, Arc<Engine>) {
-        let (store, clock) = (Arc::new(memory.session()), Clock::with(|| Duration::ZERO));
-        let engine = Engine::new(Identity::of("one"), store, clock, here());
+        let engine = Engine::on(&memory, "one");
         (Client::of(Arc::clone(&engine)), engine)
     }
 

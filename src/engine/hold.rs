@@ -467,10 +467,8 @@ mod tests {
 
     use super::*;
     use crate::{
-        Client, Lock,
-        domain::Identity,
-        engine::{Engine, clock::Clock, tasks::here},
-        store::memory::MemoryStore,
+        Client, Lock, MemoryStore,
+        engine::Engine,
         store::{Event, Subscriber},
     };
 
@@ -479,8 +477,7 @@ mod tests {
     /// Readers of a client that share a hold for long, and its engine.
     fn readers() -> (MemoryStore, Arc<Engine>, Lock) {
         let memory = MemoryStore::new();
-        let (store, clock) = (Arc::new(memory.session()), Clock::with(|| Duration::ZERO));
-        let engine = Engine::new(Identity::of("one"), store, clock, here());
+        let engine = Engine::on(&memory, "one");
         let prices = Client::of(Arc::clone(&engine)).read_write("prices").unwrap();
         let read = prices.read().local_turns(10, Duration::from_secs(3600));
         (memory, engine, read)

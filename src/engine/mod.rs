@@ -77,6 +77,8 @@ use self::{
     tasks::{OnDrop, Spawner},
     timing::{HEALTH_ANSWER, LONGEST_PATIENCE, RETURN_LOOKS},
 };
+#[cfg(test)]
+use crate::store::redis::memory::MemoryStore;
 use crate::{
     domain::{
         Change, Counts, Failure, Health, Holder, Identity, Name, Object, Owner, PermitId, Seldom,
@@ -103,6 +105,13 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
+    /// The machinery of a client of `server`, on a machine that never sleeps.
+    #[cfg(test)]
+    pub(crate) fn on(server: &MemoryStore, client: &str) -> Arc<Self> {
+        let awake = Clock::with(|| Duration::ZERO);
+        Self::new(Identity::of(client), Arc::new(server.store(client)), awake, tasks::here())
+    }
+
     #[cfg(test)]
     pub(crate) fn new(
         identity: Identity,

@@ -17,8 +17,6 @@ use crate::domain::{
 
 #[cfg(test)]
 pub(crate) mod conformance;
-#[cfg(test)]
-pub(crate) mod memory;
 mod questions;
 pub(crate) mod redis;
 

@@ -119,10 +119,8 @@ mod tests {
 
     use super::*;
     use crate::{
-        Client, Lock,
-        domain::Identity,
-        engine::{clock::Clock, tasks::here},
-        store::memory::MemoryStore,
+        Client, Lock, MemoryStore,
+        engine::Engine,
         store::{Event, Subscriber},
     };
 
@@ -130,7 +128,7 @@ mod tests {
     fn door(replicas: u32) -> (MemoryStore, Client, Lock) {
         let store = MemoryStore::new();
         store.set_replicas(replicas);
-        let client = Client::on(&store);
+        let client = Client::sharing(&store);
         let lock = door_of(&client);
         (store, client, lock)
     }
@@ -186,8 +184,7 @@ mod tests {
     async fn what_goes_on_here_is_asked_about_again_at_another_server() {
         let memory = MemoryStore::new();
         memory.set_replicas(2);
-        let (store, clock) = (Arc::new(memory.session()), Clock::with(|| Duration::ZERO));
-        let engine = Engine::new(Identity::of("one"), store, clock, here());
+        let engine = Engine::on(&memory, "one");
         let client = Client::of(Arc::clone(&engine));
         let lock = door_of(&client);
         let first = lock.acquire().await.unwrap();

@@ -1,4 +1,4 @@
-//! Contention by itself, on a store in memory.
+//! Contention by itself, on a simulated server.
 
 mod answers;
 mod idle;
@@ -14,16 +14,13 @@ use tokio::time::{Instant, advance};
 
 use super::*;
 use crate::{
-    Client,
-    domain::{Claim, Identity, Owner},
+    Client, MemoryStore,
+    domain::{Claim, Owner},
     engine::{
         Engine,
-        clock::Clock,
         grant::{Copies, Grant, LocalTurns, Shape, Terms},
-        tasks::here,
         timing::{ANSWER_RESTS, ASKER_RESTS, CONTENDED, LINGER, LONG_HOLD},
     },
-    store::memory::MemoryStore,
 };
 
 const TTL: Duration = Duration::from_secs(30);
@@ -32,13 +29,7 @@ const TERMS: Terms =
     Terms { renewed: true, max_hold: None, local: LocalTurns { most: 10, time: TTL } };
 
 fn client() -> Arc<Engine> {
-    client_of(&MemoryStore::new())
-}
-
-fn client_of(store: &MemoryStore) -> Arc<Engine> {
-    let store = Arc::new(store.session());
-    let awake = Clock::with(|| Duration::ZERO);
-    Engine::new(Identity::of("client"), store, awake, here())
+    Engine::on(&MemoryStore::new(), "client")
 }
 
 impl Contention {
@@ -328,10 +319,11 @@ async fn a_grant_that_is_lost_on_its_way_is_believed_by_nobody() {
 #[tokio::test(start_paused = true)]
 async fn a_lock_that_is_taken_away_while_its_grant_is_on_its_way_is_not_believed_for_long() {
     // given a grant on its way to one that sleeps
-    let (store, awake) = (MemoryStore::new(), Clock::with(|| Duration::ZERO));
-    let session = Arc::new(store.session());
-    let engine = Engine::new(Identity::of("one"), session, awake, here());
-    let lock = Client::of(engine).lock("door").unwrap().local_turns(9, Duration::from_secs(9));
+    let store = MemoryStore::new();
+    let lock = Client::of(Engine::on(&store, "one"))
+        .lock("door")
+        .unwrap()
+        .local_turns(9, Duration::from_secs(9));
     let first = lock.acquire().await.unwrap();
     let mut waits = Box::pin(lock.acquire());
     assert!((&mut waits).now_or_never().is_none());
@@ -339,7 +331,7 @@ async fn a_lock_that_is_taken_away_while_its_grant_is_on_its_way_is_not_believed
     drop(first);
 
     // when an operator frees the lock, and then that one goes on
-    let operator = Client::on(&store).lock("door").unwrap();
+    let operator = Client::sharing(&store).lock("door").unwrap();
     assert!(operator.force_release().await.unwrap());
     let second = waits.now_or_never().unwrap().unwrap();
 
@@ -434,11 +426,7 @@ async fn the_first_in_the_queue_is_let_in_after_each_gap() {
 #[tokio::test(start_paused = true)]
 async fn a_release_that_finds_others_is_remembered() {
     let store = MemoryStore::new();
-    let [one, other] = ["one", "other"].map(|name| {
-        let store = Arc::new(store.session());
-        let awake = Clock::with(|| Duration::ZERO);
-        Engine::new(Identity::of(name), store, awake, here())
-    });
+    let [one, other] = ["one", "other"].map(|client| Engine::on(&store, client));
     let lock = |engine| Client::of(Arc::clone(engine)).lock("door").unwrap();
     let guard = lock(&one).acquire().await.unwrap();
     let door = lock(&other);
@@ -461,9 +449,9 @@ async fn who_asks_is_told_what_the_store_tells_and_nobody_else() {
     let turn = contention.line(&name, PLAIN, true, || true).await.unwrap();
     assert!(turn.inbox.is_none());
     let inbox = turn.listen(PLAIN);
-    assert_eq!(inbox.hears(), Hears::Turns);
     let limit = Instant::now() + TTL;
     assert!(inbox.until_told(limit).await, "that it listens now");
+    assert_eq!(inbox.hears(), Hears::Turns);
     assert_eq!(inbox.until_told(limit).now_or_never(), None);
     contention.hear(released());
     assert_eq!(inbox.until_told(limit).now_or_never(), Some(true));

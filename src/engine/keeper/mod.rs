@@ -232,12 +232,7 @@ mod tests {
     use tokio::{task::yield_now, time::sleep};
 
     use super::*;
-    use crate::{
-        Client,
-        domain::Identity,
-        engine::{Engine, clock::Clock, tasks::here},
-        store::memory::MemoryStore,
-    };
+    use crate::{Client, MemoryStore, engine::Engine};
 
     /// So many of them were heard whenever the runtime came round, as tokio counts: holds were
     /// lost that the store had renewed.
@@ -245,7 +240,7 @@ mod tests {
     async fn all_answers_that_have_come_are_heard_at_once() {
         // Each has as many leases as one question renews.
         let (number, memory) = (1_000, MemoryStore::new());
-        let client = Client::on(&memory);
+        let client = Client::sharing(&memory);
         let pool = client.permits("pool").unwrap();
         pool.set(number * BATCH).await.unwrap();
         let mut held = Vec::new();
@@ -262,9 +257,8 @@ mod tests {
     /// What keeps it in the store lives longer than it may.
     #[tokio::test(start_paused = true)]
     async fn a_writer_that_reads_as_well_is_given_back_when_its_time_is_over() {
-        let (memory, clock) = (MemoryStore::new(), Clock::with(|| Duration::ZERO));
-        let store = Arc::new(memory.session());
-        let engine = Engine::new(Identity::of("one"), store, clock, here());
+        let memory = MemoryStore::new();
+        let engine = Engine::on(&memory, "one");
         let prices = Client::of(Arc::clone(&engine)).read_write("prices").unwrap();
         for beside in [false, true] {
             let writes = prices.write().lease(Duration::from_secs(1)).acquire().await.unwrap();

@@ -287,10 +287,11 @@ pub(crate) async fn recount(
 mod tests {
     use std::time::Duration;
 
-    use leasehold_twin::Twin;
+    use leasehold_twin::{Cut, Delay, Twin};
+    use tokio::time::timeout;
 
     use crate::{
-        Client,
+        Client, LockGuard,
         domain::{Identity, Mutex},
         engine::{Engine, clock::Clock, tasks::here},
         store::redis::{Connector, RedisStore, Settings},
@@ -298,14 +299,9 @@ mod tests {
 
     use super::*;
 
-    /// A rejection by a server that never knew the hold counted as proof that the server before
-    /// it had executed the release.
-    #[tokio::test(start_paused = true)]
-    async fn release_is_in_doubt_when_another_server_rejects_it() {
-        // given a holder whose server hangs
-        let old = Twin::new(1);
-        let current = Arc::new(Mutex::new(old.clone()));
-        let at = Arc::clone(&current);
+    /// A client of the server that is the `current` one, and its guard of a lock.
+    async fn holder(current: &Arc<Mutex<Twin>>) -> (Client, LockGuard) {
+        let at = Arc::clone(current);
         let connector = Connector::by(move || {
             let server = at.lock().clone();
             async move { server.connect().await }
@@ -317,6 +313,17 @@ mod tests {
         let engine = Engine::new(Identity::of("one"), Arc::new(store), clock, here());
         let client = Client::of(engine);
         let guard = client.lock("door").unwrap().acquire().await.unwrap();
+        (client, guard)
+    }
+
+    /// A rejection by a server that never knew the hold counted as proof that the server before
+    /// it had executed the release.
+    #[tokio::test(start_paused = true)]
+    async fn release_is_in_doubt_when_another_server_rejects_it() {
+        // given a holder whose server hangs
+        let old = Twin::new(1);
+        let current = Arc::new(Mutex::new(old.clone()));
+        let (client, guard) = holder(&current).await;
         old.stop();
 
         // when an empty server takes its place during the release
@@ -328,5 +335,16 @@ mod tests {
         assert!(error.to_string().contains("it may have been lost"), "{error}");
         let stats = client.stats();
         assert_eq!((stats.released, stats.releases_unanswered), (0, 1));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn release_succeeds_when_its_first_answer_is_lost() {
+        let server = Twin::new(1);
+        let (_client, guard) = holder(&Arc::new(Mutex::new(server.clone()))).await;
+        server.delay(Delay::Fixed(Duration::from_millis(10)), Delay::None);
+        let mut release = Box::pin(guard.release());
+        assert!(timeout(Duration::from_millis(5), &mut release).await.is_err(), "it is sent");
+        server.cut(Cut::Replies, |_| true);
+        release.await.unwrap().done().unwrap();
     }
 }

@@ -42,11 +42,6 @@ impl Gate {
         self.close_for(Duration::from_secs(1_000_000));
     }
 
-    /// Whether it was closed at some time after `moment`.
-    pub(super) fn was_closed_after(&self, moment: Instant) -> bool {
-        self.opens() > moment
-    }
-
     /// When the client is free to run, or was so first.
     pub(super) fn opens(&self) -> Instant {
         *self.0.lock().unwrap()

@@ -1,40 +1,22 @@
-//! Many clients, one unreliable store, one seed.
+//! Many clients, a simulated server, one seed.
 //!
-//! A seed decides everything: who wants which lock when and for how long, who
-//! is cancelled or paused, which requests and replies are lost, late or
-//! doubled, when the store forgets. Time is virtual, so that a minute passes in
-//! milliseconds, and the same seed makes the same story again.
+//! A seed decides everything: which client wants which lock when and for how long, which one
+//! is cancelled or paused, what happens to the server and to the connections. Time is virtual,
+//! so that a minute passes in milliseconds, and the same seed makes the same story again.
 //!
-//! What must always be true is in [`oracle`], and in `served/judge.rs` for the second
-//! world, where the store is the real one. `make simulate SEEDS=n` tells many stories of
-//! each, `make simulate SEED=x WORLDS=run_served` tells one aloud, and `make defects`
-//! shows that what is planted is found.
+//! What must always be true is in `served/judge.rs`, `served/records.rs` and
+//! `served/objects.rs`. `make simulate SEEDS=n` tells many stories of each world,
+//! `make simulate SEED=x WORLDS=run_served` tells one aloud, and `make defects` shows that
+//! planted defects are found.
 //!
 //! ```text
-//! world               a story: its clients, their troubles, its end
-//! worker              a task that wants locks
-//! citizen             a client: its engine, network, clock and gate
-//! network             a store behind one that loses, delays and doubles
-//! oracle              the rules
-//! waiting             who waits, and for how long it may
-//! permits             a story of permits that expire, and their rules
-//! served              the same clients on the real store, on a simulated server
-//! counted             the same clients with semaphores and latches
-//! gate · plot · story
+//! served              clients on the store that they have in production, on a simulated server
+//! gate · story        a client that stands still; what happened
 //! ```
 
-mod citizen;
-mod counted;
 mod gate;
-mod network;
-mod oracle;
-mod permits;
-mod plot;
 mod served;
 mod story;
-mod waiting;
-mod worker;
-mod world;
 
 use std::{
     env,
@@ -49,8 +31,7 @@ use std::{
 };
 
 /// How many seeds every run of the tests tells.
-const FEW: u64 = 300;
-const FEW_SERVED: u64 = 100;
+const FEW: u64 = 100;
 
 /// Lives through the story of a seed.
 type World = fn(u64, &Arc<story::Story>) -> Result<(), String>;
@@ -135,37 +116,19 @@ fn end_what_hangs(tellers: &[AtomicU64], stop: &AtomicBool) {
     }
 }
 
-/// The simulation, as a test: see the Makefile for how to tell more stories.
-#[test]
-fn run() {
-    simulate(world::run, "run", FEW);
-}
-
-/// Semaphores and latches.
-#[test]
-fn run_counted() {
-    simulate(counted::run, "run_counted", FEW);
-}
-
-/// The same with permits that expire.
-#[test]
-fn run_permits() {
-    simulate(permits::run, "run_permits", FEW);
-}
-
-/// The same on a simulated server.
+/// Locks. See the Makefile for how to tell more stories.
 #[test]
 fn run_served() {
-    simulate(served::run, "run_served", FEW_SERVED);
+    simulate(served::run, "run_served");
 }
 
-/// The objects that are no plain lock, on a simulated server.
+/// The objects that are no plain lock.
 #[test]
 fn run_objects() {
-    simulate(served::run_objects, "run_objects", FEW_SERVED);
+    simulate(served::run_objects, "run_objects");
 }
 
-fn simulate(world: World, called: &str, few: u64) {
+fn simulate(world: World, called: &str) {
     if let Some(seed) = setting::<u64>("LEASEHOLD_SEED") {
         match tell(world, seed, true) {
             Ok(()) => println!("seed {seed}: every rule held"),
@@ -176,7 +139,7 @@ fn simulate(world: World, called: &str, few: u64) {
     let seeds = setting("LEASEHOLD_SEEDS");
     let fresh = || if seeds.is_some() { fastrand::u64(..) >> 16 } else { 0 };
     let base = setting("LEASEHOLD_BASE").unwrap_or_else(fresh);
-    let seeds = seeds.unwrap_or(few);
+    let seeds = seeds.unwrap_or(FEW);
     println!("simulating {seeds} seeds from {base}");
 
     let (told, broken) = tell_many(world, base, seeds);
@@ -192,16 +155,6 @@ fn simulate(world: World, called: &str, few: u64) {
 }
 
 /// The same seed makes the same story, word for word.
-#[test]
-fn a_story_can_be_told_again() {
-    tell_twice(world::run);
-}
-
-#[test]
-fn a_story_of_permits_can_be_told_again() {
-    tell_twice(permits::run);
-}
-
 #[test]
 fn a_story_of_a_server_can_be_told_again() {
     tell_twice(served::run);

@@ -7,7 +7,7 @@ use std::{
 
 use tokio::time::Instant;
 
-use crate::domain::{Name, Object};
+use crate::domain::Name;
 
 /// What happened, line by line.
 #[derive(Debug, Default)]
@@ -31,13 +31,6 @@ impl Story {
         writeln!(self.text.lock().unwrap(), "{line}").unwrap();
     }
 
-    /// The same, of what is of use only to who reads the story.
-    pub(super) fn aside(&self, what: impl FnOnce() -> String) {
-        if self.aloud {
-            self.say(what);
-        }
-    }
-
     /// Whether it is told as it happens.
     pub(super) fn is_aloud(&self) -> bool {
         self.aloud
@@ -51,9 +44,4 @@ impl Story {
 /// The names of a story.
 pub(super) fn name(number: u32) -> Name {
     Name::new(format!("name-{number}")).unwrap()
-}
-
-/// Its locks.
-pub(super) fn object(number: u32) -> Object {
-    Object::lock(name(number))
 }

@@ -1,4 +1,4 @@
-//! What every store must do, as plain functions that each store's tests call.
+//! What the store must do on each deployment, as plain functions that its tests call.
 //!
 //! Two sessions of one store stand for two clients. Durations are short because
 //! on a real server they pass in real time.

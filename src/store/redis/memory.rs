@@ -241,6 +241,12 @@ impl MemoryStore {
         self.server.field(key, field)
     }
 
+    /// The keys that the server has now.
+    #[cfg(test)]
+    pub(crate) fn keys(&self) -> Vec<String> {
+        self.server.keys()
+    }
+
     /// A store for the client called `client_id`, which connects when it is first asked.
     pub(crate) fn store(&self, client_id: &str) -> RedisStore {
         let server = self.server.clone();

@@ -76,8 +76,8 @@ async fn one_in_transit_does_not_keep_those_that_linger() {
 #[expect(clippy::disallowed_methods, reason = "what a look costs is no time that a test may stop")]
 async fn a_look_costs_no_more_beside_many_names_that_are_waited_for() {
     let store = MemoryStore::new();
-    let engine = client_of(&store);
-    let (here, there) = (Client::of(Arc::clone(&engine)), Client::on(&store));
+    let engine = Engine::on(&store, "client");
+    let (here, there) = (Client::of(Arc::clone(&engine)), Client::sharing(&store));
     let mut held = Vec::new();
     for n in 0..4 * MOST_LINGERING {
         let name = format!("door-{n}");

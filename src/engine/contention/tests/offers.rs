@@ -5,12 +5,9 @@ use std::{sync::Arc, time::Duration};
 use futures_util::FutureExt;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::client_of;
 use crate::{
-    Client, Permits,
-    domain::{Kind, Object},
+    Client, MemoryStore, Permits,
     engine::{Engine, timing::BATON_RESTS},
-    store::memory::MemoryStore,
 };
 
 const SOON: Duration = Duration::from_millis(1);
@@ -18,14 +15,14 @@ const SOON: Duration = Duration::from_millis(1);
 /// A pool of one permit.
 async fn pool() -> (MemoryStore, Arc<Engine>, Permits) {
     let store = MemoryStore::new();
-    let engine = client_of(&store);
+    let engine = Engine::on(&store, "client");
     let permits = Client::of(Arc::clone(&engine)).permits("pool").unwrap();
     permits.set(1).await.unwrap();
     (store, engine, permits)
 }
 
-fn held(store: &MemoryStore) -> i64 {
-    store.counts(&Object::of(Kind::Permits, "pool")).held
+async fn held(store: &MemoryStore) -> i64 {
+    Client::sharing(store).permits("pool").unwrap().acquired().await.unwrap()
 }
 
 #[tokio::test(start_paused = true)]
@@ -51,7 +48,7 @@ async fn nothing_is_left_to_anybody_when_the_client_is_closed() {
     engine.core.open.close();
     engine.contention.close();
     guard.release().await.unwrap().done().unwrap();
-    assert_eq!((engine.stats().handed_over, held(&store)), (0, 0));
+    assert_eq!((engine.stats().handed_over, held(&store).await), (0, 0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -64,7 +61,7 @@ async fn a_shutdown_gives_back_what_was_left_to_one_who_has_not_seen_it() {
     guard.release().await.unwrap().done().unwrap();
     assert_eq!(engine.stats().handed_over, 1);
     let (taken_back, unsettled) = engine.shut_down(Duration::from_secs(5)).await;
-    assert_eq!((taken_back, unsettled, held(&store)), (0, 0, 0));
+    assert_eq!((taken_back, unsettled, held(&store).await), (0, 0, 0));
     assert!(waits.await.unwrap().is_err());
 }
 
@@ -91,9 +88,9 @@ async fn what_was_left_to_one_who_does_not_look_is_given_back() {
     let mut waits = Box::pin(permits.acquire());
     assert!(timeout(SOON, &mut waits).await.is_err());
     guard.release().await.unwrap().done().unwrap();
-    assert_eq!(held(&store), 1);
+    assert_eq!(held(&store).await, 1);
     sleep(2 * BATON_RESTS).await;
-    assert_eq!(held(&store), 0);
+    assert_eq!(held(&store).await, 0);
 }
 
 #[tokio::test(start_paused = true)]

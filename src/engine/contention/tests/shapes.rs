@@ -13,7 +13,7 @@ const LONG: Duration = Duration::from_secs(5);
 /// Two permits, of which two clients have one each.
 async fn two_permits() -> (Permits, PermitsGuard, PermitsGuard) {
     let store = MemoryStore::new();
-    let [here, there] = [(); 2].map(|()| Client::on(&store).permits("pool").unwrap());
+    let [here, there] = [(); 2].map(|()| Client::sharing(&store).permits("pool").unwrap());
     here.set(2).await.unwrap();
     let (ours, theirs) = (here.acquire().await.unwrap(), there.acquire().await.unwrap());
     (here, ours, theirs)

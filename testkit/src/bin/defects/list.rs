@@ -9,14 +9,6 @@ use crate::{Defect, Edit, Finder};
 /// What the simulation has to find.
 pub(crate) const DEFECTS: &[Defect] = &[
     Defect {
-        says: "a lock is handed over while a guarded write may be on its way",
-        edits: &[Edit {
-            file: "src/engine/hold.rs",
-            from: "fresh && sound && state.writes == 0",
-            to: "fresh && sound",
-        }],
-    },
-    Defect {
         says: "a token goes from hold to hold with the lock",
         edits: &[Edit {
             file: "src/engine/hold.rs",
@@ -33,37 +25,6 @@ pub(crate) const DEFECTS: &[Defect] = &[
         }],
     },
     Defect {
-        says: "a block of tokens is drawn as if it were one",
-        edits: &[Edit {
-            file: "src/store/memory/lock.rs",
-            from: "*last = last.saturating_add(claim.tokens().into());",
-            to: "*last = first;",
-        }],
-    },
-    Defect {
-        says: "a reader enters beside a writer",
-        edits: &[Edit {
-            file: "src/store/memory/read_write.rs",
-            from: "if let Some(writer) = self.writer(now).filter(|_| beside.is_none()) {",
-            to: "if let Some(writer) = self.writer(now).filter(|_| beside.is_none() && now < now) {",
-        }],
-    },
-    Defect {
-        says: "a share in a hold is given back as the hold",
-        edits: &[
-            Edit {
-                file: "src/engine/hold.rs",
-                from: "self.shares.fetch_sub(1, Ordering::AcqRel) - 1",
-                to: "self.shares.fetch_sub(1, Ordering::AcqRel) * 0",
-            },
-            Edit {
-                file: "src/engine/hold.rs",
-                from: "before.ok().map(|before| before - 1)",
-                to: "before.ok().map(|before| before * 0)",
-            },
-        ],
-    },
-    Defect {
         says: "a waiter does not listen, and sleeps until its timer",
         edits: &[Edit {
             file: "src/engine/contention/mod.rs",
@@ -77,14 +38,6 @@ pub(crate) const DEFECTS: &[Defect] = &[
             file: "src/engine/acquire/attempt.rs",
             from: "return Asked::Granted(Granted { lease, token, now });",
             to: "return Asked::Granted(Granted { lease: Lease::new(now, self.claim.ttl), token, now });",
-        }],
-    },
-    Defect {
-        says: "a lease is renewed from when the answer came",
-        edits: &[Edit {
-            file: "src/engine/hold.rs",
-            from: "state.leased_at = state.leased_at.max(asked_at);",
-            to: "state.leased_at = now;",
         }],
     },
     Defect {
@@ -136,52 +89,12 @@ pub(crate) const DEFECTS: &[Defect] = &[
         }],
     },
     Defect {
-        says: "the watchdog goes on after the guard has gone",
-        edits: &[
-            Edit {
-                file: "src/engine/release/mod.rs",
-                from: "        self.keeper.unwatch(hold.grant.id);\n        // Without an answer",
-                to: "        // Without an answer",
-            },
-            Edit {
-                file: "src/engine/release/mod.rs",
-                from: "        self.keeper.unwatch(hold.grant.id);\n        tracing",
-                to: "        tracing",
-            },
-            Edit {
-                file: "src/engine/keeper/schedule.rs",
-                from: "if watched.hold.remaining(now).is_err() {",
-                to: "if now >= watched.hold.ends() {",
-            },
-            Edit {
-                file: "src/engine/keeper/schedule.rs",
-                from: "Some(hold) if hold.remaining(now).is_err() =>",
-                to: "Some(hold) if now >= hold.ends() =>",
-            },
-        ],
-    },
-    Defect {
         says: "a hold whose release is on its way is still believed",
         edits: &[Edit {
             file: "src/engine/release/mod.rs",
             from: "let counts = usize::from(hold.end(LostReason::Released).is_ok());",
             to: "let counts = usize::from(hold.shares() == 0);",
         }],
-    },
-    Defect {
-        says: "the store's no is taken for silence",
-        edits: &[
-            Edit {
-                file: "src/engine/keeper/mod.rs",
-                from: "gone.iter().for_each(|hold| self.contention.disown(hold));",
-                to: "drop(gone);",
-            },
-            Edit {
-                file: "src/engine/keeper/schedule.rs",
-                from: "                self.unwatch(id);\n                return Some(hold);\n",
-                to: "                self.put_off(id, hold.ends());\n",
-            },
-        ],
     },
     Defect {
         says: "nobody is told when a lease has ended",
@@ -197,46 +110,6 @@ pub(crate) const DEFECTS: &[Defect] = &[
             file: "src/engine/contention/turn.rs",
             from: "        if self.spent {\n",
             to: "        if self.spent || self.baton.is_none() {\n",
-        }],
-    },
-    Defect {
-        says: "a release that was not answered is given up",
-        edits: &[Edit {
-            file: "src/engine/release/settle.rs",
-            from: "false => Failure::may_pass_or_let_in,",
-            to: "false => |_| false,",
-        }],
-    },
-    Defect {
-        says: "a release that ran unanswered is taken for a loss",
-        edits: &[Edit {
-            file: "src/engine/release/mod.rs",
-            from: "unsure: true, .. } => {\n                Ok(GivenBack::Freed(",
-            to: "unsure: true, .. } if hold.shares() > 9 => {\n                Ok(GivenBack::Freed(",
-        }],
-    },
-    Defect {
-        says: "what is told before a waiter waits is forgotten",
-        edits: &[Edit {
-            file: "src/engine/contention/inbox.rs",
-            from: "    pub(crate) async fn until_told(&self, limit: Instant) -> bool {\n",
-            to: "    pub(crate) async fn until_told(&self, limit: Instant) -> bool {\n        self.told.lock().ask_at = None;\n",
-        }],
-    },
-    Defect {
-        says: "after a lost connection nobody asks more often",
-        edits: &[Edit {
-            file: "src/engine/acquire/waiting.rs",
-            from: "(Hears::Nothing, _) => spread(self.unhurried(LONGEST_WAIT_UNHEARD)),",
-            to: "(Hears::Nothing, _) => spread(self.unhurried(LONGEST_WAIT_UNHEARD * 1_000)),",
-        }],
-    },
-    Defect {
-        says: "nobody is told that the connection for messages is lost",
-        edits: &[Edit {
-            file: "src/engine/contention/mod.rs",
-            from: "entries.inboxes().for_each(|inbox| inbox.hear(Hears::Nothing));",
-            to: "entries.inboxes().for_each(|inbox| inbox.ask_at(Instant::now()));",
         }],
     },
     Defect {
@@ -264,14 +137,6 @@ pub(crate) const DEFECTS: &[Defect] = &[
         }],
     },
     Defect {
-        says: "a grant that nobody takes stays with who was called",
-        edits: &[Edit {
-            file: "src/engine/contention/entry.rs",
-            from: "if !others && called.baton.is_none() {",
-            to: "if !others {",
-        }],
-    },
-    Defect {
         says: "one that was called and sleeps keeps its turn though others wait",
         edits: &[Edit {
             file: "src/engine/contention/entry.rs",
@@ -285,118 +150,6 @@ pub(crate) const DEFECTS: &[Defect] = &[
             file: "src/engine/contention/turn.rs",
             from: "            entries.look_after(object, &self.core);\n        } else if",
             to: "        } else if",
-        }],
-    },
-    Defect {
-        says: "a grant that nobody takes over is not given back",
-        edits: &[Edit {
-            file: "src/engine/contention/baton.rs",
-            from: "self.core.debts.owe(Debt::of(&from, ReleaseMode::HandOver, now));",
-            to: "drop(Debt::of(&from, ReleaseMode::HandOver, now));",
-        }],
-    },
-    Defect {
-        says: "what a lost runtime was settling is forgotten",
-        edits: &[Edit {
-            file: "src/engine/debts.rs",
-            from: "        let list = self.list.lock();\n        let (number, debt) = list.owed.range(number + 1..).next()?;\n        Some((*number, debt.clone()))",
-            to: "        let mut list = self.list.lock();\n        let number = *list.owed.range(number + 1..).next()?.0;\n        list.owed.remove(&number).map(|debt| (number, debt))",
-        }],
-    },
-    Defect {
-        says: "a shutdown on another runtime settles nothing",
-        edits: &[Edit {
-            file: "src/engine/mod.rs",
-            from: "        self.revive();\n        let returned",
-            to: "        let returned",
-        }],
-    },
-    Defect {
-        says: "a shutdown takes nothing back",
-        edits: &[Edit {
-            file: "src/engine/mod.rs",
-            from: "if returned.is_ok() { 0 } else { self.take_back_all() }",
-            to: "if returned.is_ok() { 0 } else { self.keeper.holds().len() }",
-        }],
-    },
-    Defect {
-        says: "questions that messages ask for have no limit",
-        edits: &[Edit {
-            file: "src/engine/acquire/waiting.rs",
-            from: "(self.vain >= VAIN_QUESTIONS).then_some(VAIN_REST)",
-            to: "(self.vain >= VAIN_QUESTIONS * 1_000_000).then_some(VAIN_REST)",
-        }],
-    },
-    Defect {
-        says: "a reservation lasts for as long as a lease",
-        edits: &[Edit {
-            file: "src/store/memory/lock.rs",
-            from: "self.grant(object, &next.owner, now + time, now);",
-            to: "self.grant(object, &next.owner, now + time * 10, now);",
-        }],
-    },
-    Defect {
-        says: "nobody is told that the lock is reserved for it",
-        edits: &[Edit {
-            file: "src/store/memory/lock.rs",
-            from: "                self.ask(object, next.session, Duration::ZERO);\n                self.warn(object, 0, now);",
-            to: "                self.warn(object, 0, now);",
-        }],
-    },
-    Defect {
-        says: "a release announces nothing",
-        edits: &[Edit {
-            file: "src/store/memory/mod.rs",
-            from: "        self.events.extend(subscribers.map(|subscriber| (subscriber, event.clone())));\n",
-            to: "        drop((subscribers.count(), event));\n",
-        }],
-    },
-    Defect {
-        says: "a gap is announced, and the first in the queue is not told",
-        edits: &[Edit {
-            file: "src/store/memory/lock.rs",
-            from: "                self.ask(object, next.session, time);\n",
-            to: "                let _ = next;\n",
-        }],
-    },
-    Defect {
-        says: "a lock that goes on and on is never left free",
-        edits: &[Edit {
-            file: "src/store/memory/queue.rs",
-            from: "(!first || outsiders).then_some(time)",
-            to: "(!first && time.is_zero() || outsiders && time.is_zero()).then_some(time)",
-        }],
-    },
-    Defect {
-        says: "those who queue hear of a gap as if it were a release, and the others do not",
-        edits: &[Edit {
-            file: "src/engine/contention/inbox.rs",
-            from: "let asks = !(queue_told && self.told.lock().queued);",
-            to: "let asks = !queue_told;",
-        }],
-    },
-    Defect {
-        says: "the queue is served from its end",
-        edits: &[Edit {
-            file: "src/store/memory/queue.rs",
-            from: "line.into_iter().for_each(|line| line.push_back(waiter.clone()));",
-            to: "line.into_iter().for_each(|line| line.push_front(waiter.clone()));",
-        }],
-    },
-    Defect {
-        says: "a withdrawal leaves the place behind",
-        edits: &[Edit {
-            file: "src/store/memory/lock.rs",
-            from: "let left = mode != ReleaseMode::Broadcast && self.leave_queue(claim, now);",
-            to: "let left = mode != ReleaseMode::Broadcast && now < now;",
-        }],
-    },
-    Defect {
-        says: "the turn of one who polls is shorter than its pauses",
-        edits: &[Edit {
-            file: "src/store/memory/queue.rs",
-            from: "time: POLLERS_TURN };",
-            to: "time: POLLERS_TURN / 1_000 };",
         }],
     },
 ];
@@ -741,28 +494,6 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::memory::tests::it_conforms"),
-        Defect {
-            says: "gap follows gap: who does not queue takes every turn",
-            edits: &[Edit {
-                file: "src/store/memory/queue.rs",
-                from: "let after_gap = is_first_since(&mut self.gap_at);",
-                to: "let after_gap = false;",
-            }],
-        },
-    ),
-    (
-        Finder::Unit("store::memory::tests::it_conforms"),
-        Defect {
-            says: "one who polls has the lock after one who polled for long",
-            edits: &[Edit {
-                file: "src/store/memory/queue.rs",
-                from: "let after_poller = !self.polling.is_empty() && is_first_since(&mut self.turn_at);",
-                to: "let after_poller = false;",
-            }],
-        },
-    ),
-    (
         Finder::Unit(
             "store::redis::subscriptions::table::tests::who_may_not_leave_a_channel_stays_and_does_not_ask_again_and_again",
         ),
@@ -901,7 +632,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::contention::tests::sharing::a_release_that_another_executor_waits_for_on_a_thread_of_the_runtime_ends",
+            "engine::contention::tests::sharing::release_wakes_an_executor_that_blocks_the_runtime",
         ),
         Defect {
             says: "who lets others join is woken by the runtime alone",
@@ -1094,17 +825,6 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::memory::tests::it_conforms"),
-        Defect {
-            says: "a grant leaves the place behind",
-            edits: &[Edit {
-                file: "src/store/memory/lock.rs",
-                from: "                if place.is_some() {\n                    self.leave_queue(claim, now);\n                }\n",
-                to: "",
-            }],
-        },
-    ),
-    (
         Finder::Unit(
             "engine::keeper::schedule::tests::a_hold_that_re_entry_prolongs_while_it_is_renewed_is_not_due_all_the_time",
         ),
@@ -1114,17 +834,6 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
                 file: "src/engine/keeper/schedule.rs",
                 from: "        self.put_off(id, ends);\n        (!in_flight).then_some(hold)",
                 to: "        if in_flight {\n            return None;\n        }\n        self.put_off(id, ends);\n        Some(hold)",
-            }],
-        },
-    ),
-    (
-        Finder::Unit("store::memory::tests::it_conforms"),
-        Defect {
-            says: "a release that finds a queue reserves for one that cannot hear",
-            edits: &[Edit {
-                file: "src/store/memory/lock.rs",
-                from: "sessions.get(&session).is_some_and(|it| !it.queueless && it.subscriber(object).is_some())",
-                to: "sessions.get(&session).is_some_and(|it| it.subscriber.is_some() && !object.name.as_str().is_empty())",
             }],
         },
     ),
@@ -1273,28 +982,6 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
                 file: "src/engine/acquire/waiting.rs",
                 from: "(Hears::Turns, Some(look)) if now < look => look - now,",
                 to: "(Hears::Turns, Some(look)) if now > look => now - look,",
-            }],
-        },
-    ),
-    (
-        Finder::Unit("store::memory::tests::it_conforms"),
-        Defect {
-            says: "who leaves the queue does not tell who is first now",
-            edits: &[Edit {
-                file: "src/store/memory/lock.rs",
-                from: "                self.tell_first(&claim.object);\n",
-                to: "",
-            }],
-        },
-    ),
-    (
-        Finder::Unit("store::memory::tests::it_conforms"),
-        Defect {
-            says: "those who poll have every turn",
-            edits: &[Edit {
-                file: "src/store/memory/queue.rs",
-                from: "now < at + 2 * POLLERS_TURN)",
-                to: "now < at)",
             }],
         },
     ),
@@ -1480,72 +1167,6 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Simulation("run_permits"),
-        Defect {
-            says: "permits: more are granted than there are",
-            edits: &[Edit {
-                file: "src/store/memory/permits.rs",
-                from: "if missing > self.free {",
-                to: "if missing > self.free + 1 {",
-            }],
-        },
-    ),
-    (
-        Finder::Simulation("run_permits"),
-        Defect {
-            says: "permits: a question that is asked again counts twice",
-            edits: &[Edit {
-                file: "src/store/memory/permits.rs",
-                from: "let missing = ids().filter(|id| !self.held.contains_key(id)).count();",
-                to: "let missing = ids().count();",
-            }],
-        },
-    ),
-    (
-        Finder::Simulation("run_permits"),
-        Defect {
-            says: "permits: what has expired is not counted as free",
-            edits: &[Edit {
-                file: "src/store/memory/permits.rs",
-                from: "        self.add(before - self.held.len())\n",
-                to: "        before > self.held.len()\n",
-            }],
-        },
-    ),
-    (
-        Finder::Simulation("run_permits"),
-        Defect {
-            says: "permits: a release that is asked again gives back twice",
-            edits: &[Edit {
-                file: "src/store/memory/permits.rs",
-                from: "let there = ids().filter(|id| self.held.remove(id).is_some()).count();",
-                to: "let there = ids().map(|id| self.held.remove(&id)).count();",
-            }],
-        },
-    ),
-    (
-        Finder::Simulation("run_permits"),
-        Defect {
-            says: "permits: a change that is asked again is made again",
-            edits: &[Edit {
-                file: "src/store/memory/permits.rs",
-                from: "        self.receipts.insert(receipt.clone(), (answer, now + RECEIPT_RESTS));\n",
-                to: "",
-            }],
-        },
-    ),
-    (
-        Finder::Simulation("run_permits"),
-        Defect {
-            says: "permits: a release wakes nobody",
-            edits: &[Edit {
-                file: "src/store/memory/permits.rs",
-                from: "            if any && pool.has_free() {",
-                to: "            if any && !pool.has_free() {",
-            }],
-        },
-    ),
-    (
         Finder::Unit("store::redis::deployments::one_server_conforms"),
         Defect {
             says: "permits: a script grants more than there are",
@@ -1601,29 +1222,9 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Simulation("run_counted"),
-        Defect {
-            says: "a question for permits is executed though it was withdrawn",
-            edits: &[Edit {
-                file: "src/store/memory/semaphore.rs",
-                from: "        self.withdrawn.insert(owner.clone(), now + LATEST);\n",
-                to: "",
-            }],
-        },
-    ),
-    (
-        Finder::Simulation("run_counted"),
-        Defect {
-            says: "a repeated acquire takes permits again",
-            edits: &[Edit {
-                file: "src/store/memory/semaphore.rs",
-                from: "if self.holders.contains_key(&claim.owner) {",
-                to: "if self.holders.contains_key(&claim.owner) && claim.units() > 9 {",
-            }],
-        },
-    ),
-    (
-        Finder::Simulation("run_counted"),
+        Finder::Unit(
+            "engine::acquire::waiting::tests::who_has_waited_for_long_says_so_and_is_to_withdraw",
+        ),
         Defect {
             says: "one who waits for many permits is overtaken for ever",
             edits: &[Edit {
@@ -1634,7 +1235,9 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Simulation("run_counted"),
+        Finder::Unit(
+            "engine::contention::tests::offers::what_was_left_to_one_who_goes_is_left_to_the_next",
+        ),
         Defect {
             says: "a hold of permits keeps the turn of its process",
             edits: &[Edit {
@@ -1645,7 +1248,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::memory::tests::it_conforms"),
+        Finder::Unit("store::redis::simulated::simulated_server_conforms"),
         Defect {
             says: "what a kind does not support is told as if a server had refused it",
             edits: &[Edit {
@@ -1656,18 +1259,9 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Simulation("run_counted"),
-        Defect {
-            says: "a change that is asked for again happens again",
-            edits: &[Edit {
-                file: "src/store/memory/numbers.rs",
-                from: "            if let Some((before, _)) = state.numbers.receipts.get(receipt) {",
-                to: "            if let Some((before, _)) = state.numbers.receipts.get(receipt).filter(|_| false) {",
-            }],
-        },
-    ),
-    (
-        Finder::Simulation("run_counted"),
+        Finder::Unit(
+            "engine::contention::tests::answers::one_answer_is_for_those_who_stood_in_line_and_for_nobody_who_came_after",
+        ),
         Defect {
             says: "an answer goes to those who came after it was asked for",
             edits: &[Edit {
@@ -1717,19 +1311,6 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
                     to: "local may_be_patient = waits_since",
                 },
             ],
-        },
-    ),
-    (
-        Finder::Unit(
-            "store::memory::tests::a_waiter_in_vain_keeps_nobody_out_for_longer_than_a_turn",
-        ),
-        Defect {
-            says: "who waits longest begins a turn of its own behind that of another",
-            edits: &[Edit {
-                file: "src/store/memory/semaphore.rs",
-                from: "let began = self.turn_began.unwrap_or(now);",
-                to: "let began = now;",
-            }],
         },
     ),
     (
@@ -1903,7 +1484,9 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Simulation("run_permits"),
+        Finder::Unit(
+            "engine::contention::tests::offers::what_was_left_to_one_who_does_not_look_is_given_back",
+        ),
         Defect {
             says: "a permit on its way to the next one here is given back by nobody",
             edits: &[Edit {
@@ -2119,17 +1702,6 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
                 file: "src/store/redis/lua/read_write/write.lua",
                 from: "if pttl ~= -2 and redis.call('HEXISTS', KEYS[1], ARGV[3]) == 0 then",
                 to: "if pttl ~= -2 and redis.call('HGET', KEYS[1], 'mode') == 'write' and redis.call('HEXISTS', KEYS[1], ARGV[3]) == 0 then",
-            }],
-        },
-    ),
-    (
-        Finder::Unit("store::memory::tests::it_conforms"),
-        Defect {
-            says: "a writer that asks again has come later",
-            edits: &[Edit {
-                file: "src/store/memory/read_write.rs",
-                from: "known.or_insert(Waits { since: now, until }).until = until;",
-                to: "let _ = known.insert_entry(Waits { since: now, until });",
             }],
         },
     ),
@@ -2378,6 +1950,244 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
                 file: "src/engine/acquire/patience.rs",
                 from: "Self::Once => Some(question),",
                 to: "Self::Once => None,",
+            }],
+        },
+    ),
+    (
+        Finder::Unit(
+            "engine::held::tests::a_lock_with_a_write_on_its_way_goes_back_to_the_store_and_the_next_has_another_owner",
+        ),
+        Defect {
+            says: "a lock is handed over while a guarded write may be on its way",
+            edits: &[Edit {
+                file: "src/engine/hold.rs",
+                from: "fresh && sound && state.writes == 0",
+                to: "fresh && sound",
+            }],
+        },
+    ),
+    (
+        Finder::Unit(
+            "engine::held::tests::who_gives_back_a_share_of_what_was_taken_away_learns_it_and_so_do_the_others",
+        ),
+        Defect {
+            says: "a share in a hold is given back as the hold",
+            edits: &[
+                Edit {
+                    file: "src/engine/hold.rs",
+                    from: "self.shares.fetch_sub(1, Ordering::AcqRel) - 1",
+                    to: "self.shares.fetch_sub(1, Ordering::AcqRel) * 0",
+                },
+                Edit {
+                    file: "src/engine/hold.rs",
+                    from: "before.ok().map(|before| before - 1)",
+                    to: "before.ok().map(|before| before * 0)",
+                },
+            ],
+        },
+    ),
+    (
+        Finder::Unit("engine::keeper::schedule::tests::a_renewal_counts_from_when_it_was_sent"),
+        Defect {
+            says: "a lease is renewed from when the answer came",
+            edits: &[Edit {
+                file: "src/engine/hold.rs",
+                from: "state.leased_at = state.leased_at.max(asked_at);",
+                to: "state.leased_at = now;",
+            }],
+        },
+    ),
+    (
+        Finder::Unit(
+            "engine::keeper::schedule::tests::a_grant_on_its_way_to_the_next_hold_is_not_renewed",
+        ),
+        Defect {
+            says: "the watchdog goes on after the guard has gone",
+            edits: &[
+                Edit {
+                    file: "src/engine/release/mod.rs",
+                    from: "        self.keeper.unwatch(hold.grant.id);\n        // Without an answer",
+                    to: "        // Without an answer",
+                },
+                Edit {
+                    file: "src/engine/release/mod.rs",
+                    from: "        self.keeper.unwatch(hold.grant.id);\n        tracing",
+                    to: "        tracing",
+                },
+                Edit {
+                    file: "src/engine/keeper/schedule.rs",
+                    from: "if watched.hold.remaining(now).is_err() {",
+                    to: "if now >= watched.hold.ends() {",
+                },
+                Edit {
+                    file: "src/engine/keeper/schedule.rs",
+                    from: "Some(hold) if hold.remaining(now).is_err() =>",
+                    to: "Some(hold) if now >= hold.ends() =>",
+                },
+            ],
+        },
+    ),
+    (
+        Finder::Unit("engine::keeper::schedule::tests::the_stores_no_is_loss_at_once"),
+        Defect {
+            says: "the store's no is taken for silence",
+            edits: &[
+                Edit {
+                    file: "src/engine/keeper/mod.rs",
+                    from: "gone.iter().for_each(|hold| self.contention.disown(hold));",
+                    to: "drop(gone);",
+                },
+                Edit {
+                    file: "src/engine/keeper/schedule.rs",
+                    from: "                self.unwatch(id);\n                return Some(hold);\n",
+                    to: "                self.put_off(id, hold.ends());\n",
+                },
+            ],
+        },
+    ),
+    (
+        Finder::Unit(
+            "engine::events::tests::what_was_answered_lately_is_given_back_once_more_however_long_it_was_asked_for",
+        ),
+        Defect {
+            says: "a release that was not answered is given up",
+            edits: &[Edit {
+                file: "src/engine/release/settle.rs",
+                from: "false => Failure::may_pass_or_let_in,",
+                to: "false => |_| false,",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("engine::release::tests::release_succeeds_when_its_first_answer_is_lost"),
+        Defect {
+            says: "a release that ran unanswered is taken for a loss",
+            edits: &[Edit {
+                file: "src/engine/release/mod.rs",
+                from: "unsure: true, .. } => {\n                Ok(GivenBack::Freed(",
+                to: "unsure: true, .. } if hold.shares() > 9 => {\n                Ok(GivenBack::Freed(",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("engine::contention::inbox::tests::who_is_told_before_it_waits_does_not_wait"),
+        Defect {
+            says: "what is told before a waiter waits is forgotten",
+            edits: &[Edit {
+                file: "src/engine/contention/inbox.rs",
+                from: "    pub(crate) async fn until_told(&self, limit: Instant) -> bool {\n",
+                to: "    pub(crate) async fn until_told(&self, limit: Instant) -> bool {\n        self.told.lock().ask_at = None;\n",
+            }],
+        },
+    ),
+    (
+        Finder::Unit(
+            "engine::acquire::waiting::tests::who_came_to_the_queue_looks_soon_and_then_seldom",
+        ),
+        Defect {
+            says: "after a lost connection nobody asks more often",
+            edits: &[Edit {
+                file: "src/engine/acquire/waiting.rs",
+                from: "(Hears::Nothing, _) => spread(self.unhurried(LONGEST_WAIT_UNHEARD)),",
+                to: "(Hears::Nothing, _) => spread(self.unhurried(LONGEST_WAIT_UNHEARD * 1_000)),",
+            }],
+        },
+    ),
+    (
+        Finder::Unit(
+            "engine::contention::tests::who_asks_is_told_what_the_store_tells_and_nobody_else",
+        ),
+        Defect {
+            says: "nobody is told that the connection for messages is lost",
+            edits: &[Edit {
+                file: "src/engine/contention/mod.rs",
+                from: "entries.inboxes().for_each(|inbox| inbox.hear(Hears::Nothing));",
+                to: "entries.inboxes().for_each(|inbox| inbox.ask_at(Instant::now()));",
+            }],
+        },
+    ),
+    (
+        Finder::Unit(
+            "engine::contention::tests::a_grant_that_is_not_taken_goes_on_to_the_next_and_then_back_to_the_store",
+        ),
+        Defect {
+            says: "a grant that nobody takes stays with who was called",
+            edits: &[Edit {
+                file: "src/engine/contention/entry.rs",
+                from: "if !others && called.baton.is_none() {",
+                to: "if !others {",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("engine::contention::tests::a_grant_that_has_ended_on_its_way_is_given_back"),
+        Defect {
+            says: "a grant that nobody takes over is not given back",
+            edits: &[Edit {
+                file: "src/engine/contention/baton.rs",
+                from: "self.core.debts.owe(Debt::of(&from, ReleaseMode::HandOver, now));",
+                to: "drop(Debt::of(&from, ReleaseMode::HandOver, now));",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("engine::stress::shutdown_settles_on_another_runtime_what_is_owed"),
+        Defect {
+            says: "a shutdown on another runtime settles nothing",
+            edits: &[Edit {
+                file: "src/engine/mod.rs",
+                from: "        self.revive();\n        let returned",
+                to: "        let returned",
+            }],
+        },
+    ),
+    (
+        Finder::Unit(
+            "engine::held::tests::a_hold_may_write_while_its_client_is_shut_down_and_not_when_it_is_taken_back",
+        ),
+        Defect {
+            says: "a shutdown takes nothing back",
+            edits: &[Edit {
+                file: "src/engine/mod.rs",
+                from: "if returned.is_ok() { 0 } else { self.take_back_all() }",
+                to: "if returned.is_ok() { 0 } else { self.keeper.holds().len() }",
+            }],
+        },
+    ),
+    (
+        Finder::Unit(
+            "engine::acquire::waiting::tests::who_is_told_to_ask_in_vain_again_and_again_rests",
+        ),
+        Defect {
+            says: "questions that messages ask for have no limit",
+            edits: &[Edit {
+                file: "src/engine/acquire/waiting.rs",
+                from: "(self.vain >= VAIN_QUESTIONS).then_some(VAIN_REST)",
+                to: "(self.vain >= VAIN_QUESTIONS * 1_000_000).then_some(VAIN_REST)",
+            }],
+        },
+    ),
+    (
+        Finder::Unit(
+            "engine::contention::inbox::tests::who_queues_leaves_a_release_to_the_queue_that_was_told",
+        ),
+        Defect {
+            says: "those who queue hear of a gap as if it were a release, and the others do not",
+            edits: &[Edit {
+                file: "src/engine/contention/inbox.rs",
+                from: "let asks = !(queue_told && self.told.lock().queued);",
+                to: "let asks = !queue_told;",
+            }],
+        },
+    ),
+    (
+        Finder::Unit("engine::debts::tests::what_is_to_be_given_back_again_meanwhile_is_owed_anew"),
+        Defect {
+            says: "what a lost runtime was settling is forgotten",
+            edits: &[Edit {
+                file: "src/engine/debts.rs",
+                from: "        let list = self.list.lock();\n        let (number, debt) = list.owed.range(number + 1..).next()?;\n        Some((*number, debt.clone()))",
+                to: "        let mut list = self.list.lock();\n        let number = *list.owed.range(number + 1..).next()?.0;\n        list.owed.remove(&number).map(|debt| (number, debt))",
             }],
         },
     ),

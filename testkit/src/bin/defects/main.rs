@@ -80,7 +80,7 @@ fn main() -> ExitCode {
 
 /// Every defect, or those whose words contain `part`.
 fn chosen(part: Option<&str>) -> Vec<Case> {
-    let simulated = DEFECTS.iter().map(|defect| (Finder::Simulation("run"), defect));
+    let simulated = DEFECTS.iter().map(|defect| (Finder::Simulation("run_served"), defect));
     let served = SERVED.iter().map(|defect| (Finder::Simulation("run_served"), defect));
     let simulated = simulated.chain(served);
     let all = simulated.chain(ELSEWHERE.iter().map(|(finder, defect)| (*finder, defect)));
