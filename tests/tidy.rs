@@ -42,7 +42,9 @@ fn every_import_of_the_engine_points_down_inside_it_too() {
 #[test]
 fn every_script_says_what_it_takes_and_gives() {
     for (folder, users) in SCRIPTS {
-        let listed: String = files(users, "rs").iter().map(read).collect();
+        let listed =
+            files(users, "rs").into_iter().flat_map(|path| named_files(&path, &read(&path)));
+        let listed: BTreeSet<_> = listed.collect();
         let scripts = files(folder, "lua");
         assert!(!scripts.is_empty(), "{folder}");
         none(scripts.iter().flat_map(|path| script(path, &read(path), &listed)));
@@ -350,11 +352,26 @@ fn shown(root: &str, circle: &BTreeSet<Vec<String>>) -> String {
 
 /// Folders of scripts, and where each of them is used.
 const SCRIPTS: [(&str, &str); 2] =
-    [("src/store/redis/lua", "src/store/redis"), ("src/fence/lua", "src/fence")];
+    [("src/store/redis/kinds", "src/store/redis"), ("src/fence/lua", "src/fence")];
+
+/// The scripts that a source names, by their paths from its own folder.
+fn named_files(path: &str, text: &str) -> Vec<String> {
+    let folder: Vec<_> = path.split('/').collect();
+    let folder = &folder[..folder.len() - 1];
+    let quoted = text.split('"').skip(1).step_by(2).filter(|name| !name.contains(['\n', ' ']));
+    let file = |name: &str| {
+        let up = name.split('/').take_while(|part| *part == "..").count();
+        let inside = folder.len().checked_sub(up).map(|kept| &folder[..kept])?;
+        let name: Vec<_> = inside.iter().copied().chain(name.split('/').skip(up)).collect();
+        Some(format!("{}.lua", name.join("/").trim_end_matches(".lua")))
+    };
+    quoted.filter_map(file).collect()
+}
 
 /// A script begins with its signature, and the signature is true.
-fn script(path: &str, text: &str, listed: &str) -> Vec<String> {
-    let (_, name) = path.split_once("/lua/").unwrap_or(("", path));
+fn script(path: &str, text: &str, listed: &BTreeSet<String>) -> Vec<String> {
+    let folder = |mark| path.split_once(mark);
+    let (_, name) = folder("/kinds/").or_else(|| folder("/lua/")).unwrap_or(("", path));
     let name = name.trim_end_matches(".lua");
     let header: Vec<_> = text.lines().take_while(|line| line.starts_with("--")).collect();
     let body: String = text.lines().skip(header.len()).collect::<Vec<_>>().join("\n");
@@ -369,9 +386,7 @@ fn script(path: &str, text: &str, listed: &str) -> Vec<String> {
     expect(described, format!("the first line is no `-- {name}: <what it does>.`"));
     let time = header.last().is_some_and(|line| line.starts_with("-- Time: "));
     expect(time, "the header does not end with a `-- Time:` line".into());
-    let is_listed = [format!("\"{name}\""), format!("\"lua/{name}.lua\"")];
-    let is_listed = is_listed.iter().any(|it| listed.contains(it));
-    expect(is_listed, "nothing lists it".into());
+    expect(listed.contains(path), "nothing lists it".into());
 
     let (said, used) = (said_arguments(&header), used_arguments(&body));
     for argument in used.difference(&said) {
@@ -1046,9 +1061,10 @@ const SCRIPT: &str = "-- lock/try: do a thing.\n--\n--   KEYS[1]  lock\n--   ARG
 
 #[test]
 fn finds_a_script_with_a_wrong_header() {
-    let path = "src/store/redis/lua/lock/try.lua";
-    let listed = "script!(\"lock/try\")";
-    let check = |from: &str, to: &str| script(path, &SCRIPT.replace(from, to), listed);
+    let path = "src/store/redis/kinds/lock/try.lua";
+    let listed = |source, text| BTreeSet::from_iter(named_files(source, text));
+    let list = listed("src/store/redis/kinds/lock/mod.rs", "script!(\"../holder\", \"try\")");
+    let check = |from: &str, to: &str| script(path, &SCRIPT.replace(from, to), &list);
     assert!(check("", "").is_empty(), "{:?}", check("", ""));
 
     one(&check("lock/try: ", "lock/retry: "), "first line");
@@ -1056,8 +1072,10 @@ fn finds_a_script_with_a_wrong_header() {
     one(&check("--   ARGV[1]  owner\n", ""), "ARGV[1] is used");
     one(&check(", ARGV[1]", ""), "ARGV[1] is in the header");
     one(&check("--   1        done\n", ""), "returns");
-    one(&script(path, SCRIPT, ""), "nothing lists it");
-    assert!(script(path, SCRIPT, "include_str!(\"lua/lock/try.lua\")").is_empty());
+    let elsewhere = listed("src/store/redis/kinds/latch/mod.rs", "script!(\"try\")");
+    one(&script(path, SCRIPT, &elsewhere), "nothing lists it");
+    let by_its_path = listed("src/store/redis/mod.rs", "include_str!(\"kinds/lock/try.lua\")");
+    assert!(script(path, SCRIPT, &by_its_path).is_empty());
 }
 
 #[test]

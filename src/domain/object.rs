@@ -78,6 +78,9 @@ pub(crate) enum Waits {
 }
 
 impl Kind {
+    pub(crate) const ALL: [Self; 6] =
+        [Self::Lock, Self::Read, Self::Write, Self::Semaphore, Self::Latch, Self::Permits];
+
     pub(crate) const fn manner(self) -> Manner {
         let (held_by, waits) = match self {
             Self::Lock => (Who::One, Waits::Queued),

@@ -17,7 +17,6 @@ use crate::domain::{
 
 #[cfg(test)]
 pub(crate) mod conformance;
-mod questions;
 pub(crate) mod redis;
 
 /// A store's answer, on its way.
@@ -67,7 +66,7 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
     /// How many replicas have what was granted by `claim`: as soon as there are as many as are
     /// wanted, or when their time is over. 0 if it is not its owner's any more.
     fn replicated<'a>(&'a self, claim: &'a Claim, _: Replicas) -> Answer<'a, u32> {
-        questions::unsupported(&claim.object)
+        Box::pin(std::future::ready(Err(Failure::Unsupported(claim.object.kind.unsupported()))))
     }
 
     /// Does `work` if the claim's owner holds now, and says what it came to. `None` if it does

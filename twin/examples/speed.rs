@@ -55,7 +55,7 @@ async fn scripted(
     keys: &[&str],
     arguments: &[&str],
 ) -> Vec<u8> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../src/store/redis/lua/lock");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../src/store/redis/kinds/lock");
     let text = fs::read_to_string(folder.join(format!("{name}.lua"))).expect("the script exists");
     let hash = ask(stream, &command(&["SCRIPT", "LOAD", &text])).await;
     let (count, hash) = (keys.len().to_string(), hash.lines().nth(1).unwrap_or_default());

@@ -418,19 +418,26 @@ impl Named {
 
 fn lua_in(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    let mut paths: Vec<_> = entries.collect();
+    let is_lua = |path: &PathBuf| path.is_dir() || path.extension().is_some_and(|it| it == "lua");
+    let mut paths: Vec<_> = entries.filter(is_lua).collect();
     paths.sort();
     paths
 }
 
-/// Each script behind the parts that it shares with others: those stand beside the folders.
+/// Each script behind the parts that it shares with others. Those of several kinds stand beside
+/// the folders, and those of one kind are the prelude in its folder.
 fn own_scripts() -> Vec<Own> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../src/store/redis/lua");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../src/store/redis/kinds");
     let read = |path: &PathBuf| fs::read_to_string(path).unwrap();
     let (folders, parts): (Vec<_>, Vec<_>) = lua_in(&root).into_iter().partition(|it| it.is_dir());
     let parts: Vec<_> = parts.iter().map(read).collect();
-    let scripts = folders.iter().flat_map(|folder| lua_in(folder));
-    scripts.map(|path| Own::read(&read(&path), &parts)).collect()
+    let of_kind = |folder: &PathBuf| {
+        let (preludes, scripts): (Vec<_>, Vec<_>) =
+            lua_in(folder).into_iter().partition(|path| path.ends_with("prelude.lua"));
+        let parts: Vec<_> = parts.iter().cloned().chain(preludes.iter().map(read)).collect();
+        scripts.iter().map(|path| Own::read(&read(path), &parts)).collect::<Vec<_>>()
+    };
+    folders.iter().flat_map(of_kind).collect()
 }
 
 /// Whether `script` calls a function of `part`.

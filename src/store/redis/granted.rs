@@ -9,8 +9,7 @@ use super::{
     scripts::{Script, script},
 };
 
-static TOUCH: LazyLock<Script> = script!("touch");
-static TOUCH_PERMIT: LazyLock<Script> = script!("permits/touch");
+static TOUCH: LazyLock<Script> = script!("kinds/touch");
 
 /// Two questions about what was granted. To what is not there the answer is 0, or nothing.
 #[derive(Clone, Debug)]
@@ -26,24 +25,19 @@ impl Granted {
     pub(super) fn field(keys: &[&str], field: &str) -> Self {
         let hash = keys.first().copied().unwrap_or_default();
         let look = cmd("HEXISTS").arg(hash).arg(field).clone();
-        Self { touch: touch(&TOUCH, keys, field.as_bytes()), look }
+        Self::new(&TOUCH, keys, field.as_bytes(), look)
     }
 
-    /// The permit called `id`, of those that are held under `key`.
-    pub(super) fn permit(key: &str, id: &[u8]) -> Self {
-        let look = cmd("ZSCORE").arg(key).arg(id).clone();
-        Self { touch: touch(&TOUCH_PERMIT, &[key], id), look }
+    /// What `script` writes as it is, and `look` finds. The script goes by its text: it is short,
+    /// and nobody has loaded it on the connection that asks.
+    pub(super) fn new(script: &Script, keys: &[&str], what: &[u8], look: Cmd) -> Self {
+        let mut touch = cmd("EVAL");
+        touch.arg(script.text(Channels::Plain)).arg(keys.len()).arg(keys).arg(what);
+        Self { touch, look }
     }
 
     /// The same, found by another question.
     pub(super) fn found_by(self, look: Cmd) -> Self {
         Self { look, ..self }
     }
-}
-
-/// By text: on the connection that asks nobody has loaded it, and it is short.
-fn touch(script: &Script, keys: &[&str], what: &[u8]) -> Cmd {
-    let mut command = script.by_text(keys.len(), Channels::Plain);
-    command.arg(keys).arg(what);
-    command
 }

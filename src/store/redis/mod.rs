@@ -1,25 +1,22 @@
 //! Redis as the store: of each server one connection for commands, one for messages, and where
 //! replicas are asked one for that.
 
+mod ask;
 mod channels;
 mod connection;
 #[cfg(test)]
 mod deployments;
 mod granted;
-mod guarded;
 mod keys;
-mod latch;
-mod lock;
+mod kinds;
 #[cfg(feature = "testing")]
 pub(crate) mod memory;
 #[cfg(test)]
 mod moving_names;
-mod permits;
-mod read_write;
 mod renewals;
 mod replies;
+mod runner;
 mod scripts;
-mod semaphore;
 #[cfg(test)]
 mod simulated;
 mod slots;
@@ -29,33 +26,31 @@ mod topology;
 mod warnings;
 mod watcher;
 
-use std::{sync::Weak, time::Duration};
+use std::{future::ready, sync::Weak, time::Duration};
 
-use redis::{Cmd, Value, cmd};
-use tokio::{runtime::Handle, time::Instant};
+use tokio::runtime::Handle;
 
 #[cfg(any(test, feature = "testing"))]
 pub(crate) use self::connection::Connector;
 pub(crate) use self::connection::{Credentials, Settings, Translation};
 use self::{
     channels::Channels,
-    connection::{Dialer, Preload, Servers, Target},
-    granted::Granted,
-    scripts::Script,
-    topology::{Call, Topology},
+    connection::{Dialer, Servers, Target},
+    kinds::{InRedis, by_kind, channel_of, latch, lock, permits, preloads, semaphore},
+    topology::Topology,
 };
-use super::{
-    Answer, Store, Subscriber,
-    questions::{Questions, unsupported},
-};
+use super::{Answer, Store, Subscriber};
 use crate::{
     domain::{
         About, Change, Claim, Counts, Failure, Finding, GivenBack, Holder, Kind, Name, Object,
-        Outcome, Owner, PermitId, Place, ReleaseMode, Renewal, Replicas, Seldom, Taken,
-        Value as Returned, Verdict, Work, checked,
+        Outcome, Owner, PermitId, Place, ReleaseMode, Renewal, Replicas, Seldom, Value as Returned,
+        Verdict, Work, checked,
     },
     error::Error,
 };
+
+/// What came of a request.
+type Reply<T> = Result<T, Failure>;
 
 /// Redis: a server, or a cluster of them.
 #[derive(Debug)]
@@ -120,228 +115,6 @@ impl RedisStore {
         };
         Ok(Self { topology, unset: Seldom::default() })
     }
-
-    /// Runs `script` on `keys`, with the arguments that `more` adds.
-    async fn run(
-        &self,
-        script: &Script<impl AsRef<str> + Sync>,
-        keys: &[impl AsRef<[u8]> + Sync],
-        more: impl Fn(&mut Cmd) + Sync,
-    ) -> Result<Value, Failure> {
-        self.run_or_tell(script, keys, more, false).await
-    }
-
-    /// The same about several names, which is told at once if they lie on two nodes: each can be
-    /// asked about alone.
-    async fn run_together(
-        &self,
-        script: &Script<impl AsRef<str> + Sync>,
-        keys: &[impl AsRef<[u8]> + Sync],
-        more: impl Fn(&mut Cmd) + Sync,
-    ) -> Result<Value, Failure> {
-        self.run_or_tell(script, keys, more, keys.len() > 1).await
-    }
-
-    /// The same, for who may have another question if the keys lie on two nodes, as they do
-    /// while their slot is on its way: then it is told so at once.
-    async fn run_or_tell(
-        &self,
-        script: &Script<impl AsRef<str> + Sync>,
-        keys: &[impl AsRef<[u8]> + Sync],
-        more: impl Fn(&mut Cmd) + Sync,
-        tells_split: bool,
-    ) -> Result<Value, Failure> {
-        let complete = |mut command: Cmd| {
-            for key in keys {
-                command.arg(key.as_ref());
-            }
-            more(&mut command);
-            command
-        };
-        let by_hash = |channels| complete(script.by_hash(keys.len(), channels));
-        let by_text = |channels| complete(script.by_text(keys.len(), channels));
-        let reply = match &self.topology {
-            Topology::One(one) => {
-                let mut reply = one.commands().call(&by_hash(Channels::Plain)).await?;
-                if replies::is_no_script(&reply) {
-                    // The server was restarted, failed over or told to forget.
-                    let command = by_text(Channels::Plain);
-                    reply = Box::pin(one.commands().call(&command)).await?;
-                }
-                reply
-            }
-            Topology::Cluster(cluster) => {
-                let key = keys.first().map(AsRef::as_ref).unwrap_or_default();
-                let (by_hash, by_text, publishes) = (&by_hash, &by_text, script.publishes());
-                let call = Call { key, by_hash, by_text, tells_split, publishes };
-                Box::pin(async move { cluster.run(&call).await }).await?
-            }
-        };
-        match reply {
-            Value::ServerError(error) => {
-                let said = format!("{} {}", error.code(), error.details().unwrap_or_default());
-                let command = script.command_at(&said);
-                Err(replies::naming_keys(replies::refusal(&error).naming(command), keys))
-            }
-            reply => Ok(reply),
-        }
-    }
-
-    /// Asks one command about `name`; a key of another type is named.
-    async fn ask_about(
-        &self,
-        name: &Name,
-        verb: &'static str,
-        arguments: &[&str],
-    ) -> Result<Value, Failure> {
-        let key = arguments.first().copied().unwrap_or_default().as_bytes();
-        let answer = match self.topology.call(key, cmd(verb).arg(arguments)).await? {
-            Value::ServerError(error) => {
-                let refused = replies::refusal(&error).naming(Some(verb));
-                Err(replies::naming_keys(refused, &arguments[..1]))
-            }
-            reply => Ok(reply),
-        };
-        self.explained(name, answer).await
-    }
-
-    /// The number under `name`, 0 if there is none.
-    async fn number_at(&self, name: &Name) -> Result<i64, Failure> {
-        replies::number_there(&self.ask_about(name, "GET", &[name.as_str()]).await?)
-    }
-
-    /// What is in the way of permits of `name`, by the script that refused them.
-    fn taken(&self, name: &Name, millis: i64) -> Taken {
-        const UNSET: i64 = -2;
-        let unset = millis == UNSET;
-        if unset && let Some(times) = self.unset.once_more(Instant::now()) {
-            tracing::warn!(target: "leasehold", lock = %name, times,
-                "nobody has said how many permits there are: call set_if_absent");
-        }
-        let at_most = u64::try_from(millis).ok().map(Duration::from_millis);
-        Taken { at_most, unset, ..Taken::UNKNOWN }
-    }
-
-    /// As [`run`](Self::run) on one name; a key of another type is named.
-    async fn run_on(
-        &self,
-        name: &Name,
-        script: &Script,
-        more: impl Fn(&mut Cmd) + Sync,
-    ) -> Result<Value, Failure> {
-        let answer = self.run(script, &[name.as_str()], more).await;
-        self.explained(name, answer).await
-    }
-
-    /// Says what lies under `name` if it is of the wrong type.
-    async fn explained<T>(&self, name: &Name, answer: Result<T, Failure>) -> Result<T, Failure> {
-        match answer {
-            Err(Failure::Refused { code, .. }) if code == "WRONGTYPE" => {
-                let mut command = cmd("TYPE");
-                command.arg(name.as_str());
-                let asked = self.topology.call(name.as_str().as_bytes(), &command);
-                let found = Box::pin(asked).await?;
-                Err(Failure::WrongType { found: replies::into_text(&found) })
-            }
-            Err(Failure::Refused { code, .. }) if code == replies::NO_NUMBER => {
-                Err(replies::no_number())
-            }
-            answer => answer,
-        }
-    }
-}
-
-impl RedisStore {
-    /// Passes `answer` on; what was said of `object` meanwhile where nobody listens is said
-    /// again.
-    fn saying_again<'a, T: Send + 'a>(
-        &'a self,
-        object: &'a Object,
-        answer: Answer<'a, T>,
-    ) -> Answer<'a, T> {
-        match &self.topology {
-            Topology::One(_) => answer,
-            Topology::Cluster(_) => Box::pin(async move {
-                let answer = answer.await;
-                if self.topology.is_to_be_said_again(object) {
-                    self.say_again(object).await;
-                }
-                answer
-            }),
-        }
-    }
-
-    /// Has those ask who wait for `object`. That it could not be said costs them time alone.
-    async fn say_again(&self, object: &Object) {
-        let Ok(channels) = self.topology.channels().await else { return };
-        let Some(words) = self.words_again(object).await else { return };
-        let mut say = cmd(channels.publish());
-        say.arg(channel_of(object)).arg(words);
-        let said = self.topology.call(object.name.as_str().as_bytes(), &say).await;
-        tracing::debug!(target: "leasehold", lock = %object.name, ?said,
-            "said again: its slot is on its way");
-    }
-
-    /// What has Redisson's waiters ask as well, and tells them nothing that is not so.
-    async fn words_again(&self, object: &Object) -> Option<&'static str> {
-        match object.kind {
-            Kind::Lock => Some("0"),
-            // Each who waits.
-            Kind::Read | Kind::Write => Some("1"),
-            Kind::Semaphore | Kind::Permits => Some("100"),
-            // They do not ask: they believe it.
-            Kind::Latch => {
-                let open = self.number_at(&object.name).await.is_ok_and(|count| count <= 0);
-                open.then_some("0")
-            }
-        }
-    }
-}
-
-/// A kind of object in Redis: its questions, and where it is heard of.
-trait InRedis: Questions<RedisStore> {
-    /// Where releases of `name` are announced.
-    fn channel(&self, name: &Name) -> String;
-
-    /// How to ask about what was granted by `claim`. `None` if nothing ever is.
-    fn granted(&self, _claim: &Claim) -> Option<Granted> {
-        None
-    }
-}
-
-impl RedisStore {
-    /// Who answers for this kind. Nothing else here tells one from another.
-    fn of(kind: Kind) -> &'static dyn InRedis {
-        match kind {
-            Kind::Lock => &lock::Locks,
-            Kind::Read => &read_write::Readers,
-            Kind::Write => &read_write::Writers,
-            Kind::Semaphore => &semaphore::Semaphores,
-            Kind::Latch => &latch::Latches,
-            Kind::Permits => &permits::Permits,
-        }
-    }
-}
-
-/// All scripts that can be loaded when a connection is made, as they speak on these channels.
-fn preloads(channels: Channels) -> Vec<Preload> {
-    let all = [
-        lock::SCRIPTS,
-        guarded::SCRIPTS,
-        semaphore::SCRIPTS,
-        latch::SCRIPTS,
-        read_write::SCRIPTS,
-        permits::SCRIPTS,
-    ];
-    scripts::preloads(&all, channels)
-}
-
-/// There are no more kinds than this.
-const KINDS: u32 = 8;
-
-/// Where releases of `object` are announced.
-fn channel_of(object: &Object) -> String {
-    RedisStore::of(object.kind).channel(&object.name)
 }
 
 /// How to reach one server.
@@ -357,11 +130,11 @@ fn limit(settings: &Settings) -> Result<Duration, Error> {
 
 impl Store for RedisStore {
     fn acquire<'a>(&'a self, claim: &'a Claim, place: Option<Place>) -> Answer<'a, Verdict> {
-        Self::of(claim.object.kind).acquire(self, claim, place)
+        by_kind!(claim.object.kind, K => Box::pin(K::acquire(self, claim, place)))
     }
 
     fn acquire_beside<'a>(&'a self, claim: &'a Claim, writer: &'a Owner) -> Answer<'a, Verdict> {
-        Self::of(claim.object.kind).acquire_beside(self, claim, writer)
+        by_kind!(claim.object.kind, K => Box::pin(K::acquire_beside(self, claim, writer)))
     }
 
     fn recount<'a>(
@@ -370,17 +143,19 @@ impl Store for RedisStore {
         count: u32,
         ttl: Option<Duration>,
     ) -> Answer<'a, Outcome> {
-        Self::of(claim.object.kind).recount(self, claim, count, ttl)
+        by_kind!(claim.object.kind, K => Box::pin(K::recount(self, claim, count, ttl)))
     }
 
     fn release<'a>(&'a self, claim: &'a Claim, mode: ReleaseMode) -> Answer<'a, GivenBack> {
-        self.saying_again(&claim.object, Self::of(claim.object.kind).release(self, claim, mode))
+        by_kind!(claim.object.kind, K => {
+            Box::pin(self.announced::<K, _>(claim.name(), K::release(self, claim, mode)))
+        })
     }
 
     /// Of one kind, and in a cluster of one slot: a script may not name two. A node that hangs puts
     /// only its own holds in doubt, also if it is importing the slot.
     fn group(&self, object: &Object) -> u32 {
-        object.kind as u32 + KINDS * self.topology.group(object)
+        object.kind as u32 + Kind::ALL.len() as u32 * self.topology.group(object)
     }
 
     fn renew<'a>(&'a self, renewals: &'a [Renewal]) -> Answer<'a, Vec<Outcome>> {
@@ -388,30 +163,36 @@ impl Store for RedisStore {
     }
 
     fn replicated<'a>(&'a self, claim: &'a Claim, replicas: Replicas) -> Answer<'a, u32> {
-        match Self::of(claim.object.kind).granted(claim) {
+        match kinds::granted(claim) {
             Some(granted) => Box::pin(self.topology.replicated(claim, granted, replicas)),
-            None => unsupported(&claim.object),
+            None => Box::pin(ready(kinds::unsupported(&claim.object))),
         }
     }
 
     fn guarded<'a>(&'a self, claim: &'a Claim, work: &'a Work) -> Answer<'a, Option<Returned>> {
-        Self::of(claim.object.kind).guarded(self, claim, work)
+        by_kind!(claim.object.kind, K => Box::pin(K::guarded(self, claim, work)))
     }
 
     fn holder<'a>(&'a self, object: &'a Object) -> Answer<'a, Option<Holder>> {
-        Self::of(object.kind).holder(self, object)
+        by_kind!(object.kind, K => Box::pin(K::holder(self, object)))
     }
 
     fn held_by<'a>(&'a self, object: &'a Object, owner: &'a Owner) -> Answer<'a, u32> {
-        Self::of(object.kind).held_by(self, object, owner)
+        by_kind!(object.kind, K => Box::pin(K::held_by(self, object, owner)))
     }
 
     fn force_release<'a>(&'a self, object: &'a Object) -> Answer<'a, bool> {
-        self.saying_again(object, Self::of(object.kind).force_release(self, object))
+        by_kind!(object.kind, K => {
+            Box::pin(self.announced::<K, _>(&object.name, K::force_release(self, object)))
+        })
     }
 
     fn number<'a>(&'a self, object: &'a Object) -> Answer<'a, i64> {
-        Self::of(object.kind).number(self, object)
+        match object.kind {
+            Kind::Latch => Box::pin(latch::count(self, &object.name)),
+            Kind::Semaphore => Box::pin(semaphore::available(self, &object.name)),
+            _ => Box::pin(ready(kinds::unsupported(object))),
+        }
     }
 
     fn change<'a>(
@@ -420,11 +201,38 @@ impl Store for RedisStore {
         change: Change,
         receipt: &'a Owner,
     ) -> Answer<'a, i64> {
-        self.saying_again(object, Self::of(object.kind).change(self, object, change, receipt))
+        use Change::*;
+        let name = &object.name;
+        Box::pin(async move {
+            match (object.kind, change) {
+                (Kind::Lock, RaiseToken(least)) => lock::raise_token(self, name, least).await,
+                (Kind::Semaphore, SetIfAbsent(count)) => {
+                    semaphore::set_if_absent(self, name, count, receipt).await
+                }
+                (Kind::Semaphore, Add(count)) => semaphore::add(self, name, count, receipt).await,
+                (Kind::Semaphore, Drain) => semaphore::drain(self, name, receipt).await,
+                (Kind::Semaphore, Delete) => semaphore::delete(self, name, receipt).await,
+                (Kind::Latch, SetIfAbsent(count)) => {
+                    latch::set_if_absent(self, name, count, receipt).await
+                }
+                (Kind::Latch, CountDown) => latch::count_down(self, name, receipt).await,
+                (Kind::Latch, Delete) => latch::delete(self, name, receipt).await,
+                (Kind::Permits, Set(count)) => permits::set(self, name, count, receipt).await,
+                (Kind::Permits, SetIfAbsent(count)) => {
+                    permits::set_if_absent(self, name, count, receipt).await
+                }
+                (Kind::Permits, Add(count)) => permits::add(self, name, count, receipt).await,
+                (Kind::Permits, GiveBack(id)) => permits::release(self, name, id, receipt).await,
+                _ => kinds::unsupported(object),
+            }
+        })
     }
 
     fn count<'a>(&'a self, object: &'a Object) -> Answer<'a, Counts> {
-        Self::of(object.kind).count(self, object)
+        match object.kind {
+            Kind::Permits => Box::pin(permits::count(self, &object.name)),
+            _ => Box::pin(ready(kinds::unsupported(object))),
+        }
     }
 
     fn lease<'a>(
@@ -433,7 +241,10 @@ impl Store for RedisStore {
         id: PermitId,
         lease: Option<Duration>,
     ) -> Answer<'a, Option<Duration>> {
-        Self::of(object.kind).lease(self, object, id, lease)
+        match object.kind {
+            Kind::Permits => Box::pin(permits::lease(self, &object.name, id, lease)),
+            _ => Box::pin(ready(kinds::unsupported(object))),
+        }
     }
 
     fn listen(&self, object: &Object) {
@@ -487,7 +298,9 @@ mod tests {
 
     use futures_util::FutureExt;
     use leasehold_twin::Twin;
+    use redis::cmd;
     use testkit::{Redis, eventually};
+    use tokio::time::Instant;
 
     use super::*;
     use crate::store::conformance::{self, Bench};

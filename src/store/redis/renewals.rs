@@ -2,8 +2,12 @@
 
 use futures_util::future::join_all;
 
-use super::{RedisStore, lock::is_split};
-use crate::domain::{Failure, Outcome, Renewal};
+use super::{
+    RedisStore, Reply,
+    kinds::{InRedis, by_kind},
+    replies::is_split,
+};
+use crate::domain::{Failure, Kind, Outcome, Renewal};
 
 /// In how many parts a batch of renewals is asked again that the server refuses: to find
 /// one of a hundred takes 14.
@@ -11,10 +15,7 @@ const MOST_PARTS: usize = 32;
 
 impl RedisStore {
     /// Renews what can be renewed together: see `Store::group`.
-    pub(super) async fn renew_or_halve(
-        &self,
-        renewals: &[Renewal],
-    ) -> Result<Vec<Outcome>, Failure> {
+    pub(super) async fn renew_or_halve(&self, renewals: &[Renewal]) -> Reply<Vec<Outcome>> {
         match self.renew_all(renewals).await {
             answer if is_split(&answer) && renewals.len() > 1 => {
                 Ok(self.renew_each(renewals).await)
@@ -26,16 +27,16 @@ impl RedisStore {
         }
     }
 
-    async fn renew_all(&self, renewals: &[Renewal]) -> Result<Vec<Outcome>, Failure> {
+    async fn renew_all(&self, renewals: &[Renewal]) -> Reply<Vec<Outcome>> {
         let Some(first) = renewals.first() else { return Ok(Vec::new()) };
-        Self::of(first.object.kind).renew(self, renewals).await
+        by_kind!(first.object.kind, K => Box::pin(K::renew(self, renewals)).await)
     }
 
     /// Renews each for itself: together they lie on two nodes while their slot is on its way.
     async fn renew_each(&self, renewals: &[Renewal]) -> Vec<Outcome> {
         let alone = |one| self.renew_all(std::slice::from_ref(one));
         let answers = join_all(renewals.iter().map(alone)).await.into_iter();
-        let known = |answer: Result<Vec<Outcome>, Failure>| answer.ok()?.first().copied();
+        let known = |answer: Reply<Vec<Outcome>>| answer.ok()?.first().copied();
         answers.map(|answer| known(answer).unwrap_or(Outcome::Unknown)).collect()
     }
 

@@ -84,6 +84,16 @@ pub(super) fn is_no_script(value: &Value) -> bool {
     matches!(value, Value::ServerError(error) if error.code() == "NOSCRIPT")
 }
 
+/// Whether the server refused permission.
+pub(super) fn is_forbidden<T>(answer: &Result<T, Failure>) -> bool {
+    matches!(answer, Err(Failure::Refused { code, .. }) if code == "NOPERM")
+}
+
+/// Whether two nodes have the keys, because their slot is migrating.
+pub(super) fn is_split<T>(answer: &Result<T, Failure>) -> bool {
+    matches!(answer, Err(Failure::Refused { code, .. }) if code == "TRYAGAIN")
+}
+
 /// What a question of `owner` was answered. A grant names the owner whose it is, so
 /// that no other reply can be taken for it.
 pub(super) fn verdict(reply: &Value, claim: &Claim) -> Result<Verdict, Failure> {
@@ -120,7 +130,7 @@ pub(super) fn number_there(reply: &Value) -> Result<i64, Failure> {
     }
 }
 
-/// The code by which `lua/number.lua` and `lua/permits.lua` say the same of a text.
+/// The code by which `kinds/number.lua` and `kinds/permits/prelude.lua` say the same of a text.
 pub(super) const NO_NUMBER: &str = "NONUMBER";
 
 /// Something that was to be a number is another text. It is not shown: it is somebody's.
@@ -155,7 +165,7 @@ fn listed(keys: &[impl AsRef<[u8]>]) -> String {
     }
 }
 
-/// What `lua/lock/hand_over.lua` says.
+/// What `kinds/lock/hand_over.lua` says.
 pub(super) fn given_back(reply: &Value, name: &Name) -> Result<GivenBack, Failure> {
     match reply {
         Value::Int(0) => Ok(GivenBack::Freed(Others::Nobody)),

@@ -1,50 +1,51 @@
-//! What a script is. Each lies in a file of its own in `lua/`, and is named beside whoever has it
-//! run.
+//! What a script is. Each lies in a file of its own beside the code that runs it.
 
-use std::{sync::LazyLock, time::Duration};
+use std::{borrow::Cow, sync::LazyLock, time::Duration};
 
-use redis::{Cmd, cmd};
+use redis::Cmd;
 
 use super::{channels::Channels, connection::Preload};
 
 /// A script, known to the server by the hash of its text.
 #[derive(Debug)]
-pub(super) struct Script<Text = &'static str> {
-    plain: Hashed<Text>,
-    /// The same where messages travel in slots, if it sends or counts any.
-    sharded: Option<Hashed<String>>,
+pub(super) struct Script {
+    plain: Hashed,
+    /// The same for sharded channels, if it publishes messages or counts subscribers.
+    sharded: Option<Hashed>,
 }
 
 #[derive(Debug)]
-struct Hashed<Text> {
+struct Hashed {
     hash: String,
-    text: Text,
+    text: Cow<'static, str>,
 }
 
-/// A script, behind those parts that it shares with others.
+/// The scripts that a kind of object has.
+pub(super) type Scripts = &'static [&'static LazyLock<Script>];
+
+/// A script, behind the parts that it shares with others. Files are named from the folder of the
+/// caller.
 macro_rules! script {
     ($($file:literal),+) => {
-        LazyLock::new(|| Script::of_ours(concat!($(include_str!(concat!("lua/", $file, ".lua"))),+)))
+        LazyLock::new(|| Script::of_ours(concat!($(include_str!(concat!($file, ".lua"))),+)))
     };
 }
 
 pub(super) use script;
 
 /// These scripts, to be loaded when a connection is made.
-pub(super) fn preloads(
-    of: &[&'static [&'static LazyLock<Script>]],
-    channels: Channels,
-) -> Vec<Preload> {
+pub(super) fn preloads(of: &[Scripts], channels: Channels) -> Vec<Preload> {
     let preload = |script: &'static Script| {
-        let (hash, text) = script.said_on(channels);
-        Preload { hash: hash.to_owned(), text }
+        let Hashed { hash, text } = script.on(channels);
+        Preload { hash: hash.clone(), text: &**text }
     };
     of.iter().copied().flatten().map(|script| preload(script)).collect()
 }
 
-impl<Text: AsRef<str>> Hashed<Text> {
-    fn new(text: Text) -> Self {
-        Self { hash: redis::Script::new(text.as_ref()).get_hash().to_owned(), text }
+impl Hashed {
+    fn new(text: impl Into<Cow<'static, str>>) -> Self {
+        let text = text.into();
+        Self { hash: redis::Script::new(&text).get_hash().to_owned(), text }
     }
 }
 
@@ -54,46 +55,45 @@ impl Script {
         let sharded = Channels::Sharded.spoken(text).map(Hashed::new);
         Self { plain: Hashed::new(text), sharded }
     }
-}
 
-impl<Text: AsRef<str>> Script<Text> {
-    pub(super) fn new(text: Text) -> Self {
+    /// A script that a caller wrote, or a part of it.
+    pub(super) fn new(text: impl Into<Cow<'static, str>>) -> Self {
         Self { plain: Hashed::new(text), sharded: None }
     }
 
-    /// The hash and the text that speaks on these channels.
-    fn said_on(&self, channels: Channels) -> (&str, &str) {
-        match (&self.sharded, channels) {
-            (Some(Hashed { hash, text }), Channels::Sharded) => (hash, text),
-            _ => (&self.plain.hash, self.plain.text.as_ref()),
-        }
+    fn on(&self, channels: Channels) -> &Hashed {
+        let sharded = self.sharded.as_ref().filter(|_| channels == Channels::Sharded);
+        sharded.unwrap_or(&self.plain)
+    }
+
+    /// The text for these channels.
+    pub(super) fn text(&self, channels: Channels) -> &str {
+        &self.on(channels).text
+    }
+
+    /// The hash for these channels, if it is not the one for plain channels.
+    pub(super) fn other_hash(&self, channels: Channels) -> Option<&str> {
+        let sharded = self.sharded.as_ref().filter(|_| channels == Channels::Sharded);
+        sharded.map(|it| &*it.hash)
     }
 
     /// The beginning of a call by hash: keys and arguments follow.
-    pub(super) fn by_hash(&self, keys: usize, channels: Channels) -> Cmd {
+    pub(super) fn by_hash(&self, keys: usize) -> Cmd {
         let mut command = roomy("EVALSHA");
-        command.arg(self.said_on(channels).0).arg(keys);
+        command.arg(&self.plain.hash).arg(keys);
         command
     }
 
-    /// The same call by text, which also loads it.
-    pub(super) fn by_text(&self, keys: usize, channels: Channels) -> Cmd {
-        let mut command = cmd("EVAL");
-        command.arg(self.said_on(channels).1).arg(keys);
-        command
-    }
-
-    /// Whether it sends messages.
+    /// Whether it publishes messages.
     pub(super) fn publishes(&self) -> bool {
-        self.plain.text.as_ref().contains("'PUBLISH'")
+        self.plain.text.contains("'PUBLISH'")
     }
 
     /// The command that the server names by its line: "…, on @user_script:8."
     pub(super) fn command_at(&self, words: &str) -> Option<&str> {
         let (_, line) = words.split_once("user_script:")?;
         let digits = line.trim_start().split(|c: char| !c.is_ascii_digit()).next()?;
-        let line =
-            self.plain.text.as_ref().lines().nth(digits.parse::<usize>().ok()?.checked_sub(1)?)?;
+        let line = self.plain.text.lines().nth(digits.parse::<usize>().ok()?.checked_sub(1)?)?;
         let (_, call) = line.split_once("call('")?;
         call.split('\'').next()
     }
@@ -119,11 +119,14 @@ mod tests {
     #[test]
     fn a_script_that_speaks_has_a_text_for_either_kind_of_channel() {
         let speaks = Script::of_ours("redis.pcall('PUBLISH', ARGV[1])\nreturn 'NUMSUB'");
-        assert_eq!(speaks.said_on(Channels::Plain).1, speaks.plain.text);
+        assert_eq!(speaks.text(Channels::Plain), speaks.plain.text);
         let sharded = "redis.pcall('SPUBLISH', ARGV[1])\nreturn 'SHARDNUMSUB'";
-        assert_eq!(speaks.said_on(Channels::Sharded).1, sharded);
+        assert_eq!(speaks.text(Channels::Sharded), sharded);
+        assert!(speaks.other_hash(Channels::Sharded).is_some());
+        assert_eq!(speaks.other_hash(Channels::Plain), None);
         let silent = Script::of_ours("return redis.call('PTTL', KEYS[1])");
-        assert_eq!(silent.said_on(Channels::Sharded), silent.said_on(Channels::Plain));
+        assert_eq!(silent.text(Channels::Sharded), silent.text(Channels::Plain));
+        assert_eq!(silent.other_hash(Channels::Sharded), None);
         assert!(speaks.publishes() && !silent.publishes());
     }
 

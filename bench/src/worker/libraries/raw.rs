@@ -123,7 +123,7 @@ async fn load(connection: &mut MultiplexedConnection, text: &str) -> Outcome<Str
 /// Where the library keeps its script of that name.
 macro_rules! script {
     ($name:literal) => {
-        concat!(env!("CARGO_MANIFEST_DIR"), "/../src/store/redis/lua/lock/", $name, ".lua")
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../src/store/redis/kinds/lock/", $name, ".lua")
     };
 }
 use script;

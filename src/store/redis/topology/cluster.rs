@@ -21,10 +21,10 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::{
     super::{
+        ask::Request,
         channels::Channels,
         connection::{Address, HostPort, Place, Settings, Target},
         granted::Granted,
-        replies,
         slots::slot_of,
         warnings::Warnings,
     },
@@ -55,31 +55,25 @@ pub(in crate::store::redis) struct Cluster {
     scout: Arc<Scout>,
 }
 
-/// A script and its keys, as it is sent.
-pub(in crate::store::redis) struct Call<'a> {
-    pub(in crate::store::redis) key: &'a [u8],
-    pub(in crate::store::redis) by_hash: &'a (dyn Fn(Channels) -> Cmd + Send + Sync),
-    pub(in crate::store::redis) by_text: &'a (dyn Fn(Channels) -> Cmd + Send + Sync),
-    /// Whether the asker has another question for keys that lie on two nodes.
-    pub(in crate::store::redis) tells_split: bool,
-    /// Whether it may say something on a channel.
-    pub(in crate::store::redis) publishes: bool,
-}
-
 /// What is asked of whoever has a slot.
 struct Question<'a> {
     slot: u16,
     command: &'a Cmd,
-    /// How to ask it of a node that does not know the script.
-    by_text: Option<&'a (dyn Fn() -> Cmd + Send + Sync)>,
-    /// Whether the asker has another question for keys that are partly here and partly there.
-    tells_split: bool,
+    /// The request that it comes from, which may have the text of a script.
+    request: Option<(&'a Request<'a>, Channels)>,
 }
 
 impl Question<'_> {
     /// Whether this is an answer to whoever asks.
     fn takes(&self, redirect: &Redirect) -> bool {
-        self.tells_split && *redirect == Redirect::Split
+        let reports_split = self.request.is_some_and(|(request, _)| request.reports_split());
+        reports_split && *redirect == Redirect::Split
+    }
+
+    /// How to ask a node that has replied that it does not know the script.
+    fn by_text(&self, reply: &Value) -> Option<Cmd> {
+        let (request, channels) = self.request?;
+        request.by_text(reply, channels)
     }
 }
 
@@ -209,19 +203,17 @@ impl Cluster {
         }
     }
 
-    /// Runs a script where its keys lie.
-    pub(in crate::store::redis) async fn run(&self, call: &Call<'_>) -> Result<Value, Failure> {
+    /// Sends `request` to the node that has its keys.
+    pub(super) async fn send(&self, request: &Request<'_>) -> Result<Value, Failure> {
         let channels = self.channels().await?;
-        let by_text = || (call.by_text)(channels);
         let question = Question {
-            slot: slot_of(call.key),
-            command: &(call.by_hash)(channels),
-            by_text: Some(&by_text),
-            tells_split: call.tells_split,
+            slot: slot_of(request.first_key()),
+            command: &request.on(channels),
+            request: Some((request, channels)),
         };
         let answered = self.ask(&question).await?;
-        if answered.on_its_way && call.publishes {
-            self.atlas.said_in_vain(call.key);
+        if answered.on_its_way && request.publishes() {
+            self.atlas.said_in_vain(request.first_key());
         }
         Ok(answered.reply)
     }
@@ -441,7 +433,7 @@ impl Cluster {
 
     /// Asks `command`, which is no script.
     pub(super) async fn ask_plainly(&self, slot: u16, command: &Cmd) -> Result<Value, Failure> {
-        let question = Question { slot, command, by_text: None, tells_split: false };
+        let question = Question { slot, command, request: None };
         Ok(self.ask(&question).await?.reply)
     }
 
@@ -488,9 +480,9 @@ impl Drop for Cluster {
 /// Asks this node; by text if it does not know the script.
 async fn send(node: &Node, question: &Question<'_>, asking: bool) -> Result<Value, Failure> {
     let reply = send_as(node, question.command, asking).await?;
-    match question.by_text {
-        Some(by_text) if replies::is_no_script(&reply) => send_as(node, &by_text(), asking).await,
-        _ => Ok(reply),
+    match question.by_text(&reply) {
+        Some(by_text) => send_as(node, &by_text, asking).await,
+        None => Ok(reply),
     }
 }
 

@@ -21,11 +21,12 @@ use std::{
 
 use redis::{Cmd, Value};
 
-pub(super) use self::cluster::{Call, Cluster};
+pub(super) use self::cluster::Cluster;
 use self::node::{Common, Node};
 use super::{
+    ask::Request,
     channels::Channels,
-    connection::{Dialer, Link, Settings, Target},
+    connection::{Dialer, Settings, Target},
     granted::Granted,
     slots::{slot_of, slot_of_name},
     subscriptions::Rights,
@@ -50,12 +51,6 @@ pub(super) enum Topology {
 pub(super) struct One {
     common: Common,
     node: Node,
-}
-
-impl One {
-    pub(super) fn commands(&self) -> &Link {
-        &self.node.commands
-    }
 }
 
 impl Topology {
@@ -95,6 +90,22 @@ impl Topology {
         limit: Duration,
     ) -> Result<Self, Error> {
         Cluster::connect_lazily(seeds, settings, client_id, limit).map(Self::Cluster)
+    }
+
+    /// Sends `request` to the server that has its keys, and waits for the reply, refusals among
+    /// them. A script that the server does not know is sent by its text.
+    pub(super) async fn send(&self, request: &Request<'_>) -> Result<Value, Failure> {
+        match self {
+            Self::One(one) => {
+                let commands = &one.node.commands;
+                let reply = commands.call(&request.command).await?;
+                match request.by_text(&reply, Channels::Plain) {
+                    Some(by_text) => Box::pin(async move { commands.call(&by_text).await }).await,
+                    None => Ok(reply),
+                }
+            }
+            Self::Cluster(cluster) => Box::pin(cluster.send(request)).await,
+        }
     }
 
     /// Sends `command`, which is about `key`, and waits for the reply, refusals among them.
@@ -177,15 +188,18 @@ impl Topology {
         }
     }
 
-    /// Whether something was said of `object` where nobody listens, so that it is to be said
-    /// again. It is asked once.
-    pub(super) fn is_to_be_said_again(&self, object: &Object) -> bool {
+    /// Whether a message about `name` reached nobody, so that it is to be sent again. The next
+    /// call returns false.
+    pub(super) fn is_to_be_said_again(&self, name: &Name) -> bool {
         match self {
             Self::One(_) => false,
-            Self::Cluster(cluster) => {
-                cluster.atlas.is_to_be_said_again(object.name.as_str().as_bytes())
-            }
+            Self::Cluster(cluster) => cluster.atlas.is_to_be_said_again(name.as_str().as_bytes()),
         }
+    }
+
+    /// Whether slots may migrate.
+    pub(super) fn moves_slots(&self) -> bool {
+        matches!(self, Self::Cluster(_))
     }
 
     // What is heard.

@@ -317,7 +317,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         Defect {
             says: "a guarded write does not look at the owner",
             edits: &[Edit {
-                file: "src/store/redis/lua/lock/write.lua",
+                file: "src/store/redis/kinds/lock/write.lua",
                 from: "if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then",
                 to: "if redis.call('HLEN', KEYS[1]) == 0 then",
             }],
@@ -328,7 +328,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         Defect {
             says: "a guarded write is made in part",
             edits: &[Edit {
-                file: "src/store/redis/lua/lock/write.lua",
+                file: "src/store/redis/kinds/lock/write.lua",
                 from: "if kind ~= 'hash' and kind ~= 'none' then",
                 to: "if i == 2 and kind ~= 'hash' and kind ~= 'none' then",
             }],
@@ -339,7 +339,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         Defect {
             says: "a guarded script runs whoever holds",
             edits: &[Edit {
-                file: "src/store/redis/lua/lock/eval.lua",
+                file: "src/store/redis/kinds/lock/eval.lua",
                 from: "if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then",
                 to: "if redis.call('HLEN', KEYS[1]) == 0 then",
             }],
@@ -739,7 +739,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         Defect {
             says: "readers do not yield to those who wait to write",
             edits: &[Edit {
-                file: "src/store/redis/lua/read_write/read.lua",
+                file: "src/store/redis/kinds/read_write/read.lua",
                 from: "        if ends and now < -ends then",
                 to: "        if false then",
             }],
@@ -763,7 +763,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         Defect {
             says: "who reads beside is believed to write",
             edits: &[Edit {
-                file: "src/store/redis/lua/read_write/read.lua",
+                file: "src/store/redis/kinds/read_write/read.lua",
                 from: "beside = mode == 'write' and redis.call('HEXISTS', KEYS[1], ARGV[3]) == 1",
                 to: "beside = true",
             }],
@@ -774,7 +774,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         Defect {
             says: "a writer's renewal ends the lease of who reads beside it",
             edits: &[Edit {
-                file: "src/store/redis/lua/read_write/prolong.lua",
+                file: "src/store/redis/kinds/read_write/prolong.lua",
                 from: "if writes == 1 and redis.call('PTTL', lock) < ttl then",
                 to: "if writes == 1 and ttl > 0 then",
             }],
@@ -785,7 +785,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         Defect {
             says: "a writer that reads on keeps its lease as a writer",
             edits: &[Edit {
-                file: "src/store/redis/lua/read_write/unlock.lua",
+                file: "src/store/redis/kinds/read_write/unlock.lua",
                 from: "if left then\n    -- With 0",
                 to: "if left and left < 0 then\n    -- With 0",
             }],
@@ -796,7 +796,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         Defect {
             says: "a reader yields to writers that came after it",
             edits: &[Edit {
-                file: "src/store/redis/lua/read_write/read.lua",
+                file: "src/store/redis/kinds/read_write/read.lua",
                 from: "now - ARGV[4], 'WITHSCORES'",
                 to: "now, 'WITHSCORES'",
             }],
@@ -807,7 +807,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         Defect {
             says: "a reader is renewed when its lease is over",
             edits: &[Edit {
-                file: "src/store/redis/lua/read_write/renew.lua",
+                file: "src/store/redis/kinds/read_write/renew.lua",
                 from: "        reads = redis.call('PEXPIRE', lease, ttl)\n",
                 to: "        redis.call('SET', lease, '1', 'PX', ttl)\n",
             }],
@@ -818,7 +818,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         Defect {
             says: "a reader that died keeps writers out",
             edits: &[Edit {
-                file: "src/store/redis/lua/read_write/leave.lua",
+                file: "src/store/redis/kinds/read_write/leave.lua",
                 from: "    if left == 0 then\n        return free()\n    elseif left then",
                 to: "    if left and left > 0 then",
             }],
@@ -1079,7 +1079,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         Defect {
             says: "a look at a fixed lease ends it",
             edits: &[Edit {
-                file: "src/store/redis/lua/lock/renew.lua",
+                file: "src/store/redis/kinds/lock/renew.lua",
                 from: "if held == 1 and ttl ~= '0' then",
                 to: "if held == 1 then",
             }],
@@ -1090,7 +1090,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         Defect {
             says: "who may not tell the next in the queue leaves the lock to whoever is first",
             edits: &[Edit {
-                file: "src/store/redis/lua/lock/hand_over.lua",
+                file: "src/store/redis/kinds/lock/hand_over.lua",
                 from: "if not tell(place, 0) and announce('0') ~= 0 then\n        return -1",
                 to: "if not tell(place, 0) then\n        return announce('0')",
             }],
@@ -1101,7 +1101,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         Defect {
             says: "who may not tell the next in the queue does not tell the others either",
             edits: &[Edit {
-                file: "src/store/redis/lua/lock/hand_over.lua",
+                file: "src/store/redis/kinds/lock/hand_over.lua",
                 from: "if not tell(place, 0) and announce('0') ~= 0 then",
                 to: "if not tell(place, 0) and not ARGV[1] then",
             }],
@@ -1112,9 +1112,9 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         Defect {
             says: "who may not listen stays in the queue when it gives up",
             edits: &[Edit {
-                file: "src/store/redis/lock.rs",
-                from: "                Box::pin(self.hand_over(claim)).await\n",
-                to: "                self.release_openly(claim).await\n",
+                file: "src/store/redis/kinds/lock/mod.rs",
+                from: "                Box::pin(hand_over(store, claim)).await\n",
+                to: "                release_openly(store, claim).await\n",
             }],
         },
     ),
@@ -1147,7 +1147,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         Defect {
             says: "a node that is no primary for a while takes the right to queue away",
             edits: &[Edit {
-                file: "src/store/redis/lua/lock/acquire.lua",
+                file: "src/store/redis/kinds/lock/acquire.lua",
                 from: "{'READONLY', 'NOREPLICAS',",
                 to: "{'WRITEONLY', 'NOREPLICAS',",
             }],
@@ -1171,7 +1171,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         Defect {
             says: "permits: a script grants more than there are",
             edits: &[Edit {
-                file: "src/store/redis/lua/permits/acquire.lua",
+                file: "src/store/redis/kinds/permits/acquire.lua",
                 from: "if missing > free then",
                 to: "if missing > free + 1 then",
             }],
@@ -1182,7 +1182,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         Defect {
             says: "permits: a script counts a question twice that is asked again",
             edits: &[Edit {
-                file: "src/store/redis/lua/permits/acquire.lua",
+                file: "src/store/redis/kinds/permits/acquire.lua",
                 from: "    if not redis.call('ZSCORE', KEYS[2], ARGV[i]) then",
                 to: "    if true then",
             }],
@@ -1193,7 +1193,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         Defect {
             says: "permits: a script renews what has expired",
             edits: &[Edit {
-                file: "src/store/redis/lua/permits/renew.lua",
+                file: "src/store/redis/kinds/permits/renew.lua",
                 from: "        if not ends or tonumber(ends) <= now then",
                 to: "        if not ends then",
             }],
@@ -1204,7 +1204,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         Defect {
             says: "permits: a script makes a change twice that is asked again",
             edits: &[Edit {
-                file: "src/store/redis/lua/permits/change.lua",
+                file: "src/store/redis/kinds/permits/change.lua",
                 from: "if before then",
                 to: "if false then",
             }],
@@ -1215,7 +1215,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         Defect {
             says: "permits: a script does not say that some are free",
             edits: &[Edit {
-                file: "src/store/redis/lua/permits/release.lua",
+                file: "src/store/redis/kinds/permits/release.lua",
                 from: "if announce(ARGV[1], free) then",
                 to: "if true then",
             }],
@@ -1252,7 +1252,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         Defect {
             says: "what a kind does not support is told as if a server had refused it",
             edits: &[Edit {
-                file: "src/store/questions.rs",
+                file: "src/store/redis/kinds/mod.rs",
                 from: "Failure::Unsupported(object.kind.unsupported())",
                 to: "Failure::refused(\"ERR\", object.kind.unsupported())",
             }],
@@ -1276,7 +1276,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         Defect {
             says: "a release gives back what was never taken",
             edits: &[Edit {
-                file: "src/store/redis/lua/semaphore/release.lua",
+                file: "src/store/redis/kinds/semaphore/release.lua",
                 from: "local back = permits and ARGV[4] ~= 'forget'",
                 to: "permits = permits or '1'\nlocal back = ARGV[4] ~= 'forget'",
             }],
@@ -1287,7 +1287,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         Defect {
             says: "a repeated count counts twice",
             edits: &[Edit {
-                file: "src/store/redis/lua/receipt.lua",
+                file: "src/store/redis/kinds/receipt.lua",
                 from: "    return tonumber(redis.call('GET', receipt) or nil)",
                 to: "    return nil",
             }],
@@ -1301,12 +1301,12 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "a script leaves permits for ever to one who waits for what the dead have",
             edits: &[
                 Edit {
-                    file: "src/store/redis/lua/semaphore/acquire.lua",
+                    file: "src/store/redis/kinds/semaphore/acquire.lua",
                     from: "math.min(tonumber(rest or nil) or 0, began + turn) - now",
                     to: "(tonumber(rest or nil) or 0) - now",
                 },
                 Edit {
-                    file: "src/store/redis/lua/semaphore/acquire.lua",
+                    file: "src/store/redis/kinds/semaphore/acquire.lua",
                     from: "local may_be_patient = waits_since and now < began + turn",
                     to: "local may_be_patient = waits_since",
                 },
@@ -1318,7 +1318,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         Defect {
             says: "who is patient no more tells nobody",
             edits: &[Edit {
-                file: "src/store/redis/lua/semaphore/acquire.lua",
+                file: "src/store/redis/kinds/semaphore/acquire.lua",
                 from: "        redis.pcall('PUBLISH', ARGV[6], whole(free))\n",
                 to: "",
             }],
@@ -1329,7 +1329,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         Defect {
             says: "a change is made before its receipt is refused",
             edits: &[Edit {
-                file: "src/store/redis/lua/receipt.lua",
+                file: "src/store/redis/kinds/receipt.lua",
                 from: "    redis.call('SET', receipt, '', 'PX', rest)\n",
                 to: "    local _ = rest\n",
             }],
@@ -1340,7 +1340,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         Defect {
             says: "permits: a lease is shortened under its holder",
             edits: &[Edit {
-                file: "src/store/redis/lua/permits/lease.lua",
+                file: "src/store/redis/kinds/permits/lease.lua",
                 from: "math.max(ends, now + ARGV[3])",
                 to: "now + ARGV[3]",
             }],
@@ -1351,7 +1351,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         Defect {
             says: "who only leaves is refused for a quarter of an hour",
             edits: &[Edit {
-                file: "src/store/redis/lua/semaphore/release.lua",
+                file: "src/store/redis/kinds/semaphore/release.lua",
                 from: "if ARGV[4] ~= 'leave' then",
                 to: "if true then",
             }],
@@ -1616,7 +1616,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         Defect {
             says: "a release of a semaphore's permits that is repeated gives them back again",
             edits: &[Edit {
-                file: "src/store/redis/lua/semaphore/release.lua",
+                file: "src/store/redis/kinds/semaphore/release.lua",
                 from: "if permits then\n    redis.call('HDEL', KEYS[2], ARGV[1])\nend",
                 to: "if permits and not back then\n    redis.call('HDEL', KEYS[2], ARGV[1])\nend",
             }],
@@ -1642,7 +1642,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         Defect {
             says: "a latch that is deleted may have been another text",
             edits: &[Edit {
-                file: "src/store/redis/lua/latch/delete.lua",
+                file: "src/store/redis/kinds/latch/delete.lua",
                 from: "local _, refused, there = number_at(KEYS[1])",
                 to: "local refused, there = false, redis.call('GET', KEYS[1])",
             }],
@@ -1666,7 +1666,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         Defect {
             says: "a count of a latch that is repeated counts again",
             edits: &[Edit {
-                file: "src/store/redis/lua/latch/count_down.lua",
+                file: "src/store/redis/kinds/latch/count_down.lua",
                 from: "if before then\n    return before\nend",
                 to: "local _ = before",
             }],
@@ -1677,7 +1677,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         Defect {
             says: "permits that are asked for again are taken again",
             edits: &[Edit {
-                file: "src/store/redis/lua/permits/acquire.lua",
+                file: "src/store/redis/kinds/permits/acquire.lua",
                 from: "        missing = missing + 1\n    end\nend\n\nif missing > free",
                 to: "        missing = missing + 1\n    end\nend\nmissing = #ARGV - 2\n\nif missing > free",
             }],
@@ -1688,7 +1688,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         Defect {
             says: "a script lets a reader in beside a writer",
             edits: &[Edit {
-                file: "src/store/redis/lua/read_write/read.lua",
+                file: "src/store/redis/kinds/read_write/read.lua",
                 from: "    if pttl ~= -2 then\n        return in_the_way(KEYS[1], mode, pttl)\n    end",
                 to: "    if pttl ~= -2 and not mode then\n        return in_the_way(KEYS[1], mode, pttl)\n    end",
             }],
@@ -1699,7 +1699,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         Defect {
             says: "a script lets a writer in beside readers",
             edits: &[Edit {
-                file: "src/store/redis/lua/read_write/write.lua",
+                file: "src/store/redis/kinds/read_write/write.lua",
                 from: "if pttl ~= -2 and redis.call('HEXISTS', KEYS[1], ARGV[3]) == 0 then",
                 to: "if pttl ~= -2 and redis.call('HGET', KEYS[1], 'mode') == 'write' and redis.call('HEXISTS', KEYS[1], ARGV[3]) == 0 then",
             }],

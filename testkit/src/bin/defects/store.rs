@@ -23,7 +23,7 @@ pub(crate) const SERVED: &[Defect] = &[
     Defect {
         says: "a reservation has no end",
         edits: &[Edit {
-            file: "src/store/redis/lua/lock/hand_over.lua",
+            file: "src/store/redis/kinds/lock/hand_over.lua",
             from: "if redis.pcall('PEXPIRE', KEYS[1], millis) ~= 1 then",
             to: "if false then",
         }],
@@ -31,7 +31,7 @@ pub(crate) const SERVED: &[Defect] = &[
     Defect {
         says: "a reservation is told nobody",
         edits: &[Edit {
-            file: "src/store/redis/lua/lock/hand_over.lua",
+            file: "src/store/redis/kinds/lock/hand_over.lua",
             from: "if not tell(place, 0) and announce('0') ~= 0 then\n        return -1\n    end\n    if not reserve",
             to: "if not reserve",
         }],
@@ -39,7 +39,7 @@ pub(crate) const SERVED: &[Defect] = &[
     Defect {
         says: "who withdraws keeps its place",
         edits: &[Edit {
-            file: "src/store/redis/lua/lock/hand_over.lua",
+            file: "src/store/redis/kinds/lock/hand_over.lua",
             from: "local queued = redis.pcall('ZREM', KEYS[2], ARGV[1]) == 1",
             to: "local queued = false",
         }],
@@ -55,7 +55,7 @@ pub(crate) const SERVED: &[Defect] = &[
     Defect {
         says: "a lock is granted whoever has it",
         edits: &[Edit {
-            file: "src/store/redis/lua/lock/acquire.lua",
+            file: "src/store/redis/kinds/lock/acquire.lua",
             from: "if held[2] ~= ARGV[1] then",
             to: "if false then",
         }],
@@ -63,7 +63,7 @@ pub(crate) const SERVED: &[Defect] = &[
     Defect {
         says: "a queue has no end",
         edits: &[Edit {
-            file: "src/store/redis/lua/lock/acquire.lua",
+            file: "src/store/redis/kinds/lock/acquire.lua",
             from: "    if type(redis.pcall('PEXPIRE', KEYS[2], ARGV[4])) == 'table' then",
             to: "    if false then",
         }],
@@ -71,7 +71,7 @@ pub(crate) const SERVED: &[Defect] = &[
     Defect {
         says: "a gap tells nobody who queues",
         edits: &[Edit {
-            file: "src/store/redis/lua/lock/hand_over.lua",
+            file: "src/store/redis/kinds/lock/hand_over.lua",
             from: "    announce(tell(place, millis) and '00' or '0')\n",
             to: "    announce('00')\n",
         }],

@@ -1,4 +1,4 @@
--- permits: count those whose lease is over as free. Stands before the scripts about permits.
+-- permits/prelude: count those whose lease is over as free. Stands before the scripts about permits.
 --
 --   {free, regained, is_set}   how many are free now, how many of them had expired, and
 --                              whether there is a counter; or nothing, and why the server

@@ -1,4 +1,4 @@
--- read_write: say who has a read-write lock, and for how long. Stands before its scripts.
+-- read_write/prelude: say who has a read-write lock, and for how long. Stands before its scripts.
 --
 --   {pttl, owner, count}   the one who writes, or one who reads
 --   left                   for how many milliseconds those yet read who are left; nothing if

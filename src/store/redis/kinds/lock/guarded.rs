@@ -4,24 +4,25 @@ use std::sync::LazyLock;
 
 use redis::{Cmd, Value};
 
-use super::{
-    RedisStore,
-    connection::shown,
-    keys, replies,
-    scripts::{Script, millis, script},
-    topology::Topology,
+use super::super::Reply;
+use crate::{
+    domain::{self, Claim, Edit, Failure, Work, Write},
+    store::redis::{
+        RedisStore,
+        ask::Request,
+        connection::shown,
+        keys, replies,
+        scripts::{Script, millis, script},
+    },
 };
-use crate::domain::{self, Claim, Edit, Failure, Work, Write};
 
-pub(super) static SCRIPTS: &[&LazyLock<Script>] = &[&WRITE];
-
-static WRITE: LazyLock<Script> = script!("lock/write");
+pub(super) static WRITE: LazyLock<Script> = script!("write");
 
 /// What stands behind a script of somebody else's.
-const EVAL: &str = include_str!(concat!("lua/", "lock/eval", ".lua"));
+const EVAL: &str = include_str!("eval.lua");
 
 /// A script of this text, behind a look at the lock. Its lines keep their numbers.
-fn eval(text: &str) -> Script<String> {
+fn eval(text: &str) -> Script {
     Script::new(format!("local function work(KEYS, ARGV) {text}\nend\n{EVAL}"))
 }
 
@@ -36,54 +37,35 @@ const BEFORE_ALL: [(&str, &str); 6] = [
     ("READONLY", "You can't write"),
 ];
 
-impl RedisStore {
-    /// Has `work` done, if the lock has this field.
-    pub(super) async fn guarded_by(
-        &self,
-        field: &str,
-        claim: &Claim,
-        work: &Work,
-    ) -> Result<Option<domain::Value>, Failure> {
-        let answer = match work {
-            Work::Writes(writes) => self.write(field, claim, writes).await,
-            Work::Script(script) => self.eval(field, claim, script).await,
-        };
-        done(self.explained(claim.name(), answer).await?)
-    }
+/// Has `work` done, if the lock has this field.
+pub(in crate::store::redis::kinds) async fn by_field(
+    store: &RedisStore,
+    field: &str,
+    claim: &Claim,
+    work: &Work,
+) -> Reply<Option<domain::Value>> {
+    done(match work {
+        Work::Writes(writes) => write(store, field, claim, writes).await?,
+        Work::Script(script) => {
+            let text = eval(&script.text);
+            let keys = behind(claim, &script.keys);
+            let mut request = Request::script(&text, &keys, field).about(claim.name());
+            request.command.arg(&script.args[..]);
+            store.send(&request).await?
+        }
+    })
+}
 
-    async fn write(&self, field: &str, claim: &Claim, writes: &[Write]) -> Result<Value, Failure> {
-        let guard = self.never_there(claim, writes);
-        let writes = || writes.iter().chain(&guard);
-        let keys = behind(claim, writes().map(|write| &write.key));
-        let told = |command: &mut Cmd| {
-            command.arg(field);
-            writes().for_each(|write| tell(command, &write.edit));
-        };
-        self.run(&WRITE, &keys, told).await
-    }
-
-    /// What is deleted cannot be written again where its slot is on its way to another node. There
-    /// a node refuses all of it beforehand, if one of the keys is not there.
-    fn never_there(&self, claim: &Claim, writes: &[Write]) -> Option<Write> {
-        let comes_back = matches!(self.topology, Topology::Cluster(_)) && comes_back(writes);
-        comes_back.then(|| Write::delete(keys::queue(claim.name()) + ":none"))
-    }
-
-    async fn eval(
-        &self,
-        field: &str,
-        claim: &Claim,
-        script: &domain::Script,
-    ) -> Result<Value, Failure> {
-        let keys = behind(claim, &script.keys);
-        let told = |command: &mut Cmd| {
-            command.arg(field);
-            for arg in &script.args {
-                command.arg(&arg[..]);
-            }
-        };
-        self.run(&eval(&script.text), &keys, told).await
-    }
+async fn write(store: &RedisStore, field: &str, claim: &Claim, writes: &[Write]) -> Reply<Value> {
+    // What is deleted cannot be written again where its slot is on its way to another node. There
+    // a node refuses all of it beforehand, if one of the keys is not there.
+    let guard = store.topology.moves_slots() && comes_back(writes);
+    let guard = guard.then(|| Write::delete(keys::queue(claim.name()) + ":none"));
+    let writes = || writes.iter().chain(&guard);
+    let keys = behind(claim, writes().map(|write| &write.key));
+    let mut request = Request::script(&WRITE, &keys, field).about(claim.name());
+    writes().for_each(|write| tell(&mut request.command, &write.edit));
+    store.send(&request).await
 }
 
 /// The key of the lock, and `others` behind it.
@@ -100,7 +82,7 @@ fn comes_back(writes: &[Write]) -> bool {
     writes.iter().enumerate().any(|(at, write)| is_gone(write, &writes[..at]))
 }
 
-/// Tells `change` as `lua/lock/write.lua` takes it.
+/// Adds `edit` as `write.lua` takes it.
 fn tell(command: &mut Cmd, edit: &Edit) {
     match edit {
         Edit::Set(value) => command.arg("SET").arg(&value[..]).arg(""),

@@ -1,0 +1,161 @@
+//! A request to Redis, as data: what is sent, and how its reply is read. `runner.rs` sends it.
+
+use std::borrow::Cow;
+
+use redis::{Arg, Cmd, ServerError, ToRedisArgs, Value, cmd};
+
+use super::{
+    channels::Channels,
+    replies,
+    scripts::{Script, roomy},
+};
+use crate::domain::{Failure, Name};
+
+/// The arguments of a script that takes none.
+pub(super) const NOTHING: Option<&str> = None;
+
+/// A request, and how its reply is read.
+pub(super) struct Ask<'a, R> {
+    pub(super) request: Request<'a>,
+    pub(super) read: R,
+}
+
+/// Reads a reply.
+pub(super) trait Read<T>: FnOnce(&Value) -> Result<T, Failure> + Send {}
+
+impl<T, R: FnOnce(&Value) -> Result<T, Failure> + Send> Read<T> for R {}
+
+/// A script or a plain command, with its keys and arguments. All keys lie in one slot.
+pub(super) struct Request<'a> {
+    /// A script by its hash, as on a server with plain channels.
+    pub(super) command: Cmd,
+    script: Option<&'a Script>,
+    keys: usize,
+    about: Option<&'a Name>,
+    reports_split: bool,
+}
+
+impl<'a> Request<'a> {
+    /// Runs `script` on the key `name` and on `others`. If a key has another type, the failure
+    /// says what lies under `name`.
+    pub(super) fn of(
+        name: &'a Name,
+        script: &'a Script,
+        others: &[&str],
+        arguments: impl ToRedisArgs,
+    ) -> Self {
+        let mut command = script.by_hash(1 + others.len());
+        command.arg(name.as_str()).arg(others).arg(arguments);
+        Self::new(command, Some(script), 1 + others.len()).about(name)
+    }
+
+    /// Runs `script` on any keys.
+    pub(super) fn script(
+        script: &'a Script,
+        keys: &[impl AsRef<[u8]>],
+        arguments: impl ToRedisArgs,
+    ) -> Self {
+        let mut command = script.by_hash(keys.len());
+        keys.iter().for_each(|key| {
+            command.arg(key.as_ref());
+        });
+        command.arg(arguments);
+        Self::new(command, Some(script), keys.len())
+    }
+
+    /// Runs a plain command on `key`.
+    pub(super) fn command(verb: &str, key: &str, arguments: impl ToRedisArgs) -> Self {
+        let mut command = roomy(verb);
+        command.arg(key).arg(arguments);
+        Self::new(command, None, 1)
+    }
+
+    fn new(command: Cmd, script: Option<&'a Script>, keys: usize) -> Self {
+        Self { command, script, keys, about: None, reports_split: false }
+    }
+
+    /// If a key has another type, the failure says what lies under `name`.
+    pub(super) fn about(self, name: &'a Name) -> Self {
+        Self { about: Some(name), ..self }
+    }
+
+    /// Fails at once if two nodes have the keys, because the caller then sends another request.
+    /// Otherwise the request is repeated until one node has them all.
+    pub(super) fn reporting_split(self, reports_split: bool) -> Self {
+        Self { reports_split, ..self }
+    }
+
+    pub(super) fn read<T, R>(self, read: R) -> Ask<'a, R>
+    where
+        R: FnOnce(&Value) -> Result<T, Failure> + Send,
+    {
+        Ask { request: self, read }
+    }
+
+    /// The object whose key may have another type.
+    pub(super) fn subject(&self) -> Option<&'a Name> {
+        self.about
+    }
+
+    pub(super) fn reports_split(&self) -> bool {
+        self.reports_split
+    }
+
+    /// Whether it may publish a message.
+    pub(super) fn publishes(&self) -> bool {
+        self.script.is_some_and(Script::publishes)
+    }
+
+    /// The key that decides which node is asked.
+    pub(super) fn first_key(&self) -> &[u8] {
+        self.keys().next().unwrap_or_default()
+    }
+
+    fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        let before = if self.script.is_some() { 3 } else { 1 };
+        words(&self.command).skip(before).take(self.keys)
+    }
+
+    /// The command as it is sent to a server whose messages travel on these channels.
+    pub(super) fn on(&self, channels: Channels) -> Cow<'_, Cmd> {
+        match self.script.and_then(|script| script.other_hash(channels)) {
+            Some(hash) => Cow::Owned(self.calling("EVALSHA", hash)),
+            None => Cow::Borrowed(&self.command),
+        }
+    }
+
+    /// The same with the text of the script, if the server has replied that it does not know it:
+    /// it was restarted or failed over, or somebody flushed its scripts.
+    pub(super) fn by_text(&self, reply: &Value, channels: Channels) -> Option<Cmd> {
+        let script = self.script.filter(|_| replies::is_no_script(reply))?;
+        Some(self.calling("EVAL", script.text(channels)))
+    }
+
+    fn calling(&self, verb: &str, script: &str) -> Cmd {
+        let mut command = cmd(verb);
+        command.arg(script);
+        words(&self.command).skip(2).for_each(|word| {
+            command.arg(word);
+        });
+        command
+    }
+
+    /// What it means that the server refused it.
+    pub(super) fn refused(&self, error: &ServerError) -> Failure {
+        let details = || format!("{} {}", error.code(), error.details().unwrap_or_default());
+        let command = match self.script {
+            Some(script) => script.command_at(&details()),
+            None => words(&self.command).next().and_then(|verb| str::from_utf8(verb).ok()),
+        };
+        let refused = replies::refusal(error).naming(command);
+        replies::naming_keys(refused, &self.keys().collect::<Vec<_>>())
+    }
+}
+
+fn words(command: &Cmd) -> impl Iterator<Item = &[u8]> {
+    command.args_iter().map(|word| match word {
+        Arg::Simple(word) => word,
+        // A cursor: no request of ours has one.
+        _ => b"0",
+    })
+}

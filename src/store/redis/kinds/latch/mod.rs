@@ -1,0 +1,99 @@
+//! The latch: Redisson's counter and channel.
+
+use std::sync::LazyLock;
+
+use super::{InRedis, Reply};
+use crate::{
+    domain::{Claim, Failure, Name, Owner, Place, Taken, Verdict},
+    store::{
+        RECEIPT_RESTS,
+        redis::{
+            RedisStore,
+            channels::Channels,
+            keys,
+            scripts::{Script, Scripts, millis, script},
+            slots::slot_of,
+        },
+    },
+};
+
+static SET: LazyLock<Script> = script!("../receipt", "set");
+static COUNT_DOWN: LazyLock<Script> = script!("../receipt", "../number", "count_down");
+static DELETE: LazyLock<Script> = script!("../receipt", "../number", "delete");
+
+pub(in crate::store::redis) struct Latch;
+
+impl InRedis for Latch {
+    const SCRIPTS: Scripts = &[&SET, &COUNT_DOWN, &DELETE];
+
+    const WAKES: &'static str = "0";
+
+    /// In braces, whatever the name is.
+    fn channel(name: &Name) -> String {
+        format!("redisson_countdownlatch__channel__{{{name}}}")
+    }
+
+    /// Redisson's waiters do not ask, but believe the message.
+    async fn wakes_now(store: &RedisStore, name: &Name) -> bool {
+        store.number_at(name).await.is_ok_and(|count| count <= 0)
+    }
+
+    async fn acquire(store: &RedisStore, claim: &Claim, _: Option<Place>) -> Reply<Verdict> {
+        Ok(match count(store, claim.name()).await? {
+            1.. => Verdict::Busy(Taken::UNKNOWN),
+            _ => Verdict::GRANTED,
+        })
+    }
+}
+
+/// How often it is still to be counted down.
+pub(crate) async fn count(store: &RedisStore, name: &Name) -> Reply<i64> {
+    is_whole(store, name).await?;
+    store.number_at(name).await
+}
+
+/// Sets the count if there is none: 1 if it did, else 0.
+pub(crate) async fn set_if_absent(
+    store: &RedisStore,
+    name: &Name,
+    count: u32,
+    receipt: &Owner,
+) -> Reply<i64> {
+    change(store, name, receipt, &SET, Some(count)).await
+}
+
+/// Counts down by one, and deletes the latch with the last one: the count afterwards.
+pub(crate) async fn count_down(store: &RedisStore, name: &Name, receipt: &Owner) -> Reply<i64> {
+    change(store, name, receipt, &COUNT_DOWN, None).await
+}
+
+/// Deletes the latch: 1 if there was one, else 0.
+pub(crate) async fn delete(store: &RedisStore, name: &Name, receipt: &Owner) -> Reply<i64> {
+    change(store, name, receipt, &DELETE, None).await
+}
+
+async fn change(
+    store: &RedisStore,
+    name: &Name,
+    receipt: &Owner,
+    script: &Script,
+    count: Option<u32>,
+) -> Reply<i64> {
+    is_whole(store, name).await?;
+    let receipt = keys::receipt("latch", name, receipt);
+    let arguments = (count, Latch::channel(name), millis(RECEIPT_RESTS));
+    store.apply::<Latch>(name, script, &[&receipt], arguments).await
+}
+
+/// Refuses a latch of which the messages cannot be sent from where it lies.
+async fn is_whole(store: &RedisStore, name: &Name) -> Reply<()> {
+    let slot = |key: &str| slot_of(key.as_bytes());
+    let apart = || slot(name.as_str()) != slot(&Latch::channel(name));
+    match store.topology.channels().await? == Channels::Sharded && apart() {
+        true => Err(Failure::Unsupported(
+            "in a cluster the name of a latch may have no braces: Redisson puts others around \
+             it for the channel, which then lies in another slot",
+        )),
+        false => Ok(()),
+    }
+}

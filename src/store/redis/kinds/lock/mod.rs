@@ -1,0 +1,244 @@
+//! The lock: Redisson's hash and counter of tokens, and a queue of our own.
+
+pub(super) mod guarded;
+
+use std::{sync::LazyLock, time::Duration};
+
+use redis::Value;
+
+use super::{InRedis, Reply};
+use crate::{
+    domain::{
+        self, Claim, Failure, GivenBack, Holder, Name, Object, Others, Outcome, Owner, Place,
+        ReleaseMode, Renewal, Verdict, Work,
+    },
+    store::{
+        LATER, POLLERS_TURN, QUEUE_RESTS, RESERVATION, SOON, WARNED_AFTER,
+        redis::{
+            RedisStore,
+            ask::{Ask, NOTHING, Read, Request},
+            channels::Channels,
+            granted::Granted,
+            keys, replies,
+            scripts::{Script, Scripts, millis, roomy, script},
+        },
+    },
+};
+
+static ACQUIRE: LazyLock<Script> = script!("../holder", "acquire");
+static FORCE_RELEASE: LazyLock<Script> = script!("force_release");
+static HAND_OVER: LazyLock<Script> = script!("../holder", "hand_over");
+static INSPECT: LazyLock<Script> = script!("../holder", "inspect");
+static RAISE_TOKEN: LazyLock<Script> = script!("raise_token");
+static RECOUNT: LazyLock<Script> = script!("recount");
+static RENEW: LazyLock<Script> = script!("renew");
+
+pub(in crate::store::redis) struct Lock;
+
+impl InRedis for Lock {
+    const SCRIPTS: Scripts = &[
+        &ACQUIRE,
+        &FORCE_RELEASE,
+        &HAND_OVER,
+        &INSPECT,
+        &RAISE_TOKEN,
+        &RECOUNT,
+        &RENEW,
+        &guarded::WRITE,
+    ];
+
+    const WAKES: &'static str = "0";
+
+    fn channel(name: &Name) -> String {
+        keys::redissons("redisson_lock__channel", name)
+    }
+
+    fn granted(claim: &Claim) -> Option<Granted> {
+        let tokens = (claim.tokens() > 0).then(|| keys::tokens(claim.name()));
+        let keys: Vec<_> = [claim.name().as_str()].into_iter().chain(tokens.as_deref()).collect();
+        Some(Granted::field(&keys, claim.owner.as_str()))
+    }
+
+    async fn acquire(store: &RedisStore, claim: &Claim, place: Option<Place>) -> Reply<Verdict> {
+        let place = match place {
+            None => return store.ask(acquire(store, claim, None)).await,
+            Some(Place::Kept | Place::Waited(_)) => "kept",
+            Some(Place::Listening) => "listening",
+            Some(Place::Polling) => "polling",
+        };
+        let ask = |queues: bool| store.ask(acquire(store, claim, queues.then_some(place)));
+        Box::pin(store.with_waiters(&claim.object, ask)).await
+    }
+
+    async fn recount(
+        store: &RedisStore,
+        claim: &Claim,
+        count: u32,
+        ttl: Option<Duration>,
+    ) -> Reply<Outcome> {
+        let arguments = (claim.owner.as_str(), count, ttl.map_or(0, millis));
+        let request = Request::of(claim.name(), &RECOUNT, &[], arguments);
+        store.ask(request.read(replies::outcome)).await
+    }
+
+    async fn release(store: &RedisStore, claim: &Claim, mode: ReleaseMode) -> Reply<GivenBack> {
+        match mode {
+            ReleaseMode::Broadcast => release_openly(store, claim).await,
+            ReleaseMode::HandOver | ReleaseMode::Forget | ReleaseMode::Leave => {
+                Box::pin(hand_over(store, claim)).await
+            }
+        }
+    }
+
+    async fn renew(store: &RedisStore, renewals: &[Renewal]) -> Reply<Vec<Outcome>> {
+        let names: Vec<&str> = renewals.iter().map(|it| it.object.name.as_str()).collect();
+        let mut request = Request::script(&RENEW, &names, NOTHING).reporting_split(names.len() > 1);
+        for Renewal { owner, ttl, .. } in renewals {
+            request.command.arg(owner.as_str()).arg(ttl.map_or(0, millis));
+        }
+        store.ask(request.read(|reply| replies::outcomes(reply, names.len()))).await
+    }
+
+    async fn guarded(
+        store: &RedisStore,
+        claim: &Claim,
+        work: &Work,
+    ) -> Reply<Option<domain::Value>> {
+        guarded::by_field(store, claim.owner.as_str(), claim, work).await
+    }
+
+    async fn holder(store: &RedisStore, object: &Object) -> Reply<Option<Holder>> {
+        store.ask(Request::of(&object.name, &INSPECT, &[], NOTHING).read(replies::holder)).await
+    }
+
+    async fn held_by(store: &RedisStore, object: &Object, owner: &Owner) -> Reply<u32> {
+        count_of(store, &object.name, owner.as_str()).await
+    }
+
+    async fn force_release(store: &RedisStore, object: &Object) -> Reply<bool> {
+        let name = &object.name;
+        let request = Request::of(name, &FORCE_RELEASE, &[], Self::channel(name));
+        store.ask(request.read(|reply| replies::freed(reply, name))).await
+    }
+}
+
+/// Raises the counter of tokens to `least`, and never lowers it: what it is then. Asked again it
+/// raises nothing, so it needs no receipt.
+pub(crate) async fn raise_token(store: &RedisStore, name: &Name, least: u64) -> Reply<i64> {
+    let request = Request::script(&RAISE_TOKEN, &[keys::tokens(name)], least);
+    store.ask(request.read(replies::number)).await
+}
+
+/// Asks for a lock: with a place in its queue, and with tokens, if they are wanted.
+fn acquire<'a>(
+    store: &'a RedisStore,
+    claim: &'a Claim,
+    place: Option<&str>,
+) -> Ask<'a, impl Read<Verdict>> {
+    let (name, fenced) = (claim.name(), claim.tokens() > 0);
+    let queue = place.map(|_| keys::queue(name));
+    let tokens = fenced.then(|| keys::tokens(name));
+    let lock = name.as_str();
+    let others = [queue.as_deref().unwrap_or(lock), tokens.as_deref().unwrap_or(lock)];
+    let others = &others[..if fenced { 2 } else { usize::from(place.is_some()) }];
+    let queues = (!others.is_empty()).then(|| (place.unwrap_or_default(), millis(QUEUE_RESTS)));
+    let draws = fenced.then(|| claim.tokens());
+    let arguments = (claim.owner.as_str(), millis(claim.ttl), queues, draws);
+    let request = Request::of(name, &ACQUIRE, others, arguments).reporting_split(place.is_some());
+    request.read(move |reply| {
+        if place_was_refused(reply) {
+            store.topology.queue_refused(&claim.object);
+        }
+        replies::verdict(reply, claim)
+    })
+}
+
+/// Gives a lock back to the next in its queue, or to everybody if we may not queue.
+async fn hand_over(store: &RedisStore, claim: &Claim) -> Reply<GivenBack> {
+    let ask = |queues: bool| async move {
+        if !queues {
+            return Box::pin(release_openly(store, claim)).await;
+        }
+        let name = claim.name();
+        let told = (Lock::channel(name), keys::queuers(name), keys::waiters(name));
+        let times = [RESERVATION, POLLERS_TURN, WARNED_AFTER, SOON, LATER].map(millis);
+        let arguments = (claim.owner.as_str(), told, &times);
+        let request = Request::of(name, &HAND_OVER, &[&keys::queue(name)], arguments);
+        let request = request.reporting_split(true);
+        store.ask(request.read(|reply| replies::given_back(reply, name))).await
+    };
+    store.with_waiters(&claim.object, ask).await
+}
+
+/// Gives a lock back to whoever asks first, by two commands that travel together:
+/// a script around them would cost as much again.
+///
+/// Both are sent whatever becomes of the first, so that asking again makes up for
+/// a message that was lost. One too many wakes waiters for nothing.
+async fn release_openly(store: &RedisStore, claim: &Claim) -> Reply<GivenBack> {
+    let name = claim.name();
+    let mut free = roomy("HDEL");
+    free.arg(name.as_str()).arg(claim.owner.as_str());
+    let announce = |channels: Channels| {
+        let mut announce = roomy(channels.publish());
+        announce.arg(Lock::channel(name)).arg("0");
+        announce
+    };
+    let key = name.as_str().as_bytes();
+    let replies = store.topology.call_then_say(key, free, announce).await?;
+    if let Some(Value::ServerError(error)) = replies.first() {
+        let refused = replies::refusal(error).naming(Some("HDEL"));
+        return Err(Box::pin(store.explained(name, refused)).await);
+    }
+    if !is_freed(replies.first().unwrap_or(&Value::Nil))? {
+        return Ok(GivenBack::NotHeld { holder: successor(store, &claim.object).await });
+    }
+    let ears = replies.get(1).map_or(Ok(0), |reply| ears(reply, name))?;
+    // Where nobody listens, nothing is looked up.
+    let others = ears > 0 && ears > i64::from(store.topology.hears_releases(&claim.object));
+    Ok(GivenBack::Freed(match others {
+        true => Others::Listeners,
+        false => Others::Nobody,
+    }))
+}
+
+/// Who has a lock that is not ours any more, if the server tells.
+async fn successor(store: &RedisStore, object: &Object) -> Option<Holder> {
+    // That it is not ours is answered: asking all over again would only hide it.
+    Lock::holder(store, object).await.unwrap_or_else(|failure| {
+        tracing::debug!(target: "leasehold", lock = %object.name, %failure,
+            "a release found another holder, or none: not known which");
+        None
+    })
+}
+
+/// The hold count in this field of the hash `name`.
+pub(super) async fn count_of(store: &RedisStore, name: &Name, field: &str) -> Reply<u32> {
+    let request = Request::command("HGET", name.as_str(), field).about(name);
+    store.ask(request.read(replies::count)).await
+}
+
+/// Whether an answer to one who waits says that the server refused it a place.
+fn place_was_refused(reply: &Value) -> bool {
+    matches!(reply, Value::Array(parts) if parts.len() == 4)
+}
+
+/// Whether a hold was there to be deleted.
+fn is_freed(reply: &Value) -> Result<bool, Failure> {
+    match reply {
+        Value::Int(deleted) => Ok(*deleted == 1),
+        other => Err(replies::unreadable(other)),
+    }
+}
+
+/// How many clients a message went to.
+fn ears(reply: &Value, name: &Name) -> Result<i64, Failure> {
+    match reply {
+        Value::Int(ears) => Ok(*ears),
+        Value::ServerError(_) => {
+            replies::warn_unannounced(name);
+            Ok(0)
+        }
+        other => Err(replies::unreadable(other)),
+    }
+}

@@ -1,0 +1,197 @@
+//! Permits that expire, each with an id and a lease: Redisson's expirable semaphore.
+
+use std::{sync::LazyLock, time::Duration};
+
+use redis::{ToRedisArgs, Value, cmd};
+
+use super::{InRedis, Reply};
+use crate::{
+    domain::{
+        Claim, Counts, Failure, GivenBack, Name, Others, Outcome, Owner, PermitId, Place,
+        ReleaseMode, Renewal, Share, Verdict, permits_of,
+    },
+    store::{
+        RECEIPT_RESTS,
+        redis::{
+            RedisStore,
+            ask::{NOTHING, Request},
+            granted::Granted,
+            keys, replies,
+            scripts::{Script, Scripts, millis, script},
+        },
+    },
+};
+
+static ACQUIRE: LazyLock<Script> = script!("prelude", "acquire");
+static CHANGE: LazyLock<Script> = script!("../receipt", "prelude", "change");
+static COUNT: LazyLock<Script> = script!("prelude", "count");
+static LEASE: LazyLock<Script> = script!("prelude", "lease");
+static RELEASE: LazyLock<Script> = script!("prelude", "release");
+static RENEW: LazyLock<Script> = script!("prelude", "renew");
+static TOUCH: LazyLock<Script> = script!("touch");
+
+pub(in crate::store::redis) struct Permits;
+
+impl InRedis for Permits {
+    const SCRIPTS: Scripts = &[&ACQUIRE, &CHANGE, &COUNT, &LEASE, &RELEASE, &RENEW];
+
+    const WAKES: &'static str = "100";
+
+    fn channel(name: &Name) -> String {
+        keys::redissons("redisson_sc", name)
+    }
+
+    fn granted(claim: &Claim) -> Option<Granted> {
+        let (held, first) = (keys::leases(claim.name()), first_of(claim)?);
+        let look = cmd("ZSCORE").arg(&held).arg(first.as_bytes()).clone();
+        Some(Granted::new(&TOUCH, &[&held], first.as_bytes(), look))
+    }
+
+    async fn acquire(store: &RedisStore, claim: &Claim, _: Option<Place>) -> Reply<Verdict> {
+        let name = claim.name();
+        let mut request = on(name, &ACQUIRE, (millis(claim.ttl), Self::channel(name)));
+        name_each(&mut request, &claim.owner, claim.share);
+        store.ask(request.read(|reply| verdict(store, reply, claim))).await
+    }
+
+    async fn release(store: &RedisStore, claim: &Claim, _: ReleaseMode) -> Reply<GivenBack> {
+        let name = claim.name();
+        let mut request = on(name, &RELEASE, Self::channel(name));
+        name_each(&mut request, &claim.owner, claim.share);
+        Ok(match store.ask(request.read(|reply| all_were_held(reply, name))).await? {
+            true => GivenBack::Freed(Others::Nobody),
+            false => GivenBack::NotHeld { holder: None },
+        })
+    }
+
+    async fn renew(store: &RedisStore, renewals: &[Renewal]) -> Reply<Vec<Outcome>> {
+        let held: Vec<String> = renewals.iter().map(|it| keys::leases(&it.object.name)).collect();
+        let mut request = Request::script(&RENEW, &held, NOTHING).reporting_split(held.len() > 1);
+        for Renewal { owner, share, ttl, .. } in renewals {
+            request.command.arg(ttl.map_or(0, millis)).arg(share.units());
+            name_each(&mut request, owner, *share);
+        }
+        store.ask(request.read(|reply| replies::outcomes(reply, held.len()))).await
+    }
+}
+
+/// How many permits there are.
+pub(crate) async fn count(store: &RedisStore, name: &Name) -> Reply<Counts> {
+    store.ask(on(name, &COUNT, Permits::channel(name)).read(counts)).await
+}
+
+/// For how long somebody has this permit: with a `lease` for that long from now on, at least.
+/// `None` if nobody has it.
+pub(crate) async fn lease(
+    store: &RedisStore,
+    name: &Name,
+    id: PermitId,
+    lease: Option<Duration>,
+) -> Reply<Option<Duration>> {
+    let arguments = (Permits::channel(name), id.as_bytes(), lease.map_or(0, millis));
+    Ok(match store.ask(on(name, &LEASE, arguments).read(replies::number)).await? {
+        0 => None,
+        left => Some(u64::try_from(left).map_or(Duration::MAX, Duration::from_millis)),
+    })
+}
+
+/// Sets how many there are, held ones among them: how many are free then.
+pub(crate) async fn set(
+    store: &RedisStore,
+    name: &Name,
+    permits: u32,
+    receipt: &Owner,
+) -> Reply<i64> {
+    change(store, name, receipt, ("set", permits)).await
+}
+
+/// Sets how many there are if nobody has: 1 if it did, else 0.
+pub(crate) async fn set_if_absent(
+    store: &RedisStore,
+    name: &Name,
+    permits: u32,
+    receipt: &Owner,
+) -> Reply<i64> {
+    change(store, name, receipt, ("set_if_absent", permits)).await
+}
+
+/// Adds permits, or takes them away: how many are free then.
+pub(crate) async fn add(
+    store: &RedisStore,
+    name: &Name,
+    permits: i64,
+    receipt: &Owner,
+) -> Reply<i64> {
+    change(store, name, receipt, ("add", permits)).await
+}
+
+/// Releases this permit, whoever holds it: 1 if somebody did, else 0.
+pub(crate) async fn release(
+    store: &RedisStore,
+    name: &Name,
+    id: PermitId,
+    receipt: &Owner,
+) -> Reply<i64> {
+    change(store, name, receipt, ("give_back", id.as_bytes())).await
+}
+
+async fn change(
+    store: &RedisStore,
+    name: &Name,
+    receipt: &Owner,
+    what: impl ToRedisArgs,
+) -> Reply<i64> {
+    let [held, receipt] = [keys::leases(name), keys::receipt("permits", name, receipt)];
+    let arguments = (what, Permits::channel(name), millis(RECEIPT_RESTS));
+    store.apply::<Permits>(name, &CHANGE, &[&held, &receipt], arguments).await
+}
+
+fn on<'a>(name: &'a Name, script: &'a Script, arguments: impl ToRedisArgs) -> Request<'a> {
+    Request::of(name, script, &[&keys::leases(name)], arguments)
+}
+
+/// Adds the id of each permit to `request`.
+fn name_each(request: &mut Request<'_>, owner: &Owner, share: Share) {
+    permits_of(owner, share).for_each(|id| {
+        request.command.arg(id.as_bytes());
+    });
+}
+
+fn first_of(claim: &Claim) -> Option<PermitId> {
+    permits_of(&claim.owner, claim.share).next()
+}
+
+/// The first id if permits were granted, or `{left}`.
+fn verdict(store: &RedisStore, reply: &Value, claim: &Claim) -> Result<Verdict, Failure> {
+    match reply {
+        Value::BulkString(id) if first_of(claim).is_some_and(|it| it.as_bytes()[..] == id[..]) => {
+            Ok(Verdict::GRANTED)
+        }
+        busy => store.busy(busy, claim.name()),
+    }
+}
+
+/// Whether all permits that were given back had been held.
+fn all_were_held(reply: &Value, name: &Name) -> Result<bool, Failure> {
+    match replies::number(reply)? {
+        all @ 0..=1 => Ok(all == 1),
+        all @ -2..=-1 => {
+            replies::warn_unannounced(name);
+            Ok(all == -1)
+        }
+        _ => Err(replies::unreadable(reply)),
+    }
+}
+
+/// `{free, held, set}`.
+fn counts(reply: &Value) -> Result<Counts, Failure> {
+    match reply {
+        Value::Array(parts) => match parts[..] {
+            [Value::Int(free), Value::Int(held), Value::Int(set @ 0..=1)] => {
+                Ok(Counts { free, held, set: set == 1 })
+            }
+            _ => Err(replies::unreadable(reply)),
+        },
+        other => Err(replies::unreadable(other)),
+    }
+}

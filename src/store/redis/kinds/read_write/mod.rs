@@ -1,0 +1,337 @@
+//! The two sides of a read-write lock. A reader is a field of the lock's hash by its owner, and a
+//! key of its own that lives as long as its lease; a writer is the field `<owner>:write`.
+
+use std::{sync::LazyLock, time::Duration};
+
+use redis::{Value, cmd};
+
+use super::{
+    InRedis, Reply,
+    lock::{count_of, guarded},
+};
+use crate::{
+    domain::{
+        self, Claim, Failure, GivenBack, Holder, Name, Object, Outcome, Owner, Place, ReleaseMode,
+        Renewal, Share, Taken, Verdict, Work,
+    },
+    store::{
+        COURTESY_TURN, KNOWN_FOR,
+        redis::{
+            RedisStore,
+            ask::{Ask, NOTHING, Read, Request},
+            granted::Granted,
+            keys, replies,
+            scripts::{Script, Scripts, millis, script},
+        },
+    },
+};
+
+static READ: LazyLock<Script> = script!("../holder", "prelude", "read");
+static WRITE: LazyLock<Script> = script!("../holder", "prelude", "write");
+static LEAVE: LazyLock<Script> = script!("../holder", "prelude", "leave");
+static UNLOCK: LazyLock<Script> = script!("../holder", "prelude", "unlock");
+static RENEW_READERS: LazyLock<Script> = script!("renew");
+static RENEW_WRITERS: LazyLock<Script> = script!("prolong");
+static RECOUNT_WRITER: LazyLock<Script> = script!("recount");
+static INSPECT: LazyLock<Script> = script!("../holder", "prelude", "inspect");
+static FORCE: LazyLock<Script> = script!("../holder", "prelude", "force");
+
+/// What the field of a writer ends with.
+const WRITER: &str = ":write";
+
+/// The reading side.
+pub(in crate::store::redis) struct Readers;
+
+impl InRedis for Readers {
+    const SCRIPTS: Scripts = &[&READ, &LEAVE, &RENEW_READERS, &INSPECT, &FORCE];
+
+    /// Each who waits.
+    const WAKES: &'static str = "1";
+
+    fn channel(name: &Name) -> String {
+        channel(name)
+    }
+
+    fn granted(claim: &Claim) -> Option<Granted> {
+        let lease = keys::reader(claim.name(), &claim.owner);
+        let look = cmd("EXISTS").arg(&lease).clone();
+        let field = Granted::field(&[claim.name().as_str(), &lease], claim.owner.as_str());
+        Some(field.found_by(look))
+    }
+
+    async fn acquire(store: &RedisStore, claim: &Claim, _: Option<Place>) -> Reply<Verdict> {
+        let Share::Behind { waited } = claim.share else {
+            return store.ask(read(claim, None, None)).await;
+        };
+        let ask = |knows: bool| store.ask(read(claim, knows.then_some(waited), None));
+        store.with_waiters(&claim.object, ask).await
+    }
+
+    async fn acquire_beside(store: &RedisStore, claim: &Claim, writer: &Owner) -> Reply<Verdict> {
+        store.ask(read(claim, None, Some(writer))).await
+    }
+
+    /// Those who share it are one reader to the store.
+    async fn recount(
+        store: &RedisStore,
+        claim: &Claim,
+        _: u32,
+        ttl: Option<Duration>,
+    ) -> Reply<Outcome> {
+        let Claim { object, owner, share, .. } = claim.clone();
+        let outcomes = Self::renew(store, &[Renewal { object, owner, share, ttl }]).await?;
+        Ok(outcomes.first().copied().unwrap_or(Outcome::Unknown))
+    }
+
+    async fn release(store: &RedisStore, claim: &Claim, _: ReleaseMode) -> Reply<GivenBack> {
+        let name = claim.name();
+        let arguments = (claim.owner.as_str(), channel(name), keys::in_slot(name));
+        let lease = keys::reader(name, &claim.owner);
+        let request = Request::of(name, &LEAVE, &[&lease], arguments);
+        store.ask(request.read(|reply| given_back(reply, name))).await
+    }
+
+    async fn renew(store: &RedisStore, renewals: &[Renewal]) -> Reply<Vec<Outcome>> {
+        let leases = renewals.iter().map(|it| keys::reader(&it.object.name, &it.owner));
+        let leases: Vec<String> = leases.collect();
+        let names = renewals.iter().map(|it| it.object.name.as_str());
+        let keys: Vec<&str> =
+            names.zip(&leases).flat_map(|(name, lease)| [name, lease.as_str()]).collect();
+        let mut request = Request::script(&RENEW_READERS, &keys, NOTHING).reporting_split(true);
+        for Renewal { owner, ttl, .. } in renewals {
+            request.command.arg(owner.as_str()).arg(ttl.map_or(0, millis));
+        }
+        let asked = store.ask(request.read(|it| replies::outcomes(it, renewals.len()))).await;
+        match renewals {
+            [one] if replies::is_split(&asked) => Ok(vec![renew_apart(store, one).await?]),
+            _ => asked,
+        }
+    }
+
+    async fn holder(store: &RedisStore, object: &Object) -> Reply<Option<Holder>> {
+        holder_in(store, "read", object).await
+    }
+
+    async fn held_by(store: &RedisStore, object: &Object, owner: &Owner) -> Reply<u32> {
+        count_of(store, &object.name, owner.as_str()).await
+    }
+
+    async fn force_release(store: &RedisStore, object: &Object) -> Reply<bool> {
+        force_out_of(store, "read", "0", object).await
+    }
+}
+
+/// The writing side.
+pub(in crate::store::redis) struct Writers;
+
+impl InRedis for Writers {
+    const SCRIPTS: Scripts = &[&WRITE, &UNLOCK, &RENEW_WRITERS, &RECOUNT_WRITER];
+
+    const WAKES: &'static str = Readers::WAKES;
+
+    fn channel(name: &Name) -> String {
+        channel(name)
+    }
+
+    fn granted(claim: &Claim) -> Option<Granted> {
+        Some(Granted::field(&[claim.name().as_str()], &writer(&claim.owner)))
+    }
+
+    async fn acquire(store: &RedisStore, claim: &Claim, place: Option<Place>) -> Reply<Verdict> {
+        match place {
+            Some(_) => {
+                let ask = |waits: bool| store.ask(write(claim, waits));
+                store.with_waiters(&claim.object, ask).await
+            }
+            None => store.ask(write(claim, false)).await,
+        }
+    }
+
+    async fn recount(
+        store: &RedisStore,
+        claim: &Claim,
+        count: u32,
+        ttl: Option<Duration>,
+    ) -> Reply<Outcome> {
+        let arguments = (writer(&claim.owner), count, ttl.map_or(0, millis));
+        let request = Request::of(claim.name(), &RECOUNT_WRITER, &[], arguments);
+        store.ask(request.read(replies::outcome)).await
+    }
+
+    async fn release(store: &RedisStore, claim: &Claim, mode: ReleaseMode) -> Reply<GivenBack> {
+        match mode {
+            ReleaseMode::Broadcast => store.ask(unlock(store, claim, false)).await,
+            _ => {
+                let ask = |waited: bool| store.ask(unlock(store, claim, waited));
+                store.with_waiters(&claim.object, ask).await
+            }
+        }
+    }
+
+    async fn renew(store: &RedisStore, renewals: &[Renewal]) -> Reply<Vec<Outcome>> {
+        let names: Vec<&str> = renewals.iter().map(|it| it.object.name.as_str()).collect();
+        let mut request =
+            Request::script(&RENEW_WRITERS, &names, NOTHING).reporting_split(names.len() > 1);
+        for Renewal { owner, ttl, .. } in renewals {
+            request.command.arg(writer(owner)).arg(ttl.map_or(0, millis));
+        }
+        store.ask(request.read(|reply| replies::outcomes(reply, names.len()))).await
+    }
+
+    async fn guarded(
+        store: &RedisStore,
+        claim: &Claim,
+        work: &Work,
+    ) -> Reply<Option<domain::Value>> {
+        guarded::by_field(store, &writer(&claim.owner), claim, work).await
+    }
+
+    async fn holder(store: &RedisStore, object: &Object) -> Reply<Option<Holder>> {
+        holder_in(store, "write", object).await
+    }
+
+    async fn held_by(store: &RedisStore, object: &Object, owner: &Owner) -> Reply<u32> {
+        count_of(store, &object.name, &writer(owner)).await
+    }
+
+    async fn force_release(store: &RedisStore, object: &Object) -> Reply<bool> {
+        force_out_of(store, "write", "1", object).await
+    }
+}
+
+/// Both sides share it.
+fn channel(name: &Name) -> String {
+    keys::redissons("redisson_rwlock", name)
+}
+
+/// Asks to read, behind those who wanted to write when one had not yet `waited`, or beside
+/// one who writes.
+fn read<'a>(
+    claim: &'a Claim,
+    waited: Option<u32>,
+    beside: Option<&Owner>,
+) -> Ask<'a, impl Read<Verdict>> {
+    let name = claim.name();
+    let [lease, writers] = [keys::reader(name, &claim.owner), keys::writers(name)];
+    let others = [&*lease, &*writers];
+    let beside = beside.map(writer).unwrap_or_default();
+    let arguments = (
+        (claim.owner.as_str(), millis(claim.ttl)),
+        (beside, waited.unwrap_or_default(), millis(COURTESY_TURN)),
+    );
+    let request = Request::of(name, &READ, &others[..1 + usize::from(waited.is_some())], arguments);
+    request.reporting_split(waited.is_some()).read(|reply| verdict(reply, claim))
+}
+
+/// Asks to write; one that waits may be known to those who come later.
+fn write(claim: &Claim, waits: bool) -> Ask<'_, impl Read<Verdict>> {
+    let name = claim.name();
+    let writers = keys::writers(name);
+    let others = [&*writers];
+    let asks = (claim.owner.as_str(), millis(claim.ttl));
+    let arguments = (asks, writer(&claim.owner), millis(KNOWN_FOR));
+    let request = Request::of(name, &WRITE, &others[..usize::from(waits)], arguments);
+    request.reporting_split(waits).read(|reply| verdict(reply, claim))
+}
+
+/// Gives back what is held to write.
+fn unlock<'a>(
+    store: &RedisStore,
+    claim: &'a Claim,
+    waited: bool,
+) -> Ask<'a, impl Read<GivenBack> + use<'a>> {
+    let name = claim.name();
+    let writers = keys::writers(name);
+    let others = [&*writers];
+    let hears = u8::from(store.topology.hears_releases(&claim.object));
+    let told = (channel(name), keys::in_slot(name));
+    let arguments = (claim.owner.as_str(), writer(&claim.owner), told, hears);
+    let request = Request::of(name, &UNLOCK, &others[..usize::from(waited)], arguments);
+    request.reporting_split(waited).read(|reply| given_back(reply, name))
+}
+
+/// Renews one whose lock and lease lie on two nodes, each by itself. Whoever stops reading
+/// in between leaves a lease of nobody, which ends.
+async fn renew_apart(store: &RedisStore, renewal: &Renewal) -> Reply<Outcome> {
+    let Renewal { object, owner, ttl, .. } = renewal;
+    let looked = prolong_lock(store, object, owner, 0).await?;
+    if looked != Outcome::Renewed || !lease_lives_on(store, object, owner, *ttl).await? {
+        return Ok(Outcome::NotOurs);
+    }
+    prolong_lock(store, object, owner, ttl.map_or(0, millis)).await
+}
+
+/// The script of the writers asks about one field of the lock, whoever's it is.
+async fn prolong_lock(
+    store: &RedisStore,
+    object: &Object,
+    owner: &Owner,
+    ttl: u64,
+) -> Reply<Outcome> {
+    let request = Request::of(&object.name, &RENEW_WRITERS, &[], (owner.as_str(), ttl));
+    let outcomes = store.ask(request.read(|reply| replies::outcomes(reply, 1))).await?;
+    Ok(outcomes.into_iter().next().unwrap_or(Outcome::Unknown))
+}
+
+/// Prolongs the lease of a reader, or only looks at it. Whether there was one.
+async fn lease_lives_on(
+    store: &RedisStore,
+    object: &Object,
+    owner: &Owner,
+    ttl: Option<Duration>,
+) -> Reply<bool> {
+    let lease = keys::reader(&object.name, owner);
+    let verb = if ttl.is_some() { "PEXPIRE" } else { "EXISTS" };
+    let request = Request::command(verb, &lease, ttl.map(millis)).about(&object.name);
+    Ok(store.send(&request).await? == Value::Int(1))
+}
+
+/// One of those who are in this mode.
+async fn holder_in(store: &RedisStore, mode: &str, object: &Object) -> Reply<Option<Holder>> {
+    let request = Request::of(&object.name, &INSPECT, &[], mode);
+    Ok(store.ask(request.read(replies::holder)).await?.map(as_owner))
+}
+
+/// Takes out all who are on this side, and says so by this `message`.
+async fn force_out_of(
+    store: &RedisStore,
+    mode: &str,
+    message: &str,
+    object: &Object,
+) -> Reply<bool> {
+    let name = &object.name;
+    let arguments = (mode, channel(name), message, keys::in_slot(name));
+    let request = Request::of(name, &FORCE, &[], arguments);
+    store.ask(request.read(|reply| replies::freed(reply, name))).await
+}
+
+/// The field of `owner` as a writer.
+fn writer(owner: &Owner) -> String {
+    format!("{}{WRITER}", owner.as_str())
+}
+
+/// A grant, who is in the way or waits to write, or nobody.
+fn verdict(reply: &Value, claim: &Claim) -> Result<Verdict, Failure> {
+    match reply {
+        Value::Array(nobody) if nobody.is_empty() => Ok(Verdict::Busy(Taken::UNKNOWN)),
+        reply => Ok(match replies::verdict(reply, claim)? {
+            Verdict::Busy(taken) => {
+                Verdict::Busy(Taken { holder: taken.holder.map(as_owner), ..taken })
+            }
+            granted => granted,
+        }),
+    }
+}
+
+/// A holder by its owner: a writer's field says more.
+fn as_owner(holder: Holder) -> Holder {
+    let owner = holder.owner.as_str().strip_suffix(WRITER).map(Owner::lossy);
+    Holder { owner: owner.unwrap_or_else(|| holder.owner.clone()), ..holder }
+}
+
+fn given_back(reply: &Value, name: &Name) -> Result<GivenBack, Failure> {
+    Ok(match replies::given_back(reply, name)? {
+        GivenBack::NotHeld { holder } => GivenBack::NotHeld { holder: holder.map(as_owner) },
+        freed @ GivenBack::Freed(_) => freed,
+    })
+}

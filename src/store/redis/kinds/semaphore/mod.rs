@@ -1,0 +1,160 @@
+//! The semaphore. Redisson has the counter and the channel; who has how many permits is our own.
+
+use std::sync::LazyLock;
+
+use redis::{Value, cmd};
+
+use super::{InRedis, Reply};
+use crate::{
+    domain::{
+        Claim, Failure, GivenBack, Name, Object, Others, Outcome, Owner, Place, ReleaseMode,
+        Renewal, Verdict,
+    },
+    store::{
+        LATEST, PATIENT_RESTS, PATIENT_TURN, RECEIPT_RESTS,
+        redis::{
+            RedisStore,
+            ask::Request,
+            granted::Granted,
+            keys, replies,
+            scripts::{Script, Scripts, millis, script},
+        },
+    },
+};
+
+static ACQUIRE: LazyLock<Script> = script!("../number", "acquire");
+static RELEASE: LazyLock<Script> = script!("release");
+static SET: LazyLock<Script> = script!("../receipt", "set_if_absent");
+static ADD: LazyLock<Script> = script!("../receipt", "../number", "add");
+static DRAIN: LazyLock<Script> = script!("../receipt", "../number", "drain");
+static DELETE: LazyLock<Script> = script!("../receipt", "../number", "delete");
+
+pub(in crate::store::redis) struct Semaphore;
+
+impl InRedis for Semaphore {
+    const SCRIPTS: Scripts = &[&ACQUIRE, &RELEASE, &SET, &ADD, &DRAIN, &DELETE];
+
+    const WAKES: &'static str = "100";
+
+    fn channel(name: &Name) -> String {
+        keys::redissons("redisson_sc", name)
+    }
+
+    fn granted(claim: &Claim) -> Option<Granted> {
+        Some(Granted::field(&[&keys::holders(claim.name())], claim.owner.as_str()))
+    }
+
+    async fn acquire(store: &RedisStore, claim: &Claim, place: Option<Place>) -> Reply<Verdict> {
+        let name = claim.name();
+        let waited = match place {
+            Some(Place::Waited(time)) => millis(time).to_string(),
+            _ => String::new(),
+        };
+        let rests = [PATIENT_RESTS, PATIENT_TURN].map(millis);
+        let asks = (claim.owner.as_str(), claim.units());
+        let [holders, withdrawn, patient] = beside(name);
+        let request = Request::of(
+            name,
+            &ACQUIRE,
+            &[&holders, &withdrawn, &patient],
+            (asks, waited, &rests, Self::channel(name)),
+        );
+        store.ask(request.read(|reply| verdict(store, reply, claim))).await
+    }
+
+    async fn release(store: &RedisStore, claim: &Claim, mode: ReleaseMode) -> Reply<GivenBack> {
+        let name = claim.name();
+        let mode = match mode {
+            ReleaseMode::Forget => "forget",
+            ReleaseMode::Leave => "leave",
+            ReleaseMode::Broadcast | ReleaseMode::HandOver => "back",
+        };
+        let arguments = (claim.owner.as_str(), Self::channel(name), millis(LATEST), mode);
+        let [holders, withdrawn, patient] = beside(name);
+        let request = Request::of(name, &RELEASE, &[&holders, &withdrawn, &patient], arguments);
+        let freed = store.ask(request.read(|reply| replies::freed(reply, name))).await?;
+        Ok(match freed {
+            true => GivenBack::Freed(Others::Nobody),
+            false => GivenBack::NotHeld { holder: None },
+        })
+    }
+
+    /// Looks whether each owner has its permits: they have no lease to renew.
+    async fn renew(store: &RedisStore, renewals: &[Renewal]) -> Reply<Vec<Outcome>> {
+        let look = |renewal: &Renewal| {
+            let holders = keys::holders(&renewal.object.name);
+            cmd("HEXISTS").arg(holders).arg(renewal.owner.as_str()).clone()
+        };
+        let looks: Vec<_> = renewals.iter().map(look).collect();
+        let Some(first) = renewals.first() else { return Ok(Vec::new()) };
+        let key = first.object.name.as_str().as_bytes();
+        let replies = store.topology.call_all(key, &looks).await?;
+        let outcome = |reply: &Value| match reply {
+            Value::ServerError(error) => Err(replies::refusal(error).naming(Some("HEXISTS"))),
+            reply => replies::outcome(reply),
+        };
+        replies.iter().map(outcome).collect()
+    }
+
+    /// How many permits `owner` has.
+    async fn held_by(store: &RedisStore, object: &Object, owner: &Owner) -> Reply<u32> {
+        let holders = keys::holders(&object.name);
+        let request = Request::command("HGET", &holders, owner.as_str()).about(&object.name);
+        store.ask(request.read(replies::count)).await
+    }
+}
+
+/// How many permits are free.
+pub(crate) async fn available(store: &RedisStore, name: &Name) -> Reply<i64> {
+    store.number_at(name).await
+}
+
+/// Sets the number of permits if there is none: 1 if it did, else 0.
+pub(crate) async fn set_if_absent(
+    store: &RedisStore,
+    name: &Name,
+    permits: u32,
+    receipt: &Owner,
+) -> Reply<i64> {
+    let others = [keys::receipt("semaphore", name, receipt), keys::holders(name)];
+    let arguments = (permits, Semaphore::channel(name), millis(RECEIPT_RESTS));
+    store.apply::<Semaphore>(name, &SET, &[&others[0], &others[1]], arguments).await
+}
+
+/// Adds permits, or takes them away: how many are free then.
+pub(crate) async fn add(
+    store: &RedisStore,
+    name: &Name,
+    permits: i64,
+    receipt: &Owner,
+) -> Reply<i64> {
+    let receipt = keys::receipt("semaphore", name, receipt);
+    let arguments = (permits, Semaphore::channel(name), millis(RECEIPT_RESTS));
+    store.apply::<Semaphore>(name, &ADD, &[&receipt], arguments).await
+}
+
+/// Takes away all permits that are free: how many there were.
+pub(crate) async fn drain(store: &RedisStore, name: &Name, receipt: &Owner) -> Reply<i64> {
+    let receipt = keys::receipt("semaphore", name, receipt);
+    store.apply::<Semaphore>(name, &DRAIN, &[&receipt], millis(RECEIPT_RESTS)).await
+}
+
+/// Deletes the semaphore: 1 if there was one, else 0.
+pub(crate) async fn delete(store: &RedisStore, name: &Name, receipt: &Owner) -> Reply<i64> {
+    let others = [keys::receipt("semaphore", name, receipt), keys::holders(name)];
+    let others = [&*others[0], &*others[1]];
+    store.apply::<Semaphore>(name, &DELETE, &others, millis(RECEIPT_RESTS)).await
+}
+
+/// The owner if permits were granted, or `{pttl}`.
+fn verdict(store: &RedisStore, reply: &Value, claim: &Claim) -> Result<Verdict, Failure> {
+    match reply {
+        granted if replies::text(granted) == Some(claim.owner.as_str()) => Ok(Verdict::GRANTED),
+        busy => store.busy(busy, claim.name()),
+    }
+}
+
+/// The keys beside the counter: who has permits, who has withdrawn, who waits longest.
+fn beside(name: &Name) -> [String; 3] {
+    [keys::holders(name), keys::withdrawn(name), keys::patient(name)]
+}

@@ -1,0 +1,138 @@
+//! Sends requests: the one place that knows NOSCRIPT, missing ACL permissions, keys of another type,
+//! and requests that name more keys than they need. `topology/cluster.rs` follows redirects.
+
+use std::{future::Future, time::Duration};
+
+use redis::{ToRedisArgs, Value, cmd};
+use tokio::time::Instant;
+
+use super::{
+    RedisStore, Reply,
+    ask::{Ask, NOTHING, Read, Request},
+    kinds::InRedis,
+    replies,
+    scripts::Script,
+};
+use crate::domain::{Failure, Name, Object, Taken, Verdict};
+
+impl RedisStore {
+    /// Sends `ask`, and reads the reply.
+    pub(super) async fn ask<T>(&self, ask: Ask<'_, impl Read<T>>) -> Reply<T> {
+        (ask.read)(&self.send(&ask.request).await?)
+    }
+
+    /// Sends `request`. Returns the reply of the server, unless it is a refusal.
+    pub(super) async fn send(&self, request: &Request<'_>) -> Reply<Value> {
+        match self.topology.send(request).await? {
+            Value::ServerError(error) => {
+                let refused = request.refused(&error);
+                match request.subject() {
+                    Some(name) => Err(Box::pin(self.explained(name, refused)).await),
+                    None => Err(refused),
+                }
+            }
+            reply => Ok(reply),
+        }
+    }
+
+    /// Names what lies under `name`, if a key has another type.
+    pub(super) async fn explained(&self, name: &Name, failure: Failure) -> Failure {
+        let Failure::Refused { code, .. } = &failure else { return failure };
+        match &**code {
+            "WRONGTYPE" => {
+                let mut command = cmd("TYPE");
+                command.arg(name.as_str());
+                match self.topology.call(name.as_str().as_bytes(), &command).await {
+                    Ok(found) => Failure::WrongType { found: replies::into_text(&found) },
+                    Err(unknown) => unknown,
+                }
+            }
+            replies::NO_NUMBER => replies::no_number(),
+            _ => failure,
+        }
+    }
+
+    /// Asks with the key of the waiters of `object`, or without it if the server refuses that key
+    /// or another node has it.
+    pub(super) async fn with_waiters<T, A>(
+        &self,
+        object: &Object,
+        ask: impl Fn(bool) -> A,
+    ) -> Reply<T>
+    where
+        A: Future<Output = Reply<T>>,
+    {
+        if !self.topology.rights(object).queue {
+            return ask(false).await;
+        }
+        let answer = ask(true).await;
+        if !replies::is_forbidden(&answer) && !replies::is_split(&answer) {
+            return answer;
+        }
+        // If this is refused as well, the reason is not the key of the waiters.
+        let alone = ask(false).await?;
+        if !replies::is_split(&answer) {
+            self.topology.queue_refused(object);
+        }
+        Ok(alone)
+    }
+
+    /// Runs a `script` that changes an object of this kind, and returns its number.
+    pub(super) async fn apply<K: InRedis>(
+        &self,
+        name: &Name,
+        script: &Script,
+        others: &[&str],
+        arguments: impl ToRedisArgs,
+    ) -> Reply<i64> {
+        let request = Request::of(name, script, others, arguments);
+        self.announced::<K, _>(name, self.ask(request.read(replies::number))).await
+    }
+
+    /// Passes `answer` on. If the message of its script reached nobody, because the slot is
+    /// migrating, another message makes the waiters ask.
+    pub(super) async fn announced<K: InRedis, T>(
+        &self,
+        name: &Name,
+        answer: impl Future<Output = Reply<T>>,
+    ) -> Reply<T> {
+        let answer = answer.await;
+        if self.topology.is_to_be_said_again(name) {
+            Box::pin(self.wake::<K>(name)).await;
+        }
+        answer
+    }
+
+    /// Makes all waiters ask. If that fails, they ask later, by their timers.
+    async fn wake<K: InRedis>(&self, name: &Name) {
+        let Ok(channels) = self.topology.channels().await else { return };
+        if !K::wakes_now(self, name).await {
+            return;
+        }
+        let mut say = cmd(channels.publish());
+        say.arg(K::channel(name)).arg(K::WAKES);
+        let said = self.topology.call(name.as_str().as_bytes(), &say).await;
+        tracing::debug!(target: "leasehold", lock = %name, ?said,
+            "said again: its slot is on its way");
+    }
+
+    /// The number under `name`, 0 if there is none.
+    pub(super) async fn number_at(&self, name: &Name) -> Reply<i64> {
+        let request = Request::command("GET", name.as_str(), NOTHING).about(name);
+        self.ask(request.read(replies::number_there)).await
+    }
+
+    /// Reads what is in the way of permits: `{pttl}`.
+    pub(super) fn busy(&self, reply: &Value, name: &Name) -> Reply<Verdict> {
+        const UNSET: i64 = -2;
+        let Value::Array(parts) = reply else { return Err(replies::unreadable(reply)) };
+        let [Value::Int(millis)] = parts[..] else { return Err(replies::unreadable(reply)) };
+        let unset = millis == UNSET;
+        if unset && let Some(times) = self.unset.once_more(Instant::now()) {
+            tracing::warn!(target: "leasehold", lock = %name, times,
+                "nobody has said how many permits there are: call set_if_absent");
+        }
+        let at_most = u64::try_from(millis).ok().map(Duration::from_millis);
+        Ok(Verdict::Busy(Taken { at_most, unset, ..Taken::UNKNOWN }))
+    }
+}
