@@ -10,7 +10,6 @@ use crate::{
     engine::{Engine, clock::Clock, limits::Limits, tasks::here},
     error::Result,
     primitives::{FencedLock, Latch, Lock, Permits, ReadWriteLock, Semaphore},
-    store::Store,
 };
 
 /// What Redisson calls `lockWatchdogTimeout`, and its default.
@@ -344,7 +343,7 @@ impl Client {
 
     /// A client that asks `store`.
     #[cfg(test)]
-    pub(crate) fn asking(store: Arc<dyn Store>) -> Self {
+    pub(crate) fn asking(store: Arc<RedisStore>) -> Self {
         Self::builder().client(Identity::random(), store)
     }
 
@@ -851,7 +850,7 @@ impl ClientBuilder {
         self.client(identity, Arc::new(store))
     }
 
-    fn client(self, identity: Identity, store: Arc<dyn Store>) -> Client {
+    fn client(self, identity: Identity, store: Arc<RedisStore>) -> Client {
         let engine = Engine::within(self.limits, identity, store, Clock::new(), here());
         Client { engine, ttl: self.ttl, replicas: self.replicas }
     }

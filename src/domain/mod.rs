@@ -3,7 +3,6 @@
 //! Nothing here does I/O or reads a clock. Of Redis `failure.rs` knows the error codes.
 
 mod backoff;
-mod change;
 mod claim;
 mod failure;
 mod guarded;
@@ -25,7 +24,6 @@ mod wait_by;
 pub(crate) use self::seldom::TOLD_APART;
 pub(crate) use self::{
     backoff::{Backoff, spread},
-    change::Change,
     claim::{
         Claim, GivenBack, MOST_TOKEN, Others, Outcome, Place, ReleaseMode, Renewal, Share, Taken,
         Token, Verdict, in_millis,

@@ -93,18 +93,6 @@ impl Kind {
         Manner { held_by, waits }
     }
 
-    /// What a store says when it is asked about it what is asked about other kinds.
-    pub(crate) const fn unsupported(self) -> &'static str {
-        match self {
-            Self::Lock => "a lock does not support this",
-            Self::Read => "the reading side of a lock does not support this",
-            Self::Write => "the writing side of a lock does not support this",
-            Self::Semaphore => "a semaphore does not support this",
-            Self::Latch => "a latch does not support this",
-            Self::Permits => "permits do not support this",
-        }
-    }
-
     /// The other side of the same thing, if it has two.
     const fn other_side(self) -> Option<Self> {
         match self {

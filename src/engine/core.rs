@@ -13,12 +13,12 @@ use tokio::{
 use super::{clock::Clock, counters::Counters, debts::Debts, recent::RecentReleases};
 use crate::{
     domain::{Claim, ReleaseMode},
-    store::Store,
+    store::RedisStore,
 };
 
 /// The store of one client and the time, what it counts, and what it owes.
 pub(crate) struct Core {
-    pub(super) store: Arc<dyn Store>,
+    pub(super) store: Arc<RedisStore>,
     pub(super) clock: Clock,
     pub(super) counters: Arc<Counters>,
     pub(super) debts: Debts,

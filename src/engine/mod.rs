@@ -80,12 +80,9 @@ use self::{
 #[cfg(test)]
 use crate::store::redis::memory::MemoryStore;
 use crate::{
-    domain::{
-        Change, Counts, Failure, Health, Holder, Identity, Name, Object, Owner, PermitId, Seldom,
-        Stats,
-    },
+    domain::{Failure, Health, Holder, Identity, Name, Object, Owner, Seldom, Stats},
     error::Error,
-    store::{Answer, RECEIPT_RESTS, Store, Subscriber},
+    store::{RECEIPT_RESTS, RedisStore, Subscriber},
 };
 
 /// One client's machinery over one store.
@@ -115,7 +112,7 @@ impl Engine {
     #[cfg(test)]
     pub(crate) fn new(
         identity: Identity,
-        store: Arc<dyn Store>,
+        store: Arc<RedisStore>,
         clock: Clock,
         spawner: Spawner,
     ) -> Arc<Self> {
@@ -126,7 +123,7 @@ impl Engine {
     pub(crate) fn within(
         limits: Limits,
         identity: Identity,
-        store: Arc<dyn Store>,
+        store: Arc<RedisStore>,
         clock: Clock,
         spawner: Spawner,
     ) -> Arc<Self> {
@@ -203,22 +200,52 @@ impl Engine {
         self.runs.load(Ordering::Acquire)
     }
 
-    /// Asks the store about `name` until it answers or patience ends.
-    async fn ask<'a, T>(&self, name: &Name, ask: impl Fn() -> Answer<'a, T>) -> Result<T, Error> {
+    /// Asks the store about `name` until it answers or the timeout ends.
+    pub(crate) async fn ask<'a, T, A>(
+        &'a self,
+        name: &Name,
+        ask: impl Fn(&'a RedisStore) -> A,
+    ) -> Result<T, Error>
+    where
+        A: Future<Output = Result<T, Failure>>,
+    {
         self.ask_for(self.limits.question, name, ask).await
     }
 
-    async fn ask_for<'a, T>(
-        &self,
+    /// The same for a change with a [receipt](Self::receipt): no longer than while the store knows
+    /// the receipt, so that the change is made once, however often it is asked for.
+    pub(crate) async fn change<'a, T, A>(
+        &'a self,
+        name: &Name,
+        ask: impl Fn(&'a RedisStore) -> A,
+    ) -> Result<T, Error>
+    where
+        A: Future<Output = Result<T, Failure>>,
+    {
+        self.ask_for(self.limits.question.min(RECEIPT_RESTS / 2), name, ask).await
+    }
+
+    /// By what the store knows a change that is asked for again.
+    pub(crate) fn receipt(&self) -> Owner {
+        self.identity.fresh_owner()
+    }
+
+    async fn ask_for<'a, T, A>(
+        &'a self,
         limit: Duration,
         name: &Name,
-        ask: impl Fn() -> Answer<'a, T>,
-    ) -> Result<T, Error> {
+        ask: impl Fn(&'a RedisStore) -> A,
+    ) -> Result<T, Error>
+    where
+        A: Future<Output = Result<T, Failure>>,
+    {
         Handle::try_current().map_err(|_| Error::NoRuntime)?;
         let until = self.core.clock.now() + limit;
-        let ask = || match self.unreachable(name) {
-            None => ask(),
-            Some(failure) => Box::pin(async { Err(failure) }),
+        let ask = || async {
+            match self.unreachable(name) {
+                None => ask(&self.core.store).await,
+                Some(failure) => Err(failure),
+            }
         };
         let given = within(limit, retry_while(self.helps(), &self.core.clock, until, ask)).await;
         given.map(|given| given.answer).map_err(|failure| self.error(name, failure))
@@ -249,41 +276,12 @@ impl Engine {
 
     /// Who holds `object` now.
     pub(crate) async fn holder(&self, object: &Object) -> Result<Option<Holder>, Error> {
-        self.ask(&object.name, || self.core.store.holder(object)).await
+        self.ask(&object.name, |store| store.holder(object)).await
     }
 
     /// How many times `owner` holds `object` now.
     pub(crate) async fn held_by(&self, object: &Object, owner: &Owner) -> Result<u32, Error> {
-        self.ask(&object.name, || self.core.store.held_by(object, owner)).await
-    }
-
-    /// The number that `object` is.
-    pub(crate) async fn number(&self, object: &Object) -> Result<i64, Error> {
-        self.ask(&object.name, || self.core.store.number(object)).await
-    }
-
-    /// Changes what `object` has, once, however often that has to be asked: no longer than
-    /// while the store knows the receipt.
-    pub(crate) async fn change(&self, object: &Object, change: Change) -> Result<i64, Error> {
-        let receipt = self.identity.fresh_owner();
-        let limit = self.limits.question.min(RECEIPT_RESTS / 2);
-        self.ask_for(limit, &object.name, || self.core.store.change(object, change, &receipt)).await
-    }
-
-    /// How many permits `object` has.
-    pub(crate) async fn count(&self, object: &Object) -> Result<Counts, Error> {
-        self.ask(&object.name, || self.core.store.count(object)).await
-    }
-
-    /// How long this permit of `object` is somebody's: with a `lease` for so long from now on
-    /// at least.
-    pub(crate) async fn lease(
-        &self,
-        object: &Object,
-        id: PermitId,
-        lease: Option<Duration>,
-    ) -> Result<Option<Duration>, Error> {
-        self.ask(&object.name, || self.core.store.lease(object, id, lease)).await
+        self.ask(&object.name, |store| store.held_by(object, owner)).await
     }
 
     /// Frees `object`, whoever holds it. Returns whether somebody did.
@@ -314,7 +312,7 @@ impl Engine {
     pub(crate) async fn health(&self) -> Health {
         let start = Instant::now();
         let looked = match Handle::try_current() {
-            Ok(_) => within(HEALTH_ANSWER, self.core.store.look()).await,
+            Ok(_) => within(HEALTH_ANSWER, async { Ok(self.core.store.look().await) }).await,
             Err(_) => Err(Failure::NoRuntime),
         };
         let round_trip = match &looked {

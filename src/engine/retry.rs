@@ -3,10 +3,7 @@
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::{clock::Clock, timing::BACKOFF};
-use crate::{
-    domain::{Backoff, Failure},
-    store::Answer,
-};
+use crate::domain::{Backoff, Failure};
 
 /// Whether asking again later can help after such a failure.
 pub(crate) type Helps = fn(&Failure) -> bool;
@@ -22,20 +19,20 @@ pub(crate) struct Answered<T> {
 }
 
 /// Asks until there is an answer, a refusal that will stay, or no time left.
-pub(crate) fn retry_until<'a, T>(
+pub(crate) fn retry_until<T, A: Future<Output = Result<T, Failure>>>(
     clock: &Clock,
     until: Instant,
-    ask: impl Fn() -> Answer<'a, T>,
+    ask: impl Fn() -> A,
 ) -> impl Future<Output = Result<Answered<T>, Failure>> {
     retry_while(Failure::may_pass, clock, until, ask)
 }
 
 /// The same as long as that `helps`.
-pub(crate) async fn retry_while<'a, T>(
+pub(crate) async fn retry_while<T, A: Future<Output = Result<T, Failure>>>(
     helps: Helps,
     clock: &Clock,
     until: Instant,
-    ask: impl Fn() -> Answer<'a, T>,
+    ask: impl Fn() -> A,
 ) -> Result<Answered<T>, Failure> {
     match ask().await {
         Ok(answer) => Ok(Answered { answer, unsure: false, again_at: None }),
@@ -46,11 +43,11 @@ pub(crate) async fn retry_while<'a, T>(
 
 /// The same after a first question that failed. Only trouble costs timers: the first
 /// question is bounded by its store.
-async fn ask_again<'a, T>(
+async fn ask_again<T, A: Future<Output = Result<T, Failure>>>(
     helps: Helps,
     clock: &Clock,
     until: Instant,
-    ask: impl Fn() -> Answer<'a, T>,
+    ask: impl Fn() -> A,
     mut failure: Failure,
 ) -> Result<Answered<T>, Failure> {
     let mut unsure = false;

@@ -4,13 +4,14 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use super::settings::checked_patience;
 use crate::{
-    domain::{CENTURY, Change, Name, Object, Share, WaitBy},
+    domain::{CENTURY, Name, Object, Share, WaitBy},
     engine::{
         Engine,
         acquire::Want,
         grant::{LocalTurns, Terms},
     },
     error::{Error, Result},
+    store::latch::{self, Change},
 };
 
 /// Closed until it is counted down to none; then open for all who wait, in all processes.
@@ -170,7 +171,7 @@ impl Latch {
         if count == 0 {
             return Err(Error::Zero { name: self.name().clone() });
         }
-        Ok(self.engine.change(&self.object, Change::SetIfAbsent(count)).await? == 1)
+        Ok(self.change(Change::SetIfAbsent(count)).await? == 1)
     }
 
     /// Counts the latch down by one; the last one opens it. Returns how many are left,
@@ -201,7 +202,7 @@ impl Latch {
     /// # Ok(()) }
     /// ```
     pub async fn count_down(&self) -> Result<u64> {
-        self.engine.change(&self.object, Change::CountDown).await.map(at_least_none)
+        self.change(Change::CountDown).await.map(at_least_none)
     }
 
     /// What the latch still waits for: 0 if it is open.
@@ -223,7 +224,10 @@ impl Latch {
     /// # Ok(()) }
     /// ```
     pub async fn count(&self) -> Result<u64> {
-        self.engine.number(&self.object).await.map(at_least_none)
+        self.engine
+            .ask(self.name(), |store| latch::count(store, self.name()))
+            .await
+            .map(at_least_none)
     }
 
     /// Opens the latch, however many it waits for. Returns whether it was closed.
@@ -250,7 +254,12 @@ impl Latch {
     /// # Ok(()) }
     /// ```
     pub async fn delete(&self) -> Result<bool> {
-        Ok(self.engine.change(&self.object, Change::Delete).await? == 1)
+        Ok(self.change(Change::Delete).await? == 1)
+    }
+
+    async fn change(&self, change: Change) -> Result<i64> {
+        let (name, receipt) = (self.name(), self.engine.receipt());
+        self.engine.change(name, |store| latch::change(store, name, change, &receipt)).await
     }
 }
 

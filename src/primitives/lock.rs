@@ -11,7 +11,7 @@ use super::{
 #[cfg(feature = "blocking")]
 use crate::engine::acquire::Patience;
 use crate::{
-    domain::{Change, Holder, LostReason, MOST_TOKEN, Name, Object, Owner, Replicas, WaitBy},
+    domain::{Holder, LostReason, MOST_TOKEN, Name, Object, Owner, Replicas, WaitBy},
     engine::{
         Engine,
         acquire::{Want, Within},
@@ -19,6 +19,7 @@ use crate::{
         held::{Held, Watch},
     },
     error::{Error, Result},
+    store,
 };
 
 /// A lock that at most one holder has at a time, in all processes together.
@@ -484,7 +485,9 @@ impl Lock {
         if least > MOST_TOKEN {
             return Err(Error::TokenTooHigh { name: self.name().clone(), most: MOST_TOKEN });
         }
-        let counter = self.engine.change(&self.object, Change::RaiseToken(least)).await?;
+        let name = self.name();
+        let raise = |store| store::lock::raise_token(store, name, least);
+        let counter = self.engine.ask(name, raise).await?;
         Ok(counter.unsigned_abs())
     }
 }

@@ -10,11 +10,12 @@ use super::{
 use crate::engine::held::Watch;
 use crate::{
     domain::{
-        Change, Claim, Counts, LostReason, MOST_AT_ONCE, MOST_PERMITS, Name, Object, Owner,
-        PermitId, Replicas, Share, WaitBy, checked, permits_of,
+        Claim, Counts, LostReason, MOST_AT_ONCE, MOST_PERMITS, Name, Object, Owner, PermitId,
+        Replicas, Share, WaitBy, checked, permits_of,
     },
     engine::{Engine, acquire::Want, grant::LocalTurns, held::Held, release::Left},
     error::{Error, Result},
+    store::permits::{self, Change},
 };
 
 /// The public methods that set how permits are waited for and kept, for a type with a method
@@ -465,7 +466,7 @@ impl Permits {
     /// ```
     pub async fn set_if_absent(&self, count: u32) -> Result<bool> {
         let change = Change::SetIfAbsent(self.possible(count)?);
-        Ok(self.engine.change(&self.object, change).await? == 1)
+        Ok(self.change(change).await? == 1)
     }
 
     /// Sets how many permits there are, held ones among them.
@@ -493,7 +494,7 @@ impl Permits {
     /// ```
     pub async fn set(&self, count: u32) -> Result<()> {
         let change = Change::Set(self.possible(count)?);
-        self.engine.change(&self.object, change).await.map(drop)
+        self.change(change).await.map(drop)
     }
 
     /// Adds permits, or takes some away: then less than none may be free for a while.
@@ -522,7 +523,7 @@ impl Permits {
     /// # Ok(()) }
     /// ```
     pub async fn add(&self, count: i32) -> Result<()> {
-        self.engine.change(&self.object, Change::Add(count.into())).await.map(drop)
+        self.change(Change::Add(count.into())).await.map(drop)
     }
 
     /// How many permits are free now. Those whose lease is over are.
@@ -552,7 +553,7 @@ impl Permits {
     /// # Ok(()) }
     /// ```
     pub async fn available(&self) -> Result<i64> {
-        Ok(self.engine.count(&self.object).await?.free)
+        Ok(self.counts().await?.free)
     }
 
     /// How many permits are held now, by anybody.
@@ -578,7 +579,7 @@ impl Permits {
     /// # Ok(()) }
     /// ```
     pub async fn acquired(&self) -> Result<i64> {
-        Ok(self.engine.count(&self.object).await?.held)
+        Ok(self.counts().await?.held)
     }
 
     /// How many permits there are, free and held: 0 if nobody has said so.
@@ -604,7 +605,7 @@ impl Permits {
     /// # Ok(()) }
     /// ```
     pub async fn total(&self) -> Result<i64> {
-        let Counts { free, held, set } = self.engine.count(&self.object).await?;
+        let Counts { free, held, set } = self.counts().await?;
         Ok(if set { free + held } else { 0 })
     }
 }
@@ -637,7 +638,7 @@ impl Permits {
     /// # Ok(()) }
     /// ```
     pub async fn release_id(&self, id: PermitId) -> Result<bool> {
-        Ok(self.engine.change(&self.object, Change::GiveBack(id)).await? == 1)
+        Ok(self.change(Change::Release(id)).await? == 1)
     }
 
     /// Has this permit last for so long from now on at least. Returns whether it is held.
@@ -667,7 +668,7 @@ impl Permits {
     /// ```
     pub async fn update_lease(&self, id: PermitId, lease: Duration) -> Result<bool> {
         let lease = checked("lease", lease)?;
-        Ok(self.engine.lease(&self.object, id, Some(lease)).await?.is_some())
+        Ok(self.time_left(id, Some(lease)).await?.is_some())
     }
 
     /// How long this permit is somebody's without a renewal: `None` if it is nobody's, and
@@ -694,7 +695,21 @@ impl Permits {
     /// # Ok(()) }
     /// ```
     pub async fn lease_of(&self, id: PermitId) -> Result<Option<Duration>> {
-        self.engine.lease(&self.object, id, None).await
+        self.time_left(id, None).await
+    }
+
+    async fn time_left(&self, id: PermitId, lease: Option<Duration>) -> Result<Option<Duration>> {
+        let name = self.name();
+        self.engine.ask(name, |store| permits::lease(store, name, id, lease)).await
+    }
+
+    async fn counts(&self) -> Result<Counts> {
+        self.engine.ask(self.name(), |store| permits::count(store, self.name())).await
+    }
+
+    async fn change(&self, change: Change) -> Result<i64> {
+        let (name, receipt) = (self.name(), self.engine.receipt());
+        self.engine.change(name, |store| permits::change(store, name, change, &receipt)).await
     }
 }
 

@@ -9,9 +9,7 @@ use super::{
 #[cfg(test)]
 use crate::engine::held::Watch;
 use crate::{
-    domain::{
-        CENTURY, Change, LostReason, MOST_PERMITS, Name, Object, Owner, Replicas, Share, WaitBy,
-    },
+    domain::{CENTURY, LostReason, MOST_PERMITS, Name, Object, Owner, Replicas, Share, WaitBy},
     engine::{
         Engine,
         acquire::Want,
@@ -20,6 +18,7 @@ use crate::{
         release::Left,
     },
     error::{Error, Result},
+    store::semaphore::{self, Change},
 };
 
 /// A number of permits, for all processes together. Whoever has some leaves fewer to others.
@@ -275,7 +274,7 @@ impl Semaphore {
     /// ```
     pub async fn set_if_absent(&self, permits: u32) -> Result<bool> {
         let change = Change::SetIfAbsent(self.possible(permits)?);
-        Ok(self.engine.change(&self.object, change).await? == 1)
+        Ok(self.change(change).await? == 1)
     }
 
     /// Adds so many permits, or takes some away if the number is negative: also those that
@@ -307,7 +306,7 @@ impl Semaphore {
     /// ```
     pub async fn add(&self, permits: i64) -> Result<i64> {
         self.possible(u32::try_from(permits.unsigned_abs()).unwrap_or(u32::MAX))?;
-        self.engine.change(&self.object, Change::Add(permits)).await
+        self.change(Change::Add(permits)).await
     }
 
     /// Takes all free permits away. Returns how many there were.
@@ -332,7 +331,7 @@ impl Semaphore {
     /// # Ok(()) }
     /// ```
     pub async fn drain(&self) -> Result<u64> {
-        self.engine.change(&self.object, Change::Drain).await.map(i64::unsigned_abs)
+        self.change(Change::Drain).await.map(i64::unsigned_abs)
     }
 
     /// How many permits are free now. Fewer than none if some were taken away that are held.
@@ -354,7 +353,7 @@ impl Semaphore {
     /// # Ok(()) }
     /// ```
     pub async fn available(&self) -> Result<i64> {
-        self.engine.number(&self.object).await
+        self.engine.ask(self.name(), |store| semaphore::available(store, self.name())).await
     }
 
     /// Removes the semaphore. Returns whether there was one. Who has permits has none of
@@ -380,7 +379,12 @@ impl Semaphore {
     /// # Ok(()) }
     /// ```
     pub async fn delete(&self) -> Result<bool> {
-        Ok(self.engine.change(&self.object, Change::Delete).await? == 1)
+        Ok(self.change(Change::Delete).await? == 1)
+    }
+
+    async fn change(&self, change: Change) -> Result<i64> {
+        let (name, receipt) = (self.name(), self.engine.receipt());
+        self.engine.change(name, |store| semaphore::change(store, name, change, &receipt)).await
     }
 }
 

@@ -1,172 +1,21 @@
 //! What must be atomic, in our words.
 //!
-//! A store answers a handful of questions. It does not wait, retry or keep a
-//! schedule: that is the engine's part. Every question may be asked again with the same
-//! owner, so a lost answer is recovered by asking again; but for two, a guarded write and
-//! a forced release, of which one does not know then.
+//! The store answers a handful of requests. It does not wait, retry or keep a
+//! schedule: that is the engine's part. Every request may be repeated with the same
+//! owner, so a lost reply is recovered by asking again; but for two, a guarded write and
+//! a forced release, whose caller does not know then.
 //!
-//! `questions.rs` has those that are asked about one kind of object: a store chooses the kind in
-//! one place. `conformance/` says as plain functions what every store must do.
+//! `redis/kinds/mod.rs` has what is asked of every kind of object, and the folders beside it what
+//! one kind has alone. `conformance/` says as plain functions what every deployment must do.
 
-use std::{fmt, future::Future, pin::Pin, sync::Weak, time::Duration};
+use std::time::Duration;
 
-use crate::domain::{
-    About, Change, Claim, Counts, Failure, Finding, GivenBack, Holder, Name, Object, Outcome,
-    Owner, PermitId, Place, ReleaseMode, Renewal, Replicas, Value, Verdict, Work,
-};
+pub(crate) use self::redis::{RedisStore, latch, lock, permits, semaphore};
+use crate::domain::Object;
 
 #[cfg(test)]
 pub(crate) mod conformance;
 pub(crate) mod redis;
-
-/// A store's answer, on its way.
-pub(crate) type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, Failure>> + Send + 'a>>;
-
-/// Where locks live.
-pub(crate) trait Store: fmt::Debug + Send + Sync {
-    /// Grants `claim` if the lock is free, with a hold count of 1.
-    ///
-    /// Asking again with the same owner grants it again with a fresh lease.
-    ///
-    /// With a `place` it has one in the queue while the lock is busy. A release may
-    /// then reserve the lock for it: [`Event::Ask`] says so, and asking makes it ours.
-    fn acquire<'a>(&'a self, claim: &'a Claim, place: Option<Place>) -> Answer<'a, Verdict>;
-
-    /// Lets the claim's owner read beside one who writes, and not otherwise.
-    fn acquire_beside<'a>(&'a self, claim: &'a Claim, writer: &'a Owner) -> Answer<'a, Verdict>;
-
-    /// Sets the hold count of the claim's owner, if it still holds, and renews
-    /// its lease if `ttl` is given.
-    ///
-    /// It sets, and does not add: asking again changes nothing.
-    fn recount<'a>(
-        &'a self,
-        claim: &'a Claim,
-        count: u32,
-        ttl: Option<Duration>,
-    ) -> Answer<'a, Outcome>;
-
-    /// Takes the hold from the claim's owner, whatever its count. Wakes those who
-    /// listen, or reserves the lock for the next in the queue: see [`ReleaseMode`].
-    ///
-    /// Asked again it says `NotHeld`: the asker must know that it asked before.
-    fn release<'a>(&'a self, claim: &'a Claim, mode: ReleaseMode) -> Answer<'a, GivenBack>;
-
-    /// Holds of one group may be renewed by one question.
-    fn group(&self, object: &Object) -> u32 {
-        object.kind as u32
-    }
-
-    /// Renews each hold that is still its owner's; one outcome for each, in order.
-    /// One that is not known is [`Outcome::Unknown`].
-    ///
-    /// All are of one [`group`](Self::group). Not atomic as a whole, only for each hold.
-    fn renew<'a>(&'a self, renewals: &'a [Renewal]) -> Answer<'a, Vec<Outcome>>;
-
-    /// How many replicas have what was granted by `claim`: as soon as there are as many as are
-    /// wanted, or when their time is over. 0 if it is not its owner's any more.
-    fn replicated<'a>(&'a self, claim: &'a Claim, _: Replicas) -> Answer<'a, u32> {
-        Box::pin(std::future::ready(Err(Failure::Unsupported(claim.object.kind.unsupported()))))
-    }
-
-    /// Does `work` if the claim's owner holds now, and says what it came to. `None` if it does
-    /// not: then nothing is done.
-    ///
-    /// **Not to be asked twice**: it would be done twice.
-    fn guarded<'a>(&'a self, claim: &'a Claim, work: &'a Work) -> Answer<'a, Option<Value>>;
-
-    /// Who holds `object` now.
-    fn holder<'a>(&'a self, object: &'a Object) -> Answer<'a, Option<Holder>>;
-
-    /// How many times `owner` holds `object` now.
-    fn held_by<'a>(&'a self, object: &'a Object, owner: &'a Owner) -> Answer<'a, u32>;
-
-    /// Frees `object` whoever holds it and wakes those who listen; whether it was held.
-    fn force_release<'a>(&'a self, object: &'a Object) -> Answer<'a, bool>;
-
-    /// The number that `object` is: of free permits, or of what a latch waits for.
-    fn number<'a>(&'a self, object: &'a Object) -> Answer<'a, i64>;
-
-    /// Changes what nobody holds, or somebody else. The answer is that of the [`Change`].
-    ///
-    /// Asked again with the same `receipt` within [`RECEIPT_RESTS`] it changes nothing and
-    /// answers as before.
-    fn change<'a>(
-        &'a self,
-        object: &'a Object,
-        change: Change,
-        receipt: &'a Owner,
-    ) -> Answer<'a, i64>;
-
-    /// How many permits there are.
-    fn count<'a>(&'a self, object: &'a Object) -> Answer<'a, Counts>;
-
-    /// How long this permit is somebody's: with a `lease` for so long from now on at least.
-    /// `None` if it is nobody's.
-    fn lease<'a>(
-        &'a self,
-        object: &'a Object,
-        id: PermitId,
-        lease: Option<Duration>,
-    ) -> Answer<'a, Option<Duration>>;
-
-    /// Begins to listen for releases of `object`, in the background.
-    ///
-    /// [`Event::Hears`] says what is heard: from then on nothing of it is missed until
-    /// that is said anew, or [`Event::SubscriptionsLost`].
-    ///
-    /// The subscriber may be told before it returns.
-    fn listen(&self, object: &Object);
-
-    /// Ends what [`listen`](Self::listen) began.
-    fn unlisten(&self, object: &Object);
-
-    /// Says whom to tell of events.
-    fn tell(&self, subscriber: Weak<dyn Subscriber>);
-
-    /// Sees to it that the store's own tasks run, on this runtime if theirs is gone.
-    fn keep_up(&self) {}
-
-    /// What the store says of itself, if it answers within [`HEALTH_CHECK`]: a connection that is
-    /// away is not waited for.
-    fn look(&self) -> Answer<'_, About>;
-
-    /// What can hurt locks, as far as it was looked at.
-    fn findings(&self) -> Vec<Finding> {
-        Vec::new()
-    }
-
-    /// Whether the connections for commands and for messages are up.
-    fn are_up(&self) -> (bool, bool) {
-        (true, true)
-    }
-
-    /// Whether questions reach the store now. What is asked meanwhile waits to be sent.
-    fn is_up(&self) -> bool {
-        true
-    }
-
-    /// How often the way for questions was lost.
-    fn losses(&self) -> u64 {
-        0
-    }
-
-    /// What keeps the store from answering about `name`, if it is known: of several servers the
-    /// one that is asked. It may be a refusal that is waited out.
-    fn in_the_way(&self, _name: &Name) -> Option<Failure> {
-        None
-    }
-
-    /// Why no request about `name` reaches the store now, if none does.
-    fn unreachable(&self, name: &Name) -> Option<Failure> {
-        self.in_the_way(name).filter(|it| matches!(it, Failure::Unreachable(_)))
-    }
-
-    /// How often a connection was lost and made again.
-    fn reconnects(&self) -> u64 {
-        0
-    }
-}
 
 /// A health check waits no longer than this for the answer of a server.
 pub(crate) const HEALTH_CHECK: Duration = Duration::from_millis(200);

@@ -225,9 +225,11 @@ impl<'a> Attempt<'a> {
         self.heard.lock().get_or_insert(Err(lease.asked_at));
         self.unsent = (!engine.core.store.is_up()).then(|| engine.core.store.losses());
         let store = &engine.core.store;
-        let asked = match &self.want.beside {
-            None => store.acquire(&self.claim, place),
-            Some(writer) => store.acquire_beside(&self.claim, writer),
+        let asked = async {
+            match &self.want.beside {
+                None => store.acquire(&self.claim, place).await,
+                Some(writer) => store.acquire_beside(&self.claim, writer).await,
+            }
         };
         let verdict = engine.unless_closed(asked).await?;
         let asked = self.weigh(verdict, lease);

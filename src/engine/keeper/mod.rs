@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{
     domain::{Failure, Mutex, Outcome, ReleaseMode, Renewal, Seldom},
-    store::Store,
+    store::RedisStore,
 };
 
 /// How many leases one request renews, in 183 µs of the server's time: a script for more would
@@ -202,7 +202,7 @@ impl Keeper {
 }
 
 /// Parts of `holds` that one question may carry each. A hold has as many leases as permits.
-fn batches(store: &dyn Store, holds: &[Arc<Hold>]) -> Vec<Vec<Arc<Hold>>> {
+fn batches(store: &RedisStore, holds: &[Arc<Hold>]) -> Vec<Vec<Arc<Hold>>> {
     let mut batches: Vec<Vec<Arc<Hold>>> = Vec::new();
     // Of each group the last batch, and how many leases it has.
     let mut last: BTreeMap<u32, (usize, u32)> = BTreeMap::new();
@@ -219,7 +219,7 @@ fn batches(store: &dyn Store, holds: &[Arc<Hold>]) -> Vec<Vec<Arc<Hold>>> {
     batches
 }
 
-async fn renew(store: &dyn Store, holds: Vec<Arc<Hold>>, asked_at: Instant) -> Answered {
+async fn renew(store: &RedisStore, holds: Vec<Arc<Hold>>, asked_at: Instant) -> Answered {
     let renewals: Vec<Renewal> = holds.iter().map(|hold| hold.renewal()).collect();
     let answer = store.renew(&renewals).await;
     (holds, asked_at, answer)

@@ -4,7 +4,6 @@
 pub(crate) mod settle;
 
 use std::{
-    future::ready,
     pin::pin,
     sync::{
         Arc,
@@ -28,7 +27,6 @@ use super::{
 use crate::{
     domain::{Claim, Failure, GivenBack, Holder, LostReason, Others, Outcome, ReleaseMode},
     error::Error,
-    store::Answer,
 };
 
 /// What a release found.
@@ -260,13 +258,13 @@ pub(crate) async fn recount(
 ) -> Result<Outcome, Failure> {
     let told = AtomicU32::default();
     // Each question says what is so by then.
-    let tell = || -> Answer<'_, Outcome> {
+    let tell = || async {
         let shares = hold.shares();
         told.store(shares, Ordering::Relaxed);
         match shares {
             // Nobody holds a share any more: the release takes it all.
-            0 => Box::pin(ready(Ok(Outcome::Renewed))),
-            _ => core.store.recount(&hold.grant.claim, shares, ttl),
+            0 => Ok(Outcome::Renewed),
+            _ => core.store.recount(&hold.grant.claim, shares, ttl).await,
         }
     };
     loop {

@@ -7,10 +7,13 @@ use tokio::time::{Instant, sleep};
 use super::{Bench, freed};
 use crate::{
     domain::{
-        Change, Claim, Counts, Failure, GivenBack, Kind, Object, Others, Outcome, PermitId,
-        ReleaseMode, Renewal, Share, Taken, Verdict, permits_of,
+        Claim, Counts, Failure, GivenBack, Kind, Object, Others, Outcome, PermitId, ReleaseMode,
+        Renewal, Share, Taken, Verdict, permits_of,
     },
-    store::{Event, Hears},
+    store::{
+        Event, Hears,
+        permits::{self, Change},
+    },
 };
 
 const SHORT: Duration = Duration::from_millis(60);
@@ -45,11 +48,11 @@ async fn set(t: &Bench, name: &str, count: u32) -> Object {
 }
 
 async fn change(t: &Bench, object: &Object, change: Change) -> i64 {
-    t.one.change(object, change, &t.identity.fresh_owner()).await.unwrap()
+    permits::change(&t.one, &object.name, change, &t.identity.fresh_owner()).await.unwrap()
 }
 
 async fn counts(t: &Bench, object: &Object) -> (i64, i64) {
-    let Counts { free, held, .. } = t.other.count(object).await.unwrap();
+    let Counts { free, held, .. } = permits::count(&t.other, &object.name).await.unwrap();
     (free, held)
 }
 
@@ -103,7 +106,7 @@ async fn who_asks_again_has_the_same_permits(t: &Bench) {
     assert_eq!(counts(t, &object).await, (1, 2), "with a fresh lease");
 
     // One of them was taken away: only that one is taken anew.
-    assert_eq!(change(t, &object, Change::GiveBack(first(&claim))).await, 1);
+    assert_eq!(change(t, &object, Change::Release(first(&claim))).await, 1);
     t.grant(&claim).await;
     assert_eq!(counts(t, &object).await, (1, 2));
     assert!(release(t, &claim).await);
@@ -166,19 +169,19 @@ async fn many_holds_are_renewed_each_only_as_a_whole(t: &Bench) {
     for claim in &claims[..3] {
         t.grant(claim).await;
     }
-    assert_eq!(change(t, &one, Change::GiveBack(first(&claims[0]))).await, 1);
+    assert_eq!(change(t, &one, Change::Release(first(&claims[0]))).await, 1);
     let renewals = claims.each_ref().map(|claim| renewal(claim, Some(LONG)));
     let [not_ours, renewed] = [Outcome::NotOurs, Outcome::Renewed];
     let outcomes = t.one.renew(&renewals).await.unwrap();
     assert_eq!(outcomes, [not_ours, renewed, renewed, not_ours]);
-    let left = t.one.lease(&other, first(&claims[1]), None).await.unwrap().unwrap();
+    let left = permits::lease(&t.one, &other.name, first(&claims[1]), None).await.unwrap().unwrap();
     assert!(left > LONG / 2, "{left:?}");
     assert_eq!(counts(t, &t.object(Kind::Permits, "p-renewed-gone")).await, (0, 0));
 
     // A look does not prolong.
     let look = renewal(&claims[1], None);
     assert_eq!(t.one.renew(&[look]).await.unwrap(), [renewed]);
-    let less = t.one.lease(&other, first(&claims[1]), None).await.unwrap().unwrap();
+    let less = permits::lease(&t.one, &other.name, first(&claims[1]), None).await.unwrap().unwrap();
     assert!(less <= left, "{less:?}");
     for claim in &claims[1..3] {
         assert!(release(t, claim).await);
@@ -190,32 +193,38 @@ async fn one_permit_that_is_gone_makes_a_release_say_so(t: &Bench) {
     let object = set(t, "p-part", 3).await;
     let claim = wants(t, "p-part", 3, LONG);
     t.grant(&claim).await;
-    assert_eq!(change(t, &object, Change::GiveBack(first(&claim))).await, 1);
+    assert_eq!(change(t, &object, Change::Release(first(&claim))).await, 1);
     assert!(!release(t, &claim).await);
     assert_eq!(counts(t, &object).await, (3, 0), "the others are given back");
 }
 
 async fn how_many_there_are_can_be_changed_and_a_receipt_counts_once(t: &Bench) {
     let object = t.object(Kind::Permits, "p-change");
-    assert_eq!(t.one.count(&object).await.unwrap(), Counts::default());
+    assert_eq!(permits::count(&t.one, &object.name).await.unwrap(), Counts::default());
     assert_eq!(change(t, &object, Change::SetIfAbsent(10)).await, 1);
     assert_eq!(change(t, &object, Change::SetIfAbsent(15)).await, 0);
     for change in [Change::Add(5), Change::Add(-1), Change::SetIfAbsent(3)] {
         let receipt = t.identity.fresh_owner();
-        let first = t.one.change(&object, change, &receipt).await.unwrap();
-        let again = t.other.change(&object, change, &receipt).await.unwrap();
+        let first = permits::change(&t.one, &object.name, change, &receipt).await.unwrap();
+        let again = permits::change(&t.other, &object.name, change, &receipt).await.unwrap();
         assert_eq!(first, again);
     }
-    assert_eq!(t.one.count(&object).await.unwrap(), Counts { free: 14, held: 0, set: true });
+    assert_eq!(
+        permits::count(&t.one, &object.name).await.unwrap(),
+        Counts { free: 14, held: 0, set: true }
+    );
     for more in [i64::from(i32::MAX) - 13, i64::MAX, i64::MIN] {
-        let refused = t.one.change(&object, Change::Add(more), &t.identity.fresh_owner()).await;
+        let refused =
+            permits::change(&t.one, &object.name, Change::Add(more), &t.identity.fresh_owner())
+                .await;
         assert!(matches!(refused, Err(Failure::Refused { .. })), "{refused:?}");
     }
     assert_eq!(counts(t, &object).await, (14, 0));
     // That it was set is answered so when it is asked again, though it is set by then.
     let (new, receipt) = (t.object(Kind::Permits, "p-change-2"), t.identity.fresh_owner());
     for _ in 0..2 {
-        let set = t.one.change(&new, Change::SetIfAbsent(2), &receipt).await.unwrap();
+        let set =
+            permits::change(&t.one, &new.name, Change::SetIfAbsent(2), &receipt).await.unwrap();
         assert_eq!(set, 1);
     }
 }
@@ -238,28 +247,28 @@ async fn a_permit_is_known_by_its_id(t: &Bench) {
     let object = set(t, "p-id", 1).await;
     let claim = wants(t, "p-id", 1, LONG / 2);
     let id = first(&claim);
-    assert_eq!(t.one.lease(&object, id, None).await.unwrap(), None);
-    assert_eq!(t.one.lease(&object, id, Some(LONG)).await.unwrap(), None);
+    assert_eq!(permits::lease(&t.one, &object.name, id, None).await.unwrap(), None);
+    assert_eq!(permits::lease(&t.one, &object.name, id, Some(LONG)).await.unwrap(), None);
     t.grant(&claim).await;
-    let left = t.other.lease(&object, id, None).await.unwrap().unwrap();
+    let left = permits::lease(&t.other, &object.name, id, None).await.unwrap().unwrap();
     assert!(left <= LONG / 2 && left > LONG / 4, "{left:?}");
-    let set = t.other.lease(&object, id, Some(LONG)).await.unwrap();
+    let set = permits::lease(&t.other, &object.name, id, Some(LONG)).await.unwrap();
     assert_eq!(set, Some(LONG));
-    let left = t.other.lease(&object, id, None).await.unwrap().unwrap();
+    let left = permits::lease(&t.other, &object.name, id, None).await.unwrap().unwrap();
     assert!(left > LONG / 2, "{left:?}");
     // Its holder believes in it: it gets no shorter.
-    let left = t.other.lease(&object, id, Some(SHORT)).await.unwrap().unwrap();
+    let left = permits::lease(&t.other, &object.name, id, Some(SHORT)).await.unwrap().unwrap();
     assert!(left > LONG / 2, "{left:?}");
 
-    assert_eq!(change(t, &object, Change::GiveBack(id)).await, 1);
-    assert_eq!(change(t, &object, Change::GiveBack(id)).await, 0);
+    assert_eq!(change(t, &object, Change::Release(id)).await, 1);
+    assert_eq!(change(t, &object, Change::Release(id)).await, 0);
     assert_eq!(counts(t, &object).await, (1, 0));
 
     // What has expired is nobody's, even if nobody has noticed.
     t.grant(&Claim { ttl: SHORT, ..claim.clone() }).await;
     sleep(2 * SHORT).await;
-    assert_eq!(t.one.lease(&object, id, Some(LONG)).await.unwrap(), None);
-    assert_eq!(change(t, &object, Change::GiveBack(id)).await, 0);
+    assert_eq!(permits::lease(&t.one, &object.name, id, Some(LONG)).await.unwrap(), None);
+    assert_eq!(change(t, &object, Change::Release(id)).await, 0);
     assert_eq!(counts(t, &object).await, (1, 0));
 }
 
@@ -281,7 +290,7 @@ async fn who_waits_is_told_when_there_are_free_ones_again(t: &Bench) {
     }
     t.told(&freed(&claim), 3).await;
     t.grant(&claim).await;
-    assert_eq!(change(t, &object, Change::GiveBack(first(&claim))).await, 1);
+    assert_eq!(change(t, &object, Change::Release(first(&claim))).await, 1);
     t.told(&freed(&claim), 4).await;
     change(t, &object, Change::Add(1)).await;
     t.told(&freed(&claim), 5).await;

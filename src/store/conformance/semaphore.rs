@@ -1,7 +1,10 @@
 //! What every store must do for semaphores.
 
 use super::*;
-use crate::domain::{Change, Failure, Kind};
+use crate::{
+    domain::{Failure, Kind},
+    store::semaphore::{self, Change},
+};
 
 pub(super) async fn all(t: &Bench) {
     permits_are_granted_as_long_as_there_are_enough(t).await;
@@ -30,7 +33,7 @@ impl Bench {
 
     async fn changed(&self, claim: &Claim, change: Change) -> i64 {
         let receipt = self.identity.fresh_owner();
-        self.one.change(&claim.object, change, &receipt).await.unwrap()
+        semaphore::change(&self.one, claim.name(), change, &receipt).await.unwrap()
     }
 
     async fn semaphore(&self, name: &str, permits: u32) -> Claim {
@@ -40,7 +43,7 @@ impl Bench {
     }
 
     async fn free(&self, claim: &Claim) -> i64 {
-        self.other.number(&claim.object).await.unwrap()
+        semaphore::available(&self.other, claim.name()).await.unwrap()
     }
 
     async fn busy(&self, claim: &Claim, place: Option<Place>) -> Option<Duration> {
@@ -112,9 +115,9 @@ async fn permits_that_are_forgotten_stay_taken(t: &Bench) {
 async fn a_change_with_one_receipt_happens_once(t: &Bench) {
     let claim = t.permits("receipts", 1);
     let receipt = t.identity.fresh_owner();
-    let twice = async |change, receipt: &Owner| {
-        let first = t.one.change(&claim.object, change, receipt).await.unwrap();
-        let again = t.one.change(&claim.object, change, receipt).await.unwrap();
+    let twice = async |change: Change, receipt: &Owner| {
+        let first = semaphore::change(&t.one, claim.name(), change, receipt).await.unwrap();
+        let again = semaphore::change(&t.one, claim.name(), change, receipt).await.unwrap();
         assert_eq!(first, again, "{change:?}");
         first
     };
@@ -126,7 +129,6 @@ async fn a_change_with_one_receipt_happens_once(t: &Bench) {
     assert_eq!(twice(Change::Drain, &drained).await, 3);
     t.changed(&claim, Change::Add(1)).await;
     assert_eq!((twice(Change::Drain, &drained).await, t.free(&claim).await), (3, 1));
-    assert!(t.one.change(&claim.object, Change::CountDown, &receipt).await.is_err());
 }
 
 async fn a_drain_takes_what_is_free_and_no_debt(t: &Bench) {
@@ -288,7 +290,7 @@ async fn a_number_ends_where_java_s_does(t: &Bench) {
     let claim = t.semaphore("most", 7).await;
     let add = async |permits| {
         let receipt = t.identity.fresh_owner();
-        t.one.change(&claim.object, Change::Add(permits), &receipt).await
+        semaphore::change(&t.one, claim.name(), Change::Add(permits), &receipt).await
     };
     for permits in [MOST - 6, MOST, i64::MAX, i64::MIN, -MOST - 9] {
         let refused = add(permits).await.unwrap_err();

@@ -26,26 +26,23 @@ mod topology;
 mod warnings;
 mod watcher;
 
-use std::{future::ready, sync::Weak, time::Duration};
+use std::{sync::Weak, time::Duration};
 
 use tokio::runtime::Handle;
 
 #[cfg(any(test, feature = "testing"))]
 pub(crate) use self::connection::Connector;
 pub(crate) use self::connection::{Credentials, Settings, Translation};
+pub(crate) use self::kinds::{latch, lock, permits, semaphore};
 use self::{
     channels::Channels,
     connection::{Dialer, Servers, Target},
-    kinds::{InRedis, by_kind, channel_of, latch, lock, permits, preloads, semaphore},
+    kinds::{channel_of, preloads},
     topology::Topology,
 };
-use super::{Answer, Store, Subscriber};
+use super::Subscriber;
 use crate::{
-    domain::{
-        About, Change, Claim, Counts, Failure, Finding, GivenBack, Holder, Kind, Name, Object,
-        Outcome, Owner, PermitId, Place, ReleaseMode, Renewal, Replicas, Seldom, Value as Returned,
-        Verdict, Work, checked,
-    },
+    domain::{About, Failure, Finding, Name, Object, Seldom, checked},
     error::Error,
 };
 
@@ -128,166 +125,73 @@ fn limit(settings: &Settings) -> Result<Duration, Error> {
     Ok(checked("command_timeout", settings.command_timeout)?)
 }
 
-impl Store for RedisStore {
-    fn acquire<'a>(&'a self, claim: &'a Claim, place: Option<Place>) -> Answer<'a, Verdict> {
-        by_kind!(claim.object.kind, K => Box::pin(K::acquire(self, claim, place)))
-    }
-
-    fn acquire_beside<'a>(&'a self, claim: &'a Claim, writer: &'a Owner) -> Answer<'a, Verdict> {
-        by_kind!(claim.object.kind, K => Box::pin(K::acquire_beside(self, claim, writer)))
-    }
-
-    fn recount<'a>(
-        &'a self,
-        claim: &'a Claim,
-        count: u32,
-        ttl: Option<Duration>,
-    ) -> Answer<'a, Outcome> {
-        by_kind!(claim.object.kind, K => Box::pin(K::recount(self, claim, count, ttl)))
-    }
-
-    fn release<'a>(&'a self, claim: &'a Claim, mode: ReleaseMode) -> Answer<'a, GivenBack> {
-        by_kind!(claim.object.kind, K => {
-            Box::pin(self.announced::<K, _>(claim.name(), K::release(self, claim, mode)))
-        })
-    }
-
-    /// Of one kind, and in a cluster of one slot: a script may not name two. A node that hangs puts
-    /// only its own holds in doubt, also if it is importing the slot.
-    fn group(&self, object: &Object) -> u32 {
-        object.kind as u32 + Kind::ALL.len() as u32 * self.topology.group(object)
-    }
-
-    fn renew<'a>(&'a self, renewals: &'a [Renewal]) -> Answer<'a, Vec<Outcome>> {
-        Box::pin(self.renew_or_halve(renewals))
-    }
-
-    fn replicated<'a>(&'a self, claim: &'a Claim, replicas: Replicas) -> Answer<'a, u32> {
-        match kinds::granted(claim) {
-            Some(granted) => Box::pin(self.topology.replicated(claim, granted, replicas)),
-            None => Box::pin(ready(kinds::unsupported(&claim.object))),
-        }
-    }
-
-    fn guarded<'a>(&'a self, claim: &'a Claim, work: &'a Work) -> Answer<'a, Option<Returned>> {
-        by_kind!(claim.object.kind, K => Box::pin(K::guarded(self, claim, work)))
-    }
-
-    fn holder<'a>(&'a self, object: &'a Object) -> Answer<'a, Option<Holder>> {
-        by_kind!(object.kind, K => Box::pin(K::holder(self, object)))
-    }
-
-    fn held_by<'a>(&'a self, object: &'a Object, owner: &'a Owner) -> Answer<'a, u32> {
-        by_kind!(object.kind, K => Box::pin(K::held_by(self, object, owner)))
-    }
-
-    fn force_release<'a>(&'a self, object: &'a Object) -> Answer<'a, bool> {
-        by_kind!(object.kind, K => {
-            Box::pin(self.announced::<K, _>(&object.name, K::force_release(self, object)))
-        })
-    }
-
-    fn number<'a>(&'a self, object: &'a Object) -> Answer<'a, i64> {
-        match object.kind {
-            Kind::Latch => Box::pin(latch::count(self, &object.name)),
-            Kind::Semaphore => Box::pin(semaphore::available(self, &object.name)),
-            _ => Box::pin(ready(kinds::unsupported(object))),
-        }
-    }
-
-    fn change<'a>(
-        &'a self,
-        object: &'a Object,
-        change: Change,
-        receipt: &'a Owner,
-    ) -> Answer<'a, i64> {
-        use Change::*;
-        let name = &object.name;
-        Box::pin(async move {
-            match (object.kind, change) {
-                (Kind::Lock, RaiseToken(least)) => lock::raise_token(self, name, least).await,
-                (Kind::Semaphore, SetIfAbsent(count)) => {
-                    semaphore::set_if_absent(self, name, count, receipt).await
-                }
-                (Kind::Semaphore, Add(count)) => semaphore::add(self, name, count, receipt).await,
-                (Kind::Semaphore, Drain) => semaphore::drain(self, name, receipt).await,
-                (Kind::Semaphore, Delete) => semaphore::delete(self, name, receipt).await,
-                (Kind::Latch, SetIfAbsent(count)) => {
-                    latch::set_if_absent(self, name, count, receipt).await
-                }
-                (Kind::Latch, CountDown) => latch::count_down(self, name, receipt).await,
-                (Kind::Latch, Delete) => latch::delete(self, name, receipt).await,
-                (Kind::Permits, Set(count)) => permits::set(self, name, count, receipt).await,
-                (Kind::Permits, SetIfAbsent(count)) => {
-                    permits::set_if_absent(self, name, count, receipt).await
-                }
-                (Kind::Permits, Add(count)) => permits::add(self, name, count, receipt).await,
-                (Kind::Permits, GiveBack(id)) => permits::release(self, name, id, receipt).await,
-                _ => kinds::unsupported(object),
-            }
-        })
-    }
-
-    fn count<'a>(&'a self, object: &'a Object) -> Answer<'a, Counts> {
-        match object.kind {
-            Kind::Permits => Box::pin(permits::count(self, &object.name)),
-            _ => Box::pin(ready(kinds::unsupported(object))),
-        }
-    }
-
-    fn lease<'a>(
-        &'a self,
-        object: &'a Object,
-        id: PermitId,
-        lease: Option<Duration>,
-    ) -> Answer<'a, Option<Duration>> {
-        match object.kind {
-            Kind::Permits => Box::pin(permits::lease(self, &object.name, id, lease)),
-            _ => Box::pin(ready(kinds::unsupported(object))),
-        }
-    }
-
-    fn listen(&self, object: &Object) {
+impl RedisStore {
+    /// Begins to listen for releases of `object`, in the background.
+    ///
+    /// [`Event::Hears`](super::Event::Hears) says what is heard: from then on nothing of it is
+    /// missed until that is said anew, or `SubscriptionsLost`.
+    ///
+    /// The subscriber may be told before it returns.
+    pub(crate) fn listen(&self, object: &Object) {
         self.topology.listen(object);
     }
 
-    fn unlisten(&self, object: &Object) {
+    /// Ends what [`listen`](Self::listen) began.
+    pub(crate) fn unlisten(&self, object: &Object) {
         self.topology.unlisten(object);
     }
 
-    fn tell(&self, subscriber: Weak<dyn Subscriber>) {
+    /// Says whom to tell of events.
+    pub(crate) fn tell(&self, subscriber: Weak<dyn Subscriber>) {
         self.topology.tell(subscriber);
     }
 
-    fn keep_up(&self) {
+    /// Sees to it that the store's own tasks run, on this runtime if theirs is gone.
+    pub(crate) fn keep_up(&self) {
         self.topology.keep_up();
     }
 
-    fn look(&self) -> Answer<'_, About> {
-        Box::pin(async { Ok(self.topology.look().await) })
+    /// What the servers say of themselves, if they answer within [`HEALTH_CHECK`]: a connection
+    /// that is away is not waited for.
+    ///
+    /// [`HEALTH_CHECK`]: super::HEALTH_CHECK
+    pub(crate) async fn look(&self) -> About {
+        self.topology.look().await
     }
 
-    fn findings(&self) -> Vec<Finding> {
+    /// What can hurt locks, as far as it was looked at.
+    pub(crate) fn findings(&self) -> Vec<Finding> {
         self.topology.findings()
     }
 
-    fn are_up(&self) -> (bool, bool) {
+    /// Whether the connections for commands and for messages are up.
+    pub(crate) fn are_up(&self) -> (bool, bool) {
         self.topology.are_up()
     }
 
-    fn is_up(&self) -> bool {
+    /// Whether requests reach a server now. What is asked meanwhile waits to be sent.
+    pub(crate) fn is_up(&self) -> bool {
         self.topology.is_up()
     }
 
-    fn losses(&self) -> u64 {
+    /// How often the connection for commands was lost.
+    pub(crate) fn losses(&self) -> u64 {
         self.topology.losses()
     }
 
-    fn in_the_way(&self, name: &Name) -> Option<Failure> {
+    /// What keeps the servers from answering about `name`, if it is known: of several servers the
+    /// one that is asked. It may be a refusal that is waited out.
+    pub(crate) fn in_the_way(&self, name: &Name) -> Option<Failure> {
         self.topology.in_the_way(name)
     }
 
-    fn reconnects(&self) -> u64 {
+    /// Why no request about `name` reaches a server now, if none does.
+    pub(crate) fn unreachable(&self, name: &Name) -> Option<Failure> {
+        self.in_the_way(name).filter(|it| matches!(it, Failure::Unreachable(_)))
+    }
+
+    /// How often a connection was lost and made again.
+    pub(crate) fn reconnects(&self) -> u64 {
         self.topology.reconnects()
     }
 }
@@ -303,7 +207,10 @@ mod tests {
     use tokio::time::Instant;
 
     use super::*;
-    use crate::store::conformance::{self, Bench};
+    use crate::{
+        domain::{Claim, Kind, Outcome, Owner, Place, ReleaseMode, Renewal, Verdict},
+        store::conformance::{self, Bench},
+    };
 
     async fn store(redis: &Redis, id: &str) -> Arc<RedisStore> {
         Arc::new(RedisStore::connect(&redis.url(), &Settings::default(), id).await.unwrap())
@@ -461,19 +368,21 @@ mod tests {
     async fn a_change_is_refused_before_anything_has_changed() {
         let twin = Twin::new(7);
         let (all, user) = (served(&twin, "all", "&*").await, served(&twin, "x", "&* -set").await);
-        let changes = [
-            (Kind::Semaphore, vec![Change::Add(1), Change::Drain, Change::Delete]),
-            (Kind::Latch, vec![Change::CountDown, Change::Delete]),
-            (Kind::Permits, vec![Change::Add(1), Change::Set(9)]),
-        ];
-        let identity = crate::domain::Identity::random();
-        for (kind, changes) in changes {
-            let object = Object::of(kind, format!("{kind:?}"));
-            all.change(&object, Change::SetIfAbsent(3), &identity.fresh_owner()).await.unwrap();
-            for change in changes {
-                user.change(&object, change, &identity.fresh_owner()).await.unwrap_err();
-                assert_eq!(all.number_at(&object.name).await.unwrap(), 3, "{change:?}");
-            }
+        let owner = || crate::domain::Identity::random().fresh_owner();
+        let name = Name::new("number").unwrap();
+        all.topology.call(b"number", cmd("SET").arg("number").arg(3)).await.unwrap();
+        use semaphore::Change::{Add, Delete, Drain};
+        for change in [Add(1), Drain, Delete] {
+            semaphore::change(&user, &name, change, &owner()).await.unwrap_err();
+            assert_eq!(all.number_at(&name).await.unwrap(), 3, "{change:?}");
+        }
+        for change in [latch::Change::CountDown, latch::Change::Delete] {
+            latch::change(&user, &name, change, &owner()).await.unwrap_err();
+            assert_eq!(all.number_at(&name).await.unwrap(), 3, "{change:?}");
+        }
+        for change in [permits::Change::Add(1), permits::Change::Set(9)] {
+            permits::change(&user, &name, change, &owner()).await.unwrap_err();
+            assert_eq!(all.number_at(&name).await.unwrap(), 3, "{change:?}");
         }
     }
 
@@ -481,26 +390,27 @@ mod tests {
     async fn a_text_that_is_no_number_is_neither_counted_nor_shown_nor_deleted() {
         let twin = Twin::new(7);
         let store = served(&twin, "one", "&*").await;
-        let identity = crate::domain::Identity::random();
-        let changes = [Change::Add(1), Change::Drain, Change::CountDown, Change::Delete];
+        let (owner, name) = (claim("one:1").owner, Name::new("app").unwrap());
         for text in ["many", "", " 5", "1.5", "0x10"] {
             store.topology.call(b"app", cmd("SET").arg("app").arg(text)).await.unwrap();
+            let mut failures = vec![];
             for kind in [Kind::Semaphore, Kind::Latch, Kind::Permits] {
-                let object = Object::of(kind, "app");
-                let asks = Claim { object: object.clone(), ..claim("one:1") };
-                let mut failures = vec![store.acquire(&asks, None).await.unwrap_err()];
-                if kind != Kind::Permits {
-                    failures.push(store.number(&object).await.unwrap_err());
-                }
-                for change in changes {
-                    let changed = store.change(&object, change, &identity.fresh_owner()).await;
-                    failures.push(changed.unwrap_err());
-                }
-                failures.retain(|failure| !matches!(failure, Failure::Unsupported(_)));
-                assert!(failures.len() >= 2, "{kind:?}: {failures:?}");
-                for failure in failures {
-                    assert_eq!(failure.to_string(), "the key is a text that is no number");
-                }
+                let asks = Claim { object: Object::of(kind, "app"), ..claim("one:1") };
+                failures.push(store.acquire(&asks, None).await.unwrap_err());
+            }
+            failures.push(semaphore::available(&store, &name).await.unwrap_err());
+            failures.push(latch::count(&store, &name).await.unwrap_err());
+            use semaphore::Change::{Add, Delete, Drain};
+            for change in [Add(1), Drain, Delete] {
+                failures.push(semaphore::change(&store, &name, change, &owner).await.unwrap_err());
+            }
+            for change in [latch::Change::CountDown, latch::Change::Delete] {
+                failures.push(latch::change(&store, &name, change, &owner).await.unwrap_err());
+            }
+            let add = permits::change(&store, &name, permits::Change::Add(1), &owner);
+            failures.push(add.await.unwrap_err());
+            for failure in failures {
+                assert_eq!(failure.to_string(), "the key is a text that is no number");
             }
             let there = store.topology.call(b"app", cmd("GET").arg("app")).await.unwrap();
             assert_eq!(replies::into_text(&there), text);

@@ -12,7 +12,7 @@ use testkit::{Cluster, Proxy, Redis, Sentinels, eventually};
 use tokio::time::{Instant, sleep};
 
 use super::{connection::Resolver, *};
-use crate::domain::{Claim, Object, Owner};
+use crate::domain::{Claim, Object, Owner, Verdict};
 
 /// What a busy machine may take.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -1,11 +1,11 @@
 //! The kinds of objects, each in a folder with its scripts. The engine asks the same of every
 //! kind: see [`InRedis`]. A function that only one kind has stands in the module of that kind.
 
-pub(in crate::store) mod latch;
-pub(in crate::store) mod lock;
-pub(in crate::store) mod permits;
+pub(crate) mod latch;
+pub(crate) mod lock;
+pub(crate) mod permits;
 pub(super) mod read_write;
-pub(in crate::store) mod semaphore;
+pub(crate) mod semaphore;
 
 use std::{
     future::{Future, ready},
@@ -21,7 +21,7 @@ use super::{
 };
 use crate::domain::{
     self, Claim, Failure, GivenBack, Holder, Kind, Name, Object, Outcome, Owner, Place,
-    ReleaseMode, Renewal, Verdict, Work,
+    ReleaseMode, Renewal, Replicas, Verdict, Work,
 };
 
 /// A kind of object in Redis: what the engine asks of every kind. A kind leaves out what its
@@ -55,27 +55,27 @@ pub(super) trait InRedis {
 
     fn acquire_beside(
         _: &RedisStore,
-        claim: &Claim,
+        _: &Claim,
         _writer: &Owner,
     ) -> impl Future<Output = Reply<Verdict>> + Send {
-        ready(unsupported(&claim.object))
+        ready(unsupported())
     }
 
     fn recount(
         _: &RedisStore,
-        claim: &Claim,
+        _: &Claim,
         _count: u32,
         _ttl: Option<Duration>,
     ) -> impl Future<Output = Reply<Outcome>> + Send {
-        ready(unsupported(&claim.object))
+        ready(unsupported())
     }
 
     fn release(
         _: &RedisStore,
-        claim: &Claim,
+        _: &Claim,
         _: ReleaseMode,
     ) -> impl Future<Output = Reply<GivenBack>> + Send {
-        ready(unsupported(&claim.object))
+        ready(unsupported())
     }
 
     fn renew(
@@ -87,35 +87,28 @@ pub(super) trait InRedis {
 
     fn guarded(
         _: &RedisStore,
-        claim: &Claim,
+        _: &Claim,
         _: &Work,
     ) -> impl Future<Output = Reply<Option<domain::Value>>> + Send {
-        ready(unsupported(&claim.object))
+        ready(unsupported())
     }
 
-    fn holder(
-        _: &RedisStore,
-        object: &Object,
-    ) -> impl Future<Output = Reply<Option<Holder>>> + Send {
-        ready(unsupported(object))
+    fn holder(_: &RedisStore, _: &Object) -> impl Future<Output = Reply<Option<Holder>>> + Send {
+        ready(unsupported())
     }
 
-    fn held_by(
-        _: &RedisStore,
-        object: &Object,
-        _: &Owner,
-    ) -> impl Future<Output = Reply<u32>> + Send {
-        ready(unsupported(object))
+    fn held_by(_: &RedisStore, _: &Object, _: &Owner) -> impl Future<Output = Reply<u32>> + Send {
+        ready(unsupported())
     }
 
-    fn force_release(_: &RedisStore, object: &Object) -> impl Future<Output = Reply<bool>> + Send {
-        ready(unsupported(object))
+    fn force_release(_: &RedisStore, _: &Object) -> impl Future<Output = Reply<bool>> + Send {
+        ready(unsupported())
     }
 }
 
-/// An object of this kind does not support the request.
-pub(super) fn unsupported<T>(object: &Object) -> Reply<T> {
-    Err(Failure::Unsupported(object.kind.unsupported()))
+/// Nobody sends such a request about an object of this kind.
+fn unsupported<T>() -> Reply<T> {
+    Err(Failure::Unsupported("an object of this kind does not support the request"))
 }
 
 /// Evaluates `$answer` with the type that `$kind` has in Redis: the one place that tells kinds
@@ -153,14 +146,101 @@ macro_rules! by_kind {
 
 pub(super) use by_kind;
 
+impl RedisStore {
+    /// Grants `claim` if the lock is free, with a hold count of 1.
+    ///
+    /// Asking again with the same owner grants it again with a fresh lease.
+    ///
+    /// With a `place` it has one in the queue while the lock is busy. A release may then reserve
+    /// the lock for it: [`Event::Ask`](crate::store::Event::Ask) says so, and asking makes it ours.
+    pub(crate) async fn acquire(&self, claim: &Claim, place: Option<Place>) -> Reply<Verdict> {
+        by_kind!(claim.object.kind, K => Box::pin(K::acquire(self, claim, place)).await)
+    }
+
+    /// Lets the claim's owner read beside one who writes, and not otherwise.
+    pub(crate) async fn acquire_beside(&self, claim: &Claim, writer: &Owner) -> Reply<Verdict> {
+        by_kind!(claim.object.kind, K => Box::pin(K::acquire_beside(self, claim, writer)).await)
+    }
+
+    /// Sets the hold count of the claim's owner, if it still holds, and renews
+    /// its lease if `ttl` is given.
+    ///
+    /// It sets, and does not add: asking again changes nothing.
+    pub(crate) async fn recount(
+        &self,
+        claim: &Claim,
+        count: u32,
+        ttl: Option<Duration>,
+    ) -> Reply<Outcome> {
+        by_kind!(claim.object.kind, K => Box::pin(K::recount(self, claim, count, ttl)).await)
+    }
+
+    /// Takes the hold from the claim's owner, whatever its count. Wakes those who
+    /// listen, or reserves the lock for the next in the queue: see [`ReleaseMode`].
+    ///
+    /// Asked again it says `NotHeld`: the asker must know that it asked before.
+    pub(crate) async fn release(&self, claim: &Claim, mode: ReleaseMode) -> Reply<GivenBack> {
+        by_kind!(claim.object.kind, K => {
+            let released = K::release(self, claim, mode);
+            Box::pin(self.announced::<K, _>(claim.name(), released)).await
+        })
+    }
+
+    /// Holds of one group may be renewed by one request: of one kind, and in a cluster of one
+    /// slot, since a script may not name two. A node that hangs puts only its own holds in doubt,
+    /// also if it is importing the slot.
+    pub(crate) fn group(&self, object: &Object) -> u32 {
+        const KINDS: u32 = Kind::ALL.len() as u32;
+        object.kind as u32 + KINDS * self.topology.group(object)
+    }
+
+    /// Renews each hold that is still its owner's; one outcome for each, in order.
+    /// One that is not known is [`Outcome::Unknown`].
+    ///
+    /// All are of one [`group`](Self::group). Not atomic as a whole, only for each hold.
+    pub(crate) async fn renew(&self, renewals: &[Renewal]) -> Reply<Vec<Outcome>> {
+        Box::pin(self.renew_or_halve(renewals)).await
+    }
+
+    /// How many replicas have what was granted by `claim`: as soon as there are as many as are
+    /// wanted, or when their time is over. 0 if it is not its owner's any more.
+    pub(crate) async fn replicated(&self, claim: &Claim, replicas: Replicas) -> Reply<u32> {
+        match by_kind!(claim.object.kind, K => K::granted(claim)) {
+            Some(granted) => Box::pin(self.topology.replicated(claim, granted, replicas)).await,
+            None => unsupported(),
+        }
+    }
+
+    /// Does `work` if the claim's owner holds now, and says what it came to. `None` if it does
+    /// not: then nothing is done.
+    ///
+    /// **Not to be asked twice**: it would be done twice.
+    pub(crate) async fn guarded(&self, claim: &Claim, work: &Work) -> Reply<Option<domain::Value>> {
+        by_kind!(claim.object.kind, K => Box::pin(K::guarded(self, claim, work)).await)
+    }
+
+    /// Who holds `object` now.
+    pub(crate) async fn holder(&self, object: &Object) -> Reply<Option<Holder>> {
+        by_kind!(object.kind, K => Box::pin(K::holder(self, object)).await)
+    }
+
+    /// How many times `owner` holds `object` now.
+    pub(crate) async fn held_by(&self, object: &Object, owner: &Owner) -> Reply<u32> {
+        by_kind!(object.kind, K => Box::pin(K::held_by(self, object, owner)).await)
+    }
+
+    /// Frees `object` whoever holds it and wakes those who listen; whether it was held.
+    pub(crate) async fn force_release(&self, object: &Object) -> Reply<bool> {
+        by_kind!(object.kind, K => {
+            let released = K::force_release(self, object);
+            Box::pin(self.announced::<K, _>(&object.name, released)).await
+        })
+    }
+}
+
 /// Where releases of `object` are announced.
 pub(super) fn channel_of(object: &Object) -> String {
     by_kind!(object.kind, K => K::channel(&object.name))
-}
-
-/// How a replica is asked whether it has what was granted by `claim`.
-pub(super) fn granted(claim: &Claim) -> Option<Granted> {
-    by_kind!(claim.object.kind, K => K::granted(claim))
 }
 
 /// All scripts, to be loaded when a connection is made, for these channels.

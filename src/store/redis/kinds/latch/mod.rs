@@ -46,40 +46,37 @@ impl InRedis for Latch {
     }
 }
 
+/// A change of a latch, and what its reply is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Change {
+    /// Sets the count if there is none: 1 if it did, else 0.
+    SetIfAbsent(u32),
+    /// Counts down by one, and deletes the latch with the last one: the count afterwards.
+    CountDown,
+    /// Deletes the latch: 1 if there was one, else 0.
+    Delete,
+}
+
 /// How often it is still to be counted down.
 pub(crate) async fn count(store: &RedisStore, name: &Name) -> Reply<i64> {
     is_whole(store, name).await?;
     store.number_at(name).await
 }
 
-/// Sets the count if there is none: 1 if it did, else 0.
-pub(crate) async fn set_if_absent(
+/// Changes the count. Asked again with the same `receipt` within [`RECEIPT_RESTS`] it changes
+/// nothing, and replies as before.
+pub(crate) async fn change(
     store: &RedisStore,
     name: &Name,
-    count: u32,
+    change: Change,
     receipt: &Owner,
-) -> Reply<i64> {
-    change(store, name, receipt, &SET, Some(count)).await
-}
-
-/// Counts down by one, and deletes the latch with the last one: the count afterwards.
-pub(crate) async fn count_down(store: &RedisStore, name: &Name, receipt: &Owner) -> Reply<i64> {
-    change(store, name, receipt, &COUNT_DOWN, None).await
-}
-
-/// Deletes the latch: 1 if there was one, else 0.
-pub(crate) async fn delete(store: &RedisStore, name: &Name, receipt: &Owner) -> Reply<i64> {
-    change(store, name, receipt, &DELETE, None).await
-}
-
-async fn change(
-    store: &RedisStore,
-    name: &Name,
-    receipt: &Owner,
-    script: &Script,
-    count: Option<u32>,
 ) -> Reply<i64> {
     is_whole(store, name).await?;
+    let (script, count) = match change {
+        Change::SetIfAbsent(count) => (&SET, Some(count)),
+        Change::CountDown => (&COUNT_DOWN, None),
+        Change::Delete => (&DELETE, None),
+    };
     let receipt = keys::receipt("latch", name, receipt);
     let arguments = (count, Latch::channel(name), millis(RECEIPT_RESTS));
     store.apply::<Latch>(name, script, &[&receipt], arguments).await

@@ -156,10 +156,7 @@ mod tests {
     use super::*;
     use crate::{
         domain::{Object, Owner},
-        store::{
-            Store,
-            redis::{Connector, Settings},
-        },
+        store::redis::{Connector, Settings},
     };
 
     fn read(reply: &str) -> Result<Option<domain::Value>, Failure> {

@@ -95,54 +95,35 @@ pub(crate) async fn lease(
     })
 }
 
-/// Sets how many there are, held ones among them: how many are free then.
-pub(crate) async fn set(
-    store: &RedisStore,
-    name: &Name,
-    permits: u32,
-    receipt: &Owner,
-) -> Reply<i64> {
-    change(store, name, receipt, ("set", permits)).await
+/// A change of permits, and what its reply is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Change {
+    /// Sets how many there are, held ones among them: how many are free then.
+    Set(u32),
+    /// Sets how many there are if nobody has: 1 if it did, else 0.
+    SetIfAbsent(u32),
+    /// Adds permits, or takes them away: how many are free then.
+    Add(i64),
+    /// Releases this permit, whoever holds it: 1 if somebody did, else 0.
+    Release(PermitId),
 }
 
-/// Sets how many there are if nobody has: 1 if it did, else 0.
-pub(crate) async fn set_if_absent(
+/// Changes permits. Asked again with the same `receipt` within [`RECEIPT_RESTS`] it changes
+/// nothing, and replies as before.
+pub(crate) async fn change(
     store: &RedisStore,
     name: &Name,
-    permits: u32,
+    change: Change,
     receipt: &Owner,
 ) -> Reply<i64> {
-    change(store, name, receipt, ("set_if_absent", permits)).await
-}
-
-/// Adds permits, or takes them away: how many are free then.
-pub(crate) async fn add(
-    store: &RedisStore,
-    name: &Name,
-    permits: i64,
-    receipt: &Owner,
-) -> Reply<i64> {
-    change(store, name, receipt, ("add", permits)).await
-}
-
-/// Releases this permit, whoever holds it: 1 if somebody did, else 0.
-pub(crate) async fn release(
-    store: &RedisStore,
-    name: &Name,
-    id: PermitId,
-    receipt: &Owner,
-) -> Reply<i64> {
-    change(store, name, receipt, ("give_back", id.as_bytes())).await
-}
-
-async fn change(
-    store: &RedisStore,
-    name: &Name,
-    receipt: &Owner,
-    what: impl ToRedisArgs,
-) -> Reply<i64> {
+    let (word, what) = match change {
+        Change::Set(count) => ("set", count.to_string().into_bytes()),
+        Change::SetIfAbsent(count) => ("set_if_absent", count.to_string().into_bytes()),
+        Change::Add(count) => ("add", count.to_string().into_bytes()),
+        Change::Release(id) => ("give_back", id.as_bytes().to_vec()),
+    };
     let [held, receipt] = [keys::leases(name), keys::receipt("permits", name, receipt)];
-    let arguments = (what, Permits::channel(name), millis(RECEIPT_RESTS));
+    let arguments = (word, what, Permits::channel(name), millis(RECEIPT_RESTS));
     store.apply::<Permits>(name, &CHANGE, &[&held, &receipt], arguments).await
 }
 

@@ -109,41 +109,37 @@ pub(crate) async fn available(store: &RedisStore, name: &Name) -> Reply<i64> {
     store.number_at(name).await
 }
 
-/// Sets the number of permits if there is none: 1 if it did, else 0.
-pub(crate) async fn set_if_absent(
+/// A change of the number of permits, and what its reply is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Change {
+    /// Sets it if there is none: 1 if it did, else 0.
+    SetIfAbsent(u32),
+    /// Adds permits, or takes them away: how many are free then.
+    Add(i64),
+    /// Takes away all permits that are free: how many there were.
+    Drain,
+    /// Deletes the semaphore: 1 if there was one, else 0.
+    Delete,
+}
+
+/// Changes the number of permits. Asked again with the same `receipt` within [`RECEIPT_RESTS`] it
+/// changes nothing, and replies as before.
+pub(crate) async fn change(
     store: &RedisStore,
     name: &Name,
-    permits: u32,
+    change: Change,
     receipt: &Owner,
 ) -> Reply<i64> {
-    let others = [keys::receipt("semaphore", name, receipt), keys::holders(name)];
-    let arguments = (permits, Semaphore::channel(name), millis(RECEIPT_RESTS));
-    store.apply::<Semaphore>(name, &SET, &[&others[0], &others[1]], arguments).await
-}
-
-/// Adds permits, or takes them away: how many are free then.
-pub(crate) async fn add(
-    store: &RedisStore,
-    name: &Name,
-    permits: i64,
-    receipt: &Owner,
-) -> Reply<i64> {
-    let receipt = keys::receipt("semaphore", name, receipt);
-    let arguments = (permits, Semaphore::channel(name), millis(RECEIPT_RESTS));
-    store.apply::<Semaphore>(name, &ADD, &[&receipt], arguments).await
-}
-
-/// Takes away all permits that are free: how many there were.
-pub(crate) async fn drain(store: &RedisStore, name: &Name, receipt: &Owner) -> Reply<i64> {
-    let receipt = keys::receipt("semaphore", name, receipt);
-    store.apply::<Semaphore>(name, &DRAIN, &[&receipt], millis(RECEIPT_RESTS)).await
-}
-
-/// Deletes the semaphore: 1 if there was one, else 0.
-pub(crate) async fn delete(store: &RedisStore, name: &Name, receipt: &Owner) -> Reply<i64> {
-    let others = [keys::receipt("semaphore", name, receipt), keys::holders(name)];
-    let others = [&*others[0], &*others[1]];
-    store.apply::<Semaphore>(name, &DELETE, &others, millis(RECEIPT_RESTS)).await
+    let [receipt, holders] = [keys::receipt("semaphore", name, receipt), keys::holders(name)];
+    let others = [&*receipt, &*holders];
+    let (script, others, permits) = match change {
+        Change::SetIfAbsent(permits) => (&SET, &others[..], Some(i64::from(permits))),
+        Change::Add(permits) => (&ADD, &others[..1], Some(permits)),
+        Change::Drain => (&DRAIN, &others[..1], None),
+        Change::Delete => (&DELETE, &others[..], None),
+    };
+    let permits = permits.map(|permits| (permits, Semaphore::channel(name)));
+    store.apply::<Semaphore>(name, script, others, (permits, millis(RECEIPT_RESTS))).await
 }
 
 /// The owner if permits were granted, or `{pttl}`.
