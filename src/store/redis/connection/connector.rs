@@ -3,6 +3,7 @@
 use std::{fmt, future::Future, io, sync::Arc};
 
 use futures_util::{FutureExt, future::BoxFuture};
+use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::stream::Stream;
 
@@ -10,13 +11,13 @@ use super::stream::Stream;
 #[derive(Clone)]
 pub(crate) struct Connector(Arc<dyn Fn(String) -> Connecting + Send + Sync>);
 
-type Connecting = BoxFuture<'static, io::Result<Box<dyn Stream>>>;
+type Connecting = BoxFuture<'static, io::Result<Stream>>;
 
 impl Connector {
     /// One that leads to the same server whatever the address is.
     pub(crate) fn by<S, F>(connect: impl Fn() -> F + Send + Sync + 'static) -> Self
     where
-        S: Stream + 'static,
+        S: AsyncRead + AsyncWrite + Send + 'static,
         F: Future<Output = io::Result<S>> + Send + 'static,
     {
         Self::by_address(move |_| connect())
@@ -25,14 +26,14 @@ impl Connector {
     /// One that dials `host:port`.
     pub(crate) fn by_address<S, F>(connect: impl Fn(String) -> F + Send + Sync + 'static) -> Self
     where
-        S: Stream + 'static,
+        S: AsyncRead + AsyncWrite + Send + 'static,
         F: Future<Output = io::Result<S>> + Send + 'static,
     {
-        let boxed = |connected: io::Result<S>| connected.map(|it| Box::new(it) as Box<dyn Stream>);
+        let boxed = |connected: io::Result<S>| connected.map(Stream::of);
         Self(Arc::new(move |address| connect(address).map(boxed).boxed()))
     }
 
-    pub(super) async fn connect(&self, address: String) -> io::Result<Box<dyn Stream>> {
+    pub(super) async fn connect(&self, address: String) -> io::Result<Stream> {
         (self.0)(address).await
     }
 }

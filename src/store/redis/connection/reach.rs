@@ -151,32 +151,32 @@ impl Reach {
         Ok((wire, driver))
     }
 
-    async fn stream(&self, address: &Address) -> Result<Box<dyn Stream>, Obstacle> {
+    async fn stream(&self, address: &Address) -> Result<Stream, Obstacle> {
         #[cfg(any(test, feature = "testing"))]
         if let Some(connector) = &self.connector {
             return Ok(connector.connect(address.to_string()).await?);
         }
         match address {
-            Address::Unix(path) => Ok(Box::new(UnixStream::connect(path).await?)),
+            Address::Unix(path) => Ok(UnixStream::connect(path).await?.into()),
             Address::Tcp { host, port, tls } => {
                 let stream = self.resolver.connect(host, *port).await?;
                 watch_over(&stream)?;
                 match tls {
                     true => self.secured(stream, host).await,
-                    false => Ok(Box::new(stream)),
+                    false => Ok(stream.into()),
                 }
             }
         }
     }
 
     #[cfg(feature = "tls")]
-    async fn secured(&self, stream: TcpStream, host: &str) -> Result<Box<dyn Stream>, Obstacle> {
+    async fn secured(&self, stream: TcpStream, host: &str) -> Result<Stream, Obstacle> {
         let tls = self.tls.as_ref().ok_or_else(no_tls)?;
-        Ok(Box::new(tls.over(stream, host).await?))
+        Ok(Stream::of(tls.over(stream, host).await?))
     }
 
     #[cfg(not(feature = "tls"))]
-    async fn secured(&self, _stream: TcpStream, _host: &str) -> Result<Box<dyn Stream>, Obstacle> {
+    async fn secured(&self, _stream: TcpStream, _host: &str) -> Result<Stream, Obstacle> {
         Err(no_tls())
     }
 }

@@ -1,7 +1,35 @@
 //! What a connection is made of.
 
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, split},
+    net::{TcpStream, UnixStream},
+};
 
-/// Bytes both ways.
-pub(crate) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+/// Bytes both ways. One task reads while another one writes: where the two directions can be used
+/// apart, neither waits for a system call of the other.
+pub(crate) struct Stream {
+    pub(super) from: Box<dyn AsyncRead + Send + Unpin>,
+    pub(super) to: Box<dyn AsyncWrite + Send + Unpin>,
+}
+
+impl Stream {
+    /// A stream whose two directions take turns.
+    pub(super) fn of(both: impl AsyncRead + AsyncWrite + Send + 'static) -> Self {
+        let (from, to) = split(both);
+        Self { from: Box::new(from), to: Box::new(to) }
+    }
+}
+
+impl From<TcpStream> for Stream {
+    fn from(stream: TcpStream) -> Self {
+        let (from, to) = stream.into_split();
+        Self { from: Box::new(from), to: Box::new(to) }
+    }
+}
+
+impl From<UnixStream> for Stream {
+    fn from(stream: UnixStream) -> Self {
+        let (from, to) = stream.into_split();
+        Self { from: Box::new(from), to: Box::new(to) }
+    }
+}

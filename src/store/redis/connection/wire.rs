@@ -14,7 +14,7 @@ use std::{
 use futures_util::task::AtomicWaker;
 use redis::{Arg, Cmd, PushInfo, PushKind, ServerError, Value, cmd};
 use tokio::{
-    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf, split},
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
     sync::{Notify, oneshot},
     task::{JoinSet, yield_now},
     time::sleep,
@@ -23,6 +23,7 @@ use tokio::{
 use super::{
     ending::Ending,
     frames::{Frame, Frames},
+    stream::Stream,
     watch::{LOOKS, Progress, Watch},
 };
 use crate::domain::{Failure, Mutex};
@@ -200,13 +201,9 @@ impl Wire {
 
     /// Carries the bytes both ways for as long as `stream` lives, or this is polled.
     /// Returns why that is over.
-    pub(super) async fn carry(
-        self: Arc<Self>,
-        stream: impl AsyncRead + AsyncWrite + Send + 'static,
-        on_push: Option<OnPush>,
-    ) -> Ending {
+    pub(super) async fn carry(self: Arc<Self>, stream: Stream, on_push: Option<OnPush>) -> Ending {
         let closing = Closing(&self);
-        let (from, to) = split(stream);
+        let Stream { from, to } = stream;
         // A task of its own: it writes on one thread while replies are read on another.
         let mut writer = JoinSet::new();
         writer.spawn(Arc::clone(&self).write(to));
@@ -221,7 +218,7 @@ impl Wire {
     }
 
     /// Writes what is to be written, until that fails.
-    async fn write(self: Arc<Self>, mut to: WriteHalf<impl AsyncWrite>) -> Ending {
+    async fn write(self: Arc<Self>, mut to: impl AsyncWrite + Unpin) -> Ending {
         let mut bytes = Vec::new();
         loop {
             self.take(&mut bytes).await;
@@ -261,7 +258,7 @@ impl Wire {
     /// Reads what comes, until nothing more can.
     async fn read(
         &self,
-        mut from: ReadHalf<impl AsyncRead>,
+        mut from: impl AsyncRead + Unpin,
         on_push: Option<OnPush>,
     ) -> Result<Infallible, Ending> {
         let (mut frames, mut come) = (Frames::default(), Vec::new());
@@ -439,7 +436,7 @@ mod tests {
             let (wire, pushed) = (Arc::<Wire>::default(), Pushed::default());
             let told = Arc::clone(&pushed);
             let on_push: OnPush = Arc::new(move |info| told.lock().push(info.kind));
-            let carried = tokio::spawn(Arc::clone(&wire).carry(client, Some(on_push)));
+            let carried = tokio::spawn(Arc::clone(&wire).carry(Stream::of(client), Some(on_push)));
             Self { wire, server, pushed, carried }
         }
 
