@@ -27,7 +27,8 @@ pub(super) fn writers(name: &Name) -> String {
 pub(super) fn in_slot(name: &Name) -> String {
     match name.as_str().contains('{') {
         true => name.as_str().to_owned(),
-        false => format!("{{{}}}", name.as_str()),
+        // Not formatted: each release makes one, and that took 4 % of the instructions of a pair.
+        false => ["{", name.as_str(), "}"].concat(),
     }
 }
 
@@ -80,7 +81,7 @@ pub(super) fn receipt(kind: &str, name: &Name, receipt: &Owner) -> String {
 /// A key or channel of Redisson's in the slot of `name`. `door` and `{door}` share it, as they
 /// do with Redisson.
 pub(super) fn redissons(prefix: &str, name: &Name) -> String {
-    format!("{prefix}:{}", in_slot(name))
+    [prefix, ":", &in_slot(name)].concat()
 }
 
 /// A key in the slot of `name`, which no other name has: one with braces has a second
