@@ -1,13 +1,13 @@
-//! Copies of the sources, where defects are planted and taken out again.
+//! A copy of the sources, with all defects in it.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
 
-use crate::{Defect, Edit};
+use crate::planting::Texts;
 
 /// What the tests are built from.
 const PARTS: [&str; 11] = [
@@ -24,7 +24,7 @@ const PARTS: [&str; 11] = [
     "twin",
 ];
 
-/// Where the copies lie. Nobody else uses them as long as this value lives.
+/// Where the copy lies. Nobody else uses it as long as this value lives.
 pub(crate) struct Bed {
     folder: PathBuf,
     _lock: File,
@@ -47,147 +47,97 @@ impl Bed {
     }
 }
 
-/// A copy, and where it is built: cargo builds one thing at a time in each place.
-pub(crate) struct Copy {
-    folder: PathBuf,
-    target: PathBuf,
+/// Makes `folder` a copy of the sources in `root`, but for `texts`, which stand there instead. A file
+/// that is right already stays as old as it is, so that cargo builds nothing twice.
+pub(crate) fn copy(root: &Path, folder: &Path, texts: &Texts) -> Result<(), String> {
+    let said = |error: io::Error| format!("{}: {error}", folder.display());
+    let mut files = BTreeSet::new();
+    for part in PARTS {
+        list(&root.join(part), &mut files).map_err(said)?;
+    }
+    let of_root =
+        |file: PathBuf| file.strip_prefix(root).map(Path::to_owned).expect("it is in root");
+    let mut wanted: BTreeSet<PathBuf> = files.into_iter().map(of_root).collect();
+    wanted.extend(texts.keys().map(PathBuf::from));
+    for file in &wanted {
+        let text = file.to_str().and_then(|file| texts.get(file));
+        let text = text.map_or_else(|| fs::read(root.join(file)), |it| Ok(it.clone().into_bytes()));
+        text.and_then(|text| write(&folder.join(file), &text)).map_err(said)?;
+    }
+    remove_others(folder, &wanted).map_err(said)
 }
 
-impl Copy {
-    /// Copies the sources to `folder` anew, whatever an interrupted run has left behind.
-    pub(crate) fn of(root: &Path, folder: PathBuf, target: PathBuf) -> Result<Self, String> {
-        let said = |error: io::Error| format!("{}: {error}", folder.display());
-        if folder.exists() {
-            fs::remove_dir_all(&folder).map_err(said)?;
-        }
-        fs::create_dir_all(&folder).map_err(said)?;
-        for part in PARTS {
-            copy(&root.join(part), &folder.join(part)).map_err(said)?;
-        }
-        Ok(Self { folder, target })
+/// Adds a file to `files`, or those of a folder.
+fn list(from: &Path, files: &mut BTreeSet<PathBuf>) -> io::Result<()> {
+    if !from.is_dir() {
+        files.insert(from.to_owned());
+        return Ok(());
     }
-
-    /// Where the copy is.
-    pub(crate) fn folder(&self) -> &Path {
-        &self.folder
-    }
-
-    /// Where cargo builds it.
-    pub(crate) fn target(&self) -> &Path {
-        &self.target
-    }
-
-    /// Whether `defect` can be planted.
-    pub(crate) fn check(&self, defect: &Defect) -> Result<(), String> {
-        let edited = edited(defect, |file| self.read(file));
-        edited.map(drop).map_err(|why| format!("`{}`: {why}", defect.says))
-    }
-
-    /// Plants `defect`, does `work`, and takes it out again.
-    pub(crate) fn planted<T>(
-        &self,
-        defect: &Defect,
-        work: impl FnOnce() -> Result<T, String>,
-    ) -> Result<T, String> {
-        let planted = edited(defect, |file| self.read(file))?;
-        let mut sound = BTreeMap::new();
-        for file in planted.keys() {
-            sound.insert(*file, self.read(file)?);
-        }
-        self.write_all(&planted)?;
-        let done = work();
-        // Also when the work failed: the next defect is to stand alone.
-        self.write_all(&sound)?;
-        done
-    }
-
-    fn write_all(&self, texts: &BTreeMap<&str, String>) -> Result<(), String> {
-        texts.iter().try_for_each(|(file, text)| self.write(file, text))
-    }
-
-    fn read(&self, file: &str) -> Result<String, String> {
-        fs::read_to_string(self.folder.join(file)).map_err(|error| format!("{file}: {error}"))
-    }
-
-    fn write(&self, file: &str, text: &str) -> Result<(), String> {
-        fs::write(self.folder.join(file), text).map_err(|error| format!("{file}: {error}"))
-    }
+    fs::read_dir(from)?.try_for_each(|entry| list(&entry?.path(), files))
 }
 
-/// The files of `defect` with all of its edits made.
-pub(crate) fn edited(
-    defect: &Defect,
-    read: impl Fn(&str) -> Result<String, String>,
-) -> Result<BTreeMap<&'static str, String>, String> {
-    let mut texts = BTreeMap::new();
-    for Edit { file, from, to } in defect.edits {
-        let text = match texts.remove(file) {
-            Some(text) => text,
-            None => read(file)?,
-        };
-        let times = text.matches(from).count();
-        if times != 1 {
-            return Err(format!("its text stands {times} times in {file}: {from:?}"));
-        }
-        texts.insert(*file, text.replacen(from, to, 1));
+fn write(file: &Path, text: &[u8]) -> io::Result<()> {
+    if fs::read(file).is_ok_and(|it| it == text) {
+        return Ok(());
     }
-    Ok(texts)
+    fs::create_dir_all(file.parent().unwrap_or(file))?;
+    fs::write(file, text)
 }
 
-/// Copies a file, or a folder with all that is in it.
-fn copy(from: &Path, to: &Path) -> io::Result<()> {
-    if from.is_file() {
-        return fs::copy(from, to).map(drop);
-    }
-    fs::create_dir_all(to)?;
-    for entry in fs::read_dir(from)? {
-        let entry = entry?;
-        copy(&entry.path(), &to.join(entry.file_name()))?;
-    }
-    Ok(())
+/// Removes the files that an earlier run has left there.
+fn remove_others(folder: &Path, wanted: &BTreeSet<PathBuf>) -> io::Result<()> {
+    let mut files = BTreeSet::new();
+    list(folder, &mut files)?;
+    let is_wanted = |file: &Path| file.strip_prefix(folder).is_ok_and(|it| wanted.contains(it));
+    files.iter().filter(|file| !is_wanted(file)).try_for_each(fs::remove_file)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const TWICE: Defect = Defect {
-        says: "two edits of one file",
-        edits: &[
-            Edit { file: "a", from: "one", to: "1" },
-            Edit { file: "a", from: "two", to: "2" },
-        ],
-    };
-
-    #[test]
-    fn edits_of_one_file_are_made_together() {
-        let texts = edited(&TWICE, |_| Ok("one two".into())).unwrap();
-        assert_eq!(texts["a"], "1 2");
-    }
-
-    #[test]
-    fn a_text_that_does_not_stand_there_once_is_an_error() {
-        for (text, times) in [("one", 0), ("one two two", 2)] {
-            let why = edited(&TWICE, |_| Ok(text.into())).unwrap_err();
-            assert!(why.contains(&format!("{times} times in a")), "{why}");
-        }
-        let why = edited(&TWICE, |file| Err(format!("{file}: gone"))).unwrap_err();
-        assert_eq!(why, "a: gone");
-    }
-
-    #[test]
-    fn what_is_planted_is_taken_out_again_also_when_it_does_not_build() {
-        // given a copy with one file
+    /// A folder with the parts of a project.
+    fn project() -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().to_owned();
-        let copy = Copy { folder: path.clone(), target: path };
-        copy.write("a", "one two").unwrap();
+        for part in PARTS.iter().filter(|part| part.contains('.')) {
+            fs::write(folder.path().join(part), part).unwrap();
+        }
+        for part in PARTS.iter().filter(|part| !part.contains('.')) {
+            write(&folder.path().join(part).join("a"), part.as_bytes()).unwrap();
+        }
+        folder
+    }
 
-        // when something fails while the defect is planted
-        let seen = copy.planted::<()>(&TWICE, || Err(copy.read("a").unwrap()));
+    #[test]
+    fn copy_has_the_texts_that_are_planted_and_sources_stay() {
+        let (project, into) = (project(), tempfile::tempdir().unwrap());
+        let texts = Texts::from([("src/a", "defect".into()), ("src/b", "more".into())]);
+        copy(project.path(), into.path(), &texts).unwrap();
+        let copied = |file| fs::read_to_string(into.path().join(file)).unwrap();
+        assert_eq!(
+            [copied("src/a"), copied("src/b"), copied("docs/a")],
+            ["defect", "more", "docs"]
+        );
+        assert_eq!(fs::read_to_string(project.path().join("src/a")).unwrap(), "src");
+        assert!(!project.path().join("src/b").exists());
+    }
 
-        // then it was there, and is there no more
-        assert_eq!(seen, Err("1 2".into()));
-        assert_eq!(copy.read("a").unwrap(), "one two");
+    #[test]
+    fn copy_writes_what_has_changed_and_removes_what_is_gone() {
+        // given a copy
+        let (project, into) = (project(), tempfile::tempdir().unwrap());
+        let texts = Texts::from([("src/gone/b", "more".into())]);
+        copy(project.path(), into.path(), &texts).unwrap();
+        let written = |file| fs::metadata(into.path().join(file)).unwrap().modified().unwrap();
+        let before = written("docs/a");
+
+        // when the sources have changed
+        fs::write(project.path().join("src/a"), "changed").unwrap();
+        copy(project.path(), into.path(), &Texts::new()).unwrap();
+
+        // then the copy has, and the rest is as old as it was
+        assert_eq!(fs::read_to_string(into.path().join("src/a")).unwrap(), "changed");
+        assert!(!into.path().join("src/gone/b").exists());
+        assert_eq!(written("docs/a"), before);
     }
 }

@@ -1,39 +1,41 @@
-//! Plants one defect after the other in copies of the sources, and shows that
-//! the tests find each of them.
+//! Plants defects in a copy of the sources, and shows that the tests find each of them.
 //!
-//! The defects are data: see [`list`]. Each is built by itself, since an edit may
-//! stand anywhere in a program; what makes it quick is that only the program of
-//! the tests is built, incrementally and without debug information, on dependencies
-//! that `make tests` has built before; that two copies are built at once, since most
-//! of a build is the work of one core; and that the next defect is built while the
-//! last ones are searched for. Meanwhile the tests run with nothing planted, too.
+//! The defects are data: see [`list`]. All are built at once, into one program of tests: a function
+//! that defects change has all the changed bodies, and each process runs the one whose number it
+//! is given ([`planting`]). The same program without a number is the sound one, whose tests pass.
 //!
-//! A defect that cannot be planted, does not build or fails in an unknown way is
-//! an error, and so is a copy whose tests fail with nothing planted. The sources
-//! themselves are read once and never written, so that an interruption is safe.
+//! A defect that cannot be planted, does not build or fails in an unknown way is an error, and so
+//! is a test that fails with nothing planted. The sources are read and never written, so that an
+//! interruption is safe.
 //!
 //! An argument chooses the defects that have it in their words.
 
+mod bodies;
 mod copy;
-mod libraries;
 mod list;
+mod planting;
+mod program;
 mod search;
 mod store;
 
 use std::collections::VecDeque;
 use std::env;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Mutex;
-use std::thread::{self, ScopedJoinHandle};
-use std::time::{Duration, Instant};
+use std::thread;
+use std::time::Instant;
 
-use copy::{Bed, Copy};
+use copy::Bed;
 use list::{DEFECTS, ELSEWHERE};
-use search::{Found, Program, SEEDS, SOUND_SEEDS};
+use planting::Planted;
+use program::Program;
+use search::{Found, search};
 use store::SERVED;
 
-/// A mistake that somebody could make.
+/// A mistake that somebody could make: it changes what stands in functions, or in files whose whole
+/// text becomes part of the program.
 struct Defect {
     says: &'static str,
     edits: &'static [Edit],
@@ -50,7 +52,7 @@ struct Edit {
 /// The test that has to find a defect.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Finder {
-    /// The simulation of a world, by its name, within [`search::SEEDS`] seeds.
+    /// The simulation of a world, by its name, within a number of seeds.
     Simulation(&'static str),
     /// A test in the library, by its whole path.
     Unit(&'static str),
@@ -68,7 +70,7 @@ struct Case {
 type Outcome = Result<Option<Found>, String>;
 
 fn main() -> ExitCode {
-    match plant_all(&chosen(env::args().nth(1).as_deref())) {
+    match plant_all(env::args().nth(1).as_deref()) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(why) => {
@@ -78,30 +80,38 @@ fn main() -> ExitCode {
     }
 }
 
-/// Every defect, or those whose words contain `part`.
-fn chosen(part: Option<&str>) -> Vec<Case> {
+/// Every defect.
+fn all() -> Vec<Case> {
     let simulated = DEFECTS.iter().map(|defect| (Finder::Simulation("run_served"), defect));
     let served = SERVED.iter().map(|defect| (Finder::Simulation("run_served"), defect));
-    let simulated = simulated.chain(served);
-    let all = simulated.chain(ELSEWHERE.iter().map(|(finder, defect)| (*finder, defect)));
-    let all = all.zip(1..).map(|((finder, defect), number)| Case { number, finder, defect });
-    all.filter(|case| part.is_none_or(|part| case.defect.says.contains(part))).collect()
+    let elsewhere = ELSEWHERE.iter().map(|(finder, defect)| (*finder, defect));
+    let all = simulated.chain(served).chain(elsewhere).zip(1..);
+    all.map(|((finder, defect), number)| Case { number, finder, defect }).collect()
 }
 
-/// Returns whether every defect was planted and found.
-fn plant_all(cases: &[Case]) -> Result<bool, String> {
+/// Those of `cases` whose words contain `part`, or all of them.
+fn chosen(cases: &[Case], part: Option<&str>) -> Vec<Case> {
+    let has = |case: &&Case| part.is_none_or(|part| case.defect.says.contains(part));
+    cases.iter().filter(has).copied().collect()
+}
+
+/// Plants every defect, and searches for those whose words contain `part`. Returns whether each
+/// was found.
+fn plant_all(part: Option<&str>) -> Result<bool, String> {
+    let all = all();
+    let cases = chosen(&all, part);
     if cases.is_empty() {
         return Err("no such defect".into());
     }
-    let bed = Bed::in_project(root())?;
-    let copies = copies(&bed)?;
-    for case in cases {
-        copies[0].check(case.defect)?;
-    }
     let started = clock();
+    let bed = Bed::in_project(root())?;
+    let planted = Planted::of(&all, read)?;
+    copy::copy(root(), &bed.at("copy"), &planted.texts)?;
+    let program = Program::build(bed.at("copy"), &target()?, &planted)?;
+    println!("{} defects built in {}\n", all.len(), seconds(started));
     println!("| # | defect | found by | after | time |");
     println!("|---|---|---|---|---|");
-    let missed = plant_in(&copies, cases)?;
+    let missed = Searches { program, planted, bed }.run(&cases)?;
     let (planted, took) = (cases.len(), seconds(started));
     println!("\n{planted} defects planted, {} found, in {took}", planted - missed.len());
     for case in &missed {
@@ -110,12 +120,12 @@ fn plant_all(cases: &[Case]) -> Result<bool, String> {
     Ok(missed.is_empty())
 }
 
-/// Two copies. The first is built where the dependencies are, the second has its own.
-fn copies(bed: &Bed) -> Result<[Copy; 2], String> {
-    let (first, second) = (target()?, bed.at("target"));
-    libraries::take(&first, &second).map_err(|error| format!("{}: {error}", second.display()))?;
-    let copy = |name, target| Copy::of(root(), bed.at(name), target);
-    Ok([copy("first", first)?, copy("second", second)?])
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("testkit lies in the project")
+}
+
+fn read(file: &str) -> Result<String, String> {
+    fs::read_to_string(root().join(file)).map_err(|error| format!("{file}: {error}"))
 }
 
 /// Where this program was built, and the dependencies of the project with it.
@@ -125,58 +135,84 @@ fn target() -> Result<PathBuf, String> {
     Ok(target.to_owned())
 }
 
-/// Plants each case in that of the copies which is free. Returns those that were not found.
-fn plant_in([first, second]: &[Copy; 2], cases: &[Case]) -> Result<Vec<Case>, String> {
-    let left = Mutex::new(cases.iter().copied().collect());
-    thread::scope(|scope| {
-        let beside = scope.spawn(|| plant_each(second, &left));
-        // Before anything is planted there.
-        let sound = Sound::build(first, cases);
-        if sound.is_err() {
-            left.lock().expect("nobody panics while taking one").clear();
-        }
-        let sound = scope.spawn(|| sound?.find_nothing());
-        let mut missed = plant_each(first, &left);
-        missed.extend(beside.join().expect("a search never panics"));
-        sound.join().expect("a search never panics")?;
+/// What is searched for: a defect, or with nothing planted whatever this test may find.
+enum Search {
+    Defect(Case),
+    Nothing(Finder),
+}
+
+/// The program in which defects are searched for.
+struct Searches {
+    program: Program,
+    planted: Planted,
+    bed: Bed,
+}
+
+impl Searches {
+    /// Searches for each of `cases`, and runs each of their tests with nothing planted. Returns
+    /// those that were not found.
+    fn run(&self, cases: &[Case]) -> Result<Vec<Case>, String> {
+        let sound = finders(cases).into_iter().map(Search::Nothing);
+        let left = Mutex::new(sound.chain(cases.iter().copied().map(Search::Defect)).collect());
+        let mut missed = thread::scope(|scope| {
+            let start = |_| scope.spawn(|| self.run_each(&left));
+            let running: Vec<_> = (0..at_once()).map(start).collect();
+            let missed = running.into_iter().map(|it| it.join().expect("a search never panics"));
+            missed.collect::<Result<Vec<_>, _>>().map(|missed| missed.concat())
+        })?;
         missed.sort_by_key(|case| case.number);
         Ok(missed)
-    })
-}
-
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("testkit lies in the project")
-}
-
-/// The tests that are to find defects, built with nothing planted, and which they are.
-struct Sound(Vec<(Program, Vec<Finder>)>);
-
-impl Sound {
-    fn build(copy: &Copy, cases: &[Case]) -> Result<Self, String> {
-        let is_told = |finder: &Finder| matches!(finder, Finder::Simulation(_));
-        let (told, named): (Vec<_>, Vec<_>) = finders(cases).into_iter().partition(is_told);
-        let alike = [("sound-stories", told), ("sound-tests", named)];
-        let some = alike.into_iter().filter(|(_, finders)| !finders.is_empty());
-        let built = some.map(|(name, finders)| {
-            let program = Program::build(copy, finders[0], name)?;
-            Ok((program, finders))
-        });
-        built.collect::<Result<_, _>>().map(Self)
     }
 
-    /// Without a defect, every test that is to find one passes.
-    fn find_nothing(&self) -> Result<(), String> {
-        for (program, finders) in &self.0 {
-            for &finder in finders {
-                if let Some(Found { by, after }) = program.run(finder, SOUND_SEEDS)? {
-                    return Err(format!(
-                        "nothing is planted, and is found by the {by} after {after}"
-                    ));
-                }
+    /// Runs one of those that are `left` after the other.
+    fn run_each(&self, left: &Mutex<VecDeque<Search>>) -> Result<Vec<Case>, String> {
+        let next = || left.lock().expect("nobody panics while taking one").pop_front();
+        let mut missed = vec![];
+        while let Some(search) = next() {
+            match search {
+                Search::Defect(case) => missed.extend((!self.finds(case)).then_some(case)),
+                Search::Nothing(finder) => self.find_nothing(finder).inspect_err(|_| {
+                    left.lock().expect("nobody panics while taking one").clear();
+                })?,
             }
         }
-        Ok(())
+        Ok(missed)
     }
+
+    /// Without a defect, a test that is to find one passes.
+    fn find_nothing(&self, finder: Finder) -> Result<(), String> {
+        let name = self.bed.at(&format!("{:?}", thread::current().id()));
+        match search(&self.program, finder, 0, None, &name)? {
+            None => Ok(()),
+            Some(Found { by, after }) => {
+                Err(format!("nothing is planted, and is found by the {by} after {after}"))
+            }
+        }
+    }
+
+    /// Prints what came of `case`, and returns whether it was found.
+    fn finds(&self, case: Case) -> bool {
+        let Case { number, finder, defect: Defect { says, .. } } = case;
+        let started = clock();
+        let included = self.planted.included_by(number);
+        let name = self.bed.at(&number.to_string());
+        let outcome = search(&self.program, finder, number, included, &name);
+        let (by, after) = match &outcome {
+            Ok(Some(found)) => (found.by.as_str(), found.after.as_str()),
+            Ok(None) => ("**nobody**", "all"),
+            Err(_) => ("**error**", "–"),
+        };
+        println!("| {number} | {says} | {by} | {after} | {} |", seconds(started));
+        if let Err(why) = &outcome {
+            eprintln!("defects: `{says}`: {why}");
+        }
+        matches!(outcome, Ok(Some(_)))
+    }
+}
+
+/// How many searches run at once: two for each core, since what takes long waits for servers.
+fn at_once() -> usize {
+    2 * thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// Each finder of `cases`, once.
@@ -190,61 +226,6 @@ fn finders(cases: &[Case]) -> Vec<Finder> {
     finders
 }
 
-/// Builds one of those that are `left` after the other, while those before are searched for.
-/// Returns those that were not found.
-fn plant_each(copy: &Copy, left: &Mutex<VecDeque<Case>>) -> Vec<Case> {
-    let next = || left.lock().expect("nobody panics while taking one").pop_front();
-    thread::scope(|scope| {
-        let mut missed = vec![];
-        let mut running: VecDeque<Search<'_>> = VecDeque::new();
-        while let Some(case) = next() {
-            let started = clock();
-            let build = || Program::build(copy, case.finder, &case.number.to_string());
-            let program = copy.planted(case.defect, build);
-            if running.len() == SEARCHES {
-                missed.extend(running.pop_front().and_then(Search::missed));
-            }
-            let found = move || program.and_then(|program| program.run(case.finder, SEEDS));
-            let run = scope.spawn(move || told(case, found(), started));
-            running.push_back(Search { case, run });
-        }
-        missed.extend(running.into_iter().filter_map(Search::missed));
-        missed
-    })
-}
-
-/// How many defects of a copy are searched for at once: what takes long waits for servers.
-const SEARCHES: usize = 2;
-
-/// A search for the defect of `case`, which says in the end whether it was found.
-struct Search<'scope> {
-    case: Case,
-    run: ScopedJoinHandle<'scope, bool>,
-}
-
-impl Search<'_> {
-    /// The case, if nobody found it.
-    fn missed(self) -> Option<Case> {
-        let found = self.run.join().expect("a search never panics");
-        (!found).then_some(self.case)
-    }
-}
-
-/// Prints what came of `case`, and returns whether it was found.
-fn told(case: Case, outcome: Outcome, started: Instant) -> bool {
-    let Case { number, defect: Defect { says, .. }, .. } = case;
-    let (by, after) = match &outcome {
-        Ok(Some(found)) => (found.by.as_str(), found.after.as_str()),
-        Ok(None) => ("**nobody**", "all"),
-        Err(_) => ("**error**", "–"),
-    };
-    println!("| {number} | {says} | {by} | {after} | {} |", seconds(started));
-    if let Err(why) = &outcome {
-        eprintln!("defects: `{says}`: {why}");
-    }
-    matches!(outcome, Ok(Some(_)))
-}
-
 fn seconds(started: Instant) -> String {
     format!("{:.1} s", started.elapsed().as_secs_f64())
 }
@@ -254,30 +235,23 @@ fn clock() -> Instant {
     Instant::now()
 }
 
-/// How long to leave a condition alone before looking again.
-const PAUSE: Duration = Duration::from_millis(10);
-
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use super::*;
 
     #[test]
     fn every_defect_has_its_place_in_the_sources() {
-        let read = |file: &str| fs::read_to_string(root().join(file)).map_err(|it| it.to_string());
-        let misplaced = chosen(None).into_iter().filter_map(|case| {
-            let why = copy::edited(case.defect, read).err()?;
-            Some(format!("`{}`: {why}", case.defect.says))
-        });
+        let misplaced = all().into_iter().filter_map(|case| Planted::of(&[case], read).err());
         let misplaced: Vec<_> = misplaced.collect();
         assert!(misplaced.is_empty(), "\n{}\n", misplaced.join("\n"));
     }
 
     #[test]
     fn defects_are_chosen_by_their_words() {
-        assert_eq!(chosen(None).len(), DEFECTS.len() + SERVED.len() + ELSEWHERE.len());
-        assert_eq!(chosen(Some(DEFECTS[2].says))[0].number, 3);
-        assert!(chosen(Some("no defect says this")).is_empty());
+        let all = all();
+        assert_eq!(all.len(), DEFECTS.len() + SERVED.len() + ELSEWHERE.len());
+        assert_eq!(chosen(&all, None).len(), all.len());
+        assert_eq!(chosen(&all, Some(DEFECTS[2].says))[0].number, 3);
+        assert!(chosen(&all, Some("no defect says this")).is_empty());
     }
 }

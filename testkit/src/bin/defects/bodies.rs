@@ -1,0 +1,213 @@
+//! Finds the bodies of functions in a text of Rust, with no more than it takes: comments, strings
+//! and characters may have braces of their own.
+
+use std::ops::Range;
+
+/// The bodies of the functions of `text`, with their braces. One inside another is part of it.
+pub(crate) fn bodies(text: &str) -> Vec<Range<usize>> {
+    let mut tokens = Tokens { text, at: 0 };
+    let mut found = vec![];
+    while let Some(token) = tokens.next() {
+        // Without a name it is a type.
+        if token.is("fn") && tokens.next().is_some_and(Token::is_word) {
+            found.extend(body(&mut tokens));
+        }
+    }
+    found
+}
+
+/// The body of the function whose name has just been read, if it has one.
+fn body(tokens: &mut Tokens<'_>) -> Option<Range<usize>> {
+    let mut depth = 0_usize;
+    loop {
+        let token = tokens.next()?;
+        match token.text {
+            "(" | "[" => depth += 1,
+            ")" | "]" => depth = depth.checked_sub(1)?,
+            ";" if depth == 0 => return None,
+            "{" if depth == 0 => return Some(token.at..end(tokens)?),
+            _ => {}
+        }
+    }
+}
+
+/// Where the block ends whose brace has just been read.
+fn end(tokens: &mut Tokens<'_>) -> Option<usize> {
+    let mut depth = 1_usize;
+    while depth > 0 {
+        match tokens.next()?.text {
+            "{" => depth += 1,
+            "}" => depth -= 1,
+            _ => {}
+        }
+    }
+    Some(tokens.at)
+}
+
+/// A word, or a character that is part of none.
+#[derive(Clone, Copy)]
+struct Token<'text> {
+    text: &'text str,
+    at: usize,
+}
+
+impl Token<'_> {
+    fn is(self, word: &str) -> bool {
+        self.text == word
+    }
+
+    fn is_word(self) -> bool {
+        self.text.starts_with(is_of_word)
+    }
+}
+
+fn is_of_word(it: char) -> bool {
+    it.is_alphanumeric() || it == '_'
+}
+
+/// The tokens of a text but for its comments, strings and characters.
+struct Tokens<'text> {
+    text: &'text str,
+    at: usize,
+}
+
+impl<'text> Tokens<'text> {
+    fn rest(&self) -> &'text str {
+        &self.text[self.at..]
+    }
+
+    /// Goes on behind the next `end`, or to the end of the text.
+    fn skip_past(&mut self, end: &str) {
+        let rest = self.rest();
+        self.at += rest.find(end).map_or(rest.len(), |it| it + end.len());
+    }
+
+    /// Goes on behind a comment that may have others inside.
+    fn skip_block_comment(&mut self) {
+        let mut depth = 0_usize;
+        loop {
+            let rest = self.rest();
+            match () {
+                () if rest.starts_with("/*") => (depth, self.at) = (depth + 1, self.at + 2),
+                () if rest.starts_with("*/") => (depth, self.at) = (depth - 1, self.at + 2),
+                () => self.at += rest.chars().next().map_or(0, char::len_utf8),
+            }
+            if depth == 0 || self.rest().is_empty() {
+                return;
+            }
+        }
+    }
+
+    /// Goes on behind a text that ends with `quote`, unless a backslash stands before it.
+    fn skip_quoted(&mut self, quote: char) {
+        let mut chars = self.rest().char_indices().skip(1);
+        while let Some((at, it)) = chars.next() {
+            match it {
+                '\\' => drop(chars.next()),
+                it if it == quote => {
+                    self.at += at + 1;
+                    return;
+                }
+                _ => {}
+            }
+        }
+        self.at = self.text.len();
+    }
+
+    /// Goes on behind a character, or behind the quote of a lifetime.
+    fn skip_character(&mut self) {
+        let mut chars = self.rest().chars().skip(1);
+        match (chars.next(), chars.next()) {
+            (Some('\\'), _) | (Some(_), Some('\'')) => self.skip_quoted('\''),
+            _ => self.at += 1,
+        }
+    }
+
+    /// Goes on behind a raw string, if one begins here behind its letters.
+    fn skip_raw(&mut self) {
+        let hashes = self.rest().bytes().take_while(|it| *it == b'#').count();
+        if self.rest()[hashes..].starts_with('"') {
+            self.at += hashes + 1;
+            self.skip_past(&format!("\"{}", "#".repeat(hashes)));
+        }
+    }
+}
+
+impl<'text> Iterator for Tokens<'text> {
+    type Item = Token<'text>;
+
+    fn next(&mut self) -> Option<Token<'text>> {
+        loop {
+            let (rest, at) = (self.rest(), self.at);
+            let first = rest.chars().next()?;
+            if rest.starts_with("//") {
+                self.skip_past("\n");
+            } else if rest.starts_with("/*") {
+                self.skip_block_comment();
+            } else if first == '"' {
+                self.skip_quoted('"');
+            } else if first == '\'' {
+                self.skip_character();
+            } else if first.is_whitespace() {
+                self.at += first.len_utf8();
+            } else {
+                let word = rest.find(|it| !is_of_word(it)).unwrap_or(rest.len());
+                let text = &rest[..word.max(first.len_utf8())];
+                self.at += text.len();
+                if matches!(text, "r" | "br" | "cr") {
+                    self.skip_raw();
+                }
+                return Some(Token { text, at });
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(text: &str) -> Vec<&str> {
+        bodies(text).into_iter().map(|body| &text[body]).collect()
+    }
+
+    #[test]
+    fn bodies_of_functions_are_found_with_their_braces() {
+        let text = "const A: [u8; 1] = { [1] };\nimpl B { async fn c<T: D>(&self, _: [u8; 2]) -> E \
+                    where T: F { if g { 1 } } }\nfn h() {}";
+        assert_eq!(found(text), ["{ if g { 1 } }", "{}"]);
+    }
+
+    #[test]
+    fn function_without_body_or_name_is_passed_over() {
+        let text = "trait A { fn b(c: [u8; 1]); }\nstruct D { e: fn(F) -> G }\nfn h() { 1 }";
+        assert_eq!(found(text), ["{ 1 }"]);
+    }
+
+    #[test]
+    fn function_in_a_function_is_part_of_it() {
+        assert_eq!(found("fn a() { fn b() {} b() }"), ["{ fn b() {} b() }"]);
+    }
+
+    #[test]
+    fn braces_in_comments_strings_and_characters_count_for_nothing() {
+        for inside in [
+            "// } é\n",
+            "/* } /* } */ } */",
+            r#""} \" }""#,
+            r##"r#"} " }"#"##,
+            r#"br"}\""#,
+            "'}'",
+            r"'\''; '}'",
+            "b'}'",
+            r"'\u{7d}'",
+            "a::<'a, 'b>('}')",
+            "'é'; '}'",
+        ] {
+            let text = format!("fn a() {{ {inside} }} }}");
+            let body = format!("{{ {inside} }}");
+            assert_eq!(found(&text), [body], "{inside}");
+        }
+        assert_eq!(found("// fn a() {}\n\"fn b() {}\""), Vec::<&str>::new());
+    }
+}

@@ -1,0 +1,247 @@
+//! The sources with all defects in them, of which each process has the one that it is given.
+//!
+//! A function that defects change has the changed bodies besides its own, and looks up the number
+//! of the defect. What is no Rust becomes part of the program as a text: such a defect is written
+//! over that text in a copy of the program, where the text has room for it.
+
+use std::collections::BTreeMap;
+
+use crate::bodies::bodies;
+use crate::{Case, Defect, Edit};
+
+/// The variable with the number of the defect that a process has.
+pub(crate) const NUMBER: &str = "LEASEHOLD_PLANTED";
+
+/// The library, where functions look up which defect they have.
+const LIBRARY: &str = "src/lib.rs";
+
+/// Where they look it up.
+const PLANTED: &str = "src/planted.rs";
+
+/// A number that cannot be read is no defect: with it, nothing is found.
+fn planted() -> String {
+    format!(
+        "use std::{{env, sync::LazyLock}};\n\n\
+         static NUMBER: LazyLock<usize> = LazyLock::new(|| {{\n    \
+             env::var({NUMBER:?}).map_or(0, |number| number.parse().unwrap_or(0))\n\
+         }});\n\n\
+         pub(crate) fn number() -> usize {{\n    *NUMBER\n}}\n"
+    )
+}
+
+/// Texts by the file that they stand in.
+pub(crate) type Texts = BTreeMap<&'static str, String>;
+
+/// All defects in the sources.
+pub(crate) struct Planted {
+    /// What stands in a copy of the sources instead of what stands there.
+    pub(crate) texts: Texts,
+    /// What stands in the program instead of some of `texts`, by the number of the defect. Each is as
+    /// long as the one whose place it takes.
+    included: BTreeMap<usize, Texts>,
+}
+
+impl Planted {
+    /// Plants `cases` in the sources that are `read`.
+    pub(crate) fn of(
+        cases: &[Case],
+        read: impl Fn(&str) -> Result<String, String>,
+    ) -> Result<Self, String> {
+        let mut functions = Functions::new();
+        let mut included: BTreeMap<usize, Texts> = BTreeMap::new();
+        for case in cases {
+            let said = |why| format!("`{}`: {why}", case.defect.says);
+            for (file, text) in edited(case.defect, &read).map_err(said)? {
+                if !file.ends_with(".rs") {
+                    included.entry(case.number).or_default().insert(file, text);
+                    continue;
+                }
+                let changes =
+                    changes(&read(file)?, &text).map_err(|why| said(format!("{file}: {why}")))?;
+                for (place, body) in changes {
+                    functions.entry((file, place)).or_default().push((case.number, body));
+                }
+            }
+        }
+        let mut texts = switched(functions, &read)?;
+        let library = texts.remove(LIBRARY).map_or_else(|| read(LIBRARY), Ok)?;
+        texts.insert(LIBRARY, library + "\nmod planted;\n");
+        texts.insert(PLANTED, planted());
+        texts.extend(with_room(&mut included, &read)?);
+        Ok(Self { texts, included })
+    }
+
+    /// The files whose texts are written over in the program.
+    pub(crate) fn included(&self) -> impl Iterator<Item = &'static str> {
+        let mut files: Vec<_> = self.included.values().flat_map(Texts::keys).copied().collect();
+        files.sort_unstable();
+        files.dedup();
+        files.into_iter()
+    }
+
+    /// What the defect of this number writes over in the program.
+    pub(crate) fn included_by(&self, number: usize) -> Option<&Texts> {
+        self.included.get(&number)
+    }
+}
+
+/// The bodies that functions have instead of theirs, with the numbers of the defects. A function is
+/// known by its file, and by how many stand before it.
+type Functions = BTreeMap<(&'static str, usize), Vec<(usize, String)>>;
+
+/// The bodies of functions in `changed` that are others in `text`, each with how many stand before it.
+fn changes(text: &str, changed: &str) -> Result<Vec<(usize, String)>, String> {
+    let (before, after) = (bodies(text), bodies(changed));
+    let rest = |text: &str| {
+        let mut rest = text.to_owned();
+        bodies(text).into_iter().rev().for_each(|body| rest.replace_range(body, "{}"));
+        rest
+    };
+    if rest(text) != rest(changed) {
+        return Err("it changes more than what stands in functions".into());
+    }
+    let bodies =
+        before.into_iter().map(|it| &text[it]).zip(after.into_iter().map(|it| &changed[it]));
+    let changes = bodies.enumerate().filter(|(_, (before, after))| before != after);
+    Ok(changes.map(|(place, (_, after))| (place, after.to_owned())).collect())
+}
+
+/// The files of `functions`, where each has the body of the defect that was chosen.
+fn switched(
+    functions: Functions,
+    read: impl Fn(&str) -> Result<String, String>,
+) -> Result<Texts, String> {
+    let mut texts = Texts::new();
+    // From the end of each file, so that places stay what they are.
+    for ((file, place), arms) in functions.into_iter().rev() {
+        let mut text = texts.remove(file).map_or_else(|| read(file), Ok)?;
+        let body = bodies(&text)[place].clone();
+        let arms: String =
+            arms.iter().map(|(number, body)| format!("{number} => {body}\n")).collect();
+        let switch = format!(
+            "{{ match crate::planted::number() {{\n{arms}_ => {} }} }}",
+            &text[body.clone()]
+        );
+        text.replace_range(body, &switch);
+        texts.insert(file, text);
+    }
+    Ok(texts)
+}
+
+/// The texts whose place others take, made as long as the longest of them, as those are.
+fn with_room(
+    included: &mut BTreeMap<usize, Texts>,
+    read: impl Fn(&str) -> Result<String, String>,
+) -> Result<Texts, String> {
+    let mut sound = Texts::new();
+    let mut longest: BTreeMap<&str, usize> = BTreeMap::new();
+    for (&file, text) in included.values().flatten() {
+        sound.insert(file, read(file)?);
+        let longest = longest.entry(file).or_default();
+        *longest = text.len().max(sound[file].len()).max(*longest);
+    }
+    for (file, text) in included.values_mut().flatten().chain(&mut sound) {
+        text.push_str(&" ".repeat(longest[file] - text.len()));
+    }
+    Ok(sound)
+}
+
+/// The files of `defect` with all of its edits made.
+fn edited(defect: &Defect, read: impl Fn(&str) -> Result<String, String>) -> Result<Texts, String> {
+    let mut texts = Texts::new();
+    for Edit { file, from, to } in defect.edits {
+        let text = texts.remove(file).map_or_else(|| read(file), Ok)?;
+        let times = text.matches(from).count();
+        if times != 1 {
+            return Err(format!("its text stands {times} times in {file}: {from:?}"));
+        }
+        texts.insert(*file, text.replacen(from, to, 1));
+    }
+    Ok(texts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Finder;
+
+    const SOURCES: [(&str, &str); 3] = [
+        ("src/lib.rs", "mod a;\n"),
+        ("src/a.rs", "const ONE: u8 = 1;\nfn a() -> u8 { ONE + 2 }\nfn b() { a() }\n"),
+        ("src/a.lua", "return 1\n"),
+    ];
+
+    fn read(file: &str) -> Result<String, String> {
+        let found = SOURCES.iter().find(|(name, _)| *name == file);
+        found.map(|(_, text)| (*text).to_owned()).ok_or_else(|| format!("{file}: gone"))
+    }
+
+    /// Defects of these edits, with numbers from 1.
+    fn planted(defects: &'static [Defect]) -> Result<Planted, String> {
+        let cases = defects.iter().zip(1..);
+        let cases =
+            cases.map(|(defect, number)| Case { number, finder: Finder::Unit("a"), defect });
+        Planted::of(&cases.collect::<Vec<_>>(), read)
+    }
+
+    #[test]
+    fn function_has_the_body_of_the_defect_that_is_chosen() {
+        let planted = planted(&[
+            Defect {
+                says: "one",
+                edits: &[
+                    Edit { file: "src/a.rs", from: "+ 2", to: "+ 3" },
+                    Edit { file: "src/a.rs", from: "ONE + 3", to: "4" },
+                    Edit { file: "src/a.rs", from: "b() { a() }", to: "b() { }" },
+                ],
+            },
+            Defect { says: "two", edits: &[Edit { file: "src/a.rs", from: "+ 2", to: "" }] },
+        ]);
+        assert_eq!(
+            planted.unwrap().texts["src/a.rs"],
+            "const ONE: u8 = 1;\nfn a() -> u8 { match crate::planted::number() {\n1 => { 4 }\n\
+             2 => { ONE  }\n_ => { ONE + 2 } } }\nfn b() { match crate::planted::number() {\n\
+             1 => { }\n_ => { a() } } }\n"
+        );
+    }
+
+    #[test]
+    fn library_knows_which_defect_is_chosen() {
+        let planted = planted(&[]).unwrap();
+        assert_eq!(planted.texts["src/lib.rs"], "mod a;\n\nmod planted;\n");
+        assert!(planted.texts["src/planted.rs"].contains("\"LEASEHOLD_PLANTED\""));
+    }
+
+    #[test]
+    fn included_texts_are_as_long_as_those_whose_place_they_take() {
+        let planted = planted(&[
+            Defect { says: "one", edits: &[Edit { file: "src/a.lua", from: "1", to: "100" }] },
+            Defect { says: "two", edits: &[Edit { file: "src/a.lua", from: " 1", to: "" }] },
+        ])
+        .unwrap();
+        assert_eq!(planted.texts["src/a.lua"], "return 1\n  ");
+        assert_eq!(planted.included_by(1).unwrap()["src/a.lua"], "return 100\n");
+        assert_eq!(planted.included_by(2).unwrap()["src/a.lua"], "return\n    ");
+        assert!(planted.included_by(3).is_none());
+        assert_eq!(planted.included().collect::<Vec<_>>(), ["src/a.lua"]);
+    }
+
+    #[test]
+    fn defect_that_cannot_be_planted_is_an_error() {
+        const FILE: &str = "src/a.rs";
+        let why = |edits| planted(edits).err().unwrap();
+        let no_function = why(&[Defect {
+            says: "a constant",
+            edits: &[Edit { file: FILE, from: "= 1", to: "= 2" }],
+        }]);
+        assert_eq!(
+            no_function,
+            "`a constant`: src/a.rs: it changes more than what stands in functions"
+        );
+        let twice =
+            why(&[Defect { says: "a", edits: &[Edit { file: FILE, from: "ONE", to: "" }] }]);
+        assert_eq!(twice, "`a`: its text stands 2 times in src/a.rs: \"ONE\"");
+        let gone = why(&[Defect { says: "a", edits: &[Edit { file: "b", from: "c", to: "" }] }]);
+        assert_eq!(gone, "`a`: b: gone");
+    }
+}

@@ -1,0 +1,233 @@
+//! Builds the tests with all defects in them, and runs one of them with one defect.
+
+use std::collections::BTreeMap;
+use std::env;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Mutex;
+use std::thread::sleep;
+use std::time::Duration;
+
+use crate::clock;
+use crate::planting::{NUMBER, Planted, Texts};
+
+/// How long to leave a process alone before looking again.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// The tests, built with all defects in them.
+pub(crate) struct Program {
+    path: PathBuf,
+    /// Where it runs: in the sources that it was built from.
+    sources: PathBuf,
+    /// Where each text stands that defects write over.
+    places: BTreeMap<&'static str, Vec<u64>>,
+    /// Who writes a program or starts one: a process that begins has all files of this one for a
+    /// moment, and what somebody may write to does not start.
+    starting: Mutex<()>,
+}
+
+/// A test, as a process has to run it.
+pub(crate) struct Run<'a> {
+    pub(crate) test: &'a str,
+    pub(crate) seeds: u64,
+    /// The number of the defect; 0 is none.
+    pub(crate) number: usize,
+    /// What the defect writes over.
+    pub(crate) included: Option<&'a Texts>,
+}
+
+impl Program {
+    /// Builds the tests of the library from `sources`, with dependencies in `target`.
+    pub(crate) fn build(
+        sources: PathBuf,
+        target: &Path,
+        planted: &Planted,
+    ) -> Result<Self, String> {
+        let built = cargo(&sources, target)?;
+        let path = executable(&built).ok_or("cargo built no program of tests")?;
+        let bytes = fs::read(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        let mut places = BTreeMap::new();
+        for file in planted.included() {
+            let found = places_of(planted.texts[file].as_bytes(), &bytes);
+            if found.is_empty() {
+                return Err(format!("the text of {file} does not stand in the program"));
+            }
+            places.insert(file, found);
+        }
+        Ok(Self { path, sources, places, starting: Mutex::new(()) })
+    }
+
+    /// Runs a test. Returns how it ended, if it did within `longest`, and what it said; the files
+    /// that it takes have the name `name`.
+    pub(crate) fn run(
+        &self,
+        run: &Run<'_>,
+        name: &Path,
+        longest: Duration,
+    ) -> io::Result<(Option<ExitStatus>, String)> {
+        let said = Temporary(name.with_extension("said"));
+        let changed = run.included.map(|texts| (Temporary(name.to_owned()), texts));
+        let mut child = {
+            let _alone = self.starting.lock().expect("nobody panics while starting one");
+            if let Some((path, texts)) = &changed {
+                self.write_changed(&path.0, texts)?;
+            }
+            let path = changed.as_ref().map_or(&self.path, |(path, _)| &path.0);
+            self.start(path, run, &said.0)?
+        };
+        let status = ended(&mut child, longest)?;
+        let said = fs::read(&said.0)?;
+        Ok((status, String::from_utf8_lossy(&said).into_owned()))
+    }
+
+    /// Writes the program to `path` with other `texts` in it.
+    fn write_changed(&self, path: &Path, texts: &Texts) -> io::Result<()> {
+        fs::copy(&self.path, path)?;
+        let program = File::options().write(true).open(path)?;
+        for (file, text) in texts {
+            self.places[file]
+                .iter()
+                .try_for_each(|at| program.write_all_at(text.as_bytes(), *at))?;
+        }
+        Ok(())
+    }
+
+    fn start(&self, path: &Path, run: &Run<'_>, said: &Path) -> io::Result<Child> {
+        let said = File::create(said)?;
+        Command::new(path)
+            .current_dir(&self.sources)
+            .args([run.test, "--exact", "--nocapture"])
+            .env(NUMBER, run.number.to_string())
+            .env("LEASEHOLD_SEEDS", run.seeds.to_string())
+            .env("LEASEHOLD_BASE", "0")
+            .env_remove("LEASEHOLD_SEED")
+            .env("RUST_BACKTRACE", "0")
+            .stdin(Stdio::null())
+            .stdout(said.try_clone()?)
+            .stderr(said)
+            .spawn()
+    }
+}
+
+/// How a process ended, if it did within `longest`. One that did not is killed.
+fn ended(child: &mut Child, longest: Duration) -> io::Result<Option<ExitStatus>> {
+    let started = clock();
+    while started.elapsed() < longest {
+        if let Some(status) = child.try_wait()? {
+            return Ok(Some(status));
+        }
+        sleep(PAUSE);
+    }
+    child.kill()?;
+    child.wait()?;
+    Ok(None)
+}
+
+/// Where `text` stands in `bytes`.
+fn places_of(text: &[u8], bytes: &[u8]) -> Vec<u64> {
+    let Some(first) = text.first() else { return vec![] };
+    let begins = bytes.iter().enumerate().filter(|(_, it)| *it == first);
+    let found = begins.filter(|(at, _)| bytes[*at..].starts_with(text));
+    found.map(|(at, _)| at as u64).collect()
+}
+
+/// Builds the tests and returns what cargo says. Stories are told three times as fast with a little
+/// optimisation.
+///
+/// Nothing here may change what the profile says of dependencies, or they are built anew.
+fn cargo(sources: &Path, target: &Path) -> Result<String, String> {
+    let mut cargo = Command::new(env!("CARGO"));
+    // What `cargo run` says of this program is true of no dependency; one that looks at it would
+    // be built anew.
+    let (names, of_us) = (env::vars_os().map(|(name, _)| name), ["CARGO_MANIFEST_", "CARGO_PKG_"]);
+    for name in names.filter(|name| of_us.iter().any(|it| name.to_string_lossy().starts_with(it))) {
+        cargo.env_remove(name);
+    }
+    let output = cargo
+        .current_dir(sources)
+        .args(["test", "--no-run", "--lib", "--quiet", "--all-features"])
+        .args(["--message-format", "json-render-diagnostics"])
+        .args(["--config", "profile.dev.package.leasehold.debug=0"])
+        .args(["--config", "profile.dev.package.leasehold.opt-level=1"])
+        .env("CARGO_TARGET_DIR", target)
+        .output()
+        .map_err(|error| format!("cargo: {error}"))?;
+    match output.status.success() {
+        true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
+        false => Err(format!(
+            "with all defects, each behind its number, {} does not build:\n{}",
+            sources.display(),
+            String::from_utf8_lossy(&output.stderr)
+        )),
+    }
+}
+
+/// The one program that cargo says it has built.
+fn executable(messages: &str) -> Option<PathBuf> {
+    let (_, path) = messages.split_once("\"executable\":\"")?;
+    path.split('"').next().map(PathBuf::from)
+}
+
+/// A file that goes with this value.
+struct Temporary(PathBuf);
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        // What an interrupted run leaves is written over by the next one.
+        drop(fs::remove_file(&self.0));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_program_of_tests_is_found_in_cargos_messages() {
+        let messages = "{\"executable\":null}\n{\"executable\":\"/t/deps/a-1\",\"x\":1}\n";
+        assert_eq!(executable(messages), Some("/t/deps/a-1".into()));
+        assert_eq!(executable("{\"executable\":null}"), None);
+    }
+
+    #[test]
+    fn text_is_found_wherever_it_stands() {
+        assert_eq!(places_of(b"aab", b"aaab-aab"), [1, 5]);
+        assert!(places_of(b"ab", b"ba").is_empty());
+    }
+
+    #[test]
+    fn changed_program_runs_with_its_text_and_its_number() {
+        // given a program that says its text, its arguments and its number
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("program");
+        let text = "#!/bin/sh\necho text \"$1\" $LEASEHOLD_PLANTED $LEASEHOLD_SEEDS\nexit 3\n";
+        fs::write(&path, text).unwrap();
+        let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        fs::set_permissions(&path, executable).unwrap();
+        let places = BTreeMap::from([("a.lua", places_of(b"text", text.as_bytes()))]);
+        let starting = Mutex::new(());
+        let program = Program { path, sources: folder.path().to_owned(), places, starting };
+        let name = folder.path().join("1");
+        let run = |included, number| {
+            let run = Run { test: "a::b", seeds: 7, number, included };
+            let (status, said) = program.run(&run, &name, Duration::from_secs(60)).unwrap();
+            (status.unwrap().code(), said)
+        };
+
+        // then with other texts it says those, and leaves nothing behind
+        let texts = Texts::from([("a.lua", "TEXT".into())]);
+        assert_eq!(run(Some(&texts), 2), (Some(3), "TEXT a::b 2 7\n".into()));
+        assert_eq!(run(None, 0), (Some(3), "text a::b 0 7\n".into()));
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn process_that_does_not_end_is_killed() {
+        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+        assert_eq!(ended(&mut child, Duration::from_millis(1)).unwrap(), None);
+        assert!(child.try_wait().unwrap().is_some());
+    }
+}
