@@ -18,6 +18,13 @@ const LIBRARY: &str = "src/lib.rs";
 /// Where they look it up.
 const PLANTED: &str = "src/planted.rs";
 
+/// What the library's tests depend on.
+const DEPENDENCIES: &str = "Cargo.toml";
+
+/// The library itself, for examples and other tests. Its own tests can do without, and it would be
+/// built a second time for them.
+const ITSELF: &str = "leasehold = { path = \".\", features = [\"testing\"] }\n";
+
 /// A number that cannot be read is no defect: with it, nothing is found.
 fn planted() -> String {
     format!(
@@ -47,26 +54,21 @@ impl Planted {
         cases: &[Case],
         read: impl Fn(&str) -> Result<String, String>,
     ) -> Result<Self, String> {
-        let mut functions = Functions::new();
-        let mut included: BTreeMap<usize, Texts> = BTreeMap::new();
+        let (mut functions, mut included) = (Functions::new(), BTreeMap::new());
         for case in cases {
-            let said = |why| format!("`{}`: {why}", case.defect.says);
-            for (file, text) in edited(case.defect, &read).map_err(said)? {
-                if !file.ends_with(".rs") {
-                    included.entry(case.number).or_default().insert(file, text);
-                    continue;
-                }
-                let changes =
-                    changes(&read(file)?, &text).map_err(|why| said(format!("{file}: {why}")))?;
-                for (place, body) in changes {
-                    functions.entry((file, place)).or_default().push((case.number, body));
-                }
-            }
+            let changed = edited(case.defect, &read).and_then(|texts| {
+                let (code, others): (Texts, Texts) =
+                    texts.into_iter().partition(|(file, _)| file.ends_with(".rs"));
+                included.extend((!others.is_empty()).then_some((case.number, others)));
+                add(case, code, &mut functions, &read)
+            });
+            changed.map_err(|why| format!("`{}`: {why}", case.defect.says))?;
         }
         let mut texts = switched(functions, &read)?;
         let library = texts.remove(LIBRARY).map_or_else(|| read(LIBRARY), Ok)?;
         texts.insert(LIBRARY, library + "\nmod planted;\n");
         texts.insert(PLANTED, planted());
+        texts.insert(DEPENDENCIES, read(DEPENDENCIES)?.replace(ITSELF, ""));
         texts.extend(with_room(&mut included, &read)?);
         Ok(Self { texts, included })
     }
@@ -85,9 +87,27 @@ impl Planted {
     }
 }
 
-/// The bodies that functions have instead of theirs, with the numbers of the defects. A function is
-/// known by its file, and by how many stand before it.
-type Functions = BTreeMap<(&'static str, usize), Vec<(usize, String)>>;
+/// What functions do instead with a defect: arms of a match on its number. A function is known by
+/// its file, and by how many stand before it.
+type Functions = BTreeMap<(&'static str, usize), String>;
+
+/// Adds the functions that `case` changes in these texts.
+fn add(
+    case: &Case,
+    changed: Texts,
+    functions: &mut Functions,
+    read: impl Fn(&str) -> Result<String, String>,
+) -> Result<(), String> {
+    let Case { number, defect: Defect { says, .. }, .. } = case;
+    for (file, text) in changed {
+        let changes = changes(&read(file)?, &text).map_err(|why| format!("{file}: {why}"))?;
+        for (place, body) in changes {
+            let arms = functions.entry((file, place)).or_default();
+            arms.push_str(&format!("// {says}\n{number} => {body}\n"));
+        }
+    }
+    Ok(())
+}
 
 /// The bodies of functions in `changed` that are others in `text`, each with how many stand before it.
 fn changes(text: &str, changed: &str) -> Result<Vec<(usize, String)>, String> {
@@ -116,8 +136,6 @@ fn switched(
     for ((file, place), arms) in functions.into_iter().rev() {
         let mut text = texts.remove(file).map_or_else(|| read(file), Ok)?;
         let body = bodies(&text)[place].clone();
-        let arms: String =
-            arms.iter().map(|(number, body)| format!("{number} => {body}\n")).collect();
         let switch = format!(
             "{{ match crate::planted::number() {{\n{arms}_ => {} }} }}",
             &text[body.clone()]
@@ -165,7 +183,11 @@ mod tests {
     use super::*;
     use crate::Finder;
 
-    const SOURCES: [(&str, &str); 3] = [
+    const SOURCES: [(&str, &str); 4] = [
+        (
+            "Cargo.toml",
+            "[dev-dependencies]\nleasehold = { path = \".\", features = [\"testing\"] }\n",
+        ),
         ("src/lib.rs", "mod a;\n"),
         ("src/a.rs", "const ONE: u8 = 1;\nfn a() -> u8 { ONE + 2 }\nfn b() { a() }\n"),
         ("src/a.lua", "return 1\n"),
@@ -199,9 +221,9 @@ mod tests {
         ]);
         assert_eq!(
             planted.unwrap().texts["src/a.rs"],
-            "const ONE: u8 = 1;\nfn a() -> u8 { match crate::planted::number() {\n1 => { 4 }\n\
-             2 => { ONE  }\n_ => { ONE + 2 } } }\nfn b() { match crate::planted::number() {\n\
-             1 => { }\n_ => { a() } } }\n"
+            "const ONE: u8 = 1;\nfn a() -> u8 { match crate::planted::number() {\n// one\n1 => { 4 }\n\
+             // two\n2 => { ONE  }\n_ => { ONE + 2 } } }\nfn b() { match crate::planted::number() {\n\
+             // one\n1 => { }\n_ => { a() } } }\n"
         );
     }
 
@@ -210,6 +232,11 @@ mod tests {
         let planted = planted(&[]).unwrap();
         assert_eq!(planted.texts["src/lib.rs"], "mod a;\n\nmod planted;\n");
         assert!(planted.texts["src/planted.rs"].contains("\"LEASEHOLD_PLANTED\""));
+    }
+
+    #[test]
+    fn library_is_no_dependency_of_its_tests() {
+        assert_eq!(planted(&[]).unwrap().texts["Cargo.toml"], "[dev-dependencies]\n");
     }
 
     #[test]

@@ -158,7 +158,7 @@ fn cargo(sources: &Path, target: &Path) -> Result<String, String> {
     match output.status.success() {
         true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
         false => Err(format!(
-            "with all defects, each behind its number, {} does not build:\n{}",
+            "with all defects, each in the arm of its number, {} does not build:\n{}",
             sources.display(),
             String::from_utf8_lossy(&output.stderr)
         )),
