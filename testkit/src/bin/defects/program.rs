@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::env;
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, BufRead};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -48,10 +48,11 @@ impl Program {
     ) -> Result<Self, String> {
         let built = cargo(&sources, target)?;
         let path = executable(&built).ok_or("cargo built no program of tests")?;
-        let bytes = fs::read(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        let said = |error: io::Error| format!("{}: {error}", path.display());
+        let bytes = fs::read(&path).map_err(said)?;
         let mut places = BTreeMap::new();
         for file in planted.included() {
-            let found = places_of(planted.texts[file].as_bytes(), &bytes);
+            let found = places_of(planted.texts[file].as_bytes(), &bytes).map_err(said)?;
             if found.is_empty() {
                 return Err(format!("the text of {file} does not stand in the program"));
             }
@@ -126,12 +127,17 @@ fn ended(child: &mut Child, longest: Duration) -> io::Result<Option<ExitStatus>>
     Ok(None)
 }
 
-/// Where `text` stands in `bytes`.
-fn places_of(text: &[u8], bytes: &[u8]) -> Vec<u64> {
-    let Some(first) = text.first() else { return vec![] };
-    let begins = bytes.iter().enumerate().filter(|(_, it)| *it == first);
-    let found = begins.filter(|(at, _)| bytes[*at..].starts_with(text));
-    found.map(|(at, _)| at as u64).collect()
+/// Where `text` stands in `bytes`. What skips to its first byte is quick without optimisation, too.
+fn places_of(text: &[u8], bytes: &[u8]) -> io::Result<Vec<u64>> {
+    let Some(first) = text.first() else { return Ok(vec![]) };
+    let (mut found, mut rest) = (vec![], bytes);
+    while rest.skip_until(*first)? > 0 {
+        let at = bytes.len() - rest.len() - 1;
+        if bytes[at..].starts_with(text) {
+            found.push(at as u64);
+        }
+    }
+    Ok(found)
 }
 
 /// Builds the tests and returns what cargo says. Stories are told three times as fast with a little
@@ -194,8 +200,8 @@ mod tests {
 
     #[test]
     fn text_is_found_wherever_it_stands() {
-        assert_eq!(places_of(b"aab", b"aaab-aab"), [1, 5]);
-        assert!(places_of(b"ab", b"ba").is_empty());
+        assert_eq!(places_of(b"aab", b"aaab-aab").unwrap(), [1, 5]);
+        assert!(places_of(b"ab", b"ba").unwrap().is_empty());
     }
 
     #[test]
@@ -207,7 +213,7 @@ mod tests {
         fs::write(&path, text).unwrap();
         let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         fs::set_permissions(&path, executable).unwrap();
-        let places = BTreeMap::from([("a.lua", places_of(b"text", text.as_bytes()))]);
+        let places = BTreeMap::from([("a.lua", places_of(b"text", text.as_bytes()).unwrap())]);
         let starting = Mutex::new(());
         let program = Program { path, sources: folder.path().to_owned(), places, starting };
         let name = folder.path().join("1");
