@@ -106,8 +106,7 @@ async fn both_commands_of_a_release_travel_together() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hundred_pairs_are_plain_commands_but_for_one_release_in_sixteen_that_looks_for_a_queue()
-{
+async fn hundred_pairs_are_plain_commands() {
     let t = Setup::new().await;
     let (sent, ()) = t
         .sent_during(async {
@@ -116,10 +115,7 @@ async fn a_hundred_pairs_are_plain_commands_but_for_one_release_in_sixteen_that_
             }
         })
         .await;
-    let openly = sent.iter().filter(|it| *it == "HDEL").count();
-    let looks = sent.iter().filter(|it| *it == "EVALSHA").count() - 100;
-    assert_eq!((openly + looks, sent.len()), (100, 100 + 2 * openly + looks), "{sent:?}");
-    assert!((1..=12).contains(&looks), "{looks}");
+    assert_eq!(sent, PAIR.repeat(100));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -393,7 +389,7 @@ async fn one_who_polls_asks_as_often_as_it_said_and_never_subscribes() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn clients_that_take_turns_cost_three_evalsha_for_each_however_many_they_are() {
-    let mut costs = Vec::new();
+    let (mut costs, mut commands) = (Vec::new(), Vec::new());
     for (clients, rounds) in [(2, 300), (8, 150), (32, 60)] {
         // given clients that have waited for each other before
         let redis = Redis::start();
@@ -424,7 +420,11 @@ async fn clients_that_take_turns_cost_three_evalsha_for_each_however_many_they_a
         assert!(again.iter().all(|again| *again <= long), "{long}: {calls}");
         assert_eq!(calls.of("eval"), 0, "{calls}");
         costs.push([each(asked), each(asked.saturating_sub(2 * long))]);
+        commands.push(each(calls.total()));
     }
+    // A hand-over has 19 commands: 6 of the waiter in vain, 10 of the release and 3 of the
+    // waiter that is notified. Yield windows cost some more.
+    assert!(commands[0] <= 20.0, "{commands:?}");
     // and that does not grow with their number, but by what those ask who wait for long
     let least = costs.iter().map(|[whole, _]| *whole).fold(9.0, f64::min);
     let most = costs.iter().map(|[_, without]| *without).fold(0.0, f64::max);

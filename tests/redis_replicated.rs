@@ -480,7 +480,7 @@ fn threads_have_it_too() {
 
 /// What the protocol names for one lock without a queue, and what replicas need beside it.
 const RIGHTS: &str = "~door &redisson_lock__channel:{door} +hello +ping +client|setname +info +eval \
-                      +evalsha +script|load +hexists +hget +hgetall +hset +hdel +hlen +del \
+                      +evalsha +script|load +hexists +hget +hscan +hset +hdel +hlen +del \
                       +pexpire +pttl +publish +subscribe +unsubscribe";
 
 #[tokio::test(flavor = "multi_thread")]

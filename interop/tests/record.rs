@@ -913,7 +913,7 @@ fn until_quiet(redis: &Redis) {
 /// The places in our queue, with owners made comparable.
 fn queue(redis: &Redis, name: &str) -> Vec<String> {
     let key = format!("leasehold_lock__queue:{{{name}}}");
-    let places = redis.command(&["ZRANGEBYSCORE", &key, "0", "+inf"]);
+    let places = redis.command(&["ZRANGE", &key, "0", "-1"]);
     places.texts().into_iter().map(without_owner).collect()
 }
 

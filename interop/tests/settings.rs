@@ -192,7 +192,7 @@ fn users_of_a_fenced_lock_need_rights_to_its_counter() {
 
 #[test]
 fn a_fenced_lock_needs_no_rights_for_a_queue() {
-    let own = [QUEUE_RIGHT, COUNTING_RIGHT, WAITERS_RIGHT];
+    let own = [QUEUE_RIGHT, YIELD_RIGHT, COUNTING_RIGHT, WAITERS_RIGHT];
     let rust = RUST_RIGHTS.into_iter().chain(RUST_FENCED_RIGHTS);
     let rust: Vec<_> = rust.filter(|it| !own.contains(it)).collect();
     let both = with_users(&[&JAVA_RIGHTS[..], &JAVA_FENCED_RIGHTS].concat(), &rust);
@@ -213,9 +213,9 @@ fn with_users(java: &[&str], rust: &[&str]) -> Together {
 
 #[test]
 fn without_the_rights_for_a_queue_a_release_wakes_everybody() {
-    let own = [QUEUE_RIGHT, COUNTING_RIGHT, WAITERS_RIGHT];
+    let own = [QUEUE_RIGHT, YIELD_RIGHT, COUNTING_RIGHT, WAITERS_RIGHT];
     let commands: Vec<[&str; 1]> = QUEUE_COMMANDS.map(|it| [it]).into();
-    let alone = [[QUEUE_RIGHT], [COUNTING_RIGHT], [WAITERS_RIGHT]];
+    let alone = own.map(|it| [it]);
     let each = alone.iter().chain(&commands).map(|one| one.as_slice());
     for missing in [own.as_slice()].into_iter().chain(each) {
         // given two of ours whose user lacks some of what a queue needs, and one of Java's
@@ -381,9 +381,10 @@ const JAVA_RIGHTS: [&str; 22] = [
 ];
 
 /// What Leasehold needs for a lock called `door`.
-const RUST_RIGHTS: [&str; 32] = [
+const RUST_RIGHTS: [&str; 34] = [
     "~door",
     QUEUE_RIGHT,
+    YIELD_RIGHT,
     "&redisson_lock__channel:{door}",
     COUNTING_RIGHT,
     WAITERS_RIGHT,
@@ -397,7 +398,7 @@ const RUST_RIGHTS: [&str; 32] = [
     "+script|load",
     "+hexists",
     "+hget",
-    "+hgetall",
+    "+hscan",
     "+hset",
     "+hdel",
     "+hlen",
@@ -415,6 +416,7 @@ const RUST_RIGHTS: [&str; 32] = [
     QUEUE_COMMANDS[5],
     QUEUE_COMMANDS[6],
     QUEUE_COMMANDS[7],
+    QUEUE_COMMANDS[8],
 ];
 
 /// What a fenced lock needs besides.
@@ -423,17 +425,19 @@ const RUST_FENCED_RIGHTS: [&str; 2] = ["~redisson_lock_token:{door}", "+incrby"]
 
 /// What only its queue needs.
 const QUEUE_RIGHT: &str = "~leasehold_lock__queue:{door}";
+const YIELD_RIGHT: &str = "~leasehold_lock__yield:{door}";
 const COUNTING_RIGHT: &str = "&leasehold_lock__channel:{door}";
 const WAITERS_RIGHT: &str = "&leasehold_lock__waiter:{door}:*";
-const QUEUE_COMMANDS: [&str; 8] = [
+const QUEUE_COMMANDS: [&str; 9] = [
     "+exists",
+    "+get",
     "+pubsub|numsub",
+    "+set",
     "+time",
     "+zadd",
+    "+zpopmin",
     "+zrange",
-    "+zrangebyscore",
     "+zrem",
-    "+zscore",
 ];
 
 const SECOND: Duration = Duration::from_secs(1);

@@ -126,11 +126,8 @@ pub(crate) type Token = NonZero<u64>;
 pub(crate) enum Place {
     /// The place that it has, if it has one.
     Kept,
-    /// A place of one who hears when its turn comes.
+    /// A place of a client that is notified when the lock is reserved for it.
     Listening,
-    /// A place of one who hears nothing, and asks now and then. When its turn comes
-    /// the lock is reserved for so long that it has asked meanwhile.
-    Polling,
     /// Where nobody queues: it has waited for so long, and who came later is to leave it
     /// what it wants.
     Waited(Duration),
@@ -208,7 +205,7 @@ impl GivenBack {
 pub(crate) enum Others {
     /// Nobody; or it is reserved, and others may queue behind.
     Nobody,
-    /// Other clients listen, or poll. They may have been waiting, and may queue.
+    /// Other clients listen. They may have been waiting, and may queue.
     Listeners,
     /// Those who do not queue may ask first, for so long.
     Outsiders(Duration),

@@ -25,11 +25,11 @@ pub enum WaitBy {
     /// By asking again and again, as Redisson's spin lock does: after `first`,
     /// then after twice as long each time, up to `longest`; each give or take a quarter.
     ///
-    /// For servers without publish and subscribe. Who has waited for a second so has
-    /// a place in the queue, and the lock is reserved for it for 0.4 s when its turn
-    /// comes. With pauses longer than 0.25 s there is no place, since nobody would ask
-    /// in that time: it enters when it meets a free lock. Tasks of the same client that stand
-    /// behind it ask when it does, so use one way for each name.
+    /// For servers without publish and subscribe. A polling waiter has no place in the queue: it
+    /// enters when it finds the lock free. While others queue, that is 2 % of the time, in
+    /// windows of 2 to 16 ms. Choose short pauses: with 100 ms between two requests the wait
+    /// is some five seconds on average, and has no bound. Tasks of the same client that stand
+    /// behind a polling one ask when it does, so use one way for each name.
     Polling {
         /// The first pause.
         first: Duration,

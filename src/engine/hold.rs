@@ -22,7 +22,7 @@ use super::{
     clock::Stamp,
     counters::Counters,
     grant::{Copies, Grant, Shape, Stay, Terms},
-    timing::{LONG_HOLD, LONGEST_REST, LOOKS_ONE_IN, SHARING_PAST, SHARING_RESTS},
+    timing::{LONG_HOLD, LONGEST_REST, RESTS_ONE_IN, SHARING_PAST, SHARING_RESTS, SHORTEST_REST},
 };
 use crate::{
     domain::{Claim, Holder, Lease, LostReason, Mutex, Name, Object, ReleaseMode, Renewal, Waits},
@@ -151,25 +151,27 @@ impl Hold {
         let lost = self.state.lock().over.is_some_and(|reason| reason != LostReason::Released);
         // A broadcast says that the lock is free even if it finds nothing: what is in doubt is
         // given back by a release that looks first.
-        match self.grant.contended || self.grant.unsure || lost || self.looks_around(now) {
+        let looks = self.grant.contended || self.grant.unsure || lost;
+        match looks || self.held_for(now) >= LONG_HOLD {
             true => ReleaseMode::HandOver,
             false => ReleaseMode::Broadcast,
         }
     }
 
-    /// Whether its release looks for those whom nobody hears. By the number of its grant,
-    /// and not by a count: names that take turns would each have the same one.
-    fn looks_around(&self, now: Instant) -> bool {
-        let in_its_turn = || fastrand::Rng::with_seed(self.grant.id).u32(..LOOKS_ONE_IN) == 0;
-        self.held_for(now) >= LONG_HOLD || in_its_turn()
-    }
-
-    /// For how long it is left alone when it was given back, if nobody is known to want it.
+    /// For how long its client leaves it alone after a release at `now`, if no other waiter is
+    /// known. Short holds rest by the number of their grant, and not by a count: names that are
+    /// used in turns would each have the same one.
     pub(super) fn rests(&self, now: Instant) -> Option<Duration> {
-        let held = self.held_for(now);
-        let queued = self.object().manner().waits == Waits::Queued;
-        let rests = queued && held >= LONG_HOLD && !self.grant.contended;
-        rests.then(|| (held / 50).min(LONGEST_REST))
+        if self.object().manner().waits != Waits::Queued || self.grant.contended {
+            return None;
+        }
+        let in_its_turn = || fastrand::Rng::with_seed(self.grant.id).u32(..RESTS_ONE_IN) == 0;
+        let rest = match self.held_for(now) {
+            held if held >= LONG_HOLD => held / 50,
+            held if in_its_turn() => held * RESTS_ONE_IN / 50,
+            _ => return None,
+        };
+        (rest >= SHORTEST_REST).then(|| rest.min(LONGEST_REST))
     }
 
     /// The question to keep it alive with.

@@ -150,8 +150,7 @@ macro_rules! settings {
 
         /// Sets how a waiter learns that the lock may be free. Default: by messages.
         ///
-        /// Who polls takes a place in the queue after a second, and with pauses longer
-        /// than 0.25 s never: it then must meet the lock free.
+        /// A waiter that polls has no place in the queue: it must find the lock free.
         ///
         /// # Examples
         ///

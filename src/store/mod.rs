@@ -24,18 +24,14 @@ pub(crate) const HEALTH_CHECK: Duration = Duration::from_millis(200);
 /// not to work. Who is dead or paused then keeps the others out for no longer.
 pub(crate) const RESERVATION: Duration = Duration::from_millis(750);
 
-/// Who is next in a queue and has waited for so long is told to look [`SOON`] after the
-/// lock went to the one before it: that one may not come, or die.
+/// A waiter that is next in a queue, and has waited for this long, is notified to ask when the
+/// [`RESERVATION`] for the one before it ends: that one may be dead.
 pub(crate) const WARNED_AFTER: Duration = Duration::from_millis(200);
-pub(crate) const SOON: Duration = Duration::from_millis(50);
 
-/// When the one behind that one is told to look: both before it may be dead.
+/// When the waiter behind that one is to ask: both before it may be dead.
 pub(crate) const LATER: Duration = Duration::from_secs(1);
 
-/// For so long a lock is reserved for one who polls: it asks meanwhile. As long again
-/// others have it in any case.
-pub(crate) const POLLERS_TURN: Duration = Duration::from_millis(400);
-/// How long a queue stays that nobody asks about.
+/// How long a queue stays that nobody asks about, and the record of a yield window.
 pub(crate) const QUEUE_RESTS: Duration = Duration::from_secs(15);
 
 /// For so long after it asked one counts as waiting of whom the store is only to know that.

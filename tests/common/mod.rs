@@ -260,10 +260,14 @@ pub(crate) fn turns_of(client: &Client, name: &str) -> String {
     format!("leasehold_lock__waiter:{{{name}}}:{}", client.id())
 }
 
-/// How many places the queue of `name` has. Beside them it keeps two moments.
+/// The key with the time of the last yield window of `name`.
+pub(crate) fn yielded(name: &str) -> String {
+    format!("leasehold_lock__yield:{{{name}}}")
+}
+
+/// How many places the queue of `name` has.
 pub(crate) fn places(redis: &Redis, name: &str) -> usize {
-    let all = redis.command(&["ZRANGE", &queue(name), "0", "-1"]);
-    all.texts().into_iter().filter(|member| !["gap", "turn"].contains(member)).count()
+    redis.command(&["ZRANGE", &queue(name), "0", "-1"]).list().len()
 }
 
 /// Waits until so many have a place in the queue of `name`.

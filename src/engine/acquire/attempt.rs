@@ -259,7 +259,7 @@ impl<'a> Attempt<'a> {
             self.inbox = turn.inbox.clone();
         }
         let hears = self.inbox.as_ref().map_or(Hears::Nothing, |inbox| inbox.hears());
-        let place = self.waiting.place(self.want.wait_by, hears, now);
+        let place = self.waiting.place(hears, now);
         if let Some(inbox) = &self.inbox {
             inbox.queues(place == Some(Place::Listening));
         }

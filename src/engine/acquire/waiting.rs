@@ -5,10 +5,10 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::{
-    domain::{Backoff, Place, WaitBy, spread},
+    domain::{Backoff, Place, spread},
     engine::timing::{
         FIRST_LOOK, LATE_ANSWERS, LATE_REST, LONGEST_LATE_WAIT, LONGEST_WAIT, LONGEST_WAIT_UNHEARD,
-        PATIENT_AFTER, POLLER_QUEUES, VAIN_QUESTIONS, VAIN_REST,
+        PATIENT_AFTER, VAIN_QUESTIONS, VAIN_REST,
     },
     store::Hears,
 };
@@ -77,29 +77,14 @@ impl Waiting {
         longest.max(late.min(LONGEST_LATE_WAIT))
     }
 
-    /// Whether it asks less often than one who hears nothing.
-    fn is_unhurried(&self) -> bool {
-        self.names > 0 && self.unhurried(LONGEST_WAIT_UNHEARD) > LONGEST_WAIT_UNHEARD
-    }
-
     /// The place to ask for at `now`.
-    pub(super) fn place(&mut self, by: WaitBy, hears: Hears, now: Instant) -> Option<Place> {
-        let place = match (by, hears) {
-            (WaitBy::Messages, Hears::Turns) => Some(Place::Listening),
-            (WaitBy::Messages, Hears::Releases) => None,
-            // It would not ask while the lock is reserved for it.
-            (WaitBy::Polling { longest, .. }, _) if longest > LONGEST_WAIT_UNHEARD => None,
-            (WaitBy::Messages, Hears::Nothing) if self.is_unhurried() => None,
-            (WaitBy::Messages, Hears::Nothing) | (WaitBy::Polling { .. }, _) => {
-                let long = self.since.is_some_and(|since| now >= since + POLLER_QUEUES);
-                long.then_some(Place::Polling)
-            }
-        };
-        if place.is_some() {
+    pub(super) fn place(&mut self, hears: Hears, now: Instant) -> Option<Place> {
+        if hears == Hears::Turns {
             self.first_look
                 .get_or_insert_with(|| now + FIRST_LOOK.mul_f64(1.0 + fastrand::f64() / 4.0));
+            return Some(Place::Listening);
         }
-        place.or_else(|| self.may_have_place().then_some(Place::Kept))
+        self.may_have_place().then_some(Place::Kept)
     }
 
     /// The store is to know that it waits.
@@ -144,34 +129,25 @@ impl Waiting {
 mod tests {
     use super::*;
 
-    const POLLING: WaitBy =
-        WaitBy::Polling { first: Duration::from_millis(1), longest: Duration::from_millis(8) };
-
     #[test]
-    fn who_hears_its_turn_queues_at_once_and_who_hears_nothing_after_a_second() {
+    fn only_a_waiter_that_can_be_notified_queues() {
         let (mut waiting, now) = (Waiting::default(), Instant::now());
-        for by in [WaitBy::Messages, POLLING] {
-            assert_eq!(waiting.place(by, Hears::Nothing, now), None);
-        }
-        assert_eq!(waiting.place(WaitBy::Messages, Hears::Releases, now), None);
         waiting.in_vain(now, false);
+        for hears in [Hears::Nothing, Hears::Releases] {
+            assert_eq!(waiting.place(hears, now + Duration::from_secs(9)), None);
+        }
         assert!(!waiting.may_have_place());
-
-        let later = now + POLLER_QUEUES;
-        assert_eq!(waiting.place(WaitBy::Messages, Hears::Releases, later), None);
-        let (first, longest) = (Duration::ZERO, 2 * LONGEST_WAIT_UNHEARD);
-        let seldom = WaitBy::Polling { first, longest };
-        assert_eq!(waiting.place(seldom, Hears::Nothing, later), None);
-        assert_eq!(waiting.place(POLLING, Hears::Nothing, later), Some(Place::Polling));
-        assert_eq!(waiting.place(WaitBy::Messages, Hears::Turns, later), Some(Place::Listening));
-        // what it has it keeps, and names, so that it goes with the grant
-        assert_eq!(waiting.place(WaitBy::Messages, Hears::Releases, later), Some(Place::Kept));
+        assert_eq!(waiting.place(Hears::Turns, now), Some(Place::Listening));
+        // It names the place that it has, so that the place goes with the grant.
+        for hears in [Hears::Nothing, Hears::Releases] {
+            assert_eq!(waiting.place(hears, now), Some(Place::Kept));
+        }
     }
 
     #[test]
     fn who_came_to_the_queue_looks_soon_and_then_seldom() {
         let (mut waiting, now) = (Waiting::default(), Instant::now());
-        waiting.place(WaitBy::Messages, Hears::Turns, now);
+        waiting.place(Hears::Turns, now);
         let look = waiting.for_messages(Hears::Turns, now);
         assert!(look >= FIRST_LOOK && look <= FIRST_LOOK.mul_f64(1.25));
         // once: who has looked does not look again a moment later
@@ -186,10 +162,10 @@ mod tests {
         let now = Instant::now();
         let (late, longest) = (LONGEST_LATE_WAIT / LATE_ANSWERS, LONGEST_LATE_WAIT);
         let waits = |names: u32, took: Duration, hears: Hears| {
-            let mut waiting = Waiting::since_when(Some(now - POLLER_QUEUES));
+            let mut waiting = Waiting::default();
             waiting.is_one_of(names);
             waiting.answered_after(took);
-            (waiting.for_messages(hears, now), waiting)
+            waiting.for_messages(hears, now)
         };
         let cases = [
             (1, 3 * late, LONGEST_WAIT_UNHEARD, LONGEST_WAIT),
@@ -201,13 +177,9 @@ mod tests {
         ];
         for (names, took, unheard, heard) in cases {
             for (hears, longest) in [(Hears::Nothing, unheard), (Hears::Releases, heard)] {
-                let (wait, _) = waits(names, took, hears);
+                let wait = waits(names, took, hears);
                 assert!(wait >= longest.mul_f64(0.75) && wait <= longest.mul_f64(1.25), "{names}");
             }
-            // who would not ask while the lock is reserved for it does not queue
-            let (_, mut waiting) = waits(names, took, Hears::Nothing);
-            let place = waiting.place(WaitBy::Messages, Hears::Nothing, now);
-            assert_eq!(place.is_some(), unheard == LONGEST_WAIT_UNHEARD, "{names}");
         }
     }
 

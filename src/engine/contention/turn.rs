@@ -38,9 +38,9 @@ pub(crate) struct Turn {
 
 impl Contention {
     /// Waits until it is our turn to ask for `object`; `None` when the client is shut down, or
-    /// nobody can look after those who wait. A grant of this `shape` is of use to us. Who
-    /// polls does not listen to releases: there may be none. When the background ends, it is
-    /// to `revive` it, and say whether it runs.
+    /// nobody can look after those who wait. A grant of this `shape` is of use to us. A
+    /// polling waiter does not listen to releases: there may be no messages. When the background
+    /// ends, it is to `revive` it, and say whether it runs.
     pub(crate) async fn turn(
         self: &Arc<Self>,
         object: &Object,

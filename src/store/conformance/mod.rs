@@ -131,6 +131,12 @@ impl Bench {
         assert_eq!(self.hand_over(claim).await, None);
     }
 
+    /// Gives a lock back, which is free then for a moment.
+    async fn yields(&self, claim: &Claim) {
+        let given = self.one.release(claim, ReleaseMode::HandOver).await.unwrap();
+        assert!(matches!(given, GivenBack::Freed(Others::Next(_))), "{given:?}");
+    }
+
     async fn broadcast(&self, claim: &Claim) -> GivenBack {
         self.one.release(claim, ReleaseMode::Broadcast).await.unwrap()
     }

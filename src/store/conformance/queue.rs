@@ -10,7 +10,7 @@ use tokio::{
 use super::{Bench, NOW, freed, told_to_ask};
 use crate::{
     domain::{GivenBack, Others, Place, ReleaseMode, Verdict},
-    store::{Event, POLLERS_TURN, RESERVATION, SOON, WARNED_AFTER},
+    store::{Event, RESERVATION, WARNED_AFTER},
 };
 
 /// Runs every case on `bench`.
@@ -24,11 +24,7 @@ pub(super) async fn all(bench: &Bench) {
     who_is_told_and_leaves_lets_the_next_one_know(bench).await;
     who_has_waited_for_long_looks_when_the_lock_has_gone_to_another(bench).await;
     a_lock_that_goes_on_and_on_is_left_free_now_and_then(bench).await;
-    who_polls_has_its_turn_whether_it_is_told_or_not(bench).await;
-    two_who_poll_leave_time_to_others_in_between(bench).await;
-    who_polls_for_long_leaves_the_next_turn_to_others(bench).await;
-    between_two_gaps_one_who_listens_has_the_lock(bench).await;
-    who_polls_keeps_its_place_while_it_rests(bench).await;
+    waiter_that_a_yield_window_passed_over_is_next(bench).await;
     names_that_share_a_hash_tag_share_no_queue(bench).await;
 }
 
@@ -141,13 +137,13 @@ async fn who_is_told_and_leaves_lets_the_next_one_know(t: &Bench) {
     t.broadcast(&held).await;
     let left = t.other.release(&first, ReleaseMode::HandOver).await.unwrap();
     assert_eq!(left, GivenBack::NotHeld { holder: None });
-    t.told(&told_to_ask(&held, NOW), 1).await;
+    t.told(&freed(&held), 2).await;
     t.other.unlisten(&held.object);
 }
 
 async fn who_has_waited_for_long_looks_when_the_lock_has_gone_to_another(t: &Bench) {
     let [held, first, second] = t.held("second").await;
-    let look = told_to_ask(&held, SOON);
+    let look = told_to_ask(&held, RESERVATION);
     t.queue(&first).await;
     sleep(WARNED_AFTER + Duration::from_millis(20)).await;
     let came = Instant::now();
@@ -198,88 +194,29 @@ async fn a_lock_that_goes_on_and_on_is_left_free_now_and_then(t: &Bench) {
     t.other.unlisten(&held.object);
 }
 
-async fn who_polls_has_its_turn_whether_it_is_told_or_not(t: &Bench) {
-    let [held, first, polls] = t.held("polled").await;
-    t.queue(&first).await;
-    t.queue_by(&polls, Place::Polling).await;
-    let reserved = t.hand_over(&held).await.unwrap();
-    assert_eq!(reserved.owner, polls.owner);
-    let left = reserved.remaining().unwrap();
-    assert!(left <= POLLERS_TURN && left > POLLERS_TURN / 2, "{left:?}");
-    // though it is told, in case that it hears by now
-    t.told(&told_to_ask(&held, NOW), 1).await;
-    assert_eq!(t.other.acquire(&polls, Some(Place::Polling)).await.unwrap(), Verdict::GRANTED);
-    t.hand_over_to(&first, &polls).await;
-    t.other.unlisten(&held.object);
-}
-
-async fn two_who_poll_leave_time_to_others_in_between(t: &Bench) {
-    let [held, one, other, listens] = t.held("polled-by-two").await;
-    t.queue_by(&one, Place::Polling).await;
-    t.queue_by(&other, Place::Polling).await;
-    t.queue(&listens).await;
-    join!(t.hand_over_to(&one, &held), t.hand_over_to(&listens, &one));
-    t.grant(&listens).await;
-    t.queue(&held).await;
-    sleep(2 * POLLERS_TURN + Duration::from_millis(20)).await;
-    t.hand_over_to(&other, &listens).await;
-    t.other.unlisten(&held.object);
-}
-
-async fn who_polls_for_long_leaves_the_next_turn_to_others(t: &Bench) {
-    let [held, one, other, listens] = t.held("polled-for-long").await;
-    t.queue_by(&one, Place::Polling).await;
-    t.queue_by(&other, Place::Polling).await;
-    t.queue(&listens).await;
-    t.hand_over(&held).await;
-    t.grant(&one).await;
-    sleep(2 * POLLERS_TURN + Duration::from_millis(20)).await;
-    t.hand_over_to(&listens, &one).await;
-    t.grant(&listens).await;
-    t.hand_over_to(&other, &listens).await;
-    t.other.unlisten(&held.object);
-}
-
-async fn between_two_gaps_one_who_listens_has_the_lock(t: &Bench) {
-    // Holds are so long that it would be time for a gap at each release.
+async fn waiter_that_a_yield_window_passed_over_is_next(t: &Bench) {
+    // Holds are so long that a window is due at each release.
     let long = Duration::from_millis(850);
-    let [held, first, second, third] = t.held("gapped").await;
-    for waits in [&first, &second, &third] {
-        t.queue(waits).await;
-    }
-    t.hand_over(&held).await;
+    let [held, first, second, third] = t.held("passed-over").await;
+    t.queue(&first).await;
+    t.queue(&second).await;
+    t.hand_over_to(&first, &held).await;
     t.grant(&first).await;
     sleep(long).await;
-    t.hand_over(&first).await;
+    t.yields(&first).await;
+
+    // A stranger takes the lock in that window. Its release is for the waiter.
+    t.grant(&held).await;
+    t.queue(&third).await;
+    sleep(long).await;
+    t.hand_over_to(&second, &held).await;
+
+    // No window has passed over the waiter behind it.
     t.grant(&second).await;
     sleep(long).await;
-    let left = t.one.release(&second, ReleaseMode::HandOver).await.unwrap();
-    assert!(matches!(left, GivenBack::Freed(Others::Next(_))), "{left:?}");
-
-    // and who meets it free does not leave it to the next of its kind
-    t.grant(&held).await;
-    sleep(long).await;
-    t.hand_over_to(&third, &held).await;
+    t.yields(&second).await;
+    assert_eq!(t.other.acquire(&third, Some(Place::Kept)).await.unwrap(), Verdict::GRANTED);
     t.broadcast(&third).await;
-    t.other.unlisten(&held.object);
-}
-
-async fn who_polls_keeps_its_place_while_it_rests(t: &Bench) {
-    let [held, one, other] = t.held("polled-by-two-alone").await;
-    t.queue_by(&one, Place::Polling).await;
-    t.queue_by(&other, Place::Polling).await;
-    // Then the lock is free for anybody, and again; but who gives it back is told that
-    // another one is there. All of it is asked before the turns of both are over.
-    let frees = async |claim| {
-        let left = t.one.release(claim, ReleaseMode::HandOver);
-        let (left, holder) = join!(left, t.one.holder(&held.object));
-        assert_eq!(left.unwrap(), GivenBack::Freed(Others::Listeners));
-        assert_eq!(holder.unwrap(), None);
-    };
-    let (first, again) = (t.hand_over_to(&one, &held), t.grant(&held));
-    join!(first, frees(&one), again, frees(&held), t.grant(&held));
-    sleep(2 * POLLERS_TURN + Duration::from_millis(20)).await;
-    t.hand_over_to(&other, &held).await;
     t.other.unlisten(&held.object);
 }
 

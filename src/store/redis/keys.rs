@@ -48,6 +48,11 @@ pub(super) fn queue(name: &Name) -> String {
     own("leasehold_lock__queue", name)
 }
 
+/// When the lock called `name` was last left free for those who do not queue.
+pub(super) fn yielded(name: &Name) -> String {
+    own("leasehold_lock__yield", name)
+}
+
 /// What the channel begins with on which one client hears that it is its turn.
 pub(super) fn waiters(name: &Name) -> String {
     own("leasehold_lock__waiter", name) + ":"
@@ -145,6 +150,7 @@ mod tests {
                 sides,
                 queuers(name),
                 queue(name),
+                yielded(name),
                 tokens(name),
                 waiter(name, "id"),
                 reader(name, &owner),
@@ -175,14 +181,16 @@ mod tests {
     fn no_two_names_share_what_is_our_own() {
         let names = NAMES.map(|name| Name::new(name).unwrap());
         let of_locks = |name: &Name| {
-            [queue(name), queuers(name), writers(name), waiter(name, "id"), waiter(name, "x")]
+            let waiters = [waiter(name, "id"), waiter(name, "x")].into_iter();
+            let rest = [queue(name), yielded(name), queuers(name), writers(name)];
+            waiters.chain(rest).collect::<Vec<_>>()
         };
         let of_semaphores = |name: &Name| [holders(name), withdrawn(name), patient(name)];
         let all: BTreeSet<String> = names
             .iter()
             .flat_map(|name| of_locks(name).into_iter().chain(of_semaphores(name)))
             .collect();
-        assert_eq!(all.len(), 8 * NAMES.len());
+        assert_eq!(all.len(), 9 * NAMES.len());
     }
 
     /// What Redis hashes: the text in the first braces unless it is empty.

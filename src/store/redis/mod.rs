@@ -310,7 +310,7 @@ mod tests {
         deaf.acquire(&held, None).await.unwrap();
         deaf.listen(&wanted.object);
         tokio::time::sleep(Duration::from_millis(10)).await;
-        deaf.acquire(&wanted, Some(Place::Polling)).await.unwrap();
+        deaf.acquire(&wanted, Some(Place::Listening)).await.unwrap();
         assert!(twin.zset("leasehold_lock__queue:{door}").is_some());
         deaf.release(&wanted, ReleaseMode::HandOver).await.unwrap();
         assert_eq!(twin.zset("leasehold_lock__queue:{door}"), None);
@@ -336,22 +336,45 @@ mod tests {
         assert_eq!(waiter.holder(&name).await.unwrap().unwrap().owner, wanted.owner);
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn who_may_not_read_when_the_last_turn_was_leaves_the_lock_to_whoever_asks_first() {
-        let twin = Twin::new(7);
-        let blind = served(&twin, "blind", "&* -zscore").await;
-        let waiter = served(&twin, "two", "&*").await;
-        let name = Object::lock("door");
-        let [held, polls, listens] = ["blind:1", "two:1", "two:2"].map(claim);
-        waiter.listen(&name);
+    /// A client that holds `door` and may not run `command`, and one that queues for it.
+    async fn limited_before_a_waiter(twin: &Twin, command: &str) -> [(RedisStore, Claim); 2] {
+        let limited = served(twin, "limited", &format!("&* -{command}")).await;
+        let waiter = served(twin, "waiter", "&*").await;
+        let (held, wanted) = (claim("limited:1"), claim("waiter:1"));
+        waiter.listen(&wanted.object);
         tokio::time::sleep(Duration::from_millis(10)).await;
-        blind.acquire(&held, None).await.unwrap();
-        waiter.acquire(&polls, Some(Place::Polling)).await.unwrap();
-        waiter.acquire(&listens, Some(Place::Listening)).await.unwrap();
-        let said = announcements(&twin);
-        blind.release(&held, ReleaseMode::HandOver).await.unwrap();
-        assert_eq!(*said.lock().unwrap(), ["PUBLISH redisson_lock__channel:{door} 0"]);
-        assert_eq!(waiter.holder(&name).await.unwrap(), None);
+        limited.acquire(&held, None).await.unwrap();
+        waiter.acquire(&wanted, Some(Place::Listening)).await.unwrap();
+        [(limited, held), (waiter, wanted)]
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn refused_hand_over_frees_the_lock_and_keeps_the_queue() {
+        let queue = "leasehold_lock__queue:{door}";
+        for command in ["zpopmin", "pubsub", "time", "get", "set"] {
+            let twin = Twin::new(7);
+            let clients = limited_before_a_waiter(&twin, command).await;
+            let [(limited, held), (waiter, wanted)] = clients;
+            let (places, said) = (twin.zset(queue), announcements(&twin));
+            limited.release(&held, ReleaseMode::HandOver).await.unwrap();
+            let announced = ["PUBLISH redisson_lock__channel:{door} 0"];
+            assert_eq!(*said.lock().unwrap(), announced, "{command}");
+            assert_eq!(waiter.holder(&wanted.object).await.unwrap(), None, "{command}");
+            assert_eq!(twin.zset(queue), places, "{command}");
+            assert!(twin.keys_without_ttl().is_empty(), "{command}");
+        }
+    }
+
+    /// The reservation would stay, and so would the queue.
+    #[tokio::test(start_paused = true)]
+    async fn refused_expiry_leaves_no_key_without_a_ttl() {
+        let twin = Twin::new(7);
+        let clients = limited_before_a_waiter(&twin, "wait").await;
+        let [(limited, held), (waiter, wanted)] = clients;
+        twin.user("limited", "-pexpire");
+        limited.release(&held, ReleaseMode::HandOver).await.unwrap();
+        assert_eq!(waiter.holder(&wanted.object).await.unwrap(), None);
+        assert!(twin.keys_without_ttl().is_empty());
     }
 
     #[tokio::test(start_paused = true)]

@@ -173,7 +173,6 @@ pub(super) fn given_back(reply: &Value, name: &Name) -> Result<GivenBack, Failur
             warn_unannounced(name);
             Ok(GivenBack::Freed(Others::Nobody))
         }
-        Value::Int(1) => Ok(GivenBack::Freed(Others::Listeners)),
         Value::Int(gap @ 2..=1_000) => Ok(GivenBack::Freed(Others::Outsiders(lasting(*gap)))),
         Value::Array(parts) => match parts[..] {
             [Value::Int(gap @ 1..=1_000)] => Ok(GivenBack::Freed(Others::Next(lasting(gap)))),

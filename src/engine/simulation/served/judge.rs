@@ -8,7 +8,7 @@
 //! | no false alarm | a release tells of a loss that was none |
 //! | a free lock is entered | somebody waits for a free lock, long after the last trouble |
 //! | who waits is told | one who waits and may queue does not listen |
-//! | the dead are passed over | a lock is given to one who has gone; one that polled has a turn more |
+//! | the dead are passed over | a lock is given to a client that is gone |
 //! | nobody's lock is freed | a lock stays held by one who has no guard |
 //! | nobody is passed over | in a calm story one waits for longer than its class has to |
 //! | tokens grow | a hold is entered with a token that is no greater than those before |
@@ -31,19 +31,15 @@ use tokio::time::Instant;
 use super::{plot::Plot, records::Records, site::Site};
 use crate::{
     domain::{Name, Owner},
-    engine::{
-        simulation::{gate::Gate, story::Story},
-        timing::POLLER_QUEUES,
-    },
+    engine::simulation::{gate::Gate, story::Story},
     primitives::Holding,
-    store::POLLERS_TURN,
 };
 
 /// A free lock is entered so soon after the last trouble, if somebody waits for it.
 const ENTERED: Duration = Duration::from_secs(4);
 
-/// The same where there is no trouble: a gap and some round trips, or the pause of one who
-/// polls.
+/// The same where there is no trouble: a yield window and some round trips, or the pause of a
+/// client that is not subscribed.
 const ENTERED_IN_CALM: Duration = Duration::from_millis(150);
 const ENTERED_BY_POLLING: Duration = Duration::from_secs(1);
 
@@ -56,8 +52,8 @@ const CONNECTED: Duration = Duration::from_secs(2);
 /// A loss is told so soon.
 const TOLD: Duration = Duration::from_millis(1_300);
 
-/// How long a stranger waits in a calm story.
-const STRANGER_WAITS: Duration = Duration::from_secs(15);
+/// How long a stranger or a polling waiter waits for a yield window in a calm story.
+const WINDOW_COMES: Duration = Duration::from_secs(6);
 
 /// How one who waits learns that it may ask.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -90,8 +86,6 @@ struct Seen {
     records: Records,
     /// Clients that are gone.
     dead: BTreeSet<String>,
-    /// When an owner had a turn after that: nobody hears whether one who polls is there.
-    last_turns: BTreeMap<String, Instant>,
     /// Until when those who wait may not know what is so.
     quiet_until: Option<Instant>,
     broken: Option<String>,
@@ -294,12 +288,8 @@ impl Judge {
         let entered = entered(&self.plot);
         let rule =
             rule.or_else(|| self.names.iter().find_map(|name| seen.idle(name, entered, now)));
-        let rule = rule.or_else(|| {
-            self.names.iter().find_map(|name| {
-                let lasts = master.pttl(name.as_str()).unsigned_abs();
-                seen.given_to_dead(name, Duration::from_millis(lasts), now)
-            })
-        });
+        let rule =
+            rule.or_else(|| self.names.iter().find_map(|name| seen.given_to_dead(name, now)));
         let rule = rule.or_else(|| self.deaf(&seen, now));
         let lease = self.plot.lease();
         let rule = rule.or_else(|| self.names.iter().find_map(|it| seen.ghost(it, lease, now)));
@@ -413,15 +403,12 @@ impl Seen {
         self.quiet_until.is_some_and(|until| now <= until)
     }
 
-    /// A lock does not go to one who has gone, when that has come round. It `lasts` for as
-    /// long.
-    fn given_to_dead(&mut self, name: &Name, lasts: Duration, now: Instant) -> Option<String> {
+    /// A lock does not go to a client that is gone, when the server knows that.
+    fn given_to_dead(&self, name: &Name, now: Instant) -> Option<String> {
         let lock = self.locks.get(name).filter(|it| it.since == now && !self.is_troubled(now))?;
         let client = |owner: &String| owner.rsplit_once(':').map_or("", |it| it.0).to_owned();
         let dead = lock.held_by.iter().find(|owner| self.dead.contains(&client(owner)))?;
-        let turn = *self.last_turns.entry(dead.clone()).or_insert(now);
-        let last_turn = turn == now && lasts <= POLLERS_TURN;
-        (!last_turn).then(|| format!("`{name}` is given to {dead}, whose client is gone"))
+        Some(format!("`{name}` is given to {dead}, whose client is gone"))
     }
 
     /// A lock of ours does not stay held without a guard.
@@ -458,11 +445,8 @@ impl Seen {
         match waiter.class {
             Class::Queues => waiter.passed_over > if others { 80 } else { plot.clients + 8 },
             Class::Outside => waiter.passed_over > 40 + 10 * plot.clients,
-            Class::Polls => {
-                let each = POLLERS_TURN * 3 + longest;
-                waited > POLLER_QUEUES + (plot.clients + 1) * each
-            }
-            Class::Stranger => waited > STRANGER_WAITS + longest,
+            // Those before it may hold for long.
+            Class::Polls | Class::Stranger => waited > WINDOW_COMES + 4 * longest,
         }
     }
 }

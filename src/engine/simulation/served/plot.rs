@@ -7,8 +7,8 @@ use fastrand::Rng;
 /// How long a client waits for a connection, and for an answer.
 pub(super) const PATIENCE: Duration = Duration::from_millis(500);
 
-/// The longest pause of one who polls.
-pub(super) const LONGEST_POLL: Duration = Duration::from_millis(128);
+/// The longest pause of a polling waiter: it does not miss the longer yield windows.
+pub(super) const LONGEST_POLL: Duration = Duration::from_millis(4);
 
 /// How many replicas acknowledge what is written where some want them.
 pub(super) const REPLICAS: u32 = 1;

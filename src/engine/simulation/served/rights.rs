@@ -37,7 +37,7 @@ impl Rights {
         let rules = match self {
             Self::All => "~* &*",
             Self::NoQueue => "~name-* &*",
-            Self::OneQueue => "~name-* ~leasehold_lock__queue:{name-0} &*",
+            Self::OneQueue => "~name-* ~leasehold_lock__*:{name-0} &*",
             Self::NoChannelsOfOurs => "~* &redisson_lock__channel:*",
             Self::NoChannels => "~*",
             Self::NoExpiry => "~* &* -pexpire",

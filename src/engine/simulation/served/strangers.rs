@@ -153,10 +153,9 @@ impl Forger {
     async fn queue(&mut self, raw: &mut Raw, name: &Name) -> Option<()> {
         let key = format!("leasehold_lock__queue:{{{name}}}");
         let member = match self.chance.u32(..6) {
-            0 => "gap".to_owned(),
-            1 => "turn".to_owned(),
-            2 => "nobody".to_owned(),
-            3 => "x".repeat(2_000),
+            0 => "nobody".to_owned(),
+            1 => "x".repeat(2_000),
+            2 => return self.record(raw, name).await,
             _ => format!("{}:{}", self.somebody(), self.chance.u32(..20)),
         };
         const SCORES: [&str; 6] = ["0", "-1", "-9e15", "inf", "-inf", "1700000000000000"];
@@ -164,6 +163,15 @@ impl Forger {
         self.story.say(|| format!("{member:.40} is put into the queue of {name} at {score}"));
         self.judge.trouble(Duration::from_secs(2));
         raw.ask(&["EVAL", PLACE, "1", &key, score, &member]).await.map(drop)
+    }
+
+    /// Writes a record of a yield window that never was.
+    async fn record(&mut self, raw: &mut Raw, name: &Name) -> Option<()> {
+        let key = format!("leasehold_lock__yield:{{{name}}}");
+        const RECORDS: [&str; 5] = ["", "x", "-1", "inf", "99999999999999"];
+        let record = RECORDS[self.chance.usize(..RECORDS.len())];
+        self.judge.trouble(Duration::from_secs(2));
+        raw.ask(&["SET", &key, record, "PX", "15000"]).await.map(drop)
     }
 
     /// Writes something else where a lock was.

@@ -1,20 +1,26 @@
 -- holder: say who holds an exclusive lock. Stands before the scripts that answer so.
 --
---   {pttl, owner, count}   held for another pttl milliseconds (-1: without end). Of a
---                          hash that is no such lock: one of its fields, cut short
+--   owner, count           of `holder_of`; nothing if there is no such key
+--   {pttl, owner, count}   of `holder`
 --
--- Time: HLEN and HGETALL; HSCAN of a few fields when there are many.
+-- Of a hash that is no such lock both name one of the fields, cut short.
+--
+-- Time: HSCAN. It returns all fields of a small hash, and a few of a large one.
 
-local function holder(lock, pttl)
-    local fields
-    if redis.call('HLEN', lock) <= 8 then
-        fields = redis.call('HGETALL', lock)
-    else
-        fields = redis.call('HSCAN', lock, '0', 'COUNT', '1')[2]
+local function holder_of(lock)
+    local page = redis.call('HSCAN', lock, '0', 'COUNT', '1')
+    local cursor, fields = page[1], page[2]
+    if cursor == '0' and not fields[1] then
+        return nil
     end
     -- Redisson's read-write lock keeps its mode beside its owners.
     local first = fields[1] == 'mode' and fields[3] and 3 or 1
     local owner, count = fields[first] or '?', fields[first + 1] or '0'
-    return {pttl, string.sub(owner, 1, 512), string.sub(count, 1, 20)}
+    return string.sub(owner, 1, 512), string.sub(count, 1, 20)
+end
+
+local function holder(lock, pttl)
+    local owner, count = holder_of(lock)
+    return {pttl, owner or '?', count or '0'}
 end
 

@@ -5,43 +5,51 @@ use crate::{Defect, Edit};
 /// What the simulation on a simulated server has to find.
 pub(crate) const SERVED: &[Defect] = &[
     Defect {
-        says: "one who polls never has a place",
+        says: "a lock that is always wanted has no yield window",
         edits: &[Edit {
-            file: "src/engine/acquire/waiting.rs",
-            from: "long.then_some(Place::Polling)",
-            to: "long.then_some(Place::Kept)",
+            file: "src/store/redis/kinds/lock/hand_over.lua",
+            from: "return now - last >= window * (outsiders and 5 or 50)",
+            to: "return false",
         }],
     },
     Defect {
-        says: "who always comes back never looks for those who poll",
+        says: "a client that always comes back leaves a polling waiter no time",
         edits: &[Edit {
             file: "src/engine/hold.rs",
-            from: "self.held_for(now) >= LONG_HOLD || in_its_turn()",
-            to: "self.held_for(now) >= LONG_HOLD * 1_000 && in_its_turn()",
+            from: "            held if in_its_turn() => held * RESTS_ONE_IN / 50,\n",
+            to: "            held if in_its_turn() => held / 1_000,\n",
         }],
     },
     Defect {
         says: "a reservation has no end",
         edits: &[Edit {
             file: "src/store/redis/kinds/lock/hand_over.lua",
-            from: "if redis.pcall('PEXPIRE', KEYS[1], millis) ~= 1 then",
-            to: "if false then",
+            from: "    redis.call('PEXPIRE', KEYS[1], ARGV[5])\n",
+            to: "",
         }],
     },
     Defect {
-        says: "a reservation is told nobody",
+        says: "no client is notified of a reservation",
         edits: &[Edit {
             file: "src/store/redis/kinds/lock/hand_over.lua",
-            from: "if not tell(place, 0) and announce('0') ~= 0 then\n        return -1\n    end\n    if not reserve",
-            to: "if not reserve",
+            from: "local answer = notify(place, 0) and 0 or announce('0')",
+            to: "local answer = 0",
         }],
     },
     Defect {
-        says: "who withdraws keeps its place",
+        says: "a withdrawal keeps its place",
         edits: &[Edit {
             file: "src/store/redis/kinds/lock/hand_over.lua",
             from: "local queued = redis.pcall('ZREM', KEYS[2], ARGV[1]) == 1",
             to: "local queued = false",
+        }],
+    },
+    Defect {
+        says: "a place that is put back leaves a queue without an end",
+        edits: &[Edit {
+            file: "src/store/redis/kinds/lock/hand_over.lua",
+            from: "    if type(redis.pcall('PEXPIRE', KEYS[2], ARGV[6])) == 'table' then",
+            to: "    if false then",
         }],
     },
     Defect {
@@ -56,7 +64,7 @@ pub(crate) const SERVED: &[Defect] = &[
         says: "a lock is granted whoever has it",
         edits: &[Edit {
             file: "src/store/redis/kinds/lock/acquire.lua",
-            from: "if held[2] ~= ARGV[1] then",
+            from: "if owner and owner ~= ARGV[1] then",
             to: "if false then",
         }],
     },
@@ -69,10 +77,10 @@ pub(crate) const SERVED: &[Defect] = &[
         }],
     },
     Defect {
-        says: "a gap tells nobody who queues",
+        says: "no client that queues is notified of a yield window",
         edits: &[Edit {
             file: "src/store/redis/kinds/lock/hand_over.lua",
-            from: "    announce(tell(place, millis) and '00' or '0')\n",
+            from: "    announce(notify(place, window) and '00' or '0')\n",
             to: "    announce('00')\n",
         }],
     },

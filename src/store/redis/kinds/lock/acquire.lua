@@ -1,15 +1,15 @@
 -- lock/acquire: grant an exclusive lock, or say who has it.
 --
 --   KEYS[1]  lock    hash {owner: hold count}; lives as long as the lease
---   KEYS[2]  queue   zset {owner: microseconds when it came}; only given by one who
---                    waits. See lock/hand_over
---   KEYS[3]  tokens  counter of Redisson's, without an end; only given by one who wants
---                    tokens. Who does not wait then gives the lock for a queue
+--   KEYS[2]  queue   zset {owner: microsecond of its arrival}; only given by a waiter.
+--                    See lock/hand_over
+--   KEYS[3]  tokens  counter of Redisson's, without an end; only given to draw tokens.
+--                    Without a queue KEYS[2] is then the lock
 --   ARGV[1]  owner   who asks, unique to this acquisition
 --   ARGV[2]  ttl     lease in milliseconds
---   ARGV[3]  place   what to leave in the queue when the lock is taken: `listening`,
---                    `polling`, or nothing new for `kept`; empty without a queue
---   ARGV[4]  rest    milliseconds after which a queue that nobody asks about goes
+--   ARGV[3]  place   what to leave in the queue when the lock is taken: a place for
+--                    `listening`, nothing more for `kept`; empty without a queue
+--   ARGV[4]  rest    milliseconds until a queue expires that nobody asks about
 --   ARGV[5]  tokens  how many fencing tokens to draw, if any
 --
 --   owner                  granted, with a hold count of 1. The same owner asking again
@@ -19,9 +19,11 @@
 --   {pttl, owner, count}   taken for at most pttl milliseconds (-1: without end). With
 --                          a fourth, 1, there is no place: the server refuses it
 --
--- Who has a place already keeps it: it costs TIME, ZADD and PEXPIRE.
+-- A place that is there stays as it is: it costs TIME, ZADD and PEXPIRE.
 --
--- Time: PTTL, HSET and PEXPIRE when free; PTTL, HLEN and HGETALL when taken.
+-- When reserved for this owner: HSCAN and PEXPIRE.
+--
+-- Time: PTTL, HSET and PEXPIRE when free; HSCAN and PTTL when taken.
 
 -- Numbers beyond this are not exact here.
 local MOST = 2 ^ 53 - 1
@@ -47,9 +49,6 @@ local function queue_up()
         return false
     end
     local since = now[1] * 1000000 + now[2]
-    if ARGV[3] == 'polling' then
-        since = since - 2 ^ 53
-    end
     local added = redis.pcall('ZADD', KEYS[2], 'NX', string.format('%.0f', since), ARGV[1])
     if type(added) ~= 'number' then
         -- A server that is no master any more, or misses its replicas, or cannot write its disk,
@@ -70,16 +69,18 @@ local function queue_up()
     return true
 end
 
-local pttl = redis.call('PTTL', KEYS[1])
+-- A waiter expects to find the lock taken, or reserved for it. For others PTTL costs less.
+local owner, count
+if waits or redis.call('PTTL', KEYS[1]) ~= -2 then
+    owner, count = holder_of(KEYS[1])
+end
 
-if pttl ~= -2 then
-    local held = holder(KEYS[1], pttl)
-    if held[2] ~= ARGV[1] then
-        if waits and ARGV[3] ~= 'kept' and not queue_up() then
-            held[4] = 1
-        end
-        return held
+if owner and owner ~= ARGV[1] then
+    local held = {redis.call('PTTL', KEYS[1]), owner, count}
+    if waits and ARGV[3] ~= 'kept' and not queue_up() then
+        held[4] = 1
     end
+    return held
 end
 
 local first, refused
@@ -90,7 +91,7 @@ if ARGV[5] then
     end
 end
 
-if pttl == -2 then
+if not owner then
     redis.call('HSET', KEYS[1], ARGV[1], '1')
 end
 
@@ -100,7 +101,8 @@ if type(lease) == 'table' then
     redis.call('HDEL', KEYS[1], ARGV[1])
     return lease
 end
-if waits then
+if waits and not owner then
+    -- A reservation, or a first grant, has taken the place already.
     redis.pcall('ZREM', KEYS[2], ARGV[1])
 end
 return first and {ARGV[1], first} or ARGV[1]

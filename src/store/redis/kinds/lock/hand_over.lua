@@ -1,281 +1,178 @@
--- lock/hand_over: take the hold from its owner, and reserve the lock for the next one.
+-- lock/hand_over: take the hold from its owner, and pass the lock on.
 --
 -- Also withdraws an acquisition: its grant, or its place in the queue.
 --
 --   KEYS[1]  lock      hash {owner: hold count}
---   KEYS[2]  queue     zset of places {owner: microseconds when it came}. A place of one
---                      who polls has 2^53 less. Beside them two moments, negated: `gap`
---                      when the lock was last left to who does not queue, `turn` when it
---                      was last reserved for one who polls: odd, until a release since
---                      then has gone to the first who listens
---   ARGV[1]  owner     who gives back
---   ARGV[2]  channel   where everybody listens who waits
---   ARGV[3]  queuers   where those listen, beside it, who queue
---   ARGV[4]  waiters   what the channel of one waiting client begins with
---   ARGV[5]  reserve   milliseconds of a reservation for one who listens
---   ARGV[6]  turn      milliseconds of a reservation for one who polls, and as long
---                      again until the next one
---   ARGV[7]  long      milliseconds of waiting after which the one behind is told to look
---   ARGV[8]  soon      in so many milliseconds
---   ARGV[9]  later     and the one behind that in so many
+--   KEYS[2]  queue     zset of places {owner: microsecond of its arrival}; 0 if a yield
+--                      window passed this place over: the next release is for it
+--   KEYS[3]  yielded   string: millisecond of the last yield window; before the first one,
+--                      of the first release for a place
+--   ARGV[1]  owner     the owner that releases
+--   ARGV[2]  channel   of Redisson: all who wait subscribe to it
+--   ARGV[3]  queuers   all who queue subscribe to this channel as well
+--   ARGV[4]  waiters   prefix of the channel of one waiting client
+--   ARGV[5]  reserve   milliseconds of a reservation
+--   ARGV[6]  rest      milliseconds until an unused queue, or record of a window, expires
+--   ARGV[7]  long      milliseconds of waiting after which a waiter seldom asks by itself
+--   ARGV[8]  later     milliseconds until the third looks: both before it may be dead
 --
---   0                      was held, is free or the next one's
---   1                      was held, is free: those who poll have had their turn lately
---   -1                     was held, is free, but the server refused to say so on the channel
---   2, 4, 8 or 16          was held, is free: who does not queue may ask first, for so
---                          many milliseconds. Nobody queues
---   {2, 4, 8 or 16}        the same, and after that the next in the queue was told to ask
+--   0                      was held, and is free or reserved
+--   -1                     was held, is free, but the server refused to announce it
+--   2, 4, 8 or 16          was held, is free. Nobody queues, but others listen: they may
+--                          ask first for this many milliseconds
+--   {2, 4, 8 or 16}        was held, is free: a yield window of this many milliseconds.
+--                          Then the first in the queue asks
 --   {}                     not held by this owner, nor by anybody
 --   {pttl, owner, count}   not held by this owner, but by another
 --
--- What is published, and what it means:
+-- What it publishes:
 --
---   channel   0     free: ask.   00: free, and the next in the queue was told
---   a client  n     ask for this lock in n milliseconds
+--   channel          0     free: ask.   00: free, and the first in the queue was notified
+--   a client's own   n     ask for this lock in n milliseconds
 --
--- A reservation grants nothing: who is told asks, and finds the lock its own. A client
--- that does not listen is gone, and its place with it; so is a place of another form.
--- Where the server does not let us tell the next one, everybody is told, `0`, and it is
--- reserved all the same: who queues hears that as well.
+-- A reservation grants nothing: the notified client asks, and finds the lock its own. A
+-- place is dropped if its client does not listen, at most 100 for each release.
 --
--- The lock is left free for a fiftieth of the time while others queue, for those whom
--- nobody can count: who spins, or listens at a replica. For a fifth, if more listen to
--- the channel than queue. The gaps last 2, 4, 8 and 16 ms, in turns of a second. Who
--- finds nobody in the queue keeps to that by itself.
+-- A yield window serves those who do not queue. It opens when the last one is fifty times
+-- its length ago; five times, if more clients listen to Redisson's channel than queue.
 --
--- Each place that is dropped, at most 100, costs ZRANGEBYSCORE, NUMSUB and ZREM.
---
--- When somebody queues: TIME, ZSCORE, two ZRANGEBYSCORE, NUMSUB, ZREM, HSET and PEXPIRE.
---
--- Time: ZREM, HDEL, EXISTS, NUMSUB, ZRANGE and PUBLISH.
+-- Time: HDEL, EXISTS, ZPOPMIN, NUMSUB, TIME, GET, PUBLISH, HSET and PEXPIRE.
 
--- A place that polls has less than this.
-local POLLING = -4e15
+-- From eight subscribers on Valkey 9 returns an address in place of their number.
+local MOST_LISTENERS = 2 ^ 32
 
--- Valkey 9 says an address for the number of those who listen, from eight on. It tells nothing.
-local MOST_EARS = 2 ^ 32
+-- The first in the queue, which has left it, and when it came.
+local place, came
 
--- A score, which others may have written.
-local function number(score)
-    return tonumber(score) or 0
+local function channel_of(owner)
+    local client = #owner <= 64 and string.match(owner, '^([%w%-]+):%d+$')
+    return ARGV[4] .. (client or '?')
 end
 
--- The client of an owner, if it has the form of one.
-local function client(owner)
-    return #owner <= 64 and string.match(owner, '^([%w%-]+):%d+$')
-end
-
--- Tells the client of `owner` to ask in so many milliseconds. Returns whether the server
--- let us.
-local function tell(owner, millis)
-    local told = client(owner) and redis.pcall('PUBLISH', ARGV[4] .. client(owner), millis)
-    return type(told) == 'number'
-end
-
--- Says on the channel that the lock is free.
+-- Announces that the lock is free. The hold is gone, whatever becomes of the message.
 local function announce(words)
-    -- The hold is gone, whatever becomes of the message.
     return type(redis.pcall('PUBLISH', ARGV[2], words)) == 'table' and -1 or 0
 end
 
--- Notes that it is `now` for the moment called `what`. The queue is there, and has an end.
-local function note(what, now)
-    redis.pcall('ZADD', KEYS[2], string.format('%.0f', -now), what)
+-- Has the client of an owner ask. Returns whether the server allowed to notify it.
+local function notify(owner, millis)
+    return type(redis.pcall('PUBLISH', channel_of(owner), millis)) == 'number'
 end
 
--- Whether the server does not tell a moment.
-local blind = false
-
--- Microseconds since the moment called `what`; nil if there was none, or it is to come. None
--- have passed if the server does not tell.
-local function since(what, now)
-    local moment = redis.pcall('ZSCORE', KEYS[2], what)
-    if type(moment) ~= 'string' then
-        blind = type(moment) == 'table'
-        return blind and 0 or nil
-    end
-    local passed = now + number(moment)
-    return passed >= 0 and passed or nil
-end
-
-local function odd(now)
-    return now - now % 2 + 1
-end
-
--- Whether this release is the first since `what`, however long the lock was held since. It
--- goes to the first who listens; those who do not would come back for each.
-local listeners_next = false
-local function is_first_since(what, passed, now)
-    if blind then
-        return true
-    end
-    local first = passed and (now - passed) % 2 == 1
-    if first then
-        note(what, now - passed - 1)
-    end
-    return first
-end
-
--- The first place whose client listens.
-local function next_listener()
+-- Takes the first place whose client listens. Returns whether others wait who do not queue.
+local function take_first()
     for _ = 1, 100 do
-        local place = redis.pcall('ZRANGEBYSCORE', KEYS[2], '0', '+inf', 'LIMIT', 0, 1)[1]
-        if not place then
-            return nil
-        end
-        if client(place) then
-            local ears = redis.pcall('PUBSUB', 'NUMSUB', ARGV[4] .. client(place))
-            -- It may be there if the server does not let us count.
-            if ears[2] ~= 0 then
-                return place
-            end
-        end
-        redis.pcall('ZREM', KEYS[2], place)
-    end
-end
-
--- The one behind looks who has the lock now, and the one behind that a second later: both
--- before them may be dead. Who came lately looks by itself.
-local function warn_next(index, now)
-    local next = redis.pcall('ZRANGEBYSCORE', KEYS[2], '0', '+inf', 'WITHSCORES',
-        'LIMIT', index, 2)
-    for place, millis in pairs({[1] = ARGV[8], [3] = ARGV[9]}) do
-        if next[place] and number(next[place + 1]) <= now - ARGV[7] * 1000 then
-            tell(next[place], millis)
+        local first = redis.call('ZPOPMIN', KEYS[2])
+        place, came = first[1], first[2]
+        local listen = redis.call('PUBSUB', 'NUMSUB', ARGV[2], ARGV[3], channel_of(place or ''))
+        if not place or listen[6] ~= 0 and place ~= ARGV[1] then
+            return listen[2] > listen[4] and listen[2] < MOST_LISTENERS
         end
     end
+    place = nil
 end
 
--- Reserves the lock for a place, which goes. Returns whether the server let us.
-local function reserve(place, millis)
-    if type(redis.pcall('ZREM', KEYS[2], place)) == 'table' then
-        return false
+-- Puts the place back into the queue, which may have ended with it.
+local function put_back(score)
+    redis.call('ZADD', KEYS[2], score, place)
+    if type(redis.pcall('PEXPIRE', KEYS[2], ARGV[6])) == 'table' then
+        redis.call('ZREM', KEYS[2], place)
     end
-    if type(redis.pcall('HSET', KEYS[1], place, '1')) == 'table' then
-        return false
-    end
-    if redis.pcall('PEXPIRE', KEYS[1], millis) ~= 1 then
-        redis.call('HDEL', KEYS[1], place)
-        return false
-    end
-    return true
 end
 
--- How many milliseconds a gap lasts now.
-local function gap_lasts(now)
-    return 2 ^ (1 + math.floor(now / 1000000) % 4)
+-- The client that is to ask may be dead. The two behind it look, if they have waited for
+-- long; they came after it.
+local function warn(from, now)
+    local long_ago = (now - ARGV[7]) * 1000
+    if tonumber(came) > long_ago then
+        return
+    end
+    local behind = redis.call('ZRANGE', KEYS[2], from, from + 1, 'WITHSCORES')
+    for nth, millis in ipairs({ARGV[5], ARGV[8]}) do
+        local owner, since = behind[2 * nth - 1], tonumber(behind[2 * nth])
+        if owner and since and since <= long_ago then
+            notify(owner, millis)
+        end
+    end
 end
 
--- Leaves the lock free for a moment if it is time. Returns for how many milliseconds.
-local function gap(place, outsiders, now)
-    local millis = gap_lasts(now)
-    local passed = since('gap', now)
-    if is_first_since('gap', passed, now) or listeners_next then
-        return nil
-    end
-    if passed and passed < millis * 1000 * (outsiders and 5 or 50) then
-        return nil
-    end
-    note('gap', odd(now))
-    if not passed and not outsiders then
-        -- From now on others queue.
-        return nil
-    end
-    announce(tell(place, millis) and '00' or '0')
-    warn_next(1, now)
-    return {millis}
+local function record(now)
+    redis.call('SET', KEYS[3], string.format('%.0f', now), 'PX', ARGV[6])
 end
 
--- Gives the lock to a place that polls, if there is one and it is time.
-local function poller(lowest, now)
-    if number(lowest[2]) > POLLING then
+-- Whether a window of this length is due.
+local function is_due(window, outsiders, now)
+    if tonumber(came) == 0 then
         return false
     end
-    local passed = since('turn', now)
-    if is_first_since('turn', passed, now) then
-        listeners_next = true
-        return false
+    local last = tonumber(redis.call('GET', KEYS[3]) or nil)
+    if last then
+        return now - last >= window * (outsiders and 5 or 50)
     end
-    if passed and passed < 2000 * ARGV[6] then
-        return false
-    end
-    if not client(lowest[1]) then
-        redis.pcall('ZREM', KEYS[2], lowest[1])
-        return false
-    end
-    note('turn', odd(now))
-    if not reserve(lowest[1], ARGV[6]) then
-        return false
-    end
-    -- It may hear by now; and it may be dead.
-    tell(lowest[1], 0)
-    warn_next(0, now)
-    return true
+    record(now)
+    -- The record of the last one expires while others hold for long.
+    return outsiders or now - came / 1000 >= tonumber(ARGV[6])
 end
 
--- Gives the lock to whom it is due.
-local function pass_on(outsiders)
-    local lowest = redis.pcall('ZRANGE', KEYS[2], 0, 0, 'WITHSCORES')
-    if not lowest[1] and not outsiders then
-        return announce('0')
-    end
-    local time = redis.pcall('TIME')
-    if not time[1] then
-        return announce('0')
-    end
-    local now = time[1] * 1000000 + time[2]
-    if lowest[1] and poller(lowest, now) then
-        return 0
-    end
-    local place = lowest[1] and next_listener()
+local function yield(window, now)
+    record(now)
+    put_back('0')
+    announce(notify(place, window) and '00' or '0')
+    warn(1, now)
+    return {window}
+end
+
+local function reserve(now)
+    redis.call('HSET', KEYS[1], place, '1')
+    redis.call('PEXPIRE', KEYS[1], ARGV[5])
+    -- All who queue listen to this channel, too.
+    local answer = notify(place, 0) and 0 or announce('0')
+    warn(0, now)
+    return answer
+end
+
+local function pass_on()
+    local outsiders = take_first()
+    local time = (place or outsiders) and redis.call('TIME')
+    -- Longer windows are for clients that are farther away.
+    local window = time and 2 ^ (1 + time[1] % 4)
     if not place then
-        -- Those who poll and have had their turn lately keep their places.
-        local rests = lowest[1] and number(lowest[2]) <= POLLING
-        redis.pcall('ZREM', KEYS[2], 'gap', rests and 'gap' or 'turn')
-        local said = announce('0')
-        local others = outsiders and gap_lasts(now) or rests and 1
-        return said == 0 and others or said
+        redis.call('DEL', KEYS[3])
+        local answer = announce('0')
+        return answer == 0 and window or answer
     end
-    local millis = gap(place, outsiders, now)
-    if millis then
-        return millis
+    local now = time[1] * 1000 + math.floor(time[2] / 1000)
+    if is_due(window, outsiders, now) then
+        return yield(window, now)
     end
-    if blind then
-        -- Nobody is to starve for that.
-        return announce('0')
-    end
-    if not tell(place, 0) and announce('0') ~= 0 then
-        return -1
-    end
-    if not reserve(place, ARGV[5]) then
-        return announce('0')
-    end
-    warn_next(0, now)
-    return 0
+    return reserve(now)
 end
-
-local queued = redis.pcall('ZREM', KEYS[2], ARGV[1]) == 1
 
 if redis.call('HDEL', KEYS[1], ARGV[1]) == 0 then
+    local queued = redis.pcall('ZREM', KEYS[2], ARGV[1]) == 1
     local pttl = redis.call('PTTL', KEYS[1])
     if pttl ~= -2 then
         return holder(KEYS[1], pttl)
     end
-    local place = queued and next_listener()
-    if place then
-        -- Who has gone may have been told that it is free.
-        tell(place, 0)
+    if queued then
+        -- The one that leaves may have been the only one notified that the lock is free.
+        announce('0')
     end
     return {}
 end
 
 if redis.pcall('EXISTS', KEYS[1]) ~= 0 then
-    -- It is not free: somebody else has put a field there. Or we may not know.
+    -- Somebody else has put a field there, or the server refuses to look.
     return announce('0')
 end
 
-local ears = redis.pcall('PUBSUB', 'NUMSUB', ARGV[2], ARGV[3])
-if not ears[4] then
-    return announce('0')
+local allowed, answer = pcall(pass_on)
+if allowed then
+    return answer
 end
-return pass_on(ears[2] > ears[4] and ears[2] < MOST_EARS)
+-- The server refuses a command. The lock is free for all, and the place stays.
+if place then
+    redis.pcall('HDEL', KEYS[1], place)
+    pcall(put_back, came)
+end
+return announce('0')

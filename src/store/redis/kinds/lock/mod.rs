@@ -13,7 +13,7 @@ use crate::{
         ReleaseMode, Renewal, Verdict, Work,
     },
     store::{
-        LATER, POLLERS_TURN, QUEUE_RESTS, RESERVATION, SOON, WARNED_AFTER,
+        LATER, QUEUE_RESTS, RESERVATION, WARNED_AFTER,
         redis::{
             RedisStore,
             ask::{Ask, NOTHING, Read, Request},
@@ -64,7 +64,6 @@ impl InRedis for Lock {
             None => return store.ask(acquire(store, claim, None)).await,
             Some(Place::Kept | Place::Waited(_)) => "kept",
             Some(Place::Listening) => "listening",
-            Some(Place::Polling) => "polling",
         };
         let ask = |queues: bool| store.ask(acquire(store, claim, queues.then_some(place)));
         Box::pin(store.with_waiters(&claim.object, ask)).await
@@ -161,9 +160,10 @@ async fn hand_over(store: &RedisStore, claim: &Claim) -> Reply<GivenBack> {
         }
         let name = claim.name();
         let told = (Lock::channel(name), keys::queuers(name), keys::waiters(name));
-        let times = [RESERVATION, POLLERS_TURN, WARNED_AFTER, SOON, LATER].map(millis);
+        let times = [RESERVATION, QUEUE_RESTS, WARNED_AFTER, LATER].map(millis);
         let arguments = (claim.owner.as_str(), told, &times);
-        let request = Request::of(name, &HAND_OVER, &[&keys::queue(name)], arguments);
+        let keys = [&*keys::queue(name), &*keys::yielded(name)];
+        let request = Request::of(name, &HAND_OVER, &keys, arguments);
         let request = request.reporting_split(true);
         store.ask(request.read(|reply| replies::given_back(reply, name))).await
     };
