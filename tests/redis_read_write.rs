@@ -796,6 +796,8 @@ async fn read_and_write_in_all_ways(redis: &Redis, user: &str, name: &str) {
     until_waits(0);
     let writer = waiter(theirs.write().ttl(secs(3)));
     until_waits(1);
+    let third = common::as_user(redis, user).await.read_write(name).unwrap();
+    assert!(third.read().try_acquire().await.unwrap().is_none(), "the writer goes first");
     give_back(reading).await;
     let writing = entered(writer).await;
     let again = writing.reenter().await.unwrap();

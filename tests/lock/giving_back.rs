@@ -40,6 +40,25 @@ async fn who_comes_back_at_once_after_a_long_hold_leaves_a_fiftieth_of_that_time
 }
 
 #[tokio::test(start_paused = true)]
+async fn client_that_comes_back_rests_for_a_fiftieth_of_short_holds() {
+    let lock = World::new().door();
+    let (held, mut rested, mut longest) = (millis(20), millis(0), millis(0));
+    for _ in 0..800 {
+        let guard = lock.acquire().await.unwrap();
+        sleep(held).await;
+        leave(guard).await;
+        let begun = Instant::now();
+        drop(lock.acquire().await.unwrap());
+        sleep(secs(2)).await;
+        let took = begun.elapsed() - secs(2);
+        (rested, longest) = (rested + took, longest.max(took));
+    }
+    let share = rested.as_secs_f64() / (held * 800).as_secs_f64();
+    assert!((0.01..0.03).contains(&share), "{share}");
+    assert!(longest > millis(4) && longest <= millis(9), "{longest:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_dropped_reentry_is_counted_back_as_well() {
     let lock = World::new().door();
     let guard = lock.acquire().await.unwrap();

@@ -52,14 +52,13 @@ local function queue_up()
     local added = redis.pcall('ZADD', KEYS[2], 'NX', string.format('%.0f', since), ARGV[1])
     if type(added) ~= 'number' then
         -- A server that is no master any more, or misses its replicas, or cannot write its disk,
-        -- refuses it for a while, and not to us alone.
-        for _, passing in ipairs({'READONLY', 'NOREPLICAS', 'MISCONF'}) do
+        -- or has no memory, refuses it for a while, and not to this client alone.
+        for _, passing in ipairs({'READONLY', 'NOREPLICAS', 'MISCONF', 'OOM'}) do
             if string.find(added.err, passing, 1, true) then
                 return true
             end
         end
-        -- Without memory the place that it has stays.
-        return type(redis.pcall('ZSCORE', KEYS[2], ARGV[1])) == 'string'
+        return false
     end
     if type(redis.pcall('PEXPIRE', KEYS[2], ARGV[4])) == 'table' then
         -- A queue without an end must not stay.
