@@ -52,8 +52,10 @@ const CONNECTED: Duration = Duration::from_secs(2);
 /// A loss is told so soon.
 const TOLD: Duration = Duration::from_millis(1_300);
 
-/// How long a stranger or a polling waiter waits for a yield window in a calm story.
+/// How long a stranger or a polling waiter waits for a yield window in a calm story; and if
+/// several may want the same windows, which have no order.
 const WINDOW_COMES: Duration = Duration::from_secs(6);
+const SHARED_WINDOW_COMES: Duration = Duration::from_secs(15);
 
 /// How one who waits learns that it may ask.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -446,7 +448,7 @@ impl Seen {
             Class::Queues => waiter.passed_over > if others { 80 } else { plot.clients + 8 },
             Class::Outside => waiter.passed_over > 40 + 10 * plot.clients,
             // Those before it may hold for long.
-            Class::Polls | Class::Stranger => waited > WINDOW_COMES + 4 * longest,
+            Class::Polls | Class::Stranger => waited > window_comes(plot) + 4 * longest,
         }
     }
 }
@@ -457,6 +459,15 @@ pub(super) const DATA: &str = ":data";
 /// Whether a key is to outlive the story: the tokens of a name, or what holders write.
 pub(super) fn outlives(key: &str) -> bool {
     key.starts_with("redisson_lock_token") || key.ends_with(DATA)
+}
+
+/// How soon a waiter that does not queue enters in a yield window.
+fn window_comes(plot: &Plot) -> Duration {
+    let pollers = plot.polling && !plot.restless;
+    match pollers || plot.outsiders > 0 || plot.redisson && plot.spinner {
+        true => SHARED_WINDOW_COMES,
+        false => WINDOW_COMES,
+    }
 }
 
 /// How soon a free lock is entered.
