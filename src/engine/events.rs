@@ -36,7 +36,7 @@ mod tests {
     };
 
     fn client(memory: &MemoryStore) -> (Client, Arc<Engine>) {
-        let engine = Engine::on(&memory, "one");
+        let engine = Engine::on(memory, "one");
         (Client::of(Arc::clone(&engine)), engine)
     }
 
