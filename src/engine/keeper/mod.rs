@@ -133,8 +133,8 @@ impl Keeper {
         if !due.renew.is_empty() {
             self.core.counters.lagged(due.lag);
         }
-        for batch in batches(&*self.core.store, &due.renew) {
-            asked.push(renew(&*self.core.store, batch, now).boxed());
+        for batch in batches(&self.core.store, &due.renew) {
+            asked.push(renew(&self.core.store, batch, now).boxed());
         }
         let longest = self.core.clock.now() + LONGEST_SLEEP;
         let planned = [plan.schedule.next(), stirs_at].into_iter().flatten().min();

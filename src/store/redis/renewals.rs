@@ -14,7 +14,7 @@ use crate::domain::{Failure, Kind, Outcome, Renewal};
 const MOST_PARTS: usize = 32;
 
 impl RedisStore {
-    /// Renews what can be renewed together: see `Store::group`.
+    /// Renews what can be renewed together: see `RedisStore::group`.
     pub(super) async fn renew_or_halve(&self, renewals: &[Renewal]) -> Reply<Vec<Outcome>> {
         match self.renew_all(renewals).await {
             answer if is_split(&answer) && renewals.len() > 1 => {

@@ -37,7 +37,7 @@ pub(super) use script;
 pub(super) fn preloads(of: &[Scripts], channels: Channels) -> Vec<Preload> {
     let preload = |script: &'static Script| {
         let Hashed { hash, text } = script.on(channels);
-        Preload { hash: hash.clone(), text: &**text }
+        Preload { hash: hash.clone(), text }
     };
     of.iter().copied().flatten().map(|script| preload(script)).collect()
 }

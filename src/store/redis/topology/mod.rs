@@ -149,7 +149,7 @@ impl Topology {
         }
     }
 
-    /// How many replicas have what was `granted` by `claim`: see `Store::replicated`.
+    /// How many replicas have what was `granted` by `claim`: see `RedisStore::replicated`.
     pub(super) async fn replicated(
         &self,
         claim: &Claim,
