@@ -52,6 +52,14 @@ fn every_script_says_what_it_takes_and_gives() {
 }
 
 #[test]
+fn every_file_of_tests_belongs_to_a_program() {
+    let (manifest, all) = (read("Cargo.toml"), read("tests/all/main.rs"));
+    let mut tests = files("tests", "rs");
+    tests.retain(|path| path.matches('/').count() == 1 || path.ends_with("/main.rs"));
+    none(tests.iter().filter_map(|path| orphan(path, &manifest, &all)));
+}
+
+#[test]
 fn no_file_is_too_long() {
     none(sources().flat_map(|(path, text)| length(&path, &text)));
 }
@@ -107,7 +115,12 @@ fn every_make_target_that_a_document_names_exists() {
 
 #[test]
 fn every_command_of_cargo_that_a_document_names_can_be_typed() {
-    none(documents().flat_map(|(path, text)| cargo(&path, &text, &|file| root(file).exists())));
+    let manifest = read("Cargo.toml");
+    let exists = |file: &str| match file.strip_prefix("tests/") {
+        Some(program) => is_program(&manifest, program),
+        None => root(file).exists(),
+    };
+    none(documents().flat_map(|(path, text)| cargo(&path, &text, &exists)));
     let all: Vec<_> = documents().flat_map(|(_, text)| commands(&text)).collect();
     assert!(all.iter().any(|(_, command)| command.starts_with("cargo add leasehold")), "{all:?}");
 }
@@ -684,6 +697,19 @@ fn commands(text: &str) -> Vec<(usize, String)> {
     found
 }
 
+/// Complains about a file of tests that no program of `manifest` runs.
+fn orphan(path: &str, manifest: &str, all: &str) -> Option<String> {
+    let file = path.trim_start_matches("tests/");
+    let is_run = is_program(manifest, file) || all.contains(&format!("#[path = \"../{file}\"]"));
+    (!is_run).then(|| format!("{path}: neither in tests/all/main.rs nor a program in Cargo.toml"))
+}
+
+/// Whether `manifest` has a program of tests in this file.
+fn is_program(manifest: &str, file: &str) -> bool {
+    let name = file.trim_end_matches(".rs").trim_end_matches("/main");
+    manifest.contains(&format!("[[test]]\nname = \"{name}\"\n"))
+}
+
 /// Each example and each test program that is run exists, and we are not added from a
 /// registry that does not have us.
 fn cargo(path: &str, text: &str, exists: &dyn Fn(&str) -> bool) -> Vec<String> {
@@ -1201,6 +1227,14 @@ fn finds_a_command_of_cargo_that_cannot_be_typed() {
     one(&check("cargo run --example gone"), "README.md:3: examples has no `gone`");
     one(&check("X=1 cargo test --test gone"), "tests has no `gone`");
     one(&check("cargo add leasehold # --path ."), "no registry has us");
+}
+
+#[test]
+fn finds_a_file_of_tests_that_no_program_runs() {
+    let (manifest, all) = ("[[test]]\nname = \"all\"\n", "#[path = \"../a.rs\"]\nmod a;\n");
+    assert_eq!(orphan("tests/all/main.rs", manifest, all), None);
+    assert_eq!(orphan("tests/a.rs", manifest, all), None);
+    assert!(orphan("tests/b.rs", manifest, all).is_some());
 }
 
 #[test]

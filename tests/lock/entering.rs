@@ -7,7 +7,7 @@ use tokio::time::{Instant, sleep};
 
 use leasehold::{Client, Error, Release, WaitBy};
 
-use crate::world::{AT_ONCE, SECOND_LOOK, World, door, entered, leave, millis, secs, waiting};
+use super::world::{AT_ONCE, SECOND_LOOK, World, door, entered, leave, millis, secs, waiting};
 
 #[tokio::test(start_paused = true)]
 async fn who_was_woken_in_vain_soon_after_it_came_knows_the_holder_after_that_one() {

@@ -13,7 +13,7 @@ use tokio::time::{sleep, timeout};
 
 use leasehold::{Client, MemoryStore, Release};
 
-use crate::world::{World, door, leave, millis, secs};
+use super::world::{World, door, leave, millis, secs};
 
 #[tokio::test(start_paused = true)]
 async fn two_clients_exclude_each_other() {

@@ -4,7 +4,7 @@ use tokio::time::{Instant, sleep};
 
 use leasehold::{Error, LostReason};
 
-use crate::world::{AT_ONCE, World, entered, secs, waiting};
+use super::world::{AT_ONCE, World, entered, secs, waiting};
 
 #[tokio::test(start_paused = true)]
 async fn forcing_a_release_says_whether_the_lock_was_held() {

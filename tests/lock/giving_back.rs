@@ -4,7 +4,7 @@ use tokio::time::{Instant, sleep};
 
 use leasehold::{Client, Error, LostReason, MemoryStore, Release};
 
-use crate::world::{AT_ONCE, World, door, gone, leave, millis, secs};
+use super::world::{AT_ONCE, World, door, gone, leave, millis, secs};
 
 #[tokio::test(start_paused = true)]
 async fn each_reentry_is_counted_and_each_release_counts_back() {

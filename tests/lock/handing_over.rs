@@ -16,7 +16,7 @@ use tokio::{
 
 use leasehold::{Error, Lock, LockGuard, LostReason, Release, Result, WaitBy};
 
-use crate::world::{AT_ONCE, World, door, entered, leave, millis, secs, waiting};
+use super::world::{AT_ONCE, World, door, entered, leave, millis, secs, waiting};
 
 /// So soon that the store had no time to be asked.
 const WITHOUT_ASKING: Duration = millis(1);

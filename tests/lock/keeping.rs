@@ -4,7 +4,7 @@ use tokio::time::{Instant, sleep};
 
 use leasehold::{Client, LockGuard, LostReason, Release};
 
-use crate::world::{AT_ONCE, World, door, entered, millis, secs, waiting};
+use super::world::{AT_ONCE, World, door, entered, millis, secs, waiting};
 
 #[tokio::test(start_paused = true)]
 async fn the_watchdog_keeps_a_lock_as_long_as_its_guard_lives() {

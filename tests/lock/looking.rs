@@ -4,7 +4,7 @@ use tokio::time::{Instant, sleep};
 
 use leasehold::{Error, Owner};
 
-use crate::world::{AT_ONCE, World, leave, secs};
+use super::world::{AT_ONCE, World, leave, secs};
 
 #[tokio::test(start_paused = true)]
 async fn the_holder_is_shown_with_its_count_and_what_is_left_of_its_lease() {

@@ -8,7 +8,7 @@ use tokio::{
 
 use leasehold::{LostReason, Release};
 
-use crate::world::{AT_ONCE, World, leave, secs};
+use super::world::{AT_ONCE, World, leave, secs};
 
 #[tokio::test(start_paused = true)]
 async fn loss_is_told_to_everybody_who_asks_however_often_and_without_the_guard() {

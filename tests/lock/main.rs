@@ -18,7 +18,7 @@ mod world;
 
 use tokio::time::{Instant, sleep};
 
-use crate::world::{AT_ONCE, World, leave, secs};
+use self::world::{AT_ONCE, World, leave, secs};
 
 #[tokio::test(start_paused = true)]
 async fn work_under_a_lock_of_one_client_excludes_a_guard_of_another() {

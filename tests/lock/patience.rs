@@ -6,7 +6,7 @@ use tokio::time::{Instant, sleep};
 
 use leasehold::Error;
 
-use crate::world::{AT_ONCE, World, entered, leave, millis, secs, waiting};
+use super::world::{AT_ONCE, World, entered, leave, millis, secs, waiting};
 
 #[tokio::test(start_paused = true)]
 async fn when_patience_ends_the_error_names_the_holder_and_how_long_we_waited() {

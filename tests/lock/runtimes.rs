@@ -9,7 +9,7 @@ use tokio::{
 
 use leasehold::{Client, Error};
 
-use crate::world::{World, door, leave, millis, secs};
+use super::world::{World, door, leave, millis, secs};
 
 /// A runtime whose time is paused. Each has a time of its own, so nothing
 /// sleeps on one that is to be followed by another.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use leasehold::{Client, Error, Lock, WaitBy};
 
-use crate::world::{World, door, secs};
+use super::world::{World, door, secs};
 
 async fn refusal(lock: &Lock) -> String {
     let refused = lock.acquire().await.unwrap_err();

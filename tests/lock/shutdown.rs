@@ -6,7 +6,7 @@ use tokio::time::{Instant, sleep};
 
 use leasehold::{Error, LostReason, Release, WaitBy};
 
-use crate::world::{AT_ONCE, World, door, entered, gone, leave, millis, secs, waiting};
+use super::world::{AT_ONCE, World, door, entered, gone, leave, millis, secs, waiting};
 
 #[tokio::test(start_paused = true)]
 async fn after_it_nothing_new_is_acquired_by_any_clone() {

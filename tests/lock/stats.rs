@@ -4,7 +4,7 @@ use tokio::time::{advance, sleep};
 
 use leasehold::{Client, Stats};
 
-use crate::world::{World, entered, leave, millis, secs, waiting};
+use super::world::{World, entered, leave, millis, secs, waiting};
 
 #[tokio::test(start_paused = true)]
 async fn a_new_client_has_done_nothing() {

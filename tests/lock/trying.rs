@@ -6,7 +6,7 @@ use tokio::time::{Instant, sleep};
 
 use leasehold::Error;
 
-use crate::world::{AT_ONCE, World, leave, secs};
+use super::world::{AT_ONCE, World, leave, secs};
 
 #[tokio::test(start_paused = true)]
 async fn trying_a_free_lock_gets_it_and_trying_a_held_one_does_not_wait() {

@@ -17,8 +17,15 @@ impl Suite {
     pub(crate) fn all(root: &Path) -> io::Result<Vec<Self>> {
         let conformance = ["-p", "leasehold", "--all-features", "--lib", "store::redis"];
         let mut suites = vec![Self::of("conformance", &conformance)];
+        let manifest = fs::read_to_string(root.join("Cargo.toml"))?;
         for name in tests(&root.join("tests"))?.filter(|name| name.contains("redis")) {
-            suites.push(Self::of(&name, &["-p", "leasehold", "--all-features", "--test", &name]));
+            let of_one = ["-p", "leasehold", "--all-features", "--test"];
+            let part = format!("{name}::");
+            let words = match manifest.contains(&format!("[[test]]\nname = \"{name}\"")) {
+                true => [&of_one[..], &[&name]].concat(),
+                false => [&of_one[..], &["all", &part]].concat(),
+            };
+            suites.push(Self::of(&name, &words));
         }
         for name in tests(&root.join("testkit/tests"))?.filter(|name| name != "postgres") {
             let words = ["-p", "testkit", "--all-features", "--test", &name];

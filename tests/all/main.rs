@@ -1,0 +1,91 @@
+//! Tests of the public API, as one program: it links once, and tests of all files wait for their
+//! servers at the same time. A test that measures its process has a program of its own.
+
+#[path = "../blocking.rs"]
+mod blocking;
+#[path = "../bounds.rs"]
+mod bounds;
+#[path = "../cancel.rs"]
+mod cancel;
+#[path = "../dependencies.rs"]
+mod dependencies;
+#[path = "../fence_redis.rs"]
+mod fence_redis;
+#[path = "../fence_sql.rs"]
+mod fence_sql;
+#[path = "../latch.rs"]
+mod latch;
+#[path = "../limits.rs"]
+mod limits;
+#[path = "../lock/main.rs"]
+mod lock;
+#[path = "../memory.rs"]
+mod memory;
+#[path = "../permits.rs"]
+mod permits;
+#[path = "../read_write.rs"]
+mod read_write;
+#[path = "../redis_cluster.rs"]
+mod redis_cluster;
+#[path = "../redis_cluster_exclusion.rs"]
+mod redis_cluster_exclusion;
+#[path = "../redis_cluster_replicated.rs"]
+mod redis_cluster_replicated;
+#[path = "../redis_contention.rs"]
+mod redis_contention;
+#[path = "../redis_cost.rs"]
+mod redis_cost;
+#[path = "../redis_fairness.rs"]
+mod redis_fairness;
+#[path = "../redis_faults.rs"]
+mod redis_faults;
+#[path = "../redis_guarded.rs"]
+mod redis_guarded;
+#[path = "../redis_health.rs"]
+mod redis_health;
+#[path = "../redis_input.rs"]
+mod redis_input;
+#[path = "../redis_latch.rs"]
+mod redis_latch;
+#[path = "../redis_permits.rs"]
+mod redis_permits;
+#[path = "../redis_queue.rs"]
+mod redis_queue;
+#[path = "../redis_read_write.rs"]
+mod redis_read_write;
+#[path = "../redis_recovery.rs"]
+mod redis_recovery;
+#[path = "../redis_replicas.rs"]
+mod redis_replicas;
+#[path = "../redis_replicated.rs"]
+mod redis_replicated;
+#[path = "../redis_semaphore.rs"]
+mod redis_semaphore;
+#[path = "../redis_sentinel.rs"]
+mod redis_sentinel;
+#[path = "../redis_start.rs"]
+mod redis_start;
+#[path = "../redis_strangers.rs"]
+mod redis_strangers;
+#[path = "../redis_tenants.rs"]
+mod redis_tenants;
+#[path = "../redis_tls.rs"]
+mod redis_tls;
+#[path = "../redis_wire.rs"]
+mod redis_wire;
+#[path = "../run.rs"]
+mod run;
+#[path = "../scenarios.rs"]
+mod scenarios;
+#[path = "../scenarios_numbers.rs"]
+mod scenarios_numbers;
+#[path = "../scenarios_permits.rs"]
+mod scenarios_permits;
+#[path = "../scenarios_read_write.rs"]
+mod scenarios_read_write;
+#[path = "../seen.rs"]
+mod seen;
+#[path = "../semaphore.rs"]
+mod semaphore;
+#[path = "../web.rs"]
+mod web;
