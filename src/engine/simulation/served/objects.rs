@@ -239,7 +239,7 @@ impl Worker {
             About::ReadWrite => gate.pass(self.reads_and_writes()).await,
             About::Semaphore => gate.pass(self.takes_seats()).await,
             About::Permits => gate.pass(self.takes_permits()).await,
-            About::Latch => gate.pass(self.passes()).await,
+            About::Latch => Box::pin(gate.pass(self.passes())).await,
         }
     }
 
