@@ -201,7 +201,7 @@ impl Client {
     /// # Ok(()) }
     /// ```
     pub fn fenced(&self, name: impl AsRef<str>) -> Result<FencedLock> {
-        Ok(FencedLock::new(self.lock(name)?))
+        Ok(self.lock(name)?.with_tokens())
     }
 
     /// The semaphore called `name`. Touches no network.
@@ -309,7 +309,7 @@ impl Client {
         self.engine.health().await
     }
 
-    /// Ends this client and its clones in an orderly way, within `patience`.
+    /// Ends this client and its clones in an orderly way, within `timeout`.
     ///
     /// Nothing new is acquired: whoever waits gets
     /// [`Error::ShutDown`](crate::Error::ShutDown) at once. Guards have the
@@ -336,8 +336,8 @@ impl Client {
     /// assert!(!guard.is_held());
     /// # Ok(()) }
     /// ```
-    pub async fn shutdown(&self, patience: Duration) -> Shutdown {
-        let (taken_back, unsettled) = self.engine.shut_down(patience).await;
+    pub async fn shutdown(&self, timeout: Duration) -> Shutdown {
+        let (taken_back, unsettled) = self.engine.shut_down(timeout).await;
         Shutdown { taken_back, unsettled }
     }
 

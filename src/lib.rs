@@ -64,7 +64,7 @@ pub use crate::{
     },
     error::{Cause, Error, Result},
     primitives::{
-        FencedGuard, FencedLock, Holding, Latch, Lock, LockGuard, OnLoss, Permits, PermitsGuard,
-        Ran, ReadWriteLock, Release, Semaphore, SemaphoreGuard,
+        Fenced, FencedGuard, FencedLock, Guard, Holding, Latch, Lock, LockGuard, OnLoss, Permits,
+        PermitsGuard, Ran, ReadWriteLock, Release, Semaphore, SemaphoreGuard,
     },
 };

@@ -167,13 +167,15 @@ fn the_question_whether_a_type_is_send_has_two_answers() {
 
 #[cfg(feature = "blocking")]
 mod blocking {
-    use leasehold::blocking::{Client, HeldLock, Lock, LockGuard, OwnedLockGuard};
+    use leasehold::blocking::{
+        Client, FencedGuard, Lock, LockGuard, OwnedFencedGuard, OwnedLockGuard,
+    };
 
     use super::*;
 
     #[test]
     fn a_guard_of_a_thread_stays_on_its_thread() {
-        const { assert!(!<Is<LockGuard>>::SEND) };
+        const { assert!(!<Is<LockGuard>>::SEND && !<Is<FencedGuard>>::SEND) };
         is_unpin::<LockGuard>();
         is_static::<LockGuard>();
     }
@@ -182,7 +184,7 @@ mod blocking {
     fn everything_else_may_cross_threads() {
         is_plain::<Client>();
         is_plain::<Lock>();
-        is_plain::<HeldLock>();
         is_plain::<OwnedLockGuard>();
+        is_plain::<OwnedFencedGuard>();
     }
 }

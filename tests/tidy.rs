@@ -142,16 +142,11 @@ fn the_guide_has_a_row_for_every_error_and_every_setting() {
 
 #[test]
 fn threads_have_the_api_that_tasks_have() {
-    let mut tasks = api("src/primitives/lock.rs");
-    tasks.extend(api("src/primitives/guard.rs"));
-    tasks.extend(api("src/client.rs"));
-    tasks.extend(api("src/primitives/semaphore.rs"));
-    tasks.extend(api("src/primitives/latch.rs"));
-    let mut threads = api("src/blocking/lock.rs");
-    threads.extend(api("src/blocking/guard.rs"));
-    threads.extend(api("src/blocking/client.rs"));
-    threads.extend(api("src/blocking/semaphore.rs"));
-    threads.extend(api("src/blocking/latch.rs"));
+    let tasks = api("src/primitives", "src/client.rs");
+    let threads = api("src/blocking", "src/blocking/client.rs");
+    for object in ["Lock", "Lock<Fenced>", "ReadWriteLock", "Semaphore", "Permits", "Latch"] {
+        assert!(threads.iter().any(|(of, _)| of == object), "{object}: {threads:?}");
+    }
     none(parity(&tasks, &threads));
 }
 
@@ -555,7 +550,11 @@ fn examples(path: &str, text: &str) -> Vec<String> {
             .iter()
             .any(|it| signature.starts_with(it))
     });
-    let bare = items.filter(|(line, _)| !docs_above(&lines, line - 1).contains("# Examples"));
+    let shown = ["# Examples", "example!("];
+    let bare = items.filter(|(line, _)| {
+        let docs = docs_above(&lines, line - 1);
+        !shown.iter().any(|example| docs.contains(example))
+    });
     bare.map(|(line, signature)| format!("{path}:{line}: `{signature}` has no example")).collect()
 }
 
@@ -591,11 +590,12 @@ fn function(signature: &str) -> Option<&str> {
 /// The documentation above the line with this index, attributes skipped.
 fn docs_above(lines: &[&str], index: usize) -> String {
     let above = lines[..index].iter().rev().map(|line| line.trim_start());
-    // Attributes may stand between the documentation and the item.
+    // Attributes may stand in the documentation, and between it and the item.
     let docs = above.take_while(|line| {
-        line.starts_with("///") || !(line.is_empty() || line.ends_with(['}', '{', ';']))
+        let is_code = line.is_empty() || line.ends_with(['}', '{', ';']);
+        line.starts_with("///") || !is_code
     });
-    let mut docs: Vec<_> = docs.filter(|line| line.starts_with("///")).collect();
+    let mut docs: Vec<_> = docs.collect();
     docs.reverse();
     docs.join("\n")
 }
@@ -796,44 +796,78 @@ fn is_in_a_row(guide: &str, name: &str) -> bool {
 /// Types and their public methods.
 type Api = BTreeSet<(String, String)>;
 
-/// What a task can do and a thread cannot, and the other way round.
-const FOR_TASKS_ALONE: [(&str, &str); 1] = [("Lock", "on_loss")];
-const FOR_THREADS_ALONE: [(&str, &str); 5] = [
+/// What a task can do and a thread cannot, and the other way round. A thread that writes may read
+/// by `acquire`.
+const FOR_TASKS_ALONE: [(&str, &str); 4] = [
+    ("Lock", "on_loss"),
+    ("Permits", "on_loss"),
+    ("ReadWriteLock", "downgrade"),
+    ("ReadWriteLock", "read_beside"),
+];
+const FOR_THREADS_ALONE: [(&str, &str); 4] = [
+    ("Guard", "lost_within"),
     ("Lock", "acquire_owned"),
     ("Lock", "acquire_owned_within"),
     ("Lock", "try_acquire_owned"),
-    ("LockGuard", "lost_within"),
-    ("SemaphoreGuard", "lost_within"),
 ];
 
-/// Types beside the guards that both share.
-const SHARED: [&str; 1] = ["Release"];
+/// Types that both APIs share.
+const SHARED: [&str; 4] = ["ClientBuilder<Made>", "Holding", "Ran<T>", "Release"];
 
-fn api(path: &str) -> Api {
-    methods(&read(path), &read("src/primitives/settings.rs"))
+/// The public methods of the files in `folder` and of `client`.
+fn api(folder: &str, client: &str) -> Api {
+    let files: BTreeSet<_> = files(folder, "rs").into_iter().chain([client.to_owned()]).collect();
+    let settings = read("src/primitives/settings.rs");
+    files.iter().flat_map(|path| methods(&read(path), &settings)).collect()
 }
 
-/// The public methods of `text`, `settings!` written out as the methods of `settings`.
-/// What every kind of client has is no part of a comparison: it is there once.
+/// The public methods of `text`. A macro of `settings` counts as the methods that it writes, and a
+/// row of a table, `fn name(…) -> …;`, as a method.
 fn methods(text: &str, settings: &str) -> Api {
-    let name = |line: &str| function(line.strip_prefix("pub ")?).map(str::to_owned);
-    let set: Vec<_> = settings.lines().filter_map(|line| name(line.trim())).collect();
     let (mut found, mut owner) = (Api::new(), String::new());
     for line in code(text).lines() {
-        if let Some(of) = line.strip_prefix("impl ") {
-            let of = of.split([' ', '<']).next().unwrap_or_default();
-            // Two guards of threads, and what they share, are one of tasks.
-            owner = of.rsplit("::").next().unwrap_or(of).replace("OwnedLockGuard", "LockGuard");
-            owner = owner.replace("HeldLock", "LockGuard");
-        } else if line.starts_with("impl<") {
+        if let Some(head) = line.strip_prefix("impl") {
+            owner = owner_of(head);
+        } else if line.starts_with('}') {
             owner.clear();
         }
-        let written = name(line.trim()).into_iter().collect();
-        let methods = if line.trim().starts_with("settings!(") { &set } else { &written };
-        let named = methods.iter().filter(|_| !owner.is_empty() && !SHARED.contains(&&*owner));
-        found.extend(named.map(|method| (owner.clone(), method.clone())));
+        if !owner.is_empty() && !SHARED.contains(&&*owner) {
+            found.extend(named(line, settings).into_iter().map(|name| (owner.clone(), name)));
+        }
     }
     found
+}
+
+/// `<K, B: Clone> Guard<Lock<K>, B> {` is about `Guard<Lock>`, and an `impl` of a trait about no
+/// type.
+fn owner_of(head: &str) -> String {
+    let (bounds, of) = match head.split_once("> ") {
+        Some((bounds, of)) if head.starts_with('<') => (bounds, of),
+        _ => ("", head),
+    };
+    if of.contains(" for ") {
+        return String::new();
+    }
+    let own = |parameter: &str| bounds.contains(parameter);
+    let mut of = of.trim_end_matches(" {").trim().replace("crate::", "").replace("<Client>", "");
+    if own("B") {
+        of = of.replace(", B>", ">");
+    }
+    if own("K") { of.replace("<K>", "") } else { of }
+}
+
+/// The methods that a line declares.
+fn named(line: &str, settings: &str) -> Vec<String> {
+    let line = line.trim();
+    let is_row = line.starts_with("fn ") && line.contains(';');
+    let declared = line.strip_prefix("pub ").or_else(|| is_row.then_some(line));
+    if let Some(name) = declared.and_then(function) {
+        return vec![name.to_owned()];
+    }
+    let of = line.trim_start_matches("$crate::primitives::settings::").split("!(").next();
+    let body = of.and_then(|of| settings.split(&format!("macro_rules! {of} {{")).nth(1));
+    let body = body.and_then(|body| body.split("\n}").next()).unwrap_or_default();
+    body.lines().flat_map(|line| named(line, settings)).collect()
 }
 
 /// Tasks and threads have the same methods, but for those that are listed above.
@@ -1262,20 +1296,27 @@ fn finds_an_error_or_a_setting_that_the_guide_does_not_explain() {
 
 #[test]
 fn finds_a_method_that_one_api_has_and_the_other_lacks() {
-    let settings = "macro_rules! settings {\n    pub fn ttl(self) {\n";
+    let settings = "macro_rules! settings {\n    pub fn ttl(self) {\n    replicated!(x);\n}\n\
+        macro_rules! replicated {\n    pub fn replicated(self) {\n}\n";
     let of = |text: &str| methods(text, settings);
     let tasks =
-        of("impl Lock {\n    settings!(\"x\");\n    pub async fn a(&self) {\n    fn b() {\n");
+        of("impl<K> Lock<K> {\n    settings!(\"x\");\n    pub async fn a(&self) {\n    fn b() {\n");
     let named = |(owner, method): &(String, String)| format!("{owner}::{method}");
-    assert_eq!(tasks.iter().map(named).collect::<Vec<_>>(), ["Lock::a", "Lock::ttl"]);
+    let all: Vec<_> = tasks.iter().map(named).collect();
+    assert_eq!(all, ["Lock::a", "Lock::replicated", "Lock::ttl"]);
     assert!(parity(&tasks, &tasks).is_empty());
 
-    let threads = of("impl Lock {\n    settings!(\"x\");\n");
+    let threads = of("impl<K> Lock<K> {\n    settings!(\"x\");\n");
     one(&parity(&tasks, &threads), "blocking::Lock lacks `a`");
     one(&parity(&threads, &tasks), "Lock lacks `a`");
+    let row = of("impl<K> Lock<K> {\n    settings!(\"x\");\n        fn a() -> u8; \"it.a()\"\n");
+    assert!(parity(&tasks, &row).is_empty());
+
     assert!(of("impl<Made> ClientBuilder<Made> {\n    pub fn ttl(self) {\n").is_empty());
-    let moving = of("impl OwnedLockGuard {\n    pub fn lost(&self) {\n");
-    assert_eq!(moving, of("impl LockGuard {\n    pub fn lost(&self) {\n"));
+    assert!(of("impl<K> fmt::Debug for Lock<K> {\n    pub fn ttl(self) {\n").is_empty());
+    let moving = of("impl<K, B: Clone> Guard<Lock<K>, B> {\n    pub fn count(&self) {\n");
+    assert_eq!(moving, of("impl<K> Guard<Lock<K>> {\n    pub fn count(&self) {\n"));
+    assert_ne!(moving, of("impl<K> Guard<K> {\n    pub fn count(&self) {\n"));
 }
 
 #[test]

@@ -5,13 +5,13 @@ use std::{sync::Arc, time::Duration};
 use super::{FencedLock, Latch, Lock, Permits, ReadWriteLock, Semaphore, waiting::Core};
 #[cfg(feature = "testing")]
 use crate::MemoryStore;
-use crate::{Health, Shutdown, Stats, error::Result};
+use crate::{Health, Shutdown, Stats, error::Result, primitives::thread_example};
 
 /// Settings of a [`Client`] for threads: those of
 /// [`ClientBuilder`](crate::ClientBuilder).
 pub type ClientBuilder = crate::ClientBuilder<Client>;
 
-/// As [`Client`](crate::Client), for threads.
+/// A [`Client`](crate::Client) for threads.
 ///
 /// # Examples
 ///
@@ -26,8 +26,25 @@ pub struct Client {
     core: Arc<Core>,
 }
 
+/// The methods that make the objects of a client.
+macro_rules! makes {
+    ($(fn $name:ident() -> $object:ident;)+) => {$(
+        #[doc = concat!("Does what [`Client::", stringify!($name), "`](crate::Client::",
+            stringify!($name), ") does.")]
+        ///
+        /// # Errors
+        ///
+        /// As there.
+        #[doc = thread_example!("":
+            concat!("let it = client.", stringify!($name), "(\"orders:42\")?;"))]
+        pub fn $name(&self, name: impl AsRef<str>) -> Result<$object> {
+            Ok($object::new(Arc::clone(&self.core), self.core.client().$name(name)?))
+        }
+    )+};
+}
+
 impl Client {
-    /// As [`Client::connect`](crate::Client::connect).
+    /// Does what [`Client::connect`](crate::Client::connect) does.
     ///
     /// # Errors
     ///
@@ -43,7 +60,7 @@ impl Client {
         Self::builder().connect(url)
     }
 
-    /// As [`Client::connect_lazily`](crate::Client::connect_lazily).
+    /// Does what [`Client::connect_lazily`](crate::Client::connect_lazily) does.
     ///
     /// # Errors
     ///
@@ -60,8 +77,9 @@ impl Client {
         Self::builder().connect_lazily(url)
     }
 
-    /// As [`Client::in_memory`](crate::Client::in_memory), on real time: a paused clock
-    /// of tokio does not reach it.
+    /// Does what [`Client::in_memory`](crate::Client::in_memory) does, in real time.
+    ///
+    /// A paused clock of tokio does not affect it.
     ///
     /// # Errors
     ///
@@ -79,7 +97,7 @@ impl Client {
         Self::builder().in_memory()
     }
 
-    /// As [`Client::sharing`](crate::Client::sharing).
+    /// Does what [`Client::sharing`](crate::Client::sharing) does.
     ///
     /// # Errors
     ///
@@ -97,7 +115,7 @@ impl Client {
         Self::builder().sharing(store)
     }
 
-    /// As [`Client::builder`](crate::Client::builder).
+    /// Does what [`Client::builder`](crate::Client::builder) does.
     ///
     /// # Examples
     ///
@@ -111,106 +129,16 @@ impl Client {
         ClientBuilder::new()
     }
 
-    /// As [`Client::lock`](crate::Client::lock).
-    ///
-    /// # Errors
-    ///
-    /// As there.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// let lock = leasehold::blocking::Client::in_memory()?.lock("orders:42")?;
-    /// # Ok::<(), leasehold::Error>(())
-    /// ```
-    pub fn lock(&self, name: impl AsRef<str>) -> Result<Lock> {
-        Ok(Lock::new(Arc::clone(&self.core), self.core.client().lock(name)?))
+    makes! {
+        fn lock() -> Lock;
+        fn read_write() -> ReadWriteLock;
+        fn fenced() -> FencedLock;
+        fn semaphore() -> Semaphore;
+        fn latch() -> Latch;
+        fn permits() -> Permits;
     }
 
-    /// As [`Client::read_write`](crate::Client::read_write).
-    ///
-    /// # Errors
-    ///
-    /// As there.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// let prices = leasehold::blocking::Client::in_memory()?.read_write("prices")?;
-    /// # Ok::<(), leasehold::Error>(())
-    /// ```
-    pub fn read_write(&self, name: impl AsRef<str>) -> Result<ReadWriteLock> {
-        let lock = self.core.client().read_write(name)?;
-        Ok(ReadWriteLock::new(Arc::clone(&self.core), lock))
-    }
-
-    /// As [`Client::fenced`](crate::Client::fenced).
-    ///
-    /// # Errors
-    ///
-    /// As there.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// let lock = leasehold::blocking::Client::in_memory()?.fenced("orders:42")?;
-    /// # Ok::<(), leasehold::Error>(())
-    /// ```
-    pub fn fenced(&self, name: impl AsRef<str>) -> Result<FencedLock> {
-        Ok(FencedLock::new(self.lock(name)?))
-    }
-
-    /// The semaphore called `name`, for threads. Touches no network.
-    ///
-    /// # Errors
-    ///
-    /// As [`Client::semaphore`](crate::Client::semaphore).
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// let client = leasehold::blocking::Client::in_memory()?;
-    /// let printers = client.semaphore("printers")?;
-    /// # Ok::<(), leasehold::Error>(())
-    /// ```
-    pub fn semaphore(&self, name: impl AsRef<str>) -> Result<Semaphore> {
-        Ok(Semaphore::new(Arc::clone(&self.core), self.core.client().semaphore(name)?))
-    }
-
-    /// The latch called `name`, for threads. Touches no network.
-    ///
-    /// # Errors
-    ///
-    /// As [`Client::latch`](crate::Client::latch).
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// let client = leasehold::blocking::Client::in_memory()?;
-    /// let ready = client.latch("workers-ready")?;
-    /// # Ok::<(), leasehold::Error>(())
-    /// ```
-    pub fn latch(&self, name: impl AsRef<str>) -> Result<Latch> {
-        Ok(Latch::new(Arc::clone(&self.core), self.core.client().latch(name)?))
-    }
-
-    /// As [`Client::permits`](crate::Client::permits).
-    ///
-    /// # Errors
-    ///
-    /// As there.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// let permits = leasehold::blocking::Client::in_memory()?.permits("printers")?;
-    /// # Ok::<(), leasehold::Error>(())
-    /// ```
-    pub fn permits(&self, name: impl AsRef<str>) -> Result<Permits> {
-        Ok(Permits::new(Arc::clone(&self.core), self.core.client().permits(name)?))
-    }
-
-    /// As [`Client::id`](crate::Client::id).
+    /// Returns the UUID of this client, with which its owners begin.
     ///
     /// # Examples
     ///
@@ -223,7 +151,7 @@ impl Client {
         self.core.client().id()
     }
 
-    /// As [`Client::stats`](crate::Client::stats).
+    /// Returns counters of this client's work, as [`Client::stats`](crate::Client::stats) does.
     ///
     /// # Examples
     ///
@@ -236,7 +164,7 @@ impl Client {
         self.core.client().stats()
     }
 
-    /// As [`Client::health`](crate::Client::health).
+    /// Does what [`Client::health`](crate::Client::health) does.
     ///
     /// # Errors
     ///
@@ -252,7 +180,7 @@ impl Client {
         self.core.wait(self.core.client().health())
     }
 
-    /// As [`Client::shutdown`](crate::Client::shutdown).
+    /// Does what [`Client::shutdown`](crate::Client::shutdown) does.
     ///
     /// # Errors
     ///
@@ -266,14 +194,14 @@ impl Client {
     /// assert_eq!(client.shutdown(Duration::from_secs(5))?.unsettled, 0);
     /// # Ok::<(), leasehold::Error>(())
     /// ```
-    pub fn shutdown(&self, patience: Duration) -> Result<Shutdown> {
-        self.core.wait(self.core.client().shutdown(patience))
+    pub fn shutdown(&self, timeout: Duration) -> Result<Shutdown> {
+        self.core.wait(self.core.client().shutdown(timeout))
     }
 }
 
 /// Making a client for threads.
 impl crate::ClientBuilder<Client> {
-    /// As [`ClientBuilder::connect`](crate::ClientBuilder::connect).
+    /// Does what [`ClientBuilder::connect`](crate::ClientBuilder::connect) does.
     ///
     /// # Errors
     ///
@@ -289,7 +217,7 @@ impl crate::ClientBuilder<Client> {
         Ok(Client { core: Core::start(async || self.for_tasks().connect(url).await)? })
     }
 
-    /// As [`ClientBuilder::connect_lazily`](crate::ClientBuilder::connect_lazily).
+    /// Does what [`ClientBuilder::connect_lazily`](crate::ClientBuilder::connect_lazily) does.
     ///
     /// # Errors
     ///
@@ -305,7 +233,7 @@ impl crate::ClientBuilder<Client> {
         Ok(Client { core: Core::start(async || self.for_tasks().connect_lazily(url))? })
     }
 
-    /// As [`ClientBuilder::in_memory`](crate::ClientBuilder::in_memory).
+    /// Does what [`ClientBuilder::in_memory`](crate::ClientBuilder::in_memory) does.
     ///
     /// # Errors
     ///
@@ -322,7 +250,7 @@ impl crate::ClientBuilder<Client> {
         self.sharing(&MemoryStore::new())
     }
 
-    /// As [`ClientBuilder::sharing`](crate::ClientBuilder::sharing).
+    /// Does what [`ClientBuilder::sharing`](crate::ClientBuilder::sharing) does.
     ///
     /// # Errors
     ///

@@ -1,14 +1,50 @@
-//! Proof that a lock was granted, for threads.
+//! A guard, for threads.
 
-use std::{ops::Deref, rc::Rc, sync::Arc, time::Duration};
+use std::{rc::Rc, sync::Arc, time::Duration};
 
-use super::{reentry::Entered, waiting::Core};
+use super::{
+    face::{returns, waits},
+    reentry::Entered,
+    waiting::Core,
+};
 use crate::{
-    Holding, LostReason, Name, Owner, Ran, Release, Script, Value, Write, error::Result, primitives,
+    FencedLock, Holding, Lock, LostReason, Name, Owner, PermitId, Permits, Ran, Release, Script,
+    Semaphore, Value, Write, error::Result, primitives,
 };
 
-/// As [`LockGuard`](crate::LockGuard), with the thread as its owner: it stays
-/// on its thread, and what the thread acquires again it enters again.
+/// A [`Guard`](crate::Guard) for threads: what a lock or a semaphore granted.
+///
+/// `K` is the type for tasks that granted it. `B` says what the guard is bound to: to nothing, or
+/// to [`ThisThread`]. Each of these guards has a shorter name, such as
+/// [`LockGuard`](super::LockGuard), [`OwnedLockGuard`](super::OwnedLockGuard) or
+/// [`PermitsGuard`](super::PermitsGuard).
+///
+/// # Examples
+///
+/// ```
+/// use leasehold::blocking::{Client, Guard};
+/// fn show<K, B>(guard: &Guard<K, B>) {
+///     println!("{} holds {}", guard.owner(), guard.name());
+/// }
+/// let lock = Client::in_memory()?.lock("orders:42")?;
+/// let guard = lock.acquire()?;
+/// show(&guard);
+/// guard.release()?.done()?;
+/// show(&lock.acquire_owned()?);
+/// # Ok::<(), leasehold::Error>(())
+/// ```
+#[derive(Debug)]
+#[must_use = "what the guard holds is released as soon as the guard is dropped"]
+pub struct Guard<K, B = ()> {
+    // Dropped before the core, so that its release is under way when the runtime ends.
+    inner: primitives::Guard<K>,
+    core: Arc<Core>,
+    bound: B,
+}
+
+/// Binds a guard to the thread that acquired it: the thread is its owner.
+///
+/// The guard does not move to another thread. If its thread acquires the lock again, it re-enters.
 ///
 /// ```compile_fail
 /// # let client = leasehold::blocking::Client::in_memory().unwrap();
@@ -16,45 +52,37 @@ use crate::{
 /// std::thread::spawn(move || drop(guard)); // does not compile
 /// ```
 ///
-/// Nor does any of what it may be asked for move:
-///
-/// ```compile_fail
-/// # let client = leasehold::blocking::Client::in_memory().unwrap();
-/// let guard = client.lock("orders:42").unwrap().acquire().unwrap();
-/// std::ops::Deref::deref(&guard).reenter().unwrap(); // does not compile
-/// ```
-///
 /// # Examples
 ///
 /// ```
-/// let client = leasehold::blocking::Client::in_memory()?;
-/// let guard = client.lock("orders:42")?.acquire()?;
-/// guard.release()?.done()?;
+/// use leasehold::blocking::{Client, Guard, ThisThread};
+/// let guard: Guard<leasehold::Lock, ThisThread> = Client::in_memory()?.lock("orders:42")?.acquire()?;
+/// # drop(guard);
 /// # Ok::<(), leasehold::Error>(())
 /// ```
-#[derive(Debug)]
-#[must_use = "the lock is released as soon as the guard is dropped"]
-pub struct LockGuard {
-    held: HeldLock,
-    /// Of this thread alone: it is not `Send`.
-    entered: Rc<Entered>,
+#[derive(Clone, Debug)]
+pub struct ThisThread {
+    _entered: Rc<Entered>,
 }
 
-impl LockGuard {
-    pub(super) fn new(
-        guard: primitives::LockGuard,
-        core: &Arc<Core>,
-        entered: Rc<Entered>,
-    ) -> Self {
-        Self { held: HeldLock::new(guard, core), entered }
+impl ThisThread {
+    pub(super) fn new(entered: Rc<Entered>) -> Self {
+        Self { _entered: entered }
+    }
+}
+
+/// What every guard can do.
+impl<K, B> Guard<K, B> {
+    pub(super) fn new(inner: primitives::Guard<K>, core: &Arc<Core>, bound: B) -> Self {
+        Self { inner, core: Arc::clone(core), bound }
     }
 
-    /// As [`LockGuard::release`](crate::LockGuard::release).
+    /// Blocks for [`Guard::release`](crate::Guard::release).
     ///
     /// # Errors
     ///
-    /// As there, and [`Error::InsideAsync`](crate::Error::InsideAsync): then the
-    /// lock is released in the background.
+    /// As there. [`Error::InsideAsync`](crate::Error::InsideAsync) if a task calls it; then a
+    /// background task releases what is held.
     ///
     /// # Examples
     ///
@@ -64,251 +92,32 @@ impl LockGuard {
     /// # Ok::<(), leasehold::Error>(())
     /// ```
     pub fn release(self) -> Result<Release> {
-        self.held.release()
+        let Self { inner, core, bound: _bound } = self;
+        core.wait(inner.release())?
     }
 
-    /// As [`LockGuard::run`](crate::LockGuard::run): [`Ran::Stopped`] does not
-    /// occur, since a thread cannot be stopped from outside.
+    /// Does what [`Guard::run`](crate::Guard::run) does, but cannot stop the work.
+    ///
+    /// So [`Ran::Stopped`] does not occur.
     ///
     /// # Examples
     ///
     /// ```
     /// let guard = leasehold::blocking::Client::in_memory()?.lock("orders:42")?.acquire()?;
-    /// assert_eq!(guard.run(|held| held.is_held()).done()?, true);
+    /// assert!(guard.run(|held| held.is_held()).done()?);
     /// # Ok::<(), leasehold::Error>(())
     /// ```
     pub fn run<T>(self, work: impl FnOnce(&Holding) -> T) -> Ran<T> {
-        // It has entered until the lock is given back.
-        let Self { held, entered: _entered } = self;
-        held.run(work)
+        // The thread re-enters the lock until it is released.
+        let Self { inner, core, bound: _bound } = self;
+        core.run(inner.holding(), work, inner.release_after_run())
     }
 
-    /// As [`LockGuard::forget`](crate::LockGuard::forget).
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// let lock = leasehold::blocking::Client::in_memory()?.lock("orders:42")?;
-    /// lock.acquire()?.forget();
-    /// assert!(lock.is_locked()?);
-    /// # Ok::<(), leasehold::Error>(())
-    /// ```
-    pub fn forget(self) {
-        self.held.guard.forget();
-    }
-
-    /// As [`LockGuard::reenter`](crate::LockGuard::reenter), which acquiring
-    /// again on this thread does as well.
+    /// Blocks for [`Guard::lost`](crate::Guard::lost).
     ///
     /// # Errors
     ///
-    /// As there, and [`Error::InsideAsync`](crate::Error::InsideAsync).
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// let guard = leasehold::blocking::Client::in_memory()?.lock("orders:42")?.acquire()?;
-    /// let again = guard.reenter()?;
-    /// assert_eq!(again.count(), 2);
-    /// # Ok::<(), leasehold::Error>(())
-    /// ```
-    pub fn reenter(&self) -> Result<Self> {
-        Ok(Self { held: self.held.reenter()?, entered: Rc::clone(&self.entered) })
-    }
-}
-
-/// As [`LockGuard`](crate::LockGuard): it may move to another thread, and no
-/// other acquire enters its hold.
-///
-/// # Examples
-///
-/// ```
-/// let client = leasehold::blocking::Client::in_memory()?;
-/// let guard = client.lock("orders:42")?.acquire_owned()?;
-/// std::thread::spawn(move || guard.release()).join().unwrap()?;
-/// # Ok::<(), leasehold::Error>(())
-/// ```
-#[derive(Debug)]
-#[must_use = "the lock is released as soon as the guard is dropped"]
-pub struct OwnedLockGuard {
-    held: HeldLock,
-}
-
-impl OwnedLockGuard {
-    pub(super) fn new(guard: primitives::LockGuard, core: &Arc<Core>) -> Self {
-        Self { held: HeldLock::new(guard, core) }
-    }
-
-    /// As [`LockGuard::release`](crate::LockGuard::release).
-    ///
-    /// # Errors
-    ///
-    /// As there, and [`Error::InsideAsync`](crate::Error::InsideAsync): then the
-    /// lock is released in the background.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// let lock = leasehold::blocking::Client::in_memory()?.lock("orders:42")?;
-    /// assert_eq!(lock.acquire_owned()?.release()?, leasehold::Release::Released);
-    /// # Ok::<(), leasehold::Error>(())
-    /// ```
-    pub fn release(self) -> Result<Release> {
-        self.held.release()
-    }
-
-    /// As [`LockGuard::run`](crate::LockGuard::run): [`Ran::Stopped`] does not
-    /// occur, since a thread cannot be stopped from outside.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// let guard = leasehold::blocking::Client::in_memory()?.lock("orders:42")?.acquire_owned()?;
-    /// assert_eq!(guard.run(|held| held.is_held()).done()?, true);
-    /// # Ok::<(), leasehold::Error>(())
-    /// ```
-    pub fn run<T>(self, work: impl FnOnce(&Holding) -> T) -> Ran<T> {
-        self.held.run(work)
-    }
-
-    /// As [`LockGuard::forget`](crate::LockGuard::forget).
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// let lock = leasehold::blocking::Client::in_memory()?.lock("orders:42")?;
-    /// lock.acquire_owned()?.forget();
-    /// assert!(lock.is_locked()?);
-    /// # Ok::<(), leasehold::Error>(())
-    /// ```
-    pub fn forget(self) {
-        self.held.guard.forget();
-    }
-
-    /// As [`LockGuard::reenter`](crate::LockGuard::reenter).
-    ///
-    /// # Errors
-    ///
-    /// As there, and [`Error::InsideAsync`](crate::Error::InsideAsync).
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// let guard = leasehold::blocking::Client::in_memory()?.lock("orders:42")?.acquire_owned()?;
-    /// let again = guard.reenter()?;
-    /// assert_eq!(again.count(), 2);
-    /// # Ok::<(), leasehold::Error>(())
-    /// ```
-    pub fn reenter(&self) -> Result<Self> {
-        Ok(Self { held: self.held.reenter()? })
-    }
-}
-
-macro_rules! shows_what_is_held {
-    ($($guard:ty),+) => {$(
-        impl Deref for $guard {
-            type Target = HeldLock;
-
-            fn deref(&self) -> &HeldLock {
-                &self.held
-            }
-        }
-    )+};
-}
-
-shows_what_is_held!(LockGuard, OwnedLockGuard);
-
-/// What is the same for both guards: looking at what they hold, and writing under it.
-///
-/// # Examples
-///
-/// ```
-/// use leasehold::blocking::{Client, HeldLock};
-/// let lock = Client::in_memory()?.lock("orders:42")?;
-/// let show = |held: &HeldLock| println!("{} for {:?}", held.owner(), held.remaining());
-/// let guard = lock.acquire()?;
-/// show(&guard);
-/// # drop(guard);
-/// let guard = lock.acquire_owned()?;
-/// show(&guard);
-/// # Ok::<(), leasehold::Error>(())
-/// ```
-#[derive(Debug)]
-pub struct HeldLock {
-    // Dropped before the core: its release is the last thing to be made.
-    guard: primitives::LockGuard,
-    core: Arc<Core>,
-}
-
-/// What guards are made of. Who only looks makes none of it, and so cannot move it.
-impl HeldLock {
-    fn new(guard: primitives::LockGuard, core: &Arc<Core>) -> Self {
-        Self { guard, core: Arc::clone(core) }
-    }
-
-    pub(super) fn holding(&self) -> Holding {
-        self.guard.holding()
-    }
-
-    fn release(self) -> Result<Release> {
-        let Self { guard, core } = self;
-        core.wait(guard.release())?
-    }
-
-    fn run<T>(self, work: impl FnOnce(&Holding) -> T) -> Ran<T> {
-        let Self { guard, core } = self;
-        core.run(guard.holding(), work, guard.release_after_run())
-    }
-
-    fn reenter(&self) -> Result<Self> {
-        Ok(Self::new(self.core.wait(self.guard.reenter())??, &self.core))
-    }
-}
-
-impl HeldLock {
-    /// As [`LockGuard::write`](crate::LockGuard::write).
-    ///
-    /// # Errors
-    ///
-    /// As there, and [`Error::InsideAsync`](crate::Error::InsideAsync).
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use leasehold::Write;
-    /// let guard = leasehold::blocking::Client::in_memory()?.lock("stock:42")?.acquire()?;
-    /// guard.write([Write::set("stock:42:left", "7")])?;
-    /// # Ok::<(), leasehold::Error>(())
-    /// ```
-    pub fn write(&self, writes: impl IntoIterator<Item = Write>) -> Result<()> {
-        self.core.wait(self.guard.write(writes))?
-    }
-
-    /// As [`LockGuard::eval`](crate::LockGuard::eval).
-    ///
-    /// # Errors
-    ///
-    /// As there, and [`Error::InsideAsync`](crate::Error::InsideAsync).
-    ///
-    /// # Examples
-    ///
-    /// ```no_run
-    /// use leasehold::Script;
-    /// let client = leasehold::blocking::Client::connect("redis://127.0.0.1/")?;
-    /// let guard = client.lock("stock:42")?.acquire()?;
-    /// let take = Script::new("return redis.call('DECR', KEYS[1])").key("stock:42:left");
-    /// println!("{:?} are left", guard.eval(take)?.as_int());
-    /// # Ok::<(), leasehold::Error>(())
-    /// ```
-    pub fn eval(&self, script: Script) -> Result<Value> {
-        self.core.wait(self.guard.eval(script))?
-    }
-
-    /// Waits until the hold is over, as [`LockGuard::lost`](crate::LockGuard::lost).
-    ///
-    /// # Errors
-    ///
-    /// [`Error::InsideAsync`](crate::Error::InsideAsync).
+    /// [`Error::InsideAsync`](crate::Error::InsideAsync) if a task calls it.
     ///
     /// # Examples
     ///
@@ -320,14 +129,14 @@ impl HeldLock {
     /// # Ok::<(), leasehold::Error>(())
     /// ```
     pub fn lost(&self) -> Result<LostReason> {
-        self.core.wait(self.guard.lost())
+        self.core.wait(self.inner.lost())
     }
 
-    /// As [`lost`](Self::lost), for no longer than `patience`.
+    /// Does what [`lost`](Self::lost) does for at most `timeout`.
     ///
     /// # Errors
     ///
-    /// [`Error::InsideAsync`](crate::Error::InsideAsync).
+    /// As [`lost`](Self::lost).
     ///
     /// # Examples
     ///
@@ -337,78 +146,89 @@ impl HeldLock {
     /// assert_eq!(guard.lost_within(Duration::from_millis(20))?, None);
     /// # Ok::<(), leasehold::Error>(())
     /// ```
-    pub fn lost_within(&self, patience: Duration) -> Result<Option<LostReason>> {
-        let lost = self.guard.lost();
-        self.core.wait(async move { tokio::time::timeout(patience, lost).await.ok() })
+    pub fn lost_within(&self, timeout: Duration) -> Result<Option<LostReason>> {
+        let lost = self.inner.lost();
+        self.core.wait(async move { tokio::time::timeout(timeout, lost).await.ok() })
     }
 
-    /// As [`LockGuard::is_held`](crate::LockGuard::is_held).
+    returns! { Guard, "let guard = client.lock(\"orders:42\")?.acquire()?;":
+        fn is_held() -> bool; "assert!(guard.is_held());"
+        fn owner() -> &Owner; "assert!(guard.owner().as_str().starts_with(client.id()));"
+        fn name() -> &Name; "assert_eq!(guard.name().as_str(), \"orders:42\");"
+    }
+}
+
+/// What a guard of a lock can do.
+impl<K, B: Clone> Guard<Lock<K>, B> {
+    /// Does what [`Guard::forget`](crate::Guard::forget) does.
     ///
     /// # Examples
     ///
     /// ```
-    /// let guard = leasehold::blocking::Client::in_memory()?.lock("orders:42")?.acquire()?;
-    /// assert!(guard.is_held());
+    /// let lock = leasehold::blocking::Client::in_memory()?.lock("orders:42")?;
+    /// lock.acquire()?.forget();
+    /// assert!(lock.is_locked()?);
     /// # Ok::<(), leasehold::Error>(())
     /// ```
-    #[must_use]
-    pub fn is_held(&self) -> bool {
-        self.guard.is_held()
+    pub fn forget(self) {
+        self.inner.forget();
     }
 
-    /// As [`LockGuard::remaining`](crate::LockGuard::remaining).
+    fn again(&self, inner: primitives::Guard<Lock<K>>) -> Self {
+        Self::new(inner, &self.core, self.bound.clone())
+    }
+
+    waits! { Guard, "let guard = client.lock(\"orders:42\")?.acquire()?;":
+        fn reenter() -> Self, again; "assert_eq!(guard.reenter()?.count(), 2);"
+
+        fn write(writes: impl IntoIterator<Item = Write>) -> ();
+            "guard.write([leasehold::Write::set(\"orders:42:state\", \"paid\")])?;"
+
+        fn eval(script: Script) -> Value;
+            "let pay = leasehold::Script::new(\"return redis.call('INCR', KEYS[1])\");"
+            "assert_eq!(guard.eval(pay.key(\"paid\"))?.as_int(), Some(1));"
+    }
+
+    returns! { Guard, "let guard = client.lock(\"orders:42\")?.acquire()?;":
+        fn remaining() -> Option<Duration>;
+            "assert!(guard.remaining().is_some_and(|left| left.as_secs() >= 28));"
+        fn count() -> u32; "assert_eq!(guard.count(), 1);"
+    }
+}
+
+/// What a guard of a fenced lock can do, too.
+impl<B> Guard<FencedLock, B> {
+    returns! { Guard, "let guard = client.fenced(\"orders:42\")?.acquire()?;":
+        fn token() -> u64; "assert_eq!(guard.token(), 1);"
+        fn token_i64() -> i64; "assert_eq!(guard.token_i64(), 1_i64);"
+    }
+}
+
+impl Guard<Semaphore> {
+    /// Leaves the permits acquired, as the guard for tasks does.
     ///
     /// # Examples
     ///
     /// ```
-    /// let guard = leasehold::blocking::Client::in_memory()?.lock("orders:42")?.acquire()?;
-    /// assert!(guard.remaining().is_some_and(|left| left.as_secs() >= 28));
+    /// let printers = leasehold::blocking::Client::in_memory()?.semaphore("printers")?;
+    /// printers.set_if_absent(3)?;
+    /// printers.acquire(2)?.forget();
+    /// assert_eq!(printers.available()?, 1);
     /// # Ok::<(), leasehold::Error>(())
     /// ```
-    #[must_use]
-    pub fn remaining(&self) -> Option<Duration> {
-        self.guard.remaining()
+    pub fn forget(self) {
+        self.inner.forget();
     }
 
-    /// As [`LockGuard::count`](crate::LockGuard::count).
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// let guard = leasehold::blocking::Client::in_memory()?.lock("orders:42")?.acquire()?;
-    /// assert_eq!(guard.count(), 1);
-    /// # Ok::<(), leasehold::Error>(())
-    /// ```
-    #[must_use]
-    pub fn count(&self) -> u32 {
-        self.guard.count()
+    returns! { Guard, "let printers = client.semaphore(\"printers\")?; printers.add(3)?;":
+        fn permits() -> u32; "assert_eq!(printers.acquire(2)?.permits(), 2);"
     }
+}
 
-    /// As [`LockGuard::owner`](crate::LockGuard::owner).
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// let guard = leasehold::blocking::Client::in_memory()?.lock("orders:42")?.acquire()?;
-    /// assert!(guard.owner().as_str().ends_with(":1"));
-    /// # Ok::<(), leasehold::Error>(())
-    /// ```
-    #[must_use]
-    pub fn owner(&self) -> &Owner {
-        self.guard.owner()
-    }
-
-    /// As [`LockGuard::name`](crate::LockGuard::name).
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// let guard = leasehold::blocking::Client::in_memory()?.lock("orders:42")?.acquire()?;
-    /// assert_eq!(guard.name().as_str(), "orders:42");
-    /// # Ok::<(), leasehold::Error>(())
-    /// ```
-    #[must_use]
-    pub fn name(&self) -> &Name {
-        self.guard.name()
+impl Guard<Permits> {
+    returns! { Guard, "let permits = client.permits(\"printers\")?; permits.set(3)?;":
+        fn ids() -> Vec<PermitId>; "assert_eq!(permits.acquire_many(2)?.ids().len(), 2);"
+        fn permits() -> u32; "assert_eq!(permits.acquire()?.permits(), 1);"
+        fn remaining() -> Option<Duration>; "assert!(permits.acquire()?.remaining().is_some());"
     }
 }

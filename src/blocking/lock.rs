@@ -1,27 +1,28 @@
 //! The lock, for threads.
 
-use std::{rc::Rc, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use super::{
-    LockGuard, OwnedLockGuard,
+    Guard, ThisThread,
+    face::{returns, waits},
     reentry::{Entered, Key},
     waiting::Core,
 };
 use crate::{
-    Holder, Holding, Name, Owner, Replicas, WaitBy,
+    Fenced, Holder, Holding, Name, Owner, Replicas, WaitBy,
     engine::{acquire::Patience, grant::LocalTurns},
     error::{Error, Result},
     primitives::{
-        self, LockGuard as AsyncGuard,
-        settings::{Settings, checked_patience, replicated, settings},
+        self,
+        settings::{Settings, checked_timeout, settings},
     },
 };
 
-/// As [`Lock`](crate::Lock), for threads.
+/// A [`Lock`](crate::Lock) for threads.
 ///
-/// It is **reentrant by thread**: what a thread holds it may acquire again, with
-/// [`acquire`](Self::acquire) and its kin. The settings of the first acquisition
-/// stay in force.
+/// It is **reentrant by thread**: a thread that holds it may acquire it again, with
+/// [`acquire`](Self::acquire), [`acquire_within`](Self::acquire_within) and
+/// [`try_acquire`](Self::try_acquire). The settings of the first acquisition stay in force.
 ///
 /// # Examples
 ///
@@ -34,50 +35,83 @@ use crate::{
 /// # Ok::<(), leasehold::Error>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct Lock {
+pub struct Lock<K = ()> {
     core: Arc<Core>,
-    lock: primitives::Lock,
+    inner: primitives::Lock<K>,
 }
 
+/// A [`FencedLock`](crate::FencedLock) for threads.
+///
+/// It is **reentrant by thread**, and the second guard has the same token. What the thread holds
+/// by a plain lock of this name has no token: acquiring it returns
+/// [`Error::NoToken`](crate::Error::NoToken).
+///
+/// # Examples
+///
+/// ```
+/// let lock = leasehold::blocking::Client::in_memory()?.fenced("orders:42")?;
+/// let first = lock.acquire()?;
+/// let token = first.token();
+/// assert_eq!(lock.acquire()?.token(), token);
+/// first.release()?.done()?;
+/// assert!(lock.acquire()?.token() > token);
+/// # Ok::<(), leasehold::Error>(())
+/// ```
+pub type FencedLock = Lock<Fenced>;
+
+/// The guard of a [`Lock`], which stays on its thread.
+pub type LockGuard = Guard<primitives::Lock, ThisThread>;
+
+/// The guard of a [`Lock`], which may move to another thread. Nothing re-enters its hold.
+///
+/// # Examples
+///
+/// ```
+/// let client = leasehold::blocking::Client::in_memory()?;
+/// let guard = client.lock("orders:42")?.acquire_owned()?;
+/// std::thread::spawn(move || guard.release()).join().unwrap()?;
+/// # Ok::<(), leasehold::Error>(())
+/// ```
+pub type OwnedLockGuard = Guard<primitives::Lock>;
+
+/// The guard of a [`FencedLock`], which stays on its thread.
+pub type FencedGuard = Guard<primitives::FencedLock, ThisThread>;
+
+/// The guard of a [`FencedLock`], which may move to another thread.
+pub type OwnedFencedGuard = Guard<primitives::FencedLock>;
+
+/// A guard of `Lock<K>` that stays on its thread.
+type Bound<K> = Guard<primitives::Lock<K>, ThisThread>;
+
+/// A guard of `Lock<K>` that may move.
+type Owned<K> = Guard<primitives::Lock<K>>;
+
 /// Settings, as those of [`Lock`](crate::Lock).
-impl Lock {
-    pub(super) fn new(core: Arc<Core>, lock: primitives::Lock) -> Self {
-        Self { core, lock }
+impl<K> Lock<K> {
+    pub(super) fn new(core: Arc<Core>, inner: primitives::Lock<K>) -> Self {
+        Self { core, inner }
     }
 
-    pub(super) fn set(mut self, change: impl FnOnce(&mut Settings)) -> Self {
-        self.lock = self.lock.set(change);
-        self
+    fn with(self, change: impl FnOnce(&mut Settings)) -> Self {
+        Self { inner: self.inner.with(change), ..self }
     }
 
     settings!("leasehold::blocking::Client", "lock");
-    replicated!("leasehold::blocking::Client", "lock", |this, replicas| {
-        this.set(|settings| settings.replicas = replicas)
-    });
 
-    /// As [`Lock::name`](crate::Lock::name).
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// let lock = leasehold::blocking::Client::in_memory()?.lock("orders:42")?;
-    /// assert_eq!(lock.name().as_str(), "orders:42");
-    /// # Ok::<(), leasehold::Error>(())
-    /// ```
-    #[must_use]
-    pub fn name(&self) -> &Name {
-        self.lock.name()
+    returns! { Lock, "let lock = client.lock(\"orders:42\")?;":
+        fn name() -> &Name; "assert_eq!(lock.name().as_str(), \"orders:42\");"
     }
 }
 
 /// Acquiring, with the thread as the owner.
-impl Lock {
-    /// As [`Lock::acquire`](crate::Lock::acquire), but enters again what this
-    /// thread holds.
+impl<K> Lock<K> {
+    /// Acquires the lock, waiting until it is free, or re-enters it.
+    ///
+    /// As [`Lock::acquire`](crate::Lock::acquire). A thread that holds the lock re-enters it.
     ///
     /// # Errors
     ///
-    /// As there, and [`Error::InsideAsync`].
+    /// As there, and [`Error::InsideAsync`]. A fenced lock also returns [`Error::NoToken`].
     ///
     /// # Examples
     ///
@@ -85,19 +119,21 @@ impl Lock {
     /// let guard = leasehold::blocking::Client::in_memory()?.lock("orders:42")?.acquire()?;
     /// # Ok::<(), leasehold::Error>(())
     /// ```
-    pub fn acquire(&self) -> Result<LockGuard> {
+    pub fn acquire(&self) -> Result<Guard<primitives::Lock<K>, ThisThread>> {
         match self.enter_again(Patience::Endless)? {
             Some(guard) => Ok(guard),
-            None => Ok(self.entered(self.core.wait(self.lock.acquire())??)),
+            None => Ok(self.entered(self.core.wait(self.inner.acquire())??)),
         }
     }
 
-    /// As [`Lock::acquire_within`](crate::Lock::acquire_within), but enters
-    /// again what this thread holds.
+    /// Acquires the lock, waiting for at most `timeout`, or re-enters it.
+    ///
+    /// As [`Lock::acquire_within`](crate::Lock::acquire_within). A thread that holds the lock
+    /// re-enters it.
     ///
     /// # Errors
     ///
-    /// As there, and [`Error::InsideAsync`].
+    /// As there, and those of [`acquire`](Self::acquire).
     ///
     /// # Examples
     ///
@@ -107,20 +143,25 @@ impl Lock {
     /// let guard = lock.acquire_within(Duration::from_secs(5))?;
     /// # Ok::<(), leasehold::Error>(())
     /// ```
-    pub fn acquire_within(&self, patience: Duration) -> Result<LockGuard> {
-        let patience = checked_patience(patience)?;
-        match self.enter_again(Patience::Within(patience))? {
+    pub fn acquire_within(
+        &self,
+        timeout: Duration,
+    ) -> Result<Guard<primitives::Lock<K>, ThisThread>> {
+        let timeout = checked_timeout(timeout)?;
+        match self.enter_again(Patience::Within(timeout))? {
             Some(guard) => Ok(guard),
-            None => Ok(self.entered(self.core.wait(self.lock.acquire_in_time(patience))??)),
+            None => Ok(self.entered(self.core.wait(self.inner.acquire_in_time(timeout))??)),
         }
     }
 
-    /// As [`Lock::try_acquire`](crate::Lock::try_acquire), but enters again what
-    /// this thread holds.
+    /// Acquires the lock if it is free now, or re-enters it.
+    ///
+    /// As [`Lock::try_acquire`](crate::Lock::try_acquire). A thread that holds the lock re-enters
+    /// it.
     ///
     /// # Errors
     ///
-    /// As there, and [`Error::InsideAsync`].
+    /// As there, and those of [`acquire`](Self::acquire).
     ///
     /// # Examples
     ///
@@ -129,59 +170,55 @@ impl Lock {
     /// assert!(lock.try_acquire()?.is_some());
     /// # Ok::<(), leasehold::Error>(())
     /// ```
-    pub fn try_acquire(&self) -> Result<Option<LockGuard>> {
+    pub fn try_acquire(&self) -> Result<Option<Guard<primitives::Lock<K>, ThisThread>>> {
         match self.enter_again(Patience::Once)? {
             Some(guard) => Ok(Some(guard)),
             None => {
-                let guard = self.core.wait(self.lock.try_acquire())??;
+                let guard = self.core.wait(self.inner.try_acquire())??;
                 Ok(guard.map(|guard| self.entered(guard)))
             }
         }
     }
 
     fn key(&self) -> Key {
-        (self.core.client().id().into(), self.lock.object().clone())
+        (self.core.client().id().into(), self.inner.object().clone())
     }
 
-    /// Another guard of what this thread holds, if it does.
-    fn enter_again(&self, patience: Patience) -> Result<Option<LockGuard>> {
+    /// Acquires once more what this thread holds, if it does.
+    fn enter_again(&self, patience: Patience) -> Result<Option<Bound<K>>> {
         let Some(entered) = Entered::find(&self.key()) else { return self.enter_beside(patience) };
-        match self.core.wait(self.lock.enter_again(&entered.holding, patience))? {
-            Ok(guard) => Ok(Some(self.guard(guard, entered))),
-            // Over in this very moment: acquire it anew, unless the other side is yet there.
+        match self.core.wait(self.inner.enter_again(&entered.holding, patience))? {
+            Ok(guard) => Ok(Some(Guard::new(guard, &self.core, ThisThread::new(entered)))),
+            // The hold was just lost: acquire again, unless this thread holds the other side.
             Err(Error::Lost { .. }) => self.enter_beside(patience),
             Err(error) => Err(error),
         }
     }
 
-    /// What this thread may have of one side because it holds the other.
-    fn enter_beside(&self, patience: Patience) -> Result<Option<LockGuard>> {
+    /// Acquires one side beside the other side, which this thread holds.
+    fn enter_beside(&self, patience: Patience) -> Result<Option<Bound<K>>> {
         let (client, object) = self.key();
         let other = object.other_side().and_then(|side| Entered::find(&(client, side)));
         match other {
             None => Ok(None),
             Some(writing) if object.manner().is_shared() => {
-                let beside = self.lock.beside(writing.holding.watch(), patience.until());
+                let beside = self.inner.beside(writing.holding.watch(), patience.until());
                 Ok(Some(self.entered(self.core.wait(beside)??)))
             }
             Some(_) => Err(Error::Upgrade { name: object.name }),
         }
     }
 
-    fn entered(&self, guard: AsyncGuard) -> LockGuard {
-        let entered = Entered::by(self.key(), &guard);
-        self.guard(guard, entered)
-    }
-
-    fn guard(&self, guard: AsyncGuard, entered: Rc<Entered>) -> LockGuard {
-        LockGuard::new(guard, &self.core, entered)
+    fn entered(&self, guard: primitives::Guard<primitives::Lock<K>>) -> Bound<K> {
+        let entered = Entered::by(self.key(), guard.holding());
+        Guard::new(guard, &self.core, ThisThread::new(entered))
     }
 }
 
-/// Acquiring, with the guard as the owner.
-impl Lock {
-    /// As [`Lock::acquire`](crate::Lock::acquire): the guard may move to another
-    /// thread, and a thread that acquires twice waits for itself.
+/// Acquiring, with the guard as the owner: it may move to another thread, and a thread that
+/// acquires twice waits for itself.
+impl<K> Lock<K> {
+    /// Acquires the lock as [`Lock::acquire`](crate::Lock::acquire) does.
     ///
     /// # Errors
     ///
@@ -196,13 +233,11 @@ impl Lock {
     /// # drop(guard);
     /// # Ok::<(), leasehold::Error>(())
     /// ```
-    pub fn acquire_owned(&self) -> Result<OwnedLockGuard> {
-        let guard = self.core.wait(self.lock.acquire())??;
-        Ok(OwnedLockGuard::new(guard, &self.core))
+    pub fn acquire_owned(&self) -> Result<Guard<primitives::Lock<K>>> {
+        Ok(self.owned(self.core.wait(self.inner.acquire())??))
     }
 
-    /// As [`Lock::acquire_within`](crate::Lock::acquire_within), for a guard
-    /// that may move.
+    /// Acquires the lock as [`Lock::acquire_within`](crate::Lock::acquire_within) does.
     ///
     /// # Errors
     ///
@@ -216,13 +251,11 @@ impl Lock {
     /// let guard = lock.acquire_owned_within(Duration::from_secs(5))?;
     /// # Ok::<(), leasehold::Error>(())
     /// ```
-    pub fn acquire_owned_within(&self, patience: Duration) -> Result<OwnedLockGuard> {
-        let guard = self.core.wait(self.lock.acquire_within(patience))??;
-        Ok(OwnedLockGuard::new(guard, &self.core))
+    pub fn acquire_owned_within(&self, timeout: Duration) -> Result<Guard<primitives::Lock<K>>> {
+        Ok(self.owned(self.core.wait(self.inner.acquire_within(timeout))??))
     }
 
-    /// As [`Lock::try_acquire`](crate::Lock::try_acquire), for a guard that may
-    /// move.
+    /// Acquires the lock as [`Lock::try_acquire`](crate::Lock::try_acquire) does.
     ///
     /// # Errors
     ///
@@ -235,23 +268,26 @@ impl Lock {
     /// assert!(lock.try_acquire_owned()?.is_some());
     /// # Ok::<(), leasehold::Error>(())
     /// ```
-    pub fn try_acquire_owned(&self) -> Result<Option<OwnedLockGuard>> {
-        let guard = self.core.wait(self.lock.try_acquire())??;
-        Ok(guard.map(|guard| OwnedLockGuard::new(guard, &self.core)))
+    pub fn try_acquire_owned(&self) -> Result<Option<Guard<primitives::Lock<K>>>> {
+        Ok(self.core.wait(self.inner.try_acquire())??.map(|guard| self.owned(guard)))
+    }
+
+    fn owned(&self, guard: primitives::Guard<primitives::Lock<K>>) -> Owned<K> {
+        Guard::new(guard, &self.core, ())
     }
 }
 
 /// Working under the lock.
 ///
-/// A thread cannot be stopped from outside: work looks at its [`Holding`] before
-/// each side effect. There is no [`on_loss`](crate::Lock::on_loss) here.
-impl Lock {
-    /// As [`Lock::run`](crate::Lock::run).
+/// Nothing can stop a thread from outside: work checks its [`Holding`] before each side effect.
+/// So there is no [`on_loss`](crate::Lock::on_loss).
+impl<K> Lock<K> {
+    /// Does what [`Lock::run`](crate::Lock::run) does, but cannot stop the work.
     ///
     /// # Errors
     ///
-    /// As [`acquire`](Self::acquire), and [`Error::Lost`] if
-    /// the lock was lost meanwhile: [`LockGuard::run`] has the result of such work.
+    /// As [`acquire`](Self::acquire), and [`Error::Lost`] if the lock was lost meanwhile.
+    /// [`Guard::run`] returns the result of such work, too.
     ///
     /// # Examples
     ///
@@ -265,12 +301,11 @@ impl Lock {
         self.acquire()?.run(work).done()
     }
 
-    /// As [`Lock::run_within`](crate::Lock::run_within).
+    /// Does what [`run`](Self::run) does, but waits for the lock at most `timeout`.
     ///
     /// # Errors
     ///
-    /// As [`acquire_within`](Self::acquire_within), and
-    /// [`Error::Lost`].
+    /// As [`acquire_within`](Self::acquire_within), and [`Error::Lost`].
     ///
     /// # Examples
     ///
@@ -280,16 +315,15 @@ impl Lock {
     /// assert_eq!(lock.run_within(Duration::from_secs(5), |_held| "done")?, "done");
     /// # Ok::<(), leasehold::Error>(())
     /// ```
-    pub fn run_within<T>(&self, patience: Duration, work: impl FnOnce(&Holding) -> T) -> Result<T> {
-        self.acquire_within(patience)?.run(work).done()
+    pub fn run_within<T>(&self, timeout: Duration, work: impl FnOnce(&Holding) -> T) -> Result<T> {
+        self.acquire_within(timeout)?.run(work).done()
     }
 
-    /// As [`Lock::try_run`](crate::Lock::try_run).
+    /// Does what [`run`](Self::run) does if the lock is free now, and else returns `None`.
     ///
     /// # Errors
     ///
-    /// As [`try_acquire`](Self::try_acquire), and
-    /// [`Error::Lost`].
+    /// As [`try_acquire`](Self::try_acquire), and [`Error::Lost`].
     ///
     /// # Examples
     ///
@@ -304,82 +338,29 @@ impl Lock {
 }
 
 /// Looking at the lock from outside.
-impl Lock {
-    /// As [`Lock::is_locked`](crate::Lock::is_locked).
-    ///
-    /// # Errors
-    ///
-    /// As there, and [`Error::InsideAsync`].
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// let lock = leasehold::blocking::Client::in_memory()?.lock("orders:42")?;
-    /// assert!(!lock.is_locked()?);
-    /// # Ok::<(), leasehold::Error>(())
-    /// ```
-    pub fn is_locked(&self) -> Result<bool> {
-        self.core.wait(self.lock.is_locked())?
-    }
+impl<K> Lock<K> {
+    waits! { Lock, "let lock = client.lock(\"orders:42\")?;":
+        fn is_locked() -> bool; "assert!(!lock.is_locked()?);"
 
-    /// As [`Lock::holder`](crate::Lock::holder).
-    ///
-    /// # Errors
-    ///
-    /// As there, and [`Error::InsideAsync`].
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// let lock = leasehold::blocking::Client::in_memory()?.lock("orders:42")?;
-    /// let guard = lock.acquire()?;
-    /// assert_eq!(lock.holder()?.expect("it is held").owner(), guard.owner());
-    /// # Ok::<(), leasehold::Error>(())
-    /// ```
-    pub fn holder(&self) -> Result<Option<Holder>> {
-        self.core.wait(self.lock.holder())?
-    }
+        fn holder() -> Option<Holder>;
+            "let guard = lock.acquire()?;"
+            "assert!(lock.holder()?.is_some_and(|holder| holder.owner() == guard.owner()));"
 
-    /// As [`Lock::held_by`](crate::Lock::held_by).
-    ///
-    /// # Errors
-    ///
-    /// As there, and [`Error::InsideAsync`].
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// let lock = leasehold::blocking::Client::in_memory()?.lock("orders:42")?;
-    /// let guard = lock.acquire()?;
-    /// assert_eq!(lock.held_by(guard.owner())?, 1);
-    /// # Ok::<(), leasehold::Error>(())
-    /// ```
-    pub fn held_by(&self, owner: &Owner) -> Result<u32> {
-        self.core.wait(self.lock.held_by(owner))?
-    }
+        fn held_by(owner: &Owner) -> u32;
+            "let guard = lock.acquire()?;"
+            "assert_eq!(lock.held_by(guard.owner())?, 1);"
 
-    /// As [`Lock::force_release`](crate::Lock::force_release).
-    ///
-    /// # Errors
-    ///
-    /// As there, and [`Error::InsideAsync`].
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// let lock = leasehold::blocking::Client::in_memory()?.lock("orders:42")?;
-    /// let guard = lock.acquire()?;
-    /// assert!(lock.force_release()?);
-    /// # Ok::<(), leasehold::Error>(())
-    /// ```
-    pub fn force_release(&self) -> Result<bool> {
-        self.core.wait(self.lock.force_release())?
+        fn force_release() -> bool;
+            "let guard = lock.acquire()?;"
+            "assert!(lock.force_release()?);"
     }
 }
 
-impl Lock {
-    pub(super) fn raise_token(&self, least: u64) -> Result<u64> {
-        self.core.wait(self.lock.raise_token(least))?
+impl Lock<Fenced> {
+    waits! { Lock, "let lock = client.fenced(\"orders:42\")?;":
+        fn raise_token(least: u64) -> u64;
+            "assert_eq!(lock.raise_token(1041)?, 1041);"
+            "assert_eq!(lock.acquire()?.token(), 1042);"
     }
 }
 

@@ -1,16 +1,17 @@
-//! The same API for threads: it wraps, and never copies. What it lacks is
-//! [`on_loss`](crate::Lock::on_loss): a thread cannot be stopped from outside.
+//! The same API for threads.
 //!
-//! A client of this module owns a runtime thread of its own, where its
-//! connections and background tasks live. Callers wait on their own thread.
-//! Called from a task of an async runtime every method refuses with
-//! [`Error::InsideAsync`](crate::Error::InsideAsync), because it would stop
-//! every other task of that thread; inside `tokio::task::spawn_blocking` all is
-//! well.
+//! Each method blocks for the method of the same name for tasks, whose documentation holds for
+//! both. Only [`on_loss`](crate::Lock::on_loss) is missing, because nothing can stop a thread from
+//! outside.
 //!
-//! Here a thread is an identity, as in Java: [`Lock::acquire`] on a thread that
-//! holds the lock already enters again, and its guard stays on the thread.
-//! [`Lock::acquire_owned`] gives a guard that may move, and never enters again.
+//! A client of this module owns a runtime thread, on which its connections and background tasks
+//! run. Callers wait on their own thread. If a task of an async runtime calls a method, it returns
+//! [`Error::InsideAsync`](crate::Error::InsideAsync), because it would block all tasks of that
+//! thread. Inside `tokio::task::spawn_blocking` it works.
+//!
+//! A thread is an identity, as in Java: [`Lock::acquire`] on a thread that already holds the lock
+//! re-enters it, and its guard stays on the thread. [`Lock::acquire_owned`] returns a guard that
+//! may move, and never re-enters.
 //!
 //! # Examples
 //!
@@ -19,7 +20,7 @@
 //! let lock = client.lock("orders:42")?;
 //!
 //! let guard = lock.acquire()?;
-//! let again = lock.acquire()?; // the same thread: enters again
+//! let again = lock.acquire()?; // the same thread re-enters
 //! assert_eq!(guard.count(), 2);
 //! again.release()?.done()?;
 //! guard.release()?.done()?;
@@ -27,7 +28,7 @@
 //! ```
 
 mod client;
-mod fenced;
+mod face;
 mod guard;
 mod latch;
 mod lock;
@@ -39,10 +40,9 @@ mod waiting;
 
 pub use self::{
     client::{Client, ClientBuilder},
-    fenced::{FencedGuard, FencedLock, OwnedFencedGuard},
-    guard::{HeldLock, LockGuard, OwnedLockGuard},
+    guard::{Guard, ThisThread},
     latch::Latch,
-    lock::Lock,
+    lock::{FencedGuard, FencedLock, Lock, LockGuard, OwnedFencedGuard, OwnedLockGuard},
     permits::{Permits, PermitsGuard},
     read_write::ReadWriteLock,
     semaphore::{Semaphore, SemaphoreGuard},

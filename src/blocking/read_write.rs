@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 
-use super::{Lock, waiting::Core};
+use super::{Lock, face::returns, waiting::Core};
 use crate::{
     Name, Replicas,
     primitives::{self, settings::replicated},
 };
 
-/// As [`ReadWriteLock`](crate::ReadWriteLock), for threads.
+/// A [`ReadWriteLock`](crate::ReadWriteLock) for threads.
 ///
-/// Each side is **reentrant by thread**. A thread that writes may acquire the lock to read as
-/// well, and goes on reading when it gives up writing. One that reads and wants to write is
-/// refused with [`Error::Upgrade`](crate::Error::Upgrade): it would wait for itself.
+/// Each side is **reentrant by thread**. A thread that writes may also acquire the lock to read,
+/// and goes on reading when it releases the writers' side. A thread that reads and wants to write
+/// would wait for itself: it gets [`Error::Upgrade`](crate::Error::Upgrade).
 ///
 /// # Examples
 ///
@@ -29,20 +29,20 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct ReadWriteLock {
     core: Arc<Core>,
-    lock: primitives::ReadWriteLock,
+    inner: primitives::ReadWriteLock,
 }
 
 impl ReadWriteLock {
-    pub(super) fn new(core: Arc<Core>, lock: primitives::ReadWriteLock) -> Self {
-        Self { core, lock }
+    pub(super) fn new(core: Arc<Core>, inner: primitives::ReadWriteLock) -> Self {
+        Self { core, inner }
     }
 
     replicated!("leasehold::blocking::Client", "read_write", |this, replicas| {
-        let lock = this.lock.replicated(replicas);
-        Self { lock, ..this }
+        let inner = this.inner.replicated(replicas);
+        Self { inner, ..this }
     });
 
-    /// As [`ReadWriteLock::prefer_writers`](crate::ReadWriteLock::prefer_writers).
+    /// Does what [`ReadWriteLock::prefer_writers`](crate::ReadWriteLock::prefer_writers) does.
     ///
     /// # Examples
     ///
@@ -53,24 +53,14 @@ impl ReadWriteLock {
     /// ```
     #[must_use]
     pub fn prefer_writers(self, prefers_writers: bool) -> Self {
-        Self { lock: self.lock.prefer_writers(prefers_writers), ..self }
+        Self { inner: self.inner.prefer_writers(prefers_writers), ..self }
     }
 
-    /// As [`ReadWriteLock::name`](crate::ReadWriteLock::name).
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// let prices = leasehold::blocking::Client::in_memory()?.read_write("prices")?;
-    /// assert_eq!(prices.name().as_str(), "prices");
-    /// # Ok::<(), leasehold::Error>(())
-    /// ```
-    #[must_use]
-    pub fn name(&self) -> &Name {
-        self.lock.name()
+    returns! { ReadWriteLock, "let prices = client.read_write(\"prices\")?;":
+        fn name() -> &Name; "assert_eq!(prices.name().as_str(), \"prices\");"
     }
 
-    /// As [`ReadWriteLock::read`](crate::ReadWriteLock::read).
+    /// Returns the readers' side, which many hold together.
     ///
     /// # Examples
     ///
@@ -81,10 +71,10 @@ impl ReadWriteLock {
     /// ```
     #[must_use]
     pub fn read(&self) -> Lock {
-        Lock::new(Arc::clone(&self.core), self.lock.read())
+        Lock::new(Arc::clone(&self.core), self.inner.read())
     }
 
-    /// As [`ReadWriteLock::write`](crate::ReadWriteLock::write).
+    /// Returns the writers' side, which one holder has alone, without readers.
     ///
     /// # Examples
     ///
@@ -95,6 +85,6 @@ impl ReadWriteLock {
     /// ```
     #[must_use]
     pub fn write(&self) -> Lock {
-        Lock::new(Arc::clone(&self.core), self.lock.write())
+        Lock::new(Arc::clone(&self.core), self.inner.write())
     }
 }

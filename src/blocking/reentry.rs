@@ -7,10 +7,7 @@ use std::{
     sync::Arc,
 };
 
-use crate::{
-    domain::Object,
-    primitives::{Holding, LockGuard},
-};
+use crate::{domain::Object, primitives::Holding};
 
 /// A lock as one thread knows it: the client's id, and what it is.
 pub(super) type Key = (Arc<str>, Object);
@@ -28,9 +25,9 @@ thread_local! {
 }
 
 impl Entered {
-    /// Notes that this thread holds `key` by `guard`.
-    pub(super) fn by(key: Key, guard: &LockGuard) -> Rc<Self> {
-        let entered = Rc::new(Self { key: key.clone(), holding: guard.holding() });
+    /// Notes that this thread holds `key`.
+    pub(super) fn by(key: Key, holding: Holding) -> Rc<Self> {
+        let entered = Rc::new(Self { key: key.clone(), holding });
         ENTERED.with_borrow_mut(|held| held.insert(key, Rc::downgrade(&entered)));
         entered
     }

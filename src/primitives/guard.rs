@@ -1,8 +1,8 @@
-//! Proof that a lock was granted.
+//! A guard: the proof that something was granted, and the way to release it.
 
-use std::{future::Future, time::Duration};
+use std::{future::Future, marker::PhantomData, time::Duration};
 
-use super::{Holding, OnLoss, Ran, guarded, run};
+use super::{Holding, Lock, OnLoss, Ran, example, guarded, run};
 use crate::{
     domain::{Holder, LostReason, Name, Owner, Script, Value, Write},
     engine::{
@@ -12,38 +12,39 @@ use crate::{
     error::{Error, Result},
 };
 
-/// Proof that the lock was granted, and the way to give it back.
+/// What a lock or a semaphore granted. Releases it when dropped.
 ///
-/// Dropping the guard releases the lock **soon**, in the background, where an
-/// error can only be logged. Call [`release`](Self::release) to release it now
-/// and to learn whether it was still held.
+/// `K` is the type that granted it. Each of these guards has a shorter name:
+/// [`LockGuard`](crate::LockGuard), [`FencedGuard`](crate::FencedGuard),
+/// [`SemaphoreGuard`](crate::SemaphoreGuard) and [`PermitsGuard`](crate::PermitsGuard).
+///
+/// Dropping the guard releases **soon**, in a background task that can only log an error. Call
+/// [`release`](Self::release) to release now and to learn whether it was still held. Call
+/// [`Client::shutdown`](crate::Client::shutdown) before `main` returns: it completes the releases
+/// that are pending.
 ///
 /// A guard may move to another task or thread. It is not `Clone`:
-/// [`reenter`](Self::reenter) makes another one, and Redis counts both.
-///
-/// # Examples
-///
-/// ```
-/// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
-/// use leasehold::{Client, Release};
-/// let guard = Client::in_memory().lock("orders:42")?.acquire().await?;
-/// // … the work …
-/// assert_eq!(guard.release().await?, Release::Released);
-/// # Ok(()) }
-/// ```
+/// [`reenter`](Self::reenter) makes another guard of a lock, and Redis counts both.
+#[doc = example!(lock:
+    "use leasehold::Release;",
+    "let guard = lock.acquire().await?;",
+    "// … the work …",
+    "assert_eq!(guard.release().await?, Release::Released);")]
 #[derive(Debug)]
-#[must_use = "the lock is released as soon as the guard is dropped"]
-pub struct LockGuard {
-    held: Held,
+#[must_use = "what the guard holds is released as soon as the guard is dropped"]
+pub struct Guard<K> {
+    pub(super) held: Held,
     on_loss: OnLoss,
+    of: PhantomData<fn() -> K>,
 }
 
-impl LockGuard {
+/// What every guard can do.
+impl<K> Guard<K> {
     pub(crate) fn new(held: Held, on_loss: OnLoss) -> Self {
-        Self { held, on_loss }
+        Self { held, on_loss, of: PhantomData }
     }
 
-    /// What may be known of the hold without a share in it.
+    /// Sees the hold without a share in it.
     pub(crate) fn watch(&self) -> &Watch {
         &self.held.watch
     }
@@ -52,38 +53,32 @@ impl LockGuard {
         Holding::new(self.held.watch.clone())
     }
 
-    /// Releases the lock, and tells whether it was still ours.
+    /// Releases what is held, and returns whether it was still held.
     ///
-    /// That it was not is an answer and no error: by then there is nothing left
-    /// to undo, but the work may have overlapped with another holder's. Who would
-    /// rather have an error asks for it: [`Release::done`].
+    /// A loss before the release is a result and no error, because nothing is left to undo. The
+    /// work may have overlapped with that of another holder. [`Release::done`] makes it an error.
+    ///
+    /// If some permits of several were lost, the others are free all the same. Nothing returns to
+    /// a semaphore that was deleted meanwhile, because that would create permits.
     ///
     /// # Errors
     ///
-    /// [`Error::Unavailable`] if the store did not
-    /// answer within the [release timeout](crate::ClientBuilder::release_timeout):
-    /// the release goes on in the background, and the lease ends by itself. [`Error::NotReady`],
-    /// [`Error::Forbidden`] and
+    /// [`Error::Unavailable`] if the store did not answer within the
+    /// [release timeout](crate::ClientBuilder::release_timeout). The release goes on in the
+    /// background, and a lease ends by itself. [`Error::NotReady`], [`Error::Forbidden`] and
     /// [`Error::Refused`] if the store refused.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future does not undo the release: it goes on in the
-    /// background. One that is neither dropped nor polled to its end may keep what it was to give back.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
-    /// use leasehold::{Client, LostReason, Release};
-    /// let lock = Client::in_memory().lock("orders:42")?;
-    /// let guard = lock.acquire().await?;
-    /// lock.force_release().await?;
-    ///
-    /// let release = guard.release().await?;
-    /// assert!(matches!(release, Release::AlreadyGone { reason: LostReason::NotOurs, .. }));
-    /// # Ok(()) }
-    /// ```
+    /// Dropping the future does not undo the release: it goes on in the background. A future that
+    /// is neither dropped nor polled to its end may keep what it was to release.
+    #[doc = example!(lock:
+        "use leasehold::{LostReason, Release};",
+        "let guard = lock.acquire().await?;",
+        "lock.force_release().await?;",
+        "",
+        "let release = guard.release().await?;",
+        "assert!(matches!(release, Release::AlreadyGone { reason: LostReason::NotOurs, .. }));")]
     pub async fn release(self) -> Result<Release> {
         let name = self.name().clone();
         Ok(match self.held.release().await? {
@@ -93,138 +88,167 @@ impl LockGuard {
         })
     }
 
-    /// Runs `work` under this guard, gives it back, and tells all that became of
-    /// it: [`Lock::run`](crate::Lock::run) for those who want the result of work
-    /// whose lock was lost.
+    /// Runs `work` under this guard, releases it, and returns everything that happened.
     ///
-    /// Work is stopped when the lock is lost, as
-    /// [`on_loss`](crate::Lock::on_loss) says. A panic of the work releases the
-    /// lock, then goes on.
+    /// [`Lock::run`](crate::Lock::run) returns an error if the lock was lost. This method also
+    /// returns the result of such work.
+    ///
+    /// If the hold is lost, the work stops as [`on_loss`](crate::Lock::on_loss) says. Work under
+    /// a plain semaphore is cancelled. A panic of the work releases the guard, then goes on.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future drops the work where it stands and releases the lock
-    /// in the background.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
-    /// use leasehold::{Client, Ran};
-    /// let guard = Client::in_memory().lock("nightly-close")?.acquire().await?;
-    /// match guard.run(async |_held| 6 * 7).await {
-    ///     Ran::Done(answer) => assert_eq!(answer, 42),
-    ///     Ran::Overran { value, reason, .. } => eprintln!("check {value}: {reason}"),
-    ///     Ran::Stopped { reason, .. } => eprintln!("stopped: {reason}"),
-    /// }
-    /// # Ok(()) }
-    /// ```
+    /// Dropping the future drops the work where it stands and releases in the background.
+    #[doc = example!(lock:
+        "use leasehold::Ran;",
+        "let guard = lock.acquire().await?;",
+        "match guard.run(async |_held| 6 * 7).await {",
+        "    Ran::Done(answer) => assert_eq!(answer, 42),",
+        "    Ran::Overran { value, reason, .. } => eprintln!(\"check {value}: {reason}\"),",
+        "    Ran::Stopped { reason, .. } => eprintln!(\"stopped: {reason}\"),",
+        "}")]
     pub async fn run<T, W, F>(self, work: W) -> Ran<T>
     where
         W: FnOnce(Holding) -> F,
         F: Future<Output = T>,
     {
-        let on_loss = self.on_loss;
-        run::run(self.held, on_loss, work).await
+        run::run(self.held, self.on_loss, work).await
     }
 
-    /// Releases the lock behind work that is done, and tells why it was lost before,
-    /// if it was. Waits for that only for a moment.
+    /// Releases after work that completed, and returns why the hold was lost before, if it was.
     #[cfg(feature = "blocking")]
     pub(crate) async fn release_after_run(self) -> Option<LostReason> {
         run::release_after_run(self.held).await
     }
 
-    /// Leaves the lock taken until its lease ends by itself. Nobody renews it any more.
+    /// Waits until the hold is over, and returns why.
     ///
-    /// For a process that ends while others are to stay out for a while, as a job that cron
-    /// starts on several machines: [the guide](crate::docs::guide#a-job-that-one-machine-does).
-    /// Nothing is sent, so this works while Redis is away. A lock with a fixed
-    /// [`lease`](crate::Lock::lease) ends when that is over, another one within its
+    /// The future borrows nothing: keep it, move it, make many of them. It also ends when the
+    /// last guard of the hold is released, with [`LostReason::Released`].
+    ///
+    /// Nothing renews a plain semaphore's permits. So their guard detects a loss only after the
+    /// connection was lost.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future has no effect.
+    #[doc = example!(lock:
+        "# async fn work() { std::future::pending::<()>().await }",
+        "let guard = lock.lease(Duration::from_secs(60)).acquire().await?;",
+        "tokio::select! {",
+        "    () = work() => {}",
+        "    reason = guard.lost() => assert_eq!(reason, leasehold::LostReason::Expired),",
+        "}")]
+    pub fn lost(&self) -> impl Future<Output = LostReason> + Send + use<K> {
+        self.held.watch.clone().over()
+    }
+
+    /// Returns whether this client still believes in the hold.
+    ///
+    /// It reads a clock and sends no request. Once `false`, it stays `false`.
+    #[doc = example!(lock: "assert!(lock.acquire().await?.is_held());")]
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        self.held.watch.remaining().is_ok()
+    }
+
+    /// Returns the owner of the hold, which is unique to this grant.
+    ///
+    /// A hand-off within the process keeps the owner of the hold before. The
+    /// [ids](Self::ids) of permits are made of their owner: once it was read, the permits go
+    /// to no other task of this process.
+    #[doc = example!(lock:
+        "let guard = lock.acquire().await?;",
+        "assert!(guard.owner().as_str().starts_with(client.id()));")]
+    #[must_use]
+    pub fn owner(&self) -> &Owner {
+        run::owner(&self.held.watch)
+    }
+
+    /// Returns the name of what is held.
+    #[doc = example!(lock: "assert_eq!(lock.acquire().await?.name().as_str(), \"orders:42\");")]
+    #[must_use]
+    pub fn name(&self) -> &Name {
+        self.held.watch.claim().name()
+    }
+
+    pub(super) fn time_left(&self) -> Option<Duration> {
+        self.held.watch.remaining().ok()
+    }
+}
+
+/// What a guard of a lock can do.
+impl<K> Guard<Lock<K>> {
+    /// Leaves the lock held until its lease ends. Nothing renews it any more.
+    ///
+    /// A process that ends can keep others out for a while with it, as a job that cron starts on
+    /// several machines: [the guide](crate::docs::guide#a-job-that-one-machine-does). It sends no
+    /// request, so it works while Redis is unreachable. A lock with a fixed
+    /// [`lease`](crate::Lock::lease) ends with that, another one within its
     /// [`ttl`](crate::Lock::ttl). [`Lock::force_release`](crate::Lock::force_release) ends it
     /// earlier; [`Client::shutdown`](crate::Client::shutdown) does not.
     ///
-    /// Other guards of this hold, made by [`reenter`](Self::reenter), end with it. Readers of the
-    /// same process share a hold: if others still read, it goes on with them, and they release it.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
-    /// # async fn main() -> Result<(), leasehold::Error> {
-    /// use std::time::Duration;
-    /// let client = leasehold::Client::in_memory();
-    /// let lock = client.lock("mails/hourly")?.lease(Duration::from_secs(30 * 60));
-    /// lock.acquire().await?.forget();
-    /// assert!(lock.try_acquire().await?.is_none());
-    /// tokio::time::sleep(Duration::from_secs(30 * 60 + 1)).await;
-    /// assert!(lock.try_acquire().await?.is_some());
-    /// # Ok(()) }
-    /// ```
+    /// Other guards of this hold, made by [`reenter`](Self::reenter), end with it. Readers of one
+    /// process share a hold: if others still read, the hold goes on, and they release it.
+    #[doc = example!(lock:
+        "let lock = lock.lease(Duration::from_secs(30 * 60));",
+        "lock.acquire().await?.forget();",
+        "assert!(lock.try_acquire().await?.is_none());",
+        "tokio::time::sleep(Duration::from_secs(30 * 60 + 1)).await;",
+        "assert!(lock.try_acquire().await?.is_some());")]
     pub fn forget(self) {
         self.held.abandon();
     }
 
-    /// Enters once more: another guard of the same owner.
+    /// Acquires the lock once more for the same owner, and returns another guard.
     ///
-    /// The lock goes to others when all of them are gone. Redis shows a hold count that
-    /// is one higher, as after a second `lock()` of one Java thread. A lease
-    /// kept by the watchdog is renewed by this; a fixed one is not.
+    /// The lock is free when all of its guards are released. Redis shows a hold count that is one
+    /// higher, as after a second `lock()` of one Java thread. This renews a lease that the
+    /// watchdog renews, and no fixed lease. The new guard has the same token.
     ///
     /// # Errors
     ///
-    /// [`Error::Lost`] if the hold is over.
-    /// [`Error::Unavailable`] if no answer came within the
-    /// [question timeout](crate::ClientBuilder::question_timeout).
-    /// [`Error::NotReady`],
-    /// [`Error::Forbidden`] and
-    /// [`Error::Refused`] as the store says; this guard
-    /// holds on.
+    /// [`Error::Lost`] if the hold is over. [`Error::Unavailable`] if no reply came within the
+    /// [question timeout](crate::ClientBuilder::question_timeout). [`Error::NotReady`],
+    /// [`Error::Forbidden`] and [`Error::Refused`] as the store says. This guard keeps its hold.
     ///
     /// # Cancel safety
     ///
     /// Dropping the future leaves the count as it was.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
-    /// use leasehold::{Client, Release};
-    /// let guard = Client::in_memory().lock("orders:42")?.acquire().await?;
-    /// let again = guard.reenter().await?;
-    /// assert_eq!(guard.count(), 2);
-    /// assert_eq!(again.release().await?, Release::StillHeld { count: 1 });
-    /// assert_eq!(guard.release().await?, Release::Released);
-    /// # Ok(()) }
-    /// ```
+    #[doc = example!(lock:
+        "use leasehold::Release;",
+        "let guard = lock.acquire().await?;",
+        "let again = guard.reenter().await?;",
+        "assert_eq!(guard.count(), 2);",
+        "assert_eq!(again.release().await?, Release::StillHeld { count: 1 });",
+        "assert_eq!(guard.release().await?, Release::Released);")]
     pub async fn reenter(&self) -> Result<Self> {
         Ok(Self::new(self.held.watch.reenter_in_time().await?, self.on_loss))
     }
 
-    /// Writes to keys beside the lock, if this hold still has it **in the store**: the same step
-    /// that writes looks. So what comes late writes nothing, whatever clocks say.
+    /// Writes to other keys of the same Redis, if the lock is still held **in the store**.
     ///
-    /// All of `writes`, in their order, or none. The data must lie in the same Redis as the lock,
-    /// and be small: it goes the way of the renewals. Without writes it only looks.
-    /// [The guide](crate::docs::guide#data-in-the-same-redis) tells when this is enough.
+    /// One script checks the lock and writes, so a late write changes nothing, whatever clocks
+    /// say. It executes all of `writes` in their order, or none. Without writes it only checks
+    /// the lock. Keep the data small, because it uses the connection of the renewals.
+    /// [The guide](crate::docs::guide#data-in-the-same-redis) says when this is enough.
     ///
     /// # Errors
     ///
-    /// [`Error::Lost`] if the hold is over, here or in the store; nothing was written. If only the
-    /// store knew it, the hold is over from now on.
-    /// [`Error::Unavailable`] if no answer came within the
-    /// [question timeout](crate::ClientBuilder::question_timeout): it **may have been written, or
-    /// be written yet**, as long as this hold lasts and no longer. It is never sent twice; giving
-    /// the lock back ends the doubt.
-    /// [`Error::NotReady`], [`Error::Forbidden`] and [`Error::Refused`] as the store says, the
-    /// last also for a field of what is no hash, and for the key of the lock itself: nothing was
-    /// written. [`Error::Duration`] for a time that cannot be kept.
-    /// [`Error::HalfDone`] if the user of the server lacks a right for one of the later writes.
+    /// [`Error::Lost`] if the hold is over, in this process or in the store; nothing was written.
+    /// [`Error::Unavailable`] if no reply came within the
+    /// [question timeout](crate::ClientBuilder::question_timeout). Then the write **may have
+    /// happened, or happen yet**, as long as this hold lasts. It is never sent twice, and
+    /// releasing the lock ends the doubt.
+    /// [`Error::NotReady`], [`Error::Forbidden`] and [`Error::Refused`] as the store says;
+    /// nothing was written. The last one also refuses a field of a key that is no hash, and the
+    /// key of the lock itself. [`Error::Duration`] for an invalid time. [`Error::HalfDone`] if
+    /// the user lacks the ACL permission for one of the later writes.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future calls nothing back: as after [`Error::Unavailable`], it may have been
-    /// written, or be written while this hold lasts.
+    /// Dropping the future revokes nothing: as after [`Error::Unavailable`], the write may have
+    /// happened, or happen while this hold lasts.
     ///
     /// # Examples
     ///
@@ -235,7 +259,7 @@ impl LockGuard {
     /// let guard = Client::sharing(&store).lock("stock:42")?.acquire().await?;
     /// guard.write([Write::set("stock:42:left", "7"), Write::delete("stock:42:draft")]).await?;
     ///
-    /// store.lose("stock:42"); // others may have the lock by now
+    /// store.lose("stock:42"); // others may have acquired the lock by now
     /// let late = guard.write([Write::set("stock:42:left", "6")]).await;
     /// assert!(matches!(late, Err(Error::Lost { .. })));
     /// assert_eq!(store.value("stock:42:left").as_deref(), Some(&b"7"[..]));
@@ -245,20 +269,20 @@ impl LockGuard {
         guarded::write(&self.held.watch, writes.into_iter().collect()).await
     }
 
-    /// Runs a script of yours on the server, if this hold still has the lock there: the same
-    /// script looks first.
+    /// Runs a script of yours on the server, if the lock is still held there.
     ///
-    /// The text is the body of a function, with `KEYS` and `ARGV`. What it returns is the
-    /// [`Value`], of 250 kB at most. The server does nothing else while it runs.
+    /// The same script checks the lock first. The text is the body of a Lua function with `KEYS`
+    /// and `ARGV`. Its result is the [`Value`], of at most 250 kB. The server does nothing else
+    /// while it runs.
     ///
-    /// **Redis takes nothing back**: if the script fails half way, what it wrote before stays. To
-    /// say no, return a value, as `return {'NOSTOCK'}`, and not an error.
+    /// **Redis undoes nothing**: if the script fails half way, its earlier writes stay. To
+    /// reject something, return a value, as `return {'NOSTOCK'}`, and no error.
     ///
     /// # Errors
     ///
-    /// As [`write`](Self::write). [`Error::HalfDone`] if the script failed or returned an error,
-    /// or too long an answer. [`Error::Script`] if it cannot be run in this way: it is empty, or
-    /// begins with `#!`; [`Error::Refused`] if it is no Lua.
+    /// As [`write`](Self::write). [`Error::HalfDone`] if the script failed, returned an error or
+    /// a reply that is too long. [`Error::Script`] if the text is empty or begins with `#!`.
+    /// [`Error::Refused`] if it is no Lua.
     ///
     /// # Cancel safety
     ///
@@ -279,171 +303,65 @@ impl LockGuard {
         guarded::eval(&self.held.watch, script).await
     }
 
-    /// Waits until the hold is over, and tells why.
-    ///
-    /// The future borrows nothing: keep it, move it, make many of them. It also
-    /// ends, with [`LostReason::Released`], when the last guard is released, so
-    /// that nobody waits for ever.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future has no effect.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
-    /// # async fn main() -> Result<(), leasehold::Error> {
-    /// # use std::time::Duration;
-    /// # async fn work() { std::future::pending::<()>().await }
-    /// let lock = leasehold::Client::in_memory().lock("job")?.lease(Duration::from_secs(60));
-    /// let guard = lock.acquire().await?;
-    /// tokio::select! {
-    ///     () = work() => {}
-    ///     reason = guard.lost() => assert_eq!(reason, leasehold::LostReason::Expired),
-    /// }
-    /// # Ok(()) }
-    /// ```
-    pub fn lost(&self) -> impl Future<Output = LostReason> + Send + use<> {
-        self.held.watch.clone().over()
-    }
-
-    /// Whether the lock may still be believed to be ours. Reads a clock, asks
-    /// nobody; once `false` it stays `false`.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
-    /// let guard = leasehold::Client::in_memory().lock("orders:42")?.acquire().await?;
-    /// assert!(guard.is_held());
-    /// # Ok(()) }
-    /// ```
-    #[must_use]
-    pub fn is_held(&self) -> bool {
-        self.remaining().is_some()
-    }
-
-    /// How long the lock is ours without another renewal. `None` when it is lost.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
-    /// let guard = leasehold::Client::in_memory().lock("orders:42")?.acquire().await?;
-    /// assert!(guard.remaining().unwrap().as_secs() >= 28);
-    /// # Ok(()) }
-    /// ```
+    /// Returns how long the hold lasts without another renewal: `None` if it is lost.
+    #[doc = example!(lock: "assert!(lock.acquire().await?.remaining().is_some_and(|left| left.as_secs() >= 28));")]
     #[must_use]
     pub fn remaining(&self) -> Option<Duration> {
-        self.held.watch.remaining().ok()
+        self.time_left()
     }
 
-    /// How many guards this hold has: what Redis shows as its hold count.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
-    /// let guard = leasehold::Client::in_memory().lock("orders:42")?.acquire().await?;
-    /// assert_eq!(guard.count(), 1);
-    /// # Ok(()) }
-    /// ```
+    /// Returns how many guards this hold has. Redis shows it as the hold count.
+    #[doc = example!(lock: "assert_eq!(lock.acquire().await?.count(), 1);")]
     #[must_use]
     pub fn count(&self) -> u32 {
         self.held.watch.count()
     }
-
-    /// Who holds: unique to this grant. After a hand-over within the process it is the
-    /// owner of the hold before.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
-    /// let client = leasehold::Client::in_memory();
-    /// let guard = client.lock("orders:42")?.acquire().await?;
-    /// assert_eq!(guard.owner().as_str(), format!("{}:1", client.id()));
-    /// # Ok(()) }
-    /// ```
-    #[must_use]
-    pub fn owner(&self) -> &Owner {
-        &self.held.watch.claim().owner
-    }
-
-    /// What is held.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
-    /// let guard = leasehold::Client::in_memory().lock("orders:42")?.acquire().await?;
-    /// assert_eq!(guard.name().as_str(), "orders:42");
-    /// # Ok(()) }
-    /// ```
-    #[must_use]
-    pub fn name(&self) -> &Name {
-        self.held.watch.claim().name()
-    }
 }
 
-/// What became of a released guard.
-///
-/// # Examples
-///
-/// ```
-/// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
-/// use leasehold::{Client, Release};
-/// let guard = Client::in_memory().lock("orders:42")?.acquire().await?;
-/// match guard.release().await? {
-///     Release::Released => println!("done"),
-///     Release::StillHeld { count } => println!("{count} guards are left"),
-///     Release::AlreadyGone { reason, .. } => eprintln!("check the result: {reason}"),
-///     _ => {}
-/// }
-/// # Ok(()) }
-/// ```
+/// The result of a release.
+#[doc = example!(lock:
+    "use leasehold::Release;",
+    "let guard = lock.acquire().await?;",
+    "match guard.release().await? {",
+    "    Release::Released => println!(\"released\"),",
+    "    Release::StillHeld { count } => println!(\"{count} guards are left\"),",
+    "    Release::AlreadyGone { reason, .. } => eprintln!(\"check the result: {reason}\"),",
+    "    _ => {}",
+    "}")]
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[must_use = "the lock may have been lost before: `done()` makes that an error"]
 #[non_exhaustive]
 pub enum Release {
-    /// The hold was over before: the work may have overlapped with another's.
+    /// The hold was over before: the work may have overlapped with that of another holder.
     AlreadyGone {
-        /// What was no longer held.
+        /// The name of the object that was no longer held.
         name: Name,
-        /// Why it was over.
+        /// Why the hold was over.
         reason: LostReason,
-        /// Who holds the lock now, or has it reserved, if anybody does.
+        /// The current holder, or the waiter for whom the lock is reserved, if there is one.
         holder: Option<Holder>,
     },
-    /// It was ours until now. It is free, or the next waiter's already.
+    /// The hold lasted until this release. The lock is free, or the next waiter has it.
     Released,
-    /// Other guards of the same owner hold on.
+    /// Other guards of the same owner keep the hold.
     StillHeld {
-        /// How many.
+        /// The number of these guards.
         count: u32,
     },
 }
 
 impl Release {
-    /// Passes if the lock was ours until it was released.
+    /// Returns an error if the hold was lost before the release.
     ///
     /// # Errors
     ///
-    /// [`Error::Lost`] if it was not.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
-    /// let lock = leasehold::Client::in_memory().lock("orders:42")?;
-    /// lock.acquire().await?.release().await?.done()?;
-    ///
-    /// let guard = lock.acquire().await?;
-    /// lock.force_release().await?;
-    /// assert!(guard.release().await?.done().is_err());
-    /// # Ok(()) }
-    /// ```
+    /// [`Error::Lost`] if it was.
+    #[doc = example!(lock:
+        "lock.acquire().await?.release().await?.done()?;",
+        "",
+        "let guard = lock.acquire().await?;",
+        "lock.force_release().await?;",
+        "assert!(guard.release().await?.done().is_err());")]
     pub fn done(self) -> Result<()> {
         match self {
             Self::AlreadyGone { name, reason, .. } => Err(Error::Lost { name, reason }),

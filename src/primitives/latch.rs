@@ -2,44 +2,36 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use super::settings::checked_patience;
+use super::{
+    example,
+    settings::{checked_timeout, want_without_lease},
+};
 use crate::{
-    domain::{CENTURY, Name, Object, Share, WaitBy},
-    engine::{
-        Engine,
-        acquire::Want,
-        grant::{LocalTurns, Terms},
-    },
+    domain::{Name, Object, Share},
+    engine::{Engine, acquire::Want},
     error::{Error, Result},
     store::latch::{self, Change},
 };
 
-/// Closed until it is counted down to none; then open for all who wait, in all processes.
+/// A latch that is closed until it is counted down to 0. Then all waiters pass.
 ///
-/// A `Latch` is a name: making one costs nothing and touches no network. One that nobody has
-/// [`set`](Self::set) is open. Java's Redisson knows it as the `RCountDownLatch` of the same
+/// A `Latch` is a name: creating one costs nothing and sends no request. A latch that no client
+/// has [`set`](Self::set) is open. Java's Redisson knows it as the `RCountDownLatch` of the same
 /// name.
 ///
-/// **A latch whose data the store has lost is open**, as Redisson's, and nobody is told: look at the
-/// thing itself after [`wait`](Self::wait). **A [`count_down`](Self::count_down) before
-/// [`set`](Self::set) is lost**: set it before anybody can count.
+/// **A latch whose data the store has lost is open**, as Redisson's, and no client learns of the
+/// loss: check the thing itself after [`wait`](Self::wait). **A
+/// [`count_down`](Self::count_down) before [`set`](Self::set) is lost**: set the latch before any
+/// client can count.
 ///
-/// A thousand tasks of one client that wait cost the store one waiter.
-///
-/// # Examples
-///
-/// ```
-/// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
-/// # let client = leasehold::Client::in_memory();
-/// let ready = client.latch("workers-ready")?;
-/// ready.set(2).await?;
-/// for _ in 0..2 {
-///     let ready = ready.clone();
-///     tokio::spawn(async move { ready.count_down().await });
-/// }
-/// ready.wait().await?;
-/// # Ok(()) }
-/// ```
+/// A thousand waiting tasks of one client cost the store one waiter.
+#[doc = example!(latch:
+    "ready.set(2).await?;",
+    "for _ in 0..2 {",
+    "    let ready = ready.clone();",
+    "    tokio::spawn(async move { ready.count_down().await });",
+    "}",
+    "ready.wait().await?;")]
 #[derive(Clone)]
 pub struct Latch {
     engine: Arc<Engine>,
@@ -57,116 +49,82 @@ impl Latch {
         Self { engine, object }
     }
 
-    /// The name of the latch.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # fn demo(client: leasehold::Client) -> Result<(), leasehold::Error> {
-    /// assert_eq!(client.latch("workers-ready")?.name().as_str(), "workers-ready");
-    /// # Ok(()) }
-    /// ```
+    /// Returns the name of the latch.
+    #[doc = example!(latch: "assert_eq!(ready.name().as_str(), \"workers-ready\");")]
     #[must_use]
     pub fn name(&self) -> &Name {
         &self.object.name
     }
 
-    fn want(&self) -> Want {
-        let terms = Terms { renewed: false, max_hold: None, local: LocalTurns::default() };
-        let (object, share) = (self.object.clone(), Share::Nothing);
-        let (ttl, wait_by) = (CENTURY, WaitBy::Messages);
-        Want { object, share, beside: None, ttl, terms, wait_by, replicas: None }
+    fn want(&self) -> Result<Want> {
+        want_without_lease(&self.object, Share::Nothing, None)
     }
 }
 
 /// Waiting.
 impl Latch {
-    /// Waits until the latch is open, as long as it takes; also as long as the store is away.
+    /// Waits until the latch is open, also while the store is unreachable.
     ///
-    /// It returns when the latch was open at some moment since the call. By then it may be
-    /// closed again. One that opens, and is set again before it is asked about, may be slept
-    /// through. **It returns as well when the store has lost the latch**: look at the thing itself.
+    /// It returns if the latch was open at some moment since the call. By then it may be closed
+    /// again. A latch that opens and is set again before the next request may be missed. **It
+    /// also returns if the store has lost the latch**: check the thing itself.
     ///
     /// # Errors
     ///
-    /// [`Error::Forbidden`], [`Error::Refused`] or [`Error::WrongType`] if the store rejects
-    /// the request for good; [`Error::ShutDown`], and [`Error::NoRuntime`] outside of tokio.
+    /// [`Error::Forbidden`], [`Error::Refused`] or [`Error::WrongType`] if the store rejects the
+    /// request for good. [`Error::ShutDown`], and [`Error::NoRuntime`] outside of tokio.
     ///
     /// # Cancel safety
     ///
     /// Dropping the future has no effect on the store.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
-    /// # let client = leasehold::Client::in_memory();
-    /// client.latch("never set")?.wait().await?;
-    /// # Ok(()) }
-    /// ```
+    #[doc = example!(latch: "ready.wait().await?; // no client has set it")]
     pub async fn wait(&self) -> Result<()> {
-        self.engine.pass(&self.want()).await
+        self.engine.pass(&self.want()?).await
     }
 
-    /// Waits until the latch is open, but no longer than `patience`: whatever the network
-    /// does, this returns by then.
+    /// Waits until the latch is open, for at most `timeout`.
+    ///
+    /// Whatever the network does, this returns by then.
     ///
     /// # Errors
     ///
-    /// [`Error::TimedOut`] if it was still closed. [`Error::Unavailable`] if the store did
-    /// not answer, [`Error::NotReady`] if it refused for now. Others as [`wait`](Self::wait).
-    /// A patience of zero is refused: [`count`](Self::count) asks once.
+    /// [`Error::TimedOut`] if it was still closed. [`Error::Unavailable`] if the store did not
+    /// answer, [`Error::NotReady`] if it refused for now. Others as [`wait`](Self::wait). A
+    /// timeout of zero is invalid: [`count`](Self::count) does not wait.
     ///
     /// # Cancel safety
     ///
     /// As [`wait`](Self::wait).
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
-    /// # async fn main() -> Result<(), leasehold::Error> {
-    /// # let client = leasehold::Client::in_memory();
-    /// use std::time::Duration;
-    /// let ready = client.latch("workers-ready")?;
-    /// ready.set(1).await?;
-    /// let waited = ready.wait_within(Duration::from_secs(5)).await;
-    /// assert!(waited.is_err_and(|error| error.is_busy()));
-    /// # Ok(()) }
-    /// ```
-    pub async fn wait_within(&self, patience: Duration) -> Result<()> {
-        self.engine.pass_within(&self.want(), checked_patience(patience)?).await
+    #[doc = example!(latch:
+        "ready.set(1).await?;",
+        "let waited = ready.wait_within(Duration::from_secs(5)).await;",
+        "assert!(waited.is_err_and(|error| error.is_busy()));")]
+    pub async fn wait_within(&self, timeout: Duration) -> Result<()> {
+        self.engine.pass_within(&self.want()?, checked_timeout(timeout)?).await
     }
 }
 
 /// Closing and opening.
 impl Latch {
-    /// Closes the latch until it is counted down so often, if it is open: who waits then and
-    /// has not seen that waits on. Returns whether
-    /// it did. It may be set again when it has opened.
+    /// Closes the latch with this count if it is open, and returns whether it did.
+    ///
+    /// A waiter that has not noticed the open latch goes on waiting. A latch that has opened may
+    /// be set again.
     ///
     /// # Errors
     ///
-    /// [`Error::Zero`] for a count of none. [`Error::Unavailable`] if the store did not
-    /// answer within the [question timeout](crate::ClientBuilder::question_timeout): it may
-    /// have happened. [`Error::NotReady`], [`Error::Forbidden`], [`Error::Refused`] and
-    /// [`Error::WrongType`] as it says.
+    /// [`Error::Zero`] for a count of 0. [`Error::Unavailable`] if the store did not answer
+    /// within the [question timeout](crate::ClientBuilder::question_timeout); it may have
+    /// happened. [`Error::NotReady`], [`Error::Forbidden`], [`Error::Refused`] and
+    /// [`Error::WrongType`] as the store says.
     ///
     /// # Cancel safety
     ///
     /// After dropping the future it may have happened or not.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
-    /// # let client = leasehold::Client::in_memory();
-    /// let ready = client.latch("workers-ready")?;
-    /// assert!(ready.set(2).await?);
-    /// assert!(!ready.set(5).await?);
-    /// assert_eq!(ready.count().await?, 2);
-    /// # Ok(()) }
-    /// ```
+    #[doc = example!(latch:
+        "assert!(ready.set(2).await?);",
+        "assert!(!ready.set(5).await?);",
+        "assert_eq!(ready.count().await?, 2);")]
     pub async fn set(&self, count: u32) -> Result<bool> {
         if count == 0 {
             return Err(Error::Zero { name: self.name().clone() });
@@ -174,12 +132,13 @@ impl Latch {
         Ok(self.change(Change::SetIfAbsent(count)).await? == 1)
     }
 
-    /// Counts the latch down by one; the last one opens it. Returns how many are left,
-    /// 2^53 - 1 at most. Of one that is open nothing happens: **a count before [`set`](Self::set)
-    /// is lost**.
+    /// Counts the latch down by one, and returns the rest. The last count opens it.
     ///
-    /// A request that we repeat because its answer was lost counts once. A second call counts
-    /// again, also after an error.
+    /// It does nothing to an open latch: **a count before [`set`](Self::set) is lost**. The
+    /// result is at most 2^53 - 1.
+    ///
+    /// A request that is retried after a lost reply counts once. A second call counts again, also
+    /// after an error.
     ///
     /// # Errors
     ///
@@ -188,24 +147,16 @@ impl Latch {
     /// # Cancel safety
     ///
     /// After dropping the future it may have happened or not.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
-    /// # let client = leasehold::Client::in_memory();
-    /// let ready = client.latch("workers-ready")?;
-    /// ready.set(2).await?;
-    /// assert_eq!(ready.count_down().await?, 1);
-    /// assert_eq!(ready.count_down().await?, 0);
-    /// assert_eq!(ready.count_down().await?, 0);
-    /// # Ok(()) }
-    /// ```
+    #[doc = example!(latch:
+        "ready.set(2).await?;",
+        "assert_eq!(ready.count_down().await?, 1);",
+        "assert_eq!(ready.count_down().await?, 0);",
+        "assert_eq!(ready.count_down().await?, 0);")]
     pub async fn count_down(&self) -> Result<u64> {
         self.change(Change::CountDown).await.map(at_least_none)
     }
 
-    /// What the latch still waits for: 0 if it is open.
+    /// Returns the count that is left: 0 if the latch is open.
     ///
     /// # Errors
     ///
@@ -214,15 +165,7 @@ impl Latch {
     /// # Cancel safety
     ///
     /// Dropping the future has no effect.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
-    /// # let client = leasehold::Client::in_memory();
-    /// assert_eq!(client.latch("never set")?.count().await?, 0);
-    /// # Ok(()) }
-    /// ```
+    #[doc = example!(latch: "assert_eq!(ready.count().await?, 0); // no client has set it")]
     pub async fn count(&self) -> Result<u64> {
         self.engine
             .ask(self.name(), |store| latch::count(store, self.name()))
@@ -230,9 +173,9 @@ impl Latch {
             .map(at_least_none)
     }
 
-    /// Opens the latch, however many it waits for. Returns whether it was closed.
+    /// Opens the latch, whatever its count is, and returns whether it was closed.
     ///
-    /// Unlike Redisson's `delete()` it wakes who waits, in Java as well.
+    /// Unlike Redisson's `delete()` it wakes the waiters, in Java as well.
     ///
     /// # Errors
     ///
@@ -241,18 +184,10 @@ impl Latch {
     /// # Cancel safety
     ///
     /// After dropping the future it may have happened or not.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
-    /// # let client = leasehold::Client::in_memory();
-    /// let ready = client.latch("workers-ready")?;
-    /// ready.set(2).await?;
-    /// assert!(ready.delete().await?);
-    /// ready.wait().await?;
-    /// # Ok(()) }
-    /// ```
+    #[doc = example!(latch:
+        "ready.set(2).await?;",
+        "assert!(ready.delete().await?);",
+        "ready.wait().await?;")]
     pub async fn delete(&self) -> Result<bool> {
         Ok(self.change(Change::Delete).await? == 1)
     }
@@ -263,7 +198,7 @@ impl Latch {
     }
 }
 
-/// A count that somebody wrote may be less than none.
+/// A count that another program wrote may be negative.
 fn at_least_none(count: i64) -> u64 {
     u64::try_from(count).unwrap_or_default()
 }

@@ -1,6 +1,7 @@
 //! What a caller asks for: each one a claim and a guard; no loops and no tasks.
 //! The one timer is that of work which winds up after a loss: see `run.rs`.
 
+mod example;
 mod fenced;
 mod guard;
 mod guarded;
@@ -12,13 +13,14 @@ mod run;
 mod semaphore;
 pub(crate) mod settings;
 
+pub(crate) use self::example::example;
 #[cfg(feature = "blocking")]
-pub(crate) use self::{fenced::token_of, permits::permit_settings};
+pub(crate) use self::example::thread_example;
 pub use self::{
-    fenced::{FencedGuard, FencedLock},
-    guard::{LockGuard, Release},
+    fenced::{Fenced, FencedGuard, FencedLock},
+    guard::{Guard, Release},
     latch::Latch,
-    lock::Lock,
+    lock::{Lock, LockGuard},
     permits::{Permits, PermitsGuard},
     read_write::ReadWriteLock,
     run::{Holding, OnLoss, Ran},

@@ -1,157 +1,54 @@
-//! Permits that expire: so many holders at a time, each with a lease.
+//! Permits that expire: a number of permits, each with a lease.
 
 use std::{fmt, future::Future, sync::Arc, time::Duration};
 
 use super::{
-    Holding, OnLoss, Ran, Release, run,
-    settings::{Settings, checked_patience, replicated},
+    Guard, Holding, OnLoss, example,
+    settings::{Settings, checked_timeout, on_loss, possible, settings},
 };
-#[cfg(test)]
-use crate::engine::held::Watch;
 use crate::{
     domain::{
-        Claim, Counts, LostReason, MOST_AT_ONCE, MOST_PERMITS, Name, Object, Owner, PermitId,
-        Replicas, Share, WaitBy, checked, permits_of,
+        Claim, Counts, MOST_AT_ONCE, Name, Object, PermitId, Replicas, Share, WaitBy, checked,
+        permits_of,
     },
-    engine::{Engine, acquire::Want, grant::LocalTurns, held::Held, release::Left},
+    engine::{Engine, acquire::Want, grant::LocalTurns, held::Held},
     error::{Error, Result},
     store::permits::{self, Change},
 };
 
-/// The public methods that set how permits are waited for and kept, for a type with a method
-/// `with`: for tasks and for threads alike. Each is shown on what a `$client` makes.
-macro_rules! permit_settings {
-    ($client:literal) => {
-        /// Sets how long permits survive a holder that died. Default: 30 s.
-        ///
-        /// A living holder renews them in the background, each third of this time. So this
-        /// bounds how long others wait after a crash, not how long the work may take.
-        ///
-        /// # Examples
-        ///
-        /// ```
-        /// use std::time::Duration;
-        #[doc = concat!("# fn demo(client: ", $client, ") -> Result<(), leasehold::Error> {")]
-        /// let permits = client.permits("printers")?.ttl(Duration::from_secs(10));
-        /// # Ok(()) }
-        /// ```
-        #[must_use]
-        pub fn ttl(self, ttl: Duration) -> Self {
-            self.with(|settings| settings.ttl = ttl)
-        }
-
-        /// Sets a fixed lease: permits are **never renewed** and end after this time, even if
-        /// the work goes on. Default: none, they are renewed.
-        ///
-        /// Redisson's `acquire(lease, unit)` is the same.
-        ///
-        /// # Examples
-        ///
-        /// ```
-        /// use std::time::Duration;
-        #[doc = concat!("# fn demo(client: ", $client, ") -> Result<(), leasehold::Error> {")]
-        /// let permits = client.permits("printers")?.lease(Duration::from_secs(60));
-        /// # Ok(()) }
-        /// ```
-        #[must_use]
-        pub fn lease(self, lease: Duration) -> Self {
-            self.with(|settings| settings.lease = Some(lease))
-        }
-
-        /// Sets how long permits may be held at all. Default: without limit.
-        ///
-        /// A holder that hangs but lives would be renewed for ever. After this time its hold is
-        /// over, with [`LostReason::MaxHold`](crate::LostReason::MaxHold), and is not renewed
-        /// any more.
-        ///
-        /// # Examples
-        ///
-        /// ```
-        /// use std::time::Duration;
-        #[doc = concat!("# fn demo(client: ", $client, ") -> Result<(), leasehold::Error> {")]
-        /// let permits = client.permits("printers")?.max_hold(Duration::from_secs(60 * 60));
-        /// # Ok(()) }
-        /// ```
-        #[must_use]
-        pub fn max_hold(self, most: Duration) -> Self {
-            self.with(|settings| settings.max_hold = Some(most))
-        }
-
-        /// Sets how a waiter learns that permits may be free. Default: by messages.
-        ///
-        /// # Examples
-        ///
-        /// ```
-        #[doc = concat!("# fn demo(client: ", $client, ") -> Result<(), leasehold::Error> {")]
-        /// let permits = client.permits("printers")?.wait_by(leasehold::WaitBy::Messages);
-        /// # Ok(()) }
-        /// ```
-        #[must_use]
-        pub fn wait_by(self, wait_by: WaitBy) -> Self {
-            self.with(|settings| settings.wait_by = wait_by)
-        }
-
-        /// Sets how long permits may stay in this process when they are given back while others
-        /// wait for as many here: for `most` holds after the first one and for `time`, whichever
-        /// ends sooner. 10 000 and 10 ms by default.
-        ///
-        /// Within these bounds they go to the next waiter of this process without asking the
-        /// store, with their ids and their owner, unless somebody has asked for these. Only permits
-        /// without a fixed lease and with the same ttl are passed on. `most` of 0 gives each release back to the store.
-        ///
-        /// # Examples
-        ///
-        /// ```
-        /// use std::time::Duration;
-        #[doc = concat!("# fn demo(client: ", $client, ") -> Result<(), leasehold::Error> {")]
-        /// let permits = client.permits("printers")?.local_turns(0, Duration::ZERO);
-        /// # Ok(()) }
-        /// ```
-        #[must_use]
-        pub fn local_turns(self, most: u32, time: Duration) -> Self {
-            self.with(|settings| settings.local_turns = LocalTurns { most, time })
-        }
-    };
-}
-
-#[cfg(feature = "blocking")]
-pub(crate) use permit_settings;
-
-/// So many holders at a time, in all processes together, each with a lease.
+/// A number of permits, each with a lease. The permits of a dead process come back.
 ///
-/// It is a name and some settings: making one costs nothing and touches no network. Java's
+/// It is a name and some settings: creating one costs nothing and sends no request. Java's
 /// Redisson knows it as the `RPermitExpirableSemaphore` of the same name.
 ///
-/// Without further settings a background task renews the permits until their guard goes, and
-/// they come back 30 seconds after their holder died. With [`lease`](Self::lease) they are
+/// Without further settings a background task renews the permits until their guard is dropped,
+/// and they come back 30 seconds after their holder died. With [`lease`](Self::lease) they are
 /// **never renewed** and come back after that time, whether or not the work is done.
 ///
-/// Somebody has to say how many there are: [`set_if_absent`](Self::set_if_absent). **A store that
-/// loses its data loses that number**: then there are none until somebody says so again, and the
-/// log of who asks for some warns. So call it before you acquire, not at the start only.
+/// There are no permits until a client sets their number: [`set_if_absent`](Self::set_if_absent).
+/// **A store that loses its data loses that number.** There are no permits until a client sets it
+/// again, and waiting clients log a warning. So call it before you acquire, not only at the start.
 ///
-/// **Do not use both names `x` and `{x}`**: they have two numbers and one set of leases, as in
-/// Redisson. What expires of one is then added to the other.
-///
-/// # Examples
-///
-/// ```
-/// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
-/// # let client = leasehold::Client::in_memory();
-/// let permits = client.permits("printers")?;
-/// permits.set_if_absent(3).await?;
-///
-/// let guard = permits.acquire().await?;
-/// // … the work …
-/// guard.release().await?.done()?;
-/// # Ok(()) }
-/// ```
+/// **Do not use both names `x` and `{x}`.** They have two numbers and one set of leases, as in
+/// Redisson: what expires of one is then added to the other.
+#[doc = example!("let permits = client.permits(\"printers\")?;":
+    "permits.set_if_absent(3).await?;",
+    "",
+    "let guard = permits.acquire().await?;",
+    "// … the work …",
+    "guard.release().await?.done()?;")]
 #[derive(Clone)]
 pub struct Permits {
     engine: Arc<Engine>,
     object: Object,
     settings: Settings,
 }
+
+/// The guard of [`Permits`].
+#[doc = example!(permits:
+    "let guard = permits.acquire_many(2).await?;",
+    "assert_eq!(guard.release().await?, leasehold::Release::Released);")]
+pub type PermitsGuard = Guard<Permits>;
 
 impl fmt::Debug for Permits {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -162,8 +59,8 @@ impl fmt::Debug for Permits {
     }
 }
 
-/// Settings. They are checked when permits are acquired first: a duration that Redis cannot keep
-/// is refused with [`Error::Duration`].
+/// Settings. The first acquisition checks them: it returns [`Error::Duration`] for a duration that
+/// Redis cannot keep.
 impl Permits {
     pub(crate) fn new(engine: Arc<Engine>, object: Object, ttl: Duration) -> Self {
         Self { engine, object, settings: Settings::new(ttl) }
@@ -174,37 +71,11 @@ impl Permits {
         self
     }
 
-    permit_settings!("leasehold::Client");
-    replicated!("leasehold::Client", "permits", |this, replicas| {
-        this.with(|settings| settings.replicas = replicas)
-    });
+    settings!("leasehold::Client", "permits");
+    on_loss!("permits");
 
-    /// Sets what [`run`](Self::run) does with work whose permits are lost. Default: the work is
-    /// dropped.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # fn demo(client: leasehold::Client) -> Result<(), leasehold::Error> {
-    /// let permits = client.permits("printers")?.on_loss(leasehold::OnLoss::Drop);
-    /// # Ok(()) }
-    /// ```
-    #[must_use]
-    pub fn on_loss(self, on_loss: OnLoss) -> Self {
-        self.with(|settings| settings.on_loss = on_loss)
-    }
-
-    /// The name of the permits.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
-    /// # let client = leasehold::Client::in_memory();
-    /// # let permits = client.permits("printers")?;
-    /// assert_eq!(permits.name().as_str(), "printers");
-    /// # Ok(()) }
-    /// ```
+    /// Returns the name of the permits.
+    #[doc = example!(permits: "assert_eq!(permits.name().as_str(), \"printers\");")]
     #[must_use]
     pub fn name(&self) -> &Name {
         &self.object.name
@@ -218,62 +89,41 @@ impl Permits {
         }
     }
 
-    /// Passes `count` if there can be so many permits.
-    fn possible(&self, count: u32) -> Result<u32> {
-        match count {
-            0..=MOST_PERMITS => Ok(count),
-            _ => Err(Error::TooMany { name: self.name().clone(), most: MOST_PERMITS }),
-        }
-    }
-
     fn guard(&self, held: Held) -> PermitsGuard {
-        PermitsGuard { held, on_loss: self.settings.on_loss }
+        Guard::new(held, self.settings.on_loss)
     }
 }
 
 /// Acquiring.
 impl Permits {
-    /// Waits for a permit, as long as it takes.
+    /// Acquires a permit, waiting until one is free.
     ///
-    /// As many as there are go to those who ask; tasks of one client ask in the order in which they
-    /// came, and one that wants many keeps those behind it waiting. Before anybody has said how many
-    /// there are, there are none.
+    /// Tasks of one client acquire in the order in which they came. One that wants many permits
+    /// keeps those behind it waiting. It also waits until a client sets the number of permits.
     ///
     /// # Errors
     ///
-    /// [`Error::Duration`] if a setting cannot be kept;
-    /// [`Error::Forbidden`], [`Error::Refused`] or
-    /// [`Error::WrongType`] if the store rejects the request for good;
-    /// [`Error::NotReady`] if the server is full;
-    /// [`Error::ShutDown`], and
-    /// [`Error::NoRuntime`] outside of tokio. If they are [`replicated`](Self::replicated), those
-    /// of [`Lock::acquire`](crate::Lock::acquire).
+    /// [`Error::Duration`] if a setting is invalid. [`Error::Forbidden`], [`Error::Refused`] or
+    /// [`Error::WrongType`] if the store rejects the request for good. [`Error::NotReady`] if the
+    /// server is full. [`Error::ShutDown`], and [`Error::NoRuntime`] outside of tokio. If they are
+    /// [`replicated`](Self::replicated), those of [`Lock::acquire`](crate::Lock::acquire).
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves nothing behind: a grant that was on its way is given back in the
-    /// background, or ends with its lease. But poll it or drop it: a future that is neither keeps its
-    /// place in this process.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
-    /// # let client = leasehold::Client::in_memory();
-    /// # let permits = client.permits("printers")?;
-    /// # permits.set(3).await?;
-    /// let guard = permits.acquire().await?;
-    /// assert_eq!(guard.permits(), 1);
-    /// # Ok(()) }
-    /// ```
+    /// Dropping the future leaves nothing behind: a background task releases a grant that was
+    /// under way, or its lease ends. A future that is neither polled nor dropped keeps its
+    /// position in this process's queue.
+    #[doc = example!(permits:
+        "let guard = permits.acquire().await?;",
+        "assert_eq!(guard.permits(), 1);")]
     pub async fn acquire(&self) -> Result<PermitsGuard> {
         self.acquire_many(1).await
     }
 
-    /// Runs `work` under a permit, and gives it back. Waits for the permit as long as it takes.
+    /// Acquires a permit, runs `work` under it, releases it, and returns the work's result.
     ///
-    /// The work stops when the permit is lost, as [`on_loss`](Self::on_loss) says. For more permits
-    /// or a bounded wait, acquire first: [`PermitsGuard::run`].
+    /// If the permit is lost, the work stops as [`on_loss`](Self::on_loss) says. For more permits
+    /// or a bounded wait, acquire first: [`Guard::run`].
     ///
     /// # Errors
     ///
@@ -281,20 +131,10 @@ impl Permits {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future drops the work where it stands, and the permit is given back in the
-    /// background.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
-    /// # let client = leasehold::Client::in_memory();
-    /// # let permits = client.permits("printers")?;
-    /// # permits.set(3).await?;
-    /// assert_eq!(permits.run(async |_held| 6 * 7).await?, 42);
-    /// assert_eq!(permits.available().await?, 3);
-    /// # Ok(()) }
-    /// ```
+    /// Dropping the future drops the work where it stands and releases in the background.
+    #[doc = example!(permits:
+        "assert_eq!(permits.run(async |_held| 6 * 7).await?, 42);",
+        "assert_eq!(permits.available().await?, 3);")]
     pub async fn run<T, W, F>(&self, work: W) -> Result<T>
     where
         W: FnOnce(Holding) -> F,
@@ -303,63 +143,40 @@ impl Permits {
         self.acquire().await?.run(work).await.done()
     }
 
-    /// Waits for so many permits, all at once: under one guard.
+    /// Acquires `count` permits at once, under one guard.
     ///
     /// # Errors
     ///
-    /// As [`acquire`](Self::acquire); [`Error::Zero`], and
-    /// [`Error::TooMany`] above 7 000.
+    /// As [`acquire`](Self::acquire). [`Error::Zero`], and [`Error::TooMany`] above 7 000.
     ///
     /// # Cancel safety
     ///
     /// As [`acquire`](Self::acquire).
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
-    /// # let client = leasehold::Client::in_memory();
-    /// # let permits = client.permits("printers")?;
-    /// # permits.set(3).await?;
-    /// let guard = permits.acquire_many(2).await?;
-    /// assert_eq!(permits.available().await?, 1);
-    /// # drop(guard);
-    /// # Ok(()) }
-    /// ```
+    #[doc = example!(permits:
+        "let guard = permits.acquire_many(2).await?;",
+        "assert_eq!(permits.available().await?, 1);")]
     pub async fn acquire_many(&self, count: u32) -> Result<PermitsGuard> {
         let want = self.want(count)?;
         Ok(self.guard(self.engine.acquire(&want).await?))
     }
 
-    /// Waits for a permit, but no longer than `patience`.
+    /// Acquires a permit, waiting for at most `timeout`.
     ///
     /// # Errors
     ///
-    /// As [`acquire`](Self::acquire); [`Error::TimedOut`] if there was none,
-    /// without a holder: it is not known who has them;
-    /// [`Error::Unavailable`] if the store did not answer. A patience of
-    /// zero is refused.
+    /// As [`acquire`](Self::acquire). [`Error::TimedOut`] if there was none; it names no holder,
+    /// because the store does not return the holders. [`Error::Unavailable`] if the store did not
+    /// answer. A timeout of zero is invalid.
     ///
     /// # Cancel safety
     ///
     /// As [`acquire`](Self::acquire).
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
-    /// # let client = leasehold::Client::in_memory();
-    /// # let permits = client.permits("printers")?;
-    /// # permits.set(3).await?;
-    /// use std::time::Duration;
-    /// let guard = permits.acquire_within(Duration::from_secs(5)).await?;
-    /// # Ok(()) }
-    /// ```
-    pub async fn acquire_within(&self, patience: Duration) -> Result<PermitsGuard> {
-        self.acquire_many_within(1, patience).await
+    #[doc = example!(permits: "let guard = permits.acquire_within(Duration::from_secs(5)).await?;")]
+    pub async fn acquire_within(&self, timeout: Duration) -> Result<PermitsGuard> {
+        self.acquire_many_within(1, timeout).await
     }
 
-    /// Waits for so many permits, but no longer than `patience`.
+    /// Acquires `count` permits, waiting for at most `timeout`.
     ///
     /// # Errors
     ///
@@ -368,53 +185,29 @@ impl Permits {
     /// # Cancel safety
     ///
     /// As [`acquire`](Self::acquire).
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
-    /// # let client = leasehold::Client::in_memory();
-    /// # let permits = client.permits("printers")?;
-    /// # permits.set(3).await?;
-    /// use std::time::Duration;
-    /// let guard = permits.acquire_many_within(2, Duration::from_secs(5)).await?;
-    /// # Ok(()) }
-    /// ```
-    pub async fn acquire_many_within(
-        &self,
-        count: u32,
-        patience: Duration,
-    ) -> Result<PermitsGuard> {
-        let (want, patience) = (self.want(count)?, checked_patience(patience)?);
-        Ok(self.guard(self.engine.acquire_within(&want, patience).await?))
+    #[doc = example!(permits:
+        "let guard = permits.acquire_many_within(2, Duration::from_secs(5)).await?;")]
+    pub async fn acquire_many_within(&self, count: u32, timeout: Duration) -> Result<PermitsGuard> {
+        let (want, timeout) = (self.want(count)?, checked_timeout(timeout)?);
+        Ok(self.guard(self.engine.acquire_within(&want, timeout).await?))
     }
 
-    /// Takes a permit if one is free now: one question, one answer.
+    /// Acquires a permit if one is free now, by one request.
     ///
     /// # Errors
     ///
-    /// As [`acquire`](Self::acquire); [`Error::Unavailable`] if the store
-    /// did not answer within the [question timeout](crate::ClientBuilder::question_timeout).
+    /// As [`acquire`](Self::acquire). [`Error::Unavailable`] if the store did not answer within
+    /// the [question timeout](crate::ClientBuilder::question_timeout).
     ///
     /// # Cancel safety
     ///
     /// As [`acquire`](Self::acquire).
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
-    /// # let client = leasehold::Client::in_memory();
-    /// # let permits = client.permits("printers")?;
-    /// # permits.set(3).await?;
-    /// assert!(permits.try_acquire().await?.is_some());
-    /// # Ok(()) }
-    /// ```
+    #[doc = example!(permits: "assert!(permits.try_acquire().await?.is_some());")]
     pub async fn try_acquire(&self) -> Result<Option<PermitsGuard>> {
         self.try_acquire_many(1).await
     }
 
-    /// Takes so many permits if they are free now, or none.
+    /// Acquires `count` permits if they are free now, or none.
     ///
     /// # Errors
     ///
@@ -423,55 +216,35 @@ impl Permits {
     /// # Cancel safety
     ///
     /// As [`acquire`](Self::acquire).
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
-    /// # let client = leasehold::Client::in_memory();
-    /// # let permits = client.permits("printers")?;
-    /// # permits.set(3).await?;
-    /// assert!(permits.try_acquire_many(4).await?.is_none());
-    /// # Ok(()) }
-    /// ```
+    #[doc = example!(permits: "assert!(permits.try_acquire_many(4).await?.is_none());")]
     pub async fn try_acquire_many(&self, count: u32) -> Result<Option<PermitsGuard>> {
         let want = self.want(count)?;
-        let held = self.engine.try_acquire(&want, None).await?;
-        Ok(held.map(|held| self.guard(held)))
+        Ok(self.engine.try_acquire(&want, None).await?.map(|held| self.guard(held)))
     }
 }
 
-/// How many there are.
+/// The number of permits.
 impl Permits {
-    /// Says how many permits there are, unless somebody has said so. Returns whether nobody had.
+    /// Sets the number of permits, unless it is set, and returns whether it did.
     ///
     /// # Errors
     ///
-    /// As [`available`](Self::available); [`Error::TooMany`] beyond what Java counts to.
+    /// As [`available`](Self::available). [`Error::TooMany`] beyond Java's `int`.
     ///
     /// # Cancel safety
     ///
     /// After dropping the future it may have happened or not.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
-    /// # let client = leasehold::Client::in_memory();
-    /// # let permits = client.permits("printers")?;
-    /// # permits.set(3).await?;
-    /// assert!(!permits.set_if_absent(9).await?);
-    /// assert_eq!(permits.total().await?, 3);
-    /// # Ok(()) }
-    /// ```
+    #[doc = example!(permits:
+        "assert!(!permits.set_if_absent(9).await?);",
+        "assert_eq!(permits.total().await?, 3);")]
     pub async fn set_if_absent(&self, count: u32) -> Result<bool> {
-        let change = Change::SetIfAbsent(self.possible(count)?);
+        let change = Change::SetIfAbsent(possible(self.name(), count)?);
         Ok(self.change(change).await? == 1)
     }
 
-    /// Sets how many permits there are, held ones among them.
+    /// Sets the number of permits, held ones included.
     ///
-    /// If more are held, less than none are free until enough of them have come back.
+    /// If more are held, the number of free permits is negative until enough were released.
     ///
     /// # Errors
     ///
@@ -480,83 +253,55 @@ impl Permits {
     /// # Cancel safety
     ///
     /// As [`set_if_absent`](Self::set_if_absent).
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
-    /// # let client = leasehold::Client::in_memory();
-    /// # let permits = client.permits("printers")?;
-    /// # permits.set(3).await?;
-    /// permits.set(2).await?;
-    /// assert_eq!(permits.total().await?, 2);
-    /// # Ok(()) }
-    /// ```
+    #[doc = example!(permits:
+        "permits.set(2).await?;",
+        "assert_eq!(permits.total().await?, 2);")]
     pub async fn set(&self, count: u32) -> Result<()> {
-        let change = Change::Set(self.possible(count)?);
+        let change = Change::Set(possible(self.name(), count)?);
         self.change(change).await.map(drop)
     }
 
-    /// Adds permits, or takes some away: then less than none may be free for a while.
+    /// Adds permits, or removes some if the number is negative.
     ///
-    /// A question that we repeat because its answer was lost counts once. A second call adds
-    /// again, also after [`Error::Unavailable`], after which it may have happened.
+    /// It may remove permits that are held. Then the number of free permits is negative.
+    ///
+    /// A request that is retried after a lost reply counts once. A second call adds again, also
+    /// after [`Error::Unavailable`], after which it may have happened.
     ///
     /// # Errors
     ///
-    /// As [`available`](Self::available); [`Error::Refused`], too, if more would be free, or
-    /// fewer, than Java can count.
+    /// As [`available`](Self::available). [`Error::Refused`], too, if the result is beyond Java's
+    /// `int`.
     ///
     /// # Cancel safety
     ///
     /// As [`set_if_absent`](Self::set_if_absent).
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
-    /// # let client = leasehold::Client::in_memory();
-    /// # let permits = client.permits("printers")?;
-    /// # permits.set(3).await?;
-    /// permits.add(-1).await?;
-    /// assert_eq!(permits.available().await?, 2);
-    /// # Ok(()) }
-    /// ```
+    #[doc = example!(permits:
+        "permits.add(-1).await?;",
+        "assert_eq!(permits.available().await?, 2);")]
     pub async fn add(&self, count: i32) -> Result<()> {
         self.change(Change::Add(count.into())).await.map(drop)
     }
 
-    /// How many permits are free now. Those whose lease is over are.
+    /// Returns the number of free permits. Those whose lease is over are free.
     ///
     /// # Errors
     ///
     /// [`Error::Unavailable`] if the store did not answer within the
-    /// [question timeout](crate::ClientBuilder::question_timeout);
-    /// [`Error::NotReady`], [`Error::Forbidden`],
-    /// [`Error::Refused`] and [`Error::WrongType`] as
-    /// it says.
+    /// [question timeout](crate::ClientBuilder::question_timeout). [`Error::NotReady`],
+    /// [`Error::Forbidden`], [`Error::Refused`] and [`Error::WrongType`] as the store says.
     ///
     /// # Cancel safety
     ///
     /// Dropping the future has no effect.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
-    /// # let client = leasehold::Client::in_memory();
-    /// # let permits = client.permits("printers")?;
-    /// # permits.set(3).await?;
-    /// let guard = permits.acquire().await?;
-    /// assert_eq!(permits.available().await?, 2);
-    /// # drop(guard);
-    /// # Ok(()) }
-    /// ```
+    #[doc = example!(permits:
+        "let guard = permits.acquire().await?;",
+        "assert_eq!(permits.available().await?, 2);")]
     pub async fn available(&self) -> Result<i64> {
         Ok(self.counts().await?.free)
     }
 
-    /// How many permits are held now, by anybody.
+    /// Returns the number of permits that are held, by all clients.
     ///
     /// # Errors
     ///
@@ -565,24 +310,14 @@ impl Permits {
     /// # Cancel safety
     ///
     /// Dropping the future has no effect.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
-    /// # let client = leasehold::Client::in_memory();
-    /// # let permits = client.permits("printers")?;
-    /// # permits.set(3).await?;
-    /// let guard = permits.acquire().await?;
-    /// assert_eq!(permits.acquired().await?, 1);
-    /// # drop(guard);
-    /// # Ok(()) }
-    /// ```
+    #[doc = example!(permits:
+        "let guard = permits.acquire().await?;",
+        "assert_eq!(permits.acquired().await?, 1);")]
     pub async fn acquired(&self) -> Result<i64> {
         Ok(self.counts().await?.held)
     }
 
-    /// How many permits there are, free and held: 0 if nobody has said so.
+    /// Returns the number of permits, free and held: 0 if no client set it.
     ///
     /// # Errors
     ///
@@ -591,30 +326,20 @@ impl Permits {
     /// # Cancel safety
     ///
     /// Dropping the future has no effect.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
-    /// # let client = leasehold::Client::in_memory();
-    /// # let permits = client.permits("printers")?;
-    /// # permits.set(3).await?;
-    /// let guard = permits.acquire().await?;
-    /// assert_eq!(permits.total().await?, 3);
-    /// # drop(guard);
-    /// # Ok(()) }
-    /// ```
+    #[doc = example!(permits:
+        "let guard = permits.acquire().await?;",
+        "assert_eq!(permits.total().await?, 3);")]
     pub async fn total(&self) -> Result<i64> {
         let Counts { free, held, set } = self.counts().await?;
         Ok(if set { free + held } else { 0 })
     }
 }
 
-/// Permits that are held elsewhere, by their ids.
+/// Permits by their ids, whichever client holds them.
 impl Permits {
-    /// Takes this permit from whoever holds it, and wakes a waiter. Returns whether it was held.
+    /// Takes this permit from its holder, wakes a waiter, and returns whether it was held.
     ///
-    /// Its holder goes on working until it notices, at its next renewal.
+    /// **The holder goes on working** until it notices, at its next renewal.
     ///
     /// # Errors
     ///
@@ -623,28 +348,19 @@ impl Permits {
     /// # Cancel safety
     ///
     /// As [`set_if_absent`](Self::set_if_absent).
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
-    /// # let client = leasehold::Client::in_memory();
-    /// # let permits = client.permits("printers")?;
-    /// # permits.set(3).await?;
-    /// let guard = permits.acquire().await?;
-    /// let id = guard.ids()[0];
-    /// assert!(permits.release_id(id).await?);
-    /// assert!(!permits.release_id(id).await?);
-    /// # Ok(()) }
-    /// ```
+    #[doc = example!(permits:
+        "let guard = permits.acquire().await?;",
+        "let id = guard.ids()[0];",
+        "assert!(permits.release_id(id).await?);",
+        "assert!(!permits.release_id(id).await?);")]
     pub async fn release_id(&self, id: PermitId) -> Result<bool> {
         Ok(self.change(Change::Release(id)).await? == 1)
     }
 
-    /// Has this permit last for so long from now on at least. Returns whether it is held.
+    /// Extends this permit's lease to at least `lease` from now, and returns whether it is held.
     ///
-    /// It never gets shorter, since its holder believes in it: to take a permit away there is
-    /// [`release_id`](Self::release_id). What its holder renews has its own ttl again after that.
+    /// It never shortens a lease, since the holder believes in it: to take a permit away, use
+    /// [`release_id`](Self::release_id). A renewal by its holder sets the holder's own ttl again.
     ///
     /// # Errors
     ///
@@ -653,26 +369,17 @@ impl Permits {
     /// # Cancel safety
     ///
     /// As [`set_if_absent`](Self::set_if_absent).
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
-    /// # let client = leasehold::Client::in_memory();
-    /// # let permits = client.permits("printers")?;
-    /// # permits.set(3).await?;
-    /// use std::time::Duration;
-    /// let guard = permits.acquire().await?;
-    /// assert!(permits.update_lease(guard.ids()[0], Duration::from_secs(60)).await?);
-    /// # Ok(()) }
-    /// ```
+    #[doc = example!(permits:
+        "let guard = permits.acquire().await?;",
+        "assert!(permits.update_lease(guard.ids()[0], Duration::from_secs(60)).await?);")]
     pub async fn update_lease(&self, id: PermitId, lease: Duration) -> Result<bool> {
         let lease = checked("lease", lease)?;
         Ok(self.time_left(id, Some(lease)).await?.is_some())
     }
 
-    /// How long this permit is somebody's without a renewal: `None` if it is nobody's, and
-    /// [`Duration::MAX`] if Java holds it without a lease.
+    /// Returns the time left of this permit's lease: `None` if the permit is not held.
+    ///
+    /// It is [`Duration::MAX`] if a Redisson client holds the permit without a lease.
     ///
     /// # Errors
     ///
@@ -681,19 +388,10 @@ impl Permits {
     /// # Cancel safety
     ///
     /// Dropping the future has no effect.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
-    /// # let client = leasehold::Client::in_memory();
-    /// # let permits = client.permits("printers")?;
-    /// # permits.set(3).await?;
-    /// let guard = permits.acquire().await?;
-    /// let left = permits.lease_of(guard.ids()[0]).await?;
-    /// assert!(left.is_some_and(|left| left.as_secs() >= 29));
-    /// # Ok(()) }
-    /// ```
+    #[doc = example!(permits:
+        "let guard = permits.acquire().await?;",
+        "let left = permits.lease_of(guard.ids()[0]).await?;",
+        "assert!(left.is_some_and(|left| left.as_secs() >= 29));")]
     pub async fn lease_of(&self, id: PermitId) -> Result<Option<Duration>> {
         self.time_left(id, None).await
     }
@@ -713,152 +411,16 @@ impl Permits {
     }
 }
 
-/// Proof that permits were granted, and the way to give them back.
-///
-/// Dropping the guard gives them back **soon**, in the background, where an error can only be
-/// logged. Call [`release`](Self::release) to give them back now and to learn whether they were
-/// still held.
-///
-/// # Examples
-///
-/// ```
-/// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
-/// # let client = leasehold::Client::in_memory();
-/// # let permits = client.permits("printers")?;
-/// # permits.set(3).await?;
-/// let guard = permits.acquire_many(2).await?;
-/// assert_eq!(guard.release().await?, leasehold::Release::Released);
-/// # Ok(()) }
-/// ```
-#[derive(Debug)]
-#[must_use = "the permits are given back as soon as the guard is dropped"]
-pub struct PermitsGuard {
-    held: Held,
-    on_loss: OnLoss,
-}
-
-impl PermitsGuard {
-    #[cfg(test)]
-    pub(crate) fn watch(&self) -> Watch {
-        self.held.watch.clone()
-    }
-
-    /// Gives the permits back, and tells whether all of them were still ours.
+impl Guard<Permits> {
+    /// Returns the ids of these permits.
     ///
-    /// That they were not is an answer and no error: [`Release::done`] makes it one. Then those that
-    /// were left are free all the same.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Unavailable`] if the store did not answer within the
-    /// [release timeout](crate::ClientBuilder::release_timeout): the release goes on in the
-    /// background, and the lease ends by itself. [`Error::NotReady`], [`Error::Forbidden`] and
-    /// [`Error::Refused`] if the store refused.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future does not undo the release: it goes on in the background.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
-    /// # let client = leasehold::Client::in_memory();
-    /// # let permits = client.permits("printers")?;
-    /// # permits.set(3).await?;
-    /// let guard = permits.acquire().await?;
-    /// permits.release_id(guard.ids()[0]).await?;
-    /// assert!(guard.release().await?.done().is_err());
-    /// # Ok(()) }
-    /// ```
-    pub async fn release(self) -> Result<Release> {
-        let name = self.name().clone();
-        Ok(match self.held.release().await? {
-            Left::Shares(count) => Release::StillHeld { count },
-            Left::Nothing => Release::Released,
-            Left::Lost { reason, holder } => Release::AlreadyGone { name, reason, holder },
-        })
-    }
-
-    /// Runs `work` under these permits, and gives them back.
-    ///
-    /// As [`LockGuard::run`](crate::LockGuard::run): work whose permits are lost stops, as
-    /// [`on_loss`](Permits::on_loss) says.
-    ///
-    /// # Cancel safety
-    ///
-    /// As [`Permits::run`].
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
-    /// # let client = leasehold::Client::in_memory();
-    /// # let permits = client.permits("printers")?;
-    /// # permits.set(3).await?;
-    /// let guard = permits.acquire_many(2).await?;
-    /// assert_eq!(guard.run(async |_held| 6 * 7).await.done()?, 42);
-    /// # Ok(()) }
-    /// ```
-    pub async fn run<T, W, F>(self, work: W) -> Ran<T>
-    where
-        W: FnOnce(Holding) -> F,
-        F: Future<Output = T>,
-    {
-        run::run(self.held, self.on_loss, work).await
-    }
-
-    #[cfg(feature = "blocking")]
-    pub(crate) fn holding(&self) -> Holding {
-        Holding::new(self.held.watch.clone())
-    }
-
-    #[cfg(feature = "blocking")]
-    pub(crate) async fn release_after_run(self) -> Option<LostReason> {
-        run::release_after_run(self.held).await
-    }
-
-    /// Waits until the hold is over, and tells why. The future borrows nothing.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future has no effect.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
-    /// # let client = leasehold::Client::in_memory();
-    /// # let permits = client.permits("printers")?;
-    /// # permits.set(3).await?;
-    /// let guard = permits.acquire().await?;
-    /// let lost = guard.lost();
-    /// guard.release().await?.done()?;
-    /// assert_eq!(lost.await, leasehold::LostReason::Released);
-    /// # Ok(()) }
-    /// ```
-    pub fn lost(&self) -> impl Future<Output = LostReason> + Send + use<> {
-        self.held.watch.clone().over()
-    }
-
-    /// The ids of these permits.
-    ///
-    /// Whoever has seen them may act by them later. So permits whose ids or
-    /// [`owner`](Self::owner) were asked for go back to the store, and to no other task here:
-    /// when they are given back, their ids are nobody's for ever.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
-    /// # let client = leasehold::Client::in_memory();
-    /// # let permits = client.permits("printers")?;
-    /// # permits.set(3).await?;
-    /// let guard = permits.acquire().await?;
-    /// assert_eq!(guard.ids().len(), 1);
-    /// assert_eq!(guard.ids()[0].to_string().len(), 32);
-    /// # Ok(()) }
-    /// ```
+    /// Their reader may use them later. So permits whose ids or [`owner`](Self::owner) were read
+    /// are released to the store, and to no other task of this process. After that their ids
+    /// are never used again.
+    #[doc = example!(permits:
+        "let guard = permits.acquire().await?;",
+        "assert_eq!(guard.ids().len(), 1);",
+        "assert_eq!(guard.ids()[0].to_string().len(), 32);")]
     #[must_use]
     pub fn ids(&self) -> Vec<PermitId> {
         self.held.watch.note_more();
@@ -866,97 +428,19 @@ impl PermitsGuard {
         permits_of(owner, *share).collect()
     }
 
-    /// How many permits these are.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
-    /// # let client = leasehold::Client::in_memory();
-    /// # let permits = client.permits("printers")?;
-    /// # permits.set(3).await?;
-    /// let guard = permits.acquire().await?;
-    /// assert_eq!(guard.permits(), 1);
-    /// # Ok(()) }
-    /// ```
+    /// Returns the number of permits that this guard holds.
+    #[doc = example!(permits: "assert_eq!(permits.acquire().await?.permits(), 1);")]
     #[must_use]
     pub fn permits(&self) -> u32 {
         self.held.watch.claim().units()
     }
 
-    /// Whether the permits may still be believed to be ours. Reads a clock, asks nobody; once
-    /// `false` it stays `false`.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
-    /// # let client = leasehold::Client::in_memory();
-    /// # let permits = client.permits("printers")?;
-    /// # permits.set(3).await?;
-    /// let guard = permits.acquire().await?;
-    /// assert!(guard.is_held());
-    /// # Ok(()) }
-    /// ```
-    #[must_use]
-    pub fn is_held(&self) -> bool {
-        self.remaining().is_some()
-    }
-
-    /// How long the permits are ours without another renewal. `None` when they are lost.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
-    /// # let client = leasehold::Client::in_memory();
-    /// # let permits = client.permits("printers")?;
-    /// # permits.set(3).await?;
-    /// let guard = permits.acquire().await?;
-    /// assert!(guard.remaining().unwrap().as_secs() >= 28);
-    /// # Ok(()) }
-    /// ```
+    /// Returns how long the permits last without another renewal: `None` if they are lost.
+    #[doc = example!(permits:
+        "assert!(permits.acquire().await?.remaining().is_some());")]
     #[must_use]
     pub fn remaining(&self) -> Option<Duration> {
-        self.held.watch.remaining().ok()
-    }
-
-    /// Who holds: unique to this grant. After a hand-over within the process it is the owner of
-    /// the hold before, which nobody has asked for: the [ids](Self::ids) are made of it.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
-    /// # let client = leasehold::Client::in_memory();
-    /// # let permits = client.permits("printers")?;
-    /// # permits.set(3).await?;
-    /// let guard = permits.acquire().await?;
-    /// assert!(guard.owner().as_str().starts_with(client.id()));
-    /// # Ok(()) }
-    /// ```
-    #[must_use]
-    pub fn owner(&self) -> &Owner {
-        self.held.watch.note_more();
-        &self.held.watch.claim().owner
-    }
-
-    /// What is held.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
-    /// # let client = leasehold::Client::in_memory();
-    /// # let permits = client.permits("printers")?;
-    /// # permits.set(3).await?;
-    /// let guard = permits.acquire().await?;
-    /// assert_eq!(guard.name().as_str(), "printers");
-    /// # Ok(()) }
-    /// ```
-    #[must_use]
-    pub fn name(&self) -> &Name {
-        self.held.watch.claim().name()
+        self.time_left()
     }
 }
 

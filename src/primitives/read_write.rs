@@ -1,47 +1,39 @@
-//! The read-write lock: many who read, or one who writes.
+//! The read-write lock: many readers, or one writer.
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use super::{Lock, LockGuard, settings::replicated};
+use super::{Lock, LockGuard, example, settings::replicated};
 use crate::{
     domain::{Kind, Name, Object, Replicas, Share},
     engine::Engine,
     error::{Error, Result},
 };
 
-/// A lock that many hold together to read, or one alone to write, in all processes.
+/// A lock that many readers hold together or one writer alone, in all processes.
 ///
 /// Each side is a [`Lock`]: [`read`](Self::read) and [`write`](Self::write). Java's Redisson
 /// knows both as the `RReadWriteLock` of the same name.
 ///
-/// Each reader has a lease of its own: one that died ends with it, whoever else reads. Where Redisson
-/// clients read as well, keep the `ttl` at twice their `lockWatchdogTimeout` at most. Tasks of
-/// this client that read at the same time share one: within the bounds of
-/// [`local_turns`](Lock::local_turns), and while nobody here wants to write, they enter without
-/// asking the store at all.
+/// Each reader has a lease of its own, so a dead reader's hold ends with its lease. Where Redisson
+/// clients read as well, keep the `ttl` at most twice their `lockWatchdogTimeout`. Tasks of this
+/// client that read at the same time share one hold: within the bounds of
+/// [`local_turns`](Lock::local_turns), and while no task of this client wants to write, they
+/// acquire without a request.
 ///
-/// Who came to write goes before readers that come later, in turns of ten seconds: for the first
-/// ten they wait for it, for the next ten they enter. [`prefer_writers`](Self::prefer_writers) can be switched off. Redisson's readers
-/// know nothing of it, and enter.
+/// A waiting writer and later readers take turns of ten seconds: in the first ten the readers wait
+/// for it, in the next ten they acquire. [`prefer_writers`](Self::prefer_writers) switches this
+/// off. Redisson's readers ignore it.
 ///
-/// **Nobody can write while it reads.** A task that holds the lock to read and waits for it to
-/// write waits for itself: give back the one before. The other way round it works:
+/// **A reader cannot become a writer.** A task that holds the lock to read and waits to write
+/// waits for itself: release the read lock first. A writer can become a reader:
 /// [`downgrade`](Self::downgrade).
-///
-/// # Examples
-///
-/// ```
-/// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
-/// # let client = leasehold::Client::in_memory();
-/// let prices = client.read_write("prices")?;
-/// let one = prices.read().acquire().await?;
-/// let other = prices.read().acquire().await?;
-/// assert!(prices.write().try_acquire().await?.is_none());
-/// one.release().await?.done()?;
-/// other.release().await?.done()?;
-/// assert!(prices.write().try_acquire().await?.is_some());
-/// # Ok(()) }
-/// ```
+#[doc = example!(prices:
+    "let one = prices.read().acquire().await?;",
+    "let other = prices.read().acquire().await?;",
+    "assert!(prices.write().try_acquire().await?.is_none());",
+    "one.release().await?.done()?;",
+    "other.release().await?.done()?;",
+    "assert!(prices.write().try_acquire().await?.is_some());")]
 #[derive(Clone)]
 pub struct ReadWriteLock {
     engine: Arc<Engine>,
@@ -67,68 +59,37 @@ impl ReadWriteLock {
 
     replicated!("leasehold::Client", "read_write", |this, replicas| Self { replicas, ..this });
 
-    /// Sets whether readers let those go first who came to write before them. Default: they do,
-    /// for ten seconds of twenty.
+    /// Sets whether readers let an earlier writer go first. Default: for ten seconds of twenty.
     ///
-    /// Without it a stream of readers can keep a writer out for ever. All readers of one client
-    /// wait in one line: a reader that does not yield stands behind an earlier one that does. Use
-    /// one setting for all readers of a name in a process.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # fn demo(client: leasehold::Client) -> Result<(), leasehold::Error> {
-    /// let prices = client.read_write("prices")?.prefer_writers(false);
-    /// # Ok(()) }
-    /// ```
+    /// Without it, a stream of readers can keep a writer out for ever. All readers of one client
+    /// wait in one queue: a reader that does not yield stands behind an earlier one that does.
+    /// Use one setting for all readers of a name in a process.
+    #[doc = example!(prices: "let prices = prices.prefer_writers(false);")]
     #[must_use]
     pub fn prefer_writers(self, prefers_writers: bool) -> Self {
         Self { prefers_writers, ..self }
     }
 
-    /// The name of the lock.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # fn demo(client: leasehold::Client) -> Result<(), leasehold::Error> {
-    /// assert_eq!(client.read_write("prices")?.name().as_str(), "prices");
-    /// # Ok(()) }
-    /// ```
+    /// Returns the name of the lock.
+    #[doc = example!(prices: "assert_eq!(prices.name().as_str(), \"prices\");")]
     #[must_use]
     pub fn name(&self) -> &Name {
         &self.name
     }
 
-    /// The side of those who read: many have it together.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
-    /// # let client = leasehold::Client::in_memory();
-    /// let reading = client.read_write("prices")?.read().acquire().await?;
-    /// # Ok(()) }
-    /// ```
+    /// Returns the readers' side, which many hold together.
+    #[doc = example!(prices: "let reading = prices.read().acquire().await?;")]
     #[must_use]
     pub fn read(&self) -> Lock {
         let share = match self.prefers_writers {
             true => Share::Behind { waited: 0 },
             false => Share::Beside,
         };
-        self.side(Kind::Read).set(|settings| settings.share = share)
+        self.side(Kind::Read).with(|settings| settings.share = share)
     }
 
-    /// The side of those who write: one alone has it, and nobody reads.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
-    /// # let client = leasehold::Client::in_memory();
-    /// let writing = client.read_write("prices")?.write().acquire().await?;
-    /// # Ok(()) }
-    /// ```
+    /// Returns the writers' side, which one holder has alone, without readers.
+    #[doc = example!(prices: "let writing = prices.write().acquire().await?;")]
     #[must_use]
     pub fn write(&self) -> Lock {
         self.side(Kind::Write)
@@ -139,30 +100,24 @@ impl ReadWriteLock {
         Lock::new(Arc::clone(&self.engine), object, self.ttl).replicated(self.replicas)
     }
 
-    /// Reads as well as writes: another guard, which goes on to read when the one that writes
-    /// is given back. It has an owner and a lease of its own.
+    /// Acquires the readers' side beside `writing`, and returns a guard that outlives it.
+    ///
+    /// The new guard has an owner and a lease of its own.
     ///
     /// # Errors
     ///
     /// [`Error::NotWriting`] if `writing` is no guard of the [`write`](Self::write) side of this
-    /// lock, or another client's; [`Error::Lost`] if its hold is over; others as [`Lock::try_acquire`].
+    /// lock, or one of another client. [`Error::Lost`] if its hold is over. Others as
+    /// [`Lock::try_acquire`].
     ///
     /// # Cancel safety
     ///
     /// As [`Lock::acquire`].
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
-    /// # let client = leasehold::Client::in_memory();
-    /// let prices = client.read_write("prices")?;
-    /// let writing = prices.write().acquire().await?;
-    /// let reading = prices.read_beside(&writing).await?;
-    /// writing.release().await?.done()?;
-    /// assert!(reading.is_held() && prices.write().try_acquire().await?.is_none());
-    /// # Ok(()) }
-    /// ```
+    #[doc = example!(prices:
+        "let writing = prices.write().acquire().await?;",
+        "let reading = prices.read_beside(&writing).await?;",
+        "writing.release().await?.done()?;",
+        "assert!(reading.is_held() && prices.write().try_acquire().await?.is_none());")]
     pub async fn read_beside(&self, writing: &LockGuard) -> Result<LockGuard> {
         let watch = writing.watch();
         match watch.claim().object {
@@ -173,30 +128,22 @@ impl ReadWriteLock {
         }
     }
 
-    /// Gives up writing and goes on reading: nobody else can have written in between. Those who
-    /// wait to read enter.
+    /// Turns a writer's guard into a reader's, with no other writer in between.
+    ///
+    /// Waiting readers acquire.
     ///
     /// # Errors
     ///
-    /// As [`read_beside`](Self::read_beside), and those of [`LockGuard::release`]. Each of them
-    /// has given up both guards: nothing is held to write, nor to read.
+    /// As [`read_beside`](Self::read_beside), and those of
+    /// [`Guard::release`](crate::Guard::release). After each of them neither side is held.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future gives back both, in the background.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
-    /// # let client = leasehold::Client::in_memory();
-    /// let prices = client.read_write("prices")?;
-    /// let writing = prices.write().acquire().await?;
-    /// let reading = prices.downgrade(writing).await?;
-    /// assert!(prices.read().try_acquire().await?.is_some());
-    /// # drop(reading);
-    /// # Ok(()) }
-    /// ```
+    /// Dropping the future releases both sides in the background.
+    #[doc = example!(prices:
+        "let writing = prices.write().acquire().await?;",
+        "let reading = prices.downgrade(writing).await?;",
+        "assert!(prices.read().try_acquire().await?.is_some());")]
     pub async fn downgrade(&self, writing: LockGuard) -> Result<LockGuard> {
         let reading = self.read_beside(&writing).await?;
         writing.release().await?.done()?;

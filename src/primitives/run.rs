@@ -2,7 +2,6 @@
 
 use std::{
     future::Future,
-    num::NonZero,
     panic::{AssertUnwindSafe, resume_unwind},
     pin::Pin,
     time::Duration,
@@ -11,9 +10,9 @@ use std::{
 use futures_util::FutureExt;
 use tokio::{runtime::Handle, time::timeout};
 
-use super::guarded;
+use super::{example, guarded};
 use crate::{
-    domain::{LostReason, Name, Owner, Script, Value, Write},
+    domain::{Kind, LostReason, Name, Owner, Script, Value, Write},
     engine::{
         held::{Held, Watch},
         release::Left,
@@ -23,68 +22,55 @@ use crate::{
 
 /// What happens to work whose lock is lost while it runs.
 ///
-/// Stopping work does not undo what it has already sent: only a check where the
-/// write lands does.
-///
-/// # Examples
-///
-/// ```
-/// # fn demo(client: leasehold::Client) -> Result<(), leasehold::Error> {
-/// use std::time::Duration;
-/// use leasehold::OnLoss;
-/// let grace = Duration::from_secs(2);
-/// let lock = client.lock("nightly-close")?.on_loss(OnLoss::Signal { grace });
-/// # Ok(()) }
-/// ```
+/// Stopping work does not undo what it has already sent. Only a check where the write lands
+/// keeps a late write out.
+#[doc = example!(lock:
+    "use leasehold::OnLoss;",
+    "let lock = lock.on_loss(OnLoss::Signal { grace: Duration::from_secs(2) });")]
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum OnLoss {
-    /// The work is dropped at the await where it stands.
+    /// Drops the work at the await where it stands.
     #[default]
     Drop,
-    /// The work goes on for so long, and can learn of it by [`Holding::lost`];
-    /// then it is dropped.
+    /// Lets the work go on for a while, then drops it. [`Holding::lost`] reports the loss to it.
     Signal {
         /// How long it may go on.
         grace: Duration,
     },
 }
 
-/// What became of work that ran under a guard: see
-/// [`LockGuard::run`](crate::LockGuard::run).
-///
-/// # Examples
-///
-/// ```
-/// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
-/// use leasehold::{Client, Ran};
-/// let guard = Client::in_memory().lock("nightly-close")?.acquire().await?;
-/// match guard.run(async |_held| 6 * 7).await {
-///     Ran::Done(answer) => assert_eq!(answer, 42),
-///     Ran::Overran { value, reason, .. } => eprintln!("check {value}: {reason}"),
-///     Ran::Stopped { reason, .. } => eprintln!("stopped: {reason}"),
-/// }
-/// # Ok(()) }
-/// ```
+/// The outcome of work that ran under a guard: see [`Guard::run`](crate::Guard::run).
+#[doc = example!(lock:
+    "use leasehold::Ran;",
+    "let guard = lock.acquire().await?;",
+    "match guard.run(async |_held| 6 * 7).await {",
+    "    Ran::Done(answer) => assert_eq!(answer, 42),",
+    "    Ran::Overran { value, reason, .. } => eprintln!(\"check {value}: {reason}\"),",
+    "    Ran::Stopped { reason, .. } => eprintln!(\"stopped: {reason}\"),",
+    "}")]
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[must_use = "the lock may have been lost while the work ran: `done()` makes that an error"]
 pub enum Ran<T> {
-    /// The work was done, and the lock was ours from beginning to end, as far as this
-    /// client's clock and the last answer of the store tell. A store that is silent for
-    /// longer than the [run release timeout](crate::ClientBuilder::run_release_timeout)
-    /// confirms it later, or not.
+    /// The work completed, and the lock was held from beginning to end.
+    ///
+    /// This is as far as this client's clock and the last reply of the store tell. If the store
+    /// is silent for longer than the
+    /// [run release timeout](crate::ClientBuilder::run_release_timeout), it confirms it later, or
+    /// not at all.
     Done(T),
-    /// The work was done, but the lock was lost meanwhile: somebody else may
-    /// have been at the same work.
+    /// The work completed, but the lock was lost meanwhile.
+    ///
+    /// Another holder may have done the same work.
     Overran {
         /// The lock that was lost.
         name: Name,
-        /// What the work returned.
+        /// The result of the work.
         value: T,
         /// Why the lock was lost.
         reason: LostReason,
     },
-    /// The lock was lost, and the work was stopped.
+    /// The lock was lost, and the work was dropped.
     Stopped {
         /// The lock that was lost.
         name: Name,
@@ -94,7 +80,7 @@ pub enum Ran<T> {
 }
 
 impl<T> Ran<T> {
-    /// What became of work that was done, and whose lock may be `lost`.
+    /// Returns the outcome of work that completed and whose lock may be `lost`.
     pub(crate) fn of(value: T, name: Name, lost: Option<LostReason>) -> Self {
         match lost {
             None => Self::Done(value),
@@ -102,20 +88,14 @@ impl<T> Ran<T> {
         }
     }
 
-    /// The result of work that was protected from beginning to end.
+    /// Returns the work's result if the lock was held from beginning to end.
     ///
     /// # Errors
     ///
     /// [`Error::Lost`] if the lock was lost meanwhile.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
-    /// let guard = leasehold::Client::in_memory().lock("nightly-close")?.acquire().await?;
-    /// assert_eq!(guard.run(async |_held| 6 * 7).await.done()?, 42);
-    /// # Ok(()) }
-    /// ```
+    #[doc = example!(lock:
+        "let guard = lock.acquire().await?;",
+        "assert_eq!(guard.run(async |_held| 6 * 7).await.done()?, 42);")]
     pub fn done(self) -> Result<T> {
         match self {
             Self::Done(value) => Ok(value),
@@ -126,28 +106,22 @@ impl<T> Ran<T> {
     }
 }
 
-/// What work may know of the lock that it runs under. Cheap to clone; it cannot
-/// release the lock, and does not keep it.
+/// What work can do with the lock that it runs under.
 ///
-/// # Examples
-///
-/// ```
-/// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
-/// # async fn step() {}
-/// let lock = leasehold::Client::in_memory().lock("nightly-close")?;
-/// let work = lock.run(async |held| {
-///     for _ in 0..3 {
-///         held.check()?; // before each side effect
-///         step().await;
-///     }
-///     Ok::<(), leasehold::Error>(())
-/// });
-/// work.await??; // the lock's error, then the work's own
-/// # Ok(()) }
-/// ```
+/// It is cheap to clone. It cannot release the lock, and does not keep it.
+#[doc = example!(lock:
+    "# async fn step() {}",
+    "let work = lock.run(async |held| {",
+    "    for _ in 0..3 {",
+    "        held.check()?; // before each side effect",
+    "        step().await;",
+    "    }",
+    "    Ok::<(), leasehold::Error>(())",
+    "});",
+    "work.await??; // the lock's error, then the work's own")]
 #[derive(Clone, Debug)]
 pub struct Holding {
-    watch: Watch,
+    pub(super) watch: Watch,
 }
 
 impl Holding {
@@ -160,7 +134,7 @@ impl Holding {
         &self.watch
     }
 
-    /// Writes to keys beside the lock, as [`LockGuard::write`](crate::LockGuard::write) does.
+    /// Writes to other keys under the lock, as [`Guard::write`](crate::Guard::write) does.
     ///
     /// # Errors
     ///
@@ -169,21 +143,14 @@ impl Holding {
     /// # Cancel safety
     ///
     /// As there.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
-    /// use leasehold::Write;
-    /// let lock = leasehold::Client::in_memory().lock("nightly-close")?;
-    /// lock.run(async |held| held.write([Write::set("closed", "yes")]).await).await??;
-    /// # Ok(()) }
-    /// ```
+    #[doc = example!(lock:
+        "use leasehold::Write;",
+        "lock.run(async |held| held.write([Write::set(\"closed\", \"yes\")]).await).await??;")]
     pub async fn write(&self, writes: impl IntoIterator<Item = Write>) -> Result<()> {
         guarded::write(&self.watch, writes.into_iter().collect()).await
     }
 
-    /// Runs a script of yours on the server, as [`LockGuard::eval`](crate::LockGuard::eval) does.
+    /// Runs a script of yours on the server, as [`Guard::eval`](crate::Guard::eval) does.
     ///
     /// # Errors
     ///
@@ -207,145 +174,75 @@ impl Holding {
         guarded::eval(&self.watch, script).await
     }
 
-    /// Waits until the hold is over, as [`LockGuard::lost`](crate::LockGuard::lost) does.
+    /// Waits until the hold is over, as [`Guard::lost`](crate::Guard::lost) does.
     ///
     /// # Cancel safety
     ///
     /// Dropping the future has no effect.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
-    /// let lock = leasehold::Client::in_memory().lock("nightly-close")?;
-    /// let lost = lock.run(async |held| held.lost()).await?;
-    /// assert_eq!(lost.await, leasehold::LostReason::Released);
-    /// # Ok(()) }
-    /// ```
+    #[doc = example!(lock:
+        "let lost = lock.run(async |held| held.lost()).await?;",
+        "assert_eq!(lost.await, leasehold::LostReason::Released);")]
     pub fn lost(&self) -> impl Future<Output = LostReason> + Send + use<> {
         self.watch.clone().over()
     }
 
-    /// Whether the lock may still be believed to be ours.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
-    /// let lock = leasehold::Client::in_memory().lock("nightly-close")?;
-    /// assert!(lock.run(async |held| held.is_held()).await?);
-    /// # Ok(()) }
-    /// ```
+    /// Returns whether this client still believes in the hold.
+    #[doc = example!(lock: "assert!(lock.run(async |held| held.is_held()).await?);")]
     #[must_use]
     pub fn is_held(&self) -> bool {
         self.remaining().is_some()
     }
 
-    /// Passes if the lock is ours.
+    /// Returns an error if the lock is lost.
     ///
     /// # Errors
     ///
-    /// [`Error::Lost`] if it is not.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
-    /// let lock = leasehold::Client::in_memory().lock("nightly-close")?;
-    /// lock.run(async |held| held.check()).await??;
-    /// # Ok(()) }
-    /// ```
+    /// [`Error::Lost`] if it is.
+    #[doc = example!(lock: "lock.run(async |held| held.check()).await??;")]
     pub fn check(&self) -> Result<()> {
         let lost = |reason| Error::Lost { name: self.name().clone(), reason };
         self.watch.remaining().map(drop).map_err(lost)
     }
 
-    /// How long the lock is ours without another renewal.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
-    /// let lock = leasehold::Client::in_memory().lock("nightly-close")?;
-    /// let left = lock.run(async |held| held.remaining()).await?;
-    /// assert!(left.is_some_and(|left| left.as_secs() >= 28));
-    /// # Ok(()) }
-    /// ```
+    /// Returns how long the hold lasts without another renewal: `None` if it is lost.
+    #[doc = example!(lock:
+        "let left = lock.run(async |held| held.remaining()).await?;",
+        "assert!(left.is_some_and(|left| left.as_secs() >= 28));")]
     #[must_use]
     pub fn remaining(&self) -> Option<Duration> {
         self.watch.remaining().ok()
     }
 
-    /// The number of this hold, if its lock is a [`FencedLock`](crate::FencedLock).
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
-    /// # let client = leasehold::Client::in_memory();
-    /// assert_eq!(client.lock("orders:42")?.run(async |held| held.token()).await?, None);
-    /// assert!(client.fenced("orders:42")?.run(async |held| held.token()).await?.is_some());
-    /// # Ok(()) }
-    /// ```
-    #[must_use]
-    pub fn token(&self) -> Option<u64> {
-        self.watch.token().map(NonZero::get)
-    }
-
-    /// Returns the [`token`](Self::token) as SQL's `bigint` has it, which is signed.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
-    /// # let client = leasehold::Client::in_memory();
-    /// let bigint = client.fenced("orders:42")?.run(async |held| held.token_i64()).await?;
-    /// assert_eq!(bigint, Some(1_i64));
-    /// # Ok(()) }
-    /// ```
-    #[must_use]
-    pub fn token_i64(&self) -> Option<i64> {
-        self.token().map(u64::cast_signed)
-    }
-
-    /// Who holds.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
-    /// let lock = leasehold::Client::in_memory().lock("nightly-close")?;
-    /// let owner = lock.run(async |held| held.owner().clone()).await?;
-    /// assert!(owner.as_str().ends_with(":1"));
-    /// # Ok(()) }
-    /// ```
+    /// Returns the owner of the hold.
+    #[doc = example!(lock:
+        "let owner = lock.run(async |held| held.owner().clone()).await?;",
+        "assert!(owner.as_str().ends_with(\":1\"));")]
     #[must_use]
     pub fn owner(&self) -> &Owner {
-        // The ids of permits are made of it: see `PermitsGuard::owner`.
-        if self.watch.claim().units() > 0 {
-            self.watch.note_more();
-        }
-        &self.watch.claim().owner
+        owner(&self.watch)
     }
 
-    /// What is held.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
-    /// let lock = leasehold::Client::in_memory().lock("nightly-close")?;
-    /// let name = lock.run(async |held| held.name().clone()).await?;
-    /// assert_eq!(name.as_str(), "nightly-close");
-    /// # Ok(()) }
-    /// ```
+    /// Returns the name of what is held.
+    #[doc = example!(lock:
+        "let name = lock.run(async |held| held.name().clone()).await?;",
+        "assert_eq!(name.as_str(), \"orders:42\");")]
     #[must_use]
     pub fn name(&self) -> &Name {
         self.watch.claim().name()
     }
 }
 
-/// Runs `work` under `held`, then gives it back.
+/// Returns the owner of a hold to the user.
+pub(super) fn owner(watch: &Watch) -> &Owner {
+    let claim = watch.claim();
+    // The user can make the ids of permits from it, so the permits go to no other task.
+    if claim.object.kind == Kind::Permits {
+        watch.note_more();
+    }
+    &claim.owner
+}
+
+/// Runs `work` under `held`, then releases it.
 pub(super) async fn run<T, W, F>(held: Held, on_loss: OnLoss, work: W) -> Ran<T>
 where
     W: FnOnce(Holding) -> F,
@@ -362,10 +259,10 @@ where
         reason = lost => reason,
         done = work.as_mut() => return finish(held, done).await,
     };
-    // Whatever the work has is gone before anybody else can enter.
+    // The work is dropped before another holder can acquire.
     let value = wind_up(on_loss, work).await;
-    // What is left of it in the store, as after `max_hold`, goes in the background: a
-    // loss is told at once.
+    // A background task releases what the store still has, as after `max_hold`: the loss is
+    // reported at once.
     drop(held);
     match value {
         Some(Ok(value)) => Ran::Overran { name, value, reason },
@@ -397,8 +294,8 @@ async fn finish<T>(held: Held, done: std::thread::Result<T>) -> Ran<T> {
     }
 }
 
-/// Gives back what is held behind work that is done, and returns why it was lost before, if it
-/// was. Waits for that only for a moment.
+/// Releases after work that completed, and returns why the hold was lost before, if it was. Waits
+/// for the release only for the run release timeout.
 pub(crate) async fn release_after_run(held: Held) -> Option<LostReason> {
     let (name, limit) = (held.watch.claim().name().clone(), held.release_after_run());
     let released = at_most(limit, held.release()).await;
@@ -406,7 +303,7 @@ pub(crate) async fn release_after_run(held: Held) -> Option<LostReason> {
     match released.unwrap_or_else(silent) {
         Ok(Left::Lost { reason, .. }) => Some(reason),
         Ok(Left::Nothing | Left::Shares(_)) => None,
-        // It was ours when the work was done; the rest is done in the background.
+        // It was held when the work completed; a background task releases it.
         Err(error) => {
             tracing::warn!(target: "leasehold", lock = %name, %error, "not released yet");
             None

@@ -1,11 +1,13 @@
-//! The settings of a lock: kept, checked and written down once, for tasks and for
+//! The settings of whatever is granted: kept, checked and documented once, for tasks and for
 //! threads alike.
 
 use std::time::Duration;
 
 use super::OnLoss;
 use crate::{
-    domain::{InvalidDuration, Object, Replicas, Share, WaitBy, checked},
+    domain::{
+        CENTURY, InvalidDuration, MOST_PERMITS, Name, Object, Replicas, Share, WaitBy, checked,
+    },
     engine::{
         acquire::{Want, Within},
         grant::{LocalTurns, Terms},
@@ -41,7 +43,7 @@ impl Settings {
         }
     }
 
-    /// What they mean for `object`, if they can be kept.
+    /// Returns the request that these settings make for `object`, if they are valid.
     pub(crate) fn want(&self, object: &Object) -> Result<Want> {
         self.want_share(object, self.share)
     }
@@ -64,11 +66,20 @@ impl Settings {
     }
 }
 
-/// Passes a number of replicas that can be waited for.
-pub(super) fn checked_replicas(
+/// Returns the request for a share that has no lease.
+pub(super) fn want_without_lease(
     object: &Object,
+    share: Share,
     replicas: Option<Replicas>,
-) -> Result<Option<Replicas>> {
+) -> Result<Want> {
+    let terms = Terms { renewed: false, max_hold: None, local: LocalTurns::default() };
+    let replicas = checked_replicas(object, replicas)?;
+    let (object, ttl, wait_by) = (object.clone(), CENTURY, WaitBy::Messages);
+    Ok(Want { object, share, beside: None, ttl, terms, wait_by, replicas })
+}
+
+/// Passes a number of replicas that can be waited for.
+fn checked_replicas(object: &Object, replicas: Option<Replicas>) -> Result<Option<Replicas>> {
     let Some(Replicas { least, within }) = replicas else { return Ok(None) };
     checked("within of replicas", within)?;
     match least {
@@ -77,188 +88,121 @@ pub(super) fn checked_replicas(
     }
 }
 
-/// Passes a patience that leaves time to ask. It begins now.
-pub(crate) fn checked_patience(patience: Duration) -> Result<Within, InvalidDuration> {
-    if patience.is_zero() {
-        let rule = "more than zero: try_acquire asks once without waiting";
-        return Err(InvalidDuration { setting: "patience", given: patience, rule });
+/// Passes a number of permits that a semaphore can have.
+pub(super) fn possible(name: &Name, permits: u32) -> Result<u32> {
+    match permits {
+        0..=MOST_PERMITS => Ok(permits),
+        _ => Err(Error::TooMany { name: name.clone(), most: MOST_PERMITS }),
     }
-    Ok(Within::from_now(patience.min(LONGEST_PATIENCE)))
 }
 
-/// The public methods that set them, for a type with a method `set`. Each is shown
-/// on what `$kind` of a client of the type `$client` makes.
+/// Passes a timeout that leaves time for a request. It begins now.
+pub(crate) fn checked_timeout(timeout: Duration) -> Result<Within, InvalidDuration> {
+    if timeout.is_zero() {
+        let rule = "more than zero: try_acquire asks once without waiting";
+        return Err(InvalidDuration { setting: "timeout", given: timeout, rule });
+    }
+    Ok(Within::from_now(timeout.min(LONGEST_PATIENCE)))
+}
+
+/// The public settings of a type with a method `with`. `$client` is the type of the client and
+/// `$kind` the method that makes the object of the examples.
 macro_rules! settings {
     ($client:literal, $kind:literal) => {
-        /// Sets how long the lock survives a holder that died. Default: 30 s.
+        /// Sets how long a hold survives a holder that died. Default: 30 s.
         ///
-        /// A living holder renews it in the background, each third of this time.
-        /// So this bounds how long others wait after a crash, not how long the
+        /// A background task renews the hold every third of this time while its holder lives.
+        /// This setting therefore bounds how long others wait after a crash, not how long the
         /// work may take.
-        ///
-        /// # Examples
-        ///
-        /// ```
-        /// use std::time::Duration;
-        #[doc = concat!("# fn demo(client: ", $client, ") -> Result<(), leasehold::Error> {")]
-        #[doc = concat!("let lock = client.", $kind, "(\"orders:42\")?.ttl(Duration::from_secs(10));")]
-        /// # Ok(()) }
-        /// ```
+        #[doc = $crate::primitives::settings::setting_example!($client, $kind, ".ttl(Duration::from_secs(10))")]
         #[must_use]
         pub fn ttl(self, ttl: Duration) -> Self {
-            self.set(|settings| settings.ttl = ttl)
+            self.with(|settings| settings.ttl = ttl)
         }
 
-        /// Sets a fixed lease: the lock is **never renewed** and ends after this
-        /// time, even if the work goes on. Default: none, it is renewed.
+        /// Sets a fixed lease, which is **never renewed**. Default: none.
         ///
-        /// The guard tells when it has ended. Redisson's `lock(lease, unit)` is the
-        /// same.
-        ///
-        /// # Examples
-        ///
-        /// ```
-        /// use std::time::Duration;
-        #[doc = concat!("# fn demo(client: ", $client, ") -> Result<(), leasehold::Error> {")]
-        #[doc = concat!("let lock = client.", $kind, "(\"mails/hourly\")?.lease(Duration::from_secs(30 * 60));")]
-        /// # Ok(()) }
-        /// ```
+        /// The hold ends after this time, even if the work goes on, and the guard reports the
+        /// loss. Redisson's `lock(lease, unit)` and `acquire(lease, unit)` do the same.
+        #[doc = $crate::primitives::settings::setting_example!($client, $kind, ".lease(Duration::from_secs(60))")]
         #[must_use]
         pub fn lease(self, lease: Duration) -> Self {
-            self.set(|settings| settings.lease = Some(lease))
+            self.with(|settings| settings.lease = Some(lease))
         }
 
-        /// Sets how long the lock may be held at all. Default: without limit.
+        /// Sets the longest time that a hold may last. Default: no limit.
         ///
-        /// A holder that hangs but lives would be renewed for ever. After this time
-        /// its hold is over, with [`LostReason::MaxHold`](crate::LostReason::MaxHold),
-        /// and is not renewed any more: others enter when its guard goes, or at the
-        /// latest one ttl later.
-        ///
-        /// # Examples
-        ///
-        /// ```
-        /// use std::time::Duration;
-        #[doc = concat!("# fn demo(client: ", $client, ") -> Result<(), leasehold::Error> {")]
-        #[doc = concat!("let lock = client.", $kind, "(\"nightly-close\")?.max_hold(Duration::from_secs(60 * 60));")]
-        /// # Ok(()) }
-        /// ```
+        /// Without a limit, a holder that hangs but lives is renewed for ever. After this time
+        /// the hold is lost with [`LostReason::MaxHold`](crate::LostReason::MaxHold) and is not
+        /// renewed any more. Others acquire when its guard is dropped, at the latest one ttl
+        /// later.
+        #[doc = $crate::primitives::settings::setting_example!($client, $kind, ".max_hold(Duration::from_secs(3600))")]
         #[must_use]
         pub fn max_hold(self, most: Duration) -> Self {
-            self.set(|settings| settings.max_hold = Some(most))
+            self.with(|settings| settings.max_hold = Some(most))
         }
 
-        /// Sets how a waiter learns that the lock may be free. Default: by messages.
+        /// Sets how a waiter learns of a release. Default: by pub/sub messages.
         ///
-        /// A waiter that polls has no place in the queue: it must find the lock free.
-        ///
-        /// # Examples
-        ///
-        /// ```
-        #[doc = concat!("# fn demo(client: ", $client, ") -> Result<(), leasehold::Error> {")]
-        #[doc = concat!("let lock = client.", $kind, "(\"orders:42\")?.wait_by(leasehold::WaitBy::Messages);")]
-        /// # Ok(()) }
-        /// ```
+        /// A waiter that polls has no queue position: it must find the lock free.
+        #[doc = $crate::primitives::settings::setting_example!($client, $kind, ".wait_by(leasehold::WaitBy::Messages)")]
         #[must_use]
         pub fn wait_by(self, wait_by: WaitBy) -> Self {
-            self.set(|settings| settings.wait_by = wait_by)
+            self.with(|settings| settings.wait_by = wait_by)
         }
 
-        /// Sets how long the lock may stay in this process when it is released while
-        /// others wait for it here: for `most` holds after the first one and for
-        /// `time`, whichever ends sooner. 10 000 and 10 ms by default.
+        /// Sets how long releases may go to waiters of this process. Default: 10 000 holds, 10 ms.
         ///
-        /// Within these bounds a release passes the lock on to the next waiter of
-        /// this process without asking the store at all, hundreds of times as fast
-        /// as by way of the store. After that those who wait in other processes have
-        /// their turn. The store sees one owner all the while, and so does
-        /// [`LockGuard::owner`](crate::LockGuard::owner). Only locks without a fixed
-        /// lease and with the same ttl are passed on, and only while the next renewal
-        /// is not due.
+        /// A release passes what is held to the next waiter of this process without a request,
+        /// which is hundreds of times as fast. This ends `most` holds or `time` after the first
+        /// hold, whichever is sooner. Then waiters of other processes acquire. The store sees one
+        /// owner meanwhile, and so does [`Guard::owner`](crate::Guard::owner).
         ///
-        /// `most` of 0 gives each release back to the store.
-        ///
-        /// # Examples
-        ///
-        /// ```
-        /// use std::time::Duration;
-        #[doc = concat!("# fn demo(client: ", $client, ") -> Result<(), leasehold::Error> {")]
-        #[doc = concat!("let lock = client.", $kind, "(\"orders:42\")?.local_turns(100, Duration::from_millis(5));")]
-        /// # Ok(()) }
-        /// ```
+        /// Only holds without a fixed lease and with the same ttl are passed on, and only before
+        /// their next renewal is due. Permits are not passed on once their ids or their owner
+        /// were read. `most` of 0 sends each release to the store.
+        #[doc = $crate::primitives::settings::setting_example!($client, $kind, ".local_turns(100, Duration::from_millis(5))")]
         #[must_use]
         pub fn local_turns(self, most: u32, time: Duration) -> Self {
-            self.set(|settings| settings.local_turns = LocalTurns { most, time })
+            self.with(|settings| settings.local_turns = LocalTurns { most, time })
         }
+
+        $crate::primitives::settings::replicated!($client, $kind, |this, replicas| {
+            this.with(|settings| settings.replicas = replicas)
+        });
     };
 }
 
 /// The setting that threads lack, for the same types.
 macro_rules! on_loss {
     ($kind:literal) => {
-        /// Sets what [`run`](crate::Lock::run) does with work whose lock is lost. Default:
-        /// the work is dropped.
-        ///
-        /// # Examples
-        ///
-        /// ```
-        /// # fn demo(client: leasehold::Client) -> Result<(), leasehold::Error> {
-        #[doc = concat!("let lock = client.", $kind, "(\"orders:42\")?.on_loss(leasehold::OnLoss::Drop);")]
-        /// # Ok(()) }
-        /// ```
+        /// Sets what [`run`](Self::run) does with work whose hold is lost. Default: it cancels it.
+        #[doc = $crate::primitives::settings::setting_example!("leasehold::Client", $kind, ".on_loss(leasehold::OnLoss::Drop)")]
         #[must_use]
         pub fn on_loss(self, on_loss: OnLoss) -> Self {
-            self.set(|settings| settings.on_loss = on_loss)
+            self.with(|settings| settings.on_loss = on_loss)
         }
     };
 }
 
-/// The setting of whatever is granted, which `$set` keeps: a function of the type.
+/// The setting of whatever is granted. `$set` keeps it.
 macro_rules! replicated {
     ($client:literal, $kind:literal, $set:expr) => {
-        /// Has a grant acknowledged by replicas of the server before the caller has it: so that a
-        /// failover to one of these does not forget it. Default: that of the client, or not at all.
+        /// Sets how many replicas must acknowledge a grant. Default: that of the client, or none.
         ///
-        /// If too few have it in time the grant is taken back, and this is
-        /// [`Error::NotReplicated`](crate::Error::NotReplicated). `None` asks no replica.
+        /// The caller has the grant once that many replicas acknowledged it, so that a failover
+        /// to one of them keeps it. If too few acknowledge it in time, it is revoked and the call
+        /// returns [`Error::NotReplicated`](crate::Error::NotReplicated). `None` asks no replica.
         ///
-        /// It makes a loss less likely, and does not rule it out: **a failover to a replica that
-        /// has not acknowledged forgets the grant**. Ask for as many as may be promoted.
-        /// Renewals are not waited for. [What holds][holds] is in the guarantees.
+        /// This makes a loss less likely and does not rule it out: **a failover to a replica that
+        /// has not acknowledged forgets the grant**. Require as many replicas as may be promoted.
+        /// Renewals do not wait for replicas. [The guarantees][holds] list the cases.
         ///
-        /// Costs another round trip and that of the servers, on a connection of its own: all who
-        /// ask at the same time share them. What goes from task to task of this process was
-        /// acknowledged with the first of these grants.
+        /// It costs one more round trip, on a connection of its own that concurrent callers
+        /// share. A grant that goes from task to task of this process is acknowledged once.
         ///
         /// [holds]: crate::docs::guarantees#replicas-and-failovers
-        ///
-        /// # Examples
-        ///
-        /// ```
-        /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
-        /// # async fn main() -> Result<(), leasehold::Error> {
-        /// use leasehold::{Client, Error, MemoryStore, Replicas};
-        /// let store = MemoryStore::new();
-        /// let lock = Client::sharing(&store).lock("orders:42")?.replicated(Replicas::at_least(2));
-        ///
-        /// store.set_replicas(2);
-        /// lock.acquire().await?.release().await?.done()?;
-        ///
-        /// store.set_replicas(1);
-        /// let refused = lock.acquire().await;
-        /// assert!(matches!(refused, Err(Error::NotReplicated { wanted: 2, got: 1, .. })));
-        /// assert!(!lock.is_locked().await?);
-        /// # Ok(()) }
-        /// ```
-        ///
-        /// Of anything that is granted:
-        ///
-        /// ```
-        /// use leasehold::Replicas;
-        #[doc = concat!("# fn demo(client: ", $client, ") -> Result<(), leasehold::Error> {")]
-        #[doc = concat!("let ours = client.", $kind, "(\"orders:42\")?.replicated(Replicas::at_least(1));")]
-        /// # Ok(()) }
-        /// ```
+        #[doc = $crate::primitives::settings::setting_example!($client, $kind, ".replicated(leasehold::Replicas::at_least(1))")]
         #[must_use]
         pub fn replicated(self, replicas: impl Into<Option<Replicas>>) -> Self {
             let set: fn(Self, Option<Replicas>) -> Self = $set;
@@ -267,4 +211,21 @@ macro_rules! replicated {
     };
 }
 
-pub(crate) use {on_loss, replicated, settings};
+/// The example of a setting, of an object that `$kind` of a `$client` makes.
+macro_rules! setting_example {
+    ($client:literal, $kind:literal, $setting:literal) => {
+        concat!(
+            "\n# Examples\n\n```\n# #[allow(unused_imports)] use std::time::Duration;\n",
+            "# fn demo(client: ",
+            $client,
+            ") -> Result<(), leasehold::Error> {\n",
+            "let it = client.",
+            $kind,
+            "(\"orders:42\")?",
+            $setting,
+            ";\n# Ok(()) }\n```"
+        )
+    };
+}
+
+pub(crate) use {on_loss, replicated, setting_example, settings};

@@ -132,7 +132,7 @@ async fn a_former_holder_is_not_named_when_the_store_does_not_answer() {
 async fn no_patience_at_all_is_refused_with_a_hint_to_try_acquire() {
     let refused = World::new().door().acquire_within(Duration::ZERO).await.unwrap_err();
     assert!(matches!(refused, Error::Duration(_)));
-    assert!(refused.to_string().contains("`patience`"), "{refused}");
+    assert!(refused.to_string().contains("`timeout`"), "{refused}");
     assert!(refused.to_string().contains("try_acquire"), "{refused}");
 }
 

@@ -1,10 +1,11 @@
 //! A plain lock, a fenced one, or a side of a read-write lock, whichever a command is about.
 
 use std::future::Future;
+use std::pin::Pin;
 use std::time::Duration;
 
 use leasehold::{
-    Client, FencedGuard, FencedLock, Holder, Lock, LockGuard, LostReason, Owner, ReadWriteLock,
+    Client, Error, FencedGuard, FencedLock, Holder, Lock, LockGuard, LostReason, Owner, ReadWriteLock,
     Release, Result, WaitBy,
 };
 
@@ -92,28 +93,26 @@ impl AnyGuard {
 
     /// Reads as well as it writes.
     pub(crate) async fn read_beside(&self, lock: &ReadWriteLock) -> Result<Self> {
-        Ok(lock.read_beside(self.plain()).await?.into())
+        match self {
+            Self::Plain(guard) => Ok(lock.read_beside(guard).await?.into()),
+            Self::Fenced(guard) => Err(Error::NotWriting { name: guard.name().clone() }),
+        }
     }
 
     pub(crate) async fn release(self) -> Result<Release> {
         either!(self, it => it.release().await)
     }
 
-    pub(crate) fn lost(&self) -> impl Future<Output = LostReason> + Send + use<> {
-        self.plain().lost()
+    pub(crate) fn lost(&self) -> Pin<Box<dyn Future<Output = LostReason> + Send>> {
+        either!(self, it => Box::pin(it.lost()))
     }
 
     pub(crate) fn is_held(&self) -> bool {
-        self.plain().is_held()
+        either!(self, it => it.is_held())
     }
 
     pub(crate) fn owner(&self) -> &Owner {
-        self.plain().owner()
-    }
-
-    /// What a fenced guard has of a plain one.
-    fn plain(&self) -> &LockGuard {
-        either!(self, it => it)
+        either!(self, it => it.owner())
     }
 }
 

@@ -86,7 +86,7 @@ impl Worker {
             false => lock,
         };
         let lock = match self.plot.is_fenced() {
-            true => lock.set(|settings| settings.share = Share::FENCED),
+            true => lock.with(|settings| settings.share = Share::FENCED),
             false => lock,
         };
         let lock = match self.plot.replicates() {

@@ -1,0 +1,56 @@
+//! The frame of an example: a client, and the object that the example is about.
+
+/// The section *Examples* of a method for tasks. `$object` is set up in lines that rustdoc hides.
+macro_rules! example {
+    (lock: $($line:literal),+) => {
+        $crate::primitives::example!("let lock = client.lock(\"orders:42\")?;": $($line),+)
+    };
+    (fenced: $($line:literal),+) => {
+        $crate::primitives::example!("let lock = client.fenced(\"orders:42\")?;": $($line),+)
+    };
+    (prices: $($line:literal),+) => {
+        $crate::primitives::example!("let prices = client.read_write(\"prices\")?;": $($line),+)
+    };
+    (printers: $($line:literal),+) => {
+        $crate::primitives::example!(
+            "let printers = client.semaphore(\"printers\")?; printers.add(3).await?;": $($line),+)
+    };
+    (permits: $($line:literal),+) => {
+        $crate::primitives::example!(
+            "let permits = client.permits(\"printers\")?; permits.set(3).await?;": $($line),+)
+    };
+    (latch: $($line:literal),+) => {
+        $crate::primitives::example!("let ready = client.latch(\"workers-ready\")?;": $($line),+)
+    };
+    ($object:literal: $($line:expr),+) => {
+        concat!(
+            "\n# Examples\n\n```\n",
+            "# #[tokio::main(flavor = \"current_thread\", start_paused = true)]\n",
+            "# async fn main() -> Result<(), leasehold::Error> {\n",
+            "# #[allow(unused_imports)] use std::time::Duration;\n",
+            "# let client = leasehold::Client::in_memory();\n",
+            "# ", $object, "\n",
+            $($line, "\n",)+
+            "# Ok(()) }\n```"
+        )
+    };
+}
+
+/// The same for a method for threads, whose type makes the object.
+#[cfg(feature = "blocking")]
+macro_rules! thread_example {
+    ($object:literal: $($line:expr),+) => {
+        concat!(
+            "\n# Examples\n\n```\n",
+            "# #[allow(unused_imports)] use std::time::Duration;\n",
+            "# let client = leasehold::blocking::Client::in_memory()?;\n",
+            "# ", $object, "\n",
+            $($line, "\n",)+
+            "# Ok::<(), leasehold::Error>(())\n```"
+        )
+    };
+}
+
+pub(crate) use example;
+#[cfg(feature = "blocking")]
+pub(crate) use thread_example;
