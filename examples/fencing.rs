@@ -58,7 +58,7 @@ async fn tell(ledger: &Ledger) -> Result<u32, Error> {
     let store = MemoryStore::new();
     let (ada, bob) = (Client::sharing(&store), Client::sharing(&store));
 
-    let guard = ada.fenced(ORDER)?.lease(LEASE).acquire().await?;
+    let guard = ada.fenced_lock(ORDER)?.lease(LEASE).acquire().await?;
     let token = guard.token();
     let total = ledger.read(token).expect("nobody is newer");
     say("ada", &format!("holds the lock, token {token}; reads {total}; is stopped"));
@@ -76,7 +76,7 @@ async fn tell(ledger: &Ledger) -> Result<u32, Error> {
 
 /// Adds to the order as it should be: under the lock, and with its token.
 async fn add(who: &str, amount: u32, client: &Client, ledger: &Ledger) -> Result<(), Error> {
-    let guard = client.fenced(ORDER)?.acquire().await?;
+    let guard = client.fenced_lock(ORDER)?.acquire().await?;
     let token = guard.token();
     let total = ledger.read(token).expect("nobody is newer");
     ledger.write(total + amount, token).expect("nobody is newer");

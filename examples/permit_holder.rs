@@ -17,7 +17,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         return Err("usage: permit_holder URL NAME TTL_IN_MILLISECONDS".into());
     };
     let client = Client::connect(url).await?;
-    let permits = client.permits(name)?.ttl(Duration::from_millis(ttl.parse()?));
+    let permits = client.expirable_semaphore(name)?.ttl(Duration::from_millis(ttl.parse()?));
     let guard = permits.acquire().await?;
     println!("held {}", guard.ids()[0]);
     println!("lost {:?}", guard.lost().await);

@@ -9,7 +9,7 @@ use crate::{
     domain::{Health, Identity, Kind, Name, Object, Replicas, Stats},
     engine::{Engine, clock::Clock, limits::Limits, tasks::here},
     error::Result,
-    primitives::{FencedLock, Latch, Lock, Permits, ReadWriteLock, Semaphore},
+    primitives::{ExpirableSemaphore, FencedLock, Latch, Lock, ReadWriteLock, Semaphore},
 };
 
 /// What Redisson calls `lockWatchdogTimeout`, and its default.
@@ -179,10 +179,10 @@ impl Client {
     ///
     /// ```
     /// # fn demo(client: leasehold::Client) -> Result<(), leasehold::Error> {
-    /// let prices = client.read_write("prices")?;
+    /// let prices = client.read_write_lock("prices")?;
     /// # Ok(()) }
     /// ```
-    pub fn read_write(&self, name: impl AsRef<str>) -> Result<ReadWriteLock> {
+    pub fn read_write_lock(&self, name: impl AsRef<str>) -> Result<ReadWriteLock> {
         let lock = ReadWriteLock::new(Arc::clone(&self.engine), Name::new(name)?, self.ttl);
         Ok(lock.replicated(self.replicas))
     }
@@ -197,10 +197,10 @@ impl Client {
     ///
     /// ```
     /// # fn demo(client: leasehold::Client) -> Result<(), leasehold::Error> {
-    /// let lock = client.fenced("orders:42")?;
+    /// let lock = client.fenced_lock("orders:42")?;
     /// # Ok(()) }
     /// ```
-    pub fn fenced(&self, name: impl AsRef<str>) -> Result<FencedLock> {
+    pub fn fenced_lock(&self, name: impl AsRef<str>) -> Result<FencedLock> {
         Ok(self.lock(name)?.with_tokens())
     }
 
@@ -250,12 +250,13 @@ impl Client {
     ///
     /// ```
     /// # fn demo(client: leasehold::Client) -> Result<(), leasehold::Error> {
-    /// let permits = client.permits("printers")?;
+    /// let permits = client.expirable_semaphore("printers")?;
     /// # Ok(()) }
     /// ```
-    pub fn permits(&self, name: impl AsRef<str>) -> Result<Permits> {
+    pub fn expirable_semaphore(&self, name: impl AsRef<str>) -> Result<ExpirableSemaphore> {
         let object = Object { kind: Kind::Permits, name: Name::new(name)? };
-        Ok(Permits::new(Arc::clone(&self.engine), object, self.ttl).replicated(self.replicas))
+        Ok(ExpirableSemaphore::new(Arc::clone(&self.engine), object, self.ttl)
+            .replicated(self.replicas))
     }
 
     /// The uuid that owners of this client begin with.

@@ -346,7 +346,7 @@ impl Error {
     ///
     /// **A change that ended in [`Unavailable`](Self::Unavailable) may have happened**, and a second
     /// call is a second change: [`Latch::count_down`](crate::Latch::count_down),
-    /// [`Semaphore::add`](crate::Semaphore::add), [`Permits::add`](crate::Permits::add),
+    /// [`Semaphore::add`](crate::Semaphore::add), [`ExpirableSemaphore::add`](crate::ExpirableSemaphore::add),
     /// [`LockGuard::eval`](crate::LockGuard::eval). Of these this says only that the store was away.
     /// What is once as good as twice may be asked for again.
     ///

@@ -23,7 +23,7 @@
 //!
 //! - [`FencedLock`]: each hold has a token that grows; [`fence`] has what refuses late writes;
 //! - [`ReadWriteLock`]: many who read, or one who writes;
-//! - [`Permits`]: so many holders at a time, each with a lease;
+//! - [`ExpirableSemaphore`]: so many holders at a time, each with a lease;
 //! - [`Semaphore`]: permits without leases;
 //! - [`Latch`]: closed until it is counted down;
 //! - [`LockGuard::write`] and [`LockGuard::eval`]: data in the same Redis, written only while the
@@ -64,7 +64,7 @@ pub use crate::{
     },
     error::{Cause, Error, Result},
     primitives::{
-        Fenced, FencedGuard, FencedLock, Guard, Holding, Latch, Lock, LockGuard, OnLoss, Permits,
-        PermitsGuard, Ran, ReadWriteLock, Release, Semaphore, SemaphoreGuard,
+        ExpirablePermits, ExpirableSemaphore, Fenced, FencedGuard, FencedLock, Guard, Holding,
+        Latch, Lock, LockGuard, OnLoss, Ran, ReadWriteLock, Release, Semaphore, SemaphoreGuard,
     },
 };

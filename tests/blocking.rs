@@ -264,7 +264,7 @@ mod reentry {
     /// It was taken for a reader as long as any thread read.
     #[test]
     fn a_thread_that_has_given_back_its_reading_may_ask_to_write() {
-        let prices = World::new().one.read_write("prices").unwrap();
+        let prices = World::new().one.read_write_lock("prices").unwrap();
         let (read, write) = (prices.read(), prices.write());
         beside_a_reader(&read, read.acquire().unwrap(), || {
             assert!(write.acquire_within(millis(20)).unwrap_err().is_busy());
@@ -277,7 +277,7 @@ mod reentry {
     #[test]
     fn a_thread_that_reads_again_beside_another_one_waits_behind_a_writer() {
         let world = World::new();
-        let prices = world.one.read_write("prices").unwrap();
+        let prices = world.one.read_write_lock("prices").unwrap();
         let (read, write) = (prices.read(), prices.write());
         thread::scope(|scope| {
             beside_a_reader(&read, read.acquire().unwrap(), || {

@@ -108,7 +108,7 @@ const WRITING_BESIDE_READERS: Sides =
     [|client| read_write(client).write(), |client| read_write(client).read()];
 
 fn read_write(client: &Client) -> ReadWriteLock {
-    client.read_write("door").unwrap()
+    client.read_write_lock("door").unwrap()
 }
 
 /// What stands in the way of acquiring, for a while.

@@ -89,7 +89,7 @@ async fn the_late_write_of_a_stopped_holder_is_refused_and_without_a_fence_it_is
 async fn a_hold_may_write_in_every_way_and_as_often_as_it_likes() {
     // given a hold
     let server = Redis::start();
-    let lock = client(&server).await.fenced("orders:42").unwrap();
+    let lock = client(&server).await.fenced_lock("orders:42").unwrap();
     let guard = lock.acquire().await.unwrap();
     let token = guard.token();
     let mut plain = Plain::of(&server);
@@ -338,7 +338,7 @@ async fn a_lost_token_counter_is_raised_above_what_receivers_saw() {
     const COUNTER: &str = "redisson_lock_token:{orders:42}";
     let server = Redis::start();
     let [one, other] = [client(&server).await, client(&server).await];
-    let [lock, raiser] = [one, other].map(|client| client.fenced("orders:42").unwrap());
+    let [lock, raiser] = [one, other].map(|client| client.fenced_lock("orders:42").unwrap());
     // given a receiver that has seen a token, and a server that has lost the counter
     let gate = Gate::new();
     assert!(gate.pass("orders:42", 1041).is_ok());

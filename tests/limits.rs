@@ -64,7 +64,7 @@ async fn a_change_is_asked_for_no_longer_than_half_as_long_as_it_is_known() {
     let store = MemoryStore::new();
     let client = Client::builder().question_timeout(secs(600)).sharing(&store);
     let (pool, latch) = (client.semaphore("pool").unwrap(), client.latch("start").unwrap());
-    let permits = client.permits("printers").unwrap();
+    let permits = client.expirable_semaphore("printers").unwrap();
     store.stall();
     let start = Instant::now();
     assert!(pool.add(1).await.is_err() && start.elapsed() <= secs(30));

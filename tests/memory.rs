@@ -221,10 +221,11 @@ mod stall {
         let store = MemoryStore::new();
         let (here, there) = (Client::sharing(&store), Client::sharing(&store));
         for pause in [Duration::ZERO, Duration::from_millis(300), secs(1)] {
-            let (lock, pool) = (here.lock("door").unwrap(), here.permits("pool").unwrap());
-            there.permits("pool").unwrap().set_if_absent(1).await.unwrap();
+            let (lock, pool) =
+                (here.lock("door").unwrap(), here.expirable_semaphore("pool").unwrap());
+            there.expirable_semaphore("pool").unwrap().set_if_absent(1).await.unwrap();
             let guard = there.lock("door").unwrap().acquire().await.unwrap();
-            let permit = there.permits("pool").unwrap().acquire().await.unwrap();
+            let permit = there.expirable_semaphore("pool").unwrap().acquire().await.unwrap();
             let busy = [
                 lock.acquire_within(secs(1)).await.err().unwrap(),
                 pool.acquire_within(secs(1)).await.err().unwrap(),
@@ -513,7 +514,7 @@ async fn a_store_that_hangs_while_replicas_are_waited_for_is_waited_for_no_longe
 #[tokio::test(start_paused = true)]
 async fn readers_who_share_a_hold_share_its_replicas() {
     let store = MemoryStore::new();
-    let prices = Client::sharing(&store).read_write("prices").unwrap();
+    let prices = Client::sharing(&store).read_write_lock("prices").unwrap();
     let read = prices.read().local_turns(9, secs(60));
     let one = read.acquire().await.unwrap();
     // one who wants replicas has them asked for its share
@@ -540,7 +541,8 @@ async fn client_that_fails_fast_does_not_wait_while_the_store_is_away() {
     sleep(secs(3)).await;
 
     let start = Instant::now();
-    let (latch, permits) = (client.latch("latch").unwrap(), client.permits("permits").unwrap());
+    let (latch, permits) =
+        (client.latch("latch").unwrap(), client.expirable_semaphore("permits").unwrap());
     let errors = [
         gate.acquire().await.unwrap_err(),
         gate.acquire_within(secs(60)).await.unwrap_err(),
@@ -584,7 +586,8 @@ async fn client_waits_for_a_store_that_is_away_by_default() {
 #[tokio::test(start_paused = true)]
 async fn timeout_names_permits_whose_number_was_never_set() {
     let client = Client::in_memory();
-    let (permits, semaphore) = (client.permits("p").unwrap(), client.semaphore("s").unwrap());
+    let (permits, semaphore) =
+        (client.expirable_semaphore("p").unwrap(), client.semaphore("s").unwrap());
     let cases = [
         permits.acquire_within(secs(1)).await.err().unwrap(),
         semaphore.acquire_within(1, secs(1)).await.err().unwrap(),
@@ -602,7 +605,7 @@ async fn timeout_names_permits_whose_number_was_never_set() {
 #[tokio::test(start_paused = true)]
 async fn a_token_counter_is_raised_no_higher_than_grants_can_follow() {
     const MOST: u64 = (1 << 53) - 65;
-    let lock = Client::in_memory().fenced("orders:42").unwrap();
+    let lock = Client::in_memory().fenced_lock("orders:42").unwrap();
     for least in [MOST + 1, i64::MAX.unsigned_abs() + 1, u64::MAX] {
         let refused = lock.raise_token(least).await;
         assert!(matches!(refused, Err(Error::TokenTooHigh { most: MOST, .. })), "{refused:?}");

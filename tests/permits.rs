@@ -8,7 +8,8 @@ use std::{
 
 use futures_util::future::join_all;
 use leasehold::{
-    Client, Error, LostReason, MemoryStore, OnLoss, Permits, PermitsGuard, Ran, Release, WaitBy,
+    Client, Error, ExpirablePermits, ExpirableSemaphore, LostReason, MemoryStore, OnLoss, Ran,
+    Release, WaitBy,
 };
 use tokio::{
     task::JoinHandle,
@@ -29,8 +30,8 @@ const AT_ONCE: Duration = ms(10);
 /// Two clients of one store, and so many permits.
 struct World {
     store: MemoryStore,
-    one: Permits,
-    other: Permits,
+    one: ExpirableSemaphore,
+    other: ExpirableSemaphore,
     clients: [Client; 2],
 }
 
@@ -38,7 +39,8 @@ impl World {
     async fn of(count: u32) -> Self {
         let store = MemoryStore::new();
         let clients = [Client::sharing(&store), Client::sharing(&store)];
-        let [one, other] = clients.each_ref().map(|client| client.permits("printers").unwrap());
+        let [one, other] =
+            clients.each_ref().map(|client| client.expirable_semaphore("printers").unwrap());
         one.set(count).await.unwrap();
         Self { store, one, other, clients }
     }
@@ -49,12 +51,15 @@ impl World {
     }
 }
 
-fn waiter(permits: &Permits, count: u32) -> JoinHandle<leasehold::Result<PermitsGuard>> {
+fn waiter(
+    permits: &ExpirableSemaphore,
+    count: u32,
+) -> JoinHandle<leasehold::Result<ExpirablePermits>> {
     let permits = permits.clone();
     tokio::spawn(async move { permits.acquire_many(count).await })
 }
 
-async fn give_back(guard: PermitsGuard) {
+async fn give_back(guard: ExpirablePermits) {
     assert_eq!(guard.release().await.unwrap(), Release::Released);
 }
 
@@ -71,7 +76,8 @@ async fn no_more_are_held_than_there_are_and_all_of_them_can_be() {
         assert!(permits.try_acquire().await.unwrap().is_none());
     }
     assert_eq!(t.other.acquired().await.unwrap(), 3);
-    let ids: std::collections::BTreeSet<_> = guards.iter().flat_map(PermitsGuard::ids).collect();
+    let ids: std::collections::BTreeSet<_> =
+        guards.iter().flat_map(ExpirablePermits::ids).collect();
     assert_eq!(ids.len(), 3);
 }
 
@@ -229,9 +235,9 @@ async fn a_permit_does_not_stay_in_a_process_for_longer_than_it_may() {
 /// Whoever has its ids may act by them: they are nobody else's when they were given back.
 #[tokio::test(start_paused = true)]
 async fn a_permit_whose_id_was_seen_is_no_others_when_it_was_given_back() {
-    let by_ids = |guard: &PermitsGuard| drop(guard.ids());
-    let by_owner = |guard: &PermitsGuard| drop(guard.owner().clone());
-    for look in [by_ids as fn(&PermitsGuard), by_owner] {
+    let by_ids = |guard: &ExpirablePermits| drop(guard.ids());
+    let by_owner = |guard: &ExpirablePermits| drop(guard.owner().clone());
+    for look in [by_ids as fn(&ExpirablePermits), by_owner] {
         let t = World::of(1).await;
         let guard = t.one.acquire().await.unwrap();
         let waiting = waiter(&t.one, 1);
@@ -472,7 +478,7 @@ async fn a_release_that_is_dropped_at_any_await_goes_on() {
 #[test]
 fn threads_share_permits_and_a_guard_may_move() {
     let client = leasehold::blocking::Client::in_memory().unwrap();
-    let permits = client.permits("printers").unwrap();
+    let permits = client.expirable_semaphore("printers").unwrap();
     assert!(permits.set_if_absent(2).unwrap());
     let guard = permits.acquire().unwrap();
     let second = permits.acquire_within(secs(5)).unwrap();
@@ -490,7 +496,8 @@ fn threads_share_permits_and_a_guard_may_move() {
 #[tokio::test(start_paused = true)]
 async fn a_permit_that_was_given_more_time_by_its_id_outlives_its_guards_lease() {
     let store = MemoryStore::new();
-    let [here, there] = [(); 2].map(|()| Client::sharing(&store).permits("pool").unwrap());
+    let [here, there] =
+        [(); 2].map(|()| Client::sharing(&store).expirable_semaphore("pool").unwrap());
     here.set(1).await.unwrap();
     let guard = here.clone().lease(Duration::from_secs(1)).acquire().await.unwrap();
     let id = guard.ids()[0];
@@ -505,7 +512,7 @@ async fn a_permit_that_was_given_more_time_by_its_id_outlives_its_guards_lease()
 async fn permits_that_expired_while_the_store_was_away_hold_up_no_shutdown() {
     let store = MemoryStore::new();
     let client = Client::sharing(&store);
-    let permits = client.permits("pool").unwrap();
+    let permits = client.expirable_semaphore("pool").unwrap();
     permits.set(1).await.unwrap();
     let guard = permits.lease(Duration::from_secs(1)).acquire().await.unwrap();
     assert_eq!(guard.ids().len(), 1);
@@ -520,7 +527,7 @@ async fn permits_that_expired_while_the_store_was_away_hold_up_no_shutdown() {
 #[tokio::test(start_paused = true)]
 async fn work_under_permits_stops_when_they_are_lost() {
     let store = MemoryStore::new();
-    let permits = Client::sharing(&store).permits("printers").unwrap();
+    let permits = Client::sharing(&store).expirable_semaphore("printers").unwrap();
     permits.set(2).await.unwrap();
     let lost = permits.run(async |_held| {
         store.lose("printers");

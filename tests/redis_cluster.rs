@@ -125,13 +125,13 @@ async fn every_kind_of_object_works() {
     let client = client(&cluster).await;
     for master in cluster.masters() {
         let name = |prefix: &str| cluster.key_on(&master, prefix);
-        let fenced = client.fenced(name("fenced")).unwrap();
+        let fenced = client.fenced_lock(name("fenced")).unwrap();
         let first = fenced.acquire().await.unwrap();
         let token = first.token();
         assert_eq!(first.release().await.unwrap(), Release::Released);
         assert!(fenced.acquire().await.unwrap().token() > token);
 
-        let prices = client.read_write(name("prices")).unwrap();
+        let prices = client.read_write_lock(name("prices")).unwrap();
         let reads = prices.read().acquire().await.unwrap();
         assert!(prices.write().try_acquire().await.unwrap().is_none());
         give_back(reads).await;
@@ -152,7 +152,7 @@ async fn every_kind_of_object_works() {
         assert_eq!(latch.count_down().await.unwrap(), 0);
         within(SOON, "it opens", waits).await.unwrap().unwrap();
 
-        let permits = client.permits(name("permits")).unwrap();
+        let permits = client.expirable_semaphore(name("permits")).unwrap();
         assert!(permits.set_if_absent(1).await.unwrap());
         let taken = permits.acquire().await.unwrap();
         assert_eq!(taken.release().await.unwrap(), Release::Released);
@@ -915,7 +915,7 @@ async fn while_a_slot_is_half_moved_the_holds_in_it_are_kept() {
     for number in 0..4 {
         let lock = client.lock(format!("{{{NAME}}}:{number}")).unwrap();
         guards.push(lock.acquire().await.unwrap());
-        let reads = client.read_write(format!("{{{NAME}}}:read:{number}")).unwrap().read();
+        let reads = client.read_write_lock(format!("{{{NAME}}}:read:{number}")).unwrap().read();
         guards.push(reads.acquire().await.unwrap());
     }
     let moving = cluster.moving(Cluster::slot_of(NAME), &other_than(&cluster, NAME));
@@ -986,7 +986,7 @@ async fn keys_that_lie_on_two_nodes_are_waited_for_until_they_are_together() {
 async fn permits_that_have_all_expired_are_free_when_their_slot_has_moved() {
     let cluster = three_masters();
     let client = client(&cluster).await;
-    let permits = client.permits(NAME).unwrap();
+    let permits = client.expirable_semaphore(NAME).unwrap();
     permits.set(1).await.unwrap();
     std::mem::forget(permits.clone().lease(ms(300)).acquire().await.unwrap());
     let moving = cluster.moving(Cluster::slot_of(NAME), &other_than(&cluster, NAME));

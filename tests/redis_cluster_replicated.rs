@@ -135,22 +135,26 @@ async fn whatever_is_granted_can_be_replicated_in_a_cluster() {
     let cluster = Cluster::start();
     let client = built(&cluster, Client::builder().replicated(ONE)).await;
     let tagged = |kind: &str| format!("{{{NAME}}}:{kind}");
-    client.permits(tagged("permits")).unwrap().set(1).await.unwrap();
+    client.expirable_semaphore(tagged("permits")).unwrap().set(1).await.unwrap();
     client.semaphore(tagged("pool")).unwrap().set_if_absent(1).await.unwrap();
-    let prices = client.read_write(tagged("prices")).unwrap();
-    drop(client.fenced(tagged("fenced")).unwrap().acquire().await.unwrap());
+    let prices = client.read_write_lock(tagged("prices")).unwrap();
+    drop(client.fenced_lock(tagged("fenced")).unwrap().acquire().await.unwrap());
     let writing = prices.write().acquire().await.unwrap();
     let reading = prices.downgrade(writing).await.unwrap();
-    drop((reading, client.permits(tagged("permits")).unwrap().acquire().await.unwrap()));
+    drop((
+        reading,
+        client.expirable_semaphore(tagged("permits")).unwrap().acquire().await.unwrap(),
+    ));
     drop(client.semaphore(tagged("pool")).unwrap().acquire(1).await.unwrap());
 
     replica_of(&cluster, NAME).pause();
     let client = built(&cluster, Client::builder().replicated(ONE_IN_VAIN)).await;
-    let (permits, pool) = (client.permits(tagged("permits")), client.semaphore(tagged("pool")));
+    let (permits, pool) =
+        (client.expirable_semaphore(tagged("permits")), client.semaphore(tagged("pool")));
     let (permits, pool) = (permits.unwrap(), pool.unwrap());
-    is_refused(client.fenced(tagged("fenced")).unwrap().acquire().await, 1, 0);
+    is_refused(client.fenced_lock(tagged("fenced")).unwrap().acquire().await, 1, 0);
     is_refused(prices.clone().replicated(ONE_IN_VAIN).read().acquire().await, 1, 0);
-    is_refused(client.read_write(tagged("prices")).unwrap().write().acquire().await, 1, 0);
+    is_refused(client.read_write_lock(tagged("prices")).unwrap().write().acquire().await, 1, 0);
     is_refused(permits.acquire().await, 1, 0);
     is_refused(pool.acquire(1).await, 1, 0);
     assert_eq!(permits.available().await.unwrap(), 1);
@@ -314,7 +318,7 @@ async fn a_permit_that_is_asked_about_again_while_its_slot_is_on_its_way_is_ther
     let cluster = Cluster::start();
     let client = client(&cluster).await;
     let two = Replicas::at_least(2).within(PATIENCE * 2);
-    let permits = client.permits(NAME).unwrap().replicated(two);
+    let permits = client.expirable_semaphore(NAME).unwrap().replicated(two);
     permits.set(1).await.unwrap();
     let master = owner(&cluster, NAME);
     let before = master.calls();

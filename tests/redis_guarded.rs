@@ -454,7 +454,7 @@ async fn what_lies_under_the_name_and_is_no_lock_is_named() {
 async fn locks_of_every_kind_write() {
     let redis = Redis::start();
     let client = client(&redis).await;
-    let fenced = client.fenced("fenced").unwrap().acquire().await.unwrap();
+    let fenced = client.fenced_lock("fenced").unwrap().acquire().await.unwrap();
     fenced.write(set("fenced")).await.unwrap();
     assert_eq!(data(&redis).unwrap(), "fenced");
     fenced.release().await.unwrap().done().unwrap();

@@ -7,7 +7,9 @@ use std::time::Duration;
 use common::{
     Listener, Log, POLLING, SOON, client, is_no_number, keys, ms, secs, with_rights, within,
 };
-use leasehold::{Client, Error, LostReason, PermitId, Permits, PermitsGuard, Release};
+use leasehold::{
+    Client, Error, ExpirablePermits, ExpirableSemaphore, LostReason, PermitId, Release,
+};
 use testkit::{Helper, Proxy, Redis, eventually};
 use tokio::{
     task::JoinHandle,
@@ -17,29 +19,29 @@ use tokio::{
 const HELD: &str = "{printers}:timeout";
 const CHANNEL: &str = "redisson_sc:{printers}";
 
-async fn permits(client: &Client, count: u32) -> Permits {
-    let permits = client.permits("printers").unwrap();
+async fn permits(client: &Client, count: u32) -> ExpirableSemaphore {
+    let permits = client.expirable_semaphore("printers").unwrap();
     permits.set(count).await.unwrap();
     permits
 }
 
-async fn setup(count: u32) -> (Redis, Client, Permits) {
+async fn setup(count: u32) -> (Redis, Client, ExpirableSemaphore) {
     let redis = Redis::start();
     let client = client(&redis).await;
     let permits = permits(&client, count).await;
     (redis, client, permits)
 }
 
-async fn give_back(guard: PermitsGuard) {
+async fn give_back(guard: ExpirablePermits) {
     assert_eq!(guard.release().await.unwrap(), Release::Released);
 }
 
-fn waiter(permits: &Permits) -> JoinHandle<leasehold::Result<PermitsGuard>> {
+fn waiter(permits: &ExpirableSemaphore) -> JoinHandle<leasehold::Result<ExpirablePermits>> {
     let permits = permits.clone();
     tokio::spawn(async move { permits.acquire().await })
 }
 
-async fn entered(waiter: JoinHandle<leasehold::Result<PermitsGuard>>) -> PermitsGuard {
+async fn entered(waiter: JoinHandle<leasehold::Result<ExpirablePermits>>) -> ExpirablePermits {
     within(SOON, "the waiter enters", waiter).await.unwrap().unwrap()
 }
 
@@ -165,7 +167,7 @@ async fn a_hundred_permits_are_renewed_by_one_call() {
     let renewals = client.stats().renewals;
     let calls = redis.calls().since(&before).of("evalsha");
     assert!(calls <= renewals / 25, "{calls} calls for {renewals} renewals");
-    assert!(guards.iter().all(PermitsGuard::is_held));
+    assert!(guards.iter().all(ExpirablePermits::is_held));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -180,7 +182,7 @@ async fn one_call_renews_a_hundred_permits_and_no_more_however_few_have_them() {
     eventually("they are renewed", secs(15), || client.stats().renewals >= 5);
     let (renewals, calls) = (client.stats().renewals, redis.calls().since(&before));
     assert!(calls.of("evalsha") >= renewals, "{} calls for {renewals}", calls.of("evalsha"));
-    assert!(guards.iter().all(PermitsGuard::is_held));
+    assert!(guards.iter().all(ExpirablePermits::is_held));
 }
 
 // Others.
@@ -220,7 +222,7 @@ async fn a_lease_that_java_shortens_is_told_with_the_next_renewal_and_ours_never
     let id = guard.ids()[0];
     assert!(permits.update_lease(id, ms(1)).await.unwrap());
     assert!(permits.lease_of(id).await.unwrap().is_some_and(|left| left > secs(2)));
-    let other = common::client(&redis).await.permits("printers").unwrap();
+    let other = common::client(&redis).await.expirable_semaphore("printers").unwrap();
     assert!(other.try_acquire().await.unwrap().is_none());
 
     // Java's takes it away: until the next renewal, which comes within a third of the ttl, it
@@ -245,12 +247,12 @@ async fn a_change_is_refused_before_anything_has_changed() {
     let reads = ["+@all", "&*", "~printers", "~{printers}*", "~other", "%R~leasehold_*"];
     let reads = with_rights(&redis, "reads", &reads).await;
     for client in [no_set, reads] {
-        let permits = client.permits("printers").unwrap();
+        let permits = client.expirable_semaphore("printers").unwrap();
         let forbidden = |error: &Error| matches!(error, Error::Forbidden { .. });
         assert!(forbidden(&permits.add(1).await.unwrap_err()));
         assert!(forbidden(&permits.set(9).await.unwrap_err()));
         assert!(forbidden(&permits.release_id(guard.ids()[0]).await.unwrap_err()));
-        assert!(client.permits("other").unwrap().set_if_absent(1).await.is_err());
+        assert!(client.expirable_semaphore("other").unwrap().set_if_absent(1).await.is_err());
         assert_eq!(redis.command(&["EXISTS", "other"]).number(), 0);
         assert_eq!((free(&redis), held(&redis)), (2, 1));
     }
@@ -267,7 +269,7 @@ async fn set_if_absent_counts_held_permits_when_the_counter_is_gone() {
         if ended {
             cut_short(&redis);
         }
-        let again = client.permits("printers").unwrap();
+        let again = client.expirable_semaphore("printers").unwrap();
         assert!(again.set_if_absent(1).await.unwrap(), "{held_before} {ended}");
         assert_eq!(again.total().await.unwrap(), 1, "{held_before} {ended}");
         assert_eq!(again.try_acquire().await.unwrap().is_some(), ended, "{held_before}");
@@ -452,7 +454,7 @@ async fn a_right_that_is_missing_is_told_and_no_permit_is_lost() {
         expired.push(all.clone().lease(ms(1)).acquire().await.unwrap());
         sleep(ms(20)).await;
         let limited = with_rights(&redis, &right[1..], &["~*", "&*", "+@all", right]).await;
-        let permits = limited.permits("printers").unwrap();
+        let permits = limited.expirable_semaphore("printers").unwrap();
         let refused = within(SOON, "a no", permits.acquire()).await.unwrap_err();
         assert!(matches!(refused, Error::Forbidden { .. }), "{right}: {refused}");
         assert_eq!(free(&redis) + held(&redis), 2, "{right}");
@@ -484,7 +486,7 @@ async fn who_may_not_announce_gives_back_all_the_same_and_waiters_notice() {
     let redis = Redis::start();
     let (owner, mute) = (client(&redis).await, with_rights(&redis, "mute", &["~*", "+@all"]).await);
     let all = permits(&owner, 1).await;
-    let guard = mute.permits("printers").unwrap().acquire().await.unwrap();
+    let guard = mute.expirable_semaphore("printers").unwrap().acquire().await.unwrap();
     let waiting = waiter(&all);
     common::until_subscribed(&redis, CHANNEL);
     give_back(guard).await;
@@ -496,7 +498,7 @@ async fn who_may_not_listen_or_polls_asks_now_and_then() {
     let redis = Redis::start();
     let (owner, deaf) = (client(&redis).await, with_rights(&redis, "deaf", &["~*", "+@all"]).await);
     let all = permits(&owner, 1).await;
-    for permits in [deaf.permits("printers").unwrap(), all.clone().wait_by(POLLING)] {
+    for permits in [deaf.expirable_semaphore("printers").unwrap(), all.clone().wait_by(POLLING)] {
         let guard = all.acquire().await.unwrap();
         let waiting = waiter(&permits);
         sleep(ms(300)).await;
@@ -546,7 +548,8 @@ async fn permits_of_a_client_that_is_gone_come_back_after_one_ttl() {
     let proxy = Proxy::before(redis.port());
     let gone = Client::connect(&proxy.url()).await.unwrap();
     let all = permits(&client(&redis).await, 2).await;
-    let guard = gone.permits("printers").unwrap().ttl(secs(2)).acquire_many(2).await.unwrap();
+    let guard =
+        gone.expirable_semaphore("printers").unwrap().ttl(secs(2)).acquire_many(2).await.unwrap();
     proxy.refuse(true);
     proxy.cut();
 

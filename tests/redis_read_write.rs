@@ -47,7 +47,7 @@ impl Setup {
 }
 
 fn door(client: &Client) -> ReadWriteLock {
-    client.read_write("door").unwrap()
+    client.read_write_lock("door").unwrap()
 }
 
 async fn read(lock: &ReadWriteLock) -> LockGuard {
@@ -757,7 +757,7 @@ async fn the_user_of_the_guide_can_do_all_there_is_and_has_no_right_too_many() {
         words.splice(3..3, plain[3..].iter().copied());
         redis.command(&words);
         redis.command(&["ACL", "LOG", "RESET"]);
-        let lock = common::as_user(&redis, "leasehold").await.read_write("app:door").unwrap();
+        let lock = common::as_user(&redis, "leasehold").await.read_write_lock("app:door").unwrap();
         match lock.read().try_acquire().await {
             Ok(guard) => drop(guard.unwrap().release().await),
             Err(error) => assert!(matches!(error, Error::Forbidden { .. }), "{error:?}"),
@@ -772,7 +772,7 @@ async fn the_user_of_the_guide_can_do_all_there_is_and_has_no_right_too_many() {
 async fn read_and_write_in_all_ways(redis: &Redis, user: &str, name: &str) {
     let limited = common::as_user(redis, user).await;
     let other = common::as_user(redis, user).await;
-    let [ours, theirs] = [&limited, &other].map(|client| client.read_write(name).unwrap());
+    let [ours, theirs] = [&limited, &other].map(|client| client.read_write_lock(name).unwrap());
     let writers = format!("leasehold_rwlock__writers:{{{name}}}");
     let until_waits = |number: i64| {
         eventually("it is known to wait", SOON, || writers_that_wait(redis, &writers) == number);
@@ -830,14 +830,15 @@ async fn a_server_without_memory_refuses_both_sides_and_keeps_and_releases_the_o
     let t = Setup::new().await;
     let reading = t.ours().read().ttl(secs(3)).acquire().await.unwrap();
     let window = t.ours();
-    let writing = t.one.read_write("window").unwrap().write().ttl(secs(3)).acquire().await.unwrap();
+    let writing =
+        t.one.read_write_lock("window").unwrap().write().ttl(secs(3)).acquire().await.unwrap();
     t.redis.command(&["CONFIG", "SET", "maxmemory", "1"]);
 
-    for side in [t.theirs().read(), t.other.read_write("new").unwrap().write()] {
+    for side in [t.theirs().read(), t.other.read_write_lock("new").unwrap().write()] {
         let error = within(SOON, "a no", side.acquire()).await.unwrap_err();
         assert!(error.to_string().contains("OOM"), "{error:?}");
     }
-    assert!(!t.other.read_write("new").unwrap().write().is_locked().await.unwrap());
+    assert!(!t.other.read_write_lock("new").unwrap().write().is_locked().await.unwrap());
     sleep(secs(4)).await;
     assert!(reading.is_held() && writing.is_held());
     // One that joins it here is nothing new.
@@ -1009,7 +1010,7 @@ mod threads {
     use super::{SOON, keys, until_heard_by};
 
     fn two(redis: &Redis) -> [leasehold::blocking::ReadWriteLock; 2] {
-        [(); 2].map(|()| Client::connect(&redis.url()).unwrap().read_write("door").unwrap())
+        [(); 2].map(|()| Client::connect(&redis.url()).unwrap().read_write_lock("door").unwrap())
     }
 
     #[test]
@@ -1188,7 +1189,7 @@ async fn readers_of_one_process_that_come_and_go_ask_once_in_ten_milliseconds() 
 async fn a_hundred_readers_are_kept_by_one_evalsha_per_third_of_the_ttl() {
     let t = Setup::new().await;
     let locks: Vec<_> = (0..100)
-        .map(|n| t.one.read_write(format!("door-{n}")).unwrap().read().ttl(secs(6)))
+        .map(|n| t.one.read_write_lock(format!("door-{n}")).unwrap().read().ttl(secs(6)))
         .collect();
     let guards = join_all(locks.iter().map(leasehold::Lock::acquire)).await;
     let guards: Vec<_> = guards.into_iter().map(Result::unwrap).collect();

@@ -138,7 +138,8 @@ async fn the_user_of_the_guide_for_fenced_locks_has_what_it_needs() {
     let commands = commands_of_the_guide("leasehold");
     let [plain, _, _, fenced, ..] = &commands[..] else { panic!("{commands:?}") };
     follow(&redis, plain);
-    let refused = as_user(&redis, "leasehold").await.fenced("app:door").unwrap().acquire().await;
+    let refused =
+        as_user(&redis, "leasehold").await.fenced_lock("app:door").unwrap().acquire().await;
     let refused = refused.unwrap_err();
     assert!(matches!(refused, Error::Forbidden { .. }), "{refused:?}");
     let needs = "it needs the keys `app:door`, `redisson_lock_token:{app:door}`";
@@ -147,7 +148,8 @@ async fn the_user_of_the_guide_for_fenced_locks_has_what_it_needs() {
     redis.command(&["ACL", "LOG", "RESET"]);
     let before = redis.calls();
     let [one, other] = [as_user(&redis, "leasehold").await, as_user(&redis, "leasehold").await];
-    let (one, other) = (one.fenced("app:door").unwrap(), other.fenced("app:door").unwrap());
+    let (one, other) =
+        (one.fenced_lock("app:door").unwrap(), other.fenced_lock("app:door").unwrap());
     let guard = one.acquire().await.unwrap();
     let first = guard.token();
     let waiting = tokio::spawn(async move { other.acquire().await });
@@ -156,7 +158,7 @@ async fn the_user_of_the_guide_for_fenced_locks_has_what_it_needs() {
     let guard = waiting.await.unwrap().unwrap();
     assert!(guard.token() > first);
     guard.release().await.unwrap().done().unwrap();
-    let fenced_lock = as_user(&redis, "leasehold").await.fenced("app:door").unwrap();
+    let fenced_lock = as_user(&redis, "leasehold").await.fenced_lock("app:door").unwrap();
     assert_eq!(fenced_lock.raise_token(1041).await.unwrap(), 1041);
     has_no_right_too_few_or_too_many(&redis, &before, fenced);
 }
@@ -187,7 +189,8 @@ async fn the_user_of_the_guide_for_permits_can_do_all_there_is_and_has_no_right_
     redis.command(&["ACL", "LOG", "RESET"]);
     let before = redis.calls();
     let [one, other] = [as_user(&redis, "permits").await, as_user(&redis, "permits").await];
-    let [ours, theirs] = [&one, &other].map(|client| client.permits("app:seats").unwrap());
+    let [ours, theirs] =
+        [&one, &other].map(|client| client.expirable_semaphore("app:seats").unwrap());
     assert!(ours.set_if_absent(2).await.unwrap());
     redis.command(&["PEXPIRE", "app:seats", "600000"]);
     let guard = ours.clone().ttl(secs(3)).acquire_many(2).await.unwrap();
@@ -205,12 +208,12 @@ async fn the_user_of_the_guide_for_permits_can_do_all_there_is_and_has_no_right_
     ours.add(1).await.unwrap();
     ours.set(1).await.unwrap();
     redis.command(&["LPUSH", "app:list", "x"]);
-    let error = one.permits("app:list").unwrap().try_acquire().await.unwrap_err();
+    let error = one.expirable_semaphore("app:list").unwrap().try_acquire().await.unwrap_err();
     assert!(matches!(error, Error::WrongType { .. }), "{error:?}");
     sleep(secs(4)).await;
     has_no_right_too_few_or_too_many(&redis, &before, &words);
     // and others' permits are not its own
-    let theirs = one.permits("evil:seats").unwrap().set(1).await;
+    let theirs = one.expirable_semaphore("evil:seats").unwrap().set(1).await;
     assert!(matches!(theirs, Err(Error::Forbidden { .. })), "{theirs:?}");
 }
 

@@ -296,7 +296,7 @@ async fn who_holds_a_lock_and_acquires_it_again_waits_as_others_do(wait_by: Wait
 // RedissonFencedLockTest.testTokenIncrease
 async fn each_hold_of_a_fenced_lock_has_a_greater_token(wait_by: WaitBy) {
     let t = Setup::new(wait_by).await;
-    let lock = |client: &Client| client.fenced("door").unwrap().wait_by(wait_by);
+    let lock = |client: &Client| client.fenced_lock("door").unwrap().wait_by(wait_by);
     let (ours, theirs) = (lock(&t.one), lock(&t.other));
     let mut tokens = vec![];
     let mut give_back = async |guard: FencedGuard| {

@@ -23,15 +23,15 @@ use std::{
 
 use common::{SOON, client, keys, ms, secs, within};
 use futures_util::future::join_all;
-use leasehold::{Client, Error, PermitId, Permits, PermitsGuard, Release};
+use leasehold::{Client, Error, ExpirablePermits, ExpirableSemaphore, PermitId, Release};
 use testkit::Redis;
 use tokio::time::{Instant, sleep};
 
 /// A server and two clients of it.
 struct Setup {
     redis: Redis,
-    one: Permits,
-    other: Permits,
+    one: ExpirableSemaphore,
+    other: ExpirableSemaphore,
     client: Client,
 }
 
@@ -39,14 +39,15 @@ impl Setup {
     async fn of(count: u32) -> Self {
         let redis = Redis::start();
         let (client, other) = (client(&redis).await, client(&redis).await);
-        let [one, other] = [&client, &other].map(|client| client.permits("printers").unwrap());
+        let [one, other] =
+            [&client, &other].map(|client| client.expirable_semaphore("printers").unwrap());
         if count > 0 {
             one.set(count).await.unwrap();
         }
         Self { redis, one, other, client }
     }
 
-    fn leased(&self, lease: Duration) -> Permits {
+    fn leased(&self, lease: Duration) -> ExpirableSemaphore {
         self.one.clone().lease(lease)
     }
 
@@ -57,7 +58,7 @@ impl Setup {
     }
 }
 
-async fn give_back(guard: PermitsGuard) {
+async fn give_back(guard: ExpirablePermits) {
     assert_eq!(guard.release().await.unwrap(), Release::Released);
 }
 
@@ -243,7 +244,7 @@ async fn count_up(clients: usize, times: i64) {
     let mut tasks = Vec::new();
     for _ in 0..clients {
         let (permits, counted) =
-            (client(&t.redis).await.permits("printers").unwrap(), Arc::clone(&counted));
+            (client(&t.redis).await.expirable_semaphore("printers").unwrap(), Arc::clone(&counted));
         tasks.push(tokio::spawn(async move {
             for _ in 0..times {
                 let guard = permits.acquire().await.unwrap();
@@ -328,7 +329,7 @@ async fn how_long_a_permit_lasts_is_seen_by_its_id() {
 #[tokio::test(flavor = "multi_thread")]
 async fn who_wants_all_of_them_has_them_one_after_the_other() {
     let t = Setup::of(2).await;
-    let all = async |permits: &Permits| {
+    let all = async |permits: &ExpirableSemaphore| {
         let guard = permits.acquire_many_within(2, SOON).await.unwrap();
         sleep(ms(100)).await;
         give_back(guard).await;

@@ -38,7 +38,7 @@ impl Setup {
 }
 
 fn door(client: &Client) -> ReadWriteLock {
-    client.read_write("door").unwrap()
+    client.read_write_lock("door").unwrap()
 }
 
 async fn reads(lock: &ReadWriteLock) -> Option<LockGuard> {
@@ -86,7 +86,7 @@ async fn give_back_share(guard: LockGuard) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_name_may_have_a_hash_tag_and_colons() {
     let redis = Redis::start();
-    let lock = client(&redis).await.read_write("{test}:abc:key").unwrap().read();
+    let lock = client(&redis).await.read_write_lock("{test}:abc:key").unwrap().read();
     let tasks = (0..10).map(|_| {
         let lock = lock.clone();
         tokio::spawn(async move {

@@ -144,7 +144,9 @@ fn the_guide_has_a_row_for_every_error_and_every_setting() {
 fn threads_have_the_api_that_tasks_have() {
     let tasks = api("src/primitives", "src/client.rs");
     let threads = api("src/blocking", "src/blocking/client.rs");
-    for object in ["Lock", "Lock<Fenced>", "ReadWriteLock", "Semaphore", "Permits", "Latch"] {
+    for object in
+        ["Lock", "Lock<Fenced>", "ReadWriteLock", "Semaphore", "ExpirableSemaphore", "Latch"]
+    {
         assert!(threads.iter().any(|(of, _)| of == object), "{object}: {threads:?}");
     }
     none(parity(&tasks, &threads));
@@ -800,7 +802,7 @@ type Api = BTreeSet<(String, String)>;
 /// by `acquire`.
 const FOR_TASKS_ALONE: [(&str, &str); 4] = [
     ("Lock", "on_loss"),
-    ("Permits", "on_loss"),
+    ("ExpirableSemaphore", "on_loss"),
     ("ReadWriteLock", "downgrade"),
     ("ReadWriteLock", "read_beside"),
 ];

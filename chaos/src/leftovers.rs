@@ -34,7 +34,7 @@ pub fn look(
 fn unavailable(client: &Client, objects: &[Object]) -> Vec<String> {
     let mut found = vec![];
     for Object { name, permits, .. } in objects.iter().filter(|it| it.kind == Kind::Permits) {
-        match client.permits(name).and_then(|it| it.available()) {
+        match client.expirable_semaphore(name).and_then(|it| it.available()) {
             Ok(free) if free == i64::from(*permits) => {}
             other => found.push(format!("of {permits} permits `{name}` has {other:?}")),
         }

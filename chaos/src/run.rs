@@ -264,7 +264,7 @@ fn fill(client: &Client, object: &Object) {
             client.semaphore(&object.name).and_then(|it| it.set_if_absent(object.permits))
         }
         Kind::Permits => {
-            client.permits(&object.name).and_then(|it| it.set_if_absent(object.permits))
+            client.expirable_semaphore(&object.name).and_then(|it| it.set_if_absent(object.permits))
         }
         Kind::Latch => client.latch(&object.name).and_then(|it| it.set(1)),
         Kind::Lock | Kind::Fenced | Kind::ReadWrite => return,

@@ -1,11 +1,11 @@
-//! `RPermitExpirableSemaphore` beside our `Permits`: each holds, waits, ends and dies while the
+//! `RPermitExpirableSemaphore` beside our `ExpirableSemaphore`: each holds, waits, ends and dies while the
 //! other looks on.
 
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
 use interop::{AT_ONCE, Answer, Java, Redisson, Setup, Thread, Way, shown};
-use leasehold::blocking::{Client, Permits, PermitsGuard};
+use leasehold::blocking::{Client, ExpirablePermits, ExpirableSemaphore};
 use leasehold::{PermitId, Release};
 use serde_json::{Value, json};
 use testkit::{Redis, eventually};
@@ -14,7 +14,7 @@ use testkit::{Redis, eventually};
 struct Both {
     redis: Redis,
     java: Java,
-    rust: Permits,
+    rust: ExpirableSemaphore,
 }
 
 impl Both {
@@ -25,7 +25,7 @@ impl Both {
     fn with(version: Redisson, count: u32) -> Self {
         let redis = Redis::start();
         let java = Java::start(&Setup::new(redis.url()).redisson(version));
-        let rust = Client::connect(&redis.url()).unwrap().permits(NAME).unwrap();
+        let rust = Client::connect(&redis.url()).unwrap().expirable_semaphore(NAME).unwrap();
         assert!(rust.set_if_absent(count).unwrap());
         Self { redis, java, rust }
     }
@@ -61,7 +61,7 @@ impl Both {
     }
 
     /// Has a thread of ours wait for a permit.
-    fn waits(&self) -> thread::JoinHandle<PermitsGuard> {
+    fn waits(&self) -> thread::JoinHandle<ExpirablePermits> {
         let permits = self.rust.clone();
         thread::spawn(move || permits.acquire_within(SECOND * 30).unwrap())
     }
@@ -72,7 +72,7 @@ fn ids(answer: &Answer) -> Vec<PermitId> {
     ids.map(|id| PermitId::new(id.as_str().expect("a text")).expect("an id")).collect()
 }
 
-fn give_back(guard: PermitsGuard) {
+fn give_back(guard: ExpirablePermits) {
     assert_eq!(guard.release().unwrap(), Release::Released);
 }
 

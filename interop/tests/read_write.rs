@@ -157,7 +157,7 @@ fn redisson_writes_beside_our_readers_that_only_enter_and_leave() {
     let (runtime, url) = (Runtime::new().unwrap(), both.redis.url());
     let client = runtime.block_on(Client::connect(&url)).unwrap();
     for _ in 0..64 {
-        let read = client.read_write("door").unwrap().read();
+        let read = client.read_write_lock("door").unwrap().read();
         runtime.spawn(async move {
             loop {
                 read.acquire().await.unwrap().release().await.unwrap().done().unwrap();

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{FencedLock, Latch, Lock, Permits, ReadWriteLock, Semaphore, waiting::Core};
+use super::{ExpirableSemaphore, FencedLock, Latch, Lock, ReadWriteLock, Semaphore, waiting::Core};
 #[cfg(feature = "testing")]
 use crate::MemoryStore;
 use crate::{Health, Shutdown, Stats, error::Result, primitives::thread_example};
@@ -131,11 +131,11 @@ impl Client {
 
     makes! {
         fn lock() -> Lock;
-        fn read_write() -> ReadWriteLock;
-        fn fenced() -> FencedLock;
+        fn read_write_lock() -> ReadWriteLock;
+        fn fenced_lock() -> FencedLock;
         fn semaphore() -> Semaphore;
         fn latch() -> Latch;
-        fn permits() -> Permits;
+        fn expirable_semaphore() -> ExpirableSemaphore;
     }
 
     /// Returns the UUID of this client, with which its owners begin.

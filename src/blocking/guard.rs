@@ -8,8 +8,8 @@ use super::{
     waiting::Core,
 };
 use crate::{
-    FencedLock, Holding, Lock, LostReason, Name, Owner, PermitId, Permits, Ran, Release, Script,
-    Semaphore, Value, Write, error::Result, primitives,
+    ExpirableSemaphore, FencedLock, Holding, Lock, LostReason, Name, Owner, PermitId, Ran, Release,
+    Script, Semaphore, Value, Write, error::Result, primitives,
 };
 
 /// A [`Guard`](crate::Guard) for threads: what a lock or a semaphore granted.
@@ -17,7 +17,7 @@ use crate::{
 /// `K` is the type for tasks that granted it. `B` says what the guard is bound to: to nothing, or
 /// to [`ThisThread`]. Each of these guards has a shorter name, such as
 /// [`LockGuard`](super::LockGuard), [`OwnedLockGuard`](super::OwnedLockGuard) or
-/// [`PermitsGuard`](super::PermitsGuard).
+/// [`ExpirablePermits`](super::ExpirablePermits).
 ///
 /// # Examples
 ///
@@ -198,7 +198,7 @@ impl<K, B: Clone> Guard<Lock<K>, B> {
 
 /// What a guard of a fenced lock can do, too.
 impl<B> Guard<FencedLock, B> {
-    returns! { Guard, "let guard = client.fenced(\"orders:42\")?.acquire()?;":
+    returns! { Guard, "let guard = client.fenced_lock(\"orders:42\")?.acquire()?;":
         fn token() -> u64; "assert_eq!(guard.token(), 1);"
         fn token_i64() -> i64; "assert_eq!(guard.token_i64(), 1_i64);"
     }
@@ -225,8 +225,8 @@ impl Guard<Semaphore> {
     }
 }
 
-impl Guard<Permits> {
-    returns! { Guard, "let permits = client.permits(\"printers\")?; permits.set(3)?;":
+impl Guard<ExpirableSemaphore> {
+    returns! { Guard, "let permits = client.expirable_semaphore(\"printers\")?; permits.set(3)?;":
         fn ids() -> Vec<PermitId>; "assert_eq!(permits.acquire_many(2)?.ids().len(), 2);"
         fn permits() -> u32; "assert_eq!(permits.acquire()?.permits(), 1);"
         fn remaining() -> Option<Duration>; "assert!(permits.acquire()?.remaining().is_some());"

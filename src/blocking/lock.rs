@@ -49,7 +49,7 @@ pub struct Lock<K = ()> {
 /// # Examples
 ///
 /// ```
-/// let lock = leasehold::blocking::Client::in_memory()?.fenced("orders:42")?;
+/// let lock = leasehold::blocking::Client::in_memory()?.fenced_lock("orders:42")?;
 /// let first = lock.acquire()?;
 /// let token = first.token();
 /// assert_eq!(lock.acquire()?.token(), token);
@@ -357,7 +357,7 @@ impl<K> Lock<K> {
 }
 
 impl Lock<Fenced> {
-    waits! { Lock, "let lock = client.fenced(\"orders:42\")?;":
+    waits! { Lock, "let lock = client.fenced_lock(\"orders:42\")?;":
         fn raise_token(least: u64) -> u64;
             "assert_eq!(lock.raise_token(1041)?, 1041);"
             "assert_eq!(lock.acquire()?.token(), 1042);"
@@ -378,10 +378,10 @@ mod tests {
     fn a_thread_that_reads_on_when_its_writing_was_taken_away_is_refused_to_write() {
         let store = MemoryStore::new();
         let [ours, theirs] = [(); 2].map(|()| Client::sharing(&store).unwrap());
-        let prices = ours.read_write("prices").unwrap();
+        let prices = ours.read_write_lock("prices").unwrap();
         let writing = prices.write().acquire().unwrap();
         let reading = prices.read().acquire().unwrap();
-        assert!(theirs.read_write("prices").unwrap().write().force_release().unwrap());
+        assert!(theirs.read_write_lock("prices").unwrap().write().force_release().unwrap());
         let refused = prices.write().acquire_within(SOON).unwrap_err();
         assert!(matches!(refused, Error::Upgrade { .. }), "{refused:?}");
         assert!(reading.is_held() && !writing.is_held());
@@ -396,7 +396,8 @@ mod tests {
         const LONG: Duration = Duration::from_secs(30);
         let store = MemoryStore::new();
         let client = Client::sharing(&store).unwrap();
-        let (door, prices) = (client.lock("door").unwrap(), client.read_write("prices").unwrap());
+        let (door, prices) =
+            (client.lock("door").unwrap(), client.read_write_lock("prices").unwrap());
         let (_first, _writing) = (door.acquire().unwrap(), prices.write().acquire().unwrap());
         let begun = Instant::now();
         for lock in [&door, &prices.read()] {

@@ -43,7 +43,7 @@ pub use self::{
     guard::{Guard, ThisThread},
     latch::Latch,
     lock::{FencedGuard, FencedLock, Lock, LockGuard, OwnedFencedGuard, OwnedLockGuard},
-    permits::{Permits, PermitsGuard},
+    permits::{ExpirablePermits, ExpirableSemaphore},
     read_write::ReadWriteLock,
     semaphore::{Semaphore, SemaphoreGuard},
 };

@@ -17,7 +17,7 @@ use crate::{
     },
 };
 
-/// [`Permits`](crate::Permits) for threads.
+/// [`ExpirableSemaphore`](crate::ExpirableSemaphore) for threads.
 ///
 /// A thread that acquires twice has two guards, which may move to other threads.
 ///
@@ -25,23 +25,23 @@ use crate::{
 ///
 /// ```
 /// # let client = leasehold::blocking::Client::in_memory()?;
-/// let permits = client.permits("printers")?;
+/// let permits = client.expirable_semaphore("printers")?;
 /// permits.set(3)?;
 /// let guard = permits.acquire()?;
 /// std::thread::spawn(move || guard.release()).join().unwrap()?.done()?;
 /// # Ok::<(), leasehold::Error>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct Permits {
+pub struct ExpirableSemaphore {
     core: Arc<Core>,
-    inner: primitives::Permits,
+    inner: primitives::ExpirableSemaphore,
 }
 
-/// The guard of [`Permits`]. It may move to another thread.
-pub type PermitsGuard = Guard<primitives::Permits>;
+/// The guard of [`ExpirableSemaphore`]. It may move to another thread.
+pub type ExpirablePermits = Guard<primitives::ExpirableSemaphore>;
 
-impl Permits {
-    pub(super) fn new(core: Arc<Core>, inner: primitives::Permits) -> Self {
+impl ExpirableSemaphore {
+    pub(super) fn new(core: Arc<Core>, inner: primitives::ExpirableSemaphore) -> Self {
         Self { core, inner }
     }
 
@@ -49,37 +49,37 @@ impl Permits {
         Self { inner: self.inner.with(change), ..self }
     }
 
-    settings!("leasehold::blocking::Client", "permits");
+    settings!("leasehold::blocking::Client", "expirable_semaphore");
 
-    fn guard(&self, guard: primitives::PermitsGuard) -> PermitsGuard {
+    fn guard(&self, guard: primitives::ExpirablePermits) -> ExpirablePermits {
         Guard::new(guard, &self.core, ())
     }
 
-    fn maybe(&self, guard: Option<primitives::PermitsGuard>) -> Option<PermitsGuard> {
+    fn maybe(&self, guard: Option<primitives::ExpirablePermits>) -> Option<ExpirablePermits> {
         guard.map(|guard| self.guard(guard))
     }
 
-    returns! { Permits, "let permits = client.permits(\"printers\")?;":
+    returns! { ExpirableSemaphore, "let permits = client.expirable_semaphore(\"printers\")?;":
         fn name() -> &Name; "assert_eq!(permits.name().as_str(), \"printers\");"
     }
 
-    waits! { Permits, "let permits = client.permits(\"printers\")?; permits.set(3)?;":
-        fn acquire() -> PermitsGuard, guard; "let guard = permits.acquire()?;"
+    waits! { ExpirableSemaphore, "let permits = client.expirable_semaphore(\"printers\")?; permits.set(3)?;":
+        fn acquire() -> ExpirablePermits, guard; "let guard = permits.acquire()?;"
 
-        fn acquire_many(count: u32) -> PermitsGuard, guard;
+        fn acquire_many(count: u32) -> ExpirablePermits, guard;
             "let guard = permits.acquire_many(2)?;"
             "assert_eq!(permits.available()?, 1);"
 
-        fn acquire_within(timeout: Duration) -> PermitsGuard, guard;
+        fn acquire_within(timeout: Duration) -> ExpirablePermits, guard;
             "let guard = permits.acquire_within(Duration::from_secs(5))?;"
 
-        fn acquire_many_within(count: u32, timeout: Duration) -> PermitsGuard, guard;
+        fn acquire_many_within(count: u32, timeout: Duration) -> ExpirablePermits, guard;
             "let guard = permits.acquire_many_within(2, Duration::from_secs(5))?;"
 
-        fn try_acquire() -> Option<PermitsGuard>, maybe;
+        fn try_acquire() -> Option<ExpirablePermits>, maybe;
             "assert!(permits.try_acquire()?.is_some());"
 
-        fn try_acquire_many(count: u32) -> Option<PermitsGuard>, maybe;
+        fn try_acquire_many(count: u32) -> Option<ExpirablePermits>, maybe;
             "assert!(permits.try_acquire_many(4)?.is_none());"
 
         fn set_if_absent(count: u32) -> bool; "assert!(!permits.set_if_absent(9)?);"
@@ -107,7 +107,7 @@ impl Permits {
             "assert!(permits.lease_of(guard.ids()[0])?.is_some());"
     }
 
-    /// Does what [`Permits::run`](crate::Permits::run) does, but cannot stop the work.
+    /// Does what [`ExpirableSemaphore::run`](crate::ExpirableSemaphore::run) does, but cannot stop the work.
     ///
     /// # Errors
     ///
@@ -117,7 +117,7 @@ impl Permits {
     ///
     /// ```
     /// # let client = leasehold::blocking::Client::in_memory()?;
-    /// # let permits = client.permits("printers")?;
+    /// # let permits = client.expirable_semaphore("printers")?;
     /// # permits.set(3)?;
     /// assert_eq!(permits.run(|_held| 6 * 7)?, 42);
     /// # Ok::<(), leasehold::Error>(())

@@ -17,7 +17,7 @@ use crate::{
 /// # Examples
 ///
 /// ```
-/// let prices = leasehold::blocking::Client::in_memory()?.read_write("prices")?;
+/// let prices = leasehold::blocking::Client::in_memory()?.read_write_lock("prices")?;
 /// let writing = prices.write().acquire()?;
 /// let reading = prices.read().acquire()?; // the same thread
 /// writing.release()?.done()?;
@@ -37,7 +37,7 @@ impl ReadWriteLock {
         Self { core, inner }
     }
 
-    replicated!("leasehold::blocking::Client", "read_write", |this, replicas| {
+    replicated!("leasehold::blocking::Client", "read_write_lock", |this, replicas| {
         let inner = this.inner.replicated(replicas);
         Self { inner, ..this }
     });
@@ -48,7 +48,7 @@ impl ReadWriteLock {
     ///
     /// ```
     /// let client = leasehold::blocking::Client::in_memory()?;
-    /// let prices = client.read_write("prices")?.prefer_writers(false);
+    /// let prices = client.read_write_lock("prices")?.prefer_writers(false);
     /// # Ok::<(), leasehold::Error>(())
     /// ```
     #[must_use]
@@ -56,7 +56,7 @@ impl ReadWriteLock {
         Self { inner: self.inner.prefer_writers(prefers_writers), ..self }
     }
 
-    returns! { ReadWriteLock, "let prices = client.read_write(\"prices\")?;":
+    returns! { ReadWriteLock, "let prices = client.read_write_lock(\"prices\")?;":
         fn name() -> &Name; "assert_eq!(prices.name().as_str(), \"prices\");"
     }
 
@@ -65,7 +65,7 @@ impl ReadWriteLock {
     /// # Examples
     ///
     /// ```
-    /// let prices = leasehold::blocking::Client::in_memory()?.read_write("prices")?;
+    /// let prices = leasehold::blocking::Client::in_memory()?.read_write_lock("prices")?;
     /// let reading = prices.read().acquire()?;
     /// # Ok::<(), leasehold::Error>(())
     /// ```
@@ -79,7 +79,7 @@ impl ReadWriteLock {
     /// # Examples
     ///
     /// ```
-    /// let prices = leasehold::blocking::Client::in_memory()?.read_write("prices")?;
+    /// let prices = leasehold::blocking::Client::in_memory()?.read_write_lock("prices")?;
     /// let writing = prices.write().acquire()?;
     /// # Ok::<(), leasehold::Error>(())
     /// ```

@@ -15,7 +15,7 @@ use crate::{
 
 /// A [`Semaphore`](crate::Semaphore) for threads. **A process that crashes keeps its permits.**
 ///
-/// Use [`Permits`](super::Permits) unless Redisson clients use this semaphore: permits there come
+/// Use [`ExpirableSemaphore`](super::ExpirableSemaphore) unless Redisson clients use this semaphore: permits there come
 /// back. A thread that acquires twice has two guards, which may move to other threads.
 ///
 /// # Examples

@@ -24,7 +24,7 @@ pub(crate) const MOST_PERMITS: u32 = i32::MAX.unsigned_abs();
 /// ```
 /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
 /// let client = leasehold::Client::in_memory();
-/// let permits = client.permits("printers")?;
+/// let permits = client.expirable_semaphore("printers")?;
 /// permits.set(1).await?;
 /// let guard = permits.acquire().await?;
 /// let id = guard.ids()[0].to_string();

@@ -480,7 +480,7 @@ mod tests {
     fn readers() -> (MemoryStore, Arc<Engine>, Lock) {
         let memory = MemoryStore::new();
         let engine = Engine::on(&memory, "one");
-        let prices = Client::of(Arc::clone(&engine)).read_write("prices").unwrap();
+        let prices = Client::of(Arc::clone(&engine)).read_write_lock("prices").unwrap();
         let read = prices.read().local_turns(10, Duration::from_secs(3600));
         (memory, engine, read)
     }

@@ -27,7 +27,7 @@
 //!
 //! # async fn demo(client: leasehold::Client) -> Result<(), Box<dyn std::error::Error>> {
 //! let mut redis = redis::Client::open("redis://127.0.0.1/")?.get_connection()?;
-//! let guard = client.fenced("orders:42")?.acquire().await?;
+//! let guard = client.fenced_lock("orders:42")?.acquire().await?;
 //!
 //! let call = fence::redis::set("orders:42:total", "15", guard.token());
 //! let reply: (u64, Option<String>) = send(&mut redis, &call)?;

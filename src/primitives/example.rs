@@ -6,10 +6,10 @@ macro_rules! example {
         $crate::primitives::example!("let lock = client.lock(\"orders:42\")?;": $($line),+)
     };
     (fenced: $($line:literal),+) => {
-        $crate::primitives::example!("let lock = client.fenced(\"orders:42\")?;": $($line),+)
+        $crate::primitives::example!("let lock = client.fenced_lock(\"orders:42\")?;": $($line),+)
     };
     (prices: $($line:literal),+) => {
-        $crate::primitives::example!("let prices = client.read_write(\"prices\")?;": $($line),+)
+        $crate::primitives::example!("let prices = client.read_write_lock(\"prices\")?;": $($line),+)
     };
     (printers: $($line:literal),+) => {
         $crate::primitives::example!(
@@ -17,7 +17,7 @@ macro_rules! example {
     };
     (permits: $($line:literal),+) => {
         $crate::primitives::example!(
-            "let permits = client.permits(\"printers\")?; permits.set(3).await?;": $($line),+)
+            "let permits = client.expirable_semaphore(\"printers\")?; permits.set(3).await?;": $($line),+)
     };
     (latch: $($line:literal),+) => {
         $crate::primitives::example!("let ready = client.latch(\"workers-ready\")?;": $($line),+)

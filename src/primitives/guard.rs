@@ -16,7 +16,7 @@ use crate::{
 ///
 /// `K` is the type that granted it. Each of these guards has a shorter name:
 /// [`LockGuard`](crate::LockGuard), [`FencedGuard`](crate::FencedGuard),
-/// [`SemaphoreGuard`](crate::SemaphoreGuard) and [`PermitsGuard`](crate::PermitsGuard).
+/// [`SemaphoreGuard`](crate::SemaphoreGuard) and [`ExpirablePermits`](crate::ExpirablePermits).
 ///
 /// Dropping the guard releases **soon**, in a background task that can only log an error. Call
 /// [`release`](Self::release) to release now and to learn whether it was still held. Call

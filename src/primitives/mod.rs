@@ -21,7 +21,7 @@ pub use self::{
     guard::{Guard, Release},
     latch::Latch,
     lock::{Lock, LockGuard},
-    permits::{Permits, PermitsGuard},
+    permits::{ExpirablePermits, ExpirableSemaphore},
     read_write::ReadWriteLock,
     run::{Holding, OnLoss, Ran},
     semaphore::{Semaphore, SemaphoreGuard},

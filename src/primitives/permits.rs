@@ -31,28 +31,28 @@ use crate::{
 ///
 /// **Do not use both names `x` and `{x}`.** They have two numbers and one set of leases, as in
 /// Redisson: what expires of one is then added to the other.
-#[doc = example!("let permits = client.permits(\"printers\")?;":
+#[doc = example!("let permits = client.expirable_semaphore(\"printers\")?;":
     "permits.set_if_absent(3).await?;",
     "",
     "let guard = permits.acquire().await?;",
     "// … the work …",
     "guard.release().await?.done()?;")]
 #[derive(Clone)]
-pub struct Permits {
+pub struct ExpirableSemaphore {
     engine: Arc<Engine>,
     object: Object,
     settings: Settings,
 }
 
-/// The guard of [`Permits`].
+/// The guard of [`ExpirableSemaphore`].
 #[doc = example!(permits:
     "let guard = permits.acquire_many(2).await?;",
     "assert_eq!(guard.release().await?, leasehold::Release::Released);")]
-pub type PermitsGuard = Guard<Permits>;
+pub type ExpirablePermits = Guard<ExpirableSemaphore>;
 
-impl fmt::Debug for Permits {
+impl fmt::Debug for ExpirableSemaphore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Permits")
+        f.debug_struct("ExpirableSemaphore")
             .field("name", self.name())
             .field("settings", &self.settings)
             .finish_non_exhaustive()
@@ -61,7 +61,7 @@ impl fmt::Debug for Permits {
 
 /// Settings. The first acquisition checks them: it returns [`Error::Duration`] for a duration that
 /// Redis cannot keep.
-impl Permits {
+impl ExpirableSemaphore {
     pub(crate) fn new(engine: Arc<Engine>, object: Object, ttl: Duration) -> Self {
         Self { engine, object, settings: Settings::new(ttl) }
     }
@@ -71,8 +71,8 @@ impl Permits {
         self
     }
 
-    settings!("leasehold::Client", "permits");
-    on_loss!("permits");
+    settings!("leasehold::Client", "expirable_semaphore");
+    on_loss!("expirable_semaphore");
 
     /// Returns the name of the permits.
     #[doc = example!(permits: "assert_eq!(permits.name().as_str(), \"printers\");")]
@@ -89,13 +89,13 @@ impl Permits {
         }
     }
 
-    fn guard(&self, held: Held) -> PermitsGuard {
+    fn guard(&self, held: Held) -> ExpirablePermits {
         Guard::new(held, self.settings.on_loss)
     }
 }
 
 /// Acquiring.
-impl Permits {
+impl ExpirableSemaphore {
     /// Acquires a permit, waiting until one is free.
     ///
     /// Tasks of one client acquire in the order in which they came. One that wants many permits
@@ -116,7 +116,7 @@ impl Permits {
     #[doc = example!(permits:
         "let guard = permits.acquire().await?;",
         "assert_eq!(guard.permits(), 1);")]
-    pub async fn acquire(&self) -> Result<PermitsGuard> {
+    pub async fn acquire(&self) -> Result<ExpirablePermits> {
         self.acquire_many(1).await
     }
 
@@ -155,7 +155,7 @@ impl Permits {
     #[doc = example!(permits:
         "let guard = permits.acquire_many(2).await?;",
         "assert_eq!(permits.available().await?, 1);")]
-    pub async fn acquire_many(&self, count: u32) -> Result<PermitsGuard> {
+    pub async fn acquire_many(&self, count: u32) -> Result<ExpirablePermits> {
         let want = self.want(count)?;
         Ok(self.guard(self.engine.acquire(&want).await?))
     }
@@ -172,7 +172,7 @@ impl Permits {
     ///
     /// As [`acquire`](Self::acquire).
     #[doc = example!(permits: "let guard = permits.acquire_within(Duration::from_secs(5)).await?;")]
-    pub async fn acquire_within(&self, timeout: Duration) -> Result<PermitsGuard> {
+    pub async fn acquire_within(&self, timeout: Duration) -> Result<ExpirablePermits> {
         self.acquire_many_within(1, timeout).await
     }
 
@@ -187,7 +187,11 @@ impl Permits {
     /// As [`acquire`](Self::acquire).
     #[doc = example!(permits:
         "let guard = permits.acquire_many_within(2, Duration::from_secs(5)).await?;")]
-    pub async fn acquire_many_within(&self, count: u32, timeout: Duration) -> Result<PermitsGuard> {
+    pub async fn acquire_many_within(
+        &self,
+        count: u32,
+        timeout: Duration,
+    ) -> Result<ExpirablePermits> {
         let (want, timeout) = (self.want(count)?, checked_timeout(timeout)?);
         Ok(self.guard(self.engine.acquire_within(&want, timeout).await?))
     }
@@ -203,7 +207,7 @@ impl Permits {
     ///
     /// As [`acquire`](Self::acquire).
     #[doc = example!(permits: "assert!(permits.try_acquire().await?.is_some());")]
-    pub async fn try_acquire(&self) -> Result<Option<PermitsGuard>> {
+    pub async fn try_acquire(&self) -> Result<Option<ExpirablePermits>> {
         self.try_acquire_many(1).await
     }
 
@@ -217,14 +221,14 @@ impl Permits {
     ///
     /// As [`acquire`](Self::acquire).
     #[doc = example!(permits: "assert!(permits.try_acquire_many(4).await?.is_none());")]
-    pub async fn try_acquire_many(&self, count: u32) -> Result<Option<PermitsGuard>> {
+    pub async fn try_acquire_many(&self, count: u32) -> Result<Option<ExpirablePermits>> {
         let want = self.want(count)?;
         Ok(self.engine.try_acquire(&want, None).await?.map(|held| self.guard(held)))
     }
 }
 
 /// The number of permits.
-impl Permits {
+impl ExpirableSemaphore {
     /// Sets the number of permits, unless it is set, and returns whether it did.
     ///
     /// # Errors
@@ -336,7 +340,7 @@ impl Permits {
 }
 
 /// Permits by their ids, whichever client holds them.
-impl Permits {
+impl ExpirableSemaphore {
     /// Takes this permit from its holder, wakes a waiter, and returns whether it was held.
     ///
     /// **The holder goes on working** until it notices, at its next renewal.
@@ -411,7 +415,7 @@ impl Permits {
     }
 }
 
-impl Guard<Permits> {
+impl Guard<ExpirableSemaphore> {
     /// Returns the ids of these permits.
     ///
     /// Their reader may use them later. So permits whose ids or [`owner`](Self::owner) were read
@@ -452,7 +456,7 @@ mod tests {
     async fn what_somebody_has_seen_the_id_of_goes_to_no_task_here() {
         for (seen, handed_over) in [(false, 1), (true, 0)] {
             let client = Client::sharing(&MemoryStore::new());
-            let permits = client.permits("printers").unwrap();
+            let permits = client.expirable_semaphore("printers").unwrap();
             permits.set(1).await.unwrap();
             let guard = permits.acquire().await.unwrap();
             let waiting = tokio::spawn(async move { permits.acquire().await });

@@ -57,7 +57,7 @@ impl ReadWriteLock {
         Self { engine, name, ttl, prefers_writers: true, replicas: None }
     }
 
-    replicated!("leasehold::Client", "read_write", |this, replicas| Self { replicas, ..this });
+    replicated!("leasehold::Client", "read_write_lock", |this, replicas| Self { replicas, ..this });
 
     /// Sets whether readers let an earlier writer go first. Default: for ten seconds of twenty.
     ///

@@ -15,7 +15,7 @@ use crate::{
 
 /// A number of permits. **A process that crashes keeps its permits for ever.**
 ///
-/// Use [`Permits`](crate::Permits) unless Redisson clients use this semaphore: permits there have
+/// Use [`ExpirableSemaphore`](crate::ExpirableSemaphore) unless Redisson clients use this semaphore: permits there have
 /// a lease and come back. These come back only when somebody [adds](Self::add) as many. A guard
 /// that is dropped just before the program ends leaks its permits, too, because the background
 /// task that releases them ends with the runtime. Call

@@ -381,7 +381,7 @@ impl Drop for Chain {
 /// The tokens of two holds, one after the other: the first stood still until its lease was
 /// over, and the second came then.
 pub(crate) async fn stopped_and_next(redis: &Redis) -> (u64, u64) {
-    let lock = client(redis).await.fenced("orders:42").expect("it is a name");
+    let lock = client(redis).await.fenced_lock("orders:42").expect("it is a name");
     let stopped = lock.clone().lease(ms(100)).acquire().await.expect("the server is up");
     let next = within(SOON, "the next one enters", lock.acquire()).await;
     let next = next.expect("the server is up");

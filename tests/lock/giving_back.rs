@@ -298,7 +298,7 @@ async fn a_forgotten_lock_stays_taken_until_its_lease_ends() {
 
 #[tokio::test(start_paused = true)]
 async fn readers_who_share_a_hold_keep_it_when_one_forgets() {
-    let prices = Client::in_memory().read_write("prices").unwrap();
+    let prices = Client::in_memory().read_write_lock("prices").unwrap();
     let (one, other) = (prices.read().acquire().await.unwrap(), prices.read().acquire().await);
     one.forget();
     let other = other.unwrap();

@@ -68,7 +68,7 @@ pub(crate) fn a_latch_lets_the_other_pass<S: Servers>(both: &Together<S>) {
 pub(crate) fn permits_that_expire_go_from_one_to_the_other<S: Servers>(both: &Together<S>) {
     let client = leasehold::blocking::Client::connect(&both.redis.place()).unwrap();
     let row = format!("{}permits: a waiter is woken by a release", S::PLACE);
-    let (ours, theirs) = (client.permits("seats").unwrap(), both.java.thread("seats"));
+    let (ours, theirs) = (client.expirable_semaphore("seats").unwrap(), both.java.thread("seats"));
     assert!(ours.set_if_absent(1).unwrap());
     let guard = ours.acquire().unwrap();
     assert!(!theirs.permits("tryAcquire", "seats", json!({})).acquired());

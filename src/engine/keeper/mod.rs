@@ -241,7 +241,7 @@ mod tests {
         // Each has as many leases as one question renews.
         let (number, memory) = (1_000, MemoryStore::new());
         let client = Client::sharing(&memory);
-        let pool = client.permits("pool").unwrap();
+        let pool = client.expirable_semaphore("pool").unwrap();
         pool.set(number * BATCH).await.unwrap();
         let mut held = Vec::new();
         for _ in 0..number {
@@ -259,7 +259,7 @@ mod tests {
     async fn a_writer_that_reads_as_well_is_given_back_when_its_time_is_over() {
         let memory = MemoryStore::new();
         let engine = Engine::on(&memory, "one");
-        let prices = Client::of(Arc::clone(&engine)).read_write("prices").unwrap();
+        let prices = Client::of(Arc::clone(&engine)).read_write_lock("prices").unwrap();
         for beside in [false, true] {
             let writes = prices.write().lease(Duration::from_secs(1)).acquire().await.unwrap();
             let reads = match beside {

@@ -306,7 +306,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn nothing_is_known_of_a_reader_without_an_end_that_was_given_back_in_the_background() {
         let (_memory, engine, client) = one();
-        let read = client.read_write("prices").unwrap().read().ttl(CENTURY);
+        let read = client.read_write_lock("prices").unwrap().read().ttl(CENTURY);
         drop(read.acquire().await.unwrap());
         sleep(LINGER + Duration::from_secs(5)).await;
         assert!(engine.is_idle(), "{engine:?}");
@@ -315,7 +315,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn nothing_is_known_of_a_reader_whose_release_was_given_up() {
         let (memory, engine, client) = one();
-        let guard = client.read_write("prices").unwrap().read().acquire().await.unwrap();
+        let guard = client.read_write_lock("prices").unwrap().read().acquire().await.unwrap();
         memory.fail("NOPERM this user has no permissions to run the 'hdel' command");
         drop(guard);
         sleep(LINGER + Duration::from_secs(5)).await;

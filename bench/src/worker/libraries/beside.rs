@@ -2,7 +2,7 @@
 
 use std::{fmt, future::Future, marker::PhantomData, time::Duration};
 
-use leasehold::{Client, FencedGuard, LockGuard, PermitsGuard, Release, SemaphoreGuard};
+use leasehold::{Client, ExpirablePermits, FencedGuard, LockGuard, Release, SemaphoreGuard};
 
 use super::{Library, Outcome};
 
@@ -75,7 +75,7 @@ impl Kind for Reading {
     type Held = LockGuard;
 
     async fn acquire(client: &Client, name: &str) -> Outcome<LockGuard> {
-        Ok(client.read_write(name)?.read().acquire().await?)
+        Ok(client.read_write_lock(name)?.read().acquire().await?)
     }
 
     async fn release(held: LockGuard) -> Outcome<Release> {
@@ -90,7 +90,7 @@ impl Kind for Fenced {
     type Held = FencedGuard;
 
     async fn acquire(client: &Client, name: &str) -> Outcome<FencedGuard> {
-        Ok(client.fenced(name)?.acquire().await?)
+        Ok(client.fenced_lock(name)?.acquire().await?)
     }
 
     async fn release(held: FencedGuard) -> Outcome<Release> {
@@ -117,17 +117,17 @@ impl Kind for OfSemaphore {
 pub(crate) struct OfPermits;
 
 impl Kind for OfPermits {
-    type Held = PermitsGuard;
+    type Held = ExpirablePermits;
 
-    async fn acquire(client: &Client, name: &str) -> Outcome<PermitsGuard> {
-        Ok(client.permits(name)?.acquire().await?)
+    async fn acquire(client: &Client, name: &str) -> Outcome<ExpirablePermits> {
+        Ok(client.expirable_semaphore(name)?.acquire().await?)
     }
 
-    async fn release(held: PermitsGuard) -> Outcome<Release> {
+    async fn release(held: ExpirablePermits) -> Outcome<Release> {
         Ok(held.release().await?)
     }
 
-    async fn hold(client: &Client, name: &str, ttl: Duration) -> Outcome<PermitsGuard> {
-        Ok(client.permits(name)?.ttl(ttl).acquire().await?)
+    async fn hold(client: &Client, name: &str, ttl: Duration) -> Outcome<ExpirablePermits> {
+        Ok(client.expirable_semaphore(name)?.ttl(ttl).acquire().await?)
     }
 }

@@ -125,11 +125,11 @@ impl Contender {
                 Guard::of_lock(&lock, patience).await
             }
             Kind::Fenced => {
-                let lock = self.client.fenced(name)?.replicated(replicas);
+                let lock = self.client.fenced_lock(name)?.replicated(replicas);
                 Guard::of_fenced(&lock, patience).await
             }
             Kind::ReadWrite => {
-                let both = self.client.read_write(name)?;
+                let both = self.client.read_write_lock(name)?;
                 let side = if wish.mode == Mode::Shared { both.read() } else { both.write() };
                 Guard::of_lock(&side.replicated(replicas), patience).await
             }
@@ -138,7 +138,7 @@ impl Contender {
                 Guard::of_semaphore(&semaphore, patience).await
             }
             Kind::Permits => {
-                let permits = self.client.permits(name)?.replicated(replicas);
+                let permits = self.client.expirable_semaphore(name)?.replicated(replicas);
                 Guard::of_permits(&permits, patience).await
             }
             Kind::Latch => unreachable!("a latch is nothing to hold"),

@@ -1,8 +1,8 @@
 //! The guards of all kinds as one.
 
 use leasehold::{
-    Error, FencedGuard, FencedLock, Lock, LockGuard, Permits, PermitsGuard, Release, Semaphore,
-    SemaphoreGuard,
+    Error, ExpirablePermits, ExpirableSemaphore, FencedGuard, FencedLock, Lock, LockGuard, Release,
+    Semaphore, SemaphoreGuard,
 };
 
 use crate::contender::Patience;
@@ -13,7 +13,7 @@ pub(crate) enum Guard {
     Lock(LockGuard),
     Fenced(FencedGuard),
     Semaphore(SemaphoreGuard),
-    Permits(PermitsGuard),
+    Permits(ExpirablePermits),
     /// It has entered without asking.
     Nothing,
 }
@@ -41,7 +41,7 @@ impl Guard {
     }
 
     pub(crate) async fn of_permits(
-        permits: &Permits,
+        permits: &ExpirableSemaphore,
         patience: Patience,
     ) -> Result<Option<Self>, Error> {
         Ok(match patience {

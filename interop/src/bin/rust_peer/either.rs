@@ -5,8 +5,8 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use leasehold::{
-    Client, Error, FencedGuard, FencedLock, Holder, Lock, LockGuard, LostReason, Owner, ReadWriteLock,
-    Release, Result, WaitBy,
+    Client, Error, FencedGuard, FencedLock, Holder, Lock, LockGuard, LostReason, Owner,
+    ReadWriteLock, Release, Result, WaitBy,
 };
 
 #[derive(Clone)]
@@ -34,9 +34,9 @@ impl AnyLock {
     pub(crate) fn new(client: &Client, kind: &str, name: &str) -> Result<Self> {
         Ok(match kind {
             "lock" | "spin" => client.lock(name)?.into(),
-            "fenced" => client.fenced(name)?.into(),
-            "read" => client.read_write(name)?.read().into(),
-            "write" => client.read_write(name)?.write().into(),
+            "fenced" => client.fenced_lock(name)?.into(),
+            "read" => client.read_write_lock(name)?.read().into(),
+            "write" => client.read_write_lock(name)?.write().into(),
             kind => panic!("unknown kind `{kind}`"),
         })
     }

@@ -265,7 +265,7 @@ impl Task {
         }
         let name = command.text("name");
         let writing = self.held(&format!("write {name}"))?;
-        let lock = self.client.read_write(name);
+        let lock = self.client.read_write_lock(name);
         match (command.text("kind"), lock) {
             ("read", Ok(lock)) => Some(writing.read_beside(&lock).await),
             _ => None,

@@ -6,7 +6,7 @@ use futures_util::poll;
 use tokio::time::{sleep, timeout};
 
 use super::*;
-use crate::{Latch, Permits};
+use crate::{ExpirableSemaphore, Latch};
 
 const SOON: Duration = Duration::from_millis(2);
 const IN_TIME: Duration = Duration::from_secs(3);
@@ -46,9 +46,9 @@ async fn one_whose_answer_nobody_takes_keeps_nobody_for_long() {
     timeout(SOON, first).await.unwrap().unwrap();
 }
 
-async fn pool(permits: u32) -> [Permits; 2] {
+async fn pool(permits: u32) -> [ExpirableSemaphore; 2] {
     let store = MemoryStore::new();
-    let pools = [(); 2].map(|()| Client::sharing(&store).permits("pool").unwrap());
+    let pools = [(); 2].map(|()| Client::sharing(&store).expirable_semaphore("pool").unwrap());
     pools[0].set(permits).await.unwrap();
     pools
 }

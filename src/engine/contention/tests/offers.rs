@@ -6,23 +6,23 @@ use futures_util::FutureExt;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::{
-    Client, MemoryStore, Permits,
+    Client, ExpirableSemaphore, MemoryStore,
     engine::{Engine, timing::BATON_RESTS},
 };
 
 const SOON: Duration = Duration::from_millis(1);
 
 /// A pool of one permit.
-async fn pool() -> (MemoryStore, Arc<Engine>, Permits) {
+async fn pool() -> (MemoryStore, Arc<Engine>, ExpirableSemaphore) {
     let store = MemoryStore::new();
     let engine = Engine::on(&store, "client");
-    let permits = Client::of(Arc::clone(&engine)).permits("pool").unwrap();
+    let permits = Client::of(Arc::clone(&engine)).expirable_semaphore("pool").unwrap();
     permits.set(1).await.unwrap();
     (store, engine, permits)
 }
 
 async fn held(store: &MemoryStore) -> i64 {
-    Client::sharing(store).permits("pool").unwrap().acquired().await.unwrap()
+    Client::sharing(store).expirable_semaphore("pool").unwrap().acquired().await.unwrap()
 }
 
 #[tokio::test(start_paused = true)]

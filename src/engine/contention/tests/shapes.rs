@@ -3,7 +3,7 @@
 use tokio::time::timeout;
 
 use super::*;
-use crate::{Permits, PermitsGuard};
+use crate::{ExpirablePermits, ExpirableSemaphore};
 
 const SOON: Duration = Duration::from_millis(2);
 
@@ -11,16 +11,17 @@ const SOON: Duration = Duration::from_millis(2);
 const LONG: Duration = Duration::from_secs(5);
 
 /// Two permits, of which two clients have one each.
-async fn two_permits() -> (Permits, PermitsGuard, PermitsGuard) {
+async fn two_permits() -> (ExpirableSemaphore, ExpirablePermits, ExpirablePermits) {
     let store = MemoryStore::new();
-    let [here, there] = [(); 2].map(|()| Client::sharing(&store).permits("pool").unwrap());
+    let [here, there] =
+        [(); 2].map(|()| Client::sharing(&store).expirable_semaphore("pool").unwrap());
     here.set(2).await.unwrap();
     let (ours, theirs) = (here.acquire().await.unwrap(), there.acquire().await.unwrap());
     (here, ours, theirs)
 }
 
 /// Polls `acquires` until it waits.
-async fn waits(acquires: &mut (impl Future<Output = crate::Result<PermitsGuard>> + Unpin)) {
+async fn waits(acquires: &mut (impl Future<Output = crate::Result<ExpirablePermits>> + Unpin)) {
     assert!(timeout(SOON, acquires).await.is_err());
 }
 

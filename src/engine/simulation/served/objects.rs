@@ -333,7 +333,7 @@ impl Worker {
     }
 
     async fn takes_permits(mut self) {
-        let permits = self.client().permits("permits").unwrap().ttl(self.plot.ttl);
+        let permits = self.client().expirable_semaphore("permits").unwrap().ttl(self.plot.ttl);
         for _ in 0..self.plot.rounds {
             self.rest(self.plot.rest).await;
             let wanted = if self.chance.bool() { 1 } else { self.chance.u32(1..=self.book.count) };
@@ -418,7 +418,9 @@ impl World {
             About::Semaphore => {
                 client.semaphore("seats").unwrap().set_if_absent(count).await.unwrap();
             }
-            About::Permits => client.permits("permits").unwrap().set(count).await.unwrap(),
+            About::Permits => {
+                client.expirable_semaphore("permits").unwrap().set(count).await.unwrap()
+            }
             About::Latch => drop(client.latch("start").unwrap().set(1).await.unwrap()),
         }
         let way = Delay::UpTo(Duration::from_millis(plot.delay));
@@ -496,7 +498,7 @@ impl World {
         let client = Client::of(Arc::clone(&operator.engine));
         let free = match self.about {
             About::Semaphore => client.semaphore("seats").unwrap().available().await,
-            About::Permits => client.permits("permits").unwrap().available().await,
+            About::Permits => client.expirable_semaphore("permits").unwrap().available().await,
             About::ReadWrite | About::Latch => Ok(self.book.count.into()),
         };
         let free = free.map_err(|error| error.to_string())?;
