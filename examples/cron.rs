@@ -14,7 +14,7 @@ async fn main() -> Result<(), Error> {
         Ok(url) => (Client::connect(&url).await?, Client::connect(&url).await?),
         Err(_) => {
             let store = MemoryStore::new();
-            (Client::sharing(&store), Client::sharing(&store))
+            (Client::with_store(&store), Client::with_store(&store))
         }
     };
     let (first, second) = tokio::join!(

@@ -56,7 +56,7 @@ impl Ledger {
 /// What comes of it when Ada stands still between her read and her write.
 async fn tell(ledger: &Ledger) -> Result<u32, Error> {
     let store = MemoryStore::new();
-    let (ada, bob) = (Client::sharing(&store), Client::sharing(&store));
+    let (ada, bob) = (Client::with_store(&store), Client::with_store(&store));
 
     let guard = ada.fenced_lock(ORDER)?.lease(LEASE).acquire().await?;
     let token = guard.token();

@@ -119,7 +119,7 @@ impl Place {
 
     async fn client(&self) -> Result<Client, Error> {
         match self {
-            Self::Memory(store) => Ok(Client::sharing(store)),
+            Self::Memory(store) => Ok(Client::with_store(store)),
             Self::Redis(url) => Client::connect(url).await,
         }
     }

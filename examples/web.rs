@@ -34,7 +34,7 @@ const FAREWELL: Duration = Duration::from_secs(5);
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let client = match std::env::var("REDIS_URL") {
-        Ok(url) => Client::connect_lazily(&url)?,
+        Ok(url) => Client::connect_lazy(&url)?,
         Err(_) => Client::in_memory(),
     };
     let listener = TcpListener::bind("127.0.0.1:3000").await?;

@@ -99,12 +99,12 @@ impl Client {
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
-    /// let client = leasehold::Client::connect_lazily("redis://redis.invalid/")?;
+    /// let client = leasehold::Client::connect_lazy("redis://redis.invalid/")?;
     /// assert!(!client.health().await.is_ready());
     /// # Ok(()) }
     /// ```
-    pub fn connect_lazily(url: &str) -> Result<Self> {
-        Self::builder().connect_lazily(url)
+    pub fn connect_lazy(url: &str) -> Result<Self> {
+        Self::builder().connect_lazy(url)
     }
 
     /// A client with a store of its own in this process.
@@ -128,15 +128,15 @@ impl Client {
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
     /// use leasehold::{Client, MemoryStore};
     /// let store = MemoryStore::new();
-    /// let (one, other) = (Client::sharing(&store), Client::sharing(&store));
+    /// let (one, other) = (Client::with_store(&store), Client::with_store(&store));
     /// let guard = one.lock("door")?.acquire().await?;
     /// assert!(other.lock("door")?.try_acquire().await?.is_none());
     /// # Ok(()) }
     /// ```
     #[cfg(feature = "testing")]
     #[must_use]
-    pub fn sharing(store: &MemoryStore) -> Self {
-        Self::builder().sharing(store)
+    pub fn with_store(store: &MemoryStore) -> Self {
+        Self::builder().with_store(store)
     }
 
     /// A client with other settings than the default ones.
@@ -465,7 +465,7 @@ impl<Made> ClientBuilder<Made> {
     /// use std::time::Duration;
     /// let store = leasehold::MemoryStore::new();
     /// let builder = leasehold::Client::builder().question_timeout(Duration::from_millis(200));
-    /// let lock = builder.sharing(&store).lock("orders:42")?;
+    /// let lock = builder.with_store(&store).lock("orders:42")?;
     /// store.stall();
     /// assert!(lock.try_acquire().await.unwrap_err().is_transient()); // after 200 ms
     /// # Ok(()) }
@@ -524,7 +524,7 @@ impl<Made> ClientBuilder<Made> {
     /// # async fn main() -> Result<(), leasehold::Error> {
     /// use leasehold::{Client, Error, MemoryStore};
     /// let store = MemoryStore::new();
-    /// let lock = Client::builder().fail_fast(true).sharing(&store).lock("orders:42")?;
+    /// let lock = Client::builder().fail_fast(true).with_store(&store).lock("orders:42")?;
     /// store.stall();
     /// // after 3 s, when the client gives the store up; and from then on at once
     /// assert!(matches!(lock.acquire().await, Err(Error::Unavailable { .. })));
@@ -803,7 +803,7 @@ impl ClientBuilder {
         Ok(self.client(identity, Arc::new(store)))
     }
 
-    /// Makes a client that connects in the background: see [`Client::connect_lazily`].
+    /// Makes a client that connects in the background: see [`Client::connect_lazy`].
     ///
     /// # Errors
     ///
@@ -813,12 +813,12 @@ impl ClientBuilder {
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
-    /// let client = leasehold::Client::builder().connect_lazily("redis://127.0.0.1/")?;
+    /// let client = leasehold::Client::builder().connect_lazy("redis://127.0.0.1/")?;
     /// # Ok(()) }
     /// ```
-    pub fn connect_lazily(self, url: &str) -> Result<Client> {
+    pub fn connect_lazy(self, url: &str) -> Result<Client> {
         let identity = Identity::random();
-        let store = RedisStore::connect_lazily(url, &self.redis, identity.client())?;
+        let store = RedisStore::connect_lazy(url, &self.redis, identity.client())?;
         Ok(self.client(identity, Arc::new(store)))
     }
 
@@ -832,7 +832,7 @@ impl ClientBuilder {
     #[cfg(feature = "testing")]
     #[must_use]
     pub fn in_memory(self) -> Client {
-        self.sharing(&MemoryStore::new())
+        self.with_store(&MemoryStore::new())
     }
 
     /// Makes a client of `store`.
@@ -841,11 +841,11 @@ impl ClientBuilder {
     ///
     /// ```
     /// let store = leasehold::MemoryStore::new();
-    /// let client = leasehold::Client::builder().sharing(&store);
+    /// let client = leasehold::Client::builder().with_store(&store);
     /// ```
     #[cfg(feature = "testing")]
     #[must_use]
-    pub fn sharing(self, store: &MemoryStore) -> Client {
+    pub fn with_store(self, store: &MemoryStore) -> Client {
         let identity = Identity::random();
         let store = store.store(identity.client());
         self.client(identity, Arc::new(store))

@@ -355,7 +355,7 @@ impl Error {
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
     /// let store = leasehold::MemoryStore::new();
-    /// let lock = leasehold::Client::sharing(&store).lock("door")?;
+    /// let lock = leasehold::Client::with_store(&store).lock("door")?;
     /// store.fail("OOM command not allowed");
     /// assert!(lock.acquire().await.unwrap_err().is_transient());
     /// store.fail("NOPERM no permission");
@@ -415,7 +415,7 @@ impl Error {
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
 /// # async fn main() -> Result<(), leasehold::Error> {
 /// let store = leasehold::MemoryStore::new();
-/// let lock = leasehold::Client::sharing(&store).lock("door")?;
+/// let lock = leasehold::Client::with_store(&store).lock("door")?;
 /// store.stall();
 /// let error = lock.holder().await.unwrap_err();
 /// let leasehold::Error::Unavailable { source: Some(cause), .. } = &error else { panic!() };

@@ -40,7 +40,8 @@ struct World {
 impl World {
     fn new() -> Self {
         let store = MemoryStore::new();
-        let (one, other) = (Client::sharing(&store).unwrap(), Client::sharing(&store).unwrap());
+        let (one, other) =
+            (Client::with_store(&store).unwrap(), Client::with_store(&store).unwrap());
         Self { store, one, other }
     }
 
@@ -181,7 +182,7 @@ mod acquiring {
         const THREADS: u32 = 8;
         const ROUNDS: u32 = 200;
         let store = MemoryStore::new();
-        let clients: Vec<_> = (0..4).map(|_| Client::sharing(&store).unwrap()).collect();
+        let clients: Vec<_> = (0..4).map(|_| Client::with_store(&store).unwrap()).collect();
         let counter = AtomicU32::new(0);
         thread::scope(|scope| {
             for n in 0..THREADS {
@@ -394,7 +395,7 @@ mod guards {
         for owned in [false, true] {
             // given a long lease, and nothing else of its client than the guard
             let store = MemoryStore::new();
-            let lock = Client::sharing(&store).unwrap().lock("door").unwrap();
+            let lock = Client::with_store(&store).unwrap().lock("door").unwrap();
             let lock = lock.lease(Duration::from_secs(3_600));
             match owned {
                 false => {
@@ -410,7 +411,7 @@ mod guards {
             }
 
             // then another client enters before long
-            let other = Client::sharing(&store).unwrap().lock("door").unwrap();
+            let other = Client::with_store(&store).unwrap().lock("door").unwrap();
             assert!(other.acquire_within(LONG).is_ok());
         }
     }
@@ -622,8 +623,8 @@ mod inside_async {
     fn every_method_refuses() {
         let store = MemoryStore::new();
         is_refused(Client::in_memory());
-        is_refused(Client::sharing(&store));
-        is_refused(Client::builder().sharing(&store));
+        is_refused(Client::with_store(&store));
+        is_refused(Client::builder().with_store(&store));
         is_refused(Client::connect("redis://127.0.0.1:1/"));
 
         let (client, guard) = made_elsewhere();

@@ -146,7 +146,7 @@ impl World {
 
     fn of(sides: Sides) -> Self {
         let store = MemoryStore::new();
-        let (one, other) = (Client::sharing(&store), Client::sharing(&store));
+        let (one, other) = (Client::with_store(&store), Client::with_store(&store));
         Self { store, one, other, sides }
     }
 

@@ -23,7 +23,7 @@ const AT_ONCE: Duration = millis(10);
 /// The latch of two clients of one store.
 fn two() -> [Latch; 2] {
     let store = MemoryStore::new();
-    [(); 2].map(|()| Client::sharing(&store).latch("start").unwrap())
+    [(); 2].map(|()| Client::with_store(&store).latch("start").unwrap())
 }
 
 /// Somebody who waits, and has asked already.
@@ -127,7 +127,7 @@ async fn who_goes_in_the_middle_keeps_nobody_from_passing() {
 #[tokio::test(start_paused = true)]
 async fn waiters_outlast_a_store_that_is_away() {
     let store = MemoryStore::new();
-    let client = Client::sharing(&store);
+    let client = Client::with_store(&store);
     let latch = client.latch("start").unwrap();
     latch.set(1).await.unwrap();
     let waiters = [waiting(&latch).await, waiting(&latch).await];

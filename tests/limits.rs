@@ -18,7 +18,7 @@ const fn secs(n: u64) -> Duration {
 /// A lock of a client with these settings, and its store.
 fn world(set: impl FnOnce(ClientBuilder) -> ClientBuilder) -> (MemoryStore, Lock) {
     let store = MemoryStore::new();
-    let lock = set(Client::builder()).sharing(&store).lock("door").unwrap();
+    let lock = set(Client::builder()).with_store(&store).lock("door").unwrap();
     (store, lock)
 }
 
@@ -62,7 +62,7 @@ async fn reenter_fails_after_the_question_timeout_when_nobody_answers() {
 #[tokio::test(start_paused = true)]
 async fn a_change_is_asked_for_no_longer_than_half_as_long_as_it_is_known() {
     let store = MemoryStore::new();
-    let client = Client::builder().question_timeout(secs(600)).sharing(&store);
+    let client = Client::builder().question_timeout(secs(600)).with_store(&store);
     let (pool, latch) = (client.semaphore("pool").unwrap(), client.latch("start").unwrap());
     let permits = client.expirable_semaphore("printers").unwrap();
     store.stall();
@@ -110,7 +110,7 @@ async fn the_result_of_work_does_not_wait_for_a_silent_store() {
 
         // and the lock is given back as soon as that can be
         store.resume();
-        let elsewhere = Client::sharing(&store).lock("door").unwrap();
+        let elsewhere = Client::with_store(&store).lock("door").unwrap();
         assert!(elsewhere.acquire_within(secs(2)).await.is_ok());
     }
 }
@@ -129,7 +129,7 @@ async fn a_loss_is_told_at_once_though_the_store_is_silent() {
 
     // and what is left of it in the store goes when it answers
     store.resume();
-    let elsewhere = Client::sharing(&store).lock("door").unwrap();
+    let elsewhere = Client::with_store(&store).lock("door").unwrap();
     assert!(elsewhere.acquire_within(secs(2)).await.is_ok());
 }
 
@@ -169,7 +169,7 @@ fn work_that_is_polled_without_a_runtime_ends_all_the_same() {
 fn the_limits_are_those_of_threads_too() {
     let store = MemoryStore::new();
     let builder = leasehold::blocking::Client::builder().question_timeout(millis(50));
-    let lock = builder.sharing(&store).unwrap().lock("door").unwrap();
+    let lock = builder.with_store(&store).unwrap().lock("door").unwrap();
     store.stall();
     let error = lock.try_acquire().unwrap_err();
     assert!(error.to_string().contains("50ms"), "{error}");

@@ -28,7 +28,7 @@ struct Billing {
 
 impl Billing {
     fn new(store: &MemoryStore) -> Self {
-        Self { client: Client::sharing(store), billed: Arc::default() }
+        Self { client: Client::with_store(store), billed: Arc::default() }
     }
 
     /// Bills one customer a minute, `customers` of them.
@@ -113,7 +113,7 @@ async fn a_service_stops_when_the_store_hangs_for_longer() {
 
 #[tokio::test(start_paused = true)]
 async fn clients_of_different_stores_know_nothing_of_each_other() {
-    let (one, other) = (Client::in_memory(), Client::sharing(&MemoryStore::new()));
+    let (one, other) = (Client::in_memory(), Client::with_store(&MemoryStore::new()));
     let _guard = one.lock("door").unwrap().acquire().await.unwrap();
     assert!(other.lock("door").unwrap().try_acquire().await.unwrap().is_some());
 }
@@ -121,9 +121,9 @@ async fn clients_of_different_stores_know_nothing_of_each_other() {
 #[tokio::test(start_paused = true)]
 async fn a_clone_of_a_store_is_the_same_store() {
     let store = MemoryStore::new();
-    let guard = Client::sharing(&store).lock("door").unwrap().acquire().await.unwrap();
+    let guard = Client::with_store(&store).lock("door").unwrap().acquire().await.unwrap();
     let clone = store.clone();
-    let elsewhere = Client::builder().ttl(secs(5)).sharing(&clone).lock("door").unwrap();
+    let elsewhere = Client::builder().ttl(secs(5)).with_store(&clone).lock("door").unwrap();
     assert!(elsewhere.try_acquire().await.unwrap().is_none());
     assert!(clone.lose("door"));
     assert!(matches!(guard.release().await.unwrap(), Release::AlreadyGone { .. }));
@@ -134,11 +134,11 @@ async fn the_locks_in_a_store_outlive_the_client_that_took_them_until_their_leas
     // given a process that is killed: its guard is never dropped
     let store = MemoryStore::new();
     let start = Instant::now();
-    let guard = Client::sharing(&store).lock("door").unwrap().lease(secs(20)).acquire().await;
+    let guard = Client::with_store(&store).lock("door").unwrap().lease(secs(20)).acquire().await;
     std::mem::forget(guard);
 
     // then others enter when the lease ends
-    let elsewhere = Client::sharing(&store).lock("door").unwrap();
+    let elsewhere = Client::with_store(&store).lock("door").unwrap();
     assert!(elsewhere.try_acquire().await.unwrap().is_none());
     assert!(elsewhere.acquire().await.unwrap().is_held());
     assert!(start.elapsed() >= secs(20) && start.elapsed() < secs(20) + AT_ONCE);
@@ -150,7 +150,7 @@ mod lose {
     #[tokio::test(start_paused = true)]
     async fn it_says_whether_the_lock_was_held() {
         let store = MemoryStore::new();
-        let lock = Client::sharing(&store).lock("door").unwrap();
+        let lock = Client::with_store(&store).lock("door").unwrap();
         assert!(!store.lose("door"));
         let _guard = lock.clone().lease(secs(10)).acquire().await.unwrap();
         assert!(!store.lose("window"));
@@ -166,7 +166,7 @@ mod lose {
     #[tokio::test(start_paused = true)]
     async fn it_forgets_the_one_name_and_no_other() {
         let store = MemoryStore::new();
-        let client = Client::sharing(&store);
+        let client = Client::with_store(&store);
         let door = client.lock("door").unwrap().acquire().await.unwrap();
         let window = client.lock("window").unwrap().acquire().await.unwrap();
         store.lose("door");
@@ -178,7 +178,7 @@ mod lose {
     #[tokio::test(start_paused = true)]
     async fn everything_is_everything() {
         let store = MemoryStore::new();
-        let (one, other) = (Client::sharing(&store), Client::sharing(&store));
+        let (one, other) = (Client::with_store(&store), Client::with_store(&store));
         let door = one.lock("door").unwrap().acquire().await.unwrap();
         let window = other.lock("window").unwrap().acquire().await.unwrap();
         store.lose_everything();
@@ -189,7 +189,7 @@ mod lose {
     #[tokio::test(start_paused = true)]
     async fn a_reentered_hold_is_lost_as_a_whole() {
         let store = MemoryStore::new();
-        let guard = Client::sharing(&store).lock("door").unwrap().acquire().await.unwrap();
+        let guard = Client::with_store(&store).lock("door").unwrap().acquire().await.unwrap();
         let again = guard.reenter().await.unwrap();
         store.lose("door");
         assert_eq!(guard.lost().await, LostReason::NotOurs);
@@ -208,7 +208,7 @@ mod stall {
     #[tokio::test(start_paused = true)]
     async fn a_request_is_given_up_after_three_seconds() {
         let store = MemoryStore::new();
-        let lock = Client::sharing(&store).lock("door").unwrap();
+        let lock = Client::with_store(&store).lock("door").unwrap();
         store.stall();
         let start = Instant::now();
         assert!(matches!(lock.holder().await, Err(Error::Unavailable { .. })));
@@ -219,7 +219,7 @@ mod stall {
     #[tokio::test(start_paused = true)]
     async fn timeout_of_an_unanswered_request_names_no_holder() {
         let store = MemoryStore::new();
-        let (here, there) = (Client::sharing(&store), Client::sharing(&store));
+        let (here, there) = (Client::with_store(&store), Client::with_store(&store));
         for pause in [Duration::ZERO, Duration::from_millis(300), secs(1)] {
             let (lock, pool) =
                 (here.lock("door").unwrap(), here.expirable_semaphore("pool").unwrap());
@@ -250,7 +250,7 @@ mod stall {
     #[tokio::test(start_paused = true)]
     async fn those_who_still_wait_are_answered_when_it_resumes() {
         let store = MemoryStore::new();
-        let lock = Client::sharing(&store).lock("door").unwrap();
+        let lock = Client::with_store(&store).lock("door").unwrap();
         store.stall();
         let start = Instant::now();
         let (acquired, ()) = tokio::join!(lock.acquire(), async {
@@ -266,23 +266,23 @@ mod stall {
         let store = MemoryStore::new();
         store.stall();
         store.stall();
-        for client in [Client::sharing(&store), Client::sharing(&store)] {
+        for client in [Client::with_store(&store), Client::with_store(&store)] {
             let tried = client.lock("door").unwrap().try_acquire().await;
             assert!(matches!(tried, Err(Error::Unavailable { .. })), "{tried:?}");
         }
         store.resume();
-        let lock = Client::sharing(&store).lock("door").unwrap();
+        let lock = Client::with_store(&store).lock("door").unwrap();
         assert!(lock.try_acquire().await.unwrap().is_some());
     }
 
     #[tokio::test(start_paused = true)]
     async fn leases_end_while_it_is_stalled() {
         let store = MemoryStore::new();
-        let guard = Client::sharing(&store).lock("door").unwrap().acquire().await.unwrap();
+        let guard = Client::with_store(&store).lock("door").unwrap().acquire().await.unwrap();
         store.stall();
         sleep(secs(31)).await;
         store.resume();
-        let elsewhere = Client::sharing(&store).lock("door").unwrap();
+        let elsewhere = Client::with_store(&store).lock("door").unwrap();
         assert!(elsewhere.try_acquire().await.unwrap().is_some());
         assert!(!guard.is_held());
     }
@@ -294,7 +294,7 @@ mod fail {
     #[tokio::test(start_paused = true)]
     async fn its_words_are_those_of_the_error() {
         let store = MemoryStore::new();
-        let lock = Client::sharing(&store).lock("door").unwrap();
+        let lock = Client::with_store(&store).lock("door").unwrap();
         for (words, code, message) in
             [("ERR unknown command", "ERR", "unknown command"), ("EXECABORT", "EXECABORT", "")]
         {
@@ -310,7 +310,7 @@ mod fail {
     #[tokio::test(start_paused = true)]
     async fn a_missing_right_is_told_apart_from_a_server_that_is_not_ready_by_type() {
         let store = MemoryStore::new();
-        let lock = Client::sharing(&store).lock("door").unwrap();
+        let lock = Client::with_store(&store).lock("door").unwrap();
         for code in ["NOPERM", "NOAUTH", "WRONGPASS"] {
             store.fail(code);
             let error = lock.acquire().await.unwrap_err();
@@ -328,7 +328,7 @@ mod fail {
     #[tokio::test(start_paused = true)]
     async fn a_failure_that_passes_in_redis_is_waited_out() {
         let store = MemoryStore::new();
-        let lock = Client::sharing(&store).lock("door").unwrap();
+        let lock = Client::with_store(&store).lock("door").unwrap();
         for words in ["LOADING", "READONLY You can't write", "CLUSTERDOWN", "BUSY", "MISCONF"] {
             store.fail(words);
             let ((), ran) = tokio::join!(
@@ -345,7 +345,7 @@ mod fail {
     #[tokio::test(start_paused = true)]
     async fn a_hold_is_lost_by_time_when_every_renewal_is_refused() {
         let store = MemoryStore::new();
-        let guard = Client::sharing(&store).lock("door").unwrap().acquire().await.unwrap();
+        let guard = Client::with_store(&store).lock("door").unwrap().acquire().await.unwrap();
         let start = Instant::now();
         store.fail("OOM command not allowed");
         assert_eq!(guard.lost().await, LostReason::Expired);
@@ -355,7 +355,7 @@ mod fail {
     #[tokio::test(start_paused = true)]
     async fn healed_it_knows_what_it_knew_before() {
         let store = MemoryStore::new();
-        let lock = Client::sharing(&store).lock("door").unwrap();
+        let lock = Client::with_store(&store).lock("door").unwrap();
         let guard = lock.acquire().await.unwrap();
         store.fail("ERR");
         assert!(matches!(lock.holder().await, Err(Error::Refused { .. })));
@@ -366,7 +366,7 @@ mod fail {
     #[tokio::test(start_paused = true)]
     async fn words_may_be_any_text() {
         let store = MemoryStore::new();
-        let lock = Client::sharing(&store).lock("door").unwrap();
+        let lock = Client::with_store(&store).lock("door").unwrap();
         for words in ["", " ", "🔒 \n"] {
             store.fail(words);
             let tried = lock.try_acquire().await;
@@ -390,7 +390,7 @@ mod health {
     #[tokio::test(start_paused = true)]
     async fn health_is_prompt_when_the_store_hangs() {
         let store = MemoryStore::new();
-        let client = Client::builder().question_timeout(secs(1)).sharing(&store);
+        let client = Client::builder().question_timeout(secs(1)).with_store(&store);
         assert!(client.health().await.is_ready());
         store.stall();
         let start = Instant::now();
@@ -404,7 +404,7 @@ mod health {
     #[tokio::test(start_paused = true)]
     async fn holds_are_in_doubt_from_a_renewal_that_fails_to_one_that_does_not() {
         let store = MemoryStore::new();
-        let client = Client::sharing(&store);
+        let client = Client::with_store(&store);
         let _guards = [
             client.lock("one").unwrap().acquire().await.unwrap(),
             client.lock("other").unwrap().acquire().await.unwrap(),
@@ -433,7 +433,7 @@ async fn an_error_keeps_what_is_behind_it() {
     use std::error::Error as _;
 
     let store = MemoryStore::new();
-    let lock = Client::sharing(&store).lock("door").unwrap();
+    let lock = Client::with_store(&store).lock("door").unwrap();
     assert!(!lock.is_locked().await.unwrap());
     store.stall();
     let error = lock.holder().await.unwrap_err();
@@ -451,7 +451,7 @@ fn the_example_about_fencing_ends_as_it_says() {
 #[tokio::test(start_paused = true)]
 async fn too_few_replicas_take_the_grant_back_when_their_time_is_over() {
     let store = MemoryStore::new();
-    let client = Client::sharing(&store);
+    let client = Client::with_store(&store);
     let lock = client.lock("door").unwrap().replicated(Replicas::at_least(2).within(secs(3)));
     store.set_replicas(1);
     let begun = Instant::now();
@@ -487,7 +487,7 @@ async fn replicas_are_refused_that_nobody_could_wait_for() {
 #[tokio::test(start_paused = true)]
 async fn a_hold_that_is_over_when_its_replicas_have_it_is_given_to_nobody() {
     let store = MemoryStore::new();
-    let lock = Client::sharing(&store).lock("door").unwrap().lease(secs(1));
+    let lock = Client::with_store(&store).lock("door").unwrap().lease(secs(1));
     let lock = lock.replicated(Replicas::at_least(1).within(secs(3)));
     let (acquired, ()) = tokio::join!(lock.acquire(), async {
         sleep(secs(2)).await;
@@ -499,7 +499,7 @@ async fn a_hold_that_is_over_when_its_replicas_have_it_is_given_to_nobody() {
 #[tokio::test(start_paused = true)]
 async fn a_store_that_hangs_while_replicas_are_waited_for_is_waited_for_no_longer_than_they_are() {
     let store = MemoryStore::new();
-    let lock = Client::sharing(&store).lock("door").unwrap().replicated(Replicas::at_least(1));
+    let lock = Client::with_store(&store).lock("door").unwrap().replicated(Replicas::at_least(1));
     let begun = Instant::now();
     let (acquired, ()) = tokio::join!(lock.acquire_within(secs(2)), async {
         sleep(Duration::from_millis(100)).await;
@@ -514,7 +514,7 @@ async fn a_store_that_hangs_while_replicas_are_waited_for_is_waited_for_no_longe
 #[tokio::test(start_paused = true)]
 async fn readers_who_share_a_hold_share_its_replicas() {
     let store = MemoryStore::new();
-    let prices = Client::sharing(&store).read_write_lock("prices").unwrap();
+    let prices = Client::with_store(&store).read_write_lock("prices").unwrap();
     let read = prices.read().local_turns(9, secs(60));
     let one = read.acquire().await.unwrap();
     // one who wants replicas has them asked for its share
@@ -532,7 +532,7 @@ async fn readers_who_share_a_hold_share_its_replicas() {
 #[tokio::test(start_paused = true)]
 async fn client_that_fails_fast_does_not_wait_while_the_store_is_away() {
     let store = MemoryStore::new();
-    let client = Client::builder().fail_fast(true).sharing(&store);
+    let client = Client::builder().fail_fast(true).with_store(&store);
     let [door, gate] = ["door", "gate"].map(|name| client.lock(name).unwrap());
     let (guard, released) = (door.acquire().await.unwrap(), gate.acquire().await.unwrap());
     store.stall();
@@ -572,7 +572,7 @@ async fn client_that_fails_fast_does_not_wait_while_the_store_is_away() {
 #[tokio::test(start_paused = true)]
 async fn client_waits_for_a_store_that_is_away_by_default() {
     let store = MemoryStore::new();
-    let lock = Client::sharing(&store).lock("door").unwrap();
+    let lock = Client::with_store(&store).lock("door").unwrap();
     store.stall();
     assert!(lock.holder().await.is_err());
     let (guard, ()) = tokio::join!(lock.acquire(), async {

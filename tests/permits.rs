@@ -38,7 +38,7 @@ struct World {
 impl World {
     async fn of(count: u32) -> Self {
         let store = MemoryStore::new();
-        let clients = [Client::sharing(&store), Client::sharing(&store)];
+        let clients = [Client::with_store(&store), Client::with_store(&store)];
         let [one, other] =
             clients.each_ref().map(|client| client.expirable_semaphore("printers").unwrap());
         one.set(count).await.unwrap();
@@ -497,7 +497,7 @@ fn threads_share_permits_and_a_guard_may_move() {
 async fn a_permit_that_was_given_more_time_by_its_id_outlives_its_guards_lease() {
     let store = MemoryStore::new();
     let [here, there] =
-        [(); 2].map(|()| Client::sharing(&store).expirable_semaphore("pool").unwrap());
+        [(); 2].map(|()| Client::with_store(&store).expirable_semaphore("pool").unwrap());
     here.set(1).await.unwrap();
     let guard = here.clone().lease(Duration::from_secs(1)).acquire().await.unwrap();
     let id = guard.ids()[0];
@@ -511,7 +511,7 @@ async fn a_permit_that_was_given_more_time_by_its_id_outlives_its_guards_lease()
 #[tokio::test(start_paused = true)]
 async fn permits_that_expired_while_the_store_was_away_hold_up_no_shutdown() {
     let store = MemoryStore::new();
-    let client = Client::sharing(&store);
+    let client = Client::with_store(&store);
     let permits = client.expirable_semaphore("pool").unwrap();
     permits.set(1).await.unwrap();
     let guard = permits.lease(Duration::from_secs(1)).acquire().await.unwrap();
@@ -527,7 +527,7 @@ async fn permits_that_expired_while_the_store_was_away_hold_up_no_shutdown() {
 #[tokio::test(start_paused = true)]
 async fn work_under_permits_stops_when_they_are_lost() {
     let store = MemoryStore::new();
-    let permits = Client::sharing(&store).expirable_semaphore("printers").unwrap();
+    let permits = Client::with_store(&store).expirable_semaphore("printers").unwrap();
     permits.set(2).await.unwrap();
     let lost = permits.run(async |_held| {
         store.lose("printers");

@@ -10,7 +10,8 @@ const SOON: Duration = Duration::from_millis(5);
 /// A lock as two clients know it.
 fn prices() -> (MemoryStore, ReadWriteLock, ReadWriteLock) {
     let store = MemoryStore::new();
-    let [one, other] = [(); 2].map(|()| Client::sharing(&store).read_write_lock("prices").unwrap());
+    let [one, other] =
+        [(); 2].map(|()| Client::with_store(&store).read_write_lock("prices").unwrap());
     (store, one, other)
 }
 
@@ -142,7 +143,7 @@ async fn a_writer_that_asks_no_more_is_let_go_first_for_as_long_as_it_counts() {
     let writer = tokio::spawn(async move { writes.acquire().await.map(drop) });
     sleep(Duration::from_millis(50)).await;
 
-    let reads = Client::sharing(&store).read_write_lock("prices").unwrap().read();
+    let reads = Client::with_store(&store).read_write_lock("prices").unwrap().read();
     let start = Instant::now();
     let second = tokio::spawn(async move { reads.acquire().await.map(drop) });
     sleep(Duration::from_millis(900)).await;
@@ -180,7 +181,7 @@ async fn readers_with_little_patience_enter_beside_a_long_one_half_of_the_time()
     let _long = here.read().acquire().await.unwrap();
     let writer = tokio::spawn(async move { there.write().acquire().await.map(drop) });
     sleep(SOON).await;
-    let reads = Client::sharing(&store).read_write_lock("prices").unwrap().read();
+    let reads = Client::with_store(&store).read_write_lock("prices").unwrap().read();
     let patience = Duration::from_millis(500);
     let (mut entered, mut refused) = (0, 0);
     for _ in 0..80 {
@@ -208,7 +209,7 @@ async fn a_reader_goes_before_a_writer_that_came_after_it() {
     let writing = here.write().acquire().await.unwrap();
     let reader = tokio::spawn(async move { there.read().acquire().await.unwrap() });
     sleep(SOON).await;
-    let last = Client::sharing(&store).read_write_lock("prices").unwrap();
+    let last = Client::with_store(&store).read_write_lock("prices").unwrap();
     // It does not hear of the release, and so it is not the first to ask.
     let rarely = Duration::from_secs(3);
     let last = last.write().wait_by(WaitBy::Polling { first: rarely, longest: rarely });
@@ -234,7 +235,7 @@ async fn readers_that_read_for_long_and_in_turns_do_not_keep_a_writer_out() {
         })
     });
     sleep(Duration::from_millis(2_500)).await;
-    let writes = Client::sharing(&store).read_write_lock("prices").unwrap().write();
+    let writes = Client::with_store(&store).read_write_lock("prices").unwrap().write();
     let start = Instant::now();
     let writing = writes.acquire_within(Duration::from_secs(60)).await;
     drop(writing.expect("those who read let it go first"));
@@ -321,7 +322,7 @@ async fn only_who_writes_goes_on_reading() {
     let reading = here.read().acquire().await.unwrap();
     let error = here.downgrade(reading).await.unwrap_err();
     assert!(matches!(error, Error::NotWriting { .. }), "{error}");
-    let stock = Client::sharing(&store).read_write_lock("stock").unwrap();
+    let stock = Client::with_store(&store).read_write_lock("stock").unwrap();
     let other = stock.write().acquire().await.unwrap();
     let error = here.read_beside(&other).await.unwrap_err();
     assert!(matches!(error, Error::NotWriting { .. }), "{error}");
@@ -352,9 +353,9 @@ async fn all_who_share_a_hold_are_told_that_it_is_lost() {
 #[tokio::test(start_paused = true)]
 async fn readers_are_renewed_and_end_with_their_process() {
     let store = MemoryStore::new();
-    let client = Client::sharing(&store);
+    let client = Client::with_store(&store);
     let here = client.read_write_lock("prices").unwrap();
-    let there = Client::sharing(&store).read_write_lock("prices").unwrap();
+    let there = Client::with_store(&store).read_write_lock("prices").unwrap();
     let guard = here.read().acquire().await.unwrap();
     sleep(Duration::from_secs(100)).await;
     assert!(guard.is_held() && there.write().try_acquire().await.unwrap().is_none());

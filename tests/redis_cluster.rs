@@ -110,7 +110,7 @@ async fn a_client_that_connects_lazily_finds_a_cluster_that_comes_later() {
     let cluster = three_masters();
     let nodes = cluster.nodes();
     nodes.iter().for_each(|node| node.pause());
-    let client = Client::connect_lazily(&cluster.url()).unwrap();
+    let client = Client::connect_lazy(&cluster.url()).unwrap();
     assert!(!client.health().await.is_ready());
     let waits = waiter(client.lock(NAME).unwrap());
     sleep(ms(300)).await;

@@ -358,7 +358,7 @@ async fn sentinels_that_answer_and_say_no_primary_are_told_as_what_they_are() {
         (misspelt, "eyes", "does not say where the master is", "no master called `yours`"),
     ] {
         let (log, _logged) = Log::begin();
-        let client = Client::builder().sentinel_password(password).connect_lazily(&url).unwrap();
+        let client = Client::builder().sentinel_password(password).connect_lazy(&url).unwrap();
         let is_it = |it: &Hazard| *it == Hazard::NoSentinel;
         let health = healed(&client, PATIENCE, "it is found", |health| has(health, is_it)).await;
         assert!(health.obstacle.as_ref().is_some_and(|it| it.contains(cause)), "{health:?}");

@@ -81,7 +81,7 @@ async fn a_master_is_found_by_its_sentinels_and_works_as_any_server() {
 async fn a_client_that_connects_in_the_background_finds_the_master_when_the_sentinels_are_there() {
     let redis = Sentinels::options().replicas(1).start();
     redis.sentinels().iter().for_each(Redis::stop);
-    let client = Client::connect_lazily(&redis.url()).unwrap();
+    let client = Client::connect_lazy(&redis.url()).unwrap();
     let waiting = waiter(client.lock("door").unwrap());
     sleep(ms(300)).await;
     let obstacle = client.health().await.obstacle.unwrap();
@@ -732,7 +732,7 @@ async fn the_users_of_the_guide_have_all_the_rights_that_a_failover_needs_and_no
     for missing in eye.iter().filter(|it| it.starts_with(['+', '&']) && **it != "+hello") {
         let rest: Vec<_> = eye.iter().filter(|it| *it != missing).copied().collect();
         sentinel.user("narrow", &rest);
-        let client = builder.clone().sentinel_credentials("narrow", "secret").connect_lazily(&one);
+        let client = builder.clone().sentinel_credentials("narrow", "secret").connect_lazy(&one);
         let refused = || !sentinel.command(&["ACL", "LOG"]).list().is_empty();
         eventually(&format!("{missing} is missed"), SOON, refused);
         drop(client);

@@ -31,7 +31,7 @@ fn not_yet() -> Redis {
 }
 
 fn lazy(redis: &Redis) -> Client {
-    builder().connect_lazily(&redis.url()).unwrap()
+    builder().connect_lazy(&redis.url()).unwrap()
 }
 
 // A client that starts though Redis is down.
@@ -72,7 +72,7 @@ async fn what_a_lazy_client_asked_on_its_first_connection_is_withdrawn_when_that
     let redis = Redis::start();
     let proxy = Proxy::before(redis.port());
     proxy.refuse(true);
-    let client = builder().connect_lazily(&proxy.url()).unwrap();
+    let client = builder().connect_lazy(&proxy.url()).unwrap();
     let lock = client.lock("door").unwrap();
     let mut asks = Box::pin(lock.acquire());
     assert!(futures_util::poll!(&mut asks).is_pending());
@@ -109,7 +109,7 @@ async fn a_lazy_client_without_a_server_says_in_time_what_is_in_the_way() {
     let nobodys = TcpSocket::new_v4().unwrap();
     nobodys.bind(([127, 0, 0, 1], 0).into()).unwrap();
     let address = nobodys.local_addr().unwrap().to_string();
-    let client = builder().connect_lazily(&format!("redis://{address}/")).unwrap();
+    let client = builder().connect_lazy(&format!("redis://{address}/")).unwrap();
     let lock = client.lock("door").unwrap();
     let start = Instant::now();
     for error in [
@@ -144,7 +144,7 @@ async fn a_release_without_a_server_says_what_is_in_the_way() {
 #[tokio::test]
 async fn a_lazy_client_with_a_wrong_password_says_so_until_it_is_right() {
     let redis = Redis::options().password("right").start();
-    let client = builder().password("later").connect_lazily(&redis.url()).unwrap();
+    let client = builder().password("later").connect_lazy(&redis.url()).unwrap();
     let error = client.lock("door").unwrap().try_acquire().await.unwrap_err();
     assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
     assert!(error.to_string().contains("password is wrong"), "{error}");
@@ -177,11 +177,11 @@ async fn a_lazy_client_outlives_a_restart_of_its_server() {
 fn a_lazy_client_is_made_where_there_is_no_runtime_and_its_settings_are_checked() {
     let redis = Redis::start();
     for url in ["redis://", "http://127.0.0.1/", "redis-sentinel://127.0.0.1/"] {
-        assert!(matches!(Client::connect_lazily(url), Err(Error::Url(_))), "{url}");
+        assert!(matches!(Client::connect_lazy(url), Err(Error::Url(_))), "{url}");
     }
     for wrong in [
-        builder().connect_timeout(Duration::ZERO).connect_lazily(&redis.url()),
-        builder().command_timeout(Duration::MAX).connect_lazily(&redis.url()),
+        builder().connect_timeout(Duration::ZERO).connect_lazy(&redis.url()),
+        builder().command_timeout(Duration::MAX).connect_lazy(&redis.url()),
     ] {
         assert!(matches!(wrong, Err(Error::Duration(_))), "{wrong:?}");
     }
@@ -201,7 +201,7 @@ fn a_lazy_client_is_made_where_there_is_no_runtime_and_its_settings_are_checked(
 fn a_lazy_client_for_threads_is_there_before_its_server() {
     let redis = not_yet();
     let builder = leasehold::blocking::Client::builder().question_timeout(LIMIT);
-    let client = builder.connect_lazily(&redis.url()).unwrap();
+    let client = builder.connect_lazy(&redis.url()).unwrap();
     let lock = client.lock("door").unwrap();
     let error = lock.try_acquire().unwrap_err();
     assert!(error.to_string().contains("Connection refused"), "{error}");
@@ -252,7 +252,7 @@ async fn logged_about(redis: &Redis, url: &str) -> String {
 
     // a lazy client says the same when it is there, and once
     let (log, _logged) = Log::begin();
-    let client = Client::connect_lazily(url).unwrap();
+    let client = Client::connect_lazy(url).unwrap();
     healed(&client, SOON, "it is there", |health| health.commands_up && health.messages_up).await;
     redis.command(&["CLIENT", "KILL", "TYPE", "normal"]);
     let back = |health: &Health| health.commands_up && client.stats().reconnects > 0;
@@ -324,7 +324,7 @@ async fn a_probe_of_a_server_that_is_well_says_what_it_is() {
 #[tokio::test]
 async fn a_probe_does_not_wait_for_a_connection_that_is_away() {
     let redis = not_yet();
-    let client = Client::builder().question_timeout(secs(60)).connect_lazily(&redis.url()).unwrap();
+    let client = Client::builder().question_timeout(secs(60)).connect_lazy(&redis.url()).unwrap();
     let refused = |health: &Health| {
         health.obstacle.as_ref().is_some_and(|words| words.contains("Connection refused"))
     };
@@ -432,14 +432,14 @@ async fn answered_soon(client: &Client) {
 #[test]
 fn fail_fast_client_made_outside_a_runtime_connects() {
     let cluster = Cluster::options().replicas(0).start();
-    let client = Client::builder().fail_fast(true).connect_lazily(&cluster.url()).unwrap();
+    let client = Client::builder().fail_fast(true).connect_lazy(&cluster.url()).unwrap();
     Runtime::new().unwrap().block_on(answered_soon(&client));
 }
 
 #[tokio::test]
 async fn fail_fast_lazy_client_waits_for_its_first_connection() {
     let cluster = Cluster::options().replicas(0).start();
-    let client = Client::builder().fail_fast(true).connect_lazily(&cluster.url()).unwrap();
+    let client = Client::builder().fail_fast(true).connect_lazy(&cluster.url()).unwrap();
     give_back(client.lock("door").unwrap().acquire().await.unwrap()).await;
 }
 
@@ -470,7 +470,7 @@ fn fail_fast_client_connects_on_its_second_runtime() {
 #[tokio::test]
 async fn error_names_the_connect_failure_once() {
     let away = not_yet();
-    let client = builder().connect_lazily(&away.url()).unwrap();
+    let client = builder().connect_lazy(&away.url()).unwrap();
     let error = client.lock("door").unwrap().acquire_within(ms(800)).await.unwrap_err();
     let said = format!(
         "the store did not answer about `door`: cannot connect to 127.0.0.1:{}: ",

@@ -333,7 +333,7 @@ async fn certificates_are_refused_where_the_url_has_no_tls() {
     let redis = Redis::options().tls().start();
     for url in [redis.url().as_str(), "redis-cluster://127.0.0.1:1"] {
         says(&lasting_refusal(trusting(&redis), url).await, "write rediss://");
-        let lazily = trusting(&redis).connect_lazily(url).unwrap_err();
+        let lazily = trusting(&redis).connect_lazy(url).unwrap_err();
         assert!(lazily.to_string().contains("write rediss://"), "{url}: {lazily}");
     }
 }

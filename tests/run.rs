@@ -33,9 +33,9 @@ struct World {
 impl World {
     fn new() -> Self {
         let store = MemoryStore::new();
-        let client = Client::sharing(&store);
+        let client = Client::with_store(&store);
         let lock = client.lock("job").unwrap();
-        let elsewhere = Client::sharing(&store).lock("job").unwrap();
+        let elsewhere = Client::with_store(&store).lock("job").unwrap();
         Self { store, client, lock, elsewhere }
     }
 
@@ -700,8 +700,8 @@ async fn the_work_of_many_excludes_each_other() {
     let inside = Arc::new(AtomicBool::new(false));
     let runs = (0..30).map(|n| {
         let lock = match n % 3 {
-            0 => Client::sharing(&store).lock("job").unwrap().on_loss(OnLoss::default()),
-            _ => Client::sharing(&store).lock("job").unwrap(),
+            0 => Client::with_store(&store).lock("job").unwrap().on_loss(OnLoss::default()),
+            _ => Client::with_store(&store).lock("job").unwrap(),
         };
         let inside = Arc::clone(&inside);
         tokio::spawn(async move {

@@ -148,9 +148,9 @@ struct World {
 impl World {
     fn new() -> Self {
         let store = MemoryStore::new();
-        let client = Client::sharing(&store);
+        let client = Client::with_store(&store);
         let lock = client.lock("orders:42").unwrap();
-        let elsewhere = Client::sharing(&store).lock("orders:42").unwrap();
+        let elsewhere = Client::with_store(&store).lock("orders:42").unwrap();
         Self { store, client, lock, elsewhere }
     }
 }

@@ -33,7 +33,7 @@ struct World {
 
 async fn world(permits: u32) -> World {
     let store = MemoryStore::new();
-    let clients = [Client::sharing(&store), Client::sharing(&store)];
+    let clients = [Client::with_store(&store), Client::with_store(&store)];
     let [one, other] = clients.each_ref().map(|client| client.semaphore("pool").unwrap());
     assert!(one.set_if_absent(permits).await.unwrap());
     World { store, one, other, clients }
@@ -274,7 +274,7 @@ fn permits_stay_taken_when_a_program_ends_without_shutdown() {
     for (shuts_down, free) in [(false, 2), (true, 3)] {
         let store = MemoryStore::new();
         runtime().block_on(async {
-            let client = Client::sharing(&store);
+            let client = Client::with_store(&store);
             let pool = client.semaphore("pool").unwrap();
             pool.set_if_absent(3).await.unwrap();
             drop(pool.acquire(1).await.unwrap());
@@ -282,7 +282,7 @@ fn permits_stay_taken_when_a_program_ends_without_shutdown() {
                 client.shutdown(secs(5)).await;
             }
         });
-        let pool = Client::sharing(&store).semaphore("pool").unwrap();
+        let pool = Client::with_store(&store).semaphore("pool").unwrap();
         assert_eq!(runtime().block_on(pool.available()).unwrap(), free, "{shuts_down}");
     }
 }
@@ -393,7 +393,7 @@ async fn who_waits_in_vain_keeps_the_others_out_for_half_a_minute_and_then_not_f
     // given permits of one who is dead, and two clients that each wait for all but one
     let t = world(10).await;
     let _dead = t.one.acquire(2).await.unwrap();
-    let third = Client::sharing(&t.store).semaphore("pool").unwrap();
+    let third = Client::with_store(&t.store).semaphore("pool").unwrap();
     let _many = waiting(&t.other, 9).await;
     sleep(secs(7)).await;
     let _more = waiting(&third, 9).await;
@@ -487,7 +487,7 @@ async fn a_crowd_never_has_more_than_there_are() {
 #[tokio::test(start_paused = true)]
 async fn a_client_that_owes_permits_to_a_store_that_never_comes_back_ends_all_the_same() {
     let store = MemoryStore::new();
-    let client = Client::sharing(&store);
+    let client = Client::with_store(&store);
     let pool = client.semaphore("pool").unwrap();
     pool.set_if_absent(3).await.unwrap();
     let guard = pool.acquire(1).await.unwrap();

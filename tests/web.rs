@@ -32,7 +32,7 @@ impl Service {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let store = MemoryStore::new();
-        let (client, elsewhere) = (Client::sharing(&store), Client::sharing(&store));
+        let (client, elsewhere) = (Client::with_store(&store), Client::with_store(&store));
         let (stop, stopped) = oneshot::channel::<()>();
         let until = async { drop(stopped.await) };
         let serving = tokio::spawn(web::serve(listener, client.clone(), until));

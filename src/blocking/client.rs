@@ -60,7 +60,7 @@ impl Client {
         Self::builder().connect(url)
     }
 
-    /// Does what [`Client::connect_lazily`](crate::Client::connect_lazily) does.
+    /// Does what [`Client::connect_lazy`](crate::Client::connect_lazy) does.
     ///
     /// # Errors
     ///
@@ -69,12 +69,12 @@ impl Client {
     /// # Examples
     ///
     /// ```
-    /// let client = leasehold::blocking::Client::connect_lazily("redis://redis.invalid/")?;
+    /// let client = leasehold::blocking::Client::connect_lazy("redis://redis.invalid/")?;
     /// assert!(!client.health()?.is_ready());
     /// # Ok::<(), leasehold::Error>(())
     /// ```
-    pub fn connect_lazily(url: &str) -> Result<Self> {
-        Self::builder().connect_lazily(url)
+    pub fn connect_lazy(url: &str) -> Result<Self> {
+        Self::builder().connect_lazy(url)
     }
 
     /// Does what [`Client::in_memory`](crate::Client::in_memory) does, in real time.
@@ -97,7 +97,7 @@ impl Client {
         Self::builder().in_memory()
     }
 
-    /// Does what [`Client::sharing`](crate::Client::sharing) does.
+    /// Does what [`Client::with_store`](crate::Client::with_store) does.
     ///
     /// # Errors
     ///
@@ -107,12 +107,12 @@ impl Client {
     ///
     /// ```
     /// let store = leasehold::MemoryStore::new();
-    /// let client = leasehold::blocking::Client::sharing(&store)?;
+    /// let client = leasehold::blocking::Client::with_store(&store)?;
     /// # Ok::<(), leasehold::Error>(())
     /// ```
     #[cfg(feature = "testing")]
-    pub fn sharing(store: &MemoryStore) -> Result<Self> {
-        Self::builder().sharing(store)
+    pub fn with_store(store: &MemoryStore) -> Result<Self> {
+        Self::builder().with_store(store)
     }
 
     /// Does what [`Client::builder`](crate::Client::builder) does.
@@ -217,20 +217,20 @@ impl crate::ClientBuilder<Client> {
         Ok(Client { core: Core::start(async || self.for_tasks().connect(url).await)? })
     }
 
-    /// Does what [`ClientBuilder::connect_lazily`](crate::ClientBuilder::connect_lazily) does.
+    /// Does what [`ClientBuilder::connect_lazy`](crate::ClientBuilder::connect_lazy) does.
     ///
     /// # Errors
     ///
-    /// As [`Client::connect_lazily`].
+    /// As [`Client::connect_lazy`].
     ///
     /// # Examples
     ///
     /// ```
-    /// let client = leasehold::blocking::Client::builder().connect_lazily("redis://127.0.0.1/")?;
+    /// let client = leasehold::blocking::Client::builder().connect_lazy("redis://127.0.0.1/")?;
     /// # Ok::<(), leasehold::Error>(())
     /// ```
-    pub fn connect_lazily(self, url: &str) -> Result<Client> {
-        Ok(Client { core: Core::start(async || self.for_tasks().connect_lazily(url))? })
+    pub fn connect_lazy(self, url: &str) -> Result<Client> {
+        Ok(Client { core: Core::start(async || self.for_tasks().connect_lazy(url))? })
     }
 
     /// Does what [`ClientBuilder::in_memory`](crate::ClientBuilder::in_memory) does.
@@ -247,10 +247,10 @@ impl crate::ClientBuilder<Client> {
     /// ```
     #[cfg(feature = "testing")]
     pub fn in_memory(self) -> Result<Client> {
-        self.sharing(&MemoryStore::new())
+        self.with_store(&MemoryStore::new())
     }
 
-    /// Does what [`ClientBuilder::sharing`](crate::ClientBuilder::sharing) does.
+    /// Does what [`ClientBuilder::with_store`](crate::ClientBuilder::with_store) does.
     ///
     /// # Errors
     ///
@@ -260,11 +260,11 @@ impl crate::ClientBuilder<Client> {
     ///
     /// ```
     /// let store = leasehold::MemoryStore::new();
-    /// let client = leasehold::blocking::Client::builder().sharing(&store)?;
+    /// let client = leasehold::blocking::Client::builder().with_store(&store)?;
     /// # Ok::<(), leasehold::Error>(())
     /// ```
     #[cfg(feature = "testing")]
-    pub fn sharing(self, store: &MemoryStore) -> Result<Client> {
-        Ok(Client { core: Core::start(async || Ok(self.for_tasks().sharing(store)))? })
+    pub fn with_store(self, store: &MemoryStore) -> Result<Client> {
+        Ok(Client { core: Core::start(async || Ok(self.for_tasks().with_store(store)))? })
     }
 }

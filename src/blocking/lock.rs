@@ -377,7 +377,7 @@ mod tests {
     #[test]
     fn a_thread_that_reads_on_when_its_writing_was_taken_away_is_refused_to_write() {
         let store = MemoryStore::new();
-        let [ours, theirs] = [(); 2].map(|()| Client::sharing(&store).unwrap());
+        let [ours, theirs] = [(); 2].map(|()| Client::with_store(&store).unwrap());
         let prices = ours.read_write_lock("prices").unwrap();
         let writing = prices.write().acquire().unwrap();
         let reading = prices.read().acquire().unwrap();
@@ -395,7 +395,7 @@ mod tests {
     fn who_enters_again_waits_no_longer_than_its_patience() {
         const LONG: Duration = Duration::from_secs(30);
         let store = MemoryStore::new();
-        let client = Client::sharing(&store).unwrap();
+        let client = Client::with_store(&store).unwrap();
         let (door, prices) =
             (client.lock("door").unwrap(), client.read_write_lock("prices").unwrap());
         let (_first, _writing) = (door.acquire().unwrap(), prices.write().acquire().unwrap());
@@ -420,7 +420,7 @@ mod tests {
     #[test]
     fn what_too_few_replicas_have_is_not_entered_again_by_who_wants_more() {
         let store = MemoryStore::new();
-        let door = Client::sharing(&store).unwrap().lock("door").unwrap();
+        let door = Client::with_store(&store).unwrap().lock("door").unwrap();
         let first = door.acquire().unwrap();
         let wants = door.replicated(Replicas::at_least(1).within(SOON));
         for refused in [

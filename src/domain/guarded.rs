@@ -13,7 +13,7 @@ use std::time::Duration;
 /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
 /// use leasehold::{Client, MemoryStore, Write};
 /// let store = MemoryStore::new();
-/// let guard = Client::sharing(&store).lock("stock:42")?.acquire().await?;
+/// let guard = Client::with_store(&store).lock("stock:42")?.acquire().await?;
 /// guard.write([Write::set("stock:42:left", "7")]).await?;
 /// assert_eq!(store.value("stock:42:left").as_deref(), Some(&b"7"[..]));
 /// # Ok(()) }

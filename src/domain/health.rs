@@ -57,7 +57,7 @@ impl Health {
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() {
     /// let store = leasehold::MemoryStore::new();
-    /// let client = leasehold::Client::sharing(&store);
+    /// let client = leasehold::Client::with_store(&store);
     /// store.fail("LOADING Redis is loading the dataset in memory");
     /// let health = client.health().await;
     /// assert!(!health.is_ready());

@@ -8,7 +8,7 @@
 /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
 /// use leasehold::{Client, LostReason, MemoryStore};
 /// let store = MemoryStore::new();
-/// let guard = Client::sharing(&store).lock("job")?.acquire().await?;
+/// let guard = Client::with_store(&store).lock("job")?.acquire().await?;
 /// let lost = guard.lost();
 /// guard.release().await?.done()?;
 /// assert_eq!(lost.await, LostReason::Released);

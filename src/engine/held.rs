@@ -274,7 +274,8 @@ mod tests {
     async fn who_gives_back_a_share_of_what_was_taken_away_learns_it_and_so_do_the_others() {
         for dropped in [true, false] {
             let store = MemoryStore::new();
-            let [door, operator] = [(); 2].map(|()| Client::sharing(&store).lock("door").unwrap());
+            let [door, operator] =
+                [(); 2].map(|()| Client::with_store(&store).lock("door").unwrap());
             let guard = door.acquire().await.unwrap();
             let again = guard.reenter().await.unwrap();
             assert!(operator.force_release().await.unwrap());
@@ -299,7 +300,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_write_that_the_store_refuses_tells_the_loss_to_all_who_share_the_hold() {
         let store = MemoryStore::new();
-        let guard = Client::sharing(&store).lock("door").unwrap().acquire().await.unwrap();
+        let guard = Client::with_store(&store).lock("door").unwrap().acquire().await.unwrap();
         let again = guard.reenter().await.unwrap();
         guard.write(write("in time")).await.unwrap();
         store.lose("door");
@@ -314,7 +315,7 @@ mod tests {
     async fn what_was_handed_over_is_not_written_to_by_the_hold_before_though_the_owner_is_the_same()
      {
         let store = MemoryStore::new();
-        let client = Client::sharing(&store);
+        let client = Client::with_store(&store);
         let door = client.lock("door").unwrap();
         let guard = door.acquire().await.unwrap();
         let (before, owner) = (guard.holding(), guard.owner().clone());
@@ -335,7 +336,7 @@ mod tests {
     {
         for cancelled in [true, false] {
             let store = MemoryStore::new();
-            let client = Client::sharing(&store);
+            let client = Client::with_store(&store);
             let door = client.lock("door").unwrap().local_turns(9, Duration::from_secs(60));
             let guard = door.acquire().await.unwrap();
             let owner = guard.owner().clone();
@@ -358,7 +359,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn what_the_store_refuses_is_told_and_the_hold_goes_on() {
         let store = MemoryStore::new();
-        let client = Client::sharing(&store);
+        let client = Client::with_store(&store);
         let door = client.lock("door").unwrap();
         let guard = door.acquire().await.unwrap();
         store.fail("READONLY You can't write against a read only replica.");
@@ -379,7 +380,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn what_cannot_be_asked_for_is_refused_before_anything_is_asked() {
         let store = MemoryStore::new();
-        let guard = Client::sharing(&store).lock("door").unwrap().acquire().await.unwrap();
+        let guard = Client::with_store(&store).lock("door").unwrap().acquire().await.unwrap();
         store.fail("ERR asked");
         let own = guard.write([Write::set("data", "1"), Write::delete("door")]).await;
         assert!(
@@ -397,7 +398,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn who_is_not_let_in_to_enter_again_is_told_so_at_once() {
         let store = MemoryStore::new();
-        let guard = Client::sharing(&store).lock("door").unwrap().acquire().await.unwrap();
+        let guard = Client::with_store(&store).lock("door").unwrap().acquire().await.unwrap();
         store.fail("WRONGPASS invalid username-password pair or user is disabled.");
         let refused = timeout(Duration::from_millis(10), guard.reenter()).await.unwrap();
         assert!(matches!(refused, Err(Error::Forbidden { .. })), "{refused:?}");
@@ -408,7 +409,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_hold_may_write_while_its_client_is_shut_down_and_not_when_it_is_taken_back() {
         let store = MemoryStore::new();
-        let client = Client::sharing(&store);
+        let client = Client::with_store(&store);
         let guard = client.lock("door").unwrap().acquire().await.unwrap();
         let closing = tokio::spawn(async move { client.shutdown(Duration::from_secs(2)).await });
         sleep(Duration::from_millis(500)).await;

@@ -256,7 +256,7 @@ impl<K> Guard<Lock<K>> {
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
     /// use leasehold::{Client, Error, MemoryStore, Write};
     /// let store = MemoryStore::new();
-    /// let guard = Client::sharing(&store).lock("stock:42")?.acquire().await?;
+    /// let guard = Client::with_store(&store).lock("stock:42")?.acquire().await?;
     /// guard.write([Write::set("stock:42:left", "7"), Write::delete("stock:42:draft")]).await?;
     ///
     /// store.lose("stock:42"); // others may have acquired the lock by now

@@ -455,7 +455,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn what_somebody_has_seen_the_id_of_goes_to_no_task_here() {
         for (seen, handed_over) in [(false, 1), (true, 0)] {
-            let client = Client::sharing(&MemoryStore::new());
+            let client = Client::with_store(&MemoryStore::new());
             let permits = client.expirable_semaphore("printers").unwrap();
             permits.set(1).await.unwrap();
             let guard = permits.acquire().await.unwrap();

@@ -13,7 +13,7 @@ use super::world::{AT_ONCE, SECOND_LOOK, World, door, entered, leave, millis, se
 async fn who_was_woken_in_vain_soon_after_it_came_knows_the_holder_after_that_one() {
     // given three who wait one after the other, the second for a lease that is fixed
     let world = World::new();
-    let [first, second, third] = [(); 3].map(|()| door(&Client::sharing(&world.store)));
+    let [first, second, third] = [(); 3].map(|()| door(&Client::with_store(&world.store)));
     let guard = world.door().acquire().await.unwrap();
     let first = waiting(first).await;
     let second = waiting(second.lease(millis(400))).await;

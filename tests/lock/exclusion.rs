@@ -41,7 +41,7 @@ async fn a_task_that_acquires_twice_waits_for_itself() {
 async fn of_many_tasks_of_many_clients_at_most_one_is_inside() {
     // given three clients with twenty tasks each
     let store = MemoryStore::new();
-    let clients: Vec<_> = (0..3).map(|_| Client::sharing(&store)).collect();
+    let clients: Vec<_> = (0..3).map(|_| Client::with_store(&store)).collect();
     let (inside, rounds) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
     let tasks = clients.iter().flat_map(|client| (0..20).map(|_| door(client)));
     let tasks = tasks.map(|lock| {

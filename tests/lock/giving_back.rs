@@ -251,7 +251,7 @@ async fn a_guard_may_be_dropped_on_a_thread_without_a_runtime() {
 #[tokio::test(start_paused = true)]
 async fn a_guard_outlives_the_client_that_made_it() {
     let store = MemoryStore::new();
-    let guard = door(&Client::sharing(&store)).acquire().await.unwrap();
+    let guard = door(&Client::with_store(&store)).acquire().await.unwrap();
     sleep(secs(300)).await;
     assert!(guard.is_held());
     assert_eq!(guard.release().await.unwrap(), Release::Released);
@@ -260,15 +260,15 @@ async fn a_guard_outlives_the_client_that_made_it() {
 #[tokio::test(start_paused = true)]
 async fn a_guard_dropped_after_its_client_still_frees_the_lock() {
     let store = MemoryStore::new();
-    let guard = door(&Client::sharing(&store)).acquire().await.unwrap();
+    let guard = door(&Client::with_store(&store)).acquire().await.unwrap();
     drop(guard);
-    assert!(door(&Client::sharing(&store)).acquire_within(AT_ONCE).await.is_ok());
+    assert!(door(&Client::with_store(&store)).acquire_within(AT_ONCE).await.is_ok());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_forgotten_lock_stays_taken_until_its_lease_ends() {
     let store = MemoryStore::new();
-    let [mine, yours] = [(); 2].map(|()| Client::sharing(&store));
+    let [mine, yours] = [(); 2].map(|()| Client::with_store(&store));
     let lease = secs(300);
     for (fixed, lasts) in [(true, lease), (false, secs(30))] {
         let lock = mine.lock("job").unwrap();

@@ -33,7 +33,7 @@ pub(crate) struct World {
 impl World {
     pub(crate) fn new() -> Self {
         let store = MemoryStore::new();
-        let (one, other) = (Client::sharing(&store), Client::sharing(&store));
+        let (one, other) = (Client::with_store(&store), Client::with_store(&store));
         Self { store, one, other }
     }
 

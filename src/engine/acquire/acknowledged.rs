@@ -128,7 +128,7 @@ mod tests {
     fn door(replicas: u32) -> (MemoryStore, Client, Lock) {
         let store = MemoryStore::new();
         store.set_replicas(replicas);
-        let client = Client::sharing(&store);
+        let client = Client::with_store(&store);
         let lock = door_of(&client);
         (store, client, lock)
     }

@@ -331,7 +331,7 @@ async fn a_lock_that_is_taken_away_while_its_grant_is_on_its_way_is_not_believed
     drop(first);
 
     // when an operator frees the lock, and then that one goes on
-    let operator = Client::sharing(&store).lock("door").unwrap();
+    let operator = Client::with_store(&store).lock("door").unwrap();
     assert!(operator.force_release().await.unwrap());
     let second = waits.now_or_never().unwrap().unwrap();
 

@@ -240,7 +240,7 @@ mod tests {
     async fn all_answers_that_have_come_are_heard_at_once() {
         // Each has as many leases as one question renews.
         let (number, memory) = (1_000, MemoryStore::new());
-        let client = Client::sharing(&memory);
+        let client = Client::with_store(&memory);
         let pool = client.expirable_semaphore("pool").unwrap();
         pool.set(number * BATCH).await.unwrap();
         let mut held = Vec::new();

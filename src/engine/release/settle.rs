@@ -195,7 +195,7 @@ mod tests {
     /// Three permits, and a guard of one of them.
     async fn three() -> (MemoryStore, Client, SemaphoreGuard) {
         let store = MemoryStore::new();
-        let client = Client::sharing(&store);
+        let client = Client::with_store(&store);
         let pool = client.semaphore("pool").unwrap();
         pool.set_if_absent(3).await.unwrap();
         let guard = pool.acquire(1).await.unwrap();
@@ -242,7 +242,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_refused_release_of_what_has_a_lease_is_given_up() {
         let store = MemoryStore::new();
-        let client = Client::sharing(&store);
+        let client = Client::with_store(&store);
         let guard = client.lock("door").unwrap().acquire().await.unwrap();
         store.fail("NOPERM this user has no permissions to run the 'hdel' command");
         drop(guard);

@@ -24,7 +24,7 @@ use crate::domain::Name;
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
 /// # async fn main() -> Result<(), leasehold::Error> {
 /// let store = MemoryStore::new();
-/// let client = Client::sharing(&store);
+/// let client = Client::with_store(&store);
 ///
 /// let guard = client.lock("nightly-close")?.acquire().await?;
 /// store.lose("nightly-close"); // as a failover would
@@ -52,8 +52,8 @@ impl MemoryStore {
     ///
     /// ```
     /// let store = leasehold::MemoryStore::new();
-    /// let one = leasehold::Client::sharing(&store);
-    /// let other = leasehold::Client::sharing(&store);
+    /// let one = leasehold::Client::with_store(&store);
+    /// let other = leasehold::Client::with_store(&store);
     /// ```
     #[must_use]
     pub fn new() -> Self {
@@ -70,7 +70,7 @@ impl MemoryStore {
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
     /// use leasehold::{Client, MemoryStore, Release};
     /// let store = MemoryStore::new();
-    /// let guard = Client::sharing(&store).lock("job")?.acquire().await?;
+    /// let guard = Client::with_store(&store).lock("job")?.acquire().await?;
     /// assert!(store.lose("job"));
     /// assert!(matches!(guard.release().await?, Release::AlreadyGone { .. }));
     /// # Ok(()) }
@@ -109,7 +109,7 @@ impl MemoryStore {
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
     /// let store = leasehold::MemoryStore::new();
-    /// let lock = leasehold::Client::sharing(&store).lock("job")?;
+    /// let lock = leasehold::Client::with_store(&store).lock("job")?;
     /// let guard = lock.acquire().await?;
     /// store.lose_everything();
     /// assert!(!lock.is_locked().await?);
@@ -133,7 +133,7 @@ impl MemoryStore {
     /// # async fn main() -> Result<(), leasehold::Error> {
     /// use leasehold::{Client, LostReason, MemoryStore};
     /// let store = MemoryStore::new();
-    /// let guard = Client::sharing(&store).lock("job")?.acquire().await?;
+    /// let guard = Client::with_store(&store).lock("job")?.acquire().await?;
     /// store.stall();
     /// assert_eq!(guard.lost().await, LostReason::Expired);
     /// # Ok(()) }
@@ -162,7 +162,7 @@ impl MemoryStore {
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
     /// let store = leasehold::MemoryStore::new();
-    /// let lock = leasehold::Client::sharing(&store).lock("job")?;
+    /// let lock = leasehold::Client::with_store(&store).lock("job")?;
     /// store.fail("OOM command not allowed");
     /// assert!(matches!(lock.acquire().await, Err(leasehold::Error::NotReady { .. })));
     /// # Ok(()) }
@@ -194,7 +194,7 @@ impl MemoryStore {
     /// # async fn main() -> Result<(), leasehold::Error> {
     /// use leasehold::{Client, Error, MemoryStore, Replicas};
     /// let store = MemoryStore::new();
-    /// let lock = Client::sharing(&store).lock("job")?.replicated(Replicas::at_least(1));
+    /// let lock = Client::with_store(&store).lock("job")?.replicated(Replicas::at_least(1));
     /// assert!(matches!(lock.acquire().await, Err(Error::NotReplicated { got: 0, .. })));
     /// store.set_replicas(1);
     /// assert!(lock.acquire().await.is_ok());
@@ -213,7 +213,7 @@ impl MemoryStore {
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
     /// use leasehold::{Client, MemoryStore, Write};
     /// let store = MemoryStore::new();
-    /// let guard = Client::sharing(&store).lock("stock:42")?.acquire().await?;
+    /// let guard = Client::with_store(&store).lock("stock:42")?.acquire().await?;
     /// guard.write([Write::set("stock:42:left", "7")]).await?;
     /// assert_eq!(store.value("stock:42:left").as_deref(), Some(&b"7"[..]));
     /// # Ok(()) }
@@ -231,7 +231,7 @@ impl MemoryStore {
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
     /// use leasehold::{Client, MemoryStore, Write};
     /// let store = MemoryStore::new();
-    /// let guard = Client::sharing(&store).lock("stock:42")?.acquire().await?;
+    /// let guard = Client::with_store(&store).lock("stock:42")?.acquire().await?;
     /// guard.write([Write::hset("stock:42:by-colour", "red", "7")]).await?;
     /// assert_eq!(store.field("stock:42:by-colour", "red").as_deref(), Some(&b"7"[..]));
     /// # Ok(()) }

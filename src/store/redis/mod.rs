@@ -97,7 +97,7 @@ impl RedisStore {
     }
 
     /// The same without a connection: it is made in the background.
-    pub(crate) fn connect_lazily(
+    pub(crate) fn connect_lazy(
         url: &str,
         settings: &Settings,
         client_id: &str,

@@ -18,7 +18,7 @@ async fn waits<T>(future: Pin<&mut impl Future<Output = T>>) {
 
 fn latches() -> [Latch; 2] {
     let store = MemoryStore::new();
-    [(); 2].map(|()| Client::sharing(&store).latch("start").unwrap())
+    [(); 2].map(|()| Client::with_store(&store).latch("start").unwrap())
 }
 
 #[tokio::test(start_paused = true)]
@@ -48,7 +48,7 @@ async fn one_whose_answer_nobody_takes_keeps_nobody_for_long() {
 
 async fn pool(permits: u32) -> [ExpirableSemaphore; 2] {
     let store = MemoryStore::new();
-    let pools = [(); 2].map(|()| Client::sharing(&store).expirable_semaphore("pool").unwrap());
+    let pools = [(); 2].map(|()| Client::with_store(&store).expirable_semaphore("pool").unwrap());
     pools[0].set(permits).await.unwrap();
     pools
 }
@@ -80,7 +80,7 @@ async fn one_who_sleeps_lets_the_next_have_a_permit_and_has_the_one_after() {
 #[tokio::test(start_paused = true)]
 async fn one_who_sleeps_too_long_for_a_lock_is_first_again_when_it_looks() {
     let store = MemoryStore::new();
-    let [here, there] = [(); 2].map(|()| Client::sharing(&store).lock("door").unwrap());
+    let [here, there] = [(); 2].map(|()| Client::with_store(&store).lock("door").unwrap());
     let taken = there.acquire().await.unwrap();
     let mut first = Box::pin(here.acquire());
     waits(first.as_mut()).await;

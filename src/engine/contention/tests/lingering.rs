@@ -77,7 +77,7 @@ async fn one_in_transit_does_not_keep_those_that_linger() {
 async fn a_look_costs_no_more_beside_many_names_that_are_waited_for() {
     let store = MemoryStore::new();
     let engine = Engine::on(&store, "client");
-    let (here, there) = (Client::of(Arc::clone(&engine)), Client::sharing(&store));
+    let (here, there) = (Client::of(Arc::clone(&engine)), Client::with_store(&store));
     let mut held = Vec::new();
     for n in 0..4 * MOST_LINGERING {
         let name = format!("door-{n}");

@@ -22,7 +22,7 @@ async fn pool() -> (MemoryStore, Arc<Engine>, ExpirableSemaphore) {
 }
 
 async fn held(store: &MemoryStore) -> i64 {
-    Client::sharing(store).expirable_semaphore("pool").unwrap().acquired().await.unwrap()
+    Client::with_store(store).expirable_semaphore("pool").unwrap().acquired().await.unwrap()
 }
 
 #[tokio::test(start_paused = true)]

@@ -14,7 +14,7 @@ const LONG: Duration = Duration::from_secs(5);
 async fn two_permits() -> (ExpirableSemaphore, ExpirablePermits, ExpirablePermits) {
     let store = MemoryStore::new();
     let [here, there] =
-        [(); 2].map(|()| Client::sharing(&store).expirable_semaphore("pool").unwrap());
+        [(); 2].map(|()| Client::with_store(&store).expirable_semaphore("pool").unwrap());
     here.set(2).await.unwrap();
     let (ours, theirs) = (here.acquire().await.unwrap(), there.acquire().await.unwrap());
     (here, ours, theirs)

@@ -22,7 +22,7 @@ const SOON: Duration = Duration::from_millis(2);
 
 fn prices() -> (MemoryStore, ReadWriteLock) {
     let store = MemoryStore::new();
-    let prices = Client::sharing(&store).read_write_lock("prices").unwrap();
+    let prices = Client::with_store(&store).read_write_lock("prices").unwrap();
     (store, prices)
 }
 
@@ -46,7 +46,7 @@ async fn who_comes_while_somebody_here_wants_to_write_has_a_hold_of_its_own() {
 #[tokio::test(start_paused = true)]
 async fn readers_in_line_let_a_writer_go_first_for_ten_seconds_in_all() {
     let (store, prices) = prices();
-    let there = [(); 2].map(|()| Client::sharing(&store).read_write_lock("prices").unwrap());
+    let there = [(); 2].map(|()| Client::with_store(&store).read_write_lock("prices").unwrap());
     let _reads = there[0].read().acquire().await.unwrap();
     let writes = tokio::spawn({
         let there = there[1].clone();
@@ -63,7 +63,7 @@ async fn readers_in_line_let_a_writer_go_first_for_ten_seconds_in_all() {
 #[tokio::test(start_paused = true)]
 async fn readers_in_line_go_before_a_writer_that_came_after_them() {
     let (store, prices) = prices();
-    let there = [(); 2].map(|()| Client::sharing(&store).read_write_lock("prices").unwrap());
+    let there = [(); 2].map(|()| Client::with_store(&store).read_write_lock("prices").unwrap());
     let writing = there[0].write().acquire().await.unwrap();
     let read = prices.read().lease(Duration::from_secs(600));
     let in_line = tokio::spawn(async move { join_all((0..3).map(|_| read.acquire())).await });
@@ -83,7 +83,7 @@ async fn readers_in_line_go_before_a_writer_that_came_after_them() {
 async fn reader_that_never_yields_waits_behind_one_of_its_client() {
     for (behind, least, most) in [(false, 0, 1), (true, 5, 11)] {
         let (store, here) = prices();
-        let there = [(); 2].map(|()| Client::sharing(&store).read_write_lock("prices").unwrap());
+        let there = [(); 2].map(|()| Client::with_store(&store).read_write_lock("prices").unwrap());
         let _reads = there[0].read().acquire().await.unwrap();
         let write = there[1].write();
         let writes = tokio::spawn(async move { drop(write.acquire().await) });
@@ -155,7 +155,7 @@ async fn a_writer_that_reads_as_well_is_not_handed_over() {
 #[tokio::test(start_paused = true)]
 async fn who_reads_twice_beside_its_own_writing_gives_back_each_for_itself() {
     let (store, here) = prices();
-    let there = Client::sharing(&store).read_write_lock("prices").unwrap();
+    let there = Client::with_store(&store).read_write_lock("prices").unwrap();
     let writing = here.write().acquire().await.unwrap();
     let first = here.read_beside(&writing).await.unwrap();
     let second = here.downgrade(writing).await.unwrap();
@@ -171,7 +171,7 @@ async fn who_reads_twice_beside_its_own_writing_gives_back_each_for_itself() {
 #[tokio::test(start_paused = true)]
 async fn nobody_reads_beside_a_writer_of_another_client() {
     let (store, prices) = prices();
-    let there = Client::sharing(&store).read_write_lock("prices").unwrap();
+    let there = Client::with_store(&store).read_write_lock("prices").unwrap();
     let writing = there.write().acquire().await.unwrap();
     let refused = prices.read_beside(&writing).await.unwrap_err();
     assert!(matches!(refused, Error::NotWriting { .. }), "{refused}");
@@ -196,7 +196,7 @@ async fn a_hold_that_is_over_is_shared_by_nobody() {
 #[tokio::test(start_paused = true)]
 async fn readers_that_only_enter_and_leave_ask_once() {
     let store = MemoryStore::new();
-    let client = Client::sharing(&store);
+    let client = Client::with_store(&store);
     let reads = Arc::new(AtomicU32::new(0));
     let tasks = (0..64).map(|_| {
         let (read, reads) = (client.read_write_lock("prices").unwrap().read(), Arc::clone(&reads));
@@ -217,7 +217,7 @@ async fn readers_that_only_enter_and_leave_ask_once() {
 #[tokio::test(start_paused = true)]
 async fn a_last_reader_whose_release_is_dropped_has_given_back() {
     let (store, here) = prices();
-    let there = Client::sharing(&store).read_write_lock("prices").unwrap();
+    let there = Client::with_store(&store).read_write_lock("prices").unwrap();
     let guard = here.read().acquire().await.unwrap();
     let mut release = Box::pin(guard.release());
     assert!(futures_util::poll!(&mut release).is_pending());
@@ -246,7 +246,7 @@ async fn who_reads_again_and_again_beside_others_lets_other_tasks_run() {
 #[tokio::test(start_paused = true)]
 async fn who_lets_other_tasks_run_and_is_polled_by_nobody_has_no_share_meanwhile() {
     let (store, here) = prices();
-    let there = Client::sharing(&store).read_write_lock("prices").unwrap();
+    let there = Client::with_store(&store).read_write_lock("prices").unwrap();
     let beside = here.read().acquire().await.unwrap();
     let read = here.read();
     let paused = loop {
@@ -263,7 +263,7 @@ async fn who_lets_other_tasks_run_and_is_polled_by_nobody_has_no_share_meanwhile
 
 #[tokio::test(start_paused = true)]
 async fn what_ends_while_others_may_join_is_told_with_its_reason() {
-    let client = Client::sharing(&MemoryStore::new());
+    let client = Client::with_store(&MemoryStore::new());
     let guard = client.read_write_lock("prices").unwrap().read().acquire().await.unwrap();
     let mut release = Box::pin(guard.release());
     assert!(futures_util::poll!(&mut release).is_pending());
@@ -361,7 +361,7 @@ async fn who_comes_when_sharing_has_just_ended_waits_until_all_have_gone_and_the
         for guard in sharing {
             guard.release().await.unwrap().done().unwrap();
         }
-        let there = Client::sharing(&store).read_write_lock("prices").unwrap();
+        let there = Client::with_store(&store).read_write_lock("prices").unwrap();
         let writing = there.write().try_acquire().await.unwrap().unwrap();
         writing.release().await.unwrap().done().unwrap();
         let _next = next.await.unwrap();
@@ -419,7 +419,7 @@ async fn no_more_readers_have_one_hold_than_local_turns_says_though_one_at_a_tim
 #[tokio::test(start_paused = true)]
 async fn who_waited_to_let_others_run_has_no_share_after_the_shutdown_has_begun() {
     let store = MemoryStore::new();
-    let client = Client::sharing(&store);
+    let client = Client::with_store(&store);
     let read = client.read_write_lock("prices").unwrap().read();
     let beside = read.acquire().await.unwrap();
     let paused = loop {

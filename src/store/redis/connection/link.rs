@@ -64,7 +64,7 @@ impl Link {
 
     /// Connects in the background, now if there is a runtime, else with the first call.
     /// Until then it is a connection that is away.
-    pub(crate) fn connect_lazily(
+    pub(crate) fn connect_lazy(
         dialer: Arc<Dialer>,
         watcher: Arc<dyn Watcher>,
         command_timeout: Duration,

@@ -78,7 +78,7 @@ impl Subscriptions {
     }
 
     /// The same without a connection: it is made in the background, from now on.
-    pub(super) fn connect_lazily(
+    pub(super) fn connect_lazy(
         board: Arc<Board>,
         dialer: Arc<Dialer>,
         command_timeout: Duration,
@@ -91,7 +91,7 @@ impl Subscriptions {
     fn link(&self) -> &Link {
         self.link.get_or_init(|| {
             let watcher: Arc<dyn Watcher> = Arc::<Board>::clone(&self.board);
-            Link::connect_lazily(Arc::clone(&self.dialer), watcher, self.command_timeout)
+            Link::connect_lazy(Arc::clone(&self.dialer), watcher, self.command_timeout)
         })
     }
 

@@ -77,7 +77,7 @@ impl Synced {
 
     fn connect(&self) -> Link {
         let watcher: Arc<dyn Watcher> = Arc::<Come>::clone(&self.come);
-        Link::connect_lazily(Arc::clone(&self.dialer), watcher, self.limit)
+        Link::connect_lazy(Arc::clone(&self.dialer), watcher, self.limit)
     }
 
     /// Ends the connection, if there is one, healthy or not.

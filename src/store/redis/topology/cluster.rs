@@ -137,7 +137,7 @@ impl Cluster {
     }
 
     /// The same without a connection: it is looked for in the background.
-    pub(super) fn connect_lazily(
+    pub(super) fn connect_lazy(
         seeds: Vec<Target>,
         settings: &Settings,
         client_id: &str,

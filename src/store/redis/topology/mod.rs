@@ -68,7 +68,7 @@ impl Topology {
     /// The same without a connection: it is made in the background.
     pub(super) fn one_lazily(dialer: Dialer, client_id: &str, limit: Duration) -> Self {
         let common = Common::of(client_id, Warnings::default(), limit);
-        let node = Node::connect_lazily(&common, Arc::new(dialer));
+        let node = Node::connect_lazy(&common, Arc::new(dialer));
         Self::One(One { common, node })
     }
 
@@ -89,7 +89,7 @@ impl Topology {
         client_id: &str,
         limit: Duration,
     ) -> Result<Self, Error> {
-        Cluster::connect_lazily(seeds, settings, client_id, limit).map(Self::Cluster)
+        Cluster::connect_lazy(seeds, settings, client_id, limit).map(Self::Cluster)
     }
 
     /// Sends `request` to the server that has its keys, and waits for the reply, refusals among

@@ -64,12 +64,12 @@ impl Node {
     }
 
     /// The same without a connection: both are made in the background.
-    pub(super) fn connect_lazily(common: &Common, dialer: Arc<Dialer>) -> Self {
+    pub(super) fn connect_lazy(common: &Common, dialer: Arc<Dialer>) -> Self {
         let watcher = common.watcher(&dialer, false);
         let synced = Synced::new(&dialer, common.limit);
-        let commands = Link::connect_lazily(Arc::clone(&dialer), watcher, common.limit);
+        let commands = Link::connect_lazy(Arc::clone(&dialer), watcher, common.limit);
         let board = common.board(Among::Alone);
-        let subscriptions = Subscriptions::connect_lazily(board, dialer, common.limit);
+        let subscriptions = Subscriptions::connect_lazy(board, dialer, common.limit);
         Self { commands, subscriptions, synced }
     }
 
@@ -83,7 +83,7 @@ impl Node {
     ) -> Self {
         let watcher = common.watcher(&dialer, replaces);
         let synced = Synced::new(&dialer, common.limit);
-        let commands = Link::connect_lazily(Arc::clone(&dialer), watcher, common.limit);
+        let commands = Link::connect_lazy(Arc::clone(&dialer), watcher, common.limit);
         let commands = commands.telling_rejection();
         let board = common.board(among);
         let subscriptions = Subscriptions::when_wanted(board, dialer, common.limit);
