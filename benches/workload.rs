@@ -44,7 +44,7 @@ async fn pairs() {
 /// A lock that goes round among tasks.
 async fn hand_overs() {
     let client = Client::in_memory();
-    let always = |lock: Lock| lock.local_turns(u32::MAX, Duration::from_secs(3_600));
+    let always = |lock: Lock| lock.local_handoff(u32::MAX, Duration::from_secs(3_600));
     let mut tasks = JoinSet::new();
     for _ in 0..TASKS {
         let lock = always(client.lock("orders:42").unwrap());

@@ -464,13 +464,13 @@ impl<Made> ClientBuilder<Made> {
     /// # async fn main() -> Result<(), leasehold::Error> {
     /// use std::time::Duration;
     /// let store = leasehold::MemoryStore::new();
-    /// let builder = leasehold::Client::builder().question_timeout(Duration::from_millis(200));
+    /// let builder = leasehold::Client::builder().request_timeout(Duration::from_millis(200));
     /// let lock = builder.with_store(&store).lock("orders:42")?;
     /// store.stall();
     /// assert!(lock.try_acquire().await.unwrap_err().is_transient()); // after 200 ms
     /// # Ok(()) }
     /// ```
-    pub fn question_timeout(mut self, timeout: Duration) -> Self {
+    pub fn request_timeout(mut self, timeout: Duration) -> Self {
         self.limits.question = Limits::sound(timeout);
         self
     }
@@ -499,9 +499,9 @@ impl<Made> ClientBuilder<Made> {
     ///
     /// ```
     /// use std::time::Duration;
-    /// let builder = leasehold::Client::builder().run_release_timeout(Duration::from_millis(50));
+    /// let builder = leasehold::Client::builder().run_release_wait(Duration::from_millis(50));
     /// ```
-    pub fn run_release_timeout(mut self, timeout: Duration) -> Self {
+    pub fn run_release_wait(mut self, timeout: Duration) -> Self {
         self.limits.release_after_run = Limits::sound(timeout);
         self
     }

@@ -60,7 +60,7 @@ pub use crate::{
     domain::{
         Finding, Hazard, Health, Holder, InvalidDuration, InvalidName, InvalidOwner,
         InvalidPermitId, LostReason, Name, NodeHealth, Owner, PermitId, Replicas, Role, Script,
-        Stats, Value, WaitBy, Write,
+        Stats, Value, WaitStrategy, Write,
     },
     error::{Cause, Error, Result},
     primitives::{

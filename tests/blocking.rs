@@ -19,7 +19,7 @@ use tokio::{
 };
 
 use leasehold::{
-    Error, LostReason, MemoryStore, Ran, Release, Result, WaitBy,
+    Error, LostReason, MemoryStore, Ran, Release, Result, WaitStrategy,
     blocking::{Client, Lock, LockGuard, OwnedLockGuard},
 };
 
@@ -170,8 +170,8 @@ mod acquiring {
         let guard = lock.clone().max_hold(millis(40)).acquire().unwrap();
         assert_eq!(guard.lost().unwrap(), LostReason::MaxHold);
         drop(guard);
-        let polling = WaitBy::Polling { first: Duration::ZERO, longest: millis(1) };
-        assert!(matches!(lock.clone().wait_by(polling).acquire(), Err(Error::Duration(_))));
+        let polling = WaitStrategy::Polling { initial: Duration::ZERO, max: millis(1) };
+        assert!(matches!(lock.clone().wait_strategy(polling).acquire(), Err(Error::Duration(_))));
         assert!(matches!(lock.ttl(Duration::ZERO).acquire(), Err(Error::Duration(_))));
         assert!(matches!(world.one.lock(""), Err(Error::Name(_))));
     }

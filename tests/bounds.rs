@@ -5,7 +5,7 @@ use std::{marker::PhantomData, panic::UnwindSafe};
 use leasehold::{
     Cause, Client, ClientBuilder, Error, Holder, Holding, InvalidDuration, InvalidName,
     InvalidOwner, Lock, LockGuard, LostReason, MemoryStore, Name, OnLoss, Owner, Ran, Release,
-    Script, Shutdown, Stats, Value, WaitBy, Write,
+    Script, Shutdown, Stats, Value, WaitStrategy, Write,
 };
 
 fn is_send<T: Send>() {}
@@ -49,7 +49,7 @@ fn public_types_may_cross_threads() {
     is_plain::<Shutdown>();
     is_plain::<Stats>();
     is_plain::<Value>();
-    is_plain::<WaitBy>();
+    is_plain::<WaitStrategy>();
     is_plain::<Write>();
 }
 
@@ -68,7 +68,7 @@ fn words_are_values() {
     is_value::<Shutdown>();
     is_value::<Stats>();
     is_value::<Value>();
-    is_value::<WaitBy>();
+    is_value::<WaitStrategy>();
     is_value::<Write>();
 }
 

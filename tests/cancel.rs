@@ -24,7 +24,7 @@ use tokio::{
 
 use leasehold::{
     Client, Error, Lock, LockGuard, LostReason, MemoryStore, ReadWriteLock, Release, Replicas,
-    Semaphore, WaitBy,
+    Semaphore, WaitStrategy,
 };
 
 const fn secs(n: u64) -> Duration {
@@ -161,9 +161,9 @@ impl World {
     /// Puts `way` in the way until `TROUBLE` is over. Returns the lock to acquire,
     /// and a task that ends when the way is free.
     async fn block(&self, way: Way) -> (Lock, JoinHandle<()>) {
-        let polling = WaitBy::Polling { first: millis(700), longest: secs(2) };
+        let polling = WaitStrategy::Polling { initial: millis(700), max: secs(2) };
         let lock = match way {
-            Way::HeldPolling => self.door().wait_by(polling),
+            Way::HeldPolling => self.door().wait_strategy(polling),
             _ => self.door(),
         };
         let guard = match way {

@@ -362,7 +362,7 @@ async fn any_durations_are_kept_or_refused_and_none_panics() {
             0 => lock.ttl(a).max_hold(b),
             1 => lock.lease(a).max_hold(b),
             2 => lock.ttl(a).lease(b),
-            _ => lock.local_turns(random.u32(..), a).max_hold(b),
+            _ => lock.local_handoff(random.u32(..), a).max_hold(b),
         };
         match lock.acquire_within(c).await {
             Ok(guard) => {

@@ -34,7 +34,7 @@ async fn is_silent_for<T>(limit: Duration, asked: impl Future<Output = Result<T,
 #[tokio::test(start_paused = true)]
 async fn a_question_that_is_not_to_wait_is_bounded_by_its_setting() {
     let defaults = world(|builder| builder);
-    let hasty = world(|builder| builder.question_timeout(millis(200)));
+    let hasty = world(|builder| builder.request_timeout(millis(200)));
     for ((store, lock), limit) in [(defaults, secs(3)), (hasty, millis(200))] {
         store.stall();
         is_silent_for(limit, lock.try_acquire()).await;
@@ -62,7 +62,7 @@ async fn reenter_fails_after_the_question_timeout_when_nobody_answers() {
 #[tokio::test(start_paused = true)]
 async fn a_change_is_asked_for_no_longer_than_half_as_long_as_it_is_known() {
     let store = MemoryStore::new();
-    let client = Client::builder().question_timeout(secs(600)).with_store(&store);
+    let client = Client::builder().request_timeout(secs(600)).with_store(&store);
     let (pool, latch) = (client.semaphore("pool").unwrap(), client.latch("start").unwrap());
     let permits = client.expirable_semaphore("printers").unwrap();
     store.stall();
@@ -96,7 +96,7 @@ async fn a_release_is_bounded_by_its_setting_and_goes_on() {
 #[tokio::test(start_paused = true)]
 async fn the_result_of_work_does_not_wait_for_a_silent_store() {
     let defaults = world(|builder| builder);
-    let hasty = world(|builder| builder.run_release_timeout(millis(20)));
+    let hasty = world(|builder| builder.run_release_wait(millis(20)));
     for ((store, lock), limit) in [(defaults, millis(500)), (hasty, millis(20))] {
         let start = Instant::now();
         let answer = lock.run(async |_held| {
@@ -137,7 +137,7 @@ async fn a_loss_is_told_at_once_though_the_store_is_silent() {
 async fn any_limit_will_do() {
     for limit in [Duration::ZERO, Duration::MAX] {
         let (_store, lock) = world(|builder| {
-            builder.question_timeout(limit).release_timeout(limit).run_release_timeout(limit)
+            builder.request_timeout(limit).release_timeout(limit).run_release_wait(limit)
         });
         assert!(lock.try_acquire().await.unwrap().unwrap().release().await.is_ok());
         assert_eq!(lock.run(async |_held| 42).await.unwrap(), 42);
@@ -168,7 +168,7 @@ fn work_that_is_polled_without_a_runtime_ends_all_the_same() {
 #[test]
 fn the_limits_are_those_of_threads_too() {
     let store = MemoryStore::new();
-    let builder = leasehold::blocking::Client::builder().question_timeout(millis(50));
+    let builder = leasehold::blocking::Client::builder().request_timeout(millis(50));
     let lock = builder.with_store(&store).unwrap().lock("door").unwrap();
     store.stall();
     let error = lock.try_acquire().unwrap_err();

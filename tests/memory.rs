@@ -390,7 +390,7 @@ mod health {
     #[tokio::test(start_paused = true)]
     async fn health_is_prompt_when_the_store_hangs() {
         let store = MemoryStore::new();
-        let client = Client::builder().question_timeout(secs(1)).with_store(&store);
+        let client = Client::builder().request_timeout(secs(1)).with_store(&store);
         assert!(client.health().await.is_ready());
         store.stall();
         let start = Instant::now();
@@ -515,7 +515,7 @@ async fn a_store_that_hangs_while_replicas_are_waited_for_is_waited_for_no_longe
 async fn readers_who_share_a_hold_share_its_replicas() {
     let store = MemoryStore::new();
     let prices = Client::with_store(&store).read_write_lock("prices").unwrap();
-    let read = prices.read().local_turns(9, secs(60));
+    let read = prices.read().local_handoff(9, secs(60));
     let one = read.acquire().await.unwrap();
     // one who wants replicas has them asked for its share
     let kept = read.clone().replicated(Replicas::at_least(1));

@@ -9,7 +9,7 @@ use std::{
 use futures_util::future::join_all;
 use leasehold::{
     Client, Error, ExpirablePermits, ExpirableSemaphore, LostReason, MemoryStore, OnLoss, Ran,
-    Release, WaitBy,
+    Release, WaitStrategy,
 };
 use tokio::{
     task::JoinHandle,
@@ -137,11 +137,11 @@ async fn one_release_of_many_lets_many_in_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn a_release_elsewhere_is_heard_at_once_and_by_one_who_polls_soon() {
-    let polling = WaitBy::Polling { first: ms(1), longest: ms(50) };
-    for (wait_by, soon) in [(WaitBy::Messages, AT_ONCE), (polling, ms(70))] {
+    let polling = WaitStrategy::Polling { initial: ms(1), max: ms(50) };
+    for (wait_strategy, soon) in [(WaitStrategy::PubSub, AT_ONCE), (polling, ms(70))] {
         let t = World::of(1).await;
         let guard = t.one.acquire().await.unwrap();
-        let waiting = waiter(&t.other.clone().wait_by(wait_by), 1);
+        let waiting = waiter(&t.other.clone().wait_strategy(wait_strategy), 1);
         sleep(secs(1)).await;
         let begun = Instant::now();
         give_back(guard).await;
@@ -257,7 +257,7 @@ async fn a_permit_whose_id_was_seen_is_no_others_when_it_was_given_back() {
 #[tokio::test(start_paused = true)]
 async fn what_is_of_no_use_to_who_waits_here_goes_to_the_store() {
     let t = World::of(2).await;
-    let none = t.one.clone().local_turns(0, secs(1));
+    let none = t.one.clone().local_handoff(0, secs(1));
     let cases = [
         (&t.one, &t.one.clone().ttl(secs(7)), 1),
         (&t.one, &t.one.clone().lease(secs(7)), 1),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold::{Client, Error, LostReason, MemoryStore, ReadWriteLock, Release, WaitBy};
+use leasehold::{Client, Error, LostReason, MemoryStore, ReadWriteLock, Release, WaitStrategy};
 use tokio::time::{Instant, sleep, timeout};
 
 const SOON: Duration = Duration::from_millis(5);
@@ -47,14 +47,14 @@ async fn a_hold_is_shared_for_the_time_of_a_local_hand_over() {
     let third = prices.read().acquire().await.unwrap();
     assert_ne!(first.owner(), third.owner());
     // and not at all where that is not wanted
-    let alone = prices.read().local_turns(0, Duration::ZERO).acquire().await.unwrap();
+    let alone = prices.read().local_handoff(0, Duration::ZERO).acquire().await.unwrap();
     assert_ne!(alone.owner(), prices.read().acquire().await.unwrap().owner());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_hold_is_shared_by_as_many_as_a_local_hand_over_may_reach() {
     let (_store, prices, _) = prices();
-    let few = prices.read().local_turns(2, Duration::from_secs(60));
+    let few = prices.read().local_handoff(2, Duration::from_secs(60));
     let mut guards = Vec::new();
     for _ in 0..4 {
         guards.push(few.acquire().await.unwrap());
@@ -121,7 +121,7 @@ async fn who_waits_to_write_goes_before_readers_that_come_later() {
         let late = tokio::spawn({
             let here = here.clone();
             // It does not share: it asks.
-            async move { here.read().local_turns(0, Duration::ZERO).acquire().await.unwrap() }
+            async move { here.read().local_handoff(0, Duration::ZERO).acquire().await.unwrap() }
         });
         sleep(SOON).await;
         assert!(!writer.is_finished() && !late.is_finished());
@@ -139,7 +139,8 @@ async fn a_writer_that_asks_no_more_is_let_go_first_for_as_long_as_it_counts() {
     let first = here.read().acquire().await.unwrap();
     // One that waits to write, and does not notice that it could.
     let rarely = Duration::from_secs(30);
-    let writes = there.write().wait_by(WaitBy::Polling { first: rarely, longest: rarely });
+    let writes =
+        there.write().wait_strategy(WaitStrategy::Polling { initial: rarely, max: rarely });
     let writer = tokio::spawn(async move { writes.acquire().await.map(drop) });
     sleep(Duration::from_millis(50)).await;
 
@@ -212,7 +213,7 @@ async fn a_reader_goes_before_a_writer_that_came_after_it() {
     let last = Client::with_store(&store).read_write_lock("prices").unwrap();
     // It does not hear of the release, and so it is not the first to ask.
     let rarely = Duration::from_secs(3);
-    let last = last.write().wait_by(WaitBy::Polling { first: rarely, longest: rarely });
+    let last = last.write().wait_strategy(WaitStrategy::Polling { initial: rarely, max: rarely });
     let writer = tokio::spawn(async move { last.acquire().await.unwrap() });
     sleep(SOON).await;
     drop(writing);
@@ -261,7 +262,7 @@ async fn readers_that_prefer_nobody_do_not_wait() {
     let mut writes = Box::pin(write.acquire());
     assert!(timeout(SOON, &mut writes).await.is_err());
     let here = here.prefer_writers(false);
-    let second = timeout(SOON, here.read().local_turns(0, SOON).acquire()).await;
+    let second = timeout(SOON, here.read().local_handoff(0, SOON).acquire()).await;
     drop((first, second.expect("it enters at once").unwrap()));
     drop(timeout(SOON, writes).await.expect("nobody reads any more").unwrap());
 }
@@ -368,14 +369,14 @@ async fn readers_are_renewed_and_end_with_their_process() {
 async fn who_polls_reads_and_writes_too() {
     let (_store, here, there) = prices();
     let polling =
-        WaitBy::Polling { first: Duration::from_millis(1), longest: Duration::from_millis(8) };
-    let writing = here.write().wait_by(polling).acquire().await.unwrap();
+        WaitStrategy::Polling { initial: Duration::from_millis(1), max: Duration::from_millis(8) };
+    let writing = here.write().wait_strategy(polling).acquire().await.unwrap();
     let reader = tokio::spawn({
         let there = there.clone();
-        async move { there.read().wait_by(polling).acquire().await.unwrap() }
+        async move { there.read().wait_strategy(polling).acquire().await.unwrap() }
     });
     sleep(Duration::from_millis(50)).await;
     drop(writing);
     drop(timeout(Duration::from_millis(50), reader).await.unwrap().unwrap());
-    assert!(here.write().wait_by(polling).acquire().await.is_ok());
+    assert!(here.write().wait_strategy(polling).acquire().await.is_ok());
 }

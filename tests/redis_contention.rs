@@ -210,7 +210,7 @@ async fn polling_waiter_enters_behind_others_whatever_their_leases() {
         let poller = client(&redis).await;
         for _ in 0..3 {
             let before = chain.granted();
-            let took = entry(door(&poller).wait_by(POLLING), bound).await;
+            let took = entry(door(&poller).wait_strategy(POLLING), bound).await;
             println!("fixed {fixed}: in after {took:?} and {} others", chain.granted() - before);
         }
     }

@@ -374,7 +374,7 @@ async fn one_who_polls_asks_as_often_as_it_said_and_never_subscribes() {
     let t = Setup::new().await;
     hold_by_hand(&t.redis, "door", "java:1", secs(600));
     let before = t.redis.calls();
-    let waiting = waiter(t.lock.clone().wait_by(POLLING));
+    let waiting = waiter(t.lock.clone().wait_strategy(POLLING));
     sleep(secs(2)).await;
     let calls = t.redis.calls().since(&before);
 
@@ -460,7 +460,7 @@ async fn take_turns(clients: &[Client], rounds: usize) -> u64 {
 async fn a_lock_that_goes_from_task_to_task_costs_nothing() {
     // given a holder, and a hundred tasks of its client that wait
     let t = Setup::new().await;
-    let lock = t.lock.clone().local_turns(1_000, secs(600));
+    let lock = t.lock.clone().local_handoff(1_000, secs(600));
     let guard = lock.acquire().await.unwrap();
     let crowd: Vec<_> = (0..100)
         .map(|_| {

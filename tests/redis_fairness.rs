@@ -70,7 +70,7 @@ async fn polling_waiter_enters_in_a_yield_window() {
     let chain = Chain::of(&redis, "door", HOLD).await;
     let poller = client(&redis).await;
     let enter = async || {
-        entry(door(&poller).wait_by(POLLING), bound).await;
+        entry(door(&poller).wait_strategy(POLLING), bound).await;
     };
     enters(&chain, "a polling waiter", 4, bound, enter).await;
 }
@@ -197,7 +197,7 @@ async fn polling_waiter_enters_behind_one_client_that_comes_back() {
         let (busy, poller) = (client(&redis).await, client(&redis).await);
         let task = comes_back_at_once(&busy, hold);
         for _ in 0..3 {
-            let took = entry(door(&poller).wait_by(POLLING), bound).await;
+            let took = entry(door(&poller).wait_strategy(POLLING), bound).await;
             println!("polls behind one that holds for {hold:?}: {took:?}");
         }
         task.abort();

@@ -12,13 +12,13 @@ use tokio::time::{sleep, timeout};
 
 /// A client that waits for ten seconds for each answer, and gives up no connection before.
 async fn patient(url: &str) -> Client {
-    let builder = Client::builder().command_timeout(secs(10)).question_timeout(secs(10));
+    let builder = Client::builder().command_timeout(secs(10)).request_timeout(secs(10));
     builder.connect(url).await.unwrap()
 }
 
 /// A lock that stays in its process for as long as somebody here wants it.
 fn door(client: &Client) -> Lock {
-    client.lock("door").unwrap().local_turns(1_000, secs(60))
+    client.lock("door").unwrap().local_handoff(1_000, secs(60))
 }
 
 async fn held(client: &Client) -> LockGuard {

@@ -639,7 +639,7 @@ fn names_one_unreachable(health: &Health, node: &Redis) {
 async fn health_is_prompt_and_ready_when_a_cluster_node_is_killed() {
     let lenient = Redis::options().arg("--cluster-require-full-coverage", "no");
     let cluster = Cluster::options().replicas(0).node_options(lenient).start();
-    let client = Client::builder().question_timeout(secs(1));
+    let client = Client::builder().request_timeout(secs(1));
     let client = client.connect(&cluster.url()).await.unwrap();
     let killed = &cluster.nodes()[1];
     killed.stop();
@@ -655,7 +655,7 @@ async fn health_is_prompt_and_ready_when_a_cluster_node_is_killed() {
 async fn health_is_prompt_and_ready_when_a_cluster_node_is_frozen() {
     let lenient = Redis::options().arg("--cluster-require-full-coverage", "no");
     let cluster = Cluster::options().replicas(0).node_options(lenient).start();
-    let client = Client::builder().command_timeout(secs(1)).question_timeout(secs(1));
+    let client = Client::builder().command_timeout(secs(1)).request_timeout(secs(1));
     let client = client.connect(&cluster.url()).await.unwrap();
     let frozen = &cluster.nodes()[1];
     frozen.pause();

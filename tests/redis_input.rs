@@ -7,7 +7,7 @@ mod common;
 use std::{error::Error as _, fmt::Debug, time::Duration};
 
 use common::{SOON, client, give_back, keys, ms, pttl, secs, within};
-use leasehold::{Client, ClientBuilder, Error, InvalidName, Lock, WaitBy};
+use leasehold::{Client, ClientBuilder, Error, InvalidName, Lock, WaitStrategy};
 use testkit::{Connection, Redis};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -163,13 +163,15 @@ async fn a_duration_that_redis_cannot_keep_is_refused_by_name_and_nothing_is_ask
     let client = client(&redis).await;
     let before = redis.calls();
     let lock = client.lock("door").unwrap();
-    let polling = |first, longest| lock.clone().wait_by(WaitBy::Polling { first, longest });
+    let polling = |first, longest| {
+        lock.clone().wait_strategy(WaitStrategy::Polling { initial: first, max: longest })
+    };
     for absurd in ABSURD {
         refused_in(lock.clone().ttl(absurd), "ttl").await;
         refused_in(lock.clone().lease(absurd), "lease").await;
         refused_in(lock.clone().max_hold(absurd), "max_hold").await;
-        refused_in(polling(absurd, secs(1)), "first pause of polling").await;
-        refused_in(polling(ms(1), absurd), "longest pause of polling").await;
+        refused_in(polling(absurd, secs(1)), "initial interval of polling").await;
+        refused_in(polling(ms(1), absurd), "max interval of polling").await;
     }
     assert_eq!(redis.calls().since(&before).to_string(), "no calls");
 }

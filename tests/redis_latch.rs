@@ -132,7 +132,7 @@ async fn a_count_whose_reply_is_lost_counts_once() {
 async fn a_count_that_nobody_answered_may_have_counted_and_a_second_call_counts_again() {
     let redis = Redis::start();
     let proxy = Proxy::before(redis.port());
-    let builder = Client::builder().question_timeout(secs(2));
+    let builder = Client::builder().request_timeout(secs(2));
     let latch = builder.connect(&proxy.url()).await.unwrap().latch("start").unwrap();
     latch.set(3).await.unwrap();
     proxy.swallow_replies(true);

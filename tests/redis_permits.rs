@@ -498,7 +498,9 @@ async fn who_may_not_listen_or_polls_asks_now_and_then() {
     let redis = Redis::start();
     let (owner, deaf) = (client(&redis).await, with_rights(&redis, "deaf", &["~*", "+@all"]).await);
     let all = permits(&owner, 1).await;
-    for permits in [deaf.expirable_semaphore("printers").unwrap(), all.clone().wait_by(POLLING)] {
+    for permits in
+        [deaf.expirable_semaphore("printers").unwrap(), all.clone().wait_strategy(POLLING)]
+    {
         let guard = all.acquire().await.unwrap();
         let waiting = waiter(&permits);
         sleep(ms(300)).await;

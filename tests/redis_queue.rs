@@ -14,7 +14,7 @@ use common::{
     ms, pttl, release_by_hand, secs, subscribers, waiter, with_rights, within,
 };
 use futures_util::future::join_all;
-use leasehold::{Client, Lock, LockGuard, LostReason, Result, WaitBy};
+use leasehold::{Client, Lock, LockGuard, LostReason, Result, WaitStrategy};
 use testkit::{Helper, Proxy, Redis, eventually};
 use tokio::{
     runtime::Runtime,
@@ -558,8 +558,8 @@ async fn polling_waiter_enters_beside_two_that_pass_the_lock_on() {
     eventually("they do", SOON, || clients[1].stats().granted > 10);
 
     // when a polling client comes
-    let polling = WaitBy::Polling { first: ms(1), longest: ms(2) };
-    let lock = door(&clients[2]).wait_by(polling);
+    let polling = WaitStrategy::Polling { initial: ms(1), max: ms(2) };
+    let lock = door(&clients[2]).wait_strategy(polling);
     let entered = timeout(secs(20), lock.acquire()).await;
 
     // then it enters in a yield window

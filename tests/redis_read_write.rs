@@ -299,7 +299,7 @@ async fn a_reader_yields_to_a_waiting_writer_for_ten_seconds_and_no_longer() {
         // when another one comes to read
         let began = Instant::now();
         let side = t.theirs().read();
-        let side = if by_polling { side.wait_by(POLLING) } else { side };
+        let side = if by_polling { side.wait_strategy(POLLING) } else { side };
         let beside = within(secs(20), "it reads", side.acquire()).await.unwrap();
 
         // then it lets the writer go first, in vain, and reads
@@ -1092,7 +1092,7 @@ async fn a_thousand_readers_of_one_process_that_read_together_ask_twice() {
     let t = Setup::new().await;
     give_back(read(&t.ours()).await).await;
     let before = t.redis.calls();
-    let lock = t.ours().read().local_turns(10_000, secs(60));
+    let lock = t.ours().read().local_handoff(10_000, secs(60));
     let first = lock.acquire().await.unwrap();
     let others = join_all((0..999).map(|_| lock.acquire())).await;
     let owners: BTreeSet<_> =

@@ -188,7 +188,7 @@ async fn what_a_task_leaves_to_the_next_one_here_is_asked_about_once() {
     let master = Redis::start();
     let _replica = Redis::start_replica_of(&master);
     let client = client(&master).await;
-    let lock = client.lock("door").unwrap().local_turns(9, secs(60));
+    let lock = client.lock("door").unwrap().local_handoff(9, secs(60));
     let monitor = master.monitor();
     let first = lock.clone().replicated(ONE).acquire().await.unwrap();
     let next = left_to_the_next(first, lock.clone().replicated(ONE)).await;
@@ -215,7 +215,7 @@ async fn the_tokens_of_holds_that_follow_here_are_acknowledged_with_the_first() 
     let master = Redis::start();
     let replica = Redis::start_replica_of(&master);
     let [client, elsewhere] = [client(&master).await, client(&master).await];
-    let lock = client.fenced_lock("door").unwrap().local_turns(9, secs(60)).replicated(ONE);
+    let lock = client.fenced_lock("door").unwrap().local_handoff(9, secs(60)).replicated(ONE);
     let held = elsewhere.lock("door").unwrap().acquire().await.unwrap();
     let [mut one, mut other] = [(); 2].map(|()| Box::pin(lock.acquire()));
     assert!(poll!(&mut one).is_pending() && poll!(&mut other).is_pending());

@@ -20,7 +20,7 @@ use tokio::{
 const LIMIT: Duration = secs(2);
 
 fn builder() -> ClientBuilder {
-    Client::builder().question_timeout(LIMIT).connect_timeout(SOON)
+    Client::builder().request_timeout(LIMIT).connect_timeout(SOON)
 }
 
 /// A server that is not there yet.
@@ -200,7 +200,7 @@ fn a_lazy_client_is_made_where_there_is_no_runtime_and_its_settings_are_checked(
 #[test]
 fn a_lazy_client_for_threads_is_there_before_its_server() {
     let redis = not_yet();
-    let builder = leasehold::blocking::Client::builder().question_timeout(LIMIT);
+    let builder = leasehold::blocking::Client::builder().request_timeout(LIMIT);
     let client = builder.connect_lazy(&redis.url()).unwrap();
     let lock = client.lock("door").unwrap();
     let error = lock.try_acquire().unwrap_err();
@@ -324,7 +324,7 @@ async fn a_probe_of_a_server_that_is_well_says_what_it_is() {
 #[tokio::test]
 async fn a_probe_does_not_wait_for_a_connection_that_is_away() {
     let redis = not_yet();
-    let client = Client::builder().question_timeout(secs(60)).connect_lazy(&redis.url()).unwrap();
+    let client = Client::builder().request_timeout(secs(60)).connect_lazy(&redis.url()).unwrap();
     let refused = |health: &Health| {
         health.obstacle.as_ref().is_some_and(|words| words.contains("Connection refused"))
     };

@@ -80,10 +80,10 @@ async fn do_everything(redis: &Redis) {
     give_back(guard).await;
 
     // take turns, by messages and without
-    for wait_by in [leasehold::WaitBy::Messages, POLLING] {
+    for wait_strategy in [leasehold::WaitStrategy::PubSub, POLLING] {
         for _ in 0..3 {
             let guard = door(&one).acquire().await.unwrap();
-            let locks = [door(&other).wait_by(wait_by), door(&one)];
+            let locks = [door(&other).wait_strategy(wait_strategy), door(&one)];
             let waiting = locks.map(|lock| tokio::spawn(entry(lock, secs(20))));
             sleep(ms(1_500)).await;
             give_back(guard).await;

@@ -117,7 +117,7 @@ async fn nothing_but_the_lock_is_ever_stored() {
     let guard = ours.lock("door").unwrap().acquire().await.unwrap();
     let again = guard.reenter().await.unwrap();
     let listening = waiter(other.lock("door").unwrap());
-    let polling = waiter(ours.lock("door").unwrap().wait_by(POLLING));
+    let polling = waiter(ours.lock("door").unwrap().wait_strategy(POLLING));
     until_subscribed(&redis, &channel("door"));
     // and, while somebody waits, its queue, and when that was passed over
     let only_the_lock = || {
@@ -222,8 +222,8 @@ async fn one_who_polls_excludes_others_and_never_listens() {
     let redis = Redis::start();
     let (one, other) = (client(&redis).await, client(&redis).await);
     let monitor = redis.monitor();
-    let guard = one.lock("door").unwrap().wait_by(POLLING).acquire().await.unwrap();
-    let waiting = waiter(other.lock("door").unwrap().wait_by(POLLING));
+    let guard = one.lock("door").unwrap().wait_strategy(POLLING).acquire().await.unwrap();
+    let waiting = waiter(other.lock("door").unwrap().wait_strategy(POLLING));
     eventually("the other one polls", SOON, || redis.calls().of("evalsha") > 3);
     assert!(!waiting.is_finished());
     assert!(one.lock("door").unwrap().try_acquire().await.unwrap().is_none());

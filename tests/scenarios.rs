@@ -30,7 +30,7 @@ use common::{
     secs, waiter, within,
 };
 use futures_util::future::join_all;
-use leasehold::{Client, Error, FencedGuard, Lock, LostReason, Release, WaitBy};
+use leasehold::{Client, Error, FencedGuard, Lock, LostReason, Release, WaitStrategy};
 use testkit::{Redis, eventually};
 use tokio::time::{Instant, sleep};
 
@@ -40,7 +40,7 @@ macro_rules! both_ways {
         mod by_messages {
             $(#[tokio::test(flavor = "multi_thread")]
             async fn $scenario() {
-                super::$scenario(leasehold::WaitBy::Messages).await;
+                super::$scenario(leasehold::WaitStrategy::PubSub).await;
             })+
         }
         mod by_polling {
@@ -81,36 +81,36 @@ struct Setup {
     redis: Redis,
     one: Client,
     other: Client,
-    wait_by: WaitBy,
+    wait_strategy: WaitStrategy,
 }
 
 impl Setup {
-    async fn new(wait_by: WaitBy) -> Self {
+    async fn new(wait_strategy: WaitStrategy) -> Self {
         let redis = Redis::start();
         let (one, other) = (client(&redis).await, client(&redis).await);
-        Self { redis, one, other, wait_by }
+        Self { redis, one, other, wait_strategy }
     }
 
     fn ours(&self) -> Lock {
-        self.one.lock("door").unwrap().wait_by(self.wait_by)
+        self.one.lock("door").unwrap().wait_strategy(self.wait_strategy)
     }
 
     fn theirs(&self) -> Lock {
-        self.other.lock("door").unwrap().wait_by(self.wait_by)
+        self.other.lock("door").unwrap().wait_strategy(self.wait_strategy)
     }
 }
 
 // testRedisFailed
-async fn a_stopped_server_is_an_error_when_patience_ends(wait_by: WaitBy) {
-    let t = Setup::new(wait_by).await;
+async fn a_stopped_server_is_an_error_when_patience_ends(wait_strategy: WaitStrategy) {
+    let t = Setup::new(wait_strategy).await;
     t.redis.stop();
     let error = within(SOON, "it ends", t.ours().acquire_within(secs(3))).await.unwrap_err();
     assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
 }
 
 // testForceUnlock
-async fn a_forced_release_frees_the_lock_for_everybody(wait_by: WaitBy) {
-    let t = Setup::new(wait_by).await;
+async fn a_forced_release_frees_the_lock_for_everybody(wait_strategy: WaitStrategy) {
+    let t = Setup::new(wait_strategy).await;
     let guard = t.ours().acquire().await.unwrap();
     assert!(t.ours().force_release().await.unwrap());
     assert!(!t.ours().is_locked().await.unwrap());
@@ -120,8 +120,8 @@ async fn a_forced_release_frees_the_lock_for_everybody(wait_by: WaitBy) {
 }
 
 // testExpire
-async fn a_fixed_lease_ends_by_itself_and_its_guard_says_so(wait_by: WaitBy) {
-    let t = Setup::new(wait_by).await;
+async fn a_fixed_lease_ends_by_itself_and_its_guard_says_so(wait_strategy: WaitStrategy) {
+    let t = Setup::new(wait_strategy).await;
     let start = Instant::now();
     let guard = t.ours().lease(secs(2)).acquire().await.unwrap();
 
@@ -138,8 +138,8 @@ async fn a_fixed_lease_ends_by_itself_and_its_guard_says_so(wait_by: WaitBy) {
 }
 
 // testRemainTimeToLive
-async fn the_remaining_time_is_that_of_lease_or_ttl(wait_by: WaitBy) {
-    let t = Setup::new(wait_by).await;
+async fn the_remaining_time_is_that_of_lease_or_ttl(wait_strategy: WaitStrategy) {
+    let t = Setup::new(wait_strategy).await;
     let remaining = async || t.theirs().holder().await.unwrap().unwrap().remaining().unwrap();
 
     let guard = t.ours().lease(secs(3_600)).acquire().await.unwrap();
@@ -157,10 +157,10 @@ async fn the_remaining_time_is_that_of_lease_or_ttl(wait_by: WaitBy) {
 
 // testAutoExpire
 async fn a_client_that_goes_away_with_its_lock_keeps_others_out_for_one_ttl_at_most(
-    wait_by: WaitBy,
+    wait_strategy: WaitStrategy,
 ) {
     // given a holder that is renewed for longer than its ttl
-    let t = Setup::new(wait_by).await;
+    let t = Setup::new(wait_strategy).await;
     let (gone, goes) = std::sync::mpsc::channel();
     let url = t.redis.url();
     let holder = std::thread::spawn(move || {
@@ -187,8 +187,8 @@ async fn a_client_that_goes_away_with_its_lock_keeps_others_out_for_one_ttl_at_m
 }
 
 // testGetHoldCount
-async fn the_hold_count_is_that_of_its_guards(wait_by: WaitBy) {
-    let t = Setup::new(wait_by).await;
+async fn the_hold_count_is_that_of_its_guards(wait_strategy: WaitStrategy) {
+    let t = Setup::new(wait_strategy).await;
     let guard = t.ours().acquire().await.unwrap();
     let owner = guard.owner().clone();
     let count = async || t.theirs().held_by(&owner).await.unwrap();
@@ -203,8 +203,8 @@ async fn the_hold_count_is_that_of_its_guards(wait_by: WaitBy) {
 }
 
 // testIsHeldByCurrentThread, testIsHeldByCurrentThreadOtherThread
-async fn only_its_owner_is_seen_to_hold_it(wait_by: WaitBy) {
-    let t = Setup::new(wait_by).await;
+async fn only_its_owner_is_seen_to_hold_it(wait_strategy: WaitStrategy) {
+    let t = Setup::new(wait_strategy).await;
     let other = t.other.lock("window").unwrap().acquire().await.unwrap();
     assert_eq!(t.ours().held_by(other.owner()).await.unwrap(), 0);
 
@@ -219,8 +219,8 @@ async fn only_its_owner_is_seen_to_hold_it(wait_by: WaitBy) {
 }
 
 // testIsLocked, testIsLockedOtherThread
-async fn anybody_sees_whether_it_is_locked(wait_by: WaitBy) {
-    let t = Setup::new(wait_by).await;
+async fn anybody_sees_whether_it_is_locked(wait_strategy: WaitStrategy) {
+    let t = Setup::new(wait_strategy).await;
     let seen =
         async || (t.ours().is_locked().await.unwrap(), t.theirs().is_locked().await.unwrap());
     assert_eq!(seen().await, (false, false));
@@ -231,8 +231,8 @@ async fn anybody_sees_whether_it_is_locked(wait_by: WaitBy) {
 }
 
 // testUnlockFail
-async fn a_guard_whose_lock_another_has_taken_cannot_release_it(wait_by: WaitBy) {
-    let t = Setup::new(wait_by).await;
+async fn a_guard_whose_lock_another_has_taken_cannot_release_it(wait_strategy: WaitStrategy) {
+    let t = Setup::new(wait_strategy).await;
     let old = t.ours().acquire().await.unwrap();
     t.ours().force_release().await.unwrap();
     let new = t.theirs().acquire().await.unwrap();
@@ -244,8 +244,8 @@ async fn a_guard_whose_lock_another_has_taken_cannot_release_it(wait_by: WaitBy)
 }
 
 // testLockUnlock
-async fn a_lock_can_be_taken_again_after_its_release(wait_by: WaitBy) {
-    let t = Setup::new(wait_by).await;
+async fn a_lock_can_be_taken_again_after_its_release(wait_strategy: WaitStrategy) {
+    let t = Setup::new(wait_strategy).await;
     let lock = t.ours();
     for _ in 0..2 {
         give_back(lock.acquire().await.unwrap()).await;
@@ -253,8 +253,8 @@ async fn a_lock_can_be_taken_again_after_its_release(wait_by: WaitBy) {
 }
 
 // testReentrancy
-async fn a_lock_that_is_entered_twice_is_free_after_two_releases(wait_by: WaitBy) {
-    let t = Setup::new(wait_by).await;
+async fn a_lock_that_is_entered_twice_is_free_after_two_releases(wait_strategy: WaitStrategy) {
+    let t = Setup::new(wait_strategy).await;
     let guard = t.ours().try_acquire().await.unwrap().unwrap();
     let again = guard.reenter().await.unwrap();
     give_back_one_of_two(again).await;
@@ -267,8 +267,8 @@ async fn a_lock_that_is_entered_twice_is_free_after_two_releases(wait_by: WaitBy
 // testContendingThreadBlocksAndAcquiresOnRelease, testSameThreadReacquireThrows,
 // testCrossInstanceSameThreadReentryThrows, of RedissonNonReentrantLockTest and
 // RedissonNonReentrantFairLockTest
-async fn who_holds_a_lock_and_acquires_it_again_waits_as_others_do(wait_by: WaitBy) {
-    let t = Setup::new(wait_by).await;
+async fn who_holds_a_lock_and_acquires_it_again_waits_as_others_do(wait_strategy: WaitStrategy) {
+    let t = Setup::new(wait_strategy).await;
     let lock = t.ours();
     let guard = lock.acquire().await.unwrap();
 
@@ -294,9 +294,9 @@ async fn who_holds_a_lock_and_acquires_it_again_waits_as_others_do(wait_by: Wait
 }
 
 // RedissonFencedLockTest.testTokenIncrease
-async fn each_hold_of_a_fenced_lock_has_a_greater_token(wait_by: WaitBy) {
-    let t = Setup::new(wait_by).await;
-    let lock = |client: &Client| client.fenced_lock("door").unwrap().wait_by(wait_by);
+async fn each_hold_of_a_fenced_lock_has_a_greater_token(wait_strategy: WaitStrategy) {
+    let t = Setup::new(wait_strategy).await;
+    let lock = |client: &Client| client.fenced_lock("door").unwrap().wait_strategy(wait_strategy);
     let (ours, theirs) = (lock(&t.one), lock(&t.other));
     let mut tokens = vec![];
     let mut give_back = async |guard: FencedGuard| {
@@ -319,8 +319,8 @@ async fn each_hold_of_a_fenced_lock_has_a_greater_token(wait_by: WaitBy) {
 
 // ReadLockEntryTest.shouldHaveNoThreadsAfterNonReentrantAcquireAndRelease,
 // shouldHaveNoThreadsAfterReentrantAcquireAndRelease
-async fn what_was_given_back_is_renewed_no_more(wait_by: WaitBy) {
-    let t = Setup::new(wait_by).await;
+async fn what_was_given_back_is_renewed_no_more(wait_strategy: WaitStrategy) {
+    let t = Setup::new(wait_strategy).await;
     let lock = t.ours().ttl(secs(1));
     give_back(lock.acquire().await.unwrap()).await;
     let guard = lock.acquire().await.unwrap();
@@ -353,13 +353,13 @@ impl Fragile {
 }
 
 /// Lets each client count `rounds` times under the lock. Returns how far they got.
-async fn count_together(clients: Vec<Client>, rounds: u32, wait_by: WaitBy) -> u32 {
+async fn count_together(clients: Vec<Client>, rounds: u32, wait_strategy: WaitStrategy) -> u32 {
     let number = Arc::<Fragile>::default();
     let counting = clients.into_iter().map(|client| {
         let number = Arc::clone(&number);
         tokio::spawn(async move {
             for _ in 0..rounds {
-                let lock = client.lock("door").unwrap().wait_by(wait_by);
+                let lock = client.lock("door").unwrap().wait_strategy(wait_strategy);
                 let guard = lock.acquire().await.unwrap();
                 number.count().await;
                 give_back(guard).await;
@@ -373,32 +373,32 @@ async fn count_together(clients: Vec<Client>, rounds: u32, wait_by: WaitBy) -> u
 }
 
 // testConcurrency_SingleInstance
-async fn tasks_of_one_client_exclude_each_other(wait_by: WaitBy) {
-    let t = Setup::new(wait_by).await;
+async fn tasks_of_one_client_exclude_each_other(wait_strategy: WaitStrategy) {
+    let t = Setup::new(wait_strategy).await;
     let tasks = vec![t.one.clone(); 15];
-    assert_eq!(count_together(tasks, 1, wait_by).await, 15);
+    assert_eq!(count_together(tasks, 1, wait_strategy).await, 15);
     assert!(keys(&t.redis).is_empty());
 }
 
 // testConcurrencyLoop_MultiInstance
-async fn sixteen_clients_count_to_sixteen_hundred_together(wait_by: WaitBy) {
+async fn sixteen_clients_count_to_sixteen_hundred_together(wait_strategy: WaitStrategy) {
     let redis = Redis::start();
     let clients = join_all((0..16).map(|_| client(&redis))).await;
-    assert_eq!(count_together(clients, 100, wait_by).await, 1_600);
+    assert_eq!(count_together(clients, 100, wait_strategy).await, 1_600);
     assert!(keys(&redis).is_empty());
 }
 
 // testConcurrency_MultiInstance
-async fn a_hundred_clients_exclude_each_other(wait_by: WaitBy) {
+async fn a_hundred_clients_exclude_each_other(wait_strategy: WaitStrategy) {
     let redis = Redis::start();
     let clients = join_all((0..100).map(|_| client(&redis))).await;
-    assert_eq!(count_together(clients, 1, wait_by).await, 100);
+    assert_eq!(count_together(clients, 1, wait_strategy).await, 100);
     assert!(keys(&redis).is_empty());
 }
 
 // testTryLockAsync
-async fn an_unlimited_wait_ends_with_the_release(wait_by: WaitBy) {
-    let t = Setup::new(wait_by).await;
+async fn an_unlimited_wait_ends_with_the_release(wait_strategy: WaitStrategy) {
+    let t = Setup::new(wait_strategy).await;
     let guard = t.ours().acquire().await.unwrap();
     let waiting = waiter(t.theirs());
     sleep(ms(500)).await;
@@ -408,8 +408,8 @@ async fn an_unlimited_wait_ends_with_the_release(wait_by: WaitBy) {
 }
 
 // testTimedTryLockAsync
-async fn a_wait_succeeds_if_the_lock_is_released_in_time(wait_by: WaitBy) {
-    let t = Setup::new(wait_by).await;
+async fn a_wait_succeeds_if_the_lock_is_released_in_time(wait_strategy: WaitStrategy) {
+    let t = Setup::new(wait_strategy).await;
     let guard = t.ours().acquire().await.unwrap();
     let theirs = t.theirs().lease(secs(30));
     let waiting = tokio::spawn(async move { theirs.acquire_within(secs(5)).await });
@@ -419,8 +419,8 @@ async fn a_wait_succeeds_if_the_lock_is_released_in_time(wait_by: WaitBy) {
 }
 
 // testTryLockAsyncWaitTime
-async fn a_wait_that_is_in_vain_ends_when_it_was_said_to(wait_by: WaitBy) {
-    let t = Setup::new(wait_by).await;
+async fn a_wait_that_is_in_vain_ends_when_it_was_said_to(wait_strategy: WaitStrategy) {
+    let t = Setup::new(wait_strategy).await;
     let guard = t.ours().acquire().await.unwrap();
     let start = Instant::now();
     let error = t.theirs().acquire_within(secs(1)).await.unwrap_err();
@@ -433,8 +433,8 @@ async fn a_wait_that_is_in_vain_ends_when_it_was_said_to(wait_by: WaitBy) {
 }
 
 // testTryLockAsyncFailed, testTryLockAsyncSucceed
-async fn a_try_fails_while_another_holds_and_succeeds_after(wait_by: WaitBy) {
-    let t = Setup::new(wait_by).await;
+async fn a_try_fails_while_another_holds_and_succeeds_after(wait_strategy: WaitStrategy) {
+    let t = Setup::new(wait_strategy).await;
     let guard = t.ours().acquire().await.unwrap();
     assert!(t.theirs().try_acquire().await.unwrap().is_none());
     give_back(guard).await;
@@ -498,7 +498,12 @@ async fn one_who_polls_pauses_twice_as_long_each_time_up_to_the_longest() {
     hold_by_hand(&redis, "door", "java:1", secs(60));
     let (first, longest) = (ms(100), ms(400));
     let monitor = redis.monitor();
-    let waiting = waiter(client.lock("door").unwrap().wait_by(WaitBy::Polling { first, longest }));
+    let waiting = waiter(
+        client
+            .lock("door")
+            .unwrap()
+            .wait_strategy(WaitStrategy::Polling { initial: first, max: longest }),
+    );
     eventually("it has asked six times", secs(10), || redis.calls().of("evalsha") >= 6);
     waiting.abort();
 

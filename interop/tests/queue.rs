@@ -8,7 +8,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use interop::{AT_ONCE, Crowd, Java, Report, Rust, Setup, Way, measured, since, wake_up, woken};
-use leasehold::{Client, LockGuard, WaitBy};
+use leasehold::{Client, LockGuard, WaitStrategy};
 use testkit::{Connection, Redis, Reply, eventually};
 use tokio::runtime::Runtime;
 use tokio::task::{JoinHandle, block_in_place};
@@ -189,7 +189,7 @@ fn polling_waiter_of_ours_has_no_place_in_the_queue() {
     let scene = Scene::start(2);
     let holder = scene.holder_that_waited(0);
     let (first, longest) = (MILLI, MILLI * 128);
-    let lock = scene.clients[1].lock("door").unwrap().wait_by(WaitBy::Polling { first, longest });
+    let lock = scene.clients[1].lock("door").unwrap().wait_strategy(WaitStrategy::Polling { initial: first, max: longest });
     let polls = scene.runtime.spawn(async move { lock.acquire().await.unwrap() });
     sleep(SECOND * 2);
     assert!(!polls.is_finished());
@@ -552,7 +552,7 @@ fn java_has_its_part_beside_eight_tasks_of_one_client() {
 fn a_lock_that_stays_in_a_process_keeps_its_owner_in_redis() {
     // given two tasks of one client, one that holds and one that waits
     let scene = Scene::start(1);
-    let lock = || scene.clients[0].lock("door").unwrap().local_turns(10, SECOND * 60);
+    let lock = || scene.clients[0].lock("door").unwrap().local_handoff(10, SECOND * 60);
     let holder = scene.runtime.block_on(lock().acquire()).unwrap();
     let waiting = scene.runtime.spawn({
         let lock = lock();

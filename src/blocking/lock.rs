@@ -9,8 +9,8 @@ use super::{
     waiting::Core,
 };
 use crate::{
-    Fenced, Holder, Holding, Name, Owner, Replicas, WaitBy,
-    engine::{acquire::Patience, grant::LocalTurns},
+    Fenced, Holder, Holding, Name, Owner, Replicas, WaitStrategy,
+    engine::{acquire::Patience, grant::LocalHandoff},
     error::{Error, Result},
     primitives::{
         self,

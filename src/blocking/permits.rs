@@ -8,8 +8,8 @@ use super::{
     waiting::Core,
 };
 use crate::{
-    Holding, Name, PermitId, Replicas, WaitBy,
-    engine::grant::LocalTurns,
+    Holding, Name, PermitId, Replicas, WaitStrategy,
+    engine::grant::LocalHandoff,
     error::Result,
     primitives::{
         self,

@@ -19,7 +19,7 @@ mod reason;
 mod replicas;
 mod seldom;
 mod stats;
-mod wait_by;
+mod wait_strategy;
 
 pub(crate) use self::seldom::TOLD_APART;
 pub(crate) use self::{
@@ -51,5 +51,5 @@ pub use self::{
     reason::LostReason,
     replicas::Replicas,
     stats::Stats,
-    wait_by::WaitBy,
+    wait_strategy::WaitStrategy,
 };

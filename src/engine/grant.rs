@@ -68,24 +68,24 @@ pub(crate) struct Terms {
     /// How long it may be held at all.
     pub(crate) max_hold: Option<Duration>,
     /// How long the lock may stay in this process.
-    pub(crate) local: LocalTurns,
+    pub(crate) local: LocalHandoff,
 }
 
 /// How long a lock may go from task to task within one process, before those
 /// who wait in other processes have a chance.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct LocalTurns {
+pub(crate) struct LocalHandoff {
     pub(crate) most: u32,
     pub(crate) time: Duration,
 }
 
-impl Default for LocalTurns {
+impl Default for LocalHandoff {
     fn default() -> Self {
         Self { most: 10_000, time: Duration::from_millis(10) }
     }
 }
 
-impl LocalTurns {
+impl LocalHandoff {
     /// What a grant has of them at `now`, when it is new.
     pub(crate) fn from(self, now: Instant) -> Stay {
         Stay { turns: self.most, until: (now + self.time.min(LONGEST_PATIENCE)).into() }

@@ -337,7 +337,7 @@ mod tests {
         for cancelled in [true, false] {
             let store = MemoryStore::new();
             let client = Client::with_store(&store);
-            let door = client.lock("door").unwrap().local_turns(9, Duration::from_secs(60));
+            let door = client.lock("door").unwrap().local_handoff(9, Duration::from_secs(60));
             let guard = door.acquire().await.unwrap();
             let owner = guard.owner().clone();
             store.stall();

@@ -481,7 +481,7 @@ mod tests {
         let memory = MemoryStore::new();
         let engine = Engine::on(&memory, "one");
         let prices = Client::of(Arc::clone(&engine)).read_write_lock("prices").unwrap();
-        let read = prices.read().local_turns(10, Duration::from_secs(3600));
+        let read = prices.read().local_handoff(10, Duration::from_secs(3600));
         (memory, engine, read)
     }
 

@@ -82,7 +82,7 @@ impl Lock<Fenced> {
     /// [`Error::TokenTooHigh`] beyond 2^53 - 65, where grants would soon end.
     /// [`Error::Refused`] if the counter's key holds no number.
     /// [`Error::Unavailable`] if the store did not answer within the
-    /// [question timeout](crate::ClientBuilder::question_timeout). It may have happened, and
+    /// [request timeout](crate::ClientBuilder::request_timeout). It may have happened, and
     /// calling it again is safe. [`Error::NotReady`] and [`Error::Forbidden`] as the store says.
     ///
     /// # Cancel safety

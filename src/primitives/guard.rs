@@ -209,7 +209,7 @@ impl<K> Guard<Lock<K>> {
     /// # Errors
     ///
     /// [`Error::Lost`] if the hold is over. [`Error::Unavailable`] if no reply came within the
-    /// [question timeout](crate::ClientBuilder::question_timeout). [`Error::NotReady`],
+    /// [request timeout](crate::ClientBuilder::request_timeout). [`Error::NotReady`],
     /// [`Error::Forbidden`] and [`Error::Refused`] as the store says. This guard keeps its hold.
     ///
     /// # Cancel safety
@@ -237,7 +237,7 @@ impl<K> Guard<Lock<K>> {
     ///
     /// [`Error::Lost`] if the hold is over, in this process or in the store; nothing was written.
     /// [`Error::Unavailable`] if no reply came within the
-    /// [question timeout](crate::ClientBuilder::question_timeout). Then the write **may have
+    /// [request timeout](crate::ClientBuilder::request_timeout). Then the write **may have
     /// happened, or happen yet**, as long as this hold lasts. It is never sent twice, and
     /// releasing the lock ends the doubt.
     /// [`Error::NotReady`], [`Error::Forbidden`] and [`Error::Refused`] as the store says;

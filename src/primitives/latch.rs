@@ -114,7 +114,7 @@ impl Latch {
     /// # Errors
     ///
     /// [`Error::Zero`] for a count of 0. [`Error::Unavailable`] if the store did not answer
-    /// within the [question timeout](crate::ClientBuilder::question_timeout); it may have
+    /// within the [request timeout](crate::ClientBuilder::request_timeout); it may have
     /// happened. [`Error::NotReady`], [`Error::Forbidden`], [`Error::Refused`] and
     /// [`Error::WrongType`] as the store says.
     ///

@@ -11,11 +11,11 @@ use super::{
 #[cfg(feature = "blocking")]
 use crate::engine::acquire::Patience;
 use crate::{
-    domain::{Holder, LostReason, Name, Object, Owner, Replicas, WaitBy},
+    domain::{Holder, LostReason, Name, Object, Owner, Replicas, WaitStrategy},
     engine::{
         Engine,
         acquire::{Want, Within},
-        grant::LocalTurns,
+        grant::LocalHandoff,
         held::{Held, Watch},
     },
     error::{Error, Result},
@@ -229,7 +229,7 @@ impl<K> Lock<K> {
     /// # Errors
     ///
     /// [`Error::Unavailable`] if the store did not answer within the
-    /// [question timeout](crate::ClientBuilder::question_timeout). Others as
+    /// [request timeout](crate::ClientBuilder::request_timeout). Others as
     /// [`acquire`](Self::acquire).
     ///
     /// # Cancel safety
@@ -251,7 +251,7 @@ impl<K> Lock<K> {
     ///
     /// If the lock is lost, the work stops as [`on_loss`](Self::on_loss) says. A panic of the
     /// work releases the lock, then goes on. The result waits for the release no longer than the
-    /// [run release timeout](crate::ClientBuilder::run_release_timeout).
+    /// [run release wait](crate::ClientBuilder::run_release_wait).
     ///
     /// # Errors
     ///
@@ -339,7 +339,7 @@ impl<K> Lock<K> {
     /// # Errors
     ///
     /// [`Error::Unavailable`] if the store did not answer within the
-    /// [question timeout](crate::ClientBuilder::question_timeout). [`Error::NotReady`],
+    /// [request timeout](crate::ClientBuilder::request_timeout). [`Error::NotReady`],
     /// [`Error::Forbidden`], [`Error::Refused`] and [`Error::WrongType`] as the store says.
     ///
     /// # Cancel safety

@@ -8,10 +8,10 @@ use super::{
 };
 use crate::{
     domain::{
-        Claim, Counts, MOST_AT_ONCE, Name, Object, PermitId, Replicas, Share, WaitBy, checked,
-        permits_of,
+        Claim, Counts, MOST_AT_ONCE, Name, Object, PermitId, Replicas, Share, WaitStrategy,
+        checked, permits_of,
     },
-    engine::{Engine, acquire::Want, grant::LocalTurns, held::Held},
+    engine::{Engine, acquire::Want, grant::LocalHandoff, held::Held},
     error::{Error, Result},
     store::permits::{self, Change},
 };
@@ -201,7 +201,7 @@ impl ExpirableSemaphore {
     /// # Errors
     ///
     /// As [`acquire`](Self::acquire). [`Error::Unavailable`] if the store did not answer within
-    /// the [question timeout](crate::ClientBuilder::question_timeout).
+    /// the [request timeout](crate::ClientBuilder::request_timeout).
     ///
     /// # Cancel safety
     ///
@@ -292,7 +292,7 @@ impl ExpirableSemaphore {
     /// # Errors
     ///
     /// [`Error::Unavailable`] if the store did not answer within the
-    /// [question timeout](crate::ClientBuilder::question_timeout). [`Error::NotReady`],
+    /// [request timeout](crate::ClientBuilder::request_timeout). [`Error::NotReady`],
     /// [`Error::Forbidden`], [`Error::Refused`] and [`Error::WrongType`] as the store says.
     ///
     /// # Cancel safety

@@ -17,7 +17,7 @@ use crate::{
 /// Each reader has a lease of its own, so a dead reader's hold ends with its lease. Where Redisson
 /// clients read as well, keep the `ttl` at most twice their `lockWatchdogTimeout`. Tasks of this
 /// client that read at the same time share one hold: within the bounds of
-/// [`local_turns`](Lock::local_turns), and while no task of this client wants to write, they
+/// [`local_handoff`](Lock::local_handoff), and while no task of this client wants to write, they
 /// acquire without a request.
 ///
 /// A waiting writer and later readers take turns of ten seconds: in the first ten the readers wait

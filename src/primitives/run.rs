@@ -56,7 +56,7 @@ pub enum Ran<T> {
     ///
     /// This is as far as this client's clock and the last reply of the store tell. If the store
     /// is silent for longer than the
-    /// [run release timeout](crate::ClientBuilder::run_release_timeout), it confirms it later, or
+    /// [run release wait](crate::ClientBuilder::run_release_wait), it confirms it later, or
     /// not at all.
     Done(T),
     /// The work completed, but the lock was lost meanwhile.
@@ -295,7 +295,7 @@ async fn finish<T>(held: Held, done: std::thread::Result<T>) -> Ran<T> {
 }
 
 /// Releases after work that completed, and returns why the hold was lost before, if it was. Waits
-/// for the release only for the run release timeout.
+/// for the release only for the run release wait.
 pub(crate) async fn release_after_run(held: Held) -> Option<LostReason> {
     let (name, limit) = (held.watch.claim().name().clone(), held.release_after_run());
     let released = at_most(limit, held.release()).await;

@@ -172,7 +172,7 @@ impl Semaphore {
     /// # Errors
     ///
     /// [`Error::Unavailable`] if the store did not answer within the
-    /// [question timeout](crate::ClientBuilder::question_timeout). Others as
+    /// [request timeout](crate::ClientBuilder::request_timeout). Others as
     /// [`acquire`](Self::acquire).
     ///
     /// # Cancel safety
@@ -194,7 +194,7 @@ impl Semaphore {
     /// # Errors
     ///
     /// [`Error::Unavailable`] if the store did not answer within the
-    /// [question timeout](crate::ClientBuilder::question_timeout); it may have happened.
+    /// [request timeout](crate::ClientBuilder::request_timeout); it may have happened.
     /// [`Error::NotReady`], [`Error::Forbidden`], [`Error::Refused`] and [`Error::WrongType`] as
     /// the store says. [`Error::TooMany`] beyond Java's `int`.
     ///

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::OnLoss;
 use crate::{
     domain::{
-        CENTURY, InvalidDuration, MOST_PERMITS, Name, Object, Replicas, Share, WaitBy, checked,
+        CENTURY, InvalidDuration, MOST_PERMITS, Name, Object, Replicas, Share, WaitStrategy, checked,
     },
     engine::{
         acquire::{Want, Within},
@@ -22,8 +22,8 @@ pub(crate) struct Settings {
     pub(crate) ttl: Duration,
     pub(crate) lease: Option<Duration>,
     pub(crate) max_hold: Option<Duration>,
-    pub(crate) wait_by: WaitBy,
-    pub(crate) local_turns: LocalTurns,
+    pub(crate) wait_strategy: WaitStrategy,
+    pub(crate) local_handoff: LocalTurns,
     pub(crate) on_loss: OnLoss,
     pub(crate) share: Share,
     pub(crate) replicas: Option<Replicas>,
@@ -35,8 +35,8 @@ impl Settings {
             ttl,
             lease: None,
             max_hold: None,
-            wait_by: WaitBy::default(),
-            local_turns: LocalTurns::default(),
+            wait_strategy: WaitStrategy::default(),
+            local_handoff: LocalTurns::default(),
             on_loss: OnLoss::default(),
             share: Share::WHOLE,
             replicas: None,
@@ -55,14 +55,14 @@ impl Settings {
             None => checked("ttl", self.ttl)?,
         };
         let max_hold = self.max_hold.map(|most| checked("max_hold", most)).transpose()?;
-        if let WaitBy::Polling { first, longest } = self.wait_by {
+        if let WaitStrategy::Polling { initial: first, max: longest } = self.wait_strategy {
             checked("first pause of polling", first)?;
             checked("longest pause of polling", longest)?;
         }
-        let terms = Terms { renewed: self.lease.is_none(), max_hold, local: self.local_turns };
+        let terms = Terms { renewed: self.lease.is_none(), max_hold, local: self.local_handoff };
         let replicas = checked_replicas(object, self.replicas)?;
-        let (object, wait_by) = (object.clone(), self.wait_by);
-        Ok(Want { object, share, beside: None, ttl, terms, wait_by, replicas })
+        let (object, wait_strategy) = (object.clone(), self.wait_strategy);
+        Ok(Want { object, share, beside: None, ttl, terms, wait_strategy, replicas })
     }
 }
 
@@ -74,8 +74,8 @@ pub(super) fn want_without_lease(
 ) -> Result<Want> {
     let terms = Terms { renewed: false, max_hold: None, local: LocalTurns::default() };
     let replicas = checked_replicas(object, replicas)?;
-    let (object, ttl, wait_by) = (object.clone(), CENTURY, WaitBy::Messages);
-    Ok(Want { object, share, beside: None, ttl, terms, wait_by, replicas })
+    let (object, ttl, wait_strategy) = (object.clone(), CENTURY, WaitStrategy::PubSub);
+    Ok(Want { object, share, beside: None, ttl, terms, wait_strategy, replicas })
 }
 
 /// Passes a number of replicas that can be waited for.
@@ -145,10 +145,10 @@ macro_rules! settings {
         /// Sets how a waiter learns of a release. Default: by pub/sub messages.
         ///
         /// A waiter that polls has no queue position: it must find the lock free.
-        #[doc = $crate::primitives::settings::setting_example!($client, $kind, ".wait_by(leasehold::WaitBy::Messages)")]
+        #[doc = $crate::primitives::settings::setting_example!($client, $kind, ".wait_strategy(leasehold::WaitStrategy::PubSub)")]
         #[must_use]
-        pub fn wait_by(self, wait_by: WaitBy) -> Self {
-            self.with(|settings| settings.wait_by = wait_by)
+        pub fn wait_strategy(self, wait_strategy: WaitStrategy) -> Self {
+            self.with(|settings| settings.wait_strategy = wait_strategy)
         }
 
         /// Sets how long releases may go to waiters of this process. Default: 10 000 holds, 10 ms.
@@ -161,10 +161,10 @@ macro_rules! settings {
         /// Only holds without a fixed lease and with the same ttl are passed on, and only before
         /// their next renewal is due. Permits are not passed on once their ids or their owner
         /// were read. `most` of 0 sends each release to the store.
-        #[doc = $crate::primitives::settings::setting_example!($client, $kind, ".local_turns(100, Duration::from_millis(5))")]
+        #[doc = $crate::primitives::settings::setting_example!($client, $kind, ".local_handoff(100, Duration::from_millis(5))")]
         #[must_use]
-        pub fn local_turns(self, most: u32, time: Duration) -> Self {
-            self.with(|settings| settings.local_turns = LocalTurns { most, time })
+        pub fn local_handoff(self, most: u32, time: Duration) -> Self {
+            self.with(|settings| settings.local_handoff = LocalTurns { most, time })
         }
 
         $crate::primitives::settings::replicated!($client, $kind, |this, replicas| {

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use leasehold::{Client, Error, Health, Lock, LockGuard, Release, Result, WaitBy};
+use leasehold::{Client, Error, Health, Lock, LockGuard, Release, Result, WaitStrategy};
 use testkit::{Calls, Connection, Redis, eventually, rights_in};
 use tokio::{
     task::JoinHandle,
@@ -26,8 +26,8 @@ use tracing::{
 pub(crate) const SOON: Duration = Duration::from_secs(5);
 
 /// How a client waits that never listens to messages.
-pub(crate) const POLLING: WaitBy =
-    WaitBy::Polling { first: Duration::from_millis(5), longest: Duration::from_millis(50) };
+pub(crate) const POLLING: WaitStrategy =
+    WaitStrategy::Polling { initial: Duration::from_millis(5), max: Duration::from_millis(50) };
 
 /// So many seconds.
 pub(crate) const fn secs(seconds: u64) -> Duration {

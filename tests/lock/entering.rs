@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use futures_util::future::join_all;
 use tokio::time::{Instant, sleep};
 
-use leasehold::{Client, Error, Release, WaitBy};
+use leasehold::{Client, Error, Release, WaitStrategy};
 
 use super::world::{AT_ONCE, SECOND_LOOK, World, door, entered, leave, millis, secs, waiting};
 
@@ -122,8 +122,8 @@ async fn one_who_polls_enters_within_the_longest_pause() {
     // given one who has polled for long enough to pause for as long as it may
     let world = World::new();
     let guard = world.door().acquire().await.unwrap();
-    let polling = WaitBy::Polling { first: millis(1), longest: millis(400) };
-    let waiter = waiting(world.other_door().wait_by(polling)).await;
+    let polling = WaitStrategy::Polling { initial: millis(1), max: millis(400) };
+    let waiter = waiting(world.other_door().wait_strategy(polling)).await;
     sleep(secs(10)).await;
 
     // then it enters within one pause and its jitter
@@ -137,8 +137,8 @@ async fn one_who_polls_enters_within_the_longest_pause() {
 async fn one_who_polls_is_not_woken_by_messages() {
     let world = World::new();
     let guard = world.door().acquire().await.unwrap();
-    let polling = WaitBy::Polling { first: millis(100), longest: millis(400) };
-    let waiter = waiting(world.other_door().wait_by(polling)).await;
+    let polling = WaitStrategy::Polling { initial: millis(100), max: millis(400) };
+    let waiter = waiting(world.other_door().wait_strategy(polling)).await;
     leave(guard).await;
     drop(entered(waiter).await);
     assert_eq!(world.other.stats().wake_ups, 0);
@@ -147,8 +147,8 @@ async fn one_who_polls_is_not_woken_by_messages() {
 #[tokio::test(start_paused = true)]
 async fn one_who_listens_behind_a_holder_that_polls_enters_within_seconds() {
     let world = World::new();
-    let polling = WaitBy::Polling { first: millis(1), longest: millis(100) };
-    let guard = world.door().wait_by(polling).acquire().await.unwrap();
+    let polling = WaitStrategy::Polling { initial: millis(1), max: millis(100) };
+    let guard = world.door().wait_strategy(polling).acquire().await.unwrap();
     let waiter = waiting(world.other_door()).await;
 
     let left = Instant::now();

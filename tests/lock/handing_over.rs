@@ -14,7 +14,7 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-use leasehold::{Error, Lock, LockGuard, LostReason, Release, Result, WaitBy};
+use leasehold::{Error, Lock, LockGuard, LostReason, Release, Result, WaitStrategy};
 
 use super::world::{AT_ONCE, World, door, entered, leave, millis, secs, waiting};
 
@@ -24,7 +24,7 @@ const WITHOUT_ASKING: Duration = millis(1);
 impl World {
     /// A lock that may stay with the one client for longer than a test takes.
     fn staying(&self) -> Lock {
-        self.door().local_turns(1_000, secs(7 * 24 * 60 * 60))
+        self.door().local_handoff(1_000, secs(7 * 24 * 60 * 60))
     }
 
     fn handed_over(&self) -> u64 {
@@ -131,8 +131,9 @@ async fn who_wants_another_kind_of_hold_asks_for_it_and_enters_at_once() {
 #[tokio::test(start_paused = true)]
 async fn who_waits_otherwise_takes_the_same_grant() {
     let world = World::new();
-    let polling =
-        || world.staying().wait_by(WaitBy::Polling { first: millis(500), longest: secs(1) });
+    let polling = || {
+        world.staying().wait_strategy(WaitStrategy::Polling { initial: millis(500), max: secs(1) })
+    };
     for (held, wanted) in [(world.staying(), polling()), (polling(), world.staying())] {
         let before = world.handed_over();
         let guard = held.acquire().await.unwrap();
@@ -147,7 +148,7 @@ async fn who_waits_otherwise_takes_the_same_grant() {
 async fn after_so_many_turns_another_client_has_its_own() {
     // given four tasks of one client, and one of another that came last
     let world = World::new();
-    let lock = world.door().local_turns(2, secs(3_600));
+    let lock = world.door().local_handoff(2, secs(3_600));
     let guard = lock.acquire().await.unwrap();
     let mut here = Vec::new();
     for _ in 0..3 {
@@ -175,7 +176,7 @@ async fn after_so_many_turns_another_client_has_its_own() {
 #[tokio::test(start_paused = true)]
 async fn after_so_long_another_client_has_its_turn() {
     let world = World::new();
-    let lock = world.door().local_turns(1_000, millis(50));
+    let lock = world.door().local_handoff(1_000, millis(50));
     let guard = lock.acquire().await.unwrap();
     let (second, third) = (waiting(lock.clone()).await, waiting(lock.clone()).await);
     let elsewhere = waiting(world.other_door()).await;
@@ -226,7 +227,7 @@ async fn two_busy_clients_share_the_lock() {
 async fn with_no_turns_or_no_time_the_lock_does_not_stay() {
     let world = World::new();
     for (most, time) in [(0, secs(3_600)), (1_000, Duration::ZERO)] {
-        let lock = world.door().local_turns(most, time);
+        let lock = world.door().local_handoff(most, time);
         let guard = lock.acquire().await.unwrap();
         let second = waiting(lock.clone()).await;
         leave(guard).await;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold::{Client, Error, Lock, WaitBy};
+use leasehold::{Client, Error, Lock, WaitStrategy};
 
 use super::world::{World, door, secs};
 
@@ -24,14 +24,14 @@ async fn refusal(lock: &Lock) -> String {
 #[tokio::test(start_paused = true)]
 async fn durations_that_redis_cannot_tell_from_none_are_refused_by_name_and_rule() {
     let lock = World::new().door();
-    let poll = |first, longest| WaitBy::Polling { first, longest };
+    let poll = |first, longest| WaitStrategy::Polling { initial: first, max: longest };
     for short in [Duration::ZERO, Duration::from_nanos(1), Duration::from_micros(999)] {
         for (setting, lock) in [
             ("ttl", lock.clone().ttl(short)),
             ("lease", lock.clone().lease(short)),
             ("max_hold", lock.clone().max_hold(short)),
-            ("first pause of polling", lock.clone().wait_by(poll(short, secs(1)))),
-            ("longest pause of polling", lock.clone().wait_by(poll(secs(1), short))),
+            ("initial interval of polling", lock.clone().wait_strategy(poll(short, secs(1)))),
+            ("max interval of polling", lock.clone().wait_strategy(poll(secs(1), short))),
         ] {
             let text = refusal(&lock).await;
             assert!(text.contains(&format!("`{setting}`")), "{setting}: {text}");

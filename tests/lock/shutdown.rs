@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use leasehold::{Error, LostReason, Release, WaitBy};
+use leasehold::{Error, LostReason, Release, WaitStrategy};
 
 use super::world::{AT_ONCE, World, door, entered, gone, leave, millis, secs, waiting};
 
@@ -43,13 +43,13 @@ async fn those_who_wait_are_told_at_once() {
     // given waiters: by messages, by polling, and one in the queue behind another
     let world = World::new();
     let _guard = world.other_door().acquire().await.unwrap();
-    let polling = WaitBy::Polling { first: secs(10), longest: secs(10) };
+    let polling = WaitStrategy::Polling { initial: secs(10), max: secs(10) };
     let window = world.one.lock("window").unwrap();
     let _window = world.other.lock("window").unwrap().acquire().await.unwrap();
     let waiters = [
         waiting(world.door()).await,
         waiting(world.door()).await,
-        waiting(window.wait_by(polling)).await,
+        waiting(window.wait_strategy(polling)).await,
     ];
 
     let start = Instant::now();

@@ -134,7 +134,7 @@ mod tests {
     }
 
     fn door_of(client: &Client) -> Lock {
-        let lock = client.lock("door").unwrap().local_turns(9, Duration::from_secs(60));
+        let lock = client.lock("door").unwrap().local_handoff(9, Duration::from_secs(60));
         lock.replicated(Replicas::at_least(2))
     }
 

@@ -23,7 +23,7 @@ use tracing::Instrument;
 use super::{Heard, Want, waiting::Waiting};
 use crate::{
     domain::{
-        Backoff, Claim, Failure, Lease, Place, ReleaseMode, Taken, Token, Verdict, WaitBy, Waits,
+        Backoff, Claim, Failure, Lease, Place, ReleaseMode, Taken, Token, Verdict, WaitStrategy, Waits,
     },
     engine::{
         Engine,
@@ -255,7 +255,7 @@ impl<'a> Attempt<'a> {
             Waits::Aged => return self.waiting.waited(now),
             Waits::Unknown => return None,
         }
-        if self.want.wait_by == WaitBy::Messages && self.inbox.is_none() {
+        if self.want.wait_strategy == WaitStrategy::PubSub && self.inbox.is_none() {
             self.inbox = turn.inbox.clone();
         }
         let hears = self.inbox.as_ref().map_or(Hears::Nothing, |inbox| inbox.hears());
@@ -355,7 +355,7 @@ impl<'a> Attempt<'a> {
         let left = |at: Instant| at.saturating_duration_since(self.engine.core.clock.now());
         let expiry = self.free_at.map(|at| left(at).max(NEXT_TICK));
         let at_most = |limit: Duration| expiry.map_or(limit, |expiry| expiry.min(limit));
-        if let WaitBy::Polling { first, longest } = self.want.wait_by {
+        if let WaitStrategy::Polling { initial: first, max: longest } = self.want.wait_strategy {
             let pause = at_most(self.waiting.for_poll(first, longest));
             if self.rests(pause) {
                 sleep(pause).await;

@@ -34,7 +34,8 @@ use super::{
 };
 use crate::{
     domain::{
-        Failure, Holder, Mutex, Name, Object, Owner, Replicas, Share, Taken, WaitBy, in_millis,
+        Failure, Holder, Mutex, Name, Object, Owner, Replicas, Share, Taken, WaitStrategy,
+        in_millis,
     },
     error::Error,
 };
@@ -48,7 +49,7 @@ pub(crate) struct Want {
     pub(crate) beside: Option<Owner>,
     pub(crate) ttl: Duration,
     pub(crate) terms: Terms,
-    pub(crate) wait_by: WaitBy,
+    pub(crate) wait_strategy: WaitStrategy,
     /// How many replicas must have the grant before the caller has it.
     pub(crate) replicas: Option<Replicas>,
 }
@@ -309,7 +310,7 @@ impl Engine {
 
     /// Waits for the right to ask, where it stood before if that was taken from it.
     async fn turn(self: &Arc<Self>, want: &Want, again: Option<Spot>) -> Result<Entrance, Error> {
-        let listens = want.wait_by == WaitBy::Messages;
+        let listens = want.wait_strategy == WaitStrategy::PubSub;
         let wish = Wish { shape: want.shape(), listens, may_share: want.may_share(), again };
         let entrance = self.contention.turn(&want.object, &wish, || self.revive()).await;
         let closed = || if self.core.open.is_closed() { Error::ShutDown } else { Error::NoRuntime };

@@ -18,7 +18,7 @@ use crate::{
     domain::{Claim, Owner},
     engine::{
         Engine,
-        grant::{Copies, Grant, LocalTurns, Shape, Terms},
+        grant::{Copies, Grant, LocalHandoff, Shape, Terms},
         timing::{ANSWER_RESTS, ASKER_RESTS, CONTENDED, LINGER, LONG_HOLD},
     },
 };
@@ -26,7 +26,7 @@ use crate::{
 const TTL: Duration = Duration::from_secs(30);
 const PLAIN: Shape = Shape { ttl: Some(TTL), fenced: false, units: 0 };
 const TERMS: Terms =
-    Terms { renewed: true, max_hold: None, local: LocalTurns { most: 10, time: TTL } };
+    Terms { renewed: true, max_hold: None, local: LocalHandoff { most: 10, time: TTL } };
 
 fn client() -> Arc<Engine> {
     Engine::on(&MemoryStore::new(), "client")
@@ -323,7 +323,7 @@ async fn a_lock_that_is_taken_away_while_its_grant_is_on_its_way_is_not_believed
     let lock = Client::of(Engine::on(&store, "one"))
         .lock("door")
         .unwrap()
-        .local_turns(9, Duration::from_secs(9));
+        .local_handoff(9, Duration::from_secs(9));
     let first = lock.acquire().await.unwrap();
     let mut waits = Box::pin(lock.acquire());
     assert!((&mut waits).now_or_never().is_none());

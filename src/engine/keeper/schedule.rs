@@ -229,7 +229,7 @@ mod tests {
         domain::{CENTURY, Claim, Identity, Lease, LostReason, Object},
         engine::{
             counters::Counters,
-            grant::{Copies, Grant, LocalTurns, Terms},
+            grant::{Copies, Grant, LocalHandoff, Terms},
         },
     };
 
@@ -237,7 +237,7 @@ mod tests {
     /// The margin of a lease of three seconds is 32 ms.
     const END: u64 = 2_968;
 
-    const LOCAL: LocalTurns = LocalTurns { most: 2, time: Duration::from_millis(500) };
+    const LOCAL: LocalHandoff = LocalHandoff { most: 2, time: Duration::from_millis(500) };
     const RENEWED: Terms = Terms { renewed: true, max_hold: None, local: LOCAL };
 
     struct Setup {
@@ -595,7 +595,7 @@ mod tests {
         for hold in [doubted, recounted, lost, fixed] {
             assert!(t.pass_on(&hold, 1).is_none());
         }
-        let local = LocalTurns { most: 10, time: Duration::from_secs(10) };
+        let local = LocalHandoff { most: 10, time: Duration::from_secs(10) };
         let due = t.add(0, Terms { local, ..RENEWED });
         assert!(t.pass_on(&due, 1_000).is_none(), "its renewal is due");
     }

@@ -172,7 +172,7 @@ mod tests {
         domain::{CENTURY, LostReason, Object},
         engine::{
             Engine,
-            grant::{Copies, Grant, LocalTurns, Terms},
+            grant::{Copies, Grant, LocalHandoff, Terms},
             hold::Hold,
             timing::LINGER,
         },
@@ -421,12 +421,12 @@ mod tests {
             copies: Copies::default(),
             unsure: true,
             contended: false,
-            stay: LocalTurns::default().from(now),
+            stay: LocalHandoff::default().from(now),
             token: None,
         };
 
         // when nobody wants it any more, and then the first question is executed
-        let local = LocalTurns::default();
+        let local = LocalHandoff::default();
         let terms = Terms { renewed: true, max_hold: None, local };
         let hold = Arc::new(Hold::new(grant, terms, now, &engine.core.counters));
         assert!(hold.grant_for_next(now).is_some_and(|next| next.unsure), "so is the next hold");

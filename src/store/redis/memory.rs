@@ -122,7 +122,7 @@ impl MemoryStore {
 
     /// Stops the server, as SIGSTOP does: it answers no request until [`resume`](Self::resume).
     ///
-    /// A client gives a request up after its `question_timeout`, 3 seconds by default.
+    /// A client gives a request up after its `request_timeout`, 3 seconds by default.
     ///
     /// # Examples
     ///

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use leasehold::{
     Client, Error, FencedGuard, FencedLock, Holder, Lock, LockGuard, LostReason, Owner,
-    ReadWriteLock, Release, Result, WaitBy,
+    ReadWriteLock, Release, Result, WaitStrategy,
 };
 
 #[derive(Clone)]
@@ -45,8 +45,8 @@ impl AnyLock {
         either!(self, it => it.lease(lease).into())
     }
 
-    pub(crate) fn wait_by(self, wait_by: WaitBy) -> Self {
-        either!(self, it => it.wait_by(wait_by).into())
+    pub(crate) fn wait_strategy(self, wait_strategy: WaitStrategy) -> Self {
+        either!(self, it => it.wait_strategy(wait_strategy).into())
     }
 
     pub(crate) async fn acquire(&self) -> Result<AnyGuard> {

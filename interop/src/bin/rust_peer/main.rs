@@ -13,7 +13,7 @@ use std::process::exit;
 use std::time::{Duration, Instant, SystemTime};
 
 use either::{AnyGuard, AnyLock};
-use leasehold::{Client, Owner, Release, Replicas, Semaphore, SemaphoreGuard, WaitBy};
+use leasehold::{Client, Owner, Release, Replicas, Semaphore, SemaphoreGuard, WaitStrategy};
 use serde_json::{Value, json};
 use testkit::Connection;
 use tokio::io::{AsyncBufReadExt, BufReader, stdin};
@@ -253,7 +253,7 @@ impl Task {
         if kind == "spin" {
             // What Redisson's exponential back-off does.
             let (first, longest) = (Duration::from_millis(1), Duration::from_millis(128));
-            lock = lock.wait_by(WaitBy::Polling { first, longest });
+            lock = lock.wait_strategy(WaitStrategy::Polling { initial: first, max: longest });
         }
         Ok(lock)
     }

@@ -406,7 +406,7 @@ async fn one_who_leaves_a_gap_and_is_polled_by_nobody_has_its_turn_for_a_second_
 #[tokio::test(start_paused = true)]
 async fn no_more_readers_have_one_hold_than_local_turns_says_though_one_at_a_time() {
     let (_store, prices) = prices();
-    let read = prices.read().local_turns(3, Duration::from_secs(3_600));
+    let read = prices.read().local_handoff(3, Duration::from_secs(3_600));
     let mut guard = read.acquire().await.unwrap();
     let owner = guard.owner().clone();
     for joined in 1..=4 {
@@ -440,7 +440,7 @@ async fn who_waited_to_let_others_run_has_no_share_after_the_shutdown_has_begun(
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn shares_that_another_executor_waits_for_on_a_thread_of_the_runtime_come() {
     let (_store, here) = prices();
-    let read = here.read().local_turns(10_000, Duration::from_secs(60));
+    let read = here.read().local_handoff(10_000, Duration::from_secs(60));
     let _beside = read.acquire().await.unwrap();
     let (tell, told) = std::sync::mpsc::channel();
     tokio::spawn(async move {

@@ -11,7 +11,7 @@ use super::{
     plot::{Kind, LONGEST_POLL, Plot, REPLICAS},
 };
 use crate::{
-    Client, Lock, LockGuard, LostReason, Release, Replicas, WaitBy, Write,
+    Client, Lock, LockGuard, LostReason, Release, Replicas, WaitStrategy, Write,
     domain::Share,
     engine::simulation::story::{Story, name},
     error::Error,
@@ -99,9 +99,9 @@ impl Worker {
             false => self.plot.polling && self.one_in(4),
         };
         match polls {
-            true => lock.wait_by(WaitBy::Polling {
-                first: Duration::from_millis(1),
-                longest: LONGEST_POLL,
+            true => lock.wait_strategy(WaitStrategy::Polling {
+                initial: Duration::from_millis(1),
+                max: LONGEST_POLL,
             }),
             false => lock,
         }
