@@ -37,7 +37,7 @@ fn run(work: impl Future<Output = ()>) {
 async fn pairs() {
     let lock = Client::in_memory().lock("orders:42").unwrap();
     for _ in 0..TIMES {
-        lock.acquire().await.unwrap().release().await.unwrap().done().unwrap();
+        lock.acquire().await.unwrap().release().await.unwrap().into_result().unwrap();
     }
 }
 
@@ -53,7 +53,7 @@ async fn hand_overs() {
                 let guard = lock.acquire().await.unwrap();
                 // So that the others come to wait.
                 yield_now().await;
-                guard.release().await.unwrap().done().unwrap();
+                guard.release().await.unwrap().into_result().unwrap();
             }
         });
     }
@@ -75,6 +75,6 @@ async fn holds() {
     }
     assert_eq!(client.stats().held as usize, TIMES);
     for guard in guards {
-        guard.release().await.unwrap().done().unwrap();
+        guard.release().await.unwrap().into_result().unwrap();
     }
 }

@@ -81,7 +81,7 @@ async fn add(who: &str, amount: u32, client: &Client, ledger: &Ledger) -> Result
     let total = ledger.read(token).expect("nobody is newer");
     ledger.write(total + amount, token).expect("nobody is newer");
     say(who, &format!("holds the lock, token {token}; reads {total}, writes {}", total + amount));
-    guard.release().await?.done()
+    guard.release().await?.into_result()
 }
 
 fn say(who: &str, what: &str) {

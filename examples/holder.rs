@@ -39,7 +39,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     tokio::select! {
         reason = guard.lost() => tell_loss(reason),
         () = asked_to_release => match guard.release().await? {
-            Release::AlreadyGone { reason, .. } => tell_loss(reason),
+            Release::NotHeld { reason, .. } => tell_loss(reason),
             _ => println!("released"),
         },
     }

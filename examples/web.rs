@@ -22,7 +22,7 @@ use axum::{
     response::{IntoResponse, Response},
     routing::{get, post},
 };
-use leasehold::{Client, Error, Holding};
+use leasehold::{Client, Error, LockContext};
 use tokio::{net::TcpListener, time::sleep};
 
 /// How long a request waits for its turn: no longer than its client would.
@@ -77,7 +77,7 @@ async fn work_on(
 }
 
 /// What must not happen twice at once.
-async fn bill(held: &Holding, order: &str) -> Result<String, Error> {
+async fn bill(held: &LockContext, order: &str) -> Result<String, Error> {
     for _step in 0..10 {
         held.check()?; // before each side effect
         sleep(Duration::from_millis(20)).await;

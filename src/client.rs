@@ -26,7 +26,7 @@ const DEFAULT_TTL: Duration = Duration::from_secs(30);
 /// # async fn demo() -> Result<(), leasehold::Error> {
 /// let client = leasehold::Client::connect("redis://127.0.0.1/").await?;
 /// let guard = client.lock("orders:42")?.acquire().await?;
-/// guard.release().await?.done()?;
+/// guard.release().await?.into_result()?;
 /// # Ok(()) }
 /// ```
 ///
@@ -36,7 +36,7 @@ const DEFAULT_TTL: Duration = Duration::from_secs(30);
 /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
 /// let client = leasehold::Client::in_memory();
 /// let guard = client.lock("orders:42")?.acquire().await?;
-/// guard.release().await?.done()?;
+/// guard.release().await?.into_result()?;
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Debug)]

@@ -64,7 +64,8 @@ pub use crate::{
     },
     error::{Cause, Error, Result},
     primitives::{
-        ExpirablePermits, ExpirableSemaphore, Fenced, FencedGuard, FencedLock, Guard, Holding,
-        Latch, Lock, LockGuard, OnLoss, Ran, ReadWriteLock, Release, Semaphore, SemaphoreGuard,
+        ExpirablePermits, ExpirableSemaphore, Fenced, FencedGuard, FencedLock, Guard, Latch, Lock,
+        LockContext, LockGuard, OnLoss, ReadWriteLock, Release, RunOutcome, Semaphore,
+        SemaphoreGuard,
     },
 };

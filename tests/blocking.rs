@@ -19,7 +19,7 @@ use tokio::{
 };
 
 use leasehold::{
-    Error, LostReason, MemoryStore, Ran, Release, Result, WaitStrategy,
+    Error, LostReason, MemoryStore, Release, Result, RunOutcome, WaitStrategy,
     blocking::{Client, Lock, LockGuard, OwnedLockGuard},
 };
 
@@ -442,12 +442,12 @@ mod guards {
         let guard = world.door().ttl(millis(3_000)).acquire().unwrap();
         assert_eq!(guard.lost_within(millis(20)).unwrap(), None);
         assert!(world.store.lose("door"));
-        assert_eq!(guard.lost().unwrap(), LostReason::NotOurs);
-        assert_eq!(guard.lost_within(millis(20)).unwrap(), Some(LostReason::NotOurs));
+        assert_eq!(guard.lost().unwrap(), LostReason::NotOwned);
+        assert_eq!(guard.lost_within(millis(20)).unwrap(), Some(LostReason::NotOwned));
         assert!(!guard.is_held());
         assert_eq!(guard.remaining(), None);
         let name = world.door().name().clone();
-        let gone = Release::AlreadyGone { name, reason: LostReason::NotOurs, holder: None };
+        let gone = Release::NotHeld { name, reason: LostReason::NotOwned, holder: None };
         assert_eq!(guard.release().unwrap(), gone);
     }
 
@@ -513,7 +513,7 @@ mod looking {
         assert!(world.other_door().force_release().unwrap());
         assert!(!world.other_door().force_release().unwrap());
         let release = guard.release().unwrap();
-        assert!(matches!(release, Release::AlreadyGone { reason: LostReason::NotOurs, .. }));
+        assert!(matches!(release, Release::NotHeld { reason: LostReason::NotOwned, .. }));
     }
 
     #[test]
@@ -578,18 +578,21 @@ mod running {
             assert!(world.store.lose("door"));
             held.is_held()
         });
-        let (told, reason) = (name.clone(), LostReason::NotOurs);
-        assert_eq!(ran, Ran::Overran { name: told, value: true, reason });
+        let (told, reason) = (name.clone(), LostReason::NotOwned);
+        assert_eq!(ran, RunOutcome::CompletedAfterLoss { name: told, value: true, reason });
 
         let guard = world.door().lease(millis(20)).acquire_owned().unwrap();
         let ran = guard.run(|held| {
             thread::sleep(millis(40));
             held.check().is_ok()
         });
-        assert_eq!(ran, Ran::Overran { name, value: false, reason: LostReason::Expired });
+        assert_eq!(
+            ran,
+            RunOutcome::CompletedAfterLoss { name, value: false, reason: LostReason::Expired }
+        );
 
         let ran = world.door().run(|_held| world.store.lose("door"));
-        assert!(matches!(ran, Err(Error::Lost { reason: LostReason::NotOurs, .. })), "{ran:?}");
+        assert!(matches!(ran, Err(Error::Lost { reason: LostReason::NotOwned, .. })), "{ran:?}");
     }
 
     #[test]
@@ -805,9 +808,9 @@ fn a_thread_that_waits_for_permits_enters_when_another_gives_them_back() {
     assert!(pool.acquire_within(1, Duration::from_millis(20)).unwrap_err().is_busy());
     let waiter = {
         let pool = pool.clone();
-        thread::spawn(move || pool.acquire(1).unwrap().release().unwrap().done())
+        thread::spawn(move || pool.acquire(1).unwrap().release().unwrap().into_result())
     };
-    two.release().unwrap().done().unwrap();
+    two.release().unwrap().into_result().unwrap();
     waiter.join().unwrap().unwrap();
     assert_eq!(pool.available().unwrap(), 2);
     let guard = pool.acquire(2).unwrap();

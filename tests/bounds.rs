@@ -3,8 +3,8 @@
 use std::{marker::PhantomData, panic::UnwindSafe};
 
 use leasehold::{
-    Cause, Client, ClientBuilder, Error, Holder, Holding, InvalidDuration, InvalidName,
-    InvalidOwner, Lock, LockGuard, LostReason, MemoryStore, Name, OnLoss, Owner, Ran, Release,
+    Cause, Client, ClientBuilder, Error, Holder, InvalidDuration, InvalidName, InvalidOwner, Lock,
+    LockContext, LockGuard, LostReason, MemoryStore, Name, OnLoss, Owner, Release, RunOutcome,
     Script, Shutdown, Stats, Value, WaitStrategy, Write,
 };
 
@@ -32,7 +32,7 @@ fn public_types_may_cross_threads() {
     is_plain::<ClientBuilder>();
     is_plain::<Error>();
     is_plain::<Holder>();
-    is_plain::<Holding>();
+    is_plain::<LockContext>();
     is_plain::<InvalidDuration>();
     is_plain::<InvalidName>();
     is_plain::<InvalidOwner>();
@@ -43,7 +43,7 @@ fn public_types_may_cross_threads() {
     is_plain::<Name>();
     is_plain::<OnLoss>();
     is_plain::<Owner>();
-    is_plain::<Ran<()>>();
+    is_plain::<RunOutcome<()>>();
     is_plain::<Release>();
     is_plain::<Script>();
     is_plain::<Shutdown>();
@@ -62,7 +62,7 @@ fn words_are_values() {
     is_value::<Name>();
     is_value::<OnLoss>();
     is_value::<Owner>();
-    is_value::<Ran<u8>>();
+    is_value::<RunOutcome<u8>>();
     is_value::<Release>();
     is_value::<Script>();
     is_value::<Shutdown>();

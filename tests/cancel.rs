@@ -880,7 +880,7 @@ async fn permits_come_back_wherever_an_acquire_is_dropped() {
 async fn permits_come_back_wherever_a_release_is_dropped() {
     permits_come_back(async |pool| {
         let guard = pool.acquire(2).await.unwrap();
-        guard.release().await.unwrap().done().unwrap();
+        guard.release().await.unwrap().into_result().unwrap();
     })
     .await;
 }

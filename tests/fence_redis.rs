@@ -103,7 +103,7 @@ async fn a_hold_may_write_in_every_way_and_as_often_as_it_likes() {
     let text = "return redis.call('HINCRBY', KEYS[1], ARGV[1], ARGV[2])";
     let add = script(text, [TOTAL], ["net", "4"], token).unwrap();
     assert_eq!(plain.pass::<i64>(&add), 7);
-    guard.release().await.unwrap().done().unwrap();
+    guard.release().await.unwrap().into_result().unwrap();
 
     // and the fence knows who it was
     assert_eq!(get(&server, FENCE), token.to_string());
@@ -349,11 +349,11 @@ async fn a_lost_token_counter_is_raised_above_what_receivers_saw() {
     // when it is raised while the lock is held, then the next hold passes
     assert_eq!(raiser.raise_token(1041).await.unwrap(), 1041);
     assert_eq!((held.token(), held.is_held()), (1, true));
-    held.release().await.unwrap().done().unwrap();
+    held.release().await.unwrap().into_result().unwrap();
     let next = lock.acquire().await.unwrap();
     assert_eq!(next.token(), 1042);
     assert!(gate.pass("orders:42", next.token()).is_ok());
-    next.release().await.unwrap().done().unwrap();
+    next.release().await.unwrap().into_result().unwrap();
 
     // and nothing lowers it, and the counter has no end
     assert_eq!(raiser.raise_token(7).await.unwrap(), 1042);

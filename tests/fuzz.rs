@@ -326,7 +326,7 @@ async fn any_text_is_a_name_that_locks_or_is_refused() {
                 let guard = lock.try_acquire().await.unwrap().unwrap_or_else(|| panic!("{name:?}"));
                 assert!(client.lock(&name).unwrap().try_acquire().await.unwrap().is_none());
                 assert!(!format!("{}", lock.name()).contains(char::is_control), "{name:?}");
-                guard.release().await.unwrap().done().unwrap();
+                guard.release().await.unwrap().into_result().unwrap();
                 locked += 1;
             }
             Err(error) => {
@@ -366,7 +366,7 @@ async fn any_durations_are_kept_or_refused_and_none_panics() {
         };
         match lock.acquire_within(c).await {
             Ok(guard) => {
-                guard.release().await.unwrap().done().unwrap();
+                guard.release().await.unwrap().into_result().unwrap();
                 granted += 1;
             }
             Err(Error::Duration(_)) => refused += 1,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use tokio::time::{Instant, sleep};
 
-use leasehold::{Client, ClientBuilder, Error, Lock, LostReason, MemoryStore, Ran};
+use leasehold::{Client, ClientBuilder, Error, Lock, LostReason, MemoryStore, RunOutcome};
 
 const fn millis(n: u64) -> Duration {
     Duration::from_millis(n)
@@ -88,7 +88,7 @@ async fn a_release_is_bounded_by_its_setting_and_goes_on() {
     store.stall();
     is_silent_for(millis(200), again.release()).await;
     store.resume();
-    assert!(guard.release().await.unwrap().done().is_ok());
+    assert!(guard.release().await.unwrap().into_result().is_ok());
     sleep(millis(1)).await;
     assert!(!lock.is_locked().await.unwrap());
 }
@@ -124,7 +124,7 @@ async fn a_loss_is_told_at_once_though_the_store_is_silent() {
         store.stall();
         std::future::pending::<()>().await;
     });
-    assert!(matches!(ran.await, Ran::Stopped { reason: LostReason::MaxHold, .. }));
+    assert!(matches!(ran.await, RunOutcome::Cancelled { reason: LostReason::MaxHold, .. }));
     assert!(start.elapsed() <= secs(10) + millis(2), "{:?}", start.elapsed());
 
     // and what is left of it in the store goes when it answers
@@ -159,7 +159,7 @@ fn work_that_is_polled_without_a_runtime_ends_all_the_same() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let (_store, lock) = world(|builder| builder);
     let guard = runtime.block_on(lock.acquire()).unwrap();
-    assert_eq!(guard.run(async |_held| 42).now_or_never().unwrap(), Ran::Done(42));
+    assert_eq!(guard.run(async |_held| 42).now_or_never().unwrap(), RunOutcome::Completed(42));
     let next = runtime.block_on(lock.acquire_within(secs(2)));
     assert!(next.is_ok());
 }

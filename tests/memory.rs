@@ -79,7 +79,7 @@ async fn a_service_that_loses_its_lock_stops_within_a_third_of_its_ttl() {
 
     // then it stops before long, and says why
     let lost = ran.unwrap_err();
-    assert!(matches!(lost, Error::Lost { reason: LostReason::NotOurs, .. }), "{lost}");
+    assert!(matches!(lost, Error::Lost { reason: LostReason::NotOwned, .. }), "{lost}");
     assert!(lost_at.elapsed() <= secs(10) + AT_ONCE, "{:?}", lost_at.elapsed());
     assert!(billing.billed.load(Ordering::SeqCst) <= 6);
 }
@@ -126,7 +126,7 @@ async fn a_clone_of_a_store_is_the_same_store() {
     let elsewhere = Client::builder().ttl(secs(5)).with_store(&clone).lock("door").unwrap();
     assert!(elsewhere.try_acquire().await.unwrap().is_none());
     assert!(clone.lose("door"));
-    assert!(matches!(guard.release().await.unwrap(), Release::AlreadyGone { .. }));
+    assert!(matches!(guard.release().await.unwrap(), Release::NotHeld { .. }));
 }
 
 #[tokio::test(start_paused = true)]
@@ -182,8 +182,8 @@ mod lose {
         let door = one.lock("door").unwrap().acquire().await.unwrap();
         let window = other.lock("window").unwrap().acquire().await.unwrap();
         store.lose_everything();
-        assert_eq!(door.lost().await, LostReason::NotOurs);
-        assert_eq!(window.lost().await, LostReason::NotOurs);
+        assert_eq!(door.lost().await, LostReason::NotOwned);
+        assert_eq!(window.lost().await, LostReason::NotOwned);
     }
 
     #[tokio::test(start_paused = true)]
@@ -192,7 +192,7 @@ mod lose {
         let guard = Client::with_store(&store).lock("door").unwrap().acquire().await.unwrap();
         let again = guard.reenter().await.unwrap();
         store.lose("door");
-        assert_eq!(guard.lost().await, LostReason::NotOurs);
+        assert_eq!(guard.lost().await, LostReason::NotOwned);
         assert!(!again.is_held());
     }
 
@@ -231,8 +231,8 @@ mod stall {
                 pool.acquire_within(secs(1)).await.err().unwrap(),
             ];
             assert!(busy.iter().all(Error::is_busy), "{busy:?}");
-            guard.release().await.unwrap().done().unwrap();
-            permit.release().await.unwrap().done().unwrap();
+            guard.release().await.unwrap().into_result().unwrap();
+            permit.release().await.unwrap().into_result().unwrap();
             sleep(pause).await;
             store.stall();
             let silent = [

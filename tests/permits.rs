@@ -8,8 +8,8 @@ use std::{
 
 use futures_util::future::join_all;
 use leasehold::{
-    Client, Error, ExpirablePermits, ExpirableSemaphore, LostReason, MemoryStore, OnLoss, Ran,
-    Release, WaitStrategy,
+    Client, Error, ExpirablePermits, ExpirableSemaphore, LostReason, MemoryStore, OnLoss, Release,
+    RunOutcome, WaitStrategy,
 };
 use tokio::{
     task::JoinHandle,
@@ -290,7 +290,7 @@ async fn the_loss_of_a_permit_that_was_passed_on_is_told_to_who_has_it() {
     sleep(secs(60)).await;
     assert!(guard.is_held(), "it is renewed");
     assert!(t.other.release_id(guard.ids()[0]).await.unwrap());
-    assert_eq!(guard.lost().await, LostReason::NotOurs);
+    assert_eq!(guard.lost().await, LostReason::NotOwned);
 }
 
 #[tokio::test(start_paused = true)]
@@ -351,10 +351,10 @@ async fn a_permit_that_is_taken_away_is_told_with_the_next_renewal() {
     let t = World::of(3).await;
     let (whole, other) = (t.one.acquire_many(2).await.unwrap(), t.one.acquire().await.unwrap());
     assert!(t.other.release_id(whole.ids()[1]).await.unwrap());
-    assert_eq!(whole.lost().await, LostReason::NotOurs);
+    assert_eq!(whole.lost().await, LostReason::NotOwned);
     assert!(matches!(
         whole.release().await.unwrap(),
-        Release::AlreadyGone { reason: LostReason::NotOurs, holder: None, .. }
+        Release::NotHeld { reason: LostReason::NotOwned, holder: None, .. }
     ));
     assert!(other.is_held());
     give_back(other).await;
@@ -366,7 +366,7 @@ async fn what_is_lost_by_the_store_is_told_and_a_stall_ends_it_by_our_own_clock(
     let t = World::of(2).await;
     let guard = t.one.acquire().await.unwrap();
     assert!(t.store.lose("printers") && !t.store.lose("printers"));
-    assert_eq!(guard.lost().await, LostReason::NotOurs);
+    assert_eq!(guard.lost().await, LostReason::NotOwned);
 
     let guard = t.one.acquire().await.unwrap();
     t.store.stall();
@@ -487,7 +487,7 @@ fn threads_share_permits_and_a_guard_may_move() {
         let permits = permits.clone();
         move || permits.acquire_many(2).unwrap().release().unwrap()
     });
-    std::thread::spawn(move || guard.release().unwrap().done().unwrap()).join().unwrap();
+    std::thread::spawn(move || guard.release().unwrap().into_result().unwrap()).join().unwrap();
     drop(second);
     assert_eq!(waits.join().unwrap(), Release::Released);
     assert_eq!((permits.available().unwrap(), permits.acquired().unwrap()), (2, 0));
@@ -533,16 +533,16 @@ async fn work_under_permits_stops_when_they_are_lost() {
         store.lose("printers");
         std::future::pending::<()>().await;
     });
-    assert!(matches!(lost.await, Err(Error::Lost { reason: LostReason::NotOurs, .. })));
+    assert!(matches!(lost.await, Err(Error::Lost { reason: LostReason::NotOwned, .. })));
 
     let grace = secs(60);
-    let warned = permits.clone().on_loss(OnLoss::Signal { grace }).acquire().await.unwrap();
+    let warned = permits.clone().on_loss(OnLoss::GracePeriod(grace)).acquire().await.unwrap();
     let ran = warned.run(async |held| {
         store.lose("printers");
         held.lost().await
     });
-    let reason = LostReason::NotOurs;
-    assert!(matches!(ran.await, Ran::Overran { value, .. } if value == reason));
+    let reason = LostReason::NotOwned;
+    assert!(matches!(ran.await, RunOutcome::CompletedAfterLoss { value, .. } if value == reason));
     assert!(permits.run(async |held| held.is_held()).await.unwrap());
     assert_eq!(permits.acquired().await.unwrap(), 0);
 }

@@ -100,7 +100,7 @@ async fn those_who_waited_while_one_asked_enter_with_it() {
         .collect();
     sleep(SOON).await;
     let start = Instant::now();
-    writing.release().await.unwrap().done().unwrap();
+    writing.release().await.unwrap().into_result().unwrap();
     let mut guards = Vec::new();
     for reader in waiting {
         guards.push(reader.await.unwrap());
@@ -331,7 +331,7 @@ async fn only_who_writes_goes_on_reading() {
     let writing = here.write().acquire().await.unwrap();
     store.lose_everything();
     let error = here.downgrade(writing).await.unwrap_err();
-    assert!(matches!(error, Error::Lost { reason: LostReason::NotOurs, .. }), "{error}");
+    assert!(matches!(error, Error::Lost { reason: LostReason::NotOwned, .. }), "{error}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -341,12 +341,12 @@ async fn all_who_share_a_hold_are_told_that_it_is_lost() {
     assert!(there.read().force_release().await.unwrap());
     for guard in &guards {
         let told = timeout(Duration::from_secs(11), guard.lost()).await;
-        assert_eq!(told, Ok(LostReason::NotOurs));
+        assert_eq!(told, Ok(LostReason::NotOwned));
     }
     let [one, other] = guards;
     for guard in [one, other] {
         let released = guard.release().await.unwrap();
-        assert!(matches!(released, Release::AlreadyGone { .. }), "{released:?}");
+        assert!(matches!(released, Release::NotHeld { .. }), "{released:?}");
     }
     assert!(here.write().try_acquire().await.unwrap().is_some());
 }

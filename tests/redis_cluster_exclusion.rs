@@ -83,7 +83,7 @@ impl Referee {
     /// Hears why a hold of this name was lost.
     fn hears(&self, name: &str, reason: &LostReason) {
         match reason {
-            LostReason::NotOurs => self.forgotten.lock().unwrap().push(name.to_owned()),
+            LostReason::NotOwned => self.forgotten.lock().unwrap().push(name.to_owned()),
             // Nobody was there who could renew it.
             reason => assert_eq!(*reason, LostReason::Expired),
         }
@@ -131,7 +131,7 @@ async fn contends(lock: Lock, number: usize, referee: Arc<Referee>, stop: Arc<At
         }
         referee.leaves(&guard);
         let guard = Arc::into_inner(guard).expect("nobody else has it");
-        if let Ok(Release::AlreadyGone { name, reason, .. }) = guard.release().await {
+        if let Ok(Release::NotHeld { name, reason, .. }) = guard.release().await {
             referee.hears(name.as_str(), &reason);
         }
     }
@@ -196,7 +196,7 @@ async fn die_alone(cluster: &Arc<Cluster>, master: &Arc<Redis>, url: &str) -> (I
     spawn_blocking(promoted).await.unwrap();
     assert!(alone.elapsed() < TTL * 2 / 3, "leases have to outlast this failover");
     let told = within(BOUND, "its last grant is forgotten", last.lost()).await;
-    assert_eq!(told, LostReason::NotOurs);
+    assert_eq!(told, LostReason::NotOwned);
     (alone, dead)
 }
 

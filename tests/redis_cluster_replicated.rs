@@ -347,7 +347,7 @@ fn threads_have_it_in_a_cluster_too() {
     let cluster = Cluster::start();
     let client = leasehold::blocking::Client::connect(&cluster.url()).unwrap();
     let lock = client.lock(NAME).unwrap().replicated(ONE);
-    lock.acquire().unwrap().release().unwrap().done().unwrap();
+    lock.acquire().unwrap().release().unwrap().into_result().unwrap();
     replica_of(&cluster, NAME).pause();
     is_refused(lock.replicated(ONE_IN_VAIN).acquire(), 1, 0);
     assert!(!has(&owner(&cluster, NAME), NAME));

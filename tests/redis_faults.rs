@@ -69,9 +69,9 @@ async fn a_restart_that_loses_the_data_is_told_to_the_holder_and_lets_a_waiter_i
     // then the waiter enters and the holder is told, with the reason
     let entered = entered(waiting).await;
     let reason = within(SOON, "the loss is told", guard.lost()).await;
-    assert_eq!(reason, LostReason::NotOurs);
+    assert_eq!(reason, LostReason::NotOwned);
     match guard.release().await.unwrap() {
-        Release::AlreadyGone { reason: LostReason::NotOurs, holder: Some(holder), .. } => {
+        Release::NotHeld { reason: LostReason::NotOwned, holder: Some(holder), .. } => {
             assert_eq!(holder.owner(), entered.owner());
         }
         other => panic!("{other:?}"),
@@ -89,7 +89,7 @@ async fn a_release_of_what_is_known_to_be_lost_does_not_wait_for_a_server_that_i
     assert_eq!(within(SOON, "the loss is told", guard.lost()).await, LostReason::Expired);
     let began = Instant::now();
     match guard.release().await.unwrap() {
-        Release::AlreadyGone { reason: LostReason::Expired, holder: None, .. } => {}
+        Release::NotHeld { reason: LostReason::Expired, holder: None, .. } => {}
         other => panic!("{other:?}"),
     }
     assert!(began.elapsed() < ms(500), "{:?}", began.elapsed());
@@ -170,7 +170,7 @@ async fn a_holder_behind_a_black_hole_is_told_at_its_deadline_and_another_enters
     // and when the network is back, the late release does not touch the other's hold
     proxy.black_hole(false);
     let release = within(secs(10), "an answer", guard.release()).await.unwrap();
-    assert!(matches!(release, Release::AlreadyGone { .. }), "{release:?}");
+    assert!(matches!(release, Release::NotHeld { .. }), "{release:?}");
     give_back(entered).await;
 }
 
@@ -505,7 +505,7 @@ async fn a_hold_that_is_overwritten_with_something_else_is_lost_and_that_is_left
     redis.command(&["SET", "door", "x"]);
 
     let reason = within(SOON, "it is told", guard.lost()).await;
-    assert_eq!(reason, LostReason::NotOurs);
+    assert_eq!(reason, LostReason::NotOwned);
     drop(guard);
     sleep(ms(300)).await;
     assert_eq!(redis.command(&["GET", "door"]).text(), "x");
@@ -870,7 +870,7 @@ async fn a_forced_release_is_told_to_the_holder_within_a_renewal() {
 
     // Renewals come each second; two more are for a busy machine.
     let reason = within(secs(3), "the next renewal", guard.lost()).await;
-    assert_eq!(reason, LostReason::NotOurs);
+    assert_eq!(reason, LostReason::NotOwned);
     assert!(!guard.is_held());
     assert_eq!(one.stats().lost_not_ours, 1);
     assert!(keys(&redis).is_empty(), "a renewal does not bring it back");
@@ -888,7 +888,7 @@ async fn a_forced_release_is_told_at_once_to_a_holder_whose_process_also_waits()
     assert!(other.lock("door").unwrap().force_release().await.unwrap());
 
     let reason = within(SOON, "it is told", guard.lost()).await;
-    assert_eq!(reason, LostReason::NotOurs);
+    assert_eq!(reason, LostReason::NotOwned);
     give_back(entered(waiting).await).await;
 }
 
@@ -899,7 +899,7 @@ async fn a_fixed_lease_that_is_taken_away_is_told_before_it_ends() {
     let guard = one.lock("door").unwrap().lease(secs(30)).acquire().await.unwrap();
     assert!(other.lock("door").unwrap().force_release().await.unwrap());
     let reason = within(secs(15), "the next look", guard.lost()).await;
-    assert_eq!(reason, LostReason::NotOurs);
+    assert_eq!(reason, LostReason::NotOwned);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -146,7 +146,7 @@ async fn work_under_run_and_threads_write_as_well() {
         let guard = client.lock("door")?.acquire()?;
         guard.write(set("by a thread"))?;
         let seen = guard.eval(Script::new("return redis.call('GET', KEYS[1])").key("data"))?;
-        guard.release()?.done()?;
+        guard.release()?.into_result()?;
         let late = client.lock("door")?.lease(ms(50)).acquire_owned()?;
         late.lost()?;
         assert_lost(late.write(set("late")), LostReason::Expired);
@@ -186,14 +186,14 @@ async fn a_hold_that_is_gone_in_redis_writes_nothing_and_learns_it_at_once() {
             0 => guard.write(set("late")).await.map(|()| Value::Nil),
             _ => guard.eval(Script::new("redis.call('SET', 'data', 'late')")).await,
         };
-        assert_lost(late, LostReason::NotOurs);
+        assert_lost(late, LostReason::NotOwned);
         assert!(!guard.is_held(), "{way}");
-        assert_eq!(within(SOON, "it is told", guard.lost()).await, LostReason::NotOurs);
+        assert_eq!(within(SOON, "it is told", guard.lost()).await, LostReason::NotOwned);
         assert_eq!(data(&redis).unwrap(), "in time", "{way}");
 
         // and what it knows now it does not ask
         let before = redis.calls();
-        assert_lost(guard.write(set("late")).await, LostReason::NotOurs);
+        assert_lost(guard.write(set("late")).await, LostReason::NotOwned);
         assert_eq!(redis.calls().since(&before).of("evalsha"), 0);
         if let Some(another) = another {
             give_back(another).await;
@@ -457,13 +457,13 @@ async fn locks_of_every_kind_write() {
     let fenced = client.fenced_lock("fenced").unwrap().acquire().await.unwrap();
     fenced.write(set("fenced")).await.unwrap();
     assert_eq!(data(&redis).unwrap(), "fenced");
-    fenced.release().await.unwrap().done().unwrap();
+    fenced.release().await.unwrap().into_result().unwrap();
 
     let braces: Lock = client.lock("{tag}:door").unwrap();
     let guard = braces.acquire().await.unwrap();
     let again = guard.reenter().await.unwrap();
     again.write([Write::set("{tag}:data", "1")]).await.unwrap();
-    again.release().await.unwrap().done().unwrap();
+    again.release().await.unwrap().into_result().unwrap();
     guard.write([Write::set("{tag}:data", "2")]).await.unwrap();
     assert_eq!(redis.command(&["GET", "{tag}:data"]).text(), "2");
     give_back(guard).await;

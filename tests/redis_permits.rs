@@ -209,9 +209,9 @@ async fn what_expired_unseen_is_neither_renewed_nor_counted_twice() {
 
     // then the next renewal says that it is over, and counts nothing
     let reason = within(SOON, "it is told", guard.lost()).await;
-    assert_eq!(reason, LostReason::NotOurs);
+    assert_eq!(reason, LostReason::NotOwned);
     assert_eq!((free(&redis), held(&redis)), (0, 1));
-    assert!(guard.release().await.unwrap().done().is_err());
+    assert!(guard.release().await.unwrap().into_result().is_err());
     assert_eq!((free(&redis), held(&redis)), (1, 0));
 }
 
@@ -233,7 +233,7 @@ async fn a_lease_that_java_shortens_is_told_with_the_next_renewal_and_ours_never
     let begun = Instant::now();
     let stolen = other.try_acquire().await.unwrap().expect("it is free");
     assert!(guard.is_held());
-    assert_eq!(within(SOON, "it is told", guard.lost()).await, LostReason::NotOurs);
+    assert_eq!(within(SOON, "it is told", guard.lost()).await, LostReason::NotOwned);
     assert!(begun.elapsed() < secs(3), "{:?}", begun.elapsed());
     give_back(stolen).await;
 }
@@ -317,7 +317,7 @@ async fn the_lines_of_the_guide_show_whose_a_permit_is_and_free_it() {
     by_the_guide(&redis, "EVAL \"return redis.call('ZADD'", &id);
     by_the_guide(&redis, "PUBLISH 'redisson_sc:{printers}' 1", "");
     give_back(entered(waiting).await).await;
-    assert!(guard.release().await.unwrap().done().is_err());
+    assert!(guard.release().await.unwrap().into_result().is_err());
 }
 
 // Faults.
@@ -515,7 +515,7 @@ async fn a_restart_that_loses_the_data_is_told_to_the_holder() {
     let (redis, _client, permits) = setup(1).await;
     let guard = permits.acquire().await.unwrap();
     redis.restart();
-    assert_eq!(within(secs(15), "it is told", guard.lost()).await, LostReason::NotOurs);
+    assert_eq!(within(secs(15), "it is told", guard.lost()).await, LostReason::NotOwned);
     // and there are none until somebody says so
     let waiting = waiter(&permits);
     sleep(ms(100)).await;

@@ -305,7 +305,7 @@ async fn a_waiter_that_leaves_as_the_lock_comes_to_it_passes_it_on() {
         // And with it the guard that may have come already.
         drop(leaving);
         let guard = entered_at_once(behind).await;
-        releasing.await.unwrap().unwrap().done().unwrap();
+        releasing.await.unwrap().unwrap().into_result().unwrap();
         give_back(guard).await;
         eventually("it is free", SOON, || keys(&redis).is_empty());
     }

@@ -513,14 +513,14 @@ async fn each_side_is_taken_away_for_itself_and_its_holders_are_told() {
     assert!(!t.ours().read().force_release().await.unwrap());
     for reader in readers {
         let reason = within(SOON, "the next renewal", reader.lost()).await;
-        assert_eq!(reason, LostReason::NotOurs);
+        assert_eq!(reason, LostReason::NotOwned);
     }
     let writer = t.ours().write().ttl(secs(3)).acquire().await.unwrap();
     assert!(!t.theirs().read().force_release().await.unwrap());
     assert!(t.theirs().write().force_release().await.unwrap());
-    assert_eq!(within(SOON, "it is told", writer.lost()).await, LostReason::NotOurs);
+    assert_eq!(within(SOON, "it is told", writer.lost()).await, LostReason::NotOwned);
     let release = writer.release().await.unwrap();
-    assert!(matches!(release, Release::AlreadyGone { .. }), "{release:?}");
+    assert!(matches!(release, Release::NotHeld { .. }), "{release:?}");
 }
 
 /// All of the lock was deleted: the reader believed on while another one wrote.
@@ -538,7 +538,7 @@ async fn who_reads_beside_a_writer_that_is_taken_away_reads_on_for_its_own_lease
     assert!(t.theirs().write().try_acquire().await.unwrap().is_none());
     give_back(read(&t.theirs()).await).await;
     let release = writing.release().await.unwrap();
-    assert!(matches!(release, Release::AlreadyGone { .. }), "{release:?}");
+    assert!(matches!(release, Release::NotHeld { .. }), "{release:?}");
     give_back(reading).await;
     give_back(write(&t.theirs()).await).await;
 }
@@ -554,7 +554,7 @@ async fn who_writes_beside_a_reader_that_is_taken_away_writes_on() {
     assert!(t.theirs().read().force_release().await.unwrap());
     assert_eq!(t.theirs().read().holder().await.unwrap(), None);
     let release = reading.release().await.unwrap();
-    assert!(matches!(release, Release::AlreadyGone { .. }), "{release:?}");
+    assert!(matches!(release, Release::NotHeld { .. }), "{release:?}");
     assert!(t.theirs().read().try_acquire().await.unwrap().is_none(), "one writes");
     give_back(writing).await;
 }
@@ -898,7 +898,7 @@ async fn a_lost_reply_is_asked_for_again_and_leaves_one_hold() {
         // and a release whose reply is lost has happened
         proxy.lose_next_reply();
         let release = within(secs(10), "an answer", guard.release()).await.unwrap();
-        assert!(release.done().is_ok(), "reads: {reads}");
+        assert!(release.into_result().is_ok(), "reads: {reads}");
         assert_eq!(proxy.lost_replies(), lost + 2);
         assert!(keys(&t.redis).is_empty());
     }
@@ -1026,10 +1026,11 @@ mod threads {
             assert!(matches!(refused, Error::Upgrade { .. }), "{refused:?}");
         }
         // Another thread waits for it, and is no upgrade.
-        let writer =
-            std::thread::spawn(move || ours.write().acquire().unwrap().release().unwrap().done());
+        let writer = std::thread::spawn(move || {
+            ours.write().acquire().unwrap().release().unwrap().into_result()
+        });
         until_heard_by(&redis, 1);
-        reading.release().unwrap().done().unwrap();
+        reading.release().unwrap().into_result().unwrap();
         writer.join().unwrap().unwrap();
     }
 
@@ -1044,13 +1045,13 @@ mod threads {
         let other = std::thread::spawn(move || theirs.read().acquire().unwrap().release().unwrap());
         until_heard_by(&redis, 1);
 
-        writing.release().unwrap().done().unwrap();
-        other.join().unwrap().done().unwrap();
+        writing.release().unwrap().into_result().unwrap();
+        other.join().unwrap().into_result().unwrap();
         assert!(ours.write().acquire().is_err());
-        again.release().unwrap().done().unwrap();
+        again.release().unwrap().into_result().unwrap();
         assert!(ours.write().try_acquire().is_err());
-        reading.release().unwrap().done().unwrap();
-        ours.write().acquire().unwrap().release().unwrap().done().unwrap();
+        reading.release().unwrap().into_result().unwrap();
+        ours.write().acquire().unwrap().release().unwrap().into_result().unwrap();
         assert!(keys(&redis).is_empty());
     }
 }
@@ -1099,7 +1100,7 @@ async fn a_thousand_readers_of_one_process_that_read_together_ask_twice() {
         others.iter().map(|other| other.as_ref().unwrap().owner().clone()).collect();
     assert_eq!(owners, BTreeSet::from([first.owner().clone()]));
     for other in others {
-        assert!(other.unwrap().release().await.unwrap().done().is_ok());
+        assert!(other.unwrap().release().await.unwrap().into_result().is_ok());
     }
     give_back(first).await;
     let calls = t.redis.calls().since(&before);
@@ -1126,14 +1127,14 @@ where
 
 async fn reads_and_releases(lock: ReadWriteLock) {
     loop {
-        lock.read().acquire().await.unwrap().release().await.unwrap().done().unwrap();
+        lock.read().acquire().await.unwrap().release().await.unwrap().into_result().unwrap();
     }
 }
 
 async fn tries_to_read(lock: ReadWriteLock) {
     loop {
         match lock.read().try_acquire().await.unwrap() {
-            Some(guard) => guard.release().await.unwrap().done().unwrap(),
+            Some(guard) => guard.release().await.unwrap().into_result().unwrap(),
             None => sleep(Duration::from_millis(1)).await,
         }
     }
@@ -1175,7 +1176,7 @@ async fn readers_of_one_process_that_come_and_go_ask_once_in_ten_milliseconds() 
             for _ in 0..500 {
                 let guard = lock.acquire().await.unwrap();
                 tokio::task::yield_now().await;
-                guard.release().await.unwrap().done().unwrap();
+                guard.release().await.unwrap().into_result().unwrap();
             }
         })
     });

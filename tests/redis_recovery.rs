@@ -61,7 +61,7 @@ async fn all_holds_are_looked_at_as_soon_as_the_server_is_back() {
     // then all of them are told soon after it is back, and not at their renewal
     for guard in &guards {
         let reason = within(SOON, "it is told", guard.lost()).await;
-        assert_eq!(reason, LostReason::NotOurs);
+        assert_eq!(reason, LostReason::NotOwned);
     }
     assert!(back.elapsed() < secs(3), "{:?}", back.elapsed());
 }

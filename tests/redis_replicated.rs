@@ -225,7 +225,7 @@ async fn the_tokens_of_holds_that_follow_here_are_acknowledged_with_the_first() 
     let one = within(SOON, "it enters", one).await.unwrap();
     replica.pause();
     let token = one.token();
-    one.release().await.unwrap().done().unwrap();
+    one.release().await.unwrap().into_result().unwrap();
     let other = within(SOON, "it is handed over", other).await.unwrap();
     assert_eq!((client.stats().handed_over, questions(&monitor)), (1, 1));
     assert_eq!(other.token(), token + 1);
@@ -472,7 +472,7 @@ fn threads_have_it_too() {
     let replica = Redis::start_replica_of(&master);
     let client = leasehold::blocking::Client::connect(&master.url()).unwrap();
     let lock = client.lock("door").unwrap().replicated(ONE);
-    lock.acquire().unwrap().release().unwrap().done().unwrap();
+    lock.acquire().unwrap().release().unwrap().into_result().unwrap();
     replica.pause();
     is_refused(lock.replicated(ONE_IN_VAIN).acquire(), 1, 0);
     assert!(!has(&master, "door"));

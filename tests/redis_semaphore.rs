@@ -226,9 +226,9 @@ async fn a_restart_that_loses_the_data_is_told_to_who_had_permits() {
     let guard = pool.acquire(1).await.unwrap();
     redis.restart();
     let reason = within(SOON, "the loss is told", guard.lost()).await;
-    assert_eq!(reason, LostReason::NotOurs);
+    assert_eq!(reason, LostReason::NotOwned);
     let release = guard.release().await.unwrap();
-    assert!(matches!(release, Release::AlreadyGone { .. }), "{release:?}");
+    assert!(matches!(release, Release::NotHeld { .. }), "{release:?}");
     assert_eq!(pool.available().await.unwrap(), 0);
 }
 
@@ -256,12 +256,12 @@ async fn a_release_of_a_semaphore_that_somebody_deleted_makes_no_permits() {
     let (one, other) = (pool.acquire(1).await.unwrap(), pool.acquire(1).await.unwrap());
     redis.command(&["DEL", "pool"]);
     let release = one.release().await.unwrap();
-    assert!(matches!(release, Release::AlreadyGone { reason: LostReason::NotOurs, .. }));
+    assert!(matches!(release, Release::NotHeld { reason: LostReason::NotOwned, .. }));
     assert_eq!(redis.command(&["EXISTS", "pool"]).number(), 0);
     // set anew by us, they are nobody's
     assert!(pool.set_if_absent(2).await.unwrap());
     let release = other.release().await.unwrap();
-    assert!(matches!(release, Release::AlreadyGone { .. }));
+    assert!(matches!(release, Release::NotHeld { .. }));
     assert_eq!(free(&redis), "2");
 }
 

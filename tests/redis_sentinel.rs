@@ -189,9 +189,9 @@ async fn a_failover_that_loses_a_lock_is_told_to_its_holder_and_lets_a_waiter_in
     // then the loss is told, with the reason, and the waiter enters
     let entered = within(FAILOVER, "the waiter enters", waiting).await.unwrap().unwrap();
     let reason = within(SOON, "the loss is told", guard.lost()).await;
-    assert_eq!(reason, LostReason::NotOurs);
+    assert_eq!(reason, LostReason::NotOwned);
     match guard.release().await.unwrap() {
-        Release::AlreadyGone { reason: LostReason::NotOurs, .. } => {}
+        Release::NotHeld { reason: LostReason::NotOwned, .. } => {}
         other => panic!("{other:?}"),
     }
     give_back(entered).await;
@@ -237,7 +237,7 @@ async fn master_restarted_empty_loses_what_all_replicas_had() {
 
     // then another client enters, and the holder learns of its loss
     let entered = acquired(&other, "door").await;
-    assert_eq!(within(SOON, "the loss is reported", guard.lost()).await, LostReason::NotOurs);
+    assert_eq!(within(SOON, "the loss is reported", guard.lost()).await, LostReason::NotOwned);
     give_back(entered).await;
 }
 
@@ -323,7 +323,7 @@ async fn a_latch_is_closed_again_and_permits_are_taken_again_where_a_failover_lo
     ["redis-1", "redis-2"].iter().for_each(|replica| redis.links().cut("redis-0", replica));
     latch.count_down().await.unwrap();
     latch.wait_within(SOON).await.unwrap();
-    permit.release().await.unwrap().done().unwrap();
+    permit.release().await.unwrap().into_result().unwrap();
 
     // when the master dies, then the new one has both as they were before
     redis.servers()[0].stop();
@@ -340,7 +340,7 @@ async fn a_latch_is_closed_again_and_permits_are_taken_again_where_a_failover_lo
     latch.count_down().await.unwrap();
     latch.wait_within(SOON).await.unwrap();
     pool.add(1).await.unwrap();
-    pool.acquire_within(1, SOON).await.unwrap().release().await.unwrap().done().unwrap();
+    pool.acquire_within(1, SOON).await.unwrap().release().await.unwrap().into_result().unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

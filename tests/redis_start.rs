@@ -210,7 +210,7 @@ fn a_lazy_client_for_threads_is_there_before_its_server() {
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| lock.acquire_within(4 * SOON).unwrap().release());
         redis.start_again();
-        waiting.join().unwrap().unwrap().done().unwrap();
+        waiting.join().unwrap().unwrap().into_result().unwrap();
     });
 }
 

@@ -74,7 +74,7 @@ async fn do_everything(redis: &Redis) {
     let again = guard.reenter().await.unwrap();
     assert_eq!(door(&other).held_by(guard.owner()).await.unwrap(), 2);
     assert!(door(&other).holder().await.unwrap().is_some());
-    again.release().await.unwrap().done().unwrap();
+    again.release().await.unwrap().into_result().unwrap();
     sleep(secs(3)).await;
     assert!(guard.is_held());
     give_back(guard).await;
@@ -154,10 +154,10 @@ async fn the_user_of_the_guide_for_fenced_locks_has_what_it_needs() {
     let first = guard.token();
     let waiting = tokio::spawn(async move { other.acquire().await });
     sleep(ms(1_500)).await;
-    guard.release().await.unwrap().done().unwrap();
+    guard.release().await.unwrap().into_result().unwrap();
     let guard = waiting.await.unwrap().unwrap();
     assert!(guard.token() > first);
-    guard.release().await.unwrap().done().unwrap();
+    guard.release().await.unwrap().into_result().unwrap();
     let fenced_lock = as_user(&redis, "leasehold").await.fenced_lock("app:door").unwrap();
     assert_eq!(fenced_lock.raise_token(1041).await.unwrap(), 1041);
     has_no_right_too_few_or_too_many(&redis, &before, fenced);
@@ -230,14 +230,14 @@ async fn the_user_of_the_guide_for_semaphores_can_do_all_there_is_and_has_no_rig
     let guard = ours.acquire(2).await.unwrap();
     let waiting = tokio::spawn(async move { theirs.acquire(2).await });
     sleep(secs(7)).await;
-    guard.release().await.unwrap().done().unwrap();
+    guard.release().await.unwrap().into_result().unwrap();
     let guard = waiting.await.unwrap().unwrap();
     redis.command(&["CLIENT", "KILL", "USER", "semaphores"]);
     sleep(secs(1)).await;
     assert!(ours.acquire_within(1, secs(3)).await.unwrap_err().is_busy());
     assert!(ours.acquire(1).now_or_never().is_none(), "withdrawn on its way");
     sleep(secs(1)).await;
-    guard.release().await.unwrap().done().unwrap();
+    guard.release().await.unwrap().into_result().unwrap();
     assert_eq!(ours.available().await.unwrap(), 2);
     redis.command(&["SCRIPT", "FLUSH"]);
     ours.add(1).await.unwrap();

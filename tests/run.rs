@@ -13,7 +13,9 @@ use std::{
 use futures_util::FutureExt;
 use tokio::time::{Instant, sleep};
 
-use leasehold::{Client, Error, Holding, Lock, LostReason, MemoryStore, Name, OnLoss, Ran, Result};
+use leasehold::{
+    Client, Error, Lock, LockContext, LostReason, MemoryStore, Name, OnLoss, Result, RunOutcome,
+};
 
 const fn secs(n: u64) -> Duration {
     Duration::from_secs(n)
@@ -47,7 +49,7 @@ impl World {
 }
 
 /// Runs `work` under `lock`, and has its result whatever becomes of the lock.
-async fn in_full<T, F>(lock: &Lock, work: impl FnOnce(Holding) -> F) -> Result<Ran<T>>
+async fn in_full<T, F>(lock: &Lock, work: impl FnOnce(LockContext) -> F) -> Result<RunOutcome<T>>
 where
     F: Future<Output = T>,
 {
@@ -58,12 +60,12 @@ fn job() -> Name {
     Name::new("job").unwrap()
 }
 
-fn stopped<T>(reason: LostReason) -> Ran<T> {
-    Ran::Stopped { name: job(), reason }
+fn stopped<T>(reason: LostReason) -> RunOutcome<T> {
+    RunOutcome::Cancelled { name: job(), reason }
 }
 
-fn overran<T>(value: T, reason: LostReason) -> Ran<T> {
-    Ran::Overran { name: job(), value, reason }
+fn overran<T>(value: T, reason: LostReason) -> RunOutcome<T> {
+    RunOutcome::CompletedAfterLoss { name: job(), value, reason }
 }
 
 /// Says when it is dropped.
@@ -88,7 +90,7 @@ mod done {
     #[tokio::test(start_paused = true)]
     async fn work_runs_under_the_lock_and_gives_it_back() {
         let world = World::new();
-        let ran = world.lock.run(async |held: Holding| {
+        let ran = world.lock.run(async |held: LockContext| {
             assert!(held.is_held());
             assert!(world.elsewhere.try_acquire().await.unwrap().is_none());
             "done"
@@ -149,7 +151,7 @@ mod done {
                 text.len()
             });
             let ran = ran.await.unwrap();
-            let tried = lock.try_run(async |held: Holding| {
+            let tried = lock.try_run(async |held: LockContext| {
                 sleep(secs(1)).await;
                 held.owner().as_str().len() + text.len()
             });
@@ -182,7 +184,7 @@ mod wrapped {
     use super::*;
 
     /// A helper with the bounds of `run` itself.
-    async fn timed<T, F>(lock: &Lock, work: impl FnOnce(Holding) -> F) -> Result<(T, Duration)>
+    async fn timed<T, F>(lock: &Lock, work: impl FnOnce(LockContext) -> F) -> Result<(T, Duration)>
     where
         F: Future<Output = T>,
     {
@@ -191,18 +193,18 @@ mod wrapped {
     }
 
     /// One that takes asynchronous closures by their own trait.
-    async fn once<T>(lock: &Lock, work: impl AsyncFnOnce(&Holding) -> T) -> Result<T> {
+    async fn once<T>(lock: &Lock, work: impl AsyncFnOnce(&LockContext) -> T) -> Result<T> {
         lock.run(async |held| work(&held).await).await
     }
 
     /// One that tries again.
-    async fn patiently<T, F>(lock: &Lock, mut work: impl FnMut(Holding) -> F) -> Result<T>
+    async fn patiently<T, F>(lock: &Lock, mut work: impl FnMut(LockContext) -> F) -> Result<T>
     where
         F: Future<Output = T>,
     {
         loop {
             match lock.run(&mut work).await {
-                Err(Error::Lost { reason: LostReason::NotOurs, .. }) => sleep(secs(1)).await,
+                Err(Error::Lost { reason: LostReason::NotOwned, .. }) => sleep(secs(1)).await,
                 ran => return ran,
             }
         }
@@ -213,7 +215,7 @@ mod wrapped {
         let lock = World::new().lock;
         let task = tokio::spawn(async move {
             let text = String::from("borrowed");
-            let work = async |held: Holding| {
+            let work = async |held: LockContext| {
                 sleep(secs(1)).await;
                 held.check().map(|()| text.len())
             };
@@ -228,7 +230,7 @@ mod wrapped {
         let lock = World::new().lock;
         let task = tokio::spawn(async move {
             let text = String::from("borrowed");
-            let work = async |held: &Holding| {
+            let work = async |held: &LockContext| {
                 sleep(secs(1)).await;
                 held.check().map(|()| text.len())
             };
@@ -243,7 +245,7 @@ mod wrapped {
         let task = tokio::spawn(async move {
             let (text, times) = (String::from("borrowed"), Mutex::new(0));
             let (text, times) = (&text, &times);
-            let work = |held: Holding| {
+            let work = |held: LockContext| {
                 let lost = std::mem::replace(&mut *times.lock().unwrap(), 1) == 0;
                 let store = store.clone();
                 async move {
@@ -265,7 +267,7 @@ mod wrapped {
         let task = tokio::spawn(async move {
             let inner = client.lock("inner")?;
             let ran = lock.run(async |outer| {
-                let both = async |held: Holding| (outer.name().clone(), held.name().clone());
+                let both = async |held: LockContext| (outer.name().clone(), held.name().clone());
                 inner.run(both).await
             });
             ran.await?
@@ -327,7 +329,8 @@ mod waiting {
     async fn work_is_not_begun_when_the_store_refuses() {
         let world = World::new();
         world.store.fail("NOPERM no permission");
-        let ran: Result<Ran<()>> = world.lock.run(async |_held| unreachable!("refused")).await;
+        let ran: Result<RunOutcome<()>> =
+            world.lock.run(async |_held| unreachable!("refused")).await;
         assert!(matches!(ran, Err(Error::Forbidden { .. })), "{ran:?}");
     }
 }
@@ -367,13 +370,13 @@ mod lost {
             assert!(forced.force_release().await.unwrap());
             pending::<()>().await;
         });
-        assert_eq!(ran.await.unwrap(), stopped(LostReason::NotOurs));
+        assert_eq!(ran.await.unwrap(), stopped(LostReason::NotOwned));
 
         let ran = in_full(&lock, async |_held| {
             lost.lose_everything();
             pending::<()>().await;
         });
-        assert_eq!(ran.await.unwrap(), stopped(LostReason::NotOurs));
+        assert_eq!(ran.await.unwrap(), stopped(LostReason::NotOwned));
 
         let client = world.client.clone();
         let shutdown = tokio::spawn(async move {
@@ -449,7 +452,7 @@ mod lost {
         let world = World::new();
         let lock = world.lock.clone().max_hold(secs(5));
         let ran = in_full(&lock, async |_held| pending::<()>().await);
-        assert!(matches!(ran.await.unwrap(), Ran::Stopped { .. }));
+        assert!(matches!(ran.await.unwrap(), RunOutcome::Cancelled { .. }));
         world.is_free().await;
     }
 
@@ -462,12 +465,12 @@ mod lost {
             42
         });
         let ran = ran.await.unwrap();
-        assert_eq!(ran, overran(42, LostReason::NotOurs));
+        assert_eq!(ran, overran(42, LostReason::NotOwned));
 
         // then it does not pass for protected work
-        let lost = ran.done().unwrap_err();
+        let lost = ran.into_result().unwrap_err();
         assert!(
-            matches!(&lost, Error::Lost { name, reason: LostReason::NotOurs } if name == world.lock.name())
+            matches!(&lost, Error::Lost { name, reason: LostReason::NotOwned } if name == world.lock.name())
         );
     }
 
@@ -476,7 +479,7 @@ mod lost {
         // given work that does not await while its lease ends
         let world = World::new();
         let lock = world.lock.clone().lease(secs(10));
-        let ran = in_full(&lock, async |held: Holding| {
+        let ran = in_full(&lock, async |held: LockContext| {
             assert!(tokio::time::advance(secs(20)).now_or_never().is_none());
             held.is_held()
         });
@@ -500,7 +503,7 @@ mod lost {
             lock.run_within(secs(1), losing).await,
             lock.try_run(losing).await.map(Option::unwrap_or_default),
         ] {
-            let lost = matches!(&ran, Err(Error::Lost { name, reason: LostReason::NotOurs })
+            let lost = matches!(&ran, Err(Error::Lost { name, reason: LostReason::NotOwned })
                 if name == lock.name());
             assert!(lost, "{ran:?}");
         }
@@ -521,13 +524,13 @@ mod lost {
 mod signalled {
     use super::*;
 
-    const GRACE: OnLoss = OnLoss::Signal { grace: secs(5) };
+    const GRACE: OnLoss = OnLoss::GracePeriod(secs(5));
 
     #[tokio::test(start_paused = true)]
     async fn work_that_winds_up_in_its_grace_keeps_its_result() {
         let world = World::new();
         let lock = world.lock.clone().lease(secs(10)).on_loss(GRACE);
-        let ran = in_full(&lock, async |held: Holding| {
+        let ran = in_full(&lock, async |held: LockContext| {
             let reason = held.lost().await;
             sleep(secs(4)).await;
             ("wound up", reason)
@@ -562,7 +565,7 @@ mod signalled {
     async fn a_panic_in_the_grace_goes_on() {
         let world = World::new();
         let lock = world.lock.clone().max_hold(secs(10)).on_loss(GRACE);
-        let run = lock.run(async |held: Holding| {
+        let run = lock.run(async |held: LockContext| {
             held.lost().await;
             resume_unwind(Box::new("in its grace"));
         });
@@ -574,7 +577,7 @@ mod signalled {
     #[tokio::test(start_paused = true)]
     async fn any_grace_will_do() {
         for grace in [Duration::ZERO, Duration::MAX] {
-            let lock = World::new().lock.lease(secs(10)).on_loss(OnLoss::Signal { grace });
+            let lock = World::new().lock.lease(secs(10)).on_loss(OnLoss::GracePeriod(grace));
             let ran = in_full(&lock, async |_held| sleep(secs(60)).await).await.unwrap();
             let reason = LostReason::Expired;
             match grace {
@@ -616,7 +619,7 @@ mod panics {
     #[tokio::test(start_paused = true)]
     async fn a_panic_in_each_of_the_ways_to_run_leaves_the_lock_free() {
         let world = World::new();
-        let panicking = async |_held: Holding| -> () { resume_unwind(Box::new("oh")) };
+        let panicking = async |_held: LockContext| -> () { resume_unwind(Box::new("oh")) };
         let within = AssertUnwindSafe(world.lock.run_within(secs(1), panicking)).catch_unwind();
         assert!(within.await.is_err());
         let tried = AssertUnwindSafe(world.lock.try_run(panicking)).catch_unwind();
@@ -644,7 +647,7 @@ mod holding {
     async fn it_shows_who_holds_and_for_how_long() {
         let world = World::new();
         let lock = world.lock.clone().lease(secs(10));
-        let ran = lock.run(async |held: Holding| {
+        let ran = lock.run(async |held: LockContext| {
             let holder = world.elsewhere.holder().await.unwrap().unwrap();
             assert_eq!(holder.owner(), held.owner());
             let left = held.remaining().unwrap();
@@ -658,9 +661,9 @@ mod holding {
     #[tokio::test(start_paused = true)]
     async fn it_tells_the_loss_in_every_way() {
         let world = World::new();
-        let grace = OnLoss::Signal { grace: secs(5) };
+        let grace = OnLoss::GracePeriod(secs(5));
         let lock = world.lock.clone().lease(secs(10)).on_loss(grace);
-        let ran = in_full(&lock, async |held: Holding| {
+        let ran = in_full(&lock, async |held: LockContext| {
             let clone = held.clone();
             assert_eq!(held.lost().await, LostReason::Expired);
             assert_eq!(clone.lost().await, LostReason::Expired);
@@ -669,7 +672,8 @@ mod holding {
             held.check().unwrap_err()
         });
         let ran = ran.await.unwrap();
-        let Ran::Overran { value: Error::Lost { name, reason }, .. } = &ran else {
+        let RunOutcome::CompletedAfterLoss { value: Error::Lost { name, reason }, .. } = &ran
+        else {
             panic!("{ran:?}")
         };
         assert_eq!((name.as_str(), *reason), ("job", LostReason::Expired));
@@ -679,7 +683,7 @@ mod holding {
     async fn it_neither_keeps_nor_releases_the_lock() {
         // given a holding that outlives the work
         let world = World::new();
-        let ran = world.lock.run(async |held: Holding| {
+        let ran = world.lock.run(async |held: LockContext| {
             drop(held.clone());
             sleep(secs(1)).await;
             assert!(held.is_held());

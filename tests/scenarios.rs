@@ -129,7 +129,7 @@ async fn a_fixed_lease_ends_by_itself_and_its_guard_says_so(wait_strategy: WaitS
     assert!(start.elapsed() >= secs(2), "{:?}", start.elapsed());
 
     match guard.release().await.unwrap() {
-        Release::AlreadyGone { reason: LostReason::Expired, holder: Some(holder), .. } => {
+        Release::NotHeld { reason: LostReason::Expired, holder: Some(holder), .. } => {
             assert_eq!(holder.owner(), entered.owner());
         }
         other => panic!("{other:?}"),
@@ -238,7 +238,7 @@ async fn a_guard_whose_lock_another_has_taken_cannot_release_it(wait_strategy: W
     let new = t.theirs().acquire().await.unwrap();
 
     let release = old.release().await.unwrap();
-    assert!(matches!(release, Release::AlreadyGone { .. }), "{release:?}");
+    assert!(matches!(release, Release::NotHeld { .. }), "{release:?}");
     assert_eq!(t.ours().held_by(new.owner()).await.unwrap(), 1);
     give_back(new).await;
 }
@@ -479,7 +479,7 @@ async fn after_a_lock_was_lost_with_the_servers_data_the_next_one_is_kept_alive(
     redis.restart();
     sleep(secs(4)).await;
     let release = lost.release().await.unwrap();
-    assert!(matches!(release, Release::AlreadyGone { .. }), "{release:?}");
+    assert!(matches!(release, Release::NotHeld { .. }), "{release:?}");
 
     for _ in 0..2 {
         let guard = lock.acquire().await.unwrap();

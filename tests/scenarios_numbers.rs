@@ -48,7 +48,7 @@ async fn permits_that_are_added_to_no_semaphore_make_one() {
     assert_eq!(pool.add(1).await.unwrap(), 2);
     let guard = within(SOON, "there are enough", pool.acquire(2)).await.unwrap();
     assert_eq!(guard.permits(), 2);
-    guard.release().await.unwrap().done().unwrap();
+    guard.release().await.unwrap().into_result().unwrap();
 }
 
 /// testTrySetPermits
@@ -65,7 +65,7 @@ async fn permits_are_set_once_and_keep_the_end_that_somebody_gives_them() {
 
     redis.command(&["PEXPIRE", "pool", "20000"]);
     let guard = pool.acquire(4).await.unwrap();
-    guard.release().await.unwrap().done().unwrap();
+    guard.release().await.unwrap().into_result().unwrap();
     pool.add(1).await.unwrap();
     pool.drain().await.unwrap();
     assert!(pttl(&redis, "pool") > 0);
@@ -101,7 +101,7 @@ async fn who_waits_for_many_enters_when_they_have_come_back_one_by_one() {
     );
     assert!(pool.try_acquire(1).await.unwrap().is_none());
     let start = Instant::now();
-    three.release().await.unwrap().done().unwrap();
+    three.release().await.unwrap().into_result().unwrap();
     let waits = {
         let pool = pool.clone();
         tokio::spawn(async move { pool.acquire(5).await })
@@ -109,13 +109,13 @@ async fn who_waits_for_many_enters_when_they_have_come_back_one_by_one() {
     for guard in [one, other] {
         sleep(ms(300)).await;
         assert!(!waits.is_finished());
-        guard.release().await.unwrap().done().unwrap();
+        guard.release().await.unwrap().into_result().unwrap();
     }
     let five = within(SOON, "it enters", waits).await.unwrap().unwrap();
     assert!(start.elapsed() >= ms(600));
     assert_eq!(pool.available().await.unwrap(), 0);
     assert!(pool.try_acquire(1).await.unwrap().is_none());
-    five.release().await.unwrap().done().unwrap();
+    five.release().await.unwrap().into_result().unwrap();
 }
 
 /// testDrainPermits
@@ -139,10 +139,10 @@ async fn what_is_given_back_is_there_again_unless_the_semaphore_is_gone() {
     pool.set_if_absent(10).await.unwrap();
     let (one, five) = (pool.acquire(1).await.unwrap(), pool.acquire(5).await.unwrap());
     assert_eq!(pool.available().await.unwrap(), 4);
-    five.release().await.unwrap().done().unwrap();
+    five.release().await.unwrap().into_result().unwrap();
     assert_eq!(pool.available().await.unwrap(), 9);
     pool.delete().await.unwrap();
-    assert!(matches!(one.release().await.unwrap(), Release::AlreadyGone { .. }));
+    assert!(matches!(one.release().await.unwrap(), Release::NotHeld { .. }));
     assert_eq!(redis.command(&["EXISTS", "pool"]).number(), 0);
 }
 
@@ -164,7 +164,7 @@ async fn crowd(clients: usize, rounds: u32, permits: u32, all: impl Fn(u32) -> u
                 let before = count.load(Relaxed);
                 tokio::task::yield_now().await;
                 count.store(before + 1, Relaxed);
-                guard.release().await.unwrap().done().unwrap();
+                guard.release().await.unwrap().into_result().unwrap();
             }
         })
     });

@@ -135,7 +135,7 @@ async fn who_waits_has_a_permit_when_its_lease_is_over() {
     let second = within(SOON, "it expires", t.other.acquire()).await.unwrap();
     assert!(begun.elapsed() > ms(1_800), "{:?}", begun.elapsed());
     assert!(!t.one.release_id(first.ids()[0]).await.unwrap());
-    assert!(matches!(first.release().await.unwrap(), Release::AlreadyGone { .. }));
+    assert!(matches!(first.release().await.unwrap(), Release::NotHeld { .. }));
     give_back(second).await;
 }
 
@@ -233,7 +233,7 @@ async fn a_release_after_the_lease_says_so() {
     let id = guard.ids()[0];
     sleep(ms(300)).await;
     assert!(!t.other.release_id(id).await.unwrap());
-    assert!(guard.release().await.unwrap().done().is_err());
+    assert!(guard.release().await.unwrap().into_result().is_err());
     assert_eq!(t.other.available().await.unwrap(), 1);
 }
 
@@ -305,7 +305,7 @@ async fn many_that_expire_are_free_and_their_release_says_so() {
     sleep(ms(500)).await;
     let one = t.other.acquire().await.unwrap();
     assert_eq!(t.one.available().await.unwrap(), 9);
-    assert!(matches!(six.release().await.unwrap(), Release::AlreadyGone { .. }));
+    assert!(matches!(six.release().await.unwrap(), Release::NotHeld { .. }));
     give_back(one).await;
     assert_eq!(t.counts().await, [10, 0, 10]);
 }

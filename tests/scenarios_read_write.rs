@@ -79,7 +79,7 @@ async fn fifty_readers_are_kept_for_longer_than_their_ttl() {
 
 /// Gives back one of several that may share a hold.
 async fn give_back_share(guard: LockGuard) {
-    guard.release().await.unwrap().done().unwrap();
+    guard.release().await.unwrap().into_result().unwrap();
 }
 
 // testName
@@ -156,7 +156,7 @@ async fn a_writer_that_entered_twice_is_alone_until_it_has_left_twice() {
     assert!(other.is_locked().await.unwrap());
     for guard in [again, writing] {
         assert!(reads(&t.other).await.is_none() && writes(&t.other).await.is_none());
-        guard.release().await.unwrap().done().unwrap();
+        guard.release().await.unwrap().into_result().unwrap();
     }
     let reading = reads(&t.other).await.unwrap();
     assert!(writes(&t.one).await.is_none());
@@ -200,7 +200,7 @@ async fn a_reader_whose_lease_is_over_says_so_and_keeps_no_other_reader_out() {
     assert_eq!(within(SOON, "its lease ends", first.lost()).await, LostReason::Expired);
     // Redisson's unlock says nothing here.
     let release = first.release().await.unwrap();
-    assert!(matches!(release, Release::AlreadyGone { .. }), "{release:?}");
+    assert!(matches!(release, Release::NotHeld { .. }), "{release:?}");
     give_back(second).await;
 }
 
@@ -213,7 +213,7 @@ async fn a_writer_enters_when_the_lease_of_another_is_over() {
     let second = within(SOON, "it enters", t.other.write().acquire()).await.unwrap();
     assert!(began.elapsed() >= secs(2), "{:?}", began.elapsed());
     let release = first.release().await.unwrap();
-    assert!(matches!(release, Release::AlreadyGone { .. }), "{release:?}");
+    assert!(matches!(release, Release::NotHeld { .. }), "{release:?}");
     give_back(second).await;
 }
 
@@ -292,7 +292,7 @@ async fn a_guard_of_what_was_taken_away_releases_nothing_of_others() {
     t.other.read().force_release().await.unwrap();
     let new = writes(&t.other).await.unwrap();
     let release = old.release().await.unwrap();
-    assert!(matches!(release, Release::AlreadyGone { .. }), "{release:?}");
+    assert!(matches!(release, Release::NotHeld { .. }), "{release:?}");
     give_back(new).await;
 }
 
@@ -415,7 +415,7 @@ async fn after_a_side_was_lost_with_the_servers_data_the_next_one_is_kept_alive(
         t.redis.restart();
         sleep(secs(4)).await;
         let release = lost.release().await.unwrap();
-        assert!(matches!(release, Release::AlreadyGone { .. }), "{release:?}");
+        assert!(matches!(release, Release::NotHeld { .. }), "{release:?}");
 
         let guard = side.acquire().await.unwrap();
         sleep(secs(4)).await;

@@ -283,11 +283,11 @@ async fn a_loss_is_warned_of_with_its_reason() {
     let (notes, _taking) = Notes::taken();
     let guard = world.lock.acquire().await.unwrap();
     world.store.lose("orders:42");
-    assert_eq!(guard.lost().await, LostReason::NotOurs);
+    assert_eq!(guard.lost().await, LostReason::NotOwned);
     let lost = notes.one("lost");
     lost.is_about(&guard);
     assert_eq!(lost.level, Level::WARN);
-    assert_eq!(lost.field("reason"), LostReason::NotOurs.to_string());
+    assert_eq!(lost.field("reason"), LostReason::NotOwned.to_string());
 }
 
 #[tokio::test(start_paused = true)]
@@ -306,7 +306,7 @@ async fn a_release_that_finds_the_lock_gone_is_warned_of() {
     let (notes, _taking) = Notes::taken();
     let guard = world.lock.acquire().await.unwrap();
     world.store.lose("orders:42");
-    assert!(matches!(guard.release().await.unwrap(), Release::AlreadyGone { .. }));
+    assert!(matches!(guard.release().await.unwrap(), Release::NotHeld { .. }));
     let warned: Vec<_> = notes.all().into_iter().filter(|seen| seen.level <= Level::WARN).collect();
     assert_eq!(warned.len(), 1, "{:?}", notes.all());
     assert_eq!(warned[0].field("lock"), "orders:42");
@@ -425,8 +425,8 @@ mod stats {
         world.store.lose_everything();
         let (told, found) = (granted().await, client.lock("other").unwrap().acquire().await);
         world.store.lose_everything();
-        assert!(matches!(found.unwrap().release().await, Ok(Release::AlreadyGone { .. })));
-        assert_eq!(told.lost().await, LostReason::NotOurs);
+        assert!(matches!(found.unwrap().release().await, Ok(Release::NotHeld { .. })));
+        assert_eq!(told.lost().await, LostReason::NotOwned);
         drop(told);
         adds_up(&client.stats());
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use leasehold::{
-    Client, Error, LostReason, MemoryStore, Ran, Release, Result, Semaphore, SemaphoreGuard,
+    Client, Error, LostReason, MemoryStore, Release, Result, RunOutcome, Semaphore, SemaphoreGuard,
 };
 use tokio::{
     runtime::Builder,
@@ -257,13 +257,13 @@ async fn a_release_of_a_semaphore_that_is_gone_makes_no_permits() {
     assert!(t.other.delete().await.unwrap());
     assert!(!t.other.delete().await.unwrap());
     let gone = |release: Release| match release {
-        Release::AlreadyGone { reason, holder: None, .. } => reason,
+        Release::NotHeld { reason, holder: None, .. } => reason,
         other => panic!("{other:?}"),
     };
-    assert_eq!(gone(first.release().await.unwrap()), LostReason::NotOurs);
+    assert_eq!(gone(first.release().await.unwrap()), LostReason::NotOwned);
     assert_eq!(t.other.available().await.unwrap(), 0);
     assert!(t.other.set_if_absent(1).await.unwrap());
-    assert_eq!(gone(second.release().await.unwrap()), LostReason::NotOurs);
+    assert_eq!(gone(second.release().await.unwrap()), LostReason::NotOwned);
     assert_eq!(t.other.available().await.unwrap(), 1);
 }
 
@@ -513,5 +513,8 @@ async fn work_under_a_semaphore_tells_that_it_was_deleted() {
     let free = pool.run(2, async |_held| pool.available().await.unwrap()).await.unwrap();
     assert_eq!((free, pool.available().await.unwrap()), (1, 3));
     let ran = pool.acquire(1).await.unwrap().run(async |_held| pool.delete().await.unwrap());
-    assert!(matches!(ran.await, Ran::Overran { value: true, reason: LostReason::NotOurs, .. }));
+    assert!(matches!(
+        ran.await,
+        RunOutcome::CompletedAfterLoss { value: true, reason: LostReason::NotOwned, .. }
+    ));
 }

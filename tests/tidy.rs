@@ -814,7 +814,7 @@ const FOR_THREADS_ALONE: [(&str, &str); 4] = [
 ];
 
 /// Types that both APIs share.
-const SHARED: [&str; 4] = ["ClientBuilder<Made>", "Holding", "Ran<T>", "Release"];
+const SHARED: [&str; 4] = ["ClientBuilder<Made>", "LockContext", "RunOutcome<T>", "Release"];
 
 /// The public methods of the files in `folder` and of `client`.
 fn api(folder: &str, client: &str) -> Api {

@@ -107,7 +107,7 @@ async fn a_client_that_hangs_up_gives_its_turn_back() {
     drop(stream);
     let lock = service.elsewhere.lock("orders:42").unwrap();
     let guard = lock.acquire_within(SOON).await.unwrap();
-    assert!(guard.release().await.unwrap().done().is_ok());
+    assert!(guard.release().await.unwrap().into_result().is_ok());
 }
 
 #[tokio::test]

@@ -170,12 +170,12 @@ fn a_rust_holder_is_told_of_javas_force_within_a_renewal() {
 
     // then the Rust holder is told, and its release harms nobody
     let told = lost.wait(SECOND * 10);
-    assert_eq!(told.value(), "NotOurs");
+    assert_eq!(told.value(), "NotOwned");
     let delay = since(forced.began_at(), told.at());
     assert!(delay < SECOND * 4, "told after {delay:?}");
     let refused = rust.unlock("door");
     let java_is = format!("`{}:{}`", both.java.id(), java.id());
-    assert!(refused.failed_with("AlreadyGone"), "{refused:?}");
+    assert!(refused.failed_with("NotHeld"), "{refused:?}");
     assert!(refused.failure().unwrap().message.contains(&java_is), "{refused:?}");
     assert!(java.is_held("door").is_true());
     woken("lock: Java's force is told to a Rust holder by its renewal", Way::JavaToRust, delay);
@@ -195,7 +195,7 @@ fn a_rust_holder_is_told_of_javas_force_at_once_if_its_process_waits_for_the_loc
 
     assert!(waiting.wait(SECOND * 5).acquired());
     let told = lost.wait(SECOND * 5);
-    assert_eq!(told.value(), "NotOurs");
+    assert_eq!(told.value(), "NotOwned");
     let delay = since(forced.began_at(), told.at());
     assert!(delay < AT_ONCE, "told after {delay:?}");
     woken("lock: Java's force is told at once where others wait", Way::JavaToRust, delay);
@@ -239,7 +239,7 @@ fn only_the_owner_can_unlock() {
     // Java holds what was ours once: our old guard is refused, and the hold is whole.
     assert!(rust.lock_for("door", SECOND / 2).acquired());
     assert!(java.lock("door").acquired());
-    assert!(rust.unlock("door").failed_with("AlreadyGone"));
+    assert!(rust.unlock("door").failed_with("NotHeld"));
     assert!(java.is_held("door").is_true());
     assert_eq!(java.hold_count("door").number(), 1);
     assert!(java.unlock("door").is_true());

@@ -175,7 +175,7 @@ fn a_lease_that_ends_lets_the_other_side_in() {
     let guard = both.rust.clone().lease(lease).acquire().unwrap();
     let id = ids(&both.ask("acquire", json!({ "lease_ms": 6_000 })))[0];
     assert!((lease * 9 / 10..lease * 5).contains(&begun.elapsed()), "{:?}", begun.elapsed());
-    assert!(guard.release().unwrap().done().is_err());
+    assert!(guard.release().unwrap().into_result().is_err());
     shown("permits: a lease ends", Way::RustToJava);
 
     let begun = Instant::now();
@@ -195,7 +195,7 @@ fn each_side_knows_the_others_permits_by_their_ids() {
     let left = both.rust.lease_of(guard.ids()[0]).unwrap().unwrap();
     assert!(left > SECOND * 50, "{left:?}");
     assert!(both.ask("tryRelease", json!({ "permit": ours })).is_true());
-    assert!(guard.release().unwrap().done().is_err(), "taken by Java");
+    assert!(guard.release().unwrap().into_result().is_err(), "taken by Java");
     shown("permits: known by their ids", Way::RustToJava);
 
     let theirs = ids(&both.ask("acquire", json!({})))[0];

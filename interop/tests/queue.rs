@@ -429,10 +429,10 @@ fn javas_force_lets_in_one_of_ours_that_queues_and_our_holder_is_told() {
     let delay = wake_up(&forced, &waiting.wait(SECOND * 5));
     assert!(delay < AT_ONCE, "woken after {delay:?}");
     let told = lost.wait(SECOND * 10);
-    assert_eq!(told.value(), "NotOurs");
+    assert_eq!(told.value(), "NotOwned");
     let known = since(forced.began_at(), told.at());
     assert!(known < SECOND * 4, "told after {known:?}");
-    assert!(holder.unlock("door").failed_with("AlreadyGone"));
+    assert!(holder.unlock("door").failed_with("NotHeld"));
     assert!(waiter.is_held("door").is_true());
     assert!(waiter.unlock("door").is_true());
     woken("queue: Java's force lets in one of ours that queues", Way::JavaToRust, delay);

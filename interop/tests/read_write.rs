@@ -160,7 +160,7 @@ fn redisson_writes_beside_our_readers_that_only_enter_and_leave() {
         let read = client.read_write_lock("door").unwrap().read();
         runtime.spawn(async move {
             loop {
-                read.acquire().await.unwrap().release().await.unwrap().done().unwrap();
+                read.acquire().await.unwrap().release().await.unwrap().into_result().unwrap();
             }
         });
     }

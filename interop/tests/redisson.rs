@@ -195,7 +195,7 @@ fn redisson_tells_nobody_that_a_lock_is_lost() {
     both.redis.command(&["DEL", "theirs", "ours"]);
 
     // We are told by the next renewal; Java only stops to renew.
-    assert_eq!(lost.wait(SECOND * 10).value(), "NotOurs");
+    assert_eq!(lost.wait(SECOND * 10).value(), "NotOwned");
     sleep(SECOND);
     assert!(!redis_holds(&both.redis, "theirs"));
     assert!(java.unlock("theirs").failed_with("IllegalMonitorStateException"));

@@ -120,8 +120,8 @@ fn a_lock_that_a_failover_forgets_is_entered_by_the_other_and_our_holder_alone_i
     }
 
     // and the holders are out, which ours hears by itself and Java when it asks
-    assert_eq!(lost.wait(SECOND * 10).value(), "NotOurs");
-    assert!(pairs[0].holder.unlock(&name(Way::RustToJava)).failed_with("AlreadyGone"));
+    assert_eq!(lost.wait(SECOND * 10).value(), "NotOwned");
+    assert!(pairs[0].holder.unlock(&name(Way::RustToJava)).failed_with("NotHeld"));
     let java = &pairs[1].holder;
     assert!(!java.is_held(&name(Way::JavaToRust)).is_true());
     let refused = java.unlock(&name(Way::JavaToRust));

@@ -18,7 +18,7 @@ pub type ClientBuilder = crate::ClientBuilder<Client>;
 /// ```
 /// let client = leasehold::blocking::Client::in_memory()?;
 /// let guard = client.lock("orders:42")?.acquire()?;
-/// guard.release()?.done()?;
+/// guard.release()?.into_result()?;
 /// # Ok::<(), leasehold::Error>(())
 /// ```
 #[derive(Clone, Debug)]

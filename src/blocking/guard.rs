@@ -8,8 +8,8 @@ use super::{
     waiting::Core,
 };
 use crate::{
-    ExpirableSemaphore, FencedLock, Holding, Lock, LostReason, Name, Owner, PermitId, Ran, Release,
-    Script, Semaphore, Value, Write, error::Result, primitives,
+    ExpirableSemaphore, FencedLock, Lock, LockContext, LostReason, Name, Owner, PermitId, Release,
+    RunOutcome, Script, Semaphore, Value, Write, error::Result, primitives,
 };
 
 /// A [`Guard`](crate::Guard) for threads: what a lock or a semaphore granted.
@@ -29,7 +29,7 @@ use crate::{
 /// let lock = Client::in_memory()?.lock("orders:42")?;
 /// let guard = lock.acquire()?;
 /// show(&guard);
-/// guard.release()?.done()?;
+/// guard.release()?.into_result()?;
 /// show(&lock.acquire_owned()?);
 /// # Ok::<(), leasehold::Error>(())
 /// ```
@@ -98,16 +98,16 @@ impl<K, B> Guard<K, B> {
 
     /// Does what [`Guard::run`](crate::Guard::run) does, but cannot stop the work.
     ///
-    /// So [`Ran::Stopped`] does not occur.
+    /// So [`RunOutcome::Cancelled`] does not occur.
     ///
     /// # Examples
     ///
     /// ```
     /// let guard = leasehold::blocking::Client::in_memory()?.lock("orders:42")?.acquire()?;
-    /// assert!(guard.run(|held| held.is_held()).done()?);
+    /// assert!(guard.run(|held| held.is_held()).into_result()?);
     /// # Ok::<(), leasehold::Error>(())
     /// ```
-    pub fn run<T>(self, work: impl FnOnce(&Holding) -> T) -> Ran<T> {
+    pub fn run<T>(self, work: impl FnOnce(&LockContext) -> T) -> RunOutcome<T> {
         // The thread re-enters the lock until it is released.
         let Self { inner, core, bound: _bound } = self;
         core.run(inner.holding(), work, inner.release_after_run())

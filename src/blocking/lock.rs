@@ -9,7 +9,7 @@ use super::{
     waiting::Core,
 };
 use crate::{
-    Fenced, Holder, Holding, Name, Owner, Replicas, WaitStrategy,
+    Fenced, Holder, LockContext, Name, Owner, Replicas, WaitStrategy,
     engine::{acquire::Patience, grant::LocalHandoff},
     error::{Error, Result},
     primitives::{
@@ -31,7 +31,7 @@ use crate::{
 /// let guard = lock.acquire()?;
 /// let other = std::thread::spawn(move || lock.try_acquire().map(|guard| guard.is_some()));
 /// assert!(!other.join().unwrap()?);
-/// guard.release()?.done()?;
+/// guard.release()?.into_result()?;
 /// # Ok::<(), leasehold::Error>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -53,7 +53,7 @@ pub struct Lock<K = ()> {
 /// let first = lock.acquire()?;
 /// let token = first.token();
 /// assert_eq!(lock.acquire()?.token(), token);
-/// first.release()?.done()?;
+/// first.release()?.into_result()?;
 /// assert!(lock.acquire()?.token() > token);
 /// # Ok::<(), leasehold::Error>(())
 /// ```
@@ -279,7 +279,7 @@ impl<K> Lock<K> {
 
 /// Working under the lock.
 ///
-/// Nothing can stop a thread from outside: work checks its [`Holding`] before each side effect.
+/// Nothing can stop a thread from outside: work checks its [`LockContext`] before each side effect.
 /// So there is no [`on_loss`](crate::Lock::on_loss).
 impl<K> Lock<K> {
     /// Does what [`Lock::run`](crate::Lock::run) does, but cannot stop the work.
@@ -297,8 +297,8 @@ impl<K> Lock<K> {
     /// assert_eq!(answer, 42);
     /// # Ok::<(), leasehold::Error>(())
     /// ```
-    pub fn run<T>(&self, work: impl FnOnce(&Holding) -> T) -> Result<T> {
-        self.acquire()?.run(work).done()
+    pub fn run<T>(&self, work: impl FnOnce(&LockContext) -> T) -> Result<T> {
+        self.acquire()?.run(work).into_result()
     }
 
     /// Does what [`run`](Self::run) does, but waits for the lock at most `timeout`.
@@ -315,8 +315,12 @@ impl<K> Lock<K> {
     /// assert_eq!(lock.run_within(Duration::from_secs(5), |_held| "done")?, "done");
     /// # Ok::<(), leasehold::Error>(())
     /// ```
-    pub fn run_within<T>(&self, timeout: Duration, work: impl FnOnce(&Holding) -> T) -> Result<T> {
-        self.acquire_within(timeout)?.run(work).done()
+    pub fn run_within<T>(
+        &self,
+        timeout: Duration,
+        work: impl FnOnce(&LockContext) -> T,
+    ) -> Result<T> {
+        self.acquire_within(timeout)?.run(work).into_result()
     }
 
     /// Does what [`run`](Self::run) does if the lock is free now, and else returns `None`.
@@ -332,8 +336,8 @@ impl<K> Lock<K> {
     /// assert!(lock.try_run(|_held| ())?.is_some());
     /// # Ok::<(), leasehold::Error>(())
     /// ```
-    pub fn try_run<T>(&self, work: impl FnOnce(&Holding) -> T) -> Result<Option<T>> {
-        self.try_acquire()?.map(|guard| guard.run(work).done()).transpose()
+    pub fn try_run<T>(&self, work: impl FnOnce(&LockContext) -> T) -> Result<Option<T>> {
+        self.try_acquire()?.map(|guard| guard.run(work).into_result()).transpose()
     }
 }
 
@@ -387,7 +391,7 @@ mod tests {
         assert!(reading.is_held() && !writing.is_held());
 
         drop((writing, reading));
-        prices.write().acquire().unwrap().release().unwrap().done().unwrap();
+        prices.write().acquire().unwrap().release().unwrap().into_result().unwrap();
     }
 
     /// Its replicas were waited for by their own time alone, and the answer until the lease ended.

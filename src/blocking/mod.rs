@@ -22,8 +22,8 @@
 //! let guard = lock.acquire()?;
 //! let again = lock.acquire()?; // the same thread re-enters
 //! assert_eq!(guard.count(), 2);
-//! again.release()?.done()?;
-//! guard.release()?.done()?;
+//! again.release()?.into_result()?;
+//! guard.release()?.into_result()?;
 //! # Ok::<(), leasehold::Error>(())
 //! ```
 

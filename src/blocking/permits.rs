@@ -8,7 +8,7 @@ use super::{
     waiting::Core,
 };
 use crate::{
-    Holding, Name, PermitId, Replicas, WaitStrategy,
+    LockContext, Name, PermitId, Replicas, WaitStrategy,
     engine::grant::LocalHandoff,
     error::Result,
     primitives::{
@@ -28,7 +28,7 @@ use crate::{
 /// let permits = client.expirable_semaphore("printers")?;
 /// permits.set(3)?;
 /// let guard = permits.acquire()?;
-/// std::thread::spawn(move || guard.release()).join().unwrap()?.done()?;
+/// std::thread::spawn(move || guard.release()).join().unwrap()?.into_result()?;
 /// # Ok::<(), leasehold::Error>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -122,7 +122,7 @@ impl ExpirableSemaphore {
     /// assert_eq!(permits.run(|_held| 6 * 7)?, 42);
     /// # Ok::<(), leasehold::Error>(())
     /// ```
-    pub fn run<T>(&self, work: impl FnOnce(&Holding) -> T) -> Result<T> {
-        self.acquire()?.run(work).done()
+    pub fn run<T>(&self, work: impl FnOnce(&LockContext) -> T) -> Result<T> {
+        self.acquire()?.run(work).into_result()
     }
 }

@@ -20,9 +20,9 @@ use crate::{
 /// let prices = leasehold::blocking::Client::in_memory()?.read_write_lock("prices")?;
 /// let writing = prices.write().acquire()?;
 /// let reading = prices.read().acquire()?; // the same thread
-/// writing.release()?.done()?;
+/// writing.release()?.into_result()?;
 /// assert!(matches!(prices.write().acquire(), Err(leasehold::Error::Upgrade { .. })));
-/// reading.release()?.done()?;
+/// reading.release()?.into_result()?;
 /// assert!(prices.write().acquire().is_ok());
 /// # Ok::<(), leasehold::Error>(())
 /// ```

@@ -7,7 +7,7 @@ use std::{
     sync::Arc,
 };
 
-use crate::{domain::Object, primitives::Holding};
+use crate::{domain::Object, primitives::LockContext};
 
 /// A lock as one thread knows it: the client's id, and what it is.
 pub(super) type Key = (Arc<str>, Object);
@@ -17,7 +17,7 @@ pub(super) type Key = (Arc<str>, Object);
 #[derive(Debug)]
 pub(super) struct Entered {
     key: Key,
-    pub(super) holding: Holding,
+    pub(super) holding: LockContext,
 }
 
 thread_local! {
@@ -26,7 +26,7 @@ thread_local! {
 
 impl Entered {
     /// Notes that this thread holds `key`.
-    pub(super) fn by(key: Key, holding: Holding) -> Rc<Self> {
+    pub(super) fn by(key: Key, holding: LockContext) -> Rc<Self> {
         let entered = Rc::new(Self { key: key.clone(), holding });
         ENTERED.with_borrow_mut(|held| held.insert(key, Rc::downgrade(&entered)));
         entered

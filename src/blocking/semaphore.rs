@@ -8,7 +8,7 @@ use super::{
     waiting::Core,
 };
 use crate::{
-    Holding, Name, Replicas,
+    LockContext, Name, Replicas,
     error::Result,
     primitives::{self, settings::replicated},
 };
@@ -25,7 +25,7 @@ use crate::{
 /// printers.set_if_absent(3)?;
 /// let two = printers.acquire(2)?;
 /// assert!(printers.try_acquire(2)?.is_none());
-/// two.release()?.done()?;
+/// two.release()?.into_result()?;
 /// # Ok::<(), leasehold::Error>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -94,7 +94,7 @@ impl Semaphore {
     /// assert_eq!(printers.run(2, |_held| 6 * 7)?, 42);
     /// # Ok::<(), leasehold::Error>(())
     /// ```
-    pub fn run<T>(&self, permits: u32, work: impl FnOnce(&Holding) -> T) -> Result<T> {
-        self.acquire(permits)?.run(work).done()
+    pub fn run<T>(&self, permits: u32, work: impl FnOnce(&LockContext) -> T) -> Result<T> {
+        self.acquire(permits)?.run(work).into_result()
     }
 }

@@ -18,7 +18,7 @@ use tokio::{
 };
 
 use crate::{
-    Client, Holding, LostReason, Ran,
+    Client, LockContext, LostReason, RunOutcome,
     error::{Error, Result},
 };
 
@@ -66,15 +66,15 @@ impl Core {
     /// Runs `work` on this thread, then waits for `back`, which gives back what is held.
     pub(super) fn run<T>(
         &self,
-        holding: Holding,
-        work: impl FnOnce(&Holding) -> T,
+        holding: LockContext,
+        work: impl FnOnce(&LockContext) -> T,
         back: impl Future<Output = Option<LostReason>>,
-    ) -> Ran<T> {
+    ) -> RunOutcome<T> {
         let done = catch_unwind(AssertUnwindSafe(|| work(&holding)));
         // Called from a task it is dropped, and released in the background.
         let lost = self.wait(back).ok().flatten();
         match done {
-            Ok(value) => Ran::of(value, holding.name().clone(), lost),
+            Ok(value) => RunOutcome::of(value, holding.name().clone(), lost),
             Err(panic) => resume_unwind(panic),
         }
     }

@@ -10,7 +10,7 @@
 /// let store = MemoryStore::new();
 /// let guard = Client::with_store(&store).lock("job")?.acquire().await?;
 /// let lost = guard.lost();
-/// guard.release().await?.done()?;
+/// guard.release().await?.into_result()?;
 /// assert_eq!(lost.await, LostReason::Released);
 /// # Ok(()) }
 /// ```
@@ -26,7 +26,7 @@ pub enum LostReason {
     /// The store does not know it as ours any more: somebody forced its
     /// release, or the data was lost.
     #[error("the store does not know it as ours any more")]
-    NotOurs,
+    NotOwned,
     /// It was given back by its own guard. Nothing was lost: this only ends the
     /// wait of those who still watch it.
     #[error("it was released")]

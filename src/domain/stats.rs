@@ -19,7 +19,7 @@ use std::time::Duration;
 /// let client = leasehold::Client::in_memory();
 /// let guard = client.lock("orders:42")?.acquire().await?;
 /// assert_eq!((client.stats().granted, client.stats().held), (1, 1));
-/// guard.release().await?.done()?;
+/// guard.release().await?.into_result()?;
 /// assert_eq!((client.stats().released, client.stats().held), (1, 0));
 /// # Ok(()) }
 /// ```

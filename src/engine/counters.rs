@@ -60,7 +60,7 @@ impl Counters {
         match reason {
             LostReason::Expired => self.lost_expired.add(1),
             LostReason::MaxHold => self.lost_max_hold.add(1),
-            LostReason::NotOurs => self.lost_not_ours.add(1),
+            LostReason::NotOwned => self.lost_not_ours.add(1),
             LostReason::Released => {}
             LostReason::ShutDown => self.lost_shut_down.add(1),
         }

@@ -90,7 +90,7 @@ mod tests {
         let guard = door.acquire().await.unwrap();
         let owner = guard.owner().clone();
         let (next, released) = tokio::join!(door.acquire(), guard.release());
-        released.unwrap().done().unwrap();
+        released.unwrap().into_result().unwrap();
         let next = next.unwrap();
         assert_eq!((next.owner(), client.stats().handed_over), (&owner, 1));
 
@@ -114,7 +114,7 @@ mod tests {
         sleep(Duration::from_millis(1)).await;
         engine.hear(Event::Moved);
         memory.resume();
-        release.await.unwrap().done().unwrap();
+        release.await.unwrap().into_result().unwrap();
 
         // given a server that knows the grant, and not its release
         let (store, door) = (&engine.core.store, Object::lock("door"));
@@ -131,7 +131,7 @@ mod tests {
         let (client, engine) = client(&memory);
         for number in 0..10 {
             let lock = client.lock(format!("door:{number}")).unwrap();
-            lock.acquire().await.unwrap().release().await.unwrap().done().unwrap();
+            lock.acquire().await.unwrap().release().await.unwrap().into_result().unwrap();
         }
         memory.stall();
         for _ in 0..5 {
@@ -153,7 +153,7 @@ mod tests {
         let (client, engine) = client(&memory);
         let guard = client.lock("door").unwrap().ttl(LONG).acquire().await.unwrap();
         let owner = guard.owner().clone();
-        guard.release().await.unwrap().done().unwrap();
+        guard.release().await.unwrap().into_result().unwrap();
         let (store, door) = (&engine.core.store, Object::lock("door"));
         let claim = Claim::plain(door.clone(), owner, LONG);
         store.acquire(&claim, None).await.unwrap();
@@ -187,7 +187,7 @@ mod tests {
         memory.heal();
         sleep(Duration::from_secs(5)).await;
         let gate = client.lock("gate").unwrap();
-        gate.acquire().await.unwrap().release().await.unwrap().done().unwrap();
+        gate.acquire().await.unwrap().release().await.unwrap().into_result().unwrap();
 
         // given a server that knows the grant, and not its release
         let (store, door) = (&engine.core.store, Object::lock("door"));

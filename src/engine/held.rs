@@ -78,7 +78,7 @@ impl Held {
         let told = Box::pin(engine.tell_count(hold)).await;
         Ok(match told.map_err(|failure| engine.error(hold.name(), failure))? {
             Outcome::Renewed => Left::Shares(left),
-            _ => Left::Lost { reason: LostReason::NotOurs, holder: None },
+            _ => Left::Lost { reason: LostReason::NotOwned, holder: None },
         })
     }
 }
@@ -183,7 +183,7 @@ impl Watch {
                 self.remaining().map_err(ended)?;
                 Ok(share)
             }
-            Ok(_) => Err(ended(self.remaining().err().unwrap_or(LostReason::NotOurs))),
+            Ok(_) => Err(ended(self.remaining().err().unwrap_or(LostReason::NotOwned))),
             Err(failure) => Err(engine.error(hold.name(), failure)),
         }
     }
@@ -223,7 +223,7 @@ impl Watch {
         }
         done.map_err(|failure| engine.error(hold.name(), failure))?.ok_or_else(|| {
             engine.contention.disown(hold);
-            lost(self.remaining().err().unwrap_or(LostReason::NotOurs))
+            lost(self.remaining().err().unwrap_or(LostReason::NotOwned))
         })
     }
 
@@ -283,12 +283,12 @@ mod tests {
                 true => drop(again),
                 false => {
                     let left = again.release().await.unwrap();
-                    let gone = LostReason::NotOurs;
-                    assert!(matches!(left, Release::AlreadyGone { reason, .. } if reason == gone));
+                    let gone = LostReason::NotOwned;
+                    assert!(matches!(left, Release::NotHeld { reason, .. } if reason == gone));
                 }
             }
             let lost = timeout(Duration::from_millis(10), guard.lost()).await;
-            assert_eq!(lost, Ok(LostReason::NotOurs));
+            assert_eq!(lost, Ok(LostReason::NotOwned));
         }
     }
 
@@ -305,9 +305,9 @@ mod tests {
         guard.write(write("in time")).await.unwrap();
         store.lose("door");
         let late = again.write(write("late")).await;
-        assert!(matches!(late, Err(Error::Lost { reason: LostReason::NotOurs, .. })), "{late:?}");
+        assert!(matches!(late, Err(Error::Lost { reason: LostReason::NotOwned, .. })), "{late:?}");
         let lost = timeout(Duration::from_millis(10), guard.lost()).await;
-        assert_eq!(lost, Ok(LostReason::NotOurs));
+        assert_eq!(lost, Ok(LostReason::NotOwned));
         assert_eq!(store.value("data").unwrap(), b"in time");
     }
 
@@ -350,7 +350,7 @@ mod tests {
             store.resume();
             assert!(guard.is_held());
             let (next, released) = tokio::join!(door.acquire(), guard.release());
-            released.unwrap().done().unwrap();
+            released.unwrap().into_result().unwrap();
             assert_ne!(next.unwrap().owner(), &owner);
             assert_eq!(client.stats().handed_over, 0);
         }
@@ -372,7 +372,7 @@ mod tests {
 
         // and neither leaves anything in doubt
         let (next, released) = tokio::join!(door.acquire(), guard.release());
-        released.unwrap().done().unwrap();
+        released.unwrap().into_result().unwrap();
         assert_eq!(client.stats().handed_over, 1);
         drop(next);
     }

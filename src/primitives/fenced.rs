@@ -2,7 +2,7 @@
 
 use std::{marker::PhantomData, num::NonZero};
 
-use super::{Guard, Holding, Lock, example};
+use super::{Guard, Lock, LockContext, example};
 use crate::{
     domain::{MOST_TOKEN, Share},
     error::{Error, Result},
@@ -36,7 +36,7 @@ use crate::{
 #[doc = example!(fenced:
     "let first = lock.acquire().await?;",
     "let token = first.token();",
-    "first.release().await?.done()?;",
+    "first.release().await?.into_result()?;",
     "assert!(lock.acquire().await?.token() > token);",
     "",
     "// Work under `run` reads its token from `held`:",
@@ -48,7 +48,7 @@ pub type FencedLock = Lock<Fenced>;
     "let gate = leasehold::fence::Gate::new();",
     "let guard = lock.acquire().await?;",
     "assert!(gate.pass(\"orders:42\", guard.token()).is_ok());",
-    "guard.release().await?.done()?;")]
+    "guard.release().await?.into_result()?;")]
 pub type FencedGuard = Guard<FencedLock>;
 
 /// Marks a [`Lock`] whose holds have a fencing token: see [`FencedLock`].
@@ -136,7 +136,7 @@ impl Guard<FencedLock> {
 }
 
 /// What work under a fenced lock knows of its token.
-impl Holding {
+impl LockContext {
     /// Returns the token of this hold, if its lock is a [`FencedLock`].
     #[doc = example!(fenced:
         "assert!(lock.run(async |held| held.token()).await?.is_some());",

@@ -2,7 +2,7 @@
 
 use std::{future::Future, marker::PhantomData, time::Duration};
 
-use super::{Holding, Lock, OnLoss, Ran, example, guarded, run};
+use super::{Lock, LockContext, OnLoss, RunOutcome, example, guarded, run};
 use crate::{
     domain::{Holder, LostReason, Name, Owner, Script, Value, Write},
     engine::{
@@ -49,14 +49,14 @@ impl<K> Guard<K> {
         &self.held.watch
     }
 
-    pub(crate) fn holding(&self) -> Holding {
-        Holding::new(self.held.watch.clone())
+    pub(crate) fn holding(&self) -> LockContext {
+        LockContext::new(self.held.watch.clone())
     }
 
     /// Releases what is held, and returns whether it was still held.
     ///
     /// A loss before the release is a result and no error, because nothing is left to undo. The
-    /// work may have overlapped with that of another holder. [`Release::done`] makes it an error.
+    /// work may have overlapped with that of another holder. [`Release::into_result`] makes it an error.
     ///
     /// If some permits of several were lost, the others are free all the same. Nothing returns to
     /// a semaphore that was deleted meanwhile, because that would create permits.
@@ -78,13 +78,13 @@ impl<K> Guard<K> {
         "lock.force_release().await?;",
         "",
         "let release = guard.release().await?;",
-        "assert!(matches!(release, Release::AlreadyGone { reason: LostReason::NotOurs, .. }));")]
+        "assert!(matches!(release, Release::NotHeld { reason: LostReason::NotOwned, .. }));")]
     pub async fn release(self) -> Result<Release> {
         let name = self.name().clone();
         Ok(match self.held.release().await? {
             Left::Shares(count) => Release::StillHeld { count },
             Left::Nothing => Release::Released,
-            Left::Lost { reason, holder } => Release::AlreadyGone { name, reason, holder },
+            Left::Lost { reason, holder } => Release::NotHeld { name, reason, holder },
         })
     }
 
@@ -100,16 +100,16 @@ impl<K> Guard<K> {
     ///
     /// Dropping the future drops the work where it stands and releases in the background.
     #[doc = example!(lock:
-        "use leasehold::Ran;",
+        "use leasehold::RunOutcome;",
         "let guard = lock.acquire().await?;",
         "match guard.run(async |_held| 6 * 7).await {",
-        "    Ran::Done(answer) => assert_eq!(answer, 42),",
-        "    Ran::Overran { value, reason, .. } => eprintln!(\"check {value}: {reason}\"),",
-        "    Ran::Stopped { reason, .. } => eprintln!(\"stopped: {reason}\"),",
+        "    RunOutcome::Completed(answer) => assert_eq!(answer, 42),",
+        "    RunOutcome::CompletedAfterLoss { value, reason, .. } => eprintln!(\"check {value}: {reason}\"),",
+        "    RunOutcome::Cancelled { reason, .. } => eprintln!(\"stopped: {reason}\"),",
         "}")]
-    pub async fn run<T, W, F>(self, work: W) -> Ran<T>
+    pub async fn run<T, W, F>(self, work: W) -> RunOutcome<T>
     where
-        W: FnOnce(Holding) -> F,
+        W: FnOnce(LockContext) -> F,
         F: Future<Output = T>,
     {
         run::run(self.held, self.on_loss, work).await
@@ -325,15 +325,15 @@ impl<K> Guard<Lock<K>> {
     "match guard.release().await? {",
     "    Release::Released => println!(\"released\"),",
     "    Release::StillHeld { count } => println!(\"{count} guards are left\"),",
-    "    Release::AlreadyGone { reason, .. } => eprintln!(\"check the result: {reason}\"),",
+    "    Release::NotHeld { reason, .. } => eprintln!(\"check the result: {reason}\"),",
     "    _ => {}",
     "}")]
 #[derive(Clone, Debug, Eq, PartialEq)]
-#[must_use = "the lock may have been lost before: `done()` makes that an error"]
+#[must_use = "the lock may have been lost before: `into_result()` makes that an error"]
 #[non_exhaustive]
 pub enum Release {
     /// The hold was over before: the work may have overlapped with that of another holder.
-    AlreadyGone {
+    NotHeld {
         /// The name of the object that was no longer held.
         name: Name,
         /// Why the hold was over.
@@ -357,14 +357,14 @@ impl Release {
     ///
     /// [`Error::Lost`] if it was.
     #[doc = example!(lock:
-        "lock.acquire().await?.release().await?.done()?;",
+        "lock.acquire().await?.release().await?.into_result()?;",
         "",
         "let guard = lock.acquire().await?;",
         "lock.force_release().await?;",
-        "assert!(guard.release().await?.done().is_err());")]
-    pub fn done(self) -> Result<()> {
+        "assert!(guard.release().await?.into_result().is_err());")]
+    pub fn into_result(self) -> Result<()> {
         match self {
-            Self::AlreadyGone { name, reason, .. } => Err(Error::Lost { name, reason }),
+            Self::NotHeld { name, reason, .. } => Err(Error::Lost { name, reason }),
             Self::Released | Self::StillHeld { .. } => Ok(()),
         }
     }

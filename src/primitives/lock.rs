@@ -5,7 +5,7 @@ use std::{fmt, future::Future, marker::PhantomData, sync::Arc, time::Duration};
 use tokio::time::Instant;
 
 use super::{
-    Guard, Holding, OnLoss, example,
+    Guard, LockContext, OnLoss, example,
     settings::{Settings, checked_timeout, on_loss, settings},
 };
 #[cfg(feature = "blocking")]
@@ -48,7 +48,7 @@ use crate::{
 /// # let client = leasehold::Client::in_memory();
 /// let guard = client.lock("orders:42")?.acquire().await?;
 /// // … the work …
-/// guard.release().await?.done()?;
+/// guard.release().await?.into_result()?;
 /// # Ok(()) }
 /// ```
 ///
@@ -59,7 +59,7 @@ use crate::{
 /// # let client = leasehold::Client::in_memory();
 /// if let Some(guard) = client.lock("reports/daily")?.try_acquire().await? {
 ///     // … the work …
-///     guard.release().await?.done()?;
+///     guard.release().await?.into_result()?;
 /// }
 /// # Ok(()) }
 /// ```
@@ -133,7 +133,7 @@ impl<K> Lock<K> {
     #[cfg(feature = "blocking")]
     pub(crate) async fn enter_again(
         &self,
-        holding: &Holding,
+        holding: &LockContext,
         patience: Patience,
     ) -> Result<Guard<Self>> {
         let want = self.want()?;
@@ -162,7 +162,7 @@ impl<K> Lock<K> {
         let want = Want { beside: Some(other.claim().owner.clone()), ..self.want()? };
         let held = self.engine.try_acquire(&want, until).await?;
         let held =
-            held.ok_or_else(|| lost(other.remaining().err().unwrap_or(LostReason::NotOurs)))?;
+            held.ok_or_else(|| lost(other.remaining().err().unwrap_or(LostReason::NotOwned)))?;
         Ok(self.guard(held))
     }
 }
@@ -267,10 +267,10 @@ impl<K> Lock<K> {
         "assert_eq!(sum, 10);")]
     pub async fn run<T, W, F>(&self, work: W) -> Result<T>
     where
-        W: FnOnce(Holding) -> F,
+        W: FnOnce(LockContext) -> F,
         F: Future<Output = T>,
     {
-        self.acquire().await?.run(work).await.done()
+        self.acquire().await?.run(work).await.into_result()
     }
 
     /// Does what [`run`](Self::run) does, but waits for the lock at most `timeout`.
@@ -287,10 +287,10 @@ impl<K> Lock<K> {
         "assert_eq!(lock.run_within(timeout, async |_held| \"done\").await?, \"done\");")]
     pub async fn run_within<T, W, F>(&self, timeout: Duration, work: W) -> Result<T>
     where
-        W: FnOnce(Holding) -> F,
+        W: FnOnce(LockContext) -> F,
         F: Future<Output = T>,
     {
-        self.acquire_within(timeout).await?.run(work).await.done()
+        self.acquire_within(timeout).await?.run(work).await.into_result()
     }
 
     /// Does what [`run`](Self::run) does if the lock is free now, and else returns `None`.
@@ -307,11 +307,11 @@ impl<K> Lock<K> {
         "assert!(lock.try_run(async |_held| ()).await?.is_none());")]
     pub async fn try_run<T, W, F>(&self, work: W) -> Result<Option<T>>
     where
-        W: FnOnce(Holding) -> F,
+        W: FnOnce(LockContext) -> F,
         F: Future<Output = T>,
     {
         match self.try_acquire().await? {
-            Some(guard) => guard.run(work).await.done().map(Some),
+            Some(guard) => guard.run(work).await.into_result().map(Some),
             None => Ok(None),
         }
     }

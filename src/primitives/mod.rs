@@ -23,6 +23,6 @@ pub use self::{
     lock::{Lock, LockGuard},
     permits::{ExpirablePermits, ExpirableSemaphore},
     read_write::ReadWriteLock,
-    run::{Holding, OnLoss, Ran},
+    run::{LockContext, OnLoss, RunOutcome},
     semaphore::{Semaphore, SemaphoreGuard},
 };

@@ -3,7 +3,7 @@
 use std::{fmt, future::Future, sync::Arc, time::Duration};
 
 use super::{
-    Guard, Holding, OnLoss, example,
+    Guard, LockContext, OnLoss, example,
     settings::{Settings, checked_timeout, on_loss, possible, settings},
 };
 use crate::{
@@ -36,7 +36,7 @@ use crate::{
     "",
     "let guard = permits.acquire().await?;",
     "// … the work …",
-    "guard.release().await?.done()?;")]
+    "guard.release().await?.into_result()?;")]
 #[derive(Clone)]
 pub struct ExpirableSemaphore {
     engine: Arc<Engine>,
@@ -137,10 +137,10 @@ impl ExpirableSemaphore {
         "assert_eq!(permits.available().await?, 3);")]
     pub async fn run<T, W, F>(&self, work: W) -> Result<T>
     where
-        W: FnOnce(Holding) -> F,
+        W: FnOnce(LockContext) -> F,
         F: Future<Output = T>,
     {
-        self.acquire().await?.run(work).await.done()
+        self.acquire().await?.run(work).await.into_result()
     }
 
     /// Acquires `count` permits at once, under one guard.
@@ -464,7 +464,7 @@ mod tests {
             if seen {
                 assert_eq!(guard.ids().len(), 1);
             }
-            guard.release().await.unwrap().done().unwrap();
+            guard.release().await.unwrap().into_result().unwrap();
             drop(waiting.await.unwrap().unwrap());
             assert_eq!(client.stats().handed_over, handed_over);
         }

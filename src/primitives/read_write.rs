@@ -31,8 +31,8 @@ use crate::{
     "let one = prices.read().acquire().await?;",
     "let other = prices.read().acquire().await?;",
     "assert!(prices.write().try_acquire().await?.is_none());",
-    "one.release().await?.done()?;",
-    "other.release().await?.done()?;",
+    "one.release().await?.into_result()?;",
+    "other.release().await?.into_result()?;",
     "assert!(prices.write().try_acquire().await?.is_some());")]
 #[derive(Clone)]
 pub struct ReadWriteLock {
@@ -116,7 +116,7 @@ impl ReadWriteLock {
     #[doc = example!(prices:
         "let writing = prices.write().acquire().await?;",
         "let reading = prices.read_beside(&writing).await?;",
-        "writing.release().await?.done()?;",
+        "writing.release().await?.into_result()?;",
         "assert!(reading.is_held() && prices.write().try_acquire().await?.is_none());")]
     pub async fn read_beside(&self, writing: &LockGuard) -> Result<LockGuard> {
         let watch = writing.watch();
@@ -146,7 +146,7 @@ impl ReadWriteLock {
         "assert!(prices.read().try_acquire().await?.is_some());")]
     pub async fn downgrade(&self, writing: LockGuard) -> Result<LockGuard> {
         let reading = self.read_beside(&writing).await?;
-        writing.release().await?.done()?;
+        writing.release().await?.into_result()?;
         Ok(reading)
     }
 }

@@ -26,43 +26,40 @@ use crate::{
 /// keeps a late write out.
 #[doc = example!(lock:
     "use leasehold::OnLoss;",
-    "let lock = lock.on_loss(OnLoss::Signal { grace: Duration::from_secs(2) });")]
+    "let lock = lock.on_loss(OnLoss::GracePeriod(Duration::from_secs(2)));")]
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum OnLoss {
     /// Drops the work at the await where it stands.
     #[default]
-    Drop,
-    /// Lets the work go on for a while, then drops it. [`Holding::lost`] reports the loss to it.
-    Signal {
-        /// How long it may go on.
-        grace: Duration,
-    },
+    Cancel,
+    /// Lets the work go on for a while, then drops it. [`LockContext::lost`] reports the loss to it.
+    GracePeriod(Duration),
 }
 
 /// The outcome of work that ran under a guard: see [`Guard::run`](crate::Guard::run).
 #[doc = example!(lock:
-    "use leasehold::Ran;",
+    "use leasehold::RunOutcome;",
     "let guard = lock.acquire().await?;",
     "match guard.run(async |_held| 6 * 7).await {",
-    "    Ran::Done(answer) => assert_eq!(answer, 42),",
-    "    Ran::Overran { value, reason, .. } => eprintln!(\"check {value}: {reason}\"),",
-    "    Ran::Stopped { reason, .. } => eprintln!(\"stopped: {reason}\"),",
+    "    RunOutcome::Completed(answer) => assert_eq!(answer, 42),",
+    "    RunOutcome::CompletedAfterLoss { value, reason, .. } => eprintln!(\"check {value}: {reason}\"),",
+    "    RunOutcome::Cancelled { reason, .. } => eprintln!(\"stopped: {reason}\"),",
     "}")]
 #[derive(Clone, Debug, Eq, PartialEq)]
-#[must_use = "the lock may have been lost while the work ran: `done()` makes that an error"]
-pub enum Ran<T> {
+#[must_use = "the lock may have been lost while the work ran: `into_result()` makes that an error"]
+pub enum RunOutcome<T> {
     /// The work completed, and the lock was held from beginning to end.
     ///
     /// This is as far as this client's clock and the last reply of the store tell. If the store
     /// is silent for longer than the
     /// [run release wait](crate::ClientBuilder::run_release_wait), it confirms it later, or
     /// not at all.
-    Done(T),
+    Completed(T),
     /// The work completed, but the lock was lost meanwhile.
     ///
     /// Another holder may have done the same work.
-    Overran {
+    CompletedAfterLoss {
         /// The lock that was lost.
         name: Name,
         /// The result of the work.
@@ -71,7 +68,7 @@ pub enum Ran<T> {
         reason: LostReason,
     },
     /// The lock was lost, and the work was dropped.
-    Stopped {
+    Cancelled {
         /// The lock that was lost.
         name: Name,
         /// Why the lock was lost.
@@ -79,12 +76,12 @@ pub enum Ran<T> {
     },
 }
 
-impl<T> Ran<T> {
+impl<T> RunOutcome<T> {
     /// Returns the outcome of work that completed and whose lock may be `lost`.
     pub(crate) fn of(value: T, name: Name, lost: Option<LostReason>) -> Self {
         match lost {
-            None => Self::Done(value),
-            Some(reason) => Self::Overran { name, value, reason },
+            None => Self::Completed(value),
+            Some(reason) => Self::CompletedAfterLoss { name, value, reason },
         }
     }
 
@@ -95,11 +92,11 @@ impl<T> Ran<T> {
     /// [`Error::Lost`] if the lock was lost meanwhile.
     #[doc = example!(lock:
         "let guard = lock.acquire().await?;",
-        "assert_eq!(guard.run(async |_held| 6 * 7).await.done()?, 42);")]
-    pub fn done(self) -> Result<T> {
+        "assert_eq!(guard.run(async |_held| 6 * 7).await.into_result()?, 42);")]
+    pub fn into_result(self) -> Result<T> {
         match self {
-            Self::Done(value) => Ok(value),
-            Self::Overran { name, reason, .. } | Self::Stopped { name, reason } => {
+            Self::Completed(value) => Ok(value),
+            Self::CompletedAfterLoss { name, reason, .. } | Self::Cancelled { name, reason } => {
                 Err(Error::Lost { name, reason })
             }
         }
@@ -120,11 +117,11 @@ impl<T> Ran<T> {
     "});",
     "work.await??; // the lock's error, then the work's own")]
 #[derive(Clone, Debug)]
-pub struct Holding {
+pub struct LockContext {
     pub(super) watch: Watch,
 }
 
-impl Holding {
+impl LockContext {
     pub(crate) fn new(watch: Watch) -> Self {
         Self { watch }
     }
@@ -243,12 +240,12 @@ pub(super) fn owner(watch: &Watch) -> &Owner {
 }
 
 /// Runs `work` under `held`, then releases it.
-pub(super) async fn run<T, W, F>(held: Held, on_loss: OnLoss, work: W) -> Ran<T>
+pub(super) async fn run<T, W, F>(held: Held, on_loss: OnLoss, work: W) -> RunOutcome<T>
 where
-    W: FnOnce(Holding) -> F,
+    W: FnOnce(LockContext) -> F,
     F: Future<Output = T>,
 {
-    let (holding, name) = (Holding::new(held.watch.clone()), held.watch.claim().name().clone());
+    let (holding, name) = (LockContext::new(held.watch.clone()), held.watch.claim().name().clone());
     let lost = holding.lost();
     // The call of the closure may panic as well as the future that it makes.
     let work = async move { work(holding).await };
@@ -265,17 +262,17 @@ where
     // reported at once.
     drop(held);
     match value {
-        Some(Ok(value)) => Ran::Overran { name, value, reason },
+        Some(Ok(value)) => RunOutcome::CompletedAfterLoss { name, value, reason },
         Some(Err(panic)) => resume_unwind(panic),
-        None => Ran::Stopped { name, reason },
+        None => RunOutcome::Cancelled { name, reason },
     }
 }
 
 /// Lets work whose lock is lost come to an end, as far as it may.
 async fn wind_up<T>(on_loss: OnLoss, work: Pin<Box<impl Future<Output = T>>>) -> Option<T> {
     match on_loss {
-        OnLoss::Drop => None,
-        OnLoss::Signal { grace } => at_most(grace, work).await,
+        OnLoss::Cancel => None,
+        OnLoss::GracePeriod(grace) => at_most(grace, work).await,
     }
 }
 
@@ -285,11 +282,11 @@ async fn at_most<T>(limit: Duration, future: impl Future<Output = T>) -> Option<
     timeout(limit, future).await.ok()
 }
 
-async fn finish<T>(held: Held, done: std::thread::Result<T>) -> Ran<T> {
+async fn finish<T>(held: Held, done: std::thread::Result<T>) -> RunOutcome<T> {
     let name = held.watch.claim().name().clone();
     let lost = release_after_run(held).await;
     match done {
-        Ok(value) => Ran::of(value, name, lost),
+        Ok(value) => RunOutcome::of(value, name, lost),
         Err(panic) => resume_unwind(panic),
     }
 }

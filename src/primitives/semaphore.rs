@@ -3,7 +3,7 @@
 use std::{fmt, future::Future, sync::Arc, time::Duration};
 
 use super::{
-    Guard, Holding, OnLoss, example,
+    Guard, LockContext, OnLoss, example,
     settings::{checked_timeout, possible, replicated, want_without_lease},
 };
 use crate::{
@@ -46,7 +46,7 @@ use crate::{
     "let two = printers.acquire(2).await?;",
     "assert_eq!(printers.available().await?, 1);",
     "assert!(printers.try_acquire(2).await?.is_none());",
-    "two.release().await?.done()?;",
+    "two.release().await?.into_result()?;",
     "assert_eq!(printers.available().await?, 3);")]
 #[derive(Clone)]
 pub struct Semaphore {
@@ -139,10 +139,10 @@ impl Semaphore {
         "assert_eq!(printers.available().await?, 3);")]
     pub async fn run<T, W, F>(&self, permits: u32, work: W) -> Result<T>
     where
-        W: FnOnce(Holding) -> F,
+        W: FnOnce(LockContext) -> F,
         F: Future<Output = T>,
     {
-        self.acquire(permits).await?.run(work).await.done()
+        self.acquire(permits).await?.run(work).await.into_result()
     }
 
     /// Acquires `permits` permits, waiting for at most `timeout`.

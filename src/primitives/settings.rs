@@ -177,7 +177,7 @@ macro_rules! settings {
 macro_rules! on_loss {
     ($kind:literal) => {
         /// Sets what [`run`](Self::run) does with work whose hold is lost. Default: it cancels it.
-        #[doc = $crate::primitives::settings::setting_example!("leasehold::Client", $kind, ".on_loss(leasehold::OnLoss::Drop)")]
+        #[doc = $crate::primitives::settings::setting_example!("leasehold::Client", $kind, ".on_loss(leasehold::OnLoss::Cancel)")]
         #[must_use]
         pub fn on_loss(self, on_loss: OnLoss) -> Self {
             self.with(|settings| settings.on_loss = on_loss)

@@ -20,7 +20,7 @@ async fn a_forced_release_is_told_to_the_holder_at_its_next_renewal() {
     let guard = world.door().acquire().await.unwrap();
     let start = Instant::now();
     world.other_door().force_release().await.unwrap();
-    assert_eq!(guard.lost().await, LostReason::NotOurs);
+    assert_eq!(guard.lost().await, LostReason::NotOwned);
     assert!(start.elapsed() <= secs(10) + AT_ONCE);
 }
 
@@ -33,7 +33,7 @@ async fn a_forced_release_is_told_at_once_to_a_holder_whose_process_waits_too() 
 
     let start = Instant::now();
     world.other_door().force_release().await.unwrap();
-    assert_eq!(guard.lost().await, LostReason::NotOurs);
+    assert_eq!(guard.lost().await, LostReason::NotOwned);
     assert!(start.elapsed() < AT_ONCE, "{:?}", start.elapsed());
     drop(entered(waiter).await);
 }

@@ -116,7 +116,7 @@ async fn reentry_after_the_end_is_refused_with_the_reason() {
     let guard = world.door().acquire().await.unwrap();
     world.store.lose("door");
     let refused = guard.reenter().await.unwrap_err();
-    assert!(matches!(refused, Error::Lost { reason: LostReason::NotOurs, .. }), "{refused}");
+    assert!(matches!(refused, Error::Lost { reason: LostReason::NotOwned, .. }), "{refused}");
     assert!(!guard.is_held());
     assert_eq!(guard.count(), 1);
 }
@@ -144,7 +144,7 @@ async fn releasing_after_the_lease_ended_says_that_it_expired() {
 #[tokio::test(start_paused = true)]
 async fn releasing_what_somebody_else_holds_now_names_who_that_is() {
     // given a hold that ended, for whatever reason, and another that came after it
-    for reason in [LostReason::Expired, LostReason::NotOurs] {
+    for reason in [LostReason::Expired, LostReason::NotOwned] {
         let world = World::new();
         let guard = match reason {
             LostReason::Expired => world.door().lease(secs(1)).acquire().await.unwrap(),
@@ -158,9 +158,7 @@ async fn releasing_what_somebody_else_holds_now_names_who_that_is() {
 
         // then the release tells both
         let release = guard.release().await.unwrap();
-        let Release::AlreadyGone { reason: told, holder, .. } = release else {
-            panic!("{release:?}")
-        };
+        let Release::NotHeld { reason: told, holder, .. } = release else { panic!("{release:?}") };
         assert_eq!(told, reason);
         assert_eq!(holder.unwrap().owner(), next.owner());
 
@@ -187,10 +185,10 @@ async fn every_share_of_a_lost_hold_learns_that_it_was_lost() {
     let guard = world.door().acquire().await.unwrap();
     let again = guard.reenter().await.unwrap();
     world.store.lose("door");
-    assert_eq!(guard.lost().await, LostReason::NotOurs);
+    assert_eq!(guard.lost().await, LostReason::NotOwned);
     for guard in [guard, again] {
         let release = guard.release().await.unwrap();
-        let gone = gone(LostReason::NotOurs);
+        let gone = gone(LostReason::NotOwned);
         assert_eq!(release, gone);
     }
 }
@@ -287,7 +285,7 @@ async fn a_forgotten_lock_stays_taken_until_its_lease_ends() {
         assert!(yours.lock("job").unwrap().is_locked().await.unwrap());
         sleep(millis(2)).await;
         let next = yours.lock("job").unwrap().try_acquire().await.unwrap();
-        next.unwrap().release().await.unwrap().done().unwrap();
+        next.unwrap().release().await.unwrap().into_result().unwrap();
     }
     // nor does a shutdown give it back
     mine.lock("job").unwrap().acquire().await.unwrap().forget();
@@ -303,6 +301,6 @@ async fn readers_who_share_a_hold_keep_it_when_one_forgets() {
     one.forget();
     let other = other.unwrap();
     assert!(other.is_held());
-    other.release().await.unwrap().done().unwrap();
+    other.release().await.unwrap().into_result().unwrap();
     assert!(prices.write().try_acquire().await.unwrap().is_some());
 }

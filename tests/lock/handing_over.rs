@@ -256,7 +256,7 @@ async fn what_was_handed_over_is_renewed() {
 
 #[tokio::test(start_paused = true)]
 async fn what_was_handed_over_is_lost_as_any_other() {
-    for reason in [LostReason::NotOurs, LostReason::Expired] {
+    for reason in [LostReason::NotOwned, LostReason::Expired] {
         let world = World::new();
         let lock = world.staying().ttl(secs(3));
         let granted = Instant::now();
@@ -266,20 +266,20 @@ async fn what_was_handed_over_is_lost_as_any_other() {
         leave(guard).await;
         let guard = handed(second).await;
         match reason {
-            LostReason::NotOurs => drop(world.store.lose("door")),
+            LostReason::NotOwned => drop(world.store.lose("door")),
             _ => world.store.stall(),
         }
 
         // then it is told at the renewal, or at the end of what was granted, which
         // was renewed when somebody began to wait
         assert_eq!(guard.lost().await, reason);
-        let told = if reason == LostReason::NotOurs { secs(1) } else { millis(2_968) };
+        let told = if reason == LostReason::NotOwned { secs(1) } else { millis(2_968) };
         assert!(granted.elapsed() >= told, "{reason}: {:?}", granted.elapsed());
         assert!(granted.elapsed() < told + millis(50), "{reason}: {:?}", granted.elapsed());
         assert!(!guard.is_held());
         world.store.resume();
         let released = guard.release().await.unwrap();
-        assert!(matches!(released, Release::AlreadyGone { .. }), "{released:?}");
+        assert!(matches!(released, Release::NotHeld { .. }), "{released:?}");
     }
 }
 
@@ -289,9 +289,9 @@ async fn what_was_lost_is_not_handed_over() {
     let guard = world.staying().acquire().await.unwrap();
     let second = waiting(world.staying()).await;
     world.store.lose("door");
-    assert_eq!(guard.lost().await, LostReason::NotOurs);
+    assert_eq!(guard.lost().await, LostReason::NotOwned);
     let released = guard.release().await.unwrap();
-    assert!(matches!(released, Release::AlreadyGone { .. }), "{released:?}");
+    assert!(matches!(released, Release::NotHeld { .. }), "{released:?}");
     leave(entered(second).await).await;
     assert_eq!(world.handed_over(), 0);
 }

@@ -85,7 +85,7 @@ async fn a_forgotten_hold_is_told_at_the_next_renewal() {
     let guard = world.door().acquire().await.unwrap();
     world.store.lose("door");
     let start = Instant::now();
-    assert_eq!(guard.lost().await, LostReason::NotOurs);
+    assert_eq!(guard.lost().await, LostReason::NotOwned);
     assert!(start.elapsed() <= secs(10) + AT_ONCE, "{:?}", start.elapsed());
     assert_eq!(world.one.stats().lost_not_ours, 1);
 }

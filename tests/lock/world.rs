@@ -72,5 +72,5 @@ pub(crate) async fn entered(waiter: JoinHandle<Result<LockGuard>>) -> LockGuard 
 
 /// What a release says of `door` when nobody has it now.
 pub(crate) fn gone(reason: LostReason) -> Release {
-    Release::AlreadyGone { name: Name::new("door").unwrap(), reason, holder: None }
+    Release::NotHeld { name: Name::new("door").unwrap(), reason, holder: None }
 }

@@ -167,14 +167,14 @@ mod tests {
         let first = lock.acquire().await.unwrap();
         store.set_replicas(0);
         let (next, released) = tokio::join!(lock.acquire(), first.release());
-        released.unwrap().done().unwrap();
+        released.unwrap().into_result().unwrap();
         let next = next.unwrap();
         assert_eq!(client.stats().handed_over, 1);
 
         // then who wants more has them asked
         let more = lock.clone().replicated(Replicas::at_least(3));
         let (refused, released) = tokio::join!(more.acquire(), next.release());
-        released.unwrap().done().unwrap();
+        released.unwrap().into_result().unwrap();
         assert!(matches!(refused, Err(Error::NotReplicated { got: 0, .. })));
         assert_eq!(client.stats().handed_over, 2);
     }
@@ -191,7 +191,7 @@ mod tests {
         engine.hear(Event::Moved);
         memory.set_replicas(0);
         let (refused, released) = tokio::join!(lock.acquire(), first.release());
-        released.unwrap().done().unwrap();
+        released.unwrap().into_result().unwrap();
         assert_eq!(client.stats().handed_over, 1);
         assert!(matches!(refused, Err(Error::NotReplicated { got: 0, .. })));
     }

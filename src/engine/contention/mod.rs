@@ -207,7 +207,7 @@ impl Contention {
     /// The store has told us that `hold` is not ours any more. Somebody may have seen before
     /// that it is over, and told nobody.
     fn lost(&self, hold: &Hold) {
-        hold.end(LostReason::NotOurs).ok();
+        hold.end(LostReason::NotOwned).ok();
         self.left(hold);
     }
 

@@ -311,7 +311,7 @@ async fn a_grant_that_is_lost_on_its_way_is_believed_by_nobody() {
     assert!(contention.pass_on(&first, Instant::now()));
     let second = take_over(&engine, waits.now_or_never().flatten().unwrap()).unwrap();
     contention.disown(&first);
-    assert_eq!(second.remaining(Instant::now()), Err(LostReason::NotOurs));
+    assert_eq!(second.remaining(Instant::now()), Err(LostReason::NotOwned));
     let turn = contention.line(&name, PLAIN, true, || true).now_or_never();
     assert!(turn.is_some(), "the turn is free");
 }
@@ -337,7 +337,7 @@ async fn a_lock_that_is_taken_away_while_its_grant_is_on_its_way_is_not_believed
 
     // then it learns so at once
     let lost = tokio::time::timeout(Duration::from_millis(100), second.lost()).await;
-    assert_eq!(lost, Ok(LostReason::NotOurs));
+    assert_eq!(lost, Ok(LostReason::NotOwned));
 }
 
 #[tokio::test(start_paused = true)]
@@ -362,7 +362,7 @@ async fn a_hold_that_somebody_else_is_seen_to_have_is_lost() {
     contention.saw(&name, Some(&holder(&Owner::new("java:1").unwrap())), now - TTL);
     assert!(hold.remaining(now).is_ok(), "an answer from before it says nothing");
     contention.saw(&name, Some(&holder(&Owner::new("java:1").unwrap())), now + TTL);
-    assert_eq!(hold.remaining(now), Err(LostReason::NotOurs));
+    assert_eq!(hold.remaining(now), Err(LostReason::NotOwned));
 }
 
 #[tokio::test(start_paused = true)]

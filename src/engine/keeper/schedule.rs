@@ -519,13 +519,13 @@ mod tests {
 
         // when the lease of one is over, and the other one is taken away
         assert_eq!(t.over(&late, END), Some(LostReason::Expired));
-        lost.end(LostReason::NotOurs).unwrap();
+        lost.end(LostReason::NotOwned).unwrap();
 
         // then no answer makes them held again
         t.answer(&late, Outcome::Renewed, END + 1);
         t.answer(&lost, Outcome::Renewed, END + 1);
         assert_eq!(t.over(&late, END + 1), Some(LostReason::Expired));
-        assert_eq!(t.over(&lost, END + 1), Some(LostReason::NotOurs));
+        assert_eq!(t.over(&lost, END + 1), Some(LostReason::NotOwned));
     }
 
     #[test]
@@ -590,7 +590,7 @@ mod tests {
         recounted.one_more_share();
         recounted.one_share_less();
         let lost = t.add_at(0);
-        lost.end(LostReason::NotOurs).unwrap();
+        lost.end(LostReason::NotOwned).unwrap();
         let fixed = t.add(0, Terms { renewed: false, ..RENEWED });
         for hold in [doubted, recounted, lost, fixed] {
             assert!(t.pass_on(&hold, 1).is_none());

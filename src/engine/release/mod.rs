@@ -83,7 +83,7 @@ impl Engine {
                 let ends_now = |left| self.core.clock.now() >= now + left;
                 let reason = match believed {
                     Ok(left) if ends_now(left) => LostReason::Expired,
-                    Ok(_) => LostReason::NotOurs,
+                    Ok(_) => LostReason::NotOwned,
                     Err(reason) => reason,
                 };
                 Left::Lost { reason, holder: given.ok().and_then(GivenBack::holder) }
@@ -343,6 +343,6 @@ mod tests {
         let mut release = Box::pin(guard.release());
         assert!(timeout(Duration::from_millis(5), &mut release).await.is_err(), "it is sent");
         server.cut(Cut::Replies, |_| true);
-        release.await.unwrap().done().unwrap();
+        release.await.unwrap().into_result().unwrap();
     }
 }

@@ -290,7 +290,7 @@ mod tests {
     async fn what_is_given_back_once_more_in_vain_does_not_outlive_its_client_for_long() {
         let (memory, engine, client) = one();
         let lock = client.lock("door").unwrap().lease(Duration::from_secs(86_400));
-        lock.acquire().await.unwrap().release().await.unwrap().done().unwrap();
+        lock.acquire().await.unwrap().release().await.unwrap().into_result().unwrap();
         memory.fail("LOADING Redis is loading the dataset in memory");
         engine.hear(Event::Moved);
         sleep(Duration::from_secs(1)).await;

@@ -30,7 +30,7 @@ use crate::domain::Name;
 /// store.lose("nightly-close"); // as a failover would
 ///
 /// // the next renewal finds out: ten seconds later, at once under a paused clock
-/// assert_eq!(guard.lost().await, LostReason::NotOurs);
+/// assert_eq!(guard.lost().await, LostReason::NotOwned);
 /// assert!(!guard.is_held());
 /// # Ok(()) }
 /// ```
@@ -72,7 +72,7 @@ impl MemoryStore {
     /// let store = MemoryStore::new();
     /// let guard = Client::with_store(&store).lock("job")?.acquire().await?;
     /// assert!(store.lose("job"));
-    /// assert!(matches!(guard.release().await?, Release::AlreadyGone { .. }));
+    /// assert!(matches!(guard.release().await?, Release::NotHeld { .. }));
     /// # Ok(()) }
     /// ```
     pub fn lose(&self, name: &str) -> bool {

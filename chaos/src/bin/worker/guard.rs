@@ -90,6 +90,6 @@ impl Guard {
             Self::Permits(guard) => guard.release().await?,
             Self::Nothing => Release::Released,
         };
-        Ok(!matches!(release, Release::AlreadyGone { .. }))
+        Ok(!matches!(release, Release::NotHeld { .. }))
     }
 }

@@ -134,9 +134,9 @@ impl Task {
                 let guard = self.guards.get_mut(name).and_then(Vec::pop);
                 let guard = guard.ok_or_else(|| ("NotHeld", "no guard".to_owned()))?;
                 match guard.release().await.map_err(failed)? {
-                    Release::AlreadyGone { reason, holder, .. } => {
+                    Release::NotHeld { reason, holder, .. } => {
                         let holder = holder.map(|holder| holder.to_string()).unwrap_or_default();
-                        return Err(("AlreadyGone", format!("{reason:?} {holder}")));
+                        return Err(("NotHeld", format!("{reason:?} {holder}")));
                     }
                     _ => json!(true),
                 }
@@ -208,7 +208,7 @@ impl Task {
             return Ok(semaphore.add(permits.into()).await.map_err(failed).is_ok());
         };
         match guards.swap_remove(at).release().await.map_err(failed)? {
-            Release::AlreadyGone { reason, .. } => Err(("AlreadyGone", format!("{reason:?}"))),
+            Release::NotHeld { reason, .. } => Err(("NotHeld", format!("{reason:?}"))),
             _ => Ok(true),
         }
     }
@@ -494,7 +494,7 @@ impl Done {
     }
 
     async fn leaves_or_forgets(&mut self, inside: Inside, round: &Round) {
-        if let Err(error) = inside.leave().await.and_then(Release::done) {
+        if let Err(error) = inside.leave().await.and_then(Release::into_result) {
             self.refused(error, round);
         }
     }

@@ -65,15 +65,15 @@ async fn one_who_sleeps_lets_the_next_have_a_permit_and_has_the_one_after() {
     };
     let second = acquires();
     sleep(SOON).await;
-    taken.release().await.unwrap().done().unwrap();
+    taken.release().await.unwrap().into_result().unwrap();
     let second = timeout(IN_TIME, second).await.unwrap().unwrap();
     // Who sleeps is first again.
     let third = acquires();
     waits(first.as_mut()).await;
-    second.release().await.unwrap().done().unwrap();
+    second.release().await.unwrap().into_result().unwrap();
     let first = timeout(SOON, first).await.unwrap().unwrap();
     assert!(!third.is_finished());
-    first.release().await.unwrap().done().unwrap();
+    first.release().await.unwrap().into_result().unwrap();
     drop(timeout(IN_TIME, third).await.unwrap().unwrap());
 }
 
@@ -87,13 +87,13 @@ async fn one_who_sleeps_too_long_for_a_lock_is_first_again_when_it_looks() {
     let (mut second, mut third) = (Box::pin(here.acquire()), Box::pin(here.acquire()));
     waits(second.as_mut()).await;
     waits(third.as_mut()).await;
-    taken.release().await.unwrap().done().unwrap();
+    taken.release().await.unwrap().into_result().unwrap();
     let guard = timeout(IN_TIME, second).await.unwrap().unwrap();
     waits(first.as_mut()).await;
-    guard.release().await.unwrap().done().unwrap();
+    guard.release().await.unwrap().into_result().unwrap();
     let first = timeout(SOON, first).await.unwrap().unwrap();
     assert!(third.as_mut().now_or_never().is_none(), "two have it");
-    first.release().await.unwrap().done().unwrap();
+    first.release().await.unwrap().into_result().unwrap();
     drop(timeout(IN_TIME, third).await.unwrap().unwrap());
 }
 

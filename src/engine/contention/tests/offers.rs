@@ -31,7 +31,7 @@ async fn what_was_left_to_one_who_asks_is_given_back_when_the_client_closes() {
     let guard = permits.acquire().await.unwrap();
     let mut waits = Box::pin(permits.acquire());
     assert!(timeout(SOON, &mut waits).await.is_err());
-    guard.release().await.unwrap().done().unwrap();
+    guard.release().await.unwrap().into_result().unwrap();
     assert_eq!((engine.stats().handed_over, engine.core.debts.owed()), (1, 0));
 
     engine.core.open.close();
@@ -47,7 +47,7 @@ async fn nothing_is_left_to_anybody_when_the_client_is_closed() {
     assert!(timeout(SOON, &mut waits).await.is_err());
     engine.core.open.close();
     engine.contention.close();
-    guard.release().await.unwrap().done().unwrap();
+    guard.release().await.unwrap().into_result().unwrap();
     assert_eq!((engine.stats().handed_over, held(&store).await), (0, 0));
 }
 
@@ -58,7 +58,7 @@ async fn a_shutdown_gives_back_what_was_left_to_one_who_has_not_seen_it() {
     let other = permits.clone();
     let waits = tokio::spawn(async move { other.acquire().await });
     sleep(SOON).await;
-    guard.release().await.unwrap().done().unwrap();
+    guard.release().await.unwrap().into_result().unwrap();
     assert_eq!(engine.stats().handed_over, 1);
     let (taken_back, unsettled) = engine.shut_down(Duration::from_secs(5)).await;
     assert_eq!((taken_back, unsettled, held(&store).await), (0, 0, 0));
@@ -75,7 +75,7 @@ async fn what_was_left_to_one_who_goes_is_left_to_the_next() {
     for waits in [&mut first, &mut second] {
         assert!(timeout(SOON, waits).await.is_err());
     }
-    guard.release().await.unwrap().done().unwrap();
+    guard.release().await.unwrap().into_result().unwrap();
     drop(first);
     let next = second.now_or_never().expect("it has it").unwrap();
     assert_eq!(next.owner(), &owner);
@@ -87,7 +87,7 @@ async fn what_was_left_to_one_who_does_not_look_is_given_back() {
     let guard = permits.acquire().await.unwrap();
     let mut waits = Box::pin(permits.acquire());
     assert!(timeout(SOON, &mut waits).await.is_err());
-    guard.release().await.unwrap().done().unwrap();
+    guard.release().await.unwrap().into_result().unwrap();
     assert_eq!(held(&store).await, 1);
     sleep(2 * BATON_RESTS).await;
     assert_eq!(held(&store).await, 0);
@@ -100,7 +100,7 @@ async fn what_the_store_knows_no_more_is_had_by_nobody_to_whom_it_was_left() {
     let hold = engine.keeper.holds().remove(0);
     let mut waits = Box::pin(permits.acquire());
     assert!(timeout(SOON, &mut waits).await.is_err());
-    guard.release().await.unwrap().done().unwrap();
+    guard.release().await.unwrap().into_result().unwrap();
     engine.contention.disown(&hold);
     assert!(timeout(SOON, &mut waits).await.is_err(), "it asks");
 }

@@ -187,7 +187,7 @@ async fn a_hold_that_is_over_is_shared_by_nobody() {
     // A release of the last share tells.
     drop(first);
     let gone = second.release().await.unwrap();
-    assert!(gone.done().is_err());
+    assert!(gone.into_result().is_err());
     let third = prices.read().acquire().await.unwrap();
     assert!(third.is_held());
 }
@@ -202,7 +202,7 @@ async fn readers_that_only_enter_and_leave_ask_once() {
         let (read, reads) = (client.read_write_lock("prices").unwrap().read(), Arc::clone(&reads));
         tokio::spawn(async move {
             while reads.fetch_add(1, Ordering::Relaxed) < 10_000 {
-                read.acquire().await.unwrap().release().await.unwrap().done().unwrap();
+                read.acquire().await.unwrap().release().await.unwrap().into_result().unwrap();
             }
         })
     });
@@ -256,7 +256,7 @@ async fn who_lets_other_tasks_run_and_is_polled_by_nobody_has_no_share_meanwhile
             Poll::Pending => break asks,
         }
     };
-    beside.release().await.unwrap().done().unwrap();
+    beside.release().await.unwrap().into_result().unwrap();
     drop(timeout(SOON, there.write().acquire()).await.expect("nobody reads").unwrap());
     drop(paused);
 }
@@ -270,7 +270,7 @@ async fn what_ends_while_others_may_join_is_told_with_its_reason() {
     client.shutdown(SOON).await;
     let left = release.await.unwrap();
     let shut_down = |reason| reason == LostReason::ShutDown;
-    assert!(matches!(left, Release::AlreadyGone { reason, .. } if shut_down(reason)), "{left:?}");
+    assert!(matches!(left, Release::NotHeld { reason, .. } if shut_down(reason)), "{left:?}");
 }
 
 /// The runtime wakes who yields by its own means when its thread is free, which waits for this.
@@ -359,11 +359,11 @@ async fn who_comes_when_sharing_has_just_ended_waits_until_all_have_gone_and_the
         });
         sleep(Duration::from_millis(5)).await;
         for guard in sharing {
-            guard.release().await.unwrap().done().unwrap();
+            guard.release().await.unwrap().into_result().unwrap();
         }
         let there = Client::with_store(&store).read_write_lock("prices").unwrap();
         let writing = there.write().try_acquire().await.unwrap().unwrap();
-        writing.release().await.unwrap().done().unwrap();
+        writing.release().await.unwrap().into_result().unwrap();
         let _next = next.await.unwrap();
         assert_eq!(start.elapsed(), Duration::from_millis(5) + SHARING_RESTS);
     }
@@ -412,7 +412,7 @@ async fn no_more_readers_have_one_hold_than_local_turns_says_though_one_at_a_tim
     for joined in 1..=4 {
         let next = read.acquire().await.unwrap();
         assert_eq!(next.owner() == &owner, joined <= 3, "{joined}");
-        std::mem::replace(&mut guard, next).release().await.unwrap().done().unwrap();
+        std::mem::replace(&mut guard, next).release().await.unwrap().into_result().unwrap();
     }
 }
 

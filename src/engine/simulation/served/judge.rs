@@ -32,7 +32,7 @@ use super::{plot::Plot, records::Records, site::Site};
 use crate::{
     domain::{Name, Owner},
     engine::simulation::{gate::Gate, story::Story},
-    primitives::Holding,
+    primitives::LockContext,
 };
 
 /// A free lock is entered so soon after the last trouble, if somebody waits for it.
@@ -98,7 +98,7 @@ struct Seen {
 struct Believer {
     name: Name,
     owner: Owner,
-    holding: Holding,
+    holding: LockContext,
     gate: Gate,
     over_at: Option<Instant>,
     guard_gone: bool,
@@ -195,7 +195,7 @@ impl Judge {
     pub(super) fn entered(
         self: &Arc<Self>,
         name: &Name,
-        holding: &Holding,
+        holding: &LockContext,
         gate: &Gate,
     ) -> Believes {
         let believer = Believer {
@@ -255,7 +255,8 @@ impl Judge {
         let mut seen = self.seen();
         let of_machine = seen.believers.values().filter(|it| it.gate.is(gate));
         let ends = |it: &&Believer| it.holding.remaining().is_some_and(|left| left <= time);
-        let ending: Vec<Holding> = of_machine.filter(ends).map(|it| it.holding.clone()).collect();
+        let ending: Vec<LockContext> =
+            of_machine.filter(ends).map(|it| it.holding.clone()).collect();
         sleep();
         if let Some(holding) = ending.iter().find(|it| it.is_held()) {
             let rule = format!("the lease of {} stood still in its sleep", holding.owner());

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use crate::{
     domain::{Name, Owner},
     engine::simulation::gate::Gate,
-    primitives::Holding,
+    primitives::LockContext,
 };
 
 /// How long a lock goes from task to task of one client, with a little for the clock.
@@ -35,7 +35,7 @@ impl Records {
     pub(super) fn enters(
         &mut self,
         name: &Name,
-        holding: &Holding,
+        holding: &LockContext,
         gate: &Gate,
         meddles: bool,
     ) -> Option<String> {

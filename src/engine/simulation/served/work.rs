@@ -213,7 +213,7 @@ impl Worker {
             guard.release().await.map(Some)
         };
         self.say(|| format!("releases {owner}: {released:?}"));
-        if let Ok(Some(Release::AlreadyGone { reason: LostReason::NotOurs, .. })) = released {
+        if let Ok(Some(Release::NotHeld { reason: LostReason::NotOwned, .. })) = released {
             self.judge.found_lost(&name, &owner, since);
         }
         self.judge.look();
