@@ -54,7 +54,7 @@ pub enum Error {
         reason: String,
         /// Whether it stays until somebody changes something: user, password, database,
         /// certificates, or a server that is not Redis.
-        lasting: bool,
+        permanent: bool,
         /// The error below it, if there is one.
         source: Option<Cause>,
     },
@@ -105,7 +105,7 @@ pub enum Error {
     /// A script of yours failed while it ran, or one of several writes was refused behind
     /// others. What was written before that **stays**: Redis takes nothing back.
     #[error("failed half way under `{name}`: {message}")]
-    HalfDone {
+    PartialWrite {
         /// What is held.
         name: Name,
         /// What the server said, or the script.
@@ -129,7 +129,7 @@ pub enum Error {
     /// every other reader that wants the same. Give back what it reads first, and look anew when it
     /// writes: somebody else may have written in between.
     #[error("this thread reads `{name}` and cannot write it before it has given that back")]
-    Upgrade {
+    UpgradeNotSupported {
         /// The read-write lock.
         name: Name,
     },
@@ -284,7 +284,7 @@ pub enum Error {
     /// Nothing was asked for: no permits of a semaphore, no count of a latch, or no replicas. Ask
     /// for one or more.
     #[error("`{name}`: zero is asked for, and that is no wish: ask for one or more")]
-    Zero {
+    ZeroCount {
         /// What was asked for.
         name: Name,
     },
@@ -340,7 +340,7 @@ impl Error {
     /// nothing changed here.
     ///
     /// [`NotReplicated`](Self::NotReplicated) is among them: replicas come back. So is
-    /// [`Connect`](Self::Connect) unless it is `lasting`, as a wrong
+    /// [`Connect`](Self::Connect) unless it is `permanent`, as a wrong
     /// password is: a server that is still starting looks like that; so does a wrong
     /// address, so try it a few times and not for ever.
     ///
@@ -365,7 +365,7 @@ impl Error {
     #[must_use]
     pub fn is_transient(&self) -> bool {
         match self {
-            Self::Connect { lasting, .. } => !lasting,
+            Self::Connect { permanent, .. } => !permanent,
             _ => matches!(
                 self,
                 Self::NotReady { .. } | Self::NotReplicated { .. } | Self::Unavailable { .. }
@@ -396,7 +396,7 @@ impl Error {
                 Self::Unavailable { name, reason, source: Some(Cause(source)) }
             }
             Failure::Unreadable(_) => Self::silent(name, reason),
-            Failure::Failed(message) => Self::HalfDone { name, message },
+            Failure::Failed(message) => Self::PartialWrite { name, message },
             Failure::Unsupported(what) => Self::Unsupported { what },
         }
     }

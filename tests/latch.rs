@@ -62,7 +62,7 @@ async fn a_latch_is_set_once_and_again_when_it_has_opened() {
         assert_eq!(other.count_down().await.unwrap(), 0);
         passes(waiter).await;
     }
-    assert!(matches!(latch.set(0).await, Err(Error::Zero { .. })));
+    assert!(matches!(latch.set(0).await, Err(Error::ZeroCount { .. })));
 }
 
 #[tokio::test(start_paused = true)]

@@ -476,12 +476,12 @@ async fn too_few_replicas_take_the_grant_back_when_their_time_is_over() {
 async fn replicas_are_refused_that_nobody_could_wait_for() {
     let lock = Client::in_memory().lock("door").unwrap();
     let none = lock.clone().replicated(Replicas::at_least(0)).acquire().await;
-    assert!(matches!(none, Err(Error::Zero { .. })), "{none:?}");
+    assert!(matches!(none, Err(Error::ZeroCount { .. })), "{none:?}");
     let never = Replicas::at_least(1).within(Duration::ZERO);
     let never = lock.clone().replicated(never).acquire().await;
     assert!(matches!(never, Err(Error::Duration(_))), "{never:?}");
     let pool = Client::in_memory().semaphore("pool").unwrap().replicated(Replicas::at_least(0));
-    assert!(matches!(pool.acquire(1).await, Err(Error::Zero { .. })));
+    assert!(matches!(pool.acquire(1).await, Err(Error::ZeroCount { .. })));
 }
 
 #[tokio::test(start_paused = true)]

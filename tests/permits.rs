@@ -180,7 +180,7 @@ async fn patience_that_ends_says_that_there_was_none_to_be_had() {
 #[tokio::test(start_paused = true)]
 async fn what_makes_no_sense_is_refused_and_nothing_is_asked() {
     let t = World::of(1).await;
-    assert!(matches!(t.one.acquire_many(0).await, Err(Error::Zero { .. })));
+    assert!(matches!(t.one.acquire_many(0).await, Err(Error::ZeroCount { .. })));
     let most = |error: Error| match error {
         Error::TooMany { most, .. } => most,
         other => panic!("{other}"),

@@ -198,20 +198,20 @@ async fn a_wrong_password_or_a_server_alone_is_told_at_once() {
     let good = Client::builder().password("right").connect(&cluster.url()).await.unwrap();
     give_back(good.lock(NAME).unwrap().acquire().await.unwrap()).await;
     let wrong = Client::builder().password("wrong").connect(&cluster.url()).await.unwrap_err();
-    assert!(matches!(&wrong, Error::Connect { lasting: true, .. }), "{wrong}");
+    assert!(matches!(&wrong, Error::Connect { permanent: true, .. }), "{wrong}");
     assert!(wrong.to_string().contains("WRONGPASS"), "{wrong}");
 
     let alone = Redis::start();
     let url = format!("redis-cluster://127.0.0.1:{}", alone.port());
     let wrong = Client::connect(&url).await.unwrap_err();
-    assert!(matches!(&wrong, Error::Connect { lasting: true, .. }), "{wrong}");
+    assert!(matches!(&wrong, Error::Connect { permanent: true, .. }), "{wrong}");
     assert!(wrong.to_string().contains("redis://"), "{wrong}");
 
     // also to a user who may not ask who is where: it was told NOPERM alone
     alone.user("narrow", &["~*", "&*", "+@all", "-cluster"]);
     let narrow = Client::builder().credentials("narrow", "secret");
     let wrong = narrow.connect(&url).await.unwrap_err();
-    assert!(matches!(&wrong, Error::Connect { lasting: true, .. }), "{wrong}");
+    assert!(matches!(&wrong, Error::Connect { permanent: true, .. }), "{wrong}");
     assert!(wrong.to_string().contains("no node of a cluster: name it by redis://"), "{wrong}");
 }
 
@@ -372,7 +372,7 @@ async fn a_right_to_ask_who_has_which_slot_that_is_missing_is_named() {
     cluster.user("narrow", &["~*", "&*", "+@all", "-cluster|slots"]);
     let builder = Client::builder().credentials("narrow", "secret");
     let refused = builder.connect(&cluster.url()).await.unwrap_err();
-    assert!(matches!(&refused, Error::Connect { lasting: true, .. }), "{refused:?}");
+    assert!(matches!(&refused, Error::Connect { permanent: true, .. }), "{refused:?}");
     assert!(refused.to_string().contains("NOPERM"), "{refused}");
 
     // that to ask how old a map is may be missing

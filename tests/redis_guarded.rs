@@ -377,7 +377,9 @@ async fn a_script_that_fails_half_way_says_so_and_what_it_wrote_stays() {
     {
         let text = format!("redis.call('SET', KEYS[1], '{number}')\n{end}");
         let failed = guard.eval(Script::new(text).key("data").arg(&long[..])).await;
-        let Err(Error::HalfDone { name, message }) = failed else { panic!("{end}: {failed:?}") };
+        let Err(Error::PartialWrite { name, message }) = failed else {
+            panic!("{end}: {failed:?}")
+        };
         assert!(message.contains(words) && name.as_str() == "door", "{end}: {message}");
         assert_eq!(data(&redis).unwrap(), number.to_string(), "{end}: it was done once");
     }
@@ -430,7 +432,7 @@ async fn a_user_without_a_right_is_refused_before_anything_is_written() {
     let client = with_rights(&redis, "narrow", &rights(&["+set", "-del"])).await;
     let guard = held(&client).await;
     let written = guard.write([Write::set("mine", "1"), Write::delete("mine")]).await;
-    assert!(matches!(written, Err(Error::HalfDone { .. })), "{written:?}");
+    assert!(matches!(written, Err(Error::PartialWrite { .. })), "{written:?}");
     assert_eq!(redis.command(&["GET", "mine"]).text(), "1");
     give_back(guard).await;
 }

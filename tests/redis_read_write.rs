@@ -1023,7 +1023,7 @@ mod threads {
             ours.write().acquire_within(SOON).unwrap_err(),
             ours.write().try_acquire().unwrap_err(),
         ] {
-            assert!(matches!(refused, Error::Upgrade { .. }), "{refused:?}");
+            assert!(matches!(refused, Error::UpgradeNotSupported { .. }), "{refused:?}");
         }
         // Another thread waits for it, and is no upgrade.
         let writer = std::thread::spawn(move || {

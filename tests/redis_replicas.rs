@@ -41,7 +41,7 @@ fn pair() -> [Redis; 2] {
 async fn refusal(url: &str) -> (String, bool) {
     let builder = Client::builder().connect_timeout(secs(3));
     match within(secs(10), url, builder.connect(url)).await {
-        Err(error @ Error::Connect { lasting, .. }) => (error.to_string(), lasting),
+        Err(error @ Error::Connect { permanent, .. }) => (error.to_string(), permanent),
         other => panic!("{other:?}"),
     }
 }

@@ -33,7 +33,7 @@ async fn acquired(client: &Client, name: &str) -> LockGuard {
 /// Why `builder` cannot connect to `url`, and whether that stays so.
 async fn refusal(builder: ClientBuilder, url: &str) -> (String, bool) {
     match within(secs(10), url, builder.connect_timeout(secs(3)).connect(url)).await {
-        Err(error @ Error::Connect { lasting, .. }) => (error.to_string(), lasting),
+        Err(error @ Error::Connect { permanent, .. }) => (error.to_string(), permanent),
         other => panic!("{other:?}"),
     }
 }

@@ -41,7 +41,7 @@ async fn refused(builder: ClientBuilder, url: &str) -> (String, bool) {
     let connected = builder.connect_timeout(secs(2)).connect(url);
     match within(secs(10), url, connected).await {
         Ok(_) => panic!("{url} was connected to"),
-        Err(Error::Connect { server, reason, lasting, .. }) => {
+        Err(Error::Connect { server, reason, permanent: lasting, .. }) => {
             assert!(start.elapsed() < secs(4), "{:?}", start.elapsed());
             assert!(url.contains(&server), "{server} is not of {url}");
             (reason, lasting)

@@ -35,7 +35,7 @@ async fn latch(redis: &Redis) -> Latch {
 async fn no_permits_are_an_error_and_take_nothing() {
     let redis = Redis::start();
     let pool = pool(&redis).await;
-    assert!(matches!(pool.acquire_within(0, secs(600)).await, Err(Error::Zero { .. })));
+    assert!(matches!(pool.acquire_within(0, secs(600)).await, Err(Error::ZeroCount { .. })));
     assert_eq!(pool.available().await.unwrap(), 0);
 }
 

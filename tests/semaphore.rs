@@ -115,7 +115,7 @@ async fn no_permits_are_no_wish() {
         t.one.try_acquire(0).await,
         t.one.acquire_within(0, secs(1)).await.map(Some),
     ] {
-        assert!(matches!(asked, Err(Error::Zero { name }) if name.as_str() == "pool"));
+        assert!(matches!(asked, Err(Error::ZeroCount { name }) if name.as_str() == "pool"));
     }
     let patience = t.one.acquire_within(1, Duration::ZERO).await;
     assert!(matches!(patience, Err(Error::Duration(_))));

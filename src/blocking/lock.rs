@@ -205,7 +205,7 @@ impl<K> Lock<K> {
                 let beside = self.inner.beside(writing.holding.watch(), patience.until());
                 Ok(Some(self.entered(self.core.wait(beside)??)))
             }
-            Some(_) => Err(Error::Upgrade { name: object.name }),
+            Some(_) => Err(Error::UpgradeNotSupported { name: object.name }),
         }
     }
 
@@ -387,7 +387,7 @@ mod tests {
         let reading = prices.read().acquire().unwrap();
         assert!(theirs.read_write_lock("prices").unwrap().write().force_release().unwrap());
         let refused = prices.write().acquire_within(SOON).unwrap_err();
-        assert!(matches!(refused, Error::Upgrade { .. }), "{refused:?}");
+        assert!(matches!(refused, Error::UpgradeNotSupported { .. }), "{refused:?}");
         assert!(reading.is_held() && !writing.is_held());
 
         drop((writing, reading));

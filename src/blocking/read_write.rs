@@ -12,7 +12,7 @@ use crate::{
 ///
 /// Each side is **reentrant by thread**. A thread that writes may also acquire the lock to read,
 /// and goes on reading when it releases the writers' side. A thread that reads and wants to write
-/// would wait for itself: it gets [`Error::Upgrade`](crate::Error::Upgrade).
+/// would wait for itself: it gets [`Error::UpgradeNotSupported`](crate::Error::UpgradeNotSupported).
 ///
 /// # Examples
 ///
@@ -21,7 +21,7 @@ use crate::{
 /// let writing = prices.write().acquire()?;
 /// let reading = prices.read().acquire()?; // the same thread
 /// writing.release()?.into_result()?;
-/// assert!(matches!(prices.write().acquire(), Err(leasehold::Error::Upgrade { .. })));
+/// assert!(matches!(prices.write().acquire(), Err(leasehold::Error::UpgradeNotSupported { .. })));
 /// reading.release()?.into_result()?;
 /// assert!(prices.write().acquire().is_ok());
 /// # Ok::<(), leasehold::Error>(())

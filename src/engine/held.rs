@@ -367,7 +367,7 @@ mod tests {
         assert!(refused.is_transient() && matches!(refused, Error::NotReady { .. }));
         store.heal();
         let failed = guard.eval(Script::new("return redis.call('NONE')")).await;
-        assert!(matches!(failed, Err(Error::HalfDone { .. })), "{failed:?}");
+        assert!(matches!(failed, Err(Error::PartialWrite { .. })), "{failed:?}");
         assert!(guard.is_held() && store.value("data").is_none());
 
         // and neither leaves anything in doubt

@@ -242,7 +242,7 @@ impl<K> Guard<Lock<K>> {
     /// releasing the lock ends the doubt.
     /// [`Error::NotReady`], [`Error::Forbidden`] and [`Error::Refused`] as the store says;
     /// nothing was written. The last one also refuses a field of a key that is no hash, and the
-    /// key of the lock itself. [`Error::Duration`] for an invalid time. [`Error::HalfDone`] if
+    /// key of the lock itself. [`Error::Duration`] for an invalid time. [`Error::PartialWrite`] if
     /// the user lacks the ACL permission for one of the later writes.
     ///
     /// # Cancel safety
@@ -280,7 +280,7 @@ impl<K> Guard<Lock<K>> {
     ///
     /// # Errors
     ///
-    /// As [`write`](Self::write). [`Error::HalfDone`] if the script failed, returned an error or
+    /// As [`write`](Self::write). [`Error::PartialWrite`] if the script failed, returned an error or
     /// a reply that is too long. [`Error::Script`] if the text is empty or begins with `#!`.
     /// [`Error::Refused`] if it is no Lua.
     ///

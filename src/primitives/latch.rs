@@ -113,7 +113,7 @@ impl Latch {
     ///
     /// # Errors
     ///
-    /// [`Error::Zero`] for a count of 0. [`Error::Unavailable`] if the store did not answer
+    /// [`Error::ZeroCount`] for a count of 0. [`Error::Unavailable`] if the store did not answer
     /// within the [request timeout](crate::ClientBuilder::request_timeout); it may have
     /// happened. [`Error::NotReady`], [`Error::Forbidden`], [`Error::Refused`] and
     /// [`Error::WrongType`] as the store says.
@@ -127,7 +127,7 @@ impl Latch {
         "assert_eq!(ready.count().await?, 2);")]
     pub async fn set(&self, count: u32) -> Result<bool> {
         if count == 0 {
-            return Err(Error::Zero { name: self.name().clone() });
+            return Err(Error::ZeroCount { name: self.name().clone() });
         }
         Ok(self.change(Change::SetIfAbsent(count)).await? == 1)
     }

@@ -83,7 +83,7 @@ impl ExpirableSemaphore {
 
     fn want(&self, count: u32) -> Result<Want> {
         match count {
-            0 => Err(Error::Zero { name: self.name().clone() }),
+            0 => Err(Error::ZeroCount { name: self.name().clone() }),
             1..=MOST_AT_ONCE => self.settings.want_share(&self.object, Share::Units(count)),
             _ => Err(Error::TooMany { name: self.name().clone(), most: MOST_AT_ONCE }),
         }
@@ -147,7 +147,7 @@ impl ExpirableSemaphore {
     ///
     /// # Errors
     ///
-    /// As [`acquire`](Self::acquire). [`Error::Zero`], and [`Error::TooMany`] above 7 000.
+    /// As [`acquire`](Self::acquire). [`Error::ZeroCount`], and [`Error::TooMany`] above 7 000.
     ///
     /// # Cancel safety
     ///

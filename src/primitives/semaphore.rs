@@ -87,7 +87,7 @@ impl Semaphore {
 
     fn want(&self, permits: u32) -> Result<Want> {
         if permits == 0 {
-            return Err(Error::Zero { name: self.name().clone() });
+            return Err(Error::ZeroCount { name: self.name().clone() });
         }
         let share = Share::Units(possible(self.name(), permits)?);
         want_without_lease(&self.object, share, self.replicas)
@@ -106,7 +106,7 @@ impl Semaphore {
     ///
     /// # Errors
     ///
-    /// [`Error::Zero`] for no permits, [`Error::TooMany`] beyond Java's `int`.
+    /// [`Error::ZeroCount`] for no permits, [`Error::TooMany`] beyond Java's `int`.
     /// [`Error::Forbidden`], [`Error::Refused`] or [`Error::WrongType`] if the store rejects the
     /// request for good. [`Error::NotReady`] if the server is full. [`Error::ShutDown`], and
     /// [`Error::NoRuntime`] outside of tokio. If they are [`replicated`](Self::replicated), those

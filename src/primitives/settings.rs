@@ -83,7 +83,7 @@ fn checked_replicas(object: &Object, replicas: Option<Replicas>) -> Result<Optio
     let Some(Replicas { least, within }) = replicas else { return Ok(None) };
     checked("within of replicas", within)?;
     match least {
-        0 => Err(Error::Zero { name: object.name.clone() }),
+        0 => Err(Error::ZeroCount { name: object.name.clone() }),
         _ => Ok(replicas),
     }
 }

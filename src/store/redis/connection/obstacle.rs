@@ -150,7 +150,7 @@ impl Obstacle {
     /// What it is to whoever wants to connect to `server`.
     pub(super) fn before(self, server: String) -> Error {
         let Self { words: reason, lasting, source, .. } = self;
-        Error::Connect { server, reason, lasting, source }
+        Error::Connect { server, reason, permanent: lasting, source }
     }
 
     /// The server refuses the greeting that carries user and password. Some repeat

@@ -113,7 +113,7 @@ impl Cluster {
             return Err(Error::Connect {
                 server: "the cluster".into(),
                 reason: "no node has any slots yet".into(),
-                lasting: false,
+                permanent: false,
                 source: None,
             });
         }
@@ -509,7 +509,7 @@ async fn is_ready(at: &HostPort, node: &Node) -> Result<(), Error> {
     ready.map_err(|failure| Error::Connect {
         server: address_shown(at),
         reason: failure.to_string(),
-        lasting: !failure.may_pass(),
+        permanent: !failure.may_pass(),
         source: None,
     })
 }

@@ -93,7 +93,7 @@ impl Scout {
                 Err(error) => errors.push(error),
             }
         }
-        let lasts = |error: &Error| matches!(error, Error::Connect { lasting: true, .. });
+        let lasts = |error: &Error| matches!(error, Error::Connect { permanent: true, .. });
         match errors.iter().position(lasts) {
             Some(lasting) => Err(errors.swap_remove(lasting)),
             None => Err(of_all(errors)),
@@ -241,7 +241,7 @@ fn of_all(mut errors: Vec<Error>) -> Error {
         Error::Connect { source, .. } => source,
         _ => None,
     });
-    Error::Connect { server: "the cluster".into(), reason, lasting: false, source }
+    Error::Connect { server: "the cluster".into(), reason, permanent: false, source }
 }
 
 /// Asks so many at once, and another one when one fails or none has answered for a while. Returns
@@ -322,7 +322,7 @@ fn in_the_way(at: &HostPort, failure: &Failure, alone: bool) -> Error {
         None => failure.to_string(),
     };
     let lasting = none.is_some() || !failure.may_pass();
-    Error::Connect { server: address_shown(at), reason, lasting, source: None }
+    Error::Connect { server: address_shown(at), reason, permanent: lasting, source: None }
 }
 
 /// While it lives the scout looks quickly.
