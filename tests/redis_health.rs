@@ -80,7 +80,7 @@ async fn a_server_that_may_evict_locks_is_found_and_told_once() {
 async fn a_primary_that_writes_without_its_replicas_is_found_and_told_once() {
     let primary = Redis::start();
     let replica = Redis::start_replica_of(&primary);
-    is_found_and_told_once(&primary.url(), &primary, |it| *it == Hazard::WritesAlone).await;
+    is_found_and_told_once(&primary.url(), &primary, |it| *it == Hazard::UnprotectedPrimary).await;
 
     // and no more when it does not, or has none
     let client = Client::connect(&primary.url()).await.unwrap();
@@ -183,7 +183,7 @@ async fn that_a_primary_writes_alone_is_not_over_when_its_last_replica_goes() {
     let replica = Redis::start_replica_of(&primary);
     let (log, _logged) = Log::begin();
     let client = Client::connect(&primary.url()).await.unwrap();
-    let is_it = |it: &Hazard| *it == Hazard::WritesAlone;
+    let is_it = |it: &Hazard| *it == Hazard::UnprotectedPrimary;
     healed(&client, PATIENCE, "it lists its replica", |health| has(health, is_it)).await;
     replica.stop();
     healed(&client, PATIENCE, "it has none", |health| !has(health, is_it)).await;
@@ -294,7 +294,7 @@ async fn a_user_who_may_not_look_locks_all_the_same_and_a_probe_says_what_is_mis
     let client = Client::connect(&url).await.unwrap();
     let findings = client.health().await.findings;
     assert!(
-        matches!(&findings[..], [it] if it.hazard == Hazard::Unseen { command: "INFO".into() })
+        matches!(&findings[..], [it] if it.hazard == Hazard::ChecksDenied { command: "INFO".into() })
     );
     assert_eq!(findings[0].server, format!("127.0.0.1:{}", redis.port()));
     assert_eq!(log.text(), "");
@@ -576,7 +576,7 @@ async fn an_upgrade_that_parts_old_clients_from_new_ones_is_found_and_told_once(
     let url = cluster.url();
     let (log, _logged) = Log::begin();
     let client = Client::builder().credentials("plain", "secret").connect(&url).await.unwrap();
-    let is_it = |it: &Hazard| *it == Hazard::OtherChannels;
+    let is_it = |it: &Hazard| *it == Hazard::ChannelModeChanged;
     assert!(!has(&client.health().await, is_it));
     cluster.user("plain", &rights[..3]);
     let health = healed(&client, PATIENCE, "it is found", |health| has(health, is_it)).await;

@@ -229,7 +229,7 @@ async fn a_connection_that_leads_elsewhere_is_made_again_until_it_leads_where_co
     eventually("it is there", SOON, || connections(&other) == 1);
     let is_elsewhere = async || {
         let findings = client.health().await.findings;
-        findings.iter().any(|it| it.hazard == Hazard::LeadsElsewhere)
+        findings.iter().any(|it| it.hazard == Hazard::ServerMismatch)
     };
     within(SOON, "it is found", async { while !is_elsewhere().await {} }).await;
 

@@ -66,7 +66,7 @@ pub enum Hazard {
     },
     /// The primary has replicas, and takes writes when it hears of none: cut off from them it
     /// goes on granting locks that its successor grants, too.
-    WritesAlone,
+    UnprotectedPrimary,
     /// No replica follows the server, though another is to take its place when it fails: nobody can
     /// then, and no lock can be had until it is back.
     NoReplica,
@@ -128,17 +128,17 @@ pub enum Hazard {
     },
     /// The cluster was upgraded: who connects now uses channels that this client does not
     /// listen to, as it began with those of the old version.
-    OtherChannels,
+    ChannelModeChanged,
     /// New connections to the address lead to another server than the one that commands go to,
     /// which takes locks as before: it may have been replaced.
-    LeadsElsewhere,
+    ServerMismatch,
     /// Another of the addresses in the URL is a primary, too.
     OtherPrimary {
         /// Which.
         address: String,
     },
     /// A command was refused by which these things are looked at.
-    Unseen {
+    ChecksDenied {
         /// Which.
         command: String,
     },
@@ -160,7 +160,7 @@ impl Hazard {
             Self::Replica => "connect to its primary",
             Self::ClusterNode => "connect to the cluster, by redis-cluster:// or rediss-cluster://",
             Self::OldVersion { .. } => "upgrade it",
-            Self::WritesAlone => {
+            Self::UnprotectedPrimary => {
                 "set min-replicas-to-write 1 and min-replicas-max-lag 2 on every server"
             }
             Self::NoReplica => "bring its replicas back, or start one",
@@ -184,12 +184,12 @@ impl Hazard {
             }
             Self::NodeAway { .. } => "see to that node, or wait for a failover",
             Self::SlotsWithoutNode { .. } => "give them to a node, or wait for a failover",
-            Self::OtherChannels => "restart the clients that began before the upgrade",
-            Self::LeadsElsewhere => {
+            Self::ChannelModeChanged => "restart the clients that began before the upgrade",
+            Self::ServerMismatch => {
                 "stop the old server, or make it a replica: commands follow then"
             }
             Self::OtherPrimary { .. } => "make one the replica of the other: REPLICAOF host port",
-            Self::Unseen { .. } => "give the user the right to it, if you like to know",
+            Self::ChecksDenied { .. } => "give the user the right to it, if you like to know",
         }
     }
 }
@@ -209,10 +209,10 @@ impl Hazard {
     /// Whether a look that finds this cannot see the `other`, be it there or not.
     pub(crate) fn hides(&self, other: &Self) -> bool {
         match self {
-            Self::Unseen { .. } => matches!(
+            Self::ChecksDenied { .. } => matches!(
                 other,
                 Self::Evicts { .. }
-                    | Self::WritesAlone
+                    | Self::UnprotectedPrimary
                     | Self::NoReplica
                     | Self::FewerReplicas { .. }
                     | Self::ReplicaBehind { .. }
@@ -244,7 +244,7 @@ impl fmt::Display for Hazard {
             Self::OldVersion { version } => {
                 write!(f, "this server has version {version}: none before 6.2 is tested")
             }
-            Self::WritesAlone => f.write_str(
+            Self::UnprotectedPrimary => f.write_str(
                 "this primary takes locks when it is cut off from its replicas, one of which may \
                  be the primary by then",
             ),
@@ -288,18 +288,18 @@ impl fmt::Display for Hazard {
             Self::SlotsWithoutNode { slots } => {
                 write!(f, "no node of the cluster has {slots}: names there cannot be locked")
             }
-            Self::OtherChannels => f.write_str(
+            Self::ChannelModeChanged => f.write_str(
                 "the cluster has other channels than when this client began: releases of newer \
                  clients wake it late, and its own wake them late",
             ),
-            Self::LeadsElsewhere => f.write_str(
+            Self::ServerMismatch => f.write_str(
                 "this address leads to another server by now than the one that commands go to: \
                  other clients may lock there",
             ),
             Self::OtherPrimary { address } => {
                 write!(f, "{address} is a primary, too: other clients may lock there")
             }
-            Self::Unseen { command } => {
+            Self::ChecksDenied { command } => {
                 write!(f, "{command} is refused: what can hurt locks cannot be looked at")
             }
         }

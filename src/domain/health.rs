@@ -184,7 +184,7 @@ impl About {
 
     /// Whether it could be looked at.
     pub(crate) fn is_seen(&self) -> bool {
-        !self.hazards.iter().any(|it| matches!(it, Hazard::Unseen { .. }))
+        !self.hazards.iter().any(|it| matches!(it, Hazard::ChecksDenied { .. }))
     }
 
     /// Whether it says that it is of no cluster.

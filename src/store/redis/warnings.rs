@@ -78,7 +78,7 @@ impl Warnings {
         let found = self.findings(about, dialer.may_change());
         // One that has lost its replicas takes locks without them as before.
         let is_left = about.replicas == Some(0) && about.obstacle().is_none();
-        let stays = |it: &Hazard| is_left && *it == Hazard::WritesAlone;
+        let stays = |it: &Hazard| is_left && *it == Hazard::UnprotectedPrimary;
         self.tell_but(Source::Server(dialer.place()), found, stays);
         self.look_around(dialer);
     }
@@ -182,7 +182,7 @@ fn is_like(it: &Finding, other: &Finding) -> bool {
 pub(super) fn say(Finding { server, hazard }: &Finding) {
     let remedy = hazard.remedy();
     match hazard {
-        Hazard::Unseen { .. } => tracing::debug!(target: "leasehold",
+        Hazard::ChecksDenied { .. } => tracing::debug!(target: "leasehold",
             server, %hazard, remedy, "a look at the server is refused"),
         _ => tracing::warn!(target: "leasehold", server, %hazard, remedy, "this can hurt locks"),
     }
@@ -211,8 +211,8 @@ mod tests {
     fn what_appears_is_new_until_it_is_over_and_then_again() {
         let mut there = There::default();
         let mut told = |hazards: &[Hazard]| turned(&mut there, "one", hazards, false);
-        assert_eq!(told(&[Hazard::WritesAlone]), [1, 0]);
-        assert_eq!(told(&[Hazard::WritesAlone]), [0, 0]);
+        assert_eq!(told(&[Hazard::UnprotectedPrimary]), [1, 0]);
+        assert_eq!(told(&[Hazard::UnprotectedPrimary]), [0, 0]);
         assert_eq!(told(&[Hazard::NoReplica]), [1, 1]);
         assert_eq!(told(&[]), [0, 1]);
         assert_eq!(told(&[Hazard::NoReplica]), [1, 0]);
@@ -220,11 +220,11 @@ mod tests {
 
     #[test]
     fn what_a_look_cannot_see_is_not_over() {
-        let unseen = || Hazard::Unseen { command: "INFO".into() };
+        let unseen = || Hazard::ChecksDenied { command: "INFO".into() };
         let quorum = || Hazard::NoQuorum { usable: 1, needed: 2 };
         for (before, blind) in [
-            (&[Hazard::WritesAlone, Hazard::Replica][..], unseen()),
-            (&[quorum(), Hazard::LeadsElsewhere], Hazard::NoSentinel),
+            (&[Hazard::UnprotectedPrimary, Hazard::Replica][..], unseen()),
+            (&[quorum(), Hazard::ServerMismatch], Hazard::NoSentinel),
         ] {
             let mut there = There::default();
             assert_eq!(turned(&mut there, "one", before, false), [2, 0]);
@@ -255,8 +255,8 @@ mod tests {
             [(true, [[0, 0], [0, 0], [0, 1]]), (false, [[1, 0], [0, 0], [0, 1]])]
         {
             let mut there = There::default();
-            assert_eq!(turned(&mut there, "one", &[Hazard::WritesAlone], of_any), [1, 0]);
-            let second = turned(&mut there, "two", &[Hazard::WritesAlone], of_any);
+            assert_eq!(turned(&mut there, "one", &[Hazard::UnprotectedPrimary], of_any), [1, 0]);
+            let second = turned(&mut there, "two", &[Hazard::UnprotectedPrimary], of_any);
             let first_well = turned(&mut there, "one", &[], of_any);
             let both_well = turned(&mut there, "two", &[], of_any);
             assert_eq!([second, first_well, both_well], expected);
@@ -278,8 +278,8 @@ mod tests {
     #[test]
     fn who_is_forgotten_has_nothing_any_more_and_nothing_is_said() {
         let mut there = There::default();
-        turned(&mut there, "one", &[Hazard::WritesAlone], true);
+        turned(&mut there, "one", &[Hazard::UnprotectedPrimary], true);
         there.forget("one");
-        assert_eq!(turned(&mut there, "two", &[Hazard::WritesAlone], true), [1, 0]);
+        assert_eq!(turned(&mut there, "two", &[Hazard::UnprotectedPrimary], true), [1, 0]);
     }
 }

@@ -37,7 +37,7 @@ pub(super) fn of_server(about: &About, info: Option<&Info<'_>>) -> Vec<Hazard> {
         about.eviction_policy.as_ref().and_then(evicts).map(|policy| Hazard::Evicts { policy }),
     );
     match info {
-        None => all.push(Hazard::Unseen { command: "INFO".into() }),
+        None => all.push(Hazard::ChecksDenied { command: "INFO".into() }),
         Some(info) => {
             all.extend(of_clock(info));
             all.extend(of_replicas(info));
@@ -75,7 +75,7 @@ fn of_replicas(info: &Info<'_>) -> Vec<Hazard> {
     let replicas = info.replicas();
     let mut all = Vec::new();
     if !replicas.is_empty() && !info.refuses_alone() {
-        all.push(Hazard::WritesAlone);
+        all.push(Hazard::UnprotectedPrimary);
     }
     let is_heard = replicas.iter().any(|it| it.silent <= HEARD);
     all.extend((info.hears_of_none() && !is_heard).then_some(Hazard::TooFewReplicas));
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn what_the_greeting_says_is_judged_without_more() {
-        let unseen = Hazard::Unseen { command: "INFO".into() };
+        let unseen = Hazard::ChecksDenied { command: "INFO".into() };
         let replica = About { role: Some(Role::Replica), ..known() };
         assert_eq!(of_server(&replica, None), [Hazard::Replica, unseen]);
         for (version, is_old) in
@@ -178,7 +178,8 @@ mod tests {
             silent: Duration::from_secs(silent),
             bytes,
         };
-        let expected = [Hazard::WritesAlone, behind("h:1", 6, 1), behind("[::1]:2", 0, 99_999_999)];
+        let expected =
+            [Hazard::UnprotectedPrimary, behind("h:1", 6, 1), behind("[::1]:2", 0, 99_999_999)];
         assert_eq!(said(text), expected);
     }
 

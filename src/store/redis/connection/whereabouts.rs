@@ -176,7 +176,7 @@ impl Whereabouts {
         let others = self.others.lock().clone();
         let others = others.into_iter().map(|address| Hazard::OtherPrimary { address });
         let elsewhere = self.leads_elsewhere.load(Ordering::Relaxed);
-        let elsewhere = elsewhere.then_some(Hazard::LeadsElsewhere);
+        let elsewhere = elsewhere.then_some(Hazard::ServerMismatch);
         sentinels.into_iter().chain(others).chain(elsewhere).collect()
     }
 

@@ -116,7 +116,7 @@ impl Atlas {
     fn other_channels(&self) -> Option<Finding> {
         let said = *self.outgrown.lock();
         let has_changed = said.is_some_and(|at| Instant::now() < at + MIXED);
-        has_changed.then(|| Finding::at("the cluster", Hazard::OtherChannels))
+        has_changed.then(|| Finding::at("the cluster", Hazard::ChannelModeChanged))
     }
 
     pub(super) fn has_map(&self) -> bool {
