@@ -53,10 +53,7 @@ pub(crate) async fn serve(
     // First the requests, which give their locks back; then what is left.
     axum::serve(listener, app(client.clone())).with_graceful_shutdown(stop).await?;
     let shutdown = client.shutdown(FAREWELL).await;
-    println!(
-        "{} locks were still held, {} end by themselves",
-        shutdown.taken_back, shutdown.unsettled
-    );
+    println!("{} locks were still held, {} end by themselves", shutdown.revoked, shutdown.pending);
     Ok(())
 }
 

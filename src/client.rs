@@ -333,13 +333,13 @@ impl Client {
     /// let client = leasehold::Client::in_memory();
     /// let guard = client.lock("orders:42")?.acquire().await?;
     /// let shutdown = client.shutdown(Duration::from_secs(5)).await;
-    /// assert_eq!((shutdown.taken_back, shutdown.unsettled), (1, 0));
+    /// assert_eq!((shutdown.revoked, shutdown.pending), (1, 0));
     /// assert!(!guard.is_held());
     /// # Ok(()) }
     /// ```
     pub async fn shutdown(&self, timeout: Duration) -> Shutdown {
-        let (taken_back, unsettled) = self.engine.shut_down(timeout).await;
-        Shutdown { taken_back, unsettled }
+        let (revoked, pending) = self.engine.shut_down(timeout).await;
+        Shutdown { revoked, pending }
     }
 
     /// A client that asks `store`.
@@ -369,8 +369,8 @@ impl Client {
 /// # #[tokio::main] async fn main() {
 /// use std::time::Duration;
 /// let shutdown = leasehold::Client::in_memory().shutdown(Duration::from_secs(5)).await;
-/// if shutdown.unsettled > 0 {
-///     eprintln!("{} locks end by their leases", shutdown.unsettled);
+/// if shutdown.pending > 0 {
+///     eprintln!("{} locks end by their leases", shutdown.pending);
 /// }
 /// # }
 /// ```
@@ -378,10 +378,10 @@ impl Client {
 #[non_exhaustive]
 pub struct Shutdown {
     /// Holds whose guards had not been given back.
-    pub taken_back: usize,
+    pub revoked: usize,
     /// Releases that the store did not answer in time, and questions that may have been
     /// granted and are not withdrawn yet: these locks end by their leases.
-    pub unsettled: usize,
+    pub pending: usize,
 }
 
 /// Settings of a client: of a [`Client`], or of one for threads,

@@ -752,7 +752,7 @@ mod shutdown {
         let world = World::new();
         let guard = world.door().acquire().unwrap();
         let shutdown = world.one.shutdown(millis(2_000)).unwrap();
-        assert_eq!((shutdown.taken_back, shutdown.unsettled), (1, 0));
+        assert_eq!((shutdown.revoked, shutdown.pending), (1, 0));
         assert_eq!(guard.lost().unwrap(), LostReason::ShutDown);
         assert!(matches!(world.door().acquire(), Err(Error::ShutDown)));
         assert!(world.other_door().try_acquire().unwrap().is_some());

@@ -209,7 +209,7 @@ impl World {
         let stats = self.one.stats();
         assert_eq!((stats.held, stats.waiting), (0, 0), "{case}");
         let shutdown = self.one.shutdown(secs(300)).await;
-        assert_eq!((shutdown.taken_back, shutdown.unsettled), (0, 0), "{case}");
+        assert_eq!((shutdown.revoked, shutdown.pending), (0, 0), "{case}");
         assert!(!self.other_door().is_locked().await.unwrap(), "{case}");
     }
 }
@@ -792,7 +792,7 @@ async fn shutdown_goes_on_refusing_and_can_be_taken_up_again() {
 
             // and whoever shuts it down again takes back what is left
             let again = world.one.shutdown(secs(20)).await;
-            assert_eq!(again.unsettled, 0, "{case}");
+            assert_eq!(again.pending, 0, "{case}");
             assert!(!guard.is_held(), "{case}");
             let start = Instant::now();
             behind.await.unwrap();
@@ -861,7 +861,7 @@ async fn permits_come_back<T>(operation: impl AsyncFn(&Semaphore) -> T) {
             assert_eq!(other.available().await.unwrap(), 2, "{case}");
             let stats = world.one.stats();
             assert_eq!((stats.held, stats.waiting), (0, 0), "{case}");
-            assert_eq!(world.one.shutdown(secs(300)).await.unsettled, 0, "{case}");
+            assert_eq!(world.one.shutdown(secs(300)).await.pending, 0, "{case}");
             completed
         })
         .await;
@@ -913,7 +913,7 @@ async fn a_wait_at_a_latch_that_is_dropped_anywhere_keeps_nobody_from_passing() 
             let passes = tokio::time::timeout(AFTER_TROUBLE, behind).await;
             passes.unwrap_or_else(|_| panic!("{stalled}, {cut:?}")).unwrap().unwrap();
             assert_eq!(world.one.stats().waiting, 0);
-            assert_eq!(world.one.shutdown(secs(300)).await.unsettled, 0);
+            assert_eq!(world.one.shutdown(secs(300)).await.pending, 0);
             completed
         })
         .await;

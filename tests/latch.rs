@@ -141,6 +141,6 @@ async fn waiters_outlast_a_store_that_is_away() {
     // and nothing is owed, or held
     let stats = client.stats();
     assert_eq!((stats.waiting, stats.granted, stats.held), (0, 0, 0));
-    assert_eq!(client.shutdown(secs(1)).await.unsettled, 0);
+    assert_eq!(client.shutdown(secs(1)).await.pending, 0);
     assert!(matches!(latch.wait().await, Err(Error::ShutDown)));
 }

@@ -520,7 +520,7 @@ async fn permits_that_expired_while_the_store_was_away_hold_up_no_shutdown() {
     sleep(Duration::from_secs(5)).await;
     let start = Instant::now();
     let done = client.shutdown(Duration::from_secs(20)).await;
-    assert_eq!(done.unsettled, 0);
+    assert_eq!(done.pending, 0);
     assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
 }
 

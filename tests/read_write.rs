@@ -250,7 +250,7 @@ async fn who_writes_no_more_in_the_store_reads_no_more_beside_it() {
     let writing = here.write().acquire().await.unwrap();
     assert!(store.lose("prices"));
     drop(there.write().acquire().await.unwrap());
-    let error = here.read_beside(&writing).await.unwrap_err();
+    let error = here.acquire_read_with(&writing).await.unwrap_err();
     assert!(matches!(error, Error::Lost { .. }), "{error}");
 }
 
@@ -325,7 +325,7 @@ async fn only_who_writes_goes_on_reading() {
     assert!(matches!(error, Error::NotWriting { .. }), "{error}");
     let stock = Client::with_store(&store).read_write_lock("stock").unwrap();
     let other = stock.write().acquire().await.unwrap();
-    let error = here.read_beside(&other).await.unwrap_err();
+    let error = here.acquire_read_with(&other).await.unwrap_err();
     assert!(matches!(error, Error::NotWriting { .. }), "{error}");
 
     let writing = here.write().acquire().await.unwrap();

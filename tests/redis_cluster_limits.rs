@@ -193,7 +193,7 @@ async fn very_many_holds_and_tasks_that_wait_of_one_client_are_kept_and_leave_no
     // and nothing is left when the clients are gone
     drop(held);
     for client in [client, other] {
-        assert_eq!(client.shutdown(PATIENCE).await.unsettled, 0);
+        assert_eq!(client.shutdown(PATIENCE).await.pending, 0);
     }
     until("what is left", 0, move || keys(&nodes) + left(&nodes, 0) + channels(&nodes)).await;
     let tasks = Handle::current().metrics();

@@ -974,7 +974,7 @@ async fn a_shutdown_releases_what_is_held_and_turns_waiters_away() {
     let shutdown = within(SOON, "it ends", one.shutdown(secs(2))).await;
 
     // then its lock is free, its holder knows, and its waiter is gone
-    assert_eq!((shutdown.taken_back, shutdown.unsettled), (1, 0));
+    assert_eq!((shutdown.revoked, shutdown.pending), (1, 0));
     assert_eq!(keys(&redis), ["window"]);
     assert_eq!(guard.lost().await, LostReason::ShutDown);
     assert!(matches!(waiting.await.unwrap(), Err(Error::ShutDown)));
@@ -992,7 +992,7 @@ async fn a_shutdown_ends_in_time_though_the_server_hangs() {
     let start = Instant::now();
     let shutdown = within(SOON, "it ends", client.shutdown(secs(1))).await;
     assert!(start.elapsed() < secs(2), "{:?}", start.elapsed());
-    assert_eq!((shutdown.taken_back, shutdown.unsettled), (1, 1));
+    assert_eq!((shutdown.revoked, shutdown.pending), (1, 1));
     assert!(!guard.is_held());
     redis.resume();
 }

@@ -219,7 +219,7 @@ async fn a_writer_that_reads_as_well_writes_no_longer_than_it_may() {
     let [lease, most] = [t.ours().write().lease(ms(500)), t.ours().write().max_hold(ms(500))];
     for side in [lease, most] {
         let writes = within(SOON, "it writes", side.acquire()).await.unwrap();
-        let reads = t.ours().read_beside(&writes).await.unwrap();
+        let reads = t.ours().acquire_read_with(&writes).await.unwrap();
         writes.lost().await;
         // The guard is still there.
         let reads_there = read(&t.theirs()).await;
@@ -441,7 +441,7 @@ async fn many_dead_readers_keep_no_writer_out_though_somebody_reads_now_and_then
 async fn a_writer_with_a_short_lease_leaves_the_reader_beside_it_the_longer_one() {
     let t = Setup::new().await;
     let writing = t.ours().write().ttl(secs(3)).acquire().await.unwrap();
-    let reading = t.ours().read_beside(&writing).await.unwrap();
+    let reading = t.ours().acquire_read_with(&writing).await.unwrap();
     let renewed = t.one.stats().renewals;
     eventually("it is renewed", SOON, || t.one.stats().renewals > renewed);
     let again = writing.reenter().await.unwrap();
@@ -528,7 +528,7 @@ async fn each_side_is_taken_away_for_itself_and_its_holders_are_told() {
 async fn who_reads_beside_a_writer_that_is_taken_away_reads_on_for_its_own_lease() {
     let t = Setup::new().await;
     let writing = t.ours().write().ttl(secs(60)).acquire().await.unwrap();
-    let reading = t.ours().read_beside(&writing).await.unwrap();
+    let reading = t.ours().acquire_read_with(&writing).await.unwrap();
     assert!(t.theirs().write().force_release().await.unwrap());
 
     let fields = hash(&t.redis, "door").into_iter().collect::<BTreeSet<_>>();
@@ -548,7 +548,7 @@ async fn who_reads_beside_a_writer_that_is_taken_away_reads_on_for_its_own_lease
 async fn who_writes_beside_a_reader_that_is_taken_away_writes_on() {
     let t = Setup::new().await;
     let writing = write(&t.ours()).await;
-    let reading = t.ours().read_beside(&writing).await.unwrap();
+    let reading = t.ours().acquire_read_with(&writing).await.unwrap();
     let holder = t.theirs().read().holder().await.unwrap().expect("it reads");
     assert_eq!(holder.owner(), reading.owner());
     assert!(t.theirs().read().force_release().await.unwrap());

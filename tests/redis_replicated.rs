@@ -379,7 +379,7 @@ async fn a_shutdown_turns_those_away_who_wait_for_replicas() {
     let task = tokio::spawn(async move { lock.acquire().await });
     eventually("the master has granted it", SOON, || has(&redis, "door"));
     let shutdown = within(SOON, "it ends", client.shutdown(secs(4))).await;
-    assert_eq!(shutdown.unsettled, 0);
+    assert_eq!(shutdown.pending, 0);
     assert!(matches!(task.await.unwrap(), Err(Error::ShutDown)));
     assert!(!has(&redis, "door"));
 }

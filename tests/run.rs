@@ -385,7 +385,7 @@ mod lost {
         });
         let ran = in_full(&lock, async |_held| pending::<()>().await);
         assert_eq!(ran.await.unwrap(), stopped(LostReason::ShutDown));
-        assert_eq!(shutdown.await.unwrap().taken_back, 1);
+        assert_eq!(shutdown.await.unwrap().revoked, 1);
     }
 
     #[tokio::test(start_paused = true)]
@@ -517,7 +517,7 @@ mod lost {
             client.shutdown(secs(1)).await
         });
         assert!(matches!(ran, Err(Error::Lost { reason: LostReason::ShutDown, .. })), "{ran:?}");
-        assert_eq!(shutdown.taken_back, 1);
+        assert_eq!(shutdown.revoked, 1);
     }
 }
 

@@ -55,7 +55,7 @@ async fn one_who_writes_reads_only_if_it_has_asked_to() {
     let t = Setup::new().await;
     let writing = writes(&t.one).await.unwrap();
     assert!(!t.other.read().is_locked().await.unwrap());
-    let reading = t.one.read_beside(&writing).await.unwrap();
+    let reading = t.one.acquire_read_with(&writing).await.unwrap();
     assert!(t.other.read().is_locked().await.unwrap());
     assert!(t.other.write().is_locked().await.unwrap());
     give_back(reading).await;
@@ -131,14 +131,14 @@ async fn a_reader_that_came_later_and_left_prolongs_nothing() {
 async fn who_writes_may_read_as_well_and_stop_either_first() {
     let t = Setup::new().await;
     let writing = writes(&t.one).await.unwrap();
-    let reading = t.one.read_beside(&writing).await.unwrap();
+    let reading = t.one.acquire_read_with(&writing).await.unwrap();
     give_back(reading).await;
     assert!(t.other.write().is_locked().await.unwrap());
     give_back(writing).await;
     assert!(keys(&t.redis).is_empty());
 
     let writing = writes(&t.one).await.unwrap();
-    let reading = t.one.read_beside(&writing).await.unwrap();
+    let reading = t.one.acquire_read_with(&writing).await.unwrap();
     assert!(reads(&t.other).await.is_none());
     give_back(writing).await;
     assert!(writes(&t.other).await.is_none() && writes(&t.one).await.is_none());

@@ -437,7 +437,7 @@ mod stats {
         assert_eq!(leased.lost().await, LostReason::Expired);
         assert!(leased.release().await.is_ok());
         let taken = granted().await;
-        assert_eq!(client.shutdown(secs(1)).await.taken_back, 1);
+        assert_eq!(client.shutdown(secs(1)).await.revoked, 1);
         drop(taken);
 
         let stats = client.stats();

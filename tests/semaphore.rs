@@ -292,7 +292,7 @@ async fn a_shutdown_gives_permits_back() {
     let t = world(2).await;
     let guard = t.one.acquire(2).await.unwrap();
     let shutdown = t.clients[0].shutdown(millis(100)).await;
-    assert_eq!((shutdown.taken_back, shutdown.unsettled), (1, 0));
+    assert_eq!((shutdown.revoked, shutdown.pending), (1, 0));
     assert_eq!(guard.lost().await, LostReason::ShutDown);
     assert_eq!(t.other.available().await.unwrap(), 2);
     assert!(matches!(t.one.acquire(1).await, Err(Error::ShutDown)));
@@ -313,9 +313,9 @@ async fn a_shutdown_waits_for_those_who_ask() {
         });
         sleep(millis(1)).await;
         let shutdown = t.clients[0].shutdown(millis(100)).await;
-        assert_eq!((shutdown.taken_back, shutdown.unsettled), (0, 1), "tries: {tries}");
+        assert_eq!((shutdown.revoked, shutdown.pending), (0, 1), "tries: {tries}");
         t.store.resume();
-        assert_eq!(t.clients[0].shutdown(secs(1)).await.unsettled, 0, "tries: {tries}");
+        assert_eq!(t.clients[0].shutdown(secs(1)).await.pending, 0, "tries: {tries}");
         assert!(matches!(asks.await.unwrap(), Err(Error::ShutDown)));
         assert_eq!(t.other.available().await.unwrap(), 1);
     }
@@ -328,9 +328,9 @@ async fn a_shutdown_waits_for_releases_that_are_on_their_way() {
     t.store.stall();
     let release = tokio::spawn(guard.release());
     sleep(millis(1)).await;
-    assert_eq!(t.clients[0].shutdown(millis(100)).await.unsettled, 1);
+    assert_eq!(t.clients[0].shutdown(millis(100)).await.pending, 1);
     t.store.resume();
-    assert_eq!(t.clients[0].shutdown(secs(1)).await.unsettled, 0);
+    assert_eq!(t.clients[0].shutdown(secs(1)).await.pending, 0);
     assert_eq!(release.await.unwrap().unwrap(), Release::Released);
 }
 

@@ -804,7 +804,7 @@ const FOR_TASKS_ALONE: [(&str, &str); 4] = [
     ("Lock", "on_loss"),
     ("ExpirableSemaphore", "on_loss"),
     ("ReadWriteLock", "downgrade"),
-    ("ReadWriteLock", "read_beside"),
+    ("ReadWriteLock", "acquire_read_with"),
 ];
 const FOR_THREADS_ALONE: [(&str, &str); 4] = [
     ("Guard", "lost_within"),

@@ -191,7 +191,7 @@ impl Client {
     /// ```
     /// use std::time::Duration;
     /// let client = leasehold::blocking::Client::in_memory()?;
-    /// assert_eq!(client.shutdown(Duration::from_secs(5))?.unsettled, 0);
+    /// assert_eq!(client.shutdown(Duration::from_secs(5))?.pending, 0);
     /// # Ok::<(), leasehold::Error>(())
     /// ```
     pub fn shutdown(&self, timeout: Duration) -> Result<Shutdown> {

@@ -115,10 +115,10 @@ impl ReadWriteLock {
     /// As [`Lock::acquire`].
     #[doc = example!(prices:
         "let writing = prices.write().acquire().await?;",
-        "let reading = prices.read_beside(&writing).await?;",
+        "let reading = prices.acquire_read_with(&writing).await?;",
         "writing.release().await?.into_result()?;",
         "assert!(reading.is_held() && prices.write().try_acquire().await?.is_none());")]
-    pub async fn read_beside(&self, writing: &LockGuard) -> Result<LockGuard> {
+    pub async fn acquire_read_with(&self, writing: &LockGuard) -> Result<LockGuard> {
         let watch = writing.watch();
         match watch.claim().object {
             Object { kind: Kind::Write, ref name } if *name == self.name => {
@@ -134,7 +134,7 @@ impl ReadWriteLock {
     ///
     /// # Errors
     ///
-    /// As [`read_beside`](Self::read_beside), and those of
+    /// As [`acquire_read_with`](Self::acquire_read_with), and those of
     /// [`Guard::release`](crate::Guard::release). After each of them neither side is held.
     ///
     /// # Cancel safety
@@ -145,7 +145,7 @@ impl ReadWriteLock {
         "let reading = prices.downgrade(writing).await?;",
         "assert!(prices.read().try_acquire().await?.is_some());")]
     pub async fn downgrade(&self, writing: LockGuard) -> Result<LockGuard> {
-        let reading = self.read_beside(&writing).await?;
+        let reading = self.acquire_read_with(&writing).await?;
         writing.release().await?.into_result()?;
         Ok(reading)
     }

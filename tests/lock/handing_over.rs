@@ -377,7 +377,7 @@ async fn who_is_shut_down_before_it_knows_gives_the_lock_back() {
 
     // then it does not enter, and nobody is kept out
     assert!(matches!(second.await.unwrap(), Err(Error::ShutDown)));
-    assert_eq!((shutdown.taken_back, shutdown.unsettled), (0, 0));
+    assert_eq!((shutdown.revoked, shutdown.pending), (0, 0));
     leave(handed(elsewhere).await).await;
     assert_eq!(world.one.stats().held, 0);
 }
@@ -393,7 +393,7 @@ async fn a_release_during_shutdown_hands_over_to_nobody() {
     assert!(matches!(second.await.unwrap(), Err(Error::ShutDown)));
     leave(guard).await;
     let shutdown = shutdown.await.unwrap();
-    assert_eq!((shutdown.taken_back, shutdown.unsettled), (0, 0));
+    assert_eq!((shutdown.revoked, shutdown.pending), (0, 0));
     assert_eq!(world.handed_over(), 0);
     leave(world.other_door().try_acquire().await.unwrap().unwrap()).await;
 }
@@ -406,7 +406,7 @@ async fn what_was_handed_over_is_taken_back_by_shutdown() {
     leave(guard).await;
     let guard = handed(second).await;
     let shutdown = world.one.shutdown(secs(10)).await;
-    assert_eq!((shutdown.taken_back, shutdown.unsettled), (1, 0));
+    assert_eq!((shutdown.revoked, shutdown.pending), (1, 0));
     assert_eq!(guard.lost().await, LostReason::ShutDown);
     leave(world.other_door().try_acquire().await.unwrap().unwrap()).await;
 }

@@ -26,7 +26,7 @@ async fn after_it_nothing_new_is_acquired_by_any_clone() {
 async fn it_takes_no_time_when_there_is_nothing_to_do() {
     let start = Instant::now();
     let shutdown = World::new().one.shutdown(secs(60)).await;
-    assert_eq!((shutdown.taken_back, shutdown.unsettled), (0, 0));
+    assert_eq!((shutdown.revoked, shutdown.pending), (0, 0));
     assert!(start.elapsed() < AT_ONCE);
 }
 
@@ -34,7 +34,7 @@ async fn it_takes_no_time_when_there_is_nothing_to_do() {
 async fn any_patience_will_do() {
     for patience in [Duration::ZERO, secs(1), Duration::MAX] {
         let shutdown = World::new().one.shutdown(patience).await;
-        assert_eq!((shutdown.taken_back, shutdown.unsettled), (0, 0), "{patience:?}");
+        assert_eq!((shutdown.revoked, shutdown.pending), (0, 0), "{patience:?}");
     }
 }
 
@@ -109,7 +109,7 @@ async fn it_waits_for_guards_for_half_of_its_time() {
         assert!(guard.is_held());
         guard.release().await.unwrap()
     });
-    assert_eq!((shutdown.taken_back, shutdown.unsettled), (0, 0));
+    assert_eq!((shutdown.revoked, shutdown.pending), (0, 0));
     assert_eq!(release, Release::Released);
 }
 
@@ -123,7 +123,7 @@ async fn it_takes_back_what_does_not_come_back() {
 
     let start = Instant::now();
     let shutdown = world.one.shutdown(secs(10)).await;
-    assert_eq!((shutdown.taken_back, shutdown.unsettled), (2, 0));
+    assert_eq!((shutdown.revoked, shutdown.pending), (2, 0));
     assert!(start.elapsed() < secs(5) + AT_ONCE, "{:?}", start.elapsed());
     assert_eq!(lost.await, LostReason::ShutDown);
     assert!(!guard.is_held() && !window.is_held());
@@ -145,7 +145,7 @@ async fn guards_are_renewed_while_it_waits_for_them() {
         assert!(guard.is_held());
         leave(guard).await;
     });
-    assert_eq!(shutdown.taken_back, 0);
+    assert_eq!(shutdown.revoked, 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -153,7 +153,7 @@ async fn it_makes_the_releases_that_nobody_waits_for() {
     let world = World::new();
     drop(world.door().acquire().await.unwrap());
     let shutdown = world.one.shutdown(secs(1)).await;
-    assert_eq!(shutdown.unsettled, 0);
+    assert_eq!(shutdown.pending, 0);
     assert!(!world.other_door().is_locked().await.unwrap());
 }
 
@@ -164,7 +164,7 @@ async fn it_reports_what_it_could_not_release_in_time() {
     world.store.stall();
     let start = Instant::now();
     let shutdown = world.one.shutdown(secs(10)).await;
-    assert_eq!((shutdown.taken_back, shutdown.unsettled), (1, 1));
+    assert_eq!((shutdown.revoked, shutdown.pending), (1, 1));
     assert_eq!(start.elapsed(), secs(10));
     assert!(!guard.is_held());
 }
@@ -173,7 +173,7 @@ async fn it_reports_what_it_could_not_release_in_time() {
 async fn twice_is_as_good_as_once() {
     let world = World::new();
     let _guard = world.door().acquire().await.unwrap();
-    assert_eq!(world.one.shutdown(secs(1)).await.taken_back, 1);
+    assert_eq!(world.one.shutdown(secs(1)).await.revoked, 1);
     let again = world.one.shutdown(secs(1)).await;
-    assert_eq!((again.taken_back, again.unsettled), (0, 0));
+    assert_eq!((again.revoked, again.pending), (0, 0));
 }

@@ -263,7 +263,7 @@ mod tests {
         for beside in [false, true] {
             let writes = prices.write().lease(Duration::from_secs(1)).acquire().await.unwrap();
             let reads = match beside {
-                true => Some(prices.read_beside(&writes).await.unwrap()),
+                true => Some(prices.acquire_read_with(&writes).await.unwrap()),
                 false => None,
             };
             sleep(Duration::from_millis(900)).await;

@@ -248,7 +248,7 @@ mod tests {
         drop(guard);
         sleep(REFUSED_RESTS).await;
         assert_eq!(client.stats().releases_abandoned, 1);
-        assert_eq!(client.shutdown(Duration::from_secs(1)).await.unsettled, 0);
+        assert_eq!(client.shutdown(Duration::from_secs(1)).await.pending, 0);
     }
 
     #[tokio::test(start_paused = true)]
@@ -258,7 +258,7 @@ mod tests {
             store.fail(refusal);
             drop(guard);
             sleep(REFUSED_RESTS / 2).await;
-            assert_eq!(client.shutdown(Duration::from_secs(1)).await.unsettled, 1);
+            assert_eq!(client.shutdown(Duration::from_secs(1)).await.pending, 1);
             drop(client);
             let tasks = tokio::runtime::Handle::current().metrics();
             sleep(Duration::from_secs(1)).await;

@@ -92,9 +92,9 @@ impl AnyGuard {
     }
 
     /// Reads as well as it writes.
-    pub(crate) async fn read_beside(&self, lock: &ReadWriteLock) -> Result<Self> {
+    pub(crate) async fn acquire_read_with(&self, lock: &ReadWriteLock) -> Result<Self> {
         match self {
-            Self::Plain(guard) => Ok(lock.read_beside(guard).await?.into()),
+            Self::Plain(guard) => Ok(lock.acquire_read_with(guard).await?.into()),
             Self::Fenced(guard) => Err(Error::NotWriting { name: guard.name().clone() }),
         }
     }

@@ -267,7 +267,7 @@ impl Task {
         let writing = self.held(&format!("write {name}"))?;
         let lock = self.client.read_write_lock(name);
         match (command.text("kind"), lock) {
-            ("read", Ok(lock)) => Some(writing.read_beside(&lock).await),
+            ("read", Ok(lock)) => Some(writing.acquire_read_with(&lock).await),
             _ => None,
         }
     }

@@ -104,7 +104,7 @@ async fn reader_that_never_yields_waits_behind_one_of_its_client() {
 async fn nobody_shares_with_a_writer_that_reads_as_well() {
     let (_store, prices) = prices();
     let writing = prices.write().acquire().await.unwrap();
-    let reading = prices.read_beside(&writing).await.unwrap();
+    let reading = prices.acquire_read_with(&writing).await.unwrap();
     assert!(prices.read().try_acquire().await.unwrap().is_none(), "it writes yet");
     drop(writing);
     sleep(SOON).await;
@@ -119,7 +119,7 @@ async fn reader_beside_is_shared_once_the_store_freed_the_writer() {
         let (store, prices) = prices();
         let lease = Duration::from_secs(if ends == "lease over" { 1 } else { 30 });
         let writing = prices.write().lease(lease).acquire().await.unwrap();
-        let reading = prices.read_beside(&writing).await.unwrap();
+        let reading = prices.acquire_read_with(&writing).await.unwrap();
         store.stall();
         match ends {
             "dropped" => drop(writing),
@@ -144,7 +144,7 @@ async fn a_writer_that_reads_as_well_is_not_handed_over() {
         async move { prices.write().acquire().await.unwrap() }
     });
     sleep(SOON).await;
-    let reading = prices.read_beside(&writing).await.unwrap();
+    let reading = prices.acquire_read_with(&writing).await.unwrap();
     drop(writing);
     sleep(SOON).await;
     assert!(!next.is_finished(), "two have it");
@@ -157,7 +157,7 @@ async fn who_reads_twice_beside_its_own_writing_gives_back_each_for_itself() {
     let (store, here) = prices();
     let there = Client::with_store(&store).read_write_lock("prices").unwrap();
     let writing = here.write().acquire().await.unwrap();
-    let first = here.read_beside(&writing).await.unwrap();
+    let first = here.acquire_read_with(&writing).await.unwrap();
     let second = here.downgrade(writing).await.unwrap();
     drop(first);
     sleep(SOON).await;
@@ -173,7 +173,7 @@ async fn nobody_reads_beside_a_writer_of_another_client() {
     let (store, prices) = prices();
     let there = Client::with_store(&store).read_write_lock("prices").unwrap();
     let writing = there.write().acquire().await.unwrap();
-    let refused = prices.read_beside(&writing).await.unwrap_err();
+    let refused = prices.acquire_read_with(&writing).await.unwrap_err();
     assert!(matches!(refused, Error::NotWriting { .. }), "{refused}");
     assert!(prices.read().try_acquire().await.unwrap().is_none(), "it writes yet");
 }

@@ -295,7 +295,7 @@ impl Worker {
             let mut reading = vec![];
             for _ in 0..if writes { self.chance.u32(..3) } else { 0 } {
                 let patience = self.up_to(self.plot.hold);
-                let read = timeout(patience, lock.read_beside(&guard)).await;
+                let read = timeout(patience, lock.acquire_read_with(&guard)).await;
                 let Ok(Ok(guard)) = read else { continue };
                 reading.push((self.believes(guard.watch(), Some(&writing)), guard));
             }
