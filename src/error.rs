@@ -45,15 +45,15 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The server could not be connected to. Says which part was wrong.
+    /// The client cannot connect to the server. `reason` names the cause.
     #[error("cannot connect to {server}: {reason}")]
     Connect {
         /// The address, without user and password.
         server: String,
-        /// What went wrong, and what to do about it.
+        /// The cause and its remedy.
         reason: String,
-        /// Whether it stays until somebody changes something: user, password, database,
-        /// certificates, or a server that is not Redis.
+        /// Whether a retry cannot help: the user, password, database, certificates or server are
+        /// wrong.
         permanent: bool,
         /// The error below it, if there is one.
         source: Option<Cause>,
@@ -102,13 +102,14 @@ pub enum Error {
     #[error("invalid name: {0}")]
     Name(#[from] InvalidName),
 
-    /// A script of yours failed while it ran, or one of several writes was refused behind
-    /// others. What was written before that **stays**: Redis takes nothing back.
+    /// A script of yours failed while it ran, or the server refused one of several writes.
+    ///
+    /// Earlier writes **stay**, because Redis undoes nothing.
     #[error("failed half way under `{name}`: {message}")]
     PartialWrite {
-        /// What is held.
+        /// The lock that is held.
         name: Name,
-        /// What the server said, or the script.
+        /// The error of the server or of the script.
         message: String,
     },
 
@@ -125,10 +126,11 @@ pub enum Error {
         name: Name,
     },
 
-    /// This thread reads `name` and wants to write it: it would wait for itself, as would
-    /// every other reader that wants the same. Give back what it reads first, and look anew when it
-    /// writes: somebody else may have written in between.
-    #[error("this thread reads `{name}` and cannot write it before it has given that back")]
+    /// This thread holds `name` to read and acquires it to write: it would wait for itself.
+    ///
+    /// Release the readers' side first. Check the data again once the thread writes, because
+    /// another holder may have written in between.
+    #[error("cannot acquire `{name}` to write: this thread reads it; release that guard first")]
     UpgradeNotSupported {
         /// The read-write lock.
         name: Name,
@@ -215,23 +217,22 @@ pub enum Error {
         most: u32,
     },
 
-    /// The caller's patience ran out while somebody else held `name`; or there were too few
-    /// permits of a semaphore, or a latch was closed.
-    #[error("`{name}` was still {} after {waited:?}{}", taken(holder.as_ref()), by(holder.as_ref(), *by_this_client, *unset))]
+    /// The timeout elapsed while another owner held `name`, permits were missing, or a latch was
+    /// closed.
+    #[error("timed out after {waited:?} waiting for `{name}`{}", why(holder.as_ref(), *by_this_client, *unset))]
     TimedOut {
-        /// What we were waiting for.
+        /// The name that the caller waited for.
         name: Name,
-        /// How long we waited, rounded down to milliseconds.
+        /// How long the caller waited, rounded down to milliseconds.
         waited: Duration,
-        /// Who held it when we last asked; or who came before to write, which counts 0. Of
-        /// permits, a semaphore or a latch it is not known.
+        /// The holder at the last request, or the earlier writer with a count of 0. The store does
+        /// not return the holders of permits and latches.
         holder: Option<Holder>,
-        /// Whether that was another guard of this very client: a task that
-        /// acquires what it holds waits for itself. Not if no guard has it any more, and the
-        /// server has not heard of its release.
+        /// Whether another guard of this client holds it: a task that acquires what it holds waits
+        /// for itself. `false` if that guard was released and the store has not processed it.
         by_this_client: bool,
-        /// Whether the number of permits was never set, when the store was last asked:
-        /// `set_if_absent` sets it.
+        /// Whether no client had set the number of permits at the last request: `set_if_absent`
+        /// sets it.
         unset: bool,
     },
 
@@ -281,27 +282,22 @@ pub enum Error {
         found: String,
     },
 
-    /// Nothing was asked for: no permits of a semaphore, no count of a latch, or no replicas. Ask
-    /// for one or more.
-    #[error("`{name}`: zero is asked for, and that is no wish: ask for one or more")]
+    /// A number of permits, the count of a latch or a number of replicas is 0.
+    #[error("invalid count for `{name}`: it must be at least 1")]
     ZeroCount {
-        /// What was asked for.
+        /// The name of the object.
         name: Name,
     },
 }
 
-/// Of permits, or of a latch, it is not known who has it.
-fn taken(holder: Option<&Holder>) -> &'static str {
-    if holder.is_some_and(|holder| holder.count > 0) { "held" } else { "not to be had" }
-}
-
-fn by(holder: Option<&Holder>, by_this_client: bool, unset: bool) -> String {
-    let whose = if by_this_client { " by this client itself," } else { " by" };
+/// What kept the caller waiting, as far as the store returned it.
+fn why(holder: Option<&Holder>, by_this_client: bool, unset: bool) -> String {
     match holder {
         None if unset => ": the number of permits was never set; call set_if_absent".into(),
         None => String::new(),
-        Some(Holder { owner, count: 0, .. }) => format!(": {owner} came before, to write"),
-        Some(holder) => format!("{whose} {holder}"),
+        Some(Holder { owner, count: 0, .. }) => format!(": {owner} waits to write and came first"),
+        Some(holder) if by_this_client => format!(": held by this client itself, {holder}"),
+        Some(holder) => format!(": held by {holder}"),
     }
 }
 

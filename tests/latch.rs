@@ -87,7 +87,7 @@ async fn patience_ends_for_all_who_wait_and_says_that_it_is_closed() {
     let three = [(); 3].map(|()| latch.wait_within(millis(500)));
     for error in join_all(three).await.into_iter().map(Result::unwrap_err) {
         assert!(error.is_busy());
-        assert_eq!(error.to_string(), "`start` was still not to be had after 500ms");
+        assert_eq!(error.to_string(), "timed out after 500ms waiting for `start`");
     }
     assert_eq!(start.elapsed(), millis(500));
     assert!(matches!(latch.wait_within(Duration::ZERO).await, Err(Error::Duration(_))));

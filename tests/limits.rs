@@ -47,7 +47,7 @@ async fn a_question_that_is_not_to_wait_is_bounded_by_its_setting() {
 
 /// It waited until the lease ended.
 #[tokio::test(start_paused = true)]
-async fn reenter_fails_after_the_question_timeout_when_nobody_answers() {
+async fn reenter_fails_after_the_request_timeout() {
     let (store, lock) = world(|builder| builder);
     let guard = lock.ttl(secs(120)).acquire().await.unwrap();
     store.stall();

@@ -171,7 +171,7 @@ async fn patience_that_ends_says_that_there_was_none_to_be_had() {
         .map(|permits| tokio::spawn(async move { permits.acquire_within(secs(2)).await }));
     for error in [first.await.unwrap().unwrap_err(), second.await.unwrap().unwrap_err()] {
         assert!(error.is_busy(), "{error}");
-        assert_eq!(error.to_string(), "`printers` was still not to be had after 2s");
+        assert_eq!(error.to_string(), "timed out after 2s waiting for `printers`");
     }
     assert_eq!(begun.elapsed(), secs(2));
     give_back(guard).await;

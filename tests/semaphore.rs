@@ -197,7 +197,7 @@ async fn patience_ends_and_says_that_they_are_taken() {
     let both = [t.other.acquire_within(1, secs(5)), t.other.acquire_within(1, secs(5))];
     for error in join_all(both).await.into_iter().map(Result::unwrap_err) {
         assert!(error.is_busy() && !error.is_transient());
-        assert_eq!(error.to_string(), "`pool` was still not to be had after 5s");
+        assert_eq!(error.to_string(), "timed out after 5s waiting for `pool`");
     }
     assert_eq!(start.elapsed(), secs(5));
 }

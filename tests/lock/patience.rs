@@ -42,7 +42,10 @@ async fn one_who_waits_for_its_own_lock_is_told_that_it_is_its_own() {
     let timed_out = world.door().acquire_within(secs(5)).await.unwrap_err();
     assert!(matches!(timed_out, Error::TimedOut { by_this_client: true, .. }), "{timed_out}");
     let text = timed_out.to_string();
-    let said = format!("`door` was still held after 5s by this client itself, `{}`", guard.owner());
+    let said = format!(
+        "timed out after 5s waiting for `door`: held by this client itself, `{}`",
+        guard.owner()
+    );
     assert!(text.starts_with(&said), "{text}");
     // What ends by then is the lease, which is renewed, and not the hold.
     assert!(text.contains("`, whose lease ends in 2"), "{text}");
