@@ -1,8 +1,6 @@
 //! Fenced writes to a real Redis, sent by a plain client that is none of ours.
 
-mod common;
-
-use common::{client, hash, keys, stopped_and_next};
+use crate::common::{client, hash, keys, stopped_and_next};
 use leasehold::fence::{
     Gate,
     redis::{Call, delete, hset, script, set},

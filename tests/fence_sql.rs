@@ -1,10 +1,8 @@
 //! Fenced writes to a real PostgreSQL, by the statements of the guide, word by word.
 
-mod common;
-
 use std::{fs, path::Path, thread};
 
-use common::{SOON, stopped_and_next};
+use crate::common::{SOON, stopped_and_next};
 use testkit::{Postgres, Redis, eventually};
 
 /// A table of orders with a column of tokens, and the statements that the guide has for it.

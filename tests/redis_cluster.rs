@@ -1,7 +1,5 @@
 //! A Redis Cluster: locks on every node, failovers, slots on their way, and messages in slots.
 
-mod common;
-
 use std::{
     sync::{
         Arc, OnceLock,
@@ -11,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use common::{
+use crate::common::{
     GUIDE, Log, SOON, channel,
     cluster::{Ways, built, client, other_than, owner},
     connections, entered, give_back, ms, secs, waiter, within,
@@ -49,7 +47,7 @@ async fn as_user(cluster: &Cluster, user: &str) -> Client {
 fn listeners(node: &Redis, name: &str) -> i64 {
     match node.command(&["PUBSUB", "SHARDNUMSUB", &channel(name)]) {
         // Before Redis 7 channels are plain.
-        Reply::Error(_) => common::subscribers(node, &channel(name)),
+        Reply::Error(_) => crate::common::subscribers(node, &channel(name)),
         heard => heard.list()[1].number(),
     }
 }
@@ -359,7 +357,7 @@ async fn a_user_with_the_rights_of_the_guide_locks_waits_and_is_woken() {
     let waits = waiter(other.lock("app:door").unwrap());
     let node = owner(&cluster, "app:door");
     until_heard(&node, "app:door");
-    eventually("it has a place", PATIENCE, || common::places(&node, "app:door") == 1);
+    eventually("it has a place", PATIENCE, || crate::common::places(&node, "app:door") == 1);
     give_back(held).await;
     give_back(entered(waits).await).await;
     assert!(other.stats().wake_ups > 0);
@@ -431,9 +429,9 @@ async fn where_channels_are_plain_waiters_are_woken_and_nobody_queues() {
     let node = owner(&cluster, NAME);
     let held = one.lock(NAME).unwrap().acquire().await.unwrap();
     let waits = waiter(other.lock(NAME).unwrap());
-    eventually("it listens", PATIENCE, || common::subscribers(&node, &channel(NAME)) == 1);
+    eventually("it listens", PATIENCE, || crate::common::subscribers(&node, &channel(NAME)) == 1);
     sleep(ms(700)).await;
-    assert_eq!((common::places(&node, NAME), listeners(&node, NAME)), (0, 0));
+    assert_eq!((crate::common::places(&node, NAME), listeners(&node, NAME)), (0, 0));
     let woken = other.stats().wake_ups;
     give_back(held).await;
     give_back(entered(waits).await).await;
@@ -464,7 +462,7 @@ async fn a_node_that_its_certificate_does_not_name_or_of_another_authority_is_re
 
     // one of the URL
     let nodes = cluster.nodes();
-    let strange = common::by_another_name(nodes[0].tls_port()).await;
+    let strange = crate::common::by_another_name(nodes[0].tls_port()).await;
     let refused = trusting().connect(&format!("rediss-cluster://{strange}")).await.unwrap_err();
     assert!(refused.to_string().contains("not valid for name"), "{refused}");
 
@@ -472,7 +470,7 @@ async fn a_node_that_its_certificate_does_not_name_or_of_another_authority_is_re
     let url = format!("rediss-cluster://127.0.0.1:{}", nodes[0].tls_port());
     let told = format!("127.0.0.1:{}", nodes[1].tls_port());
     let name = cluster.key_on(&nodes[1], NAME);
-    let strange = common::by_another_name(nodes[1].tls_port()).await;
+    let strange = crate::common::by_another_name(nodes[1].tls_port()).await;
     for (leads_to, part) in [
         (strange, "not valid for name"),
         (format!("localhost:{}", other.tls_port()), "invalid peer certificate"),

@@ -1,8 +1,6 @@
 //! Exclusion while masters of a cluster are killed: clients contend for names in all slots, and a
 //! referee outside of Redis sees who believes to hold what.
 
-mod common;
-
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     sync::{
@@ -12,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use common::{cluster::owner, ms, secs, within};
+use crate::common::{cluster::owner, ms, secs, within};
 use futures_util::future::join_all;
 use leasehold::{Client, Lock, LockGuard, LostReason, Release, Replicas};
 use testkit::{Cluster, Redis, eventually};

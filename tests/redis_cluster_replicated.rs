@@ -1,11 +1,9 @@
 //! Grants that replicas have acknowledged, in a cluster: each node has its own, and a grant may
 //! move, or be forgotten, while they are waited for.
 
-mod common;
-
 use std::{sync::Arc, time::Duration};
 
-use common::{
+use crate::common::{
     SOON,
     cluster::{built, client, has, other_than, owner},
     connections, give_back, ms, secs, within,

@@ -4,11 +4,9 @@
 //! Who writes what into the keys and channels is in `redis_strangers.rs`; how soon each
 //! kind of waiter enters in `redis_fairness.rs`.
 
-mod common;
-
 use std::time::Duration;
 
-use common::{
+use crate::common::{
     Chain, Listener, POLLING, SOON, channel, client, entered, entry, give_back, hold_by_hand, keys,
     ms, places, queue, queuers, release_by_hand, secs, subscribers, turns_of, until_places, waiter,
     with_rights, within,

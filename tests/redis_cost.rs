@@ -1,9 +1,7 @@
 //! What operations cost Redis, by its own count: every command that reaches it is
 //! one that this file expects.
 
-mod common;
-
-use common::{
+use crate::common::{
     POLLING, SOON, channel, client, comes_true, entered, give_back, hold_by_hand, keys, ms, secs,
     subscribers, waiter, within,
 };
@@ -356,7 +354,7 @@ async fn names_that_are_waited_for_at_once_are_subscribed_to_once_each() {
         eventually("it listens", SOON, || subscribers(&t.redis, &channel(name)) == 1);
     }
     for (waiting, name) in waiting {
-        common::release_by_hand(&t.redis, &name);
+        crate::common::release_by_hand(&t.redis, &name);
         give_back(entered(waiting).await).await;
     }
     eventually("nobody listens", SOON, || {

@@ -3,11 +3,9 @@
 //!
 //! What was seen is printed: run with `--nocapture`.
 
-mod common;
-
 use std::{thread, time::Duration};
 
-use common::{
+use crate::common::{
     Chain, POLLING, SOON, channel, client, entered, entry, give_back, hash, hold_by_hand, ms, pttl,
     release_by_hand, secs, subscribers, until_places, with_rights, within,
 };

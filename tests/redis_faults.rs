@@ -1,11 +1,9 @@
 //! What goes wrong between us and Redis, and what a holder, a waiter and the others
 //! notice of it: the table of promises, fault by fault.
 
-mod common;
-
 use std::time::Duration;
 
-use common::{
+use crate::common::{
     Listener, SOON, channel, client, entered, give_back, hash, hold_by_hand, keys, ms, pttl, secs,
     subscribers, until_subscribed, waiter, with_rights, within,
 };
@@ -446,7 +444,7 @@ async fn a_server_that_forgets_the_scripts_is_told_them_again() {
     flush();
     let again = guard.reenter().await.unwrap();
     flush();
-    common::give_back_one_of_two(again).await;
+    crate::common::give_back_one_of_two(again).await;
     flush();
     eventually("it is renewed", SOON, || client.stats().renewals > 0);
     assert_eq!(client.stats().renewals_failed, 0);
@@ -645,7 +643,7 @@ async fn the_rights_that_locks_need_are_enough() {
     eventually("it is renewed", SOON, || client.stats().renewals > 0);
     let again = guard.reenter().await.unwrap();
     assert_eq!(lock.held_by(guard.owner()).await.unwrap(), 2);
-    common::give_back_one_of_two(again).await;
+    crate::common::give_back_one_of_two(again).await;
     give_back(guard).await;
     drop(entered(waiting).await);
 }
@@ -658,7 +656,7 @@ async fn a_user_who_may_not_subscribe_waits_by_asking_often() {
     let waiting = waiter(client.lock("door").unwrap());
     sleep(secs(1)).await;
     assert!(!waiting.is_finished());
-    common::release_by_hand(&redis, "door");
+    crate::common::release_by_hand(&redis, "door");
     give_back(entered(waiting).await).await;
     assert_eq!(client.stats().wake_ups, 0);
 }
@@ -909,7 +907,7 @@ async fn a_forced_release_lets_a_waiter_in_at_once() {
     let guard = one.lock("door").unwrap().acquire().await.unwrap();
     let before = redis.calls();
     let waiting = waiter(other.lock("door").unwrap());
-    common::until_asleep(&redis, &channel("door"), &before);
+    crate::common::until_asleep(&redis, &channel("door"), &before);
     assert!(one.lock("door").unwrap().force_release().await.unwrap());
     give_back(entered(waiting).await).await;
     assert_eq!(other.stats().wake_ups, 1);
@@ -936,7 +934,7 @@ async fn a_guard_that_is_dropped_with_its_client_is_released() {
     drop(guard);
     drop(client);
     eventually("it is free", SOON, || keys(&redis).is_empty());
-    eventually("it is disconnected", SOON, || common::connections(&redis) == 0);
+    eventually("it is disconnected", SOON, || crate::common::connections(&redis) == 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]

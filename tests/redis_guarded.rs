@@ -1,8 +1,6 @@
 //! What is written under a lock, on real servers: only while it is held, and at most once.
 
-mod common;
-
-use common::{
+use crate::common::{
     SOON, client, entered, give_back, hash, hold_by_hand, keys, ms, pttl, secs, waiter,
     with_rights, within,
 };

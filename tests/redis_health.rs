@@ -1,11 +1,9 @@
 //! What can hurt locks on a server: it is found when a client connects and by each probe, told
 //! with its remedy, and told once, until it is over.
 
-mod common;
-
 use std::time::Duration;
 
-use common::{Log, cluster::Ways, comes_true, give_back, healed, ms, secs, within};
+use crate::common::{Log, cluster::Ways, comes_true, give_back, healed, ms, secs, within};
 use leasehold::{Client, Hazard, Health, Replicas};
 use testkit::{Cluster, Liar, Lie, Redis, Sentinels, came_with, eventually};
 use tokio::time::{Instant, sleep};
@@ -495,7 +493,7 @@ async fn a_guest_that_was_left_has_nothing_that_can_hurt() {
     assert_eq!(warned(&log, words), 1, "{}", log.text());
     moving.call_off();
     within(PATIENCE, "it is left", async {
-        while common::connections(&added) > 0 {
+        while crate::common::connections(&added) > 0 {
             sleep(ms(100)).await;
         }
     })

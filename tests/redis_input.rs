@@ -2,11 +2,9 @@
 //! are none. Each works exactly, or is refused with words that name the part that
 //! is wrong, in time, and without the password.
 
-mod common;
-
 use std::{error::Error as _, fmt::Debug, time::Duration};
 
-use common::{SOON, client, give_back, keys, ms, pttl, secs, within};
+use crate::common::{SOON, client, give_back, keys, ms, pttl, secs, within};
 use leasehold::{Client, ClientBuilder, Error, InvalidName, Lock, WaitStrategy};
 use testkit::{Connection, Redis};
 use tokio::{
@@ -80,11 +78,11 @@ async fn a_waiter_of_an_odd_name_hears_of_its_release() {
     ] {
         let guard = one.lock(name).unwrap().acquire().await.unwrap();
         let before = redis.calls();
-        let waiting = common::waiter(other.lock(name).unwrap());
-        common::until_asleep(&redis, channel, &before);
+        let waiting = crate::common::waiter(other.lock(name).unwrap());
+        crate::common::until_asleep(&redis, channel, &before);
         let heard = other.stats().wake_ups;
         give_back(guard).await;
-        give_back(common::entered(waiting).await).await;
+        give_back(crate::common::entered(waiting).await).await;
         assert_eq!(other.stats().wake_ups, heard + 1, "{name:?}");
     }
 }

@@ -1,8 +1,6 @@
 //! The latch on a real server: its bytes, its costs, and what it makes of faults.
 
-mod common;
-
-use common::{
+use crate::common::{
     Listener, SOON, client, is_no_number, keys, ms, pttl, secs, subscribers, until_subscribed,
     with_rights, within,
 };

@@ -1,10 +1,8 @@
 //! Permits that expire on a real Redis: what lies there, what it costs, and every fault.
 
-mod common;
-
 use std::time::Duration;
 
-use common::{
+use crate::common::{
     Listener, Log, POLLING, SOON, client, is_no_number, keys, ms, secs, with_rights, within,
 };
 use leasehold::{
@@ -192,7 +190,7 @@ async fn who_waits_is_told_of_a_release_that_java_makes() {
     let (redis, _client, permits) = setup(1).await;
     hold_by_hand(&redis, "java's", NEVER);
     let waiting = waiter(&permits);
-    common::until_subscribed(&redis, CHANNEL);
+    crate::common::until_subscribed(&redis, CHANNEL);
     sleep(ms(100)).await;
     redis.command(&["ZREM", HELD, "java's"]);
     redis.command(&["INCR", "printers"]);
@@ -222,7 +220,7 @@ async fn a_lease_that_java_shortens_is_told_with_the_next_renewal_and_ours_never
     let id = guard.ids()[0];
     assert!(permits.update_lease(id, ms(1)).await.unwrap());
     assert!(permits.lease_of(id).await.unwrap().is_some_and(|left| left > secs(2)));
-    let other = common::client(&redis).await.expirable_semaphore("printers").unwrap();
+    let other = crate::common::client(&redis).await.expirable_semaphore("printers").unwrap();
     assert!(other.try_acquire().await.unwrap().is_none());
 
     // Java's takes it away: until the next renewal, which comes within a third of the ttl, it
@@ -282,7 +280,7 @@ async fn a_message_that_is_forged_or_garbled_lets_nobody_in() {
     let (redis, _client, permits) = setup(1).await;
     let guard = permits.acquire().await.unwrap();
     let waiting = waiter(&permits);
-    common::until_subscribed(&redis, CHANNEL);
+    crate::common::until_subscribed(&redis, CHANNEL);
     for message in ["1", "-5", "many", "", "99999999999999999999"] {
         redis.command(&["PUBLISH", CHANNEL, message]);
     }
@@ -313,7 +311,7 @@ async fn the_lines_of_the_guide_show_whose_a_permit_is_and_free_it() {
     assert!(shown.starts_with(&id), "{shown}");
     assert!(client.id().replace('-', "").starts_with(&id[..16]));
     let waiting = waiter(&permits.clone());
-    common::until_subscribed(&redis, CHANNEL);
+    crate::common::until_subscribed(&redis, CHANNEL);
     by_the_guide(&redis, "EVAL \"return redis.call('ZADD'", &id);
     by_the_guide(&redis, "PUBLISH 'redisson_sc:{printers}' 1", "");
     give_back(entered(waiting).await).await;
@@ -488,7 +486,7 @@ async fn who_may_not_announce_gives_back_all_the_same_and_waiters_notice() {
     let all = permits(&owner, 1).await;
     let guard = mute.expirable_semaphore("printers").unwrap().acquire().await.unwrap();
     let waiting = waiter(&all);
-    common::until_subscribed(&redis, CHANNEL);
+    crate::common::until_subscribed(&redis, CHANNEL);
     give_back(guard).await;
     give_back(entered(waiting).await).await;
 }

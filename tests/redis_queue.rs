@@ -1,15 +1,13 @@
 //! Who waits for a lock in several processes queues for it, and what becomes of
 //! the queue when something goes wrong.
 
-mod common;
-
 use std::{
     sync::{Arc, Mutex},
     thread,
     time::Duration,
 };
 
-use common::{
+use crate::common::{
     Listener, Log, SOON, channel, client, comes_true, entered, give_back, hash, hold_by_hand, keys,
     ms, pttl, release_by_hand, secs, subscribers, waiter, with_rights, within,
 };

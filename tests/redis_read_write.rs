@@ -1,11 +1,9 @@
 //! The read-write lock on a real Redis: what its keys are, what goes wrong and who notices, who
 //! goes first, and what it costs.
 
-mod common;
-
 use std::{collections::BTreeSet, future::Future, time::Duration};
 
-use common::{
+use crate::common::{
     Listener, Log, POLLING, SOON, client, entered, give_back, hash, hold_by_hand, keys, ms, pttl,
     secs, subscribers, waiter, with_rights, within,
 };
@@ -132,7 +130,7 @@ async fn a_writer_is_a_field_that_ends_with_write() {
     let again = writing.reenter().await.unwrap();
     assert_eq!(hash(&t.redis, "door"), [mode, (field, "2".to_owned())]);
     assert_eq!(t.theirs().write().held_by(writing.owner()).await.unwrap(), 2);
-    common::give_back_one_of_two(again).await;
+    crate::common::give_back_one_of_two(again).await;
     let holder = t.theirs().write().holder().await.unwrap().unwrap();
     assert_eq!((holder.owner(), holder.count()), (writing.owner(), 1));
     give_back(writing).await;
@@ -445,7 +443,7 @@ async fn a_writer_with_a_short_lease_leaves_the_reader_beside_it_the_longer_one(
     let renewed = t.one.stats().renewals;
     eventually("it is renewed", SOON, || t.one.stats().renewals > renewed);
     let again = writing.reenter().await.unwrap();
-    common::give_back_one_of_two(again).await;
+    crate::common::give_back_one_of_two(again).await;
     assert!(pttl(&t.redis, "door") > 20_000, "{}", pttl(&t.redis, "door"));
     give_back(writing).await;
     assert!(pttl(&t.redis, "door") > 20_000, "{}", pttl(&t.redis, "door"));
@@ -734,10 +732,10 @@ async fn a_place_among_those_who_wait_to_write_has_an_end_or_is_not_left() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_user_of_the_guide_can_do_all_there_is_and_has_no_right_too_many() {
     let redis = Redis::start();
-    let commands = common::commands_of_the_guide("leasehold");
+    let commands = crate::common::commands_of_the_guide("leasehold");
     let [plain, _, added, ..] = &commands[..] else { panic!("{commands:?}") };
     for words in [plain, added] {
-        common::follow(&redis, words);
+        crate::common::follow(&redis, words);
     }
     redis.command(&["ACL", "LOG", "RESET"]);
     let before = redis.calls();
@@ -757,7 +755,8 @@ async fn the_user_of_the_guide_can_do_all_there_is_and_has_no_right_too_many() {
         words.splice(3..3, plain[3..].iter().copied());
         redis.command(&words);
         redis.command(&["ACL", "LOG", "RESET"]);
-        let lock = common::as_user(&redis, "leasehold").await.read_write_lock("app:door").unwrap();
+        let lock =
+            crate::common::as_user(&redis, "leasehold").await.read_write_lock("app:door").unwrap();
         match lock.read().try_acquire().await {
             Ok(guard) => drop(guard.unwrap().release().await),
             Err(error) => assert!(matches!(error, Error::Forbidden { .. }), "{error:?}"),
@@ -770,8 +769,8 @@ async fn the_user_of_the_guide_can_do_all_there_is_and_has_no_right_too_many() {
 
 /// All that a user of read-write locks may do.
 async fn read_and_write_in_all_ways(redis: &Redis, user: &str, name: &str) {
-    let limited = common::as_user(redis, user).await;
-    let other = common::as_user(redis, user).await;
+    let limited = crate::common::as_user(redis, user).await;
+    let other = crate::common::as_user(redis, user).await;
     let [ours, theirs] = [&limited, &other].map(|client| client.read_write_lock(name).unwrap());
     let writers = format!("leasehold_rwlock__writers:{{{name}}}");
     let until_waits = |number: i64| {
@@ -796,12 +795,12 @@ async fn read_and_write_in_all_ways(redis: &Redis, user: &str, name: &str) {
     until_waits(0);
     let writer = waiter(theirs.write().ttl(secs(3)));
     until_waits(1);
-    let third = common::as_user(redis, user).await.read_write(name).unwrap();
+    let third = crate::common::as_user(redis, user).await.read_write_lock(name).unwrap();
     assert!(third.read().try_acquire().await.unwrap().is_none(), "the writer goes first");
     give_back(reading).await;
     let writing = entered(writer).await;
     let again = writing.reenter().await.unwrap();
-    common::give_back_one_of_two(again).await;
+    crate::common::give_back_one_of_two(again).await;
     eventually("it is renewed", SOON, || other.stats().renewals > 0);
     let reading = theirs.downgrade(writing).await.unwrap();
     assert_eq!(ours.read().held_by(reading.owner()).await.unwrap(), 1);

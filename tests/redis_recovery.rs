@@ -1,10 +1,8 @@
 //! What a client does when a server comes back, and who tells its holders meanwhile.
 
-mod common;
-
 use std::{sync::mpsc, thread};
 
-use common::{Log, SOON, client, entered, give_back, ms, secs, waiter, within};
+use crate::common::{Log, SOON, client, entered, give_back, ms, secs, waiter, within};
 use leasehold::{Client, LostReason};
 use testkit::{Redis, eventually};
 use tokio::{
@@ -33,7 +31,7 @@ async fn a_question_that_was_given_up_while_the_server_hung_leaves_no_lock_behin
 
         // when it goes on, whatever it executes then
         redis.resume();
-        let other = common::client(&redis).await.lock("door").unwrap();
+        let other = crate::common::client(&redis).await.lock("door").unwrap();
         let begun = Instant::now();
         give_back(within(secs(40), "another enters", other.acquire()).await.unwrap()).await;
 

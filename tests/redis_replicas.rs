@@ -1,14 +1,12 @@
 //! Several addresses of one thing, a primary and its replicas, and somebody who promotes
 //! another one by hand.
 
-mod common;
-
 use std::sync::{
     Arc,
     atomic::{AtomicU16, Ordering},
 };
 
-use common::{
+use crate::common::{
     Log, SOON, channel, connections, entered, give_back, held_and_waited_for, ms, ours, secs,
     subscribers, until_subscribed, waiter, within,
 };

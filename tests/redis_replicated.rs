@@ -1,14 +1,12 @@
 //! Grants that replicas have acknowledged, on a real master with real replicas: who is told what,
 //! who waits for whom, what it costs, and what a failover forgets.
 
-mod common;
-
 use std::{
     os::unix::fs::symlink,
     sync::{Arc, Mutex},
 };
 
-use common::{SOON, client, give_back, ms, secs, with_rights, within};
+use crate::common::{SOON, client, give_back, ms, secs, with_rights, within};
 use futures_util::{future::join_all, poll};
 use leasehold::{Client, Error, Lock, LockGuard, Replicas};
 use testkit::{Calls, Monitor, Proxy, Redis, eventually};

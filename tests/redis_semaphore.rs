@@ -1,10 +1,8 @@
 //! The semaphore on a real server: its bytes, its costs, and what it makes of faults.
 
-mod common;
-
 use std::time::Duration;
 
-use common::{
+use crate::common::{
     Listener, Log, SOON, client, hash, is_no_number, keys, ms, pttl, secs, until_subscribed,
     with_rights, within,
 };

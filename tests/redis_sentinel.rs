@@ -1,13 +1,11 @@
 //! A master that sentinels replace: who follows it, how soon, and who is told what is lost.
 
-mod common;
-
 use std::sync::{
     Arc,
     atomic::{AtomicBool, Ordering},
 };
 
-use common::{
+use crate::common::{
     GUIDE, Log, SOON, channel, comes_true, entered, give_back, held_and_waited_for, ms, ours, secs,
     subscribers, until_subscribed, waiter, within,
 };
@@ -779,14 +777,14 @@ async fn a_sentinel_or_master_that_its_certificate_does_not_name_is_refused() {
     let trusting = || Client::builder().ca_certificates(redis.ca_pem());
 
     // a sentinel
-    let strange = common::by_another_name(redis.sentinels()[0].tls_port()).await;
+    let strange = crate::common::by_another_name(redis.sentinels()[0].tls_port()).await;
     let of_sentinel = format!("rediss-sentinel://{strange}/{}", redis.name());
     let (words, _) = refusal(trusting(), &of_sentinel).await;
     assert!(words.contains("not valid for name"), "{words}");
 
     // the master, by whatever name; and one of another authority in its place
     let master = format!("127.0.0.1:{}", redis.announced_port(redis.master_number()));
-    let strange = common::by_another_name(redis.master().tls_port()).await;
+    let strange = crate::common::by_another_name(redis.master().tls_port()).await;
     for (leads_to, part) in [
         (strange, "not valid for name"),
         (format!("localhost:{}", other.tls_port()), "invalid peer certificate"),
@@ -1011,7 +1009,7 @@ async fn that_an_address_may_lead_nowhere_is_said_only_where_nobody_was_reached_
     let is_known = |it: &leasehold::Health| {
         it.obstacle.as_ref().is_some_and(|it| it.contains("Connection refused"))
     };
-    let health = common::healed(&client, SOON, "it is known", is_known).await;
+    let health = crate::common::healed(&client, SOON, "it is known", is_known).await;
     let obstacle = health.obstacle.unwrap();
     assert!(!obstacle.contains("translate_addresses"), "{obstacle}");
 }

@@ -1,11 +1,9 @@
 //! Clients that start before their server, servers that will not do, and what a probe
 //! is told.
 
-mod common;
-
 use std::time::Duration;
 
-use common::{
+use crate::common::{
     Log, SOON, client, entered, give_back, healed, ms, secs, waiter, with_rights, within,
 };
 use leasehold::{Client, ClientBuilder, Error, Health, Role};

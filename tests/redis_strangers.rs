@@ -1,11 +1,9 @@
 //! What strangers leave in the keys and say on the channels of a lock: it costs little,
 //! and changes nothing but when somebody asks.
 
-mod common;
-
 use std::fs;
 
-use common::{
+use crate::common::{
     SOON, channel, client, entered, give_back, hash, hold_by_hand, ms, places, pttl, queue,
     queuers, release_by_hand, secs, subscribers, turns_of, until_places, waiter, within, yielded,
 };

@@ -1,9 +1,7 @@
 //! Several tenants on one server: what the guide's user may do and what it may not, and
 //! what somebody can do who has the same rights as we have.
 
-mod common;
-
-use common::{
+use crate::common::{
     GUIDE, POLLING, SOON, as_user, channel, commands_of_the_guide, entered, entry, follow,
     give_back, hash, ms, queue, queuers, secs, subscribers, turns_of, until_places, waiter, within,
     yielded,

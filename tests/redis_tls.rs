@@ -1,9 +1,7 @@
 //! Ways in: TLS, unix sockets, users, databases; and what the server knows us by.
 #![cfg(feature = "tls")]
 
-mod common;
-
-use common::{SOON, channel, client, give_back, keys, secs, until_asleep, waiter, within};
+use crate::common::{SOON, channel, client, give_back, keys, secs, until_asleep, waiter, within};
 use leasehold::{Client, ClientBuilder, Error};
 use testkit::Redis;
 use tokio::{
@@ -14,12 +12,12 @@ use tokio::{
 
 /// Checks that `client` can acquire, be waited for and release.
 async fn works(redis: &Redis, client: &Client) {
-    common::hold_by_hand(redis, "door", "java:1", secs(60));
+    crate::common::hold_by_hand(redis, "door", "java:1", secs(60));
     let before = redis.calls();
     let waiting = waiter(client.lock("door").unwrap());
     until_asleep(redis, &channel("door"), &before);
-    common::release_by_hand(redis, "door");
-    give_back(common::entered(waiting).await).await;
+    crate::common::release_by_hand(redis, "door");
+    give_back(crate::common::entered(waiting).await).await;
     assert_eq!(client.stats().wake_ups, 1);
 }
 
@@ -105,7 +103,7 @@ async fn another_authority_is_not_trusted() {
 async fn a_certificate_for_another_name_is_refused() {
     // given a way to the server by an address that its certificate does not name
     let redis = Redis::options().tls().start();
-    let url = format!("rediss://{}/", common::by_another_name(redis.tls_port()).await);
+    let url = format!("rediss://{}/", crate::common::by_another_name(redis.tls_port()).await);
     let reason = lasting_refusal(trusting(&redis), &url).await;
     says(&reason, "not valid for name");
 }
@@ -120,7 +118,7 @@ async fn of_several_addresses_each_must_show_a_certificate_for_its_name() {
     let client = trusting(&primary).connect(&right).await.unwrap();
     give_back(client.lock("door").unwrap().acquire().await.unwrap()).await;
 
-    let strange = url(&common::by_another_name(primary.tls_port()).await);
+    let strange = url(&crate::common::by_another_name(primary.tls_port()).await);
     for (builder, url, part) in [
         (trusting(&primary), &strange, "not valid for name"),
         (trusting(&other), &right, "tls: invalid peer certificate"),

@@ -1,11 +1,9 @@
 //! What the lock looks like to others: the keys and messages of Redisson's
 //! `RLock`, byte for byte, and replies that are lost on the way.
 
-mod common;
-
 use std::time::Duration;
 
-use common::{
+use crate::common::{
     Listener, POLLING, SOON, channel, client, entered, give_back, give_back_one_of_two, hash,
     hold_by_hand, keys, ms, pttl, release_by_hand, secs, subscribers, until_subscribed, waiter,
     within,

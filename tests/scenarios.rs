@@ -18,14 +18,12 @@
 //! - `testUnlockFail`: a lock is released by its guard, so nobody can release what
 //!   another holds. What is shown is that a guard whose hold is over says so.
 
-mod common;
-
 use std::sync::{
     Arc,
     atomic::{AtomicBool, AtomicU32, Ordering::Relaxed},
 };
 
-use common::{
+use crate::common::{
     POLLING, SOON, client, entered, give_back, give_back_one_of_two, hold_by_hand, keys, ms, pttl,
     secs, waiter, within,
 };

@@ -9,14 +9,12 @@
 //!   gives its key.
 //! - `testReleaseIfExists`: what a guard gives back to a semaphore that is gone is nobody's.
 
-mod common;
-
 use std::sync::{
     Arc,
     atomic::{AtomicU32, Ordering::Relaxed},
 };
 
-use common::{SOON, client, ms, pttl, secs, within};
+use crate::common::{SOON, client, ms, pttl, secs, within};
 use futures_util::future::join_all;
 use leasehold::{Error, Latch, Release, Semaphore};
 use testkit::Redis;

@@ -11,8 +11,6 @@
 //! - the half of `testGetLeaseTime` about a permit without a lease: only Java acquires one. How
 //!   it looks from here is shown in `redis_permits.rs`.
 
-mod common;
-
 use std::{
     sync::{
         Arc,
@@ -21,7 +19,7 @@ use std::{
     time::Duration,
 };
 
-use common::{SOON, client, keys, ms, secs, within};
+use crate::common::{SOON, client, keys, ms, secs, within};
 use futures_util::future::join_all;
 use leasehold::{Client, Error, ExpirablePermits, ExpirableSemaphore, PermitId, Release};
 use testkit::Redis;

@@ -9,14 +9,12 @@
 //! - `testInCluster`: one node is all that this store knows so far.
 //! - `testIsHeldByCurrentThread` and its twins, for another thread: who holds is a guard.
 
-mod common;
-
 use std::sync::{
     Arc,
     atomic::{AtomicI32, AtomicU32, Ordering::SeqCst},
 };
 
-use common::{SOON, client, entered, give_back, keys, ms, secs, waiter, within};
+use crate::common::{SOON, client, entered, give_back, keys, ms, secs, waiter, within};
 use futures_util::future::{join, join_all};
 use leasehold::{Client, LockGuard, LostReason, ReadWriteLock, Release};
 use testkit::{Redis, eventually};
@@ -250,7 +248,7 @@ async fn a_writers_count_is_in_the_store_and_a_readers_in_its_client() {
     assert_eq!(counts(&guard).await, (1, 1));
     let again = guard.reenter().await.unwrap();
     assert_eq!(counts(&guard).await, (2, 2));
-    common::give_back_one_of_two(again).await;
+    crate::common::give_back_one_of_two(again).await;
     assert_eq!(counts(&guard).await, (1, 1));
     give_back(guard).await;
     assert_eq!(t.other.write().held_by(&owner).await.unwrap(), 0);

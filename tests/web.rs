@@ -2,7 +2,7 @@
 
 #[expect(dead_code, reason = "its `main` is for `cargo run --example web`")]
 #[path = "../examples/web.rs"]
-mod web;
+mod example;
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -35,7 +35,7 @@ impl Service {
         let (client, elsewhere) = (Client::with_store(&store), Client::with_store(&store));
         let (stop, stopped) = oneshot::channel::<()>();
         let until = async { drop(stopped.await) };
-        let serving = tokio::spawn(web::serve(listener, client.clone(), until));
+        let serving = tokio::spawn(example::serve(listener, client.clone(), until));
         Self { address, store, client, elsewhere, stop: Some(stop), serving }
     }
 

@@ -6,11 +6,12 @@ use std::time::Duration;
 use super::OnLoss;
 use crate::{
     domain::{
-        CENTURY, InvalidDuration, MOST_PERMITS, Name, Object, Replicas, Share, WaitStrategy, checked,
+        CENTURY, InvalidDuration, MOST_PERMITS, Name, Object, Replicas, Share, WaitStrategy,
+        checked,
     },
     engine::{
         acquire::{Want, Within},
-        grant::{LocalTurns, Terms},
+        grant::{LocalHandoff, Terms},
         timing::LONGEST_PATIENCE,
     },
     error::{Error, Result},
@@ -23,7 +24,7 @@ pub(crate) struct Settings {
     pub(crate) lease: Option<Duration>,
     pub(crate) max_hold: Option<Duration>,
     pub(crate) wait_strategy: WaitStrategy,
-    pub(crate) local_handoff: LocalTurns,
+    pub(crate) local_handoff: LocalHandoff,
     pub(crate) on_loss: OnLoss,
     pub(crate) share: Share,
     pub(crate) replicas: Option<Replicas>,
@@ -36,7 +37,7 @@ impl Settings {
             lease: None,
             max_hold: None,
             wait_strategy: WaitStrategy::default(),
-            local_handoff: LocalTurns::default(),
+            local_handoff: LocalHandoff::default(),
             on_loss: OnLoss::default(),
             share: Share::WHOLE,
             replicas: None,
@@ -56,8 +57,8 @@ impl Settings {
         };
         let max_hold = self.max_hold.map(|most| checked("max_hold", most)).transpose()?;
         if let WaitStrategy::Polling { initial: first, max: longest } = self.wait_strategy {
-            checked("first pause of polling", first)?;
-            checked("longest pause of polling", longest)?;
+            checked("initial interval of polling", first)?;
+            checked("max interval of polling", longest)?;
         }
         let terms = Terms { renewed: self.lease.is_none(), max_hold, local: self.local_handoff };
         let replicas = checked_replicas(object, self.replicas)?;
@@ -72,7 +73,7 @@ pub(super) fn want_without_lease(
     share: Share,
     replicas: Option<Replicas>,
 ) -> Result<Want> {
-    let terms = Terms { renewed: false, max_hold: None, local: LocalTurns::default() };
+    let terms = Terms { renewed: false, max_hold: None, local: LocalHandoff::default() };
     let replicas = checked_replicas(object, replicas)?;
     let (object, ttl, wait_strategy) = (object.clone(), CENTURY, WaitStrategy::PubSub);
     Ok(Want { object, share, beside: None, ttl, terms, wait_strategy, replicas })
@@ -154,17 +155,17 @@ macro_rules! settings {
         /// Sets how long releases may go to waiters of this process. Default: 10 000 holds, 10 ms.
         ///
         /// A release passes what is held to the next waiter of this process without a request,
-        /// which is hundreds of times as fast. This ends `most` holds or `time` after the first
+        /// which is hundreds of times as fast. This ends `max` holds or `time` after the first
         /// hold, whichever is sooner. Then waiters of other processes acquire. The store sees one
         /// owner meanwhile, and so does [`Guard::owner`](crate::Guard::owner).
         ///
         /// Only holds without a fixed lease and with the same ttl are passed on, and only before
         /// their next renewal is due. Permits are not passed on once their ids or their owner
-        /// were read. `most` of 0 sends each release to the store.
+        /// were read. A `max` of 0 sends each release to the store.
         #[doc = $crate::primitives::settings::setting_example!($client, $kind, ".local_handoff(100, Duration::from_millis(5))")]
         #[must_use]
-        pub fn local_handoff(self, most: u32, time: Duration) -> Self {
-            self.with(|settings| settings.local_handoff = LocalTurns { most, time })
+        pub fn local_handoff(self, max: u32, time: Duration) -> Self {
+            self.with(|settings| settings.local_handoff = LocalHandoff { most: max, time })
         }
 
         $crate::primitives::settings::replicated!($client, $kind, |this, replicas| {

@@ -1,6 +1,9 @@
 //! Tests of the public API, as one program: it links once, and tests of all files wait for their
 //! servers at the same time. A test that measures its process has a program of its own.
 
+#[path = "../common/mod.rs"]
+mod common;
+
 #[path = "../blocking.rs"]
 mod blocking;
 #[path = "../bounds.rs"]

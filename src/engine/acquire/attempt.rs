@@ -23,7 +23,8 @@ use tracing::Instrument;
 use super::{Heard, Want, waiting::Waiting};
 use crate::{
     domain::{
-        Backoff, Claim, Failure, Lease, Place, ReleaseMode, Taken, Token, Verdict, WaitStrategy, Waits,
+        Backoff, Claim, Failure, Lease, Place, ReleaseMode, Taken, Token, Verdict, WaitStrategy,
+        Waits,
     },
     engine::{
         Engine,

@@ -341,7 +341,7 @@ impl Worker {
             let Some(guard) = self.enters(once, permits.acquire_many(wanted)).await else {
                 continue;
             };
-            let believes = self.believes(&guard.watch(), None);
+            let believes = self.believes(guard.watch(), None);
             self.rest(self.plot.hold).await;
             drop(believes);
             self.gives_back(guard, async |guard| drop(guard.release().await)).await;
@@ -419,7 +419,7 @@ impl World {
                 client.semaphore("seats").unwrap().set_if_absent(count).await.unwrap();
             }
             About::Permits => {
-                client.expirable_semaphore("permits").unwrap().set(count).await.unwrap()
+                client.expirable_semaphore("permits").unwrap().set(count).await.unwrap();
             }
             About::Latch => drop(client.latch("start").unwrap().set(1).await.unwrap()),
         }
