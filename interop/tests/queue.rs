@@ -189,7 +189,10 @@ fn polling_waiter_of_ours_has_no_place_in_the_queue() {
     let scene = Scene::start(2);
     let holder = scene.holder_that_waited(0);
     let (first, longest) = (MILLI, MILLI * 128);
-    let lock = scene.clients[1].lock("door").unwrap().wait_strategy(WaitStrategy::Polling { initial: first, max: longest });
+    let lock = scene.clients[1]
+        .lock("door")
+        .unwrap()
+        .wait_strategy(WaitStrategy::Polling { initial: first, max: longest });
     let polls = scene.runtime.spawn(async move { lock.acquire().await.unwrap() });
     sleep(SECOND * 2);
     assert!(!polls.is_finished());

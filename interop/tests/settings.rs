@@ -428,16 +428,7 @@ const QUEUE_RIGHT: &str = "~leasehold_lock__queue:{door}";
 const YIELD_RIGHT: &str = "~leasehold_lock__yield:{door}";
 const COUNTING_RIGHT: &str = "&leasehold_lock__channel:{door}";
 const WAITERS_RIGHT: &str = "&leasehold_lock__waiter:{door}:*";
-const QUEUE_COMMANDS: [&str; 9] = [
-    "+exists",
-    "+get",
-    "+pubsub|numsub",
-    "+set",
-    "+time",
-    "+zadd",
-    "+zpopmin",
-    "+zrange",
-    "+zrem",
-];
+const QUEUE_COMMANDS: [&str; 9] =
+    ["+exists", "+get", "+pubsub|numsub", "+set", "+time", "+zadd", "+zpopmin", "+zrange", "+zrem"];
 
 const SECOND: Duration = Duration::from_secs(1);
