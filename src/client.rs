@@ -56,7 +56,7 @@ impl Client {
     /// Several addresses of one thing, a primary and its replicas, are separated by commas:
     /// `redis://host1,host2`. Who sentinels say is the primary:
     /// `redis-sentinel://[user[:password]@]sentinel1[:port],sentinel2/master[/database]`,
-    /// `rediss-sentinel://` for TLS. [The guide](crate::docs::guide#deployments) tells more.
+    /// `rediss-sentinel://` for TLS. [The guide](crate::docs::guide::deployments) tells more.
     ///
     /// # Errors
     ///

@@ -1,50 +1,81 @@
 //! The pages that are not about one item.
 //!
 //! Every Rust example in them is compiled and run by `cargo test`, on the store
-//! in this process. The same pages lie in `docs/` of the repository, where links
-//! lead to files: the first line of each module leads them to modules instead.
+//! in this process. The same pages are in `docs/` of the repository, where links
+//! lead to files. Markdown uses the first definition of a link, so `docs/links.md`
+//! comes before each page and leads its links to modules.
 
-/// [design]: design
-/// [performance]: performance
+#[doc = include_str!("docs/links.md")]
 #[doc = include_str!("../docs/comparison.md")]
 pub mod comparison {}
 
-/// [design]: design#the-redis-client
+#[doc = include_str!("docs/links.md")]
 #[doc = include_str!("../docs/dependencies.md")]
 pub mod dependencies {}
 
-/// [protocol]: protocol
-/// [architecture]: https://github.com/leasehold/leasehold/blob/main/ARCHITECTURE.md
-/// [comparison]: comparison
-/// [performance]: performance
+#[doc = include_str!("docs/links.md")]
 #[doc = include_str!("../docs/design.md")]
 pub mod design {}
 
-/// [guide]: guide
+#[doc = include_str!("docs/links.md")]
+#[doc = include_str!("../docs/glossary.md")]
+pub mod glossary {}
+
+#[doc = include_str!("docs/links.md")]
 #[doc = include_str!("../docs/guarantees.md")]
 pub mod guarantees {}
 
-/// [guarantees]: guarantees
-/// [wire]: protocol
-#[doc = include_str!("../docs/guide.md")]
-pub mod guide {}
+/// The manual: [getting started](guide::getting_started), [primitives](guide::primitives),
+/// [correctness](guide::correctness), [deployments](guide::deployments),
+/// [errors and settings](guide::errors_and_settings), [observability](guide::observability),
+/// [runbook](guide::runbook), [ACL](guide::acl) and [recipes](guide::recipes).
+pub mod guide {
+    #[doc = include_str!("docs/links.md")]
+    #[doc = include_str!("../docs/guide/getting-started.md")]
+    pub mod getting_started {}
 
-/// [design]: design
+    #[doc = include_str!("docs/links.md")]
+    #[doc = include_str!("../docs/guide/primitives.md")]
+    pub mod primitives {}
+
+    #[doc = include_str!("docs/links.md")]
+    #[doc = include_str!("../docs/guide/correctness.md")]
+    pub mod correctness {}
+
+    #[doc = include_str!("docs/links.md")]
+    #[doc = include_str!("../docs/guide/deployments.md")]
+    pub mod deployments {}
+
+    #[doc = include_str!("docs/links.md")]
+    #[doc = include_str!("../docs/guide/errors-and-settings.md")]
+    pub mod errors_and_settings {}
+
+    #[doc = include_str!("docs/links.md")]
+    #[doc = include_str!("../docs/guide/observability.md")]
+    pub mod observability {}
+
+    #[doc = include_str!("docs/links.md")]
+    #[doc = include_str!("../docs/guide/runbook.md")]
+    pub mod runbook {}
+
+    #[doc = include_str!("docs/links.md")]
+    #[doc = include_str!("../docs/guide/acl.md")]
+    pub mod acl {}
+
+    #[doc = include_str!("docs/links.md")]
+    #[doc = include_str!("../docs/guide/recipes.md")]
+    pub mod recipes {}
+}
+
+#[doc = include_str!("docs/links.md")]
 #[doc = include_str!("../docs/migrating-from-redisson.md")]
 pub mod migrating_from_redisson {}
 
-/// [design]: design
-/// [throughput]: https://raw.githubusercontent.com/leasehold/leasehold/main/docs/plots/throughput.svg
-/// [hand-overs]: https://raw.githubusercontent.com/leasehold/leasehold/main/docs/plots/hand-overs.svg
-/// [commands]: https://raw.githubusercontent.com/leasehold/leasehold/main/docs/plots/commands.svg
-/// [in-process]: https://raw.githubusercontent.com/leasehold/leasehold/main/docs/plots/in-process.svg
-/// [watchdog-client]: https://raw.githubusercontent.com/leasehold/leasehold/main/docs/plots/watchdog-client.svg
-/// [names-16]: https://raw.githubusercontent.com/leasehold/leasehold/main/docs/plots/names-16.svg
-/// [waiting]: https://raw.githubusercontent.com/leasehold/leasehold/main/docs/plots/waiting.svg
+#[doc = include_str!("docs/links.md")]
 #[doc = include_str!("../docs/performance.md")]
 pub mod performance {}
 
-/// [guarantees]: guarantees
+#[doc = include_str!("docs/links.md")]
 #[doc = include_str!("../docs/protocol.md")]
 pub mod protocol {}
 

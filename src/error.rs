@@ -20,7 +20,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 ///
 /// Most callers need two questions: [`is_busy`](Self::is_busy), somebody else
 /// has the lock, and [`is_transient`](Self::is_transient), the store is away for
-/// now. [The guide](crate::docs::guide#errors) has a table of all variants.
+/// now. [The guide](crate::docs::guide::errors_and_settings#errors) has a table of all variants.
 ///
 /// # Examples
 ///

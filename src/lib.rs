@@ -30,7 +30,7 @@
 //!   lock is held.
 //!
 //! Redis may be one server, a primary that Sentinels watch, or a cluster:
-//! [the guide](docs::guide#deployments) has the URL of each.
+//! [the guide](docs::guide::deployments) has the URL of each.
 //!
 //! `MemoryStore`, behind the feature `testing`, is a simulated Redis for tests, and `blocking` is the
 //! same for threads.

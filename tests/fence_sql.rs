@@ -56,7 +56,7 @@ fn executed(statement: &str, total: u32, token: u64) -> String {
 
 /// The column, the read, the `UPDATE` and the `INSERT` of the guide.
 fn statements_of_the_guide() -> [String; 4] {
-    let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/guide.md");
+    let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/guide/correctness.md");
     let guide = fs::read_to_string(guide).unwrap();
     let (_, from) = guide.split_once("```sql\n").unwrap();
     let (block, _) = from.split_once("```").unwrap();

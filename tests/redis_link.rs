@@ -127,7 +127,10 @@ async fn a_sentinel_is_told_apart_from_a_server_for_locks() {
     });
     let error = builder().connect(&liar.url()).await.unwrap_err().to_string();
     let words = error.replace(&format!(":{}", liar.port()), ":6379");
-    assert!(include_str!("../docs/guide.md").contains(&format!("`{words}`")), "{words}");
+    assert!(
+        include_str!("../docs/guide/getting-started.md").contains(&format!("`{words}`")),
+        "{words}"
+    );
 }
 
 // A connection that answers nothing is cut.

@@ -292,7 +292,7 @@ async fn a_message_that_is_forged_or_garbled_lets_nobody_in() {
 
 /// Does a line of the guide that begins so, by `redis-cli`, with this id. Returns what it prints.
 fn by_the_guide(redis: &Redis, begins: &str, id: &str) -> String {
-    let guide = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/guide.md");
+    let guide = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/guide/runbook.md");
     let guide = std::fs::read_to_string(guide).unwrap();
     let line =
         guide.lines().find_map(|line| line.strip_prefix("$ redis-cli ")?.strip_prefix(begins));

@@ -216,7 +216,7 @@ fn a_lazy_client_for_threads_is_there_before_its_server() {
 
 #[tokio::test]
 async fn the_errors_in_the_guide_are_those_that_are_printed() {
-    let guide = include_str!("../docs/guide.md");
+    let guide = include_str!("../docs/guide/getting-started.md");
     let said = |redis: &Redis, error: Error| {
         let words = error.to_string().replace(&format!(":{}", redis.port()), ":6379");
         assert!(guide.contains(&format!("`{words}`")), "the guide does not say: {words}");

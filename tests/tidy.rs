@@ -104,7 +104,7 @@ fn every_guarantee_names_a_test() {
 
 #[test]
 fn every_link_leads_somewhere() {
-    none(documents().flat_map(|(path, text)| links(&path, &text, &|target| root(target).exists())));
+    none(documents().flat_map(|(path, text)| links(&path, &text, &leads_somewhere)));
 }
 
 #[test]
@@ -127,14 +127,14 @@ fn every_command_of_cargo_that_a_document_names_can_be_typed() {
 
 #[test]
 fn the_guide_explains_every_event_and_every_number() {
-    let guide = read("docs/guide.md");
+    let guide = guide();
     none(of_users().flat_map(|(path, text)| events(&path, &text, &guide)));
     none(numbers(&read("src/domain/stats.rs"), &guide));
 }
 
 #[test]
 fn the_guide_has_a_row_for_every_error_and_every_setting() {
-    let guide = read("docs/guide.md");
+    let guide = guide();
     none(errors(&read("src/error.rs"), &guide));
     let client = read("src/client.rs");
     none(settings_of_a_client(&client, &guide));
@@ -627,7 +627,7 @@ fn guarantees(path: &str, text: &str) -> Vec<String> {
     }
 }
 
-/// Each relative link leads to a file, each `[text](target)` has a target.
+/// Each relative link leads to a file and a heading in it, each `[text](target)` has a target.
 fn links(path: &str, text: &str, exists: &dyn Fn(&str) -> bool) -> Vec<String> {
     let folder = Path::new(path).parent().unwrap_or_else(|| Path::new(""));
     let mut complaints = vec![];
@@ -640,16 +640,32 @@ fn links(path: &str, text: &str, exists: &dyn Fn(&str) -> bool) -> Vec<String> {
         Some((at + 1, line.split_once("]: ")?.1))
     });
     for (at, target) in inline.chain(below) {
-        let file = target.split('#').next().unwrap_or_default();
-        let elsewhere = target.contains("://") || target.contains("::");
-        if elsewhere || (file.is_empty() && !target.is_empty()) {
+        if target.contains("://") || target.contains("::") {
             continue;
         }
-        if target.is_empty() || !exists(&normal(&folder.join(file))) {
+        let whole = match target.strip_prefix('#') {
+            Some(heading) => format!("{path}#{heading}"),
+            None => normal(&folder.join(target)),
+        };
+        if target.is_empty() || !exists(&whole) {
             complaints.push(format!("{path}:{}: no file `{target}`", line_of(text, at)));
         }
     }
     complaints
+}
+
+/// Whether `target`, `docs/x.md` or `docs/x.md#heading`, exists.
+fn leads_somewhere(target: &str) -> bool {
+    let Some((file, anchor)) = target.split_once('#') else { return root(target).exists() };
+    root(file).exists() && read(file).lines().any(|line| anchor_of(line).as_deref() == Some(anchor))
+}
+
+/// The anchor that GitHub, rustdoc and mdBook give to a heading.
+fn anchor_of(line: &str) -> Option<String> {
+    let heading =
+        line.trim_start_matches('#').strip_prefix(' ').filter(|_| line.starts_with('#'))?;
+    let kept = heading.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
+    Some(kept.collect::<String>().to_lowercase().replace(' ', "-"))
 }
 
 /// `docs/../README.md` is `README.md`.
@@ -766,7 +782,7 @@ fn numbers(text: &str, guide: &str) -> Vec<String> {
     let lines = text.lines().filter_map(|line| line.trim().strip_prefix("pub "));
     let fields = lines.filter_map(|line| line.strip_suffix(',')?.split_once(": "));
     let unsaid = fields.filter(|(field, _)| !guide.contains(&format!("`{field}`")));
-    unsaid.map(|(field, _)| format!("docs/guide.md does not explain `{field}`")).collect()
+    unsaid.map(|(field, _)| format!("the guide does not explain `{field}`")).collect()
 }
 
 /// Every variant of `Error` is in a row of a table of the guide.
@@ -777,7 +793,7 @@ fn errors(text: &str, guide: &str) -> Vec<String> {
     let variants = lines.filter(|line| line.starts_with(char::is_uppercase));
     let names = variants.filter_map(|line| line.split([' ', '(', ',', '{']).next());
     let unsaid = names.filter(|name| !is_in_a_row(guide, name));
-    unsaid.map(|name| format!("docs/guide.md has no row for Error::{name}")).collect()
+    unsaid.map(|name| format!("the guide has no row for Error::{name}")).collect()
 }
 
 /// Every method of a builder that gives it back is in a row of a table of the guide.
@@ -788,7 +804,7 @@ fn settings_of_a_client(text: &str, guide: &str) -> Vec<String> {
     });
     let names = setters.filter_map(|(_, signature)| function(&signature).map(str::to_owned));
     let unsaid = names.filter(|name| !is_in_a_row(guide, name));
-    unsaid.map(|name| format!("docs/guide.md has no row for the setting {name}")).collect()
+    unsaid.map(|name| format!("the guide has no row for the setting {name}")).collect()
 }
 
 fn is_in_a_row(guide: &str, name: &str) -> bool {
@@ -1013,6 +1029,11 @@ fn documents() -> impl Iterator<Item = (String, String)> {
     all.map(|path| (path.clone(), read(&path)))
 }
 
+/// All pages of the guide.
+fn guide() -> String {
+    files("docs/guide", "md").iter().map(read).collect()
+}
+
 /// Whether `file` has a test called `name`, or called so by its module. A test
 /// program `tests/lock.rs` may be a folder of files, `tests/lock/`.
 fn has_test(file: &str, name: &str) -> bool {
@@ -1232,12 +1253,16 @@ fn finds_a_guarantee_without_a_test() {
 
 #[test]
 fn finds_a_link_to_nowhere() {
-    let exists = |target: &str| target == "README.md";
+    let exists = |target: &str| ["README.md", "README.md#b", "docs/x.md#e"].contains(&target);
     let check = |text: &str| links("docs/x.md", text, &exists);
     assert!(
         check("[a](../README.md#b) [c](https://example.org) [d](#e) [f](crate::Lock)").is_empty()
     );
     one(&check("[a](README.md)"), "docs/x.md:1");
+    one(&check("[a](../README.md#c)"), "README.md#c");
+    one(&check("[a](#c)"), "#c");
+    assert_eq!(anchor_of("## Who holds a lock, `now`?").as_deref(), Some("who-holds-a-lock-now"));
+    assert_eq!(anchor_of("#[test]"), None);
     one(&check("[a]()"), "no file");
     one(&check("See [a].\n\n[a]: gone.md\n"), "docs/x.md:3");
 }

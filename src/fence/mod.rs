@@ -10,7 +10,7 @@
 //! |---|---|
 //! | a server in Rust | [`Gate`] |
 //! | Redis | [`redis`]: scripts for the client that you have |
-//! | an SQL database | a column, and a condition of the `UPDATE`: [the guide](crate::docs::guide#fencing) |
+//! | an SQL database | a column, and a condition of the `UPDATE`: [the guide](crate::docs::guide::correctness#fencing) |
 //!
 //! One lock guards the data: tokens of different locks, or of one whose counter was lost, tell
 //! nothing about each other. A failover may lose the end of a counter, and tokens are handed out

@@ -24,11 +24,11 @@ use crate::{
 ///
 /// If Redis loses the counter, tokens start at 1 again. Receivers then refuse new holders if they
 /// have seen a higher token, and let an old holder pass whose token is higher.
-/// [`raise_token`](Lock::raise_token) repairs that; [the guide](crate::docs::guide#fencing) shows
+/// [`raise_token`](Lock::raise_token) repairs that; [the guide](crate::docs::guide::correctness#fencing) shows
 /// how.
 ///
 /// **Each name has a counter that never expires**: see
-/// [the guide](crate::docs::guide#keys-of-tokens) before you use a fenced lock for each of many
+/// [the guide](crate::docs::guide::correctness#keys-of-tokens) before you use a fenced lock for each of many
 /// short-lived things.
 ///
 /// Java's Redisson knows it as the `RFencedLock` of the same name, with the same counter. It

@@ -182,7 +182,7 @@ impl<K> Guard<Lock<K>> {
     /// Leaves the lock held until its lease ends. Nothing renews it any more.
     ///
     /// A process that ends can keep others out for a while with it, as a job that cron starts on
-    /// several machines: [the guide](crate::docs::guide#a-job-that-one-machine-does). It sends no
+    /// several machines: [the guide](crate::docs::guide::recipes#cron-job). It sends no
     /// request, so it works while Redis is unreachable. A lock with a fixed
     /// [`lease`](crate::Lock::lease) ends with that, another one within its
     /// [`ttl`](crate::Lock::ttl). [`Lock::force_release`](crate::Lock::force_release) ends it
@@ -231,7 +231,7 @@ impl<K> Guard<Lock<K>> {
     /// One script checks the lock and writes, so a late write changes nothing, whatever clocks
     /// say. It executes all of `writes` in their order, or none. Without writes it only checks
     /// the lock. Keep the data small, because it uses the connection of the renewals.
-    /// [The guide](crate::docs::guide#data-in-the-same-redis) says when this is enough.
+    /// [The guide](crate::docs::guide::correctness#guarded-writes) says when this is enough.
     ///
     /// # Errors
     ///

@@ -309,8 +309,8 @@ pub(crate) async fn by_another_name(port: u16) -> String {
     address
 }
 
-/// What users are told.
-pub(crate) const GUIDE: &str = include_str!("../../docs/guide.md");
+/// The page of the guide on the permissions of users.
+pub(crate) const GUIDE: &str = include_str!("../../docs/guide/acl.md");
 
 /// The commands of the guide that give `user` its rights, word by word.
 pub(crate) fn commands_of_the_guide(user: &str) -> Vec<Vec<&str>> {

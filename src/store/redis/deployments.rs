@@ -52,7 +52,7 @@ async fn a_cluster_conforms() {
 
 // With the rights of the guide, and no others.
 
-const GUIDE: &str = include_str!("../../../docs/guide.md");
+const GUIDE: &str = include_str!("../../../docs/guide/acl.md");
 
 /// What the commands of the guide for `user` add to one who has nothing, each by itself.
 fn commands_of_the_guide(user: &str) -> Vec<Vec<&'static str>> {
