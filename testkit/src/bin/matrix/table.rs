@@ -20,7 +20,7 @@ pub(crate) fn table(suites: &[Suite], columns: &[Column]) -> String {
         let cells = columns.iter().map(|column| cell(column.said[number].as_ref()));
         page += &format!("| {} | {} |\n", suite.name, cells.collect::<Vec<_>>().join(" | "));
     }
-    page + &unsupported(columns) + &failures(suites, columns) + PECULIAR
+    page + &unsupported(columns) + &failures(suites, columns) + DIFFERENCES
 }
 
 fn cell(said: Option<&Said>) -> String {
@@ -63,18 +63,18 @@ fn failures(suites: &[Suite], columns: &[Column]) -> String {
 
 const HEAD: &str = "# Servers
 
-`make servers` gets these servers, and `make matrix` runs on each every test that speaks to Redis, and writes this page. A
-number is that of the tests that passed. A test that wants what a server does not have fails there and is counted as not
-supported; why stands below. A row that was not run says so.
+`make servers` gets these servers. `make matrix` runs every test that uses Redis on each of them, and writes this page. A
+number counts the tests that passed. If a server lacks a feature that a test needs, the test counts as not
+supported, and a table below has the reason. A row of tests that did not run says so.
 ";
 
-const PECULIAR: &str = "
-## Peculiar
+const DIFFERENCES: &str = "
+## Differences between servers
 
-- Valkey 8 and 9: `CLUSTER SETSLOT` waits for the replicas of its node, and is refused with `NOREPLICAS` where one stands still.
-- Valkey 9: `PUBSUB NUMSUB` says an address, and no number, while the table of those who listen to a channel grows: from eight on. Clients
-  that listen without a queue, as Redisson's do, are not counted then, and have a fiftieth of the time in place of a fifth. In a cluster
+- Valkey 8 and 9: `CLUSTER SETSLOT` waits for the replicas of its node. It fails with `NOREPLICAS` if one is paused.
+- Valkey 9: from eight subscribers on, `PUBSUB NUMSUB` returns an address instead of a number, while the table of subscribers grows. Clients
+  that subscribe without a queue entry, such as Redisson's, are then not counted, and get 2 % of the time instead of 20 %. In a cluster,
   `PUBSUB SHARDNUMSUB` is right.
-- Valkey 9: a Sentinel goes on saying of the others that they take the master for down, long after a failover, and counts that at the next one:
-  a single one that misses the master begins a failover, for which the others must vote still.
+- Valkey 9: long after a failover, a Sentinel still reports that others consider the primary down, and counts this at the next failover.
+  So a single Sentinel that misses the primary starts a failover. The others must still vote for it.
 ";
