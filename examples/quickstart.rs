@@ -1,8 +1,7 @@
 //! The lock in one minute: two clients, one name, and a lock that gets lost.
 //!
 //! `cargo run --example quickstart` needs no server. With `REDIS_URL` set, as in
-//! `REDIS_URL=redis://127.0.0.1/ cargo run --example quickstart`, the same
-//! happens on Redis.
+//! `REDIS_URL=redis://127.0.0.1/ cargo run --example quickstart`, it runs on Redis.
 
 use std::time::Duration;
 
@@ -29,30 +28,30 @@ async fn show() -> Result<(), Error> {
     let guard = ada.lock(NAME)?.acquire().await?;
     say("ada", &format!("holds `{NAME}` as {}", guard.owner()));
     let refused = bob.lock(NAME)?.acquire_within(SHORT).await;
-    say("bob", &refused.map_or_else(|error| error.to_string(), |_| "entered as well".into()));
+    say("bob", &refused.map_or_else(|error| error.to_string(), |_| "also acquires it".into()));
 
-    println!("\n2. Whoever waits is woken by the release");
+    println!("\n2. A release wakes the waiter");
     let waiting = tokio::spawn(wait_for(bob.lock(NAME)?));
     sleep(SHORT).await;
     let left = Instant::now();
     let release = guard.release().await?;
-    say("ada", &format!("gives it back: {release:?}"));
+    say("ada", &format!("releases it: {release:?}"));
     let (entered, release) = waiting.await.expect("waiting does not panic")?;
     let after = entered.saturating_duration_since(left);
-    say("bob", &format!("enters {after:.1?} after that, and gives it back: {release:?}"));
+    say("bob", &format!("acquires it {after:.1?} later, and releases it: {release:?}"));
 
     println!("\n3. Work under the lock");
     let lock = ada.lock(NAME)?;
-    let answer = lock.run(async |_held| 6 * 7).await?;
-    say("ada", &format!("did it, protected from beginning to end: {answer}"));
+    let sent = lock.run(async |_held| send_reports().await).await?;
+    say("ada", &format!("sent {sent} reports while it held the lock"));
 
     println!("\n4. Work that loses its lock is stopped");
-    // Renewed each third of its ttl: that is when the loss is found out.
+    // The lock is renewed each third of its ttl. A renewal notices the loss.
     let lock = lock.ttl(Duration::from_millis(900));
     let began = Instant::now();
     let work = lock.run(async |held| {
         let left = held.remaining().unwrap_or_default();
-        say("ada", &format!("works, safe for another {left:.1?} without a renewal"));
+        say("ada", &format!("works; the lock stays held for {left:.1?} without a renewal"));
         place.lose(&bob).await?;
         sleep(Duration::from_secs(60)).await;
         Ok::<_, Error>(())
@@ -64,7 +63,7 @@ async fn show() -> Result<(), Error> {
         other => say("ada", &format!("was not stopped: {other:?}")),
     }
 
-    println!("\n5. What the clients counted");
+    println!("\n5. Statistics");
     for (who, client) in [("ada", &ada), ("bob", &bob)] {
         let stats = client.stats();
         say(
@@ -84,7 +83,13 @@ async fn show() -> Result<(), Error> {
     Ok(())
 }
 
-/// Waits for `lock` and gives it back. Tells when it was ours, and whether still.
+/// The work: sends three reports.
+async fn send_reports() -> u32 {
+    sleep(SHORT).await;
+    3
+}
+
+/// Waits for `lock` and releases it. Returns when it was acquired, and the result of the release.
 async fn wait_for(lock: Lock) -> Result<(Instant, Release), Error> {
     say("bob", "waits");
     let guard = lock.acquire().await?;
@@ -112,7 +117,7 @@ impl Place {
     /// Does not show the URL: it may hold a password.
     fn said(&self) -> &'static str {
         match self {
-            Self::Memory(_) => "the store in this process (set REDIS_URL for Redis)",
+            Self::Memory(_) => "a simulated Redis (set REDIS_URL for a real one)",
             Self::Redis(_) => "Redis, at REDIS_URL",
         }
     }
@@ -124,7 +129,7 @@ impl Place {
         }
     }
 
-    /// Takes the lock away from whoever holds it.
+    /// Takes the lock away from its holder.
     async fn lose(&self, operator: &Client) -> Result<(), Error> {
         match self {
             Self::Memory(store) => {
@@ -133,7 +138,7 @@ impl Place {
             }
             Self::Redis(_) => {
                 operator.lock(NAME)?.force_release().await?;
-                say("bob", "takes the lock away: force_release");
+                say("bob", "releases the lock by force");
             }
         }
         Ok(())
