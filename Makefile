@@ -1,6 +1,6 @@
 # `verify` never writes to the tree; `fix` may.
 .DEFAULT_GOAL := help
-.PHONY: help test verify fix simulate fuzz defects servers matrix limits interop chaos referee bench instructions prepare tests fmt clippy features docs rivals advisories
+.PHONY: help test verify fix simulate fuzz defects servers matrix limits interop chaos referee bench instructions prepare tests fmt clippy features docs book rivals advisories
 
 SEEDS ?= 2000
 SEED ?=
@@ -72,6 +72,10 @@ advisories: ## known vulnerabilities in what we depend on, by cargo-deny; fails 
 
 instructions: ## how many instructions fixed work takes: no more than 5 % above what is committed
 	benches/instructions.sh
+
+book:       ## builds docs/ as a book with a search, in target/book; installs mdbook if it is missing, and says so
+	@command -v mdbook >/dev/null || { echo "mdbook is missing: installing it by cargo"; cargo install mdbook --locked; }
+	mdbook build
 
 prepare:    ## installs what the tests need and this machine lacks, and says so
 	@missing=; \
