@@ -1,4 +1,5 @@
-//! Distributed locks, semaphores and latches on Redis, compatible with Java's Redisson.
+//! Distributed locks that interoperate with Java's Redisson: async or blocking, with watchdog
+//! renewal, fair queueing and lost-lock notification.
 //!
 //! ```
 //! use leasehold::{Client, Error, Release};
@@ -6,40 +7,41 @@
 //! # #[tokio::main]
 //! # async fn main() -> Result<(), Error> {
 //! let client = Client::in_memory(); // in a test; or Client::connect("redis://127.0.0.1/").await?
-//! let lock = client.lock("orders:42")?;
+//! let lock = client.lock("reports/daily")?;
 //!
-//! // Work that is stopped when the lock is lost:
-//! let answer = lock.run(async |_held| 6 * 7).await?;
-//! assert_eq!(answer, 42);
+//! // If the lock is lost, the work is stopped:
+//! let sent = lock.run(async |_held| send_reports().await).await?;
+//! assert_eq!(sent, 3);
 //!
-//! // Or a guard:
+//! // Or use a guard:
 //! let guard = lock.acquire().await?;
 //! assert_eq!(guard.release().await?, Release::Released);
 //! # Ok(()) }
+//! # async fn send_reports() -> u32 { 3 }
 //! ```
 //!
-//! Three things, three types: a [`Lock`] is a name and settings, an [`Owner`] is
-//! who holds it, a [`LockGuard`] is one hold. Beside it there are:
+//! A [`Lock`] is a name and settings, an [`Owner`] identifies a hold in Redis, and a [`LockGuard`]
+//! is a hold. The other primitives are:
 //!
-//! - [`FencedLock`]: each hold has a token that grows; [`fence`] has what refuses late writes;
-//! - [`ReadWriteLock`]: many who read, or one who writes;
-//! - [`ExpirableSemaphore`]: so many holders at a time, each with a lease;
-//! - [`Semaphore`]: permits without leases;
+//! - [`FencedLock`]: each hold has a growing token; [`fence`] rejects late writes;
+//! - [`ReadWriteLock`]: many readers, or one writer;
+//! - [`ExpirableSemaphore`]: a number of permits with leases;
+//! - [`Semaphore`]: a number of permits without leases;
 //! - [`Latch`]: closed until it is counted down;
 //! - [`LockGuard::write`] and [`LockGuard::eval`]: data in the same Redis, written only while the
 //!   lock is held.
 //!
-//! Redis may be one server, a primary that Sentinels watch, or a cluster:
+//! Redis may be one server, a primary with Sentinels, or a cluster:
 //! [the guide](docs::guide::deployments) has the URL of each.
 //!
-//! `MemoryStore`, behind the feature `testing`, is a simulated Redis for tests, and `blocking` is the
-//! same for threads.
+//! `MemoryStore`, behind the feature `testing`, is a simulated Redis for tests. `blocking` is the
+//! API for threads.
 //!
 //! **No lock on Redis can promise that two holders never overlap in real time.**
-//! A process that stands still for longer than its lease cannot know it before
-//! it runs again. [`docs::guarantees`] says what holds under which fault.
+//! A process that is paused for longer than its lease cannot know this before
+//! it runs again. [`docs::guarantees`] has the result of each fault.
 //!
-//! Start with the [guide](docs::guide).
+//! Start with the [guide](docs::guide::getting_started).
 #![forbid(unsafe_code)]
 
 #[cfg(feature = "blocking")]
