@@ -49,6 +49,7 @@ impl<K> Guard<K> {
         &self.held.watch
     }
 
+    #[cfg(any(test, feature = "blocking"))]
     pub(crate) fn holding(&self) -> LockContext {
         LockContext::new(self.held.watch.clone())
     }

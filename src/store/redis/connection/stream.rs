@@ -1,7 +1,9 @@
 //! What a connection is made of.
 
+#[cfg(any(test, feature = "testing", feature = "tls"))]
+use tokio::io::split;
 use tokio::{
-    io::{AsyncRead, AsyncWrite, split},
+    io::{AsyncRead, AsyncWrite},
     net::{TcpStream, UnixStream},
 };
 
@@ -12,6 +14,7 @@ pub(crate) struct Stream {
     pub(super) to: Box<dyn AsyncWrite + Send + Unpin>,
 }
 
+#[cfg(any(test, feature = "testing", feature = "tls"))]
 impl Stream {
     /// A stream whose two directions take turns.
     pub(super) fn of(both: impl AsyncRead + AsyncWrite + Send + 'static) -> Self {
