@@ -44,7 +44,7 @@ pub struct Lock<K = ()> {
 ///
 /// It is **reentrant by thread**, and the second guard has the same token. What the thread holds
 /// by a plain lock of this name has no token: acquiring it returns
-/// [`Error::NoToken`](crate::Error::NoToken).
+/// [`Error::NoToken`].
 ///
 /// # Examples
 ///
