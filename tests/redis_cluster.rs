@@ -265,6 +265,14 @@ async fn a_node_that_does_not_let_us_in_is_named_and_names_on_others_go_on() {
         not_let_in(&lock.acquire_within(PATIENCE).await.unwrap_err(), node);
         not_let_in(&lock.holder().await.unwrap_err(), node);
     }
+    // A client that fails fast called it an outage, which may pass.
+    let hasty = Client::builder().credentials("door", "secret").fail_fast(true);
+    let hasty = hasty.connect(&cluster.url()).await.unwrap();
+    for node in [missing, other_password] {
+        let lock = hasty.lock(cluster.key_on(node, NAME)).unwrap();
+        not_let_in(&lock.try_acquire().await.unwrap_err(), node);
+        not_let_in(&lock.try_acquire().await.unwrap_err(), node);
+    }
     let name = cluster.key_on(well, NAME);
     give_back(client.lock(name).unwrap().acquire().await.unwrap()).await;
     let findings = client.health().await.findings;

@@ -565,6 +565,21 @@ async fn polling_waiter_enters_beside_two_that_pass_the_lock_on() {
     assert!(entered.is_ok(), "after {} others", clients[0].stats().granted);
 }
 
+/// The lock was reserved for it, since somebody was subscribed to the channel of no client.
+#[tokio::test]
+async fn entry_of_another_form_gets_no_reservation() {
+    let redis = Redis::start();
+    let mut listener = testkit::Connection::open(redis.port());
+    listener.command(&["SUBSCRIBE", "leasehold_lock__waiter:{door}:?"]);
+    let client = client(&redis).await;
+    let guard = door(&client).acquire().await.unwrap();
+    redis.command(&["ZADD", QUEUE, "1", "mode"]);
+    sleep(ms(60)).await;
+    give_back(guard).await;
+    assert!(redis.command(&["HGETALL", "door"]).list().is_empty());
+    assert_eq!(redis.command(&["ZCARD", QUEUE]).number(), 0);
+}
+
 #[tokio::test]
 async fn a_user_without_rights_to_what_a_queue_needs_waits_as_redisson_does() {
     // given clients of a user who may do what Redisson does, and no more

@@ -36,7 +36,7 @@ pub struct Health {
     /// `noeviction` may throw locks away.
     pub eviction_policy: Option<String>,
     /// What this client knows of each server that it sends commands to: in a cluster, of each
-    /// master. Empty in memory.
+    /// master.
     pub nodes: Vec<NodeHealth>,
     /// What can hurt locks, as far as it was looked at: when a connection was made, and now. A
     /// client warns of each kind when it appears. What is in the way of every lock is an

@@ -191,6 +191,7 @@ impl Watch {
     /// The same, for no longer than one question may take.
     pub(crate) async fn reenter_in_time(&self) -> Result<Held, Error> {
         let Self { hold, engine } = self;
+        engine.reachable(hold.name())?;
         let limit = engine.limits.question;
         tokio::select! {
             biased;

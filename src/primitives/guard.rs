@@ -66,8 +66,10 @@ impl<K> Guard<K> {
     ///
     /// [`Error::Unavailable`] if the store did not answer within the
     /// [release timeout](crate::ClientBuilder::release_timeout). The release goes on in the
-    /// background, and a lease ends by itself. [`Error::NotReady`], [`Error::Forbidden`] and
-    /// [`Error::Refused`] if the store refused.
+    /// background, and a lease ends by itself. The same error reports that another server
+    /// answered, after a failover, that does not know the hold: it may have been lost, so treat
+    /// the work as overlapped. [`Error::NotReady`], [`Error::Forbidden`] and [`Error::Refused`]
+    /// if the store refused.
     ///
     /// # Cancel safety
     ///

@@ -94,8 +94,9 @@ pub(super) fn redissons(prefix: &str, name: &Name) -> String {
 fn own(prefix: &str, name: &Name) -> String {
     let name = name.as_str();
     match name.contains('{') {
-        true => format!("{prefix}::{name}"),
-        false => format!("{prefix}:{{{name}}}"),
+        true => [prefix, "::", name].concat(),
+        // Not formatted: a hand-over makes four, and that took a tenth of its instructions.
+        false => [prefix, ":{", name, "}"].concat(),
     }
 }
 

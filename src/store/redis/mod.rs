@@ -377,6 +377,27 @@ mod tests {
         assert!(twin.keys_without_ttl().is_empty());
     }
 
+    /// A clock that goes back, or a failover to a server whose clock is behind, left a record that
+    /// kept every window shut until that moment.
+    #[tokio::test(start_paused = true)]
+    async fn yield_record_from_the_future_delays_no_window() {
+        let twin = Twin::new(7);
+        let (one, waiter) = (served(&twin, "one", "&*").await, served(&twin, "two", "&*").await);
+        let (held, wanted) = (claim("one:1"), claim("two:1"));
+        waiter.listen(&wanted.object);
+        one.acquire(&held, None).await.unwrap();
+        for _ in 0..2 {
+            tokio::time::sleep(Duration::from_secs(8)).await;
+            waiter.acquire(&wanted, Some(Place::Listening)).await.unwrap();
+        }
+        tokio::time::sleep(Duration::from_secs(8)).await;
+        let mut record = cmd("SET");
+        record.arg("leasehold_lock__yield:{door}").arg(9_000_000_000_000_000_u64);
+        one.topology.call(b"door", &record).await.unwrap();
+        one.release(&held, ReleaseMode::HandOver).await.unwrap();
+        assert_eq!(waiter.holder(&held.object).await.unwrap(), None, "a window is due");
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_waiter_in_vain_keeps_nobody_out_for_longer_than_a_turn() {
         let twin = Twin::new(7);

@@ -2,17 +2,21 @@
 
 use std::{
     collections::HashMap,
-    fmt, io,
+    fmt,
+    io::{self, ErrorKind},
     net::{SocketAddr, ToSocketAddrs},
     sync::Arc,
     time::Duration,
 };
 
-use futures_util::{StreamExt, stream::FuturesUnordered};
+use futures_util::{
+    FutureExt, StreamExt,
+    future::{BoxFuture, Shared},
+    stream::FuturesUnordered,
+};
 use tokio::{
     net::TcpStream,
-    sync::{OwnedSemaphorePermit, Semaphore},
-    task::spawn_blocking,
+    task::{AbortHandle, spawn_blocking},
     time::sleep,
 };
 
@@ -30,22 +34,31 @@ pub(crate) struct Resolver {
     running: Arc<Running>,
 }
 
-/// The hosts that are being looked up, with one permit each. A lookup cannot be cancelled: it
-/// keeps a thread of the runtime until the system answers. So a client looks up each host once at
-/// a time: a host whose name server is silent keeps one thread, and delays no other host.
-#[derive(Debug, Default)]
-struct Running(Mutex<HashMap<String, Arc<Semaphore>>>);
+/// The lookups that run, by host and port. A lookup cannot be cancelled: it keeps a thread of the
+/// runtime until the system answers. So all connection attempts to a server share the lookup that
+/// runs: a server whose name server is silent keeps one thread, and delays no other server.
+#[derive(Default)]
+struct Running(Mutex<HashMap<(String, u16), (AbortHandle, Answer)>>);
+
+/// The addresses of a host, or why there are none.
+type Answer = Shared<BoxFuture<'static, Result<Vec<SocketAddr>, (ErrorKind, String)>>>;
 
 impl Running {
-    /// Waits until no other lookup of `host` runs.
-    async fn enter(&self, host: &str) -> io::Result<OwnedSemaphorePermit> {
-        let permit = {
-            let mut running = self.0.lock();
-            running.retain(|_, permit| Arc::strong_count(permit) > 1);
-            let one = || Arc::new(Semaphore::new(1));
-            Arc::clone(running.entry(host.to_owned()).or_insert_with(one))
-        };
-        permit.acquire_owned().await.map_err(io::Error::other)
+    /// The lookup of `host` that runs, or a new one. Finished ones are forgotten: an address is
+    /// not kept.
+    fn join(&self, host: &str, port: u16, lookup: &Arc<Lookup>) -> Answer {
+        let mut running = self.0.lock();
+        running.retain(|_, (task, _)| !task.is_finished());
+        let (_, answer) = running.entry((host.to_owned(), port)).or_insert_with(|| {
+            let (lookup, host) = (Arc::clone(lookup), host.to_owned());
+            let task = spawn_blocking(move || lookup(&host, port));
+            let said = |error: io::Error| (error.kind(), error.to_string());
+            let handle = task.abort_handle();
+            let answer =
+                async move { task.await.map_err(io::Error::from).and_then(|it| it).map_err(said) };
+            (handle, answer.boxed().shared())
+        });
+        answer.clone()
     }
 }
 
@@ -77,13 +90,8 @@ impl Resolver {
         if let Ok(ip) = host.parse() {
             return Ok(vec![SocketAddr::new(ip, port)]);
         }
-        let permit = self.running.enter(host).await?;
-        let (lookup, host) = (Arc::clone(&self.lookup), host.to_owned());
-        let looked_up = spawn_blocking(move || {
-            let _permit = permit;
-            lookup(&host, port)
-        });
-        looked_up.await?
+        let answer = self.running.join(host, port, &self.lookup).await;
+        answer.map_err(|(kind, why)| io::Error::new(kind, why))
     }
 }
 
@@ -96,7 +104,7 @@ impl fmt::Debug for Resolver {
 /// A connection to whichever takes one first. The next is tried as soon as one has refused, or
 /// has said nothing for a while: one that is silent for ever keeps nobody from the others.
 async fn first_of(addresses: Vec<SocketAddr>) -> io::Result<TcpStream> {
-    let mut refusal = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    let mut refusal = io::Error::new(ErrorKind::NotFound, "the name has no address");
     let (mut tried, mut left) = (FuturesUnordered::new(), addresses.into_iter());
     loop {
         tried.extend(left.next().map(TcpStream::connect));
@@ -177,7 +185,7 @@ mod tests {
     #[tokio::test]
     async fn where_all_refuse_the_last_refusal_is_told_and_a_name_of_nobody_is_named() {
         let refused = first_of(vec![closed(), closed()]).await.unwrap_err();
-        assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
+        assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
         let nobody = first_of(vec![]).await.unwrap_err();
         assert_eq!(nobody.to_string(), "the name has no address");
     }
@@ -192,7 +200,7 @@ mod tests {
             if host == "silent.test" && count.fetch_add(1, Ordering::Relaxed) == 0 {
                 wait.wait();
             }
-            Err(io::ErrorKind::TimedOut.into())
+            Err(ErrorKind::TimedOut.into())
         });
         for _ in 0..8 {
             let attempt = resolver.connect("silent.test", 1);
@@ -200,13 +208,15 @@ mod tests {
         }
         assert_eq!(asked.load(Ordering::Relaxed), 1);
         let other = resolver.connect("other.test", 1).await.unwrap_err();
-        assert_eq!(other.kind(), io::ErrorKind::TimedOut);
+        assert_eq!(other.kind(), ErrorKind::TimedOut);
 
         // The name server answers at last: the next attempt is made.
         silence.wait();
         let refused = resolver.connect("silent.test", 1).await.unwrap_err();
-        assert_eq!(refused.kind(), io::ErrorKind::TimedOut);
-        assert_eq!(asked.load(Ordering::Relaxed), 2);
+        assert_eq!(refused.kind(), ErrorKind::TimedOut);
+        let before = asked.load(Ordering::Relaxed);
+        resolver.connect("silent.test", 1).await.unwrap_err();
+        assert_eq!(asked.load(Ordering::Relaxed), before + 1, "no address is kept");
     }
 
     #[tokio::test]

@@ -93,9 +93,16 @@ impl Views {
     /// Returns where the master is, if any sentinel says so. The URL lists `listed` sentinels.
     pub(super) fn master(&mut self, listed: usize, now: Instant) -> Option<Address> {
         self.all.values().find(|view| view.told.is_some())?;
+        let listed = listed.saturating_sub(self.doubles());
         let sentinels = self.crew(now).map_or(listed, |crew| crew.known.max(listed));
         self.believed = decide(self.believed.as_ref(), &self.fresh(now), sentinels).cloned();
         self.believed.as_ref().map(|told| told.master.clone())
+    }
+
+    /// How many addresses lead to a sentinel that is known by another one.
+    fn doubles(&self) -> usize {
+        let ids = self.all.values().filter_map(|view| view.id.as_ref());
+        ids.clone().count() - ids.collect::<BTreeSet<_>>().len()
     }
 
     /// What each sentinel has said last, if that is fresh. One that is known by two addresses
@@ -280,6 +287,20 @@ mod tests {
             views.counted(&at(address), None, Some(id.into()));
             assert_eq!(master(&mut views, later), Some(expected), "{address}");
         }
+    }
+
+    /// Two addresses of one sentinel counted as two, of which one vote was no majority.
+    #[test]
+    fn sentinel_listed_twice_is_a_majority_alone() {
+        let now = Instant::now();
+        let mut views = views(&[(72, 4), (72, 4)], now);
+        assert_eq!(views.master(2, now), Some(at(72)));
+        for address in [1, 2] {
+            views.told(&at(address), Told { master: at(71), epoch: 0 }, now);
+            let crew = Some(Crew { known: 1, usable: 1, quorum: None });
+            views.counted(&at(address), crew, Some("a".into()));
+        }
+        assert_eq!(views.master(2, now), Some(at(71)));
     }
 
     #[test]

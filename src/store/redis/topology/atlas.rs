@@ -171,7 +171,8 @@ impl Atlas {
     /// What is in the way of questions about `slot`, if anything is.
     pub(super) fn in_the_way(&self, slot: u16) -> Option<Failure> {
         let obstacle = match self.owner(slot) {
-            Some(node) => node.commands.obstacle().map(Failure::unreachable),
+            // A rejected login is no outage, although the connection is lost.
+            Some(node) => node.commands.obstacle().map(|_| node.commands.away()),
             None if self.is_sought() => None,
             None => Some(self.away(slot)),
         };

@@ -10,7 +10,7 @@ use rustix::fs::{FlockOperation, flock};
 use crate::planting::Texts;
 
 /// What the tests are built from.
-const PARTS: [&str; 11] = [
+const PARTS: [&str; 12] = [
     "ARCHITECTURE.md",
     "CHANGELOG.md",
     "Cargo.lock",
@@ -21,6 +21,7 @@ const PARTS: [&str; 11] = [
     "examples",
     "src",
     "testkit",
+    "tests",
     "twin",
 ];
 

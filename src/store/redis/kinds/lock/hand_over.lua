@@ -44,9 +44,13 @@ local MOST_LISTENERS = 2 ^ 32
 -- The first in the queue, which has left it, and when it came.
 local place, came
 
+-- The client of an owner of ours, or nothing.
+local function client_of(owner)
+    return #owner <= 64 and string.match(owner, '^([%w%-]+):%d+$')
+end
+
 local function channel_of(owner)
-    local client = #owner <= 64 and string.match(owner, '^([%w%-]+):%d+$')
-    return ARGV[4] .. (client or '?')
+    return ARGV[4] .. (client_of(owner) or '?')
 end
 
 -- Announces that the lock is free. The hold is gone, whatever becomes of the message.
@@ -65,7 +69,8 @@ local function take_first()
         local first = redis.call('ZPOPMIN', KEYS[2])
         place, came = first[1], first[2]
         local listen = redis.call('PUBSUB', 'NUMSUB', ARGV[2], ARGV[3], channel_of(place or ''))
-        if not place or listen[6] ~= 0 and place ~= ARGV[1] then
+        local listens = place and listen[6] ~= 0 and client_of(place)
+        if not place or listens and place ~= ARGV[1] then
             return listen[2] > listen[4] and listen[2] < MOST_LISTENERS
         end
     end
@@ -106,7 +111,8 @@ local function is_due(window, outsiders, now)
         return false
     end
     local last = tonumber(redis.call('GET', KEYS[3]) or nil)
-    if last then
+    -- One from the future is no record: the clock has gone back, or the server is another one.
+    if last and last <= now then
         return now - last >= window * (outsiders and 5 or 50)
     end
     record(now)
