@@ -335,7 +335,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("store::redis::guarded::tests::who_does_not_hold_runs_no_script"),
+        Finder::Unit("store::redis::kinds::lock::guarded::tests::who_does_not_hold_runs_no_script"),
         Defect {
             says: "a guarded script runs whoever holds",
             edits: &[Edit {
