@@ -500,6 +500,21 @@ mod tests {
         assert_eq!(read.acquire().await.unwrap().owner(), first.owner());
     }
 
+    /// A polling waiter, of which no client knows, acquires in these pauses.
+    #[tokio::test(start_paused = true)]
+    async fn client_rests_a_fiftieth_of_its_short_holds() {
+        let lock = Client::with_store(&MemoryStore::new()).lock("orders").unwrap();
+        let held = Duration::from_millis(20);
+        let start = Instant::now();
+        for _ in 0..800 {
+            let guard = lock.acquire().await.unwrap();
+            sleep(held).await;
+            guard.release().await.unwrap().into_result().unwrap();
+        }
+        let rested = start.elapsed() - 800 * held;
+        assert!((8 * held..32 * held).contains(&rested), "{rested:?} of 320 ms");
+    }
+
     /// It may be lost with the data of a server that has failed over.
     #[tokio::test(start_paused = true)]
     async fn a_hold_in_doubt_is_shared_by_nobody() {

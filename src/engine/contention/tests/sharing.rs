@@ -382,6 +382,8 @@ async fn who_comes_to_read_asks_when_the_guard_that_was_dropped_before_has_been_
     let mut next = Box::pin(read.acquire());
     assert!(poll!(&mut next).is_pending());
     assert_eq!(read.holder().await.unwrap().map(|holder| holder.owner().clone()), Some(owner));
+    // A request sent before that one would be answered by now.
+    assert!(poll!(&mut next).is_pending());
     let start = Instant::now();
     drop(next.await.unwrap());
     assert_eq!(start.elapsed(), Duration::ZERO);

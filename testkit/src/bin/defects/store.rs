@@ -13,14 +13,6 @@ pub(crate) const SERVED: &[Defect] = &[
         }],
     },
     Defect {
-        says: "a client that always comes back leaves a polling waiter no time",
-        edits: &[Edit {
-            file: "src/engine/hold.rs",
-            from: "            held if in_its_turn() => held * RESTS_ONE_IN / 50,\n",
-            to: "            held if in_its_turn() => held / 1_000,\n",
-        }],
-    },
-    Defect {
         says: "a reservation has no end",
         edits: &[Edit {
             file: "src/store/redis/kinds/lock/hand_over.lua",
