@@ -277,7 +277,9 @@ async fn what_ends_while_others_may_join_is_told_with_its_reason() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn release_wakes_an_executor_that_blocks_the_runtime() {
     let (_store, here) = prices();
-    let guard = here.read().acquire().await.unwrap();
+    // For long enough that a busy machine does not end it.
+    let read = here.read().local_handoff(10, Duration::from_secs(3_600));
+    let guard = read.acquire().await.unwrap();
     let (tell, told) = std::sync::mpsc::channel();
     tokio::spawn(async move {
         let mut release = Box::pin(guard.release());
