@@ -6,7 +6,7 @@ use futures_util::poll;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::{
-    judge::{Believes, Class, DATA, Judge, Terms, Waits},
+    judge::{Believes, Class, DATA, Judge, Waits},
     peer::Peer,
     plot::{Kind, LONGEST_POLL, Plot, REPLICAS},
 };
@@ -63,29 +63,22 @@ impl Worker {
     async fn round(&mut self) {
         let name = name(self.chance.u32(..self.plot.names));
         let client = Client::of(Arc::clone(&self.peer.engine));
-        let (lock, terms) = self.manner(client.lock(&name).unwrap().ttl(self.plot.ttl));
+        let lock = self.manner(client.lock(&name).unwrap().ttl(self.plot.ttl));
         let Some(guard) = self.enter(&lock).await else { return };
-        let may_want = self.plot.is_deployed() || !lock.wants_replicas(TOO_MANY);
-        assert!(may_want, "fewer replicas have it than it wants");
+        assert!(!lock.wants_replicas(TOO_MANY), "fewer replicas have it than it wants");
         let since = Instant::now();
         self.say(|| format!("enters {name} as {}", guard.owner()));
-        let believes = self.judge.entered(&name, &guard.holding(), &self.peer.gate, terms);
+        let believes = self.judge.entered(&name, &guard.holding(), &self.peer.gate);
         self.watch(&guard, &believes);
         self.hold(&guard).await;
         self.leave(guard, believes, since).await;
     }
 
     /// How it waits, and how long it holds at most.
-    fn manner(&mut self, lock: Lock) -> (Lock, Terms) {
-        let (ttl, replicas) = (self.plot.ttl, self.plot.replicas);
-        let renews = !self.one_in(4);
-        let lock = match renews {
-            true => lock,
-            false => lock.lease(ttl / 2 + self.up_to(2_000)),
-        };
-        let acknowledged = replicas > 0 && self.one_in(2);
-        let lock = match acknowledged {
-            true => lock.replicated(Replicas::at_least(replicas)),
+    fn manner(&mut self, lock: Lock) -> Lock {
+        let ttl = self.plot.ttl;
+        let lock = match self.one_in(4) {
+            true => lock.lease(ttl / 2 + self.up_to(2_000)),
             false => lock,
         };
         let lock = match self.one_in(8) {
@@ -105,14 +98,13 @@ impl Worker {
             true => self.peer.id != "client-0",
             false => self.plot.polling && self.one_in(4),
         };
-        let lock = match polls {
+        match polls {
             true => lock.wait_strategy(WaitStrategy::Polling {
                 initial: Duration::from_millis(1),
                 max: LONGEST_POLL,
             }),
             false => lock,
-        };
-        (lock, Terms { acknowledged, renews })
+        }
     }
 
     /// One of three asks for more than there are.
@@ -145,10 +137,6 @@ impl Worker {
         drop(waiting);
         entered.unwrap_or_else(|error| {
             self.say(|| format!("does not enter: {error}"));
-            // Who has little time may be told that nothing has come by then.
-            if matches!(way, 0 | 4) {
-                self.judge.failed(lock.name(), &error);
-            }
             let shut = matches!(error, Error::ShutDown) && !self.peer.process.is_shut();
             assert!(!shut && !matches!(error, Error::NoRuntime), "{error}");
             assert!(!error.to_string().contains("NOSCRIPT"), "{error}");
@@ -190,7 +178,7 @@ impl Worker {
         tokio::spawn(async move {
             let reason = gate.pass(lost).await;
             story.say(|| format!("{owner} is over: {reason}"));
-            judge.told(number, reason);
+            judge.told(number);
         });
     }
 
