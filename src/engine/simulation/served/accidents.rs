@@ -8,6 +8,9 @@ use crate::{Client, engine::simulation::story::name};
 /// How long a client is without a runtime at most.
 const WITHOUT_RUNTIME: Duration = Duration::from_millis(300);
 
+/// How long the server may take for a request that it has.
+const SLOW: Duration = Duration::from_secs(5);
+
 impl Troubles {
     /// Suspends the machine of a client, ends its runtime, or shuts it down, now and then.
     pub(super) fn of_a_process(&mut self, peer: &Arc<Peer>) {
@@ -60,11 +63,22 @@ impl Troubles {
     fn force(&mut self, peer: &Arc<Peer>) {
         let name = name(self.chance.u32(..self.plot.names));
         self.say(|| format!("{} frees {name} by force", peer.id));
-        // The server may be slow to do it.
-        self.judge.doubts(&name, Duration::from_secs(5));
         let lock = Client::of(Arc::clone(&peer.engine)).lock(&name).unwrap();
-        let gate = peer.gate.clone();
-        let task = async move { drop(gate.pass(lock.force_release()).await) };
+        let (gate, judge) = (peer.gate.clone(), Arc::clone(&self.judge));
+        let doubts = async move {
+            loop {
+                judge.doubts(&name, SLOW);
+                tokio::time::sleep(SLOW / 5).await;
+            }
+        };
+        // The client may be without a connection for long before it can ask.
+        let task = async move {
+            tokio::select! {
+                biased;
+                () = doubts => {},
+                _ = gate.pass(lock.force_release()) => {},
+            }
+        };
         peer.owns(self.lasting.spawn(task));
     }
 }
