@@ -107,7 +107,8 @@ impl World {
             if begun.elapsed() < TROUBLED {
                 troubles.look(&self.peers);
             }
-            for peer in troubles.without_runtime.drain(..) {
+            let without_runtime = troubles.without_runtime.drain(..);
+            for peer in without_runtime.filter(|peer| !peer.is_dead()) {
                 self.hire_for(&peer, ROUNDS_AGAIN, &mut chance, &mut workers);
             }
             sleep(Duration::from_millis(5)).await;
