@@ -88,6 +88,7 @@ impl<K> Guard<K> {
             Left::Shares(count) => Release::StillHeld { count },
             Left::Nothing => Release::Released,
             Left::Lost { reason, holder } => Release::NotHeld { name, reason, holder },
+            Left::InDoubt => return Err(Error::in_doubt(name)),
         })
     }
 

@@ -56,7 +56,7 @@ pub enum RunOutcome<T> {
     /// [run release wait](crate::ClientBuilder::run_release_wait), it confirms it later, or
     /// not at all.
     Completed(T),
-    /// The work completed, but the lock was lost meanwhile.
+    /// The work completed, but the lock was lost meanwhile, or may have been lost in a failover.
     ///
     /// Another holder may have done the same work.
     CompletedAfterLoss {
@@ -296,13 +296,16 @@ async fn finish<T>(held: Held, done: std::thread::Result<T>) -> RunOutcome<T> {
 pub(crate) async fn release_after_run(held: Held) -> Option<LostReason> {
     let (name, limit) = (held.watch.claim().name().clone(), held.release_after_run());
     let released = at_most(limit, held.release()).await;
-    let silent = || Err(Error::silent(name.clone(), format!("no answer within {limit:?}")));
+    let silent = || Err(Error::silent(name.clone(), format!("no reply within {limit:?}")));
     match released.unwrap_or_else(silent) {
         Ok(Left::Lost { reason, .. }) => Some(reason),
+        // It may have been lost, and the caller must not take it for held to the end.
+        Ok(Left::InDoubt) => Some(LostReason::NotOwned),
         Ok(Left::Nothing | Left::Shares(_)) => None,
         // It was held when the work completed; a background task releases it.
         Err(error) => {
-            tracing::warn!(target: "leasehold", lock = %name, %error, "not released yet");
+            tracing::warn!(target: "leasehold", lock = %name, %error,
+                "the release after the work was not confirmed; it continues in the background");
             None
         }
     }

@@ -37,6 +37,9 @@ pub(crate) enum Left {
     Nothing,
     /// It was over before.
     Lost { reason: LostReason, holder: Option<Holder> },
+    /// The server was replaced during the release, and the new one does not know the hold: the
+    /// server before released it, or it was lost.
+    InDoubt,
 }
 
 impl Engine {
@@ -77,7 +80,8 @@ impl Engine {
         let left = match given {
             // What is known to be lost is told, whatever the store says.
             Err(failure) if believed.is_ok() => return Err(self.error(hold.name(), failure)),
-            Ok(GivenBack::Freed(_)) if believed.is_ok() => Left::Nothing,
+            Ok(None) if believed.is_ok() => return Ok(Left::InDoubt),
+            Ok(Some(GivenBack::Freed(_))) if believed.is_ok() => Left::Nothing,
             given => {
                 // It may have ended while we asked.
                 let ends_now = |left| self.core.clock.now() >= now + left;
@@ -86,7 +90,7 @@ impl Engine {
                     Ok(_) => LostReason::NotOwned,
                     Err(reason) => reason,
                 };
-                Left::Lost { reason, holder: given.ok().and_then(GivenBack::holder) }
+                Left::Lost { reason, holder: given.ok().flatten().and_then(GivenBack::holder) }
             }
         };
         unanswered.cancel();
@@ -157,14 +161,15 @@ impl Engine {
         true
     }
 
-    /// Gives `hold` back, as far as the caller waits for it. The background does
-    /// the rest, and looks again if a grant may still be on its way.
+    /// Releases `hold` in the store, as far as the caller waits for it. A background task does
+    /// the rest, and releases once more if the grant may arrive late. Returns `None` if the
+    /// server was replaced meanwhile, and nobody knows which one released the hold.
     async fn give_back(
         &self,
         hold: &Arc<Hold>,
         now: Instant,
         limit: Duration,
-    ) -> Result<GivenBack, Failure> {
+    ) -> Result<Option<GivenBack>, Failure> {
         let mode = hold.release_mode(now);
         let _asks = self.asks();
         let promise = OnDrop::new(|| self.core.debts.owe(Debt::of(hold, mode, now)));
@@ -181,16 +186,11 @@ impl Engine {
             Answered { answer: GivenBack::NotHeld { .. }, unsure: true, .. }
                 if self.core.moves() != moves =>
             {
-                // The new server has answered, so that no guarded write is to come.
-                self.contention.left(hold);
-                Err(Failure::unanswered(
-                    "the server was replaced meanwhile, and the new one does not know the hold: \
-                     it may have been lost",
-                ))
+                Ok(None)
             }
             // The question that went unanswered was executed.
             Answered { answer: GivenBack::NotHeld { .. }, unsure: true, .. } => {
-                Ok(GivenBack::Freed(Others::Nobody))
+                Ok(Some(GivenBack::Freed(Others::Nobody)))
             }
             Answered { answer, .. } => {
                 if let GivenBack::Freed(others) = answer {
@@ -201,7 +201,7 @@ impl Engine {
                 {
                     self.contention.leave_alone(hold.object(), self.core.clock.now() + rest);
                 }
-                Ok(answer)
+                Ok(Some(answer))
             }
         }
     }
@@ -289,7 +289,7 @@ mod tests {
     use tokio::time::timeout;
 
     use crate::{
-        Client, LockGuard,
+        Client, LockGuard, RunOutcome,
         domain::{Identity, Mutex},
         engine::{Engine, clock::Clock, tasks::here},
         store::redis::{Connector, RedisStore, Settings},
@@ -304,7 +304,7 @@ mod tests {
             let server = at.lock().clone();
             async move { server.connect().await }
         });
-        let command_timeout = Duration::from_secs(1);
+        let command_timeout = Duration::from_millis(200);
         let settings = Settings { command_timeout, ..Settings::default() };
         let store = RedisStore::connect_by(connector, &settings, "one").await.unwrap();
         let clock = Clock::with(|| Duration::ZERO);
@@ -333,6 +333,29 @@ mod tests {
         assert!(error.to_string().contains("it may have been lost"), "{error}");
         let stats = client.stats();
         assert_eq!((stats.released, stats.releases_unanswered), (0, 1));
+    }
+
+    /// Work whose hold may have been lost counted as covered by the lock from beginning to end.
+    #[tokio::test(start_paused = true)]
+    async fn run_reports_a_loss_when_another_server_rejects_the_release() {
+        // given work under a lock
+        let old = Twin::new(1);
+        let current = Arc::new(Mutex::new(old.clone()));
+        let (_client, guard) = holder(&current).await;
+
+        // when its server hangs at the end of the work, and an empty one takes its place
+        let ran = guard.run(async |_| {
+            old.stop();
+            *current.lock() = Twin::new(2);
+        });
+
+        // then the work is not called covered by the lock
+        let reason = LostReason::NotOwned;
+        let ran = ran.await;
+        assert!(
+            matches!(ran, RunOutcome::CompletedAfterLoss { reason: it, .. } if it == reason),
+            "{ran:?}"
+        );
     }
 
     #[tokio::test(start_paused = true)]
