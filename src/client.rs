@@ -565,11 +565,12 @@ impl<Made> ClientBuilder<Made> {
         self
     }
 
-    /// Sets how long one command may take. Default: 3 s.
+    /// Sets how long a server may be silent before its connection is closed. Default: 3 s.
     ///
-    /// A command that is not answered by then may have been executed all the
-    /// same: it is asked again, or taken back. If nothing at all was answered
-    /// meanwhile the connection is given up and made anew.
+    /// The client closes the connection if no reply arrives for this time, and at most a quarter
+    /// more, although a request waits for one. It also closes the connection if a request waits
+    /// for twice this time while others are answered. The requests on it may have been executed:
+    /// the client retries them on the next connection, or withdraws them.
     ///
     /// # Examples
     ///

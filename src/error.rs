@@ -401,13 +401,6 @@ impl Error {
     pub(crate) fn silent(name: Name, reason: String) -> Self {
         Self::Unavailable { name, reason, source: None }
     }
-
-    /// Nobody knows whether the hold of `name` was released or lost.
-    pub(crate) fn in_doubt(name: Name) -> Self {
-        let reason = "the server was replaced during the release, and the new one does not know \
-                      the hold: it may have been lost";
-        Self::silent(name, reason.to_owned())
-    }
 }
 
 /// The error behind an error, of whatever type it is. Cheap to clone.

@@ -667,6 +667,20 @@ async fn health_is_prompt_and_ready_when_a_cluster_node_is_frozen() {
     frozen.resume();
 }
 
+/// One frozen node delayed the start of each client by the connect timeout.
+#[tokio::test]
+async fn connect_does_not_wait_for_a_frozen_cluster_node() {
+    let cluster = Cluster::options().replicas(0).start();
+    let frozen = &cluster.nodes()[1];
+    frozen.pause();
+    let began = Instant::now();
+    let client = Client::connect(&cluster.url()).await.unwrap();
+    let took = began.elapsed();
+    frozen.resume();
+    assert!(took < secs(2), "{took:?}");
+    assert!(client.health().await.is_ready());
+}
+
 #[tokio::test]
 async fn health_is_prompt_and_not_ready_when_a_server_is_frozen() {
     let redis = Redis::start();

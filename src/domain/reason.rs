@@ -27,6 +27,13 @@ pub enum LostReason {
     /// release, or the data was lost.
     #[error("the store does not know it as ours any more")]
     NotOwned,
+    /// The server was replaced during the release, and the new one does not know the hold: the one
+    /// before released it, or it was lost. Treat the work as overlapped.
+    #[error(
+        "the server was replaced during the release, and the new one does not know the hold: \
+         it may have been lost"
+    )]
+    InDoubt,
     /// It was given back by its own guard. Nothing was lost: this only ends the
     /// wait of those who still watch it.
     #[error("it was released")]

@@ -61,7 +61,8 @@ impl Counters {
             LostReason::Expired => self.lost_expired.add(1),
             LostReason::MaxHold => self.lost_max_hold.add(1),
             LostReason::NotOwned => self.lost_not_ours.add(1),
-            LostReason::Released => {}
+            // A release in doubt counts as unanswered.
+            LostReason::Released | LostReason::InDoubt => {}
             LostReason::ShutDown => self.lost_shut_down.add(1),
         }
     }

@@ -59,6 +59,9 @@ impl<K> Guard<K> {
     /// A loss before the release is a result and no error, because nothing is left to undo. The
     /// work may have overlapped with that of another holder. [`Release::into_result`] makes it an error.
     ///
+    /// After a failover during the release, [`LostReason::InDoubt`] reports that the new server
+    /// does not know the hold: the one before released it, or it was lost.
+    ///
     /// If some permits of several were lost, the others are free all the same. Nothing returns to
     /// a semaphore that was deleted meanwhile, because that would create permits.
     ///
@@ -66,10 +69,8 @@ impl<K> Guard<K> {
     ///
     /// [`Error::Unavailable`] if the store did not answer within the
     /// [release timeout](crate::ClientBuilder::release_timeout). The release goes on in the
-    /// background, and a lease ends by itself. The same error reports that another server
-    /// answered, after a failover, that does not know the hold: it may have been lost, so treat
-    /// the work as overlapped. [`Error::NotReady`], [`Error::Forbidden`] and [`Error::Refused`]
-    /// if the store refused.
+    /// background, and a lease ends by itself. [`Error::NotReady`], [`Error::Forbidden`] and
+    /// [`Error::Refused`] if the store refused.
     ///
     /// # Cancel safety
     ///
@@ -88,7 +89,6 @@ impl<K> Guard<K> {
             Left::Shares(count) => Release::StillHeld { count },
             Left::Nothing => Release::Released,
             Left::Lost { reason, holder } => Release::NotHeld { name, reason, holder },
-            Left::InDoubt => return Err(Error::in_doubt(name)),
         })
     }
 

@@ -299,8 +299,6 @@ pub(crate) async fn release_after_run(held: Held) -> Option<LostReason> {
     let silent = || Err(Error::silent(name.clone(), format!("no reply within {limit:?}")));
     match released.unwrap_or_else(silent) {
         Ok(Left::Lost { reason, .. }) => Some(reason),
-        // It may have been lost, and the caller must not take it for held to the end.
-        Ok(Left::InDoubt) => Some(LostReason::NotOwned),
         Ok(Left::Nothing | Left::Shares(_)) => None,
         // It was held when the work completed; a background task releases it.
         Err(error) => {

@@ -37,9 +37,6 @@ pub(crate) enum Left {
     Nothing,
     /// It was over before.
     Lost { reason: LostReason, holder: Option<Holder> },
-    /// The server was replaced during the release, and the new one does not know the hold: the
-    /// server before released it, or it was lost.
-    InDoubt,
 }
 
 impl Engine {
@@ -80,7 +77,9 @@ impl Engine {
         let left = match given {
             // What is known to be lost is told, whatever the store says.
             Err(failure) if believed.is_ok() => return Err(self.error(hold.name(), failure)),
-            Ok(None) if believed.is_ok() => return Ok(Left::InDoubt),
+            Ok(None) if believed.is_ok() => {
+                return Ok(Left::Lost { reason: LostReason::InDoubt, holder: None });
+            }
             Ok(Some(GivenBack::Freed(_))) if believed.is_ok() => Left::Nothing,
             given => {
                 // It may have ended while we asked.
@@ -289,7 +288,7 @@ mod tests {
     use tokio::time::timeout;
 
     use crate::{
-        Client, LockGuard, RunOutcome,
+        Client, LockGuard, Release, RunOutcome,
         domain::{Identity, Mutex},
         engine::{Engine, clock::Clock, tasks::here},
         store::redis::{Connector, RedisStore, Settings},
@@ -326,11 +325,17 @@ mod tests {
 
         // when an empty server takes its place during the release
         *current.lock() = Twin::new(2);
-        let error = guard.release().await.unwrap_err();
+        let release = guard.release().await.unwrap();
 
         // then nobody knows whether the hold was released or lost
-        assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
+        let reason = LostReason::InDoubt;
+        assert!(
+            matches!(release, Release::NotHeld { reason: it, .. } if it == reason),
+            "{release:?}"
+        );
+        let error = release.into_result().unwrap_err();
         assert!(error.to_string().contains("it may have been lost"), "{error}");
+        assert!(!error.is_transient());
         let stats = client.stats();
         assert_eq!((stats.released, stats.releases_unanswered), (0, 1));
     }
@@ -350,7 +355,7 @@ mod tests {
         });
 
         // then the work is not called covered by the lock
-        let reason = LostReason::NotOwned;
+        let reason = LostReason::InDoubt;
         let ran = ran.await;
         assert!(
             matches!(ran, RunOutcome::CompletedAfterLoss { reason: it, .. } if it == reason),

@@ -122,6 +122,8 @@ struct Waiter {
 struct Watched {
     held_by: BTreeSet<String>,
     since: Instant,
+    /// The owner of the last grant: a hand-off within a client keeps it.
+    granted_to: Option<Owner>,
     /// Until when nobody can be sure who has it.
     doubtful_until: Instant,
     /// The longest that anybody had it.
@@ -134,6 +136,7 @@ impl Judge {
         let watched = Watched {
             held_by: BTreeSet::new(),
             since: now,
+            granted_to: None,
             doubtful_until: now,
             longest: Duration::ZERO,
         };
@@ -211,7 +214,7 @@ impl Judge {
         (seen.next, seen.entered) = (seen.next + 1, seen.entered + 1);
         let number = seen.next;
         seen.believers.insert(number, believer);
-        seen.passes_over(name, gate);
+        seen.passes_over(name, gate, Some(holding.owner()));
         let meddles = seen.locks.get(name).is_none_or(|it| it.doubtful_until >= Instant::now());
         if let Some(rule) = seen.records.enters(name, holding, gate, meddles) {
             self.break_rule(&mut seen, rule);
@@ -226,7 +229,7 @@ impl Judge {
 
     /// One who is none of us has entered.
     pub(super) fn stranger_entered(&self, name: &Name, gate: &Gate) {
-        self.seen().passes_over(name, gate);
+        self.seen().passes_over(name, gate, None);
     }
 
     /// Somebody who watched this hold was told that it is over.
@@ -337,13 +340,16 @@ impl Judge {
 }
 
 impl Seen {
-    /// Somebody behind `gate` has entered `name`.
-    fn passes_over(&mut self, name: &Name, gate: &Gate) {
+    /// A client behind `gate` acquired `name`, as `owner` if it is one of Leasehold.
+    fn passes_over(&mut self, name: &Name, gate: &Gate, owner: Option<&Owner>) {
         let now = Instant::now();
+        let before = self.locks.get_mut(name).map(|lock| &mut lock.granted_to);
+        let before = before.and_then(|it| std::mem::replace(it, owner.cloned()));
+        let is_hand_off = owner.is_some() && before.as_ref() == owner;
         for waiter in self.waiters.values_mut().filter(|waiter| waiter.name == *name) {
             match waiter.gate.is(gate) {
                 true => (waiter.passed_over, waiter.first_since) = (0, now),
-                false => waiter.passed_over += 1,
+                false => waiter.passed_over += u32::from(!is_hand_off),
             }
         }
     }

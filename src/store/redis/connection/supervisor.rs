@@ -45,6 +45,8 @@ pub(super) struct State {
     connections: AtomicU64,
     /// How many of them have ended. Counted before that can be seen.
     losses: AtomicU64,
+    /// Where the last connection led to; until there was one, where it may lead to.
+    server: Mutex<String>,
     /// Why it is not up.
     obstacle: Mutex<Option<Away>>,
     /// What the server has said of itself, the last time.
@@ -89,6 +91,15 @@ impl State {
         self.about.lock().clone()
     }
 
+    /// Where the last connection led to.
+    pub(super) fn server(&self) -> String {
+        self.server.lock().clone()
+    }
+
+    fn leads_to(&self, server: &str) {
+        server.clone_into(&mut self.server.lock());
+    }
+
     /// How often the connection was lost and made again.
     pub(super) fn reconnects(&self) -> u64 {
         self.connections.load(Ordering::Relaxed).saturating_sub(1)
@@ -130,8 +141,6 @@ pub(super) struct Supervisor {
     watcher: Arc<dyn Watcher>,
     command_timeout: Duration,
     backoff: Backoff,
-    /// Where the last connection led to; until there was one, where it may lead to.
-    server: String,
 }
 
 impl Supervisor {
@@ -148,13 +157,13 @@ impl Supervisor {
             return None;
         }
         state.note(None);
+        state.leads_to(&dialer.whereabouts().to_string());
         Some(Self {
             state: Arc::clone(state),
             dialer: Arc::clone(dialer),
             watcher: Arc::clone(watcher),
             command_timeout,
             backoff: Backoff::default(),
-            server: dialer.whereabouts().to_string(),
         })
     }
 
@@ -172,7 +181,7 @@ impl Supervisor {
     async fn keep_up(mut self, first: Option<Dialled>) -> Infallible {
         let mut dialled = match first {
             Some(first) => {
-                self.server = first.address.to_string();
+                self.state.leads_to(&first.address.to_string());
                 first
             }
             None => {
@@ -241,7 +250,7 @@ impl Supervisor {
         loop {
             match self.dialer.dial(&purpose(&self.watcher)).await {
                 Ok(dialled) => {
-                    self.server = dialled.address.to_string();
+                    self.state.leads_to(&dialled.address.to_string());
                     self.back();
                     return dialled;
                 }
@@ -266,7 +275,7 @@ impl Supervisor {
     }
 
     fn lost(&mut self, cause: &Ending) {
-        let (server, carries) = (self.server.as_str(), self.watcher.carries());
+        let (server, carries) = (self.state.server(), self.watcher.carries());
         let losses = self.state.reports.lock().lost(Instant::now());
         match losses {
             Some(losses) => tracing::warn!(target: "leasehold",
@@ -277,7 +286,7 @@ impl Supervisor {
     }
 
     fn still_lost(&mut self) {
-        let (server, carries) = (self.server.as_str(), self.watcher.carries());
+        let (server, carries) = (self.state.server(), self.watcher.carries());
         let cause = self.state.obstacle().unwrap_or_default();
         let rejected = self.state.rejection().is_some();
         let lost_for = self.state.reports.lock().still_lost(Instant::now(), rejected);
@@ -293,7 +302,7 @@ impl Supervisor {
     }
 
     fn back(&mut self) {
-        let (server, carries) = (self.server.as_str(), self.watcher.carries());
+        let (server, carries) = (self.state.server(), self.watcher.carries());
         let after = self.state.reports.lock().back(Instant::now());
         match after {
             Some(after) if self.state.had_one() => tracing::warn!(target: "leasehold",

@@ -45,9 +45,8 @@ impl Watch {
     /// Looks again, a part of the command timeout after the last look. Says why the
     /// connection is of no more use, if it is not.
     ///
-    /// That is so when the command timeout has passed without any reply, or twice
-    /// that since the oldest request: its caller has long given up, and so will all
-    /// behind it.
+    /// That is so when the command timeout has passed without any reply, or twice that since
+    /// the oldest request.
     pub(super) fn look(&mut self, now: Progress) -> Option<Ending> {
         self.silent = if now.replies == self.replies { self.silent + 1 } else { 0 };
         self.replies = now.replies;

@@ -13,8 +13,9 @@ use std::{
 };
 
 use futures_util::{
-    FutureExt,
+    FutureExt, StreamExt,
     future::{join_all, select_ok},
+    stream::FuturesUnordered,
 };
 use redis::{Cmd, Value, cmd};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
@@ -47,6 +48,9 @@ const LATER: (Duration, Duration) = (Duration::from_millis(5), Duration::from_mi
 
 /// An answer that takes longer makes us look whether the node is still the one to ask.
 const PATIENCE: Duration = Duration::from_millis(250);
+
+/// How long the other nodes are waited for after the first one is connected.
+const OTHERS: Duration = Duration::from_millis(250);
 
 /// A cluster.
 #[derive(Debug)]
@@ -117,16 +121,15 @@ impl Cluster {
                 source: None,
             });
         }
-        let tries = join_all(nodes.iter().map(|(_, node)| node.commands.tried()));
         let tries = async {
             tokio::select! {
                 biased;
-                // Who is told of by then is told of: nobody else waits for a seed.
+                // A seed that replies later is not logged: nobody waits for it.
                 never = other_seeds.then(|()| pending::<Infallible>()) => match never {},
-                _ = tries => {}
+                () = tried(&nodes) => {}
             }
         };
-        // Those who hang are away.
+        // A node that hangs is unreachable.
         drop(timeout(settings.connect_timeout, tries).await);
         if !cluster.atlas.is_up() {
             select_ok(nodes.iter().map(|(at, node)| Box::pin(is_ready(at, node)))).await?;
@@ -502,6 +505,15 @@ async fn send_as(node: &Node, command: &Cmd, asking: bool) -> Result<Value, Fail
         Ok([_, reply]) => Ok(reply),
         Err(_) => Err(Failure::Unreadable("too few replies".into())),
     }
+}
+
+/// Waits until a connection to each node was tried, or one of them is up for a moment.
+async fn tried(nodes: &[(HostPort, Arc<Node>)]) {
+    let mut tries: FuturesUnordered<_> =
+        nodes.iter().map(|(_, node)| node.commands.tried()).collect();
+    let is_up = |(_, node): &(HostPort, Arc<Node>)| node.commands.is_up();
+    while tries.next().await.is_some() && !nodes.iter().any(is_up) {}
+    drop(timeout(OTHERS, tries.collect::<()>()).await);
 }
 
 async fn is_ready(at: &HostPort, node: &Node) -> Result<(), Error> {

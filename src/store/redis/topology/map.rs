@@ -236,12 +236,13 @@ pub(super) struct Away {
     pub(super) why: String,
 }
 
-/// Why a node says that the cluster is down, if no node is alive of these slots.
+/// Why a node reports that the cluster is down, if no node of these slots is reachable.
 pub(super) fn why_down(lost: &[String]) -> String {
     match lost.is_empty() {
-        true => "the node that says so hears of too few others".into(),
+        true => "the node that reports this reaches too few other nodes".into(),
         false => format!(
-            "cluster-require-full-coverage is yes, and of {} no node is alive",
+            "no node of {} is reachable; a cluster rejects all names meanwhile if \
+             cluster-require-full-coverage is yes, or if most primaries are unreachable",
             lost.join(", ")
         ),
     }

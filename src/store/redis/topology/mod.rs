@@ -325,7 +325,7 @@ impl One {
     async fn look(&self) -> About {
         let Self { common, node, .. } = self;
         node.keep_up();
-        let (health, looked) = node.check(node.commands.dialer().place(), node.look(common)).await;
+        let (health, looked) = node.check(node.commands.server(), node.look(common)).await;
         About::of(vec![health], looked)
     }
 }
