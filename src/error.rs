@@ -278,7 +278,8 @@ pub enum Error {
     WrongType {
         /// The name, and the key.
         name: Name,
-        /// What Redis says it is: `string`, `list`, …; or `text that is no number`.
+        /// The type that Redis reports: `string`, `list`, …; `key of another type` if `TYPE` is
+        /// forbidden; or `text that is no number`.
         found: String,
     },
 

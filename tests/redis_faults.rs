@@ -495,6 +495,17 @@ async fn a_key_of_another_type_is_named_and_left_alone() {
     }
 }
 
+/// The rejection of `TYPE` was shown as the type.
+#[tokio::test(flavor = "multi_thread")]
+async fn wrong_type_is_returned_when_type_is_forbidden() {
+    let redis = Redis::start();
+    let client = with_rights(&redis, "limited", &["~*", "&*", "+@all", "-type"]).await;
+    redis.command(&["SET", "door", "x"]);
+    let error = client.lock("door").unwrap().try_acquire().await.unwrap_err();
+    let another = "key of another type";
+    assert!(matches!(&error, Error::WrongType { found, .. } if found == another), "{error:?}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hold_that_is_overwritten_with_something_else_is_lost_and_that_is_left_alone() {
     let redis = Redis::start();

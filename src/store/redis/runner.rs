@@ -43,6 +43,10 @@ impl RedisStore {
                 let mut command = cmd("TYPE");
                 command.arg(name.as_str());
                 match self.topology.call(name.as_str().as_bytes(), &command).await {
+                    // The user may not ask for it.
+                    Ok(Value::ServerError(_)) => {
+                        Failure::WrongType { found: "key of another type".to_owned() }
+                    }
                     Ok(found) => Failure::WrongType { found: replies::into_text(&found) },
                     Err(unknown) => unknown,
                 }

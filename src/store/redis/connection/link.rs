@@ -1,7 +1,7 @@
 //! A connection that is made again when it is lost.
 //!
 //! A command waits for the connection no longer than the command timeout. Once it is sent, it has
-//! no timer of its own, which would take 3 % of the instructions of a pair: `watch.rs` ends a
+//! no timer of its own, which would take 6 % of the instructions of a pair: `watch.rs` ends a
 //! connection that does not reply, and all its commands fail.
 //! A command that was sent and not answered is never sent again here: only the
 //! engine knows what that would mean.
