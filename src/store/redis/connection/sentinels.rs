@@ -394,12 +394,13 @@ impl Sentinels {
         });
         views.counted(sentinel, crew(master, sentinels), text(id).map(str::to_owned));
         let believed = views.master(self.watched.sentinels.len(), now);
-        drop(views);
+        // Under the lock: another sentinel's later reply must not be overwritten.
         self.master.send_if_modified(|known| {
             let changed = *known != believed;
             *known = believed;
             changed
         });
+        drop(views);
         self.answered.notify_waiters();
         match heard {
             Ok(()) => self.tell_of_speech(),
