@@ -180,7 +180,7 @@ fn count(digits: &[u8]) -> Result<Option<usize>, String> {
 }
 
 fn read(frame: &[u8]) -> Result<Value, String> {
-    match number(frame).or_else(|| bulk(frame)) {
+    match number(frame).or_else(|| bulk(frame)).or_else(|| list(frame)) {
         Some(value) => Ok(value),
         // The parser's own words fill several lines.
         None => redis::parse_redis_value(frame).map_err(|_| "a reply makes no sense".into()),
@@ -198,6 +198,30 @@ fn bulk(frame: &[u8]) -> Option<Value> {
     let rest = frame.strip_prefix(b"$")?.strip_suffix(b"\r\n")?;
     let length = rest.iter().position(|byte| *byte == b'\n')?;
     Some(Value::BulkString(rest[length + 1..].to_vec()))
+}
+
+/// The state of a held lock: a list of numbers and texts.
+fn list(frame: &[u8]) -> Option<Value> {
+    let (length, mut rest) = line(frame.strip_prefix(b"*")?)?;
+    let length = count(length).ok()??;
+    let mut parts = Vec::new();
+    while !rest.is_empty() {
+        let (begin, behind) = line(rest)?;
+        let text = match begin.split_first()? {
+            (b'$', length) => count(length).ok()?? + 2,
+            _ => 0,
+        };
+        let (part, next) = rest.split_at_checked(rest.len() - behind.len() + text)?;
+        parts.push(number(part).or_else(|| bulk(part))?);
+        rest = next;
+    }
+    (parts.len() == length).then_some(Value::Array(parts))
+}
+
+/// The first line of `bytes`, and what is behind it.
+fn line(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let end = bytes.iter().position(|byte| *byte == b'\n')?;
+    Some((bytes[..end].strip_suffix(b"\r")?, &bytes[end + 1..]))
 }
 
 #[cfg(test)]
@@ -250,6 +274,30 @@ mod tests {
 
     fn parsed(reply: &str) -> Frame {
         Frame::Value(redis::parse_redis_value(reply.as_bytes()).unwrap())
+    }
+
+    /// What is read here is what the parser of the crate reads.
+    #[test]
+    fn read_returns_what_the_parser_returns() {
+        for reply in [
+            ":1\r\n",
+            ":-7\r\n",
+            "$2\r\nab\r\n",
+            "$2\r\n\r\n\r\n",
+            "$0\r\n\r\n",
+            "$-1\r\n",
+            "*0\r\n",
+            "*-1\r\n",
+            "*3\r\n:29871\r\n$3\r\na:1\r\n:1\r\n",
+            "*2\r\n$-1\r\n:1\r\n",
+            "*2\r\n*1\r\n:1\r\n:1\r\n",
+            "*1\r\n+OK\r\n",
+            "*1\r\n$4\r\n\r\n:1\r\n",
+            "_\r\n",
+        ] {
+            let parsed = redis::parse_redis_value(reply.as_bytes()).unwrap();
+            assert_eq!(read(reply.as_bytes()).unwrap(), parsed, "{reply:?}");
+        }
     }
 
     #[test]
