@@ -16,6 +16,9 @@ use redis_protocol::resp3::{
 #[allow(dead_code, reason = "as the library has it")]
 mod frames;
 
+/// Who reads a reply, and how.
+type Read = (&'static str, fn(&[u8]));
+
 const ROUNDS: usize = 11;
 const TIMES: u32 = 100_000;
 const SHA: &str = "7981c78e5b6007826d0fe9d636cdb65f3e8811a6";
@@ -28,7 +31,7 @@ const REPLIES: [&[u8]; 3] = [
 ];
 
 fn main() {
-    let reads: [(&str, fn(&[u8])); 3] = [
+    let reads: [Read; 3] = [
         ("leasehold", |reply| {
             let mut frames = frames::Frames::default();
             frames.space(reply.len()).extend_from_slice(reply);
