@@ -25,6 +25,10 @@ pub mod glossary {}
 #[doc = include_str!("../docs/guarantees.md")]
 pub mod guarantees {}
 
+#[doc = include_str!("docs/links.md")]
+#[doc = include_str!("../docs/messages.md")]
+pub mod messages {}
+
 /// The manual: [getting started](guide::getting_started), [primitives](guide::primitives),
 /// [correctness](guide::correctness), [deployments](guide::deployments),
 /// [errors and settings](guide::errors_and_settings), [observability](guide::observability),

@@ -67,7 +67,10 @@ pub enum Error {
     /// the password is not the right one any more. Nothing happened, and it stays
     /// so until somebody changes that. In a cluster it names the node that does not
     /// let us in.
-    #[error("no right to work on `{name}`: {}", words(code, message, command.as_deref()))]
+    #[error(
+        "access to `{name}` denied: {}; check the password and the permissions of the user",
+        words(code, message, command.as_deref())
+    )]
     Forbidden {
         /// What was asked for.
         name: Name,
@@ -82,15 +85,13 @@ pub enum Error {
     /// The blocking API was called from a task of an async runtime, where it
     /// would stop every other task of that thread. Use the async API there, or
     /// `tokio::task::spawn_blocking`.
-    #[error(
-        "the blocking API must not be called from async code: use the async API, or spawn_blocking"
-    )]
+    #[error("cannot block this thread: it runs async tasks; use the async API, or spawn_blocking")]
     InsideAsync,
 
     /// The hold on `name` had ended before. Of work under
     /// [`run`](crate::Lock::run) it means that the work was stopped, or was done
     /// without the lock: [`LockGuard::run`](crate::LockGuard::run) tells which.
-    #[error("the hold on `{name}` is over: {reason}")]
+    #[error("hold of `{name}` ended: {reason}")]
     Lost {
         /// What we no longer hold.
         name: Name,
@@ -105,7 +106,10 @@ pub enum Error {
     /// A script of yours failed while it ran, or the server refused one of several writes.
     ///
     /// Earlier writes **stay**, because Redis undoes nothing.
-    #[error("failed half way under `{name}`: {message}")]
+    #[error(
+        "guarded write under `{name}` failed in part: {message}; check the data, because \
+         earlier writes stay"
+    )]
     PartialWrite {
         /// The lock that is held.
         name: Name,
@@ -114,12 +118,15 @@ pub enum Error {
     },
 
     /// Called outside of a tokio runtime.
-    #[error("leasehold needs a tokio runtime: call it from one, or use the blocking API")]
+    #[error(
+        "cannot run: this thread has no tokio runtime; call it from one, or use the blocking API"
+    )]
     NoRuntime,
 
     /// A guard was to read beside one that writes `name`, and does not write it.
     #[error(
-        "this guard does not write `{name}`: only who writes can read as well, or go on reading"
+        "cannot read `{name}` with this guard: it does not write `{name}`; pass the guard of its \
+         writer"
     )]
     NotWriting {
         /// The read-write lock.
@@ -139,7 +146,8 @@ pub enum Error {
     /// This thread holds `name` by a plain lock, so that the hold has no token, and acquired it
     /// again by a fenced one. Acquire it by the fenced lock first.
     #[error(
-        "this thread holds `{name}` by a plain lock, without a token: acquire it by the fenced lock first"
+        "cannot fence `{name}`: this thread holds it by a plain lock, without a token; acquire \
+         the fenced lock first"
     )]
     NoToken {
         /// What is held.
@@ -149,8 +157,8 @@ pub enum Error {
     /// Fewer replicas than were wanted have acknowledged the grant of `name` in time. It was taken
     /// back: others may enter. See [`Lock::replicated`](crate::Lock::replicated).
     #[error(
-        "`{name}` was granted, and taken back: {got} of {wanted} replicas have acknowledged it in \
-         time. Look after the replicas and ask again, or be content with fewer"
+        "cannot acquire `{name}`: only {got} of {wanted} replicas acknowledged the grant in \
+         time, so it was released; check the replicas, or require fewer"
     )]
     NotReplicated {
         /// What was granted.
@@ -166,7 +174,7 @@ pub enum Error {
     ///
     /// Who waits for a lock waits this out as well, and gets this error only when
     /// patience ends. A full server (`OOM`) is told at once: waiting makes no room.
-    #[error("not ready to work on `{name}`: {}", words(code, message, command.as_deref()))]
+    #[error("store not ready for `{name}`: {}; retry later", words(code, message, command.as_deref()))]
     NotReady {
         /// What was asked for.
         name: Name,
@@ -183,12 +191,12 @@ pub enum Error {
     Owner(#[from] InvalidOwner),
 
     /// The text given for the id of a permit is none.
-    #[error("invalid id: {0}")]
+    #[error("invalid permit id: {0}")]
     PermitId(#[from] InvalidPermitId),
 
     /// The store refused for another reason, told in its own words. Nothing
     /// happened, and asking again will not help.
-    #[error("the store refused to work on `{name}`: {}", words(code, message, command.as_deref()))]
+    #[error("request for `{name}` rejected: {}", words(code, message, command.as_deref()))]
     Refused {
         /// What was asked for.
         name: Name,
@@ -209,7 +217,7 @@ pub enum Error {
     ShutDown,
 
     /// More permits than one acquisition can have, or than there can be.
-    #[error("`{name}`: more than {most} permits: ask for less")]
+    #[error("invalid count for `{name}`: it must be at most {most}")]
     TooMany {
         /// What was asked for.
         name: Name,
@@ -238,7 +246,10 @@ pub enum Error {
 
     /// A counter of tokens cannot be raised so high: the lock could grant nothing after it.
     /// Nothing happened. See [`FencedLock::raise_token`](crate::FencedLock::raise_token).
-    #[error("cannot raise the tokens of `{name}` beyond {most}: look where that number comes from")]
+    #[error(
+        "cannot raise the token of `{name}`: the number exceeds {most}; check where it comes \
+         from"
+    )]
     TokenTooHigh {
         /// The fenced lock.
         name: Name,
@@ -251,7 +262,7 @@ pub enum Error {
     /// The operation **may have happened**, or happen yet. An acquisition that
     /// fails this way is withdrawn in the background. A change that counts, as
     /// [`Latch::count_down`](crate::Latch::count_down), is counted again by a second call.
-    #[error("the store did not answer about `{name}`: {reason}")]
+    #[error("store unavailable for `{name}`: {reason}")]
     Unavailable {
         /// What was asked for.
         name: Name,
@@ -263,7 +274,7 @@ pub enum Error {
 
     /// The store of this client cannot do that: a cluster has no latch whose name has braces.
     /// Nothing happened.
-    #[error("not possible with this store: {what}")]
+    #[error("unsupported operation: {what}")]
     Unsupported {
         /// What it cannot do.
         what: &'static str,
@@ -274,7 +285,7 @@ pub enum Error {
     Url(String),
 
     /// Under `name` lies something else than was asked for. It was left alone.
-    #[error("`{name}` is something else, a {found} in Redis: choose another name")]
+    #[error("wrong type of `{name}`: the key is a {found}; choose another name")]
     WrongType {
         /// The name, and the key.
         name: Name,
@@ -296,7 +307,7 @@ fn why(holder: Option<&Holder>, by_this_client: bool, unset: bool) -> String {
     match holder {
         None if unset => ": the number of permits was never set; call set_if_absent".into(),
         None => String::new(),
-        Some(Holder { owner, count: 0, .. }) => format!(": {owner} waits to write and came first"),
+        Some(Holder { owner, count: 0, .. }) => format!(": the writer {owner} queued earlier"),
         Some(holder) if by_this_client => format!(": held by this client itself, {holder}"),
         Some(holder) => format!(": held by {holder}"),
     }
@@ -374,13 +385,13 @@ impl Error {
     pub(crate) fn about(name: &Name, failure: Failure) -> Self {
         let reason = failure.to_string();
         // The error says itself that there was no answer.
-        let reason = reason.strip_prefix("no answer: ").unwrap_or(&reason).to_owned();
+        let reason = reason.strip_prefix("no reply: ").unwrap_or(&reason).to_owned();
         let name = name.clone();
         match failure {
             Failure::NoRuntime => Self::NoRuntime,
             Failure::Refused { code, message, command } if code == "MOVED" => {
                 let message =
-                    format!("{message}: this is a node of a cluster: use redis-cluster://");
+                    format!("{message}: this server is a node of a cluster; use redis-cluster://");
                 Self::Refused { name, code, message, command }
             }
             Failure::Refused { code, message, command } => match Refusal::of(&code) {

@@ -396,7 +396,7 @@ mod health {
         let start = Instant::now();
         let health = client.health().await;
         assert_eq!((start.elapsed(), health.round_trip), (Duration::from_millis(200), None));
-        assert!(health.obstacle.unwrap().contains("nothing within 200ms"));
+        assert!(health.obstacle.unwrap().contains("timed out after 200ms"));
         store.resume();
         assert!(client.health().await.is_ready());
     }
@@ -437,10 +437,10 @@ async fn an_error_keeps_what_is_behind_it() {
     assert!(!lock.is_locked().await.unwrap());
     store.stall();
     let error = lock.holder().await.unwrap_err();
-    let said = "the store did not answer about `door`: nothing within 3s";
+    let said = "store unavailable for `door`: timed out after 3s";
     assert_eq!(error.to_string(), said);
     assert!(error.is_transient());
-    assert_eq!(error.source().unwrap().to_string(), "nothing within 3s");
+    assert_eq!(error.source().unwrap().to_string(), "timed out after 3s");
 }
 
 #[test]
@@ -458,7 +458,7 @@ async fn too_few_replicas_take_the_grant_back_when_their_time_is_over() {
     let error = lock.acquire().await.unwrap_err();
     assert!(matches!(error, Error::NotReplicated { wanted: 2, got: 1, .. }), "{error:?}");
     assert!(error.is_transient() && !error.is_busy());
-    let said = "`door` was granted, and taken back: 1 of 2 replicas have acknowledged it in time.";
+    let said = "cannot acquire `door`: only 1 of 2 replicas acknowledged the grant in time";
     assert!(error.to_string().starts_with(said), "{error}");
     assert!(begun.elapsed() >= secs(3) && begun.elapsed() < secs(3) + AT_ONCE);
     assert!(!lock.is_locked().await.unwrap());

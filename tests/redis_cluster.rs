@@ -210,7 +210,7 @@ async fn a_wrong_password_or_a_server_alone_is_told_at_once() {
     let narrow = Client::builder().credentials("narrow", "secret");
     let wrong = narrow.connect(&url).await.unwrap_err();
     assert!(matches!(&wrong, Error::Connect { permanent: true, .. }), "{wrong}");
-    assert!(wrong.to_string().contains("no node of a cluster: name it by redis://"), "{wrong}");
+    assert!(wrong.to_string().contains("not a node of a cluster; use redis://"), "{wrong}");
 }
 
 /// Who had one node in the URL that was dead, and one that was not, was not told.
@@ -223,7 +223,7 @@ async fn a_node_of_the_url_that_is_of_no_use_is_told_of_though_another_one_is() 
     let client = Client::connect(&url).await.unwrap();
     give_back(client.lock(NAME).unwrap().acquire().await.unwrap()).await;
     let text = log.text();
-    assert_eq!(text.matches("a node in the URL says nothing of the cluster").count(), 1, "{text}");
+    assert_eq!(text.matches("node of the URL returned no topology").count(), 1, "{text}");
     assert!(text.contains("connect to 127.0.0.1:1: Connection refused"), "{text}");
 }
 
@@ -245,7 +245,7 @@ fn not_let_in(error: &Error, node: &Redis) {
     let address = format!("127.0.0.1:{}", node.port());
     assert!(matches!(error, Error::Forbidden { code, .. } if code == "WRONGPASS"), "{error:?}");
     assert!(error.to_string().contains(&address) && !error.is_transient(), "{error}");
-    assert!(error.to_string().contains("make the user on every server"), "{error}");
+    assert!(error.to_string().contains("create the user on every server"), "{error}");
 }
 
 /// It was `Unavailable`, and waited for without an end.
@@ -278,7 +278,7 @@ async fn a_node_that_does_not_let_us_in_is_named_and_names_on_others_go_on() {
     let findings = client.health().await.findings;
     let away = findings.iter().filter(|it| matches!(it.hazard, Hazard::NodeAway { .. }));
     let remedies: Vec<_> = away.map(|it| it.hazard.remedy()).collect();
-    assert_eq!(remedies, ["make the user on that node as it is on the others"; 2], "{findings:?}");
+    assert_eq!(remedies, ["create the user on that node as on the others"; 2], "{findings:?}");
 
     // until it does
     with_user(&cluster);
@@ -1097,7 +1097,7 @@ async fn a_slot_that_nobody_has_is_told_and_other_names_are_locked() {
     let missed = Hazard::SlotsWithoutNode { slots: format!("slot {slot}") };
     assert!(health.findings.iter().any(|it| it.hazard == missed), "{health:?}");
     assert!(health.is_ready(), "all others can be had: {health:?}");
-    let words = format!("no node of the cluster has slot {slot}: names there cannot be locked");
+    let words = format!("no node of the cluster serves slot {slot}; names there cannot be locked");
     assert_eq!(log.text().matches(&words).count(), 1, "{}", log.text());
 }
 

@@ -321,7 +321,7 @@ async fn writes_that_cannot_all_be_made_are_not_made_at_all() {
     let error = guard.write(both(Write::hset("list", "a", "1"))).await.unwrap_err();
     assert_eq!(
         error.to_string(),
-        "the store refused to work on `door`: WRONGTYPE `list` is a list and no hash (command HSET)"
+        "request for `door` rejected: WRONGTYPE `list` is a list and no hash (command HSET)"
     );
     redis.command(&["CONFIG", "SET", "maxmemory", "1"]);
     let error = guard.write(both(Write::set("more", "2"))).await.unwrap_err();

@@ -350,7 +350,7 @@ async fn a_wrong_password_is_named_as_that() {
 async fn a_missing_password_is_asked_for() {
     let redis = Redis::options().password("right").start();
     let error = refusal(hasty(), &redis.url()).await;
-    says(&error, &[&format!("127.0.0.1:{}", redis.port()), "password is needed"]);
+    says(&error, &[&format!("127.0.0.1:{}", redis.port()), "password is required"]);
     assert!(!error.is_transient(), "{error}");
 }
 
@@ -428,7 +428,7 @@ async fn a_server_that_says_nothing_is_given_up_after_the_connect_timeout() {
     })
     .await;
     let error = refusal(hasty(), &format!("redis://:hunter2@{address}")).await;
-    says(&error, &[&address, "no answer within 1s"]);
+    says(&error, &[&address, "no reply within 1s"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

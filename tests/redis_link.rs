@@ -89,9 +89,9 @@ async fn a_reply_that_is_said_again_later_answers_no_other_question() {
 async fn a_server_that_does_not_say_what_our_scripts_are_called_is_no_server_for_locks() {
     let redis = Redis::start();
     for (lie, part) in [
-        ("$40\r\n0123456789012345678901234567890123456789\r\n", "something else"),
-        (":1\r\n", "something else"),
-        ("+OK\r\n", "something else"),
+        ("$40\r\n0123456789012345678901234567890123456789\r\n", "unexpected reply"),
+        (":1\r\n", "unexpected reply"),
+        ("+OK\r\n", "unexpected reply"),
     ] {
         let liar = Liar::before(redis.port(), move |said| match said.bytes.starts_with(b"$40") {
             true => words(lie),
@@ -111,7 +111,7 @@ async fn a_server_that_does_not_return_a_greeting_is_no_redis() {
             _ => Lie::Truth,
         });
         let error = builder().connect(&liar.url()).await.unwrap_err().to_string();
-        assert!(error.contains("this is not Redis"), "{lie:?}: {error}");
+        assert!(error.contains("this server is not Redis"), "{lie:?}: {error}");
     }
 }
 
@@ -361,7 +361,7 @@ async fn a_loss_is_told_once_with_its_cause_and_once_when_it_is_over() {
     let lock = client.lock("door").unwrap();
     give_back(within(SOON, "a grant", lock.acquire()).await.unwrap()).await;
 
-    let back = || log().matches("WARN leasehold: connected again").count() == 2;
+    let back = || log().matches("WARN leasehold: connection restored").count() == 2;
     eventually("both connections are back", SOON, back);
     let log = log();
     let about = |part: &str| log.lines().filter(|line| line.contains(part)).count();
@@ -371,7 +371,7 @@ async fn a_loss_is_told_once_with_its_cause_and_once_when_it_is_over() {
             log.lines().filter(|line| line.contains("connection lost")).filter(of).collect();
         assert!(lost.len() == 1 && lost[0].contains("closed the connection"), "{lost:?}");
     }
-    assert_eq!(about("still no connection"), 0, "{log}");
+    assert_eq!(about("connection still lost"), 0, "{log}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -406,7 +406,7 @@ async fn a_server_that_is_none_is_told_in_one_plain_line() {
         (b"<html>", "web server"),
         (b"\x15\x03\x01\x00\x02\x02\x0a", "TLS"),
         (b"220 mail.example ESMTP\r\n", "begins with '2'"),
-        (b"+OK\r\n+OK\r\n", "this is not Redis"),
+        (b"+OK\r\n+OK\r\n", "this server is not Redis"),
         (b"-ERR unknown command\r\n", "does not know HELLO"),
         (b"", "closed the connection"),
     ] {

@@ -611,9 +611,9 @@ async fn a_user_without_rights_to_what_a_queue_needs_waits_as_redisson_does() {
     // and the log says what is refused, each thing once for each client at most
     let logged = log.text();
     let said = |what| logged.matches(what).count();
-    let (queue, channels) = (said("refuses a queue"), said("refuses our own channels"));
+    let (queue, channels) = (said("wait queue denied"), said("channels of Leasehold denied"));
     assert!((1..=2).contains(&channels) && queue <= 2 && queue + channels >= 2, "{logged}");
-    assert_eq!(said("refuses to send messages"), 0, "releases are heard");
+    assert_eq!(said("subscriptions denied"), 0, "releases are heard");
 }
 
 #[tokio::test(flavor = "multi_thread")]

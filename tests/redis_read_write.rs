@@ -976,7 +976,7 @@ async fn a_task_that_reads_and_waits_to_write_learns_that_it_waits_for_its_own_c
 
 #[tokio::test]
 async fn who_is_in_its_own_way_for_long_is_told_by_the_log() {
-    const TOLD: &str = "this client waits for a lock that it holds itself";
+    const TOLD: &str = "self-wait detected: this client waits for a lock that it holds";
     let (log, _noting) = Log::begin();
     let redis = Redis::start();
     let lock = door(&client(&redis).await);

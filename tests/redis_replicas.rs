@@ -287,8 +287,8 @@ async fn another_primary_that_does_not_answer_any_more_is_one_still() {
     let client = Client::builder().connect_timeout(secs(1));
     let client = client.connect(&url([&primary, &replica])).await.unwrap();
     replica.promote();
-    let words = "is a primary, too";
-    let is_told = |it: &str| it.contains("this can hurt locks") && it.contains(words);
+    let words = "is also a primary";
+    let is_told = |it: &str| it.contains("deployment hazard detected") && it.contains(words);
     within(secs(30), "it is told", async {
         while !log.text().lines().any(is_told) {
             sleep(ms(50)).await;
@@ -301,7 +301,7 @@ async fn another_primary_that_does_not_answer_any_more_is_one_still() {
     let findings = client.health().await.findings;
     let is_it = |it: &Hazard| matches!(it, Hazard::OtherPrimary { .. });
     assert!(findings.iter().any(|it| is_it(&it.hazard)), "{findings:?}");
-    let is_over = |it: &str| it.contains("this is over") && it.contains(words);
+    let is_over = |it: &str| it.contains("deployment hazard resolved") && it.contains(words);
     assert!(!log.text().lines().any(is_over), "{}", log.text());
 }
 

@@ -346,9 +346,9 @@ async fn who_lacks_a_right_is_told_and_nothing_is_half_done() {
     let narrow = with_rights(&redis, "narrow", &["+@all", "&*", "~pool"]).await;
     let error = narrow.semaphore("pool").unwrap().acquire(1).await.unwrap_err();
     assert!(matches!(error, Error::Forbidden { .. }), "{error:?}");
-    let needs = "it needs the keys `pool`, `leasehold_semaphore:{pool}`, \
-        `leasehold_semaphore__withdrawn:{pool}`, `leasehold_semaphore__patient:{pool}`: \
-        see the guide on permissions";
+    let needs = "the request needs the keys `pool`, `leasehold_semaphore:{pool}`, \
+        `leasehold_semaphore__withdrawn:{pool}`, `leasehold_semaphore__patient:{pool}`; \
+        see the ACL page of the guide";
     assert!(error.to_string().contains(needs), "{error}");
 
     let no_count = ["+@all", "-decrby", "&*", "~pool", "~leasehold_semaphore*"];

@@ -494,7 +494,7 @@ async fn a_sentinel_of_something_else_misleads_nobody() {
     assert!(has(redis.master(), "door"));
     assert!(ours(other.master()).is_empty());
     give_back(guard).await;
-    comes_true("it is told", || log.text().contains("this is no Sentinel")).await;
+    comes_true("it is told", || log.text().contains("this server is not a Sentinel")).await;
 }
 
 /// Replaces the master, cut off from one of three sentinels, and waits until all clients follow.
@@ -582,7 +582,7 @@ async fn a_master_that_no_sentinel_knows_is_named() {
     let redis = Sentinels::options().replicas(0).sentinels(2).start();
     let url = redis.url().replace("mymaster", "yours");
     let (words, lasting) = refusal(Client::builder(), &url).await;
-    assert!(words.contains("it knows no master called `yours`"), "{words}");
+    assert!(words.contains("it does not watch a primary `yours`"), "{words}");
     assert!(redis.addresses().iter().all(|it| words.contains(it)) && lasting, "{words}");
 }
 
@@ -598,7 +598,7 @@ async fn a_replica_that_is_called_the_master_is_an_obstacle_until_it_is_one() {
 
     // then nobody takes it for one, and the words say why
     let (words, lasting) = refusal(Client::builder(), &redis.url()).await;
-    assert!(words.contains("this server is a replica now") && !lasting, "{words}");
+    assert!(words.contains("this server is a replica") && !lasting, "{words}");
     let lock = client.lock("door").unwrap();
     let error = lock.acquire_within(secs(1)).await.unwrap_err();
     assert!(error.is_transient(), "{error:?}");
@@ -625,10 +625,10 @@ async fn sentinels_are_shown_their_own_password_and_never_that_of_the_server() {
     let wrong = Client::builder().sentinel_password("theirs");
     let (words, lasting) = refusal(wrong, &with_password).await;
     assert!(words.contains("WRONGPASS") && lasting && !words.contains("theirs"), "{words}");
-    assert!(words.contains("see sentinel_password and sentinel_username"), "{words}");
+    assert!(words.contains("check sentinel_password and sentinel_username"), "{words}");
     let right = Client::builder().sentinel_password("eyes");
     let (words, lasting) = refusal(right.clone(), &plain).await;
-    assert!(words.contains("a password is needed") && lasting, "{words}");
+    assert!(words.contains("a password is required") && lasting, "{words}");
 
     let master = redis.master();
     let client = right.connect(&with_password).await.unwrap();
@@ -648,7 +648,10 @@ async fn a_server_that_does_not_let_us_in_may_be_no_sentinel_and_one_that_was_as
     for builder in [Client::builder(), Client::builder().sentinel_credentials("eye", "eyes")] {
         let (words, lasting) = refusal(builder, &url).await;
         assert!(words.contains("sentinel_password") && lasting, "{words}");
-        assert!(words.contains("or this is no Sentinel: name sentinels"), "{words}");
+        assert!(
+            words.contains("or this server is not a Sentinel: use addresses of sentinels"),
+            "{words}"
+        );
     }
 
     // given sentinels that have let us in
@@ -662,10 +665,10 @@ async fn a_server_that_does_not_let_us_in_may_be_no_sentinel_and_one_that_was_as
     for sentinel in redis.sentinels() {
         sentinel.command(&["ACL", "DELUSER", "eye"]);
     }
-    let (refused, none) = ("a sentinel refuses us", "no Sentinel");
+    let (refused, none) = ("sentinel rejected this client", "not a Sentinel");
     comes_true("it is told of each", || log.text().matches(refused).count() == 3).await;
     assert!(!log.text().contains(none), "{}", log.text());
-    assert_eq!(log.text().matches("no failover will be followed").count(), 1, "{}", log.text());
+    assert_eq!(log.text().matches("cannot follow a failover").count(), 1, "{}", log.text());
 }
 
 /// For ten seconds nothing was told but the loss of the connection, and then not what to do.
@@ -679,18 +682,18 @@ async fn a_user_that_the_new_master_does_not_know_is_told_at_once_with_what_to_d
     give_back(acquired(&client, "door").await).await;
 
     redis.fail_over();
-    let is_told = |line: &str| line.contains("still no connection") && line.contains("WRONGPASS");
+    let is_told = |line: &str| line.contains("connection still lost") && line.contains("WRONGPASS");
     let until_told = async {
         while !log.text().lines().any(is_told) {
             sleep(ms(5)).await;
         }
     };
     within(secs(8), "it is told", until_told).await;
-    let advice = "users are not replicated, so make the user on every server";
+    let advice = "users are not replicated; create the user on every server";
     assert!(log.text().contains(advice), "{}", log.text());
     let error = client.lock("door").unwrap().acquire_within(secs(1)).await.unwrap_err();
     assert!(matches!(&error, Error::Unavailable { .. }), "{error:?}");
-    assert!(error.to_string().contains("WRONGPASS: we were let in before"), "{error}");
+    assert!(error.to_string().contains("WRONGPASS; an earlier login succeeded"), "{error}");
 
     // until it is there
     redis.master().user("door", &["~*", "&*", "+@all"]);
@@ -764,7 +767,7 @@ async fn every_connection_speaks_tls_and_no_other_authority_is_trusted() {
     let (words, _) = refusal(stranger, &url).await;
     assert!(words.contains("invalid peer certificate"), "{words}");
     let (words, _) = refusal(Client::builder(), &url.replace("rediss", "redis")).await;
-    assert!(words.contains("speak TLS on this port"), "{words}");
+    assert!(words.contains("use TLS on this port"), "{words}");
 }
 
 #[cfg(feature = "tls")]
@@ -842,7 +845,7 @@ async fn sentinels_may_have_an_authority_of_their_own_and_each_is_trusted_for_it
         let (words, _) = refusal(builder, &url).await;
         assert!(words.contains(&at_sentinel), "{words}");
         assert!(
-            words.contains("authority of the sentinels by sentinel_ca_certificates"),
+            words.contains("set sentinel_ca_certificates to the authority of the sentinels"),
             "{words}"
         );
     }
@@ -850,7 +853,7 @@ async fn sentinels_may_have_an_authority_of_their_own_and_each_is_trusted_for_it
     let at_master = format!("127.0.0.1:{master}: TLS: invalid peer certificate");
     let (words, _) = refusal(trusting(&sentinels, &sentinels), &url).await;
     assert!(words.contains(&at_master), "{words}");
-    assert!(words.contains("authority of the server by ca_certificates"), "{words}");
+    assert!(words.contains("set ca_certificates to the authority of the server"), "{words}");
 
     let _client = follows(&redis, trusting(&servers, &sentinels), &url).await;
     all_at(redis.master(), redis.master().tls_port());
@@ -907,7 +910,7 @@ async fn plain_sentinels_lead_to_servers_with_tls_and_an_authority_is_for_nothin
         trusting().sentinel_tls(false).sentinel_client_certificate(certificate, key),
     ] {
         let (words, lasting) = refusal(builder, &url).await;
-        assert!(lasting && words.contains("the sentinels speak no TLS"), "{words}");
+        assert!(lasting && words.contains("the sentinels use no TLS"), "{words}");
     }
 }
 
@@ -916,7 +919,7 @@ async fn plain_sentinels_lead_to_servers_with_tls_and_an_authority_is_for_nothin
 async fn sentinels_with_tls_lead_to_plain_servers() {
     let redis = Sentinels::options().replicas(1).sentinel_options(Redis::options().tls()).start();
     let (words, _) = refusal(Client::builder(), &redis.url()).await;
-    assert!(words.contains("speak TLS on this port: see sentinel_tls"), "{words}");
+    assert!(words.contains("use TLS on this port; check sentinel_tls"), "{words}");
     let trusting = Client::builder().sentinel_ca_certificates(redis.sentinels()[0].ca_pem());
     let (words, lasting) = refusal(trusting.clone(), &redis.url()).await;
     assert!(lasting && words.contains("set sentinel_tls"), "{words}");
@@ -931,9 +934,18 @@ async fn certificates_for_sentinels_that_cannot_be_used_are_named() {
     let trusting = || Client::builder().ca_certificates(one.ca_pem());
     let (certificate, key) = (one.client_cert_pem(), other.client_key_pem());
     for (builder, part) in [
-        (trusting().sentinel_ca_certificates("x"), "of the sentinels: the CA certificates"),
-        (trusting().sentinel_client_certificate("x", "y"), "of the sentinels: the client cert"),
-        (trusting().sentinel_client_certificate(certificate, key), "of the sentinels: client cert"),
+        (
+            trusting().sentinel_ca_certificates("x"),
+            "settings of the sentinels: the CA certificates",
+        ),
+        (
+            trusting().sentinel_client_certificate("x", "y"),
+            "settings of the sentinels: the client cert",
+        ),
+        (
+            trusting().sentinel_client_certificate(certificate, key),
+            "settings of the sentinels: client cert",
+        ),
     ] {
         let (words, lasting) = refusal(builder, "rediss-sentinel://127.0.0.1:1/mymaster").await;
         assert!(lasting && words.contains(part), "{part}: {words}");
@@ -995,7 +1007,7 @@ async fn addresses_that_are_told_are_translated_and_those_of_the_url_are_not() {
     assert!(ways[1].connections() > 0);
     let (words, _) =
         refusal(Client::builder().translate_addresses(|_| Some("?".into())), &redis.url()).await;
-    assert!(words.contains("translate_addresses makes `?` of"), "{words}");
+    assert!(words.contains("translate_addresses returned `?` for"), "{words}");
 }
 
 /// Of a server that was killed it was said that it may not be reached by its address.

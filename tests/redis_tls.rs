@@ -160,7 +160,7 @@ async fn server_that_shows_its_authority_is_refused_with_a_remedy() {
     let redis = Redis::options().tls_with_self_signed_certificate().start();
     let reason = lasting_refusal(trusting(&redis), &redis.tls_url()).await;
     says(&reason, "causedasendentity");
-    says(&reason, "make a server certificate that the ca signs");
+    says(&reason, "create a server certificate that the authority signs");
 }
 
 /// A service retried for ever at a port of something else.
@@ -185,7 +185,7 @@ async fn pem_texts_that_are_none_are_named() {
     let builder = trusting(&redis).client_certificate("no PEM", key.clone());
     says(&refusal(builder, &redis.tls_url()).await, "client certificate");
     let builder = trusting(&redis).client_certificate(cert, "no PEM");
-    says(&refusal(builder, &redis.tls_url()).await, "client's key");
+    says(&refusal(builder, &redis.tls_url()).await, "key of the client");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -209,14 +209,14 @@ async fn a_plain_connection_to_a_tls_port_is_refused_in_words_that_help() {
 async fn tls_to_a_plain_port_is_refused_in_words_that_help() {
     let redis = Redis::options().tls().start();
     let url = format!("rediss://localhost:{}/", redis.port());
-    says(&refusal(trusting(&redis), &url).await, "does this port speak tls?");
+    says(&refusal(trusting(&redis), &url).await, "does this port use tls?");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn tls_to_something_else_is_refused_in_plain_words() {
     let redis = Redis::options().tls().start();
     for (answer, part) in [
-        (&b"HTTP/1.1 400 Bad Request\r\n\r\n"[..], "does not speak it on this port"),
+        (&b"HTTP/1.1 400 Bad Request\r\n\r\n"[..], "does not use tls on this port"),
         (b"", "closed the connection"),
     ] {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -171,7 +171,7 @@ async fn a_grant_tells_how_long_it_was_waited_for() {
         sleep(secs(5)).await;
         drop(held);
     });
-    let grant = notes.one("grant");
+    let grant = notes.one("lock granted");
     grant.is_about(guard.as_ref().unwrap());
     assert_eq!(grant.seconds("waited"), 5.0, "{grant:?}");
 }
@@ -181,16 +181,16 @@ async fn every_way_to_acquire_shows_its_grant() {
     let world = World::new();
     let (notes, _taking) = Notes::taken();
     drop(world.lock.acquire().await.unwrap());
-    assert_eq!(notes.of("grant").len(), 1, "acquire");
+    assert_eq!(notes.of("lock granted").len(), 1, "acquire");
     sleep(secs(1)).await;
     drop(world.lock.acquire_within(secs(1)).await.unwrap());
-    assert_eq!(notes.of("grant").len(), 2, "acquire_within");
+    assert_eq!(notes.of("lock granted").len(), 2, "acquire_within");
     sleep(secs(1)).await;
     drop(world.lock.try_acquire().await.unwrap().unwrap());
-    assert_eq!(notes.of("grant").len(), 3, "try_acquire");
+    assert_eq!(notes.of("lock granted").len(), 3, "try_acquire");
     sleep(secs(1)).await;
     world.lock.run(async |_held| ()).await.unwrap();
-    assert_eq!(notes.of("grant").len(), 4, "run");
+    assert_eq!(notes.of("lock granted").len(), 4, "run");
 }
 
 #[tokio::test(start_paused = true)]
@@ -199,7 +199,7 @@ async fn one_who_waits_says_for_whom() {
     let held = world.elsewhere.acquire().await.unwrap();
     let (notes, _taking) = Notes::taken();
     assert!(world.lock.acquire_within(secs(1)).await.is_err());
-    let wait = notes.of("wait").remove(0);
+    let wait = notes.of("acquisition started to wait").remove(0);
     assert_eq!(wait.field("lock"), "orders:42");
     assert!(wait.field("owner").starts_with(world.client.id()), "{wait:?}");
     assert!(wait.field("holder").contains(held.owner().as_str()), "{wait:?}");
@@ -212,7 +212,7 @@ async fn a_release_tells_how_long_the_lock_was_held() {
     let owner = guard.owner().to_string();
     sleep(secs(7)).await;
     assert_eq!(guard.release().await.unwrap(), Release::Released);
-    let release = notes.one("release");
+    let release = notes.one("release completed");
     assert_eq!((release.field("lock"), release.field("owner")), ("orders:42", owner.as_str()));
     assert_eq!(release.seconds("held"), 7.0, "{release:?}");
 }
@@ -224,7 +224,7 @@ async fn a_dropped_guard_shows_its_release_with_how_long_it_was_held() {
     let owner = guard.owner().to_string();
     sleep(secs(7)).await;
     drop(guard);
-    let release = notes.one("release");
+    let release = notes.one("background release started");
     assert_eq!((release.field("lock"), release.field("owner")), ("orders:42", owner.as_str()));
     assert_eq!(release.seconds("held"), 7.0, "{release:?}");
 }
@@ -234,8 +234,8 @@ async fn renewals_are_shown_with_their_number() {
     let (notes, _taking) = Notes::taken();
     let _guard = World::new().lock.acquire().await.unwrap();
     sleep(secs(15)).await;
-    let renew = notes.one("renew");
-    let fields = (renew.field("of"), renew.field("renewed"), renew.field("failed"));
+    let renew = notes.one("renewal batch completed");
+    let fields = (renew.field("holds"), renew.field("renewed"), renew.field("failed"));
     assert_eq!(fields, ("1", "1", "0"));
 }
 
@@ -248,10 +248,10 @@ async fn doubt_is_warned_of_once_for_each_time_of_trouble() {
         // given renewals that fail again and again
         world.store.fail("LOADING");
         sleep(secs(20)).await;
-        let doubts = notes.of("in doubt");
+        let doubts = notes.of("hold in doubt");
         assert_eq!(doubts.len(), times, "{doubts:?}");
         doubts[0].is_about(&guard);
-        let failing = notes.of("renewals fail").pop().unwrap();
+        let failing = notes.of("renewals failed").pop().unwrap();
         assert_eq!((failing.level, failing.field("lock")), (Level::WARN, "orders:42"));
 
         // and one that works
@@ -268,7 +268,7 @@ async fn one_who_waits_for_a_lock_of_its_own_client_is_told_so_at_each_renewal()
     let guard = world.lock.acquire().await.unwrap();
     sleep(secs(15)).await;
     assert!(world.lock.acquire_within(secs(20)).await.is_err());
-    let told = notes.of("this client waits for a lock that it holds itself");
+    let told = notes.of("self-wait detected: this client waits for a lock that it holds");
     // It is asked about when it is first waited for, and each third of its lease.
     assert_eq!(told.len(), 2, "{told:?}");
     for (told, held) in told.iter().zip([15.0, 25.0]) {
@@ -284,7 +284,7 @@ async fn a_loss_is_warned_of_with_its_reason() {
     let guard = world.lock.acquire().await.unwrap();
     world.store.lose("orders:42");
     assert_eq!(guard.lost().await, LostReason::NotOwned);
-    let lost = notes.one("lost");
+    let lost = notes.one("hold lost");
     lost.is_about(&guard);
     assert_eq!(lost.level, Level::WARN);
     assert_eq!(lost.field("reason"), LostReason::NotOwned.to_string());
@@ -297,7 +297,7 @@ async fn what_is_given_back_is_not_called_lost() {
     drop(lock.acquire().await.unwrap());
     sleep(secs(1)).await;
     assert_eq!(lock.acquire().await.unwrap().release().await.unwrap(), Release::Released);
-    assert!(notes.of("lost").is_empty(), "{:?}", notes.all());
+    assert!(notes.of("hold lost").is_empty(), "{:?}", notes.all());
 }
 
 #[tokio::test(start_paused = true)]
@@ -320,7 +320,7 @@ async fn a_release_that_is_given_up_is_warned_of() {
     world.store.fail("NOPERM no permission");
     drop(guard);
     sleep(secs(1)).await;
-    let given_up = notes.one("a release was given up");
+    let given_up = notes.one("release abandoned");
     assert_eq!(given_up.level, Level::WARN);
     let fields = format!("{:?}", given_up.fields);
     assert!(fields.contains("orders:42") && fields.contains("NOPERM"), "{fields}");
@@ -332,7 +332,7 @@ async fn a_store_that_cannot_be_asked_is_warned_of_by_those_who_wait() {
     let (notes, _taking) = Notes::taken();
     world.store.fail("LOADING the dataset");
     assert!(world.lock.acquire_within(secs(1)).await.is_err());
-    let warned = notes.of("cannot ask").remove(0);
+    let warned = notes.of("acquisition request failed").remove(0);
     assert_eq!((warned.level, warned.field("lock")), (Level::WARN, "orders:42"));
     assert!(warned.field("failure").contains("LOADING"), "{warned:?}");
 }

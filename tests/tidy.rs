@@ -7,6 +7,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
+    ops::Range,
     path::{Path, PathBuf},
 };
 
@@ -126,10 +127,16 @@ fn every_command_of_cargo_that_a_document_names_can_be_typed() {
 }
 
 #[test]
-fn the_guide_explains_every_event_and_every_number() {
-    let guide = guide();
-    none(of_users().flat_map(|(path, text)| events(&path, &text, &guide)));
-    none(numbers(&read("src/domain/stats.rs"), &guide));
+fn the_guide_explains_every_number() {
+    none(numbers(&read("src/domain/stats.rs"), &guide()));
+}
+
+#[test]
+fn messages_lists_every_text_of_errors_and_logs() {
+    // The strings of the blocking API are examples.
+    let shown = of_users().filter(|(path, _)| !path.starts_with("src/blocking/"));
+    let shown: Vec<_> = shown.flat_map(|(path, text)| shown_texts(&path, &text)).collect();
+    none(messages(&read("docs/messages.md"), &shown));
 }
 
 #[test]
@@ -755,26 +762,189 @@ fn cargo(path: &str, text: &str, exists: &dyn Fn(&str) -> bool) -> Vec<String> {
     complaints
 }
 
-/// What each call of tracing says is in the guide.
-fn events(path: &str, text: &str, guide: &str) -> Vec<String> {
-    let code = code(text);
-    let mut complaints = vec![];
-    for (at, _) in code.match_indices("tracing::") {
-        let is_event = |level| code[at + "tracing::".len()..].starts_with(level);
-        if !["debug!(", "debug_span!(", "error!(", "info!(", "warn!("].into_iter().any(is_event) {
+/// Literals of several words that no user sees: words of servers, parts of scripts, debug texts.
+const NOT_SHOWN: [&str; 16] = [
+    "ACL failure in script",
+    "Errors writing to the AOF file",
+    "Not enough good replicas",
+    "Redis is configured to save",
+    "The user executing the script can't",
+    "Valkey is configured to save",
+    "You can't write",
+    "by a function",
+    "command not allowed",
+    "local function work(KEYS, ARGV) {text}\\nend\\n{EVAL}",
+    "local write = function(KEYS, ARGV) {write}\\nend\\n{pass}",
+    "max number of clients",
+    "nknown command",
+    "nsupported command",
+    "protected mode",
+    "to access a non local key",
+];
+
+/// A text that users see, and its level if it is an event or a span.
+struct Shown {
+    text: String,
+    level: Option<String>,
+    at: String,
+}
+
+/// The texts of errors and events in a source: each literal of several words, and each message of
+/// an event. Examples in attributes and macros do not count, nor does a text that is searched for.
+fn shown_texts(path: &str, text: &str) -> Vec<Shown> {
+    let text = without_tests(text);
+    let (code, literals) = scanned(text);
+    let unseen: Vec<_> = blocks(&code, "macro_rules!").chain(attributes(&code)).collect();
+    let mut found = vec![];
+    for (start, end) in literals {
+        if unseen.iter().any(|block| block.contains(&start)) {
             continue;
         }
-        let call = code[at..].split(';').next().unwrap_or_default();
-        // The message is the last text but the target; a span's name comes first.
-        let texts = call.split('"').skip(1).step_by(2).filter(|text| *text != "leasehold");
-        let Some(message) = texts.last() else { continue };
-        let subject = message.split([':', '{']).next().unwrap_or(message).trim();
-        let short: String = subject.chars().take(30).collect();
-        if !guide.contains(&format!("`{}", short.trim_end())) {
-            complaints.push(format!("{path}:{}: not in the guide: {message}", line_of(&code, at)));
+        let (before, literal) = (code[..start].trim_end(), joined(&text[start + 1..end]));
+        let level = level_of(before);
+        let is_shown = match &level {
+            Some(_) => !before.ends_with("target:"),
+            None => has_words(&literal) && !literal.starts_with("BUG: ") && !is_searched(before),
+        };
+        if is_shown && !NOT_SHOWN.contains(&literal.as_str()) {
+            found.push(Shown {
+                text: literal,
+                level,
+                at: format!("{path}:{}", line_of(text, start)),
+            });
         }
     }
+    found
+}
+
+/// `text` with spaces for literals and comments, and where each literal has its quotation marks.
+fn scanned(text: &str) -> (String, Vec<(usize, usize)>) {
+    let (mut code, mut literals) = (String::new(), vec![]);
+    let mut at = 0;
+    while let Some(c) = text[at..].chars().next() {
+        let rest = &text[at..];
+        let length = match c {
+            '"' => 2 + end_of_literal(&rest[1..]),
+            '/' if rest.starts_with("//") => rest.find('\n').unwrap_or(rest.len()),
+            '\'' if rest.starts_with("'\"'") => 3,
+            other => {
+                code.push(other);
+                at += other.len_utf8();
+                continue;
+            }
+        };
+        if c == '"' {
+            literals.push((at, at + length - 1));
+        }
+        code.extend(std::iter::repeat_n(' ', length));
+        at += length;
+    }
+    (code, literals)
+}
+
+/// How long a literal is that begins with `text`.
+fn end_of_literal(text: &str) -> usize {
+    let mut escaped = false;
+    let ends = |c: char| {
+        let ends = c == '"' && !escaped;
+        escaped = c == '\\' && !escaped;
+        ends
+    };
+    text.find(ends).unwrap_or(text.len())
+}
+
+/// Each block that begins with `mark`, up to the bracket that closes its first one.
+fn blocks(code: &str, mark: &str) -> impl Iterator<Item = Range<usize>> {
+    code.match_indices(mark).map(|(start, _)| {
+        let mut depth = 0;
+        let closes = |c: char| {
+            depth += i32::from("([{".contains(c)) - i32::from(")]}".contains(c));
+            depth == 0 && ")]}".contains(c)
+        };
+        start..code[start..].find(closes).map_or(code.len(), |length| start + length)
+    })
+}
+
+/// Each attribute that holds no text of an error.
+fn attributes(code: &str) -> impl Iterator<Item = Range<usize>> {
+    blocks(code, "#[").filter(|block| !code[block.start..].starts_with("#[error("))
+}
+
+/// The level of the event or span whose call is open at the end of `before`.
+fn level_of(before: &str) -> Option<String> {
+    let call = &before[before.rfind("tracing::")? + "tracing::".len()..];
+    let level = call.split(['!', '_']).next()?;
+    let is_open = !call.contains(';') && call.matches('(').count() > call.matches(')').count();
+    (is_open && ["debug", "error", "info", "warn"].contains(&level)).then(|| level.to_owned())
+}
+
+/// Whether there are words beside a space, not counting what is filled in.
+fn has_words(literal: &str) -> bool {
+    let parts = literal.split('{').map(|part| part.rsplit('}').next().unwrap_or_default());
+    let plain: String = parts.collect();
+    plain.contains(' ') && plain.contains(|c: char| c.is_ascii_lowercase())
+}
+
+/// Whether another text is compared with the literal behind `before`.
+fn is_searched(before: &str) -> bool {
+    let calls = [
+        "contains(",
+        "starts_with(",
+        "ends_with(",
+        "split_once(",
+        "strip_prefix(",
+        "strip_suffix(",
+    ];
+    calls.iter().any(|call| before.ends_with(call))
+}
+
+/// A literal as it is read: on one line, without the signs of Rust.
+fn joined(literal: &str) -> String {
+    let mut lines = literal.split("\\\n");
+    let first = lines.next().unwrap_or_default().to_owned();
+    let text = lines.fold(first, |text, line| text + line.trim_start());
+    text.replace("{{", "{").replace("}}", "}").replace("\\\"", "\"")
+}
+
+/// Each text is once on the page, and each row of the page has a text.
+fn messages(page: &str, shown: &[Shown]) -> Vec<String> {
+    let mut texts: BTreeMap<&str, (BTreeSet<&str>, &str)> = BTreeMap::new();
+    for Shown { text, level, at } in shown {
+        let (levels, _) = texts.entry(text).or_insert_with(|| (BTreeSet::new(), at));
+        levels.extend(level.as_deref());
+    }
+    let rows: Vec<_> = page.lines().filter(|line| line.starts_with("| `")).collect();
+    let mut complaints = vec![];
+    let mut expected = BTreeSet::new();
+    for (text, (levels, at)) in &texts {
+        let levels = levels.iter().copied().collect::<Vec<_>>().join(", ");
+        let code = in_code(text);
+        let row = match levels.is_empty() {
+            true => format!("| {code} | "),
+            false => format!("| {code} | {levels} | "),
+        };
+        let begun = rows.iter().filter(|line| line.starts_with(&row)).count();
+        let named = rows.iter().filter(|line| line.contains(&code)).count();
+        let in_another_cell = levels.is_empty() && (begun, named) == (0, 1);
+        if begun != 1 && !in_another_cell {
+            complaints
+                .push(format!("{at}: docs/messages.md needs one row `{row}… |`, and has {begun}"));
+        }
+        expected.insert(row);
+    }
+    let is_stale = |row: &&&str| !expected.iter().any(|it| row.starts_with(it.as_str()));
+    complaints.extend(
+        rows.iter().filter(is_stale).map(|row| format!("docs/messages.md: no such text: {row}")),
+    );
     complaints
+}
+
+/// `text` as code in Markdown.
+fn in_code(text: &str) -> String {
+    match text.contains('`') {
+        true => format!("`` {text} ``"),
+        false => format!("`{text}`"),
+    }
 }
 
 /// Every public field of `Stats` is in the guide.
@@ -1347,9 +1517,20 @@ fn finds_a_method_that_one_api_has_and_the_other_lacks() {
 }
 
 #[test]
-fn finds_an_event_or_a_number_that_the_guide_does_not_explain() {
-    let code = "tracing::warn!(target: \"leasehold\", lock = %name,\n    \"lost: so sad\");";
-    assert!(events("src/a.rs", code, "| `lost: …` |").is_empty());
-    one(&events("src/a.rs", code, "nothing"), "src/a.rs:1");
+fn finds_a_number_that_the_guide_does_not_explain() {
     one(&numbers("    pub held: u64,\n    granted: u64,\n", "`granted`"), "`held`");
+}
+
+#[test]
+fn finds_a_text_that_messages_lacks_or_lists_in_vain() {
+    let code = "#[doc = \"an example\"] #[error(\"no `{0}` \\\n  {{here}}\")]\n\
+        tracing::warn!(target: \"leasehold\", x(),\n \"lost\"); // \"a word\"\n\
+        it.contains(\"a word\"); tracing::debug!(target: \"leasehold\", \"lost\");\n";
+    let shown = shown_texts("src/a.rs", code);
+    let page = "| `` no `{0}` {here} `` | x |\n| `lost` | debug, warn | x |\n";
+    assert!(messages(page, &shown).is_empty(), "{:?}", messages(page, &shown));
+    one(&messages(&page.replace("debug, ", ""), &shown)[..1], "one row `| `lost` | debug, warn | ");
+    one(&messages(&format!("{page}| `gone` | x |\n"), &shown), "no such text: | `gone`");
+    let lacking = page.split_once('\n').map_or("", |(_, rest)| rest);
+    one(&messages(lacking, &shown), "src/a.rs:1");
 }

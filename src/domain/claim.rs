@@ -321,12 +321,12 @@ impl Holder {
     }
 }
 
-/// As in "`8c6d…:42`, whose lease ends in 12.3s".
+/// Shows `8c6d…:42`, and when its lease ends.
 impl fmt::Display for Holder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.remaining {
-            Some(left) => write!(f, "`{}`, whose lease ends in {:?}", self.owner, in_millis(left)),
-            None => write!(f, "`{}`, without an end", self.owner),
+            Some(left) => write!(f, "`{}`, lease ends in {:?}", self.owner, in_millis(left)),
+            None => write!(f, "`{}`, lease never ends", self.owner),
         }
     }
 }

@@ -137,14 +137,14 @@ fn command_in(message: &str) -> Option<String> {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoRuntime => f.write_str("there is no tokio runtime"),
-            Self::Refused { code, message, .. } => write!(f, "refused: {code} {message}"),
-            Self::Unanswered(cause) if cause.is::<Elapsed>() => f.write_str("no answer in time"),
-            Self::Unanswered(cause) => write!(f, "no answer: {}", in_words(&**cause)),
-            Self::Unreachable(cause) => write!(f, "not reachable: {}", in_words(&**cause)),
-            Self::Unreadable(what) => write!(f, "unexpected answer: {what}"),
+            Self::NoRuntime => f.write_str("no tokio runtime"),
+            Self::Refused { code, message, .. } => write!(f, "rejected: {code} {message}"),
+            Self::Unanswered(cause) if cause.is::<Elapsed>() => f.write_str("no reply in time"),
+            Self::Unanswered(cause) => write!(f, "no reply: {}", in_words(&**cause)),
+            Self::Unreachable(cause) => write!(f, "unreachable: {}", in_words(&**cause)),
+            Self::Unreadable(what) => write!(f, "unexpected reply: {what}"),
             Self::WrongType { found } => write!(f, "the key is a {found}"),
-            Self::Failed(words) => write!(f, "failed half way: {words}"),
+            Self::Failed(words) => write!(f, "failed in part: {words}"),
             Self::Unsupported(what) => f.write_str(what),
         }
     }
@@ -159,7 +159,7 @@ fn in_words(cause: &(dyn Error + Send + Sync + 'static)) -> String {
     match kind {
         Some(UnexpectedEof) => "the server closed the connection".into(),
         Some(BrokenPipe | ConnectionAborted | ConnectionReset) => "the connection was lost".into(),
-        Some(ConnectionRefused) => "nothing listens at the address".into(),
+        Some(ConnectionRefused) => "no server listens at the address".into(),
         _ => cause.to_string(),
     }
 }
@@ -219,17 +219,17 @@ mod tests {
     #[test]
     fn a_failure_speaks_of_servers_and_not_of_sockets_and_timers() {
         let says = |kind: io::ErrorKind| Failure::unanswered(io::Error::from(kind)).to_string();
-        let closed = "no answer: the server closed the connection";
+        let closed = "no reply: the server closed the connection";
         assert_eq!(says(io::ErrorKind::UnexpectedEof), closed);
-        assert_eq!(says(io::ErrorKind::ConnectionReset), "no answer: the connection was lost");
+        assert_eq!(says(io::ErrorKind::ConnectionReset), "no reply: the connection was lost");
         let refused = Failure::unreachable(io::Error::from(io::ErrorKind::ConnectionRefused));
-        assert_eq!(refused.to_string(), "not reachable: nothing listens at the address");
+        assert_eq!(refused.to_string(), "unreachable: no server listens at the address");
     }
 
     #[tokio::test(start_paused = true)]
     async fn silence_is_called_silence() {
         let never = std::future::pending::<()>();
         let elapsed = tokio::time::timeout(std::time::Duration::ZERO, never).await.unwrap_err();
-        assert_eq!(Failure::unanswered(elapsed).to_string(), "no answer in time");
+        assert_eq!(Failure::unanswered(elapsed).to_string(), "no reply in time");
     }
 }

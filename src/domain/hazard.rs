@@ -32,7 +32,7 @@ impl Finding {
 /// Where, what, and what to do.
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}: {}", self.server, self.hazard, self.hazard.remedy())
+        write!(f, "{}: {}; {}", self.server, self.hazard, self.hazard.remedy())
     }
 }
 
@@ -158,38 +158,37 @@ impl Hazard {
         match self {
             Self::Evicts { .. } => "set maxmemory-policy noeviction",
             Self::Replica => "connect to its primary",
-            Self::ClusterNode => "connect to the cluster, by redis-cluster:// or rediss-cluster://",
-            Self::OldVersion { .. } => "upgrade it",
+            Self::ClusterNode => "connect to the cluster by redis-cluster:// or rediss-cluster://",
+            Self::OldVersion { .. } => "upgrade the server",
             Self::UnprotectedPrimary => {
                 "set min-replicas-to-write 1 and min-replicas-max-lag 2 on every server"
             }
             Self::NoReplica => "bring its replicas back, or start one",
-            Self::FewerReplicas { .. } => "bring replicas back, or be content with fewer",
+            Self::FewerReplicas { .. } => "bring replicas back, or require fewer",
             Self::ReplicaBehind { .. } => {
-                "see to that replica, or give it replica-priority 0; ask for replicated locks"
+                "repair that replica, or set its replica-priority to 0; use `replicated` locks"
             }
-            Self::ClockApart { .. } => "let NTP set the clocks of all machines",
-            Self::FewSentinels { .. } => {
-                "have three sentinels at least watch it, on machines of their own"
-            }
+            Self::ClockApart { .. } => "synchronize the clocks of all machines by NTP",
+            Self::FewSentinels { .. } => "run at least three sentinels, on separate machines",
             Self::NoQuorum { .. } => {
-                "start the missing sentinels; of those that are gone for good: SENTINEL RESET"
+                "start the missing sentinels; remove those that are gone for good by SENTINEL RESET"
             }
             Self::NoSentinel => {
-                "start them, or correct their addresses, the name of the master or sentinel_password"
+                "start the sentinels, or correct their addresses, the name of the primary or \
+                 sentinel_password"
             }
             Self::TooFewReplicas => "bring its replicas back, or lower min-replicas-to-write",
             Self::NodeAway { why, .. } if refuses_login(why) => {
-                "make the user on that node as it is on the others"
+                "create the user on that node as on the others"
             }
-            Self::NodeAway { .. } => "see to that node, or wait for a failover",
-            Self::SlotsWithoutNode { .. } => "give them to a node, or wait for a failover",
-            Self::ChannelModeChanged => "restart the clients that began before the upgrade",
+            Self::NodeAway { .. } => "repair that node, or wait for a failover",
+            Self::SlotsWithoutNode { .. } => "assign the slots to a node, or wait for a failover",
+            Self::ChannelModeChanged => "restart the clients that started before the upgrade",
             Self::ServerMismatch => {
-                "stop the old server, or make it a replica: commands follow then"
+                "stop the old server, or demote it to a replica; commands then follow"
             }
-            Self::OtherPrimary { .. } => "make one the replica of the other: REPLICAOF host port",
-            Self::ChecksDenied { .. } => "give the user the right to it, if you like to know",
+            Self::OtherPrimary { .. } => "demote one of them to a replica: REPLICAOF host port",
+            Self::ChecksDenied { .. } => "grant the user this command to see hazards",
         }
     }
 }
@@ -235,72 +234,81 @@ impl fmt::Display for Hazard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Evicts { policy } => {
-                write!(f, "this server may evict locks when its memory is full, by {policy}")
+                write!(
+                    f,
+                    "this server may evict locks when its memory is full: maxmemory-policy is \
+                     {policy}"
+                )
             }
-            Self::Replica => f.write_str("this server is a replica and takes no locks"),
-            Self::ClusterNode => {
-                f.write_str("this server is a node of a cluster and takes no names but its own")
-            }
+            Self::Replica => f.write_str("this server is a replica and grants no locks"),
+            Self::ClusterNode => f.write_str(
+                "this server is a node of a cluster and accepts only the names of its own \
+                     slots",
+            ),
             Self::OldVersion { version } => {
-                write!(f, "this server has version {version}: none before 6.2 is tested")
+                write!(
+                    f,
+                    "this server has version {version}, which is older than the oldest tested \
+                     one, 6.2"
+                )
             }
             Self::UnprotectedPrimary => f.write_str(
-                "this primary takes locks when it is cut off from its replicas, one of which may \
-                 be the primary by then",
+                "this primary keeps granting locks when it is cut off from its replicas, \
+                 although one of them may have been promoted",
             ),
-            Self::NoReplica => {
-                f.write_str("no replica follows this primary: when it fails nobody takes its place")
-            }
+            Self::NoReplica => f.write_str(
+                "no replica is connected to this primary, so no server can replace it if it \
+                     fails",
+            ),
             Self::FewerReplicas { wanted, there } => write!(
                 f,
-                "{there} of the {wanted} replicas follow this server that locks ask for: these are \
-                 refused"
+                "only {there} of {wanted} replicas required by `replicated` are connected; such \
+                 locks will be refused"
             ),
             Self::ReplicaBehind { replica, silent, bytes } => write!(
                 f,
-                "the replica {replica} is {bytes} bytes behind and silent for {silent:?}: if it is \
-                 promoted it has forgotten locks"
+                "the replica {replica} is {bytes} bytes behind and has been silent for \
+                 {silent:?}; if it is promoted, locks are lost"
             ),
             Self::ClockApart { ahead, by } => write!(
                 f,
-                "the clock of this server is {by:?} {} ours: after a failover leases may end as \
-                 much too early or too late, and permits shared with Redisson",
+                "the clock of this server is {by:?} {} this client's; after a failover, leases \
+                 and permits may end that much too early or too late",
                 if *ahead { "ahead of" } else { "behind" }
             ),
             Self::FewSentinels { known } => write!(
                 f,
-                "{known} sentinels watch this master, as they say: when one fails nobody replaces a \
-                 primary that does"
+                "only {known} sentinels watch this primary; if one of them fails, no failover is \
+                 possible"
             ),
-            Self::NoQuorum { usable, needed } => write!(
-                f,
-                "{usable} of the {needed} sentinels are there that it takes to replace a primary"
-            ),
+            Self::NoQuorum { usable, needed } => {
+                write!(f, "{usable} sentinels available; failover needs {needed}")
+            }
             Self::NoSentinel => f.write_str(
-                "no sentinel says where the primary is: no failover will be followed now",
+                "no sentinel names the primary; this client cannot follow a failover now",
             ),
             Self::TooFewReplicas => f.write_str(
-                "this server takes no locks, for it hears of too few replicas: NOREPLICAS",
+                "this server rejects writes because too few replicas are connected: NOREPLICAS",
             ),
             Self::NodeAway { slots, why } => {
-                write!(f, "names in {slots} cannot be locked now: {why}")
+                write!(f, "names in {slots} cannot be locked: {why}")
             }
             Self::SlotsWithoutNode { slots } => {
-                write!(f, "no node of the cluster has {slots}: names there cannot be locked")
+                write!(f, "no node of the cluster serves {slots}; names there cannot be locked")
             }
             Self::ChannelModeChanged => f.write_str(
-                "the cluster has other channels than when this client began: releases of newer \
-                 clients wake it late, and its own wake them late",
+                "the cluster was upgraded to sharded channels after this client started; \
+                 notifications between it and newer clients arrive late",
             ),
             Self::ServerMismatch => f.write_str(
-                "this address leads to another server by now than the one that commands go to: \
+                "this address now leads to another server than the one that executes commands; \
                  other clients may lock there",
             ),
             Self::OtherPrimary { address } => {
-                write!(f, "{address} is a primary, too: other clients may lock there")
+                write!(f, "{address} is also a primary; other clients may lock there")
             }
             Self::ChecksDenied { command } => {
-                write!(f, "{command} is refused: what can hurt locks cannot be looked at")
+                write!(f, "{command} is denied, so hazards of this server cannot be checked")
             }
         }
     }

@@ -202,7 +202,7 @@ impl About {
             _ if self.hazards.contains(&Hazard::TooFewReplicas) => Hazard::TooFewReplicas,
             _ => return None,
         };
-        Some(format!("{stops}: {}", stops.remedy()))
+        Some(format!("{stops}; {}", stops.remedy()))
     }
 
     /// What is known of it, and nothing else.

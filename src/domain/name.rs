@@ -141,10 +141,10 @@ pub enum InvalidName {
     #[error("a name needs at least one character")]
     Empty,
     /// It begins as keys of our own do.
-    #[error("a name must not begin with `leasehold_`: keys of that form are Leasehold's own")]
+    #[error("a name must not begin with `leasehold_`: this prefix is reserved; choose another")]
     Reserved,
     /// Longer than 512 bytes.
-    #[error("a name has at most 512 bytes, this one has {bytes}: use a hash of it")]
+    #[error("a name has at most 512 bytes, this one has {bytes}; use a hash of it")]
     TooLong {
         /// How long it is.
         bytes: usize,

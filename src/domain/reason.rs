@@ -21,11 +21,11 @@ pub enum LostReason {
     #[error("its lease ended")]
     Expired,
     /// It reached its [`max_hold`](crate::Lock::max_hold).
-    #[error("it was held for as long as it may be")]
+    #[error("its max_hold ended")]
     MaxHold,
     /// The store does not know it as ours any more: somebody forced its
     /// release, or the data was lost.
-    #[error("the store does not know it as ours any more")]
+    #[error("the store no longer has it: it was released by force, or its data was lost")]
     NotOwned,
     /// The server was replaced during the release, and the new one does not know the hold: the one
     /// before released it, or it was lost. Treat the work as overlapped.

@@ -211,7 +211,8 @@ impl Watch {
         Handle::try_current().map_err(|_| Error::NoRuntime)?;
         if !hold.object().manner().is_exclusive() {
             return Err(Error::Unsupported {
-                what: "a write under a lock that others hold as well",
+                what: "guarded writes need an exclusive lock, but others may share this one; use \
+                     a lock or a write lock",
             });
         }
         engine.reachable(hold.name())?;
@@ -385,7 +386,7 @@ mod tests {
         store.fail("ERR asked");
         let own = guard.write([Write::set("data", "1"), Write::delete("door")]).await;
         assert!(
-            matches!(own, Err(Error::Refused { message, .. }) if message.contains("key of a lock"))
+            matches!(own, Err(Error::Refused { message, .. }) if message.contains("key of the lock"))
         );
         let never = guard.write([Write::expire("data", Duration::ZERO)]).await;
         assert!(matches!(never, Err(Error::Duration(_))), "{never:?}");

@@ -246,7 +246,7 @@ impl Hold {
         let first = !std::mem::replace(&mut self.state.lock().doubted, true);
         if first {
             tracing::debug!(target: "leasehold", lock = %self.name(), owner = %self.grant.claim.owner,
-                "in doubt: a renewal failed and is tried again until the lease ends");
+                "hold in doubt: renewal failed, retrying until the lease ends");
         }
     }
 
@@ -401,7 +401,7 @@ impl Hold {
     pub(super) fn found_lost(&self, reason: LostReason) {
         self.counters.lost(reason);
         tracing::warn!(target: "leasehold", lock = %self.name(),
-            owner = %self.grant.claim.owner, %reason, "lost");
+            owner = %self.grant.claim.owner, %reason, "hold lost");
     }
 
     /// Waits until somebody ends it.

@@ -55,7 +55,7 @@ pub(crate) async fn within<T>(
 
 /// Nobody has answered within `limit`.
 pub(crate) fn nothing_came(limit: Duration) -> Failure {
-    Failure::unanswered(format!("nothing came within {limit:?}"))
+    Failure::unanswered(format!("timed out after {limit:?}"))
 }
 
 #[cfg(test)]
@@ -77,7 +77,7 @@ mod tests {
         assert_eq!(within(limit, late).await.unwrap(), 2);
         let silence = within(limit, pending::<Result<(), _>>()).await.unwrap_err();
         assert!(silence.may_have_happened());
-        assert_eq!(silence.to_string(), "no answer: nothing came within 1s");
+        assert_eq!(silence.to_string(), "no reply: timed out after 1s");
         assert_eq!(start.elapsed(), limit * 3 / 2);
     }
 

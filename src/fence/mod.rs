@@ -31,7 +31,8 @@ pub use self::gate::Gate;
 /// let gate = leasehold::fence::Gate::new();
 /// gate.pass("orders:42", 2).unwrap();
 /// let late = gate.pass("orders:42", 1).unwrap_err();
-/// assert_eq!(late.to_string(), "`orders:42` was written by hold 2: hold 1 comes too late");
+/// let text = "stale write to `orders:42`: hold 2 has written already, hold 1 is older";
+/// assert_eq!(late.to_string(), text);
 /// ```
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Stale {
@@ -87,7 +88,11 @@ impl Stale {
 impl fmt::Display for Stale {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { resource, token, newest } = self;
-        write!(f, "`{resource}` was written by hold {newest}: hold {token} comes too late")
+        write!(
+            f,
+            "stale write to `{resource}`: hold {newest} has written already, hold {token} is \
+             older"
+        )
     }
 }
 

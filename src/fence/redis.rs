@@ -284,10 +284,13 @@ pub fn script<K: AsRef<[u8]>, A: AsRef<[u8]>>(
 pub enum InvalidScript {
     /// It begins with `#!`, which only a whole script may. Leave that line out: what it
     /// declares would not hold for the fence.
-    #[error("a script behind a fence cannot begin with `#!`: leave that line out")]
+    #[error("a script behind a fence must not begin with `#!`; remove that line")]
     Shebang,
     /// It has no key beside which the newest token could be kept.
-    #[error("a script behind a fence needs a key: its newest token is kept beside the first")]
+    #[error(
+        "a script behind a fence needs a key: the newest token is stored next to the first \
+         one; pass a key"
+    )]
     NoKey,
 }
 
@@ -348,7 +351,7 @@ mod tests {
         let none = [""; 0];
         assert_eq!(script("#!lua\n", ["a"], none, 1).unwrap_err(), InvalidScript::Shebang);
         assert_eq!(script("return 1", none, none, 1).unwrap_err(), InvalidScript::NoKey);
-        assert!(InvalidScript::Shebang.to_string().contains("leave that line out"));
+        assert!(InvalidScript::Shebang.to_string().contains("remove that line"));
     }
 
     #[test]

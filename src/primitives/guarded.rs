@@ -22,7 +22,7 @@ pub(super) async fn eval(watch: &Watch, script: Script) -> Result<Value> {
 /// Passes what does not break the lock called `name`, and what every store can keep.
 fn possible(write: &Write, name: &Name) -> Result<()> {
     if write.key == name.as_str().as_bytes() {
-        let words = "the key of a lock is not written to under that lock";
+        let words = "the key of the lock itself cannot be written under it; choose another key";
         return Err(Error::about(name, Failure::refused("ERR", words)));
     }
     match write.edit {
@@ -36,7 +36,7 @@ fn runnable(script: &Script) -> Result<()> {
     let why = match &script.text {
         text if text.trim().is_empty() => "it is empty",
         text if text.starts_with("#!") => {
-            "it begins with `#!`: flags are for a script by itself, leave that line out"
+            "it begins with `#!`, but flags do not work under a lock; remove that line"
         }
         _ => return Ok(()),
     };

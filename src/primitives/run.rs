@@ -303,7 +303,7 @@ pub(crate) async fn release_after_run(held: Held) -> Option<LostReason> {
         // It was held when the work completed; a background task releases it.
         Err(error) => {
             tracing::warn!(target: "leasehold", lock = %name, %error,
-                "the release after the work was not confirmed; it continues in the background");
+                "release not confirmed after the work: continuing in the background");
             None
         }
     }

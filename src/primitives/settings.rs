@@ -100,7 +100,7 @@ pub(super) fn possible(name: &Name, permits: u32) -> Result<u32> {
 /// Passes a timeout that leaves time for a request. It begins now.
 pub(crate) fn checked_timeout(timeout: Duration) -> Result<Within, InvalidDuration> {
     if timeout.is_zero() {
-        let rule = "more than zero: try_acquire asks once without waiting";
+        let rule = "more than zero; to try once without waiting, use try_acquire";
         return Err(InvalidDuration { setting: "timeout", given: timeout, rule });
     }
     Ok(Within::from_now(timeout.min(LONGEST_PATIENCE)))

@@ -278,7 +278,7 @@ pub(crate) fn until_places(redis: &Redis, name: &str, number: usize) {
 
 /// It says that what lies there is no number, and does not show it.
 pub(crate) fn is_no_number(error: &Error, there: &str) {
-    let wrong = |found: &str| found == "text that is no number";
+    let wrong = |found: &str| found == "text, not a number";
     assert!(matches!(error, Error::WrongType { found, .. } if wrong(found)), "{error:?}");
     assert!(!error.is_transient() && !format!("{error} {error:?}").contains(there), "{error:?}");
 }

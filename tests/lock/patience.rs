@@ -48,7 +48,7 @@ async fn one_who_waits_for_its_own_lock_is_told_that_it_is_its_own() {
     );
     assert!(text.starts_with(&said), "{text}");
     // What ends by then is the lease, which is renewed, and not the hold.
-    assert!(text.contains("`, whose lease ends in 2"), "{text}");
+    assert!(text.contains("`, lease ends in 2"), "{text}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -66,9 +66,9 @@ impl Engine {
         };
         match due {
             Some(times) => tracing::warn!(target: "leasehold", %lock, %owner, %error, times,
-                "not replicated: taken back"),
+                "grant released: too few replicas acknowledged it"),
             None => tracing::debug!(target: "leasehold", %lock, %owner, %error,
-                "not replicated: taken back"),
+                "grant released: too few replicas acknowledged it"),
         }
     }
 
@@ -97,7 +97,8 @@ impl Engine {
 /// Says what could not be had where the store cannot be reached.
 fn unasked(mut error: Error) -> Error {
     if let Error::Unavailable { reason, .. } = &mut error {
-        *reason = format!("granted, and taken back, as its replicas cannot be asked: {reason}");
+        *reason =
+            format!("the grant was released, because its replicas could not be counted: {reason}");
     }
     error
 }

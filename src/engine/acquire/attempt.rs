@@ -164,7 +164,7 @@ impl<'a> Attempt<'a> {
                 }
                 Asked::Busy(taken) => {
                     let holder = taken.holder.as_ref().map(tracing::field::display);
-                    tracing::debug!(target: "leasehold", holder, "wait");
+                    tracing::debug!(target: "leasehold", holder, "acquisition started to wait");
                     Box::pin(engine.unless_closed(self.wait())).await?;
                 }
                 Asked::Failed(failure) => {
@@ -193,7 +193,8 @@ impl<'a> Attempt<'a> {
             return Err(Error::about(&self.want.object.name, failure));
         }
         if let Some(times) = engine.cannot_ask.once_more(engine.core.clock.now()) {
-            tracing::warn!(target: "leasehold", %failure, times, "cannot ask: trying again");
+            tracing::warn!(target: "leasehold", %failure, times,
+                "acquisition request failed, retrying");
         }
         self.is_to_ask_again();
         let pause = self.waiting.unhurried(backoff.next(BACKOFF));
@@ -270,7 +271,7 @@ impl<'a> Attempt<'a> {
     /// What `verdict` means for who asked for `lease`.
     fn weigh(&mut self, verdict: Result<Verdict, Failure>, lease: Lease) -> Asked {
         let (engine, now) = (self.engine, self.engine.core.clock.now());
-        let too_late = || format!("granted when its lease of {:?} had ended", self.claim.ttl);
+        let too_late = || format!("granted after its lease of {:?} had ended", self.claim.ttl);
         let verdict = match verdict {
             Ok(Verdict::Granted { .. }) if now >= lease.ends() => {
                 Err(Failure::unanswered(too_late()))
@@ -309,7 +310,7 @@ impl<'a> Attempt<'a> {
         let waited = std::mem::take(&mut self.waiting);
         let (since, refused) = (waited.since(), waited.was_refused());
         tracing::debug!(target: "leasehold", lock = %self.claim.name(), owner = %self.claim.owner,
-            waited = ?now.saturating_duration_since(since.unwrap_or(lease.asked_at)), "grant");
+            waited = ?now.saturating_duration_since(since.unwrap_or(lease.asked_at)), "lock granted");
         let grant = Grant {
             id: self.engine.next_grant(),
             claim: self.claim.clone(),
@@ -329,7 +330,7 @@ impl<'a> Attempt<'a> {
         let (engine, now) = (self.engine, self.engine.core.clock.now());
         let grant = self.turn.as_ref()?.offered()?.take(now)?;
         tracing::debug!(target: "leasehold", lock = %self.claim.name(), owner = %grant.claim.owner,
-            "grant, by the one before here");
+            "lock granted by hand-off");
         Some(engine.enter(self.want, grant, self.turn.take(), now, true))
     }
 

@@ -219,7 +219,7 @@ impl Engine {
                 let now = self.core.clock.now();
                 if let Some(grant) = baton.take(now) {
                     tracing::debug!(target: "leasehold", lock = %want.object.name, owner = %grant.claim.owner,
-                        "grant, by the one before here");
+                        "lock granted by hand-off");
                     return self.enter(want, grant, Some(turn), now, true);
                 }
             }
@@ -287,7 +287,7 @@ impl Engine {
     /// A share in a hold of another task. It was counted when it was found.
     fn share(self: &Arc<Self>, hold: Arc<Hold>) -> Held {
         tracing::debug!(target: "leasehold", lock = %hold.name(), owner = %hold.grant.claim.owner,
-            "grant, beside others here");
+            "lock granted by a shared hold");
         self.core.counters.handed_over.add(1);
         Held::new(hold, self)
     }

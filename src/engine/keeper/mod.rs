@@ -164,7 +164,7 @@ impl Keeper {
             && let Some(times) = self.waits_for_itself.once_more(now)
         {
             tracing::warn!(target: "leasehold", lock = %hold.name(), owner = %hold.grant.claim.owner,
-                ?held, times, "this client waits for a lock that it holds itself");
+                ?held, times, "self-wait detected: this client waits for a lock that it holds");
         }
     }
 
@@ -172,10 +172,10 @@ impl Keeper {
         let outcomes = answer.unwrap_or_else(|failure| {
             if let Some(times) = self.failing.once_more(self.core.clock.now()) {
                 let lock = holds.first().map(|hold| tracing::field::display(hold.name()));
-                tracing::warn!(target: "leasehold", lock, of = holds.len(), %failure, times,
-                    "renewals fail: tried again until the leases end");
+                tracing::warn!(target: "leasehold", lock, holds = holds.len(), %failure, times,
+                    "renewals failed: retrying until the leases end");
             }
-            tracing::debug!(target: "leasehold", of = holds.len(), %failure, "renew failed");
+            tracing::debug!(target: "leasehold", holds = holds.len(), %failure, "renewal batch failed");
             vec![Outcome::Unknown; holds.len()]
         });
         // Fixed leases are only looked at.
@@ -186,7 +186,7 @@ impl Keeper {
         let (renewed, failed) = (of_kind(Outcome::Renewed), of_kind(Outcome::Unknown));
         self.core.counters.renewals.add(renewed);
         self.core.counters.renewals_failed.add(failed);
-        tracing::debug!(target: "leasehold", of = holds.len(), renewed, failed, "renew");
+        tracing::debug!(target: "leasehold", holds = holds.len(), renewed, failed, "renewal batch completed");
 
         let now = self.core.clock.now();
         let mut plan = self.plan.lock();

@@ -72,7 +72,7 @@ impl Engine {
             self.contention.left(hold);
         }
         tracing::debug!(target: "leasehold", lock = %hold.name(), owner = %hold.grant.claim.owner,
-            held = ?hold.held_for(self.core.clock.now()), ?given, "release");
+            held = ?hold.held_for(self.core.clock.now()), result = ?given, "release completed");
 
         let left = match given {
             // What is known to be lost is told, whatever the store says.
@@ -108,7 +108,7 @@ impl Engine {
             return false;
         }
         tracing::debug!(target: "leasehold", lock = %hold.name(), owner = %hold.grant.claim.owner,
-            held = ?hold.held_for(now), "release, to the next one here");
+            held = ?hold.held_for(now), "lock released by hand-off");
         self.core.counters.handed_over.add(1);
         true
     }
@@ -117,7 +117,7 @@ impl Engine {
     pub(super) fn free_in_background(&self, hold: &Arc<Hold>, now: Instant) {
         self.keeper.unwatch(hold.grant.id);
         tracing::debug!(target: "leasehold", lock = %hold.name(), owner = %hold.grant.claim.owner,
-            held = ?hold.held_for(now), "release, in the background");
+            held = ?hold.held_for(now), "background release started");
         if hold.end(LostReason::Released).is_ok() {
             self.core.counters.released.add(1);
         }

@@ -79,7 +79,8 @@ async fn settle(core: &Core, contention: &Contention, debt: Debt) -> Option<Debt
         let claim = debt.claim();
         if let Some(releases) = core.debts.given_up.once_more(core.clock.now()) {
             tracing::warn!(target: "leasehold", lock = %claim.name(), owner = %claim.owner,
-                %failure, releases, "a release was given up: if it is held yet, it is so until its lease ends");
+                %failure, releases,
+                    "release abandoned: if still held, the lock expires with its lease");
         }
         None
     })
@@ -89,7 +90,7 @@ async fn settle(core: &Core, contention: &Contention, debt: Debt) -> Option<Debt
 async fn long_unused(core: &Core) -> Failure {
     drop(core.used.acquire().await);
     sleep(LATEST).await;
-    Failure::unanswered("its client is gone, and the store was not asked in time")
+    Failure::unanswered("the client was dropped before the store replied")
 }
 
 /// Gives back what no lease gives back, however long that is refused, while somebody uses the
@@ -109,7 +110,7 @@ async fn withdraw_at_last(
         if first && let Some(releases) = core.debts.refused.once_more(core.clock.now()) {
             let claim = &withdrawal.claim;
             tracing::warn!(target: "leasehold", lock = %claim.name(), owner = %claim.owner,
-                %failure, releases, "a release of what has no lease is refused: asked for again each minute");
+                %failure, releases, "release of permits rejected: retrying every minute");
         }
         tokio::select! {
             () = sleep(REFUSED_RESTS) => {}
@@ -127,7 +128,7 @@ async fn repeat(core: &Core, contention: &Contention, claim: &Claim, until: Inst
     let Ok(given) = retry_while(helps, &core.clock, until, release).await else { return };
     if let GivenBack::Freed(others) = given.answer {
         tracing::debug!(target: "leasehold", lock = %claim.name(), owner = %claim.owner,
-            "released once more: the server did not know it");
+            "lock released again after a failover");
         contention.note(&claim.object, others);
     }
 }

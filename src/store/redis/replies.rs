@@ -76,8 +76,8 @@ fn behind_its_place(said: &str) -> Option<&str> {
 }
 
 /// What to do about keys that lie in different slots of a cluster.
-const ONE_SLOT: &str = "in a cluster all keys of one request must lie in one slot, as those do \
-     that have the name of the lock in braces: `{orders:42}:total` beside `orders:42`";
+const ONE_SLOT: &str = "in a cluster, all keys of a request must be in one slot; put the name of \
+     the lock in braces, such as `{orders:42}:total` for `orders:42`";
 
 /// Whether the server does not know the script.
 pub(super) fn is_no_script(value: &Value) -> bool {
@@ -135,7 +135,7 @@ pub(super) const NO_NUMBER: &str = "NONUMBER";
 
 /// Something that was to be a number is another text. It is not shown: it is somebody's.
 pub(super) fn no_number() -> Failure {
-    Failure::WrongType { found: "text that is no number".to_owned() }
+    Failure::WrongType { found: "text, not a number".to_owned() }
 }
 
 /// Names the `keys` of a question that was refused for want of a right to one of them.
@@ -144,8 +144,8 @@ pub(super) fn naming_keys(refused: Failure, keys: &[impl AsRef<[u8]>]) -> Failur
         Failure::Refused { code, message, command }
             if code == "NOPERM" && message.contains(" key") =>
         {
-            let needs = format!("it needs the keys {}", listed(keys));
-            let message = format!("{message}; {needs}: see the guide on permissions");
+            let needs = format!("the request needs the keys {}", listed(keys));
+            let message = format!("{message}; {needs}; see the ACL page of the guide");
             Failure::Refused { code, message, command }
         }
         other => other,
@@ -220,7 +220,7 @@ pub(super) fn warn_unannounced(name: &Name) {
     static UNANNOUNCED: Seldom = Seldom::new();
     if let Some(releases) = UNANNOUNCED.once_more(Instant::now()) {
         tracing::warn!(target: "leasehold", lock = %name, releases,
-            "the server refuses to announce a release: waiters notice when they ask again");
+            "release notification denied: waiters notice at their next request");
     }
 }
 
@@ -350,8 +350,8 @@ mod tests {
             other => panic!("{other}"),
         };
         let words = "No permissions to access a key";
-        let guide = ": see the guide on permissions";
-        let needs = |keys: &str| format!("{words}; it needs the keys {keys}{guide}");
+        let guide = "; see the ACL page of the guide";
+        let needs = |keys: &str| format!("{words}; the request needs the keys {keys}{guide}");
         assert_eq!(named(words, &["a", "b:{a}"]), needs("`a`, `b:{a}`"));
         assert_eq!(named(words, &["a"; 9]), needs("`a`"));
         let eight = ["a", "b", "c", "d", "e", "f", "g", "h"];

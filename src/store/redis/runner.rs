@@ -116,8 +116,8 @@ impl RedisStore {
         let mut say = cmd(channels.publish());
         say.arg(K::channel(name)).arg(K::WAKES);
         let said = self.topology.call(name.as_str().as_bytes(), &say).await;
-        tracing::debug!(target: "leasehold", lock = %name, ?said,
-            "said again: its slot is on its way");
+        tracing::debug!(target: "leasehold", lock = %name, reply = ?said,
+            "notification repeated: the slot is migrating");
     }
 
     /// The number under `name`, 0 if there is none.
@@ -134,7 +134,7 @@ impl RedisStore {
         let unset = millis == UNSET;
         if unset && let Some(times) = self.unset.once_more(Instant::now()) {
             tracing::warn!(target: "leasehold", lock = %name, times,
-                "nobody has said how many permits there are: call set_if_absent");
+                "number of permits not set: call set_if_absent");
         }
         let at_most = u64::try_from(millis).ok().map(Duration::from_millis);
         Ok(Verdict::Busy(Taken { at_most, unset, ..Taken::UNKNOWN }))

@@ -183,13 +183,15 @@ pub(super) fn say(Finding { server, hazard }: &Finding) {
     let remedy = hazard.remedy();
     match hazard {
         Hazard::ChecksDenied { .. } => tracing::debug!(target: "leasehold",
-            server, %hazard, remedy, "a look at the server is refused"),
-        _ => tracing::warn!(target: "leasehold", server, %hazard, remedy, "this can hurt locks"),
+            server, %hazard, remedy, "server checks denied"),
+        _ => {
+            tracing::warn!(target: "leasehold", server, %hazard, remedy, "deployment hazard detected")
+        }
     }
 }
 
 pub(super) fn say_over(Finding { server, hazard }: &Finding) {
-    tracing::info!(target: "leasehold", server, %hazard, "this is over");
+    tracing::info!(target: "leasehold", server, %hazard, "deployment hazard resolved");
 }
 
 #[cfg(test)]

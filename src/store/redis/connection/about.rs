@@ -18,8 +18,8 @@ pub(super) fn greeted(facts: &[(Value, Value)]) -> Result<About, Obstacle> {
     let role = match (fact("mode"), fact("role")) {
         (Some("sentinel"), _) => {
             return Err(Obstacle::lasting(
-                "this is a Sentinel, and keeps no locks: name the Redis server that it watches, \
-                 or write redis-sentinel://host:port/mymaster",
+                "this server is a Sentinel and stores no locks; use the Redis server that it \
+                 watches, or redis-sentinel://host:port/mymaster",
             ));
         }
         (_, Some("replica" | "slave")) => Some(Role::Replica),
@@ -45,9 +45,9 @@ fn greeting_says<'a>(facts: &'a [(Value, Value)], name: &str) -> Option<&'a str>
 pub(super) fn must_be_primary(about: &About) -> Result<(), Obstacle> {
     match about.role {
         Some(Role::Primary) => Ok(()),
-        Some(Role::Replica) => Err(Obstacle::passing("this server is a replica now")),
+        Some(Role::Replica) => Err(Obstacle::passing("this server is a replica")),
         Some(Role::ClusterNode) => Err(Obstacle::lasting("this server is a node of a cluster")),
-        None => Err(Obstacle::passing("this server does not say whether it is the primary")),
+        None => Err(Obstacle::passing("this server does not report whether it is the primary")),
     }
 }
 

@@ -228,7 +228,7 @@ impl Dialer {
     /// Nobody at `addresses` has answered in time.
     fn silence(&self, addresses: &[Address]) -> Obstacle {
         let silent = |it: &Address| match self.whereabouts.origin(it) {
-            Some(origin) => Obstacle::passing(format!("{}: {origin}", silence(self.limit, it))),
+            Some(origin) => Obstacle::passing(format!("{}; {origin}", silence(self.limit, it))),
             None => silence(self.limit, it),
         };
         let silences = addresses.iter().map(|it| self.said_of(it, silent(it)));
@@ -269,7 +269,7 @@ impl Dialer {
             }
         }
         if !asked.is_empty() {
-            obstacles.push(Obstacle::passing("others do not answer"));
+            obstacles.push(Obstacle::passing("other addresses do not reply"));
         }
         found.ok_or_else(|| Obstacle::of_all(obstacles))
     }
@@ -306,7 +306,7 @@ impl Dialer {
 /// Nobody can know which of them is the right one.
 fn two(one: &Dialled, other: &Dialled) -> Obstacle {
     Obstacle::passing(format!(
-        "{} and {} are both primaries: make one the replica of the other, or name only one",
+        "{} and {} are both primaries; demote one of them, or use only one",
         one.address, other.address
     ))
 }

@@ -49,15 +49,15 @@ impl From<io::Error> for Ending {
 impl fmt::Display for Ending {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Astray => f.write_str("commands go to another server than this connection"),
-            Self::Behind(late) => write!(f, "the server answers more than {late:?} late"),
+            Self::Astray => f.write_str("this connection reached another server than commands do"),
+            Self::Behind(late) => write!(f, "replies are more than {late:?} late"),
             Self::Broken(how) => write!(f, "the connection broke: {how}"),
-            Self::Demoted => f.write_str("the server cannot be the primary any more"),
-            Self::Dropped => f.write_str("the connection was given up"),
+            Self::Demoted => f.write_str("the server is no longer the primary"),
+            Self::Dropped => f.write_str("this client closed the connection"),
             Self::HungUp => f.write_str("the server closed the connection"),
-            Self::Moved(to) => write!(f, "the sentinels name another master: {to}"),
-            Self::Silent(time) => write!(f, "the server answered nothing for {time:?}"),
-            Self::Surplus => f.write_str("the server answered more than it was asked"),
+            Self::Moved(to) => write!(f, "the sentinels name another primary: {to}"),
+            Self::Silent(time) => write!(f, "no reply for {time:?}"),
+            Self::Surplus => f.write_str("the server sent more replies than requests"),
             Self::Unreadable(why) => write!(f, "a reply cannot be read: {why}"),
         }
     }

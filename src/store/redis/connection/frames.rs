@@ -126,7 +126,7 @@ impl Scan {
         match &rest[end..] {
             [b'\r', b'\n', ..] => Ok(Some(&rest[..end])),
             [b'\r'] => Ok(None),
-            _ => Err("a line does not end as it must".into()),
+            _ => Err("a line does not end with CR LF".into()),
         }
     }
 
@@ -161,7 +161,7 @@ const KINDS: &[u8] = b":+-_#,($=!*~>%|";
 fn stranger(byte: u8) -> String {
     match byte {
         // The first byte of an alert and of a handshake.
-        0x15 | 0x16 => "it speaks TLS".into(),
+        0x15 | 0x16 => "it uses TLS".into(),
         b'H' | b'<' => "it may be a web server".into(),
         byte => format!("a reply begins with {:?}", char::from(byte)),
     }
@@ -172,18 +172,18 @@ fn count(digits: &[u8]) -> Result<Option<usize>, String> {
     match digits {
         b"-1" => return Ok(None),
         [b'0'..=b'9', ..] => {}
-        _ => return Err("a length is no number".into()),
+        _ => return Err("a length is not a number".into()),
     }
     let count = str::from_utf8(digits).ok().and_then(|text| text.parse().ok());
     let count = count.filter(|count| *count <= LONGEST_SAID);
-    count.map(Some).ok_or_else(|| "a length is no number, or too large".into())
+    count.map(Some).ok_or_else(|| "a length is not a number, or too large".into())
 }
 
 fn read(frame: &[u8]) -> Result<Value, String> {
     match number(frame).or_else(|| bulk(frame)).or_else(|| list(frame)) {
         Some(value) => Ok(value),
         // The parser's own words fill several lines.
-        None => redis::parse_redis_value(frame).map_err(|_| "a reply makes no sense".into()),
+        None => redis::parse_redis_value(frame).map_err(|_| "a reply is malformed".into()),
     }
 }
 

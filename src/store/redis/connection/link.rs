@@ -207,7 +207,7 @@ impl Link {
 
     fn unreachable(&self) -> Failure {
         let obstacle = self.obstacle();
-        Failure::unreachable(obstacle.unwrap_or_else(|| "the connection is being made".into()))
+        Failure::unreachable(obstacle.unwrap_or_else(|| "still connecting".into()))
     }
 
     /// What the server says that does not let us in, if that is to be told.

@@ -40,7 +40,7 @@ pub(super) async fn greet(
     Some(match wire.call(&greeting).await.ok()? {
         Value::ServerError(error) => Err(Obstacle::of_greeting(&error, has_secret)),
         Value::Map(facts) if protocol(&facts) == Some(3) => Ok(facts),
-        _ => Err(Obstacle::stranger("it does not return our greeting")),
+        _ => Err(Obstacle::stranger("it does not reply to HELLO as Redis does")),
     })
 }
 
@@ -139,7 +139,7 @@ impl Login<'_> {
             }
             (reply, _) if says(reply, text) => Ok(()),
             _ => Err(Obstacle::passing(format!(
-                "the server answers something else than it is asked: {} was wanted",
+                "unexpected reply during the login: {} was expected",
                 shown(text)
             ))),
         }

@@ -36,11 +36,11 @@ struct Rejection {
 const WRONG_PASSWORD: Rejection =
     Rejection { code: "WRONGPASS", means: "user or password is wrong", late: false };
 const NO_PASSWORD: Rejection =
-    Rejection { code: "NOAUTH", means: "a password is needed", late: false };
+    Rejection { code: "NOAUTH", means: "a password is required", late: false };
 
 /// What that may mean where we were let in before.
-const MISSING_HERE: &str = ": we were let in before, here or elsewhere: users are not replicated, \
-                            so make the user on every server";
+const MISSING_HERE: &str =
+    "; an earlier login succeeded, but users are not replicated; create the user on every server";
 
 impl Rejection {
     /// What to do about it, if that is known.
@@ -52,8 +52,15 @@ impl Rejection {
 /// What servers say when they send somebody away who knocks, and what that means.
 const SENT_AWAY: [(&str, &str); 4] = [
     ("max number of clients", "the server has too many clients: max number of clients reached"),
-    ("protected mode", "the server is in protected mode: it takes no connections from here"),
-    ("nknown command", "the server does not know HELLO: it is older than Redis 6, or hides it"),
+    (
+        "protected mode",
+        "the server is in protected mode: it accepts only local connections; set a password or \
+         turn it off",
+    ),
+    (
+        "nknown command",
+        "the server does not know HELLO: it is older than Redis 6, or HELLO is renamed",
+    ),
     ("nsupported command", "the server does not know HELLO: it may be a proxy"),
 ];
 
@@ -61,24 +68,24 @@ const SENT_AWAY: [(&str, &str); 4] = [
 const OF_SENTINELS: [(&str, &str); 7] = [
     (
         "user or password is wrong: WRONGPASS",
-        "user or password is wrong: WRONGPASS: see sentinel_password and sentinel_username",
+        "user or password is wrong: WRONGPASS; check sentinel_password and sentinel_username",
     ),
-    ("a password is needed: NOAUTH", "a password is needed: NOAUTH: set sentinel_password"),
+    ("a password is required: NOAUTH", "a password is required: NOAUTH; set sentinel_password"),
     (
-        "name the authority of the server by ca_certificates",
-        "name the authority of the sentinels by sentinel_ca_certificates",
+        "set ca_certificates to the authority of the server",
+        "set sentinel_ca_certificates to the authority of the sentinels",
     ),
     ("set client_certificate", "set sentinel_client_certificate"),
     (
-        "the server does not speak it on this port",
-        "the sentinel does not speak it on this port: see sentinel_tls",
+        "the server does not use TLS on this port",
+        "the sentinel does not use TLS on this port; check sentinel_tls",
     ),
-    ("does this port speak TLS?", "does this port speak TLS? See sentinel_tls"),
-    ("or speak TLS on this port", "or speak TLS on this port: see sentinel_tls"),
+    ("does this port use TLS?", "does this port use TLS? Check sentinel_tls"),
+    ("or use TLS on this port", "or use TLS on this port; check sentinel_tls"),
 ];
 
 /// What to do where somebody is no sentinel.
-pub(super) const NAME_SENTINELS: &str = "name sentinels, or write redis://host:port";
+pub(super) const NAME_SENTINELS: &str = "use addresses of sentinels, or redis://host:port";
 
 impl Obstacle {
     /// One that may be gone in a moment.
@@ -122,7 +129,7 @@ impl Obstacle {
     /// The same, if it is the network's, with this hint.
     pub(super) fn unreached(self, hint: Option<String>) -> Self {
         match hint.filter(|_| self.source.is_some()) {
-            Some(hint) => Self { words: format!("{}: {hint}", self.words), ..self },
+            Some(hint) => Self { words: format!("{}; {hint}", self.words), ..self },
             None => self,
         }
     }
@@ -164,9 +171,9 @@ impl Obstacle {
             ("NOPROTO", _) => Self::lasting("the server is older than Redis 6: NOPROTO"),
             (_, Some((_, meaning))) => Self::passing(*meaning),
             (code, None) if PLAIN.contains(&code) && secret => {
-                Self::passing(format!("the server refuses to greet us: {code}"))
+                Self::passing(format!("the server rejected the login: {code}"))
             }
-            (_, None) if secret => Self::passing("the server refuses to greet us"),
+            (_, None) if secret => Self::passing("the server rejected the login"),
             (code, None) => Self::passing(format!("{} {}", shown(code), shown(words)).trim()),
         };
         Self { refused: true, ..obstacle }
@@ -197,7 +204,10 @@ impl Obstacle {
     pub(super) fn of_whatever_it_is(self) -> Self {
         match self.rejection {
             Some(_) => Self {
-                words: format!("{}; or this is no Sentinel: {NAME_SENTINELS}", self.words),
+                words: format!(
+                    "{}; or this server is not a Sentinel: {NAME_SENTINELS}",
+                    self.words
+                ),
                 ..self
             },
             None => self,
@@ -207,12 +217,16 @@ impl Obstacle {
     /// The server refuses the database with this number.
     pub(super) fn of_database(number: u32, error: &ServerError) -> Self {
         let words = error.details().unwrap_or_default();
-        Self::lasting(format!("database {number}: {} {}", shown(error.code()), shown(words)))
+        Self::lasting(format!(
+            "cannot select database {number}: {} {}",
+            shown(error.code()),
+            shown(words)
+        ))
     }
 
     /// Something answers that is not what we look for.
     pub(super) fn stranger(why: &str) -> Self {
-        Self::lasting(format!("this is not Redis: {why}"))
+        Self::lasting(format!("this server is not Redis: {why}"))
     }
 }
 
@@ -240,15 +254,15 @@ impl From<Ending> for Obstacle {
     fn from(ending: Ending) -> Self {
         match ending {
             Ending::HungUp => Self::passing(
-                "the server closed the connection at once: it may have too many clients, \
-                 or speak TLS on this port",
+                "the server closed the connection at once: it may have too many clients, or use \
+                 TLS on this port",
             ),
             // rustls puts the words of the other side's alert here.
             Ending::Broken(how) if how.contains("CertificateRequired") => {
-                Self::lasting(format!("TLS: {how}: set client_certificate"))
+                Self::lasting(format!("TLS: {how}; set client_certificate"))
             }
             Ending::Broken(how) if how.contains("alert") => Self::lasting(format!("TLS: {how}")),
-            Ending::Surplus => Self::stranger("it says more than it was asked"),
+            Ending::Surplus => Self::stranger("it sends more replies than requests"),
             Ending::Unreadable(why) => Self::stranger(&why),
             other => Self::passing(other.to_string()),
         }
@@ -291,7 +305,7 @@ mod tests {
     fn a_server_does_not_let_us_in_if_that_is_all_that_is_in_the_way() {
         let rejected = || Obstacle::no_password();
         let told = Obstacle::of_all([rejected()]).rejection("a:1").unwrap();
-        assert_eq!(told.to_string(), "refused: NOAUTH a:1: a password is needed");
+        assert_eq!(told.to_string(), "rejected: NOAUTH a:1: a password is required");
         assert!(!told.may_pass());
         let here = Obstacle::of_all([rejected().after_we_were_let_in()]);
         let told = here.rejection("a:1").unwrap();

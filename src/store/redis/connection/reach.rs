@@ -91,7 +91,7 @@ impl Reach {
             true if self.tls.is_some() && !own.is_given() => return Ok(Arc::clone(self)),
             true => Tls::new(&own.or(&settings.tls)),
         };
-        let tls = tls.map_err(|why| lasts(format!("of the sentinels: {why}")))?;
+        let tls = tls.map_err(|why| lasts(format!("settings of the sentinels: {why}")))?;
         Ok(Arc::new(Self {
             resolver: self.resolver.clone(),
             #[cfg(any(test, feature = "testing"))]
@@ -182,25 +182,25 @@ impl Reach {
 }
 
 #[cfg(feature = "tls")]
-const NO_TLS_URL: &str = "ca_certificates or client_certificate is set, and the URL has no TLS: write \
-                          rediss://, rediss-cluster:// or rediss-sentinel://";
+const NO_TLS_URL: &str = "ca_certificates or client_certificate is set, but the URL has no TLS; \
+                          write rediss://, rediss-cluster:// or rediss-sentinel://";
 
 #[cfg(feature = "tls")]
-const NOT_SPOKEN: &str = "sentinel_ca_certificates or sentinel_client_certificate is set, and the \
-                          sentinels speak no TLS: write rediss-sentinel://, or set sentinel_tls";
+const NOT_SPOKEN: &str = "sentinel_ca_certificates or sentinel_client_certificate is set, but the \
+                          sentinels use no TLS; write rediss-sentinel://, or set sentinel_tls";
 
 /// Nothing is ever sent in the clear in place of TLS.
 fn no_tls() -> Obstacle {
-    Obstacle::lasting("there is no TLS to this address")
+    Obstacle::lasting("no TLS for this address")
 }
 
 /// What there is to say of somebody at `address` who has not answered within `limit`.
 pub(super) fn silence(limit: Duration, address: &Address) -> Obstacle {
     let hint = match address {
-        Address::Tcp { tls: true, .. } => ": does this port speak TLS?",
+        Address::Tcp { tls: true, .. } => "; does this port use TLS?",
         _ => "",
     };
-    Obstacle::passing(format!("no answer within {limit:?}{hint}"))
+    Obstacle::passing(format!("no reply within {limit:?}{hint}"))
 }
 
 /// Lets the kernel find out that the other side is gone.

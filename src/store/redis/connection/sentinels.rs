@@ -174,10 +174,12 @@ impl Sentinels {
     /// somebody was `reached` by it.
     pub(super) fn origin(&self, address: &Address, reached: bool) -> Option<String> {
         match self.made_of.lock().get(&address.to_string()) {
-            Some(told) => Some(format!("translate_addresses has made this of {}", shown(told))),
+            Some(told) => {
+                Some(format!("translate_addresses returned this address for {}", shown(told)))
+            }
             None if reached => None,
             None => Some(
-                "the sentinels name it so: if it is not reached from here by that, see \
+                "the sentinels announced this address; if it is unreachable for this client, see \
                  translate_addresses"
                     .into(),
             ),
@@ -253,13 +255,13 @@ impl Sentinels {
         let master = shown(&self.watched.master);
         match (loudly, cause.is_refusal()) {
             (true, true) => tracing::warn!(target: "leasehold",
-                server = %sentinel, master, %cause, "a sentinel refuses us"),
+                server = %sentinel, master, %cause, "sentinel rejected this client"),
             (true, false) => tracing::warn!(target: "leasehold",
-                server = %sentinel, master, %cause, "no answer from a sentinel"),
+                server = %sentinel, master, %cause, "sentinel unreachable"),
             (false, true) => tracing::debug!(target: "leasehold",
-                server = %sentinel, master, %cause, "a sentinel refuses us"),
+                server = %sentinel, master, %cause, "sentinel rejected this client"),
             (false, false) => tracing::debug!(target: "leasehold",
-                server = %sentinel, master, %cause, "no answer from a sentinel"),
+                server = %sentinel, master, %cause, "sentinel unreachable"),
         }
         self.tell_of_silence();
     }
@@ -271,9 +273,9 @@ impl Sentinels {
         let master = shown(&self.watched.master);
         match is_listed {
             true => tracing::warn!(target: "leasehold",
-                server = %sentinel, master, %cause, "a sentinel does not say where the master is"),
+                server = %sentinel, master, %cause, "sentinel did not name the primary"),
             false => tracing::debug!(target: "leasehold",
-                server = %sentinel, master, %cause, "a sentinel does not say where the master is"),
+                server = %sentinel, master, %cause, "sentinel did not name the primary"),
         }
         self.tell_of_silence();
     }
@@ -284,7 +286,7 @@ impl Sentinels {
         if self.views.lock().are_dumb(&self.watched.sentinels) && is_new() {
             let (hazard, master) = (Hazard::NoSentinel, shown(&self.watched.master));
             let remedy = hazard.remedy();
-            tracing::warn!(target: "leasehold", master, %hazard, remedy, "this can hurt locks");
+            tracing::warn!(target: "leasehold", master, %hazard, remedy, "deployment hazard detected");
         }
     }
 
@@ -292,7 +294,7 @@ impl Sentinels {
     fn tell_of_speech(&self) {
         if self.silence_told.swap(false, Ordering::Relaxed) {
             let (hazard, master) = (Hazard::NoSentinel, shown(&self.watched.master));
-            tracing::info!(target: "leasehold", master, %hazard, "this is over");
+            tracing::info!(target: "leasehold", master, %hazard, "deployment hazard resolved");
         }
     }
 
@@ -362,7 +364,9 @@ impl Sentinels {
         let greeted = greet(wire, credentials.user.as_deref(), credentials.password.as_ref());
         let facts: Facts = greeted.await.ok_or_else(gone)??;
         if !about::is_sentinel(&facts) {
-            return Err(Obstacle::lasting(format!("this is no Sentinel: {NAME_SENTINELS}")));
+            return Err(Obstacle::lasting(format!(
+                "this server is not a Sentinel: {NAME_SENTINELS}"
+            )));
         }
         // A courtesy.
         let called = wire.call(cmd("CLIENT").arg("SETNAME").arg(&self.client_name)).await;
@@ -370,7 +374,7 @@ impl Sentinels {
         let heard = wire.confirm(cmd("SUBSCRIBE").arg("+switch-master"), PushKind::Subscribe).await;
         if let Value::ServerError(error) = heard.map_err(|_| gone())? {
             tracing::debug!(target: "leasehold", failure = %error,
-                "a sentinel sends no messages: it is asked each second");
+                "sentinel rejected the subscription: polling it every second");
         }
         Ok(())
     }
@@ -415,7 +419,7 @@ impl Sentinels {
         let called = shown(&self.watched.master);
         let (host, port) = match place {
             Value::Nil => {
-                let words = format!("it knows no master called `{called}`: see SENTINEL MASTERS");
+                let words = format!("it does not watch a primary `{called}`; see SENTINEL MASTERS");
                 return Err(Obstacle::lasting(words));
             }
             Value::ServerError(error) => return Err(Obstacle::of_refusal(error)),
@@ -426,7 +430,7 @@ impl Sentinels {
             _ => (None, None),
         };
         let (host, port) = host.zip(port).and_then(readable).ok_or_else(|| {
-            Obstacle::passing(format!("it says no address of `{called}` that can be read"))
+            Obstacle::passing(format!("it returned no valid address of `{called}`"))
         })?;
         let epoch = fact(master, "config-epoch").and_then(|it| it.parse().ok()).unwrap_or(0);
         let tls = self.watched.tls;

@@ -292,11 +292,11 @@ impl Supervisor {
         let lost_for = self.state.reports.lock().still_lost(Instant::now(), rejected);
         match lost_for {
             Some(lost_for) if self.state.had_one() => tracing::warn!(target: "leasehold",
-                server, carries, cause, ?lost_for, "still no connection"),
+                server, carries, cause, ?lost_for, "connection still lost"),
             Some(tried_for) => tracing::warn!(target: "leasehold",
-                server, carries, cause, ?tried_for, "no connection yet"),
+                server, carries, cause, ?tried_for, "connection not established yet"),
             None => {
-                tracing::debug!(target: "leasehold", server, carries, cause, "still no connection");
+                tracing::debug!(target: "leasehold", server, carries, cause, "connection still lost");
             }
         }
     }
@@ -306,10 +306,10 @@ impl Supervisor {
         let after = self.state.reports.lock().back(Instant::now());
         match after {
             Some(after) if self.state.had_one() => tracing::warn!(target: "leasehold",
-                server, carries, ?after, "connected again"),
+                server, carries, ?after, "connection restored"),
             Some(after) => tracing::warn!(target: "leasehold",
-                server, carries, ?after, "connected at last"),
-            None => tracing::debug!(target: "leasehold", server, carries, "connected"),
+                server, carries, ?after, "connection established"),
+            None => tracing::debug!(target: "leasehold", server, carries, "connection established"),
         }
     }
 

@@ -35,7 +35,7 @@ impl Tls {
             Some((certificate, key)) => {
                 let chain = certificates("the client certificate", certificate)?;
                 let key = PrivateKeyDer::from_pem_slice(key.bytes());
-                let key = key.map_err(|error| format!("the client's key: {error}"))?;
+                let key = key.map_err(|error| format!("the key of the client: {error}"))?;
                 let config = config.with_client_auth_cert(chain, key);
                 config.map_err(|error| format!("client certificate and key: {error}"))?
             }
@@ -46,7 +46,7 @@ impl Tls {
     /// What a certificate calls the server at `host`.
     pub(super) fn called(host: &str) -> Result<ServerName<'static>, String> {
         let called = ServerName::try_from(host.to_owned());
-        called.map_err(|_| format!("`{}` cannot be the name in a certificate", shown(host)))
+        called.map_err(|_| format!("`{}` cannot be a name in a certificate", shown(host)))
     }
 
     pub(super) async fn over(
@@ -87,21 +87,19 @@ impl std::fmt::Debug for Tls {
 fn words_of(error: &io::Error) -> String {
     let cause = error.get_ref().and_then(|cause| cause.downcast_ref::<rustls::Error>());
     match cause {
-        Some(rustls::Error::InvalidMessage(_)) => {
-            "the server does not speak it on this port".into()
-        }
+        Some(rustls::Error::InvalidMessage(_)) => "the server does not use TLS on this port".into(),
         Some(rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer)) => {
-            format!("{error}: name the authority of the server by ca_certificates")
+            format!("{error}; set ca_certificates to the authority of the server")
         }
         _ if error.to_string().contains("CaUsedAsEndEntity") => format!(
-            "{error}: the server shows the certificate of an authority: make a server certificate \
-             that the CA signs"
+            "{error}: the server uses the certificate of an authority; create a server \
+             certificate that the authority signs"
         ),
         _ if error.to_string().contains("CertificateRequired") => {
-            format!("{error}: set client_certificate")
+            format!("{error}; set client_certificate")
         }
         _ if error.kind() == io::ErrorKind::UnexpectedEof => {
-            "the server closed the connection instead".into()
+            "the server closed the connection during the handshake".into()
         }
         _ => error.to_string(),
     }
@@ -119,7 +117,7 @@ fn roots(settings: &TlsSettings) -> Result<RootCertStore, String> {
         None => {
             let (added, _) = roots.add_parsable_certificates(load_native_certs().certs);
             if added == 0 {
-                return Err("this system trusts no authority: set ca_certificates".into());
+                return Err("this system has no trusted authorities; set ca_certificates".into());
             }
         }
     }
@@ -129,7 +127,9 @@ fn roots(settings: &TlsSettings) -> Result<RootCertStore, String> {
 fn certificates(what: &str, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
     let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
     match certificates {
-        Ok(found) if found.is_empty() => Err(format!("{what}: no certificate in the PEM text")),
+        Ok(found) if found.is_empty() => {
+            Err(format!("{what}: the PEM text contains no certificate"))
+        }
         Ok(found) => Ok(found),
         Err(error) => Err(format!("{what}: {error}")),
     }

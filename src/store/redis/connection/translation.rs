@@ -38,7 +38,7 @@ impl Translation {
         read(&translated, tls).ok_or_else(|| {
             let (made, told) = (shown(&translated), shown(&told.to_string()));
             Obstacle::lasting(format!(
-                "translate_addresses makes `{made}` of `{told}`: it must be host:port"
+                "translate_addresses returned `{made}` for `{told}`; it must return host:port"
             ))
         })
     }
@@ -74,7 +74,7 @@ mod tests {
         for odd in ["", "host", "host:", ":1", "host:0", "host:70000", "host:x"] {
             let table = Translation::by(move |_| Some(odd.to_owned()));
             let words = table.of("10.0.0.1", 6379, false).unwrap_err().to_string();
-            assert!(words.contains(&format!("`{odd}` of `10.0.0.1:6379`")), "{words}");
+            assert!(words.contains(&format!("`{odd}` for `10.0.0.1:6379`")), "{words}");
         }
     }
 }

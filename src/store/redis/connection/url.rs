@@ -75,7 +75,7 @@ fn nodes(
     written.each(scheme)?;
     let nodes = hosts.iter().map(node).collect::<Result<Vec<_>, _>>()?;
     match nodes.iter().any(|node| node.database != 0) {
-        true => Err(wrong("a cluster has no databases but 0")),
+        true => Err(wrong("a cluster has only database 0; remove the database from the URL")),
         false => Ok(Servers::Cluster(nodes)),
     }
 }
@@ -118,7 +118,7 @@ impl<'a> Written<'a> {
     fn each(&self, scheme: &str) -> Result<Vec<Url>, Error> {
         let Self { who, hosts, behind, .. } = self;
         if hosts.len() > 1 && hosts.iter().any(|host| host.is_empty()) {
-            return Err(wrong("it names no host between two commas"));
+            return Err(wrong("there is no host between two commas; write redis://one,two"));
         }
         let alone = |(index, host): (usize, &&str)| {
             let url = Url::parse(&format!("{scheme}://{who}{host}{behind}"));
@@ -147,7 +147,7 @@ fn with_tls(scheme: &str, url: &str) -> Result<bool, Error> {
         "redis" | "valkey" => Ok(false),
         "rediss" | "valkeys" if cfg!(feature = "tls") => Ok(true),
         "rediss" | "valkeys" => {
-            Err(wrong("this build has no TLS: build leasehold with its feature `tls`"))
+            Err(wrong("this build has no TLS; enable the feature `tls` of leasehold"))
         }
         other => Err(wrong(unknown_scheme(other, url))),
     }
@@ -159,21 +159,25 @@ fn with_tls(scheme: &str, url: &str) -> Result<bool, Error> {
 fn check(url: &str) -> Result<(), Error> {
     if url.contains('#') {
         return Err(wrong(
-            "it has a `#`: write %23 if that is part of a password; what sentinels call the master \
-             stands behind them: redis-sentinel://host:26379/mymaster",
+            "it contains a `#`; in a password write %23, and write the name of the primary as a \
+             path: redis-sentinel://host:26379/mymaster",
         ));
     }
     if url.contains(char::is_control) {
-        return Err(wrong("it has a control character, such as the end of a line"));
+        return Err(wrong("it contains a control character, such as a line end; remove it"));
     }
     let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
     if scheme.contains("cluster") {
         return Err(wrong(
-            "write redis-cluster://host:port,host:port, or rediss-cluster:// for TLS",
+            "unknown scheme of a cluster; write redis-cluster://host:port,host:port, or \
+             rediss-cluster:// for TLS",
         ));
     }
     if repeats_scheme(rest) {
-        return Err(wrong("the scheme stands once, in front: redis-sentinel://one,two/mymaster"));
+        return Err(wrong(
+            "the scheme is repeated; write it once, in front: \
+             redis-sentinel://one,two/mymaster",
+        ));
     }
     let is_socket = rest.starts_with('/');
     if !is_socket
@@ -181,8 +185,8 @@ fn check(url: &str) -> Result<(), Error> {
         && behind.contains('@')
     {
         return Err(wrong(
-            "it has a `/` or a `?` before an `@`: write %2F and %3F if they are part of a password, \
-             or set the password by ClientBuilder",
+            "it contains a `/` or a `?` before an `@`; in a password write %2F and %3F, or set \
+             the password by ClientBuilder",
         ));
     }
     Ok(())
@@ -195,12 +199,12 @@ const SCHEMES: &str = "use redis, redis-sentinel, redis-cluster, or unix; for TL
 fn unknown_scheme(scheme: &str, url: &str) -> String {
     let is_host = !url.contains("://") && !url.contains('@') && url.len() <= SHOWN;
     if is_host {
-        return format!("it has no scheme: write redis://{url}");
+        return format!("it has no scheme; write redis://{url}");
     }
     // Without the slashes it may be a user, or a password.
     match (url.contains("://") || !url.contains('@')) && scheme.len() <= SHOWN {
-        true => format!("unknown scheme `{scheme}`: {SCHEMES}"),
-        false => format!("unknown scheme: {SCHEMES}"),
+        true => format!("unknown scheme `{scheme}`; {SCHEMES}"),
+        false => format!("unknown scheme; {SCHEMES}"),
     }
 }
 
@@ -214,8 +218,8 @@ fn repeats_scheme(rest: &str) -> bool {
 
 fn unknown_option(option: &str, instead: &str) -> Error {
     wrong(match OPTIONS_OF_OTHERS.contains(&option) {
-        true => format!("unknown option `{option}`: {instead}"),
-        false => format!("unknown option: {instead}"),
+        true => format!("unknown option `{option}`; {instead}"),
+        false => format!("unknown option; {instead}"),
     })
 }
 
@@ -226,10 +230,10 @@ fn wrong(what: impl Into<String>) -> Error {
 /// Says it without the URL, which may hold a password.
 fn explain(error: ParseError, which: &str) -> String {
     match error {
-        ParseError::EmptyHost => "it names no host".into(),
-        ParseError::InvalidPort => format!("the port{which} is no number from 1 to 65535"),
+        ParseError::EmptyHost => "it has no host; write redis://host:port".into(),
+        ParseError::InvalidPort => format!("the port{which} must be a number from 1 to 65535"),
         ParseError::RelativeUrlWithoutBase => {
-            "it has no scheme: write redis://host:port/database".into()
+            "it has no scheme; write redis://host:port/database".into()
         }
         other => other.to_string(),
     }
@@ -246,7 +250,7 @@ fn one_or_several(written: &Written<'_>, url: &str) -> Result<Target, Error> {
     }
     let tls = with_tls(&written.scheme, url)?;
     let each = written.each(&written.scheme)?;
-    let first = each.first().ok_or_else(|| wrong("it names no host"))?;
+    let first = each.first().ok_or_else(|| wrong("it has no host; write redis://host:port"))?;
     let mut target = tcp(first, tls)?;
     let addresses = addresses(&each, DEFAULT_PORT, tls)?;
     if addresses.len() > 1 {
@@ -258,12 +262,15 @@ fn one_or_several(written: &Written<'_>, url: &str) -> Result<Target, Error> {
 /// A master by its sentinels.
 fn sentinels(written: &Written<'_>, tls: bool, settings: &Settings) -> Result<Target, Error> {
     let each = written.each("redis")?;
-    let parts = each.first().ok_or_else(|| wrong("it names no host"))?;
+    let parts = each.first().ok_or_else(|| wrong("it has no host; write redis://host:port"))?;
     let speak_tls = settings.sentinels_speak_tls.unwrap_or(tls);
     let sentinels = addresses(&each, DEFAULT_PORT_OF_SENTINELS, speak_tls)?;
     let mut path = parts.path().trim_start_matches('/').splitn(2, '/');
     let master = decoded(path.next().unwrap_or_default())?.ok_or_else(|| {
-        wrong("it does not say what the sentinels call the master: redis-sentinel://host:26379/mymaster")
+        wrong(
+            "it lacks the name of the primary that the sentinels watch; write \
+             redis-sentinel://host:26379/mymaster",
+        )
     })?;
     let mut numbers: Vec<String> = path.map(str::to_owned).filter(|it| !it.is_empty()).collect();
     let mut credentials = Credentials::default();
@@ -274,13 +281,13 @@ fn sentinels(written: &Written<'_>, tls: bool, settings: &Settings) -> Result<Ta
             "sentinel_password" => credentials.password = Some(Secret::from(value.into_owned())),
             other => {
                 let instead = "use db, sentinel_username and sentinel_password, and write the name \
-                               of the master behind the addresses";
+                               of the primary after the addresses";
                 return Err(unknown_option(other, instead));
             }
         }
     }
     if numbers.len() > 1 {
-        return Err(wrong("it names two databases"));
+        return Err(wrong("it has two databases; remove one"));
     }
     credentials.user = settings.sentinel.user.clone().or(credentials.user);
     credentials.password = settings.sentinel.password.clone().or(credentials.password);
@@ -302,10 +309,10 @@ fn addresses(each: &[Url], default_port: u16, tls: bool) -> Result<Vec<Address>,
 
 fn address(parts: &Url, default_port: u16, tls: bool) -> Result<Address, Error> {
     let host = parts.host_str().filter(|host| !host.is_empty());
-    let host = host.ok_or_else(|| wrong("it names no host"))?;
+    let host = host.ok_or_else(|| wrong("it has no host; write redis://host:port"))?;
     let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
     let port = match parts.port() {
-        Some(0) => return Err(wrong("the port is no number from 1 to 65535")),
+        Some(0) => return Err(wrong("the port must be a number from 1 to 65535")),
         port => port.unwrap_or(default_port),
     };
     Ok(Address::Tcp { host, port, tls })
@@ -321,17 +328,18 @@ fn at(place: Place, parts: &Url, number: &str) -> Result<Target, Error> {
 fn tcp(parts: &Url, tls: bool) -> Result<Target, Error> {
     let address = address(parts, DEFAULT_PORT, tls)?;
     if let Some((option, _)) = parts.query_pairs().next() {
-        return Err(unknown_option(&option, "settings are made by ClientBuilder"));
+        return Err(unknown_option(&option, "use ClientBuilder for settings"));
     }
     at(Place::At(address), parts, parts.path().trim_matches('/'))
 }
 
 fn unix(parts: &Url) -> Result<Target, Error> {
     if parts.host_str().is_some_and(|host| !host.is_empty()) {
-        return Err(wrong("a socket has a path and no host: write unix:///path/to/socket"));
+        return Err(wrong("a socket has a path and no host; write unix:///path/to/socket"));
     }
     let path = decoded(parts.path())?.filter(|path| path.starts_with('/') && path != "/");
-    let path = path.ok_or_else(|| wrong("it names no socket: write unix:///path/to/socket"))?;
+    let path =
+        path.ok_or_else(|| wrong("it has no path of a socket; write unix:///path/to/socket"))?;
     let place = Place::At(Address::Unix(PathBuf::from(path)));
     let mut target = Target { place, user: None, password: None, database: 0 };
     for (option, value) in parts.query_pairs() {
@@ -348,15 +356,16 @@ fn unix(parts: &Url) -> Result<Target, Error> {
 fn database(text: &str) -> Result<u32, Error> {
     match text {
         "" => Ok(0),
-        text if text.len() > SHOWN => Err(wrong("the database is no number")),
-        text => text.parse().map_err(|_| wrong(format!("the database `{text}` is no number"))),
+        text if text.len() > SHOWN => Err(wrong("the database must be a number")),
+        text => text.parse().map_err(|_| wrong(format!("the database `{text}` must be a number"))),
     }
 }
 
 /// `text` without its percent signs; `None` if there is nothing.
 fn decoded(text: &str) -> Result<Option<String>, Error> {
     let decoded = percent_decode_str(text).decode_utf8();
-    let decoded = decoded.map_err(|_| wrong("user, password or path is not UTF-8"))?;
+    let decoded = decoded
+        .map_err(|_| wrong("user, password or path is not valid UTF-8; percent-encode it"))?;
     Ok(Some(decoded.into_owned()).filter(|text| !text.is_empty()))
 }
 
@@ -413,7 +422,7 @@ mod tests {
             "redis://u:p@a:1,redis://u:p@b:2/0",
             "redis-cluster://a,redis-cluster://b",
         ] {
-            assert!(refused(url).contains("the scheme stands once"), "{url}: {}", refused(url));
+            assert!(refused(url).contains("the scheme is repeated"), "{url}: {}", refused(url));
         }
     }
 
@@ -523,7 +532,7 @@ mod tests {
             ("", "scheme"),
             ("localhost", "scheme"),
             ("localhost:6379", "write redis://localhost:6379"),
-            ("me:secret@host", "unknown scheme: "),
+            ("me:secret@host", "unknown scheme; "),
             ("http://localhost", "unknown scheme `http`"),
             ("redis://", "host"),
             ("redis:///3", "host"),
@@ -538,7 +547,7 @@ mod tests {
             ("unix://host/path", "no host"),
             ("unix:///path?protocol=3", "option `protocol`"),
             ("redis-sentinel://h1:26379,h2:26379", "redis-sentinel://host:26379/mymaster"),
-            ("redis-sentinel://h1:26379/", "what the sentinels call the master"),
+            ("redis-sentinel://h1:26379/", "the name of the primary"),
             ("redis-sentinel://h1,,h2/mymaster", "between two commas"),
             ("redis-sentinel:///mymaster", "host"),
             ("redis-sentinel://h1:port,h2/mymaster", "port"),
@@ -554,7 +563,7 @@ mod tests {
             ("unix://h1,h2/path", "unknown scheme `unix`"),
             ("redis-cluster://", "host"),
             ("redis-cluster://h1:7000,", "host"),
-            ("redis-cluster://h1:7000/2", "no databases"),
+            ("redis-cluster://h1:7000/2", "only database 0"),
             ("redis-cluster://h1:7000?database=2", "unknown option"),
             ("redis-cluster://h1:port,h2", "port"),
             ("redis+cluster://h1:7000", "redis-cluster://"),
@@ -571,17 +580,17 @@ mod tests {
     #[test]
     fn a_port_that_is_none_is_told_of_its_address_by_a_number() {
         for (url, which) in [
-            ("redis://u:pw@h1:port", "the port is no number"),
-            ("redis://u:pw@h1,h2:99999/0", "the port of address 2 is no number"),
-            ("redis://u:pw@[::1]:x,h2", "the port of address 1 is no number"),
+            ("redis://u:pw@h1:port", "the port must be a number"),
+            ("redis://u:pw@h1,h2:99999/0", "the port of address 2 must be a number"),
+            ("redis://u:pw@[::1]:x,h2", "the port of address 1 must be a number"),
             ("redis://u:pw@:x,h2", "host"),
-            ("redis://u:p@pw:word", "the port is no number"),
-            ("redis://u:p@pw:word,h2", "the port of address 1 is no number"),
-            ("redis-cluster://u:pw@h1:1,h2:0", "the port of address 2 is no number"),
-            ("redis-cluster://h1:1,h2:x", "the port of address 2 is no number"),
-            ("redis-sentinel://h1,h2,h3:x/main", "the port of address 3 is no number"),
-            ("redis://u:pw", "the port is no number"),
-            ("redis://h:0", "the port is no number"),
+            ("redis://u:p@pw:word", "the port must be a number"),
+            ("redis://u:p@pw:word,h2", "the port of address 1 must be a number"),
+            ("redis-cluster://u:pw@h1:1,h2:0", "the port of address 2 must be a number"),
+            ("redis-cluster://h1:1,h2:x", "the port of address 2 must be a number"),
+            ("redis-sentinel://h1,h2,h3:x/main", "the port of address 3 must be a number"),
+            ("redis://u:pw", "the port must be a number"),
+            ("redis://h:0", "the port must be a number"),
         ] {
             let words = refused(url);
             assert!(words.contains(which) && !words.contains("pw"), "{url}: {words}");

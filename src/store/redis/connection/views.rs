@@ -178,8 +178,8 @@ fn is_news(why: &Obstacle, before: Option<&Obstacle>) -> bool {
 /// `sentinel` has not said anything yet.
 fn no_answer(sentinel: &Address) -> Obstacle {
     match sentinel {
-        Address::Tcp { tls: true, .. } => Obstacle::passing("no answer: does this port speak TLS?"),
-        _ => Obstacle::passing("no answer"),
+        Address::Tcp { tls: true, .. } => Obstacle::passing("no reply; does this port use TLS?"),
+        _ => Obstacle::passing("no reply"),
     }
 }
 
@@ -315,7 +315,7 @@ mod tests {
         assert!(!views.have_all_answered(&sentinels, now));
         assert_eq!(
             views.obstacle(&sentinels).to_string(),
-            "h:1: it knows no `main`; h:2: no answer"
+            "h:1: it knows no `main`; h:2: no reply"
         );
         views.in_trouble(&at(2), Obstacle::passing("refused"), now);
         assert!(views.have_all_answered(&sentinels, now));
@@ -325,6 +325,6 @@ mod tests {
         assert_eq!(master(&mut views, now), None);
         assert!(views.are_dumb(&[at(2)]) && !views.are_dumb(&sentinels));
         let tls = Address::Tcp { host: "h".into(), port: 1, tls: true };
-        assert!(views.obstacle(&[tls]).to_string().contains("does this port speak TLS?"));
+        assert!(views.obstacle(&[tls]).to_string().contains("does this port use TLS?"));
     }
 }

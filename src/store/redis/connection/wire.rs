@@ -284,7 +284,7 @@ impl Wire {
         let mut sort = |frame| {
             match frame {
                 Frame::PassedOver(bytes) => tracing::debug!(target: "leasehold", bytes,
-                    "a message is too long: passed over"),
+                    "message skipped: too long"),
                 Frame::Value(Value::Push { kind, data }) => {
                     answered.extend(outbox.confirmed(&kind, &data)?);
                     pushes.push(PushInfo { kind, data });

@@ -108,7 +108,7 @@ pub(super) trait InRedis {
 
 /// Nobody sends such a request about an object of this kind.
 fn unsupported<T>() -> Reply<T> {
-    Err(Failure::Unsupported("an object of this kind does not support the request"))
+    Err(Failure::Unsupported("this primitive does not support the request"))
 }
 
 /// Evaluates `$answer` with the type that `$kind` has in Redis: the one place that tells kinds

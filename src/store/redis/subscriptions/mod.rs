@@ -204,11 +204,11 @@ impl Hub {
         drop(warned);
         match what {
             Refused::Queue => tracing::warn!(target: "leasehold", lock = %object.name,
-                "the server refuses a queue of waiters: each release wakes them all"),
+                "wait queue denied: each release wakes all waiters"),
             Refused::OwnChannels => tracing::warn!(target: "leasehold", lock = %object.name,
-                "the server refuses our own channels: waiters do not queue"),
+                "channels of Leasehold denied: waiters do not queue"),
             Refused::Releases => tracing::warn!(target: "leasehold", lock = %object.name,
-                "the server refuses to send messages: waiters ask more often"),
+                "subscriptions denied: waiters poll more often"),
         }
     }
 }
@@ -297,7 +297,7 @@ impl Board {
             "MOVED" => Refusal::Elsewhere,
             _ => Refusal::Passing,
         };
-        tracing::debug!(target: "leasehold", failure = %error, verb, "subscriptions refused");
+        tracing::debug!(target: "leasehold", failure = %error, verb, "subscription rejected");
         if let (Refusal::Forbidden, Some(object)) = (refusal, &correction.subscribe) {
             self.hub.warn_once(correction.needs(), object);
         }

@@ -168,7 +168,7 @@ fn of_replica(failure: Failure) -> Failure {
 }
 
 /// What to do where `WAIT` is refused for want of a right: it is for this alone.
-const TO_WAIT: &str = "what is `replicated` needs the right `+wait`: see the guide on permissions";
+const TO_WAIT: &str = "`replicated` needs the permission `+wait`; see the ACL page of the guide";
 
 #[cfg(test)]
 mod tests {

@@ -157,11 +157,13 @@ impl Atlas {
         let chart = self.chart.lock();
         let Some(chart) = chart.as_ref() else {
             let why = self.obstacle.lock().clone();
-            return Failure::unreachable(why.unwrap_or_else(|| "the cluster is looked for".into()));
+            return Failure::unreachable(
+                why.unwrap_or_else(|| "still connecting to the cluster".into()),
+            );
         };
         match chart.owner(slot) {
             None => Failure::unreachable(format!(
-                "no node of the cluster has slot {slot}, where this name lies"
+                "no node of the cluster serves slot {slot}, to which this name belongs"
             )),
             Some(Err(why)) => Failure::unreachable(why.clone()),
             Some(Ok(node)) => node.commands.away(),
@@ -319,7 +321,7 @@ impl Atlas {
     pub(super) fn moved(&self, slot: u16, at: &HostPort) {
         let is_known = self.chart.lock().as_ref().is_some_and(|chart| chart.knows(at));
         let dialer = match is_known {
-            true => Err("it was left".to_owned()),
+            true => Err("the node left the cluster".to_owned()),
             false => self.dialer(at),
         };
         let mut chart = self.chart.lock();
@@ -341,7 +343,7 @@ impl Atlas {
         }
         let dialer = self.dialer(at).map_err(Failure::unreachable)?;
         let mut chart = self.chart.lock();
-        let Some(chart) = chart.as_mut() else { return Err(Failure::unreachable("no map")) };
+        let Some(chart) = chart.as_mut() else { return Err(Failure::unreachable("no topology")) };
         // Another one may have made it meanwhile.
         if let Some(node) = known(chart) {
             return Ok(node);
@@ -367,7 +369,7 @@ impl Atlas {
     /// Leaves a node that is no master any more.
     fn retire(&self, at: &HostPort, node: &Node) {
         tracing::debug!(target: "leasehold", server = address_shown(at),
-            "a node of the cluster is no master any more: left");
+            "cluster node left: it is no longer a primary");
         self.leave(node);
     }
 

@@ -116,7 +116,7 @@ impl Cluster {
         if nodes.is_empty() {
             return Err(Error::Connect {
                 server: "the cluster".into(),
-                reason: "no node has any slots yet".into(),
+                reason: "no node has slots".into(),
                 permanent: false,
                 source: None,
             });
@@ -159,7 +159,7 @@ impl Cluster {
         limit: Duration,
     ) -> Result<Self, Error> {
         let Some(seed) = seeds.first().cloned() else {
-            return Err(Error::Url("it names no host".into()));
+            return Err(Error::Url("it has no host; write redis://host:port".into()));
         };
         let at = |target: &Target| match &target.place {
             Place::At(Address::Tcp { host, port, .. }) => {
@@ -424,7 +424,7 @@ impl Cluster {
             return Ok(true);
         }
         Err(Failure::unreachable(format!(
-            "the nodes of the cluster do not agree who has slot {slot}: each says another"
+            "the nodes of the cluster disagree on slot {slot}: each redirects to another"
         )))
     }
 

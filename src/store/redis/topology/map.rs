@@ -218,8 +218,8 @@ pub(super) fn no_cluster(failure: &Failure) -> Option<&'static str> {
     message.contains("cluster support disabled").then_some(NO_CLUSTER)
 }
 
-pub(super) const NO_CLUSTER: &str = "this server is no node of a cluster: name it by redis:// or \
-                                     rediss://, or turn cluster-enabled on";
+pub(super) const NO_CLUSTER: &str = "this server is not a node of a cluster; use redis:// or \
+                                     rediss://, or set cluster-enabled yes";
 
 /// A slot or several, for a person.
 pub(super) fn slots_in_words((first, last): (usize, usize)) -> String {

@@ -139,7 +139,7 @@ impl Node {
         look: impl Future<Output = Result<About, Failure>>,
     ) -> (NodeHealth, Result<About, Failure>) {
         let start = Instant::now();
-        let late = |_| Err(Failure::unanswered(format!("nothing within {HEALTH_CHECK:?}")));
+        let late = |_| Err(Failure::unanswered(format!("timed out after {HEALTH_CHECK:?}")));
         let looked = timeout(HEALTH_CHECK, look).await.unwrap_or_else(late);
         let took = start.elapsed();
         let silent = matches!(looked, Err(Failure::Unanswered(_))) || !self.commands.is_up();

@@ -200,7 +200,7 @@ impl Scout {
         let visits = all.iter().map(|at| -> BoxFuture<'_, Said> { Box::pin(self.visit(at)) });
         let (said, error) = gather(visits, VISITED).await;
         if let Some(error) = error.filter(|_| said.is_empty()) {
-            tracing::debug!(target: "leasehold", %error, "nobody says who is where in the cluster");
+            tracing::debug!(target: "leasehold", %error, "no node returned the cluster topology");
             self.atlas.note(error.to_string());
         }
         said
@@ -224,7 +224,7 @@ async fn told_of(mut visits: FuturesUnordered<impl Future<Output = Said>>) {
 
 /// One of the seeds does not say who is where, and another one does.
 fn tell_of_seed(error: &Error) {
-    tracing::warn!(target: "leasehold", %error, "a node in the URL says nothing of the cluster");
+    tracing::warn!(target: "leasehold", %error, "node of the URL returned no topology");
 }
 
 /// What is in the way at each of the seeds.
@@ -318,7 +318,7 @@ fn in_the_way(at: &HostPort, failure: &Failure, alone: bool) -> Error {
     let none = no_cluster(failure).or_else(|| (alone && lacks_a_right).then_some(NO_CLUSTER));
     let reason = match none {
         Some(none) => none.to_owned(),
-        None if lacks_a_right => format!("{failure}: see the guide on permissions"),
+        None if lacks_a_right => format!("{failure}; see the ACL page of the guide"),
         None => failure.to_string(),
     };
     let lasting = none.is_some() || !failure.may_pass();

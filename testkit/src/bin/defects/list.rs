@@ -1275,8 +1275,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "what a kind does not support is told as if a server had refused it",
             edits: &[Edit {
                 file: "src/store/redis/kinds/mod.rs",
-                from: "Failure::Unsupported(\"an object",
-                to: "Failure::refused(\"ERR\", \"an object",
+                from: "Failure::Unsupported(\"this primitive",
+                to: "Failure::refused(\"ERR\", \"this primitive",
             }],
         },
     ),

@@ -88,8 +88,8 @@ async fn is_whole(store: &RedisStore, name: &Name) -> Reply<()> {
     let apart = || slot(name.as_str()) != slot(&Latch::channel(name));
     match store.topology.channels().await? == Channels::Sharded && apart() {
         true => Err(Failure::Unsupported(
-            "in a cluster the name of a latch may have no braces: Redisson puts others around \
-             it for the channel, which then lies in another slot",
+            "in a cluster, the name of a latch must not contain braces, because its channel \
+             would be in another slot; choose a name without braces",
         )),
         false => Ok(()),
     }

@@ -228,7 +228,7 @@ mod tests {
         let old = failure(2, "@user_script: 9: -OOM command not allowed").unwrap_err();
         assert!(matches!(old, Failure::Refused { code, .. } if code == "OOM"));
         let inside = read("*2\r\n:1\r\n*2\r\n:7\r\n-MINE no\r\n").unwrap_err();
-        assert_eq!(inside.to_string(), "failed half way: MINE no");
+        assert_eq!(inside.to_string(), "failed in part: MINE no");
     }
 
     #[tokio::test(start_paused = true)]

@@ -207,7 +207,7 @@ async fn successor(store: &RedisStore, object: &Object) -> Option<Holder> {
     // That it is not ours is answered: asking all over again would only hide it.
     Lock::holder(store, object).await.unwrap_or_else(|failure| {
         tracing::debug!(target: "leasehold", lock = %object.name, %failure,
-            "a release found another holder, or none: not known which");
+            "hold found ended at its release: its successor is unknown");
         None
     })
 }
