@@ -312,7 +312,7 @@ impl Client {
 
     /// Ends this client and its clones in an orderly way, within `timeout`.
     ///
-    /// Nothing new is acquired: whoever waits gets
+    /// Nothing new is acquired: waiting calls return
     /// [`Error::ShutDown`](crate::Error::ShutDown) at once. Guards have the
     /// first half of the time to be given back; what is left then is over, with
     /// [`LostReason::ShutDown`](crate::LostReason::ShutDown), and is released.
@@ -643,13 +643,13 @@ impl<Made> ClientBuilder<Made> {
         self
     }
 
-    /// Says where servers and sentinels are reached from here that others tell of: what a sentinel calls
-    /// `10.0.0.7:6379` inside of its network may have another address outside. It is given what was
-    /// told, as `host:port`, and returns where that is reached, in the same form; `None`: right
-    /// there. The addresses in the URL are taken as they are, but for those of a cluster: it may name
-    /// nodes as they call themselves. It is called by the tasks
-    /// that carry the connections, and in a cluster by whoever asks, so it must not block. What is not
-    /// reached is asked about anew.
+    /// Translates the addresses that sentinels and cluster nodes announce.
+    ///
+    /// An address such as `10.0.0.7:6379` may be valid only inside the network of the servers. The
+    /// function takes the announced `host:port`, and returns the `host:port` for this client, or
+    /// `None` to use the announced one. The addresses in the URL are not translated, except those
+    /// of a cluster. Tasks of the runtime call the function, so it must not block. It is called
+    /// again if the server is unreachable.
     ///
     /// # Examples
     ///
@@ -657,7 +657,7 @@ impl<Made> ClientBuilder<Made> {
     /// use std::collections::HashMap;
     /// let table = HashMap::from([("10.0.0.7:6379".to_owned(), "redis.example:7001".to_owned())]);
     /// let builder = leasehold::Client::builder()
-    ///     .translate_addresses(move |told| table.get(told).cloned());
+    ///     .translate_addresses(move |announced| table.get(announced).cloned());
     /// ```
     pub fn translate_addresses(
         mut self,

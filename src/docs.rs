@@ -83,7 +83,7 @@ pub mod performance {}
 #[doc = include_str!("../docs/protocol.md")]
 pub mod protocol {}
 
-/// The README is no page of its own, but its example is compiled like theirs.
+/// The README is not a page, but its example is compiled as well.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 mod readme {}

@@ -12,15 +12,13 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Why an operation did not happen.
 ///
-/// One variant per thing a caller can *do differently about*, not per place it
-/// can come from.
+/// There is one variant for each reaction of the caller.
 ///
-/// That a lock is held by somebody else is an answer rather than an error:
+/// A lock that another owner holds is a result, not an error:
 /// [`try_acquire`](crate::Lock::try_acquire) returns `Ok(None)` for it.
 ///
-/// Most callers need two questions: [`is_busy`](Self::is_busy), somebody else
-/// has the lock, and [`is_transient`](Self::is_transient), the store is away for
-/// now. [The guide](crate::docs::guide::errors_and_settings#errors) has a table of all variants.
+/// Most callers need two methods: [`is_busy`](Self::is_busy) if another owner has the lock, and
+/// [`is_transient`](Self::is_transient) if the store is unreachable for now. [The guide](crate::docs::guide::errors_and_settings#errors) has a table of all variants.
 ///
 /// # Examples
 ///
@@ -63,22 +61,22 @@ pub enum Error {
     #[error(transparent)]
     Duration(#[from] InvalidDuration),
 
-    /// The store does not let this client work on `name`: a right is missing, or
-    /// the password is not the right one any more. Nothing happened, and it stays
-    /// so until somebody changes that. In a cluster it names the node that does not
-    /// let us in.
+    /// The store denied access to `name`: a permission is missing, or the password is wrong.
+    ///
+    /// Nothing happened. A retry does not help until the user is changed. In a cluster, the
+    /// message names the node that rejects the login.
     #[error(
         "access to `{name}` denied: {}; check the password and the permissions of the user",
         words(code, message, command.as_deref())
     )]
     Forbidden {
-        /// What was asked for.
+        /// The name of the lock or of another primitive.
         name: Name,
-        /// The first word of the refusal: `NOPERM`, `NOAUTH` or `WRONGPASS`.
+        /// The first word of the rejection: `NOPERM`, `NOAUTH` or `WRONGPASS`.
         code: String,
-        /// The rest of it; and of a refusal about keys, which keys the request needs.
+        /// The rest of the rejection; if it concerns keys, also the keys that the request needs.
         message: String,
-        /// The command that was refused, where that is known.
+        /// The rejected command, if it is known.
         command: Option<String>,
     },
 
@@ -88,22 +86,23 @@ pub enum Error {
     #[error("cannot block this thread: it runs async tasks; use the async API, or spawn_blocking")]
     InsideAsync,
 
-    /// The hold on `name` had ended before. Of work under
-    /// [`run`](crate::Lock::run) it means that the work was stopped, or was done
-    /// without the lock: [`LockGuard::run`](crate::LockGuard::run) tells which.
+    /// The hold of `name` had ended before.
+    ///
+    /// If [`run`](crate::Lock::run) returns it, the work was cancelled, or completed without the
+    /// lock. [`LockGuard::run`](crate::LockGuard::run) distinguishes the two.
     #[error("hold of `{name}` ended: {reason}")]
     Lost {
-        /// What we no longer hold.
+        /// The name that is no longer held.
         name: Name,
         /// Why.
         reason: LostReason,
     },
 
-    /// The name given to a lock is not one we can store.
+    /// The text is not a valid name.
     #[error("invalid name: {0}")]
     Name(#[from] InvalidName),
 
-    /// A script of yours failed while it ran, or the server refused one of several writes.
+    /// Your script failed while it ran, or the server rejected one of several writes.
     ///
     /// Earlier writes **stay**, because Redis undoes nothing.
     #[error(
@@ -123,7 +122,7 @@ pub enum Error {
     )]
     NoRuntime,
 
-    /// A guard was to read beside one that writes `name`, and does not write it.
+    /// The guard that was passed does not hold the writers' side of `name`.
     #[error(
         "cannot read `{name}` with this guard: it does not write `{name}`; pass the guard of its \
          writer"
@@ -154,61 +153,60 @@ pub enum Error {
         name: Name,
     },
 
-    /// Fewer replicas than were wanted have acknowledged the grant of `name` in time. It was taken
-    /// back: others may enter. See [`Lock::replicated`](crate::Lock::replicated).
+    /// Too few replicas acknowledged the grant of `name` in time, so it was released. See [`Lock::replicated`](crate::Lock::replicated).
     #[error(
         "cannot acquire `{name}`: only {got} of {wanted} replicas acknowledged the grant in \
          time, so it was released; check the replicas, or require fewer"
     )]
     NotReplicated {
-        /// What was granted.
+        /// The name of the lock.
         name: Name,
-        /// So many replicas were to acknowledge it.
+        /// How many replicas had to acknowledge it.
         wanted: u32,
-        /// So many have, as far as the server has said.
+        /// How many replicas acknowledged it, as far as the server returned it.
         got: u32,
     },
 
-    /// The server is there, but not ready for this: it starts, fails over, takes
-    /// no writes, or is full. Nothing happened.
+    /// The server replies, but is not ready: it starts, fails over, is read-only, or is full.
     ///
-    /// Who waits for a lock waits this out as well, and gets this error only when
-    /// patience ends. A full server (`OOM`) is told at once: waiting makes no room.
+    /// Nothing happened. An acquisition retries, and returns this error only when its timeout
+    /// ends. If the server is full (`OOM`), it returns at once, because waiting frees no memory.
     #[error("store not ready for `{name}`: {}; retry later", words(code, message, command.as_deref()))]
     NotReady {
-        /// What was asked for.
+        /// The name of the lock or of another primitive.
         name: Name,
-        /// The first word of the refusal, such as `READONLY` or `LOADING`.
+        /// The first word of the rejection, such as `READONLY` or `LOADING`.
         code: String,
-        /// The rest of it.
+        /// The rest of the rejection.
         message: String,
-        /// The command that was refused, where that is known.
+        /// The rejected command, if it is known.
         command: Option<String>,
     },
 
-    /// The text given for an owner cannot be one.
+    /// The text is not a valid owner.
     #[error("invalid owner: {0}")]
     Owner(#[from] InvalidOwner),
 
-    /// The text given for the id of a permit is none.
+    /// The text is not a valid id of a permit.
     #[error("invalid permit id: {0}")]
     PermitId(#[from] InvalidPermitId),
 
-    /// The store refused for another reason, told in its own words. Nothing
-    /// happened, and asking again will not help.
+    /// The store rejected the request for another reason, in its own words.
+    ///
+    /// Nothing happened, and a retry does not help.
     #[error("request for `{name}` rejected: {}", words(code, message, command.as_deref()))]
     Refused {
-        /// What was asked for.
+        /// The name of the lock or of another primitive.
         name: Name,
-        /// The first word of the refusal, such as `ERR`.
+        /// The first word of the rejection, such as `ERR`.
         code: String,
-        /// The rest of it.
+        /// The rest of the rejection.
         message: String,
-        /// The command that was refused, where that is known.
+        /// The rejected command, if it is known.
         command: Option<String>,
     },
 
-    /// A text that cannot be run as a script under a lock. Says why.
+    /// The text cannot run as a script under a lock. The field has the reason.
     #[error("invalid script: {0}")]
     Script(String),
 
@@ -216,12 +214,12 @@ pub enum Error {
     #[error("the client was shut down")]
     ShutDown,
 
-    /// More permits than one acquisition can have, or than there can be.
+    /// The number of permits is greater than one acquisition, or one semaphore, can have.
     #[error("invalid count for `{name}`: it must be at most {most}")]
     TooMany {
-        /// What was asked for.
+        /// The name of the lock or of another primitive.
         name: Name,
-        /// So many there can be.
+        /// The greatest number that is allowed.
         most: u32,
     },
 
@@ -244,7 +242,8 @@ pub enum Error {
         unset: bool,
     },
 
-    /// A counter of tokens cannot be raised so high: the lock could grant nothing after it.
+    /// The counter of tokens cannot be raised to this number, because too few tokens would be left.
+    ///
     /// Nothing happened. See [`FencedLock::raise_token`](crate::FencedLock::raise_token).
     #[error(
         "cannot raise the token of `{name}`: the number exceeds {most}; check where it comes \
@@ -257,40 +256,39 @@ pub enum Error {
         most: u64,
     },
 
-    /// The store could not be reached, or did not answer.
+    /// The store is unreachable, or did not reply in time.
     ///
-    /// The operation **may have happened**, or happen yet. An acquisition that
-    /// fails this way is withdrawn in the background. A change that counts, as
-    /// [`Latch::count_down`](crate::Latch::count_down), is counted again by a second call.
+    /// The operation **may have happened**, or may still happen. The background withdraws an
+    /// acquisition that fails this way. A second call of a change, such as
+    /// [`Latch::count_down`](crate::Latch::count_down), is a second change.
     #[error("store unavailable for `{name}`: {reason}")]
     Unavailable {
-        /// What was asked for.
+        /// The name of the lock or of another primitive.
         name: Name,
-        /// What is known about it.
+        /// The cause, as far as it is known.
         reason: String,
         /// The error of the network or the system behind it, if there is one.
         source: Option<Cause>,
     },
 
-    /// The store of this client cannot do that: a cluster has no latch whose name has braces.
-    /// Nothing happened.
+    /// This store, or this primitive, does not support the operation. Nothing happened.
     #[error("unsupported operation: {what}")]
     Unsupported {
-        /// What it cannot do.
+        /// The operation and the remedy.
         what: &'static str,
     },
 
-    /// The URL of a server cannot be used. Says which part of it is wrong.
+    /// The URL of a server is invalid. The field names the part that is wrong.
     #[error("invalid URL: {0}")]
     Url(String),
 
-    /// Under `name` lies something else than was asked for. It was left alone.
+    /// The key `name` has another type than this primitive. It was not changed.
     #[error("wrong type of `{name}`: the key is a {found}; choose another name")]
     WrongType {
         /// The name, and the key.
         name: Name,
-        /// The type that Redis reports: `string`, `list`, …; `key of another type` if `TYPE` is
-        /// forbidden; or `text that is no number`.
+        /// The type that Redis reports, such as `string` or `list`; `key of another type` if `TYPE`
+        /// is denied; or `text, not a number`.
         found: String,
     },
 
@@ -313,7 +311,7 @@ fn why(holder: Option<&Holder>, by_this_client: bool, unset: bool) -> String {
     }
 }
 
-/// The words of a refusal. The command is added unless they name it.
+/// The words of a rejection. The command is added unless they name it.
 fn words(code: &str, message: &str, command: Option<&str>) -> String {
     let said = format!("{code} {message}");
     match command {
@@ -325,7 +323,7 @@ fn words(code: &str, message: &str, command: Option<&str>) -> String {
 }
 
 impl Error {
-    /// Whether somebody else has the lock: it is well, and taken.
+    /// Returns whether another owner has the lock, although the store works.
     ///
     /// # Examples
     ///
@@ -344,19 +342,17 @@ impl Error {
         matches!(self, Self::TimedOut { .. })
     }
 
-    /// Whether the store is away or not ready: the same may do in a while, with
-    /// nothing changed here.
+    /// Returns whether a retry can help, because the store is unreachable or not ready.
     ///
-    /// [`NotReplicated`](Self::NotReplicated) is among them: replicas come back. So is
-    /// [`Connect`](Self::Connect) unless it is `permanent`, as a wrong
-    /// password is: a server that is still starting looks like that; so does a wrong
-    /// address, so try it a few times and not for ever.
+    /// [`NotReplicated`](Self::NotReplicated) is transient, because replicas come back. So is
+    /// [`Connect`](Self::Connect), unless it is `permanent`, such as a wrong password. A wrong
+    /// address looks like a server that is still starting, so limit the number of retries.
     ///
     /// **A change that ended in [`Unavailable`](Self::Unavailable) may have happened**, and a second
     /// call is a second change: [`Latch::count_down`](crate::Latch::count_down),
     /// [`Semaphore::add`](crate::Semaphore::add), [`ExpirableSemaphore::add`](crate::ExpirableSemaphore::add),
-    /// [`LockGuard::eval`](crate::LockGuard::eval). Of these this says only that the store was away.
-    /// What is once as good as twice may be asked for again.
+    /// [`LockGuard::eval`](crate::LockGuard::eval). For these, transient only means that the
+    /// store was unreachable. An operation that may happen twice can be called again.
     ///
     /// # Examples
     ///

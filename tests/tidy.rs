@@ -148,6 +148,15 @@ fn the_guide_has_a_row_for_every_error_and_every_setting() {
 }
 
 #[test]
+fn texts_that_users_read_are_in_plain_words() {
+    none(documents().flat_map(|(path, text)| dialect(&path, &prose(&text))));
+    let public = of_users().map(|(path, text)| (path, public_docs(&text)));
+    none(public.flat_map(|(path, docs)| dialect(&path, &prose(&docs))));
+    let shown = of_users().flat_map(|(path, text)| shown_texts(&path, &text));
+    none(shown.flat_map(|shown| dialect(&shown.at, &shown.text)));
+}
+
+#[test]
 fn threads_have_the_api_that_tasks_have() {
     let tasks = api("src/primitives", "src/client.rs");
     let threads = api("src/blocking", "src/blocking/client.rs");
@@ -947,6 +956,85 @@ fn in_code(text: &str) -> String {
     }
 }
 
+/// Words of the old dialect, which readers have to translate.
+const DIALECT: [&str; 11] = [
+    "told",
+    "heard",
+    "said",
+    "anew",
+    "by and by",
+    "so many",
+    "beside",
+    "is none",
+    "is no",
+    "on its way",
+    "whoever",
+];
+
+/// Phrases in which such a word is plain.
+const PLAIN: [&str; 4] = ["is no longer", "is no more", "there is no", ", so many"];
+
+/// What `text` says in the dialect.
+fn dialect(at: &str, text: &str) -> Vec<String> {
+    let mut plain = text.split_whitespace().collect::<Vec<_>>().join(" ").to_lowercase();
+    PLAIN.iter().for_each(|phrase| plain = plain.replace(phrase, "…"));
+    let is_apart = |c: Option<char>| !c.is_some_and(char::is_alphanumeric);
+    let mut complaints = vec![];
+    for phrase in DIALECT {
+        for (start, _) in plain.match_indices(phrase) {
+            let (before, after) = (&plain[..start], &plain[start + phrase.len()..]);
+            if is_apart(before.chars().next_back()) && is_apart(after.chars().next()) {
+                let around: String = before.chars().rev().take(40).collect();
+                let around: String = around
+                    .chars()
+                    .rev()
+                    .chain(phrase.chars())
+                    .chain(after.chars().take(40))
+                    .collect();
+                complaints.push(format!("{at}: `{phrase}` in: …{around}…"));
+            }
+        }
+    }
+    complaints
+}
+
+/// The sentences of a page, without code.
+fn prose(text: &str) -> String {
+    let outside = text.split("```").step_by(2);
+    outside.flat_map(|part| part.split('`').step_by(2)).collect::<Vec<_>>().join("…")
+}
+
+/// The documentation of public items, by lines.
+fn public_docs(text: &str) -> String {
+    let (mut docs, mut block) = (String::new(), String::new());
+    let (mut is_public_item, mut in_attribute) = (false, false);
+    for line in without_tests(text).lines() {
+        let bare = line.trim_start();
+        if let Some(words) = bare.strip_prefix("///") {
+            block = block + words + "\n";
+            continue;
+        }
+        in_attribute |= bare.starts_with("#[");
+        if in_attribute {
+            in_attribute = !bare.ends_with(']');
+            continue;
+        }
+        if line.starts_with(|c: char| c.is_ascii_alphabetic()) {
+            is_public_item = line.starts_with("pub ") || line.starts_with("macro_rules!");
+        }
+        let is_member = bare.starts_with(char::is_uppercase)
+            || bare.split(' ').next().is_some_and(|name| name.ends_with(':'));
+        if bare.starts_with("pub ")
+            || bare.starts_with("fn ") && is_public_item
+            || is_member && is_public_item
+        {
+            docs.push_str(&block);
+        }
+        block.clear();
+    }
+    docs
+}
+
 /// Every public field of `Stats` is in the guide.
 fn numbers(text: &str, guide: &str) -> Vec<String> {
     let lines = text.lines().filter_map(|line| line.trim().strip_prefix("pub "));
@@ -1514,6 +1602,19 @@ fn finds_a_method_that_one_api_has_and_the_other_lacks() {
     let moving = of("impl<K, B: Clone> Guard<Lock<K>, B> {\n    pub fn count(&self) {\n");
     assert_eq!(moving, of("impl<K> Guard<Lock<K>> {\n    pub fn count(&self) {\n"));
     assert_ne!(moving, of("impl<K> Guard<K> {\n    pub fn count(&self) {\n"));
+}
+
+#[test]
+fn finds_words_of_the_dialect() {
+    one(
+        &dialect("a.md", &prose("A waiter is\ntold. `told`, untold, a\n```\nsaid\n```\nend")),
+        "`told` in",
+    );
+    one(&dialect("a.md", "This is no promise."), "`is no`");
+    assert!(dialect("a.md", "There is no bound. It is no longer held, so many wait.").is_empty());
+    let code = "/// Public.\n#[must_use]\npub fn a() {}\n\n/// Private.\nfn b() {}\n\n/// Inside.\n\
+        pub(crate) fn c() {}\n\npub enum D {\n    /// Variant.\n    E {\n        /// Field.\n        f: u8,\n";
+    assert_eq!(public_docs(code), " Public.\n Variant.\n Field.\n");
 }
 
 #[test]

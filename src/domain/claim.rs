@@ -233,7 +233,7 @@ pub(crate) enum Outcome {
     Unknown,
 }
 
-/// Who has a lock, as the store told it at some moment.
+/// The holder of a lock, as the store returned it.
 ///
 /// # Examples
 ///

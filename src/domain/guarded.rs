@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// One change of a key that lies beside its lock: see
+/// One change of a key that is written under a lock: see
 /// [`LockGuard::write`](crate::LockGuard::write).
 ///
 /// Keys and values are bytes: `&str`, `String`, `Vec<u8>` and the like.
@@ -190,7 +190,7 @@ pub enum Value {
 }
 
 impl Value {
-    /// The integer, if it is one. A text of digits is none.
+    /// The integer, if it is one. A text of digits is not an integer.
     ///
     /// # Examples
     ///

@@ -1,8 +1,8 @@
-//! What can hurt locks though they can be had, and what to do about it.
+//! Settings and states of a deployment that may harm locks, and their remedies.
 
 use std::{fmt, time::Duration};
 
-/// What can hurt locks, and where it was found: see [`Health::findings`](crate::Health::findings).
+/// One hazard at one server: see [`Health::findings`](crate::Health::findings).
 ///
 /// # Examples
 ///
@@ -17,9 +17,9 @@ use std::{fmt, time::Duration};
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Finding {
-    /// The server, or the servers in the words of the URL, without any secret.
+    /// The server, or the servers of the URL, without any secret.
     pub server: String,
-    /// What it is.
+    /// The hazard.
     pub hazard: Hazard,
 }
 
@@ -29,14 +29,16 @@ impl Finding {
     }
 }
 
-/// Where, what, and what to do.
+/// Shows the server, the hazard and its remedy.
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}; {}", self.server, self.hazard, self.hazard.remedy())
     }
 }
 
-/// What can hurt locks. Shown it says how; [`remedy`](Self::remedy) says what to do.
+/// A setting or a state of a deployment that may harm locks.
+///
+/// Its text describes the harm, and [`remedy`](Self::remedy) returns the remedy.
 ///
 /// # Examples
 ///
@@ -49,103 +51,102 @@ impl fmt::Display for Finding {
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Hazard {
-    /// The server throws keys away when its memory is full. Locks are keys with a lease, which
-    /// some policies throw away first.
+    /// The server evicts keys when its memory is full. Locks are keys with a TTL, which some
+    /// policies evict first.
     Evicts {
         /// Its `maxmemory-policy`.
         policy: String,
     },
-    /// The server is a replica, and takes no locks.
+    /// The server is a replica, and grants no locks.
     Replica,
-    /// The server is a node of a cluster, and was named as if it were alone.
+    /// The server is a node of a cluster, but the URL names it as a single server.
     ClusterNode,
-    /// The server is older than those that are tested.
+    /// The server is older than the oldest tested version.
     OldVersion {
-        /// What it says.
+        /// The version that it reports.
         version: String,
     },
-    /// The primary has replicas, and takes writes when it hears of none: cut off from them it
-    /// goes on granting locks that its successor grants, too.
+    /// The primary has replicas, but accepts writes without them. If it is cut off, it keeps
+    /// granting locks that its successor also grants.
     UnprotectedPrimary,
-    /// No replica follows the server, though another is to take its place when it fails: nobody can
-    /// then, and no lock can be had until it is back.
+    /// No replica is connected to the primary. If it fails, no server can replace it.
     NoReplica,
-    /// Fewer replicas follow the server than locks of this client ask for: see
+    /// Fewer replicas are connected than locks of this client require: see
     /// [`Lock::replicated`](crate::Lock::replicated).
     FewerReplicas {
-        /// So many are asked for.
+        /// How many replicas the locks require.
         wanted: u32,
-        /// So many follow it.
+        /// How many replicas are connected.
         there: usize,
     },
-    /// A replica has not got what the primary has: if it is promoted, locks are forgotten.
+    /// A replica lags behind. If it is promoted, locks are lost.
     ReplicaBehind {
-        /// Which, as the primary calls it.
+        /// The replica, by the address that the primary reports.
         replica: String,
-        /// For how long the primary has not heard of it.
+        /// For how long it has been silent.
         silent: Duration,
         /// How many bytes it has not acknowledged.
         bytes: u64,
     },
-    /// The clock of the server is not that of this machine. Leases last as long as they should;
-    /// but they are written down as times of day, which a server with another clock reads otherwise
-    /// after a failover, and permits of a Redisson are dated by the clock of its machine.
+    /// The clock of the server differs from the clock of this machine.
+    ///
+    /// One server measures leases correctly, but stores their ends as times of day. After a
+    /// failover, a server with another clock ends them too early or too late. A Redisson client
+    /// dates its permits by the clock of its machine.
     ClockApart {
-        /// Whether the server is ahead of us.
+        /// Whether the clock of the server is ahead.
         ahead: bool,
-        /// By so much at least.
+        /// The smallest possible difference.
         by: Duration,
     },
-    /// Too few sentinels watch the master to replace it when one of them fails.
+    /// Too few sentinels watch the primary: if one of them fails, no failover is possible.
     FewSentinels {
-        /// How many there are, as far as they know of each other.
+        /// How many there are, as far as they know each other.
         known: usize,
     },
-    /// Too few of the sentinels are there to replace a primary.
+    /// Fewer sentinels are available than a failover needs.
     NoQuorum {
-        /// How many are there.
+        /// How many are available.
         usable: usize,
-        /// How many have to be.
+        /// How many a failover needs.
         needed: usize,
     },
-    /// No sentinel says where the primary is: none answers, they refuse us, or know no such
-    /// master. No failover will be followed now.
+    /// No sentinel names the primary: none replies, all reject the login, or none knows the name.
+    /// This client cannot follow a failover now.
     NoSentinel,
-    /// The server refuses to write: it hears of fewer replicas than its
-    /// `min-replicas-to-write` says.
+    /// The server rejects writes: fewer replicas are connected than `min-replicas-to-write`.
     TooFewReplicas,
-    /// A node of the cluster does not answer: names in its slots cannot be locked now.
+    /// A node of the cluster is unreachable: names in its slots cannot be locked.
     NodeAway {
-        /// Its slots.
+        /// The slots of the node.
         slots: String,
-        /// What is in the way.
+        /// The cause.
         why: String,
     },
-    /// Slots of the cluster have no node: names there cannot be locked.
+    /// No node serves some slots of the cluster: names there cannot be locked.
     SlotsWithoutNode {
-        /// The first of them.
+        /// The first of these slots.
         slots: String,
     },
-    /// The cluster was upgraded: who connects now uses channels that this client does not
-    /// listen to, as it began with those of the old version.
+    /// The cluster was upgraded while this client lives. Newer clients use sharded channels, to
+    /// which this client does not subscribe.
     ChannelModeChanged,
-    /// New connections to the address lead to another server than the one that commands go to,
-    /// which takes locks as before: it may have been replaced.
+    /// New connections to the address reach another server than the one that executes commands.
     ServerMismatch,
-    /// Another of the addresses in the URL is a primary, too.
+    /// Another address of the URL is also a primary.
     OtherPrimary {
-        /// Which.
+        /// The address of the other primary.
         address: String,
     },
-    /// A command was refused by which these things are looked at.
+    /// The user may not call a command that checks for hazards.
     ChecksDenied {
-        /// Which.
+        /// The command.
         command: String,
     },
 }
 
 impl Hazard {
-    /// What to do about it.
+    /// Returns the remedy.
     ///
     /// # Examples
     ///
@@ -194,7 +195,7 @@ impl Hazard {
 }
 
 impl Hazard {
-    /// Whether it may be over without anybody's changing a setting.
+    /// Whether it may end without a changed setting.
     pub(crate) fn may_pass(&self) -> bool {
         matches!(
             self,
@@ -205,7 +206,7 @@ impl Hazard {
         )
     }
 
-    /// Whether a look that finds this cannot see the `other`, be it there or not.
+    /// Whether a check that finds this cannot find the `other`.
     pub(crate) fn hides(&self, other: &Self) -> bool {
         match self {
             Self::ChecksDenied { .. } => matches!(
@@ -224,12 +225,12 @@ impl Hazard {
     }
 }
 
-/// Whether it is in the way that a server does not know our user, or its password.
+/// Whether the cause is a rejected login.
 fn refuses_login(why: &str) -> bool {
     ["NOAUTH", "WRONGPASS"].iter().any(|code| why.contains(code))
 }
 
-/// How it hurts.
+/// Shows the harm.
 impl fmt::Display for Hazard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -1,11 +1,11 @@
-//! How a client and its store are.
+//! The state of a client and its store.
 
 use std::{fmt, time::Duration};
 
 use super::Failure;
 use super::{Finding, Hazard};
 
-/// How a client and its store are right now: see [`Client::health`](crate::Client::health).
+/// The current state of a client and its store: see [`Client::health`](crate::Client::health).
 ///
 /// # Examples
 ///
@@ -18,38 +18,36 @@ use super::{Finding, Hazard};
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Health {
-    /// Whether the connection for commands is up; in a cluster, those to all masters.
+    /// Whether the connection for commands is up; in a cluster, those to all primaries.
     pub commands_up: bool,
-    /// Whether the connection for messages is up. Without it waiters ask by a timer.
+    /// Whether the connection for messages is up. Without it, waiters poll by a timer.
     pub messages_up: bool,
-    /// How long the server took to answer just now, in a cluster the slowest node that did;
-    /// `None` if none answered.
+    /// How long the server took to reply, in a cluster the slowest node that replied. `None` if
+    /// there was no reply.
     pub round_trip: Option<Duration>,
-    /// What keeps this client from locking, in words for a log: no connection and why,
-    /// silence, a refusal, a replica, a shutdown.
+    /// Why this client can acquire no lock, as a text for a log: no connection and its cause, no
+    /// reply, a rejection, a replica, a shutdown.
     pub obstacle: Option<String>,
-    /// What the server is to others, if it says so.
+    /// The role of the server, if it reports it.
     pub role: Option<Role>,
-    /// The version of the server, if it says so.
+    /// The version of the server, if it reports it.
     pub server_version: Option<String>,
-    /// What the server throws away when its memory is full, if it says so. Anything but
-    /// `noeviction` may throw locks away.
+    /// Its `maxmemory-policy`, if it reports it. Any policy except `noeviction` may evict locks.
     pub eviction_policy: Option<String>,
-    /// What this client knows of each server that it sends commands to: in a cluster, of each
-    /// master.
+    /// The state of each server that executes commands: in a cluster, of each primary.
     pub nodes: Vec<NodeHealth>,
-    /// What can hurt locks, as far as it was looked at: when a connection was made, and now. A
-    /// client warns of each kind when it appears. What is in the way of every lock is an
-    /// `obstacle`, too.
+    /// The hazards that were found when a connection was made, and now. The client logs a warning
+    /// when one appears. A hazard that prevents every lock is also an `obstacle`.
     pub findings: Vec<Finding>,
-    /// Holds whose last renewal failed. It is tried again until their leases end.
+    /// Holds whose last renewal failed. Renewals are retried until their leases end.
     pub holds_in_doubt: usize,
 }
 
 impl Health {
-    /// Whether nothing is in the way of every lock, as far as this client can know. It
-    /// tries none: a user without rights to the keys of some is ready. So is a client of a cluster
-    /// of which a node is unreachable: [`nodes`](Self::nodes) lists it, and
+    /// Returns whether no `obstacle` prevents every lock.
+    ///
+    /// It acquires no lock, so a user without permission for some keys is ready. A client of a
+    /// cluster with an unreachable node is also ready. [`nodes`](Self::nodes) lists that node, and
     /// [`findings`](Self::findings) have its slots once its connection is lost.
     ///
     /// # Examples
@@ -70,7 +68,7 @@ impl Health {
     }
 }
 
-/// How one server was at a health check: see [`Health::nodes`].
+/// The state of one server at a health check: see [`Health::nodes`].
 ///
 /// # Examples
 ///
@@ -85,19 +83,19 @@ impl Health {
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct NodeHealth {
-    /// The server, or the servers in the words of the URL, without any secret.
+    /// The server, or the servers of the URL, without any secret.
     pub server: String,
-    /// How long the server took to answer; `None` if it did not answer in time.
+    /// How long the server took to reply; `None` if it did not reply in time.
     pub round_trip: Option<Duration>,
-    /// For how long at least the server has been unreachable, or has not answered. `None` if it
-    /// answered, or was never tried.
+    /// For how long at least the server has been unreachable, or has not replied. `None` if it
+    /// replied, or was never tried.
     pub silent_for: Option<Duration>,
-    /// Why the server grants no locks: no connection and why, silence, a refusal, a replica.
+    /// Why the server grants no locks: no connection and its cause, no reply, a rejection, a replica.
     pub obstacle: Option<String>,
 }
 
 impl NodeHealth {
-    /// Whether the server answered the health check, be it with a refusal.
+    /// Returns whether the server replied to the health check, even with a rejection.
     ///
     /// # Examples
     ///
@@ -113,7 +111,7 @@ impl NodeHealth {
     }
 }
 
-/// What a server is to others.
+/// The role of a server.
 ///
 /// # Examples
 ///
@@ -128,11 +126,11 @@ impl NodeHealth {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Role {
-    /// It takes writes, and so locks.
+    /// It accepts writes, and grants locks.
     Primary,
-    /// It copies a primary, and refuses locks.
+    /// It copies a primary, and grants no locks.
     Replica,
-    /// It is one of several that share the keys: it refuses names that are not its own.
+    /// It is one node of a cluster, and rejects names in slots of other nodes.
     ClusterNode,
 }
 

@@ -1,6 +1,6 @@
-//! Why a hold is over.
+//! Why a hold ended.
 
-/// Why a hold is over.
+/// Why a hold ended.
 ///
 /// # Examples
 ///
@@ -17,25 +17,23 @@
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LostReason {
-    /// Its lease ended: it was a fixed one, or it could not be renewed in time.
+    /// Its lease ended: it was fixed, or was not renewed in time.
     #[error("its lease ended")]
     Expired,
     /// It reached its [`max_hold`](crate::Lock::max_hold).
     #[error("its max_hold ended")]
     MaxHold,
-    /// The store does not know it as ours any more: somebody forced its
-    /// release, or the data was lost.
+    /// The store no longer has it: a client forced its release, or the data was lost.
     #[error("the store no longer has it: it was released by force, or its data was lost")]
     NotOwned,
-    /// The server was replaced during the release, and the new one does not know the hold: the one
-    /// before released it, or it was lost. Treat the work as overlapped.
+    /// The server was replaced during the release, and the new one does not have the hold: the old
+    /// one released it, or it was lost. Treat the work as overlapped.
     #[error(
-        "the server was replaced during the release, and the new one does not know the hold: \
-         it may have been lost"
+        "the server was replaced during the release, and the new one does not have the hold; it \
+         may have been lost before"
     )]
     InDoubt,
-    /// It was given back by its own guard. Nothing was lost: this only ends the
-    /// wait of those who still watch it.
+    /// Its guard released it. Nothing was lost: this only ends the futures that still watch it.
     #[error("it was released")]
     Released,
     /// The client was [shut down](crate::Client::shutdown).

@@ -1,12 +1,11 @@
-//! How many replicas must have what was granted.
+//! How many replicas must acknowledge a grant.
 
 use std::time::Duration;
 
-/// How long replicas may take unless somebody says so.
+/// How long replicas may take by default.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// How many replicas of the server must have a grant before its caller has it, and how long
-/// they may take: see [`Lock::replicated`](crate::Lock::replicated).
+/// How many replicas must acknowledge a grant before it is returned, and within which time: see [`Lock::replicated`](crate::Lock::replicated).
 ///
 /// # Examples
 ///
@@ -25,7 +24,7 @@ pub struct Replicas {
 }
 
 impl Replicas {
-    /// So many of them, or more, within a second.
+    /// Requires at least this number of replicas, within one second.
     ///
     /// # Examples
     ///
@@ -37,8 +36,9 @@ impl Replicas {
         Self { least: number, within: PATIENCE }
     }
 
-    /// Sets how long they may take. Give them several round trips between the servers: who is
-    /// slower does not count. Default: 1 s.
+    /// Sets how long replicas may take. Default: 1 s.
+    ///
+    /// A slower replica does not count, so allow several round trips between the servers.
     ///
     /// # Examples
     ///

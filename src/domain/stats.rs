@@ -26,51 +26,50 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Stats {
-    /// Holds that are alive now: not known to be lost, and not released, or the
-    /// release is on its way.
+    /// Current holds: neither known to be lost nor released. A hold counts until the store
+    /// confirms its release.
     pub held: u64,
     /// Callers that wait for a lock now.
     pub waiting: u64,
     /// Acquisitions that succeeded.
     pub granted: u64,
-    /// Holds that were given back while they were ours; dropped guards among
-    /// them, whose releases are made in the background.
+    /// Holds that were released while they were held, including those of dropped guards, which
+    /// the background releases.
     pub released: u64,
-    /// Those of `released` that went to the next waiter of this client without
-    /// asking the store, and readers that joined others of this client.
+    /// Those of `released` that went to the next waiter of this client without a request, and
+    /// readers that joined a hold of this client.
     pub handed_over: u64,
-    /// Holds whose release was cancelled, or refused, or brought no answer: the
-    /// background goes on with it.
+    /// Holds whose release was cancelled, rejected or got no reply. The background continues it.
     pub releases_unanswered: u64,
-    /// Acquisitions that ran out of patience while somebody else held.
+    /// Acquisitions whose timeout elapsed while another owner held.
     pub timed_out: u64,
-    /// Holds that ended before they were given back because their lease did.
+    /// Holds whose lease ended before their release.
     pub lost_expired: u64,
-    /// Holds that the store no longer knew as ours.
+    /// Holds that the store no longer had, because of a forced release or lost data.
     pub lost_not_ours: u64,
     /// Holds that reached their `max_hold`.
     pub lost_max_hold: u64,
-    /// Holds that a shutdown took back.
+    /// Holds that a shutdown ended.
     pub lost_shut_down: u64,
     /// Leases that were renewed.
     pub renewals: u64,
-    /// Renewals that were not answered or were refused, and are tried again.
+    /// Renewals that got no reply or were rejected. They are retried.
     pub renewals_failed: u64,
-    /// How much later than planned the last renewal was sent.
+    /// The delay of the last renewal behind its schedule.
     pub renewal_lag: Duration,
     /// The greatest such delay so far.
     pub renewal_lag_max: Duration,
-    /// Times that a connection was lost and made again.
+    /// How often a lost connection was restored.
     pub reconnects: u64,
-    /// Messages that woke a waiter, or came while it was asking.
+    /// Messages that woke a waiter, or arrived during its request.
     pub wake_ups: u64,
-    /// Releases that nobody waited for and that could not be made: their leases end by themselves.
+    /// Background releases that failed until their leases had ended.
     pub releases_abandoned: u64,
 }
 
 impl Stats {
-    /// Every number with its name, for an exporter. Times are in seconds, and
-    /// their names say so.
+    /// Returns every number with its name, for an exporter. Times are in seconds, as their names
+    /// show.
     ///
     /// # Examples
     ///

@@ -7,7 +7,7 @@ use crate::domain::Mutex;
 
 /// Remembers the newest token of each resource, in memory, and lets nothing older pass.
 ///
-/// For a server in Rust that owns what it guards. What must outlive a restart belongs beside
+/// For a server in Rust that owns what it guards. A token that must outlive a restart belongs next to
 /// the data, written in the same transaction.
 ///
 /// The gate moves when a newer token comes by. A hold that reads, decides and then writes
@@ -53,8 +53,8 @@ impl Gate {
     /// Writes to `resource` for a holder who has this `token`, as one step: no other write to the
     /// resource by this gate comes between the look and the end of `write`.
     ///
-    /// Other resources are not held up. Whoever writes to the same one waits for `write`, on its
-    /// thread; so keep `write` short, and do not write to the same resource in it: that would
+    /// Other resources are not held up. Other writers of the same resource wait for `write`, on their
+    /// threads; so keep `write` short, and do not write to the same resource in it: that would
     /// wait for itself. If it panics, its token has passed all the same.
     ///
     /// # Errors

@@ -1,10 +1,10 @@
 //! Receivers that let no late write pass.
 //!
 //! A holder that stood still for longer than its lease writes late, and no lock on Redis can keep
-//! it from that. A [`FencedLock`](crate::FencedLock) numbers its holds; who receives a
-//! write refuses one whose number is smaller than one that it has seen.
+//! it from that. A [`FencedLock`](crate::FencedLock) numbers its holds; the
+//! receiver rejects a write whose number is smaller than the newest one that it has seen.
 //!
-//! The newest number belongs beside the data, and is looked at and written in one step with it:
+//! The newest number belongs next to the data, and is compared and written in one step with it:
 //!
 //! | the data lies in | its receiver |
 //! |---|---|
@@ -12,8 +12,8 @@
 //! | Redis | [`redis`]: scripts for the client that you have |
 //! | an SQL database | a column, and a condition of the `UPDATE`: [the guide](crate::docs::guide::correctness#fencing) |
 //!
-//! One lock guards the data: tokens of different locks, or of one whose counter was lost, tell
-//! nothing about each other. A failover may lose the end of a counter, and tokens are handed out
+//! One lock guards the data: tokens of different locks, or of one whose counter was lost, cannot
+//! be compared. A failover may lose the end of a counter, and tokens are handed out
 //! twice then, unless the lock is [`replicated`](crate::FencedLock::replicated).
 
 mod gate;

@@ -71,7 +71,7 @@
 //! Redis takes nothing back. The token is stored before the write, so a write that fails
 //! half way leaves the token and what it has written: older holds stay out, and this one may write
 //! again. [`hset`] on a key of another type stores the token and writes nothing. If the fence itself
-//! has another type, or holds what is no token, the server answers with an error, and nothing is
+//! has another type, or holds no token, the server replies with an error, and nothing is
 //! written.
 
 use std::fmt;
@@ -232,7 +232,7 @@ pub fn delete(key: impl AsRef<[u8]>, token: u64) -> Call {
 /// A script of your own in Lua, with `KEYS` and `ARGV` as you give them. Replies what the script
 /// returns.
 ///
-/// The newest token is kept beside the **first key**, for all of them: what is written
+/// The newest token is stored next to the **first key**, for all of them: what is written
 /// together belongs behind one fence, and has the same first key in every script. The text becomes
 /// the body of a function of `KEYS` and `ARGV`: its local variables are its own, and errors name
 /// its lines as you count them.
@@ -286,7 +286,7 @@ pub enum InvalidScript {
     /// declares would not hold for the fence.
     #[error("a script behind a fence must not begin with `#!`; remove that line")]
     Shebang,
-    /// It has no key beside which the newest token could be kept.
+    /// It has no key next to which the newest token could be stored.
     #[error(
         "a script behind a fence needs a key: the newest token is stored next to the first \
          one; pass a key"

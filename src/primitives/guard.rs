@@ -245,7 +245,7 @@ impl<K> Guard<Lock<K>> {
     /// happened, or happen yet**, as long as this hold lasts. It is never sent twice, and
     /// releasing the lock ends the doubt.
     /// [`Error::NotReady`], [`Error::Forbidden`] and [`Error::Refused`] as the store says;
-    /// nothing was written. The last one also refuses a field of a key that is no hash, and the
+    /// nothing was written. The last one also refuses a field of a key that is not a hash, and the
     /// key of the lock itself. [`Error::Duration`] for an invalid time. [`Error::PartialWrite`] if
     /// the user lacks the ACL permission for one of the later writes.
     ///
@@ -286,7 +286,7 @@ impl<K> Guard<Lock<K>> {
     ///
     /// As [`write`](Self::write). [`Error::PartialWrite`] if the script failed, returned an error or
     /// a reply that is too long. [`Error::Script`] if the text is empty or begins with `#!`.
-    /// [`Error::Refused`] if it is no Lua.
+    /// [`Error::Refused`] if it is not valid Lua.
     ///
     /// # Cancel safety
     ///

@@ -100,13 +100,13 @@ impl ReadWriteLock {
         Lock::new(Arc::clone(&self.engine), object, self.ttl).replicated(self.replicas)
     }
 
-    /// Acquires the readers' side beside `writing`, and returns a guard that outlives it.
+    /// Acquires the readers' side while `writing` holds the other, and returns a guard that outlives it.
     ///
     /// The new guard has an owner and a lease of its own.
     ///
     /// # Errors
     ///
-    /// [`Error::NotWriting`] if `writing` is no guard of the [`write`](Self::write) side of this
+    /// [`Error::NotWriting`] if `writing` is not a guard of the [`write`](Self::write) side of this
     /// lock, or one of another client. [`Error::Lost`] if its hold is over. Others as
     /// [`Lock::try_acquire`].
     ///

@@ -100,7 +100,7 @@ fn guard(held: Held) -> SemaphoreGuard {
 
 /// Acquiring.
 impl Semaphore {
-    /// Acquires `permits` permits, waiting until so many are free.
+    /// Acquires `permits` permits, waiting until they are free.
     ///
     /// It also waits while the store is unreachable, and while there are fewer permits in all.
     ///

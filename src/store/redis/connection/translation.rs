@@ -31,14 +31,14 @@ impl Translation {
 
     /// Where the server is reached that somebody calls `host` and `port`.
     pub(super) fn of(&self, host: &str, port: u16, tls: bool) -> Result<Address, Obstacle> {
-        let told = Address::Tcp { host: host.to_owned(), port, tls };
-        let Some(translated) = self.0.as_ref().and_then(|it| it(&told.to_string())) else {
-            return Ok(told);
+        let announced = Address::Tcp { host: host.to_owned(), port, tls };
+        let Some(translated) = self.0.as_ref().and_then(|it| it(&announced.to_string())) else {
+            return Ok(announced);
         };
         read(&translated, tls).ok_or_else(|| {
-            let (made, told) = (shown(&translated), shown(&told.to_string()));
+            let (made, announced) = (shown(&translated), shown(&announced.to_string()));
             Obstacle::lasting(format!(
-                "translate_addresses returned `{made}` for `{told}`; it must return host:port"
+                "translate_addresses returned `{made}` for `{announced}`; it must return host:port"
             ))
         })
     }
