@@ -2086,8 +2086,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "a release that ran unanswered is taken for a loss",
             edits: &[Edit {
                 file: "src/engine/release/mod.rs",
-                from: "unsure: true, .. } => {\n                Ok(GivenBack::Freed(",
-                to: "unsure: true, .. } if hold.shares() > 9 => {\n                Ok(GivenBack::Freed(",
+                from: "unsure: true, .. } => {\n                Ok(Some(GivenBack::Freed(",
+                to: "unsure: true, .. } if hold.shares() > 9 => {\n                Ok(Some(GivenBack::Freed(",
             }],
         },
     ),
