@@ -10,6 +10,7 @@ mod hashed;
 mod hazard;
 mod health;
 mod lease;
+mod log_throttle;
 mod mutex;
 mod name;
 mod object;
@@ -17,11 +18,10 @@ mod owner;
 mod permit;
 mod reason;
 mod replicas;
-mod seldom;
 mod stats;
 mod wait_strategy;
 
-pub(crate) use self::seldom::TOLD_APART;
+pub(crate) use self::log_throttle::LOG_INTERVAL;
 pub(crate) use self::{
     backoff::{Backoff, spread},
     claim::{
@@ -33,11 +33,11 @@ pub(crate) use self::{
     hashed::Map,
     health::About,
     lease::{CENTURY, Lease, checked},
+    log_throttle::LogThrottle,
     mutex::Mutex,
     object::{Kind, Object, Waits},
     owner::Identity,
     permit::{Counts, MOST_AT_ONCE, MOST_PERMITS, permits_of},
-    seldom::Seldom,
 };
 pub use self::{
     claim::Holder,

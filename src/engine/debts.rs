@@ -12,7 +12,7 @@ use std::{
 use tokio::{sync::Notify, time::Instant};
 
 use crate::{
-    domain::{Claim, Mutex, Object, Owner, ReleaseMode, Seldom},
+    domain::{Claim, LogThrottle, Mutex, Object, Owner, ReleaseMode},
     engine::hold::Hold,
 };
 
@@ -101,8 +101,8 @@ pub(crate) struct Debts {
     list: Mutex<List>,
     changed: Notify,
     settled: Notify,
-    pub(super) given_up: Seldom,
-    pub(super) refused: Seldom,
+    pub(super) given_up: LogThrottle,
+    pub(super) refused: LogThrottle,
 }
 
 /// By the order in which they came.

@@ -80,7 +80,7 @@ use self::{
 #[cfg(test)]
 use crate::store::redis::memory::MemoryStore;
 use crate::{
-    domain::{Failure, Health, Holder, Identity, Name, Object, Owner, Seldom, Stats},
+    domain::{Failure, Health, Holder, Identity, LogThrottle, Name, Object, Owner, Stats},
     error::Error,
     store::{RECEIPT_RESTS, RedisStore, Subscriber},
 };
@@ -91,8 +91,8 @@ pub(crate) struct Engine {
     core: Arc<Core>,
     contention: Arc<Contention>,
     keeper: Arc<Keeper>,
-    cannot_ask: Seldom,
-    not_replicated: Seldom,
+    cannot_ask: LogThrottle,
+    not_replicated: LogThrottle,
     spawner: Spawner,
     pub(crate) limits: Limits,
     /// Whether the background runs.
@@ -154,8 +154,8 @@ impl Engine {
             core,
             contention,
             keeper,
-            cannot_ask: Seldom::default(),
-            not_replicated: Seldom::default(),
+            cannot_ask: LogThrottle::default(),
+            not_replicated: LogThrottle::default(),
             spawner,
             limits,
             runs: Arc::default(),

@@ -23,7 +23,7 @@ use super::{
     timing::{LONGEST_SLEEP, OWN_HOLD_TOLD},
 };
 use crate::{
-    domain::{Failure, Mutex, Outcome, ReleaseMode, Renewal, Seldom},
+    domain::{Failure, LogThrottle, Mutex, Outcome, ReleaseMode, Renewal},
     store::RedisStore,
 };
 
@@ -39,8 +39,8 @@ pub(crate) struct Keeper {
     core: Arc<Core>,
     contention: Arc<Contention>,
     plan: Mutex<Plan>,
-    failing: Seldom,
-    waits_for_itself: Seldom,
+    failing: LogThrottle,
+    waits_for_itself: LogThrottle,
 }
 
 struct Plan {
@@ -59,8 +59,8 @@ impl Keeper {
             core: Arc::clone(core),
             contention: Arc::clone(contention),
             plan: Mutex::new(Plan { schedule: Schedule::default(), looks_at }),
-            failing: Seldom::default(),
-            waits_for_itself: Seldom::default(),
+            failing: LogThrottle::default(),
+            waits_for_itself: LogThrottle::default(),
         })
     }
 

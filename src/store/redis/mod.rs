@@ -42,7 +42,7 @@ use self::{
 };
 use super::Subscriber;
 use crate::{
-    domain::{About, Failure, Finding, Name, Object, Seldom, checked},
+    domain::{About, Failure, Finding, LogThrottle, Name, Object, checked},
     error::Error,
 };
 
@@ -54,7 +54,7 @@ type Reply<T> = Result<T, Failure>;
 pub(crate) struct RedisStore {
     topology: Topology,
     /// Questions for permits of which nobody has said how many there are.
-    unset: Seldom,
+    unset: LogThrottle,
 }
 
 impl RedisStore {
@@ -73,7 +73,7 @@ impl RedisStore {
             }
             Servers::Cluster(seeds) => Topology::cluster(seeds, settings, client_id, limit).await?,
         };
-        Ok(Self { topology, unset: Seldom::default() })
+        Ok(Self { topology, unset: LogThrottle::default() })
     }
 
     /// Connects to a simulated server.
@@ -93,7 +93,7 @@ impl RedisStore {
         let (settings, preloads) = (Settings::default(), preloads(Channels::Plain));
         let dialer = Dialer::simulated(connector, &settings, client_id, preloads);
         let topology = Topology::one_lazily(dialer, client_id, settings.command_timeout);
-        Self { topology, unset: Seldom::default() }
+        Self { topology, unset: LogThrottle::default() }
     }
 
     /// The same without a connection: it is made in the background.
@@ -110,7 +110,7 @@ impl RedisStore {
             }
             Servers::Cluster(seeds) => Topology::cluster_lazily(seeds, settings, client_id, limit)?,
         };
-        Ok(Self { topology, unset: Seldom::default() })
+        Ok(Self { topology, unset: LogThrottle::default() })
     }
 }
 

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::connection::shown;
 use crate::domain::{
-    Claim, Failure, GivenBack, Holder, Name, Others, Outcome, Owner, Seldom, Verdict,
+    Claim, Failure, GivenBack, Holder, LogThrottle, Name, Others, Outcome, Owner, Verdict,
 };
 
 /// Codes that some servers hide in the text of a script's error, and the text
@@ -217,7 +217,7 @@ pub(super) fn freed(reply: &Value, name: &Name) -> Result<bool, Failure> {
 
 /// Each release may be refused.
 pub(super) fn warn_unannounced(name: &Name) {
-    static UNANNOUNCED: Seldom = Seldom::new();
+    static UNANNOUNCED: LogThrottle = LogThrottle::new();
     if let Some(releases) = UNANNOUNCED.once_more(Instant::now()) {
         tracing::warn!(target: "leasehold", lock = %name, releases,
             "release notification denied: waiters notice at their next request");

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::domain::TOLD_APART;
+use crate::domain::LOG_INTERVAL;
 
 /// What was told of one connection.
 #[derive(Debug, Default)]
@@ -76,7 +76,7 @@ impl Reports {
 
 /// Whether what was told then may be told again.
 fn is_long_ago(told_at: Option<Instant>, now: Instant) -> bool {
-    told_at.is_none_or(|told_at| now >= told_at + TOLD_APART)
+    told_at.is_none_or(|told_at| now >= told_at + LOG_INTERVAL)
 }
 
 #[cfg(test)]

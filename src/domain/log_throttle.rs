@@ -7,13 +7,13 @@ use tokio::time::Instant;
 use super::Mutex;
 
 /// How far apart the same trouble is told.
-pub(crate) const TOLD_APART: Duration = Duration::from_secs(10);
+pub(crate) const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// When something was last told, and how often it has happened since.
 #[derive(Debug, Default)]
-pub(crate) struct Seldom(Mutex<(Option<Instant>, u64)>);
+pub(crate) struct LogThrottle(Mutex<(Option<Instant>, u64)>);
 
-impl Seldom {
+impl LogThrottle {
     pub(crate) const fn new() -> Self {
         Self(Mutex::new((None, 0)))
     }
@@ -22,7 +22,7 @@ impl Seldom {
     pub(crate) fn once_more(&self, now: Instant) -> Option<u64> {
         let mut told = self.0.lock();
         told.1 += 1;
-        if told.0.is_some_and(|at| now < at + TOLD_APART) {
+        if told.0.is_some_and(|at| now < at + LOG_INTERVAL) {
             return None;
         }
         told.0 = Some(now);
@@ -36,11 +36,11 @@ mod tests {
 
     #[test]
     fn the_first_is_told_at_once_and_the_others_together() {
-        let (seldom, now) = (Seldom::default(), Instant::now());
-        assert_eq!(seldom.once_more(now), Some(1));
-        assert_eq!(seldom.once_more(now), None);
-        assert_eq!(seldom.once_more(now + TOLD_APART / 2), None);
-        assert_eq!(seldom.once_more(now + TOLD_APART), Some(3));
-        assert_eq!(seldom.once_more(now + TOLD_APART), None);
+        let (log_throttle, now) = (LogThrottle::default(), Instant::now());
+        assert_eq!(log_throttle.once_more(now), Some(1));
+        assert_eq!(log_throttle.once_more(now), None);
+        assert_eq!(log_throttle.once_more(now + LOG_INTERVAL / 2), None);
+        assert_eq!(log_throttle.once_more(now + LOG_INTERVAL), Some(3));
+        assert_eq!(log_throttle.once_more(now + LOG_INTERVAL), None);
     }
 }
