@@ -201,7 +201,7 @@ impl<K> Lock<K> {
         let other = object.other_side().and_then(|side| Entered::find(&(client, side)));
         match other {
             None => Ok(None),
-            Some(writing) if object.manner().is_shared() => {
+            Some(writing) if object.traits().is_shared() => {
                 let beside = self.inner.beside(writing.holding.watch(), patience.until());
                 Ok(Some(self.entered(self.core.wait(beside)??)))
             }

@@ -23,7 +23,7 @@ pub(crate) enum Kind {
 
 /// What the engine knows of a kind, beside its other side.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct Manner {
+pub(crate) struct KindTraits {
     held_by: Who,
     pub(crate) waits: Waits,
 }
@@ -43,7 +43,7 @@ enum Who {
     Nobody,
 }
 
-impl Manner {
+impl KindTraits {
     pub(crate) fn is_exclusive(self) -> bool {
         self.held_by == Who::One
     }
@@ -81,7 +81,7 @@ impl Kind {
     pub(crate) const ALL: [Self; 6] =
         [Self::Lock, Self::Read, Self::Write, Self::Semaphore, Self::Latch, Self::Permits];
 
-    pub(crate) const fn manner(self) -> Manner {
+    pub(crate) const fn traits(self) -> KindTraits {
         let (held_by, waits) = match self {
             Self::Lock => (Who::One, Waits::Queued),
             Self::Read => (Who::Members, Waits::Unknown),
@@ -90,7 +90,7 @@ impl Kind {
             Self::Permits => (Who::Many, Waits::Unknown),
             Self::Latch => (Who::Nobody, Waits::Unknown),
         };
-        Manner { held_by, waits }
+        KindTraits { held_by, waits }
     }
 
     /// The other side of the same thing, if it has two.
@@ -111,8 +111,8 @@ pub(crate) struct Object {
 }
 
 impl Object {
-    pub(crate) fn manner(&self) -> Manner {
-        self.kind.manner()
+    pub(crate) fn traits(&self) -> KindTraits {
+        self.kind.traits()
     }
 
     pub(crate) fn other_side(&self) -> Option<Self> {

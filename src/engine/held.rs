@@ -52,7 +52,7 @@ impl Held {
             (now, hold.remaining(now))
         };
         let (mut now, mut believed) = look();
-        let shared = hold.object().manner().is_shared();
+        let shared = hold.object().traits().is_shared();
         let among_many = if shared { hold.one_share_less_of_many() } else { None };
         if shared && among_many.is_none() && hold.may_be_shared(now) {
             // Who comes meanwhile need not ask: tasks that only enter and leave have eight times
@@ -97,7 +97,7 @@ impl Held {
     pub(crate) fn abandon(mut self) {
         self.given_back = true;
         let Watch { hold, engine } = &self.watch;
-        let shared = hold.object().manner().is_shared();
+        let shared = hold.object().traits().is_shared();
         if !shared || hold.one_share_less_of_many().is_none() {
             engine.abandon(hold);
         }
@@ -116,7 +116,7 @@ impl Drop for Held {
             if !engine.pass_on(hold, now) {
                 engine.free_in_background(hold, now);
             }
-        } else if believed.is_ok() && !hold.object().manner().is_shared() {
+        } else if believed.is_ok() && !hold.object().traits().is_shared() {
             engine.core.debts.owe(Debt::Recount { hold: Arc::clone(hold) });
         }
     }
@@ -170,7 +170,7 @@ impl Watch {
 
         // From here on dropping it takes the share back.
         let share = Held::new(Arc::clone(hold), engine);
-        if hold.object().manner().is_shared() {
+        if hold.object().traits().is_shared() {
             return Ok(share);
         }
         let asked_at = engine.core.clock.now();
@@ -209,7 +209,7 @@ impl Watch {
         let Self { hold, engine } = self;
         let lost = |reason| Error::Lost { name: hold.name().clone(), reason };
         Handle::try_current().map_err(|_| Error::NoRuntime)?;
-        if !hold.object().manner().is_exclusive() {
+        if !hold.object().traits().is_exclusive() {
             return Err(Error::Unsupported {
                 what: "guarded writes need an exclusive lock, but others may share this one; use \
                      a lock or a write lock",

@@ -162,7 +162,7 @@ impl Hold {
     /// known. Short holds rest by the number of their grant, and not by a count: names that are
     /// used in turns would each have the same one.
     pub(super) fn rests(&self, now: Instant) -> Option<Duration> {
-        if self.object().manner().waits != Waits::Queued || self.grant.contended {
+        if self.object().traits().waits != Waits::Queued || self.grant.contended {
             return None;
         }
         let in_its_turn = || fastrand::Rng::with_seed(self.grant.id).u32(..RESTS_ONE_IN) == 0;
@@ -331,7 +331,7 @@ impl Hold {
     /// Whether it keeps its name until the store has answered its release. What reads beside a
     /// writer may be shared after that: until then a guarded write may reach the store.
     pub(super) fn leaves_when_answered(&self) -> bool {
-        self.object().manner().is_shared() || self.is_read_beside()
+        self.object().traits().is_shared() || self.is_read_beside()
     }
 
     /// Whether it is over by its own time, and the store may keep it all the same.

@@ -208,7 +208,7 @@ impl<'a> Attempt<'a> {
     /// still be granted is then withdrawn.
     async fn ask(&mut self) -> Result<Asked, Error> {
         let engine = self.engine;
-        self.counts(self.claim.object.manner().is_held());
+        self.counts(self.claim.object.traits().is_held());
         if engine.core.open.is_closed() {
             return Err(Error::ShutDown);
         }
@@ -220,7 +220,7 @@ impl<'a> Attempt<'a> {
         let waited = self.waiting.for_so_long(lease.asked_at);
         let in_line = || engine.contention.in_line(&self.claim.object);
         self.claim.share = self.want.share.now(waited, in_line);
-        if let Some(turn) = self.turn.as_mut().filter(|_| !self.claim.object.manner().is_held()) {
+        if let Some(turn) = self.turn.as_mut().filter(|_| !self.claim.object.traits().is_held()) {
             turn.asks();
         }
         self.asked = Some(lease);
@@ -251,7 +251,7 @@ impl<'a> Attempt<'a> {
     /// The place in the queue to ask for, if any.
     fn place(&mut self, now: Instant) -> Option<Place> {
         let turn = self.turn.as_ref()?;
-        match self.claim.object.manner().waits {
+        match self.claim.object.traits().waits {
             Waits::Queued => {}
             Waits::Known => return Some(self.waiting.is_known(now)),
             Waits::Aged => return self.waiting.waited(now),
@@ -408,7 +408,7 @@ impl Attempt<'_> {
     /// Withdraws a question that may still be granted, and its place.
     fn withdraw(&self) {
         let asked_at = self.asked.filter(|_| self.may_have_been_sent()).map(|lease| lease.asked_at);
-        let held = self.claim.object.manner().is_held();
+        let held = self.claim.object.traits().is_held();
         let queued = self.waiting.may_have_place();
         if !held || asked_at.is_none() && !queued {
             return;

@@ -65,7 +65,7 @@ impl Want {
     fn may_share(&self) -> bool {
         let Terms { renewed, max_hold, local } = self.terms;
         let as_usual = renewed && max_hold.is_none() && local.most > 0;
-        as_usual && self.beside.is_none() && self.object.manner().is_shared()
+        as_usual && self.beside.is_none() && self.object.traits().is_shared()
     }
 }
 
@@ -383,7 +383,7 @@ impl Engine {
     /// Whether a guard here may have `object`: what was given back may be held by its owner
     /// at a server that has not heard of it.
     fn may_be_held_here(&self, object: &Object) -> bool {
-        !object.manner().is_exclusive() || self.contention.grant(object).is_some()
+        !object.traits().is_exclusive() || self.contention.grant(object).is_some()
     }
 
     /// The store did not answer for so long, and `heard` is what it said before.

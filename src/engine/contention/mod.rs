@@ -117,11 +117,11 @@ impl Contention {
     /// earlier grant is a thing of the past. Where holds do not exclude each other they are
     /// nothing to each other, and the turn goes to the next in line.
     pub(crate) fn entered(&self, hold: &Arc<Hold>, turn: Option<Turn>) {
-        let manner = hold.object().manner();
-        if manner.is_shared() {
+        let traits = hold.object().traits();
+        if traits.is_shared() {
             self.invite(hold);
         }
-        if !manner.is_exclusive() {
+        if !traits.is_exclusive() {
             return drop(turn);
         }
         let mut entries = self.entries.lock();
@@ -181,7 +181,7 @@ impl Contention {
         let Some(holder) = holder else { return };
         // An answer that was on its way while we were granted says nothing.
         let past = |hold: &Arc<Hold>| {
-            let excluded = object.manner().is_exclusive() && hold.grant.claim.owner != holder.owner;
+            let excluded = object.traits().is_exclusive() && hold.grant.claim.owner != holder.owner;
             excluded && hold.was_known_at(asked_at)
         };
         if let Some(past) = held.filter(past) {
@@ -213,7 +213,7 @@ impl Contention {
 
     /// Notes that `hold` is over: whoever waits here may ask now.
     pub(crate) fn left(&self, hold: &Hold) {
-        if hold.object().manner().is_shared() {
+        if hold.object().traits().is_shared() {
             hold.has_left();
         }
         let mut entries = self.entries.lock();
@@ -239,7 +239,7 @@ impl Contention {
     /// Passes the grant of `hold` on to whoever is next here, if it is of use and others
     /// are not kept waiting.
     pub(crate) fn pass_on(&self, hold: &Arc<Hold>, now: Instant) -> bool {
-        if !hold.object().manner().is_exclusive() {
+        if !hold.object().traits().is_exclusive() {
             return self.offer(hold, now);
         }
         let mut entries = self.entries.lock();
@@ -261,7 +261,7 @@ impl Contention {
         let mut entries = self.entries.lock();
         let Some(entry) = entries.of.get_mut(hold.object()) else { return false };
         let shape = hold.shape();
-        let of_use = hold.object().manner().is_passed_on() && entry.has_use_for(shape);
+        let of_use = hold.object().traits().is_passed_on() && entry.has_use_for(shape);
         if self.core.open.is_closed() || !of_use || !hold.pass_on(now) {
             return false;
         }
@@ -273,7 +273,7 @@ impl Contention {
     /// The grant of `object` that this client alone has, also while it is on its way from one hold
     /// to the next.
     pub(crate) fn grant(&self, object: &Object) -> Option<u64> {
-        if !object.manner().is_exclusive() {
+        if !object.traits().is_exclusive() {
             return None;
         }
         let entries = self.entries.lock();
@@ -292,7 +292,7 @@ impl Contention {
             let entry = entries.of.get(object)?;
             (entry.held.upgrade(), entry.crowd.as_ref().and_then(|crowd| crowd.seen.clone()))
         };
-        let alone = held.filter(|_| object.manner().is_exclusive());
+        let alone = held.filter(|_| object.traits().is_exclusive());
         let by_now = |(holder, at): (Option<Holder>, Instant)| {
             holder.map(|it| it.after(now.saturating_duration_since(at)))
         };
@@ -332,7 +332,7 @@ impl Contention {
         let (entries, other_side) = (self.entries.lock(), object.other_side());
         let in_line = |entry: &Entry| entry.next_wants().is_some();
         let waited_for =
-            object.manner().is_exclusive() && entries.of.get(object).is_some_and(in_line);
+            object.traits().is_exclusive() && entries.of.get(object).is_some_and(in_line);
         let wanted = |side| entries.of.get(&side).is_some_and(|entry| !entry.is_quiet());
         waited_for || other_side.is_some_and(wanted)
     }

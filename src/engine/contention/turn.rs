@@ -54,7 +54,7 @@ impl Contention {
         let ticket = seat.ticket;
         let since = wish.again.and_then(|spot| spot.since);
         // Who queues has its time in the store.
-        let counts = object.manner().waits != Waits::Queued;
+        let counts = object.traits().waits != Waits::Queued;
         let now = || counts.then(|| self.core.clock.now().into());
         let spot = Spot { ticket, since: since.or_else(now) };
         let leaves = OnDrop::new(|| self.leave_line(object, ticket));

@@ -63,7 +63,7 @@ impl Worker {
     async fn round(&mut self) {
         let name = name(self.chance.u32(..self.plot.names));
         let client = Client::of(Arc::clone(&self.peer.engine));
-        let lock = self.manner(client.lock(&name).unwrap().ttl(self.plot.ttl));
+        let lock = self.traits(client.lock(&name).unwrap().ttl(self.plot.ttl));
         let Some(guard) = self.enter(&lock).await else { return };
         assert!(!lock.wants_replicas(TOO_MANY), "fewer replicas have it than it wants");
         let since = Instant::now();
@@ -75,7 +75,7 @@ impl Worker {
     }
 
     /// How it waits, and how long it holds at most.
-    fn manner(&mut self, lock: Lock) -> Lock {
+    fn traits(&mut self, lock: Lock) -> Lock {
         let ttl = self.plot.ttl;
         let lock = match self.one_in(4) {
             true => lock.lease(ttl / 2 + self.up_to(2_000)),

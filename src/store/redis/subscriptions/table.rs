@@ -92,7 +92,7 @@ impl Channel {
 
 /// Whether those who wait for it stand in a queue.
 fn is_queued(object: &Object) -> bool {
-    object.manner().waits == Waits::Queued
+    object.traits().waits == Waits::Queued
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -751,8 +751,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "a reader shares a hold while a write of the writer beside it may reach the store",
             edits: &[Edit {
                 file: "src/engine/hold.rs",
-                from: "self.object().manner().is_shared() || self.is_read_beside()",
-                to: "self.object().manner().is_shared()",
+                from: "self.object().traits().is_shared() || self.is_read_beside()",
+                to: "self.object().traits().is_shared()",
             }],
         },
     ),
@@ -1264,8 +1264,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "a hold of permits keeps the turn of its process",
             edits: &[Edit {
                 file: "src/engine/contention/mod.rs",
-                from: "        if !manner.is_exclusive() {\n",
-                to: "        if manner.is_shared() {\n",
+                from: "        if !traits.is_exclusive() {\n",
+                to: "        if traits.is_shared() {\n",
             }],
         },
     ),
@@ -1514,7 +1514,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             edits: &[Edit {
                 file: "src/engine/contention/baton.rs",
                 from: "self.core.debts.owe(Debt::of(&from, ReleaseMode::HandOver, now));",
-                to: "if from.object().manner().is_exclusive() {\n                self.core.debts.owe(Debt::of(&from, ReleaseMode::HandOver, now));\n            }",
+                to: "if from.object().traits().is_exclusive() {\n                self.core.debts.owe(Debt::of(&from, ReleaseMode::HandOver, now));\n            }",
             }],
         },
     ),
