@@ -185,7 +185,7 @@ impl From<Holder> for Taken {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum GivenBack {
     /// It was held, and is free now or the next one's.
-    Freed(Others),
+    Freed(RemoteWaiters),
     /// It was not held by this owner, but by `holder` or nobody.
     NotHeld { holder: Option<Holder> },
 }
@@ -202,7 +202,7 @@ impl GivenBack {
 
 /// Who is known to want a lock that was given back, and has to ask for it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Others {
+pub(crate) enum RemoteWaiters {
     /// Nobody; or it is reserved, and others may queue behind.
     Nobody,
     /// Other clients listen. They may have been waiting, and may queue.

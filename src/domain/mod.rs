@@ -25,8 +25,8 @@ pub(crate) use self::log_throttle::LOG_INTERVAL;
 pub(crate) use self::{
     backoff::{Backoff, spread},
     claim::{
-        Claim, GivenBack, MOST_TOKEN, Others, Outcome, Place, ReleaseMode, Renewal, Share, Taken,
-        Token, Verdict, in_millis,
+        Claim, GivenBack, MOST_TOKEN, Outcome, Place, ReleaseMode, RemoteWaiters, Renewal, Share,
+        Taken, Token, Verdict, in_millis,
     },
     failure::{Failure, Refusal},
     guarded::{Edit, Work},

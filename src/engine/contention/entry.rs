@@ -13,7 +13,7 @@ use tokio::{sync::oneshot, time::Instant};
 
 use super::{baton::Baton, inbox::Inbox};
 use crate::{
-    domain::{Holder, Others},
+    domain::{Holder, RemoteWaiters},
     engine::{
         clock::Clock,
         grant::Shape,
@@ -281,15 +281,17 @@ impl Entry {
     /// Notes what a release found. Those who do not queue ask first for a quarter of the
     /// time at most: they may be there and want nothing. After a gap for others the first in
     /// the queue asks: whoever comes back waits twice as long, so as not to race with it.
-    pub(super) fn note(&mut self, others: Others, now: Instant) {
+    pub(super) fn note(&mut self, others: RemoteWaiters, now: Instant) {
         let crowd = self.crowd();
         crowd.contended_at = Some(now);
         match others {
-            Others::Outsiders(gap) if crowd.gap_ends.is_none_or(|it| now >= it + 3 * gap) => {
+            RemoteWaiters::Outsiders(gap)
+                if crowd.gap_ends.is_none_or(|it| now >= it + 3 * gap) =>
+            {
                 crowd.gap_ends = Some(now + gap);
             }
-            Others::Next(gap) => crowd.gap_ends = Some(now + 2 * gap),
-            Others::Outsiders(_) | Others::Listeners | Others::Nobody => {}
+            RemoteWaiters::Next(gap) => crowd.gap_ends = Some(now + 2 * gap),
+            RemoteWaiters::Outsiders(_) | RemoteWaiters::Listeners | RemoteWaiters::Nobody => {}
         }
     }
 

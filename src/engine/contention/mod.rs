@@ -53,7 +53,7 @@ use super::{
     timing::{BATON_RESTS, LINGER},
 };
 use crate::{
-    domain::{Holder, LostReason, Map, Mutex, Object, Others},
+    domain::{Holder, LostReason, Map, Mutex, Object, RemoteWaiters},
     store::{Event, Hears},
 };
 
@@ -309,8 +309,8 @@ impl Contention {
     // Others.
 
     /// Notes what a release of `object` found.
-    pub(crate) fn note(&self, object: &Object, others: Others) {
-        if others == Others::Nobody {
+    pub(crate) fn note(&self, object: &Object, others: RemoteWaiters) {
+        if others == RemoteWaiters::Nobody {
             return;
         }
         let now = self.core.clock.now();

@@ -368,23 +368,23 @@ async fn a_hold_that_somebody_else_is_seen_to_have_is_lost() {
 #[tokio::test(start_paused = true)]
 async fn a_lock_is_contended_for_a_while_after_a_release_that_found_it_so() {
     let (_engine, contention, door) = door();
-    contention.note(&door, Others::Nobody);
+    contention.note(&door, RemoteWaiters::Nobody);
     assert!(!contention.is_contended(&door));
 
-    contention.note(&door, Others::Listeners);
+    contention.note(&door, RemoteWaiters::Listeners);
     assert!(contention.is_contended(&door) && !contention.is_contended(&Object::lock("window")));
     assert_eq!(contention.line(&door, PLAIN, true, || true).await.unwrap().head_start, None);
 
     let gap = Duration::from_millis(4);
-    contention.note(&door, Others::Outsiders(gap));
+    contention.note(&door, RemoteWaiters::Outsiders(gap));
     assert_eq!(contention.line(&door, PLAIN, true, || true).await.unwrap().head_start, Some(gap));
     advance(gap).await;
     assert_eq!(contention.line(&door, PLAIN, true, || true).await.unwrap().head_start, None);
     // no more than a quarter of the time
-    contention.note(&door, Others::Outsiders(gap));
+    contention.note(&door, RemoteWaiters::Outsiders(gap));
     assert_eq!(contention.line(&door, PLAIN, true, || true).await.unwrap().head_start, None);
     advance(3 * gap).await;
-    contention.note(&door, Others::Outsiders(gap));
+    contention.note(&door, RemoteWaiters::Outsiders(gap));
     assert_eq!(contention.line(&door, PLAIN, true, || true).await.unwrap().head_start, Some(gap));
     advance(CONTENDED).await;
     assert!(!contention.is_contended(&door));
@@ -396,14 +396,16 @@ async fn who_left_the_lock_to_others_lets_them_ask_first() {
     let lock = Client::of(Arc::clone(&engine)).lock("door").unwrap();
     let gap = Duration::from_millis(4);
     // The first in the queue asks when the gap ends: whoever comes back, after it.
-    for (others, waits) in [(Others::Outsiders(gap), gap), (Others::Next(gap), 2 * gap)] {
+    for (others, waits) in
+        [(RemoteWaiters::Outsiders(gap), gap), (RemoteWaiters::Next(gap), 2 * gap)]
+    {
         engine.contention.note(&Object::lock("door"), others);
         let start = Instant::now();
         drop(lock.acquire().await.unwrap());
         assert_eq!(start.elapsed(), waits);
     }
     // Who has little patience rests for a quarter of it.
-    engine.contention.note(&Object::lock("door"), Others::Next(gap));
+    engine.contention.note(&Object::lock("door"), RemoteWaiters::Next(gap));
     let start = Instant::now();
     drop(lock.acquire_within(gap).await.unwrap());
     assert_eq!(start.elapsed(), gap / 4);
@@ -414,7 +416,7 @@ async fn the_first_in_the_queue_is_let_in_after_each_gap() {
     let (_engine, contention, door) = door();
     let gap = Duration::from_millis(4);
     for _ in 0..2 {
-        contention.note(&door, Others::Next(gap));
+        contention.note(&door, RemoteWaiters::Next(gap));
         assert_eq!(
             contention.line(&door, PLAIN, true, || true).await.unwrap().head_start,
             Some(2 * gap)

@@ -25,7 +25,7 @@ use super::{
     tasks::OnDrop,
 };
 use crate::{
-    domain::{Claim, Failure, GivenBack, Holder, LostReason, Others, Outcome, ReleaseMode},
+    domain::{Claim, Failure, GivenBack, Holder, LostReason, Outcome, ReleaseMode, RemoteWaiters},
     error::Error,
 };
 
@@ -189,13 +189,13 @@ impl Engine {
             }
             // The question that went unanswered was executed.
             Answered { answer: GivenBack::NotHeld { .. }, unsure: true, .. } => {
-                Ok(Some(GivenBack::Freed(Others::Nobody)))
+                Ok(Some(GivenBack::Freed(RemoteWaiters::Nobody)))
             }
             Answered { answer, .. } => {
                 if let GivenBack::Freed(others) = answer {
                     self.contention.note(hold.object(), others);
                 }
-                if answer == GivenBack::Freed(Others::Nobody)
+                if answer == GivenBack::Freed(RemoteWaiters::Nobody)
                     && let Some(rest) = hold.rests(now)
                 {
                     self.contention.leave_alone(hold.object(), self.core.clock.now() + rest);

@@ -23,8 +23,8 @@ use tokio::{
 
 use super::{Event, Hears, RedisStore, Subscriber, lock};
 use crate::domain::{
-    Claim, Failure, GivenBack, Holder, Identity, Kind, MOST_TOKEN, Object, Others, Outcome, Owner,
-    Place, ReleaseMode, Renewal, Share, Taken, Verdict, Work,
+    Claim, Failure, GivenBack, Holder, Identity, Kind, MOST_TOKEN, Object, Outcome, Owner, Place,
+    ReleaseMode, RemoteWaiters, Renewal, Share, Taken, Verdict, Work,
 };
 
 /// Two clients of one store, and what they were told.
@@ -116,7 +116,7 @@ impl Bench {
         // A reservation is short: who has it is asked in the same breath.
         let given = self.one.release(claim, ReleaseMode::HandOver);
         let (given, holder) = join!(given, self.one.holder(&claim.object));
-        assert_eq!(given.unwrap(), GivenBack::Freed(Others::Nobody));
+        assert_eq!(given.unwrap(), GivenBack::Freed(RemoteWaiters::Nobody));
         holder.unwrap()
     }
 
@@ -134,7 +134,7 @@ impl Bench {
     /// Gives a lock back, which is free then for a moment.
     async fn yields(&self, claim: &Claim) {
         let given = self.one.release(claim, ReleaseMode::HandOver).await.unwrap();
-        assert!(matches!(given, GivenBack::Freed(Others::Next(_))), "{given:?}");
+        assert!(matches!(given, GivenBack::Freed(RemoteWaiters::Next(_))), "{given:?}");
     }
 
     async fn broadcast(&self, claim: &Claim) -> GivenBack {
@@ -220,7 +220,7 @@ async fn tokens_grow_with_each_grant_and_blocks_do_not_overlap(t: &Bench) {
     assert_eq!(drawn(&one).await, Some(1));
     // Who may not have it draws nothing.
     t.queue(&next).await;
-    assert_eq!(t.broadcast(&one).await, GivenBack::Freed(Others::Nobody));
+    assert_eq!(t.broadcast(&one).await, GivenBack::Freed(RemoteWaiters::Nobody));
     assert_eq!(drawn(&block).await, Some(2));
     // A lost reply is recovered by asking again: the first block is a gap.
     assert_eq!(drawn(&block).await, Some(5));
@@ -280,7 +280,7 @@ async fn asking_again_grants_again_and_counts_once(t: &Bench) {
     t.grant(&claim).await;
     t.grant(&claim).await;
     assert_eq!(t.one.held_by(&claim.object, &claim.owner).await.unwrap(), 1);
-    assert_eq!(t.broadcast(&claim).await, GivenBack::Freed(Others::Nobody));
+    assert_eq!(t.broadcast(&claim).await, GivenBack::Freed(RemoteWaiters::Nobody));
     assert_eq!(t.one.holder(&claim.object).await.unwrap(), None);
 }
 
@@ -342,7 +342,7 @@ async fn a_release_frees_whatever_the_count(t: &Bench) {
     let claim = t.claim("twice");
     t.grant(&claim).await;
     t.one.recount(&claim, 2, None).await.unwrap();
-    assert_eq!(t.broadcast(&claim).await, GivenBack::Freed(Others::Nobody));
+    assert_eq!(t.broadcast(&claim).await, GivenBack::Freed(RemoteWaiters::Nobody));
     assert_eq!(t.one.holder(&claim.object).await.unwrap(), None);
 }
 
@@ -380,9 +380,11 @@ async fn a_release_knows_whether_others_listen(t: &Bench) {
     let claim = t.claim("sought");
     t.other.listen(&claim.object);
     t.told(&listening(&claim), 1).await;
-    for (releases, others) in
-        [(&t.one, Others::Listeners), (&t.other, Others::Nobody), (&t.one, Others::Listeners)]
-    {
+    for (releases, others) in [
+        (&t.one, RemoteWaiters::Listeners),
+        (&t.other, RemoteWaiters::Nobody),
+        (&t.one, RemoteWaiters::Listeners),
+    ] {
         t.grant(&claim).await;
         let given = releases.release(&claim, ReleaseMode::Broadcast).await.unwrap();
         assert_eq!(given, GivenBack::Freed(others));
@@ -395,7 +397,7 @@ async fn who_stops_listening_is_told_nothing(t: &Bench) {
     t.other.unlisten(&claim.object);
     // It may be told of what happens before the store knows.
     let (limit, mut heard) = (Instant::now() + Duration::from_secs(10), 0);
-    while t.broadcast(&claim).await != GivenBack::Freed(Others::Nobody) {
+    while t.broadcast(&claim).await != GivenBack::Freed(RemoteWaiters::Nobody) {
         assert!(Instant::now() < limit, "it listens on");
         heard += 1;
         sleep(Duration::from_millis(10)).await;

@@ -7,8 +7,8 @@ use tokio::time::{Instant, sleep};
 use super::{Bench, freed};
 use crate::{
     domain::{
-        Claim, Counts, Failure, GivenBack, Kind, Object, Others, Outcome, PermitId, ReleaseMode,
-        Renewal, Share, Taken, Verdict, permits_of,
+        Claim, Counts, Failure, GivenBack, Kind, Object, Outcome, PermitId, ReleaseMode,
+        RemoteWaiters, Renewal, Share, Taken, Verdict, permits_of,
     },
     store::{
         Event, Hears,
@@ -65,7 +65,7 @@ async fn busy(t: &Bench, claim: &Claim) -> Option<Duration> {
 
 async fn release(t: &Bench, claim: &Claim) -> bool {
     match t.one.release(claim, ReleaseMode::Broadcast).await.unwrap() {
-        GivenBack::Freed(others) => others == Others::Nobody,
+        GivenBack::Freed(others) => others == RemoteWaiters::Nobody,
         GivenBack::NotHeld { holder } => holder.is_some(),
     }
 }

@@ -9,7 +9,7 @@ use tokio::{
 
 use super::{Bench, NOW, freed, told_to_ask};
 use crate::{
-    domain::{GivenBack, Others, Place, ReleaseMode, Verdict},
+    domain::{GivenBack, Place, ReleaseMode, RemoteWaiters, Verdict},
     store::{Event, RESERVATION, WARNED_AFTER},
 };
 
@@ -169,8 +169,8 @@ async fn a_lock_that_goes_on_and_on_is_left_free_now_and_then(t: &Bench) {
         assert!(began.elapsed() < Duration::from_secs(10), "no gap, {reserved} reserved");
         t.queue(&next).await;
         match t.one.release(&held, ReleaseMode::HandOver).await.unwrap() {
-            GivenBack::Freed(Others::Nobody) => reserved += 1,
-            GivenBack::Freed(Others::Next(gap)) => {
+            GivenBack::Freed(RemoteWaiters::Nobody) => reserved += 1,
+            GivenBack::Freed(RemoteWaiters::Next(gap)) => {
                 assert!(gap >= Duration::from_millis(2) && gap <= Duration::from_millis(16));
                 assert_eq!(t.owner_of(&held).await, None);
                 gaps += 1;

@@ -6,8 +6,8 @@ use tokio::{join, time::sleep};
 
 use super::{Bench, freed};
 use crate::domain::{
-    Claim, GivenBack, Kind, Object, Others, Outcome, Place, ReleaseMode, Renewal, Share, Taken,
-    Verdict,
+    Claim, GivenBack, Kind, Object, Outcome, Place, ReleaseMode, RemoteWaiters, Renewal, Share,
+    Taken, Verdict,
 };
 
 pub(super) async fn all(t: &Bench) {
@@ -55,7 +55,7 @@ async fn release(t: &Bench, claim: &Claim) -> GivenBack {
     t.one.release(claim, ReleaseMode::HandOver).await.unwrap()
 }
 
-const FREED: GivenBack = GivenBack::Freed(Others::Nobody);
+const FREED: GivenBack = GivenBack::Freed(RemoteWaiters::Nobody);
 
 async fn many_read_together_and_one_writes_alone(t: &Bench) {
     let [one, other] = [(); 2].map(|()| reader(t, "rw"));

@@ -54,7 +54,7 @@ impl Bench {
     }
 
     async fn back(&self, claim: &Claim) {
-        assert_eq!(self.broadcast(claim).await, GivenBack::Freed(Others::Nobody));
+        assert_eq!(self.broadcast(claim).await, GivenBack::Freed(RemoteWaiters::Nobody));
     }
 }
 
@@ -105,7 +105,7 @@ async fn permits_that_are_forgotten_stay_taken(t: &Bench) {
     let kept = t.semaphore("kept", 2).await;
     t.grant(&kept).await;
     let forget = async || t.one.release(&kept, ReleaseMode::Forget).await.unwrap();
-    assert_eq!(forget().await, GivenBack::Freed(Others::Nobody));
+    assert_eq!(forget().await, GivenBack::Freed(RemoteWaiters::Nobody));
     assert_eq!(forget().await, GONE);
     assert_eq!(t.one.held_by(&kept.object, &kept.owner).await.unwrap(), 0);
     assert_eq!((t.broadcast(&kept).await, t.free(&kept).await), (GONE, 1));

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::connection::shown;
 use crate::domain::{
-    Claim, Failure, GivenBack, Holder, LogThrottle, Name, Others, Outcome, Owner, Verdict,
+    Claim, Failure, GivenBack, Holder, LogThrottle, Name, Outcome, Owner, RemoteWaiters, Verdict,
 };
 
 /// Codes that some servers hide in the text of a script's error, and the text
@@ -168,14 +168,18 @@ fn listed(keys: &[impl AsRef<[u8]>]) -> String {
 /// What `kinds/lock/hand_over.lua` says.
 pub(super) fn given_back(reply: &Value, name: &Name) -> Result<GivenBack, Failure> {
     match reply {
-        Value::Int(0) => Ok(GivenBack::Freed(Others::Nobody)),
+        Value::Int(0) => Ok(GivenBack::Freed(RemoteWaiters::Nobody)),
         Value::Int(-1) => {
             warn_unannounced(name);
-            Ok(GivenBack::Freed(Others::Nobody))
+            Ok(GivenBack::Freed(RemoteWaiters::Nobody))
         }
-        Value::Int(gap @ 2..=1_000) => Ok(GivenBack::Freed(Others::Outsiders(lasting(*gap)))),
+        Value::Int(gap @ 2..=1_000) => {
+            Ok(GivenBack::Freed(RemoteWaiters::Outsiders(lasting(*gap))))
+        }
         Value::Array(parts) => match parts[..] {
-            [Value::Int(gap @ 1..=1_000)] => Ok(GivenBack::Freed(Others::Next(lasting(gap)))),
+            [Value::Int(gap @ 1..=1_000)] => {
+                Ok(GivenBack::Freed(RemoteWaiters::Next(lasting(gap))))
+            }
             _ => Ok(GivenBack::NotHeld { holder: holder(reply)? }),
         },
         other => Err(unreadable(other)),
@@ -441,10 +445,10 @@ mod tests {
     fn what_a_release_found_is_read() {
         let freed = |others| GivenBack::Freed(others);
         let given_back = |reply: &Value| given_back(reply, &Object::lock("door").name);
-        assert_eq!(given_back(&Value::Int(0)).unwrap(), freed(Others::Nobody));
+        assert_eq!(given_back(&Value::Int(0)).unwrap(), freed(RemoteWaiters::Nobody));
         let (gap, array) = (Duration::from_millis(4), |gap| Value::Array(vec![Value::Int(gap)]));
-        assert_eq!(given_back(&Value::Int(4)).unwrap(), freed(Others::Outsiders(gap)));
-        assert_eq!(given_back(&array(4)).unwrap(), freed(Others::Next(gap)));
+        assert_eq!(given_back(&Value::Int(4)).unwrap(), freed(RemoteWaiters::Outsiders(gap)));
+        assert_eq!(given_back(&array(4)).unwrap(), freed(RemoteWaiters::Next(gap)));
         for odd in [Value::Int(1_001), array(1_001), array(0), Value::Nil] {
             assert!(given_back(&odd).is_err(), "{odd:?}");
         }

@@ -9,8 +9,8 @@ use redis::Value;
 use super::{InRedis, Reply};
 use crate::{
     domain::{
-        self, Claim, Failure, GivenBack, Holder, Name, Object, Others, Outcome, Owner, Place,
-        ReleaseMode, Renewal, Verdict, Work,
+        self, Claim, Failure, GivenBack, Holder, Name, Object, Outcome, Owner, Place, ReleaseMode,
+        RemoteWaiters, Renewal, Verdict, Work,
     },
     store::{
         LATER, QUEUE_RESTS, RESERVATION, WARNED_AFTER,
@@ -197,8 +197,8 @@ async fn release_openly(store: &RedisStore, claim: &Claim) -> Reply<GivenBack> {
     // Where nobody listens, nothing is looked up.
     let others = ears > 0 && ears > i64::from(store.topology.hears_releases(&claim.object));
     Ok(GivenBack::Freed(match others {
-        true => Others::Listeners,
-        false => Others::Nobody,
+        true => RemoteWaiters::Listeners,
+        false => RemoteWaiters::Nobody,
     }))
 }
 

@@ -7,8 +7,8 @@ use redis::{ToRedisArgs, Value, cmd};
 use super::{InRedis, Reply};
 use crate::{
     domain::{
-        Claim, Counts, Failure, GivenBack, Name, Others, Outcome, Owner, PermitId, Place,
-        ReleaseMode, Renewal, Share, Verdict, permits_of,
+        Claim, Counts, Failure, GivenBack, Name, Outcome, Owner, PermitId, Place, ReleaseMode,
+        RemoteWaiters, Renewal, Share, Verdict, permits_of,
     },
     store::{
         RECEIPT_RESTS,
@@ -59,7 +59,7 @@ impl InRedis for Permits {
         let mut request = on(name, &RELEASE, Self::channel(name));
         name_each(&mut request, &claim.owner, claim.share);
         Ok(match store.ask(request.read(|reply| all_were_held(reply, name))).await? {
-            true => GivenBack::Freed(Others::Nobody),
+            true => GivenBack::Freed(RemoteWaiters::Nobody),
             false => GivenBack::NotHeld { holder: None },
         })
     }

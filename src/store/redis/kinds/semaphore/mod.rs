@@ -7,7 +7,7 @@ use redis::{Value, cmd};
 use super::{InRedis, Reply};
 use crate::{
     domain::{
-        Claim, Failure, GivenBack, Name, Object, Others, Outcome, Owner, Place, ReleaseMode,
+        Claim, Failure, GivenBack, Name, Object, Outcome, Owner, Place, ReleaseMode, RemoteWaiters,
         Renewal, Verdict,
     },
     store::{
@@ -74,7 +74,7 @@ impl InRedis for Semaphore {
         let request = Request::of(name, &RELEASE, &[&holders, &withdrawn, &patient], arguments);
         let freed = store.ask(request.read(|reply| replies::freed(reply, name))).await?;
         Ok(match freed {
-            true => GivenBack::Freed(Others::Nobody),
+            true => GivenBack::Freed(RemoteWaiters::Nobody),
             false => GivenBack::NotHeld { holder: None },
         })
     }
