@@ -8,7 +8,7 @@ impl Subscriber for Engine {
         match &event {
             // Somebody forced a release of a lock that we hold; or this is the echo of our
             // previous hold, as it is soon after we entered.
-            Event::Freed { object, .. } | Event::Hears(object, _) => {
+            Event::Freed { object, .. } | Event::Subscribed(object, _) => {
                 self.contention.grant(object).iter().for_each(|id| self.keeper.ask_about(*id));
             }
             Event::Back => {

@@ -57,7 +57,7 @@ pub(crate) const RECEIPT_RESTS: Duration = Duration::from_secs(60);
 
 /// What is heard of a name.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(crate) enum Hears {
+pub(crate) enum SubscriptionLevel {
     /// Nothing: who waits polls.
     #[default]
     Nothing,
@@ -74,7 +74,7 @@ pub(crate) enum Event {
     /// Nothing is heard of any name, from now on.
     SubscriptionsLost,
     /// What is heard of this name from now on; a release may just have been missed.
-    Hears(Object, Hears),
+    Subscribed(Object, SubscriptionLevel),
     /// The store is there again after it was away: it may have lost what it held.
     Back,
     /// Commands go to another server than before, which may not know what the one before was

@@ -35,7 +35,7 @@ use crate::{
         timing::{BACKOFF, LONGEST_WAIT_UNHEARD, NEXT_TICK},
     },
     error::Error,
-    store::{Hears, LATEST},
+    store::{LATEST, SubscriptionLevel},
 };
 
 /// One acquisition on its way.
@@ -260,8 +260,8 @@ impl<'a> Attempt<'a> {
         if self.want.wait_strategy == WaitStrategy::PubSub && self.inbox.is_none() {
             self.inbox = turn.inbox.clone();
         }
-        let hears = self.inbox.as_ref().map_or(Hears::Nothing, |inbox| inbox.hears());
-        let place = self.waiting.place(hears, now);
+        let level = self.inbox.as_ref().map_or(SubscriptionLevel::Nothing, |inbox| inbox.level());
+        let place = self.waiting.place(level, now);
         if let Some(inbox) = &self.inbox {
             inbox.queues(place == Some(Place::Listening));
         }
@@ -373,11 +373,11 @@ impl<'a> Attempt<'a> {
         if let Some(rest) = self.waiting.rest() {
             sleep(rest).await;
         }
-        if inbox.hears() == Hears::Nothing {
+        if inbox.level() == SubscriptionLevel::Nothing {
             // Whoever listened for us may have gone with its runtime.
             self.engine.core.store.keep_up();
         }
-        let limit = at_most(self.waiting.for_messages(inbox.hears(), self.engine.core.clock.now()));
+        let limit = at_most(self.waiting.for_messages(inbox.level(), self.engine.core.clock.now()));
         if self.rests(limit) {
             self.told = inbox.until_told(Instant::now() + limit).await;
         }

@@ -10,7 +10,7 @@ use crate::{
         FIRST_LOOK, LATE_ANSWERS, LATE_REST, LONGEST_LATE_WAIT, LONGEST_WAIT, LONGEST_WAIT_UNHEARD,
         PATIENT_AFTER, VAIN_QUESTIONS, VAIN_REST,
     },
-    store::Hears,
+    store::SubscriptionLevel,
 };
 
 /// What one acquisition has waited through so far. Pure: it is told the time.
@@ -78,8 +78,8 @@ impl Waiting {
     }
 
     /// The place to ask for at `now`.
-    pub(super) fn place(&mut self, hears: Hears, now: Instant) -> Option<Place> {
-        if hears == Hears::Turns {
+    pub(super) fn place(&mut self, level: SubscriptionLevel, now: Instant) -> Option<Place> {
+        if level == SubscriptionLevel::Turns {
             self.first_look
                 .get_or_insert_with(|| now + FIRST_LOOK.mul_f64(1.0 + fastrand::f64() / 4.0));
             return Some(Place::Listening);
@@ -106,11 +106,13 @@ impl Waiting {
     }
 
     /// How long to wait for a message at `now`.
-    pub(super) fn for_messages(&self, hears: Hears, now: Instant) -> Duration {
-        match (hears, self.first_look) {
-            (Hears::Nothing, _) => spread(self.unhurried(LONGEST_WAIT_UNHEARD)),
-            (Hears::Turns, Some(look)) if now < look => look - now,
-            (Hears::Turns | Hears::Releases, _) => spread(self.unhurried(LONGEST_WAIT)),
+    pub(super) fn for_messages(&self, level: SubscriptionLevel, now: Instant) -> Duration {
+        match (level, self.first_look) {
+            (SubscriptionLevel::Nothing, _) => spread(self.unhurried(LONGEST_WAIT_UNHEARD)),
+            (SubscriptionLevel::Turns, Some(look)) if now < look => look - now,
+            (SubscriptionLevel::Turns | SubscriptionLevel::Releases, _) => {
+                spread(self.unhurried(LONGEST_WAIT))
+            }
         }
     }
 
@@ -133,39 +135,45 @@ mod tests {
     fn only_a_waiter_that_can_be_notified_queues() {
         let (mut waiting, now) = (Waiting::default(), Instant::now());
         waiting.in_vain(now, false);
-        for hears in [Hears::Nothing, Hears::Releases] {
-            assert_eq!(waiting.place(hears, now + Duration::from_secs(9)), None);
+        for level in [SubscriptionLevel::Nothing, SubscriptionLevel::Releases] {
+            assert_eq!(waiting.place(level, now + Duration::from_secs(9)), None);
         }
         assert!(!waiting.may_have_place());
-        assert_eq!(waiting.place(Hears::Turns, now), Some(Place::Listening));
+        assert_eq!(waiting.place(SubscriptionLevel::Turns, now), Some(Place::Listening));
         // It names the place that it has, so that the place goes with the grant.
-        for hears in [Hears::Nothing, Hears::Releases] {
-            assert_eq!(waiting.place(hears, now), Some(Place::Kept));
+        for level in [SubscriptionLevel::Nothing, SubscriptionLevel::Releases] {
+            assert_eq!(waiting.place(level, now), Some(Place::Kept));
         }
     }
 
     #[test]
     fn who_came_to_the_queue_looks_soon_and_then_seldom() {
         let (mut waiting, now) = (Waiting::default(), Instant::now());
-        waiting.place(Hears::Turns, now);
-        let look = waiting.for_messages(Hears::Turns, now);
+        waiting.place(SubscriptionLevel::Turns, now);
+        let look = waiting.for_messages(SubscriptionLevel::Turns, now);
         assert!(look >= FIRST_LOOK && look <= FIRST_LOOK.mul_f64(1.25));
         // once: who has looked does not look again a moment later
         for _ in 0..100 {
-            assert!(waiting.for_messages(Hears::Turns, now + look) >= LONGEST_WAIT.mul_f64(0.75));
+            assert!(
+                waiting.for_messages(SubscriptionLevel::Turns, now + look)
+                    >= LONGEST_WAIT.mul_f64(0.75)
+            );
         }
-        assert!(waiting.for_messages(Hears::Nothing, now) <= LONGEST_WAIT_UNHEARD.mul_f64(1.25));
+        assert!(
+            waiting.for_messages(SubscriptionLevel::Nothing, now)
+                <= LONGEST_WAIT_UNHEARD.mul_f64(1.25)
+        );
     }
 
     #[test]
     fn who_is_answered_late_among_very_many_asks_less_often_and_others_as_often_as_ever() {
         let now = Instant::now();
         let (late, longest) = (LONGEST_LATE_WAIT / LATE_ANSWERS, LONGEST_LATE_WAIT);
-        let waits = |names: u32, took: Duration, hears: Hears| {
+        let waits = |names: u32, took: Duration, level: SubscriptionLevel| {
             let mut waiting = Waiting::default();
             waiting.is_one_of(names);
             waiting.answered_after(took);
-            waiting.for_messages(hears, now)
+            waiting.for_messages(level, now)
         };
         let cases = [
             (1, 3 * late, LONGEST_WAIT_UNHEARD, LONGEST_WAIT),
@@ -176,8 +184,10 @@ mod tests {
             (u32::MAX, 3 * late, longest, longest),
         ];
         for (names, took, unheard, heard) in cases {
-            for (hears, longest) in [(Hears::Nothing, unheard), (Hears::Releases, heard)] {
-                let wait = waits(names, took, hears);
+            for (level, longest) in
+                [(SubscriptionLevel::Nothing, unheard), (SubscriptionLevel::Releases, heard)]
+            {
+                let wait = waits(names, took, level);
                 assert!(wait >= longest.mul_f64(0.75) && wait <= longest.mul_f64(1.25), "{names}");
             }
         }

@@ -8,7 +8,7 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-use crate::{domain::Mutex, store::Hears};
+use crate::{domain::Mutex, store::SubscriptionLevel};
 
 /// The mailbox of whoever has the turn.
 #[derive(Debug, Default)]
@@ -19,7 +19,7 @@ pub(crate) struct Inbox {
 
 #[derive(Debug, Default)]
 struct Told {
-    hears: Hears,
+    level: SubscriptionLevel,
     /// Whether who has the turn may have a place in the queue of the lock.
     queued: bool,
     /// When it has been told to ask.
@@ -28,8 +28,8 @@ struct Told {
 
 impl Inbox {
     /// What is heard of the name.
-    pub(crate) fn hears(&self) -> Hears {
-        self.told.lock().hears
+    pub(crate) fn level(&self) -> SubscriptionLevel {
+        self.told.lock().level
     }
 
     /// Notes whether there may be a place in the queue.
@@ -39,7 +39,7 @@ impl Inbox {
 
     /// Another one, where the same is heard.
     pub(super) fn another(&self) -> Self {
-        let told = Told { hears: self.hears(), ..Told::default() };
+        let told = Told { level: self.level(), ..Told::default() };
         Self { told: Mutex::new(told), changed: Notify::new() }
     }
 
@@ -55,8 +55,8 @@ impl Inbox {
     }
 
     /// From now on this is heard. Something may have been missed before.
-    pub(super) fn hear(&self, hears: Hears) {
-        self.told.lock().hears = hears;
+    pub(super) fn hear(&self, level: SubscriptionLevel) {
+        self.told.lock().level = level;
         self.ask_at(Instant::now());
     }
 

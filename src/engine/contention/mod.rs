@@ -54,7 +54,7 @@ use super::{
 };
 use crate::{
     domain::{Holder, LostReason, Map, Mutex, Object, RemoteWaiters},
-    store::{Event, Hears},
+    store::{Event, SubscriptionLevel},
 };
 
 /// How many names stay known though nobody here wants them.
@@ -348,13 +348,13 @@ impl Contention {
         let entries = self.entries.lock();
         match event {
             Event::SubscriptionsLost => {
-                entries.inboxes().for_each(|inbox| inbox.hear(Hears::Nothing));
+                entries.inboxes().for_each(|inbox| inbox.hear(SubscriptionLevel::Nothing));
             }
             // Waiters ask again by themselves: their questions failed.
             Event::Back | Event::Moved => {}
-            Event::Hears(object, hears) => {
+            Event::Subscribed(object, level) => {
                 if let Some(inbox) = entries.inbox(&object) {
-                    inbox.hear(hears);
+                    inbox.hear(level);
                 }
             }
             Event::Freed { object, queue_told } => {

@@ -453,7 +453,7 @@ async fn who_asks_is_told_what_the_store_tells_and_nobody_else() {
     let inbox = turn.listen(PLAIN);
     let limit = Instant::now() + TTL;
     assert!(inbox.until_told(limit).await, "that it listens now");
-    assert_eq!(inbox.hears(), Hears::Turns);
+    assert_eq!(inbox.level(), SubscriptionLevel::Turns);
     assert_eq!(inbox.until_told(limit).now_or_never(), None);
     contention.hear(released());
     assert_eq!(inbox.until_told(limit).now_or_never(), Some(true));
@@ -461,7 +461,7 @@ async fn who_asks_is_told_what_the_store_tells_and_nobody_else() {
     assert_eq!(inbox.until_told(limit).now_or_never(), Some(true));
     contention.hear(Event::SubscriptionsLost);
     assert_eq!(inbox.until_told(limit).now_or_never(), Some(true));
-    assert_eq!(inbox.hears(), Hears::Nothing);
+    assert_eq!(inbox.level(), SubscriptionLevel::Nothing);
 }
 
 /// Whoever hands a grant over must be sure of it; a message is no reason to do anything
@@ -476,7 +476,7 @@ async fn no_message_grants_or_releases_anything() {
         Event::Ask { object: name.clone(), after: Duration::ZERO },
         Event::Freed { object: name.clone(), queue_told: true },
         Event::Freed { object: name.clone(), queue_told: false },
-        Event::Hears(name, Hears::Nothing),
+        Event::Subscribed(name, SubscriptionLevel::Nothing),
     ] {
         engine.contention.hear(event);
         assert!(guard.is_held());

@@ -92,9 +92,9 @@ async fn a_latch_of_none_is_open_and_can_be_set(t: &Bench) {
 
 async fn who_listens_is_told_when_it_opens(t: &Bench) {
     let latch = t.latch("opens");
-    let hears = Event::Hears(latch.object.clone(), Hears::Releases);
+    let level = Event::Subscribed(latch.object.clone(), SubscriptionLevel::Releases);
     t.other.listen(&latch.object);
-    t.told(&hears, 1).await;
+    t.told(&level, 1).await;
     // that it is closed is told as well: who hears it asks
     t.count_to(&latch, Change::SetIfAbsent(2)).await;
     t.told(&freed(&latch), 1).await;

@@ -21,7 +21,7 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-use super::{Event, Hears, RedisStore, Subscriber, lock};
+use super::{Event, RedisStore, Subscriber, SubscriptionLevel, lock};
 use crate::domain::{
     Claim, Failure, GivenBack, Holder, Identity, Kind, MOST_TOKEN, Object, Outcome, Owner, Place,
     ReleaseMode, RemoteWaiters, Renewal, Share, Taken, Verdict, Work,
@@ -47,7 +47,7 @@ impl Subscriber for Told {
 }
 
 fn listening(claim: &Claim) -> Event {
-    Event::Hears(claim.object.clone(), Hears::Turns)
+    Event::Subscribed(claim.object.clone(), SubscriptionLevel::Turns)
 }
 
 fn freed(claim: &Claim) -> Event {

@@ -11,7 +11,7 @@ use crate::{
         RemoteWaiters, Renewal, Share, Taken, Verdict, permits_of,
     },
     store::{
-        Event, Hears,
+        Event, SubscriptionLevel,
         permits::{self, Change},
     },
 };
@@ -275,7 +275,7 @@ async fn a_permit_is_known_by_its_id(t: &Bench) {
 async fn who_waits_is_told_when_there_are_free_ones_again(t: &Bench) {
     let claim = wants(t, "p-heard", 1, LONG);
     t.other.listen(&claim.object);
-    t.told(&Event::Hears(claim.object.clone(), Hears::Releases), 1).await;
+    t.told(&Event::Subscribed(claim.object.clone(), SubscriptionLevel::Releases), 1).await;
     let object = set(t, "p-heard", 1).await;
     t.told(&freed(&claim), 1).await;
     t.grant(&claim).await;

@@ -304,7 +304,8 @@ async fn a_writer_that_gives_up_lets_readers_in(t: &Bench) {
     let [here, late] = [(); 2].map(|()| Claim { share: YIELDS, ..reader(t, "rw-gives-up") });
     let writes = writer(t, "rw-gives-up");
     t.other.listen(&late.object);
-    t.told(&super::Event::Hears(late.object.clone(), super::Hears::Releases), 1).await;
+    t.told(&super::Event::Subscribed(late.object.clone(), super::SubscriptionLevel::Releases), 1)
+        .await;
     assert!(is_granted(t, &here).await);
     t.queue_by(&writes, Place::Kept).await;
     assert!(!is_granted(t, &late).await);
@@ -320,7 +321,8 @@ async fn the_last_reader_tells_and_a_writer_too(t: &Bench) {
     let [one, other] = [(); 2].map(|()| reader(t, "rw-told"));
     let writes = writer(t, "rw-told");
     t.other.listen(&writes.object);
-    t.told(&super::Event::Hears(writes.object.clone(), super::Hears::Releases), 1).await;
+    t.told(&super::Event::Subscribed(writes.object.clone(), super::SubscriptionLevel::Releases), 1)
+        .await;
     assert!(is_granted(t, &one).await && is_granted(t, &other).await);
     release(t, &one).await;
     release(t, &other).await;
@@ -352,7 +354,8 @@ async fn who_reads_beside_one_that_is_taken_away_reads_on(t: &Bench) {
     let [writes, next] = [(); 2].map(|()| writer(t, "rw-force-writer"));
     let [reads, other] = [(); 2].map(|()| reader(t, "rw-force-writer"));
     t.other.listen(&next.object);
-    t.told(&super::Event::Hears(next.object.clone(), super::Hears::Releases), 1).await;
+    t.told(&super::Event::Subscribed(next.object.clone(), super::SubscriptionLevel::Releases), 1)
+        .await;
     assert!(is_granted(t, &writes).await && reads_beside(t, &reads, &writes).await);
     assert!(t.one.force_release(&writes.object).await.unwrap());
     t.told(&freed(&next), 1).await;

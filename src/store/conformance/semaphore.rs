@@ -200,7 +200,7 @@ async fn who_was_the_patient_one_and_goes_leaves_its_permits_to_others(t: &Bench
     t.busy(&many, LONG).await;
     t.busy(&few, None).await;
     t.other.listen(&few.object);
-    t.told(&hears(&few), 1).await;
+    t.told(&level(&few), 1).await;
     assert_eq!(t.one.release(&many, ReleaseMode::HandOver).await.unwrap(), GONE);
     t.told(&freed(&few), 1).await;
     t.grant(&few).await;
@@ -264,7 +264,7 @@ async fn who_is_patient_no_more_tells_those_who_were_kept_out(t: &Bench) {
     t.busy(&all, LONG).await;
     t.changed(&few, Change::Add(-1)).await;
     t.other.listen(&few.object);
-    t.told(&hears(&few), 1).await;
+    t.told(&level(&few), 1).await;
     assert_eq!(t.busy(&few, None).await.map(|rest| rest.is_zero()), Some(false));
     assert_eq!(t.busy(&all, LONG).await, None);
     t.told(&freed(&few), 1).await;
@@ -302,14 +302,14 @@ async fn a_number_ends_where_java_s_does(t: &Bench) {
     assert_eq!(add(-MOST).await.unwrap(), -MOST);
 }
 
-fn hears(claim: &Claim) -> Event {
-    Event::Hears(claim.object.clone(), Hears::Releases)
+fn level(claim: &Claim) -> Event {
+    Event::Subscribed(claim.object.clone(), SubscriptionLevel::Releases)
 }
 
 async fn who_listens_is_told_of_permits_that_are_free(t: &Bench) {
     let claim = t.permits("told", 1);
     t.other.listen(&claim.object);
-    t.told(&hears(&claim), 1).await;
+    t.told(&level(&claim), 1).await;
     t.changed(&claim, Change::SetIfAbsent(1)).await;
     t.grant(&claim).await;
     t.back(&claim).await;

@@ -128,7 +128,7 @@ fn limit(settings: &Settings) -> Result<Duration, Error> {
 impl RedisStore {
     /// Begins to listen for releases of `object`, in the background.
     ///
-    /// [`Event::Hears`](super::Event::Hears) says what is heard: from then on nothing of it is
+    /// [`Event::Subscribed`](super::Event::Subscribed) says what is heard: from then on nothing of it is
     /// missed until that is said anew, or `SubscriptionsLost`.
     ///
     /// The subscriber may be told before it returns.

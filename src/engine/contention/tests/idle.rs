@@ -133,7 +133,7 @@ async fn one_whose_turn_was_taken_hears_nothing_that_is_for_the_next() {
     }
     let second = second.now_or_never().expect("it is called").unwrap();
     let inbox = second.listen(PLAIN);
-    assert_eq!(inbox.hears(), Hears::Turns);
+    assert_eq!(inbox.level(), SubscriptionLevel::Turns);
     contention.hear(Event::Freed { object: name.clone(), queue_told: false });
     assert!(before.until_told(Instant::now()).await, "that its turn is gone");
     assert!(inbox.until_told(Instant::now()).await);

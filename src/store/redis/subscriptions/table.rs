@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     domain::{Map, Object, Waits},
-    store::{Event, Hears},
+    store::{Event, SubscriptionLevel},
 };
 
 /// The wishes of one client and what became of them.
@@ -64,7 +64,7 @@ impl Among {
 struct Wish {
     channels: Vec<String>,
     /// What was told last.
-    hears: Hears,
+    level: SubscriptionLevel,
 }
 
 #[derive(Debug)]
@@ -153,9 +153,9 @@ impl Table {
         }
         self.want(object);
         // Who wants it anew does not know yet.
-        let hears = self.objects.get(object).map(|wish| wish.hears).unwrap_or_default();
-        if hears != Hears::Nothing {
-            self.events.push_back(Event::Hears(object.clone(), hears));
+        let level = self.objects.get(object).map(|wish| wish.level).unwrap_or_default();
+        if level != SubscriptionLevel::Nothing {
+            self.events.push_back(Event::Subscribed(object.clone(), level));
         }
     }
 
@@ -169,7 +169,7 @@ impl Table {
     pub(super) fn forget(&mut self, object: &Object) {
         self.unlisten(object);
         self.events.retain(|event| match event {
-            Event::Hears(of, _)
+            Event::Subscribed(of, _)
             | Event::Freed { object: of, .. }
             | Event::Ask { object: of, .. } => of != object,
             Event::SubscriptionsLost | Event::Back | Event::Moved => true,
@@ -318,8 +318,9 @@ impl Table {
     /// The connection is lost: everything that was heard, and what was asked.
     pub(super) fn end(&mut self) {
         let deaf = |(object, wish): (&Object, &mut Wish)| {
-            let before = std::mem::take(&mut wish.hears);
-            (before != Hears::Nothing).then(|| Event::Hears(object.clone(), Hears::Nothing))
+            let before = std::mem::take(&mut wish.level);
+            (before != SubscriptionLevel::Nothing)
+                .then(|| Event::Subscribed(object.clone(), SubscriptionLevel::Nothing))
         };
         let lost: Vec<Event> = self.objects.iter_mut().filter_map(deaf).collect();
         self.channels.clear();
@@ -346,14 +347,14 @@ impl Table {
     fn update(&mut self, object: &Object) {
         let Some(wish) = self.objects.get_mut(object) else { return };
         let is_on = |it: &String| self.channels.get(it).is_some_and(|it| it.state == State::On);
-        let hears = match wish.channels.len() {
-            0 => Hears::Nothing,
-            _ if !wish.channels.iter().all(is_on) => Hears::Nothing,
-            1 => Hears::Releases,
-            _ => Hears::Turns,
+        let level = match wish.channels.len() {
+            0 => SubscriptionLevel::Nothing,
+            _ if !wish.channels.iter().all(is_on) => SubscriptionLevel::Nothing,
+            1 => SubscriptionLevel::Releases,
+            _ => SubscriptionLevel::Turns,
         };
-        if std::mem::replace(&mut wish.hears, hears) != hears {
-            self.events.push_back(Event::Hears(object.clone(), hears));
+        if std::mem::replace(&mut wish.level, level) != level {
+            self.events.push_back(Event::Subscribed(object.clone(), level));
         }
     }
 
@@ -415,7 +416,7 @@ mod tests {
         let mut table = table();
         table.listen(&name("door"));
         done(&mut table);
-        assert_eq!(told(&mut table), [Event::Hears(name("door"), Hears::Turns)]);
+        assert_eq!(told(&mut table), [Event::Subscribed(name("door"), SubscriptionLevel::Turns)]);
         table
     }
 
@@ -430,7 +431,7 @@ mod tests {
             assert_eq!(told(&mut table), []);
             table.confirmed(channel, true);
         }
-        assert_eq!(told(&mut table), [Event::Hears(name("door"), Hears::Turns)]);
+        assert_eq!(told(&mut table), [Event::Subscribed(name("door"), SubscriptionLevel::Turns)]);
         assert_eq!(table.corrections(), []);
         assert!(table.hears_releases(&name("door")));
     }
@@ -443,7 +444,7 @@ mod tests {
         assert!(!table.hears_releases(&name("door")));
         table.begin();
         done(&mut table);
-        assert_eq!(told(&mut table), [Event::Hears(name("door"), Hears::Turns)]);
+        assert_eq!(told(&mut table), [Event::Subscribed(name("door"), SubscriptionLevel::Turns)]);
     }
 
     #[test]
@@ -466,13 +467,19 @@ mod tests {
         let [less] = table.corrections().try_into().unwrap();
         assert_eq!(less.channels, [channel_of(&name("door"))]);
         confirmed(&mut table, &less);
-        assert_eq!(told(&mut table), [Event::Hears(name("door"), Hears::Releases)]);
+        assert_eq!(
+            told(&mut table),
+            [Event::Subscribed(name("door"), SubscriptionLevel::Releases)]
+        );
 
         table.forgive(now + Duration::from_secs(29));
         assert_eq!(table.corrections(), []);
         table.forgive(now + Duration::from_secs(31));
         done(&mut table);
-        assert_eq!(told(&mut table).last(), Some(&Event::Hears(name("door"), Hears::Turns)));
+        assert_eq!(
+            told(&mut table).last(),
+            Some(&Event::Subscribed(name("door"), SubscriptionLevel::Turns))
+        );
     }
 
     /// It was taken for a no to what may still be heard.
@@ -498,7 +505,10 @@ mod tests {
         // and hears at once when it comes back
         table.listen(&name("door"));
         assert_eq!(table.corrections(), []);
-        assert_eq!(told(&mut table).last(), Some(&Event::Hears(name("door"), Hears::Turns)));
+        assert_eq!(
+            told(&mut table).last(),
+            Some(&Event::Subscribed(name("door"), SubscriptionLevel::Turns))
+        );
     }
 
     #[test]
@@ -544,7 +554,10 @@ mod tests {
         table.listen(&name("door"));
         confirmed(&mut table, &leaves);
         done(&mut table);
-        assert_eq!(told(&mut table).last(), Some(&Event::Hears(name("door"), Hears::Turns)));
+        assert_eq!(
+            told(&mut table).last(),
+            Some(&Event::Subscribed(name("door"), SubscriptionLevel::Turns))
+        );
     }
 
     #[test]
@@ -556,7 +569,7 @@ mod tests {
         done(&mut table);
         told(&mut table);
         table.end();
-        let deaf = |it| Event::Hears(name(it), Hears::Nothing);
+        let deaf = |it| Event::Subscribed(name(it), SubscriptionLevel::Nothing);
         let lost = told(&mut table);
         assert!(lost.len() == 2 && lost.contains(&deaf("door")) && lost.contains(&deaf("window")));
     }
@@ -572,7 +585,7 @@ mod tests {
         for channel in [channel_of(&name("door")), keys::queuers(&name("door").name)] {
             table.confirmed(&channel, false);
         }
-        assert_eq!(told(&mut table), [Event::Hears(name("door"), Hears::Nothing)]);
+        assert_eq!(told(&mut table), [Event::Subscribed(name("door"), SubscriptionLevel::Nothing)]);
         let [asked] = table.corrections().try_into().unwrap();
         assert_eq!(asked.channels.len(), 2);
         table.not_done(&asked, Refusal::Elsewhere, Instant::now());
@@ -622,7 +635,7 @@ mod tests {
             confirmed(&mut table, &asked);
         }
         table.forget(&name("door"));
-        assert_eq!(told(&mut table), [Event::Hears(name("window"), Hears::Turns)]);
+        assert_eq!(told(&mut table), [Event::Subscribed(name("window"), SubscriptionLevel::Turns)]);
     }
 
     /// A server that takes its time, refuses and loses connections; and what was told of it.
@@ -633,7 +646,7 @@ mod tests {
         asked: VecDeque<Correction>,
         subscribed: BTreeSet<String>,
         wanted: BTreeSet<Object>,
-        heard: BTreeMap<Object, Hears>,
+        heard: BTreeMap<Object, SubscriptionLevel>,
         /// Whether our own channels are allowed.
         allows: bool,
     }
@@ -716,7 +729,7 @@ mod tests {
             for event in told(&mut self.table) {
                 match event {
                     Event::SubscriptionsLost => self.heard.clear(),
-                    Event::Hears(name, hears) => drop(self.heard.insert(name, hears)),
+                    Event::Subscribed(name, level) => drop(self.heard.insert(name, level)),
                     Event::Freed { .. } | Event::Ask { .. } | Event::Back | Event::Moved => {}
                 }
             }
@@ -748,7 +761,11 @@ mod tests {
             let wanted: BTreeSet<String> = server.wanted.iter().flat_map(of).collect();
             assert_eq!(server.subscribed, wanted, "seed {seed}");
             for name in &server.wanted {
-                assert_eq!(server.heard.get(name), Some(&Hears::Turns), "seed {seed}: {name}");
+                assert_eq!(
+                    server.heard.get(name),
+                    Some(&SubscriptionLevel::Turns),
+                    "seed {seed}: {name}"
+                );
             }
         }
     }

@@ -35,7 +35,7 @@ use super::{
 };
 use crate::{
     domain::{Failure, Finding, Hazard, Map as ByObject, Mutex, NodeHealth, Object},
-    store::{Event, Hears},
+    store::{Event, SubscriptionLevel},
 };
 
 /// Who is not ready is asked again much sooner than this.
@@ -461,7 +461,7 @@ impl Atlas {
             if let Some(before) = at.take() {
                 before.subscriptions.forget(object);
             }
-            self.common.hub.say(Event::Hears(object.clone(), Hears::Nothing));
+            self.common.hub.say(Event::Subscribed(object.clone(), SubscriptionLevel::Nothing));
             if let Some(owner) = &owner {
                 owner.subscriptions.listen(object);
             }

@@ -1002,8 +1002,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "who came to a queue does not look soon",
             edits: &[Edit {
                 file: "src/engine/acquire/waiting.rs",
-                from: "(Hears::Turns, Some(look)) if now < look => look - now,",
-                to: "(Hears::Turns, Some(look)) if now > look => now - look,",
+                from: "(SubscriptionLevel::Turns, Some(look)) if now < look => look - now,",
+                to: "(SubscriptionLevel::Turns, Some(look)) if now > look => now - look,",
             }],
         },
     ),
@@ -2110,8 +2110,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "after a lost connection nobody asks more often",
             edits: &[Edit {
                 file: "src/engine/acquire/waiting.rs",
-                from: "(Hears::Nothing, _) => spread(self.unhurried(LONGEST_WAIT_UNHEARD)),",
-                to: "(Hears::Nothing, _) => spread(self.unhurried(LONGEST_WAIT_UNHEARD * 1_000)),",
+                from: "(SubscriptionLevel::Nothing, _) => spread(self.unhurried(LONGEST_WAIT_UNHEARD)),",
+                to: "(SubscriptionLevel::Nothing, _) => spread(self.unhurried(LONGEST_WAIT_UNHEARD * 1_000)),",
             }],
         },
     ),
@@ -2123,7 +2123,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "nobody is told that the connection for messages is lost",
             edits: &[Edit {
                 file: "src/engine/contention/mod.rs",
-                from: "entries.inboxes().for_each(|inbox| inbox.hear(Hears::Nothing));",
+                from: "entries.inboxes().for_each(|inbox| inbox.hear(SubscriptionLevel::Nothing));",
                 to: "entries.inboxes().for_each(|inbox| inbox.ask_at(Instant::now()));",
             }],
         },

@@ -243,9 +243,9 @@ fn unlock<'a>(
     let name = claim.name();
     let writers = keys::writers(name);
     let others = [&*writers];
-    let hears = u8::from(store.topology.hears_releases(&claim.object));
+    let level = u8::from(store.topology.hears_releases(&claim.object));
     let told = (channel(name), keys::in_slot(name));
-    let arguments = (claim.owner.as_str(), writer(&claim.owner), told, hears);
+    let arguments = (claim.owner.as_str(), writer(&claim.owner), told, level);
     let request = Request::of(name, &UNLOCK, &others[..usize::from(waited)], arguments);
     request.reporting_split(waited).read(|reply| given_back(reply, name))
 }
