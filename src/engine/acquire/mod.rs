@@ -215,9 +215,9 @@ impl Engine {
                 // An answer is no hold.
                 Entrance::Answered => continue,
             };
-            if let Some(baton) = turn.baton.take() {
+            if let Some(handoff) = turn.handoff.take() {
                 let now = self.core.clock.now();
-                if let Some(grant) = baton.take(now) {
+                if let Some(grant) = handoff.take(now) {
                     tracing::debug!(target: "leasehold", lock = %want.object.name, owner = %grant.claim.owner,
                         "lock granted by hand-off");
                     return self.enter(want, grant, Some(turn), now, true);

@@ -11,7 +11,7 @@ use std::{
 
 use tokio::{sync::oneshot, time::Instant};
 
-use super::{baton::Baton, inbox::Inbox};
+use super::{handoff::HandoffGrant, inbox::Inbox};
 use crate::{
     domain::{Holder, RemoteWaiters},
     engine::{
@@ -51,14 +51,14 @@ pub(super) struct Called {
     /// A grant of this shape is of use to it.
     pub(super) shape: Shape,
     /// What the hold before left to it, if it did.
-    pub(super) baton: Option<Baton>,
+    pub(super) handoff: Option<HandoffGrant>,
     /// When it was called.
     pub(super) at: Instant,
 }
 
 /// A grant for whoever asks, who may be asleep.
 pub(super) struct Offered {
-    baton: Baton,
+    handoff: HandoffGrant,
     at: Instant,
 }
 
@@ -172,7 +172,7 @@ impl Entry {
     /// Whether a grant of this `shape` is of use to whoever has the turn, and has none yet.
     pub(super) fn has_use_for(&self, shape: Shape) -> bool {
         match (&self.turn, &self.crowd) {
-            (TurnOf::Called(called), _) => called.baton.is_none() && called.shape == shape,
+            (TurnOf::Called(called), _) => called.handoff.is_none() && called.shape == shape,
             (TurnOf::Asker(_), Some(crowd)) => {
                 crowd.offered.is_none() && crowd.asker == Some(shape)
             }
@@ -180,28 +180,28 @@ impl Entry {
         }
     }
 
-    /// Leaves `baton` to whoever has the turn: one who sleeps is woken.
-    pub(super) fn offer(&mut self, baton: Baton, at: Instant) {
+    /// Leaves `handoff` to whoever has the turn: one who sleeps is woken.
+    pub(super) fn offer(&mut self, handoff: HandoffGrant, at: Instant) {
         if let TurnOf::Called(called) = &mut self.turn {
-            called.baton = Some(baton);
+            called.handoff = Some(handoff);
         } else if let Some(crowd) = &mut self.crowd {
-            crowd.offered = Some(Offered { baton, at });
+            crowd.offered = Some(Offered { handoff, at });
             crowd.inbox.ask_at(Instant::now());
         }
     }
 
     /// What was left to whoever asks.
-    pub(super) fn take_offered(&mut self) -> Option<Baton> {
-        Some(self.crowd.as_mut()?.offered.take()?.baton)
+    pub(super) fn take_offered(&mut self) -> Option<HandoffGrant> {
+        Some(self.crowd.as_mut()?.offered.take()?.handoff)
     }
 
     /// The store says that the grant with this number is not ours any more.
     pub(super) fn disown(&mut self, id: u64) {
         if let TurnOf::Called(called) = &mut self.turn {
-            called.baton.iter_mut().for_each(|baton| baton.disown(id));
+            called.handoff.iter_mut().for_each(|handoff| handoff.disown(id));
         }
         let offered = self.crowd.as_mut().and_then(|crowd| crowd.offered.as_mut());
-        offered.into_iter().for_each(|offered| offered.baton.disown(id));
+        offered.into_iter().for_each(|offered| offered.handoff.disown(id));
     }
 
     /// Gives what was left to one who does not come back to the store. Returns when to look
@@ -212,16 +212,20 @@ impl Entry {
         offered.as_ref().map(|offered| offered.at + BATON_RESTS)
     }
 
-    /// Gives the turn to the next in line that is still there, and `baton` with it if
-    /// that is of use. A baton that nobody takes is given back to the store.
-    pub(super) fn call_next(&mut self, mut baton: Option<Baton>, now: impl FnOnce() -> Instant) {
+    /// Gives the turn to the next in line that is still there, and `handoff` with it if
+    /// that is of use. A hand-off grant that nobody takes is given back to the store.
+    pub(super) fn call_next(
+        &mut self,
+        mut handoff: Option<HandoffGrant>,
+        now: impl FnOnce() -> Instant,
+    ) {
         self.turn = TurnOf::Nobody;
         let Some(crowd) = &mut self.crowd else { return };
         while let Some((ticket, next)) = crowd.waiting.pop_first() {
-            baton = baton.filter(|baton| next.shape == baton.shape());
+            handoff = handoff.filter(|handoff| next.shape == handoff.shape());
             if next.calls.send(Call::Turn).is_ok() {
                 let (shape, at) = (next.shape, now());
-                self.turn = TurnOf::Called(Box::new(Called { ticket, shape, baton, at }));
+                self.turn = TurnOf::Called(Box::new(Called { ticket, shape, handoff, at }));
                 return;
             }
         }
@@ -248,12 +252,12 @@ impl Entry {
         }
         let others = self.next_wants().is_some();
         let TurnOf::Called(called) = &mut self.turn else { return None };
-        if !others && called.baton.is_none() {
+        if !others && called.handoff.is_none() {
             return None;
         }
         if now >= called.at + BATON_RESTS {
-            let baton = called.baton.take();
-            self.call_next(baton, || now);
+            let handoff = called.handoff.take();
+            self.call_next(handoff, || now);
         }
         matches!(self.turn, TurnOf::Called(_)).then_some(now + BATON_RESTS)
     }

@@ -3,7 +3,7 @@
 //! A thousand tasks that want one lock cost the store one waiter. They take turns in the
 //! order in which they came; who is granted the lock keeps the turn as long as the hold
 //! lasts. When it ends, the grant may go to the next one along with the turn, so that the
-//! store need not be asked at all: a [`Baton`].
+//! store need not be asked at all: a [`HandoffGrant`].
 //!
 //! Where holds do not exclude each other the turn goes on with each grant. Where nothing is held
 //! at all, all who stood in line when it was asked for have the answer: each has a ticket, and
@@ -26,8 +26,8 @@
 //! The store is never called under `entries`: it may tell us something at once. `entries`
 //! and the watchdog's plan are never held together.
 
-mod baton;
 mod entry;
+mod handoff;
 mod inbox;
 #[cfg(test)]
 mod tests;
@@ -42,7 +42,7 @@ use tokio::time::Instant;
 
 use self::entry::{Entry, TurnOf};
 pub(crate) use self::{
-    baton::Baton,
+    handoff::HandoffGrant,
     inbox::Inbox,
     turn::{Entrance, Spot, Turn, Wish},
 };
@@ -249,7 +249,7 @@ impl Contention {
             return false;
         }
         entry.held = Weak::new();
-        entry.call_next(Some(Baton::new(hold, &self.core)), || now);
+        entry.call_next(Some(HandoffGrant::new(hold, &self.core)), || now);
         if entry.is_called_unseen() {
             entries.look_after(hold.object(), &self.core);
         }
@@ -265,7 +265,7 @@ impl Contention {
         if self.core.open.is_closed() || !of_use || !hold.pass_on(now) {
             return false;
         }
-        entry.offer(Baton::new(hold, &self.core), now);
+        entry.offer(HandoffGrant::new(hold, &self.core), now);
         entries.plan(hold.object(), now + BATON_RESTS, &self.core);
         true
     }
@@ -279,7 +279,7 @@ impl Contention {
         let entries = self.entries.lock();
         let entry = entries.of.get(object)?;
         let in_transit = match &entry.turn {
-            TurnOf::Called(called) => called.baton.as_ref().and_then(Baton::id),
+            TurnOf::Called(called) => called.handoff.as_ref().and_then(HandoffGrant::id),
             _ => None,
         };
         in_transit.or_else(|| entry.held.upgrade().map(|hold| hold.grant.id))

@@ -96,7 +96,7 @@ fn in_line<'a>(
 
 /// Makes what was left to `turn` a hold of the same grant.
 fn take_over(engine: &Engine, mut turn: Turn) -> Option<Arc<Hold>> {
-    let grant = turn.baton.take()?.take(Instant::now())?;
+    let grant = turn.handoff.take()?.take(Instant::now())?;
     Some(entered(engine, grant, Some(turn)))
 }
 
@@ -248,7 +248,7 @@ async fn a_grant_that_is_not_taken_goes_on_to_the_next_and_then_back_to_the_stor
     let again = contention.look();
     assert!(again.is_none_or(|at| at > Instant::now() + BATON_RESTS), "nobody is called any more");
     let mut turn = sleeps.now_or_never().flatten().unwrap();
-    assert!(turn.baton.take().is_none());
+    assert!(turn.handoff.take().is_none());
 }
 
 /// One that was called alone, and slept, kept out whoever came after it.

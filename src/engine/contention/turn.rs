@@ -6,8 +6,8 @@ use tokio::{sync::oneshot, time::Instant};
 
 use super::{
     Contention, Entries,
-    baton::Baton,
     entry::{Call, Entry, TurnOf, Waiter},
+    handoff::HandoffGrant,
     inbox::Inbox,
 };
 use crate::{
@@ -24,7 +24,7 @@ pub(crate) struct Turn {
     /// Where we stood in line.
     pub(crate) spot: Spot,
     /// What the hold before left to us, if it did.
-    pub(crate) baton: Option<Baton>,
+    pub(crate) handoff: Option<HandoffGrant>,
     /// Where it is told to us that we may ask, if the name is subscribed to already. A turn
     /// that has not asked cannot have missed a message.
     pub(crate) inbox: Option<Arc<Inbox>>,
@@ -140,8 +140,8 @@ impl Contention {
         spot: Spot,
         shape: Option<Shape>,
     ) -> Turn {
-        let baton = match std::mem::replace(&mut entry.turn, TurnOf::Asker(spot.ticket)) {
-            TurnOf::Called(called) => called.baton,
+        let handoff = match std::mem::replace(&mut entry.turn, TurnOf::Asker(spot.ticket)) {
+            TurnOf::Called(called) => called.handoff,
             TurnOf::Nobody | TurnOf::Asker(_) | TurnOf::Hold(_) => None,
         };
         let head_start = entry.head_start(&self.core.clock);
@@ -157,7 +157,7 @@ impl Contention {
             contention: Arc::clone(self),
             object: object.clone(),
             spot,
-            baton,
+            handoff,
             inbox,
             head_start,
             asked_after: 0,
@@ -183,7 +183,7 @@ impl Entries {
         if entry.has_called(ticket)
             && let TurnOf::Called(called) = std::mem::take(&mut entry.turn)
         {
-            entry.call_next(called.baton, || core.clock.now());
+            entry.call_next(called.handoff, || core.clock.now());
         }
         self.look_after(object, core);
     }
@@ -226,7 +226,7 @@ impl Turn {
     }
 
     /// What a hold that is over has left to us while we asked or slept.
-    pub(crate) fn offered(&self) -> Option<Baton> {
+    pub(crate) fn offered(&self) -> Option<HandoffGrant> {
         let mut entries = self.contention.entries.lock();
         let entry = entries.of.get_mut(&self.object)?;
         entry.is_asked_by(self.ticket()).then(|| entry.take_offered())?
@@ -270,7 +270,7 @@ impl Drop for Turn {
         if entry.is_asked_by(self.spot.ticket) {
             let now = || self.contention.core.clock.now();
             let offered = entry.take_offered();
-            entry.call_next(self.baton.take().or(offered), now);
+            entry.call_next(self.handoff.take().or(offered), now);
         }
         entries.look_after(&self.object, &self.contention.core);
     }

@@ -109,7 +109,7 @@ pub(crate) const DEFECTS: &[Defect] = &[
         edits: &[Edit {
             file: "src/engine/contention/turn.rs",
             from: "        if self.spent {\n",
-            to: "        if self.spent || self.baton.is_none() {\n",
+            to: "        if self.spent || self.handoff.is_none() {\n",
         }],
     },
     Defect {
@@ -140,8 +140,8 @@ pub(crate) const DEFECTS: &[Defect] = &[
         says: "one that was called and sleeps keeps its turn though others wait",
         edits: &[Edit {
             file: "src/engine/contention/entry.rs",
-            from: "if !others && called.baton.is_none() {",
-            to: "if called.baton.is_none() {",
+            from: "if !others && called.handoff.is_none() {",
+            to: "if called.handoff.is_none() {",
         }],
     },
     Defect {
@@ -525,8 +525,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "what is left to one who goes is left to the next, whatever that one wants",
             edits: &[Edit {
                 file: "src/engine/contention/entry.rs",
-                from: "baton = baton.filter(|baton| next.shape == baton.shape());",
-                to: "baton = baton.filter(|_| true);",
+                from: "handoff = handoff.filter(|handoff| next.shape == handoff.shape());",
+                to: "handoff = handoff.filter(|_| true);",
             }],
         },
     ),
@@ -536,8 +536,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "a grant is of use to one who was called, whatever that one wants",
             edits: &[Edit {
                 file: "src/engine/contention/entry.rs",
-                from: "called.baton.is_none() && called.shape == shape",
-                to: "called.baton.is_none()",
+                from: "called.handoff.is_none() && called.shape == shape",
+                to: "called.handoff.is_none()",
             }],
         },
     ),
@@ -930,7 +930,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "the store's no is forgotten while a grant is nobody's",
             edits: &[Edit {
                 file: "src/engine/contention/entry.rs",
-                from: "called.baton.iter_mut().for_each(|baton| baton.disown(id));",
+                from: "called.handoff.iter_mut().for_each(|handoff| handoff.disown(id));",
                 to: "let _ = called;",
             }],
         },
@@ -1500,7 +1500,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "the store's no is forgotten of what was left to one who asks",
             edits: &[Edit {
                 file: "src/engine/contention/entry.rs",
-                from: "offered.into_iter().for_each(|offered| offered.baton.disown(id));",
+                from: "offered.into_iter().for_each(|offered| offered.handoff.disown(id));",
                 to: "let _ = offered;",
             }],
         },
@@ -1512,7 +1512,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         Defect {
             says: "a permit on its way to the next one here is given back by nobody",
             edits: &[Edit {
-                file: "src/engine/contention/baton.rs",
+                file: "src/engine/contention/handoff.rs",
                 from: "self.core.debts.owe(Debt::of(&from, ReleaseMode::HandOver, now));",
                 to: "if from.object().traits().is_exclusive() {\n                self.core.debts.owe(Debt::of(&from, ReleaseMode::HandOver, now));\n            }",
             }],
@@ -2136,7 +2136,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "a grant that nobody takes stays with who was called",
             edits: &[Edit {
                 file: "src/engine/contention/entry.rs",
-                from: "if !others && called.baton.is_none() {",
+                from: "if !others && called.handoff.is_none() {",
                 to: "if !others {",
             }],
         },
@@ -2146,7 +2146,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         Defect {
             says: "a grant that nobody takes over is not given back",
             edits: &[Edit {
-                file: "src/engine/contention/baton.rs",
+                file: "src/engine/contention/handoff.rs",
                 from: "self.core.debts.owe(Debt::of(&from, ReleaseMode::HandOver, now));",
                 to: "drop(Debt::of(&from, ReleaseMode::HandOver, now));",
             }],

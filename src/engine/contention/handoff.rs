@@ -15,12 +15,12 @@ use crate::{
 };
 
 /// A grant between two holds. Dropping it gives the lock back to the store.
-pub(crate) struct Baton {
+pub(crate) struct HandoffGrant {
     from: Option<Arc<Hold>>,
     core: Arc<Core>,
 }
 
-impl Baton {
+impl HandoffGrant {
     pub(super) fn new(from: &Arc<Hold>, core: &Arc<Core>) -> Self {
         Self { from: Some(Arc::clone(from)), core: Arc::clone(core) }
     }
@@ -47,7 +47,7 @@ impl Baton {
     }
 }
 
-impl Drop for Baton {
+impl Drop for HandoffGrant {
     fn drop(&mut self) {
         if let Some(from) = self.from.take() {
             let now = self.core.clock.now();
