@@ -208,7 +208,7 @@ const ENGINE_FLOORS: [&[&str]; 10] = [
     &["clock", "counters", "tasks", "timing"],
     &["grant", "limits", "recent", "retry"],
     &["hold"],
-    &["debts"],
+    &["pending"],
     &["core"],
     &["contention"],
     &["keeper"],

@@ -10,7 +10,7 @@ use tokio::{
     time::Instant,
 };
 
-use super::{clock::Clock, counters::Counters, debts::Debts, recent::RecentReleases};
+use super::{clock::Clock, counters::Counters, pending::PendingReleases, recent::RecentReleases};
 use crate::{
     domain::{Claim, ReleaseMode},
     store::RedisStore,
@@ -21,7 +21,7 @@ pub(crate) struct Core {
     pub(super) store: Arc<RedisStore>,
     pub(super) clock: Clock,
     pub(super) counters: Arc<Counters>,
-    pub(super) debts: Debts,
+    pub(super) pending: PendingReleases,
     /// What it has given back lately.
     pub(super) recent: RecentReleases,
     /// Shared by one of each name that is waited for: it is asked about again and again.
@@ -63,7 +63,7 @@ impl Core {
         moves: u64,
     ) {
         if self.recent.note(claim, mode, asked_at) && self.moves() != moves {
-            self.debts.owe_again([(claim.clone(), asked_at + claim.ttl)]);
+            self.pending.queue_again([(claim.clone(), asked_at + claim.ttl)]);
         }
     }
 
@@ -71,7 +71,7 @@ impl Core {
     /// heard of. What is noted meanwhile finds the new number, or is found here.
     pub(super) fn has_moved(&self) {
         self.moves.fetch_add(1, Ordering::AcqRel);
-        self.debts.owe_again(self.recent.may_be_held(self.clock.now()));
+        self.pending.queue_again(self.recent.may_be_held(self.clock.now()));
     }
 
     /// How many names are asked about again and again.

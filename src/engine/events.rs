@@ -138,10 +138,10 @@ mod tests {
             engine.hear(Event::Moved);
             sleep(Duration::from_millis(1)).await;
         }
-        assert_eq!(engine.core.debts.listed(), 10);
+        assert_eq!(engine.core.pending.listed(), 10);
         memory.resume();
         sleep(Duration::from_millis(1)).await;
-        assert_eq!(engine.core.debts.listed(), 0);
+        assert_eq!(engine.core.pending.listed(), 0);
     }
 
     /// Another node moved, and it was forgotten with what had been given back long before the last.

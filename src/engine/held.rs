@@ -14,9 +14,9 @@ use tokio::{runtime::Handle, time::sleep};
 
 use super::{
     Engine,
-    debts::Debt,
     hold::Hold,
     limits::{nothing_came, within},
+    pending::PendingRelease,
     release::{Left, recount},
     tasks::pause,
     timing::END_IS_NEAR,
@@ -117,7 +117,7 @@ impl Drop for Held {
                 engine.free_in_background(hold, now);
             }
         } else if believed.is_ok() && !hold.object().traits().is_shared() {
-            engine.core.debts.owe(Debt::Recount { hold: Arc::clone(hold) });
+            engine.core.pending.queue(PendingRelease::Recount { hold: Arc::clone(hold) });
         }
     }
 }

@@ -346,7 +346,7 @@ impl Hold {
     }
 
     /// Until when its release makes sense that is asked for at `now`.
-    pub(super) fn owed_until(&self, now: Instant) -> Instant {
+    pub(super) fn pending_until(&self, now: Instant) -> Instant {
         let (beside, ends) = (self.is_read_beside(), self.store_ends());
         if beside { ends.max(now + LATEST) } else { ends }
     }

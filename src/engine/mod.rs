@@ -6,8 +6,8 @@
 //! release                   giving back
 //! keeper                    grants kept alive
 //! contention                who wants a name, who has it here, whose turn it is
-//! core                      what every room uses: the store, the clock, counters, debts, a bell
-//! debts                     what is owed to the store
+//! core                      what every room uses: the store, the clock, counters, pending releases, a bell
+//! pending releases                     what is owed to the store
 //! hold                      a grant while it lasts
 //! grant · retry · limits    what is granted; asking again; bounds for callers
 //! recent                    what was given back lately
@@ -23,7 +23,7 @@
 //! # Locks
 //!
 //! In this order: `contention`'s `listening`; its `entries`, or the keeper's plan, never
-//! both; a hold's state, an inbox, the debts, the recent releases. No store is called under any of them but
+//! both; a hold's state, an inbox, the pending releases, the recent releases. No store is called under any of them but
 //! `listening`; a store may hold a lock of its own while it tells us something.
 
 pub(crate) mod acquire;
@@ -31,13 +31,13 @@ pub(crate) mod clock;
 mod contention;
 mod core;
 mod counters;
-mod debts;
 mod events;
 pub(crate) mod grant;
 pub(crate) mod held;
 mod hold;
 mod keeper;
 pub(crate) mod limits;
+mod pending;
 mod recent;
 pub(crate) mod release;
 mod retry;
@@ -68,9 +68,9 @@ use self::{
     clock::Clock,
     contention::Contention,
     core::Core,
-    debts::Debts,
     keeper::Keeper,
     limits::{Limits, within},
+    pending::PendingReleases,
     recent::RecentReleases,
     release::settle::settle_all,
     retry::{Helps, retry_while},
@@ -127,7 +127,8 @@ impl Engine {
         clock: Clock,
         spawner: Spawner,
     ) -> Arc<Self> {
-        let (counters, debts, asking) = (Arc::default(), Debts::default(), AtomicUsize::new(0));
+        let (counters, pending, asking) =
+            (Arc::default(), PendingReleases::default(), AtomicUsize::new(0));
         let waited_for = Arc::default();
         let recent = RecentReleases::default();
         let (back, bell) = (Notify::new(), Notify::new());
@@ -137,7 +138,7 @@ impl Engine {
             store,
             clock,
             counters,
-            debts,
+            pending,
             recent,
             moves,
             waited_for,
@@ -374,13 +375,13 @@ impl Engine {
 
     /// Who asks may have been granted something that nobody has heard of.
     fn unsettled(&self) -> usize {
-        self.core.asking() + self.core.debts.owed()
+        self.core.asking() + self.core.pending.queued()
     }
 
     /// Waits until every release that nobody waits for is made.
     #[cfg(feature = "blocking")]
     pub(crate) async fn settled(&self) {
-        self.core.debts.all_settled().await;
+        self.core.pending.all_settled().await;
     }
 
     async fn all_returned(&self) {
@@ -394,7 +395,7 @@ impl Engine {
         while self.core.asking() > 0 {
             sleep(RETURN_LOOKS).await;
         }
-        self.core.debts.all_settled().await;
+        self.core.pending.all_settled().await;
     }
 
     /// Ends every hold and gives it back.
@@ -404,7 +405,7 @@ impl Engine {
 
     #[cfg(test)]
     pub(crate) fn is_idle(&self) -> bool {
-        self.contention.is_idle() && self.keeper.watched() == 0 && self.core.debts.owed() == 0
+        self.contention.is_idle() && self.keeper.watched() == 0 && self.core.pending.queued() == 0
     }
 }
 
@@ -414,7 +415,7 @@ impl fmt::Debug for Engine {
         f.debug_struct("Engine")
             .field("client", &self.identity.client())
             .field("held", &self.core.counters.held())
-            .field("owed", &self.core.debts.owed())
+            .field("owed", &self.core.pending.queued())
             .finish_non_exhaustive()
     }
 }

@@ -27,7 +27,7 @@ fn door(engine: &Arc<Engine>) -> Lock {
     Client::of(Arc::clone(engine)).lock("door").unwrap()
 }
 
-/// Until a debt is settled, or a name is forgotten.
+/// Until a pending release is settled, or a name is forgotten.
 async fn becomes(what: impl Fn() -> bool) {
     let becomes = async {
         while !what() {
@@ -156,7 +156,7 @@ fn a_shutdown_in_a_crowd_leaves_nothing() {
                 task.await.unwrap();
             }
             assert_eq!(client.stats().held, 0);
-            becomes(|| client.core.debts.owed() == 0 && client.keeper.watched() == 0).await;
+            becomes(|| client.core.pending.queued() == 0 && client.keeper.watched() == 0).await;
             becomes(|| !store.keys().contains(&"door".to_owned())).await;
         });
     }

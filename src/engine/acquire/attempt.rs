@@ -13,7 +13,7 @@
 //! be withdrawn.
 //!
 //! Every await is a place where the caller may leave: a question that may still be granted
-//! then becomes a debt, as does the place, and the turn goes to the next in line.
+//! then becomes a pending release, as does the place, and the turn goes to the next in line.
 
 use std::{future::Future, sync::Arc, time::Duration};
 
@@ -29,9 +29,9 @@ use crate::{
     engine::{
         Engine,
         contention::{Inbox, Spot, Turn},
-        debts::{Debt, Withdrawal},
         grant::{Copies, Grant, Stay},
         held::Held,
+        pending::{PendingRelease, Withdrawal},
         timing::{BACKOFF, LONGEST_WAIT_UNHEARD, NEXT_TICK},
     },
     error::Error,
@@ -417,7 +417,7 @@ impl Attempt<'_> {
         let begins =
             asked_at.map_or_else(|| self.engine.core.clock.now(), |asked_at| asked_at + LATEST);
         let mode = if asked_at.is_some() { ReleaseMode::HandOver } else { ReleaseMode::Leave };
-        self.engine.core.debts.owe(Debt::Release(Withdrawal {
+        self.engine.core.pending.queue(PendingRelease::Release(Withdrawal {
             claim: self.claim.clone(),
             grant: None,
             mode,

@@ -8,9 +8,9 @@ use crate::{
     domain::ReleaseMode,
     engine::{
         core::Core,
-        debts::Debt,
         grant::{Grant, Shape},
         hold::Hold,
+        pending::PendingRelease,
     },
 };
 
@@ -51,7 +51,7 @@ impl Drop for HandoffGrant {
     fn drop(&mut self) {
         if let Some(from) = self.from.take() {
             let now = self.core.clock.now();
-            self.core.debts.owe(Debt::of(&from, ReleaseMode::HandOver, now));
+            self.core.pending.queue(PendingRelease::of(&from, ReleaseMode::HandOver, now));
         }
     }
 }

@@ -21,7 +21,7 @@
 //! | lock | guards | is taken before |
 //! |---|---|---|
 //! | `listening` | the order in which the store is asked to listen, or no longer | `entries`, whatever the store locks, and what hearing it locks: the watchdog's plan |
-//! | `entries` | all that is known of each name | a hold's state, an inbox, the debts |
+//! | `entries` | all that is known of each name | a hold's state, an inbox, the pending releases |
 //!
 //! The store is never called under `entries`: it may tell us something at once. `entries`
 //! and the watchdog's plan are never held together.

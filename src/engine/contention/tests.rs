@@ -170,7 +170,7 @@ async fn who_waits_is_sent_away_when_the_client_is_shut_down() {
     contention.close();
     assert!(called.now_or_never().unwrap().is_none());
     assert!(waiting.now_or_never().unwrap().is_none());
-    assert_eq!(engine.core.debts.owed(), 1);
+    assert_eq!(engine.core.pending.queued(), 1);
     assert!(contention.line(&name, PLAIN, true, || true).await.is_none());
 }
 
@@ -191,7 +191,7 @@ async fn a_grant_goes_to_the_next_one_with_the_turn() {
 
     let turn = waits.now_or_never().flatten().unwrap();
     let second = take_over(&engine, turn).unwrap();
-    assert_eq!((second.grant.id, engine.core.debts.owed()), (first.grant.id, 0));
+    assert_eq!((second.grant.id, engine.core.pending.queued()), (first.grant.id, 0));
     assert_eq!(first.remaining(Instant::now()), Err(LostReason::Released));
 
     // and that the first one is over does not end the second's turn
@@ -221,7 +221,7 @@ async fn a_grant_that_has_ended_on_its_way_is_given_back() {
     advance(TTL).await;
     let turn = waits.now_or_never().flatten().unwrap();
     assert!(take_over(&engine, turn).is_none());
-    assert_eq!(engine.core.debts.owed(), 1);
+    assert_eq!(engine.core.pending.queued(), 1);
 }
 
 /// A future that was polled once and never again kept every process out for a ttl.
@@ -244,7 +244,7 @@ async fn a_grant_that_is_not_taken_goes_on_to_the_next_and_then_back_to_the_stor
     contention.look();
     advance(BATON_RESTS).await;
     contention.look();
-    assert_eq!(engine.core.debts.owed(), 1);
+    assert_eq!(engine.core.pending.queued(), 1);
     let again = contention.look();
     assert!(again.is_none_or(|at| at > Instant::now() + BATON_RESTS), "nobody is called any more");
     let mut turn = sleeps.now_or_never().flatten().unwrap();
@@ -303,7 +303,7 @@ async fn a_grant_that_is_lost_on_its_way_is_believed_by_nobody() {
     contention.disown(&first);
     let turn = waits.now_or_never().flatten().unwrap();
     assert!(take_over(&engine, turn).is_none());
-    assert_eq!(engine.core.debts.owed(), 0, "there is nothing to give back");
+    assert_eq!(engine.core.pending.queued(), 0, "there is nothing to give back");
 
     // nor by who has taken it already
     let first = hold(&engine, &name).await;
@@ -480,7 +480,7 @@ async fn no_message_grants_or_releases_anything() {
     ] {
         engine.contention.hear(event);
         assert!(guard.is_held());
-        assert_eq!(engine.core.debts.owed(), 0);
+        assert_eq!(engine.core.pending.queued(), 0);
     }
     assert_eq!(lock.held_by(guard.owner()).await.unwrap(), 1);
 }

@@ -18,8 +18,8 @@ use self::schedule::Schedule;
 use super::{
     contention::Contention,
     core::Core,
-    debts::Debt,
     hold::Hold,
+    pending::PendingRelease,
     timing::{LONGEST_SLEEP, OWN_HOLD_TOLD},
 };
 use crate::{
@@ -150,7 +150,7 @@ impl Keeper {
     fn has_ended(&self, hold: &Arc<Hold>, now: Instant) {
         if hold.outlives_itself() {
             // It leaves when that is answered.
-            self.core.debts.owe(Debt::of(hold, ReleaseMode::HandOver, now));
+            self.core.pending.queue(PendingRelease::of(hold, ReleaseMode::HandOver, now));
         } else {
             self.contention.left(hold);
         }
@@ -270,13 +270,13 @@ mod tests {
             memory.fail("LOADING Redis is loading the dataset in memory");
             writes.lost().await;
             sleep(Duration::from_millis(1)).await;
-            assert_eq!(engine.core.debts.owed(), usize::from(beside));
+            assert_eq!(engine.core.pending.queued(), usize::from(beside));
             // Its release is asked for when its own lease is over in the store, too.
             sleep(Duration::from_secs(2)).await;
-            assert_eq!(engine.core.debts.owed(), usize::from(beside));
+            assert_eq!(engine.core.pending.queued(), usize::from(beside));
             memory.heal();
             sleep(Duration::from_secs(5)).await;
-            assert_eq!(engine.core.debts.owed(), 0);
+            assert_eq!(engine.core.pending.queued(), 0);
             drop((reads, writes));
         }
     }

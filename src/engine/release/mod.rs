@@ -1,5 +1,5 @@
 //! Giving back: to the next one here, awaited, or settled in the background. What is owed
-//! stands in `engine/debts.rs`; `settle.rs` has the loop that settles it.
+//! stands in `engine/pending.rs`; `settle.rs` has the loop that settles it.
 
 pub(crate) mod settle;
 
@@ -18,9 +18,9 @@ use super::{
     Engine,
     contention::Contention,
     core::Core,
-    debts::Debt,
     hold::Hold,
     limits::{Limits, within},
+    pending::PendingRelease,
     retry::{Answered, Helps, retry_while},
     tasks::OnDrop,
 };
@@ -121,7 +121,7 @@ impl Engine {
         if hold.end(LostReason::Released).is_ok() {
             self.core.counters.released.add(1);
         }
-        self.core.debts.owe(Debt::of(hold, hold.release_mode(now), now));
+        self.core.pending.queue(PendingRelease::of(hold, hold.release_mode(now), now));
         if !hold.leaves_when_answered() {
             self.contention.left(hold);
         }
@@ -133,7 +133,7 @@ impl Engine {
         if hold.end(LostReason::Released).is_ok() {
             self.core.counters.released.add(1);
             let now = self.core.clock.now();
-            self.core.debts.owe(Debt::of(hold, ReleaseMode::Forget, now));
+            self.core.pending.queue(PendingRelease::of(hold, ReleaseMode::Forget, now));
         }
         self.contention.left(hold);
     }
@@ -155,7 +155,7 @@ impl Engine {
         }
         self.keeper.unwatch(hold.grant.id);
         let now = self.core.clock.now();
-        self.core.debts.owe(Debt::of(hold, hold.release_mode(now), now));
+        self.core.pending.queue(PendingRelease::of(hold, hold.release_mode(now), now));
         self.contention.left(hold);
         true
     }
@@ -171,7 +171,7 @@ impl Engine {
     ) -> Result<Option<GivenBack>, Failure> {
         let mode = hold.release_mode(now);
         let _asks = self.asks();
-        let promise = OnDrop::new(|| self.core.debts.owe(Debt::of(hold, mode, now)));
+        let promise = OnDrop::new(|| self.core.pending.queue(PendingRelease::of(hold, mode, now)));
         let until = hold.store_ends().min(now + limit);
         let helps = Failure::may_pass_or_let_in;
         let moves = self.core.moves();
@@ -213,9 +213,9 @@ impl Engine {
 
     /// Tells the store how many shares `hold` has now.
     pub(super) async fn tell_count(&self, hold: &Arc<Hold>) -> Result<Outcome, Failure> {
-        let debt = || Debt::Recount { hold: Arc::clone(hold) };
+        let pending = || PendingRelease::Recount { hold: Arc::clone(hold) };
         let _asks = self.asks();
-        let promise = OnDrop::new(|| self.core.debts.owe(debt()));
+        let promise = OnDrop::new(|| self.core.pending.queue(pending()));
         let limit = self.limits.release;
         let until = hold.store_ends().min(self.core.clock.now() + limit);
         let helps = Failure::may_pass_or_let_in;

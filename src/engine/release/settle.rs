@@ -1,4 +1,4 @@
-//! Settles debts: one task for all of them, each until its lease would have ended anyway.
+//! Settles pending releases: one task for all of them, each until its lease would have ended anyway.
 
 use std::sync::Arc;
 
@@ -11,8 +11,8 @@ use crate::{
     engine::{
         contention::Contention,
         core::Core,
-        debts::{Debt, Withdrawal},
         keeper::Keeper,
+        pending::{PendingRelease, Withdrawal},
         retry::{Helps, retry_while},
         timing::{LOOK_AGAIN, REFUSED_RESTS},
     },
@@ -24,11 +24,11 @@ use crate::{
 pub(crate) async fn settle_all(core: Arc<Core>, contention: Arc<Contention>, keeper: Arc<Keeper>) {
     let (mut settling, mut last) = (FuturesUnordered::new(), 0);
     loop {
-        while let Some((number, debt)) = core.debts.after(last) {
-            if let Debt::Release(Withdrawal { grant: Some(grant), .. }) = debt {
+        while let Some((number, pending)) = core.pending.after(last) {
+            if let PendingRelease::Release(Withdrawal { grant: Some(grant), .. }) = pending {
                 keeper.unwatch(grant);
             }
-            let settled = settle(&core, &contention, debt);
+            let settled = settle(&core, &contention, pending);
             settling.push(async move { (number, settled.await) });
             last = number;
         }
@@ -38,28 +38,32 @@ pub(crate) async fn settle_all(core: Arc<Core>, contention: Arc<Contention>, kee
         }
         tokio::select! {
             biased;
-            Some((number, more)) = settling.next() => core.debts.is_settled(number, more),
-            () = core.debts.changed() => {}
+            Some((number, more)) = settling.next() => core.pending.is_settled(number, more),
+            () = core.pending.changed() => {}
             _ = core.used.acquire(), if !dropped => {}
         }
     }
 }
 
-/// Settles `debt`. Returns what is owed after it.
-async fn settle(core: &Core, contention: &Contention, debt: Debt) -> Option<Debt> {
-    let settled = match &debt {
-        Debt::Recount { hold } => {
+/// Settles `pending`. Returns what is owed after it.
+async fn settle(
+    core: &Core,
+    contention: &Contention,
+    pending: PendingRelease,
+) -> Option<PendingRelease> {
+    let settled = match &pending {
+        PendingRelease::Recount { hold } => {
             let (helps, until) = (Failure::may_pass_or_let_in, hold.store_ends());
             recount(core, contention, hold, None, helps, until).await.map(|_| None)
         }
-        Debt::Repeat { claim, until } => {
+        PendingRelease::Repeat { claim, until } => {
             tokio::select! {
                 () = repeat(core, contention, claim, *until) => {}
                 _ = long_unused(core) => {}
             }
             return None;
         }
-        Debt::Release(withdrawal) => {
+        PendingRelease::Release(withdrawal) => {
             let given_back = async {
                 match withdrawal.claim.is_endless() {
                     false => withdraw(core, contention, withdrawal).await,
@@ -76,8 +80,8 @@ async fn settle(core: &Core, contention: &Contention, debt: Debt) -> Option<Debt
     };
     settled.unwrap_or_else(|failure| {
         core.counters.releases_abandoned.add(1);
-        let claim = debt.claim();
-        if let Some(releases) = core.debts.given_up.once_more(core.clock.now()) {
+        let claim = pending.claim();
+        if let Some(releases) = core.pending.given_up.once_more(core.clock.now()) {
             tracing::warn!(target: "leasehold", lock = %claim.name(), owner = %claim.owner,
                 %failure, releases,
                     "release abandoned: if still held, the lock expires with its lease");
@@ -99,7 +103,7 @@ async fn withdraw_at_last(
     core: &Core,
     contention: &Contention,
     withdrawal: &Withdrawal,
-) -> Option<Debt> {
+) -> Option<PendingRelease> {
     let mut told = false;
     loop {
         let failure = match withdraw(core, contention, withdrawal).await {
@@ -107,7 +111,7 @@ async fn withdraw_at_last(
             Err(failure) => failure,
         };
         let first = !std::mem::replace(&mut told, true);
-        if first && let Some(releases) = core.debts.refused.once_more(core.clock.now()) {
+        if first && let Some(releases) = core.pending.refused.once_more(core.clock.now()) {
             let claim = &withdrawal.claim;
             tracing::warn!(target: "leasehold", lock = %claim.name(), owner = %claim.owner,
                 %failure, releases, "release of permits rejected: retrying every minute");
@@ -138,7 +142,7 @@ async fn withdraw(
     core: &Core,
     contention: &Contention,
     withdrawal: &Withdrawal,
-) -> Result<Option<Debt>, Failure> {
+) -> Result<Option<PendingRelease>, Failure> {
     let Withdrawal { claim, grant, mode, until, looks, more, .. } = withdrawal;
     if let Some(looks @ 1..) = *looks {
         sleep(LOOK_AGAIN[looks - 1]).await;
@@ -160,7 +164,7 @@ async fn withdraw(
     let pause = looks.and_then(|looks| LOOK_AGAIN.get(looks)).filter(|_| may_come);
     let again = pause.is_some_and(|pause| core.clock.now() + *pause < *until);
     let looks = looks.map(|looks| looks + 1);
-    Ok(again.then(|| Debt::Release(Withdrawal { looks, ..withdrawal.clone() })))
+    Ok(again.then(|| PendingRelease::Release(Withdrawal { looks, ..withdrawal.clone() })))
 }
 
 #[cfg(test)]
@@ -356,11 +360,11 @@ mod tests {
         let soon = Duration::from_millis(1);
         assert!(tokio::time::timeout(soon, &mut withdraws).await.is_err());
         engine.hear(Event::Moved);
-        assert_eq!(core.debts.listed(), 0);
+        assert_eq!(core.pending.listed(), 0);
         memory.resume();
         memory.heal();
         assert!(withdraws.await.unwrap().is_none());
-        core.debts.listed()
+        core.pending.listed()
     }
 
     /// Its count was told until a lease of a day would have ended, though it was given back.
@@ -375,10 +379,10 @@ mod tests {
             memory.fail(refusal);
             drop(again);
             sleep(Duration::from_secs(1)).await;
-            assert_eq!(engine.core.debts.owed(), 1);
+            assert_eq!(engine.core.pending.queued(), 1);
             drop(guard);
             sleep(Duration::from_secs(10)).await;
-            assert_eq!(engine.core.debts.owed(), 1, "{refusal}");
+            assert_eq!(engine.core.pending.queued(), 1, "{refusal}");
             // and one who gives it up says so once
             sleep(Duration::from_secs(60)).await;
             assert_eq!(client.stats().releases_abandoned, u64::from(lease == 30), "{refusal}");
@@ -394,10 +398,10 @@ mod tests {
         for _ in 0..100 {
             assert!(guard.reenter().await.is_err());
         }
-        assert_eq!(engine.core.debts.listed(), 1);
+        assert_eq!(engine.core.pending.listed(), 1);
         memory.heal();
         sleep(Duration::from_secs(5)).await;
-        assert_eq!(engine.core.debts.listed(), 0);
+        assert_eq!(engine.core.pending.listed(), 0);
         assert_eq!(
             engine.core.store.holder(&Object::lock("door")).await.unwrap().unwrap().count,
             1
@@ -432,7 +436,7 @@ mod tests {
         let hold = Arc::new(Hold::new(grant, terms, now, &engine.core.counters));
         assert!(hold.grant_for_next(now).is_some_and(|next| next.unsure), "so is the next hold");
         hold.end(LostReason::Released).unwrap();
-        engine.core.debts.owe(Debt::of(&hold, ReleaseMode::HandOver, now));
+        engine.core.pending.queue(PendingRelease::of(&hold, ReleaseMode::HandOver, now));
         sleep(Duration::from_millis(100)).await;
         assert_eq!(store.holder(&name).await.unwrap(), None);
         store.acquire(&claim, None).await.unwrap();

@@ -32,11 +32,11 @@ async fn what_was_left_to_one_who_asks_is_given_back_when_the_client_closes() {
     let mut waits = Box::pin(permits.acquire());
     assert!(timeout(SOON, &mut waits).await.is_err());
     guard.release().await.unwrap().into_result().unwrap();
-    assert_eq!((engine.stats().handed_over, engine.core.debts.owed()), (1, 0));
+    assert_eq!((engine.stats().handed_over, engine.core.pending.queued()), (1, 0));
 
     engine.core.open.close();
     engine.contention.close();
-    assert_eq!(engine.core.debts.owed(), 1);
+    assert_eq!(engine.core.pending.queued(), 1);
 }
 
 #[tokio::test(start_paused = true)]

@@ -1513,8 +1513,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "a permit on its way to the next one here is given back by nobody",
             edits: &[Edit {
                 file: "src/engine/contention/handoff.rs",
-                from: "self.core.debts.owe(Debt::of(&from, ReleaseMode::HandOver, now));",
-                to: "if from.object().traits().is_exclusive() {\n                self.core.debts.owe(Debt::of(&from, ReleaseMode::HandOver, now));\n            }",
+                from: "self.core.pending.queue(PendingRelease::of(&from, ReleaseMode::HandOver, now));",
+                to: "if from.object().traits().is_exclusive() {\n                self.core.pending.queue(PendingRelease::of(&from, ReleaseMode::HandOver, now));\n            }",
             }],
         },
     ),
@@ -1812,7 +1812,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         Defect {
             says: "each failover has more releases owed, as long as none is answered",
             edits: &[Edit {
-                file: "src/engine/debts.rs",
+                file: "src/engine/pending.rs",
                 from: "again.insert(true);\n                return;",
                 to: "again.insert(true);",
             }],
@@ -1886,9 +1886,9 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         Defect {
             says: "what is being given back once more is forgotten when commands go elsewhere",
             edits: &[Edit {
-                file: "src/engine/debts.rs",
+                file: "src/engine/pending.rs",
                 from: "if again == Some(true) {",
-                to: "if again.is_none() && debt.only().is_some() {",
+                to: "if again.is_none() && pending.only().is_some() {",
             }],
         },
     ),
@@ -1912,7 +1912,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         Defect {
             says: "each who enters again in vain has a count told",
             edits: &[Edit {
-                file: "src/engine/debts.rs",
+                file: "src/engine/pending.rs",
                 from: "Self::Recount { hold } => Some(Only::Recount(hold.grant.id)),",
                 to: "Self::Recount { .. } => None,",
             }],
@@ -2147,8 +2147,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "a grant that nobody takes over is not given back",
             edits: &[Edit {
                 file: "src/engine/contention/handoff.rs",
-                from: "self.core.debts.owe(Debt::of(&from, ReleaseMode::HandOver, now));",
-                to: "drop(Debt::of(&from, ReleaseMode::HandOver, now));",
+                from: "self.core.pending.queue(PendingRelease::of(&from, ReleaseMode::HandOver, now));",
+                to: "drop(PendingRelease::of(&from, ReleaseMode::HandOver, now));",
             }],
         },
     ),
@@ -2207,9 +2207,9 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         Defect {
             says: "what a lost runtime was settling is forgotten",
             edits: &[Edit {
-                file: "src/engine/debts.rs",
-                from: "        let list = self.list.lock();\n        let (number, debt) = list.owed.range(number + 1..).next()?;\n        Some((*number, debt.clone()))",
-                to: "        let mut list = self.list.lock();\n        let number = *list.owed.range(number + 1..).next()?.0;\n        list.owed.remove(&number).map(|debt| (number, debt))",
+                file: "src/engine/pending.rs",
+                from: "        let list = self.list.lock();\n        let (number, pending) = list.queued.range(number + 1..).next()?;\n        Some((*number, pending.clone()))",
+                to: "        let mut list = self.list.lock();\n        let number = *list.queued.range(number + 1..).next()?.0;\n        list.queued.remove(&number).map(|pending| (number, pending))",
             }],
         },
     ),

@@ -18,7 +18,7 @@ use crate::{
 
 /// What we owe the store, until a moment when it will have helped itself.
 #[derive(Clone, Debug)]
-pub(crate) enum Debt {
+pub(crate) enum PendingRelease {
     /// Give the lock back.
     Release(Withdrawal),
     /// Give back once more what another server was told to be given back.
@@ -47,7 +47,7 @@ pub(crate) struct Withdrawal {
     pub(crate) more: bool,
 }
 
-impl Debt {
+impl PendingRelease {
     /// What is owed for `hold` at `now`: its last share is gone, or its grant is of use to nobody.
     pub(crate) fn of(hold: &Arc<Hold>, mode: ReleaseMode, now: Instant) -> Self {
         // What is forgotten is asked for no more: the store sees to that.
@@ -56,7 +56,7 @@ impl Debt {
             claim: hold.grant.claim.clone(),
             grant: Some(hold.grant.id),
             mode,
-            until: hold.owed_until(now),
+            until: hold.pending_until(now),
             looks: unsure.then_some(0),
             hold: hold.leaves_when_answered().then(|| Arc::clone(hold)),
             more: unsure,
@@ -88,7 +88,7 @@ impl Debt {
     }
 }
 
-/// Of each of these one debt at most is being settled.
+/// Of each of these one pending release at most is being settled.
 #[derive(Debug, Eq, Hash, PartialEq)]
 enum Only {
     Repeat(Object, Owner),
@@ -97,7 +97,7 @@ enum Only {
 
 /// What this client owes its store.
 #[derive(Default)]
-pub(crate) struct Debts {
+pub(crate) struct PendingReleases {
     list: Mutex<List>,
     changed: Notify,
     settled: Notify,
@@ -108,15 +108,15 @@ pub(crate) struct Debts {
 /// By the order in which they came.
 #[derive(Default)]
 struct List {
-    owed: BTreeMap<u64, Debt>,
-    /// What one debt is being settled for, and whether it has come to be owed again meanwhile.
+    queued: BTreeMap<u64, PendingRelease>,
+    /// What one pending release is being settled for, and whether it has come to be owed again meanwhile.
     only: HashMap<Only, bool>,
     last: u64,
 }
 
 impl List {
-    fn add(&mut self, debt: Debt) {
-        match debt.only().map(|only| self.only.entry(only)) {
+    fn add(&mut self, pending: PendingRelease) {
+        match pending.only().map(|only| self.only.entry(only)) {
             Some(Entry::Occupied(mut again)) => {
                 again.insert(true);
                 return;
@@ -125,51 +125,53 @@ impl List {
             None => {}
         }
         self.last += 1;
-        self.owed.insert(self.last, debt);
+        self.queued.insert(self.last, pending);
     }
 
-    /// Takes out the one with this number. What has come to be owed again is owed anew: who
+    /// Takes out the one with this number. What has come to be owed again is queued again: who
     /// settled it may have looked a moment too early, or asked where commands go no more.
     fn remove(&mut self, number: u64) {
-        let Some(debt) = self.owed.remove(&number) else { return };
-        let again = debt.only().and_then(|only| self.only.remove(&only));
+        let Some(pending) = self.queued.remove(&number) else { return };
+        let again = pending.only().and_then(|only| self.only.remove(&only));
         if again == Some(true) {
-            self.add(debt);
+            self.add(pending);
         }
     }
 }
 
-impl Debts {
-    /// Has `debt` settled in the background.
-    pub(crate) fn owe(&self, debt: Debt) {
-        self.list.lock().add(debt);
+impl PendingReleases {
+    /// Has `pending` settled in the background.
+    pub(crate) fn queue(&self, pending: PendingRelease) {
+        self.list.lock().add(pending);
         self.changed.notify_one();
     }
 
     /// Has each of `claims` given back once more, until then.
-    pub(crate) fn owe_again(&self, claims: impl IntoIterator<Item = (Claim, Instant)>) {
+    pub(crate) fn queue_again(&self, claims: impl IntoIterator<Item = (Claim, Instant)>) {
         let mut list = self.list.lock();
-        claims.into_iter().for_each(|(claim, until)| list.add(Debt::Repeat { claim, until }));
+        claims
+            .into_iter()
+            .for_each(|(claim, until)| list.add(PendingRelease::Repeat { claim, until }));
         drop(list);
         self.changed.notify_one();
     }
 
-    /// How many debts are not settled.
-    pub(crate) fn owed(&self) -> usize {
-        self.list.lock().owed.values().filter(|debt| !debt.is_precaution()).count()
+    /// How many pending releases are not settled.
+    pub(crate) fn queued(&self) -> usize {
+        self.list.lock().queued.values().filter(|pending| !pending.is_precaution()).count()
     }
 
     /// How many there are, precautions too.
     #[cfg(test)]
     pub(crate) fn listed(&self) -> usize {
-        self.list.lock().owed.len()
+        self.list.lock().queued.len()
     }
 
     /// Waits until nothing is owed.
     pub(crate) async fn all_settled(&self) {
         loop {
             let settled = self.settled.notified();
-            if self.owed() == 0 {
+            if self.queued() == 0 {
                 return;
             }
             settled.await;
@@ -182,17 +184,17 @@ impl Debts {
     }
 
     /// The first one that came after that with this number, and its own number.
-    pub(super) fn after(&self, number: u64) -> Option<(u64, Debt)> {
+    pub(super) fn after(&self, number: u64) -> Option<(u64, PendingRelease)> {
         let list = self.list.lock();
-        let (number, debt) = list.owed.range(number + 1..).next()?;
-        Some((*number, debt.clone()))
+        let (number, pending) = list.queued.range(number + 1..).next()?;
+        Some((*number, pending.clone()))
     }
 
     /// Notes that this one is settled but for `more`.
-    pub(super) fn is_settled(&self, number: u64, more: Option<Debt>) {
+    pub(super) fn is_settled(&self, number: u64, more: Option<PendingRelease>) {
         let mut list = self.list.lock();
         list.remove(number);
-        more.into_iter().for_each(|debt| list.add(debt));
+        more.into_iter().for_each(|pending| list.add(pending));
         drop(list);
         self.settled.notify_waiters();
     }
@@ -206,19 +208,22 @@ mod tests {
 
     const TTL: Duration = Duration::from_secs(30);
 
-    /// It was owed anew by who gave it back, which may have looked a moment too early.
+    /// It was queued again by who gave it back, which may have looked a moment too early.
     #[test]
     fn what_is_to_be_given_back_again_meanwhile_is_owed_anew() {
-        let (debts, until) = (Debts::default(), Instant::now() + TTL);
+        let (pending, until) = (PendingReleases::default(), Instant::now() + TTL);
         let claim = Claim::plain(Object::lock("door"), Owner::new("one:1").unwrap(), TTL);
         for _ in 0..3 {
-            debts.owe_again([(claim.clone(), until)]);
+            pending.queue_again([(claim.clone(), until)]);
         }
-        assert_eq!(debts.listed(), 1);
-        debts.is_settled(1, None);
-        let (number, debt) = debts.after(1).unwrap();
-        assert!(matches!(debt, Debt::Repeat { .. }) && debts.listed() == 1, "{debt:?}");
-        debts.is_settled(number, None);
-        assert_eq!(debts.listed(), 0);
+        assert_eq!(pending.listed(), 1);
+        pending.is_settled(1, None);
+        let (number, again) = pending.after(1).unwrap();
+        assert!(
+            matches!(again, PendingRelease::Repeat { .. }) && pending.listed() == 1,
+            "{again:?}"
+        );
+        pending.is_settled(number, None);
+        assert_eq!(pending.listed(), 0);
     }
 }
