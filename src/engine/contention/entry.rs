@@ -29,7 +29,7 @@ pub(super) struct Entry {
     /// The hold that this client believes in: one that excludes others, or one to be shared.
     pub(super) held: Weak<Hold>,
     /// Most names are only held. In a box of its own it takes 150 bytes of each such name less.
-    pub(super) crowd: Option<Box<Crowd>>,
+    pub(super) waits_here: Option<Box<WaitState>>,
 }
 
 /// Who has the right to ask for a name.
@@ -64,7 +64,7 @@ pub(super) struct Offered {
 
 /// Who waits for a name here, and what is known of who has it elsewhere.
 #[derive(Default)]
-pub(super) struct Crowd {
+pub(super) struct WaitState {
     pub(super) waiting: BTreeMap<u64, Waiter>,
     pub(super) inbox: Arc<Inbox>,
     /// Whether releases are to be listened to.
@@ -105,13 +105,14 @@ pub(super) struct Waiter {
 }
 
 impl Entry {
-    pub(super) fn crowd(&mut self) -> &mut Crowd {
-        self.crowd.get_or_insert_default()
+    pub(super) fn waits_here(&mut self) -> &mut WaitState {
+        self.waits_here.get_or_insert_default()
     }
 
     /// Whether nobody here asks or waits.
     pub(super) fn is_quiet(&self) -> bool {
-        let waited_for = self.crowd.as_ref().is_some_and(|crowd| !crowd.waiting.is_empty());
+        let waited_for =
+            self.waits_here.as_ref().is_some_and(|waits_here| !waits_here.waiting.is_empty());
         !waited_for && matches!(self.turn, TurnOf::Nobody | TurnOf::Hold(_))
     }
 
@@ -124,8 +125,8 @@ impl Entry {
     /// Calls everybody in the line: there may be a share for each. Who has none stands where it
     /// stood.
     pub(super) fn call_all(&mut self) {
-        let Some(crowd) = &mut self.crowd else { return };
-        for (_, waiter) in std::mem::take(&mut crowd.waiting) {
+        let Some(waits_here) = &mut self.waits_here else { return };
+        for (_, waiter) in std::mem::take(&mut waits_here.waiting) {
             waiter.calls.send(Call::Turn).ok();
         }
     }
@@ -133,7 +134,7 @@ impl Entry {
     /// Whether there is nothing to know of it.
     pub(super) fn is_of_no_use(&self) -> bool {
         let nobodys = matches!(self.turn, TurnOf::Nobody);
-        nobodys && self.crowd.is_none() && self.held.strong_count() == 0
+        nobodys && self.waits_here.is_none() && self.held.strong_count() == 0
     }
 
     /// The hold that this client believes in, if it is of this grant.
@@ -154,7 +155,7 @@ impl Entry {
     /// Whether somebody was called, and it is not yet planned to look whether that one comes.
     pub(super) fn is_called_unseen(&self) -> bool {
         let TurnOf::Called(called) = &self.turn else { return false };
-        let due = self.crowd.as_ref().and_then(|crowd| crowd.due);
+        let due = self.waits_here.as_ref().and_then(|waits_here| waits_here.due);
         due.is_none_or(|due| due > called.at + BATON_RESTS)
     }
 
@@ -165,16 +166,16 @@ impl Entry {
 
     /// What who is next in line wants.
     pub(super) fn next_wants(&self) -> Option<Shape> {
-        let (_, next) = self.crowd.as_ref()?.waiting.first_key_value()?;
+        let (_, next) = self.waits_here.as_ref()?.waiting.first_key_value()?;
         Some(next.shape)
     }
 
     /// Whether a grant of this `shape` is of use to whoever has the turn, and has none yet.
     pub(super) fn has_use_for(&self, shape: Shape) -> bool {
-        match (&self.turn, &self.crowd) {
+        match (&self.turn, &self.waits_here) {
             (TurnOf::Called(called), _) => called.handoff.is_none() && called.shape == shape,
-            (TurnOf::Asker(_), Some(crowd)) => {
-                crowd.offered.is_none() && crowd.asker == Some(shape)
+            (TurnOf::Asker(_), Some(waits_here)) => {
+                waits_here.offered.is_none() && waits_here.asker == Some(shape)
             }
             _ => false,
         }
@@ -184,15 +185,15 @@ impl Entry {
     pub(super) fn offer(&mut self, handoff: HandoffGrant, at: Instant) {
         if let TurnOf::Called(called) = &mut self.turn {
             called.handoff = Some(handoff);
-        } else if let Some(crowd) = &mut self.crowd {
-            crowd.offered = Some(Offered { handoff, at });
-            crowd.inbox.ask_at(Instant::now());
+        } else if let Some(waits_here) = &mut self.waits_here {
+            waits_here.offered = Some(Offered { handoff, at });
+            waits_here.inbox.ask_at(Instant::now());
         }
     }
 
     /// What was left to whoever asks.
     pub(super) fn take_offered(&mut self) -> Option<HandoffGrant> {
-        Some(self.crowd.as_mut()?.offered.take()?.handoff)
+        Some(self.waits_here.as_mut()?.offered.take()?.handoff)
     }
 
     /// The store says that the grant with this number is not ours any more.
@@ -200,14 +201,14 @@ impl Entry {
         if let TurnOf::Called(called) = &mut self.turn {
             called.handoff.iter_mut().for_each(|handoff| handoff.disown(id));
         }
-        let offered = self.crowd.as_mut().and_then(|crowd| crowd.offered.as_mut());
+        let offered = self.waits_here.as_mut().and_then(|waits_here| waits_here.offered.as_mut());
         offered.into_iter().for_each(|offered| offered.handoff.disown(id));
     }
 
     /// Gives what was left to one who does not come back to the store. Returns when to look
     /// again.
     fn look_at_offer(&mut self, now: Instant) -> Option<Instant> {
-        let offered = &mut self.crowd.as_mut()?.offered;
+        let offered = &mut self.waits_here.as_mut()?.offered;
         offered.take_if(|offered| now >= offered.at + BATON_RESTS);
         offered.as_ref().map(|offered| offered.at + BATON_RESTS)
     }
@@ -220,8 +221,8 @@ impl Entry {
         now: impl FnOnce() -> Instant,
     ) {
         self.turn = TurnOf::Nobody;
-        let Some(crowd) = &mut self.crowd else { return };
-        while let Some((ticket, next)) = crowd.waiting.pop_first() {
+        let Some(waits_here) = &mut self.waits_here else { return };
+        while let Some((ticket, next)) = waits_here.waiting.pop_first() {
             handoff = handoff.filter(|handoff| next.shape == handoff.shape());
             if next.calls.send(Call::Turn).is_ok() {
                 let (shape, at) = (next.shape, now());
@@ -233,9 +234,9 @@ impl Entry {
 
     /// Answers all who came with this ticket, or before.
     pub(super) fn answer_until(&mut self, ticket: u64) {
-        let Some(crowd) = &mut self.crowd else { return };
-        let after = crowd.waiting.split_off(&(ticket + 1));
-        for (_, waiter) in std::mem::replace(&mut crowd.waiting, after) {
+        let Some(waits_here) = &mut self.waits_here else { return };
+        let after = waits_here.waiting.split_off(&(ticket + 1));
+        for (_, waiter) in std::mem::replace(&mut waits_here.waiting, after) {
             // Who is gone needs no answer.
             waiter.calls.send(Call::Answered).ok();
         }
@@ -264,13 +265,14 @@ impl Entry {
 
     /// Takes the turn from one who asks no more, if another one waits. Returns when to look again.
     fn look_at_asker(&mut self, now: Instant) -> Option<Instant> {
-        let crowd = self.crowd.as_mut().filter(|crowd| !crowd.waiting.is_empty())?;
-        if let Some(again) = crowd.is_to_wait_for_asker(now) {
+        let waits_here =
+            self.waits_here.as_mut().filter(|waits_here| !waits_here.waiting.is_empty())?;
+        if let Some(again) = waits_here.is_to_wait_for_asker(now) {
             return Some(again);
         }
         // It is to see that its turn is gone, and to hear nothing that is for the next.
-        let next = Arc::new(crowd.inbox.another());
-        std::mem::replace(&mut crowd.inbox, next).ask_at(Instant::now());
+        let next = Arc::new(waits_here.inbox.another());
+        std::mem::replace(&mut waits_here.inbox, next).ask_at(Instant::now());
         let offered = self.take_offered();
         self.call_next(offered, || now);
         matches!(self.turn, TurnOf::Called(_)).then_some(now + BATON_RESTS)
@@ -278,7 +280,7 @@ impl Entry {
 
     /// Whether nobody has wanted it for a while.
     pub(super) fn is_past(&self, now: Instant) -> bool {
-        let since = self.crowd.as_ref().and_then(|crowd| crowd.quiet_since);
+        let since = self.waits_here.as_ref().and_then(|waits_here| waits_here.quiet_since);
         self.is_quiet() && since.is_some_and(|since| now >= since + LINGER)
     }
 
@@ -286,33 +288,33 @@ impl Entry {
     /// time at most: they may be there and want nothing. After a gap for others the first in
     /// the queue asks: whoever comes back waits twice as long, so as not to race with it.
     pub(super) fn note(&mut self, others: RemoteWaiters, now: Instant) {
-        let crowd = self.crowd();
-        crowd.contended_at = Some(now);
+        let waits_here = self.waits_here();
+        waits_here.contended_at = Some(now);
         match others {
             RemoteWaiters::Outsiders(gap)
-                if crowd.gap_ends.is_none_or(|it| now >= it + 3 * gap) =>
+                if waits_here.gap_ends.is_none_or(|it| now >= it + 3 * gap) =>
             {
-                crowd.gap_ends = Some(now + gap);
+                waits_here.gap_ends = Some(now + gap);
             }
-            RemoteWaiters::Next(gap) => crowd.gap_ends = Some(now + 2 * gap),
+            RemoteWaiters::Next(gap) => waits_here.gap_ends = Some(now + 2 * gap),
             RemoteWaiters::Outsiders(_) | RemoteWaiters::Listeners | RemoteWaiters::Nobody => {}
         }
     }
 
     /// Whether others want it, as far as we have heard lately.
     pub(super) fn is_contended(&self, clock: &Clock) -> bool {
-        let at = self.crowd.as_ref().and_then(|crowd| crowd.contended_at);
+        let at = self.waits_here.as_ref().and_then(|waits_here| waits_here.contended_at);
         at.is_some_and(|at| clock.now() < at + CONTENDED)
     }
 
     /// For how long those who do not queue may still ask first.
     pub(super) fn head_start(&self, clock: &Clock) -> Option<Duration> {
-        let ends = self.crowd.as_ref()?.gap_ends?;
+        let ends = self.waits_here.as_ref()?.gap_ends?;
         Some(ends.saturating_duration_since(clock.now())).filter(|left| !left.is_zero())
     }
 }
 
-impl Crowd {
+impl WaitState {
     /// Notes that whoever asks sleeps until then, or asks the store.
     pub(super) fn asker_rests(&mut self, until: Option<Instant>) {
         (self.rests_until, self.idle_since) = (until, None);

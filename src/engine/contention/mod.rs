@@ -96,7 +96,7 @@ impl Contention {
     pub(crate) fn close(&self) {
         let (mut entries, now) = (self.entries.lock(), self.core.clock.now());
         for entry in entries.of.values_mut() {
-            entry.crowd.iter_mut().for_each(|crowd| crowd.waiting.clear());
+            entry.waits_here.iter_mut().for_each(|waits_here| waits_here.waiting.clear());
             drop(entry.take_offered());
             if matches!(entry.turn, TurnOf::Called(_)) {
                 entry.call_next(None, || now);
@@ -107,8 +107,8 @@ impl Contention {
     /// Has everybody who waits see to it that somebody looks after them: nobody does now.
     pub(crate) fn rouse(&self) {
         let mut entries = self.entries.lock();
-        let crowds = entries.of.values_mut().filter_map(|entry| entry.crowd.as_mut());
-        crowds.for_each(|crowd| crowd.waiting.clear());
+        let all_waits = entries.of.values_mut().filter_map(|entry| entry.waits_here.as_mut());
+        all_waits.for_each(|waits_here| waits_here.waiting.clear());
     }
 
     // Holds.
@@ -133,8 +133,8 @@ impl Contention {
             }
             turn.spend();
         }
-        if let Some(crowd) = &mut entry.crowd {
-            crowd.seen = None;
+        if let Some(waits_here) = &mut entry.waits_here {
+            waits_here.seen = None;
             entries.rest(hold.object(), &self.core);
         }
         drop(entries);
@@ -175,7 +175,7 @@ impl Contention {
         let held = {
             let mut entries = self.entries.lock();
             let Some(entry) = entries.of.get_mut(object) else { return };
-            entry.crowd().seen = Some((holder.cloned(), asked_at));
+            entry.waits_here().seen = Some((holder.cloned(), asked_at));
             entry.held.upgrade()
         };
         let Some(holder) = holder else { return };
@@ -290,7 +290,10 @@ impl Contention {
         let (held, seen) = {
             let entries = self.entries.lock();
             let entry = entries.of.get(object)?;
-            (entry.held.upgrade(), entry.crowd.as_ref().and_then(|crowd| crowd.seen.clone()))
+            (
+                entry.held.upgrade(),
+                entry.waits_here.as_ref().and_then(|waits_here| waits_here.seen.clone()),
+            )
         };
         let alone = held.filter(|_| object.traits().is_exclusive());
         let by_now = |(holder, at): (Option<Holder>, Instant)| {
@@ -375,7 +378,8 @@ impl Contention {
     /// it now. One at a time, so that whoever comes last has looked last.
     fn settle_listening(&self, object: &Object, anew: bool) {
         let _one_at_a_time = self.listening.lock();
-        let listens = |entry: &Entry| entry.crowd.as_ref().is_some_and(|crowd| crowd.listens);
+        let listens =
+            |entry: &Entry| entry.waits_here.as_ref().is_some_and(|waits_here| waits_here.listens);
         if !self.entries.lock().of.get(object).is_some_and(listens) {
             self.core.store.unlisten(object);
         } else if anew {
@@ -400,8 +404,8 @@ impl Contention {
     /// How many stand in line for `object`.
     pub(crate) fn in_line(&self, object: &Object) -> usize {
         let entries = self.entries.lock();
-        let crowd = entries.of.get(object).and_then(|entry| entry.crowd.as_ref());
-        crowd.map_or(0, |crowd| crowd.waiting.len())
+        let waits_here = entries.of.get(object).and_then(|entry| entry.waits_here.as_ref());
+        waits_here.map_or(0, |waits_here| waits_here.waiting.len())
     }
 
     #[cfg(test)]
@@ -431,8 +435,8 @@ impl Entries {
 
     /// The mailbox of `object`, if there is one.
     fn inbox(&self, object: &Object) -> Option<&Inbox> {
-        let crowd = self.of.get(object)?.crowd.as_ref()?;
-        Some(&crowd.inbox)
+        let waits_here = self.of.get(object)?.waits_here.as_ref()?;
+        Some(&waits_here.inbox)
     }
 
     /// The same, if somebody asks for it.
@@ -464,10 +468,10 @@ impl Entries {
         if entry.is_of_no_use() {
             self.of.remove(object);
         } else if entry.is_quiet()
-            && let Some(crowd) = &mut entry.crowd
+            && let Some(waits_here) = &mut entry.waits_here
         {
-            let since = *crowd.quiet_since.get_or_insert_with(|| core.clock.now());
-            if crowd.due.is_none() {
+            let since = *waits_here.quiet_since.get_or_insert_with(|| core.clock.now());
+            if waits_here.due.is_none() {
                 self.plan(object, since + LINGER, core);
             }
         }
@@ -477,7 +481,7 @@ impl Entries {
     fn plan(&mut self, object: &Object, due: Instant, core: &Core) {
         let Some(entry) = self.of.get_mut(object) else { return };
         let lingers = entry.is_quiet();
-        let planned = &mut entry.crowd().due;
+        let planned = &mut entry.waits_here().due;
         if planned.is_some_and(|planned| planned <= due) {
             return;
         }
@@ -509,11 +513,11 @@ impl Entries {
     fn end_if_past(&mut self, due: Instant, object: &Object, now: Instant, core: &Core) -> bool {
         self.agenda.remove(&(due, object.clone()));
         let Some(entry) = self.of.get_mut(object) else { return false };
-        entry.crowd().due = None;
+        entry.waits_here().due = None;
         let again = entry.look(now);
         let ended = entry.is_past(now) || due > now && entry.is_quiet();
         if ended {
-            entry.crowd = None;
+            entry.waits_here = None;
         }
         again.into_iter().for_each(|again| self.plan(object, again, core));
         self.rest(object, core);

@@ -115,13 +115,13 @@ impl Contention {
             }
             return Some(Ok(Entrance::Turn(turn)));
         }
-        let crowd = entry.crowd();
-        let listens_first = listens && !crowd.listens;
-        crowd.listens |= listens;
-        crowd.quiet_since = None;
+        let waits_here = entry.waits_here();
+        let listens_first = listens && !waits_here.listens;
+        waits_here.listens |= listens;
+        waits_here.quiet_since = None;
         let ticket = ticket.unwrap_or(fresh);
         let (calls, called) = oneshot::channel();
-        crowd.waiting.insert(ticket, Waiter { calls, shape });
+        waits_here.waiting.insert(ticket, Waiter { calls, shape });
         if entry.is_called_unseen() {
             // The one who was called may never come, and now somebody waits for it.
             entries.look_after(object, &self.core);
@@ -146,12 +146,12 @@ impl Contention {
         };
         let head_start = entry.head_start(&self.core.clock);
         let mut inbox = None;
-        if let Some(crowd) = &mut entry.crowd {
-            crowd.quiet_since = None;
-            crowd.inbox.clear();
-            crowd.asker = shape;
-            crowd.asker_rests(None);
-            inbox = crowd.listens.then(|| Arc::clone(&crowd.inbox));
+        if let Some(waits_here) = &mut entry.waits_here {
+            waits_here.quiet_since = None;
+            waits_here.inbox.clear();
+            waits_here.asker = shape;
+            waits_here.asker_rests(None);
+            inbox = waits_here.listens.then(|| Arc::clone(&waits_here.inbox));
         }
         Turn {
             contention: Arc::clone(self),
@@ -169,8 +169,8 @@ impl Contention {
     fn leave_line(&self, object: &Object, ticket: u64) {
         let mut entries = self.entries.lock();
         let Some(entry) = entries.of.get_mut(object) else { return };
-        if let Some(crowd) = &mut entry.crowd {
-            crowd.waiting.remove(&ticket);
+        if let Some(waits_here) = &mut entry.waits_here {
+            waits_here.waiting.remove(&ticket);
         }
         entries.pass_call(object, Some(ticket), &self.core);
     }
@@ -197,12 +197,12 @@ impl Turn {
             let mut entries = self.contention.entries.lock();
             let entry = entries.of.entry(self.object.clone()).or_default();
             let is_ours = entry.is_asked_by(self.ticket());
-            let crowd = entry.crowd();
+            let waits_here = entry.waits_here();
             if is_ours {
-                crowd.asker = Some(shape);
+                waits_here.asker = Some(shape);
             }
-            let anew = !std::mem::replace(&mut crowd.listens, true);
-            (Arc::clone(&crowd.inbox), anew)
+            let anew = !std::mem::replace(&mut waits_here.listens, true);
+            (Arc::clone(&waits_here.inbox), anew)
         };
         self.contention.settle_listening(&self.object, anew);
         inbox
@@ -238,7 +238,7 @@ impl Turn {
         let mut entries = self.contention.entries.lock();
         let entry = entries.of.get_mut(&self.object);
         let ours = entry.filter(|entry| entry.is_asked_by(self.ticket()));
-        ours.map(|entry| entry.crowd().asker_rests(Some(until))).is_some()
+        ours.map(|entry| entry.waits_here().asker_rests(Some(until))).is_some()
     }
 
     /// Notes that we ask again. Returns whether we have the turn: nobody may have polled us for
@@ -249,7 +249,7 @@ impl Turn {
         let Some(entry) = entry.filter(|entry| entry.is_asked_by(self.ticket())) else {
             return false;
         };
-        entry.crowd.iter_mut().for_each(|crowd| crowd.asker_rests(None));
+        entry.waits_here.iter_mut().for_each(|waits_here| waits_here.asker_rests(None));
         true
     }
 

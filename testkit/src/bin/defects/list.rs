@@ -955,7 +955,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             edits: &[Edit {
                 file: "src/engine/contention/turn.rs",
                 from: "        let fresh = entries.last_ticket;\n        let Entries { of, left_alone, .. } = &mut *entries;\n        let entry = of.entry(object.clone()).or_default();\n",
-                to: "        let Entries { of, left_alone, .. } = &mut *entries;\n        let entry = of.entry(object.clone()).or_default();\n        let fresh = 1 + entry.crowd().waiting.len() as u64;\n",
+                to: "        let Entries { of, left_alone, .. } = &mut *entries;\n        let entry = of.entry(object.clone()).or_default();\n        let fresh = 1 + entry.waits_here().waiting.len() as u64;\n",
             }],
         },
     ),
@@ -1146,8 +1146,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "who comes back asks with the first in the queue when a gap ends",
             edits: &[Edit {
                 file: "src/engine/contention/entry.rs",
-                from: "crowd.gap_ends = Some(now + 2 * gap),",
-                to: "crowd.gap_ends = Some(now + gap),",
+                from: "waits_here.gap_ends = Some(now + 2 * gap),",
+                to: "waits_here.gap_ends = Some(now + gap),",
             }],
         },
     ),
@@ -1563,8 +1563,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "one whose turn was taken hears what is for the next",
             edits: &[Edit {
                 file: "src/engine/contention/entry.rs",
-                from: "let next = Arc::new(crowd.inbox.another());",
-                to: "let next = Arc::clone(&crowd.inbox);",
+                from: "let next = Arc::new(waits_here.inbox.another());",
+                to: "let next = Arc::clone(&waits_here.inbox);",
             }],
         },
     ),
