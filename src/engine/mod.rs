@@ -66,7 +66,7 @@ use tokio::{
 
 use self::{
     clock::Clock,
-    contention::Contention,
+    contention::NameRegistry,
     core::Core,
     keeper::Keeper,
     limits::{Limits, within},
@@ -89,7 +89,7 @@ use crate::{
 pub(crate) struct Engine {
     pub(crate) identity: Identity,
     core: Arc<Core>,
-    contention: Arc<Contention>,
+    contention: Arc<NameRegistry>,
     keeper: Arc<Keeper>,
     cannot_ask: LogThrottle,
     not_replicated: LogThrottle,
@@ -148,7 +148,7 @@ impl Engine {
             open,
             used,
         });
-        let contention = Contention::new(&core);
+        let contention = NameRegistry::new(&core);
         let keeper = Keeper::new(&core, &contention);
         let engine = Arc::new(Self {
             identity,

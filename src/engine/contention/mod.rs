@@ -65,7 +65,7 @@ const MOST_LINGERING: usize = 1_024;
 const MOST_EARLY: usize = 32;
 
 /// The contention of one client.
-pub(crate) struct Contention {
+pub(crate) struct NameRegistry {
     core: Arc<Core>,
     listening: Mutex<()>,
     entries: Mutex<Entries>,
@@ -85,7 +85,7 @@ struct Entries {
     last_ticket: u64,
 }
 
-impl Contention {
+impl NameRegistry {
     pub(crate) fn new(core: &Arc<Core>) -> Arc<Self> {
         let (listening, entries) = (Mutex::default(), Mutex::default());
         Arc::new(Self { core: Arc::clone(core), listening, entries })

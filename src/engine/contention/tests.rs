@@ -32,7 +32,7 @@ fn client() -> Arc<Engine> {
     Engine::on(&MemoryStore::new(), "client")
 }
 
-impl Contention {
+impl NameRegistry {
     /// The turn of one who wants a hold of its own.
     async fn line(
         self: &Arc<Self>,
@@ -51,7 +51,7 @@ impl Contention {
 }
 
 /// A client, its contention, and a name.
-fn door() -> (Arc<Engine>, Arc<Contention>, Object) {
+fn door() -> (Arc<Engine>, Arc<NameRegistry>, Object) {
     let engine = client();
     let contention = Arc::clone(&engine.contention);
     (engine, contention, Object::lock("door"))
@@ -86,7 +86,7 @@ fn entered(engine: &Engine, grant: Grant, turn: Option<Turn>) -> Arc<Hold> {
 
 /// One who stands in line for the turn.
 fn in_line<'a>(
-    contention: &'a Arc<Contention>,
+    contention: &'a Arc<NameRegistry>,
     name: &'a Object,
 ) -> Pin<Box<impl Future<Output = Option<Turn>> + 'a>> {
     let mut waits = Box::pin(contention.line(name, PLAIN, true, || true));

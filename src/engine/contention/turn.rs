@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::{sync::oneshot, time::Instant};
 
 use super::{
-    Contention, Entries,
+    Entries, NameRegistry,
     entry::{Call, Entry, TurnOf, Waiter},
     handoff::HandoffGrant,
     inbox::Inbox,
@@ -19,7 +19,7 @@ use crate::{
 
 /// The right to ask for one name, until it is dropped or a hold keeps it.
 pub(crate) struct Turn {
-    contention: Arc<Contention>,
+    contention: Arc<NameRegistry>,
     object: Object,
     /// Where we stood in line.
     pub(crate) spot: Spot,
@@ -36,7 +36,7 @@ pub(crate) struct Turn {
     spent: bool,
 }
 
-impl Contention {
+impl NameRegistry {
     /// Waits until it is our turn to ask for `object`; `None` when the client is shut down, or
     /// nobody can look after those who wait. A grant of this `shape` is of use to us. A
     /// polling waiter does not listen to releases: there may be no messages. When the background

@@ -16,7 +16,7 @@ use tokio::{
 
 use self::schedule::Schedule;
 use super::{
-    contention::Contention,
+    contention::NameRegistry,
     core::Core,
     hold::Hold,
     pending::PendingRelease,
@@ -37,7 +37,7 @@ const BATCH: u32 = 100;
 /// notified under it; contention is told when it is off.
 pub(crate) struct Keeper {
     core: Arc<Core>,
-    contention: Arc<Contention>,
+    contention: Arc<NameRegistry>,
     plan: Mutex<Plan>,
     failing: LogThrottle,
     waits_for_itself: LogThrottle,
@@ -53,7 +53,7 @@ struct Plan {
 type Answered = (Vec<Arc<Hold>>, Instant, Result<Vec<Outcome>, Failure>);
 
 impl Keeper {
-    pub(crate) fn new(core: &Arc<Core>, contention: &Arc<Contention>) -> Arc<Self> {
+    pub(crate) fn new(core: &Arc<Core>, contention: &Arc<NameRegistry>) -> Arc<Self> {
         let looks_at = core.clock.now();
         Arc::new(Self {
             core: Arc::clone(core),

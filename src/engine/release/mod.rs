@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use super::{
     Engine,
-    contention::Contention,
+    contention::NameRegistry,
     core::Core,
     hold::Hold,
     limits::{Limits, within},
@@ -249,7 +249,7 @@ async fn release(
 /// ours any more, whoever has a share learns so.
 pub(crate) async fn recount(
     core: &Core,
-    contention: &Contention,
+    contention: &NameRegistry,
     hold: &Hold,
     ttl: Option<Duration>,
     helps: Helps,

@@ -9,7 +9,7 @@ use super::{recount, release};
 use crate::{
     domain::{Claim, Failure, GivenBack, ReleaseMode},
     engine::{
-        contention::Contention,
+        contention::NameRegistry,
         core::Core,
         keeper::Keeper,
         pending::{PendingRelease, Withdrawal},
@@ -21,7 +21,11 @@ use crate::{
 
 /// Settles what is owed, until the engine is dropped. What a runtime took down with it while
 /// it was being settled is still owed, and settled by the next one.
-pub(crate) async fn settle_all(core: Arc<Core>, contention: Arc<Contention>, keeper: Arc<Keeper>) {
+pub(crate) async fn settle_all(
+    core: Arc<Core>,
+    contention: Arc<NameRegistry>,
+    keeper: Arc<Keeper>,
+) {
     let (mut settling, mut last) = (FuturesUnordered::new(), 0);
     loop {
         while let Some((number, pending)) = core.pending.after(last) {
@@ -48,7 +52,7 @@ pub(crate) async fn settle_all(core: Arc<Core>, contention: Arc<Contention>, kee
 /// Settles `pending`. Returns what is owed after it.
 async fn settle(
     core: &Core,
-    contention: &Contention,
+    contention: &NameRegistry,
     pending: PendingRelease,
 ) -> Option<PendingRelease> {
     let settled = match &pending {
@@ -101,7 +105,7 @@ async fn long_unused(core: &Core) -> Failure {
 /// client.
 async fn withdraw_at_last(
     core: &Core,
-    contention: &Contention,
+    contention: &NameRegistry,
     withdrawal: &Withdrawal,
 ) -> Option<PendingRelease> {
     let mut told = false;
@@ -126,7 +130,7 @@ async fn withdraw_at_last(
 
 /// Gives back once more what another server has answered. A release that looks first: most are
 /// known there. If it fails the lease ends by itself.
-async fn repeat(core: &Core, contention: &Contention, claim: &Claim, until: Instant) {
+async fn repeat(core: &Core, contention: &NameRegistry, claim: &Claim, until: Instant) {
     let (helps, mode) = (Failure::may_pass_or_let_in, ReleaseMode::HandOver);
     let release = || core.store.release(claim, mode);
     let Ok(given) = retry_while(helps, &core.clock, until, release).await else { return };
@@ -140,7 +144,7 @@ async fn repeat(core: &Core, contention: &Contention, claim: &Claim, until: Inst
 /// Gives back what is there. There may be another one later.
 async fn withdraw(
     core: &Core,
-    contention: &Contention,
+    contention: &NameRegistry,
     withdrawal: &Withdrawal,
 ) -> Result<Option<PendingRelease>, Failure> {
     let Withdrawal { claim, grant, mode, until, looks, more, .. } = withdrawal;

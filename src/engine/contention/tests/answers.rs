@@ -7,7 +7,7 @@ type Line<'a> = Pin<Box<dyn Future<Output = Option<Entrance>> + 'a>>;
 const WISH: Wish = Wish { shape: PLAIN, listens: true, may_share: false, again: None };
 
 /// One who stands in line for `name`, and wants an answer.
-fn in_line<'a>(contention: &'a Arc<Contention>, name: &'a Object) -> Line<'a> {
+fn in_line<'a>(contention: &'a Arc<NameRegistry>, name: &'a Object) -> Line<'a> {
     let mut waits: Line<'_> = Box::pin(contention.turn(name, &WISH, || true));
     assert!((&mut waits).now_or_never().is_none());
     waits
