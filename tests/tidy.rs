@@ -1333,8 +1333,8 @@ fn one(complaints: &[String], part: &str) {
 fn finds_an_import_of_the_engine_that_points_up_inside_it() {
     let found = |path: &str, text: &str| engine_floors(path, text).len();
     assert_eq!(found("src/engine/hold.rs", "use super::grant::Grant;"), 0);
-    assert_eq!(found("src/engine/contention/turn.rs", "use super::entry::Entry;"), 0);
-    assert_eq!(found("src/engine/hold.rs", "use super::contention::Turn;"), 1);
+    assert_eq!(found("src/engine/contention/request_slot.rs", "use super::entry::Entry;"), 0);
+    assert_eq!(found("src/engine/hold.rs", "use super::contention::RequestSlot;"), 1);
     assert_eq!(found("src/engine/grant.rs", "use crate::engine::{retry::Backoff};"), 1);
     assert_eq!(found("src/engine/contention/entry.rs", "use crate::engine::keeper::Keeper;"), 1);
     assert_eq!(found("src/engine/elsewhere.rs", ""), 1, "a file without a floor");

@@ -73,9 +73,9 @@ pub(crate) const SHARING_RESTS: Duration = Duration::from_millis(2);
 pub(crate) const OWN_HOLD_TOLD: Duration = Duration::from_secs(5);
 
 /// So soon a task takes the grant that was handed to it, or it goes on to the next.
-pub(crate) const BATON_RESTS: Duration = Duration::from_millis(10);
+pub(crate) const HANDOFF_RESTS: Duration = Duration::from_millis(10);
 
-/// Who has the turn, was told to ask or has slept until its time, and does nothing for so long
+/// Who has the request slot, was told to ask or has slept until its time, and does nothing for so long
 /// after somebody has seen that, loses its turn to the next in line: nobody polls it.
 pub(crate) const ASKER_RESTS: Duration = Duration::from_secs(1);
 
@@ -149,4 +149,4 @@ const _: () = assert!(PATIENT_RESTS.as_millis() > most(LONGEST_WAIT));
 // A waiter too young to be warned still makes its first look.
 const _: () = assert!(FIRST_LOOK.as_millis() > WARNED_AFTER.as_millis());
 // A grant in transit rests for less than anybody else would notice.
-const _: () = assert!(BATON_RESTS.as_millis() * 10 <= RESERVATION.as_millis());
+const _: () = assert!(HANDOFF_RESTS.as_millis() * 10 <= RESERVATION.as_millis());

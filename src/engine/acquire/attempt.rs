@@ -1,6 +1,6 @@
 //! The waiting loop, for every primitive: read this first.
 //!
-//! Have the turn of this process. Ask, bound to withdraw on drop. Granted and still in
+//! Have the request slot of this process. Ask, bound to withdraw on drop. Granted and still in
 //! time: hold. Else listen, and once we hear *ask again*, because a release between the
 //! first question and the subscription wakes nobody; from then on with a place in the
 //! queue. Then wait to be told, or for the holder's remaining lease, whichever is first, but
@@ -13,7 +13,7 @@
 //! be withdrawn.
 //!
 //! Every await is a place where the caller may leave: a question that may still be granted
-//! then becomes a pending release, as does the place, and the turn goes to the next in line.
+//! then becomes a pending release, as does the place, and the request slot goes to the next in line.
 
 use std::{future::Future, sync::Arc, time::Duration};
 
@@ -28,7 +28,7 @@ use crate::{
     },
     engine::{
         Engine,
-        contention::{Inbox, Spot, Turn},
+        contention::{Inbox, Spot, RequestSlot},
         grant::{Copies, Grant, Stay},
         held::Held,
         pending::{PendingRelease, Withdrawal},
@@ -44,7 +44,7 @@ pub(super) struct Attempt<'a> {
     want: &'a Want,
     claim: Claim,
     /// The right to ask, for those who wait for it.
-    turn: Option<Turn>,
+    slot: Option<RequestSlot>,
     /// The question that may still be granted, if there is one.
     asked: Option<Lease>,
     /// Whether it is counted among those who ask.
@@ -101,10 +101,10 @@ impl<'a> Attempt<'a> {
         engine: &'a Arc<Engine>,
         want: &'a Want,
         heard: &'a Heard,
-        turn: Option<Turn>,
+        slot: Option<RequestSlot>,
     ) -> Self {
         let waiting =
-            Waiting::since_when(turn.as_ref().and_then(|turn| turn.spot.since).map(Instant::from));
+            Waiting::since_when(slot.as_ref().and_then(|slot| slot.spot.since).map(Instant::from));
         Self {
             engine,
             want,
@@ -114,7 +114,7 @@ impl<'a> Attempt<'a> {
                 ttl: want.ttl,
                 share: want.share,
             },
-            turn,
+            slot,
             asked: None,
             counted: false,
             unsent: None,
@@ -128,7 +128,7 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Asks until it is granted, or the store says a no that will stay. Without a turn it
+    /// Asks until it is granted, or the store says a no that will stay. Without a request slot it
     /// does not wait. No `async fn`: that would hold the attempt twice, and miss malloc's fast
     /// path.
     pub(super) fn run(mut self) -> impl Future<Output = Result<End<Held>, Error>> {
@@ -150,7 +150,7 @@ impl<'a> Attempt<'a> {
         if let Got::PassedBy(spot) = self.until_granted().await? {
             return Ok(End::PassedBy(spot));
         }
-        self.turn.iter().for_each(Turn::answer_those_before);
+        self.slot.iter().for_each(RequestSlot::answer_those_before);
         Ok(End::In(()))
     }
 
@@ -159,7 +159,7 @@ impl<'a> Attempt<'a> {
         loop {
             match self.ask().await? {
                 Asked::Granted(granted) => return Ok(Got::Granted(granted)),
-                Asked::Busy(taken) if self.turn.is_none() => {
+                Asked::Busy(taken) if self.slot.is_none() => {
                     return Err(engine.busy(&self.claim.object, Duration::ZERO, taken));
                 }
                 Asked::Busy(taken) => {
@@ -182,8 +182,8 @@ impl<'a> Attempt<'a> {
 
     /// Where it stood in line, if its turn was taken from it.
     fn is_passed_by(&self) -> Option<Spot> {
-        let turn = self.turn.as_ref().filter(|turn| !turn.goes_on())?;
-        Some(turn.spot.waits_since(self.waiting.since()))
+        let slot = self.slot.as_ref().filter(|slot| !slot.goes_on())?;
+        Some(slot.spot.waits_since(self.waiting.since()))
     }
 
     /// Leaves a store in trouble alone for a while, if that can help.
@@ -220,8 +220,8 @@ impl<'a> Attempt<'a> {
         let waited = self.waiting.for_so_long(lease.asked_at);
         let in_line = || engine.contention.in_line(&self.claim.object);
         self.claim.share = self.want.share.now(waited, in_line);
-        if let Some(turn) = self.turn.as_mut().filter(|_| !self.claim.object.traits().is_held()) {
-            turn.asks();
+        if let Some(slot) = self.slot.as_mut().filter(|_| !self.claim.object.traits().is_held()) {
+            slot.asks();
         }
         self.asked = Some(lease);
         self.heard.lock().get_or_insert(Err(lease.asked_at));
@@ -250,7 +250,7 @@ impl<'a> Attempt<'a> {
 
     /// The place in the queue to ask for, if any.
     fn place(&mut self, now: Instant) -> Option<Place> {
-        let turn = self.turn.as_ref()?;
+        let slot = self.slot.as_ref()?;
         match self.claim.object.traits().waits {
             Waits::Queued => {}
             Waits::Known => return Some(self.waiting.is_known(now)),
@@ -258,7 +258,7 @@ impl<'a> Attempt<'a> {
             Waits::Unknown => return None,
         }
         if self.want.wait_strategy == WaitStrategy::PubSub && self.inbox.is_none() {
-            self.inbox = turn.inbox.clone();
+            self.inbox = slot.inbox.clone();
         }
         let level = self.inbox.as_ref().map_or(SubscriptionLevel::Nothing, |inbox| inbox.level());
         let place = self.waiting.place(level, now);
@@ -322,16 +322,16 @@ impl<'a> Attempt<'a> {
             stay: self.stay(now),
             token,
         };
-        self.engine.enter(self.want, grant, self.turn.take(), now, false)
+        self.engine.enter(self.want, grant, self.slot.take(), now, false)
     }
 
     /// Makes a hold of the grant that one here has left to us, if there is one.
     fn take_over(&mut self) -> Option<Result<Held, Error>> {
         let (engine, now) = (self.engine, self.engine.core.clock.now());
-        let grant = self.turn.as_ref()?.offered()?.take(now)?;
+        let grant = self.slot.as_ref()?.offered()?.take(now)?;
         tracing::debug!(target: "leasehold", lock = %self.claim.name(), owner = %grant.claim.owner,
             "lock granted by hand-off");
-        Some(engine.enter(self.want, grant, self.turn.take(), now, true))
+        Some(engine.enter(self.want, grant, self.slot.take(), now, true))
     }
 
     /// How long the grant may stay here: no longer than there are tokens for its holds.
@@ -365,7 +365,7 @@ impl<'a> Attempt<'a> {
             return;
         }
         self.inbox =
-            self.inbox.take().or_else(|| Some(self.turn.as_ref()?.listen(self.want.shape())));
+            self.inbox.take().or_else(|| Some(self.slot.as_ref()?.listen(self.want.shape())));
         self.is_to_ask_again();
         let Some(inbox) = &self.inbox else {
             return sleep(at_most(LONGEST_WAIT_UNHEARD)).await;
@@ -393,7 +393,7 @@ impl<'a> Attempt<'a> {
     /// Notes that it sleeps for so long, unless its turn was taken from it.
     fn rests(&self, pause: Duration) -> bool {
         let until = self.engine.core.clock.now() + pause;
-        self.turn.as_ref().is_none_or(|turn| turn.rests(until))
+        self.slot.as_ref().is_none_or(|slot| slot.rests(until))
     }
 }
 

@@ -24,7 +24,7 @@ pub(crate) use self::patience::Within;
 use super::held::Watch;
 use super::{
     Engine,
-    contention::{Entrance, Spot, Turn, Wish},
+    contention::{Entrance, Spot, RequestSlot, Wish},
     grant::{Grant, Shape, Terms},
     held::Held,
     hold::Hold,
@@ -209,37 +209,37 @@ impl Engine {
         let _waits = OnDrop::new(|| waiting.one_less());
         let mut spot = None;
         loop {
-            let mut turn = match self.turn(want, spot).await? {
-                Entrance::Turn(turn) => turn,
+            let mut slot = match self.slot(want, spot).await? {
+                Entrance::Slot(slot) => slot,
                 Entrance::Shared(hold) => return Ok(self.share(hold)),
                 // An answer is no hold.
                 Entrance::Answered => continue,
             };
-            if let Some(handoff) = turn.handoff.take() {
+            if let Some(handoff) = slot.handoff.take() {
                 let now = self.core.clock.now();
                 if let Some(grant) = handoff.take(now) {
                     tracing::debug!(target: "leasehold", lock = %want.object.name, owner = %grant.claim.owner,
                         "lock granted by hand-off");
-                    return self.enter(want, grant, Some(turn), now, true);
+                    return self.enter(want, grant, Some(slot), now, true);
                 }
             }
             let past = self.about_to_leave(want);
-            if (past.is_some() || turn.head_start.is_some())
-                && !Box::pin(self.lets_others_ask(&turn, past, until)).await?
+            if (past.is_some() || slot.head_start.is_some())
+                && !Box::pin(self.lets_others_ask(&slot, past, until)).await?
             {
-                spot = Some(turn.spot);
+                spot = Some(slot.spot);
                 continue;
             }
-            // In boxes, this one and those within: who waits for a turn is small, and so is
+            // In boxes, this one and those within: who waits for a request slot is small, and so is
             // who need not wait for the store.
-            match Box::pin(Attempt::new(self, want, heard, Some(turn)).run()).await? {
+            match Box::pin(Attempt::new(self, want, heard, Some(slot)).run()).await? {
                 End::In(held) => return Ok(held),
                 End::PassedBy(before) => spot = Some(before),
             }
         }
     }
 
-    /// A share in the hold that is here, for one who does not wait for a turn: or in the one after
+    /// A share in the hold that is here, for one who does not wait for a request slot: or in the one after
     /// it, if that one is about to leave.
     async fn shared_by_now(&self, want: &Want) -> Result<Option<Arc<Hold>>, Error> {
         if !want.may_share() {
@@ -261,19 +261,19 @@ impl Engine {
 
     /// Has others ask first: those who do not queue, and those whom `past` has kept out. With
     /// no gap between two holds of many Redisson's writers never enter. Returns whether we have
-    /// the turn yet.
+    /// the request slot yet.
     async fn lets_others_ask(
         &self,
-        turn: &Turn,
+        slot: &RequestSlot,
         past: Option<Arc<Hold>>,
         until: Option<Instant>,
     ) -> Result<bool, Error> {
-        let others_first = turn.head_start.unwrap_or_default();
+        let others_first = slot.head_start.unwrap_or_default();
         let gap = past.as_ref().map_or(Duration::ZERO, |_| SHARING_PAST + SHARING_RESTS);
         // Who has little patience needs it to ask.
         let patience = until.map(|until| until.saturating_duration_since(Instant::now()) / 4);
         let longest = (others_first + gap).min(patience.unwrap_or(Duration::MAX));
-        turn.rests(self.core.clock.now() + longest);
+        slot.rests(self.core.clock.now() + longest);
         let rest = async {
             sleep(others_first).await;
             if let Some(past) = past {
@@ -281,7 +281,7 @@ impl Engine {
             }
         };
         self.unless_closed(timeout(longest, rest)).await?.ok();
-        Ok(turn.goes_on())
+        Ok(slot.goes_on())
     }
 
     /// A share in a hold of another task. It was counted when it was found.
@@ -300,8 +300,8 @@ impl Engine {
         let _waits = OnDrop::new(|| waiting.one_less());
         let mut spot = None;
         loop {
-            let Entrance::Turn(turn) = self.turn(want, spot).await? else { return Ok(()) };
-            match Box::pin(Attempt::new(self, want, heard, Some(turn)).until_open()).await? {
+            let Entrance::Slot(slot) = self.slot(want, spot).await? else { return Ok(()) };
+            match Box::pin(Attempt::new(self, want, heard, Some(slot)).until_open()).await? {
                 End::In(()) => return Ok(()),
                 End::PassedBy(before) => spot = Some(before),
             }
@@ -309,10 +309,10 @@ impl Engine {
     }
 
     /// Waits for the right to ask, where it stood before if that was taken from it.
-    async fn turn(self: &Arc<Self>, want: &Want, again: Option<Spot>) -> Result<Entrance, Error> {
+    async fn slot(self: &Arc<Self>, want: &Want, again: Option<Spot>) -> Result<Entrance, Error> {
         let listens = want.wait_strategy == WaitStrategy::PubSub;
         let wish = Wish { shape: want.shape(), listens, may_share: want.may_share(), again };
-        let entrance = self.contention.turn(&want.object, &wish, || self.revive()).await;
+        let entrance = self.contention.slot(&want.object, &wish, || self.revive()).await;
         let closed = || if self.core.open.is_closed() { Error::ShutDown } else { Error::NoRuntime };
         entrance.ok_or_else(closed)
     }
@@ -323,12 +323,12 @@ impl Engine {
         self: &Arc<Self>,
         want: &Want,
         grant: Grant,
-        turn: Option<Turn>,
+        slot: Option<RequestSlot>,
         now: Instant,
         taken_over: bool,
     ) -> Result<Held, Error> {
         let hold = Arc::new(Hold::new(grant, want.terms, now, &self.core.counters));
-        self.contention.entered(&hold, turn);
+        self.contention.entered(&hold, slot);
         self.keeper.watch(&hold, taken_over);
         if self.core.open.is_closed() {
             self.take_back(&hold);

@@ -18,14 +18,14 @@ use crate::{
         clock::Clock,
         grant::Shape,
         hold::Hold,
-        timing::{ANSWER_RESTS, ASKER_RESTS, BATON_RESTS, CONTENDED, LINGER},
+        timing::{ANSWER_RESTS, ASKER_RESTS, HANDOFF_RESTS, CONTENDED, LINGER},
     },
 };
 
 /// One name.
 #[derive(Default)]
 pub(super) struct Entry {
-    pub(super) turn: TurnOf,
+    pub(super) slot: SlotOwner,
     /// The hold that this client believes in: one that excludes others, or one to be shared.
     pub(super) held: Weak<Hold>,
     /// Most names are only held. In a box of its own it takes 150 bytes of each such name less.
@@ -34,7 +34,7 @@ pub(super) struct Entry {
 
 /// Who has the right to ask for a name.
 #[derive(Default)]
-pub(super) enum TurnOf {
+pub(super) enum SlotOwner {
     #[default]
     Nobody,
     /// One who asks the store, by its ticket.
@@ -42,11 +42,11 @@ pub(super) enum TurnOf {
     /// The hold of the grant with this number: nobody here need ask meanwhile.
     Hold(u64),
     /// One who was called and has not come yet.
-    Called(Box<Called>),
+    Woken(Box<PendingWakeup>),
 }
 
-/// One who was called to have the turn.
-pub(super) struct Called {
+/// One who was called to have the request slot.
+pub(super) struct PendingWakeup {
     pub(super) ticket: u64,
     /// A grant of this shape is of use to it.
     pub(super) shape: Shape,
@@ -89,18 +89,18 @@ pub(super) struct WaitState {
     pub(super) due: Option<Instant>,
 }
 
-/// What one who waits for the turn is called for.
+/// What one who waits for the request slot is called for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Call {
-    /// It has the turn.
-    Turn,
+pub(super) enum Wakeup {
+    /// It has the request slot.
+    Slot,
     /// What one before it was answered is its answer, too.
     Answered,
 }
 
-/// One who waits for the turn.
+/// One who waits for the request slot.
 pub(super) struct Waiter {
-    pub(super) calls: oneshot::Sender<Call>,
+    pub(super) calls: oneshot::Sender<Wakeup>,
     pub(super) shape: Shape,
 }
 
@@ -113,13 +113,13 @@ impl Entry {
     pub(super) fn is_quiet(&self) -> bool {
         let waited_for =
             self.waits_here.as_ref().is_some_and(|waits_here| !waits_here.waiting.is_empty());
-        !waited_for && matches!(self.turn, TurnOf::Nobody | TurnOf::Hold(_))
+        !waited_for && matches!(self.slot, SlotOwner::Nobody | SlotOwner::Hold(_))
     }
 
     /// Whether nobody here has it or wants it.
     pub(super) fn is_idle(&self) -> bool {
         let held = self.held.strong_count() > 0;
-        !held && matches!(self.turn, TurnOf::Nobody) && self.next_wants().is_none()
+        !held && matches!(self.slot, SlotOwner::Nobody) && self.next_wants().is_none()
     }
 
     /// Calls everybody in the line: there may be a share for each. Who has none stands where it
@@ -127,13 +127,13 @@ impl Entry {
     pub(super) fn call_all(&mut self) {
         let Some(waits_here) = &mut self.waits_here else { return };
         for (_, waiter) in std::mem::take(&mut waits_here.waiting) {
-            waiter.calls.send(Call::Turn).ok();
+            waiter.calls.send(Wakeup::Slot).ok();
         }
     }
 
     /// Whether there is nothing to know of it.
     pub(super) fn is_of_no_use(&self) -> bool {
-        let nobodys = matches!(self.turn, TurnOf::Nobody);
+        let nobodys = matches!(self.slot, SlotOwner::Nobody);
         nobodys && self.waits_here.is_none() && self.held.strong_count() == 0
     }
 
@@ -142,26 +142,26 @@ impl Entry {
         self.held.upgrade().filter(|hold| hold.grant.id == grant)
     }
 
-    /// Whether the turn is with the hold of this grant.
+    /// Whether the request slot is with the hold of this grant.
     pub(super) fn is_kept_by(&self, grant: u64) -> bool {
-        matches!(self.turn, TurnOf::Hold(id) if id == grant)
+        matches!(self.slot, SlotOwner::Hold(id) if id == grant)
     }
 
-    /// Whether the turn is with the asker of this ticket.
+    /// Whether the request slot is with the asker of this ticket.
     pub(super) fn is_asked_by(&self, ticket: u64) -> bool {
-        matches!(self.turn, TurnOf::Asker(asker) if asker == ticket)
+        matches!(self.slot, SlotOwner::Asker(asker) if asker == ticket)
     }
 
     /// Whether somebody was called, and it is not yet planned to look whether that one comes.
     pub(super) fn is_called_unseen(&self) -> bool {
-        let TurnOf::Called(called) = &self.turn else { return false };
+        let SlotOwner::Woken(called) = &self.slot else { return false };
         let due = self.waits_here.as_ref().and_then(|waits_here| waits_here.due);
-        due.is_none_or(|due| due > called.at + BATON_RESTS)
+        due.is_none_or(|due| due > called.at + HANDOFF_RESTS)
     }
 
-    /// Whether the turn is with the waiter of this ticket, who has not come yet.
+    /// Whether the request slot is with the waiter of this ticket, who has not come yet.
     pub(super) fn has_called(&self, ticket: u64) -> bool {
-        matches!(&self.turn, TurnOf::Called(called) if called.ticket == ticket)
+        matches!(&self.slot, SlotOwner::Woken(called) if called.ticket == ticket)
     }
 
     /// What who is next in line wants.
@@ -170,20 +170,20 @@ impl Entry {
         Some(next.shape)
     }
 
-    /// Whether a grant of this `shape` is of use to whoever has the turn, and has none yet.
+    /// Whether a grant of this `shape` is of use to whoever has the request slot, and has none yet.
     pub(super) fn has_use_for(&self, shape: Shape) -> bool {
-        match (&self.turn, &self.waits_here) {
-            (TurnOf::Called(called), _) => called.handoff.is_none() && called.shape == shape,
-            (TurnOf::Asker(_), Some(waits_here)) => {
+        match (&self.slot, &self.waits_here) {
+            (SlotOwner::Woken(called), _) => called.handoff.is_none() && called.shape == shape,
+            (SlotOwner::Asker(_), Some(waits_here)) => {
                 waits_here.offered.is_none() && waits_here.asker == Some(shape)
             }
             _ => false,
         }
     }
 
-    /// Leaves `handoff` to whoever has the turn: one who sleeps is woken.
+    /// Leaves `handoff` to whoever has the request slot: one who sleeps is woken.
     pub(super) fn offer(&mut self, handoff: HandoffGrant, at: Instant) {
-        if let TurnOf::Called(called) = &mut self.turn {
+        if let SlotOwner::Woken(called) = &mut self.slot {
             called.handoff = Some(handoff);
         } else if let Some(waits_here) = &mut self.waits_here {
             waits_here.offered = Some(Offered { handoff, at });
@@ -198,7 +198,7 @@ impl Entry {
 
     /// The store says that the grant with this number is not ours any more.
     pub(super) fn disown(&mut self, id: u64) {
-        if let TurnOf::Called(called) = &mut self.turn {
+        if let SlotOwner::Woken(called) = &mut self.slot {
             called.handoff.iter_mut().for_each(|handoff| handoff.disown(id));
         }
         let offered = self.waits_here.as_mut().and_then(|waits_here| waits_here.offered.as_mut());
@@ -209,24 +209,24 @@ impl Entry {
     /// again.
     fn look_at_offer(&mut self, now: Instant) -> Option<Instant> {
         let offered = &mut self.waits_here.as_mut()?.offered;
-        offered.take_if(|offered| now >= offered.at + BATON_RESTS);
-        offered.as_ref().map(|offered| offered.at + BATON_RESTS)
+        offered.take_if(|offered| now >= offered.at + HANDOFF_RESTS);
+        offered.as_ref().map(|offered| offered.at + HANDOFF_RESTS)
     }
 
-    /// Gives the turn to the next in line that is still there, and `handoff` with it if
+    /// Gives the request slot to the next in line that is still there, and `handoff` with it if
     /// that is of use. A hand-off grant that nobody takes is given back to the store.
     pub(super) fn call_next(
         &mut self,
         mut handoff: Option<HandoffGrant>,
         now: impl FnOnce() -> Instant,
     ) {
-        self.turn = TurnOf::Nobody;
+        self.slot = SlotOwner::Nobody;
         let Some(waits_here) = &mut self.waits_here else { return };
         while let Some((ticket, next)) = waits_here.waiting.pop_first() {
             handoff = handoff.filter(|handoff| next.shape == handoff.shape());
-            if next.calls.send(Call::Turn).is_ok() {
+            if next.calls.send(Wakeup::Slot).is_ok() {
                 let (shape, at) = (next.shape, now());
-                self.turn = TurnOf::Called(Box::new(Called { ticket, shape, handoff, at }));
+                self.slot = SlotOwner::Woken(Box::new(PendingWakeup { ticket, shape, handoff, at }));
                 return;
             }
         }
@@ -238,32 +238,32 @@ impl Entry {
         let after = waits_here.waiting.split_off(&(ticket + 1));
         for (_, waiter) in std::mem::replace(&mut waits_here.waiting, after) {
             // Who is gone needs no answer.
-            waiter.calls.send(Call::Answered).ok();
+            waiter.calls.send(Wakeup::Answered).ok();
         }
     }
 
-    /// Takes the turn from one who was called and does not come, if another one waits or
+    /// Takes the request slot from one who was called and does not come, if another one waits or
     /// the lock does, and from one who asks no more. Returns when to look again.
     pub(super) fn look(&mut self, now: Instant) -> Option<Instant> {
         if let Some(again) = self.look_at_offer(now) {
             return Some(again);
         }
-        if matches!(self.turn, TurnOf::Asker(_)) {
+        if matches!(self.slot, SlotOwner::Asker(_)) {
             return self.look_at_asker(now);
         }
         let others = self.next_wants().is_some();
-        let TurnOf::Called(called) = &mut self.turn else { return None };
+        let SlotOwner::Woken(called) = &mut self.slot else { return None };
         if !others && called.handoff.is_none() {
             return None;
         }
-        if now >= called.at + BATON_RESTS {
+        if now >= called.at + HANDOFF_RESTS {
             let handoff = called.handoff.take();
             self.call_next(handoff, || now);
         }
-        matches!(self.turn, TurnOf::Called(_)).then_some(now + BATON_RESTS)
+        matches!(self.slot, SlotOwner::Woken(_)).then_some(now + HANDOFF_RESTS)
     }
 
-    /// Takes the turn from one who asks no more, if another one waits. Returns when to look again.
+    /// Takes the request slot from one who asks no more, if another one waits. Returns when to look again.
     fn look_at_asker(&mut self, now: Instant) -> Option<Instant> {
         let waits_here =
             self.waits_here.as_mut().filter(|waits_here| !waits_here.waiting.is_empty())?;
@@ -275,7 +275,7 @@ impl Entry {
         std::mem::replace(&mut waits_here.inbox, next).ask_at(Instant::now());
         let offered = self.take_offered();
         self.call_next(offered, || now);
-        matches!(self.turn, TurnOf::Called(_)).then_some(now + BATON_RESTS)
+        matches!(self.slot, SlotOwner::Woken(_)).then_some(now + HANDOFF_RESTS)
     }
 
     /// Whether nobody has wanted it for a while.

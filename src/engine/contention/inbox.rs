@@ -10,7 +10,7 @@ use tokio::{
 
 use crate::{domain::Mutex, store::SubscriptionLevel};
 
-/// The mailbox of whoever has the turn.
+/// The mailbox of whoever has the request slot.
 #[derive(Debug, Default)]
 pub(crate) struct Inbox {
     told: Mutex<Told>,
@@ -20,7 +20,7 @@ pub(crate) struct Inbox {
 #[derive(Debug, Default)]
 struct Told {
     level: SubscriptionLevel,
-    /// Whether who has the turn may have a place in the queue of the lock.
+    /// Whether who has the request slot may have a place in the queue of the lock.
     queued: bool,
     /// When it has been told to ask.
     ask_at: Option<Instant>,
@@ -48,7 +48,7 @@ impl Inbox {
         self.told.lock().ask_at.is_some_and(|at| at <= Instant::now())
     }
 
-    /// Begins anew, for the next one who has the turn.
+    /// Begins anew, for the next one who has the request slot.
     pub(super) fn clear(&self) {
         let mut told = self.told.lock();
         (told.queued, told.ask_at) = (false, None);
@@ -70,7 +70,7 @@ impl Inbox {
         asks
     }
 
-    /// Has whoever has the turn ask at `moment`, if not before.
+    /// Has whoever has the request slot ask at `moment`, if not before.
     pub(super) fn ask_at(&self, moment: Instant) {
         let mut told = self.told.lock();
         told.ask_at = Some(told.ask_at.map_or(moment, |before| before.min(moment)));

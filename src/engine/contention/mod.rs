@@ -1,15 +1,15 @@
 //! Who wants a name, who has it here, and whose turn it is to ask the store.
 //!
 //! A thousand tasks that want one lock cost the store one waiter. They take turns in the
-//! order in which they came; who is granted the lock keeps the turn as long as the hold
-//! lasts. When it ends, the grant may go to the next one along with the turn, so that the
+//! order in which they came; who is granted the lock keeps the request slot as long as the hold
+//! lasts. When it ends, the grant may go to the next one along with the request slot, so that the
 //! store need not be asked at all: a [`HandoffGrant`].
 //!
-//! Where holds do not exclude each other the turn goes on with each grant. Where nothing is held
+//! Where holds do not exclude each other the request slot goes on with each grant. Where nothing is held
 //! at all, all who stood in line when it was asked for have the answer: each has a ticket, and
 //! tickets grow, so that nobody has an answer that is older than its wish.
 //!
-//! Who has the turn, is alive, and is polled by nobody loses it to the next in line after a while.
+//! Who has the request slot, is alive, and is polled by nobody loses it to the next in line after a while.
 //! It keeps its ticket, and what it may have been granted, and when it is polled again it is the
 //! first in line.
 //!
@@ -31,7 +31,7 @@ mod handoff;
 mod inbox;
 #[cfg(test)]
 mod tests;
-mod turn;
+mod request_slot;
 
 use std::{
     collections::BTreeSet,
@@ -40,17 +40,17 @@ use std::{
 
 use tokio::time::Instant;
 
-use self::entry::{Entry, TurnOf};
+use self::entry::{Entry, SlotOwner};
 pub(crate) use self::{
     handoff::HandoffGrant,
     inbox::Inbox,
-    turn::{Entrance, Spot, Turn, Wish},
+    request_slot::{Entrance, Spot, RequestSlot, Wish},
 };
 use super::{
     core::Core,
     grant::Shape,
     hold::Hold,
-    timing::{BATON_RESTS, LINGER},
+    timing::{HANDOFF_RESTS, LINGER},
 };
 use crate::{
     domain::{Holder, LostReason, Map, Mutex, Object, RemoteWaiters},
@@ -98,7 +98,7 @@ impl NameRegistry {
         for entry in entries.of.values_mut() {
             entry.waits_here.iter_mut().for_each(|waits_here| waits_here.waiting.clear());
             drop(entry.take_offered());
-            if matches!(entry.turn, TurnOf::Called(_)) {
+            if matches!(entry.slot, SlotOwner::Woken(_)) {
                 entry.call_next(None, || now);
             }
         }
@@ -113,25 +113,25 @@ impl NameRegistry {
 
     // Holds.
 
-    /// Notes that this client has `hold`, and that the turn stays with it. A hold of an
+    /// Notes that this client has `hold`, and that the request slot stays with it. A hold of an
     /// earlier grant is a thing of the past. Where holds do not exclude each other they are
-    /// nothing to each other, and the turn goes to the next in line.
-    pub(crate) fn entered(&self, hold: &Arc<Hold>, turn: Option<Turn>) {
+    /// nothing to each other, and the request slot goes to the next in line.
+    pub(crate) fn entered(&self, hold: &Arc<Hold>, slot: Option<RequestSlot>) {
         let traits = hold.object().traits();
         if traits.is_shared() {
             self.invite(hold);
         }
         if !traits.is_exclusive() {
-            return drop(turn);
+            return drop(slot);
         }
         let mut entries = self.entries.lock();
         let entry = entries.of.entry(hold.object().clone()).or_default();
         let before = std::mem::replace(&mut entry.held, Arc::downgrade(hold)).upgrade();
-        if let Some(turn) = turn {
-            if entry.is_asked_by(turn.ticket()) {
-                entry.turn = TurnOf::Hold(hold.grant.id);
+        if let Some(slot) = slot {
+            if entry.is_asked_by(slot.ticket()) {
+                entry.slot = SlotOwner::Hold(hold.grant.id);
             }
-            turn.spend();
+            slot.spend();
         }
         if let Some(waits_here) = &mut entry.waits_here {
             waits_here.seen = None;
@@ -266,7 +266,7 @@ impl NameRegistry {
             return false;
         }
         entry.offer(HandoffGrant::new(hold, &self.core), now);
-        entries.plan(hold.object(), now + BATON_RESTS, &self.core);
+        entries.plan(hold.object(), now + HANDOFF_RESTS, &self.core);
         true
     }
 
@@ -278,8 +278,8 @@ impl NameRegistry {
         }
         let entries = self.entries.lock();
         let entry = entries.of.get(object)?;
-        let in_transit = match &entry.turn {
-            TurnOf::Called(called) => called.handoff.as_ref().and_then(HandoffGrant::id),
+        let in_transit = match &entry.slot {
+            SlotOwner::Woken(called) => called.handoff.as_ref().and_then(HandoffGrant::id),
             _ => None,
         };
         in_transit.or_else(|| entry.held.upgrade().map(|hold| hold.grant.id))
@@ -441,7 +441,7 @@ impl Entries {
 
     /// The same, if somebody asks for it.
     fn inbox_of_asker(&self, object: &Object) -> Option<&Inbox> {
-        let asked = matches!(self.of.get(object)?.turn, TurnOf::Asker(_));
+        let asked = matches!(self.of.get(object)?.slot, SlotOwner::Asker(_));
         self.inbox(object).filter(|_| asked)
     }
 
@@ -455,8 +455,8 @@ impl Entries {
     /// Looks after `object` when its turn has changed hands.
     fn look_after(&mut self, object: &Object, core: &Core) {
         let Some(entry) = self.of.get(object) else { return };
-        match &entry.turn {
-            TurnOf::Called(called) => self.plan(object, called.at + BATON_RESTS, core),
+        match &entry.slot {
+            SlotOwner::Woken(called) => self.plan(object, called.at + HANDOFF_RESTS, core),
             _ => self.rest(object, core),
         }
     }

@@ -40,10 +40,10 @@ impl NameRegistry {
         shape: Shape,
         listens: bool,
         revive: impl Fn() -> bool,
-    ) -> Option<Turn> {
+    ) -> Option<RequestSlot> {
         let wish = Wish { shape, listens, may_share: false, again: None };
-        match self.turn(object, &wish, revive).await? {
-            Entrance::Turn(turn) => Some(turn),
+        match self.slot(object, &wish, revive).await? {
+            Entrance::Slot(slot) => Some(slot),
             Entrance::Shared(hold) => panic!("a share in {hold:?}"),
             Entrance::Answered => panic!("an answer, and no turn"),
         }
@@ -73,31 +73,31 @@ fn grant(engine: &Engine, name: &Object, now: Instant) -> Grant {
 
 /// A new hold that keeps its turn.
 async fn hold(engine: &Engine, name: &Object) -> Arc<Hold> {
-    let turn = engine.contention.line(name, PLAIN, true, || true).await;
-    entered(engine, grant(engine, name, Instant::now()), turn)
+    let slot = engine.contention.line(name, PLAIN, true, || true).await;
+    entered(engine, grant(engine, name, Instant::now()), slot)
 }
 
-fn entered(engine: &Engine, grant: Grant, turn: Option<Turn>) -> Arc<Hold> {
+fn entered(engine: &Engine, grant: Grant, slot: Option<RequestSlot>) -> Arc<Hold> {
     let now = Instant::now();
     let hold = Arc::new(Hold::new(grant, TERMS, now, &engine.core.counters));
-    engine.contention.entered(&hold, turn);
+    engine.contention.entered(&hold, slot);
     hold
 }
 
-/// One who stands in line for the turn.
+/// One who stands in line for the request slot.
 fn in_line<'a>(
     contention: &'a Arc<NameRegistry>,
     name: &'a Object,
-) -> Pin<Box<impl Future<Output = Option<Turn>> + 'a>> {
+) -> Pin<Box<impl Future<Output = Option<RequestSlot>> + 'a>> {
     let mut waits = Box::pin(contention.line(name, PLAIN, true, || true));
     assert!((&mut waits).now_or_never().is_none());
     waits
 }
 
-/// Makes what was left to `turn` a hold of the same grant.
-fn take_over(engine: &Engine, mut turn: Turn) -> Option<Arc<Hold>> {
-    let grant = turn.handoff.take()?.take(Instant::now())?;
-    Some(entered(engine, grant, Some(turn)))
+/// Makes what was left to `slot` a hold of the same grant.
+fn take_over(engine: &Engine, mut slot: RequestSlot) -> Option<Arc<Hold>> {
+    let grant = slot.handoff.take()?.take(Instant::now())?;
+    Some(entered(engine, grant, Some(slot)))
 }
 
 /// The background may end between the look at it and the place in the line.
@@ -134,26 +134,26 @@ async fn a_hold_that_came_without_a_turn_is_seen_behind_one_who_was_called() {
 #[tokio::test]
 async fn turns_are_taken_in_the_order_of_coming() {
     let (_engine, contention, name) = door();
-    let turn = contention.line(&name, PLAIN, true, || true).await;
+    let slot = contention.line(&name, PLAIN, true, || true).await;
     let (mut first, mut second) = (in_line(&contention, &name), in_line(&contention, &name));
 
-    drop(turn);
+    drop(slot);
     assert!((&mut second).now_or_never().is_none());
-    let turn = (&mut first).now_or_never().unwrap();
+    let slot = (&mut first).now_or_never().unwrap();
     assert!((&mut second).now_or_never().is_none());
-    drop(turn);
+    drop(slot);
     assert!((&mut second).now_or_never().is_some());
 }
 
 #[tokio::test]
 async fn who_leaves_passes_its_turn_on_wherever_it_stands() {
     let (_engine, contention, name) = door();
-    let turn = contention.line(&name, PLAIN, true, || true).await;
+    let slot = contention.line(&name, PLAIN, true, || true).await;
     let waits = || in_line(&contention, &name);
     let (first, second, third) = (waits(), waits(), waits());
     // one while it waits, and one after it was called, before it knew
     drop(first);
-    drop(turn);
+    drop(slot);
     drop(second);
     assert!(third.now_or_never().unwrap().is_some());
 }
@@ -189,8 +189,8 @@ async fn a_grant_goes_to_the_next_one_with_the_turn() {
     let waits = in_line(&contention, &name);
     assert!(contention.pass_on(&first, Instant::now()));
 
-    let turn = waits.now_or_never().flatten().unwrap();
-    let second = take_over(&engine, turn).unwrap();
+    let slot = waits.now_or_never().flatten().unwrap();
+    let second = take_over(&engine, slot).unwrap();
     assert_eq!((second.grant.id, engine.core.pending.queued()), (first.grant.id, 0));
     assert_eq!(first.remaining(Instant::now()), Err(LostReason::Released));
 
@@ -219,8 +219,8 @@ async fn a_grant_that_has_ended_on_its_way_is_given_back() {
     let waits = in_line(&contention, &name);
     assert!(contention.pass_on(&first, Instant::now()));
     advance(TTL).await;
-    let turn = waits.now_or_never().flatten().unwrap();
-    assert!(take_over(&engine, turn).is_none());
+    let slot = waits.now_or_never().flatten().unwrap();
+    assert!(take_over(&engine, slot).is_none());
     assert_eq!(engine.core.pending.queued(), 1);
 }
 
@@ -234,7 +234,7 @@ async fn a_grant_that_is_not_taken_goes_on_to_the_next_and_then_back_to_the_stor
 
     assert!(contention.look().is_some(), "it is to be looked after");
     assert!((&mut takes).now_or_never().is_none());
-    advance(BATON_RESTS).await;
+    advance(HANDOFF_RESTS).await;
     contention.look();
     let second = take_over(&engine, (&mut takes).now_or_never().flatten().unwrap()).unwrap();
 
@@ -242,29 +242,29 @@ async fn a_grant_that_is_not_taken_goes_on_to_the_next_and_then_back_to_the_stor
     assert!((&mut sleeps).now_or_never().is_none());
     assert!(contention.pass_on(&second, Instant::now()));
     contention.look();
-    advance(BATON_RESTS).await;
+    advance(HANDOFF_RESTS).await;
     contention.look();
     assert_eq!(engine.core.pending.queued(), 1);
     let again = contention.look();
-    assert!(again.is_none_or(|at| at > Instant::now() + BATON_RESTS), "nobody is called any more");
-    let mut turn = sleeps.now_or_never().flatten().unwrap();
-    assert!(turn.handoff.take().is_none());
+    assert!(again.is_none_or(|at| at > Instant::now() + HANDOFF_RESTS), "nobody is called any more");
+    let mut slot = sleeps.now_or_never().flatten().unwrap();
+    assert!(slot.handoff.take().is_none());
 }
 
 /// One that was called alone, and slept, kept out whoever came after it.
 #[tokio::test(start_paused = true)]
 async fn who_comes_to_wait_behind_one_that_was_called_and_sleeps_is_called_instead() {
     let (_engine, contention, name) = door();
-    let turn = contention.line(&name, PLAIN, true, || true).await;
+    let slot = contention.line(&name, PLAIN, true, || true).await;
     let _sleeps = in_line(&contention, &name);
-    drop(turn);
+    drop(slot);
     while contention.look().is_some() {
-        advance(BATON_RESTS).await;
+        advance(HANDOFF_RESTS).await;
     }
 
     let mut comes = in_line(&contention, &name);
     assert!(contention.look().is_some(), "somebody waits now");
-    advance(BATON_RESTS).await;
+    advance(HANDOFF_RESTS).await;
     contention.look();
     assert!((&mut comes).now_or_never().flatten().is_some());
 }
@@ -277,18 +277,18 @@ async fn one_that_sleeps_while_its_name_is_forgotten_takes_nobodys_place() {
     let mut sleeps = in_line(&contention, &name);
     assert!(contention.pass_on(&first, Instant::now()));
     while contention.look().is_some() {
-        advance(BATON_RESTS).await;
+        advance(HANDOFF_RESTS).await;
     }
     advance(2 * LINGER).await;
     contention.look();
     assert!(contention.is_idle());
 
-    let turn = contention.line(&name, PLAIN, true, || true).await;
+    let slot = contention.line(&name, PLAIN, true, || true).await;
     let mut waits = in_line(&contention, &name);
     assert!((&mut sleeps).now_or_never().is_none());
     assert!((&mut waits).now_or_never().is_none(), "it waits as before");
     assert_eq!(contention.in_line(&name), 2, "each has a place of its own");
-    drop(turn);
+    drop(slot);
     drop(sleeps);
     assert!(waits.now_or_never().flatten().is_some());
 }
@@ -301,8 +301,8 @@ async fn a_grant_that_is_lost_on_its_way_is_believed_by_nobody() {
     let waits = in_line(&contention, &name);
     assert!(contention.pass_on(&first, Instant::now()));
     contention.disown(&first);
-    let turn = waits.now_or_never().flatten().unwrap();
-    assert!(take_over(&engine, turn).is_none());
+    let slot = waits.now_or_never().flatten().unwrap();
+    assert!(take_over(&engine, slot).is_none());
     assert_eq!(engine.core.pending.queued(), 0, "there is nothing to give back");
 
     // nor by who has taken it already
@@ -312,8 +312,8 @@ async fn a_grant_that_is_lost_on_its_way_is_believed_by_nobody() {
     let second = take_over(&engine, waits.now_or_never().flatten().unwrap()).unwrap();
     contention.disown(&first);
     assert_eq!(second.remaining(Instant::now()), Err(LostReason::NotOwned));
-    let turn = contention.line(&name, PLAIN, true, || true).now_or_never();
-    assert!(turn.is_some(), "the turn is free");
+    let slot = contention.line(&name, PLAIN, true, || true).now_or_never();
+    assert!(slot.is_some(), "the turn is free");
 }
 
 #[tokio::test(start_paused = true)]
@@ -448,9 +448,9 @@ async fn who_asks_is_told_what_the_store_tells_and_nobody_else() {
     contention.hear(released());
     assert!(contention.is_idle(), "nobody asks");
 
-    let turn = contention.line(&name, PLAIN, true, || true).await.unwrap();
-    assert!(turn.inbox.is_none());
-    let inbox = turn.listen(PLAIN);
+    let slot = contention.line(&name, PLAIN, true, || true).await.unwrap();
+    assert!(slot.inbox.is_none());
+    let inbox = slot.listen(PLAIN);
     let limit = Instant::now() + TTL;
     assert!(inbox.until_told(limit).await, "that it listens now");
     assert_eq!(inbox.level(), SubscriptionLevel::Turns);

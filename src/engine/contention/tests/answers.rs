@@ -8,7 +8,7 @@ const WISH: Wish = Wish { shape: PLAIN, listens: true, may_share: false, again: 
 
 /// One who stands in line for `name`, and wants an answer.
 fn in_line<'a>(contention: &'a Arc<NameRegistry>, name: &'a Object) -> Line<'a> {
-    let mut waits: Line<'_> = Box::pin(contention.turn(name, &WISH, || true));
+    let mut waits: Line<'_> = Box::pin(contention.slot(name, &WISH, || true));
     assert!((&mut waits).now_or_never().is_none());
     waits
 }
@@ -19,9 +19,9 @@ fn entrance(waits: &mut Line<'_>) -> Entrance {
 }
 
 /// The turn that it has now.
-fn turn(waits: &mut Line<'_>) -> Turn {
+fn slot(waits: &mut Line<'_>) -> RequestSlot {
     match entrance(waits) {
-        Entrance::Turn(turn) => turn,
+        Entrance::Slot(slot) => slot,
         Entrance::Shared(_) | Entrance::Answered => panic!("no turn"),
     }
 }
@@ -43,10 +43,10 @@ async fn one_answer_is_for_those_who_stood_in_line_and_for_nobody_who_came_after
     assert!(matches!(entrance(&mut one), Entrance::Answered));
     assert!((&mut late).now_or_never().is_none());
     drop(asker);
-    let its_turn = turn(&mut late);
+    let its_turn = slot(&mut late);
     assert!((&mut later).now_or_never().is_none());
     drop(its_turn);
-    drop(turn(&mut later));
+    drop(slot(&mut later));
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,4 +1,4 @@
-//! One who has the turn, is alive, and is not polled.
+//! One who has the request slot, is alive, and is not polled.
 
 use std::{pin::pin, time::Duration};
 
@@ -97,7 +97,7 @@ async fn one_who_sleeps_too_long_for_a_lock_is_first_again_when_it_looks() {
     drop(timeout(IN_TIME, third).await.unwrap().unwrap());
 }
 
-/// Two in line for a name, of whom the first one has the turn.
+/// Two in line for a name, of whom the first one has the request slot.
 #[tokio::test(start_paused = true)]
 async fn a_grant_of_one_whose_turn_was_taken_is_its_own_and_takes_nobodys_turn() {
     let (engine, contention, name) = door();

@@ -5,9 +5,9 @@ use super::*;
 #[tokio::test(start_paused = true)]
 async fn when_nobody_wants_a_name_any_more_it_is_forgotten_after_a_while() {
     let (_engine, contention, name) = door();
-    let turn = contention.line(&name, PLAIN, true, || true).await;
+    let slot = contention.line(&name, PLAIN, true, || true).await;
     assert!(contention.line(&name, PLAIN, true, || true).now_or_never().is_none());
-    drop(turn);
+    drop(slot);
     assert!(!contention.is_idle(), "it may be wanted again soon");
     advance(LINGER / 2).await;
     contention.look();

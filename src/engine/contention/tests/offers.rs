@@ -7,7 +7,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::{
     Client, ExpirableSemaphore, MemoryStore,
-    engine::{Engine, timing::BATON_RESTS},
+    engine::{Engine, timing::HANDOFF_RESTS},
 };
 
 const SOON: Duration = Duration::from_millis(1);
@@ -89,7 +89,7 @@ async fn what_was_left_to_one_who_does_not_look_is_given_back() {
     assert!(timeout(SOON, &mut waits).await.is_err());
     guard.release().await.unwrap().into_result().unwrap();
     assert_eq!(held(&store).await, 1);
-    sleep(2 * BATON_RESTS).await;
+    sleep(2 * HANDOFF_RESTS).await;
     assert_eq!(held(&store).await, 0);
 }
 

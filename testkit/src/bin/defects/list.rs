@@ -77,7 +77,7 @@ pub(crate) const DEFECTS: &[Defect] = &[
         edits: &[Edit {
             file: "src/engine/acquire/attempt.rs",
             from: "Ok(Verdict::Granted { .. }) if now >= lease.ends() =>",
-            to: "Ok(Verdict::Granted { .. }) if now >= lease.ends() && self.turn.is_none() =>",
+            to: "Ok(Verdict::Granted { .. }) if now >= lease.ends() && self.slot.is_none() =>",
         }],
     },
     Defect {
@@ -107,7 +107,7 @@ pub(crate) const DEFECTS: &[Defect] = &[
     Defect {
         says: "a waiter that leaves keeps its turn",
         edits: &[Edit {
-            file: "src/engine/contention/turn.rs",
+            file: "src/engine/contention/request_slot.rs",
             from: "        if self.spent {\n",
             to: "        if self.spent || self.handoff.is_none() {\n",
         }],
@@ -147,7 +147,7 @@ pub(crate) const DEFECTS: &[Defect] = &[
     Defect {
         says: "nobody looks after one that was called alone when another one comes",
         edits: &[Edit {
-            file: "src/engine/contention/turn.rs",
+            file: "src/engine/contention/request_slot.rs",
             from: "            entries.look_after(object, &self.core);\n        } else if",
             to: "        } else if",
         }],
@@ -461,7 +461,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         Defect {
             says: "one may wait though the client was shut down",
             edits: &[Edit {
-                file: "src/engine/contention/turn.rs",
+                file: "src/engine/contention/request_slot.rs",
                 from: "        if self.core.open.is_closed() {",
                 to: "        if self.core.used.is_closed() {",
             }],
@@ -712,7 +712,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "one who leaves a gap is taken for one who asks",
             edits: &[Edit {
                 file: "src/engine/acquire/mod.rs",
-                from: "        turn.rests(self.core.clock.now() + longest);\n",
+                from: "        slot.rests(self.core.clock.now() + longest);\n",
                 to: "",
             }],
         },
@@ -953,7 +953,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         Defect {
             says: "tickets begin anew when a name is forgotten",
             edits: &[Edit {
-                file: "src/engine/contention/turn.rs",
+                file: "src/engine/contention/request_slot.rs",
                 from: "        let fresh = entries.last_ticket;\n        let Entries { of, left_alone, .. } = &mut *entries;\n        let entry = of.entry(object.clone()).or_default();\n",
                 to: "        let Entries { of, left_alone, .. } = &mut *entries;\n        let entry = of.entry(object.clone()).or_default();\n        let fresh = 1 + entry.waits_here().waiting.len() as u64;\n",
             }],
@@ -965,7 +965,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "who leaves the lock to others is there before them",
             edits: &[Edit {
                 file: "src/engine/acquire/mod.rs",
-                from: "let others_first = turn.head_start.unwrap_or_default();",
+                from: "let others_first = slot.head_start.unwrap_or_default();",
                 to: "let others_first = Duration::ZERO;",
             }],
         },
@@ -1287,7 +1287,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         Defect {
             says: "an answer goes to those who came after it was asked for",
             edits: &[Edit {
-                file: "src/engine/contention/turn.rs",
+                file: "src/engine/contention/request_slot.rs",
                 from: "self.asked_after = self.contention.entries.lock().last_ticket;",
                 to: "self.asked_after = self.contention.entries.lock().last_ticket + 1_000_000;",
             }],
@@ -1473,7 +1473,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         Defect {
             says: "who goes leaves nobody what was left to it",
             edits: &[Edit {
-                file: "src/engine/contention/turn.rs",
+                file: "src/engine/contention/request_slot.rs",
                 from: "let offered = entry.take_offered();",
                 to: "let offered = None;",
             }],
@@ -1487,7 +1487,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "what was left to one who does not look rests with it",
             edits: &[Edit {
                 file: "src/engine/contention/mod.rs",
-                from: "entries.plan(hold.object(), now + BATON_RESTS, &self.core);",
+                from: "entries.plan(hold.object(), now + HANDOFF_RESTS, &self.core);",
                 to: "",
             }],
         },
@@ -1526,8 +1526,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "the time in line is not counted",
             edits: &[Edit {
                 file: "src/engine/acquire/attempt.rs",
-                from: "Waiting::since_when(turn.as_ref().and_then(|turn| turn.spot.since).map(Instant::from))",
-                to: "Waiting::since_when(turn.as_ref().and_then(|turn| turn.spot.since).map(Instant::from).filter(|_| false))",
+                from: "Waiting::since_when(slot.as_ref().and_then(|slot| slot.spot.since).map(Instant::from))",
+                to: "Waiting::since_when(slot.as_ref().and_then(|slot| slot.spot.since).map(Instant::from).filter(|_| false))",
             }],
         },
     ),
@@ -1539,8 +1539,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "one who asks and is polled by nobody keeps its turn",
             edits: &[Edit {
                 file: "src/engine/contention/entry.rs",
-                from: "        if matches!(self.turn, TurnOf::Asker(_)) {\n            return self.look_at_asker(now);",
-                to: "        if matches!(self.turn, TurnOf::Asker(_)) {\n            return None;",
+                from: "        if matches!(self.slot, SlotOwner::Asker(_)) {\n            return self.look_at_asker(now);",
+                to: "        if matches!(self.slot, SlotOwner::Asker(_)) {\n            return None;",
             }],
         },
     ),
@@ -1576,8 +1576,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "a grant takes the turn of another one",
             edits: &[Edit {
                 file: "src/engine/contention/mod.rs",
-                from: "if entry.is_asked_by(turn.ticket()) {",
-                to: "if entry.is_asked_by(turn.ticket()) || !hold.name().as_str().is_empty() {",
+                from: "if entry.is_asked_by(slot.ticket()) {",
+                to: "if entry.is_asked_by(slot.ticket()) || !hold.name().as_str().is_empty() {",
             }],
         },
     ),

@@ -6,7 +6,7 @@ use tokio::{sync::oneshot, time::Instant};
 
 use super::{
     Entries, NameRegistry,
-    entry::{Call, Entry, TurnOf, Waiter},
+    entry::{Wakeup, Entry, SlotOwner, Waiter},
     handoff::HandoffGrant,
     inbox::Inbox,
 };
@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// The right to ask for one name, until it is dropped or a hold keeps it.
-pub(crate) struct Turn {
+pub(crate) struct RequestSlot {
     contention: Arc<NameRegistry>,
     object: Object,
     /// Where we stood in line.
@@ -41,7 +41,7 @@ impl NameRegistry {
     /// nobody can look after those who wait. A grant of this `shape` is of use to us. A
     /// polling waiter does not listen to releases: there may be no messages. When the background
     /// ends, it is to `revive` it, and say whether it runs.
-    pub(crate) async fn turn(
+    pub(crate) async fn slot(
         self: &Arc<Self>,
         object: &Object,
         wish: &Wish,
@@ -68,7 +68,7 @@ impl NameRegistry {
             if !revive() {
                 return None;
             }
-            if seat.called.await == Ok(Call::Answered) {
+            if seat.called.await == Ok(Wakeup::Answered) {
                 leaves.cancel();
                 return Some(Entrance::Answered);
             }
@@ -97,7 +97,7 @@ impl NameRegistry {
         if may_share {
             let now = self.core.clock.now();
             if let Some(hold) = entries.share(object, shape, now) {
-                entries.pass_call(object, ticket, &self.core);
+                entries.pass_wakeup(object, ticket, &self.core);
                 return Some(Ok(Entrance::Shared(hold)));
             }
         }
@@ -106,14 +106,14 @@ impl NameRegistry {
         let Entries { of, left_alone, .. } = &mut *entries;
         let entry = of.entry(object.clone()).or_default();
         let is_ours = ticket.is_some_and(|ticket| entry.has_called(ticket));
-        if is_ours || matches!(entry.turn, TurnOf::Nobody) {
+        if is_ours || matches!(entry.slot, SlotOwner::Nobody) {
             let spot = spot.unwrap_or(Spot { ticket: fresh, since: None });
-            let mut turn = self.begin(object, entry, spot, listens.then_some(shape));
+            let mut slot = self.begin(object, entry, spot, listens.then_some(shape));
             if let Some((_, until)) = left_alone.take_if(|(left, _)| left == object) {
                 let rest = until.checked_duration_since(self.core.clock.now());
-                turn.head_start = turn.head_start.or(rest);
+                slot.head_start = slot.head_start.or(rest);
             }
-            return Some(Ok(Entrance::Turn(turn)));
+            return Some(Ok(Entrance::Slot(slot)));
         }
         let waits_here = entry.waits_here();
         let listens_first = listens && !waits_here.listens;
@@ -125,24 +125,24 @@ impl NameRegistry {
         if entry.is_called_unseen() {
             // The one who was called may never come, and now somebody waits for it.
             entries.look_after(object, &self.core);
-        } else if matches!(entry.turn, TurnOf::Asker(_)) {
+        } else if matches!(entry.slot, SlotOwner::Asker(_)) {
             // The one who asks may be polled by nobody.
             entries.plan(object, self.core.clock.now() + ASKER_RESTS, &self.core);
         }
         Some(Err(Seat { ticket, called, listens_first }))
     }
 
-    /// Gives the turn to who asks now.
+    /// Gives the request slot to who asks now.
     fn begin(
         self: &Arc<Self>,
         object: &Object,
         entry: &mut Entry,
         spot: Spot,
         shape: Option<Shape>,
-    ) -> Turn {
-        let handoff = match std::mem::replace(&mut entry.turn, TurnOf::Asker(spot.ticket)) {
-            TurnOf::Called(called) => called.handoff,
-            TurnOf::Nobody | TurnOf::Asker(_) | TurnOf::Hold(_) => None,
+    ) -> RequestSlot {
+        let handoff = match std::mem::replace(&mut entry.slot, SlotOwner::Asker(spot.ticket)) {
+            SlotOwner::Woken(called) => called.handoff,
+            SlotOwner::Nobody | SlotOwner::Asker(_) | SlotOwner::Hold(_) => None,
         };
         let head_start = entry.head_start(&self.core.clock);
         let mut inbox = None;
@@ -153,7 +153,7 @@ impl NameRegistry {
             waits_here.asker_rests(None);
             inbox = waits_here.listens.then(|| Arc::clone(&waits_here.inbox));
         }
-        Turn {
+        RequestSlot {
             contention: Arc::clone(self),
             object: object.clone(),
             spot,
@@ -165,23 +165,23 @@ impl NameRegistry {
         }
     }
 
-    /// Gives up a place in the line, or the turn if it was given meanwhile.
+    /// Gives up a place in the line, or the request slot if it was given meanwhile.
     fn leave_line(&self, object: &Object, ticket: u64) {
         let mut entries = self.entries.lock();
         let Some(entry) = entries.of.get_mut(object) else { return };
         if let Some(waits_here) = &mut entry.waits_here {
             waits_here.waiting.remove(&ticket);
         }
-        entries.pass_call(object, Some(ticket), &self.core);
+        entries.pass_wakeup(object, Some(ticket), &self.core);
     }
 }
 
 impl Entries {
     /// Whoever has this ticket does not come: if it was called, the next one is.
-    fn pass_call(&mut self, object: &Object, ticket: Option<u64>, core: &Core) {
+    fn pass_wakeup(&mut self, object: &Object, ticket: Option<u64>, core: &Core) {
         let (Some(ticket), Some(entry)) = (ticket, self.of.get_mut(object)) else { return };
         if entry.has_called(ticket)
-            && let TurnOf::Called(called) = std::mem::take(&mut entry.turn)
+            && let SlotOwner::Woken(called) = std::mem::take(&mut entry.slot)
         {
             entry.call_next(called.handoff, || core.clock.now());
         }
@@ -189,7 +189,7 @@ impl Entries {
     }
 }
 
-impl Turn {
+impl RequestSlot {
     /// Where it is told to us that we may ask; the name is listened to from now on. A grant of
     /// this `shape` is of use to us.
     pub(crate) fn listen(&self, shape: Shape) -> Arc<Inbox> {
@@ -233,7 +233,7 @@ impl Turn {
     }
 
     /// Notes that we sleep until then, or until we are told something. Returns whether we have
-    /// the turn.
+    /// the request slot.
     pub(crate) fn rests(&self, until: Instant) -> bool {
         let mut entries = self.contention.entries.lock();
         let entry = entries.of.get_mut(&self.object);
@@ -241,7 +241,7 @@ impl Turn {
         ours.map(|entry| entry.waits_here().asker_rests(Some(until))).is_some()
     }
 
-    /// Notes that we ask again. Returns whether we have the turn: nobody may have polled us for
+    /// Notes that we ask again. Returns whether we have the request slot: nobody may have polled us for
     /// so long that the next in line has it.
     pub(crate) fn goes_on(&self) -> bool {
         let mut entries = self.contention.entries.lock();
@@ -253,14 +253,14 @@ impl Turn {
         true
     }
 
-    /// Leaves the turn to the hold that came of it.
+    /// Leaves the request slot to the hold that came of it.
     pub(super) fn spend(mut self) {
         self.spent = true;
     }
 }
 
-impl Drop for Turn {
-    /// Gives the turn to the next in line.
+impl Drop for RequestSlot {
+    /// Gives the request slot to the next in line.
     fn drop(&mut self) {
         if self.spent {
             return;
@@ -288,7 +288,7 @@ pub(crate) struct Wish {
     pub(crate) again: Option<Spot>,
 }
 
-/// Where one stands in line, or stood before it had the turn.
+/// Where one stands in line, or stood before it had the request slot.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Spot {
     pub(super) ticket: u64,
@@ -305,7 +305,7 @@ impl Spot {
 
 /// How it gets in.
 pub(crate) enum Entrance {
-    Turn(Turn),
+    Slot(RequestSlot),
     /// A share in this hold is its own.
     Shared(Arc<Hold>),
     /// It need not ask: what one before it was answered is its answer, too.
@@ -315,7 +315,7 @@ pub(crate) enum Entrance {
 /// A place in the line, to be called from.
 struct Seat {
     ticket: u64,
-    called: oneshot::Receiver<Call>,
+    called: oneshot::Receiver<Wakeup>,
     /// Whether nobody listened to the name before.
     listens_first: bool,
 }
