@@ -28,7 +28,7 @@ use crate::{
     },
     engine::{
         Engine,
-        contention::{Inbox, Spot, RequestSlot},
+        contention::{Inbox, LinePosition, RequestSlot},
         grant::{Copies, Grant, Stay},
         held::Held,
         pending::{PendingRelease, Withdrawal},
@@ -78,14 +78,14 @@ enum Got {
     /// What one here has left to it.
     TakenOver(Held),
     /// Nothing: its turn was taken from it.
-    PassedBy(Spot),
+    PassedBy(LinePosition),
 }
 
 /// How an attempt ends that does not fail.
 pub(super) enum End<T> {
     In(T),
     /// Nobody polled it, and the next one has its turn: it is to come to the line again.
-    PassedBy(Spot),
+    PassedBy(LinePosition),
 }
 
 /// What the store granted: for this lease, with the first of its tokens, as we saw at `now`.
@@ -103,8 +103,9 @@ impl<'a> Attempt<'a> {
         heard: &'a Heard,
         slot: Option<RequestSlot>,
     ) -> Self {
-        let waiting =
-            Waiting::since_when(slot.as_ref().and_then(|slot| slot.spot.since).map(Instant::from));
+        let waiting = Waiting::since_when(
+            slot.as_ref().and_then(|slot| slot.position.since).map(Instant::from),
+        );
         Self {
             engine,
             want,
@@ -138,7 +139,7 @@ impl<'a> Attempt<'a> {
             match self.until_granted().await? {
                 Got::Granted(granted) => self.enter(granted).map(End::In),
                 Got::TakenOver(held) => Ok(End::In(held)),
-                Got::PassedBy(spot) => Ok(End::PassedBy(spot)),
+                Got::PassedBy(position) => Ok(End::PassedBy(position)),
             }
         };
         held.instrument(span)
@@ -147,8 +148,8 @@ impl<'a> Attempt<'a> {
     /// Asks until it is granted, of what is not held: the answer is that of everybody who
     /// stood in line before it was asked for.
     pub(super) async fn until_open(mut self) -> Result<End<()>, Error> {
-        if let Got::PassedBy(spot) = self.until_granted().await? {
-            return Ok(End::PassedBy(spot));
+        if let Got::PassedBy(position) = self.until_granted().await? {
+            return Ok(End::PassedBy(position));
         }
         self.slot.iter().for_each(RequestSlot::answer_those_before);
         Ok(End::In(()))
@@ -174,16 +175,16 @@ impl<'a> Attempt<'a> {
             if let Some(held) = self.take_over() {
                 return held.map(Got::TakenOver);
             }
-            if let Some(spot) = self.is_passed_by() {
-                return Ok(Got::PassedBy(spot));
+            if let Some(position) = self.is_passed_by() {
+                return Ok(Got::PassedBy(position));
             }
         }
     }
 
     /// Where it stood in line, if its turn was taken from it.
-    fn is_passed_by(&self) -> Option<Spot> {
+    fn is_passed_by(&self) -> Option<LinePosition> {
         let slot = self.slot.as_ref().filter(|slot| !slot.goes_on())?;
-        Some(slot.spot.waits_since(self.waiting.since()))
+        Some(slot.position.waits_since(self.waiting.since()))
     }
 
     /// Leaves a store in trouble alone for a while, if that can help.

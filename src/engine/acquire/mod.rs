@@ -24,7 +24,7 @@ pub(crate) use self::patience::Within;
 use super::held::Watch;
 use super::{
     Engine,
-    contention::{Entrance, Spot, RequestSlot, Wish},
+    contention::{Entrance, LinePosition, RequestSlot, Wish},
     grant::{Grant, Shape, Terms},
     held::Held,
     hold::Hold,
@@ -207,9 +207,9 @@ impl Engine {
         let waiting = &self.core.counters.waiting;
         waiting.add(1);
         let _waits = OnDrop::new(|| waiting.one_less());
-        let mut spot = None;
+        let mut position = None;
         loop {
-            let mut slot = match self.slot(want, spot).await? {
+            let mut slot = match self.slot(want, position).await? {
                 Entrance::Slot(slot) => slot,
                 Entrance::Shared(hold) => return Ok(self.share(hold)),
                 // An answer is no hold.
@@ -227,14 +227,14 @@ impl Engine {
             if (past.is_some() || slot.head_start.is_some())
                 && !Box::pin(self.lets_others_ask(&slot, past, until)).await?
             {
-                spot = Some(slot.spot);
+                position = Some(slot.position);
                 continue;
             }
             // In boxes, this one and those within: who waits for a request slot is small, and so is
             // who need not wait for the store.
             match Box::pin(Attempt::new(self, want, heard, Some(slot)).run()).await? {
                 End::In(held) => return Ok(held),
-                End::PassedBy(before) => spot = Some(before),
+                End::PassedBy(before) => position = Some(before),
             }
         }
     }
@@ -298,18 +298,22 @@ impl Engine {
         let waiting = &self.core.counters.waiting;
         waiting.add(1);
         let _waits = OnDrop::new(|| waiting.one_less());
-        let mut spot = None;
+        let mut position = None;
         loop {
-            let Entrance::Slot(slot) = self.slot(want, spot).await? else { return Ok(()) };
+            let Entrance::Slot(slot) = self.slot(want, position).await? else { return Ok(()) };
             match Box::pin(Attempt::new(self, want, heard, Some(slot)).until_open()).await? {
                 End::In(()) => return Ok(()),
-                End::PassedBy(before) => spot = Some(before),
+                End::PassedBy(before) => position = Some(before),
             }
         }
     }
 
     /// Waits for the right to ask, where it stood before if that was taken from it.
-    async fn slot(self: &Arc<Self>, want: &Want, again: Option<Spot>) -> Result<Entrance, Error> {
+    async fn slot(
+        self: &Arc<Self>,
+        want: &Want,
+        again: Option<LinePosition>,
+    ) -> Result<Entrance, Error> {
         let listens = want.wait_strategy == WaitStrategy::PubSub;
         let wish = Wish { shape: want.shape(), listens, may_share: want.may_share(), again };
         let entrance = self.contention.slot(&want.object, &wish, || self.revive()).await;

@@ -18,7 +18,7 @@ use crate::{
         clock::Clock,
         grant::Shape,
         hold::Hold,
-        timing::{ANSWER_RESTS, ASKER_RESTS, HANDOFF_RESTS, CONTENDED, LINGER},
+        timing::{ANSWER_RESTS, ASKER_RESTS, CONTENDED, HANDOFF_RESTS, LINGER},
     },
 };
 
@@ -226,7 +226,8 @@ impl Entry {
             handoff = handoff.filter(|handoff| next.shape == handoff.shape());
             if next.calls.send(Wakeup::Slot).is_ok() {
                 let (shape, at) = (next.shape, now());
-                self.slot = SlotOwner::Woken(Box::new(PendingWakeup { ticket, shape, handoff, at }));
+                self.slot =
+                    SlotOwner::Woken(Box::new(PendingWakeup { ticket, shape, handoff, at }));
                 return;
             }
         }

@@ -29,9 +29,9 @@
 mod entry;
 mod handoff;
 mod inbox;
+mod request_slot;
 #[cfg(test)]
 mod tests;
-mod request_slot;
 
 use std::{
     collections::BTreeSet,
@@ -44,7 +44,7 @@ use self::entry::{Entry, SlotOwner};
 pub(crate) use self::{
     handoff::HandoffGrant,
     inbox::Inbox,
-    request_slot::{Entrance, Spot, RequestSlot, Wish},
+    request_slot::{Entrance, LinePosition, RequestSlot, Wish},
 };
 use super::{
     core::Core,

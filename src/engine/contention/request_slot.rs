@@ -6,7 +6,7 @@ use tokio::{sync::oneshot, time::Instant};
 
 use super::{
     Entries, NameRegistry,
-    entry::{Wakeup, Entry, SlotOwner, Waiter},
+    entry::{Entry, SlotOwner, Waiter, Wakeup},
     handoff::HandoffGrant,
     inbox::Inbox,
 };
@@ -22,7 +22,7 @@ pub(crate) struct RequestSlot {
     contention: Arc<NameRegistry>,
     object: Object,
     /// Where we stood in line.
-    pub(crate) spot: Spot,
+    pub(crate) position: LinePosition,
     /// What the hold before left to us, if it did.
     pub(crate) handoff: Option<HandoffGrant>,
     /// Where it is told to us that we may ask, if the name is subscribed to already. A turn
@@ -52,11 +52,11 @@ impl NameRegistry {
             Err(seat) => seat,
         };
         let ticket = seat.ticket;
-        let since = wish.again.and_then(|spot| spot.since);
+        let since = wish.again.and_then(|position| position.since);
         // Who queues has its time in the store.
         let counts = object.traits().waits != Waits::Queued;
         let now = || counts.then(|| self.core.clock.now().into());
-        let spot = Spot { ticket, since: since.or_else(now) };
+        let position = LinePosition { ticket, since: since.or_else(now) };
         let leaves = OnDrop::new(|| self.leave_line(object, ticket));
         loop {
             if seat.listens_first {
@@ -72,7 +72,7 @@ impl NameRegistry {
                 leaves.cancel();
                 return Some(Entrance::Answered);
             }
-            match self.take_or_wait(object, wish, Some(spot))? {
+            match self.take_or_wait(object, wish, Some(position))? {
                 Ok(entrance) => {
                     leaves.cancel();
                     return Some(entrance);
@@ -87,13 +87,13 @@ impl NameRegistry {
         self: &Arc<Self>,
         object: &Object,
         &Wish { shape, listens, may_share, .. }: &Wish,
-        spot: Option<Spot>,
+        position: Option<LinePosition>,
     ) -> Option<Result<Entrance, Seat>> {
         let mut entries = self.entries.lock();
         if self.core.open.is_closed() {
             return None;
         }
-        let ticket = spot.map(|spot| spot.ticket);
+        let ticket = position.map(|position| position.ticket);
         if may_share {
             let now = self.core.clock.now();
             if let Some(hold) = entries.share(object, shape, now) {
@@ -107,8 +107,8 @@ impl NameRegistry {
         let entry = of.entry(object.clone()).or_default();
         let is_ours = ticket.is_some_and(|ticket| entry.has_called(ticket));
         if is_ours || matches!(entry.slot, SlotOwner::Nobody) {
-            let spot = spot.unwrap_or(Spot { ticket: fresh, since: None });
-            let mut slot = self.begin(object, entry, spot, listens.then_some(shape));
+            let position = position.unwrap_or(LinePosition { ticket: fresh, since: None });
+            let mut slot = self.begin(object, entry, position, listens.then_some(shape));
             if let Some((_, until)) = left_alone.take_if(|(left, _)| left == object) {
                 let rest = until.checked_duration_since(self.core.clock.now());
                 slot.head_start = slot.head_start.or(rest);
@@ -137,10 +137,10 @@ impl NameRegistry {
         self: &Arc<Self>,
         object: &Object,
         entry: &mut Entry,
-        spot: Spot,
+        position: LinePosition,
         shape: Option<Shape>,
     ) -> RequestSlot {
-        let handoff = match std::mem::replace(&mut entry.slot, SlotOwner::Asker(spot.ticket)) {
+        let handoff = match std::mem::replace(&mut entry.slot, SlotOwner::Asker(position.ticket)) {
             SlotOwner::Woken(called) => called.handoff,
             SlotOwner::Nobody | SlotOwner::Asker(_) | SlotOwner::Hold(_) => None,
         };
@@ -156,7 +156,7 @@ impl NameRegistry {
         RequestSlot {
             contention: Arc::clone(self),
             object: object.clone(),
-            spot,
+            position,
             handoff,
             inbox,
             head_start,
@@ -222,7 +222,7 @@ impl RequestSlot {
     }
 
     pub(super) fn ticket(&self) -> u64 {
-        self.spot.ticket
+        self.position.ticket
     }
 
     /// What a hold that is over has left to us while we asked or slept.
@@ -267,7 +267,7 @@ impl Drop for RequestSlot {
         }
         let mut entries = self.contention.entries.lock();
         let Some(entry) = entries.of.get_mut(&self.object) else { return };
-        if entry.is_asked_by(self.spot.ticket) {
+        if entry.is_asked_by(self.position.ticket) {
             let now = || self.contention.core.clock.now();
             let offered = entry.take_offered();
             entry.call_next(self.handoff.take().or(offered), now);
@@ -285,18 +285,18 @@ pub(crate) struct Wish {
     /// Whether a share in a hold that is here will do.
     pub(crate) may_share: bool,
     /// Where it stood before, if its turn was taken from it.
-    pub(crate) again: Option<Spot>,
+    pub(crate) again: Option<LinePosition>,
 }
 
 /// Where one stands in line, or stood before it had the request slot.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Spot {
+pub(crate) struct LinePosition {
     pub(super) ticket: u64,
     /// Since when it waits, if it had to.
     pub(crate) since: Option<Stamp>,
 }
 
-impl Spot {
+impl LinePosition {
     /// The same of one who waits since then.
     pub(crate) fn waits_since(self, since: Option<Instant>) -> Self {
         Self { since: since.map(Stamp::from), ..self }

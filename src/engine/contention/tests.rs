@@ -246,7 +246,10 @@ async fn a_grant_that_is_not_taken_goes_on_to_the_next_and_then_back_to_the_stor
     contention.look();
     assert_eq!(engine.core.pending.queued(), 1);
     let again = contention.look();
-    assert!(again.is_none_or(|at| at > Instant::now() + HANDOFF_RESTS), "nobody is called any more");
+    assert!(
+        again.is_none_or(|at| at > Instant::now() + HANDOFF_RESTS),
+        "nobody is called any more"
+    );
     let mut slot = sleeps.now_or_never().flatten().unwrap();
     assert!(slot.handoff.take().is_none());
 }

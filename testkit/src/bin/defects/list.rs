@@ -1526,8 +1526,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "the time in line is not counted",
             edits: &[Edit {
                 file: "src/engine/acquire/attempt.rs",
-                from: "Waiting::since_when(slot.as_ref().and_then(|slot| slot.spot.since).map(Instant::from))",
-                to: "Waiting::since_when(slot.as_ref().and_then(|slot| slot.spot.since).map(Instant::from).filter(|_| false))",
+                from: "slot.as_ref().and_then(|slot| slot.position.since).map(Instant::from),",
+                to: "slot.as_ref().and_then(|slot| slot.position.since).map(Instant::from).filter(|_| false),",
             }],
         },
     ),
