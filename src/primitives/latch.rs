@@ -4,11 +4,11 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use super::{
     example,
-    settings::{checked_timeout, want_without_lease},
+    settings::{checked_timeout, request_without_lease},
 };
 use crate::{
     domain::{Name, Object, Share},
-    engine::{Engine, acquire::Want},
+    engine::{Engine, acquire::AcquireRequest},
     error::{Error, Result},
     store::latch::{self, Change},
 };
@@ -56,8 +56,8 @@ impl Latch {
         &self.object.name
     }
 
-    fn want(&self) -> Result<Want> {
-        want_without_lease(&self.object, Share::Nothing, None)
+    fn request(&self) -> Result<AcquireRequest> {
+        request_without_lease(&self.object, Share::Nothing, None)
     }
 }
 
@@ -79,7 +79,7 @@ impl Latch {
     /// Dropping the future has no effect on the store.
     #[doc = example!(latch: "ready.wait().await?; // no client has set it")]
     pub async fn wait(&self) -> Result<()> {
-        self.engine.pass(&self.want()?).await
+        self.engine.pass(&self.request()?).await
     }
 
     /// Waits until the latch is open, for at most `timeout`.
@@ -100,7 +100,7 @@ impl Latch {
         "let waited = ready.wait_within(Duration::from_secs(5)).await;",
         "assert!(waited.is_err_and(|error| error.is_busy()));")]
     pub async fn wait_within(&self, timeout: Duration) -> Result<()> {
-        self.engine.pass_within(&self.want()?, checked_timeout(timeout)?).await
+        self.engine.pass_within(&self.request()?, checked_timeout(timeout)?).await
     }
 }
 

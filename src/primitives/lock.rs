@@ -14,7 +14,7 @@ use crate::{
     domain::{Holder, LostReason, Name, Object, Owner, Replicas, WaitStrategy},
     engine::{
         Engine,
-        acquire::{Want, Within},
+        acquire::{AcquireRequest, Within},
         grant::LocalHandoff,
         held::{Held, Watch},
     },
@@ -118,8 +118,8 @@ impl<K> Lock<K> {
         &self.object
     }
 
-    fn want(&self) -> Result<Want> {
-        self.settings.want(&self.object)
+    fn request(&self) -> Result<AcquireRequest> {
+        self.settings.request(&self.object)
     }
 
     fn guard(&self, held: Held) -> Guard<Self> {
@@ -136,10 +136,10 @@ impl<K> Lock<K> {
         holding: &LockContext,
         patience: Patience,
     ) -> Result<Guard<Self>> {
-        let want = self.want()?;
-        let held = self.engine.enter_again(&want, holding.watch(), patience).await?;
+        let request = self.request()?;
+        let held = self.engine.enter_again(&request, holding.watch(), patience).await?;
         // The first guard may be that of a plain lock of this name.
-        match want.share.tokens() > 0 && held.watch.token().is_none() {
+        match request.share.tokens() > 0 && held.watch.token().is_none() {
             true => Err(Error::NoToken { name: self.name().clone() }),
             false => Ok(self.guard(held)),
         }
@@ -159,8 +159,9 @@ impl<K> Lock<K> {
         other.remaining().map_err(lost)?;
         // From here on the store knows more than the grant: it is handed off to nobody.
         other.note_beside();
-        let want = Want { beside: Some(other.claim().owner.clone()), ..self.want()? };
-        let held = self.engine.try_acquire(&want, until).await?;
+        let request =
+            AcquireRequest { beside: Some(other.claim().owner.clone()), ..self.request()? };
+        let held = self.engine.try_acquire(&request, until).await?;
         let held =
             held.ok_or_else(|| lost(other.remaining().err().unwrap_or(LostReason::NotOwned)))?;
         Ok(self.guard(held))
@@ -191,8 +192,8 @@ impl<K> Lock<K> {
     /// else can acquire the lock until the ttl is over.
     #[doc = example!(lock: "let guard = lock.acquire().await?;")]
     pub async fn acquire(&self) -> Result<Guard<Self>> {
-        let want = self.want()?;
-        Ok(self.guard(self.engine.acquire(&want).await?))
+        let request = self.request()?;
+        Ok(self.guard(self.engine.acquire(&request).await?))
     }
 
     /// Acquires the lock, waiting for at most `timeout`.
@@ -217,8 +218,8 @@ impl<K> Lock<K> {
 
     /// The same with a timeout that began before.
     pub(crate) async fn acquire_in_time(&self, timeout: Within) -> Result<Guard<Self>> {
-        let want = self.want()?;
-        Ok(self.guard(self.engine.acquire_within(&want, timeout).await?))
+        let request = self.request()?;
+        Ok(self.guard(self.engine.acquire_within(&request, timeout).await?))
     }
 
     /// Acquires the lock if it is free now, and returns `None` if it is not.
@@ -240,8 +241,8 @@ impl<K> Lock<K> {
         "let second = lock.try_acquire().await?;",
         "assert!(first.is_some() && second.is_none());")]
     pub async fn try_acquire(&self) -> Result<Option<Guard<Self>>> {
-        let want = self.want()?;
-        Ok(self.engine.try_acquire(&want, None).await?.map(|held| self.guard(held)))
+        let request = self.request()?;
+        Ok(self.engine.try_acquire(&request, None).await?.map(|held| self.guard(held)))
     }
 
     /// Acquires the lock, runs `work` under it, releases it, and returns the work's result.

@@ -11,7 +11,7 @@ use crate::{
         Claim, Counts, MOST_AT_ONCE, Name, Object, PermitId, Replicas, Share, WaitStrategy,
         checked, permits_of,
     },
-    engine::{Engine, acquire::Want, grant::LocalHandoff, held::Held},
+    engine::{Engine, acquire::AcquireRequest, grant::LocalHandoff, held::Held},
     error::{Error, Result},
     store::permits::{self, Change},
 };
@@ -81,10 +81,10 @@ impl ExpirableSemaphore {
         &self.object.name
     }
 
-    fn want(&self, count: u32) -> Result<Want> {
+    fn request(&self, count: u32) -> Result<AcquireRequest> {
         match count {
             0 => Err(Error::ZeroCount { name: self.name().clone() }),
-            1..=MOST_AT_ONCE => self.settings.want_share(&self.object, Share::Units(count)),
+            1..=MOST_AT_ONCE => self.settings.request_share(&self.object, Share::Units(count)),
             _ => Err(Error::TooMany { name: self.name().clone(), most: MOST_AT_ONCE }),
         }
     }
@@ -156,8 +156,8 @@ impl ExpirableSemaphore {
         "let guard = permits.acquire_many(2).await?;",
         "assert_eq!(permits.available().await?, 1);")]
     pub async fn acquire_many(&self, count: u32) -> Result<ExpirablePermits> {
-        let want = self.want(count)?;
-        Ok(self.guard(self.engine.acquire(&want).await?))
+        let request = self.request(count)?;
+        Ok(self.guard(self.engine.acquire(&request).await?))
     }
 
     /// Acquires a permit, waiting for at most `timeout`.
@@ -192,8 +192,8 @@ impl ExpirableSemaphore {
         count: u32,
         timeout: Duration,
     ) -> Result<ExpirablePermits> {
-        let (want, timeout) = (self.want(count)?, checked_timeout(timeout)?);
-        Ok(self.guard(self.engine.acquire_within(&want, timeout).await?))
+        let (request, timeout) = (self.request(count)?, checked_timeout(timeout)?);
+        Ok(self.guard(self.engine.acquire_within(&request, timeout).await?))
     }
 
     /// Acquires a permit if one is free now, by one request.
@@ -222,8 +222,8 @@ impl ExpirableSemaphore {
     /// As [`acquire`](Self::acquire).
     #[doc = example!(permits: "assert!(permits.try_acquire_many(4).await?.is_none());")]
     pub async fn try_acquire_many(&self, count: u32) -> Result<Option<ExpirablePermits>> {
-        let want = self.want(count)?;
-        Ok(self.engine.try_acquire(&want, None).await?.map(|held| self.guard(held)))
+        let request = self.request(count)?;
+        Ok(self.engine.try_acquire(&request, None).await?.map(|held| self.guard(held)))
     }
 }
 

@@ -4,11 +4,11 @@ use std::{fmt, future::Future, sync::Arc, time::Duration};
 
 use super::{
     Guard, LockContext, OnLoss, example,
-    settings::{checked_timeout, possible, replicated, want_without_lease},
+    settings::{checked_timeout, possible, replicated, request_without_lease},
 };
 use crate::{
     domain::{Name, Object, Replicas, Share},
-    engine::{Engine, acquire::Want, held::Held},
+    engine::{Engine, acquire::AcquireRequest, held::Held},
     error::{Error, Result},
     store::semaphore::{self, Change},
 };
@@ -85,12 +85,12 @@ impl Semaphore {
         &self.object.name
     }
 
-    fn want(&self, permits: u32) -> Result<Want> {
+    fn request(&self, permits: u32) -> Result<AcquireRequest> {
         if permits == 0 {
             return Err(Error::ZeroCount { name: self.name().clone() });
         }
         let share = Share::Units(possible(self.name(), permits)?);
-        want_without_lease(&self.object, share, self.replicas)
+        request_without_lease(&self.object, share, self.replicas)
     }
 }
 
@@ -119,8 +119,8 @@ impl Semaphore {
     /// process's queue, and the permits that its request was granted.
     #[doc = example!(printers: "let guard = printers.acquire(1).await?;")]
     pub async fn acquire(&self, permits: u32) -> Result<SemaphoreGuard> {
-        let want = self.want(permits)?;
-        Ok(guard(self.engine.acquire(&want).await?))
+        let request = self.request(permits)?;
+        Ok(guard(self.engine.acquire(&request).await?))
     }
 
     /// Acquires permits, runs `work` under them, releases them, and returns the work's result.
@@ -163,8 +163,8 @@ impl Semaphore {
         "let waited = printers.acquire_within(4, Duration::from_secs(5)).await;",
         "assert!(waited.is_err_and(|error| error.is_busy()));")]
     pub async fn acquire_within(&self, permits: u32, timeout: Duration) -> Result<SemaphoreGuard> {
-        let (want, timeout) = (self.want(permits)?, checked_timeout(timeout)?);
-        Ok(guard(self.engine.acquire_within(&want, timeout).await?))
+        let (request, timeout) = (self.request(permits)?, checked_timeout(timeout)?);
+        Ok(guard(self.engine.acquire_within(&request, timeout).await?))
     }
 
     /// Acquires `permits` permits if they are free now, by one request.
@@ -180,8 +180,8 @@ impl Semaphore {
     /// As [`acquire`](Self::acquire).
     #[doc = example!(printers: "assert!(printers.try_acquire(4).await?.is_none());")]
     pub async fn try_acquire(&self, permits: u32) -> Result<Option<SemaphoreGuard>> {
-        let want = self.want(permits)?;
-        Ok(self.engine.try_acquire(&want, None).await?.map(guard))
+        let request = self.request(permits)?;
+        Ok(self.engine.try_acquire(&request, None).await?.map(guard))
     }
 }
 

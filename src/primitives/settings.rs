@@ -10,7 +10,7 @@ use crate::{
         checked,
     },
     engine::{
-        acquire::{Want, Within},
+        acquire::{AcquireRequest, Within},
         grant::{LocalHandoff, Terms},
         timing::LONGEST_PATIENCE,
     },
@@ -45,12 +45,12 @@ impl Settings {
     }
 
     /// Returns the request that these settings make for `object`, if they are valid.
-    pub(crate) fn want(&self, object: &Object) -> Result<Want> {
-        self.want_share(object, self.share)
+    pub(crate) fn request(&self, object: &Object) -> Result<AcquireRequest> {
+        self.request_share(object, self.share)
     }
 
     /// The same for a part of it.
-    pub(crate) fn want_share(&self, object: &Object, share: Share) -> Result<Want> {
+    pub(crate) fn request_share(&self, object: &Object, share: Share) -> Result<AcquireRequest> {
         let ttl = match self.lease {
             Some(lease) => checked("lease", lease)?,
             None => checked("ttl", self.ttl)?,
@@ -63,20 +63,20 @@ impl Settings {
         let terms = Terms { renewed: self.lease.is_none(), max_hold, local: self.local_handoff };
         let replicas = checked_replicas(object, self.replicas)?;
         let (object, wait_strategy) = (object.clone(), self.wait_strategy);
-        Ok(Want { object, share, beside: None, ttl, terms, wait_strategy, replicas })
+        Ok(AcquireRequest { object, share, beside: None, ttl, terms, wait_strategy, replicas })
     }
 }
 
 /// Returns the request for a share that has no lease.
-pub(super) fn want_without_lease(
+pub(super) fn request_without_lease(
     object: &Object,
     share: Share,
     replicas: Option<Replicas>,
-) -> Result<Want> {
+) -> Result<AcquireRequest> {
     let terms = Terms { renewed: false, max_hold: None, local: LocalHandoff::default() };
     let replicas = checked_replicas(object, replicas)?;
     let (object, ttl, wait_strategy) = (object.clone(), CENTURY, WaitStrategy::PubSub);
-    Ok(Want { object, share, beside: None, ttl, terms, wait_strategy, replicas })
+    Ok(AcquireRequest { object, share, beside: None, ttl, terms, wait_strategy, replicas })
 }
 
 /// Passes a number of replicas that can be waited for.

@@ -20,7 +20,7 @@ use std::{future::Future, sync::Arc, time::Duration};
 use tokio::time::{Instant, sleep};
 use tracing::Instrument;
 
-use super::{Heard, Want, waiting::Waiting};
+use super::{AcquireRequest, Heard, waiting::Waiting};
 use crate::{
     domain::{
         Backoff, Claim, Failure, Lease, Place, ReleaseMode, Taken, Token, Verdict, WaitStrategy,
@@ -41,7 +41,7 @@ use crate::{
 /// One acquisition on its way.
 pub(super) struct Attempt<'a> {
     engine: &'a Arc<Engine>,
-    want: &'a Want,
+    request: &'a AcquireRequest,
     claim: Claim,
     /// The right to ask, for those who wait for it.
     slot: Option<RequestSlot>,
@@ -99,7 +99,7 @@ pub(super) struct Granted {
 impl<'a> Attempt<'a> {
     pub(super) fn new(
         engine: &'a Arc<Engine>,
-        want: &'a Want,
+        request: &'a AcquireRequest,
         heard: &'a Heard,
         slot: Option<RequestSlot>,
     ) -> Self {
@@ -108,12 +108,12 @@ impl<'a> Attempt<'a> {
         );
         Self {
             engine,
-            want,
+            request,
             claim: Claim {
-                object: want.object.clone(),
+                object: request.object.clone(),
                 owner: engine.identity.fresh_owner(),
-                ttl: want.ttl,
-                share: want.share,
+                ttl: request.ttl,
+                share: request.share,
             },
             slot,
             asked: None,
@@ -191,7 +191,7 @@ impl<'a> Attempt<'a> {
     async fn rest_after(&mut self, failure: Failure, backoff: &mut Backoff) -> Result<(), Error> {
         let engine = self.engine;
         if !engine.helps()(&failure) {
-            return Err(Error::about(&self.want.object.name, failure));
+            return Err(Error::about(&self.request.object.name, failure));
         }
         if let Some(times) = engine.cannot_ask.once_more(engine.core.clock.now()) {
             tracing::warn!(target: "leasehold", %failure, times,
@@ -220,7 +220,7 @@ impl<'a> Attempt<'a> {
         let place = self.place(lease.asked_at);
         let waited = self.waiting.for_so_long(lease.asked_at);
         let in_line = || engine.contention.in_line(&self.claim.object);
-        self.claim.share = self.want.share.now(waited, in_line);
+        self.claim.share = self.request.share.now(waited, in_line);
         if let Some(slot) = self.slot.as_mut().filter(|_| !self.claim.object.traits().is_held()) {
             slot.asks();
         }
@@ -229,7 +229,7 @@ impl<'a> Attempt<'a> {
         self.unsent = (!engine.core.store.is_up()).then(|| engine.core.store.losses());
         let store = &engine.core.store;
         let asked = async {
-            match &self.want.beside {
+            match &self.request.beside {
                 None => store.acquire(&self.claim, place).await,
                 Some(writer) => store.acquire_beside(&self.claim, writer).await,
             }
@@ -258,7 +258,7 @@ impl<'a> Attempt<'a> {
             Waits::Aged => return self.waiting.waited(now),
             Waits::Unknown => return None,
         }
-        if self.want.wait_strategy == WaitStrategy::PubSub && self.inbox.is_none() {
+        if self.request.wait_strategy == WaitStrategy::PubSub && self.inbox.is_none() {
             self.inbox = slot.inbox.clone();
         }
         let level = self.inbox.as_ref().map_or(SubscriptionLevel::Nothing, |inbox| inbox.level());
@@ -323,7 +323,7 @@ impl<'a> Attempt<'a> {
             stay: self.stay(now),
             token,
         };
-        self.engine.enter(self.want, grant, self.slot.take(), now, false)
+        self.engine.enter(self.request, grant, self.slot.take(), now, false)
     }
 
     /// Makes a hold of the grant that one here has left to us, if there is one.
@@ -332,12 +332,12 @@ impl<'a> Attempt<'a> {
         let grant = self.slot.as_ref()?.offered()?.take(now)?;
         tracing::debug!(target: "leasehold", lock = %self.claim.name(), owner = %grant.claim.owner,
             "lock granted by hand-off");
-        Some(engine.enter(self.want, grant, self.slot.take(), now, true))
+        Some(engine.enter(self.request, grant, self.slot.take(), now, true))
     }
 
     /// How long the grant may stay here: no longer than there are tokens for its holds.
     fn stay(&self, now: Instant) -> Stay {
-        let stay = self.want.terms.local.from(now);
+        let stay = self.request.terms.local.from(now);
         match self.claim.tokens().checked_sub(1) {
             Some(more) => Stay { turns: stay.turns.min(more), ..stay },
             None => stay,
@@ -358,7 +358,7 @@ impl<'a> Attempt<'a> {
         let left = |at: Instant| at.saturating_duration_since(self.engine.core.clock.now());
         let expiry = self.free_at.map(|at| left(at).max(NEXT_TICK));
         let at_most = |limit: Duration| expiry.map_or(limit, |expiry| expiry.min(limit));
-        if let WaitStrategy::Polling { initial: first, max: longest } = self.want.wait_strategy {
+        if let WaitStrategy::Polling { initial: first, max: longest } = self.request.wait_strategy {
             let pause = at_most(self.waiting.for_poll(first, longest));
             if self.rests(pause) {
                 sleep(pause).await;
@@ -366,7 +366,7 @@ impl<'a> Attempt<'a> {
             return;
         }
         self.inbox =
-            self.inbox.take().or_else(|| Some(self.slot.as_ref()?.listen(self.want.shape())));
+            self.inbox.take().or_else(|| Some(self.slot.as_ref()?.listen(self.request.shape())));
         self.is_to_ask_again();
         let Some(inbox) = &self.inbox else {
             return sleep(at_most(LONGEST_WAIT_UNHEARD)).await;

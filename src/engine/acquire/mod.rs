@@ -42,7 +42,7 @@ use crate::{
 
 /// What a caller wants, and how to wait for it and keep it.
 #[derive(Clone, Debug)]
-pub(crate) struct Want {
+pub(crate) struct AcquireRequest {
     pub(crate) object: Object,
     pub(crate) share: Share,
     /// The writer beside whom to read, if only so.
@@ -54,7 +54,7 @@ pub(crate) struct Want {
     pub(crate) replicas: Option<Replicas>,
 }
 
-impl Want {
+impl AcquireRequest {
     /// What a grant must be like to be of use to it.
     fn shape(&self) -> Shape {
         let ttl = self.terms.renewed.then_some(self.ttl);
@@ -81,8 +81,8 @@ const SILENCE: Duration = Duration::from_millis(100);
 
 /// Who takes one share after the other waits for nothing: other tasks run now and then all the same.
 /// When the budget is used up the runtime wakes its own tasks alone, and others may poll us.
-async fn lets_others_run(want: &Want) {
-    match want.may_share() {
+async fn lets_others_run(request: &AcquireRequest) {
+    match request.may_share() {
         true if coop::has_budget_remaining() => coop::consume_budget().await,
         true => pause().await,
         false => {}
@@ -90,79 +90,79 @@ async fn lets_others_run(want: &Want) {
 }
 
 impl Engine {
-    /// Waits until `want` is ours.
-    pub(crate) async fn acquire(self: &Arc<Self>, want: &Want) -> Result<Held, Error> {
-        let held = self.acquire_noting(want, &Heard::default(), None).await?;
-        match want.replicas {
+    /// Waits until `request` is ours.
+    pub(crate) async fn acquire(self: &Arc<Self>, request: &AcquireRequest) -> Result<Held, Error> {
+        let held = self.acquire_noting(request, &Heard::default(), None).await?;
+        match request.replicas {
             Some(replicas) => self.acknowledged(replicas, held, None).await,
             None => Ok(held),
         }
     }
 
-    /// Takes one more share in what `watch` knows, if as many replicas have that as `want` says.
+    /// Takes one more share in what `watch` knows, if as many replicas have that as `request` says.
     #[cfg(feature = "blocking")]
     pub(crate) async fn enter_again(
         self: &Arc<Self>,
-        want: &Want,
+        request: &AcquireRequest,
         watch: &Watch,
         patience: Patience,
     ) -> Result<Held, Error> {
-        self.reachable(&want.object.name)?;
-        let unanswered = |limit| Err(self.unanswered(&want.object.name, limit, None));
+        self.reachable(&request.object.name)?;
+        let unanswered = |limit| Err(self.unanswered(&request.object.name, limit, None));
         let again = match patience.for_an_answer(self.limits.question) {
             None => watch.reenter().await,
             Some(limit) => {
                 timeout(limit, watch.reenter()).await.unwrap_or_else(|_| unanswered(limit))
             }
         }?;
-        match want.replicas {
+        match request.replicas {
             Some(replicas) => self.acknowledged(replicas, again, patience.until()).await,
             None => Ok(again),
         }
     }
 
-    /// Waits until `want` is ours, but no longer than `patience`.
+    /// Waits until `request` is ours, but no longer than `patience`.
     pub(crate) async fn acquire_within(
         self: &Arc<Self>,
-        want: &Want,
+        request: &AcquireRequest,
         patience: Within,
     ) -> Result<Held, Error> {
         // Before the timer, which needs a runtime.
         self.ready()?;
         let (Within { since, until }, heard) = (patience, Heard::default());
-        let acquired = timeout_at(until, self.acquire_noting(want, &heard, Some(until))).await;
-        let gave_up = |_| Err(self.gave_up(&want.object, since.elapsed(), &heard));
+        let acquired = timeout_at(until, self.acquire_noting(request, &heard, Some(until))).await;
+        let gave_up = |_| Err(self.gave_up(&request.object, since.elapsed(), &heard));
         let held = acquired.unwrap_or_else(gave_up)?;
-        match want.replicas {
+        match request.replicas {
             Some(replicas) => self.acknowledged(replicas, held, Some(until)).await,
             None => Ok(held),
         }
     }
 
-    /// Waits until what `want` is about is open: nothing is held then.
-    pub(crate) async fn pass(self: &Arc<Self>, want: &Want) -> Result<(), Error> {
-        self.pass_noting(want, &Heard::default()).await
+    /// Waits until what `request` is about is open: nothing is held then.
+    pub(crate) async fn pass(self: &Arc<Self>, request: &AcquireRequest) -> Result<(), Error> {
+        self.pass_noting(request, &Heard::default()).await
     }
 
     /// The same, but no longer than `patience`.
     pub(crate) async fn pass_within(
         self: &Arc<Self>,
-        want: &Want,
+        request: &AcquireRequest,
         patience: Within,
     ) -> Result<(), Error> {
         self.ready()?;
         let (Within { since, until }, heard) = (patience, Heard::default());
-        let passed = timeout_at(until, self.pass_noting(want, &heard)).await;
-        passed.unwrap_or_else(|_| Err(self.gave_up(&want.object, since.elapsed(), &heard)))
+        let passed = timeout_at(until, self.pass_noting(request, &heard)).await;
+        passed.unwrap_or_else(|_| Err(self.gave_up(&request.object, since.elapsed(), &heard)))
     }
 
-    /// Asks once whether `want` can be ours now, and waits for nothing after `until`.
+    /// Asks once whether `request` can be ours now, and waits for nothing after `until`.
     pub(crate) async fn try_acquire(
         self: &Arc<Self>,
-        want: &Want,
+        request: &AcquireRequest,
         until: Option<Instant>,
     ) -> Result<Option<Held>, Error> {
-        match (self.ask_once(want, until).await?, want.replicas) {
+        match (self.ask_once(request, until).await?, request.replicas) {
             (Some(held), Some(replicas)) => {
                 self.acknowledged(replicas, held, until).await.map(Some)
             }
@@ -172,23 +172,23 @@ impl Engine {
 
     async fn ask_once(
         self: &Arc<Self>,
-        want: &Want,
+        request: &AcquireRequest,
         until: Option<Instant>,
     ) -> Result<Option<Held>, Error> {
-        lets_others_run(want).await;
+        lets_others_run(request).await;
         self.ready()?;
-        if let Some(hold) = self.shared_by_now(want).await? {
+        if let Some(hold) = self.shared_by_now(request).await? {
             return Ok(Some(self.share(hold)));
         }
         let (heard, question) = (Heard::default(), self.limits.question);
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
         let limit = left.map_or(question, |left| left.min(question));
-        match timeout(limit, Attempt::new(self, want, &heard, None).run()).await {
+        match timeout(limit, Attempt::new(self, request, &heard, None).run()).await {
             Ok(Ok(End::In(held))) => Ok(Some(held)),
             Ok(Ok(End::PassedBy(_)) | Err(Error::TimedOut { .. })) => Ok(None),
             Ok(Err(error)) => Err(error),
             Err(_) => Err(self.unanswered(
-                &want.object.name,
+                &request.object.name,
                 limit,
                 heard.lock().take().and_then(Result::ok),
             )),
@@ -197,19 +197,19 @@ impl Engine {
 
     async fn acquire_noting(
         self: &Arc<Self>,
-        want: &Want,
+        request: &AcquireRequest,
         heard: &Heard,
         until: Option<Instant>,
     ) -> Result<Held, Error> {
-        lets_others_run(want).await;
+        lets_others_run(request).await;
         self.ready()?;
-        self.reachable(&want.object.name)?;
+        self.reachable(&request.object.name)?;
         let waiting = &self.core.counters.waiting;
         waiting.add(1);
         let _waits = OnDrop::new(|| waiting.one_less());
         let mut position = None;
         loop {
-            let mut slot = match self.slot(want, position).await? {
+            let mut slot = match self.slot(request, position).await? {
                 Entrance::Slot(slot) => slot,
                 Entrance::Shared(hold) => return Ok(self.share(hold)),
                 // An answer is no hold.
@@ -218,12 +218,12 @@ impl Engine {
             if let Some(handoff) = slot.handoff.take() {
                 let now = self.core.clock.now();
                 if let Some(grant) = handoff.take(now) {
-                    tracing::debug!(target: "leasehold", lock = %want.object.name, owner = %grant.claim.owner,
+                    tracing::debug!(target: "leasehold", lock = %request.object.name, owner = %grant.claim.owner,
                         "lock granted by hand-off");
-                    return self.enter(want, grant, Some(slot), now, true);
+                    return self.enter(request, grant, Some(slot), now, true);
                 }
             }
-            let past = self.about_to_leave(want);
+            let past = self.about_to_leave(request);
             if (past.is_some() || slot.head_start.is_some())
                 && !Box::pin(self.lets_others_ask(&slot, past, until)).await?
             {
@@ -232,7 +232,7 @@ impl Engine {
             }
             // In boxes, this one and those within: who waits for a request slot is small, and so is
             // who need not wait for the store.
-            match Box::pin(Attempt::new(self, want, heard, Some(slot)).run()).await? {
+            match Box::pin(Attempt::new(self, request, heard, Some(slot)).run()).await? {
                 End::In(held) => return Ok(held),
                 End::PassedBy(before) => position = Some(before),
             }
@@ -241,22 +241,22 @@ impl Engine {
 
     /// A share in the hold that is here, for one who does not wait for a request slot: or in the one after
     /// it, if that one is about to leave.
-    async fn shared_by_now(&self, want: &Want) -> Result<Option<Arc<Hold>>, Error> {
-        if !want.may_share() {
+    async fn shared_by_now(&self, request: &AcquireRequest) -> Result<Option<Arc<Hold>>, Error> {
+        if !request.may_share() {
             return Ok(None);
         }
-        let share = || self.contention.share(&want.object, want.shape());
+        let share = || self.contention.share(&request.object, request.shape());
         if let Some(hold) = share() {
             return Ok(Some(hold));
         }
-        let Some(past) = self.about_to_leave(want) else { return Ok(None) };
+        let Some(past) = self.about_to_leave(request) else { return Ok(None) };
         Box::pin(self.unless_closed(past.leaves_a_gap())).await?;
         Ok(share())
     }
 
-    /// The hold that `want` may not share any more, and that is about to leave.
-    fn about_to_leave(&self, want: &Want) -> Option<Arc<Hold>> {
-        want.may_share().then(|| self.contention.about_to_leave(&want.object))?
+    /// The hold that `request` may not share any more, and that is about to leave.
+    fn about_to_leave(&self, request: &AcquireRequest) -> Option<Arc<Hold>> {
+        request.may_share().then(|| self.contention.about_to_leave(&request.object))?
     }
 
     /// Has others ask first: those who do not queue, and those whom `past` has kept out. With
@@ -292,16 +292,20 @@ impl Engine {
         Held::new(hold, self)
     }
 
-    async fn pass_noting(self: &Arc<Self>, want: &Want, heard: &Heard) -> Result<(), Error> {
+    async fn pass_noting(
+        self: &Arc<Self>,
+        request: &AcquireRequest,
+        heard: &Heard,
+    ) -> Result<(), Error> {
         self.ready()?;
-        self.reachable(&want.object.name)?;
+        self.reachable(&request.object.name)?;
         let waiting = &self.core.counters.waiting;
         waiting.add(1);
         let _waits = OnDrop::new(|| waiting.one_less());
         let mut position = None;
         loop {
-            let Entrance::Slot(slot) = self.slot(want, position).await? else { return Ok(()) };
-            match Box::pin(Attempt::new(self, want, heard, Some(slot)).until_open()).await? {
+            let Entrance::Slot(slot) = self.slot(request, position).await? else { return Ok(()) };
+            match Box::pin(Attempt::new(self, request, heard, Some(slot)).until_open()).await? {
                 End::In(()) => return Ok(()),
                 End::PassedBy(before) => position = Some(before),
             }
@@ -311,27 +315,27 @@ impl Engine {
     /// Waits for the right to ask, where it stood before if that was taken from it.
     async fn slot(
         self: &Arc<Self>,
-        want: &Want,
+        request: &AcquireRequest,
         again: Option<LinePosition>,
     ) -> Result<Entrance, Error> {
-        let listens = want.wait_strategy == WaitStrategy::PubSub;
-        let wish = Wish { shape: want.shape(), listens, may_share: want.may_share(), again };
-        let entrance = self.contention.slot(&want.object, &wish, || self.revive()).await;
+        let listens = request.wait_strategy == WaitStrategy::PubSub;
+        let wish = Wish { shape: request.shape(), listens, may_share: request.may_share(), again };
+        let entrance = self.contention.slot(&request.object, &wish, || self.revive()).await;
         let closed = || if self.core.open.is_closed() { Error::ShutDown } else { Error::NoRuntime };
         entrance.ok_or_else(closed)
     }
 
-    /// Makes a grant a hold for `want`: a new one, or one that is `taken_over` from the hold
+    /// Makes a grant a hold for `request`: a new one, or one that is `taken_over` from the hold
     /// before. Fails if the client was shut down before it was seen to have this hold.
     fn enter(
         self: &Arc<Self>,
-        want: &Want,
+        request: &AcquireRequest,
         grant: Grant,
         slot: Option<RequestSlot>,
         now: Instant,
         taken_over: bool,
     ) -> Result<Held, Error> {
-        let hold = Arc::new(Hold::new(grant, want.terms, now, &self.core.counters));
+        let hold = Arc::new(Hold::new(grant, request.terms, now, &self.core.counters));
         self.contention.entered(&hold, slot);
         self.keeper.watch(&hold, taken_over);
         if self.core.open.is_closed() {

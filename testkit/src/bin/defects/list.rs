@@ -776,7 +776,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             edits: &[Edit {
                 file: "src/engine/acquire/attempt.rs",
                 from: "owner: engine.identity.fresh_owner(),",
-                to: "owner: want.beside.clone().unwrap_or_else(|| engine.identity.fresh_owner()),",
+                to: "owner: request.beside.clone().unwrap_or_else(|| engine.identity.fresh_owner()),",
             }],
         },
     ),
