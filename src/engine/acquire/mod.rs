@@ -24,7 +24,7 @@ pub(crate) use self::patience::Within;
 use super::held::Watch;
 use super::{
     Engine,
-    contention::{Entrance, LinePosition, RequestSlot, Wish},
+    contention::{Entrance, LinePosition, RequestSlot, WaiterSpec},
     grant::{Grant, Shape, Terms},
     held::Held,
     hold::Hold,
@@ -319,8 +319,9 @@ impl Engine {
         again: Option<LinePosition>,
     ) -> Result<Entrance, Error> {
         let listens = request.wait_strategy == WaitStrategy::PubSub;
-        let wish = Wish { shape: request.shape(), listens, may_share: request.may_share(), again };
-        let entrance = self.contention.slot(&request.object, &wish, || self.revive()).await;
+        let spec =
+            WaiterSpec { shape: request.shape(), listens, may_share: request.may_share(), again };
+        let entrance = self.contention.slot(&request.object, &spec, || self.revive()).await;
         let closed = || if self.core.open.is_closed() { Error::ShutDown } else { Error::NoRuntime };
         entrance.ok_or_else(closed)
     }

@@ -44,7 +44,7 @@ use self::entry::{Entry, SlotOwner};
 pub(crate) use self::{
     handoff::HandoffGrant,
     inbox::Inbox,
-    request_slot::{Entrance, LinePosition, RequestSlot, Wish},
+    request_slot::{Entrance, LinePosition, RequestSlot, WaiterSpec},
 };
 use super::{
     core::Core,

@@ -44,15 +44,15 @@ impl NameRegistry {
     pub(crate) async fn slot(
         self: &Arc<Self>,
         object: &Object,
-        wish: &Wish,
+        spec: &WaiterSpec,
         revive: impl Fn() -> bool,
     ) -> Option<Entrance> {
-        let mut seat = match self.take_or_wait(object, wish, wish.again)? {
+        let mut seat = match self.take_or_wait(object, spec, spec.again)? {
             Ok(entrance) => return Some(entrance),
             Err(seat) => seat,
         };
         let ticket = seat.ticket;
-        let since = wish.again.and_then(|position| position.since);
+        let since = spec.again.and_then(|position| position.since);
         // Who queues has its time in the store.
         let counts = object.traits().waits != Waits::Queued;
         let now = || counts.then(|| self.core.clock.now().into());
@@ -72,7 +72,7 @@ impl NameRegistry {
                 leaves.cancel();
                 return Some(Entrance::Answered);
             }
-            match self.take_or_wait(object, wish, Some(position))? {
+            match self.take_or_wait(object, spec, Some(position))? {
                 Ok(entrance) => {
                     leaves.cancel();
                     return Some(entrance);
@@ -86,7 +86,7 @@ impl NameRegistry {
     fn take_or_wait(
         self: &Arc<Self>,
         object: &Object,
-        &Wish { shape, listens, may_share, .. }: &Wish,
+        &WaiterSpec { shape, listens, may_share, .. }: &WaiterSpec,
         position: Option<LinePosition>,
     ) -> Option<Result<Entrance, Seat>> {
         let mut entries = self.entries.lock();
@@ -278,7 +278,7 @@ impl Drop for RequestSlot {
 
 /// What who comes to the line wants.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Wish {
+pub(crate) struct WaiterSpec {
     pub(crate) shape: Shape,
     /// Whether it waits by messages.
     pub(crate) listens: bool,

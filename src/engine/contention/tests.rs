@@ -41,8 +41,8 @@ impl NameRegistry {
         listens: bool,
         revive: impl Fn() -> bool,
     ) -> Option<RequestSlot> {
-        let wish = Wish { shape, listens, may_share: false, again: None };
-        match self.slot(object, &wish, revive).await? {
+        let spec = WaiterSpec { shape, listens, may_share: false, again: None };
+        match self.slot(object, &spec, revive).await? {
             Entrance::Slot(slot) => Some(slot),
             Entrance::Shared(hold) => panic!("a share in {hold:?}"),
             Entrance::Answered => panic!("an answer, and no turn"),

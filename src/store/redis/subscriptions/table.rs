@@ -22,7 +22,7 @@ use crate::{
 pub(super) struct Table {
     client: String,
     among: Among,
-    objects: Map<Object, Wish>,
+    objects: Map<Object, WantedName>,
     channels: HashMap<String, Channel>,
     /// Channels that may not be as they are wanted.
     unsettled: BTreeSet<String>,
@@ -61,7 +61,7 @@ impl Among {
 
 /// A name that somebody waits for.
 #[derive(Debug, Default)]
-struct Wish {
+struct WantedName {
     channels: Vec<String>,
     /// What was told last.
     level: SubscriptionLevel,
@@ -149,7 +149,7 @@ impl Table {
 
     pub(super) fn listen(&mut self, object: &Object) {
         if !self.objects.contains_key(object) {
-            self.objects.insert(object.clone(), Wish::default());
+            self.objects.insert(object.clone(), WantedName::default());
         }
         self.want(object);
         // Who wants it anew does not know yet.
@@ -317,7 +317,7 @@ impl Table {
 
     /// The connection is lost: everything that was heard, and what was asked.
     pub(super) fn end(&mut self) {
-        let deaf = |(object, wish): (&Object, &mut Wish)| {
+        let deaf = |(object, wish): (&Object, &mut WantedName)| {
             let before = std::mem::take(&mut wish.level);
             (before != SubscriptionLevel::Nothing)
                 .then(|| Event::Subscribed(object.clone(), SubscriptionLevel::Nothing))
