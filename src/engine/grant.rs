@@ -21,27 +21,27 @@ pub(crate) struct Grant {
     /// When more time was last asked for, answered or not.
     pub(crate) asked_at: Stamp,
     /// How many replicas are known to have it, with the tokens of all its holds.
-    pub(crate) copies: Copies,
+    pub(crate) replication: ReplicationStatus,
     /// Whether an earlier question for it went unanswered.
     pub(crate) unsure: bool,
     /// Whether others are known to want the lock.
     pub(crate) contended: bool,
     /// How long it may stay in this process. Where there are tokens, for as many holds as
     /// were drawn.
-    pub(crate) stay: Stay,
+    pub(crate) budget: LocalBudget,
     /// The token of its hold. The next hold has the next one.
     pub(crate) token: Option<Token>,
 }
 
 /// How many replicas of a server have a grant.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Copies {
+pub(crate) struct ReplicationStatus {
     replicas: u32,
     /// How often another server had taken the place of one before.
     moves: u64,
 }
 
-impl Copies {
+impl ReplicationStatus {
     pub(crate) fn counted(replicas: u32, moves: u64) -> Self {
         Self { replicas, moves }
     }
@@ -54,7 +54,7 @@ impl Copies {
 
 /// What is left of the time that a grant may stay in this process.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Stay {
+pub(crate) struct LocalBudget {
     /// For how many more holds.
     pub(crate) turns: u32,
     pub(crate) until: Stamp,
@@ -87,8 +87,8 @@ impl Default for LocalHandoff {
 
 impl LocalHandoff {
     /// What a grant has of them at `now`, when it is new.
-    pub(crate) fn from(self, now: Instant) -> Stay {
-        Stay { turns: self.most, until: (now + self.time.min(LONGEST_PATIENCE)).into() }
+    pub(crate) fn from(self, now: Instant) -> LocalBudget {
+        LocalBudget { turns: self.most, until: (now + self.time.min(LONGEST_PATIENCE)).into() }
     }
 }
 
@@ -96,7 +96,7 @@ impl LocalHandoff {
 /// is renewed to. A fixed one has none, and stays with the task that asked for it: see
 /// `Hold::pass_on`. Permits of a semaphore have no lease either, and are passed on.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(crate) struct Shape {
+pub(crate) struct LeaseProfile {
     pub(crate) ttl: Option<Duration>,
     /// Whether each hold has a token.
     pub(crate) fenced: bool,

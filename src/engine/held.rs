@@ -175,7 +175,7 @@ impl Watch {
         }
         let asked_at = engine.core.clock.now();
         hold.asks(asked_at);
-        let ttl = hold.shape().ttl;
+        let ttl = hold.profile().ttl;
         let (helps, until) = (Failure::may_pass, hold.ends());
         match recount(&engine.core, &engine.contention, hold, ttl, helps, until).await {
             Ok(Outcome::Renewed) => {

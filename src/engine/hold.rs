@@ -21,7 +21,7 @@ use tokio::{
 use super::{
     clock::Stamp,
     counters::Counters,
-    grant::{Copies, Grant, Shape, Stay, Terms},
+    grant::{Grant, LeaseProfile, LocalBudget, ReplicationStatus, Terms},
     timing::{LONG_HOLD, LONGEST_REST, RESTS_ONE_IN, SHARING_PAST, SHARING_RESTS, SHORTEST_REST},
 };
 use crate::{
@@ -57,7 +57,7 @@ struct State {
     /// How many writes may be on their way: each passes under whoever has the same owner.
     writes: u32,
     /// How many replicas are known to have it.
-    copies: Copies,
+    replication: ReplicationStatus,
     /// Once set it never changes: what is lost is never held again.
     over: Option<LostReason>,
     /// Whether the store knows no more of it, as far as that is known.
@@ -70,14 +70,14 @@ impl Hold {
     /// The hold of `grant`, entered at `now`.
     pub(crate) fn new(grant: Grant, terms: Terms, now: Instant, counters: &Arc<Counters>) -> Self {
         counters.granted.add(1);
-        let Grant { leased_at, asked_at, copies, .. } = grant;
+        let Grant { leased_at, asked_at, replication, .. } = grant;
         let state = State {
             leased_at,
             asked_at,
             doubted: false,
             more: 0,
             writes: 0,
-            copies,
+            replication,
             over: None,
             has_left: false,
             told: None,
@@ -140,10 +140,10 @@ impl Hold {
     }
 
     /// What its grant is like.
-    pub(super) fn shape(&self) -> Shape {
+    pub(super) fn profile(&self) -> LeaseProfile {
         let ttl = self.renewed.then_some(self.grant.claim.ttl);
         let units = self.grant.claim.units();
-        Shape { ttl, fenced: self.grant.token.is_some(), units }
+        LeaseProfile { ttl, fenced: self.grant.token.is_some(), units }
     }
 
     /// How it is to be given back at `now`.
@@ -177,7 +177,7 @@ impl Hold {
     /// The question to keep it alive with.
     pub(crate) fn renewal(&self) -> Renewal {
         let Claim { object, owner, share, .. } = self.grant.claim.clone();
-        Renewal { object, owner, share, ttl: self.shape().ttl }
+        Renewal { object, owner, share, ttl: self.profile().ttl }
     }
 
     /// How long it may still be believed, if at all. Reads as lost what has
@@ -231,14 +231,14 @@ impl Hold {
 
     /// How many replicas are known to have it after so many `moves`.
     pub(super) fn replicas(&self, moves: u64) -> u32 {
-        self.state.lock().copies.after(moves)
+        self.state.lock().replication.after(moves)
     }
 
     /// Notes that so many replicas had it after so many `moves`.
     pub(super) fn is_replicated(&self, replicas: u32, moves: u64) {
         let mut state = self.state.lock();
-        let most = state.copies.after(moves).max(replicas);
-        state.copies = Copies::counted(most, moves);
+        let most = state.replication.after(moves).max(replicas);
+        state.replication = ReplicationStatus::counted(most, moves);
     }
 
     /// Notes that nobody knows whether the store renewed it.
@@ -293,18 +293,21 @@ impl Hold {
     /// What it leaves to the next hold, if that may still be believed at `now`.
     pub(super) fn grant_for_next(&self, now: Instant) -> Option<Grant> {
         let state = self.state.lock();
-        let (leased_at, asked_at, copies) = (state.leased_at, state.asked_at, state.copies);
-        let stay = Stay { turns: self.grant.stay.turns.saturating_sub(1), ..self.grant.stay };
+        let (leased_at, asked_at, replication) =
+            (state.leased_at, state.asked_at, state.replication);
+        let budget =
+            LocalBudget { turns: self.grant.budget.turns.saturating_sub(1), ..self.grant.budget };
         // Somebody waited here, so others may wait elsewhere.
         let token = self.grant.token.and_then(|token| token.checked_add(1));
         let before = self.grant.clone();
-        let next = Grant { leased_at, asked_at, copies, stay, token, contended: true, ..before };
+        let next =
+            Grant { leased_at, asked_at, replication, budget, token, contended: true, ..before };
         (now < self.lease(&state).ends()).then_some(next)
     }
 
     /// Whether the lock may stay in this process for another hold.
     fn may_stay(&self, now: Instant) -> bool {
-        self.grant.stay.turns > 0 && self.grant.stay.until > now.into()
+        self.grant.budget.turns > 0 && self.grant.budget.until > now.into()
     }
 
     /// Whether nothing would have to change in the store for another hold.
@@ -356,17 +359,17 @@ impl Hold {
         let state = self.state.lock();
         let sound = state.over.is_none() && !state.doubted && self.must_end_at.is_none();
         let fresh = now < self.lease(&state).renew_at();
-        let few = state.more < self.grant.stay.turns;
+        let few = state.more < self.grant.budget.turns;
         self.renewed && sound && fresh && few && self.may_stay(now)
     }
 
     /// Whether it ought to leave the store soon, as one who comes at `now` and may not share it
     /// sees it: it is on its way back, or as many have shared it as may, or for as long.
     pub(super) fn is_about_to_leave(&self, now: Instant) -> bool {
-        let past = now.checked_duration_since(self.grant.stay.until.into());
+        let past = now.checked_duration_since(self.grant.budget.until.into());
         let just_past = past.is_some_and(|past| past < SHARING_PAST);
         let state = self.state.lock();
-        let shared = state.more > 0 && (just_past || state.more >= self.grant.stay.turns);
+        let shared = state.more > 0 && (just_past || state.more >= self.grant.budget.turns);
         !state.has_left && (state.over.is_some() || shared)
     }
 

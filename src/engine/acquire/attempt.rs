@@ -29,7 +29,7 @@ use crate::{
     engine::{
         Engine,
         contention::{Inbox, LinePosition, RequestSlot},
-        grant::{Copies, Grant, Stay},
+        grant::{Grant, LocalBudget, ReplicationStatus},
         held::Held,
         pending::{PendingRelease, Withdrawal},
         timing::{BACKOFF, LONGEST_WAIT_UNHEARD, NEXT_TICK},
@@ -317,10 +317,10 @@ impl<'a> Attempt<'a> {
             claim: self.claim.clone(),
             leased_at: lease.asked_at,
             asked_at: lease.asked_at.into(),
-            copies: Copies::default(),
+            replication: ReplicationStatus::default(),
             unsure: self.unsure,
             contended: refused || self.engine.contention.is_contended(&self.claim.object),
-            stay: self.stay(now),
+            budget: self.budget(now),
             token,
         };
         self.engine.enter(self.request, grant, self.slot.take(), now, false)
@@ -336,11 +336,11 @@ impl<'a> Attempt<'a> {
     }
 
     /// How long the grant may stay here: no longer than there are tokens for its holds.
-    fn stay(&self, now: Instant) -> Stay {
-        let stay = self.request.terms.local.from(now);
+    fn budget(&self, now: Instant) -> LocalBudget {
+        let budget = self.request.terms.local.from(now);
         match self.claim.tokens().checked_sub(1) {
-            Some(more) => Stay { turns: stay.turns.min(more), ..stay },
-            None => stay,
+            Some(more) => LocalBudget { turns: budget.turns.min(more), ..budget },
+            None => budget,
         }
     }
 
@@ -366,7 +366,7 @@ impl<'a> Attempt<'a> {
             return;
         }
         self.inbox =
-            self.inbox.take().or_else(|| Some(self.slot.as_ref()?.listen(self.request.shape())));
+            self.inbox.take().or_else(|| Some(self.slot.as_ref()?.listen(self.request.profile())));
         self.is_to_ask_again();
         let Some(inbox) = &self.inbox else {
             return sleep(at_most(LONGEST_WAIT_UNHEARD)).await;

@@ -25,7 +25,7 @@ use super::held::Watch;
 use super::{
     Engine,
     contention::{Entrance, LinePosition, RequestSlot, WaiterSpec},
-    grant::{Grant, Shape, Terms},
+    grant::{Grant, LeaseProfile, Terms},
     held::Held,
     hold::Hold,
     limits::nothing_came,
@@ -56,9 +56,9 @@ pub(crate) struct AcquireRequest {
 
 impl AcquireRequest {
     /// What a grant must be like to be of use to it.
-    fn shape(&self) -> Shape {
+    fn profile(&self) -> LeaseProfile {
         let ttl = self.terms.renewed.then_some(self.ttl);
-        Shape { ttl, fenced: self.share.tokens() > 0, units: self.share.units() }
+        LeaseProfile { ttl, fenced: self.share.tokens() > 0, units: self.share.units() }
     }
 
     /// Whether it may share a hold that is there.
@@ -245,7 +245,7 @@ impl Engine {
         if !request.may_share() {
             return Ok(None);
         }
-        let share = || self.contention.share(&request.object, request.shape());
+        let share = || self.contention.share(&request.object, request.profile());
         if let Some(hold) = share() {
             return Ok(Some(hold));
         }
@@ -319,8 +319,12 @@ impl Engine {
         again: Option<LinePosition>,
     ) -> Result<Entrance, Error> {
         let listens = request.wait_strategy == WaitStrategy::PubSub;
-        let spec =
-            WaiterSpec { shape: request.shape(), listens, may_share: request.may_share(), again };
+        let spec = WaiterSpec {
+            profile: request.profile(),
+            listens,
+            may_share: request.may_share(),
+            again,
+        };
         let entrance = self.contention.slot(&request.object, &spec, || self.revive()).await;
         let closed = || if self.core.open.is_closed() { Error::ShutDown } else { Error::NoRuntime };
         entrance.ok_or_else(closed)

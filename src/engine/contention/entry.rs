@@ -16,7 +16,7 @@ use crate::{
     domain::{Holder, RemoteWaiters},
     engine::{
         clock::Clock,
-        grant::Shape,
+        grant::LeaseProfile,
         hold::Hold,
         timing::{ANSWER_RESTS, ASKER_RESTS, CONTENDED, HANDOFF_RESTS, LINGER},
     },
@@ -49,7 +49,7 @@ pub(super) enum SlotOwner {
 pub(super) struct PendingWakeup {
     pub(super) ticket: u64,
     /// A grant of this shape is of use to it.
-    pub(super) shape: Shape,
+    pub(super) profile: LeaseProfile,
     /// What the hold before left to it, if it did.
     pub(super) handoff: Option<HandoffGrant>,
     /// When it was called.
@@ -70,7 +70,7 @@ pub(super) struct WaitState {
     /// Whether releases are to be listened to.
     pub(super) listens: bool,
     /// A grant of this shape is of use to whoever asks, who looks into the inbox.
-    pub(super) asker: Option<Shape>,
+    pub(super) asker: Option<LeaseProfile>,
     /// The grant that is for it.
     pub(super) offered: Option<Offered>,
     /// Until when it sleeps, if it is told nothing. It asks if there is no such time.
@@ -101,7 +101,7 @@ pub(super) enum Wakeup {
 /// One who waits for the request slot.
 pub(super) struct Waiter {
     pub(super) calls: oneshot::Sender<Wakeup>,
-    pub(super) shape: Shape,
+    pub(super) profile: LeaseProfile,
 }
 
 impl Entry {
@@ -165,17 +165,17 @@ impl Entry {
     }
 
     /// What who is next in line wants.
-    pub(super) fn next_wants(&self) -> Option<Shape> {
+    pub(super) fn next_wants(&self) -> Option<LeaseProfile> {
         let (_, next) = self.waits_here.as_ref()?.waiting.first_key_value()?;
-        Some(next.shape)
+        Some(next.profile)
     }
 
-    /// Whether a grant of this `shape` is of use to whoever has the request slot, and has none yet.
-    pub(super) fn has_use_for(&self, shape: Shape) -> bool {
+    /// Whether a grant of this `profile` is of use to whoever has the request slot, and has none yet.
+    pub(super) fn has_use_for(&self, profile: LeaseProfile) -> bool {
         match (&self.slot, &self.waits_here) {
-            (SlotOwner::Woken(called), _) => called.handoff.is_none() && called.shape == shape,
+            (SlotOwner::Woken(called), _) => called.handoff.is_none() && called.profile == profile,
             (SlotOwner::Asker(_), Some(waits_here)) => {
-                waits_here.offered.is_none() && waits_here.asker == Some(shape)
+                waits_here.offered.is_none() && waits_here.asker == Some(profile)
             }
             _ => false,
         }
@@ -223,11 +223,11 @@ impl Entry {
         self.slot = SlotOwner::Nobody;
         let Some(waits_here) = &mut self.waits_here else { return };
         while let Some((ticket, next)) = waits_here.waiting.pop_first() {
-            handoff = handoff.filter(|handoff| next.shape == handoff.shape());
+            handoff = handoff.filter(|handoff| next.profile == handoff.profile());
             if next.calls.send(Wakeup::Slot).is_ok() {
-                let (shape, at) = (next.shape, now());
+                let (profile, at) = (next.profile, now());
                 self.slot =
-                    SlotOwner::Woken(Box::new(PendingWakeup { ticket, shape, handoff, at }));
+                    SlotOwner::Woken(Box::new(PendingWakeup { ticket, profile, handoff, at }));
                 return;
             }
         }

@@ -8,7 +8,7 @@ use crate::{
     domain::ReleaseMode,
     engine::{
         core::Core,
-        grant::{Grant, Shape},
+        grant::{Grant, LeaseProfile},
         hold::Hold,
         pending::PendingRelease,
     },
@@ -25,8 +25,8 @@ impl HandoffGrant {
         Self { from: Some(Arc::clone(from)), core: Arc::clone(core) }
     }
 
-    pub(super) fn shape(&self) -> Shape {
-        self.from.as_ref().map_or_else(Shape::default, |from| from.shape())
+    pub(super) fn profile(&self) -> LeaseProfile {
+        self.from.as_ref().map_or_else(LeaseProfile::default, |from| from.profile())
     }
 
     /// The number of the grant, unless it is over.

@@ -48,7 +48,7 @@ pub(crate) use self::{
 };
 use super::{
     core::Core,
-    grant::Shape,
+    grant::LeaseProfile,
     hold::Hold,
     timing::{HANDOFF_RESTS, LINGER},
 };
@@ -159,8 +159,8 @@ impl NameRegistry {
     }
 
     /// A share in the hold of `object` that is here, if it may still be shared.
-    pub(crate) fn share(&self, object: &Object, shape: Shape) -> Option<Arc<Hold>> {
-        self.entries.lock().share(object, shape, self.core.clock.now())
+    pub(crate) fn share(&self, object: &Object, profile: LeaseProfile) -> Option<Arc<Hold>> {
+        self.entries.lock().share(object, profile, self.core.clock.now())
     }
 
     /// The hold of `object` that is here yet and may not be shared any more, but will leave soon.
@@ -244,7 +244,7 @@ impl NameRegistry {
         }
         let mut entries = self.entries.lock();
         let Some(entry) = entries.of.get_mut(hold.object()) else { return false };
-        let of_use = entry.next_wants() == Some(hold.shape());
+        let of_use = entry.next_wants() == Some(hold.profile());
         if !of_use || !entry.is_kept_by(hold.grant.id) || !hold.pass_on(now) {
             return false;
         }
@@ -260,8 +260,8 @@ impl NameRegistry {
     fn offer(&self, hold: &Arc<Hold>, now: Instant) -> bool {
         let mut entries = self.entries.lock();
         let Some(entry) = entries.of.get_mut(hold.object()) else { return false };
-        let shape = hold.shape();
-        let of_use = hold.object().traits().is_passed_on() && entry.has_use_for(shape);
+        let profile = hold.profile();
+        let of_use = hold.object().traits().is_passed_on() && entry.has_use_for(profile);
         if self.core.open.is_closed() || !of_use || !hold.pass_on(now) {
             return false;
         }
@@ -416,9 +416,9 @@ impl NameRegistry {
 
 impl Entries {
     /// One more share in the hold that is here, unless somebody here wants what excludes it.
-    fn share(&self, object: &Object, shape: Shape, now: Instant) -> Option<Arc<Hold>> {
+    fn share(&self, object: &Object, profile: LeaseProfile, now: Instant) -> Option<Arc<Hold>> {
         let hold = self.held(object)?;
-        let may = self.is_unopposed(object) && hold.shape() == shape;
+        let may = self.is_unopposed(object) && hold.profile() == profile;
         (may && hold.may_be_shared(now) && hold.one_more_share().is_some()).then_some(hold)
     }
 

@@ -13,7 +13,8 @@ use super::{
 use crate::{
     domain::{Object, Waits},
     engine::{
-        clock::Stamp, core::Core, grant::Shape, hold::Hold, tasks::OnDrop, timing::ASKER_RESTS,
+        clock::Stamp, core::Core, grant::LeaseProfile, hold::Hold, tasks::OnDrop,
+        timing::ASKER_RESTS,
     },
 };
 
@@ -38,7 +39,7 @@ pub(crate) struct RequestSlot {
 
 impl NameRegistry {
     /// Waits until it is our turn to ask for `object`; `None` when the client is shut down, or
-    /// nobody can look after those who wait. A grant of this `shape` is of use to us. A
+    /// nobody can look after those who wait. A grant of this `profile` is of use to us. A
     /// polling waiter does not listen to releases: there may be no messages. When the background
     /// ends, it is to `revive` it, and say whether it runs.
     pub(crate) async fn slot(
@@ -86,7 +87,7 @@ impl NameRegistry {
     fn take_or_wait(
         self: &Arc<Self>,
         object: &Object,
-        &WaiterSpec { shape, listens, may_share, .. }: &WaiterSpec,
+        &WaiterSpec { profile, listens, may_share, .. }: &WaiterSpec,
         position: Option<LinePosition>,
     ) -> Option<Result<Entrance, Seat>> {
         let mut entries = self.entries.lock();
@@ -96,7 +97,7 @@ impl NameRegistry {
         let ticket = position.map(|position| position.ticket);
         if may_share {
             let now = self.core.clock.now();
-            if let Some(hold) = entries.share(object, shape, now) {
+            if let Some(hold) = entries.share(object, profile, now) {
                 entries.pass_wakeup(object, ticket, &self.core);
                 return Some(Ok(Entrance::Shared(hold)));
             }
@@ -108,7 +109,7 @@ impl NameRegistry {
         let is_ours = ticket.is_some_and(|ticket| entry.has_called(ticket));
         if is_ours || matches!(entry.slot, SlotOwner::Nobody) {
             let position = position.unwrap_or(LinePosition { ticket: fresh, since: None });
-            let mut slot = self.begin(object, entry, position, listens.then_some(shape));
+            let mut slot = self.begin(object, entry, position, listens.then_some(profile));
             if let Some((_, until)) = left_alone.take_if(|(left, _)| left == object) {
                 let rest = until.checked_duration_since(self.core.clock.now());
                 slot.head_start = slot.head_start.or(rest);
@@ -121,7 +122,7 @@ impl NameRegistry {
         waits_here.quiet_since = None;
         let ticket = ticket.unwrap_or(fresh);
         let (calls, called) = oneshot::channel();
-        waits_here.waiting.insert(ticket, Waiter { calls, shape });
+        waits_here.waiting.insert(ticket, Waiter { calls, profile });
         if entry.is_called_unseen() {
             // The one who was called may never come, and now somebody waits for it.
             entries.look_after(object, &self.core);
@@ -138,7 +139,7 @@ impl NameRegistry {
         object: &Object,
         entry: &mut Entry,
         position: LinePosition,
-        shape: Option<Shape>,
+        profile: Option<LeaseProfile>,
     ) -> RequestSlot {
         let handoff = match std::mem::replace(&mut entry.slot, SlotOwner::Asker(position.ticket)) {
             SlotOwner::Woken(called) => called.handoff,
@@ -149,7 +150,7 @@ impl NameRegistry {
         if let Some(waits_here) = &mut entry.waits_here {
             waits_here.quiet_since = None;
             waits_here.inbox.clear();
-            waits_here.asker = shape;
+            waits_here.asker = profile;
             waits_here.asker_rests(None);
             inbox = waits_here.listens.then(|| Arc::clone(&waits_here.inbox));
         }
@@ -191,15 +192,15 @@ impl Entries {
 
 impl RequestSlot {
     /// Where it is told to us that we may ask; the name is listened to from now on. A grant of
-    /// this `shape` is of use to us.
-    pub(crate) fn listen(&self, shape: Shape) -> Arc<Inbox> {
+    /// this `profile` is of use to us.
+    pub(crate) fn listen(&self, profile: LeaseProfile) -> Arc<Inbox> {
         let (inbox, anew) = {
             let mut entries = self.contention.entries.lock();
             let entry = entries.of.entry(self.object.clone()).or_default();
             let is_ours = entry.is_asked_by(self.ticket());
             let waits_here = entry.waits_here();
             if is_ours {
-                waits_here.asker = Some(shape);
+                waits_here.asker = Some(profile);
             }
             let anew = !std::mem::replace(&mut waits_here.listens, true);
             (Arc::clone(&waits_here.inbox), anew)
@@ -279,7 +280,7 @@ impl Drop for RequestSlot {
 /// What who comes to the line wants.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WaiterSpec {
-    pub(crate) shape: Shape,
+    pub(crate) profile: LeaseProfile,
     /// Whether it waits by messages.
     pub(crate) listens: bool,
     /// Whether a share in a hold that is here will do.

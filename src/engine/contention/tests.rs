@@ -4,7 +4,7 @@ mod answers;
 mod idle;
 mod lingering;
 mod offers;
-mod shapes;
+mod profiles;
 mod sharing;
 
 use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
@@ -18,13 +18,13 @@ use crate::{
     domain::{Claim, Owner},
     engine::{
         Engine,
-        grant::{Copies, Grant, LocalHandoff, Shape, Terms},
+        grant::{Grant, LeaseProfile, LocalHandoff, ReplicationStatus, Terms},
         timing::{ANSWER_RESTS, ASKER_RESTS, CONTENDED, LINGER, LONG_HOLD},
     },
 };
 
 const TTL: Duration = Duration::from_secs(30);
-const PLAIN: Shape = Shape { ttl: Some(TTL), fenced: false, units: 0 };
+const PLAIN: LeaseProfile = LeaseProfile { ttl: Some(TTL), fenced: false, units: 0 };
 const TERMS: Terms =
     Terms { renewed: true, max_hold: None, local: LocalHandoff { most: 10, time: TTL } };
 
@@ -37,11 +37,11 @@ impl NameRegistry {
     async fn line(
         self: &Arc<Self>,
         object: &Object,
-        shape: Shape,
+        profile: LeaseProfile,
         listens: bool,
         revive: impl Fn() -> bool,
     ) -> Option<RequestSlot> {
-        let spec = WaiterSpec { shape, listens, may_share: false, again: None };
+        let spec = WaiterSpec { profile, listens, may_share: false, again: None };
         match self.slot(object, &spec, revive).await? {
             Entrance::Slot(slot) => Some(slot),
             Entrance::Shared(hold) => panic!("a share in {hold:?}"),
@@ -63,10 +63,10 @@ fn grant(engine: &Engine, name: &Object, now: Instant) -> Grant {
         claim: Claim::plain(name.clone(), engine.identity.fresh_owner(), TTL),
         leased_at: now,
         asked_at: now.into(),
-        copies: Copies::default(),
+        replication: ReplicationStatus::default(),
         unsure: false,
         contended: false,
-        stay: TERMS.local.from(now),
+        budget: TERMS.local.from(now),
         token: None,
     }
 }
@@ -205,7 +205,7 @@ async fn a_grant_that_is_of_no_use_to_the_next_one_stays_where_it_is() {
     let (engine, contention, name) = door();
     let hold = hold(&engine, &name).await;
     assert!(!contention.pass_on(&hold, Instant::now()), "nobody waits");
-    let other = Shape { ttl: Some(TTL * 2), ..PLAIN };
+    let other = LeaseProfile { ttl: Some(TTL * 2), ..PLAIN };
     let mut waits = Box::pin(contention.line(&name, other, true, || true));
     assert!((&mut waits).now_or_never().is_none());
     assert!(!contention.pass_on(&hold, Instant::now()), "it wants another ttl");

@@ -229,7 +229,7 @@ mod tests {
         domain::{CENTURY, Claim, Identity, Lease, LostReason, Object},
         engine::{
             counters::Counters,
-            grant::{Copies, Grant, LocalHandoff, Terms},
+            grant::{Grant, LocalHandoff, ReplicationStatus, Terms},
         },
     };
 
@@ -277,10 +277,10 @@ mod tests {
                 claim,
                 leased_at: lease.asked_at,
                 asked_at: lease.asked_at.into(),
-                copies: Copies::default(),
+                replication: ReplicationStatus::default(),
                 unsure: false,
                 contended: false,
-                stay: terms.local.from(self.at(at)),
+                budget: terms.local.from(self.at(at)),
                 token: None,
             };
             let hold = Arc::new(Hold::new(grant, terms, self.at(at), &self.counters));

@@ -181,7 +181,7 @@ mod tests {
         domain::{CENTURY, LostReason, Object},
         engine::{
             Engine,
-            grant::{Copies, Grant, LocalHandoff, Terms},
+            grant::{Grant, LocalHandoff, ReplicationStatus, Terms},
             hold::Hold,
             timing::LINGER,
         },
@@ -427,10 +427,10 @@ mod tests {
             claim: claim.clone(),
             leased_at: now,
             asked_at: now.into(),
-            copies: Copies::default(),
+            replication: ReplicationStatus::default(),
             unsure: true,
             contended: false,
-            stay: LocalHandoff::default().from(now),
+            budget: LocalHandoff::default().from(now),
             token: None,
         };
 

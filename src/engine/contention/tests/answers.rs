@@ -4,7 +4,8 @@ use super::*;
 
 type Line<'a> = Pin<Box<dyn Future<Output = Option<Entrance>> + 'a>>;
 
-const WISH: WaiterSpec = WaiterSpec { shape: PLAIN, listens: true, may_share: false, again: None };
+const WISH: WaiterSpec =
+    WaiterSpec { profile: PLAIN, listens: true, may_share: false, again: None };
 
 /// One who stands in line for `name`, and wants an answer.
 fn in_line<'a>(contention: &'a Arc<NameRegistry>, name: &'a Object) -> Line<'a> {

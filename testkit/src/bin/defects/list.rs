@@ -20,8 +20,8 @@ pub(crate) const DEFECTS: &[Defect] = &[
         says: "a lock goes on here when its tokens are used up",
         edits: &[Edit {
             file: "src/engine/acquire/attempt.rs",
-            from: "Some(more) => Stay { turns: stay.turns.min(more), ..stay },",
-            to: "Some(_) => stay,",
+            from: "Some(more) => LocalBudget { turns: budget.turns.min(more), ..budget },",
+            to: "Some(_) => budget,",
         }],
     },
     Defect {
@@ -132,8 +132,8 @@ pub(crate) const DEFECTS: &[Defect] = &[
         says: "a lock goes from task to task for as long as somebody waits here",
         edits: &[Edit {
             file: "src/engine/hold.rs",
-            from: "self.grant.stay.turns > 0 && self.grant.stay.until > now.into()",
-            to: "self.grant.stay.turns > 1 || self.grant.stay.until > now.into()",
+            from: "self.grant.budget.turns > 0 && self.grant.budget.until > now.into()",
+            to: "self.grant.budget.turns > 1 || self.grant.budget.until > now.into()",
         }],
     },
     Defect {
@@ -190,8 +190,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "replicas are asked again about what goes on here",
             edits: &[Edit {
                 file: "src/engine/hold.rs",
-                from: "Grant { leased_at, asked_at, copies, stay,",
-                to: "Grant { leased_at, asked_at, copies: Copies::counted(copies.after(0).min(0), 0), stay,",
+                from: "Grant { leased_at, asked_at, replication, budget,",
+                to: "Grant { leased_at, asked_at, replication: ReplicationStatus::counted(replication.after(0).min(0), 0), budget,",
             }],
         },
     ),
@@ -475,8 +475,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "a grant forgets on its way that an earlier question for it is out",
             edits: &[Edit {
                 file: "src/engine/hold.rs",
-                from: "stay, token, contended: true, ..",
-                to: "stay, token, contended: true, unsure: false, ..",
+                from: "budget, token, contended: true, ..",
+                to: "budget, token, contended: true, unsure: false, ..",
             }],
         },
     ),
@@ -525,7 +525,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "what is left to one who goes is left to the next, whatever that one wants",
             edits: &[Edit {
                 file: "src/engine/contention/entry.rs",
-                from: "handoff = handoff.filter(|handoff| next.shape == handoff.shape());",
+                from: "handoff = handoff.filter(|handoff| next.profile == handoff.profile());",
                 to: "handoff = handoff.filter(|_| true);",
             }],
         },
@@ -536,7 +536,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "a grant is of use to one who was called, whatever that one wants",
             edits: &[Edit {
                 file: "src/engine/contention/entry.rs",
-                from: "called.handoff.is_none() && called.shape == shape",
+                from: "called.handoff.is_none() && called.profile == profile",
                 to: "called.handoff.is_none()",
             }],
         },
@@ -584,8 +584,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "a hold is shared whoever wants the other side",
             edits: &[Edit {
                 file: "src/engine/contention/mod.rs",
-                from: "self.is_unopposed(object) && hold.shape() == shape",
-                to: "hold.shape() == shape || self.is_unopposed(object)",
+                from: "self.is_unopposed(object) && hold.profile() == profile",
+                to: "hold.profile() == profile || self.is_unopposed(object)",
             }],
         },
     ),
@@ -725,8 +725,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "as many readers have a hold one after the other as come",
             edits: &[Edit {
                 file: "src/engine/hold.rs",
-                from: "state.more < self.grant.stay.turns;",
-                to: "self.shares() <= self.grant.stay.turns;",
+                from: "state.more < self.grant.budget.turns;",
+                to: "self.shares() <= self.grant.budget.turns;",
             }],
         },
     ),
