@@ -29,7 +29,7 @@ pub(super) struct Entry {
     /// The hold that this client believes in: one that excludes others, or one to be shared.
     pub(super) held: Weak<Hold>,
     /// Most names are only held. In a box of its own it takes 150 bytes of each such name less.
-    pub(super) waits_here: Option<Box<WaitState>>,
+    pub(super) wait_state: Option<Box<WaitState>>,
 }
 
 /// Who has the right to ask for a name.
@@ -105,14 +105,14 @@ pub(super) struct Waiter {
 }
 
 impl Entry {
-    pub(super) fn waits_here(&mut self) -> &mut WaitState {
-        self.waits_here.get_or_insert_default()
+    pub(super) fn wait_state(&mut self) -> &mut WaitState {
+        self.wait_state.get_or_insert_default()
     }
 
     /// Whether nobody here asks or waits.
     pub(super) fn is_quiet(&self) -> bool {
         let waited_for =
-            self.waits_here.as_ref().is_some_and(|waits_here| !waits_here.waiting.is_empty());
+            self.wait_state.as_ref().is_some_and(|wait_state| !wait_state.waiting.is_empty());
         !waited_for && matches!(self.slot, SlotOwner::Nobody | SlotOwner::Hold(_))
     }
 
@@ -125,8 +125,8 @@ impl Entry {
     /// Calls everybody in the line: there may be a share for each. Who has none stands where it
     /// stood.
     pub(super) fn call_all(&mut self) {
-        let Some(waits_here) = &mut self.waits_here else { return };
-        for (_, waiter) in std::mem::take(&mut waits_here.waiting) {
+        let Some(wait_state) = &mut self.wait_state else { return };
+        for (_, waiter) in std::mem::take(&mut wait_state.waiting) {
             waiter.calls.send(Wakeup::Slot).ok();
         }
     }
@@ -134,7 +134,7 @@ impl Entry {
     /// Whether there is nothing to know of it.
     pub(super) fn is_of_no_use(&self) -> bool {
         let nobodys = matches!(self.slot, SlotOwner::Nobody);
-        nobodys && self.waits_here.is_none() && self.held.strong_count() == 0
+        nobodys && self.wait_state.is_none() && self.held.strong_count() == 0
     }
 
     /// The hold that this client believes in, if it is of this grant.
@@ -155,7 +155,7 @@ impl Entry {
     /// Whether somebody was called, and it is not yet planned to look whether that one comes.
     pub(super) fn is_called_unseen(&self) -> bool {
         let SlotOwner::Woken(called) = &self.slot else { return false };
-        let due = self.waits_here.as_ref().and_then(|waits_here| waits_here.due);
+        let due = self.wait_state.as_ref().and_then(|wait_state| wait_state.due);
         due.is_none_or(|due| due > called.at + HANDOFF_RESTS)
     }
 
@@ -166,16 +166,16 @@ impl Entry {
 
     /// What who is next in line wants.
     pub(super) fn next_wants(&self) -> Option<LeaseProfile> {
-        let (_, next) = self.waits_here.as_ref()?.waiting.first_key_value()?;
+        let (_, next) = self.wait_state.as_ref()?.waiting.first_key_value()?;
         Some(next.profile)
     }
 
     /// Whether a grant of this `profile` is of use to whoever has the request slot, and has none yet.
     pub(super) fn has_use_for(&self, profile: LeaseProfile) -> bool {
-        match (&self.slot, &self.waits_here) {
+        match (&self.slot, &self.wait_state) {
             (SlotOwner::Woken(called), _) => called.handoff.is_none() && called.profile == profile,
-            (SlotOwner::Asker(_), Some(waits_here)) => {
-                waits_here.offered.is_none() && waits_here.asker == Some(profile)
+            (SlotOwner::Asker(_), Some(wait_state)) => {
+                wait_state.offered.is_none() && wait_state.asker == Some(profile)
             }
             _ => false,
         }
@@ -185,15 +185,15 @@ impl Entry {
     pub(super) fn offer(&mut self, handoff: HandoffGrant, at: Instant) {
         if let SlotOwner::Woken(called) = &mut self.slot {
             called.handoff = Some(handoff);
-        } else if let Some(waits_here) = &mut self.waits_here {
-            waits_here.offered = Some(Offered { handoff, at });
-            waits_here.inbox.ask_at(Instant::now());
+        } else if let Some(wait_state) = &mut self.wait_state {
+            wait_state.offered = Some(Offered { handoff, at });
+            wait_state.inbox.ask_at(Instant::now());
         }
     }
 
     /// What was left to whoever asks.
     pub(super) fn take_offered(&mut self) -> Option<HandoffGrant> {
-        Some(self.waits_here.as_mut()?.offered.take()?.handoff)
+        Some(self.wait_state.as_mut()?.offered.take()?.handoff)
     }
 
     /// The store says that the grant with this number is not ours any more.
@@ -201,14 +201,14 @@ impl Entry {
         if let SlotOwner::Woken(called) = &mut self.slot {
             called.handoff.iter_mut().for_each(|handoff| handoff.disown(id));
         }
-        let offered = self.waits_here.as_mut().and_then(|waits_here| waits_here.offered.as_mut());
+        let offered = self.wait_state.as_mut().and_then(|wait_state| wait_state.offered.as_mut());
         offered.into_iter().for_each(|offered| offered.handoff.disown(id));
     }
 
     /// Gives what was left to one who does not come back to the store. Returns when to look
     /// again.
     fn look_at_offer(&mut self, now: Instant) -> Option<Instant> {
-        let offered = &mut self.waits_here.as_mut()?.offered;
+        let offered = &mut self.wait_state.as_mut()?.offered;
         offered.take_if(|offered| now >= offered.at + HANDOFF_RESTS);
         offered.as_ref().map(|offered| offered.at + HANDOFF_RESTS)
     }
@@ -221,8 +221,8 @@ impl Entry {
         now: impl FnOnce() -> Instant,
     ) {
         self.slot = SlotOwner::Nobody;
-        let Some(waits_here) = &mut self.waits_here else { return };
-        while let Some((ticket, next)) = waits_here.waiting.pop_first() {
+        let Some(wait_state) = &mut self.wait_state else { return };
+        while let Some((ticket, next)) = wait_state.waiting.pop_first() {
             handoff = handoff.filter(|handoff| next.profile == handoff.profile());
             if next.calls.send(Wakeup::Slot).is_ok() {
                 let (profile, at) = (next.profile, now());
@@ -235,9 +235,9 @@ impl Entry {
 
     /// Answers all who came with this ticket, or before.
     pub(super) fn answer_until(&mut self, ticket: u64) {
-        let Some(waits_here) = &mut self.waits_here else { return };
-        let after = waits_here.waiting.split_off(&(ticket + 1));
-        for (_, waiter) in std::mem::replace(&mut waits_here.waiting, after) {
+        let Some(wait_state) = &mut self.wait_state else { return };
+        let after = wait_state.waiting.split_off(&(ticket + 1));
+        for (_, waiter) in std::mem::replace(&mut wait_state.waiting, after) {
             // Who is gone needs no answer.
             waiter.calls.send(Wakeup::Answered).ok();
         }
@@ -266,14 +266,14 @@ impl Entry {
 
     /// Takes the request slot from one who asks no more, if another one waits. Returns when to look again.
     fn look_at_asker(&mut self, now: Instant) -> Option<Instant> {
-        let waits_here =
-            self.waits_here.as_mut().filter(|waits_here| !waits_here.waiting.is_empty())?;
-        if let Some(again) = waits_here.is_to_wait_for_asker(now) {
+        let wait_state =
+            self.wait_state.as_mut().filter(|wait_state| !wait_state.waiting.is_empty())?;
+        if let Some(again) = wait_state.is_to_wait_for_asker(now) {
             return Some(again);
         }
         // It is to see that its turn is gone, and to hear nothing that is for the next.
-        let next = Arc::new(waits_here.inbox.another());
-        std::mem::replace(&mut waits_here.inbox, next).ask_at(Instant::now());
+        let next = Arc::new(wait_state.inbox.another());
+        std::mem::replace(&mut wait_state.inbox, next).ask_at(Instant::now());
         let offered = self.take_offered();
         self.call_next(offered, || now);
         matches!(self.slot, SlotOwner::Woken(_)).then_some(now + HANDOFF_RESTS)
@@ -281,7 +281,7 @@ impl Entry {
 
     /// Whether nobody has wanted it for a while.
     pub(super) fn is_past(&self, now: Instant) -> bool {
-        let since = self.waits_here.as_ref().and_then(|waits_here| waits_here.quiet_since);
+        let since = self.wait_state.as_ref().and_then(|wait_state| wait_state.quiet_since);
         self.is_quiet() && since.is_some_and(|since| now >= since + LINGER)
     }
 
@@ -289,28 +289,28 @@ impl Entry {
     /// time at most: they may be there and want nothing. After a gap for others the first in
     /// the queue asks: whoever comes back waits twice as long, so as not to race with it.
     pub(super) fn note(&mut self, others: RemoteWaiters, now: Instant) {
-        let waits_here = self.waits_here();
-        waits_here.contended_at = Some(now);
+        let wait_state = self.wait_state();
+        wait_state.contended_at = Some(now);
         match others {
             RemoteWaiters::Outsiders(gap)
-                if waits_here.gap_ends.is_none_or(|it| now >= it + 3 * gap) =>
+                if wait_state.gap_ends.is_none_or(|it| now >= it + 3 * gap) =>
             {
-                waits_here.gap_ends = Some(now + gap);
+                wait_state.gap_ends = Some(now + gap);
             }
-            RemoteWaiters::Next(gap) => waits_here.gap_ends = Some(now + 2 * gap),
+            RemoteWaiters::Next(gap) => wait_state.gap_ends = Some(now + 2 * gap),
             RemoteWaiters::Outsiders(_) | RemoteWaiters::Listeners | RemoteWaiters::Nobody => {}
         }
     }
 
     /// Whether others want it, as far as we have heard lately.
     pub(super) fn is_contended(&self, clock: &Clock) -> bool {
-        let at = self.waits_here.as_ref().and_then(|waits_here| waits_here.contended_at);
+        let at = self.wait_state.as_ref().and_then(|wait_state| wait_state.contended_at);
         at.is_some_and(|at| clock.now() < at + CONTENDED)
     }
 
     /// For how long those who do not queue may still ask first.
     pub(super) fn head_start(&self, clock: &Clock) -> Option<Duration> {
-        let ends = self.waits_here.as_ref()?.gap_ends?;
+        let ends = self.wait_state.as_ref()?.gap_ends?;
         Some(ends.saturating_duration_since(clock.now())).filter(|left| !left.is_zero())
     }
 }

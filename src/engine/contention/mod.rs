@@ -96,7 +96,7 @@ impl NameRegistry {
     pub(crate) fn close(&self) {
         let (mut entries, now) = (self.entries.lock(), self.core.clock.now());
         for entry in entries.of.values_mut() {
-            entry.waits_here.iter_mut().for_each(|waits_here| waits_here.waiting.clear());
+            entry.wait_state.iter_mut().for_each(|wait_state| wait_state.waiting.clear());
             drop(entry.take_offered());
             if matches!(entry.slot, SlotOwner::Woken(_)) {
                 entry.call_next(None, || now);
@@ -107,8 +107,8 @@ impl NameRegistry {
     /// Has everybody who waits see to it that somebody looks after them: nobody does now.
     pub(crate) fn rouse(&self) {
         let mut entries = self.entries.lock();
-        let all_waits = entries.of.values_mut().filter_map(|entry| entry.waits_here.as_mut());
-        all_waits.for_each(|waits_here| waits_here.waiting.clear());
+        let all_waits = entries.of.values_mut().filter_map(|entry| entry.wait_state.as_mut());
+        all_waits.for_each(|wait_state| wait_state.waiting.clear());
     }
 
     // Holds.
@@ -133,8 +133,8 @@ impl NameRegistry {
             }
             slot.spend();
         }
-        if let Some(waits_here) = &mut entry.waits_here {
-            waits_here.seen = None;
+        if let Some(wait_state) = &mut entry.wait_state {
+            wait_state.seen = None;
             entries.rest(hold.object(), &self.core);
         }
         drop(entries);
@@ -175,7 +175,7 @@ impl NameRegistry {
         let held = {
             let mut entries = self.entries.lock();
             let Some(entry) = entries.of.get_mut(object) else { return };
-            entry.waits_here().seen = Some((holder.cloned(), asked_at));
+            entry.wait_state().seen = Some((holder.cloned(), asked_at));
             entry.held.upgrade()
         };
         let Some(holder) = holder else { return };
@@ -292,7 +292,7 @@ impl NameRegistry {
             let entry = entries.of.get(object)?;
             (
                 entry.held.upgrade(),
-                entry.waits_here.as_ref().and_then(|waits_here| waits_here.seen.clone()),
+                entry.wait_state.as_ref().and_then(|wait_state| wait_state.seen.clone()),
             )
         };
         let alone = held.filter(|_| object.traits().is_exclusive());
@@ -379,7 +379,7 @@ impl NameRegistry {
     fn settle_listening(&self, object: &Object, anew: bool) {
         let _one_at_a_time = self.listening.lock();
         let listens =
-            |entry: &Entry| entry.waits_here.as_ref().is_some_and(|waits_here| waits_here.listens);
+            |entry: &Entry| entry.wait_state.as_ref().is_some_and(|wait_state| wait_state.listens);
         if !self.entries.lock().of.get(object).is_some_and(listens) {
             self.core.store.unlisten(object);
         } else if anew {
@@ -404,8 +404,8 @@ impl NameRegistry {
     /// How many stand in line for `object`.
     pub(crate) fn in_line(&self, object: &Object) -> usize {
         let entries = self.entries.lock();
-        let waits_here = entries.of.get(object).and_then(|entry| entry.waits_here.as_ref());
-        waits_here.map_or(0, |waits_here| waits_here.waiting.len())
+        let wait_state = entries.of.get(object).and_then(|entry| entry.wait_state.as_ref());
+        wait_state.map_or(0, |wait_state| wait_state.waiting.len())
     }
 
     #[cfg(test)]
@@ -435,8 +435,8 @@ impl Entries {
 
     /// The mailbox of `object`, if there is one.
     fn inbox(&self, object: &Object) -> Option<&Inbox> {
-        let waits_here = self.of.get(object)?.waits_here.as_ref()?;
-        Some(&waits_here.inbox)
+        let wait_state = self.of.get(object)?.wait_state.as_ref()?;
+        Some(&wait_state.inbox)
     }
 
     /// The same, if somebody asks for it.
@@ -468,10 +468,10 @@ impl Entries {
         if entry.is_of_no_use() {
             self.of.remove(object);
         } else if entry.is_quiet()
-            && let Some(waits_here) = &mut entry.waits_here
+            && let Some(wait_state) = &mut entry.wait_state
         {
-            let since = *waits_here.quiet_since.get_or_insert_with(|| core.clock.now());
-            if waits_here.due.is_none() {
+            let since = *wait_state.quiet_since.get_or_insert_with(|| core.clock.now());
+            if wait_state.due.is_none() {
                 self.plan(object, since + LINGER, core);
             }
         }
@@ -481,7 +481,7 @@ impl Entries {
     fn plan(&mut self, object: &Object, due: Instant, core: &Core) {
         let Some(entry) = self.of.get_mut(object) else { return };
         let lingers = entry.is_quiet();
-        let planned = &mut entry.waits_here().due;
+        let planned = &mut entry.wait_state().due;
         if planned.is_some_and(|planned| planned <= due) {
             return;
         }
@@ -513,11 +513,11 @@ impl Entries {
     fn end_if_past(&mut self, due: Instant, object: &Object, now: Instant, core: &Core) -> bool {
         self.agenda.remove(&(due, object.clone()));
         let Some(entry) = self.of.get_mut(object) else { return false };
-        entry.waits_here().due = None;
+        entry.wait_state().due = None;
         let again = entry.look(now);
         let ended = entry.is_past(now) || due > now && entry.is_quiet();
         if ended {
-            entry.waits_here = None;
+            entry.wait_state = None;
         }
         again.into_iter().for_each(|again| self.plan(object, again, core));
         self.rest(object, core);

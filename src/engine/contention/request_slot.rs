@@ -116,13 +116,13 @@ impl NameRegistry {
             }
             return Some(Ok(Entrance::Slot(slot)));
         }
-        let waits_here = entry.waits_here();
-        let listens_first = listens && !waits_here.listens;
-        waits_here.listens |= listens;
-        waits_here.quiet_since = None;
+        let wait_state = entry.wait_state();
+        let listens_first = listens && !wait_state.listens;
+        wait_state.listens |= listens;
+        wait_state.quiet_since = None;
         let ticket = ticket.unwrap_or(fresh);
         let (calls, called) = oneshot::channel();
-        waits_here.waiting.insert(ticket, Waiter { calls, profile });
+        wait_state.waiting.insert(ticket, Waiter { calls, profile });
         if entry.is_called_unseen() {
             // The one who was called may never come, and now somebody waits for it.
             entries.look_after(object, &self.core);
@@ -147,12 +147,12 @@ impl NameRegistry {
         };
         let head_start = entry.head_start(&self.core.clock);
         let mut inbox = None;
-        if let Some(waits_here) = &mut entry.waits_here {
-            waits_here.quiet_since = None;
-            waits_here.inbox.clear();
-            waits_here.asker = profile;
-            waits_here.asker_rests(None);
-            inbox = waits_here.listens.then(|| Arc::clone(&waits_here.inbox));
+        if let Some(wait_state) = &mut entry.wait_state {
+            wait_state.quiet_since = None;
+            wait_state.inbox.clear();
+            wait_state.asker = profile;
+            wait_state.asker_rests(None);
+            inbox = wait_state.listens.then(|| Arc::clone(&wait_state.inbox));
         }
         RequestSlot {
             contention: Arc::clone(self),
@@ -170,8 +170,8 @@ impl NameRegistry {
     fn leave_line(&self, object: &Object, ticket: u64) {
         let mut entries = self.entries.lock();
         let Some(entry) = entries.of.get_mut(object) else { return };
-        if let Some(waits_here) = &mut entry.waits_here {
-            waits_here.waiting.remove(&ticket);
+        if let Some(wait_state) = &mut entry.wait_state {
+            wait_state.waiting.remove(&ticket);
         }
         entries.pass_wakeup(object, Some(ticket), &self.core);
     }
@@ -198,12 +198,12 @@ impl RequestSlot {
             let mut entries = self.contention.entries.lock();
             let entry = entries.of.entry(self.object.clone()).or_default();
             let is_ours = entry.is_asked_by(self.ticket());
-            let waits_here = entry.waits_here();
+            let wait_state = entry.wait_state();
             if is_ours {
-                waits_here.asker = Some(profile);
+                wait_state.asker = Some(profile);
             }
-            let anew = !std::mem::replace(&mut waits_here.listens, true);
-            (Arc::clone(&waits_here.inbox), anew)
+            let anew = !std::mem::replace(&mut wait_state.listens, true);
+            (Arc::clone(&wait_state.inbox), anew)
         };
         self.contention.settle_listening(&self.object, anew);
         inbox
@@ -239,7 +239,7 @@ impl RequestSlot {
         let mut entries = self.contention.entries.lock();
         let entry = entries.of.get_mut(&self.object);
         let ours = entry.filter(|entry| entry.is_asked_by(self.ticket()));
-        ours.map(|entry| entry.waits_here().asker_rests(Some(until))).is_some()
+        ours.map(|entry| entry.wait_state().asker_rests(Some(until))).is_some()
     }
 
     /// Notes that we ask again. Returns whether we have the request slot: nobody may have polled us for
@@ -250,7 +250,7 @@ impl RequestSlot {
         let Some(entry) = entry.filter(|entry| entry.is_asked_by(self.ticket())) else {
             return false;
         };
-        entry.waits_here.iter_mut().for_each(|waits_here| waits_here.asker_rests(None));
+        entry.wait_state.iter_mut().for_each(|wait_state| wait_state.asker_rests(None));
         true
     }
 

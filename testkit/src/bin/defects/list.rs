@@ -519,7 +519,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "engine::contention::tests::shapes::one_permit_that_was_left_to_who_goes_is_not_two_for_the_next",
+            "engine::contention::tests::profiles::one_permit_that_was_left_to_who_goes_is_not_two_for_the_next",
         ),
         Defect {
             says: "what is left to one who goes is left to the next, whatever that one wants",
@@ -531,7 +531,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::contention::tests::shapes::one_permit_is_not_two_for_who_was_called"),
+        Finder::Unit("engine::contention::tests::profiles::one_permit_is_not_two_for_who_was_called"),
         Defect {
             says: "a grant is of use to one who was called, whatever that one wants",
             edits: &[Edit {
@@ -955,7 +955,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             edits: &[Edit {
                 file: "src/engine/contention/request_slot.rs",
                 from: "        let fresh = entries.last_ticket;\n        let Entries { of, left_alone, .. } = &mut *entries;\n        let entry = of.entry(object.clone()).or_default();\n",
-                to: "        let Entries { of, left_alone, .. } = &mut *entries;\n        let entry = of.entry(object.clone()).or_default();\n        let fresh = 1 + entry.waits_here().waiting.len() as u64;\n",
+                to: "        let Entries { of, left_alone, .. } = &mut *entries;\n        let entry = of.entry(object.clone()).or_default();\n        let fresh = 1 + entry.wait_state().waiting.len() as u64;\n",
             }],
         },
     ),
@@ -1146,8 +1146,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "who comes back asks with the first in the queue when a gap ends",
             edits: &[Edit {
                 file: "src/engine/contention/entry.rs",
-                from: "waits_here.gap_ends = Some(now + 2 * gap),",
-                to: "waits_here.gap_ends = Some(now + gap),",
+                from: "wait_state.gap_ends = Some(now + 2 * gap),",
+                to: "wait_state.gap_ends = Some(now + gap),",
             }],
         },
     ),
@@ -1563,8 +1563,8 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
             says: "one whose turn was taken hears what is for the next",
             edits: &[Edit {
                 file: "src/engine/contention/entry.rs",
-                from: "let next = Arc::new(waits_here.inbox.another());",
-                to: "let next = Arc::clone(&waits_here.inbox);",
+                from: "let next = Arc::new(wait_state.inbox.another());",
+                to: "let next = Arc::clone(&wait_state.inbox);",
             }],
         },
     ),
@@ -1882,7 +1882,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::debts::tests::what_is_to_be_given_back_again_meanwhile_is_owed_anew"),
+        Finder::Unit("engine::pending::tests::what_is_to_be_given_back_again_meanwhile_is_owed_anew"),
         Defect {
             says: "what is being given back once more is forgotten when commands go elsewhere",
             edits: &[Edit {
@@ -2203,7 +2203,7 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::debts::tests::what_is_to_be_given_back_again_meanwhile_is_owed_anew"),
+        Finder::Unit("engine::pending::tests::what_is_to_be_given_back_again_meanwhile_is_owed_anew"),
         Defect {
             says: "what a lost runtime was settling is forgotten",
             edits: &[Edit {
