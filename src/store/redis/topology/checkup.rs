@@ -10,14 +10,14 @@ impl Cluster {
     /// Asks every node what it says of itself.
     pub(super) async fn look(&self) -> About {
         self.keep_up();
-        if !self.atlas.has_map() {
-            return About::of(Vec::new(), Err(self.atlas.away(0)));
+        if !self.cluster_state.has_map() {
+            return About::of(Vec::new(), Err(self.cluster_state.away(0)));
         }
-        let nodes = self.atlas.masters();
+        let nodes = self.cluster_state.masters();
         let checks =
             nodes.iter().map(|(at, node)| node.check(address_shown(at), self.look_at(node)));
         let (mut nodes, looks): (Vec<_>, Vec<_>) = join_all(checks).await.into_iter().unzip();
-        nodes.extend(self.atlas.undialled());
+        nodes.extend(self.cluster_state.undialled());
         About::of(nodes, self.summary(looks))
     }
 
@@ -27,10 +27,10 @@ impl Cluster {
         let looks: Vec<About> = looks.into_iter().flatten().collect();
         if looks.is_empty() {
             let failure = failures.into_iter().find_map(Result::err);
-            return Err(failure.unwrap_or_else(|| self.atlas.away(0)));
+            return Err(failure.unwrap_or_else(|| self.cluster_state.away(0)));
         }
         match looks.iter().all(|it| it.cluster_down) {
-            true => Err(self.atlas.down()),
+            true => Err(self.cluster_state.down()),
             false => Ok(together(looks)),
         }
     }
@@ -39,7 +39,7 @@ impl Cluster {
     async fn look_at(&self, node: &Node) -> Result<About, Failure> {
         let state = cmd("CLUSTER").arg("INFO").clone();
         // A node that is away is not asked: the command would wait for its connection.
-        let (about, state) = tokio::try_join!(node.look(&self.atlas.common), async {
+        let (about, state) = tokio::try_join!(node.look(&self.cluster_state.common), async {
             Ok(node.commands.call(&state).await)
         })?;
         let is_down = state.is_ok_and(|it| replies::into_text(&it).contains("cluster_state:fail"));

@@ -29,7 +29,7 @@ use super::{
         slots::slot_of,
         warnings::Warnings,
     },
-    atlas::Atlas,
+    cluster_state::ClusterState,
     map::{Redirect, address_shown},
     node::{Common, Node},
     scout::Scout,
@@ -55,7 +55,7 @@ const OTHERS: Duration = Duration::from_millis(250);
 /// A cluster.
 #[derive(Debug)]
 pub(in crate::store::redis) struct Cluster {
-    pub(super) atlas: Arc<Atlas>,
+    pub(super) cluster_state: Arc<ClusterState>,
     scout: Arc<Scout>,
 }
 
@@ -112,7 +112,7 @@ impl Cluster {
     ) -> Result<Self, Error> {
         let cluster = Self::new(seeds, settings, client_id, limit)?;
         let other_seeds = cluster.scout.first_look().await?;
-        let nodes = cluster.atlas.masters();
+        let nodes = cluster.cluster_state.masters();
         if nodes.is_empty() {
             return Err(Error::Connect {
                 server: "the cluster".into(),
@@ -131,7 +131,7 @@ impl Cluster {
         };
         // A node that hangs is unreachable.
         drop(timeout(settings.connect_timeout, tries).await);
-        if !cluster.atlas.is_up() {
+        if !cluster.cluster_state.is_up() {
             select_ok(nodes.iter().map(|(at, node)| Box::pin(is_ready(at, node)))).await?;
         }
         // There is a runtime: it was looked for.
@@ -174,9 +174,9 @@ impl Cluster {
             way.dialer(at, None)?;
         }
         let common = Common::of(client_id, Warnings::of_nodes(), limit);
-        let atlas = Arc::new(Atlas::new(common, way));
-        let scout = Scout::new(&atlas, seeds);
-        Ok(Self { atlas, scout })
+        let cluster_state = Arc::new(ClusterState::new(common, way));
+        let scout = Scout::new(&cluster_state, seeds);
+        Ok(Self { cluster_state, scout })
     }
 
     /// Sees to it that everything is kept up, on the runtime of the caller if that of the one
@@ -184,24 +184,24 @@ impl Cluster {
     pub(super) fn keep_up(&self) {
         // Without a runtime the next caller sees to it.
         drop(self.scout.keep_up());
-        self.atlas.keep_up();
+        self.cluster_state.keep_up();
     }
 
     /// How messages travel there; waited for until that is known.
     pub(super) async fn channels(&self) -> Result<Channels, Failure> {
-        if let Some(channels) = self.atlas.channels() {
+        if let Some(channels) = self.cluster_state.channels() {
             return Ok(channels);
         }
-        let until = Instant::now() + self.atlas.common.limit;
+        let until = Instant::now() + self.cluster_state.common.limit;
         loop {
-            let changed = self.atlas.changed.notified();
-            if let Some(channels) = self.atlas.channels() {
+            let changed = self.cluster_state.changed.notified();
+            if let Some(channels) = self.cluster_state.channels() {
                 return Ok(channels);
             }
             self.scout.keep_up()?;
             let _hurry = self.scout.hurry();
             if timeout_at(until, changed).await.is_err() {
-                return Err(self.atlas.away(0));
+                return Err(self.cluster_state.away(0));
             }
         }
     }
@@ -216,14 +216,14 @@ impl Cluster {
         };
         let answered = self.ask(&question).await?;
         if answered.on_its_way && request.publishes() {
-            self.atlas.said_in_vain(request.first_key());
+            self.cluster_state.said_in_vain(request.first_key());
         }
         Ok(answered.reply)
     }
 
     /// Asks, wherever the slot is.
     async fn ask(&self, question: &Question<'_>) -> Result<Answered, Failure> {
-        let until = Instant::now() + self.atlas.common.limit;
+        let until = Instant::now() + self.cluster_state.common.limit;
         let mut course = Course::until(until);
         loop {
             let asks = course.asks.take();
@@ -249,7 +249,7 @@ impl Cluster {
             };
             let refusal = match (&redirect, &reply) {
                 (Redirect::Later, Value::ServerError(said)) => {
-                    Some(self.atlas.not_ready(question.slot, said))
+                    Some(self.cluster_state.not_ready(question.slot, said))
                 }
                 _ => None,
             };
@@ -270,7 +270,7 @@ impl Cluster {
     /// Where the node is that was asked.
     fn address(&self, asked: Option<HostPort>, slot: u16) -> HostPort {
         // With no owner by now it has been looked for anew, and whoever is named has a host.
-        asked.or_else(|| self.atlas.address_of_owner(slot)).unwrap_or_default()
+        asked.or_else(|| self.cluster_state.address_of_owner(slot)).unwrap_or_default()
     }
 
     /// The node to ask: that to which the slot is on its way, as was said, or its owner.
@@ -281,7 +281,7 @@ impl Cluster {
         until: Instant,
     ) -> Result<Arc<Node>, Failure> {
         match asks {
-            Some(at) => self.atlas.node_at(at),
+            Some(at) => self.cluster_state.node_at(at),
             None => self.owner(slot, until).await,
         }
     }
@@ -327,8 +327,8 @@ impl Cluster {
     ) -> Option<T> {
         let mut answer = pin!(answer);
         loop {
-            let changed = self.atlas.changed.notified();
-            if !self.atlas.owner(slot).is_some_and(|owner| Arc::ptr_eq(&owner, node)) {
+            let changed = self.cluster_state.changed.notified();
+            if !self.cluster_state.owner(slot).is_some_and(|owner| Arc::ptr_eq(&owner, node)) {
                 return None;
             }
             tokio::select! {
@@ -341,7 +341,7 @@ impl Cluster {
 
     /// The node that has `slot`.
     async fn owner(&self, slot: u16, until: Instant) -> Result<Arc<Node>, Failure> {
-        match self.atlas.owner(slot).filter(|node| node.commands.is_up()) {
+        match self.cluster_state.owner(slot).filter(|node| node.commands.is_up()) {
             Some(node) => Ok(node),
             None => Box::pin(self.until_owned(slot, until)).await,
         }
@@ -352,8 +352,8 @@ impl Cluster {
         let _hurry = self.scout.hurry();
         self.scout.keep_up()?;
         loop {
-            let changed = self.atlas.changed.notified();
-            let owner = self.atlas.owner(slot);
+            let changed = self.cluster_state.changed.notified();
+            let owner = self.cluster_state.owner(slot);
             let is_ready = async {
                 match &owner {
                     Some(node) => node.commands.ready().await,
@@ -370,7 +370,7 @@ impl Cluster {
                 _ = timeout_at(until, changed) => {}
             }
             if Instant::now() >= until {
-                return Err(self.atlas.away(slot));
+                return Err(self.cluster_state.away(slot));
             }
         }
     }
@@ -398,7 +398,7 @@ impl Cluster {
         match redirect {
             Redirect::Moved(moved, at) => {
                 if let Some(at) = at.filter(|_| moved == slot) {
-                    self.atlas.moved(slot, &at);
+                    self.cluster_state.moved(slot, &at);
                 }
                 self.scout.suspect();
             }
@@ -447,8 +447,8 @@ impl Cluster {
         slot: u16,
         both: [Cmd; 2],
     ) -> Result<Vec<Value>, Failure> {
-        let owner = self.atlas.owner(slot).filter(|node| node.commands.is_up());
-        if let (Some(node), Some(at)) = (owner, self.atlas.address_of_owner(slot)) {
+        let owner = self.cluster_state.owner(slot).filter(|node| node.commands.is_up());
+        if let (Some(node), Some(at)) = (owner, self.cluster_state.address_of_owner(slot)) {
             let replies = self.patiently(node.commands.call_all(&both)).await;
             let replies = replies.inspect_err(|_| self.scout.suspect());
             let is_done =

@@ -1,14 +1,14 @@
 //! Where questions go: to the one server there is, or to a node of a cluster.
 //!
-//! Start with `cluster.rs`, which follows a slot wherever it is. `atlas.rs` knows the nodes,
+//! Start with `cluster.rs`, which follows a slot wherever it is. `cluster_state.rs` knows the nodes,
 //! `map.rs` reads who has which slot, and `scout.rs` finds that out. With one server nothing of
 //! this is looked at.
 
 mod absences;
-mod atlas;
 mod chart;
 mod checkup;
 mod cluster;
+mod cluster_state;
 mod map;
 mod node;
 mod scout;
@@ -168,7 +168,7 @@ impl Topology {
     fn common(&self) -> &Common {
         match self {
             Self::One(one) => &one.common,
-            Self::Cluster(cluster) => &cluster.atlas.common,
+            Self::Cluster(cluster) => &cluster.cluster_state.common,
         }
     }
 
@@ -193,7 +193,9 @@ impl Topology {
     pub(super) fn is_to_be_said_again(&self, name: &Name) -> bool {
         match self {
             Self::One(_) => false,
-            Self::Cluster(cluster) => cluster.atlas.is_to_be_said_again(name.as_str().as_bytes()),
+            Self::Cluster(cluster) => {
+                cluster.cluster_state.is_to_be_said_again(name.as_str().as_bytes())
+            }
         }
     }
 
@@ -208,21 +210,21 @@ impl Topology {
     pub(super) fn tell(&self, subscriber: Weak<dyn Subscriber>) {
         match self {
             Self::One(one) => one.common.hub.tell(subscriber),
-            Self::Cluster(cluster) => cluster.atlas.common.hub.tell(subscriber),
+            Self::Cluster(cluster) => cluster.cluster_state.common.hub.tell(subscriber),
         }
     }
 
     pub(super) fn listen(&self, object: &Object) {
         match self {
             Self::One(one) => one.node.subscriptions.listen(object),
-            Self::Cluster(cluster) => cluster.atlas.listen(object),
+            Self::Cluster(cluster) => cluster.cluster_state.listen(object),
         }
     }
 
     pub(super) fn unlisten(&self, object: &Object) {
         match self {
             Self::One(one) => one.node.subscriptions.unlisten(object),
-            Self::Cluster(cluster) => cluster.atlas.unlisten(object),
+            Self::Cluster(cluster) => cluster.cluster_state.unlisten(object),
         }
     }
 
@@ -231,7 +233,7 @@ impl Topology {
         match self {
             Self::One(one) => one.node.subscriptions.rights(object),
             Self::Cluster(cluster) => {
-                let owner = cluster.atlas.owner(slot_of_name(&object.name));
+                let owner = cluster.cluster_state.owner(slot_of_name(&object.name));
                 owner.map_or(Rights::ALL, |node| node.subscriptions.rights(object))
             }
         }
@@ -242,7 +244,7 @@ impl Topology {
         match self {
             Self::One(one) => one.node.subscriptions.queue_refused(object),
             Self::Cluster(cluster) => {
-                if let Some(node) = cluster.atlas.owner(slot_of_name(&object.name)) {
+                if let Some(node) = cluster.cluster_state.owner(slot_of_name(&object.name)) {
                     node.subscriptions.queue_refused(object);
                 }
             }
@@ -253,7 +255,7 @@ impl Topology {
     pub(super) fn hears_releases(&self, object: &Object) -> bool {
         match self {
             Self::One(one) => one.node.subscriptions.hears_releases(object),
-            Self::Cluster(cluster) => cluster.atlas.hears_releases(object),
+            Self::Cluster(cluster) => cluster.cluster_state.hears_releases(object),
         }
     }
 
@@ -278,7 +280,7 @@ impl Topology {
     pub(super) fn findings(&self) -> Vec<Finding> {
         match self {
             Self::One(one) => one.node.findings(&one.common),
-            Self::Cluster(cluster) => cluster.atlas.findings(),
+            Self::Cluster(cluster) => cluster.cluster_state.findings(),
         }
     }
 
@@ -286,7 +288,7 @@ impl Topology {
     pub(super) fn are_up(&self) -> (bool, bool) {
         match self {
             Self::One(One { node, .. }) => (node.commands.is_up(), node.subscriptions.are_up()),
-            Self::Cluster(cluster) => cluster.atlas.are_up(),
+            Self::Cluster(cluster) => cluster.cluster_state.are_up(),
         }
     }
 
@@ -294,14 +296,14 @@ impl Topology {
     pub(super) fn is_up(&self) -> bool {
         match self {
             Self::One(one) => one.node.commands.is_up(),
-            Self::Cluster(cluster) => cluster.atlas.is_up(),
+            Self::Cluster(cluster) => cluster.cluster_state.is_up(),
         }
     }
 
     pub(super) fn losses(&self) -> u64 {
         match self {
             Self::One(one) => one.node.commands.losses(),
-            Self::Cluster(cluster) => cluster.atlas.losses(),
+            Self::Cluster(cluster) => cluster.cluster_state.losses(),
         }
     }
 
@@ -309,14 +311,14 @@ impl Topology {
     pub(super) fn in_the_way(&self, name: &Name) -> Option<Failure> {
         match self {
             Self::One(one) => one.node.commands.obstacle().map(Failure::unreachable),
-            Self::Cluster(cluster) => cluster.atlas.in_the_way(slot_of_name(name)),
+            Self::Cluster(cluster) => cluster.cluster_state.in_the_way(slot_of_name(name)),
         }
     }
 
     pub(super) fn reconnects(&self) -> u64 {
         match self {
             Self::One(one) => one.node.reconnects(),
-            Self::Cluster(cluster) => cluster.atlas.reconnects(),
+            Self::Cluster(cluster) => cluster.cluster_state.reconnects(),
         }
     }
 }

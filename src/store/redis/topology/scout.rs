@@ -24,7 +24,7 @@ use tokio::{
 
 use super::{
     super::{channels::Channels, connection::HostPort},
-    atlas::Atlas,
+    cluster_state::ClusterState,
     map::{Map, NO_CLUSTER, address_shown, no_cluster},
 };
 use crate::{
@@ -56,7 +56,7 @@ const OTHERS: Duration = Duration::from_millis(50);
 /// Looks for the nodes.
 #[derive(Debug)]
 pub(super) struct Scout {
-    atlas: Arc<Atlas>,
+    cluster_state: Arc<ClusterState>,
     seeds: Vec<HostPort>,
     /// How many wait for a node that is away.
     hurried: AtomicUsize,
@@ -68,9 +68,9 @@ pub(super) struct Scout {
 type Said = Result<(Map, Option<Channels>), Error>;
 
 impl Scout {
-    pub(super) fn new(atlas: &Arc<Atlas>, seeds: Vec<HostPort>) -> Arc<Self> {
+    pub(super) fn new(cluster_state: &Arc<ClusterState>, seeds: Vec<HostPort>) -> Arc<Self> {
         Arc::new(Self {
-            atlas: Arc::clone(atlas),
+            cluster_state: Arc::clone(cluster_state),
             seeds,
             hurried: AtomicUsize::new(0),
             running: AtomicBool::new(false),
@@ -136,7 +136,7 @@ impl Scout {
 
     /// Has it look soon.
     pub(super) fn suspect(&self) {
-        self.atlas.common.hub.suspicion.notify_one();
+        self.cluster_state.common.hub.suspicion.notify_one();
     }
 
     async fn run(&self) {
@@ -145,14 +145,14 @@ impl Scout {
             if self.look().await {
                 last_news = Instant::now();
             }
-            let again = self.atlas.look_for_the_away();
+            let again = self.cluster_state.look_for_the_away();
             sleep(spread(pause(last_news.elapsed()))).await;
             if self.hurried.load(Ordering::Acquire) > 0 {
                 continue;
             }
             let rests = Instant::now();
             tokio::select! {
-                () = self.atlas.common.hub.suspicion.notified() => {}
+                () = self.cluster_state.common.hub.suspicion.notified() => {}
                 () = sleep(again.unwrap_or_else(|| spread(SELDOM))) => {}
             }
             if rests.elapsed() >= QUIET {
@@ -174,13 +174,13 @@ impl Scout {
     fn believe(&self, mut said: Vec<(Map, Option<Channels>)>) -> bool {
         said.sort_by_cached_key(|(map, _)| (map.epoch, map.covered()));
         let channels: Vec<_> = said.iter().filter_map(|(_, channels)| *channels).collect();
-        self.atlas.speaks(&channels);
-        said.pop().is_some_and(|(map, _)| self.atlas.adopt(map))
+        self.cluster_state.speaks(&channels);
+        said.pop().is_some_and(|(map, _)| self.cluster_state.adopt(map))
     }
 
     /// What those say to whom there is a connection.
     async fn ask_the_living(&self) -> Vec<(Map, Option<Channels>)> {
-        let mut nodes = self.atlas.masters();
+        let mut nodes = self.cluster_state.masters();
         nodes.retain(|(_, node)| node.commands.is_up());
         fastrand::shuffle(&mut nodes);
         let ask = |(at, node): (HostPort, Arc<super::node::Node>)| -> BoxFuture<'_, Said> {
@@ -196,18 +196,18 @@ impl Scout {
     /// What some say who are visited for that. One of the seeds is among the first: if all
     /// addresses have changed, only a seed still leads to the cluster.
     async fn visit_some(&self) -> Vec<(Map, Option<Channels>)> {
-        let all = visited_in_turn(&self.atlas.members(), &self.seeds);
+        let all = visited_in_turn(&self.cluster_state.members(), &self.seeds);
         let visits = all.iter().map(|at| -> BoxFuture<'_, Said> { Box::pin(self.visit(at)) });
         let (said, error) = gather(visits, VISITED).await;
         if let Some(error) = error.filter(|_| said.is_empty()) {
             tracing::debug!(target: "leasehold", %error, "no node returned the cluster topology");
-            self.atlas.note(error.to_string());
+            self.cluster_state.note(error.to_string());
         }
         said
     }
 
     async fn visit(&self, at: &HostPort) -> Said {
-        let dialer = self.atlas.way.dialer(at, None)?;
+        let dialer = self.cluster_state.way.dialer(at, None)?;
         let (replies, met) = dialer.ask_once(&questions()).await?;
         read(&replies, at, met.is_alone())
     }

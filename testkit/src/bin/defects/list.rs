@@ -531,7 +531,9 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::contention::tests::profiles::one_permit_is_not_two_for_who_was_called"),
+        Finder::Unit(
+            "engine::contention::tests::profiles::one_permit_is_not_two_for_who_was_called",
+        ),
         Defect {
             says: "a grant is of use to one who was called, whatever that one wants",
             edits: &[Edit {
@@ -1882,7 +1884,9 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::pending::tests::what_is_to_be_given_back_again_meanwhile_is_owed_anew"),
+        Finder::Unit(
+            "engine::pending::tests::what_is_to_be_given_back_again_meanwhile_is_owed_anew",
+        ),
         Defect {
             says: "what is being given back once more is forgotten when commands go elsewhere",
             edits: &[Edit {
@@ -2203,7 +2207,9 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
         },
     ),
     (
-        Finder::Unit("engine::pending::tests::what_is_to_be_given_back_again_meanwhile_is_owed_anew"),
+        Finder::Unit(
+            "engine::pending::tests::what_is_to_be_given_back_again_meanwhile_is_owed_anew",
+        ),
         Defect {
             says: "what a lost runtime was settling is forgotten",
             edits: &[Edit {

@@ -47,7 +47,7 @@ const MIXED: Duration = Duration::from_secs(60);
 
 /// What is known of the cluster.
 #[derive(Debug)]
-pub(super) struct Atlas {
+pub(super) struct ClusterState {
     pub(super) common: Common,
     pub(super) way: Way,
     chart: Mutex<Option<Chart>>,
@@ -78,7 +78,7 @@ struct Past {
     reconnects: u64,
 }
 
-impl Atlas {
+impl ClusterState {
     pub(super) fn new(common: Common, way: Way) -> Self {
         Self {
             common,
