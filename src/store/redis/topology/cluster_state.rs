@@ -5,7 +5,7 @@
 //!
 //! # Locks
 //!
-//! `placed` is taken before `chart`, and before whoever is told of events. Under `chart` nothing is
+//! `placed` is taken before `snapshot`, and before whoever is told of events. Under `snapshot` nothing is
 //! taken but what a node has of its own. How a node is reached is found out before: a translation of
 //! addresses is the user's, and may do anything.
 
@@ -28,9 +28,9 @@ use super::{
         warnings::{self, Source},
     },
     absences::{Absences, BLINK},
-    chart::Chart,
     map::{Away, Map, address_shown, slots_in_words, why_down},
     node::{Common, Node},
+    snapshot::TopologySnapshot,
     way::Way,
 };
 use crate::{
@@ -50,7 +50,7 @@ const MIXED: Duration = Duration::from_secs(60);
 pub(super) struct ClusterState {
     pub(super) common: Common,
     pub(super) way: Way,
-    chart: Mutex<Option<Chart>>,
+    snapshot: Mutex<Option<TopologySnapshot>>,
     /// Told when there is another map.
     pub(super) changed: Notify,
     channels: OnceLock<Channels>,
@@ -83,7 +83,7 @@ impl ClusterState {
         Self {
             common,
             way,
-            chart: Mutex::default(),
+            snapshot: Mutex::default(),
             changed: Notify::new(),
             channels: OnceLock::new(),
             outgrown: Mutex::default(),
@@ -120,48 +120,52 @@ impl ClusterState {
     }
 
     pub(super) fn has_map(&self) -> bool {
-        self.chart.lock().is_some()
+        self.snapshot.lock().is_some()
     }
 
     /// The node that has `slot`, as far as we know.
     pub(super) fn owner(&self, slot: u16) -> Option<Arc<Node>> {
-        self.chart.lock().as_ref()?.owner(slot)?.as_ref().ok().cloned()
+        self.snapshot.lock().as_ref()?.owner(slot)?.as_ref().ok().cloned()
     }
 
     /// Where the owner of `slot` is.
     pub(super) fn address_of_owner(&self, slot: u16) -> Option<HostPort> {
-        let chart = self.chart.lock();
-        let map = chart.as_ref()?.map();
+        let snapshot = self.snapshot.lock();
+        let map = snapshot.as_ref()?.map();
         map.masters().get(map.owner(slot)?).cloned()
     }
 
     /// Every master, and where it is.
     pub(super) fn masters(&self) -> Vec<(HostPort, Arc<Node>)> {
-        let chart = self.chart.lock();
-        let all = chart.iter().flat_map(Chart::masters);
+        let snapshot = self.snapshot.lock();
+        let all = snapshot.iter().flat_map(TopologySnapshot::masters);
         all.map(|(at, node)| (at.clone(), Arc::clone(node))).collect()
     }
 
     /// Everybody who was named, replicas among them.
     pub(super) fn members(&self) -> BTreeSet<HostPort> {
-        self.chart.lock().as_ref().map(|chart| chart.map().members().clone()).unwrap_or_default()
+        self.snapshot
+            .lock()
+            .as_ref()
+            .map(|snapshot| snapshot.map().members().clone())
+            .unwrap_or_default()
     }
 
     /// Whether the cluster is looked for the first time, and nothing is known to be in the way.
     fn is_sought(&self) -> bool {
-        self.chart.lock().is_none() && self.obstacle.lock().is_none()
+        self.snapshot.lock().is_none() && self.obstacle.lock().is_none()
     }
 
     /// Why questions about `slot` reach nobody.
     pub(super) fn away(&self, slot: u16) -> Failure {
-        let chart = self.chart.lock();
-        let Some(chart) = chart.as_ref() else {
+        let snapshot = self.snapshot.lock();
+        let Some(snapshot) = snapshot.as_ref() else {
             let why = self.obstacle.lock().clone();
             return Failure::unreachable(
                 why.unwrap_or_else(|| "still connecting to the cluster".into()),
             );
         };
-        match chart.owner(slot) {
+        match snapshot.owner(slot) {
             None => Failure::unreachable(format!(
                 "no node of the cluster serves slot {slot}, to which this name belongs"
             )),
@@ -212,9 +216,9 @@ impl ClusterState {
 
     /// Why a node may say that the cluster is down.
     fn why_down(&self) -> String {
-        let chart = self.chart.lock();
-        let away = chart.as_ref().map(Chart::away).unwrap_or_default().into_iter();
-        let gap = chart.as_ref().and_then(|it| it.map().gap()).map(slots_in_words);
+        let snapshot = self.snapshot.lock();
+        let away = snapshot.as_ref().map(TopologySnapshot::away).unwrap_or_default().into_iter();
+        let gap = snapshot.as_ref().and_then(|it| it.map().gap()).map(slots_in_words);
         let lost: Vec<_> = away.map(|it| it.slots).chain(gap).collect();
         why_down(&lost)
     }
@@ -222,17 +226,17 @@ impl ClusterState {
     /// What can hurt locks, as far as it was looked at.
     pub(super) fn findings(&self) -> Vec<Finding> {
         let channels = self.other_channels();
-        let chart = self.chart.lock();
-        let Some(chart) = chart.as_ref() else { return Vec::new() };
-        let gap = gap_in(chart);
-        let of_nodes = chart.masters().flat_map(|(_, node)| node.findings(&self.common));
-        of_nodes.chain(of_the_away(chart)).chain(gap).chain(channels).collect()
+        let snapshot = self.snapshot.lock();
+        let Some(snapshot) = snapshot.as_ref() else { return Vec::new() };
+        let gap = gap_in(snapshot);
+        let of_nodes = snapshot.masters().flat_map(|(_, node)| node.findings(&self.common));
+        of_nodes.chain(of_the_away(snapshot)).chain(gap).chain(channels).collect()
     }
 
     /// The masters that have no connection, as they cannot be dialled.
     pub(super) fn undialled(&self) -> Vec<NodeHealth> {
-        let chart = self.chart.lock();
-        let all = chart.iter().flat_map(Chart::undialled);
+        let snapshot = self.snapshot.lock();
+        let all = snapshot.iter().flat_map(TopologySnapshot::undialled);
         let node = |(at, why): (&HostPort, &String)| NodeHealth {
             server: address_shown(at),
             round_trip: None,
@@ -245,7 +249,7 @@ impl ClusterState {
     /// Warns of nodes that stay away, and tells when they are back or have no slots any more.
     /// Returns when to look again, if there is one that may be back at once.
     pub(super) fn look_for_the_away(&self) -> Option<Duration> {
-        let away = self.chart.lock().as_ref().map(of_the_away).unwrap_or_default();
+        let away = self.snapshot.lock().as_ref().map(of_the_away).unwrap_or_default();
         let mut absences = self.absences.lock();
         let (new, over) = absences.seen(away, Instant::now());
         let again = absences.any_untold().then_some(BLINK);
@@ -257,7 +261,7 @@ impl ClusterState {
 
     /// Warns of slots that no node has, and tells when all have one.
     fn look_for_a_gap(&self) {
-        let gap = self.chart.lock().as_ref().and_then(gap_in);
+        let gap = self.snapshot.lock().as_ref().and_then(gap_in);
         self.common.warnings.tell(Source::Slots, gap.into_iter().collect());
     }
 
@@ -268,8 +272,8 @@ impl ClusterState {
 
     /// Believes `map`, unless it is older than what is known. Returns whether it is another one.
     pub(super) fn adopt(&self, map: Map) -> bool {
-        let confirms = |chart: &mut Chart| chart.confirms(&map, Instant::now());
-        if self.chart.lock().as_mut().is_some_and(confirms) {
+        let confirms = |snapshot: &mut TopologySnapshot| snapshot.confirms(&map, Instant::now());
+        if self.snapshot.lock().as_mut().is_some_and(confirms) {
             self.see_guests_off();
             self.reach_anew();
             self.look_for_a_gap();
@@ -278,15 +282,15 @@ impl ClusterState {
         }
         let dialers: Vec<_> = map.masters().iter().map(|at| self.dialer(at)).collect();
         let now = Instant::now();
-        let mut chart = self.chart.lock();
-        if chart.as_ref().is_some_and(|old| old.is_newer_than(&map, now)) {
+        let mut snapshot = self.snapshot.lock();
+        if snapshot.as_ref().is_some_and(|old| old.is_newer_than(&map, now)) {
             return false;
         }
-        let replaces = chart.is_some();
+        let replaces = snapshot.is_some();
         let make = |dialer| self.node(dialer, replaces);
-        let (drawn, left) = Chart::drawn(chart.take(), map, dialers, make, now);
-        *chart = Some(drawn);
-        drop(chart);
+        let (drawn, left) = TopologySnapshot::drawn(snapshot.take(), map, dialers, make, now);
+        *snapshot = Some(drawn);
+        drop(snapshot);
         self.look_for_a_gap();
         left.iter().for_each(|(at, node)| self.retire(at, node));
         self.settle();
@@ -296,22 +300,23 @@ impl ClusterState {
 
     /// Lets those nodes go that have no slot and are not asked any more.
     fn see_guests_off(&self) {
-        let gone = self.chart.lock().as_mut().map(|it| it.see_guests_off(Instant::now()));
+        let gone = self.snapshot.lock().as_mut().map(|it| it.see_guests_off(Instant::now()));
         // Whoever asks one still has it.
         gone.unwrap_or_default().iter().for_each(|node| self.forget(node));
     }
 
     /// Asks anew how those nodes are reached that are not: it may be otherwise by now.
     fn reach_anew(&self) {
-        let unreached = self.chart.lock().as_ref().map(Chart::unreached).unwrap_or_default();
+        let unreached =
+            self.snapshot.lock().as_ref().map(TopologySnapshot::unreached).unwrap_or_default();
         for at in unreached {
             let Ok(dialer) = self.dialer(&at) else { continue };
-            let mut chart = self.chart.lock();
-            let Some(master) = chart.as_mut().and_then(|it| it.astray(&at, &dialer)) else {
+            let mut snapshot = self.snapshot.lock();
+            let Some(master) = snapshot.as_mut().and_then(|it| it.astray(&at, &dialer)) else {
                 continue;
             };
             let before = std::mem::replace(master, Ok(self.node(dialer, true)));
-            drop(chart);
+            drop(snapshot);
             drop(before.map(|node| self.leave(&node)));
             self.changed.notify_waiters();
         }
@@ -319,37 +324,39 @@ impl ClusterState {
 
     /// Notes that `slot` is at `at`: its owner until now says so.
     pub(super) fn moved(&self, slot: u16, at: &HostPort) {
-        let is_known = self.chart.lock().as_ref().is_some_and(|chart| chart.knows(at));
+        let is_known = self.snapshot.lock().as_ref().is_some_and(|snapshot| snapshot.knows(at));
         let dialer = match is_known {
             true => Err("the node left the cluster".to_owned()),
             false => self.dialer(at),
         };
-        let mut chart = self.chart.lock();
-        let Some(chart) = chart.as_mut() else { return };
-        if is_known && !chart.knows(at) {
+        let mut snapshot = self.snapshot.lock();
+        let Some(snapshot) = snapshot.as_mut() else { return };
+        if is_known && !snapshot.knows(at) {
             // It was left just now. Whoever asks next is sent there again.
             return;
         }
         let make = || dialer.map(|dialer| self.node(dialer, true));
-        chart.moved(slot, at, make, Instant::now());
+        snapshot.moved(slot, at, make, Instant::now());
         self.changed.notify_waiters();
     }
 
     /// The node at `at`, which has no slot yet, or is about to have one more.
     pub(super) fn node_at(&self, at: &HostPort) -> Result<Arc<Node>, Failure> {
-        let known = |chart: &mut Chart| chart.node_at(at, Instant::now());
-        if let Some(node) = self.chart.lock().as_mut().and_then(known) {
+        let known = |snapshot: &mut TopologySnapshot| snapshot.node_at(at, Instant::now());
+        if let Some(node) = self.snapshot.lock().as_mut().and_then(known) {
             return Ok(node);
         }
         let dialer = self.dialer(at).map_err(Failure::unreachable)?;
-        let mut chart = self.chart.lock();
-        let Some(chart) = chart.as_mut() else { return Err(Failure::unreachable("no topology")) };
+        let mut snapshot = self.snapshot.lock();
+        let Some(snapshot) = snapshot.as_mut() else {
+            return Err(Failure::unreachable("no topology"));
+        };
         // Another one may have made it meanwhile.
-        if let Some(node) = known(chart) {
+        if let Some(node) = known(snapshot) {
             return Ok(node);
         }
         let node = self.node(dialer, true);
-        chart.welcome(at, &node, Instant::now());
+        snapshot.welcome(at, &node, Instant::now());
         Ok(node)
     }
 
@@ -402,17 +409,30 @@ impl ClusterState {
     }
 
     fn of_all(&self, count: impl Fn(&Node) -> u64) -> u64 {
-        self.chart.lock().iter().flat_map(Chart::masters).map(|(_, node)| count(node)).sum()
+        self.snapshot
+            .lock()
+            .iter()
+            .flat_map(TopologySnapshot::masters)
+            .map(|(_, node)| count(node))
+            .sum()
     }
 
     /// Sees to it that the connections of all nodes are kept up. Each acquisition asks.
     pub(super) fn keep_up(&self) {
-        self.chart.lock().iter().flat_map(Chart::masters).for_each(|(_, node)| node.keep_up());
+        self.snapshot
+            .lock()
+            .iter()
+            .flat_map(TopologySnapshot::masters)
+            .for_each(|(_, node)| node.keep_up());
     }
 
     /// Whether a question reaches any of the nodes.
     pub(super) fn is_up(&self) -> bool {
-        self.chart.lock().iter().flat_map(Chart::masters).any(|(_, node)| node.commands.is_up())
+        self.snapshot
+            .lock()
+            .iter()
+            .flat_map(TopologySnapshot::masters)
+            .any(|(_, node)| node.commands.is_up())
     }
 
     /// Whether all nodes are up, for commands and for messages.
@@ -484,15 +504,15 @@ impl ClusterState {
 }
 
 /// The first slots that no node has, if there are any.
-fn gap_in(chart: &Chart) -> Option<Finding> {
-    let slots = slots_in_words(chart.map().gap()?);
+fn gap_in(snapshot: &TopologySnapshot) -> Option<Finding> {
+    let slots = slots_in_words(snapshot.map().gap()?);
     Some(Finding::at("the cluster", Hazard::SlotsWithoutNode { slots }))
 }
 
 /// The masters that no question reaches.
-fn of_the_away(chart: &Chart) -> Vec<Finding> {
+fn of_the_away(snapshot: &TopologySnapshot) -> Vec<Finding> {
     let found = |Away { server, slots, why }| Finding::at(&server, Hazard::NodeAway { slots, why });
-    chart.away().into_iter().map(found).collect()
+    snapshot.away().into_iter().map(found).collect()
 }
 
 fn is_same(one: Option<&Arc<Node>>, other: Option<&Arc<Node>>) -> bool {

@@ -5,13 +5,13 @@
 //! this is looked at.
 
 mod absences;
-mod chart;
 mod checkup;
 mod cluster;
 mod cluster_state;
 mod map;
 mod node;
 mod scout;
+mod snapshot;
 mod way;
 
 use std::{

@@ -223,12 +223,12 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "store::redis::topology::chart::tests::the_newest_map_is_believed_and_an_older_one_when_nobody_has_confirmed_it_for_long",
+            "store::redis::topology::snapshot::tests::the_newest_map_is_believed_and_an_older_one_when_nobody_has_confirmed_it_for_long",
         ),
         Defect {
             says: "a node that was cut off leads everybody back",
             edits: &[Edit {
-                file: "src/store/redis/topology/chart.rs",
+                file: "src/store/redis/topology/snapshot.rs",
                 from: "Ordering::Less => now < self.believed_at + REMEMBERED,",
                 to: "Ordering::Less => now < self.believed_at,",
             }],
@@ -236,12 +236,12 @@ pub(crate) const ELSEWHERE: &[(Finder, Defect)] = &[
     ),
     (
         Finder::Unit(
-            "store::redis::topology::chart::tests::that_a_slot_has_moved_counts_more_than_a_map_without_it_until_all_are_told",
+            "store::redis::topology::snapshot::tests::that_a_slot_has_moved_counts_more_than_a_map_without_it_until_all_are_told",
         ),
         Defect {
             says: "a node that was not told that a slot has moved is believed",
             edits: &[Edit {
-                file: "src/store/redis/topology/chart.rs",
+                file: "src/store/redis/topology/snapshot.rs",
                 from: "Ordering::Equal => self.map != *map && told_soon(),",
                 to: "Ordering::Equal => self.map != *map && told_soon() && now < self.believed_at,",
             }],

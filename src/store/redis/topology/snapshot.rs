@@ -31,7 +31,7 @@ type Guests = HashMap<HostPort, (Arc<Node>, Instant)>;
 
 /// A map, and the nodes on it.
 #[derive(Debug)]
-pub(super) struct Chart {
+pub(super) struct TopologySnapshot {
     map: Map,
     /// The masters of the map, in its order.
     nodes: Vec<Found>,
@@ -41,8 +41,8 @@ pub(super) struct Chart {
     moved_at: Option<Instant>,
 }
 
-impl Chart {
-    /// The chart of `map` in the place of the one `before`, whose nodes it takes over. Others are
+impl TopologySnapshot {
+    /// The snapshot of `map` in the place of the one `before`, whose nodes it takes over. Others are
     /// made. Beside it those that are not on it any more.
     pub(super) fn drawn<Dialer>(
         before: Option<Self>,
@@ -207,32 +207,32 @@ mod tests {
         Map::read(&slots, &Value::BulkString(nodes.into()), &HostPort::default()).unwrap()
     }
 
-    fn chart(map: Map, now: Instant) -> Chart {
-        Chart::drawn(None, map, Vec::<Result<(), _>>::new(), |()| unreachable!(), now).0
+    fn snapshot(map: Map, now: Instant) -> TopologySnapshot {
+        TopologySnapshot::drawn(None, map, Vec::<Result<(), _>>::new(), |()| unreachable!(), now).0
     }
 
     #[test]
     fn the_newest_map_is_believed_and_an_older_one_when_nobody_has_confirmed_it_for_long() {
         let now = Instant::now();
-        let mut chart = chart(map_of(7, 1), now);
-        assert!(!chart.is_newer_than(&map_of(8, 2), now));
-        assert!(!chart.is_newer_than(&map_of(7, 2), now), "as new as that, and another one");
+        let mut snapshot = snapshot(map_of(7, 1), now);
+        assert!(!snapshot.is_newer_than(&map_of(8, 2), now));
+        assert!(!snapshot.is_newer_than(&map_of(7, 2), now), "as new as that, and another one");
         let older = map_of(6, 2);
         let almost = now + REMEMBERED - Duration::from_millis(1);
-        assert!(chart.is_newer_than(&older, almost));
-        assert!(chart.confirms(&map_of(7, 1), almost));
-        assert!(chart.is_newer_than(&older, now + REMEMBERED));
-        assert!(!chart.is_newer_than(&older, almost + REMEMBERED));
+        assert!(snapshot.is_newer_than(&older, almost));
+        assert!(snapshot.confirms(&map_of(7, 1), almost));
+        assert!(snapshot.is_newer_than(&older, now + REMEMBERED));
+        assert!(!snapshot.is_newer_than(&older, almost + REMEMBERED));
     }
 
     #[test]
     fn that_a_slot_has_moved_counts_more_than_a_map_without_it_until_all_are_told() {
         let now = Instant::now();
-        let mut chart = chart(map_of(7, 1), now);
+        let mut snapshot = snapshot(map_of(7, 1), now);
         let (old, there) = (map_of(7, 1), HostPort { host: "10.0.0.1".into(), port: 2 });
-        chart.moved(3, &there, || Err("it is only noted".into()), now);
-        assert!(chart.confirms(&old, now) && chart.map().owner(3) == Some(1));
-        assert!(!chart.confirms(&old, now + TOLD_SOON));
-        assert!(!chart.is_newer_than(&map_of(8, 1), now), "who knows more is believed at once");
+        snapshot.moved(3, &there, || Err("it is only noted".into()), now);
+        assert!(snapshot.confirms(&old, now) && snapshot.map().owner(3) == Some(1));
+        assert!(!snapshot.confirms(&old, now + TOLD_SOON));
+        assert!(!snapshot.is_newer_than(&map_of(8, 1), now), "who knows more is believed at once");
     }
 }
